@@ -1,0 +1,261 @@
+//! From instruction words to [`Inst`].
+//!
+//! Source: Vega and CDNA2 ISA manuals, "Microcode Formats". What the tables do not know is refused, and so are
+//! operands that the encoding forbids: a word is never read as something else.
+
+use std::fmt;
+
+use crate::arch::Arch;
+use crate::inst::{Form, Inst, Mods, control};
+use crate::op::{Access, Family, Flags, Index, Levels, Op, Run};
+use crate::operand::{Kind, Operand};
+use crate::ops::{TABLES, mfma};
+
+mod memory;
+mod vector;
+
+/// Why words are no instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The instruction goes on beyond the words that were given.
+    Truncated,
+    /// No encoding family begins like this (image, export and interpolation families are not in the tables).
+    Encoding,
+    /// The family has no such opcode in the tables for this processor.
+    Opcode(Family, u16),
+    /// The operation cannot be written in this form.
+    Form(&'static str),
+    /// An operand code that the operation does not accept.
+    Operand(&'static str, u16),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::Truncated => write!(f, "the instruction goes on beyond the end"),
+            DecodeError::Encoding => write!(f, "unknown encoding"),
+            DecodeError::Opcode(family, code) => write!(f, "unknown {family:?} opcode {code:#x}"),
+            DecodeError::Form(name) => write!(f, "{name} has no such form"),
+            DecodeError::Operand(name, code) => write!(f, "{name} does not take operand {code:#x}"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// The vector instructions of the host that the operations' code is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostLevel {
+    /// Any host.
+    Base,
+    /// x86-64-v3: AVX2, FMA, F16C, BMI, LZCNT, POPCNT.
+    V3,
+}
+
+impl HostLevel {
+    /// The best level that this host has.
+    pub fn detect() -> HostLevel {
+        #[cfg(target_arch = "x86_64")]
+        if ["avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"].into_iter().all(has_feature) {
+            return HostLevel::V3;
+        }
+        HostLevel::Base
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_feature(name: &str) -> bool {
+    match name {
+        "avx2" => is_x86_feature_detected!("avx2"),
+        "bmi1" => is_x86_feature_detected!("bmi1"),
+        "bmi2" => is_x86_feature_detected!("bmi2"),
+        "f16c" => is_x86_feature_detected!("f16c"),
+        "fma" => is_x86_feature_detected!("fma"),
+        "lzcnt" => is_x86_feature_detected!("lzcnt"),
+        "popcnt" => is_x86_feature_detected!("popcnt"),
+        _ => false,
+    }
+}
+
+/// Decodes instructions of one processor.
+pub struct Decoder {
+    arch: Arch,
+    level: HostLevel,
+    indices: Vec<Index>,
+}
+
+impl Decoder {
+    /// A decoder for `arch` whose instructions run on this host.
+    pub fn new(arch: Arch) -> Decoder {
+        Decoder::with_level(arch, HostLevel::detect())
+    }
+
+    /// A decoder whose instructions run at `level`, or at the level that the host has if that is lower.
+    pub fn with_level(arch: Arch, level: HostLevel) -> Decoder {
+        let level = if level == HostLevel::V3 { HostLevel::detect() } else { level };
+        Decoder { arch, level, indices: Family::ALL.iter().map(|&f| Index::new(f, arch, TABLES)).collect() }
+    }
+
+    /// The processor.
+    pub fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// The level that instructions run at: that of the host or lower.
+    pub fn level(&self) -> HostLevel {
+        self.level
+    }
+
+    /// The row of an opcode.
+    pub fn row(&self, family: Family, code: u32) -> Option<&'static Op> {
+        self.indices[family as usize].get(code)
+    }
+
+    fn find(&self, family: Family, code: u32) -> Result<&'static Op, DecodeError> {
+        self.row(family, code).ok_or(DecodeError::Opcode(family, code as u16))
+    }
+
+    fn run(&self, levels: &Levels) -> Run {
+        match self.level {
+            HostLevel::Base => levels.base,
+            HostLevel::V3 => levels.v3,
+        }
+    }
+
+    fn inst(&self, op: &'static Op, form: Form, size: u8) -> Inst {
+        Inst {
+            op,
+            run: self.run(&op.run),
+            form,
+            size,
+            plain_sources: true,
+            plain_result: true,
+            mods: Mods::default(),
+            dst: Operand::NONE,
+            sdst: Operand::NONE,
+            src: [Operand::NONE; 3],
+            literal: 0,
+            imm: 0,
+            control: 0,
+        }
+    }
+
+    /// Decodes the instruction at the beginning of `words`.
+    ///
+    /// # Errors
+    /// When the words are not an instruction that the tables know.
+    pub fn decode(&self, words: &[u32]) -> Result<Inst, DecodeError> {
+        let &first = words.first().ok_or(DecodeError::Truncated)?;
+        match first >> 26 {
+            0b110000 => self.smem(first, second(words)?),
+            0b110110 => self.ds(first, second(words)?),
+            0b110111 => self.flat(first, second(words)?),
+            0b111000 => self.mubuf(first, second(words)?),
+            0b110100 if first >> 23 == 0b110100111 => self.vop3p(first, second(words)?),
+            0b110100 => self.vop3(first, second(words)?),
+            top if top >> 5 == 0 => self.vop(first, words),
+            top if top >> 4 == 0b10 => self.scalar(first, words),
+            _ => Err(DecodeError::Encoding),
+        }
+    }
+
+    /// SOP2, SOPK, SOP1, SOPC and SOPP share the prefix 10.
+    fn scalar(&self, first: u32, words: &[u32]) -> Result<Inst, DecodeError> {
+        match first >> 23 {
+            0b101111111 => {
+                let op = self.find(Family::Sopp, first >> 16 & 0x7f)?;
+                let mut i = self.inst(op, Form::Only, 4);
+                // Jumps are signed; other immediates are bits.
+                i.imm = if op.flags.has(Flags::BRANCH) { i32::from(first as u16 as i16) } else { (first & 0xffff) as i32 };
+                if i.imm != 0 && !op.has_immediate() {
+                    return Err(DecodeError::Form(op.name));
+                }
+                Ok(i)
+            }
+            0b101111110 => {
+                let op = self.find(Family::Sopc, first >> 16 & 0x7f)?;
+                let i = self.inst(op, Form::Only, 4);
+                self.scalar_sources(i, &[first & 0xff, first >> 8 & 0xff], words)
+            }
+            0b101111101 => {
+                let op = self.find(Family::Sop1, first >> 8 & 0xff)?;
+                let mut i = self.inst(op, Form::Only, 4);
+                i.dst = scalar_destination(op, op.dst, first >> 16 & 0x7f)?;
+                let source = [first & 0xff];
+                // A jump target is a pair of registers.
+                if op.name.contains("pc_b64") && op.src[0] != Kind::None && source[0] >= 128 {
+                    return Err(DecodeError::Operand(op.name, source[0] as u16));
+                }
+                self.scalar_sources(i, if op.src[0] == Kind::None { &[] } else { &source }, words)
+            }
+            top if top >> 5 == 0b1011 => {
+                let op = self.find(Family::Sopk, first >> 23 & 0x1f)?;
+                let mut i = self.inst(op, Form::Only, 4);
+                i.dst = scalar_destination(op, op.dst, first >> 16 & 0x7f)?;
+                i.imm = i32::from(first as u16 as i16);
+                if op.name == "s_setreg_imm32_b32" {
+                    i.literal = second(words)?;
+                    i.size = 8;
+                }
+                Ok(i)
+            }
+            _ => {
+                let op = self.find(Family::Sop2, first >> 23 & 0x7f)?;
+                let mut i = self.inst(op, Form::Only, 4);
+                i.dst = scalar_destination(op, op.dst, first >> 16 & 0x7f)?;
+                self.scalar_sources(i, &[first & 0xff, first >> 8 & 0xff], words)
+            }
+        }
+    }
+
+    fn scalar_sources(&self, mut i: Inst, codes: &[u32], words: &[u32]) -> Result<Inst, DecodeError> {
+        for (n, &code) in codes.iter().enumerate() {
+            let operand = Operand::sgpr(code);
+            i.src[n] = scalar_source(i.op, i.op.src[n], operand)?;
+            if operand == Operand::LITERAL {
+                i.literal = second(words)?;
+                i.size = 8;
+            }
+        }
+        Ok(i)
+    }
+}
+
+fn second(words: &[u32]) -> Result<u32, DecodeError> {
+    words.get(1).copied().ok_or(DecodeError::Truncated)
+}
+
+/// The highest numbered scalar register plus one.
+const SGPRS: u32 = 102;
+
+/// Checks a scalar register operand of `dwords` registers: it exists and is aligned.
+fn scalar_register(op: &Op, code: u32, dwords: u32) -> Result<Operand, DecodeError> {
+    let last = code + dwords.max(1) - 1;
+    let exists = match code {
+        0..=101 => last < SGPRS,
+        // flat_scratch, xnack_mask and vcc; then the trap temporaries.
+        102..=107 => dwords <= 2,
+        108..=123 => last <= 123,
+        124 => dwords <= 1,
+        126 | 127 => dwords <= 2,
+        _ => false,
+    };
+    let aligned = code.is_multiple_of(dwords.clamp(1, 4));
+    if exists && aligned { Ok(Operand::sgpr(code)) } else { Err(DecodeError::Operand(op.name, code as u16)) }
+}
+
+fn scalar_destination(op: &Op, kind: Kind, code: u32) -> Result<Operand, DecodeError> {
+    match kind {
+        Kind::None => Ok(Operand::NONE),
+        kind => scalar_register(op, code, kind.dwords()),
+    }
+}
+
+/// Checks a scalar source: a register, an inline constant, a special value or a literal.
+fn scalar_source(op: &Op, kind: Kind, operand: Operand) -> Result<Operand, DecodeError> {
+    match operand.0 {
+        0..=127 => scalar_register(op, operand.0.into(), kind.dwords()),
+        128..=208 | 235..=248 | 251..=253 | 255 => Ok(operand),
+        code => Err(DecodeError::Operand(op.name, code)),
+    }
+}

@@ -1,0 +1,475 @@
+//! Instructions as text, in the syntax of LLVM's assembler.
+
+use std::fmt::{self, Write};
+
+use crate::arch::Arch;
+use crate::inst::{Form, Inst, control};
+use crate::op::{Access, Family, Flags};
+use crate::operand::{Kind, Operand};
+use crate::ops::mfma;
+
+mod control_fields;
+
+/// An instruction of a processor, to be printed.
+pub struct Disassembly<'a> {
+    /// The instruction.
+    pub inst: &'a Inst,
+    /// The processor that it is for: some hints have other names on MI300.
+    pub arch: Arch,
+}
+
+impl fmt::Display for Disassembly<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Text { out: String::new(), i: self.inst, arch: self.arch };
+        text.instruction()?;
+        f.write_str(text.out.trim_end())
+    }
+}
+
+struct Text<'a> {
+    out: String,
+    i: &'a Inst,
+    arch: Arch,
+}
+
+/// The name of a special scalar operand of one or two registers.
+fn special_name(code: u16, dwords: u32) -> Option<&'static str> {
+    Some(match (code, dwords) {
+        (102, 2) => "flat_scratch",
+        (102, _) => "flat_scratch_lo",
+        (103, _) => "flat_scratch_hi",
+        (104, 2) => "xnack_mask",
+        (104, _) => "xnack_mask_lo",
+        (105, _) => "xnack_mask_hi",
+        (106, 2) => "vcc",
+        (106, _) => "vcc_lo",
+        (107, _) => "vcc_hi",
+        (124, _) => "m0",
+        (126, 2) => "exec",
+        (126, _) => "exec_lo",
+        (127, _) => "exec_hi",
+        (235, _) => "src_shared_base",
+        (236, _) => "src_shared_limit",
+        (237, _) => "src_private_base",
+        (238, _) => "src_private_limit",
+        (239, _) => "src_pops_exiting_wave_id",
+        (251, _) => "src_vccz",
+        (252, _) => "src_execz",
+        (253, _) => "src_scc",
+        _ => return None,
+    })
+}
+
+fn registers(out: &mut String, letter: &str, first: u32, count: u32) -> fmt::Result {
+    if count <= 1 { write!(out, "{letter}{first}") } else { write!(out, "{letter}[{first}:{}]", first + count - 1) }
+}
+
+/// The text of an operand of a kind, without modifiers; `wide_literal` prints all bits of a literal of 16 bits.
+fn operand_text(out: &mut String, operand: Operand, kind: Kind, literal: u32, wide_literal: bool) -> fmt::Result {
+    let dwords = kind.dwords();
+    let code = u32::from(operand.0);
+    if operand.is_agpr() {
+        return registers(out, "a", code - 512, dwords);
+    }
+    if operand.is_vector() {
+        return registers(out, "v", code - 256, dwords);
+    }
+    if let Some(name) = special_name(operand.0, dwords) {
+        return out.write_str(name);
+    }
+    if let Some(value) = operand.inline_integer() {
+        return write!(out, "{value}");
+    }
+    if let (Kind::I16 | Kind::U16, Some(bits)) = (kind, operand.inline_float_bits16()) {
+        return write!(out, "{bits:#x}");
+    }
+    if let Some(value) = operand.inline_float() {
+        return match (operand.0, dwords) {
+            (248, 2) if kind != Kind::V2F32 && kind != Kind::V2B32 => out.write_str("0.15915494309189532"),
+            (248, _) => out.write_str("0.15915494"),
+            _ => write!(out, "{value:?}"),
+        };
+    }
+    match code {
+        0..=101 => registers(out, "s", code, dwords),
+        108..=123 => registers(out, "ttmp", code - 108, dwords),
+        255 if kind.is_16_bit() && !kind.is_packed() && !wide_literal => write!(out, "{:#x}", literal & 0xffff),
+        255 => write!(out, "{literal:#x}"),
+        other => write!(out, "<operand {other:#x}>"),
+    }
+}
+
+impl Text<'_> {
+    fn instruction(&mut self) -> fmt::Result {
+        let i = self.i;
+        self.out.push_str(i.op.name);
+        if i.op.has_two_forms() && i.op.src[0] != Kind::None {
+            self.out.push_str(match i.form {
+                Form::E32 => "_e32",
+                Form::E64 => "_e64",
+                Form::Sdwa => "_sdwa",
+                Form::Dpp => "_dpp",
+                Form::Only => "",
+            });
+        }
+        self.out.push(' ');
+        match i.op.family {
+            Family::Sop2 | Family::Sopc | Family::Sop1 => self.scalar(),
+            Family::Sopk => self.sopk(),
+            Family::Sopp => self.sopp(),
+            Family::Smem => self.smem(),
+            Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 => self.vector(),
+            Family::Vop3p if mfma::is_matrix(i.op) => self.matrix(),
+            Family::Vop3p => self.packed(),
+            Family::Ds => self.ds(),
+            Family::Flat | Family::Scratch | Family::Global => self.flat(),
+            Family::Mubuf => self.mubuf(),
+        }
+    }
+
+    fn separator(&mut self) {
+        if !self.out.ends_with(' ') {
+            self.out.push_str(", ");
+        }
+    }
+
+    fn operand(&mut self, operand: Operand, kind: Kind) -> fmt::Result {
+        self.separator();
+        operand_text(&mut self.out, operand, kind, self.i.literal, false)
+    }
+
+    fn word(&mut self, word: &str) {
+        self.out.push(' ');
+        self.out.push_str(word);
+    }
+
+    fn scalar(&mut self) -> fmt::Result {
+        let i = self.i;
+        if i.dst.is_some() {
+            self.operand(i.dst, i.op.dst)?;
+        }
+        for (&source, &kind) in i.src.iter().zip(&i.op.src) {
+            if kind != Kind::None {
+                self.operand(source, kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sopk(&mut self) -> fmt::Result {
+        let i = self.i;
+        let unsigned = i.imm as u16;
+        match i.op.name {
+            "s_getreg_b32" => {
+                self.operand(i.dst, i.op.dst)?;
+                self.separator();
+                control_fields::hwreg(&mut self.out, unsigned, self.arch)
+            }
+            "s_setreg_b32" => {
+                control_fields::hwreg(&mut self.out, unsigned, self.arch)?;
+                self.operand(i.dst, i.op.dst)
+            }
+            "s_setreg_imm32_b32" => {
+                control_fields::hwreg(&mut self.out, unsigned, self.arch)?;
+                write!(self.out, ", {:#x}", i.literal)
+            }
+            "s_call_b64" => {
+                self.operand(i.dst, i.op.dst)?;
+                write!(self.out, ", {unsigned}")
+            }
+            _ => {
+                self.operand(i.dst, i.op.dst)?;
+                write!(self.out, ", {unsigned:#x}")
+            }
+        }
+    }
+
+    fn sopp(&mut self) -> fmt::Result {
+        let i = self.i;
+        let imm = i.imm as u16;
+        match i.op.name {
+            _ if !i.op.has_immediate() => Ok(()),
+            "s_waitcnt" => control_fields::waitcnt(&mut self.out, imm),
+            "s_sendmsg" => control_fields::sendmsg(&mut self.out, imm),
+            _ if i.op.flags.has(Flags::BRANCH) => write!(self.out, "{imm}"),
+            "s_endpgm" if imm == 0 => Ok(()),
+            "s_endpgm" => write!(self.out, "{imm}"),
+            _ if imm <= 64 => write!(self.out, "{imm}"),
+            _ => write!(self.out, "{imm:#x}"),
+        }
+    }
+
+    fn smem(&mut self) -> fmt::Result {
+        let i = self.i;
+        if i.dst.is_some() {
+            self.operand(i.dst, i.op.dst)?;
+        }
+        if !i.src[0].is_some() {
+            return Ok(());
+        }
+        self.operand(i.src[0], i.op.src[0])?;
+        if i.src[1].is_some() {
+            self.operand(i.src[1], Kind::B32)?;
+        }
+        if i.has(control::IMM) {
+            let sign = if i.imm < 0 { "-" } else { "" };
+            self.out.push_str(if i.src[1].is_some() { " offset:" } else { ", " });
+            write!(self.out, "{sign}{:#x}", i.imm.unsigned_abs())?;
+        }
+        if i.has(control::GLC) {
+            self.word("glc");
+        }
+        Ok(())
+    }
+
+    /// A vector source with its modifiers.
+    fn modified(&mut self, s: usize) -> fmt::Result {
+        let i = self.i;
+        let (operand, kind) = (i.src[s], i.op.src[s]);
+        self.separator();
+        let takes = (kind.takes_float_modifiers() || kind == Kind::V2F16) && !i.op.flags.has(Flags::NO_MODS);
+        let neg_only = i.op.flags.has(Flags::NO_MODS) && i.op.family == Family::Vop3;
+        let neg = (takes || neg_only) && i.mods.neg >> s & 1 == 1;
+        let abs = takes && i.mods.abs >> s & 1 == 1;
+        let sext = s < 2 && !takes && i.sdwa().is_some_and(|sdwa| sdwa.sext[s]);
+        let constant = !operand.is_vector() && !operand.is_scalar_register() && special_name(operand.0, 1).is_none();
+        let (open, close) = match (neg, abs, sext) {
+            (.., true) => ("sext(", ")"),
+            (true, true, _) => ("-|", "|"),
+            (false, true, _) => ("|", "|"),
+            (true, false, _) if constant => ("neg(", ")"),
+            (true, false, _) => ("-", ""),
+            _ => ("", ""),
+        };
+        self.out.push_str(open);
+        let wide_literal = i.op.flags.has(Flags::K_SECOND) || i.op.flags.has(Flags::K_THIRD);
+        operand_text(&mut self.out, operand, kind, i.literal, wide_literal)?;
+        self.out.push_str(close);
+        Ok(())
+    }
+
+    fn vector(&mut self) -> fmt::Result {
+        let i = self.i;
+        if i.dst.is_some() {
+            let kind = if i.op.flags.has(Flags::SCALAR_DST) { Kind::B32 } else { i.op.dst };
+            self.operand(i.dst, kind)?;
+        }
+        if i.sdst.is_some() {
+            self.operand(i.sdst, Kind::Mask)?;
+        }
+        for s in 0..3 {
+            if i.op.src[s] == Kind::None || (s == 2 && i.op.flags.has(Flags::DST_IS_SRC2)) {
+                continue;
+            }
+            if i.op.src[s] == Kind::Mask { self.operand(i.src[s], Kind::Mask)? } else { self.modified(s)? }
+        }
+        match i.form {
+            Form::E64 => self.vop3_suffix()?,
+            Form::Sdwa => {
+                self.clamp_and_omod();
+                control_fields::sdwa(&mut self.out, i);
+            }
+            Form::Dpp => control_fields::dpp(&mut self.out, i)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn vop3_suffix(&mut self) -> fmt::Result {
+        let i = self.i;
+        if i.op.flags.has(Flags::OP_SEL) && i.mods.op_sel != 0 {
+            let sources = i.op.src.iter().filter(|k| **k != Kind::None).count();
+            self.bits("op_sel", i.mods.op_sel & ((1 << sources) - 1) | (i.mods.op_sel >> 3) << sources, sources + 1)?;
+        }
+        self.clamp_and_omod();
+        Ok(())
+    }
+
+    fn clamp_and_omod(&mut self) {
+        if self.i.mods.clamp {
+            self.word("clamp");
+        }
+        match self.i.mods.omod {
+            1 => self.word("mul:2"),
+            2 => self.word("mul:4"),
+            3 => self.word("div:2"),
+            _ => {}
+        }
+    }
+
+    fn bits(&mut self, name: &str, bits: u8, count: usize) -> fmt::Result {
+        let list: Vec<_> = (0..count).map(|n| (bits >> n & 1).to_string()).collect();
+        write!(self.out, " {name}:[{}]", list.join(","))
+    }
+
+    fn packed(&mut self) -> fmt::Result {
+        let i = self.i;
+        self.operand(i.dst, i.op.dst)?;
+        let sources = i.op.src.iter().filter(|k| **k != Kind::None).count();
+        let mix = i.op.src[0] == Kind::Mix;
+        for s in 0..sources {
+            if mix { self.modified(s)? } else { self.operand(i.src[s], i.op.src[s])? }
+        }
+        if i.op.flags.has(Flags::NO_MODS) {
+            return Ok(());
+        }
+        let all = (1u8 << sources) - 1;
+        let packed = i.op.src[0].is_packed() || i.op.name.starts_with("v_dot");
+        if i.mods.op_sel & all != 0 {
+            self.bits("op_sel", i.mods.op_sel, sources)?;
+        }
+        if i.mods.op_sel_hi & all != if packed { all } else { 0 } {
+            self.bits("op_sel_hi", i.mods.op_sel_hi, sources)?;
+        }
+        if !mix {
+            if i.mods.neg & all != 0 {
+                self.bits("neg_lo", i.mods.neg, sources)?;
+            }
+            if i.mods.abs & all != 0 {
+                self.bits("neg_hi", i.mods.abs, sources)?;
+            }
+        }
+        if i.mods.clamp {
+            self.word("clamp");
+        }
+        Ok(())
+    }
+
+    fn matrix(&mut self) -> fmt::Result {
+        let i = self.i;
+        self.operand(i.dst, i.op.dst)?;
+        for s in 0..3 {
+            let kind = if s == 2 && !i.src[2].is_vector() { Kind::F32 } else { i.op.src[s] };
+            self.operand(i.src[s], kind)?;
+        }
+        if i.mods.abs != 0 {
+            write!(self.out, " cbsz:{}", i.mods.abs)?;
+        }
+        if i.mods.op_sel != 0 {
+            write!(self.out, " abid:{}", i.mods.op_sel)?;
+        }
+        if i.mods.neg != 0 {
+            // Double-precision operations on the unified register file negate instead of permuting.
+            if i.op.name.starts_with("v_mfma_f64") && self.arch == Arch::Gfx942 {
+                self.bits("neg", i.mods.neg, 3)?;
+            } else {
+                write!(self.out, " blgp:{}", i.mods.neg)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ds(&mut self) -> fmt::Result {
+        let i = self.i;
+        if i.dst.is_some() {
+            self.operand(i.dst, i.op.dst)?;
+        }
+        for s in 0..3 {
+            if i.src[s].is_some() {
+                self.operand(i.src[s], i.op.src[s])?;
+            }
+        }
+        let two = matches!(i.op.access, Access::Load2(..) | Access::Store2(..));
+        if two {
+            let (first, second) = (i.imm & 0xff, i.imm >> 8 & 0xff);
+            if first != 0 {
+                write!(self.out, " offset0:{first}")?;
+            }
+            if second != 0 {
+                write!(self.out, " offset1:{second}")?;
+            }
+        } else if i.imm != 0 {
+            if i.op.name == "ds_swizzle_b32" {
+                control_fields::swizzle(&mut self.out, i.imm as u16)?;
+            } else {
+                write!(self.out, " offset:{}", i.imm)?;
+            }
+        }
+        if i.has(control::GDS) {
+            self.word("gds");
+        }
+        Ok(())
+    }
+
+    fn flat(&mut self) -> fmt::Result {
+        let i = self.i;
+        if i.dst.is_some() {
+            self.operand(i.dst, i.op.dst)?;
+        }
+        let address = match i.op.family {
+            Family::Global if i.src[2].is_some() => Kind::B32,
+            _ => i.op.src[0],
+        };
+        if i.src[0].is_some() {
+            self.operand(i.src[0], address)?;
+        } else {
+            self.separator();
+            self.out.push_str("off");
+        }
+        if i.src[1].is_some() {
+            self.operand(i.src[1], i.op.src[1])?;
+        }
+        if i.op.family != Family::Flat {
+            if i.src[2].is_some() {
+                self.operand(i.src[2], if i.op.family == Family::Global { Kind::B64 } else { Kind::B32 })?;
+            } else {
+                self.separator();
+                self.out.push_str("off");
+            }
+        }
+        if i.imm != 0 {
+            write!(self.out, " offset:{}", i.imm)?;
+        }
+        self.cache_hints();
+        if i.has(control::NV) {
+            self.word("nv");
+        }
+        if i.has(control::LDS) {
+            self.word("lds");
+        }
+        Ok(())
+    }
+
+    fn cache_hints(&mut self) {
+        let new_names = self.arch == Arch::Gfx942;
+        for (bit, name, new_name) in [(control::GLC, "glc", "sc0"), (control::SLC, "slc", "nt"), (control::SCC, "scc", "sc1")] {
+            if self.i.has(bit) {
+                self.word(if new_names { new_name } else { name });
+            }
+        }
+    }
+
+    fn mubuf(&mut self) -> fmt::Result {
+        let i = self.i;
+        if i.op.access == Access::None {
+            self.cache_hints();
+            return Ok(());
+        }
+        if i.dst.is_some() {
+            self.operand(i.dst, i.op.dst)?;
+        }
+        let (offen, idxen) = (i.has(control::OFFEN), i.has(control::IDXEN));
+        if i.src[0].is_some() {
+            self.operand(i.src[0], if offen && idxen { Kind::B64 } else { Kind::B32 })?;
+        } else {
+            self.separator();
+            self.out.push_str("off");
+        }
+        self.operand(i.src[1], Kind::Dwords(4))?;
+        self.operand(i.src[2], Kind::B32)?;
+        if idxen {
+            self.word("idxen");
+        }
+        if offen {
+            self.word("offen");
+        }
+        if i.imm != 0 {
+            write!(self.out, " offset:{}", i.imm)?;
+        }
+        self.cache_hints();
+        if i.has(control::LDS) {
+            self.word("lds");
+        }
+        Ok(())
+    }
+}

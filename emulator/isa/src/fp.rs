@@ -1,0 +1,466 @@
+//! Floating-point arithmetic as the hardware does it: rounding modes, NaN rules, halves.
+//!
+//! Directed rounding is made from round-to-nearest and the sign of its error, which is exact for sums, products and
+//! fused products (Ogita, Rump, Oishi, "Accurate sum and dot product").
+
+use crate::wave::{Mode, Rounding};
+
+/// A half-precision number, kept as its bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct F16(pub u16);
+
+impl F16 {
+    /// Widens exactly. Signaling NaNs stay signaling in their payload but are quiet as `f32`.
+    #[inline(always)]
+    pub fn to_f32(self) -> f32 {
+        let bits = u32::from(self.0);
+        let magnitude = (bits & 0x7fff) << 13;
+        let sign = (bits & 0x8000) << 16;
+        // Rescales the exponent; denormal halves become normal singles by the multiplication.
+        let scaled = f32::from_bits(magnitude) * f32::from_bits((254 - 15) << 23);
+        let value = if magnitude >= 0x7c00 << 13 { f32::from_bits(magnitude | 0x7f80_0000) } else { scaled };
+        f32::from_bits(value.to_bits() | sign)
+    }
+
+    /// Rounds to nearest, ties to even.
+    #[inline(always)]
+    pub fn from_f32(x: f32) -> F16 {
+        let bits = x.to_bits();
+        let sign = (bits >> 16 & 0x8000) as u16;
+        let magnitude = bits & 0x7fff_ffff;
+        let rounded = if magnitude > 0x7f80_0000 {
+            // A quiet NaN with the upper payload bits.
+            0x7e00 | (magnitude >> 13 & 0x3ff)
+        } else if magnitude >= 0x477f_f000 {
+            0x7c00
+        } else if magnitude < 0x3880_0000 {
+            // Below the smallest normal half: adding 0.5 aligns the units and rounds.
+            (f32::from_bits(magnitude) + 0.5).to_bits() - 0x3f00_0000
+        } else {
+            (magnitude + 0xfff + (magnitude >> 13 & 1) - (112 << 23)) >> 13
+        };
+        F16(sign | rounded as u16)
+    }
+
+    /// Rounds a double, given the sign of what was lost before (`residue`), in one of the four ways.
+    pub fn round(x: f64, residue: f64, rounding: Rounding) -> F16 {
+        // To odd, so that the second rounding sees every discarded bit.
+        let mut wide = x as f32;
+        let lost = (x - f64::from(wide)) + residue;
+        if lost != 0.0 && wide.is_finite() {
+            if rounding_error_is_away(wide, lost) {
+                wide = toward_zero(wide);
+            }
+            wide = f32::from_bits(wide.to_bits() | 1);
+        }
+        if rounding == Rounding::Nearest {
+            return F16::from_f32(wide);
+        }
+        let nearest = F16::from_f32(wide);
+        let error = f64::from(wide) - f64::from(nearest.to_f32());
+        F16(directed(nearest.0, 0x8000, 0x7c00, nearest.is_nan(), error, rounding))
+    }
+
+    /// True for NaN.
+    #[inline(always)]
+    pub fn is_nan(self) -> bool {
+        self.0 & 0x7fff > 0x7c00
+    }
+}
+
+/// True when rounding moved `x` away from zero, `lost` being exact minus rounded.
+fn rounding_error_is_away(x: f32, lost: f64) -> bool {
+    (x > 0.0 && lost < 0.0) || (x < 0.0 && lost > 0.0)
+}
+
+fn toward_zero(x: f32) -> f32 {
+    f32::from_bits(x.to_bits() - u32::from(x != 0.0))
+}
+
+/// Moves a result that was rounded to nearest one step in the rounding direction, when `error` (exact minus rounded)
+/// says that it is on the wrong side. `bits` has its sign at `sign` and infinity at `infinity`.
+fn directed<B>(bits: B, sign: B, infinity: B, nan: bool, error: f64, rounding: Rounding) -> B
+where
+    B: Copy + PartialEq + std::ops::BitAnd<Output = B> + std::ops::BitXor<Output = B> + std::ops::Add<Output = B> + std::ops::Sub<Output = B> + From<u8>,
+{
+    if nan || error == 0.0 || error.is_nan() {
+        return bits;
+    }
+    let zero = B::from(0);
+    let one = B::from(1);
+    let negative = bits & sign != zero;
+    let up = error > 0.0;
+    let move_up = match rounding {
+        Rounding::Nearest => return bits,
+        Rounding::Up => up,
+        Rounding::Down => false,
+        Rounding::Zero => up && negative,
+    };
+    let move_down = match rounding {
+        Rounding::Down => !up,
+        Rounding::Zero => !up && !negative,
+        _ => false,
+    };
+    if !(move_up || move_down) {
+        return bits;
+    }
+    let magnitude = bits & (sign ^ (sign - one) ^ sign);
+    if magnitude == zero {
+        // The exact value underflowed to zero: the smallest denormal of the direction.
+        return if move_up { one } else { sign ^ one };
+    }
+    if bits & infinity == infinity && error.is_infinite() {
+        return if move_up == negative { bits - one } else { bits };
+    }
+    if move_up == negative { bits - one } else { bits + one }
+}
+
+/// A number that is neither NaN nor infinite was turned into infinity: the error that directed rounding must undo.
+fn overflow_error(finite_inputs: bool, result: f64) -> Option<f64> {
+    (finite_inputs && result.is_infinite()).then_some(-result)
+}
+
+/// The floating-point types that arithmetic works on.
+pub trait Float: Copy {
+    /// `a + b` in the given rounding.
+    fn add(a: Self, b: Self, rounding: Rounding) -> Self;
+    /// `a * b` in the given rounding.
+    fn mul(a: Self, b: Self, rounding: Rounding) -> Self;
+    /// `a * b + c` with one rounding.
+    fn fma(a: Self, b: Self, c: Self, rounding: Rounding) -> Self;
+    /// `a + b` to nearest.
+    fn add_nearest(a: Self, b: Self) -> Self;
+    /// `a * b` to nearest.
+    fn mul_nearest(a: Self, b: Self) -> Self;
+    /// `a * b + c` with one rounding, to nearest.
+    fn fma_nearest(a: Self, b: Self, c: Self) -> Self;
+    /// `-a`.
+    fn negate(self) -> Self;
+}
+
+/// The error of `a + b`, exact unless something overflows (Knuth's two-sum).
+pub(crate) fn two_sum_error(a: f64, b: f64, sum: f64) -> f64 {
+    let b_part = sum - a;
+    let a_part = sum - b_part;
+    (a - a_part) + (b - b_part)
+}
+
+impl Float for f32 {
+    fn add(a: f32, b: f32, rounding: Rounding) -> f32 {
+        let sum = a + b;
+        let (wa, wb) = (f64::from(a), f64::from(b));
+        let wide = wa + wb;
+        let error = overflow_error(a.is_finite() && b.is_finite(), f64::from(sum))
+            .unwrap_or_else(|| (wide - f64::from(sum)) + two_sum_error(wa, wb, wide));
+        if sum == 0.0 && error == 0.0 && a != 0.0 && rounding == Rounding::Down {
+            return -0.0; // an exact cancellation is minus zero only when rounding down
+        }
+        f32::from_bits(directed(sum.to_bits(), 1 << 31, 0x7f80_0000, sum.is_nan(), error, rounding))
+    }
+
+    fn mul(a: f32, b: f32, rounding: Rounding) -> f32 {
+        let product = a * b;
+        let exact = f64::from(a) * f64::from(b);
+        let error = overflow_error(a.is_finite() && b.is_finite(), f64::from(product)).unwrap_or(exact - f64::from(product));
+        f32::from_bits(directed(product.to_bits(), 1 << 31, 0x7f80_0000, product.is_nan(), error, rounding))
+    }
+
+    fn fma(a: f32, b: f32, c: f32, rounding: Rounding) -> f32 {
+        let result = a.mul_add(b, c);
+        let product = f64::from(a) * f64::from(b);
+        let wide = product + f64::from(c);
+        let finite = a.is_finite() && b.is_finite() && c.is_finite();
+        let error = overflow_error(finite, f64::from(result))
+            .unwrap_or_else(|| (wide - f64::from(result)) + two_sum_error(product, f64::from(c), wide));
+        f32::from_bits(directed(result.to_bits(), 1 << 31, 0x7f80_0000, result.is_nan(), error, rounding))
+    }
+
+    #[inline(always)]
+    fn add_nearest(a: f32, b: f32) -> f32 {
+        a + b
+    }
+
+    #[inline(always)]
+    fn mul_nearest(a: f32, b: f32) -> f32 {
+        a * b
+    }
+
+    #[inline(always)]
+    fn fma_nearest(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn negate(self) -> f32 {
+        -self
+    }
+}
+
+impl Float for f64 {
+    fn add(a: f64, b: f64, rounding: Rounding) -> f64 {
+        let sum = a + b;
+        let error = overflow_error(a.is_finite() && b.is_finite(), sum).unwrap_or_else(|| two_sum_error(a, b, sum));
+        if sum == 0.0 && error == 0.0 && a != 0.0 && rounding == Rounding::Down {
+            return -0.0;
+        }
+        f64::from_bits(directed(sum.to_bits(), 1 << 63, 0x7ff0_0000_0000_0000, sum.is_nan(), error, rounding))
+    }
+
+    fn mul(a: f64, b: f64, rounding: Rounding) -> f64 {
+        let product = a * b;
+        let error = overflow_error(a.is_finite() && b.is_finite(), product).unwrap_or_else(|| product_error(a, b, product));
+        f64::from_bits(directed(product.to_bits(), 1 << 63, 0x7ff0_0000_0000_0000, product.is_nan(), error, rounding))
+    }
+
+    fn fma(a: f64, b: f64, c: f64, rounding: Rounding) -> f64 {
+        let result = a.mul_add(b, c);
+        let finite = a.is_finite() && b.is_finite() && c.is_finite();
+        let error = overflow_error(finite, result).unwrap_or_else(|| {
+            // Boldo and Muller: the sign of the error of a fused product.
+            let product = a * b;
+            let low = a.mul_add(b, -product);
+            let sum = c + low;
+            let sum_low = two_sum_error(c, low, sum);
+            let total = product + sum;
+            let total_low = two_sum_error(product, sum, total);
+            (total - result) + (total_low + sum_low)
+        });
+        f64::from_bits(directed(result.to_bits(), 1 << 63, 0x7ff0_0000_0000_0000, result.is_nan(), error, rounding))
+    }
+
+    #[inline(always)]
+    fn add_nearest(a: f64, b: f64) -> f64 {
+        a + b
+    }
+
+    #[inline(always)]
+    fn mul_nearest(a: f64, b: f64) -> f64 {
+        a * b
+    }
+
+    #[inline(always)]
+    fn fma_nearest(a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn negate(self) -> f64 {
+        -self
+    }
+}
+
+/// The sign of `a * b - product`; scaled so that the error of a tiny product does not vanish.
+fn product_error(a: f64, b: f64, product: f64) -> f64 {
+    if product.abs() > 1e-250 || a == 0.0 || b == 0.0 {
+        return a.mul_add(b, -product);
+    }
+    let scale = 2f64.powi(600);
+    let (a, b) = if a.abs() < b.abs() { (a * scale, b) } else { (a, b * scale) };
+    a.mul_add(b, -(product * scale))
+}
+
+impl Float for F16 {
+    fn add(a: F16, b: F16, rounding: Rounding) -> F16 {
+        let sum = f64::from(a.to_f32()) + f64::from(b.to_f32());
+        if sum == 0.0 && a.0 & 0x7fff != 0 && rounding == Rounding::Down {
+            return F16(0x8000);
+        }
+        F16::round(sum, 0.0, rounding)
+    }
+
+    fn mul(a: F16, b: F16, rounding: Rounding) -> F16 {
+        F16::round(f64::from(a.to_f32()) * f64::from(b.to_f32()), 0.0, rounding)
+    }
+
+    fn fma(a: F16, b: F16, c: F16, rounding: Rounding) -> F16 {
+        let product = f64::from(a.to_f32()) * f64::from(b.to_f32());
+        let c = f64::from(c.to_f32());
+        let sum = product + c;
+        F16::round(sum, if sum.is_finite() { two_sum_error(product, c, sum) } else { 0.0 }, rounding)
+    }
+
+    #[inline(always)]
+    fn add_nearest(a: F16, b: F16) -> F16 {
+        // A single holds enough bits that rounding twice does no harm.
+        F16::from_f32(a.to_f32() + b.to_f32())
+    }
+
+    #[inline(always)]
+    fn mul_nearest(a: F16, b: F16) -> F16 {
+        F16::from_f32(a.to_f32() * b.to_f32())
+    }
+
+    #[inline(always)]
+    fn fma_nearest(a: F16, b: F16, c: F16) -> F16 {
+        <F16 as Float>::fma(a, b, c, Rounding::Nearest)
+    }
+
+    #[inline(always)]
+    fn negate(self) -> F16 {
+        F16(self.0 ^ 0x8000)
+    }
+}
+
+/// Arithmetic in the wave's rounding mode. Rows of the tables are written once with it and compiled twice: for
+/// rounding to nearest, which vectorises, and for the others.
+pub trait Arith: Copy {
+    /// `a + b`
+    fn add<T: Float>(self, a: T, b: T) -> T;
+    /// `a * b`
+    fn mul<T: Float>(self, a: T, b: T) -> T;
+    /// `a * b + c`, rounded once
+    fn fma<T: Float>(self, a: T, b: T, c: T) -> T;
+    /// Double to single.
+    fn narrow(self, x: f64) -> f32;
+    /// Single to half.
+    fn half(self, x: f32) -> F16;
+    /// `a * b + c`, rounded twice
+    #[inline(always)]
+    fn mad<T: Float>(self, a: T, b: T, c: T) -> T {
+        self.add(self.mul(a, b), c)
+    }
+    /// `a - b`
+    #[inline(always)]
+    fn sub<T: Float>(self, a: T, b: T) -> T {
+        self.add(a, b.negate())
+    }
+}
+
+/// Rounding to nearest, ties to even.
+#[derive(Clone, Copy)]
+pub struct Nearest;
+
+impl Arith for Nearest {
+    #[inline(always)]
+    fn add<T: Float>(self, a: T, b: T) -> T {
+        T::add_nearest(a, b)
+    }
+
+    #[inline(always)]
+    fn mul<T: Float>(self, a: T, b: T) -> T {
+        T::mul_nearest(a, b)
+    }
+
+    #[inline(always)]
+    fn fma<T: Float>(self, a: T, b: T, c: T) -> T {
+        T::fma_nearest(a, b, c)
+    }
+
+    #[inline(always)]
+    fn narrow(self, x: f64) -> f32 {
+        x as f32
+    }
+
+    #[inline(always)]
+    fn half(self, x: f32) -> F16 {
+        F16::from_f32(x)
+    }
+}
+
+/// Any rounding mode, decided at each operation.
+impl Arith for Rounding {
+    #[inline(always)]
+    fn add<T: Float>(self, a: T, b: T) -> T {
+        if self == Rounding::Nearest { T::add_nearest(a, b) } else { T::add(a, b, self) }
+    }
+
+    #[inline(always)]
+    fn mul<T: Float>(self, a: T, b: T) -> T {
+        if self == Rounding::Nearest { T::mul_nearest(a, b) } else { T::mul(a, b, self) }
+    }
+
+    #[inline(always)]
+    fn fma<T: Float>(self, a: T, b: T, c: T) -> T {
+        if self == Rounding::Nearest { T::fma_nearest(a, b, c) } else { T::fma(a, b, c, self) }
+    }
+
+    fn narrow(self, x: f64) -> f32 {
+        let nearest = x as f32;
+        let error = overflow_error(x.is_finite(), f64::from(nearest)).unwrap_or(x - f64::from(nearest));
+        f32::from_bits(directed(nearest.to_bits(), 1 << 31, 0x7f80_0000, nearest.is_nan(), error, self))
+    }
+
+    fn half(self, x: f32) -> F16 {
+        F16::round(f64::from(x), 0.0, self)
+    }
+}
+
+/// Minimum, maximum and NaN quieting, for every float type.
+pub trait MinMax: Copy {
+    /// True for NaN.
+    fn nan(self) -> bool;
+    /// The same NaN, quiet, if it is a signaling one.
+    fn quieted(self) -> Option<Self>;
+    /// `self < other`, with minus zero below plus zero.
+    fn below(self, other: Self) -> bool;
+
+    /// The larger; a number wins over a NaN, except that in IEEE mode a signaling NaN wins as a quiet one.
+    #[inline(always)]
+    fn larger(self, other: Self, mode: Mode) -> Self {
+        pick(self, other, mode, other.below(self))
+    }
+
+    /// The smaller; NaN as in [`MinMax::larger`].
+    #[inline(always)]
+    fn smaller(self, other: Self, mode: Mode) -> Self {
+        pick(self, other, mode, self.below(other))
+    }
+}
+
+#[inline(always)]
+fn pick<T: MinMax>(a: T, b: T, mode: Mode, first: bool) -> T {
+    if a.nan() || b.nan() {
+        if mode.ieee()
+            && let Some(quiet) = a.quieted().or_else(|| b.quieted())
+        {
+            return quiet;
+        }
+        return if a.nan() { b } else { a };
+    }
+    if first { a } else { b }
+}
+
+macro_rules! min_max {
+    ($type:ty, $bits:ident, $quiet:expr) => {
+        impl MinMax for $type {
+            #[inline(always)]
+            fn nan(self) -> bool {
+                self.is_nan()
+            }
+
+            #[inline(always)]
+            fn quieted(self) -> Option<Self> {
+                let bits = self.$bits();
+                (self.is_nan() && bits & $quiet == 0).then(|| <$type>::from_bits(bits | $quiet))
+            }
+
+            #[inline(always)]
+            fn below(self, other: Self) -> bool {
+                self < other || (self == other && self.is_sign_negative() && !other.is_sign_negative())
+            }
+        }
+    };
+}
+
+min_max!(f32, to_bits, 1 << 22);
+min_max!(f64, to_bits, 1 << 51);
+
+impl MinMax for F16 {
+    #[inline(always)]
+    fn nan(self) -> bool {
+        self.is_nan()
+    }
+
+    #[inline(always)]
+    fn quieted(self) -> Option<F16> {
+        (self.is_nan() && self.0 & 0x200 == 0).then(|| F16(self.0 | 0x200))
+    }
+
+    #[inline(always)]
+    fn below(self, other: F16) -> bool {
+        MinMax::below(self.to_f32(), other.to_f32())
+    }
+}
+
+#[cfg(test)]
+mod tests;

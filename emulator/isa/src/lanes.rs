@@ -1,0 +1,535 @@
+//! The lane loop: how a vector operation reads its operands, applies modifiers, and writes its result.
+//!
+//! Everything here is inlined into the rows of the tables, so that one closure of scalar values becomes a loop over 64
+//! lanes that the compiler vectorises. Operands are read whole before anything is written: the destination may be a
+//! source. Lanes that are off are computed and thrown away.
+
+use crate::dpp;
+use crate::fp::F16;
+use crate::inst::{Inst, Sdwa};
+use crate::op::{Flags, Flow};
+use crate::operand::{Kind, Operand};
+use crate::wave::{LANES, Mode, Rounding, Vgpr, Wave};
+
+/// 32 bits that are moved, not computed, but take the sign modifiers of a float.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct M32(pub(crate) u32);
+
+/// 32 bits that take no modifiers and have no sign.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct B32(pub(crate) u32);
+
+/// A type that lanes compute with.
+pub(crate) trait Lane: Copy {
+    /// What the operand is.
+    const KIND: Kind;
+    /// Registers it takes (1 or 2).
+    const WORDS: u32 = Self::KIND.dwords();
+    /// From the bits of its registers.
+    fn from_bits(bits: u64) -> Self;
+    /// To the bits of its registers; 16-bit types leave the upper half clear.
+    fn to_bits(self) -> u64;
+    /// The `neg` modifier.
+    #[inline(always)]
+    fn negated(self) -> Self {
+        self
+    }
+    /// The `abs` modifier.
+    #[inline(always)]
+    fn magnitude(self) -> Self {
+        self
+    }
+    /// Zero in place of a denormal.
+    #[inline(always)]
+    fn flush(self) -> Self {
+        self
+    }
+    /// Times two to the power of `exponent`.
+    #[inline(always)]
+    fn scale(self, _exponent: i32) -> Self {
+        self
+    }
+    /// Between zero and one; NaN becomes zero if `dx10`.
+    #[inline(always)]
+    fn saturate(self, _dx10: bool) -> Self {
+        self
+    }
+    /// True when sources of this type lose denormals in `mode`.
+    #[inline(always)]
+    fn flushes_in(_mode: Mode) -> bool {
+        false
+    }
+    /// True when results of this type lose denormals in `mode`.
+    #[inline(always)]
+    fn flushes_out(_mode: Mode) -> bool {
+        false
+    }
+    /// How results of this type are rounded.
+    #[inline(always)]
+    fn rounding(_mode: Mode) -> Rounding {
+        Rounding::Nearest
+    }
+}
+
+macro_rules! integer_lane {
+    ($($type:ty: $kind:ident as $unsigned:ty;)*) => {$(
+        impl Lane for $type {
+            const KIND: Kind = Kind::$kind;
+            #[inline(always)]
+            fn from_bits(bits: u64) -> $type {
+                bits as $type
+            }
+            #[inline(always)]
+            fn to_bits(self) -> u64 {
+                u64::from(self as $unsigned)
+            }
+        }
+    )*};
+}
+
+integer_lane! {
+    i16: I16 as u16;
+    u16: U16 as u16;
+    i32: I32 as u32;
+    u32: U32 as u32;
+    i64: I64 as u64;
+    u64: U64 as u64;
+}
+
+macro_rules! wrapped_lane {
+    ($($type:ident: $kind:ident;)*) => {$(
+        impl Lane for $type {
+            const KIND: Kind = Kind::$kind;
+            #[inline(always)]
+            fn from_bits(bits: u64) -> $type {
+                $type(bits as u32)
+            }
+            #[inline(always)]
+            fn to_bits(self) -> u64 {
+                u64::from(self.0)
+            }
+        }
+    )*};
+}
+
+wrapped_lane! { B32: B32; }
+
+impl Lane for M32 {
+    const KIND: Kind = Kind::M32;
+    #[inline(always)]
+    fn from_bits(bits: u64) -> M32 {
+        M32(bits as u32)
+    }
+    #[inline(always)]
+    fn to_bits(self) -> u64 {
+        u64::from(self.0)
+    }
+    #[inline(always)]
+    fn negated(self) -> M32 {
+        M32(self.0 ^ 1 << 31)
+    }
+    #[inline(always)]
+    fn magnitude(self) -> M32 {
+        M32(self.0 & !(1 << 31))
+    }
+}
+
+macro_rules! float_lane {
+    ($type:ident, $kind:ident, $in:ident, $out:ident, $round:ident) => {
+        impl Lane for $type {
+            const KIND: Kind = Kind::$kind;
+            #[inline(always)]
+            fn from_bits(bits: u64) -> $type {
+                $type::from_bits(bits as _)
+            }
+            #[inline(always)]
+            fn to_bits(self) -> u64 {
+                u64::from($type::to_bits(self))
+            }
+            #[inline(always)]
+            fn negated(self) -> $type {
+                -self
+            }
+            #[inline(always)]
+            fn magnitude(self) -> $type {
+                $type::abs(self)
+            }
+            #[inline(always)]
+            fn flush(self) -> $type {
+                if $type::abs(self) < $type::MIN_POSITIVE { (0.0 as $type).copysign(self) } else { self }
+            }
+            #[inline(always)]
+            fn scale(self, exponent: i32) -> $type {
+                self * (2.0 as $type).powi(exponent)
+            }
+            #[inline(always)]
+            fn saturate(self, dx10: bool) -> $type {
+                if self.is_nan() {
+                    if dx10 { 0.0 } else { self }
+                } else if self > 1.0 {
+                    1.0
+                } else if self > 0.0 {
+                    self
+                } else {
+                    0.0
+                }
+            }
+            #[inline(always)]
+            fn flushes_in(mode: Mode) -> bool {
+                mode.$in()
+            }
+            #[inline(always)]
+            fn flushes_out(mode: Mode) -> bool {
+                mode.$out()
+            }
+            #[inline(always)]
+            fn rounding(mode: Mode) -> Rounding {
+                mode.$round()
+            }
+        }
+    };
+}
+
+float_lane!(f32, F32, flush_in32, flush_out32, round32);
+float_lane!(f64, F64, flush_in16_64, flush_out16_64, round16_64);
+
+impl Lane for F16 {
+    const KIND: Kind = Kind::F16;
+    #[inline(always)]
+    fn from_bits(bits: u64) -> F16 {
+        F16(bits as u16)
+    }
+    #[inline(always)]
+    fn to_bits(self) -> u64 {
+        u64::from(self.0)
+    }
+    #[inline(always)]
+    fn negated(self) -> F16 {
+        F16(self.0 ^ 0x8000)
+    }
+    #[inline(always)]
+    fn magnitude(self) -> F16 {
+        F16(self.0 & 0x7fff)
+    }
+    #[inline(always)]
+    fn flush(self) -> F16 {
+        if self.0 & 0x7c00 == 0 { F16(self.0 & 0x8000) } else { self }
+    }
+    #[inline(always)]
+    fn scale(self, exponent: i32) -> F16 {
+        F16::from_f32(Lane::scale(self.to_f32(), exponent))
+    }
+    #[inline(always)]
+    fn saturate(self, dx10: bool) -> F16 {
+        F16::from_f32(Lane::saturate(self.to_f32(), dx10))
+    }
+    #[inline(always)]
+    fn flushes_in(mode: Mode) -> bool {
+        mode.flush_in16_64()
+    }
+    #[inline(always)]
+    fn flushes_out(mode: Mode) -> bool {
+        mode.flush_out16_64()
+    }
+    #[inline(always)]
+    fn rounding(mode: Mode) -> Rounding {
+        mode.round16_64()
+    }
+}
+
+/// Word `n` of source `s`, before modifiers.
+#[inline(always)]
+fn word(w: &Wave, i: &Inst, s: usize, n: u32, kind: Kind) -> Vgpr {
+    let operand = i.src[s];
+    if operand.is_vector() {
+        *w.vector(operand, n)
+    } else if kind.dwords() == 2 {
+        [(w.scalar64(operand, i.literal, kind) >> (32 * n)) as u32; LANES]
+    } else {
+        [w.scalar32(operand, i.literal, kind); LANES]
+    }
+}
+
+#[inline(always)]
+fn join<T: Lane>(low: &Vgpr, high: &Vgpr) -> [T; LANES] {
+    std::array::from_fn(|l| T::from_bits(if T::WORDS == 2 { u64::from(low[l]) | u64::from(high[l]) << 32 } else { u64::from(low[l]) }))
+}
+
+/// Source `s` as values of a type, modifiers applied.
+#[inline(always)]
+pub(crate) fn source<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [T; LANES] {
+    if i.plain_sources && !T::flushes_in(w.mode) {
+        let low = word(w, i, s, 0, T::KIND);
+        let high = if T::WORDS == 2 { word(w, i, s, 1, T::KIND) } else { low };
+        join(&low, &high)
+    } else {
+        modified_source(w, i, s)
+    }
+}
+
+#[inline(never)]
+fn modified_source<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [T; LANES] {
+    let mut words = [word(w, i, s, 0, T::KIND), [0; LANES]];
+    if T::WORDS == 2 {
+        words[1] = word(w, i, s, 1, T::KIND);
+    }
+    if let (0, Some(dpp)) = (s, i.dpp()) {
+        for word in &mut words {
+            *word = dpp::permute(word, dpp, w.exec());
+        }
+    }
+    if let (0 | 1, Some(sdwa)) = (s, i.sdwa()) {
+        select(&mut words[0], sdwa.src_sel[s], sdwa.sext[s]);
+    } else if T::KIND.is_16_bit() && i.mods.op_sel >> s & 1 == 1 && i.op.flags.has(Flags::OP_SEL) {
+        words[0] = words[0].map(|x| x >> 16);
+    }
+    let mut values = join::<T>(&words[0], &words[1]);
+    let takes_modifiers = (T::KIND.takes_float_modifiers() || T::KIND == Kind::V2F16) && !i.op.flags.has(Flags::NO_MODS);
+    if takes_modifiers && i.mods.abs >> s & 1 == 1 {
+        values = values.map(T::magnitude);
+    }
+    if takes_modifiers && i.mods.neg >> s & 1 == 1 {
+        values = values.map(T::negated);
+    }
+    if T::flushes_in(w.mode) {
+        values = values.map(T::flush);
+    }
+    values
+}
+
+/// Keeps the selected byte or half of each lane.
+fn select(word: &mut Vgpr, sel: u8, sign: bool) {
+    let (shift, bits) = match sel {
+        0..=3 => (8 * u32::from(sel), 8),
+        4 | 5 => (16 * u32::from(sel - 4), 16),
+        _ => return,
+    };
+    for x in word.iter_mut() {
+        let raised = (*x >> shift) << (32 - bits);
+        *x = if sign { (raised as i32 >> (32 - bits)) as u32 } else { raised >> (32 - bits) };
+    }
+}
+
+/// The lanes that the instruction writes: EXEC, less what its data-parallel control leaves out.
+#[inline(always)]
+pub(crate) fn write_mask(w: &Wave, i: &Inst) -> u64 {
+    match i.dpp() {
+        None => w.exec(),
+        Some(dpp) => w.exec() & dpp::write_mask(dpp, w.exec()),
+    }
+}
+
+/// Writes `values` to the destination, output modifiers applied.
+#[inline(always)]
+pub(crate) fn result<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
+    if i.plain_result && !T::flushes_out(w.mode) && !(T::KIND.is_16_bit() && i.op.flags.has(Flags::KEEP_HIGH)) {
+        write_words(w, i, values);
+    } else {
+        modified_result(w, i, *values);
+    }
+}
+
+#[inline(always)]
+fn write_words<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
+    let mask = write_mask(w, i);
+    for n in 0..T::WORDS {
+        let word = std::array::from_fn(|l| (values[l].to_bits() >> (32 * n)) as u32);
+        blend(w.vector_mut(i.dst, n), &word, mask);
+    }
+}
+
+#[inline(never)]
+fn modified_result<T: Lane>(w: &mut Wave, i: &Inst, mut values: [T; LANES]) {
+    if T::flushes_out(w.mode) {
+        values = values.map(T::flush);
+    }
+    match i.mods.omod {
+        1 => values = values.map(|v| v.scale(1)),
+        2 => values = values.map(|v| v.scale(2)),
+        3 => values = values.map(|v| v.scale(-1)),
+        _ => {}
+    }
+    if i.mods.clamp {
+        let dx10 = w.mode.dx10_clamp();
+        values = values.map(|v| v.saturate(dx10));
+    }
+    let old = *w.vector(i.dst, 0);
+    let mut word: Vgpr = std::array::from_fn(|l| values[l].to_bits() as u32);
+    if let Some(sdwa) = i.sdwa() {
+        place(&mut word, &old, sdwa);
+    } else if T::KIND.is_16_bit() {
+        let high = i.mods.op_sel & 8 != 0 && i.op.flags.has(Flags::OP_SEL);
+        if high {
+            word = std::array::from_fn(|l| word[l] << 16 | old[l] & 0xffff);
+        } else if i.op.flags.has(Flags::KEEP_HIGH) {
+            word = std::array::from_fn(|l| word[l] & 0xffff | old[l] & 0xffff_0000);
+        }
+    }
+    let mask = write_mask(w, i);
+    blend(w.vector_mut(i.dst, 0), &word, mask);
+    if T::WORDS == 2 {
+        let high = std::array::from_fn(|l| (values[l].to_bits() >> 32) as u32);
+        blend(w.vector_mut(i.dst, 1), &high, mask);
+    }
+}
+
+/// Puts results into the selected part of the old register contents.
+fn place(word: &mut Vgpr, old: &Vgpr, sdwa: Sdwa) {
+    let (shift, bits) = match sdwa.dst_sel {
+        0..=3 => (8 * u32::from(sdwa.dst_sel), 8),
+        4 | 5 => (16 * u32::from(sdwa.dst_sel - 4), 16),
+        _ => return,
+    };
+    let field = ((1u64 << bits) - 1) as u32;
+    for (x, &old) in word.iter_mut().zip(old) {
+        let value = *x & field;
+        *x = match sdwa.dst_unused {
+            0 => value << shift,
+            1 => (((value << (32 - bits)) as i32 >> (32 - bits)) << shift) as u32,
+            _ => old & !(field << shift) | value << shift,
+        };
+    }
+}
+
+/// One mask of ones per lane for each value of eight bits of a lane mask.
+static LANE_MASKS: [[u32; 8]; 256] = {
+    let mut table = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut bit = 0;
+        while bit < 8 {
+            table[byte][bit] = if byte >> bit & 1 == 1 { u32::MAX } else { 0 };
+            bit += 1;
+        }
+        byte += 1;
+    }
+    table
+};
+
+/// Replaces the lanes of `mask`.
+#[inline(always)]
+pub(crate) fn blend(register: &mut Vgpr, values: &Vgpr, mask: u64) {
+    if mask == u64::MAX {
+        *register = *values;
+        return;
+    }
+    for (byte, bits) in mask.to_le_bytes().into_iter().enumerate() {
+        let lanes = &LANE_MASKS[usize::from(bits)];
+        for k in 0..8 {
+            let l = byte * 8 + k;
+            register[l] = register[l] & !lanes[k] | values[l] & lanes[k];
+        }
+    }
+}
+
+/// A lane mask made of one decision per lane.
+#[inline(always)]
+pub(crate) fn mask_of(f: impl Fn(usize) -> bool) -> u64 {
+    let flags: [u8; LANES] = std::array::from_fn(|l| u8::from(f(l)));
+    let mut mask = 0;
+    for byte in 0..8 {
+        let mut eight = [0; 8];
+        eight.copy_from_slice(&flags[byte * 8..byte * 8 + 8]);
+        // Gathers bit 0 of eight bytes into one byte.
+        let bits = u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        mask |= bits << (8 * byte);
+    }
+    mask
+}
+
+/// The lane mask that source `s` names.
+#[inline(always)]
+pub(crate) fn mask_source(w: &Wave, i: &Inst, s: usize) -> u64 {
+    w.scalar64(i.src[s], i.literal, Kind::Mask)
+}
+
+/// Writes the lane mask beside the result: only the bits of active lanes can be set.
+#[inline(always)]
+pub(crate) fn mask_result(w: &mut Wave, i: &Inst, mask: u64) {
+    let mask = mask & write_mask(w, i);
+    w.set_pair(i.sdst, mask);
+}
+
+/// One source.
+#[inline(always)]
+pub(crate) fn map1<A: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A) -> D) -> Flow {
+    let a = source::<A>(w, i, 0);
+    let d = std::array::from_fn(|l| f(a[l]));
+    result(w, i, &d);
+    Flow::Next
+}
+
+/// Two sources.
+#[inline(always)]
+pub(crate) fn map2<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B) -> D) -> Flow {
+    let (a, b) = (source::<A>(w, i, 0), source::<B>(w, i, 1));
+    let d = std::array::from_fn(|l| f(a[l], b[l]));
+    result(w, i, &d);
+    Flow::Next
+}
+
+/// Three sources.
+#[inline(always)]
+pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B, C) -> D) -> Flow {
+    let (a, b, c) = (source::<A>(w, i, 0), source::<B>(w, i, 1), source::<C>(w, i, 2));
+    let d = std::array::from_fn(|l| f(a[l], b[l], c[l]));
+    result(w, i, &d);
+    Flow::Next
+}
+
+/// Two sources and a lane mask.
+#[inline(always)]
+pub(crate) fn map2_masked<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B, bool) -> D) -> Flow {
+    let (a, b, m) = (source::<A>(w, i, 0), source::<B>(w, i, 1), mask_source(w, i, 2));
+    let d = std::array::from_fn(|l| f(a[l], b[l], m >> l & 1 == 1));
+    result(w, i, &d);
+    Flow::Next
+}
+
+/// Two sources and a carry; the result and a carry out. With the clamp modifier a carry gives `saturated`.
+#[inline(always)]
+pub(crate) fn carry(w: &mut Wave, i: &Inst, saturated: u32, f: impl Fn(u32, u32, u32) -> (u32, bool)) -> Flow {
+    let (a, b) = (source::<u32>(w, i, 0), source::<u32>(w, i, 1));
+    let m = if i.op.flags.has(Flags::MASK_IN) { mask_source(w, i, 2) } else { 0 };
+    let pairs: [(u32, bool); LANES] = std::array::from_fn(|l| f(a[l], b[l], (m >> l & 1) as u32));
+    let mask = mask_of(|l| pairs[l].1);
+    let clamp = i.mods.clamp;
+    result(w, i, &pairs.map(|(d, over)| if clamp && over { saturated } else { d }));
+    mask_result(w, i, mask);
+    Flow::Next
+}
+
+/// Three sources; the result and a lane mask.
+#[inline(always)]
+pub(crate) fn map3_with_mask<A: Lane, B: Lane, C: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B, C) -> (D, bool)) -> Flow {
+    let (a, b, c) = (source::<A>(w, i, 0), source::<B>(w, i, 1), source::<C>(w, i, 2));
+    let pairs: [(D, bool); LANES] = std::array::from_fn(|l| f(a[l], b[l], c[l]));
+    let mask = mask_of(|l| pairs[l].1);
+    result(w, i, &pairs.map(|(d, _)| d));
+    mask_result(w, i, mask);
+    Flow::Next
+}
+
+/// A comparison of two sources.
+#[inline(always)]
+pub(crate) fn compare<A: Lane, B: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B) -> bool) -> Flow {
+    let (a, b) = (source::<A>(w, i, 0), source::<B>(w, i, 1));
+    let mask = mask_of(|l| f(a[l], b[l])) & write_mask(w, i);
+    w.set_pair(i.sdst, mask);
+    if i.op.flags.has(Flags::WRITES_EXEC) {
+        w.set_exec(mask);
+    }
+    Flow::Next
+}
+
+/// Rounding for a row of type `D`: nearest compiles to plain arithmetic.
+#[inline(always)]
+pub(crate) fn rounding<D: Lane>(w: &Wave) -> Rounding {
+    D::rounding(w.mode)
+}
+
+/// The destination register of a scalar result.
+#[inline(always)]
+pub(crate) fn scalar_result(w: &mut Wave, operand: Operand, value: u32) {
+    w.set_sgpr(operand, value);
+}

@@ -1,0 +1,33 @@
+//! What one wave of an AMD GPU does: instruction tables, decoder, disassembler, registers, semantics.
+//!
+//! A row of the tables is an *operation*, not an encoding: its name, its opcode on each processor, the types of its
+//! operands and what it does to one lane, in one line. Decoder, disassembler and coverage page derive from the rows.
+//!
+//! What this crate must do: compute what the hardware computes, for every instruction it accepts. What it must never
+//! do: take words for an instruction that they are not, panic on any words or operand values, or touch anything
+//! outside of a wave but through [`env::Env`].
+//!
+//! The only `unsafe` is the call of code that was compiled for the vector instructions that the host was found to have.
+
+pub mod arch;
+pub mod atomic;
+pub mod decode;
+pub mod disasm;
+mod dpp;
+pub mod env;
+pub mod fp;
+pub mod inst;
+mod lanes;
+pub mod op;
+pub mod operand;
+mod ops;
+pub mod step;
+pub mod wave;
+
+pub use arch::Arch;
+pub use decode::Decoder;
+
+/// Every row of the tables, for listings.
+pub fn rows() -> impl Iterator<Item = &'static op::Op> {
+    ops::TABLES.iter().copied().flatten()
+}

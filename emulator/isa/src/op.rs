@@ -1,0 +1,281 @@
+//! The row of the instruction tables: one *operation*, whatever the encodings it can be written in.
+
+use crate::arch::{Arch, ArchSet};
+use crate::atomic::AtomicOp;
+use crate::env::Env;
+use crate::inst::Inst;
+use crate::operand::Kind;
+use crate::wave::Wave;
+
+/// The encoding family that an opcode number belongs to. VOP1, VOP2 and VOPC operations also appear in VOP3, at the
+/// fixed distance [`Family::vop3_base`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "the names are the manual's")]
+pub enum Family {
+    Sop2,
+    Sopk,
+    Sop1,
+    Sopc,
+    Sopp,
+    Smem,
+    Vop2,
+    Vop1,
+    Vopc,
+    Vop3,
+    Vop3p,
+    Ds,
+    Flat,
+    Scratch,
+    Global,
+    Mubuf,
+}
+
+impl Family {
+    /// Every family, in the order of the coverage page.
+    pub const ALL: [Family; 16] = [
+        Family::Sop2,
+        Family::Sopk,
+        Family::Sop1,
+        Family::Sopc,
+        Family::Sopp,
+        Family::Smem,
+        Family::Vop2,
+        Family::Vop1,
+        Family::Vopc,
+        Family::Vop3,
+        Family::Vop3p,
+        Family::Ds,
+        Family::Flat,
+        Family::Scratch,
+        Family::Global,
+        Family::Mubuf,
+    ];
+
+    /// The number of opcodes that the family's opcode field can express.
+    pub const fn opcodes(self) -> usize {
+        match self {
+            Family::Sop2 | Family::Sopc | Family::Sopp => 128,
+            Family::Sopk => 32,
+            Family::Sop1 | Family::Smem | Family::Vop1 | Family::Vopc | Family::Ds => 256,
+            Family::Vop2 => 64,
+            Family::Vop3 => 1024,
+            Family::Vop3p | Family::Flat | Family::Scratch | Family::Global | Family::Mubuf => 128,
+        }
+    }
+
+    /// Where the family's opcodes begin in the VOP3 opcode space, if they appear there (gfx9).
+    pub const fn vop3_base(self) -> Option<u16> {
+        match self {
+            Family::Vopc => Some(0),
+            Family::Vop2 => Some(0x100),
+            Family::Vop1 => Some(0x140),
+            _ => None,
+        }
+    }
+}
+
+/// What executing an instruction asks of the loop that executes instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on with the next instruction (the program counter may have been changed).
+    Next,
+    /// The wave has ended.
+    End,
+    /// The wave waits at the workgroup's barrier.
+    Barrier,
+    /// The wave has nothing to do for a while: let others run.
+    Yield,
+    /// The wave cannot go on; [`Wave::trap`] says why.
+    Trap,
+}
+
+/// The code of an operation for one level of the host's vector instructions.
+///
+/// # Safety
+/// The host must have the vector instructions that the function was compiled for; [`Levels`] holds one per level.
+pub type Run = unsafe fn(&mut Wave, &Inst, &mut dyn Env) -> Flow;
+
+/// The same code compiled for each level of the host's vector instructions.
+#[derive(Clone, Copy)]
+pub struct Levels {
+    /// Runs on every host.
+    pub base: Run,
+    /// Needs AVX2, FMA, F16C, BMI1, BMI2, LZCNT and POPCNT (x86-64-v3).
+    pub v3: Run,
+}
+
+/// Properties of an operation that no operand kind expresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// Nothing special.
+    pub const NONE: Flags = Flags(0);
+    /// Has no VOP3 form.
+    pub const E32_ONLY: Flags = Flags(1);
+    /// The destination is also the third source (`v_mac`, `v_fmac`, `v_dot2c`).
+    pub const DST_IS_SRC2: Flags = Flags(1 << 1);
+    /// The third source is a lane mask: VCC in the short form.
+    pub const MASK_IN: Flags = Flags(1 << 2);
+    /// Writes a lane mask beside its result: VCC in the short form.
+    pub const MASK_OUT: Flags = Flags(1 << 3);
+    /// The literal is the second source (`v_madmk`).
+    pub const K_SECOND: Flags = Flags(1 << 4);
+    /// The literal is the third source (`v_madak`).
+    pub const K_THIRD: Flags = Flags(1 << 5);
+    /// The result is a scalar register (`v_readlane`).
+    pub const SCALAR_DST: Flags = Flags(1 << 6);
+    /// There is no sub-dword form.
+    pub const NO_SDWA: Flags = Flags(1 << 7);
+    /// There is no data-parallel form.
+    pub const NO_DPP: Flags = Flags(1 << 8);
+    /// A 16-bit result leaves the upper half of its register alone; others clear it.
+    pub const KEEP_HIGH: Flags = Flags(1 << 9);
+    /// `op_sel` chooses halves of the operands in the VOP3 form.
+    pub const OP_SEL: Flags = Flags(1 << 10);
+    /// Writes EXEC as well as its destination (`v_cmpx`).
+    pub const WRITES_EXEC: Flags = Flags(1 << 11);
+    /// A jump: the immediate is a distance in dwords.
+    pub const BRANCH: Flags = Flags(1 << 12);
+    /// Source modifiers and clamp have no meaning, although the kinds are floats.
+    pub const NO_MODS: Flags = Flags(1 << 13);
+
+    /// Both sets.
+    pub const fn and(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// True when all of `other` is set.
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// How a loaded value fills its register, or which part of a register is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Whole dwords, or zero extension.
+    Zero,
+    /// Sign extension.
+    Sign,
+    /// The low half of the register; the high half is kept.
+    D16,
+    /// Like [`Fill::D16`] with sign extension to 16 bits.
+    D16Sign,
+    /// The high half of the register; the low half is kept.
+    D16High,
+    /// Like [`Fill::D16High`] with sign extension to 16 bits.
+    D16HighSign,
+}
+
+/// What a memory operation does; the families say how the address is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Not a memory operation, or one with code of its own.
+    None,
+    /// Reads that many bytes a lane.
+    Load(u8, Fill),
+    /// Writes that many bytes a lane; only [`Fill::Zero`] and [`Fill::D16High`] occur.
+    Store(u8, Fill),
+    /// Two reads at two offsets in units of the element size times the stride (`ds_read2`): element bytes, stride.
+    Load2(u8, u8),
+    /// Two writes at two offsets (`ds_write2`): element bytes, stride.
+    Store2(u8, u8),
+    /// Read, modify, write of so many bytes; the old value is returned when `true` (LDS) or when GLC is set.
+    Atomic(AtomicOp, u8, bool),
+    /// Reads that many bytes from global memory into LDS, one element a lane.
+    LoadLds(u8, Fill),
+}
+
+/// One operation of the instruction set.
+pub struct Op {
+    /// The mnemonic without encoding suffix.
+    pub name: &'static str,
+    /// The number in the family's opcode field.
+    pub code: u16,
+    /// The processors on which the number means this operation.
+    pub archs: ArchSet,
+    /// The family whose opcode field `code` is.
+    pub family: Family,
+    /// What the destination is.
+    pub dst: Kind,
+    /// What the sources are.
+    pub src: [Kind; 3],
+    /// What the kinds do not say.
+    pub flags: Flags,
+    /// What a memory operation does.
+    pub access: Access,
+    /// The code that executes it.
+    pub run: Levels,
+}
+
+impl Op {
+    /// A row; the shapes of the families are filled in by the table macros.
+    pub const fn new(name: &'static str, family: Family, code: u16, archs: ArchSet, run: Levels) -> Op {
+        Op { name, code, archs, family, dst: Kind::None, src: [Kind::None; 3], flags: Flags::NONE, access: Access::None, run }
+    }
+
+    /// The same row with its operands.
+    pub const fn operands(mut self, dst: Kind, src: [Kind; 3]) -> Op {
+        self.dst = dst;
+        self.src = src;
+        self
+    }
+
+    /// The same row with more flags.
+    pub const fn with(mut self, flags: Flags) -> Op {
+        self.flags = self.flags.and(flags);
+        self
+    }
+
+    /// The same row with a memory access.
+    pub const fn access(mut self, access: Access) -> Op {
+        self.access = access;
+        self
+    }
+
+    /// True when a SOPP instruction has an operand: the others must have zero in its place.
+    pub fn has_immediate(&self) -> bool {
+        !matches!(
+            self.name,
+            "s_wakeup" | "s_barrier" | "s_icache_inv" | "s_ttracedata" | "s_endpgm_saved" | "s_set_gpr_idx_off"
+        )
+    }
+
+    /// True when the mnemonic is printed with `_e32` or `_e64`: the operation has both forms.
+    pub fn has_two_forms(&self) -> bool {
+        self.family.vop3_base().is_some() && !self.flags.has(Flags::E32_ONLY)
+    }
+}
+
+/// The rows of one family, by opcode number, for one processor.
+pub struct Index {
+    rows: Vec<Option<&'static Op>>,
+}
+
+impl Index {
+    /// Collects the rows of `family` that `arch` has.
+    pub fn new(family: Family, arch: Arch, tables: &[&'static [Op]]) -> Index {
+        let mut rows = vec![None; family.opcodes()];
+        for op in tables.iter().copied().flatten() {
+            let code = if op.family == family {
+                Some(op.code)
+            } else if family == Family::Vop3 && op.has_two_forms() {
+                op.family.vop3_base().map(|base| base + op.code)
+            } else {
+                None
+            };
+            if let Some(code) = code
+                && op.archs.contains(arch)
+            {
+                rows[usize::from(code)] = Some(op);
+            }
+        }
+        Index { rows }
+    }
+
+    /// The row with that opcode number.
+    pub fn get(&self, code: u32) -> Option<&'static Op> {
+        self.rows.get(code as usize).copied().flatten()
+    }
+}

@@ -1,0 +1,416 @@
+//! DS: the local data share, and exchanges between lanes. Source: Vega ISA manual, "Data Share Operations".
+//!
+//! Accesses need not be aligned (the runtime asks for that mode). What lies outside of the workgroup's allocation
+//! reads as zero and is not written.
+
+use super::kinds;
+use crate::arch::ArchSet;
+use crate::atomic::AtomicOp;
+use crate::env::{Env, GwsOp};
+use crate::inst::{Inst, control};
+use crate::lanes::blend;
+use crate::op::{Access, Family, Fill, Flow, Levels, Op};
+use crate::operand::{Kind, Operand};
+use crate::ops::scalar_flow::stop;
+use crate::ops::vector_memory::{Data, NO_DATA, data_kind, fill, gather};
+use crate::wave::{LANES, Trap, Vgpr, Wave};
+
+const fn op(name: &'static str, code: u16, archs: ArchSet, access: Access, dst: Kind, src: [Kind; 3], run: Levels) -> Op {
+    Op::new(name, Family::Ds, code, archs, run).access(access).operands(dst, src)
+}
+
+const RUN: Levels = one_level!(w, i, e, execute(w, i, e));
+
+const fn load(name: &'static str, code: u16, bytes: u8, how: Fill) -> Op {
+    op(name, code, ArchSet::ALL, Access::Load(bytes, how), data_kind(bytes), kinds(&[Kind::B32]), RUN)
+}
+
+const fn store(name: &'static str, code: u16, bytes: u8, how: Fill) -> Op {
+    op(name, code, ArchSet::ALL, Access::Store(bytes, how), Kind::None, kinds(&[Kind::B32, data_kind(bytes)]), RUN)
+}
+
+const fn load2(name: &'static str, code: u16, bytes: u8, stride: u8) -> Op {
+    op(name, code, ArchSet::ALL, Access::Load2(bytes, stride), data_kind(2 * bytes), kinds(&[Kind::B32]), RUN)
+}
+
+const fn store2(name: &'static str, code: u16, bytes: u8, stride: u8) -> Op {
+    let data = data_kind(bytes);
+    op(name, code, ArchSet::ALL, Access::Store2(bytes, stride), Kind::None, [Kind::B32, data, data], RUN)
+}
+
+/// True for operations with two operands.
+const fn has_two(op: AtomicOp) -> bool {
+    matches!(op, AtomicOp::CmpSwap | AtomicOp::FCmpSwap | AtomicOp::MaskOr | AtomicOp::Wrap)
+}
+
+const fn atomic(name: &'static str, code: u16, archs: ArchSet, what: AtomicOp, bytes: u8, returns: bool) -> Op {
+    let data = data_kind(bytes);
+    let dst = if returns { data } else { Kind::None };
+    let second = if has_two(what) { data } else { Kind::None };
+    op(name, code, archs, Access::Atomic(what, bytes, returns), dst, [Kind::B32, data, second], RUN)
+}
+
+/// Plain and returning forms of 32 and 64 bits, which are 0x20 and 0x40 apart.
+macro_rules! atomics {
+    ($($name32:literal $rtn32:literal $name64:literal $rtn64:literal $code:literal $op:ident;)*) => {
+        &[$(
+            atomic($name32, $code, ArchSet::ALL, AtomicOp::$op, 4, false),
+            atomic($rtn32, $code + 0x20, ArchSet::ALL, AtomicOp::$op, 4, true),
+            atomic($name64, $code + 0x40, ArchSet::ALL, AtomicOp::$op, 8, false),
+            atomic($rtn64, $code + 0x60, ArchSet::ALL, AtomicOp::$op, 8, true),
+        )*]
+    };
+}
+
+#[rustfmt::skip]
+pub(crate) static ATOMICS: &[Op] = atomics! {
+    "ds_add_u32"   "ds_add_rtn_u32"   "ds_add_u64"   "ds_add_rtn_u64"   0x00 Add;
+    "ds_sub_u32"   "ds_sub_rtn_u32"   "ds_sub_u64"   "ds_sub_rtn_u64"   0x01 Sub;
+    "ds_rsub_u32"  "ds_rsub_rtn_u32"  "ds_rsub_u64"  "ds_rsub_rtn_u64"  0x02 RSub;
+    "ds_inc_u32"   "ds_inc_rtn_u32"   "ds_inc_u64"   "ds_inc_rtn_u64"   0x03 Inc;
+    "ds_dec_u32"   "ds_dec_rtn_u32"   "ds_dec_u64"   "ds_dec_rtn_u64"   0x04 Dec;
+    "ds_min_i32"   "ds_min_rtn_i32"   "ds_min_i64"   "ds_min_rtn_i64"   0x05 SMin;
+    "ds_max_i32"   "ds_max_rtn_i32"   "ds_max_i64"   "ds_max_rtn_i64"   0x06 SMax;
+    "ds_min_u32"   "ds_min_rtn_u32"   "ds_min_u64"   "ds_min_rtn_u64"   0x07 UMin;
+    "ds_max_u32"   "ds_max_rtn_u32"   "ds_max_u64"   "ds_max_rtn_u64"   0x08 UMax;
+    "ds_and_b32"   "ds_and_rtn_b32"   "ds_and_b64"   "ds_and_rtn_b64"   0x09 And;
+    "ds_or_b32"    "ds_or_rtn_b32"    "ds_or_b64"    "ds_or_rtn_b64"    0x0a Or;
+    "ds_xor_b32"   "ds_xor_rtn_b32"   "ds_xor_b64"   "ds_xor_rtn_b64"   0x0b Xor;
+    "ds_mskor_b32" "ds_mskor_rtn_b32" "ds_mskor_b64" "ds_mskor_rtn_b64" 0x0c MaskOr;
+    "ds_cmpst_b32" "ds_cmpst_rtn_b32" "ds_cmpst_b64" "ds_cmpst_rtn_b64" 0x10 CmpSwap;
+    "ds_cmpst_f32" "ds_cmpst_rtn_f32" "ds_cmpst_f64" "ds_cmpst_rtn_f64" 0x11 FCmpSwap;
+    "ds_min_f32"   "ds_min_rtn_f32"   "ds_min_f64"   "ds_min_rtn_f64"   0x12 FMin;
+    "ds_max_f32"   "ds_max_rtn_f32"   "ds_max_f64"   "ds_max_rtn_f64"   0x13 FMax;
+};
+
+#[rustfmt::skip]
+pub(crate) static TABLE: &[Op] = &[
+    store("ds_write_b32",        0x0d, 4, Fill::Zero),
+    store2("ds_write2_b32",      0x0e, 4, 1),
+    store2("ds_write2st64_b32",  0x0f, 4, 64),
+    atomic("ds_add_f32",         0x15, ArchSet::ALL, AtomicOp::FAdd, 4, false),
+    atomic("ds_pk_add_f16",      0x17, ArchSet::ONLY_942, AtomicOp::PkAddF16, 4, false),
+    atomic("ds_pk_add_bf16",     0x18, ArchSet::ONLY_942, AtomicOp::PkAddBf16, 4, false),
+    op("ds_write_addtid_b32",    0x1d, ArchSet::ALL, Access::Store(4, Fill::Zero), Kind::None, [Kind::None, Kind::B32, Kind::None], one_level!(w, i, e, execute(w, i, e))),
+    store("ds_write_b8",         0x1e, 1, Fill::Zero),
+    store("ds_write_b16",        0x1f, 2, Fill::Zero),
+    atomic("ds_wrxchg_rtn_b32",  0x2d, ArchSet::ALL, AtomicOp::Swap, 4, true),
+    op("ds_wrxchg2_rtn_b32",     0x2e, ArchSet::ALL, Access::Load2(4, 1),  Kind::B64, [Kind::B32, Kind::B32, Kind::B32], one_level!(w, i, e, exchange2(w, i, e))),
+    op("ds_wrxchg2st64_rtn_b32", 0x2f, ArchSet::ALL, Access::Load2(4, 64), Kind::B64, [Kind::B32, Kind::B32, Kind::B32], one_level!(w, i, e, exchange2(w, i, e))),
+    atomic("ds_wrap_rtn_b32",    0x34, ArchSet::ALL, AtomicOp::Wrap, 4, true),
+    atomic("ds_add_rtn_f32",     0x35, ArchSet::ALL, AtomicOp::FAdd, 4, true),
+    load("ds_read_b32",          0x36, 4, Fill::Zero),
+    load2("ds_read2_b32",        0x37, 4, 1),
+    load2("ds_read2st64_b32",    0x38, 4, 64),
+    load("ds_read_i8",           0x39, 1, Fill::Sign),
+    load("ds_read_u8",           0x3a, 1, Fill::Zero),
+    load("ds_read_i16",          0x3b, 2, Fill::Sign),
+    load("ds_read_u16",          0x3c, 2, Fill::Zero),
+    op("ds_swizzle_b32",  0x3d, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32]), one_level!(w, i, _e, swizzle(w, i))),
+    op("ds_permute_b32",  0x3e, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32, Kind::B32]), one_level!(w, i, _e, permute(w, i))),
+    op("ds_bpermute_b32", 0x3f, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32, Kind::B32]), one_level!(w, i, _e, permute_backward(w, i))),
+    store("ds_write_b64",        0x4d, 8, Fill::Zero),
+    store2("ds_write2_b64",      0x4e, 8, 1),
+    store2("ds_write2st64_b64",  0x4f, 8, 64),
+    store("ds_write_b8_d16_hi",  0x54, 1, Fill::D16High),
+    store("ds_write_b16_d16_hi", 0x55, 2, Fill::D16High),
+    load("ds_read_u8_d16",       0x56, 1, Fill::D16),
+    load("ds_read_u8_d16_hi",    0x57, 1, Fill::D16High),
+    load("ds_read_i8_d16",       0x58, 1, Fill::D16Sign),
+    load("ds_read_i8_d16_hi",    0x59, 1, Fill::D16HighSign),
+    load("ds_read_u16_d16",      0x5a, 2, Fill::D16),
+    load("ds_read_u16_d16_hi",   0x5b, 2, Fill::D16High),
+    atomic("ds_add_f64",         0x5c, ArchSet::SINCE_90A, AtomicOp::FAdd, 8, false),
+    atomic("ds_wrxchg_rtn_b64",  0x6d, ArchSet::ALL, AtomicOp::Swap, 8, true),
+    op("ds_wrxchg2_rtn_b64",     0x6e, ArchSet::ALL, Access::Load2(8, 1),  Kind::Dwords(4), [Kind::B32, Kind::B64, Kind::B64], one_level!(w, i, e, exchange2(w, i, e))),
+    op("ds_wrxchg2st64_rtn_b64", 0x6f, ArchSet::ALL, Access::Load2(8, 64), Kind::Dwords(4), [Kind::B32, Kind::B64, Kind::B64], one_level!(w, i, e, exchange2(w, i, e))),
+    load("ds_read_b64",          0x76, 8, Fill::Zero),
+    load2("ds_read2_b64",        0x77, 8, 1),
+    load2("ds_read2st64_b64",    0x78, 8, 64),
+    atomic("ds_add_rtn_f64",     0x7c, ArchSet::SINCE_90A, AtomicOp::FAdd, 8, true),
+    op("ds_gws_init",    0x99, ArchSet::ALL, Access::None, Kind::None, kinds(&[Kind::B32]), one_level!(w, i, e, gws(w, i, e, GwsOp::Init))),
+    op("ds_gws_barrier", 0x9d, ArchSet::ALL, Access::None, Kind::None, kinds(&[Kind::B32]), one_level!(w, i, e, gws(w, i, e, GwsOp::Barrier))),
+    op("ds_read_addtid_b32", 0xb6, ArchSet::ALL, Access::Load(4, Fill::Zero), Kind::B32, [Kind::None; 3], one_level!(w, i, e, execute(w, i, e))),
+    atomic("ds_pk_add_rtn_f16",  0xb7, ArchSet::ONLY_942, AtomicOp::PkAddF16, 4, true),
+    atomic("ds_pk_add_rtn_bf16", 0xb8, ArchSet::ONLY_942, AtomicOp::PkAddBf16, 4, true),
+    op("ds_consume", 0xbd, ArchSet::ALL, Access::None, Kind::B32, [Kind::None; 3], one_level!(w, i, e, append(w, i, e, false))),
+    op("ds_append",  0xbe, ArchSet::ALL, Access::None, Kind::B32, [Kind::None; 3], one_level!(w, i, e, append(w, i, e, true))),
+    store("ds_write_b96",        0xde, 12, Fill::Zero),
+    store("ds_write_b128",       0xdf, 16, Fill::Zero),
+    load("ds_read_b96",          0xfe, 12, Fill::Zero),
+    load("ds_read_b128",         0xff, 16, Fill::Zero),
+];
+
+/// Reads up to eight bytes; zero outside of the allocation.
+#[inline]
+fn get(lds: &[u8], at: u32, bytes: usize) -> u64 {
+    let start = at as usize;
+    match lds.get(start..start + bytes) {
+        Some(source) => {
+            let mut value = [0; 8];
+            value[..bytes].copy_from_slice(source);
+            u64::from_le_bytes(value)
+        }
+        None => 0,
+    }
+}
+
+/// Writes up to eight bytes, if they are inside of the allocation.
+#[inline]
+fn put(lds: &mut [u8], at: u32, bytes: usize, value: u64) {
+    let start = at as usize;
+    if let Some(place) = lds.get_mut(start..start + bytes) {
+        place.copy_from_slice(&value.to_le_bytes()[..bytes]);
+    }
+}
+
+fn get_words(lds: &[u8], at: u32, bytes: u8, lane: usize, out: &mut Data, first: usize) {
+    if bytes <= 4 {
+        out[first][lane] = get(lds, at, usize::from(bytes)) as u32;
+        return;
+    }
+    for n in 0..usize::from(bytes) / 4 {
+        out[first + n][lane] = get(lds, at.wrapping_add(4 * n as u32), 4) as u32;
+    }
+}
+
+fn put_words(lds: &mut [u8], at: u32, bytes: u8, lane: usize, data: &Data) {
+    if bytes <= 4 {
+        put(lds, at, usize::from(bytes), data[0][lane].into());
+        return;
+    }
+    for (n, word) in data.iter().enumerate().take(usize::from(bytes) / 4) {
+        put(lds, at.wrapping_add(4 * n as u32), 4, word[lane].into());
+    }
+}
+
+/// Byte addresses of the lanes: the address register, or M0 plus the lane for the `addtid` forms.
+fn base_addresses(w: &Wave, i: &Inst) -> [u32; LANES] {
+    if i.src[0].is_some() {
+        *w.vector(i.src[0], 0)
+    } else {
+        let base = w.sgpr[usize::from(Operand::M0.0)] & 0xffff;
+        std::array::from_fn(|l| base + 4 * l as u32)
+    }
+}
+
+/// The two 8-bit offsets.
+fn offsets(i: &Inst) -> (u32, u32) {
+    (i.imm as u32 & 0xff, i.imm as u32 >> 8 & 0xff)
+}
+
+fn lanes(mask: u64) -> impl Iterator<Item = usize> {
+    (0..LANES).filter(move |l| mask >> l & 1 == 1)
+}
+
+fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
+    if i.has(control::GDS) {
+        // There is no global data share for compute queues.
+        return stop(w, Trap::Illegal);
+    }
+    let base = base_addresses(w, i);
+    let exec = w.exec();
+    match i.op.access {
+        Access::Load2(bytes, stride) => {
+            let (o0, o1) = offsets(i);
+            let unit = u32::from(bytes) * u32::from(stride);
+            let mut data = NO_DATA;
+            let lds = e.lds();
+            for l in lanes(exec) {
+                get_words(lds, base[l].wrapping_add(o0 * unit), bytes, l, &mut data, 0);
+                get_words(lds, base[l].wrapping_add(o1 * unit), bytes, l, &mut data, usize::from(bytes) / 4);
+            }
+            fill(w, i.dst, 2 * bytes, Fill::Zero, &data, exec);
+            Flow::Next
+        }
+        Access::Store2(bytes, stride) => {
+            let (o0, o1) = offsets(i);
+            let unit = u32::from(bytes) * u32::from(stride);
+            let (first, second) = (gather(w, i.src[1], bytes, Fill::Zero), gather(w, i.src[2], bytes, Fill::Zero));
+            let lds = e.lds();
+            for l in lanes(exec) {
+                put_words(lds, base[l].wrapping_add(o0 * unit), bytes, l, &first);
+                put_words(lds, base[l].wrapping_add(o1 * unit), bytes, l, &second);
+            }
+            Flow::Next
+        }
+        _ => {
+            let at = base.map(|b| b.wrapping_add(i.imm as u32));
+            single(w, i, e, &at, exec)
+        }
+    }
+}
+
+/// A flat access that fell into the LDS aperture.
+pub(crate) fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64) -> Flow {
+    single(w, i, e, at, mask)
+}
+
+fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64) -> Flow {
+    match i.op.access {
+        Access::Load(bytes, how) => {
+            let mut data = NO_DATA;
+            let lds = e.lds();
+            for l in lanes(mask) {
+                get_words(lds, at[l], bytes, l, &mut data, 0);
+            }
+            fill(w, i.dst, bytes, how, &data, mask);
+        }
+        Access::Store(bytes, how) => {
+            let data = gather(w, i.src[1], bytes, how);
+            let lds = e.lds();
+            for l in lanes(mask) {
+                put_words(lds, at[l], bytes, l, &data);
+            }
+        }
+        Access::Atomic(op, bytes, returns) => {
+            let (first, second) = atomic_operands(w, i, op, bytes);
+            let mut old = NO_DATA;
+            let lds = e.lds();
+            for l in lanes(mask) {
+                let value = get(lds, at[l], usize::from(bytes));
+                let operand = |data: &Data| u64::from(data[0][l]) | u64::from(data[1][l]) << 32;
+                let new = match bytes {
+                    4 => op.apply32(value as u32, first[0][l], second[0][l]).into(),
+                    _ => op.apply64(value, operand(&first), operand(&second)),
+                };
+                put(lds, at[l], usize::from(bytes), new);
+                old[0][l] = value as u32;
+                old[1][l] = (value >> 32) as u32;
+            }
+            if returns || (i.op.family == Family::Flat && i.has(control::GLC)) {
+                fill(w, i.dst, bytes, Fill::Zero, &old, mask);
+            }
+        }
+        _ => return stop(w, Trap::Illegal),
+    }
+    Flow::Next
+}
+
+/// Operand and second operand. DS compares with its first data operand and stores the second; FLAT has both in one
+/// operand, the other way round.
+fn atomic_operands(w: &Wave, i: &Inst, op: AtomicOp, bytes: u8) -> (Data, Data) {
+    let first = gather(w, i.src[1], bytes, Fill::Zero);
+    if i.op.family == Family::Flat {
+        let mut both = gather(w, i.src[1], bytes * 2, Fill::Zero);
+        both.rotate_left(usize::from(bytes) / 4);
+        return (first, both);
+    }
+    let second = if i.src[2].is_some() { gather(w, i.src[2], bytes, Fill::Zero) } else { NO_DATA };
+    if matches!(op, AtomicOp::CmpSwap | AtomicOp::FCmpSwap) { (second, first) } else { (first, second) }
+}
+
+fn exchange2(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
+    let Access::Load2(bytes, stride) = i.op.access else { return stop(w, Trap::Illegal) };
+    let (o0, o1) = offsets(i);
+    let unit = u32::from(bytes) * u32::from(stride);
+    let base = base_addresses(w, i);
+    let exec = w.exec();
+    let sources = [gather(w, i.src[1], bytes, Fill::Zero), gather(w, i.src[2], bytes, Fill::Zero)];
+    let mut data = NO_DATA;
+    let lds = e.lds();
+    for l in lanes(exec) {
+        let places = [base[l].wrapping_add(o0 * unit), base[l].wrapping_add(o1 * unit)];
+        for (n, at) in places.into_iter().enumerate() {
+            get_words(lds, at, bytes, l, &mut data, n * usize::from(bytes) / 4);
+        }
+        for (n, at) in places.into_iter().enumerate() {
+            put_words(lds, at, bytes, l, &sources[n]);
+        }
+    }
+    fill(w, i.dst, 2 * bytes, Fill::Zero, &data, exec);
+    Flow::Next
+}
+
+/// The lane that each lane reads, by the 16-bit pattern of the instruction.
+fn swizzle_source(pattern: u32, l: usize) -> usize {
+    if pattern >> 15 == 1 {
+        // A permutation of four lanes.
+        return l & !3 | (pattern >> (2 * (l & 3)) & 3) as usize;
+    }
+    // Within 32 lanes: and, or, xor.
+    let (and, or, xor) = (pattern & 31, pattern >> 5 & 31, pattern >> 10 & 31);
+    l & 32 | (((l as u32 & 31 & and) | or) ^ xor) as usize
+}
+
+fn swizzle(w: &mut Wave, i: &Inst) -> Flow {
+    let data = *w.vector(i.src[0], 0);
+    let exec = w.exec();
+    let moved = std::array::from_fn(|l| {
+        let from = swizzle_source(i.imm as u32 & 0xffff, l);
+        if exec >> from & 1 == 1 { data[from] } else { 0 }
+    });
+    blend(w.vector_mut(i.dst, 0), &moved, exec);
+    Flow::Next
+}
+
+/// Each active lane sends its data to a lane; the highest sender wins.
+fn permute(w: &mut Wave, i: &Inst) -> Flow {
+    let (at, data) = (*w.vector(i.src[0], 0), *w.vector(i.src[1], 0));
+    let exec = w.exec();
+    let mut moved: Vgpr = [0; LANES];
+    for l in lanes(exec) {
+        moved[at[l].wrapping_add(i.imm as u32) as usize / 4 % LANES] = data[l];
+    }
+    blend(w.vector_mut(i.dst, 0), &moved, exec);
+    Flow::Next
+}
+
+/// Each lane fetches the data of a lane, zero from inactive ones.
+fn permute_backward(w: &mut Wave, i: &Inst) -> Flow {
+    let (at, data) = (*w.vector(i.src[0], 0), *w.vector(i.src[1], 0));
+    let exec = w.exec();
+    let moved = std::array::from_fn(|l| {
+        let from = at[l].wrapping_add(i.imm as u32) as usize / 4 % LANES;
+        if exec >> from & 1 == 1 { data[from] } else { 0 }
+    });
+    blend(w.vector_mut(i.dst, 0), &moved, exec);
+    Flow::Next
+}
+
+/// Adds (or subtracts) the number of active lanes at M0's base plus the offset; every lane gets the old value.
+fn append(w: &mut Wave, i: &Inst, e: &mut dyn Env, up: bool) -> Flow {
+    let at = (w.sgpr[usize::from(Operand::M0.0)] >> 16).wrapping_add(i.imm as u32);
+    let exec = w.exec();
+    let lds = e.lds();
+    let old = get(lds, at, 4) as u32;
+    let count = exec.count_ones();
+    put(lds, at, 4, if up { old.wrapping_add(count) } else { old.wrapping_sub(count) }.into());
+    blend(w.vector_mut(i.dst, 0), &[old; LANES], exec);
+    Flow::Next
+}
+
+/// The resource number is M0's base plus the instruction's offset; the value is the first active lane's.
+fn gws(w: &mut Wave, i: &Inst, e: &mut dyn Env, op: GwsOp) -> Flow {
+    let resource = (w.sgpr[usize::from(Operand::M0.0)] >> 16 & 0x3f).wrapping_add(i.imm as u32) & 0x3f;
+    let lane = w.exec().trailing_zeros() as usize & 63;
+    let value = w.vector(i.src[0], 0)[lane];
+    if e.gws(op, resource, value) {
+        return Flow::Next;
+    }
+    // Not everybody has arrived: try again when others have run.
+    w.pc = w.pc.wrapping_sub(i.size.into());
+    Flow::Yield
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swizzle_patterns_read_as_the_manual_says() {
+        // Swap neighbours (xor 1), broadcast lane 2 of each 32 (and 0, or 2), quad permutation 3,2,1,0.
+        assert_eq!((0..4).map(|l| swizzle_source(0x041f, l)).collect::<Vec<_>>(), [1, 0, 3, 2]);
+        assert_eq!(swizzle_source(0x0040, 37), 34);
+        assert_eq!((4..8).map(|l| swizzle_source(0x801b, l)).collect::<Vec<_>>(), [7, 6, 5, 4]);
+    }
+
+    #[test]
+    fn accesses_outside_of_the_allocation_read_zero_and_write_nothing() {
+        let mut lds = vec![0xff; 8];
+        put(&mut lds, 6, 4, 0);
+        put(&mut lds, u32::MAX, 4, 0);
+        assert_eq!(lds, [0xff; 8]);
+        assert_eq!((get(&lds, 5, 4), get(&lds, 4, 4)), (0, 0xffff_ffff));
+    }
+}

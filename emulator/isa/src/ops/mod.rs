@@ -1,0 +1,185 @@
+//! The instruction tables, one file per encoding family, and the macros that make their rows.
+//!
+//! A row names an operation, its opcode, the processors on which the opcode has that meaning, the types of its
+//! operands, and what it does to one lane.
+
+use crate::op::Op;
+
+/// Compiles one body for each level of the host's vector instructions.
+macro_rules! levels {
+    ($w:ident, $i:ident, $e:ident, $body:expr) => {{
+        fn base($w: &mut crate::wave::Wave, $i: &crate::inst::Inst, $e: &mut dyn crate::env::Env) -> crate::op::Flow {
+            $body
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,popcnt")]
+        fn v3($w: &mut crate::wave::Wave, $i: &crate::inst::Inst, $e: &mut dyn crate::env::Env) -> crate::op::Flow {
+            $body
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        use base as v3;
+        crate::op::Levels { base, v3 }
+    }};
+}
+
+/// Compiles a body that has no lane loop once, for every level.
+macro_rules! one_level {
+    ($w:ident, $i:ident, $e:ident, $body:expr) => {{
+        fn base($w: &mut crate::wave::Wave, $i: &crate::inst::Inst, $e: &mut dyn crate::env::Env) -> crate::op::Flow {
+            $body
+        }
+        crate::op::Levels { base, v3: base }
+    }};
+}
+
+/// A vector operation: family, mnemonic, opcode, processors, then a closure over one lane.
+///
+/// * `|a: A, b: B| -> D { … }`: one to three sources;
+/// * `fp |m, a: A, …| -> D { … }`: `m` does arithmetic in the wave's rounding mode;
+/// * `mode |m, a: A, …| -> D { … }`: `m` is the MODE register;
+/// * `sat |a: A, …| -> D { … } else { … }`: the second body is for the clamp modifier;
+/// * `cmp |a: A, b: B| { … }`: the result is a lane mask.
+macro_rules! row {
+    (@op $family:ident $name:ident $code:literal $archs:ident [$($src:ty),*] $dst:expr, $run:expr) => {
+        crate::op::Op::new(stringify!($name), crate::op::Family::$family, $code, crate::arch::ArchSet::$archs, $run)
+            .operands($dst, crate::ops::kinds(&[$(<$src as crate::lanes::Lane>::KIND),*]))
+    };
+    ($family:ident $name:ident $code:literal $archs:ident |$a:ident: $A:ty| -> $D:ty { $($body:tt)* }) => {
+        row!(@op $family $name $code $archs [$A] <$D as crate::lanes::Lane>::KIND,
+            levels!(w, i, _e, crate::lanes::map1(w, i, |$a: $A| -> $D { $($body)* })))
+    };
+    ($family:ident $name:ident $code:literal $archs:ident |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
+        row!(@op $family $name $code $archs [$A, $B] <$D as crate::lanes::Lane>::KIND,
+            levels!(w, i, _e, crate::lanes::map2(w, i, |$a: $A, $b: $B| -> $D { $($body)* })))
+    };
+    ($family:ident $name:ident $code:literal $archs:ident |$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty { $($body:tt)* }) => {
+        row!(@op $family $name $code $archs [$A, $B, $C] <$D as crate::lanes::Lane>::KIND,
+            levels!(w, i, _e, crate::lanes::map3(w, i, |$a: $A, $b: $B, $c: $C| -> $D { $($body)* })))
+    };
+    ($family:ident $name:ident $code:literal $archs:ident fp |$m:ident, $a:ident: $A:ty| -> $D:ty { $($body:tt)* }) => {
+        row!(@op $family $name $code $archs [$A] <$D as crate::lanes::Lane>::KIND, {
+            #[inline(always)]
+            fn f<M: crate::fp::Arith>($m: M, $a: $A) -> $D { $($body)* }
+            levels!(w, i, _e, match crate::lanes::rounding::<$D>(w) {
+                crate::wave::Rounding::Nearest => crate::lanes::map1(w, i, |a| f(crate::fp::Nearest, a)),
+                other => crate::lanes::map1(w, i, |a| f(other, a)),
+            })
+        })
+    };
+    ($family:ident $name:ident $code:literal $archs:ident fp |$m:ident, $a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
+        row!(@op $family $name $code $archs [$A, $B] <$D as crate::lanes::Lane>::KIND, {
+            #[inline(always)]
+            fn f<M: crate::fp::Arith>($m: M, $a: $A, $b: $B) -> $D { $($body)* }
+            levels!(w, i, _e, match crate::lanes::rounding::<$D>(w) {
+                crate::wave::Rounding::Nearest => crate::lanes::map2(w, i, |a, b| f(crate::fp::Nearest, a, b)),
+                other => crate::lanes::map2(w, i, |a, b| f(other, a, b)),
+            })
+        })
+    };
+    ($family:ident $name:ident $code:literal $archs:ident fp |$m:ident, $a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty { $($body:tt)* }) => {
+        row!(@op $family $name $code $archs [$A, $B, $C] <$D as crate::lanes::Lane>::KIND, {
+            #[inline(always)]
+            fn f<M: crate::fp::Arith>($m: M, $a: $A, $b: $B, $c: $C) -> $D { $($body)* }
+            levels!(w, i, _e, match crate::lanes::rounding::<$D>(w) {
+                crate::wave::Rounding::Nearest => crate::lanes::map3(w, i, |a, b, c| f(crate::fp::Nearest, a, b, c)),
+                other => crate::lanes::map3(w, i, |a, b, c| f(other, a, b, c)),
+            })
+        })
+    };
+    ($family:ident $name:ident $code:literal $archs:ident mode |$m:ident, $a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
+        row!(@op $family $name $code $archs [$A, $B] <$D as crate::lanes::Lane>::KIND,
+            levels!(w, i, _e, { let $m = w.mode; crate::lanes::map2(w, i, |$a: $A, $b: $B| -> $D { $($body)* }) }))
+    };
+    ($family:ident $name:ident $code:literal $archs:ident mode |$m:ident, $a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty { $($body:tt)* }) => {
+        row!(@op $family $name $code $archs [$A, $B, $C] <$D as crate::lanes::Lane>::KIND,
+            levels!(w, i, _e, { let $m = w.mode; crate::lanes::map3(w, i, |$a: $A, $b: $B, $c: $C| -> $D { $($body)* }) }))
+    };
+    ($family:ident $name:ident $code:literal $archs:ident sat |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* } else { $($sat:tt)* }) => {
+        row!(@op $family $name $code $archs [$A, $B] <$D as crate::lanes::Lane>::KIND,
+            levels!(w, i, _e, if i.mods.clamp {
+                crate::lanes::map2(w, i, |$a: $A, $b: $B| -> $D { $($sat)* })
+            } else {
+                crate::lanes::map2(w, i, |$a: $A, $b: $B| -> $D { $($body)* })
+            }))
+    };
+    ($family:ident $name:ident $code:literal $archs:ident sat |$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty { $($body:tt)* } else { $($sat:tt)* }) => {
+        row!(@op $family $name $code $archs [$A, $B, $C] <$D as crate::lanes::Lane>::KIND,
+            levels!(w, i, _e, if i.mods.clamp {
+                crate::lanes::map3(w, i, |$a: $A, $b: $B, $c: $C| -> $D { $($sat)* })
+            } else {
+                crate::lanes::map3(w, i, |$a: $A, $b: $B, $c: $C| -> $D { $($body)* })
+            }))
+    };
+    ($family:ident $name:ident $code:literal $archs:ident cmp |$a:ident: $A:ty, $b:ident: $B:ty| { $($body:tt)* }) => {
+        row!(@op $family $name $code $archs [$A, $B] crate::operand::Kind::Mask,
+            levels!(w, i, _e, crate::lanes::compare(w, i, |$a: $A, $b: $B| -> bool { $($body)* })))
+    };
+}
+
+pub(crate) mod ds;
+pub(crate) mod flat;
+pub(crate) mod mfma;
+pub(crate) mod mubuf;
+pub(crate) mod packed;
+pub(crate) mod salu;
+pub(crate) mod scalar_flow;
+pub(crate) mod smem;
+pub(crate) mod transcendental;
+pub(crate) mod vector_memory;
+pub(crate) mod vop1;
+pub(crate) mod vop2;
+pub(crate) mod vop3;
+pub(crate) mod vop3_float;
+pub(crate) mod vopc;
+
+use crate::operand::Kind;
+
+/// Up to three operand kinds, the rest absent.
+pub(crate) const fn kinds(present: &[Kind]) -> [Kind; 3] {
+    let mut kinds = [Kind::None; 3];
+    let mut n = 0;
+    while n < present.len() {
+        kinds[n] = present[n];
+        n += 1;
+    }
+    kinds
+}
+
+/// Every table.
+pub(crate) static TABLES: &[&[Op]] = &[
+    salu::SOP2,
+    salu::SOPK,
+    salu::SOP1,
+    salu::SOPC,
+    scalar_flow::TABLE,
+    smem::TABLE,
+    smem::ATOMICS,
+    vop2::TABLE,
+    vop1::TABLE,
+    transcendental::TABLE,
+    vopc::CLASS,
+    vopc::F16S,
+    vopc::F32S,
+    vopc::F64S,
+    vopc::I16S,
+    vopc::U16S,
+    vopc::I32S,
+    vopc::U32S,
+    vopc::I64S,
+    vopc::U64S,
+    vop3::TABLE,
+    vop3_float::TABLE,
+    packed::TABLE,
+    mfma::TABLE,
+    ds::TABLE,
+    ds::ATOMICS,
+    flat::FLAT,
+    flat::FLAT_ATOMICS,
+    flat::SCRATCH,
+    flat::GLOBAL,
+    flat::GLOBAL_ATOMICS,
+    flat::BFLOAT,
+    mubuf::BUFFER,
+    mubuf::BUFFER_ATOMICS,
+    mubuf::CACHE,
+];

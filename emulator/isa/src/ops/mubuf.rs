@@ -1,0 +1,156 @@
+//! MUBUF: memory through a buffer descriptor. Source: Vega ISA manual, "Vector Memory Buffer Instructions".
+
+use super::kinds;
+use crate::arch::ArchSet;
+use crate::env::{Addresses, Env};
+use crate::inst::{Inst, control};
+use crate::op::{Access, Fill, Family, Flow, Levels, Op};
+use crate::operand::Kind;
+use crate::ops::scalar_flow::stop;
+use crate::ops::vector_memory::{NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, load_lds, vector_atomic_rows, vector_memory_rows};
+use crate::wave::{LANES, Trap, Wave};
+
+const fn buffer(name: &'static str, code: u16, archs: ArchSet, what: Access, run: Levels) -> Op {
+    let data = match what {
+        Access::Load(bytes, _) | Access::Store(bytes, _) => data_kind(bytes),
+        Access::Atomic(a, bytes, _) => atomic_operand_kind(a, bytes),
+        _ => Kind::None,
+    };
+    let sources = kinds(&[Kind::B32, Kind::Dwords(4), Kind::B32]);
+    Op::new(name, Family::Mubuf, code, archs, run).access(what).operands(data, sources)
+}
+
+const fn cache(name: &'static str, code: u16, archs: ArchSet) -> Op {
+    Op::new(name, Family::Mubuf, code, archs, one_level!(_w, _i, e, { e.fence(); Flow::Next }))
+}
+
+macro_rules! buffer_row {
+    ($name:literal $code:literal $archs:ident $kind:ident($bytes:literal, $fill:ident)) => {
+        buffer(concat!("buffer_", $name), $code, ArchSet::$archs, Access::$kind($bytes, Fill::$fill), one_level!(w, i, e, execute(w, i, e)))
+    };
+}
+
+macro_rules! buffer_atomic {
+    ($name:literal $code:literal F32_ARCHS $bytes:literal $op:ident) => { buffer_atomic!($name $code SINCE_908 $bytes $op) };
+    ($name:literal $code:literal $archs:ident $bytes:literal $op:ident) => {
+        buffer(concat!("buffer_", $name), $code, ArchSet::$archs, Access::Atomic(crate::atomic::AtomicOp::$op, $bytes, false), one_level!(w, i, e, execute(w, i, e)))
+    };
+}
+
+pub(crate) static BUFFER: &[Op] = vector_memory_rows!(buffer_row);
+pub(crate) static BUFFER_ATOMICS: &[Op] = vector_atomic_rows!(buffer_atomic);
+
+#[rustfmt::skip]
+pub(crate) static CACHE: &[Op] = &[
+    cache("buffer_wbl2",        0x28, ArchSet::SINCE_90A),
+    cache("buffer_invl2",       0x29, ArchSet::ONLY_90A),
+    cache("buffer_inv",         0x29, ArchSet::ONLY_942),
+    cache("buffer_wbinvl1",     0x3e, ArchSet::ALL),
+    cache("buffer_wbinvl1_vol", 0x3f, ArchSet::ALL),
+];
+
+/// The fields of a buffer descriptor that addresses depend on.
+struct Descriptor {
+    base: u64,
+    stride: u32,
+    swizzle: bool,
+    records: u32,
+    index_stride: u32,
+    add_lane: bool,
+}
+
+impl Descriptor {
+    fn read(w: &Wave, i: &Inst) -> Descriptor {
+        let first = usize::from(i.src[1].0);
+        let word = |n: usize| w.sgpr[(first + n) & 127];
+        let add_lane = word(3) >> 23 & 1 == 1;
+        // With the lane added to the index, the data format extends the stride.
+        let extension = if add_lane { (word(3) >> 15 & 15) << 14 } else { 0 };
+        Descriptor {
+            base: u64::from(word(0)) | u64::from(word(1) & 0xffff) << 32,
+            stride: word(1) >> 16 & 0x3fff | extension,
+            swizzle: word(1) >> 31 == 1,
+            records: word(2),
+            index_stride: 8 << (word(3) >> 21 & 3),
+            add_lane,
+        }
+    }
+
+    /// The address of byte `offset` of record `index`, or `None` outside of the buffer. `bytes` are accessed.
+    fn address(&self, index: u32, offset: u32, scalar: u32, bytes: u32) -> Option<u64> {
+        let buffer_offset = if self.swizzle {
+            // Elements of four bytes, records interleaved in groups of `index_stride`.
+            let (group, in_group) = (u64::from(index / self.index_stride), u64::from(index % self.index_stride));
+            (group * u64::from(self.stride) + u64::from(offset & !3)) * u64::from(self.index_stride) + in_group * 4 + u64::from(offset & 3)
+        } else {
+            u64::from(index) * u64::from(self.stride) + u64::from(offset)
+        };
+        let inside = if self.swizzle {
+            self.add_lane || index < self.records
+        } else if self.stride == 0 {
+            u64::from(offset) + u64::from(scalar) + u64::from(bytes) <= u64::from(self.records)
+        } else {
+            index < self.records && offset + bytes <= self.stride.max(bytes)
+        };
+        inside.then(|| self.base.wrapping_add(u64::from(scalar)).wrapping_add(buffer_offset))
+    }
+}
+
+fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
+    let descriptor = Descriptor::read(w, i);
+    let scalar = w.scalar32(i.src[2], 0, Kind::B32);
+    let (offen, idxen) = (i.has(control::OFFEN), i.has(control::IDXEN));
+    let zero = [0; LANES];
+    let indices = if idxen { *w.vector(i.src[0], 0) } else { zero };
+    let offsets = if offen { *w.vector(i.src[0], u32::from(idxen)) } else { zero };
+    let imm = i.imm as u32;
+    let exec = w.exec();
+    let bytes = match i.op.access {
+        Access::Load(bytes, _) | Access::Store(bytes, _) | Access::Atomic(_, bytes, _) => bytes,
+        _ => return stop(w, Trap::Illegal),
+    };
+    let place = |part: u32, size: u32| -> (Addresses, u64) {
+        let mut inside = 0;
+        let at = std::array::from_fn(|l| {
+            let index = indices[l].wrapping_add(if descriptor.add_lane { l as u32 } else { 0 });
+            let address = descriptor.address(index, offsets[l].wrapping_add(imm).wrapping_add(part), scalar, size);
+            inside |= u64::from(address.is_some()) << l;
+            address.unwrap_or(0)
+        });
+        (at, inside & exec)
+    };
+    if i.has(control::LDS) {
+        let (at, inside) = place(0, bytes.into());
+        return load_lds(w, i, e, &at, inside);
+    }
+    if descriptor.swizzle && bytes > 4 {
+        return swizzled(w, i, e, bytes, exec, place);
+    }
+    let (at, inside) = place(0, bytes.into());
+    if let Access::Load(_, how) = i.op.access
+        && inside != exec
+    {
+        fill(w, i.dst, bytes, how, &NO_DATA, exec & !inside);
+    }
+    access(w, i, e, &at, inside, i.dst, i.dst, i.has(control::GLC))
+}
+
+/// An access of more than one dword to a swizzled buffer: the dwords are apart.
+fn swizzled(w: &mut Wave, i: &Inst, e: &mut dyn Env, bytes: u8, exec: u64, place: impl Fn(u32, u32) -> (Addresses, u64)) -> Flow {
+    let store = matches!(i.op.access, Access::Store(..));
+    let mut data = if store { gather(w, i.dst, bytes, Fill::Zero) } else { NO_DATA };
+    for (n, word) in data.iter_mut().enumerate().take(usize::from(bytes) / 4) {
+        let (at, inside) = place(4 * n as u32, 4);
+        let mut one = NO_DATA;
+        one[0] = *word;
+        let done = if store { e.store(&at, inside, 4, &one) } else { e.load(&at, inside, 4, &mut one) };
+        if let Err(fault) = done {
+            return stop(w, Trap::Memory(fault));
+        }
+        *word = one[0];
+    }
+    if !store {
+        fill(w, i.dst, bytes, Fill::Zero, &data, exec);
+    }
+    Flow::Next
+}

@@ -1,0 +1,349 @@
+//! VOP3P: two 16-bit operations in one instruction, dot products, mixed precision, and packed singles.
+//!
+//! Source: Vega ISA manual, "VOP3P Instructions"; CDNA2 ISA manual for the packed singles, whose `op_sel` bits select
+//! dwords.
+
+use super::kinds;
+use crate::arch::ArchSet;
+use crate::fp::{Arith, F16, Float, MinMax};
+use crate::inst::Inst;
+use crate::lanes::{Lane, blend};
+use crate::op::{Family, Flow, Levels, Op};
+use crate::operand::Kind;
+use crate::wave::{LANES, Rounding, Vgpr, Wave};
+
+/// Two halves in one register.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct H2(pub(crate) F16, pub(crate) F16);
+
+impl Lane for H2 {
+    const KIND: Kind = Kind::V2F16;
+    #[inline(always)]
+    fn from_bits(bits: u64) -> H2 {
+        H2(F16(bits as u16), F16((bits >> 16) as u16))
+    }
+    #[inline(always)]
+    fn to_bits(self) -> u64 {
+        u64::from(self.0.0) | u64::from(self.1.0) << 16
+    }
+    #[inline(always)]
+    fn negated(self) -> H2 {
+        H2(self.0.negate(), self.1.negate())
+    }
+    #[inline(always)]
+    fn magnitude(self) -> H2 {
+        H2(Lane::magnitude(self.0), Lane::magnitude(self.1))
+    }
+}
+
+impl H2 {
+    /// `self * b + c` on each half.
+    #[inline(always)]
+    pub(crate) fn fma(self, b: H2, c: H2) -> H2 {
+        H2(F16::fma_nearest(self.0, b.0, c.0), F16::fma_nearest(self.1, b.1, c.1))
+    }
+}
+
+/// `a.0 * b.0 + a.1 * b.1 + c` in single precision; the products are exact.
+#[inline(always)]
+pub(crate) fn dot2_f16(a: H2, b: H2, c: f32) -> f32 {
+    let low = f64::from(a.0.to_f32()) * f64::from(b.0.to_f32());
+    let high = f64::from(a.1.to_f32()) * f64::from(b.1.to_f32());
+    (low + high + f64::from(c)) as f32
+}
+
+/// The sum of products of signed fields of `bits` bits.
+#[inline(always)]
+pub(crate) fn dot_signed(a: u32, b: u32, c: i32, bits: u32) -> i32 {
+    signed_dot(a, b, bits).wrapping_add(i64::from(c)) as i32
+}
+
+fn signed_dot(a: u32, b: u32, bits: u32) -> i64 {
+    let field = |word: u32, n: u32| i64::from(((word >> (n * bits)) << (32 - bits)) as i32 >> (32 - bits));
+    (0..32 / bits).map(|n| field(a, n) * field(b, n)).sum()
+}
+
+fn unsigned_dot(a: u32, b: u32, bits: u32) -> u64 {
+    let field = |word: u32, n: u32| u64::from((word >> (n * bits)) << (32 - bits) >> (32 - bits));
+    (0..32 / bits).map(|n| field(a, n) * field(b, n)).sum()
+}
+
+/// A 16-bit type of packed operations.
+trait Half: Lane {
+    const PACKED: Kind;
+}
+
+impl Half for F16 {
+    const PACKED: Kind = Kind::V2F16;
+}
+
+impl Half for u16 {
+    const PACKED: Kind = Kind::V2I16;
+}
+
+impl Half for i16 {
+    const PACKED: Kind = Kind::V2I16;
+}
+
+/// Word `n` of source `s`.
+fn word(w: &Wave, i: &Inst, s: usize, n: u32, kind: Kind) -> Vgpr {
+    let operand = i.src[s];
+    if operand.is_vector() {
+        *w.vector(operand, n)
+    } else if kind.dwords() == 2 && operand.is_scalar_register() {
+        [(w.pair(operand) >> (32 * n)) as u32; LANES]
+    } else {
+        // A constant is the same in both dwords.
+        [w.scalar32(operand, i.literal, if kind.dwords() == 2 { Kind::F32 } else { kind }); LANES]
+    }
+}
+
+/// The halves of source `s` that the low and the high result use.
+#[inline(always)]
+fn halves<T: Half>(w: &Wave, i: &Inst, s: usize) -> [[T; LANES]; 2] {
+    let raw = word(w, i, s, 0, T::PACKED);
+    [(i.mods.op_sel, i.mods.neg), (i.mods.op_sel_hi, i.mods.abs)].map(|(sel, neg)| {
+        let shift = if sel >> s & 1 == 1 { 16 } else { 0 };
+        let negate = neg >> s & 1 == 1 && T::PACKED.is_float();
+        let flush = T::flushes_in(w.mode);
+        std::array::from_fn(|l| {
+            let mut value = T::from_bits(u64::from(raw[l] >> shift & 0xffff));
+            if negate {
+                value = value.negated();
+            }
+            if flush { value.flush() } else { value }
+        })
+    })
+}
+
+#[inline(always)]
+fn put<T: Half>(w: &mut Wave, i: &Inst, mut values: [[T; LANES]; 2]) -> Flow {
+    if T::flushes_out(w.mode) {
+        values = values.map(|half| half.map(T::flush));
+    }
+    if i.mods.clamp {
+        let dx10 = w.mode.dx10_clamp();
+        values = values.map(|half| half.map(|v| v.saturate(dx10)));
+    }
+    let packed = std::array::from_fn(|l| values[0][l].to_bits() as u32 & 0xffff | (values[1][l].to_bits() as u32) << 16);
+    let exec = w.exec();
+    blend(w.vector_mut(i.dst, 0), &packed, exec);
+    Flow::Next
+}
+
+#[inline(always)]
+fn packed2<T: Half>(w: &mut Wave, i: &Inst, f: impl Fn(T, T) -> T) -> Flow {
+    let (a, b) = (halves::<T>(w, i, 0), halves::<T>(w, i, 1));
+    let d = [0, 1].map(|h: usize| std::array::from_fn(|l| f(a[h][l], b[h][l])));
+    put(w, i, d)
+}
+
+#[inline(always)]
+fn packed3<T: Half>(w: &mut Wave, i: &Inst, f: impl Fn(T, T, T) -> T) -> Flow {
+    let (a, b, c) = (halves::<T>(w, i, 0), halves::<T>(w, i, 1), halves::<T>(w, i, 2));
+    let d = [0, 1].map(|h: usize| std::array::from_fn(|l| f(a[h][l], b[h][l], c[h][l])));
+    put(w, i, d)
+}
+
+/// A row of packed 16-bit operations; `m` is the MODE register where named, `sat` serves the clamp modifier.
+macro_rules! packed {
+    ($name:ident $code:literal |$a:ident: $T:ty, $b:ident| $body:expr) => {
+        op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, 2, levels!(w, i, _e, packed2(w, i, |$a: $T, $b: $T| -> $T { $body })))
+    };
+    ($name:ident $code:literal mode |$m:ident, $a:ident: $T:ty, $b:ident| $body:expr) => {
+        op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, 2, levels!(w, i, _e, { let $m = w.mode; packed2(w, i, |$a: $T, $b: $T| -> $T { $body }) }))
+    };
+    ($name:ident $code:literal sat |$a:ident: $T:ty, $b:ident| $body:expr, $sat:expr) => {
+        op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, 2, levels!(w, i, _e, if i.mods.clamp {
+            packed2(w, i, |$a: $T, $b: $T| -> $T { $sat })
+        } else {
+            packed2(w, i, |$a: $T, $b: $T| -> $T { $body })
+        }))
+    };
+    ($name:ident $code:literal sat |$a:ident: $T:ty, $b:ident, $c:ident| $body:expr, $sat:expr) => {
+        op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, 3, levels!(w, i, _e, if i.mods.clamp {
+            packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $sat })
+        } else {
+            packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $body })
+        }))
+    };
+    ($name:ident $code:literal mode |$m:ident, $a:ident: $T:ty, $b:ident, $c:ident| $body:expr) => {
+        op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, 3, levels!(w, i, _e, { let $m = w.mode; packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $body }) }))
+    };
+}
+
+const fn op(name: &'static str, code: u16, archs: ArchSet, kind: Kind, sources: usize, run: Levels) -> Op {
+    let src = if sources == 3 { [kind, kind, kind] } else { [kind, kind, Kind::None] };
+    Op::new(name, Family::Vop3p, code, archs, run).operands(kind, src)
+}
+
+const fn dot(name: &'static str, code: u16, kind: Kind, acc: Kind, run: Levels) -> Op {
+    Op::new(name, Family::Vop3p, code, ArchSet::SINCE_906, run).operands(acc, [kind, kind, acc])
+}
+
+const fn mix(name: &'static str, code: u16, archs: ArchSet, dst: Kind, run: Levels) -> Op {
+    Op::new(name, Family::Vop3p, code, archs, run).operands(dst, [Kind::Mix, Kind::Mix, Kind::Mix])
+}
+
+#[rustfmt::skip]
+pub(crate) static TABLE: &[Op] = &[
+    packed!(v_pk_mad_i16     0x00 sat |a: i16, b, c| a.wrapping_mul(b).wrapping_add(c), (i64::from(a) * i64::from(b) + i64::from(c)).clamp(-0x8000, 0x7fff) as i16),
+    packed!(v_pk_mul_lo_u16  0x01 |a: u16, b| a.wrapping_mul(b)),
+    packed!(v_pk_add_i16     0x02 sat |a: i16, b| a.wrapping_add(b), a.saturating_add(b)),
+    packed!(v_pk_sub_i16     0x03 sat |a: i16, b| a.wrapping_sub(b), a.saturating_sub(b)),
+    packed!(v_pk_lshlrev_b16 0x04 |a: u16, b| b << (a & 15)),
+    packed!(v_pk_lshrrev_b16 0x05 |a: u16, b| b >> (a & 15)),
+    packed!(v_pk_ashrrev_i16 0x06 |a: i16, b| b >> (a & 15)),
+    packed!(v_pk_max_i16     0x07 |a: i16, b| a.max(b)),
+    packed!(v_pk_min_i16     0x08 |a: i16, b| a.min(b)),
+    packed!(v_pk_mad_u16     0x09 sat |a: u16, b, c| a.wrapping_mul(b).wrapping_add(c), (u64::from(a) * u64::from(b) + u64::from(c)).min(0xffff) as u16),
+    packed!(v_pk_add_u16     0x0a sat |a: u16, b| a.wrapping_add(b), a.saturating_add(b)),
+    packed!(v_pk_sub_u16     0x0b sat |a: u16, b| a.wrapping_sub(b), a.saturating_sub(b)),
+    packed!(v_pk_max_u16     0x0c |a: u16, b| a.max(b)),
+    packed!(v_pk_min_u16     0x0d |a: u16, b| a.min(b)),
+    packed!(v_pk_fma_f16     0x0e mode |m, a: F16, b, c| m.round16_64().fma(a, b, c)),
+    packed!(v_pk_add_f16     0x0f mode |m, a: F16, b| m.round16_64().add(a, b)),
+    packed!(v_pk_mul_f16     0x10 mode |m, a: F16, b| m.round16_64().mul(a, b)),
+    packed!(v_pk_min_f16     0x11 mode |m, a: F16, b| a.smaller(b, m)),
+    packed!(v_pk_max_f16     0x12 mode |m, a: F16, b| a.larger(b, m)),
+    mix("v_mad_mix_f32",    0x20, ArchSet::ONLY_900,  Kind::F32, levels!(w, i, _e, mixed(w, i, None, false))),
+    mix("v_fma_mix_f32",    0x20, ArchSet::SINCE_906, Kind::F32, levels!(w, i, _e, mixed(w, i, None, true))),
+    mix("v_mad_mixlo_f16",  0x21, ArchSet::ONLY_900,  Kind::F16, levels!(w, i, _e, mixed(w, i, Some(0), false))),
+    mix("v_fma_mixlo_f16",  0x21, ArchSet::SINCE_906, Kind::F16, levels!(w, i, _e, mixed(w, i, Some(0), true))),
+    mix("v_mad_mixhi_f16",  0x22, ArchSet::ONLY_900,  Kind::F16, levels!(w, i, _e, mixed(w, i, Some(16), false))),
+    mix("v_fma_mixhi_f16",  0x22, ArchSet::SINCE_906, Kind::F16, levels!(w, i, _e, mixed(w, i, Some(16), true))),
+    dot("v_dot2_f32_f16",   0x23, Kind::V2F16, Kind::F32, levels!(w, i, _e, dot2(w, i))),
+    dot("v_dot2_i32_i16",   0x26, Kind::V2I16, Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 16), i32::MIN.into(), i32::MAX.into()))),
+    dot("v_dot2_u32_u16",   0x27, Kind::V2I16, Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 16) as i64, 0, u32::MAX.into()))),
+    dot("v_dot4_i32_i8",    0x28, Kind::B32,   Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 8), i32::MIN.into(), i32::MAX.into()))),
+    dot("v_dot4_u32_u8",    0x29, Kind::B32,   Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 8) as i64, 0, u32::MAX.into()))),
+    dot("v_dot8_i32_i4",    0x2a, Kind::B32,   Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 4), i32::MIN.into(), i32::MAX.into()))),
+    dot("v_dot8_u32_u4",    0x2b, Kind::B32,   Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 4) as i64, 0, u32::MAX.into()))),
+    op("v_pk_fma_f32", 0x30, ArchSet::SINCE_90A, Kind::V2F32, 3, levels!(w, i, _e, packed_singles(w, i, |m, a, b, c| m.fma(a, b, c)))),
+    op("v_pk_mul_f32", 0x31, ArchSet::SINCE_90A, Kind::V2F32, 2, levels!(w, i, _e, packed_singles(w, i, |m, a, b, _| m.mul(a, b)))),
+    op("v_pk_add_f32", 0x32, ArchSet::SINCE_90A, Kind::V2F32, 2, levels!(w, i, _e, packed_singles(w, i, |m, a, b, _| m.add(a, b)))),
+    Op::new("v_pk_mov_b32", Family::Vop3p, 0x33, ArchSet::SINCE_90A, levels!(w, i, _e, packed_move(w, i)))
+        .operands(Kind::V2B32, kinds(&[Kind::V2B32, Kind::V2B32])),
+];
+
+/// Source `s` of a mixed-precision operation: a single, or a half where `op_sel_hi` is set.
+fn mixed_source(w: &Wave, i: &Inst, s: usize) -> [f32; LANES] {
+    let half = i.mods.op_sel_hi >> s & 1 == 1;
+    let raw = word(w, i, s, 0, if half { Kind::F16 } else { Kind::F32 });
+    let shift = if i.mods.op_sel >> s & 1 == 1 { 16 } else { 0 };
+    let (abs, neg) = (i.mods.abs >> s & 1 == 1, i.mods.neg >> s & 1 == 1);
+    std::array::from_fn(|l| {
+        let mut value = if half { F16((raw[l] >> shift) as u16).to_f32() } else { f32::from_bits(raw[l]) };
+        if half && w.mode.flush_in16_64() && value.abs() < 6.103_515_6e-5 || !half && w.mode.flush_in32() {
+            value = if half { 0f32.copysign(value) } else { Lane::flush(value) };
+        }
+        if abs {
+            value = value.abs();
+        }
+        if neg { -value } else { value }
+    })
+}
+
+/// A multiply-add of mixed sources; `place` is where in the destination a half result goes.
+fn mixed(w: &mut Wave, i: &Inst, place: Option<u32>, fused: bool) -> Flow {
+    let (a, b, c) = (mixed_source(w, i, 0), mixed_source(w, i, 1), mixed_source(w, i, 2));
+    let dx10 = w.mode.dx10_clamp();
+    let sums: [f32; LANES] = std::array::from_fn(|l| {
+        let sum = if fused { a[l].mul_add(b[l], c[l]) } else { a[l] * b[l] + c[l] };
+        if i.mods.clamp { Lane::saturate(sum, dx10) } else { sum }
+    });
+    let old = *w.vector(i.dst, 0);
+    let flush = w.mode.flush_out32();
+    let words = std::array::from_fn(|l| match place {
+        None => if flush { Lane::flush(sums[l]) } else { sums[l] }.to_bits(),
+        Some(shift) => {
+            let half = if fused {
+                // Rounded once, to half precision.
+                let wide = f64::from(a[l]) * f64::from(b[l]) + f64::from(c[l]);
+                if i.mods.clamp { F16::from_f32(sums[l]) } else { F16::round(wide, 0.0, w.mode.round16_64()) }
+            } else {
+                F16::from_f32(sums[l])
+            };
+            old[l] & !(0xffff << shift) | u32::from(half.0) << shift
+        }
+    });
+    let exec = w.exec();
+    blend(w.vector_mut(i.dst, 0), &words, exec);
+    Flow::Next
+}
+
+fn dot2(w: &mut Wave, i: &Inst) -> Flow {
+    let (a, b) = (halves::<F16>(w, i, 0), halves::<F16>(w, i, 1));
+    let c = word(w, i, 2, 0, Kind::F32);
+    let negate = i.mods.neg >> 2 & 1 == 1;
+    let dx10 = w.mode.dx10_clamp();
+    let d: [f32; LANES] = std::array::from_fn(|l| {
+        let c = f32::from_bits(c[l]);
+        let sum = dot2_f16(H2(a[0][l], a[1][l]), H2(b[0][l], b[1][l]), if negate { -c } else { c });
+        if i.mods.clamp { Lane::saturate(sum, dx10) } else { sum }
+    });
+    let exec = w.exec();
+    blend(w.vector_mut(i.dst, 0), &d.map(f32::to_bits), exec);
+    Flow::Next
+}
+
+/// A dot product of integer fields and an accumulator, saturated between `min` and `max` with the clamp modifier.
+#[inline(always)]
+fn dot_integers(w: &mut Wave, i: &Inst, f: impl Fn(u32, u32) -> i64, min: i64, max: i64) -> Flow {
+    let kind = i.op.src[0];
+    let (a, b, c) = (word(w, i, 0, 0, kind), word(w, i, 1, 0, kind), word(w, i, 2, 0, Kind::I32));
+    let signed = min < 0;
+    let words = std::array::from_fn(|l| {
+        let c = if signed { i64::from(c[l] as i32) } else { i64::from(c[l]) };
+        let sum = f(a[l], b[l]) + c;
+        if i.mods.clamp { sum.clamp(min, max) as u32 } else { sum as u32 }
+    });
+    let exec = w.exec();
+    blend(w.vector_mut(i.dst, 0), &words, exec);
+    Flow::Next
+}
+
+#[inline(always)]
+fn packed_singles(w: &mut Wave, i: &Inst, f: impl Fn(Rounding, f32, f32, f32) -> f32) -> Flow {
+    let m = w.mode.round32();
+    let (flush_in, flush_out, dx10) = (w.mode.flush_in32(), w.mode.flush_out32(), w.mode.dx10_clamp());
+    let sources = [0, 1, 2].map(|s: usize| {
+        if i.op.src[s] == Kind::None {
+            return [[0f32; LANES]; 2];
+        }
+        let words = [word(w, i, s, 0, Kind::V2F32), word(w, i, s, 1, Kind::V2F32)];
+        [(i.mods.op_sel, i.mods.neg), (i.mods.op_sel_hi, i.mods.abs)].map(|(sel, neg)| {
+            let chosen = &words[usize::from(sel >> s & 1)];
+            let negate = neg >> s & 1 == 1;
+            std::array::from_fn(|l| {
+                let value = f32::from_bits(chosen[l]);
+                let value = if negate { -value } else { value };
+                if flush_in { Lane::flush(value) } else { value }
+            })
+        })
+    });
+    let exec = w.exec();
+    let results = [0, 1].map(|h: usize| {
+        std::array::from_fn(|l| {
+            let mut value = f(m, sources[0][h][l], sources[1][h][l], sources[2][h][l]);
+            if flush_out {
+                value = Lane::flush(value);
+            }
+            if i.mods.clamp { Lane::saturate(value, dx10) } else { value }.to_bits()
+        })
+    });
+    for (n, words) in results.iter().enumerate() {
+        blend(w.vector_mut(i.dst, n as u32), words, exec);
+    }
+    Flow::Next
+}
+
+/// Low dword from the first source, high dword from the second.
+fn packed_move(w: &mut Wave, i: &Inst) -> Flow {
+    let low = word(w, i, 0, u32::from(i.mods.op_sel & 1), Kind::V2B32);
+    let high = word(w, i, 1, u32::from(i.mods.op_sel >> 1 & 1), Kind::V2B32);
+    let exec = w.exec();
+    blend(w.vector_mut(i.dst, 0), &low, exec);
+    blend(w.vector_mut(i.dst, 1), &high, exec);
+    Flow::Next
+}

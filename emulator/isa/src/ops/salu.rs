@@ -1,0 +1,363 @@
+//! SOP2, SOPK, SOP1 and SOPC: the scalar ALU. Source: Vega ISA manual, "Scalar ALU Operations".
+//!
+//! Rows are closures of values. `scc` rows give the new condition code beside the result, `nz` rows set it when the
+//! result is not zero, the others leave it.
+
+use super::kinds;
+use crate::arch::ArchSet;
+use crate::inst::Inst;
+use crate::op::{Family, Flow, Op};
+use crate::operand::{Kind, Operand};
+use crate::wave::Wave;
+
+/// A type that the scalar unit computes with.
+pub(crate) trait Scalar: Copy {
+    const KIND: Kind;
+    fn from_bits(bits: u64) -> Self;
+    fn to_bits(self) -> u64;
+}
+
+macro_rules! scalars {
+    ($($type:ty as $unsigned:ty: $kind:ident;)*) => {$(
+        impl Scalar for $type {
+            const KIND: Kind = Kind::$kind;
+            #[inline(always)]
+            fn from_bits(bits: u64) -> $type {
+                bits as $type
+            }
+            #[inline(always)]
+            fn to_bits(self) -> u64 {
+                u64::from(self as $unsigned)
+            }
+        }
+    )*};
+}
+
+scalars! {
+    u32 as u32: U32;
+    i32 as u32: I32;
+    u64 as u64: U64;
+    i64 as u64: I64;
+}
+
+/// Source `s` of a scalar instruction.
+#[inline(always)]
+pub(crate) fn read<T: Scalar>(w: &Wave, i: &Inst, s: usize) -> T {
+    T::from_bits(match T::KIND.dwords() {
+        2 => w.scalar64(i.src[s], i.literal, T::KIND),
+        _ => u64::from(w.scalar32(i.src[s], i.literal, T::KIND)),
+    })
+}
+
+/// Writes a scalar result.
+#[inline(always)]
+pub(crate) fn write<T: Scalar>(w: &mut Wave, to: Operand, value: T) {
+    if T::KIND.dwords() == 2 { w.set_pair(to, value.to_bits()) } else { w.set_sgpr(to, value.to_bits() as u32) }
+}
+
+/// A scalar row: see the module's documentation. `cmp` sets only the condition code, `k` has a 16-bit constant.
+macro_rules! scalar {
+    (@op $family:ident $name:ident $code:literal [$($kind:expr),*] $dst:expr, $run:expr) => {
+        Op::new(stringify!($name), Family::$family, $code, ArchSet::ALL, $run).operands($dst, kinds(&[$($kind),*]))
+    };
+    ($family:ident $name:ident $code:literal |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [<$A as Scalar>::KIND, <$B as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+            let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
+            let d: $D = { $($body)* };
+            write(w, i.dst, d);
+            Flow::Next
+        }))
+    };
+    ($family:ident $name:ident $code:literal nz |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [<$A as Scalar>::KIND, <$B as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+            let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
+            let d: $D = { $($body)* };
+            write(w, i.dst, d);
+            w.scc = d != 0;
+            Flow::Next
+        }))
+    };
+    ($family:ident $name:ident $code:literal scc |$c:ident, $a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [<$A as Scalar>::KIND, <$B as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+            let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
+            let $c = w.scc;
+            let (d, scc): ($D, bool) = { $($body)* };
+            write(w, i.dst, d);
+            w.scc = scc;
+            Flow::Next
+        }))
+    };
+    ($family:ident $name:ident $code:literal cmp |$a:ident: $A:ty, $b:ident: $B:ty| { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [<$A as Scalar>::KIND, <$B as Scalar>::KIND] Kind::None, one_level!(w, i, _e, {
+            let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
+            w.scc = { $($body)* };
+            Flow::Next
+        }))
+    };
+    ($family:ident $name:ident $code:literal |$a:ident: $A:ty| -> $D:ty { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [<$A as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+            let $a = read::<$A>(w, i, 0);
+            let d: $D = { $($body)* };
+            write(w, i.dst, d);
+            Flow::Next
+        }))
+    };
+    ($family:ident $name:ident $code:literal nz |$a:ident: $A:ty| -> $D:ty { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [<$A as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+            let $a = read::<$A>(w, i, 0);
+            let d: $D = { $($body)* };
+            write(w, i.dst, d);
+            w.scc = d != 0;
+            Flow::Next
+        }))
+    };
+    // The old EXEC is saved; the new one is a function of the source and the old one.
+    ($family:ident $name:ident $code:literal saveexec |$a:ident, $exec:ident| { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [Kind::U64] Kind::U64, one_level!(w, i, _e, {
+            let ($a, $exec) = (read::<u64>(w, i, 0), w.exec());
+            let new: u64 = { $($body)* };
+            w.set_pair(i.dst, $exec);
+            w.set_exec(new);
+            w.scc = new != 0;
+            Flow::Next
+        }))
+    };
+    // The new EXEC is also the result.
+    ($family:ident $name:ident $code:literal wrexec |$a:ident, $exec:ident| { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [Kind::U64] Kind::U64, one_level!(w, i, _e, {
+            let ($a, $exec) = (read::<u64>(w, i, 0), w.exec());
+            let new: u64 = { $($body)* };
+            w.set_pair(i.dst, new);
+            w.set_exec(new);
+            w.scc = new != 0;
+            Flow::Next
+        }))
+    };
+    // The destination is changed in place.
+    ($family:ident $name:ident $code:literal change |$d:ident: $D:ty, $a:ident: $A:ty, $c:ident| { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [<$A as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+            let $a = read::<$A>(w, i, 0);
+            let $d = <$D as Scalar>::from_bits(w.pair(i.dst));
+            let $c = w.scc;
+            let d: $D = { $($body)* };
+            write(w, i.dst, d);
+            Flow::Next
+        }))
+    };
+    ($family:ident $name:ident $code:literal k |$d:ident: $D:ty, $k:ident: $K:ty| { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+            let ($d, $k) = (w.scalar32(i.dst, 0, Kind::B32) as $D, i.imm as i16 as $K);
+            w.scc = { $($body)* };
+            Flow::Next
+        }))
+    };
+}
+
+#[rustfmt::skip]
+pub(crate) static SOP2: &[Op] = &[
+    scalar!(Sop2 s_add_u32         0x00 scc |_c, a: u32, b: u32| -> u32 { a.overflowing_add(b) }),
+    scalar!(Sop2 s_sub_u32         0x01 scc |_c, a: u32, b: u32| -> u32 { a.overflowing_sub(b) }),
+    scalar!(Sop2 s_add_i32         0x02 scc |_c, a: i32, b: i32| -> i32 { a.overflowing_add(b) }),
+    scalar!(Sop2 s_sub_i32         0x03 scc |_c, a: i32, b: i32| -> i32 { a.overflowing_sub(b) }),
+    scalar!(Sop2 s_addc_u32        0x04 scc |c, a: u32, b: u32| -> u32 { let sum = u64::from(a) + u64::from(b) + u64::from(c); (sum as u32, sum >> 32 != 0) }),
+    scalar!(Sop2 s_subb_u32        0x05 scc |c, a: u32, b: u32| -> u32 { (a.wrapping_sub(b).wrapping_sub(c.into()), u64::from(b) + u64::from(c) > u64::from(a)) }),
+    scalar!(Sop2 s_min_i32         0x06 scc |_c, a: i32, b: i32| -> i32 { (a.min(b), a < b) }),
+    scalar!(Sop2 s_min_u32         0x07 scc |_c, a: u32, b: u32| -> u32 { (a.min(b), a < b) }),
+    scalar!(Sop2 s_max_i32         0x08 scc |_c, a: i32, b: i32| -> i32 { (a.max(b), a >= b) }),
+    scalar!(Sop2 s_max_u32         0x09 scc |_c, a: u32, b: u32| -> u32 { (a.max(b), a >= b) }),
+    scalar!(Sop2 s_cselect_b32     0x0a scc |c, a: u32, b: u32| -> u32 { (if c { a } else { b }, c) }),
+    scalar!(Sop2 s_cselect_b64     0x0b scc |c, a: u64, b: u64| -> u64 { (if c { a } else { b }, c) }),
+    scalar!(Sop2 s_and_b32         0x0c nz |a: u32, b: u32| -> u32 { a & b }),
+    scalar!(Sop2 s_and_b64         0x0d nz |a: u64, b: u64| -> u64 { a & b }),
+    scalar!(Sop2 s_or_b32          0x0e nz |a: u32, b: u32| -> u32 { a | b }),
+    scalar!(Sop2 s_or_b64          0x0f nz |a: u64, b: u64| -> u64 { a | b }),
+    scalar!(Sop2 s_xor_b32         0x10 nz |a: u32, b: u32| -> u32 { a ^ b }),
+    scalar!(Sop2 s_xor_b64         0x11 nz |a: u64, b: u64| -> u64 { a ^ b }),
+    scalar!(Sop2 s_andn2_b32       0x12 nz |a: u32, b: u32| -> u32 { a & !b }),
+    scalar!(Sop2 s_andn2_b64       0x13 nz |a: u64, b: u64| -> u64 { a & !b }),
+    scalar!(Sop2 s_orn2_b32        0x14 nz |a: u32, b: u32| -> u32 { a | !b }),
+    scalar!(Sop2 s_orn2_b64        0x15 nz |a: u64, b: u64| -> u64 { a | !b }),
+    scalar!(Sop2 s_nand_b32        0x16 nz |a: u32, b: u32| -> u32 { !(a & b) }),
+    scalar!(Sop2 s_nand_b64        0x17 nz |a: u64, b: u64| -> u64 { !(a & b) }),
+    scalar!(Sop2 s_nor_b32         0x18 nz |a: u32, b: u32| -> u32 { !(a | b) }),
+    scalar!(Sop2 s_nor_b64         0x19 nz |a: u64, b: u64| -> u64 { !(a | b) }),
+    scalar!(Sop2 s_xnor_b32        0x1a nz |a: u32, b: u32| -> u32 { !(a ^ b) }),
+    scalar!(Sop2 s_xnor_b64        0x1b nz |a: u64, b: u64| -> u64 { !(a ^ b) }),
+    scalar!(Sop2 s_lshl_b32        0x1c nz |a: u32, b: u32| -> u32 { a << (b & 31) }),
+    scalar!(Sop2 s_lshl_b64        0x1d nz |a: u64, b: u32| -> u64 { a << (b & 63) }),
+    scalar!(Sop2 s_lshr_b32        0x1e nz |a: u32, b: u32| -> u32 { a >> (b & 31) }),
+    scalar!(Sop2 s_lshr_b64        0x1f nz |a: u64, b: u32| -> u64 { a >> (b & 63) }),
+    scalar!(Sop2 s_ashr_i32        0x20 nz |a: i32, b: u32| -> i32 { a >> (b & 31) }),
+    scalar!(Sop2 s_ashr_i64        0x21 nz |a: i64, b: u32| -> i64 { a >> (b & 63) }),
+    scalar!(Sop2 s_bfm_b32         0x22 |a: u32, b: u32| -> u32 { ((1u32 << (a & 31)) - 1) << (b & 31) }),
+    scalar!(Sop2 s_bfm_b64         0x23 |a: u32, b: u32| -> u64 { ((1u64 << (a & 63)) - 1) << (b & 63) }),
+    scalar!(Sop2 s_mul_i32         0x24 |a: i32, b: i32| -> i32 { a.wrapping_mul(b) }),
+    scalar!(Sop2 s_bfe_u32         0x25 nz |a: u32, b: u32| -> u32 { field(a.into(), b, 31, 32) as u32 }),
+    scalar!(Sop2 s_bfe_i32         0x26 nz |a: i32, b: u32| -> i32 { signed_field(a.into(), b, 31, 32) as i32 }),
+    scalar!(Sop2 s_bfe_u64         0x27 nz |a: u64, b: u32| -> u64 { field(a, b, 63, 64) }),
+    scalar!(Sop2 s_bfe_i64         0x28 nz |a: i64, b: u32| -> i64 { signed_field(a, b, 63, 64) }),
+    scalar!(Sop2 s_absdiff_i32     0x2a nz |a: i32, b: i32| -> i32 { a.wrapping_sub(b).wrapping_abs() }),
+    scalar!(Sop2 s_mul_hi_u32      0x2c |a: u32, b: u32| -> u32 { ((u64::from(a) * u64::from(b)) >> 32) as u32 }),
+    scalar!(Sop2 s_mul_hi_i32      0x2d |a: i32, b: i32| -> i32 { ((i64::from(a) * i64::from(b)) >> 32) as i32 }),
+    scalar!(Sop2 s_lshl1_add_u32   0x2e scc |_c, a: u32, b: u32| -> u32 { shift_add(a, b, 1) }),
+    scalar!(Sop2 s_lshl2_add_u32   0x2f scc |_c, a: u32, b: u32| -> u32 { shift_add(a, b, 2) }),
+    scalar!(Sop2 s_lshl3_add_u32   0x30 scc |_c, a: u32, b: u32| -> u32 { shift_add(a, b, 3) }),
+    scalar!(Sop2 s_lshl4_add_u32   0x31 scc |_c, a: u32, b: u32| -> u32 { shift_add(a, b, 4) }),
+    scalar!(Sop2 s_pack_ll_b32_b16 0x32 |a: u32, b: u32| -> u32 { a & 0xffff | b << 16 }),
+    scalar!(Sop2 s_pack_lh_b32_b16 0x33 |a: u32, b: u32| -> u32 { a & 0xffff | b & 0xffff_0000 }),
+    scalar!(Sop2 s_pack_hh_b32_b16 0x34 |a: u32, b: u32| -> u32 { a >> 16 | b & 0xffff_0000 }),
+];
+
+#[rustfmt::skip]
+pub(crate) static SOPC: &[Op] = &[
+    scalar!(Sopc s_cmp_eq_i32  0x00 cmp |a: i32, b: i32| { a == b }),
+    scalar!(Sopc s_cmp_lg_i32  0x01 cmp |a: i32, b: i32| { a != b }),
+    scalar!(Sopc s_cmp_gt_i32  0x02 cmp |a: i32, b: i32| { a > b }),
+    scalar!(Sopc s_cmp_ge_i32  0x03 cmp |a: i32, b: i32| { a >= b }),
+    scalar!(Sopc s_cmp_lt_i32  0x04 cmp |a: i32, b: i32| { a < b }),
+    scalar!(Sopc s_cmp_le_i32  0x05 cmp |a: i32, b: i32| { a <= b }),
+    scalar!(Sopc s_cmp_eq_u32  0x06 cmp |a: u32, b: u32| { a == b }),
+    scalar!(Sopc s_cmp_lg_u32  0x07 cmp |a: u32, b: u32| { a != b }),
+    scalar!(Sopc s_cmp_gt_u32  0x08 cmp |a: u32, b: u32| { a > b }),
+    scalar!(Sopc s_cmp_ge_u32  0x09 cmp |a: u32, b: u32| { a >= b }),
+    scalar!(Sopc s_cmp_lt_u32  0x0a cmp |a: u32, b: u32| { a < b }),
+    scalar!(Sopc s_cmp_le_u32  0x0b cmp |a: u32, b: u32| { a <= b }),
+    scalar!(Sopc s_bitcmp0_b32 0x0c cmp |a: u32, b: u32| { a >> (b & 31) & 1 == 0 }),
+    scalar!(Sopc s_bitcmp1_b32 0x0d cmp |a: u32, b: u32| { a >> (b & 31) & 1 == 1 }),
+    scalar!(Sopc s_bitcmp0_b64 0x0e cmp |a: u64, b: u32| { a >> (b & 63) & 1 == 0 }),
+    scalar!(Sopc s_bitcmp1_b64 0x0f cmp |a: u64, b: u32| { a >> (b & 63) & 1 == 1 }),
+    scalar!(Sopc s_cmp_eq_u64  0x12 cmp |a: u64, b: u64| { a == b }),
+    scalar!(Sopc s_cmp_lg_u64  0x13 cmp |a: u64, b: u64| { a != b }),
+];
+
+#[rustfmt::skip]
+pub(crate) static SOP1: &[Op] = &[
+    scalar!(Sop1 s_mov_b32              0x00 |a: u32| -> u32 { a }),
+    scalar!(Sop1 s_mov_b64              0x01 |a: u64| -> u64 { a }),
+    scalar!(Sop1 s_cmov_b32             0x02 change |d: u32, a: u32, c| { if c { a } else { d } }),
+    scalar!(Sop1 s_cmov_b64             0x03 change |d: u64, a: u64, c| { if c { a } else { d } }),
+    scalar!(Sop1 s_not_b32              0x04 nz |a: u32| -> u32 { !a }),
+    scalar!(Sop1 s_not_b64              0x05 nz |a: u64| -> u64 { !a }),
+    scalar!(Sop1 s_wqm_b32              0x06 nz |a: u32| -> u32 { whole_quads(a.into()) as u32 }),
+    scalar!(Sop1 s_wqm_b64              0x07 nz |a: u64| -> u64 { whole_quads(a) }),
+    scalar!(Sop1 s_brev_b32             0x08 |a: u32| -> u32 { a.reverse_bits() }),
+    scalar!(Sop1 s_brev_b64             0x09 |a: u64| -> u64 { a.reverse_bits() }),
+    scalar!(Sop1 s_bcnt0_i32_b32        0x0a nz |a: u32| -> u32 { a.count_zeros() }),
+    scalar!(Sop1 s_bcnt0_i32_b64        0x0b nz |a: u64| -> u32 { a.count_zeros() }),
+    scalar!(Sop1 s_bcnt1_i32_b32        0x0c nz |a: u32| -> u32 { a.count_ones() }),
+    scalar!(Sop1 s_bcnt1_i32_b64        0x0d nz |a: u64| -> u32 { a.count_ones() }),
+    scalar!(Sop1 s_ff0_i32_b32          0x0e |a: u32| -> u32 { first_one((!a).into()) }),
+    scalar!(Sop1 s_ff0_i32_b64          0x0f |a: u64| -> u32 { first_one(!a) }),
+    scalar!(Sop1 s_ff1_i32_b32          0x10 |a: u32| -> u32 { first_one(a.into()) }),
+    scalar!(Sop1 s_ff1_i32_b64          0x11 |a: u64| -> u32 { first_one(a) }),
+    scalar!(Sop1 s_flbit_i32_b32        0x12 |a: u32| -> u32 { if a == 0 { u32::MAX } else { a.leading_zeros() } }),
+    scalar!(Sop1 s_flbit_i32_b64        0x13 |a: u64| -> u32 { if a == 0 { u32::MAX } else { a.leading_zeros() } }),
+    scalar!(Sop1 s_flbit_i32            0x14 |a: i32| -> u32 { crate::ops::vop1::sign_bits(a) }),
+    scalar!(Sop1 s_flbit_i32_i64        0x15 |a: i64| -> u32 { let same = (a ^ (a >> 63)) as u64; if same == 0 { u32::MAX } else { same.leading_zeros() } }),
+    scalar!(Sop1 s_sext_i32_i8          0x16 |a: u32| -> i32 { i32::from(a as u8 as i8) }),
+    scalar!(Sop1 s_sext_i32_i16         0x17 |a: u32| -> i32 { i32::from(a as u16 as i16) }),
+    scalar!(Sop1 s_bitset0_b32          0x18 change |d: u32, a: u32, _c| { d & !(1 << (a & 31)) }),
+    scalar!(Sop1 s_bitset0_b64          0x19 change |d: u64, a: u32, _c| { d & !(1 << (a & 63)) }),
+    scalar!(Sop1 s_bitset1_b32          0x1a change |d: u32, a: u32, _c| { d | 1 << (a & 31) }),
+    scalar!(Sop1 s_bitset1_b64          0x1b change |d: u64, a: u32, _c| { d | 1 << (a & 63) }),
+    scalar!(Sop1 s_and_saveexec_b64     0x20 saveexec |a, exec| { a & exec }),
+    scalar!(Sop1 s_or_saveexec_b64      0x21 saveexec |a, exec| { a | exec }),
+    scalar!(Sop1 s_xor_saveexec_b64     0x22 saveexec |a, exec| { a ^ exec }),
+    scalar!(Sop1 s_andn2_saveexec_b64   0x23 saveexec |a, exec| { a & !exec }),
+    scalar!(Sop1 s_orn2_saveexec_b64    0x24 saveexec |a, exec| { a | !exec }),
+    scalar!(Sop1 s_nand_saveexec_b64    0x25 saveexec |a, exec| { !(a & exec) }),
+    scalar!(Sop1 s_nor_saveexec_b64     0x26 saveexec |a, exec| { !(a | exec) }),
+    scalar!(Sop1 s_xnor_saveexec_b64    0x27 saveexec |a, exec| { !(a ^ exec) }),
+    scalar!(Sop1 s_quadmask_b32         0x28 nz |a: u32| -> u32 { quad_mask(a.into()) as u32 }),
+    scalar!(Sop1 s_quadmask_b64         0x29 nz |a: u64| -> u64 { quad_mask(a) }),
+    scalar!(Sop1 s_abs_i32              0x30 nz |a: i32| -> i32 { a.wrapping_abs() }),
+    scalar!(Sop1 s_andn1_saveexec_b64   0x33 saveexec |a, exec| { !a & exec }),
+    scalar!(Sop1 s_orn1_saveexec_b64    0x34 saveexec |a, exec| { !a | exec }),
+    scalar!(Sop1 s_andn1_wrexec_b64     0x35 wrexec |a, exec| { !a & exec }),
+    scalar!(Sop1 s_andn2_wrexec_b64     0x36 wrexec |a, exec| { a & !exec }),
+    scalar!(Sop1 s_bitreplicate_b64_b32 0x37 |a: u32| -> u64 { (0..32).fold(0, |d, n| d | u64::from(a >> n & 1) * 3 << (2 * n)) }),
+];
+
+#[rustfmt::skip]
+pub(crate) static SOPK: &[Op] = &[
+    Op::new("s_movk_i32",  Family::Sopk, 0x00, ArchSet::ALL, one_level!(w, i, _e, { w.set_sgpr(i.dst, i.imm as u32); Flow::Next })).operands(Kind::I32, [Kind::None; 3]),
+    Op::new("s_cmovk_i32", Family::Sopk, 0x01, ArchSet::ALL, one_level!(w, i, _e, { if w.scc { w.set_sgpr(i.dst, i.imm as u32); } Flow::Next })).operands(Kind::I32, [Kind::None; 3]),
+    scalar!(Sopk s_cmpk_eq_i32 0x02 k |d: i32, k: i32| { d == k }),
+    scalar!(Sopk s_cmpk_lg_i32 0x03 k |d: i32, k: i32| { d != k }),
+    scalar!(Sopk s_cmpk_gt_i32 0x04 k |d: i32, k: i32| { d > k }),
+    scalar!(Sopk s_cmpk_ge_i32 0x05 k |d: i32, k: i32| { d >= k }),
+    scalar!(Sopk s_cmpk_lt_i32 0x06 k |d: i32, k: i32| { d < k }),
+    scalar!(Sopk s_cmpk_le_i32 0x07 k |d: i32, k: i32| { d <= k }),
+    scalar!(Sopk s_cmpk_eq_u32 0x08 k |d: u32, k: u16| { d == u32::from(k) }),
+    scalar!(Sopk s_cmpk_lg_u32 0x09 k |d: u32, k: u16| { d != u32::from(k) }),
+    scalar!(Sopk s_cmpk_gt_u32 0x0a k |d: u32, k: u16| { d > u32::from(k) }),
+    scalar!(Sopk s_cmpk_ge_u32 0x0b k |d: u32, k: u16| { d >= u32::from(k) }),
+    scalar!(Sopk s_cmpk_lt_u32 0x0c k |d: u32, k: u16| { d < u32::from(k) }),
+    scalar!(Sopk s_cmpk_le_u32 0x0d k |d: u32, k: u16| { d <= u32::from(k) }),
+    Op::new("s_addk_i32",  Family::Sopk, 0x0e, ArchSet::ALL, one_level!(w, i, _e, {
+        let (sum, overflow) = (w.scalar32(i.dst, 0, Kind::B32) as i32).overflowing_add(i.imm);
+        w.set_sgpr(i.dst, sum as u32);
+        w.scc = overflow;
+        Flow::Next
+    })).operands(Kind::I32, [Kind::None; 3]),
+    Op::new("s_mulk_i32",  Family::Sopk, 0x0f, ArchSet::ALL, one_level!(w, i, _e, {
+        let product = (w.scalar32(i.dst, 0, Kind::B32) as i32).wrapping_mul(i.imm);
+        w.set_sgpr(i.dst, product as u32);
+        Flow::Next
+    })).operands(Kind::I32, [Kind::None; 3]),
+];
+
+fn shift_add(a: u32, b: u32, shift: u32) -> (u32, bool) {
+    let sum = (u64::from(a) << shift) + u64::from(b);
+    (sum as u32, sum >> 32 != 0)
+}
+
+/// A bit field: offset in the low bits of `b`, width from bit 16.
+fn field(a: u64, b: u32, offset_mask: u32, size: u32) -> u64 {
+    let (offset, width) = (b & offset_mask, (b >> 16 & 127).min(size));
+    let shifted = a >> offset;
+    if width >= 64 { shifted } else { shifted & ((1 << width) - 1) }
+}
+
+fn signed_field(a: i64, b: u32, offset_mask: u32, size: u32) -> i64 {
+    let (offset, width) = (b & offset_mask, (b >> 16 & 127).min(size));
+    let width = width.min(size - offset);
+    if width == 0 {
+        return 0;
+    }
+    (a >> offset) << (64 - width) >> (64 - width)
+}
+
+/// The position of the lowest one, or minus one.
+fn first_one(a: u64) -> u32 {
+    if a == 0 { u32::MAX } else { a.trailing_zeros() }
+}
+
+/// Every quad with a bit set becomes all ones.
+fn whole_quads(a: u64) -> u64 {
+    (0..16).filter(|q| a >> (4 * q) & 15 != 0).fold(0, |d, q| d | 15 << (4 * q))
+}
+
+/// One bit per quad that has a bit set.
+fn quad_mask(a: u64) -> u64 {
+    (0..16).filter(|q| a >> (4 * q) & 15 != 0).fold(0, |d, q| d | 1 << q)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bit_fields_have_their_width_in_the_upper_half() {
+        assert_eq!(field(0xabcd, 4 | 8 << 16, 31, 32), 0xbc);
+        assert_eq!(field(u64::MAX, 64 << 16, 63, 64), u64::MAX);
+        assert_eq!(signed_field(0xf0, 4 | 4 << 16, 31, 32), -1);
+        assert_eq!(signed_field(-1, 0, 63, 64), 0);
+    }
+
+    #[test]
+    fn quads_spread_and_gather() {
+        assert_eq!(whole_quads(0x0120), 0x0ff0);
+        assert_eq!(quad_mask(0x0120), 0b0110);
+    }
+}

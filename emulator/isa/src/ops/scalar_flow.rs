@@ -1,0 +1,151 @@
+//! Control flow, hardware registers, messages and waits: SOPP, and the jumps of SOP1 and SOPK.
+//!
+//! Source: Vega ISA manual, "Program Flow Control" and "Hardware Registers".
+
+use super::kinds;
+use crate::arch::ArchSet;
+use crate::env::Env;
+use crate::inst::Inst;
+use crate::op::{Family, Flags, Flow, Levels, Op};
+use crate::operand::{Kind, Operand};
+use crate::wave::{Mode, Trap, Wave};
+
+const fn op(name: &'static str, family: Family, code: u16, run: Levels) -> Op {
+    Op::new(name, family, code, ArchSet::ALL, run)
+}
+
+/// A SOPP jump that is taken under a condition.
+macro_rules! branch {
+    ($name:literal $code:literal |$w:ident| $taken:expr) => {
+        op($name, Family::Sopp, $code, one_level!(w, i, _e, {
+            let $w = &*w;
+            if $taken {
+                jump(w, i);
+            }
+            Flow::Next
+        }))
+        .with(Flags::BRANCH)
+    };
+}
+
+/// A SOPP instruction without effect on what the program computes.
+macro_rules! hint {
+    ($name:literal $code:literal) => {
+        op($name, Family::Sopp, $code, one_level!(_w, _i, _e, Flow::Next))
+    };
+}
+
+#[rustfmt::skip]
+pub(crate) static TABLE: &[Op] = &[
+    hint!("s_nop" 0x00),
+    op("s_endpgm", Family::Sopp, 0x01, one_level!(_w, _i, _e, Flow::End)),
+    branch!("s_branch"         0x02 |_w| true),
+    hint!("s_wakeup" 0x03),
+    branch!("s_cbranch_scc0"   0x04 |w| !w.scc),
+    branch!("s_cbranch_scc1"   0x05 |w| w.scc),
+    branch!("s_cbranch_vccz"   0x06 |w| w.vcc() == 0),
+    branch!("s_cbranch_vccnz"  0x07 |w| w.vcc() != 0),
+    branch!("s_cbranch_execz"  0x08 |w| w.exec() == 0),
+    branch!("s_cbranch_execnz" 0x09 |w| w.exec() != 0),
+    op("s_barrier", Family::Sopp, 0x0a, one_level!(_w, _i, _e, Flow::Barrier)),
+    hint!("s_waitcnt" 0x0c),
+    op("s_sethalt", Family::Sopp, 0x0d, one_level!(w, i, _e, if i.imm & 1 == 1 { stop(w, Trap::Halt) } else { Flow::Next })),
+    op("s_sleep", Family::Sopp, 0x0e, one_level!(_w, _i, _e, Flow::Yield)),
+    hint!("s_setprio" 0x0f),
+    op("s_sendmsg", Family::Sopp, 0x10, one_level!(w, i, e, { e.message(i.imm as u32, w.sgpr[usize::from(Operand::M0.0)]); Flow::Next })),
+    op("s_trap", Family::Sopp, 0x12, one_level!(w, i, _e, stop(w, Trap::Trap(i.imm as u8)))),
+    op("s_icache_inv", Family::Sopp, 0x13, one_level!(_w, _i, e, { e.fence(); Flow::Next })),
+    hint!("s_incperflevel" 0x14),
+    hint!("s_decperflevel" 0x15),
+    hint!("s_ttracedata" 0x16),
+    // No debugger is attached.
+    branch!("s_cbranch_cdbgsys"          0x17 |_w| false),
+    branch!("s_cbranch_cdbguser"         0x18 |_w| false),
+    branch!("s_cbranch_cdbgsys_or_user"  0x19 |_w| false),
+    branch!("s_cbranch_cdbgsys_and_user" 0x1a |_w| false),
+    op("s_endpgm_saved", Family::Sopp, 0x1b, one_level!(_w, _i, _e, Flow::End)),
+    op("s_set_gpr_idx_off", Family::Sopp, 0x1c, one_level!(w, _i, _e, { w.mode.0 &= !Mode::GPR_IDX_EN; Flow::Next })),
+    op("s_getpc_b64", Family::Sop1, 0x1c, one_level!(w, i, _e, { w.set_pair(i.dst, w.pc); Flow::Next }))
+        .operands(Kind::B64, [Kind::None; 3]),
+    op("s_setpc_b64", Family::Sop1, 0x1d, one_level!(w, i, _e, { w.pc = target(w, i); Flow::Next }))
+        .operands(Kind::None, kinds(&[Kind::B64])),
+    op("s_swappc_b64", Family::Sop1, 0x1e, one_level!(w, i, _e, { let to = target(w, i); w.set_pair(i.dst, w.pc); w.pc = to; Flow::Next }))
+        .operands(Kind::B64, kinds(&[Kind::B64])),
+    op("s_getreg_b32", Family::Sopk, 0x11, one_level!(w, i, e, get_register(w, i, e))).operands(Kind::B32, [Kind::None; 3]),
+    op("s_setreg_b32", Family::Sopk, 0x12, one_level!(w, i, _e, { let value = w.scalar32(i.dst, 0, Kind::B32); set_register(w, i, value) }))
+        .operands(Kind::B32, [Kind::None; 3]),
+    op("s_setreg_imm32_b32", Family::Sopk, 0x14, one_level!(w, i, _e, set_register(w, i, i.literal))),
+    op("s_call_b64", Family::Sopk, 0x15, one_level!(w, i, _e, { w.set_pair(i.dst, w.pc); jump(w, i); Flow::Next }))
+        .operands(Kind::B64, [Kind::None; 3]).with(Flags::BRANCH),
+];
+
+/// Ends the wave with a reason.
+pub(crate) fn stop(w: &mut Wave, trap: Trap) -> Flow {
+    w.trap = Some(trap);
+    Flow::Trap
+}
+
+fn jump(w: &mut Wave, i: &Inst) {
+    w.pc = w.pc.wrapping_add_signed(i64::from(i.imm) * 4);
+}
+
+fn target(w: &Wave, i: &Inst) -> u64 {
+    w.scalar64(i.src[0], i.literal, Kind::B64) & !3
+}
+
+/// A field of a hardware register, as the immediate of `s_getreg` and `s_setreg` names it.
+struct Field {
+    register: u32,
+    offset: u32,
+    mask: u32,
+}
+
+impl Field {
+    fn new(i: &Inst) -> Field {
+        let imm = i.imm as u32;
+        let width = (imm >> 11 & 31) + 1;
+        Field { register: imm & 63, offset: imm >> 6 & 31, mask: if width == 32 { u32::MAX } else { (1 << width) - 1 } }
+    }
+}
+
+/// Numbers of hardware registers. Source: Vega ISA manual, table "Hardware Register Values".
+mod hw {
+    pub(super) const MODE: u32 = 1;
+    pub(super) const STATUS: u32 = 2;
+    pub(super) const TRAPSTS: u32 = 3;
+    pub(super) const HW_ID: u32 = 4;
+    pub(super) const GPR_ALLOC: u32 = 5;
+    pub(super) const LDS_ALLOC: u32 = 6;
+    pub(super) const SH_MEM_BASES: u32 = 15;
+    pub(super) const XCC_ID: u32 = 20;
+}
+
+fn get_register(w: &mut Wave, i: &Inst, _e: &mut dyn Env) -> Flow {
+    let field = Field::new(i);
+    let value = match field.register {
+        hw::MODE => w.mode.0,
+        hw::STATUS => u32::from(w.scc) | u32::from(w.exec() == 0) << 9 | u32::from(w.vcc() == 0) << 10 | 1 << 16,
+        hw::TRAPSTS => w.hw_regs.trap_sts,
+        hw::HW_ID => w.hw_regs.hw_id,
+        hw::GPR_ALLOC => w.hw_regs.gpr_alloc,
+        hw::LDS_ALLOC => w.hw_regs.lds_alloc,
+        hw::SH_MEM_BASES => w.apertures.private >> 16 | w.apertures.shared & 0xffff_0000,
+        hw::XCC_ID if w.arch.architected_flat_scratch() => w.hw_regs.xcc_id,
+        // The others hold debugging state that is zero here: instruction buffer, shadow and trap registers.
+        _ => 0,
+    };
+    w.set_sgpr(i.dst, value >> field.offset & field.mask);
+    Flow::Next
+}
+
+fn set_register(w: &mut Wave, i: &Inst, value: u32) -> Flow {
+    let field = Field::new(i);
+    let merged = |old: u32| old & !(field.mask << field.offset) | (value & field.mask) << field.offset;
+    match field.register {
+        hw::MODE => w.mode.0 = merged(w.mode.0),
+        hw::TRAPSTS => w.hw_regs.trap_sts = merged(w.hw_regs.trap_sts),
+        // Other registers are read-only for a user's wave.
+        _ => {}
+    }
+    Flow::Next
+}

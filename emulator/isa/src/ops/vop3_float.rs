@@ -1,0 +1,158 @@
+//! VOP3-only floating-point operations. Source: Vega ISA manual, "VOP3 Instructions".
+
+use crate::arch::ArchSet;
+use crate::fp::{F16, MinMax};
+use crate::lanes::{Lane, map3_with_mask, result, source};
+use crate::op::{Family, Flags, Flow, Op};
+use crate::operand::Kind;
+use crate::ops::vop2::mad32;
+use crate::wave::{Mode, Rounding};
+
+mod division;
+mod trig;
+
+use division::{fixup16, fixup32, fixup64, fma_scaled32, fma_scaled64, scale32, scale64};
+
+const SEL: Flags = Flags::OP_SEL;
+const SEL_KEEP: Flags = Flags::OP_SEL.and(Flags::KEEP_HIGH);
+
+#[rustfmt::skip]
+pub(crate) static TABLE: &[Op] = &[
+    row!(Vop3 v_mad_legacy_f32       0x1c0 UNTIL_90A fp |m, a: f32, b: f32, c: f32| -> f32 { if a == 0.0 || b == 0.0 { m.add(0.0, Lane::flush(c)) } else { mad32(m, a, b, c) } }),
+    row!(Vop3 v_mad_f32              0x1c1 UNTIL_90A fp |m, a: f32, b: f32, c: f32| -> f32 { mad32(m, a, b, c) }),
+    row!(Vop3 v_fma_f32              0x1cb ALL       fp |m, a: f32, b: f32, c: f32| -> f32 { m.fma(a, b, c) }),
+    row!(Vop3 v_fma_f64              0x1cc ALL       fp |m, a: f64, b: f64, c: f64| -> f64 { m.fma(a, b, c) }),
+    row!(Vop3 v_min3_f32             0x1d0 ALL       mode |m, a: f32, b: f32, c: f32| -> f32 { a.smaller(b, m).smaller(c, m) }),
+    row!(Vop3 v_max3_f32             0x1d3 ALL       mode |m, a: f32, b: f32, c: f32| -> f32 { a.larger(b, m).larger(c, m) }),
+    row!(Vop3 v_med3_f32             0x1d6 ALL       mode |m, a: f32, b: f32, c: f32| -> f32 { median(a, b, c, m) }),
+    row!(Vop3 v_cvt_pk_u8_f32        0x1dd ALL       |a: f32, b: u32, c: u32| -> u32 { insert_byte(a.round_ties_even() as u8, b, c) }),
+    row!(Vop3 v_div_fixup_f32        0x1de ALL       |a: f32, b: f32, c: f32| -> f32 { fixup32(a, b, c) }),
+    row!(Vop3 v_div_fixup_f64        0x1df ALL       |a: f64, b: f64, c: f64| -> f64 { fixup64(a, b, c) }),
+    Op::new("v_div_scale_f32", Family::Vop3, 0x1e0, ArchSet::ALL, levels!(w, i, _e, map3_with_mask(w, i, scale32)))
+        .operands(Kind::F32, [Kind::F32, Kind::F32, Kind::F32]).with(Flags::MASK_OUT).with(Flags::NO_MODS),
+    Op::new("v_div_scale_f64", Family::Vop3, 0x1e1, ArchSet::ALL, levels!(w, i, _e, map3_with_mask(w, i, scale64)))
+        .operands(Kind::F64, [Kind::F64, Kind::F64, Kind::F64]).with(Flags::MASK_OUT).with(Flags::NO_MODS),
+    Op::new("v_div_fmas_f32", Family::Vop3, 0x1e2, ArchSet::ALL, levels!(w, i, _e, with_vcc(w, i, fma_scaled32)))
+        .operands(Kind::F32, [Kind::F32, Kind::F32, Kind::F32]),
+    Op::new("v_div_fmas_f64", Family::Vop3, 0x1e3, ArchSet::ALL, levels!(w, i, _e, with_vcc(w, i, fma_scaled64)))
+        .operands(Kind::F64, [Kind::F64, Kind::F64, Kind::F64]),
+    row!(Vop3 v_mad_legacy_f16       0x1ea ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.mad(a, b, c) }),
+    row!(Vop3 v_fma_legacy_f16       0x1ee ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.fma(a, b, c) }),
+    row!(Vop3 v_div_fixup_legacy_f16 0x1ef ALL       |a: F16, b: F16, c: F16| -> F16 { fixup16(a, b, c) }),
+    row!(Vop3 v_cvt_pkaccum_u8_f32   0x1f0 ALL       |a: f32, b: u32, c: u32| -> u32 { insert_byte(a.round_ties_even() as u8, b, c) }).with(Flags::DST_IS_SRC2),
+    row!(Vop3 v_min3_f16             0x1f4 ALL       mode |m, a: F16, b: F16, c: F16| -> F16 { a.smaller(b, m).smaller(c, m) }).with(SEL_KEEP),
+    row!(Vop3 v_max3_f16             0x1f7 ALL       mode |m, a: F16, b: F16, c: F16| -> F16 { a.larger(b, m).larger(c, m) }).with(SEL_KEEP),
+    row!(Vop3 v_med3_f16             0x1fa ALL       mode |m, a: F16, b: F16, c: F16| -> F16 { median(a, b, c, m) }).with(SEL_KEEP),
+    row!(Vop3 v_mad_f16              0x203 ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.mad(a, b, c) }).with(SEL_KEEP),
+    row!(Vop3 v_fma_f16              0x206 ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.fma(a, b, c) }).with(SEL_KEEP),
+    row!(Vop3 v_div_fixup_f16        0x207 ALL       |a: F16, b: F16, c: F16| -> F16 { fixup16(a, b, c) }).with(SEL_KEEP),
+    row!(Vop3 v_add_f64              0x280 ALL       fp |m, a: f64, b: f64| -> f64 { m.add(a, b) }),
+    row!(Vop3 v_mul_f64              0x281 ALL       fp |m, a: f64, b: f64| -> f64 { m.mul(a, b) }),
+    row!(Vop3 v_min_f64              0x282 ALL       mode |m, a: f64, b: f64| -> f64 { a.smaller(b, m) }),
+    row!(Vop3 v_max_f64              0x283 ALL       mode |m, a: f64, b: f64| -> f64 { a.larger(b, m) }),
+    row!(Vop3 v_ldexp_f64            0x284 ALL       |a: f64, b: i32| -> f64 { ldexp64(a, b) }),
+    row!(Vop3 v_ldexp_f32            0x288 ALL       |a: f32, b: i32| -> f32 { ldexp32(a, b) }),
+    row!(Vop3 v_trig_preop_f64       0x292 ALL       |a: f64, b: u32| -> f64 { trig::preop(a, b) }),
+    row!(Vop3 v_cvt_pknorm_i16_f32   0x294 ALL       |a: f32, b: f32| -> u32 { signed_norm(a) | signed_norm(b) << 16 }),
+    row!(Vop3 v_cvt_pknorm_u16_f32   0x295 ALL       |a: f32, b: f32| -> u32 { unsigned_norm(a) | unsigned_norm(b) << 16 }),
+    row!(Vop3 v_cvt_pkrtz_f16_f32    0x296 ALL       |a: f32, b: f32| -> u32 { toward_zero(a) | toward_zero(b) << 16 }),
+    row!(Vop3 v_cvt_pknorm_i16_f16   0x299 ALL       |a: F16, b: F16| -> u32 { signed_norm(a.to_f32()) | signed_norm(b.to_f32()) << 16 }).with(SEL),
+    row!(Vop3 v_cvt_pknorm_u16_f16   0x29a ALL       |a: F16, b: F16| -> u32 { unsigned_norm(a.to_f32()) | unsigned_norm(b.to_f32()) << 16 }).with(SEL),
+    row!(Vop3 v_pack_b32_f16         0x2a0 ALL       |a: F16, b: F16| -> u32 { u32::from(a.0) | u32::from(b.0) << 16 }).with(SEL),
+    row!(Vop3 v_mul_legacy_f32       0x2a1 SINCE_90A fp |m, a: f32, b: f32| -> f32 { if a == 0.0 || b == 0.0 { 0.0 } else { m.mul(a, b) } }),
+];
+
+/// A fused multiply-add that also reads VCC: lanes with their bit set are scaled.
+#[inline(always)]
+fn with_vcc<T: Lane>(w: &mut crate::wave::Wave, i: &crate::inst::Inst, f: impl Fn(T, T, T, bool) -> T) -> Flow {
+    let (a, b, c, vcc) = (source::<T>(w, i, 0), source::<T>(w, i, 1), source::<T>(w, i, 2), w.vcc());
+    let d = std::array::from_fn(|l| f(a[l], b[l], c[l], vcc >> l & 1 == 1));
+    result(w, i, &d);
+    Flow::Next
+}
+
+/// The one in the middle; with a NaN among them, the smallest number.
+#[inline(always)]
+fn median<T: MinMax>(a: T, b: T, c: T, mode: Mode) -> T {
+    if a.nan() || b.nan() || c.nan() {
+        return a.smaller(b, mode).smaller(c, mode);
+    }
+    a.larger(b, mode).smaller(a.smaller(b, mode).larger(c, mode), mode)
+}
+
+fn insert_byte(value: u8, place: u32, word: u32) -> u32 {
+    let shift = 8 * (place & 3);
+    word & !(0xff << shift) | u32::from(value) << shift
+}
+
+/// `a * 2^exponent` with one rounding, whatever the exponent.
+pub(super) fn ldexp64(a: f64, exponent: i32) -> f64 {
+    let (mut x, mut left) = (a, exponent);
+    for _ in 0..2 {
+        if left > 1023 {
+            x *= 2f64.powi(1023);
+            left -= 1023;
+        } else if left < -1022 {
+            // What becomes denormal in a step of 2^-969 vanishes in the last step, which is smaller than 2^-53.
+            x *= 2f64.powi(-969);
+            left += 969;
+        }
+    }
+    x * 2f64.powi(left.clamp(-1022, 1023))
+}
+
+fn ldexp32(a: f32, exponent: i32) -> f32 {
+    // A double holds every single times any power that matters.
+    (f64::from(a) * 2f64.powi(exponent.clamp(-400, 400))) as f32
+}
+
+fn signed_norm(a: f32) -> u32 {
+    u32::from((a.clamp(-1.0, 1.0) * 32767.0).round_ties_even() as i16 as u16)
+}
+
+fn unsigned_norm(a: f32) -> u32 {
+    u32::from((a.clamp(0.0, 1.0) * 65535.0).round_ties_even() as u16)
+}
+
+fn toward_zero(a: f32) -> u32 {
+    u32::from(F16::round(f64::from(a), 0.0, Rounding::Zero).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scaling_rounds_once_at_every_exponent() {
+        for (a, e) in [(1.5, -1074i32), (3.0, -1075), (1.0, 1023), (5e-324, 2000), (1e308, -2000), (f64::MAX, -2098), (1.75, -1073)] {
+            let expected = if e.abs() <= 1000 {
+                a * 2f64.powi(e)
+            } else {
+                // By integer mantissas, rounding to even.
+                exact_scale(a, e)
+            };
+            assert_eq!(ldexp64(a, e).to_bits(), expected.to_bits(), "{a:e} * 2^{e}");
+        }
+    }
+
+    /// `a * 2^e` computed on the integer mantissa.
+    fn exact_scale(a: f64, e: i32) -> f64 {
+        let bits = a.to_bits();
+        let (mut m, mut x) = (bits & ((1 << 52) - 1), (bits >> 52 & 0x7ff) as i32);
+        if x == 0 { x = 1 } else { m |= 1 << 52 }
+        let mut exponent = x - 1075 + e;
+        let shift = (-1074 - exponent).max(0);
+        if shift > 0 {
+            if shift > 60 { return 0.0 }
+            let (kept, lost) = (m >> shift, m & ((1 << shift) - 1));
+            let half = 1u64 << (shift - 1);
+            m = kept + u64::from(lost > half || (lost == half && kept & 1 == 1));
+            exponent += shift;
+        }
+        if exponent > 971 { return f64::INFINITY }
+        let (mut value, mut left) = (m as f64, exponent);
+        while left < -1000 { value *= 2f64.powi(-60); left += 60; }
+        while left > 900 { value *= 2f64.powi(60); left -= 60; }
+        value * 2f64.powi(left)
+    }
+}

@@ -1,0 +1,245 @@
+//! The three helpers of correctly rounded division: scale the operands, fuse with an unscale, patch the specials.
+//!
+//! Compilers divide by scaling numerator and denominator (`v_div_scale`), refining a reciprocal, fusing the last step
+//! with the unscaling (`v_div_fmas`) and patching special operands (`v_div_fixup`). Where the manual's text does not
+//! fit together — the factor of `v_div_fmas` must undo either direction of scaling — the direction follows from the
+//! size of the quotient, as public hardware tests of the RDNA descendants show.
+
+use super::ldexp64;
+use crate::fp::{F16, two_sum_error};
+
+/// `v_div_scale_f32`: `s0` is the numerator `s2` or the denominator `s1`; the mask asks for unscaling.
+pub(super) fn scale32(s0: f32, s1: f32, s2: f32) -> (f32, bool) {
+    let (value, mask) = scale(
+        Operands { s0: s0.into(), s1: s1.into(), s2: s2.into() },
+        &Format { min_exponent: -126, large_ratio: 96, tiny: 23 - 127, step: 64 },
+    );
+    (value as f32, mask)
+}
+
+/// `v_div_scale_f64`: as [`scale32`].
+pub(super) fn scale64(s0: f64, s1: f64, s2: f64) -> (f64, bool) {
+    scale(Operands { s0, s1, s2 }, &Format { min_exponent: -1022, large_ratio: 768, tiny: 53 - 1023, step: 128 })
+}
+
+struct Operands {
+    s0: f64,
+    s1: f64,
+    s2: f64,
+}
+
+struct Format {
+    /// Exponent of the smallest normal number.
+    min_exponent: i32,
+    /// Ratio of numerator and denominator from which only the denominator is scaled.
+    large_ratio: i32,
+    /// Exponent up to which a numerator is scaled.
+    tiny: i32,
+    /// Scaling is by two to this power.
+    step: i32,
+}
+
+fn scale(o: Operands, format: &Format) -> (f64, bool) {
+    let Operands { s0, s1, s2 } = o;
+    if s1 == 0.0 || s2 == 0.0 {
+        return (f64::NAN, false);
+    }
+    if !(s1.is_finite() && s2.is_finite()) {
+        return (s0, false);
+    }
+    let (d, n) = (exponent(s1), exponent(s2));
+    let up = ldexp64(s0, format.step);
+    let down = ldexp64(s0, -format.step);
+    let reciprocal_denormal = is_denormal(1.0, s1, format);
+    let quotient_denormal = is_denormal(s2, s1, format);
+    if n - d >= format.large_ratio {
+        // Near overflow: only the denominator is scaled.
+        (if s0 == s1 { up } else { s0 }, true)
+    } else if d < format.min_exponent {
+        (up, false)
+    } else if reciprocal_denormal && quotient_denormal {
+        (if s0 == s1 { down } else { s0 }, true)
+    } else if reciprocal_denormal {
+        (down, false)
+    } else if quotient_denormal {
+        (if s0 == s2 { up } else { s0 }, true)
+    } else if n <= format.tiny {
+        (up, false)
+    } else {
+        (s0, false)
+    }
+}
+
+/// Exponent of a number that is neither zero, infinite nor NaN, denormals normalised.
+fn exponent(a: f64) -> i32 {
+    let (a, bias) = if a.abs() < f64::MIN_POSITIVE { (a * 2f64.powi(64), -64) } else { (a, 0) };
+    (a.to_bits() >> 52 & 0x7ff) as i32 - 1023 + bias
+}
+
+/// True when `n / d` is below the normal numbers of the format.
+fn is_denormal(n: f64, d: f64, format: &Format) -> bool {
+    let ratio = ldexp64(n, -exponent(n)).abs() / ldexp64(d, -exponent(d)).abs();
+    let quotient_exponent = exponent(n) - exponent(d) - i32::from(ratio < 1.0);
+    quotient_exponent < format.min_exponent
+}
+
+/// `v_div_fmas_f32`
+pub(super) fn fma_scaled32(a: f32, b: f32, c: f32, unscale: bool) -> f32 {
+    if !unscale {
+        return a.mul_add(b, c);
+    }
+    // The product is exact in double precision and the sum nearly so; the sticky bit settles the rest.
+    let product = f64::from(a) * f64::from(b);
+    let wide = to_odd(1.0, product, f64::from(c));
+    (wide * if c.abs() >= 2.0 { 2f64.powi(64) } else { 2f64.powi(-64) }) as f32
+}
+
+/// `v_div_fmas_f64`
+pub(super) fn fma_scaled64(a: f64, b: f64, c: f64, unscale: bool) -> f64 {
+    if !unscale {
+        return a.mul_add(b, c);
+    }
+    if c.abs() >= 2.0 {
+        return a.mul_add(b, c) * 2f64.powi(128);
+    }
+    let nearest = a.mul_add(b, c);
+    if nearest == 0.0 || !nearest.is_finite() || exponent(nearest) - 128 >= -1022 {
+        return nearest * 2f64.powi(-128);
+    }
+    // The result is denormal: only one rounding may happen, at its last bit.
+    let (truncated, sticky) = truncate(a, b, c);
+    let lost = (-1022 - (exponent(truncated) - 128)) as u32;
+    if lost > 53 {
+        return 0f64.copysign(nearest);
+    }
+    let mantissa = truncated.to_bits() & ((1 << 52) - 1) | 1 << 52;
+    let (kept, rest, half) = (mantissa >> lost, mantissa & ((1 << lost) - 1), 1 << (lost - 1));
+    let up = rest > half || (rest == half && (sticky || kept & 1 == 1));
+    f64::from_bits(kept + u64::from(up)).copysign(nearest)
+}
+
+/// `a * b + c` rounded toward zero, and whether something was lost.
+fn truncate(a: f64, b: f64, c: f64) -> (f64, bool) {
+    let rounded = a.mul_add(b, c);
+    if rounded == 0.0 || !rounded.is_finite() {
+        return (rounded, false);
+    }
+    let high = a * b;
+    let low = a.mul_add(b, -high);
+    let sum = high + c;
+    let residue = (sum - rounded) + (two_sum_error(high, c, sum) + low);
+    let away = residue != 0.0 && (residue < 0.0) == (rounded > 0.0);
+    (f64::from_bits(rounded.to_bits() - u64::from(away)), residue != 0.0)
+}
+
+/// `a * b + c` rounded so that an inexact result is odd: rounding it to far fewer bits is rounding once.
+fn to_odd(a: f64, b: f64, c: f64) -> f64 {
+    let (truncated, sticky) = truncate(a, b, c);
+    f64::from_bits(truncated.to_bits() | u64::from(sticky))
+}
+
+macro_rules! fixup {
+    ($name:ident, $type:ty) => {
+        /// `v_div_fixup`: the quotient `s0` of `s2` by `s1`, or what special operands give.
+        pub(super) fn $name(s0: $type, s1: $type, s2: $type) -> $type {
+            let negative = s1.is_sign_negative() != s2.is_sign_negative();
+            let signed = |magnitude: $type| if negative { -magnitude } else { magnitude };
+            if s2.is_nan() {
+                s2 + s2
+            } else if s1.is_nan() {
+                s1 + s1
+            } else if (s1 == 0.0 && s2 == 0.0) || (s1.is_infinite() && s2.is_infinite()) {
+                // The default NaN has its sign set.
+                -<$type>::NAN.abs()
+            } else if s1 == 0.0 || s2.is_infinite() {
+                signed(<$type>::INFINITY)
+            } else if s1.is_infinite() || s2 == 0.0 {
+                signed(0.0)
+            } else if s0.is_nan() {
+                // Scaling overflowed on the way.
+                signed(<$type>::INFINITY)
+            } else {
+                signed(s0.abs())
+            }
+        }
+    };
+}
+
+fixup!(fixup32, f32);
+fixup!(fixup64, f64);
+
+/// `v_div_fixup_f16`
+pub(super) fn fixup16(s0: F16, s1: F16, s2: F16) -> F16 {
+    F16::from_f32(fixup32(s0.to_f32(), s1.to_f32(), s2.to_f32()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sequence that LLVM emits for a single-precision division with denormals.
+    fn divide32(n: f32, d: f32) -> f32 {
+        let (ds, _) = scale32(d, d, n);
+        let (ns, vcc) = scale32(n, d, n);
+        let rcp = 1.0 / ds;
+        let f0 = (-ds).mul_add(rcp, 1.0);
+        let f1 = f0.mul_add(rcp, rcp);
+        let q = ns * f1;
+        let f2 = (-ds).mul_add(q, ns);
+        let f3 = f2.mul_add(f1, q);
+        let f4 = (-ds).mul_add(f3, ns);
+        fixup32(fma_scaled32(f4, f1, f3, vcc), d, n)
+    }
+
+    /// The sequence that LLVM emits for a double-precision division.
+    fn divide64(n: f64, d: f64) -> f64 {
+        let (ds, _) = scale64(d, d, n);
+        let (ns, vcc) = scale64(n, d, n);
+        let rcp = 1.0 / ds;
+        let f0 = (-ds).mul_add(rcp, 1.0);
+        let f1 = rcp.mul_add(f0, rcp);
+        let f2 = (-ds).mul_add(f1, 1.0);
+        let f3 = f1.mul_add(f2, f1);
+        let q = ns * f3;
+        let f4 = (-ds).mul_add(q, ns);
+        fixup64(fma_scaled64(f4, f3, q, vcc), d, n)
+    }
+
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            self.0 ^ self.0 >> 29
+        }
+    }
+
+    #[test]
+    fn compiled_single_divisions_are_correctly_rounded_over_the_whole_range() {
+        let mut random = Random(1);
+        let corners = [0u32, 1, 0x7f_ffff, 0x80_0000, 0x3f80_0000, 0x7f7f_ffff, 0x7f80_0000, 0x7f00_0000, 0x0b80_0000];
+        let pairs = corners.iter().flat_map(|&a| corners.iter().map(move |&b| (a, b)));
+        let random_pairs = (0..400_000).map(|_| (random.next() as u32, random.next() as u32));
+        for (a, b) in pairs.collect::<Vec<_>>().into_iter().chain(random_pairs) {
+            let (n, d) = (f32::from_bits(a), f32::from_bits(b));
+            let (got, expected) = (divide32(n, d), n / d);
+            assert!(got == expected && (got != 0.0 || got.to_bits() == expected.to_bits()) || (got.is_nan() && expected.is_nan()), "{n:e} / {d:e}: {got:e}, expected {expected:e}");
+        }
+    }
+
+    #[test]
+    fn compiled_double_divisions_are_correctly_rounded_over_the_whole_range() {
+        let mut random = Random(2);
+        for _ in 0..400_000 {
+            let (n, d) = (f64::from_bits(random.next()), f64::from_bits(random.next() & !(3 << 61) | random.next() & (3 << 61)));
+            let (got, expected) = (divide64(n, d), n / d);
+            assert!(got == expected || (got.is_nan() && expected.is_nan()), "{n:e} / {d:e}: {got:e}, expected {expected:e}");
+        }
+        // Quotients around the smallest normal number.
+        for _ in 0..400_000 {
+            let n = f64::from_bits(random.next() & 0x000f_ffff_ffff_ffff | (random.next() % 60 + 1) << 52);
+            let d = f64::from_bits(random.next() & 0x000f_ffff_ffff_ffff | (random.next() % 60 + 1000) << 52);
+            assert_eq!(divide64(n, d), n / d, "{n:e} / {d:e}");
+        }
+    }
+}

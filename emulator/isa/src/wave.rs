@@ -1,0 +1,322 @@
+//! The architectural state of one wave of 64 lanes.
+
+use crate::arch::Arch;
+use crate::env::Fault;
+use crate::operand::{Kind, Operand};
+
+/// Lanes of a wave.
+pub const LANES: usize = 64;
+
+/// Vector registers of a wave, accumulation registers included.
+pub const VGPRS: usize = 512;
+
+/// One vector register: a dword for each lane.
+pub type Vgpr = [u32; LANES];
+
+/// The vector register file of one wave. Like the hardware's, it is not cleared between waves.
+pub type VgprFile = Box<[Vgpr; VGPRS]>;
+
+/// A vector register file with undefined (in fact zero) contents.
+pub fn vgpr_file() -> VgprFile {
+    // A boxed array of this size must not pass through the stack.
+    let file: Box<[Vgpr]> = vec![[0; LANES]; VGPRS].into_boxed_slice();
+    match file.try_into() {
+        Ok(file) => file,
+        Err(_) => unreachable!("the vector has VGPRS elements"),
+    }
+}
+
+/// Why a wave stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trap {
+    /// The words at the program counter are no instruction of this processor, or one that is not implemented.
+    Illegal,
+    /// The program counter left mapped memory.
+    Fetch,
+    /// A memory access was refused.
+    Memory(Fault),
+    /// An aperture that this kind of access may not touch, or an access that is not aligned as it must be.
+    Aperture {
+        /// The address.
+        address: u64,
+    },
+    /// `s_trap` with that number.
+    Trap(u8),
+    /// `s_sethalt`: nobody is there to resume the wave.
+    Halt,
+}
+
+/// Rounding of floating-point results. Source: Vega ISA manual, "MODE register", FP_ROUND.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounding {
+    /// To nearest, ties to even.
+    Nearest,
+    /// Toward plus infinity.
+    Up,
+    /// Toward minus infinity.
+    Down,
+    /// Toward zero.
+    Zero,
+}
+
+/// The MODE register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode(pub u32);
+
+impl Mode {
+    fn rounding(self, shift: u32) -> Rounding {
+        match self.0 >> shift & 3 {
+            0 => Rounding::Nearest,
+            1 => Rounding::Up,
+            2 => Rounding::Down,
+            _ => Rounding::Zero,
+        }
+    }
+
+    /// Rounding of single-precision results.
+    pub fn round32(self) -> Rounding {
+        self.rounding(0)
+    }
+
+    /// Rounding of half- and double-precision results.
+    pub fn round16_64(self) -> Rounding {
+        self.rounding(2)
+    }
+
+    /// Single-precision denormal sources are read as zero.
+    #[inline]
+    pub fn flush_in32(self) -> bool {
+        self.0 & 1 << 4 == 0
+    }
+
+    /// Single-precision denormal results are written as zero.
+    #[inline]
+    pub fn flush_out32(self) -> bool {
+        self.0 & 1 << 5 == 0
+    }
+
+    /// Half- and double-precision denormal sources are read as zero.
+    #[inline]
+    pub fn flush_in16_64(self) -> bool {
+        self.0 & 1 << 6 == 0
+    }
+
+    /// Half- and double-precision denormal results are written as zero.
+    #[inline]
+    pub fn flush_out16_64(self) -> bool {
+        self.0 & 1 << 7 == 0
+    }
+
+    /// Clamping turns NaN into zero.
+    #[inline]
+    pub fn dx10_clamp(self) -> bool {
+        self.0 & 1 << 8 != 0
+    }
+
+    /// Signaling NaNs are quieted and output modifiers are off.
+    #[inline]
+    pub fn ieee(self) -> bool {
+        self.0 & 1 << 9 != 0
+    }
+
+    /// 16-bit loads overflow to infinity or to the largest value; not modelled, kept for `s_getreg`.
+    pub const FP16_OVFL: u32 = 1 << 23;
+    /// `s_set_gpr_idx` mode is on.
+    pub const GPR_IDX_EN: u32 = 1 << 27;
+}
+
+/// One wave: its registers and where it is.
+pub struct Wave {
+    /// Address of the next instruction.
+    pub pc: u64,
+    /// The scalar condition code.
+    pub scc: bool,
+    /// Scalar registers by operand code: numbered ones, `flat_scratch`, `xnack_mask`, `vcc`, `ttmp`, `m0`, `exec`.
+    pub sgpr: [u32; 128],
+    /// Vector registers; see [`Wave::accum_offset`] for accumulation registers.
+    pub vgpr: VgprFile,
+    /// Where `a0` is in [`Wave::vgpr`].
+    pub accum_offset: u32,
+    /// Floating-point mode and such.
+    pub mode: Mode,
+    /// The wave's processor.
+    pub arch: Arch,
+    /// High halves of the shared (LDS) and private (scratch) apertures.
+    pub apertures: Apertures,
+    /// Hardware registers that `s_getreg` reads: hardware id, LDS and register allocation.
+    pub hw_regs: HwRegs,
+    /// Why the wave stopped, after [`Flow::Trap`](crate::op::Flow::Trap).
+    pub trap: Option<Trap>,
+    /// Instructions executed.
+    pub executed: u64,
+}
+
+/// The address windows that flat instructions send to LDS and to scratch: the high 32 bits of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Apertures {
+    /// LDS.
+    pub shared: u32,
+    /// Scratch.
+    pub private: u32,
+}
+
+/// Hardware registers with values that the machine gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HwRegs {
+    /// `HW_REG_HW_ID`.
+    pub hw_id: u32,
+    /// `HW_REG_GPR_ALLOC`.
+    pub gpr_alloc: u32,
+    /// `HW_REG_LDS_ALLOC`.
+    pub lds_alloc: u32,
+    /// `HW_REG_TRAPSTS`.
+    pub trap_sts: u32,
+    /// `HW_REG_XCC_ID` of gfx942.
+    pub xcc_id: u32,
+}
+
+impl Wave {
+    /// A wave with all lanes on, at `pc`.
+    pub fn new(arch: Arch, pc: u64, vgpr: VgprFile) -> Wave {
+        let mut sgpr = [0; 128];
+        sgpr[usize::from(Operand::EXEC.0)] = u32::MAX;
+        sgpr[usize::from(Operand::EXEC.0) + 1] = u32::MAX;
+        Wave {
+            pc,
+            scc: false,
+            sgpr,
+            vgpr,
+            accum_offset: 256,
+            mode: Mode(0xf0),
+            arch,
+            apertures: Apertures::default(),
+            hw_regs: HwRegs::default(),
+            trap: None,
+            executed: 0,
+        }
+    }
+
+    /// The execution mask.
+    #[inline(always)]
+    pub fn exec(&self) -> u64 {
+        self.pair(Operand::EXEC)
+    }
+
+    /// Sets the execution mask.
+    #[inline(always)]
+    pub fn set_exec(&mut self, mask: u64) {
+        self.set_pair(Operand::EXEC, mask);
+    }
+
+    /// The vector condition code.
+    #[inline(always)]
+    pub fn vcc(&self) -> u64 {
+        self.pair(Operand::VCC)
+    }
+
+    /// Sets the vector condition code.
+    #[inline(always)]
+    pub fn set_vcc(&mut self, mask: u64) {
+        self.set_pair(Operand::VCC, mask);
+    }
+
+    /// A pair of scalar registers.
+    #[inline(always)]
+    pub fn pair(&self, first: Operand) -> u64 {
+        let n = usize::from(first.0);
+        u64::from(self.sgpr[n & 127]) | u64::from(self.sgpr[(n + 1) & 127]) << 32
+    }
+
+    /// Sets a pair of scalar registers.
+    #[inline(always)]
+    pub fn set_pair(&mut self, first: Operand, value: u64) {
+        let n = usize::from(first.0);
+        self.sgpr[n & 127] = value as u32;
+        self.sgpr[(n + 1) & 127] = (value >> 32) as u32;
+    }
+
+    /// Sets one scalar register.
+    #[inline(always)]
+    pub fn set_sgpr(&mut self, register: Operand, value: u32) {
+        self.sgpr[usize::from(register.0) & 127] = value;
+    }
+
+    /// The place of a vector operand's word `n` in the register file.
+    #[inline(always)]
+    pub fn vgpr_index(&self, operand: Operand, n: u32) -> usize {
+        let code = u32::from(operand.0);
+        let first = if code >= 512 { code - 512 + self.accum_offset } else { code - 256 };
+        (first + n) as usize & (VGPRS - 1)
+    }
+
+    /// Word `n` of a vector operand.
+    #[inline(always)]
+    pub fn vector(&self, operand: Operand, n: u32) -> &Vgpr {
+        &self.vgpr[self.vgpr_index(operand, n)]
+    }
+
+    /// Word `n` of a vector operand, to write.
+    #[inline(always)]
+    pub fn vector_mut(&mut self, operand: Operand, n: u32) -> &mut Vgpr {
+        &mut self.vgpr[self.vgpr_index(operand, n)]
+    }
+
+    /// A scalar source of 32 bits (or of 16, in the low half).
+    #[inline(always)]
+    pub fn scalar32(&self, operand: Operand, literal: u32, kind: Kind) -> u32 {
+        if operand.is_scalar_register() { self.sgpr[usize::from(operand.0)] } else { self.constant32(operand, literal, kind) }
+    }
+
+    fn constant32(&self, operand: Operand, literal: u32, kind: Kind) -> u32 {
+        if let Some(value) = operand.inline_integer() {
+            return value as u32;
+        }
+        if kind.is_16_bit() {
+            if let Some(bits) = operand.inline_float_bits16() {
+                return u32::from(bits);
+            }
+        } else if let Some(bits) = operand.inline_float_bits32() {
+            return bits;
+        }
+        match operand {
+            Operand::LITERAL => literal,
+            other => self.special(other) as u32,
+        }
+    }
+
+    /// A scalar source of 64 bits.
+    #[inline(always)]
+    pub fn scalar64(&self, operand: Operand, literal: u32, kind: Kind) -> u64 {
+        if operand.is_scalar_register() { self.pair(operand) } else { self.constant64(operand, literal, kind) }
+    }
+
+    fn constant64(&self, operand: Operand, literal: u32, kind: Kind) -> u64 {
+        if let Some(value) = operand.inline_integer() {
+            return i64::from(value) as u64;
+        }
+        if let Some(bits) = operand.inline_float_bits64() {
+            return bits;
+        }
+        match (operand, kind) {
+            (Operand::LITERAL, Kind::F64) => u64::from(literal) << 32,
+            (Operand::LITERAL, Kind::I64) => i64::from(literal as i32) as u64,
+            (Operand::LITERAL, _) => u64::from(literal),
+            (other, _) => self.special(other),
+        }
+    }
+
+    /// Aperture bases and limits and single-bit sources.
+    fn special(&self, operand: Operand) -> u64 {
+        match operand.0 {
+            235 => u64::from(self.apertures.shared) << 32,
+            236 => u64::from(self.apertures.shared) << 32 | 0xffff_ffff,
+            237 => u64::from(self.apertures.private) << 32,
+            238 => u64::from(self.apertures.private) << 32 | 0xffff_ffff,
+            251 => u64::from(self.vcc() == 0),
+            252 => u64::from(self.exec() == 0),
+            253 => u64::from(self.scc),
+            // 239, the ordered-wave id, has no meaning in compute kernels.
+            _ => 0,
+        }
+    }
+}
