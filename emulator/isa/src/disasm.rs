@@ -225,7 +225,10 @@ impl Text<'_> {
     /// A vector source with its modifiers.
     fn modified(&mut self, s: usize) -> fmt::Result {
         let i = self.i;
-        let (operand, kind) = (i.src[s], i.op.src[s]);
+        let operand = i.src[s];
+        // LLVM's one name for two types: the exponent of this operation is a half in the long form only.
+        let exponent = i.op.name == "v_ldexp_f16" && s == 1 && i.form == Form::E64;
+        let kind = if exponent { Kind::F16 } else { i.op.src[s] };
         self.separator();
         let takes = (kind.takes_float_modifiers() || kind == Kind::V2F16) && !i.op.flags.has(Flags::NO_MODS);
         let neg_only = i.op.flags.has(Flags::NO_MODS) && i.op.family == Family::Vop3;

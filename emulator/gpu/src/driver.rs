@@ -1,0 +1,93 @@
+//! What the machine asks of the driver around it.
+
+use amdgpu_isa::wave::Trap;
+
+/// Events that leave the machine. Implementations must not wait for the machine.
+pub trait Driver: Send + Sync {
+    /// A completion signal asks for an interrupt of this event.
+    fn raise_event(&self, event_id: u32);
+
+    /// A wave sent an interrupt message with the low bits of an event id.
+    fn wave_interrupt(&self, partial_id: u32);
+
+    /// A queue stopped for a reason; no packet of it is processed any more.
+    fn queue_error(&self, queue: u32, error: &QueueError);
+
+    /// An access to memory that is not mapped.
+    fn memory_fault(&self, fault: &MemoryFault);
+
+    /// A line for the driver's own log.
+    fn log(&self, text: &str);
+}
+
+/// A wave or a copy engine touched memory that is not mapped for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryFault {
+    /// The address.
+    pub address: u64,
+    /// True for writes and atomics.
+    pub write: bool,
+    /// The queue whose work it was.
+    pub queue: u32,
+    /// What was being done, for people.
+    pub what: String,
+}
+
+/// Why a queue stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueueError {
+    /// A packet that is not valid for a reason of its own.
+    Packet(PacketError),
+    /// A wave could not go on.
+    Wave(WaveError),
+}
+
+/// What is wrong with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketError {
+    /// Dimensions or sizes of the grid that make no sense.
+    Dimensions,
+    /// More LDS than a workgroup can have.
+    GroupSegment,
+    /// The kernel object is no code.
+    CodeObject,
+    /// The packet type or vendor format is unknown.
+    Type,
+    /// The kernel needs more registers or work-items than a compute unit has.
+    Resources,
+}
+
+/// Why a wave stopped, where, and what was there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaveError {
+    /// The reason.
+    pub trap: Trap,
+    /// Address of the instruction.
+    pub pc: u64,
+    /// Its disassembly, or its words.
+    pub instruction: String,
+    /// Address of the kernel descriptor.
+    pub kernel_object: u64,
+    /// Workgroup in the grid.
+    pub workgroup: [u32; 3],
+    /// Wave in the workgroup.
+    pub wave: u32,
+}
+
+impl std::fmt::Display for WaveError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [x, y, z] = self.workgroup;
+        let reason = match self.trap {
+            Trap::Illegal => "illegal instruction".to_owned(),
+            Trap::Fetch => "no code is mapped at the program counter".to_owned(),
+            Trap::Memory(fault) => {
+                let verb = if fault.write { "write to" } else { "read of" };
+                format!("{verb} {} bytes at {:#x}, which is not mapped, by lane {}", fault.bytes, fault.address, fault.lane)
+            }
+            Trap::Aperture { address } => format!("address {address:#x} is in an aperture that this access may not touch"),
+            Trap::Trap(id) => format!("s_trap {id}"),
+            Trap::Halt => "s_sethalt".to_owned(),
+        };
+        write!(f, "{reason}; pc {:#x}: {}; kernel object {:#x}, workgroup {x},{y},{z}, wave {}", self.pc, self.instruction, self.kernel_object, self.wave)
+    }
+}

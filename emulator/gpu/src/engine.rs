@@ -1,0 +1,393 @@
+//! The threads that make the machine go: one looks after the queues, all run workgroups.
+//!
+//! # Threads
+//! The first thread polls doorbells, takes packets and completes them, and runs workgroups in short turns in between.
+//! The others sleep until a dispatch has more workgroups than one thread should run. No thread takes part in the
+//! application's signals. Locks are held for list operations only, except that the list of queues is locked while they
+//! are looked after: removing a queue waits for that.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::code::Fetch;
+use crate::dispatch::{Dispatch, Work};
+use crate::driver::{MemoryFault, QueueError};
+use crate::gpu::Gpu;
+use crate::lock;
+use crate::memory::View;
+use crate::queue::aql::{AqlQueue, AqlQueueInfo};
+use crate::queue::sdma::{SdmaQueue, SdmaQueueInfo};
+use crate::queue::{Progress, Queue};
+use crate::signal;
+use crate::workgroup::{Bench, Spares, Turn, Workgroup};
+
+/// Instructions of a workgroup's turn on a thread that has nothing else to do.
+const LONG_TURN: u64 = 1 << 20;
+/// Instructions of a turn on the thread that looks after the queues.
+const SHORT_TURN: u64 = 1 << 15;
+/// How long that thread runs workgroups before it looks at the queues again.
+const SLICE: Duration = Duration::from_micros(500);
+/// How long it looks at idle queues without a pause.
+const SPIN: Duration = Duration::from_micros(100);
+
+/// A dispatch that workers may take workgroups from.
+#[derive(Clone)]
+pub(crate) struct Job {
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) queue: u32,
+    pub(crate) profiling: bool,
+    pub(crate) dispatch: Arc<Dispatch>,
+}
+
+/// What the threads share.
+struct Shared {
+    queues: Mutex<Vec<Box<dyn Queue>>>,
+    jobs: Mutex<Vec<Job>>,
+    job_added: Condvar,
+    sleeping_helpers: AtomicUsize,
+    bell: Bell,
+    stop: AtomicBool,
+    helpers: usize,
+}
+
+/// Wakes the thread that looks after the queues.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *lock(&self.rung) = true;
+        self.changed.notify_one();
+    }
+
+    fn wait(&self, at_most: Duration) {
+        let rung = lock(&self.rung);
+        let (mut rung, _) = self.changed.wait_timeout_while(rung, at_most, |rung| !*rung).unwrap_or_else(|e| e.into_inner());
+        *rung = false;
+    }
+}
+
+/// The engine: queues are added to it and removed from it.
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+impl Engine {
+    /// Starts an engine of so many threads, at least one.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(threads: usize) -> std::io::Result<Engine> {
+        let shared = Arc::new(Shared {
+            queues: Mutex::new(Vec::new()),
+            jobs: Mutex::new(Vec::new()),
+            job_added: Condvar::new(),
+            sleeping_helpers: AtomicUsize::new(0),
+            bell: Bell::default(),
+            stop: AtomicBool::new(false),
+            helpers: threads.saturating_sub(1),
+        });
+        let keeper = shared.clone();
+        spawn("kfdemu-queues", move || look_after_queues(&keeper))?;
+        for n in 0..shared.helpers {
+            let helper = shared.clone();
+            spawn(&format!("kfdemu-cu{n}"), move || help(&helper))?;
+        }
+        Ok(Engine { shared })
+    }
+
+    /// Adds an AQL queue.
+    pub fn add_aql(&self, info: AqlQueueInfo, gpu: Arc<Gpu>) {
+        self.add(Box::new(AqlQueue::new(info, gpu)));
+    }
+
+    /// Adds an SDMA queue.
+    pub fn add_sdma(&self, info: SdmaQueueInfo, gpu: Arc<Gpu>) {
+        self.add(Box::new(SdmaQueue::new(info, gpu)));
+    }
+
+    fn add(&self, queue: Box<dyn Queue>) {
+        lock(&self.shared.queues).push(queue);
+        self.wake();
+    }
+
+    /// Removes a queue; what it was doing is given up.
+    pub fn remove(&self, id: u32) {
+        lock(&self.shared.queues).retain_mut(|queue| {
+            let keep = queue.id() != id;
+            if !keep {
+                queue.abandon();
+            }
+            keep
+        });
+    }
+
+    /// Stops or restarts a queue.
+    pub fn set_active(&self, id: u32, active: bool) {
+        for queue in lock(&self.shared.queues).iter_mut().filter(|q| q.id() == id) {
+            queue.set_active(active);
+        }
+        self.wake();
+    }
+
+    /// Looks at the queues now: somebody is about to wait for them.
+    pub fn wake(&self) {
+        self.shared.bell.ring();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.bell.ring();
+        self.shared.job_added.notify_all();
+    }
+}
+
+/// Starts a thread that gets none of the process's signals and has the default floating-point environment.
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    // The new thread inherits this thread's mask.
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset fills the set that it is given.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are valid; the first was filled above, the second is written.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), old.as_mut_ptr()) };
+    let started = thread::Builder::new().name(name.to_owned()).spawn(move || {
+        reset_floating_point();
+        body();
+    });
+    // SAFETY: `old` was written by the call above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
+    started.map(drop)
+}
+
+/// Undoes rounding and flush modes that were inherited from the thread that made the first queue.
+fn reset_floating_point() {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let default: u32 = 0x1f80;
+        // SAFETY: loads the default MXCSR value from a valid place; Rust code expects exactly this value.
+        unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const default, options(nostack, readonly, preserves_flags)) };
+    }
+}
+
+/// One thread's tools for one GPU.
+struct Tools {
+    gpu: Arc<Gpu>,
+    view: View,
+    fetch: Fetch,
+    /// The serial number of the dispatch that `fetch` has pages of.
+    current: u64,
+}
+
+/// A thread that runs workgroups.
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    tools: Vec<Tools>,
+    spares: Spares,
+    turn: u64,
+}
+
+impl Worker {
+    fn new(shared: Arc<Shared>, turn: u64) -> Worker {
+        Worker { shared, tools: Vec::new(), spares: Spares::default(), turn }
+    }
+
+    /// Runs a new dispatch as far as one slice goes, and hands the rest to everybody.
+    pub(crate) fn begin(&mut self, job: Job) {
+        if job.dispatch.fresh() > 1 {
+            self.share(job.clone());
+            self.work_on(&job, SLICE);
+        } else {
+            self.work_on(&job, SLICE);
+            if job.dispatch.has_work() {
+                self.share(job);
+            }
+        }
+    }
+
+    fn share(&self, job: Job) {
+        lock(&self.shared.jobs).push(job);
+        if self.shared.sleeping_helpers.load(Ordering::Relaxed) > 0 {
+            self.shared.job_added.notify_all();
+        }
+    }
+
+    /// Runs workgroups of a job for about so long, or until none is to be had.
+    fn work_on(&mut self, job: &Job, at_most: Duration) {
+        let began = Instant::now();
+        while self.run_one(job) && began.elapsed() < at_most {}
+    }
+
+    /// Runs one workgroup for one turn; false when there was none, or when it only waits for something.
+    fn run_one(&mut self, job: &Job) -> bool {
+        let work = job.dispatch.take();
+        if matches!(work, Work::Nothing) {
+            return false;
+        }
+        let turn_budget = self.turn;
+        let dispatch = &job.dispatch;
+        let slot = self.tools_for(&job.gpu);
+        let tools = &mut self.tools[slot];
+        if tools.current != dispatch.serial {
+            tools.current = dispatch.serial;
+            tools.fetch.restart();
+        }
+        tools.view.refresh();
+        let mut bench =
+            Bench { view: &mut tools.view, fetch: &mut tools.fetch, spares: &mut self.spares, gws: &job.gpu.gws, driver: &job.gpu.driver };
+        let mut workgroup = match work {
+            Work::Start(n) => Box::new(Workgroup::start(&dispatch.launch, n, &mut bench)),
+            Work::Resume(workgroup) => workgroup,
+            Work::Nothing => return false,
+        };
+        let turn = workgroup.run(&dispatch.launch, &mut bench, turn_budget);
+        let executed = workgroup.take_executed();
+        dispatch.executed(executed);
+        match turn {
+            Turn::Preempted => {
+                dispatch.suspend(workgroup);
+                return executed >= turn_budget;
+            }
+            Turn::Finished => {
+                workgroup.retire(&mut self.spares);
+                if dispatch.finish() && !dispatch.has_failed() {
+                    complete(job, &mut self.tools[slot].view);
+                    self.shared.bell.ring();
+                }
+            }
+            Turn::Failed(error) => {
+                job.gpu.driver.log(&format!("queue {}: {error}", job.queue));
+                report(job, QueueError::Wave(error));
+                workgroup.retire(&mut self.spares);
+            }
+        }
+        true
+    }
+
+    fn tools_for(&mut self, gpu: &Arc<Gpu>) -> usize {
+        match self.tools.iter().position(|t| Arc::ptr_eq(&t.gpu, gpu)) {
+            Some(n) => n,
+            None => {
+                self.tools.push(Tools {
+                    gpu: gpu.clone(),
+                    view: View::new(gpu.space.clone()),
+                    fetch: Fetch::new(gpu.code.clone()),
+                    current: 0,
+                });
+                self.tools.len() - 1
+            }
+        }
+    }
+
+    /// The first job that has workgroups to give.
+    fn next_job(&self) -> Option<Job> {
+        let mut jobs = lock(&self.shared.jobs);
+        jobs.retain(|job| !job.dispatch.is_complete() && !job.dispatch.has_failed());
+        let found = jobs.iter().position(|job| job.dispatch.has_work())?;
+        // The next thread that asks begins with another job.
+        jobs.rotate_left(found);
+        let job = jobs.first().cloned();
+        jobs.rotate_left(1);
+        job
+    }
+}
+
+/// The last workgroup has finished: the completion signal gets its times and its decrement.
+fn complete(job: &Job, view: &mut View) {
+    let dispatch = &job.dispatch;
+    let handle = dispatch.launch.completion_signal;
+    if handle != 0 {
+        let end = clock::ticks().max(dispatch.start + 1);
+        let times = job.profiling.then_some((dispatch.start, end));
+        if let Err(at) = signal::complete(view, &*job.gpu.driver, handle, times) {
+            let fault = MemoryFault { address: at.at, write: true, queue: job.queue, what: "a completion signal".to_owned() };
+            job.gpu.driver.memory_fault(&fault);
+        }
+    }
+    dispatch.set_complete();
+}
+
+/// A wave failed: the first report of a dispatch goes to the driver.
+fn report(job: &Job, error: QueueError) {
+    if !job.dispatch.fail(error.clone()) {
+        return;
+    }
+    if let QueueError::Wave(wave) = &error
+        && let amdgpu_isa::wave::Trap::Memory(fault) = wave.trap
+    {
+        let fault = MemoryFault { address: fault.address, write: fault.write, queue: job.queue, what: wave.to_string() };
+        job.gpu.driver.memory_fault(&fault);
+        return;
+    }
+    job.gpu.driver.queue_error(job.queue, &error);
+}
+
+/// The first thread: queues, and workgroups in between.
+fn look_after_queues(shared: &Arc<Shared>) {
+    let mut worker = Worker::new(shared.clone(), SHORT_TURN);
+    let mut idle_since = Instant::now();
+    let mut waiting_since: Option<Instant> = None;
+    while !shared.stop.load(Ordering::Acquire) {
+        let mut progress = Progress::Idle;
+        {
+            let mut queues = lock(&shared.queues);
+            for queue in queues.iter_mut() {
+                progress = progress.max(queue.pump(&mut worker));
+            }
+        }
+        let mut worked = false;
+        if let Some(job) = worker.next_job() {
+            let before = job.dispatch.instructions();
+            worker.work_on(&job, SLICE);
+            worked = job.dispatch.instructions() > before + SHORT_TURN / 2 || job.dispatch.is_complete();
+        }
+        if progress == Progress::Done || worked {
+            idle_since = Instant::now();
+            waiting_since = None;
+            continue;
+        }
+        let since = if progress == Progress::Waiting { *waiting_since.get_or_insert_with(Instant::now) } else { idle_since };
+        pause(shared, since.elapsed(), progress);
+    }
+}
+
+/// Waits a little: not at all at first, longer the longer nothing has happened. A waiting queue is looked at more often
+/// than an idle one.
+fn pause(shared: &Shared, quiet: Duration, progress: Progress) {
+    if quiet < SPIN {
+        std::hint::spin_loop();
+        return;
+    }
+    if quiet < 4 * SPIN {
+        thread::yield_now();
+        return;
+    }
+    let most = if progress == Progress::Waiting { Duration::from_micros(50) } else { Duration::from_millis(1) };
+    shared.bell.wait((quiet / 8).clamp(Duration::from_micros(20), most));
+}
+
+/// The other threads: workgroups only.
+fn help(shared: &Arc<Shared>) {
+    let mut worker = Worker::new(shared.clone(), LONG_TURN);
+    while !shared.stop.load(Ordering::Acquire) {
+        if let Some(job) = worker.next_job() {
+            if !worker.run_one(&job) {
+                thread::yield_now();
+            }
+            continue;
+        }
+        let jobs = lock(&shared.jobs);
+        shared.sleeping_helpers.fetch_add(1, Ordering::Relaxed);
+        // A job that was added just before is noticed at the latest after this time.
+        drop(shared.job_added.wait_timeout(jobs, Duration::from_millis(100)));
+        shared.sleeping_helpers.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,64 @@
+//! One GPU: its processor, its memory, its compute units, and what its queues share.
+
+use std::sync::Arc;
+
+use amdgpu_isa::Arch;
+use amdgpu_isa::decode::Decoder;
+
+use crate::code::CodeCache;
+use crate::dispatch::{LDS_BYTES, Launch};
+use crate::driver::Driver;
+use crate::gws::Gws;
+use crate::memory::AddressSpace;
+
+/// What a GPU is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The processor.
+    pub arch: Arch,
+    /// Compute units.
+    pub compute_units: u32,
+}
+
+/// Waves that a compute unit holds at a time: four SIMDs of eight (MI200) or ten.
+pub const fn waves_per_compute_unit(arch: Arch) -> u32 {
+    match arch {
+        Arch::Gfx90a | Arch::Gfx942 => 32,
+        _ => 40,
+    }
+}
+
+/// One GPU.
+pub struct Gpu {
+    /// Distinguishes the GPUs of a machine.
+    pub index: usize,
+    /// What it is made of.
+    pub shape: Shape,
+    /// Its virtual memory.
+    pub space: Arc<AddressSpace>,
+    pub(crate) code: Arc<CodeCache>,
+    pub(crate) gws: Gws,
+    pub(crate) driver: Arc<dyn Driver>,
+}
+
+impl Gpu {
+    /// A GPU with nothing mapped.
+    pub fn new(index: usize, shape: Shape, driver: Arc<dyn Driver>) -> Gpu {
+        Gpu {
+            index,
+            shape,
+            space: Arc::new(AddressSpace::default()),
+            code: Arc::new(CodeCache::new(Decoder::new(shape.arch))),
+            gws: Gws::default(),
+            driver,
+        }
+    }
+
+    /// How many workgroups of a dispatch can be resident at a time.
+    pub(crate) fn capacity(&self, launch: &Launch) -> u64 {
+        let items: u32 = launch.workgroup.iter().product();
+        let by_waves = waves_per_compute_unit(self.shape.arch) / items.div_ceil(64).max(1);
+        let by_lds = LDS_BYTES.checked_div(launch.lds).unwrap_or(u32::MAX);
+        u64::from(by_waves.min(by_lds).max(1)) * u64::from(self.shape.compute_units)
+    }
+}

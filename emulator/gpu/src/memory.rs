@@ -1,0 +1,441 @@
+//! GPU virtual memory: which addresses are mapped, to which host memory, and accesses that check this.
+//!
+//! # Threads
+//! Mapping and unmapping publish a new [`Map`]; workers keep the one they have until they look for a newer one, so
+//! memory that a wave is using is not unmapped under it. Accesses to the memory itself are atomic per element: host
+//! threads and other waves use it at the same time.
+//!
+//! # Ordering
+//! Element accesses are relaxed; instructions that order them call [`std::sync::atomic::fence`].
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::lock;
+
+/// Host memory behind GPU addresses.
+#[derive(Clone)]
+pub struct Backing {
+    base: *mut u8,
+    len: u64,
+    /// Keeps the memory mapped in the host for as long as someone may use it.
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the memory is only accessed through atomics, and the owner is Send and Sync.
+unsafe impl Send for Backing {}
+// SAFETY: as above.
+unsafe impl Sync for Backing {}
+
+impl Backing {
+    /// Memory of `len` bytes at `base`, which stays mapped for as long as `owner` lives.
+    ///
+    /// # Safety
+    /// `base..base + len` must be readable and writable host memory for the life of `owner`.
+    pub unsafe fn new(base: *mut u8, len: u64, owner: Arc<dyn Any + Send + Sync>) -> Backing {
+        Backing { base, len, _owner: owner }
+    }
+
+    /// Bytes of memory.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True when there is no memory.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// A mapped range of GPU addresses.
+#[derive(Clone)]
+pub struct Region {
+    start: u64,
+    len: u64,
+    backing: Backing,
+    writable: bool,
+}
+
+impl Region {
+    /// First address.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Bytes mapped.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True when nothing is mapped.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn holds(&self, at: u64, bytes: u64) -> bool {
+        at >= self.start && bytes <= self.len && at - self.start <= self.len - bytes
+    }
+
+    /// The host address of `at`, which must be inside.
+    fn host(&self, at: u64) -> *mut u8 {
+        self.backing.base.wrapping_add((at - self.start) as usize)
+    }
+}
+
+/// All mappings of one GPU at one time, sorted by address.
+#[derive(Default)]
+pub struct Map {
+    regions: Vec<Region>,
+}
+
+impl Map {
+    /// The region that holds all of `at..at + bytes`.
+    pub fn find(&self, at: u64, bytes: u64) -> Option<&Region> {
+        let after = self.regions.partition_point(|r| r.start <= at);
+        self.regions[..after].last().filter(|r| r.holds(at, bytes))
+    }
+
+    /// The mapped region that is nearest to an address, for diagnostics.
+    pub fn nearest(&self, at: u64) -> Option<&Region> {
+        self.regions.iter().min_by_key(|r| if at < r.start { r.start - at } else { at.saturating_sub(r.start + r.len) })
+    }
+
+    /// Every mapped region, by address.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+}
+
+/// The virtual memory of one GPU.
+#[derive(Default)]
+pub struct AddressSpace {
+    current: Mutex<Arc<Map>>,
+    generation: AtomicU64,
+}
+
+impl AddressSpace {
+    /// Maps `backing` at `start`, replacing what was mapped there.
+    pub fn map(&self, start: u64, backing: Backing, writable: bool) {
+        let len = backing.len();
+        self.change(|regions| {
+            carve(regions, start, len);
+            regions.push(Region { start, len, backing, writable });
+        });
+    }
+
+    /// Removes what is mapped in `start..start + len`.
+    pub fn unmap(&self, start: u64, len: u64) {
+        self.change(|regions| carve(regions, start, len));
+    }
+
+    fn change(&self, f: impl FnOnce(&mut Vec<Region>)) {
+        let mut current = lock(&self.current);
+        let mut regions = current.regions.clone();
+        f(&mut regions);
+        regions.sort_unstable_by_key(|r| r.start);
+        *current = Arc::new(Map { regions });
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// The mappings as they are now.
+    pub fn snapshot(&self) -> Arc<Map> {
+        lock(&self.current).clone()
+    }
+}
+
+/// Takes `start..start + len` out of the regions, cutting those that reach beyond it.
+fn carve(regions: &mut Vec<Region>, start: u64, len: u64) {
+    let end = start + len;
+    let mut kept = Vec::with_capacity(regions.len() + 1);
+    for r in regions.drain(..) {
+        let r_end = r.start + r.len;
+        if r_end <= start || r.start >= end {
+            kept.push(r);
+            continue;
+        }
+        if r.start < start {
+            kept.push(Region { len: start - r.start, ..r.clone() });
+        }
+        if r_end > end {
+            let skipped = end - r.start;
+            let backing = Backing { base: r.backing.base.wrapping_add(skipped as usize), len: r.backing.len - skipped, ..r.backing.clone() };
+            kept.push(Region { start: end, len: r_end - end, backing, writable: r.writable });
+        }
+    }
+    *regions = kept;
+}
+
+/// An access to an address that is not mapped, or not writable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmapped {
+    /// The address.
+    pub at: u64,
+}
+
+/// One user's view of an address space: a snapshot of the mappings and the regions used last.
+pub struct View {
+    space: Arc<AddressSpace>,
+    map: Arc<Map>,
+    generation: u64,
+    recent: [Option<Region>; RECENT],
+    turn: usize,
+}
+
+/// Kernels seldom work on more buffers at a time.
+const RECENT: usize = 4;
+
+impl View {
+    /// A view of the mappings as they are now.
+    pub fn new(space: Arc<AddressSpace>) -> View {
+        let generation = space.generation.load(Ordering::Acquire);
+        let map = space.snapshot();
+        View { space, map, generation, recent: [const { None }; RECENT], turn: 0 }
+    }
+
+    /// Takes up mappings and unmappings since the last time.
+    pub fn refresh(&mut self) {
+        let generation = self.space.generation.load(Ordering::Acquire);
+        if generation != self.generation {
+            self.generation = generation;
+            self.map = self.space.snapshot();
+            self.recent = [const { None }; RECENT];
+        }
+    }
+
+    /// The mappings that the view uses.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Where `at..at + bytes` is in host memory.
+    #[inline]
+    pub(crate) fn translate(&mut self, at: u64, bytes: u64, write: bool) -> Result<*mut u8, Unmapped> {
+        for region in self.recent.iter().flatten() {
+            if region.holds(at, bytes) && (region.writable || !write) {
+                return Ok(region.host(at));
+            }
+        }
+        self.look_up(at, bytes, write)
+    }
+
+    #[cold]
+    fn look_up(&mut self, at: u64, bytes: u64, write: bool) -> Result<*mut u8, Unmapped> {
+        if self.map.find(at, bytes).is_none() {
+            self.refresh();
+        }
+        let region = self.map.find(at, bytes).filter(|r| r.writable || !write).ok_or(Unmapped { at })?;
+        let host = region.host(at);
+        self.recent[self.turn] = Some(region.clone());
+        self.turn = (self.turn + 1) % RECENT;
+        Ok(host)
+    }
+
+    /// Reads bytes, which may lie in several regions.
+    ///
+    /// # Errors
+    /// The first address that is not mapped.
+    pub fn read(&mut self, at: u64, out: &mut [u8]) -> Result<(), Unmapped> {
+        let mut done = 0;
+        while done < out.len() {
+            let (host, n) = self.run(at + done as u64, out.len() - done, false)?;
+            for (k, byte) in out[done..done + n].iter_mut().enumerate() {
+                // SAFETY: `run` found that `n` bytes from `host` are mapped, and the view keeps their owner alive.
+                *byte = unsafe { byte_at(host, k) }.load(Ordering::Relaxed);
+            }
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes, which may lie in several regions.
+    ///
+    /// # Errors
+    /// The first address that is not mapped or not writable; bytes before it are written.
+    pub fn write(&mut self, at: u64, data: &[u8]) -> Result<(), Unmapped> {
+        let mut done = 0;
+        while done < data.len() {
+            let (host, n) = self.run(at + done as u64, data.len() - done, true)?;
+            for (k, &byte) in data[done..done + n].iter().enumerate() {
+                // SAFETY: `run` found that `n` bytes from `host` are mapped, and the view keeps their owner alive.
+                unsafe { byte_at(host, k) }.store(byte, Ordering::Relaxed);
+            }
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// How many of `bytes` from `at` are in one region, and where they are.
+    fn run(&mut self, at: u64, bytes: usize, write: bool) -> Result<(*mut u8, usize), Unmapped> {
+        let host = self.translate(at, 1, write)?;
+        let region = self.map.find(at, 1).ok_or(Unmapped { at })?;
+        let left = region.start + region.len - at;
+        Ok((host, bytes.min(usize::try_from(left).unwrap_or(usize::MAX))))
+    }
+
+    /// Copies within GPU memory, as a copy engine does: word by word where both sides are aligned, ascending.
+    ///
+    /// # Errors
+    /// The first address that is not mapped; what was before it is copied.
+    pub fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), Unmapped> {
+        let mut done = 0;
+        while done < bytes {
+            let left = usize::try_from(bytes - done).unwrap_or(usize::MAX);
+            let (source, n) = self.run(from + done, left, false)?;
+            let (target, m) = self.run(to + done, n, true)?;
+            copy_bytes(source, target, m);
+            done += m as u64;
+        }
+        Ok(())
+    }
+
+    /// Fills GPU memory with a repeated dword.
+    ///
+    /// # Errors
+    /// The first address that is not mapped or not writable.
+    pub fn fill(&mut self, to: u64, value: u32, bytes: u64) -> Result<(), Unmapped> {
+        let pattern = value.to_le_bytes().repeat(256);
+        let mut done = 0;
+        while done < bytes {
+            let n = (bytes - done).min(pattern.len() as u64);
+            self.write(to + done, &pattern[..n as usize])?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// An aligned 32-bit word to use atomically.
+    ///
+    /// # Errors
+    /// When it is not mapped, not aligned or not writable.
+    pub fn word32(&mut self, at: u64, write: bool) -> Result<&AtomicU32, Unmapped> {
+        if !at.is_multiple_of(4) {
+            return Err(Unmapped { at });
+        }
+        let host = self.translate(at, 4, write)?;
+        // SAFETY: four mapped bytes; host pages and GPU pages have the same alignment, so the host address is aligned.
+        Ok(unsafe { AtomicU32::from_ptr(host.cast()) })
+    }
+
+    /// An aligned 64-bit word to use atomically.
+    ///
+    /// # Errors
+    /// When it is not mapped, not aligned or not writable.
+    pub fn word64(&mut self, at: u64, write: bool) -> Result<&AtomicU64, Unmapped> {
+        if !at.is_multiple_of(8) {
+            return Err(Unmapped { at });
+        }
+        let host = self.translate(at, 8, write)?;
+        // SAFETY: eight mapped bytes, aligned as above.
+        Ok(unsafe { AtomicU64::from_ptr(host.cast()) })
+    }
+}
+
+/// The byte `k` after `host`.
+///
+/// # Safety
+/// `host..=host + k` must be mapped for `'a`.
+pub(crate) unsafe fn byte_at<'a>(host: *mut u8, k: usize) -> &'a AtomicU8 {
+    let place = host.wrapping_add(k);
+    // SAFETY: mapped by the caller's promise, and a byte has no alignment.
+    unsafe { AtomicU8::from_ptr(place) }
+}
+
+/// Copies `n` mapped bytes upward, eight at a time where both addresses allow it.
+fn copy_bytes(source: *mut u8, target: *mut u8, n: usize) {
+    let mut k = 0;
+    let aligned = source.addr().is_multiple_of(8) && target.addr().is_multiple_of(8);
+    while aligned && k + 8 <= n {
+        let (from, to) = (source.wrapping_add(k).cast(), target.wrapping_add(k).cast());
+        // SAFETY: the caller's `n` bytes are mapped on both sides and `k + 8 <= n`; both addresses are aligned.
+        let (from, to) = unsafe { (AtomicU64::from_ptr(from), AtomicU64::from_ptr(to)) };
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        k += 8;
+    }
+    while k < n {
+        // SAFETY: `k < n` mapped bytes.
+        let byte = unsafe { byte_at(source, k) }.load(Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { byte_at(target, k) }.store(byte, Ordering::Relaxed);
+        k += 1;
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Zeroed memory that lives as long as its backing.
+    pub(crate) fn memory(len: usize) -> Backing {
+        let buffer: Arc<Vec<AtomicU64>> = Arc::new((0..len.div_ceil(8)).map(|_| AtomicU64::new(0)).collect());
+        let base = buffer.as_ptr().cast_mut().cast();
+        // SAFETY: the vector is the owner, and atomics may be written through a shared pointer.
+        unsafe { Backing::new(base, len as u64, buffer) }
+    }
+
+    fn view(space: &Arc<AddressSpace>) -> View {
+        View::new(space.clone())
+    }
+
+    #[test]
+    fn accesses_reach_across_neighbouring_regions_but_not_into_holes() {
+        let space = Arc::new(AddressSpace::default());
+        space.map(0x1000, memory(0x1000), true);
+        space.map(0x2000, memory(0x1000), true);
+        let mut v = view(&space);
+        v.write(0x1ffe, &[1, 2, 3, 4]).expect("both are mapped");
+        let mut back = [0; 4];
+        v.read(0x1ffe, &mut back).expect("both are mapped");
+        assert_eq!(back, [1, 2, 3, 4]);
+        assert_eq!(v.write(0x2ffe, &[0; 4]), Err(Unmapped { at: 0x3000 }));
+        assert_eq!(v.read(0xfff, &mut back), Err(Unmapped { at: 0xfff }));
+    }
+
+    #[test]
+    fn unmapping_the_middle_leaves_both_ends() {
+        let space = Arc::new(AddressSpace::default());
+        space.map(0x1000, memory(0x3000), true);
+        let mut v = view(&space);
+        v.write(0x3008, &[7]).expect("mapped");
+        space.unmap(0x2000, 0x1000);
+        v.refresh();
+        let mut byte = [0];
+        assert!(v.read(0x1fff, &mut byte).is_ok());
+        assert_eq!(v.read(0x2000, &mut byte), Err(Unmapped { at: 0x2000 }));
+        v.read(0x3008, &mut byte).expect("still mapped");
+        assert_eq!(byte, [7], "the upper end keeps its contents");
+    }
+
+    #[test]
+    fn read_only_regions_refuse_writes() {
+        let space = Arc::new(AddressSpace::default());
+        space.map(0x1000, memory(0x1000), false);
+        let mut v = view(&space);
+        assert!(v.read(0x1000, &mut [0]).is_ok());
+        assert_eq!(v.write(0x1000, &[0]), Err(Unmapped { at: 0x1000 }));
+        assert!(v.word32(0x1000, true).is_err());
+    }
+
+    #[test]
+    fn copies_of_odd_lengths_and_alignments_are_exact() {
+        let space = Arc::new(AddressSpace::default());
+        space.map(0x1000, memory(0x1000), true);
+        let mut v = view(&space);
+        let data: Vec<u8> = (0..100).collect();
+        v.write(0x1003, &data).expect("mapped");
+        v.copy(0x1003, 0x1801, 99).expect("mapped");
+        let mut back = vec![0; 100];
+        v.read(0x1801, &mut back).expect("mapped");
+        assert_eq!((&back[..99], back[99]), (&data[..99], 0));
+    }
+
+    #[test]
+    fn the_nearest_region_is_found_on_either_side() {
+        let space = AddressSpace::default();
+        space.map(0x1000, memory(0x1000), true);
+        space.map(0x9000, memory(0x1000), true);
+        let map = space.snapshot();
+        assert_eq!(map.nearest(0x2100).map(Region::start), Some(0x1000));
+        assert_eq!(map.nearest(0x8f00).map(Region::start), Some(0x9000));
+    }
+}

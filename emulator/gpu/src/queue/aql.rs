@@ -1,0 +1,342 @@
+//! The AQL packet processor. Source: HSA Platform System Architecture Specification 1.2, section 2.9.
+//!
+//! A packet is taken as soon as the doorbell covers it and its header is valid. Packets are launched in order; one with
+//! the barrier bit waits until all earlier ones are complete. Slots are released in order: the header becomes INVALID
+//! and the read index moves on, so the dispatch packet stays in the ring for as long as its kernel runs.
+//!
+//! Nothing protects against a doorbell that was rung too far: what is in the slots is executed.
+
+use std::collections::VecDeque;
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hsa_sys::abi::aql::{INVALID_HEADER, Packet, PacketType, vendor};
+use hsa_sys::abi::queue::{Queue as AbiQueue, properties};
+
+use super::{Doorbell, Progress, Queue};
+use crate::clock;
+use crate::dispatch::{Dispatch, Launch};
+use crate::driver::{MemoryFault, PacketError, QueueError};
+use crate::engine::{Job, Worker};
+use crate::gpu::Gpu;
+use crate::memory::{Unmapped, View};
+use crate::signal;
+
+const WRITE_DISPATCH_ID: u64 = offset_of!(AbiQueue, write_dispatch_id) as u64;
+const READ_DISPATCH_ID: u64 = offset_of!(AbiQueue, read_dispatch_id) as u64;
+const QUEUE_PROPERTIES: u64 = offset_of!(AbiQueue, queue_properties) as u64;
+
+/// A doorbell that has never been rung.
+const NEVER_RUNG: u64 = u64::MAX;
+
+/// What the driver tells about a new queue.
+pub struct AqlQueueInfo {
+    /// The queue's number.
+    pub id: u32,
+    /// Address of the first slot.
+    pub ring: u64,
+    /// Slots; a power of two.
+    pub slots: u64,
+    /// Address of the `amd_queue_t`.
+    pub queue: u64,
+    /// Where the application rings.
+    pub doorbell: Doorbell,
+}
+
+/// A packet that has been launched and whose slot is not released.
+enum Flight {
+    /// A kernel.
+    Kernel(Arc<Dispatch>),
+    /// A packet that completed when it was taken.
+    Done,
+}
+
+/// An AQL queue.
+pub(crate) struct AqlQueue {
+    info: AqlQueueInfo,
+    gpu: Arc<Gpu>,
+    view: View,
+    /// The next packet to launch.
+    next: u64,
+    /// Packets below this may be launched.
+    limit: u64,
+    /// What the doorbell held when it was looked at last.
+    rung: u64,
+    in_flight: VecDeque<Flight>,
+    /// Whether completed packets get times: decided at the first packet, as the hardware does.
+    profiling: Option<bool>,
+    active: bool,
+    failed: bool,
+}
+
+/// Why a packet is not launched now.
+enum Hold {
+    /// It cannot go yet.
+    Wait,
+    /// It never will.
+    Fail(QueueError),
+    /// It touched memory that is not mapped.
+    Fault(Unmapped, &'static str),
+}
+
+impl From<PacketError> for Hold {
+    fn from(error: PacketError) -> Hold {
+        Hold::Fail(QueueError::Packet(error))
+    }
+}
+
+impl AqlQueue {
+    /// A queue of a GPU.
+    pub(crate) fn new(info: AqlQueueInfo, gpu: Arc<Gpu>) -> AqlQueue {
+        let view = View::new(gpu.space.clone());
+        AqlQueue {
+            info,
+            gpu,
+            view,
+            next: 0,
+            limit: 0,
+            rung: NEVER_RUNG,
+            in_flight: VecDeque::new(),
+            profiling: None,
+            active: true,
+            failed: false,
+        }
+    }
+
+    fn slot(&self, id: u64) -> u64 {
+        self.info.ring + id % self.info.slots * 64
+    }
+
+    /// Looks at the doorbell. It carries the id of the last packet; two producers may ring in either order, so what the
+    /// write index covers counts as well.
+    fn look_at_doorbell(&mut self) -> Result<(), Unmapped> {
+        let rung = self.info.doorbell.read();
+        if rung == self.rung {
+            return Ok(());
+        }
+        self.rung = rung;
+        let written = self.view.word64(self.info.queue + WRITE_DISPATCH_ID, false)?.load(Ordering::Acquire);
+        self.limit = self.limit.max(rung.wrapping_add(1)).max(written);
+        Ok(())
+    }
+
+    /// Releases the slots of completed packets, oldest first.
+    fn release(&mut self) -> Result<bool, Unmapped> {
+        let mut released = false;
+        while let Some(front) = self.in_flight.front() {
+            if let Flight::Kernel(dispatch) = front
+                && !dispatch.is_complete()
+            {
+                // A kernel that failed has been reported; the queue takes no more packets.
+                self.failed |= dispatch.has_failed();
+                break;
+            }
+            let oldest = self.next - self.in_flight.len() as u64;
+            self.in_flight.pop_front();
+            let slot = self.slot(oldest);
+            let header = self.view.word32(slot, true)?;
+            let setup = header.load(Ordering::Relaxed) & 0xffff_0000;
+            header.store(setup | u32::from(INVALID_HEADER), Ordering::Release);
+            self.view.word64(self.info.queue + READ_DISPATCH_ID, true)?.store(oldest + 1, Ordering::Release);
+            released = true;
+        }
+        Ok(released)
+    }
+
+    /// The packet in the next slot, when there is one.
+    fn fetch(&mut self) -> Result<Option<Packet>, Unmapped> {
+        if self.next >= self.limit {
+            return Ok(None);
+        }
+        let slot = self.slot(self.next);
+        let first = self.view.word32(slot, false)?.load(Ordering::Acquire);
+        if PacketType::of(first as u16) == PacketType::Invalid {
+            return Ok(None);
+        }
+        let mut packet = Packet([0; 16]);
+        packet.0[0] = first;
+        for (n, word) in packet.0.iter_mut().enumerate().skip(1) {
+            *word = self.view.word32(slot + 4 * n as u64, false)?.load(Ordering::Relaxed);
+        }
+        Ok(Some(packet))
+    }
+
+    fn profiling(&mut self) -> bool {
+        *self.profiling.get_or_insert_with(|| {
+            let properties = self.view.word32(self.info.queue + QUEUE_PROPERTIES, false);
+            properties.is_ok_and(|p| p.load(Ordering::Relaxed) & properties::ENABLE_PROFILING != 0)
+        })
+    }
+
+    /// Launches a packet, or says why not.
+    fn launch(&mut self, packet: &Packet, worker: &mut Worker) -> Result<Flight, Hold> {
+        if packet.has_barrier_bit() && !self.in_flight.is_empty() {
+            return Err(Hold::Wait);
+        }
+        let profiling = self.profiling();
+        match packet.packet_type() {
+            PacketType::KernelDispatch => return self.dispatch(packet, profiling, worker),
+            PacketType::BarrierAnd => {
+                for handle in packet.dependencies().into_iter().filter(|&handle| handle != 0) {
+                    if self.dependency(handle)? != 0 {
+                        return Err(Hold::Wait);
+                    }
+                }
+            }
+            PacketType::BarrierOr => {
+                let dependencies = packet.dependencies().into_iter().filter(|&handle| handle != 0);
+                let values = dependencies.map(|handle| self.dependency(handle)).collect::<Result<Vec<_>, _>>()?;
+                if !values.is_empty() && !values.contains(&0) {
+                    return Err(Hold::Wait);
+                }
+            }
+            PacketType::VendorSpecific => match packet.setup() as u8 {
+                vendor::PM4_IB => self.indirect_buffer(packet)?,
+                vendor::BARRIER_VALUE => {
+                    let (handle, reference, mask, condition) = packet.barrier_value();
+                    if handle != 0 && !holds(condition, self.dependency(handle)? & mask, reference) {
+                        return Err(Hold::Wait);
+                    }
+                }
+                _ => return Err(PacketError::Type.into()),
+            },
+            _ => return Err(PacketError::Type.into()),
+        }
+        let now = clock::ticks();
+        self.complete(packet.completion_signal(), profiling.then_some((now, now + 1)))?;
+        Ok(Flight::Done)
+    }
+
+    fn dependency(&mut self, handle: u64) -> Result<i64, Hold> {
+        signal::value(&mut self.view, handle).map_err(|u| Hold::Fault(u, "a barrier packet's dependency"))
+    }
+
+    fn complete(&mut self, handle: u64, times: Option<(u64, u64)>) -> Result<(), Hold> {
+        if handle == 0 {
+            return Ok(());
+        }
+        signal::complete(&mut self.view, &*self.gpu.driver, handle, times).map_err(|u| Hold::Fault(u, "a completion signal"))
+    }
+
+    fn dispatch(&mut self, packet: &Packet, profiling: bool, worker: &mut Worker) -> Result<Flight, Hold> {
+        self.view.refresh();
+        let slot = self.slot(self.next);
+        let launch = Launch::new(packet, self.next, slot, self.info.queue, self.gpu.shape.arch, &mut self.view)?;
+        let capacity = self.gpu.capacity(&launch);
+        let dispatch = Arc::new(Dispatch::new(launch, clock::ticks(), capacity));
+        let job = Job { gpu: self.gpu.clone(), queue: self.info.id, profiling, dispatch: dispatch.clone() };
+        worker.begin(job);
+        Ok(Flight::Kernel(dispatch))
+    }
+
+    /// The PM4 commands that the runtime sends through AQL queues. Source: AMD's PM4 definitions, type-3 packets.
+    fn indirect_buffer(&mut self, packet: &Packet) -> Result<(), Hold> {
+        /// Waits for caches; there are none here, and code is compared with memory at every dispatch.
+        const ACQUIRE_MEM: u32 = 0x58;
+        const NOP: u32 = 0x10;
+        let (address, dwords) = packet.pm4_indirect_buffer();
+        let mut at = 0;
+        while at < dwords {
+            let word = self.view.word32(address + 4 * u64::from(at), false);
+            let header = word.map_err(|u| Hold::Fault(u, "a PM4 indirect buffer"))?.load(Ordering::Relaxed);
+            let (kind, opcode, count) = (header >> 30, header >> 8 & 0xff, header >> 16 & 0x3fff);
+            if kind != 3 || !matches!(opcode, ACQUIRE_MEM | NOP) {
+                self.gpu.driver.log(&format!("queue {}: PM4 command {header:#010x} is not implemented", self.info.id));
+                return Err(PacketError::Type.into());
+            }
+            at += count + 2;
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, error: &QueueError) {
+        self.failed = true;
+        self.gpu.driver.queue_error(self.info.id, error);
+    }
+
+    fn fault(&mut self, at: Unmapped, what: &str) {
+        self.failed = true;
+        let fault = MemoryFault { address: at.at, write: false, queue: self.info.id, what: what.to_owned() };
+        self.gpu.driver.memory_fault(&fault);
+    }
+}
+
+/// Conditions of AMD's barrier packet. Source: `hsa_signal_condition_t`.
+fn holds(condition: u32, value: i64, reference: i64) -> bool {
+    match condition {
+        0 => value == reference,
+        1 => value != reference,
+        2 => value < reference,
+        _ => value >= reference,
+    }
+}
+
+impl Queue for AqlQueue {
+    fn id(&self) -> u32 {
+        self.info.id
+    }
+
+    fn pump(&mut self, worker: &mut Worker) -> Progress {
+        if self.failed || !self.active {
+            return Progress::Idle;
+        }
+        let mut progress = Progress::Idle;
+        loop {
+            let step = self.look_at_doorbell().and_then(|()| self.release());
+            let released = match step {
+                Ok(released) => released,
+                Err(at) => {
+                    self.fault(at, "the queue itself");
+                    return Progress::Done;
+                }
+            };
+            if released {
+                progress = Progress::Done;
+            }
+            if self.failed {
+                return Progress::Done;
+            }
+            let packet = match self.fetch() {
+                Ok(Some(packet)) => packet,
+                Ok(None) => break,
+                Err(at) => {
+                    self.fault(at, "the queue's ring");
+                    return Progress::Done;
+                }
+            };
+            match self.launch(&packet, worker) {
+                Ok(flight) => {
+                    self.in_flight.push_back(flight);
+                    self.next += 1;
+                    progress = Progress::Done;
+                }
+                Err(Hold::Wait) => return progress.max(Progress::Waiting),
+                Err(Hold::Fail(error)) => {
+                    self.stop(&error);
+                    return Progress::Done;
+                }
+                Err(Hold::Fault(at, what)) => {
+                    self.fault(at, what);
+                    return Progress::Done;
+                }
+            }
+        }
+        // A rung slot whose header is not valid yet, or a kernel that is running, needs no doorbell to go on.
+        let expecting = !self.in_flight.is_empty() || self.next < self.limit;
+        if expecting { progress.max(Progress::Waiting) } else { progress }
+    }
+
+    fn set_active(&mut self, active: bool) {
+        self.active = active;
+    }
+
+    fn abandon(&mut self) {
+        self.failed = true;
+        for flight in &self.in_flight {
+            if let Flight::Kernel(dispatch) = flight {
+                dispatch.cancel();
+            }
+        }
+    }
+}

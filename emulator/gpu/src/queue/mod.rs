@@ -1,0 +1,64 @@
+//! Queues: rings of packets that an application writes and the machine consumes.
+
+pub mod aql;
+pub mod sdma;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::engine::Worker;
+
+/// A doorbell: eight bytes of memory that the application stores to.
+#[derive(Clone)]
+pub struct Doorbell {
+    place: *const AtomicU64,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the place is an atomic that the owner, which is Send and Sync, keeps mapped.
+unsafe impl Send for Doorbell {}
+// SAFETY: as above.
+unsafe impl Sync for Doorbell {}
+
+impl Doorbell {
+    /// The doorbell at `place`, which stays mapped for as long as `owner` lives.
+    ///
+    /// # Safety
+    /// `place` must be valid for atomic access for the life of `owner`.
+    pub unsafe fn new(place: *const AtomicU64, owner: Arc<dyn Any + Send + Sync>) -> Doorbell {
+        Doorbell { place, _owner: owner }
+    }
+
+    /// What was stored last.
+    pub fn read(&self) -> u64 {
+        // SAFETY: valid by the promise of `new`, kept by the owner.
+        unsafe { &*self.place }.load(Ordering::Acquire)
+    }
+}
+
+/// How much came of looking after a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Progress {
+    /// There is nothing to do until the doorbell rings.
+    Idle,
+    /// Something is under way that ends without the doorbell.
+    Waiting,
+    /// A packet was taken or completed.
+    Done,
+}
+
+/// A queue of any kind, looked after by the engine.
+pub(crate) trait Queue: Send {
+    /// The queue's number.
+    fn id(&self) -> u32;
+
+    /// Takes and completes what can be, without waiting for anything.
+    fn pump(&mut self, worker: &mut Worker) -> Progress;
+
+    /// Stops taking packets, or goes on.
+    fn set_active(&mut self, active: bool);
+
+    /// Ends everything under way; nothing is completed any more.
+    fn abandon(&mut self);
+}

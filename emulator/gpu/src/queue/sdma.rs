@@ -1,0 +1,272 @@
+//! The copy engines: SDMA rings of variable-sized packets. Source: `sdma_registers.h` of the runtime (public), which
+//! describes the packets that it sends.
+//!
+//! Ring indices are 64-bit byte counts that only grow; the doorbell carries the write index.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Doorbell, Progress, Queue};
+use crate::clock;
+use crate::driver::{MemoryFault, PacketError, QueueError};
+use crate::engine::Worker;
+use crate::gpu::Gpu;
+use crate::memory::{Unmapped, View};
+
+/// Bytes that a long copy moves before other queues have their turn.
+const CHUNK: u64 = 1 << 20;
+
+/// What the driver tells about a new queue.
+pub struct SdmaQueueInfo {
+    /// The queue's number.
+    pub id: u32,
+    /// Address of the ring.
+    pub ring: u64,
+    /// Bytes of the ring; a power of two.
+    pub bytes: u64,
+    /// Address of the read index.
+    pub read_pointer: u64,
+    /// Where the application rings.
+    pub doorbell: Doorbell,
+}
+
+/// An SDMA queue.
+pub(crate) struct SdmaQueue {
+    info: SdmaQueueInfo,
+    gpu: Arc<Gpu>,
+    view: View,
+    read: u64,
+    /// Bytes of the packet at the read index that are copied already.
+    copied: u64,
+    active: bool,
+    failed: bool,
+}
+
+/// What became of a packet.
+enum Step {
+    /// It is done; it took so many dwords.
+    Done(u64),
+    /// It cannot be done yet.
+    Wait,
+    /// Part of it is done; look again soon.
+    Part,
+}
+
+/// Why a packet cannot be done.
+enum Failure {
+    Unmapped(Unmapped),
+    Unknown,
+}
+
+impl From<Unmapped> for Failure {
+    fn from(at: Unmapped) -> Failure {
+        Failure::Unmapped(at)
+    }
+}
+
+/// Opcodes, the low byte of the first dword.
+mod op {
+    pub(super) const NOP: u32 = 0;
+    pub(super) const COPY: u32 = 1;
+    pub(super) const WRITE: u32 = 2;
+    pub(super) const FENCE: u32 = 5;
+    pub(super) const TRAP: u32 = 6;
+    pub(super) const POLL_REGMEM: u32 = 8;
+    pub(super) const ATOMIC: u32 = 10;
+    pub(super) const CONST_FILL: u32 = 11;
+    pub(super) const TIMESTAMP: u32 = 13;
+    pub(super) const GCR: u32 = 17;
+}
+
+impl SdmaQueue {
+    /// A queue of a GPU.
+    pub(crate) fn new(info: SdmaQueueInfo, gpu: Arc<Gpu>) -> SdmaQueue {
+        let view = View::new(gpu.space.clone());
+        SdmaQueue { info, gpu, view, read: 0, copied: 0, active: true, failed: false }
+    }
+
+    /// Dword `n` of the packet at the read index.
+    fn dword(&mut self, n: u64) -> Result<u32, Unmapped> {
+        let at = self.info.ring + (self.read + 4 * n) % self.info.bytes;
+        Ok(self.view.word32(at, false)?.load(Ordering::Relaxed))
+    }
+
+    fn address(&mut self, n: u64) -> Result<u64, Unmapped> {
+        Ok(u64::from(self.dword(n)?) | u64::from(self.dword(n + 1)?) << 32)
+    }
+
+    /// Executes (a part of) the packet at the read index.
+    fn step(&mut self) -> Result<Step, Failure> {
+        let header = self.dword(0)?;
+        let sub_op = header >> 8 & 0xff;
+        match header & 0xff {
+            op::NOP => Ok(Step::Done(1 + u64::from(header >> 16 & 0x3fff))),
+            op::COPY if sub_op == 0 => self.copy_linear(),
+            op::COPY if sub_op == 4 => self.copy_rectangle(header >> 29),
+            op::WRITE if sub_op == 0 => {
+                let (to, count) = (self.address(1)?, u64::from(self.dword(3)? & 0xf_ffff) + 1);
+                for n in 0..count {
+                    let value = self.dword(4 + n)?;
+                    self.view.write(to + 4 * n, &value.to_le_bytes())?;
+                }
+                Ok(Step::Done(4 + count))
+            }
+            op::FENCE => {
+                let (to, data) = (self.address(1)?, self.dword(3)?);
+                self.view.word32(to, true)?.store(data, Ordering::Release);
+                Ok(Step::Done(4))
+            }
+            op::TRAP => {
+                let event = self.dword(1)?;
+                self.gpu.driver.raise_event(event & 0xfff_ffff);
+                Ok(Step::Done(2))
+            }
+            op::POLL_REGMEM => self.poll(header),
+            op::ATOMIC => {
+                /// The only atomic that the runtime sends: a 64-bit addition that returns nothing.
+                const ADD64: u32 = 47;
+                if header >> 25 != ADD64 {
+                    return Err(Failure::Unknown);
+                }
+                let (at, data) = (self.address(1)?, self.address(3)?);
+                self.view.word64(at, true)?.fetch_add(data, Ordering::AcqRel);
+                Ok(Step::Done(8))
+            }
+            op::CONST_FILL => {
+                let (to, value, bytes) = (self.address(1)?, self.dword(3)?, u64::from(self.dword(4)? & 0x3fff_ffff) + 4);
+                if header >> 30 != 2 {
+                    return Err(Failure::Unknown);
+                }
+                let part = (bytes - self.copied).min(CHUNK);
+                self.view.fill(to + self.copied, value, part)?;
+                Ok(self.part(part, bytes, 5))
+            }
+            op::TIMESTAMP if sub_op == 2 => {
+                let to = self.address(1)?;
+                self.view.word64(to, true)?.store(clock::ticks(), Ordering::Release);
+                Ok(Step::Done(3))
+            }
+            op::GCR => Ok(Step::Done(5)),
+            _ => Err(Failure::Unknown),
+        }
+    }
+
+    /// Counts copied bytes; the packet of `dwords` is done when all are.
+    fn part(&mut self, part: u64, total: u64, dwords: u64) -> Step {
+        self.copied += part;
+        if self.copied < total {
+            return Step::Part;
+        }
+        self.copied = 0;
+        Step::Done(dwords)
+    }
+
+    fn copy_linear(&mut self) -> Result<Step, Failure> {
+        let bytes = u64::from(self.dword(1)? & 0x3fff_ffff) + 1;
+        let (from, to) = (self.address(3)?, self.address(5)?);
+        let part = (bytes - self.copied).min(CHUNK);
+        self.view.copy(from + self.copied, to + self.copied, part)?;
+        Ok(self.part(part, bytes, 7))
+    }
+
+    /// A box of elements out of one pitched buffer into another.
+    fn copy_rectangle(&mut self, element_log2: u32) -> Result<Step, Failure> {
+        let side = |base: u64, p1: u32, p2: u32, p3: u32| {
+            let (x, y, z) = (p1 & 0x3fff, p1 >> 16 & 0x3fff, p2 & 0x7ff);
+            let (pitch, slice) = (u64::from(p2 >> 13) + 1, u64::from(p3 & 0xfff_ffff) + 1);
+            let offset = u64::from(x) + u64::from(y) * pitch + u64::from(z) * slice;
+            (base + (offset << element_log2), pitch << element_log2, slice << element_log2)
+        };
+        let (source_base, target_base) = (self.address(1)?, self.address(6)?);
+        let (from, from_pitch, from_slice) = side(source_base, self.dword(3)?, self.dword(4)?, self.dword(5)?);
+        let (to, to_pitch, to_slice) = side(target_base, self.dword(8)?, self.dword(9)?, self.dword(10)?);
+        let (p1, p2) = (self.dword(11)?, self.dword(12)?);
+        let width = u64::from((p1 & 0x3fff) + 1) << element_log2;
+        for z in 0..=u64::from(p2 & 0x7ff) {
+            for y in 0..=u64::from(p1 >> 16 & 0x3fff) {
+                self.view.copy(from + y * from_pitch + z * from_slice, to + y * to_pitch + z * to_slice, width)?;
+            }
+        }
+        Ok(Step::Done(13))
+    }
+
+    fn poll(&mut self, header: u32) -> Result<Step, Failure> {
+        // Without the memory bit it flushes the host data path, which is coherent here.
+        if header >> 31 == 0 {
+            return Ok(Step::Done(6));
+        }
+        let at = self.address(1)?;
+        let (reference, mask) = (self.dword(3)?, self.dword(4)?);
+        let value = self.view.word32(at, false)?.load(Ordering::Acquire) & mask;
+        let satisfied = match header >> 28 & 7 {
+            0 => true,
+            1 => value < reference,
+            2 => value <= reference,
+            3 => value == reference,
+            4 => value != reference,
+            5 => value >= reference,
+            6 => value > reference,
+            _ => return Err(Failure::Unknown),
+        };
+        Ok(if satisfied { Step::Done(6) } else { Step::Wait })
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        self.failed = true;
+        match failure {
+            Failure::Unmapped(at) => {
+                let header = self.dword(0).unwrap_or(0);
+                let what = format!("SDMA packet {header:#010x}");
+                self.gpu.driver.memory_fault(&MemoryFault { address: at.at, write: false, queue: self.info.id, what });
+            }
+            Failure::Unknown => {
+                let header = self.dword(0).unwrap_or(0);
+                self.gpu.driver.log(&format!("queue {}: SDMA packet {header:#010x} is not implemented", self.info.id));
+                self.gpu.driver.queue_error(self.info.id, &QueueError::Packet(PacketError::Type));
+            }
+        }
+    }
+}
+
+impl Queue for SdmaQueue {
+    fn id(&self) -> u32 {
+        self.info.id
+    }
+
+    fn pump(&mut self, _worker: &mut Worker) -> Progress {
+        if self.failed || !self.active {
+            return Progress::Idle;
+        }
+        let mut progress = Progress::Idle;
+        while self.read < self.info.doorbell.read() {
+            if progress == Progress::Idle {
+                self.view.refresh();
+            }
+            match self.step() {
+                Ok(Step::Done(dwords)) => {
+                    self.read += 4 * dwords;
+                    match self.view.word64(self.info.read_pointer, true) {
+                        Ok(pointer) => pointer.store(self.read, Ordering::Release),
+                        Err(at) => self.fail(&Failure::Unmapped(at)),
+                    }
+                    progress = Progress::Done;
+                }
+                Ok(Step::Part) => return Progress::Done,
+                Ok(Step::Wait) => return progress.max(Progress::Waiting),
+                Err(failure) => {
+                    self.fail(&failure);
+                    return Progress::Done;
+                }
+            }
+        }
+        progress
+    }
+
+    fn set_active(&mut self, active: bool) {
+        self.active = active;
+    }
+
+    fn abandon(&mut self) {
+        self.failed = true;
+    }
+}

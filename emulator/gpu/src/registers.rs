@@ -1,0 +1,139 @@
+//! The registers that a wave begins with. Source: LLVM's AMDGPUUsage, "Initial Kernel Execution State".
+
+use amdgpu_isa::Arch;
+use amdgpu_isa::operand::Operand;
+use amdgpu_isa::wave::{Apertures, LANES, Mode, VgprFile, Wave};
+use hsa_sys::abi::kernel_descriptor::properties;
+
+use crate::dispatch::Launch;
+use crate::machine::SCRATCH_WINDOW;
+
+/// High half of the LDS aperture, as the driver reports it to the runtime.
+pub const SHARED_APERTURE_HI: u32 = 0x0001_0000;
+/// High half of the scratch aperture.
+pub const PRIVATE_APERTURE_HI: u32 = 0x0002_0000;
+
+/// Which wave of which workgroup.
+pub(crate) struct Place {
+    /// Coordinates of the workgroup.
+    pub(crate) workgroup: [u32; 3],
+    /// Work-items of the workgroup in each dimension.
+    pub(crate) extent: [u32; 3],
+    /// Number of the wave.
+    pub(crate) wave: u32,
+    /// Waves of the workgroup.
+    pub(crate) waves: u32,
+}
+
+/// Bytes of scratch that one wave takes behind the window.
+pub(crate) fn scratch_bytes_per_wave(launch: &Launch) -> u32 {
+    (launch.scratch * LANES as u32).next_multiple_of(1024)
+}
+
+/// Fills scalar registers one after the other.
+struct Sgprs<'a> {
+    wave: &'a mut Wave,
+    next: usize,
+}
+
+impl Sgprs<'_> {
+    fn push(&mut self, value: u32) {
+        if let Some(place) = self.wave.sgpr.get_mut(self.next) {
+            *place = value;
+        }
+        self.next += 1;
+    }
+
+    fn push64(&mut self, value: u64) {
+        self.push(value as u32);
+        self.push((value >> 32) as u32);
+    }
+}
+
+/// A wave about to execute its first instruction.
+pub(crate) fn initial_wave(arch: Arch, launch: &Launch, place: &Place, vgpr: VgprFile) -> Wave {
+    let descriptor = &launch.descriptor;
+    let mut wave = Wave::new(arch, launch.entry, vgpr);
+    wave.mode = Mode(descriptor.initial_mode());
+    wave.apertures = Apertures { shared: SHARED_APERTURE_HI, private: PRIVATE_APERTURE_HI };
+    wave.accum_offset = if arch.unified_registers() { descriptor.accum_offset() } else { 256 };
+    wave.hw_regs.hw_id = place.wave & 15 | (place.wave & 3) << 4;
+    wave.hw_regs.lds_alloc = launch.lds.div_ceil(512) << 12;
+
+    let items: u32 = place.extent.iter().product();
+    let first = place.wave * LANES as u32;
+    let active = items.saturating_sub(first).min(LANES as u32);
+    wave.set_exec(if active == 64 { u64::MAX } else { (1 << active) - 1 });
+
+    scalar_registers(&mut wave, launch, place);
+    vector_registers(&mut wave, launch, place, first);
+    wave
+}
+
+fn scalar_registers(wave: &mut Wave, launch: &Launch, place: &Place) {
+    let descriptor = &launch.descriptor;
+    let has = |bit: u16| descriptor.properties & bit != 0;
+    let wave_scratch = scratch_bytes_per_wave(launch);
+    let wave_offset = place.wave * wave_scratch;
+    if wave.arch.architected_flat_scratch() {
+        wave.set_pair(Operand::FLAT_SCRATCH, SCRATCH_WINDOW + u64::from(wave_offset));
+    }
+    let mut s = Sgprs { wave, next: 0 };
+    if has(properties::PRIVATE_SEGMENT_BUFFER) {
+        // Lanes interleaved by dwords: swizzle on, index stride 64, lane id added to the index.
+        s.push(SCRATCH_WINDOW as u32);
+        s.push((SCRATCH_WINDOW >> 32) as u32 | 1 << 31);
+        s.push(u32::MAX);
+        s.push(3 << 21 | 1 << 23 | 4 << 15);
+    }
+    if has(properties::DISPATCH_PTR) {
+        s.push64(launch.packet_address);
+    }
+    if has(properties::QUEUE_PTR) {
+        s.push64(launch.queue_address);
+    }
+    if has(properties::KERNARG_SEGMENT_PTR) {
+        s.push64(launch.kernarg_address);
+    }
+    if has(properties::DISPATCH_ID) {
+        s.push64(launch.packet_id);
+    }
+    if has(properties::FLAT_SCRATCH_INIT) {
+        s.push64(SCRATCH_WINDOW);
+    }
+    if has(properties::PRIVATE_SEGMENT_SIZE) {
+        s.push(launch.scratch);
+    }
+    // Preloaded arguments are left to the prologue that loads them when the firmware does not.
+    s.next = descriptor.user_sgpr_count() as usize;
+    for (d, enabled) in descriptor.enable_workgroup_id().into_iter().enumerate() {
+        if enabled {
+            s.push(place.workgroup[d]);
+        }
+    }
+    if descriptor.enable_workgroup_info() {
+        s.push(u32::from(place.wave == 0) << 31 | place.waves);
+    }
+    if descriptor.enable_private_segment() && !s.wave.arch.architected_flat_scratch() {
+        s.push(wave_offset);
+    }
+}
+
+fn vector_registers(wave: &mut Wave, launch: &Launch, place: &Place, first: u32) {
+    let [ex, ey, _] = place.extent;
+    let id = |l: usize| {
+        let n = first + l as u32;
+        [n % ex, n / ex % ey, n / ex / ey]
+    };
+    let wanted = launch.descriptor.enable_vgpr_workitem_id();
+    if wave.arch.packed_work_item_id() {
+        *wave.vector_mut(Operand::vgpr(0), 0) = std::array::from_fn(|l| {
+            let [x, y, z] = id(l);
+            x | y << 10 | z << 20
+        });
+        return;
+    }
+    for d in 0..=wanted.min(2) {
+        *wave.vector_mut(Operand::vgpr(d), 0) = std::array::from_fn(|l| id(l)[d as usize]);
+    }
+}

@@ -1,0 +1,46 @@
+//! Signals as the packet processors and copy engines use them, through GPU memory.
+//!
+//! # Ordering
+//! Timestamps are written before the value is decremented with release; the event is raised after it.
+
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+
+use hsa_sys::abi::signal::Signal;
+
+use crate::driver::Driver;
+use crate::memory::{Unmapped, View};
+
+const VALUE: u64 = offset_of!(Signal, value) as u64;
+const EVENT_MAILBOX: u64 = offset_of!(Signal, event_mailbox_ptr) as u64;
+const EVENT_ID: u64 = offset_of!(Signal, event_id) as u64;
+const START: u64 = offset_of!(Signal, start_ts) as u64;
+const END: u64 = offset_of!(Signal, end_ts) as u64;
+
+/// The value of a signal.
+///
+/// # Errors
+/// When the handle is not that of a signal that the GPU can see.
+pub(crate) fn value(view: &mut View, handle: u64) -> Result<i64, Unmapped> {
+    Ok(view.word64(handle + VALUE, false)?.load(Ordering::Acquire) as i64)
+}
+
+/// Completes a packet: timestamps if wanted, then the decrement, then the interrupt if the signal asks for one.
+///
+/// # Errors
+/// When the handle is not that of a signal that the GPU can see.
+pub(crate) fn complete(view: &mut View, driver: &dyn Driver, handle: u64, times: Option<(u64, u64)>) -> Result<(), Unmapped> {
+    if let Some((start, end)) = times {
+        view.word64(handle + START, true)?.store(start, Ordering::Relaxed);
+        view.word64(handle + END, true)?.store(end, Ordering::Relaxed);
+    }
+    // Read before the decrement: afterwards the signal belongs to the host, which may use it for something else.
+    let mailbox = view.word64(handle + EVENT_MAILBOX, false)?.load(Ordering::Relaxed);
+    let event = view.word32(handle + EVENT_ID, false)?.load(Ordering::Relaxed);
+    view.word64(handle + VALUE, true)?.fetch_sub(1, Ordering::Release);
+    if mailbox != 0 {
+        view.word64(mailbox, true)?.store(event.into(), Ordering::Release);
+        driver.raise_event(event);
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! AQL packets. Source: HSA Platform System Architecture Specification 1.2, section 2.9 "Architected Queuing Language
+//! (AQL)"; `hsa_ext_amd.h` for the vendor-specific ones.
+
+use core::mem::offset_of;
+
+use crate::raw;
+
+/// The type field of a packet header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketType {
+    /// AMD's own packets; the second half-word says which.
+    VendorSpecific,
+    /// The slot holds no packet.
+    Invalid,
+    /// A kernel dispatch.
+    KernelDispatch,
+    /// Waits until all dependencies are zero.
+    BarrierAnd,
+    /// Work for a host agent.
+    AgentDispatch,
+    /// Waits until any dependency is zero.
+    BarrierOr,
+    /// A number that has no meaning.
+    Unknown(u8),
+}
+
+impl PacketType {
+    /// The type in a header.
+    pub const fn of(header: u16) -> PacketType {
+        match (header & 0xff) as u8 {
+            0 => PacketType::VendorSpecific,
+            1 => PacketType::Invalid,
+            2 => PacketType::KernelDispatch,
+            3 => PacketType::BarrierAnd,
+            4 => PacketType::AgentDispatch,
+            5 => PacketType::BarrierOr,
+            other => PacketType::Unknown(other),
+        }
+    }
+}
+
+/// The header of an empty slot.
+pub const INVALID_HEADER: u16 = 1;
+
+/// Bit of a header: earlier packets of the queue must be complete first.
+pub const BARRIER_BIT: u16 = 1 << 8;
+
+/// Formats of vendor-specific packets (low byte of the second half-word). Source: `hsa_ext_amd.h` for the barrier with
+/// a condition; ROCr's `amd_aql_pm4_ib_packet_t` for the other.
+pub mod vendor {
+    /// An indirect buffer of PM4 commands.
+    pub const PM4_IB: u8 = 1;
+    /// A barrier that compares one signal with a value.
+    pub const BARRIER_VALUE: u8 = 2;
+}
+
+/// One 64-byte packet, as a copy. Fields are named after the kernel dispatch packet where they are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub struct Packet(pub [u32; 16]);
+
+const KERNEL_OBJECT: usize = offset_of!(raw::hsa_kernel_dispatch_packet_t, kernel_object) / 4;
+const COMPLETION_SIGNAL: usize = offset_of!(raw::hsa_kernel_dispatch_packet_t, completion_signal) / 4;
+const _: () = assert!(size_of::<raw::hsa_kernel_dispatch_packet_t>() == 64 && KERNEL_OBJECT == 8 && COMPLETION_SIGNAL == 14);
+const _: () = assert!(offset_of!(raw::hsa_barrier_and_packet_t, dep_signal) == 8 && offset_of!(raw::hsa_barrier_and_packet_t, completion_signal) == 56);
+const _: () = assert!(offset_of!(raw::hsa_amd_barrier_value_packet_t, completion_signal) == 56);
+
+impl Packet {
+    /// A slot without a packet.
+    pub const INVALID: Packet = Packet({
+        let mut words = [0; 16];
+        words[0] = INVALID_HEADER as u32;
+        words
+    });
+
+    /// The header.
+    pub const fn header(&self) -> u16 {
+        self.0[0] as u16
+    }
+
+    /// The type in the header.
+    pub const fn packet_type(&self) -> PacketType {
+        PacketType::of(self.header())
+    }
+
+    /// The half-word after the header: number of dimensions, or the vendor format.
+    pub const fn setup(&self) -> u16 {
+        (self.0[0] >> 16) as u16
+    }
+
+    /// True when earlier packets of the queue must be complete first.
+    pub const fn has_barrier_bit(&self) -> bool {
+        self.header() & BARRIER_BIT != 0
+    }
+
+    const fn pair(&self, word: usize) -> u64 {
+        self.0[word] as u64 | (self.0[word + 1] as u64) << 32
+    }
+
+    const fn set_pair(&mut self, word: usize, value: u64) {
+        self.0[word] = value as u32;
+        self.0[word + 1] = (value >> 32) as u32;
+    }
+
+    /// Kernel dispatch: dimensions of the grid, 1 to 3.
+    pub const fn dimensions(&self) -> u16 {
+        self.setup() & 3
+    }
+
+    /// Kernel dispatch: work-items of a workgroup in x, y and z.
+    pub const fn workgroup_size(&self) -> [u16; 3] {
+        [self.0[1] as u16, (self.0[1] >> 16) as u16, self.0[2] as u16]
+    }
+
+    /// Kernel dispatch: work-items of the grid in x, y and z.
+    pub const fn grid_size(&self) -> [u32; 3] {
+        [self.0[3], self.0[4], self.0[5]]
+    }
+
+    /// Kernel dispatch: bytes of scratch for each work-item.
+    pub const fn private_segment_size(&self) -> u32 {
+        self.0[6]
+    }
+
+    /// Kernel dispatch: bytes of LDS for each workgroup.
+    pub const fn group_segment_size(&self) -> u32 {
+        self.0[7]
+    }
+
+    /// Kernel dispatch: address of the kernel descriptor.
+    pub const fn kernel_object(&self) -> u64 {
+        self.pair(KERNEL_OBJECT)
+    }
+
+    /// Kernel dispatch: address of the kernel arguments.
+    pub const fn kernarg_address(&self) -> u64 {
+        self.pair(10)
+    }
+
+    /// Handle of the signal that is decremented at completion, or 0. In the same place in every packet but PM4.
+    pub const fn completion_signal(&self) -> u64 {
+        self.pair(COMPLETION_SIGNAL)
+    }
+
+    /// Replaces the completion signal.
+    pub const fn set_completion_signal(&mut self, handle: u64) {
+        self.set_pair(COMPLETION_SIGNAL, handle);
+    }
+
+    /// Barrier-AND and barrier-OR: the five dependencies, 0 where there is none.
+    pub const fn dependencies(&self) -> [u64; 5] {
+        [self.pair(2), self.pair(4), self.pair(6), self.pair(8), self.pair(10)]
+    }
+
+    /// AMD barrier with a condition: signal, value, mask, condition (0 equal, 1 not equal, 2 less, 3 not less).
+    pub const fn barrier_value(&self) -> (u64, i64, i64, u32) {
+        (self.pair(2), self.pair(4) as i64, self.pair(6) as i64, self.0[8])
+    }
+
+    /// AMD PM4 packet: the three dwords of the indirect-buffer command after its own header.
+    pub const fn pm4_indirect_buffer(&self) -> (u64, u32) {
+        (self.0[2] as u64 & !3 | ((self.0[3] & 0xffff) as u64) << 32, self.0[4] & 0xf_ffff)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_where_the_runtime_puts_them() {
+        let mut raw = raw::hsa_kernel_dispatch_packet_t::default();
+        raw.__bindgen_anon_1.__bindgen_anon_1.header = 0x1502;
+        raw.__bindgen_anon_1.__bindgen_anon_1.setup = 3;
+        raw.workgroup_size_x = 64;
+        raw.workgroup_size_y = 2;
+        raw.workgroup_size_z = 1;
+        raw.grid_size_x = 1024;
+        raw.grid_size_y = 8;
+        raw.grid_size_z = 3;
+        raw.private_segment_size = 16;
+        raw.group_segment_size = 2048;
+        raw.kernel_object = 0x7f00_1234_5678;
+        raw.kernarg_address = 0x7f11_0000_0040 as *mut _;
+        raw.completion_signal = raw::hsa_signal_t { handle: 0x7f22_0000_0080 };
+        // SAFETY: both are 64 bytes of plain data.
+        let packet: Packet = unsafe { core::mem::transmute(raw) };
+        assert_eq!((packet.packet_type(), packet.has_barrier_bit(), packet.dimensions()), (PacketType::KernelDispatch, true, 3));
+        assert_eq!((packet.workgroup_size(), packet.grid_size()), ([64, 2, 1], [1024, 8, 3]));
+        assert_eq!((packet.private_segment_size(), packet.group_segment_size()), (16, 2048));
+        assert_eq!((packet.kernel_object(), packet.kernarg_address()), (0x7f00_1234_5678, 0x7f11_0000_0040));
+        assert_eq!(packet.completion_signal(), 0x7f22_0000_0080);
+    }
+}

@@ -1,0 +1,52 @@
+//! The variables of `libkfdemu.so`.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use crate::value::Bytes;
+use crate::{Value, settings};
+
+/// The processors of the emulated GPUs, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuList(pub Vec<String>);
+
+impl Value for GpuList {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        let expected = || "expected names of processors like gfx90a, with commas between them and N* before them if wanted".to_owned();
+        let mut names = Vec::new();
+        for part in text.to_str().ok_or_else(expected)?.split(',') {
+            let (count, name) = match part.split_once('*') {
+                Some((count, name)) => (count.trim().parse().map_err(|_| expected())?, name),
+                None => (1, part),
+            };
+            let name = name.trim();
+            if name.is_empty() || !(1..=16).contains(&count) || names.len() + count > 16 {
+                return Err(expected());
+            }
+            names.extend(std::iter::repeat_n(name.to_owned(), count));
+        }
+        Ok(GpuList(names))
+    }
+}
+
+settings! {
+    /// What the emulated GPU is like.
+    Emulator;
+
+    /// The GPUs: names of processors. `2*gfx90a` is two of a kind.
+    gpus: GpuList = "KFDEMU_GPUS" ["NAME[,NAME…]"] or (GpuList(vec!["gfx90a".to_owned()])) "`gfx90a`";
+    /// Compute units of each GPU. The runtime's own kernels launch work for every one of them, so more is slower.
+    compute_units: u32 = "KFDEMU_CUS" ["number"] or (8) "8";
+    /// Memory of each GPU. Only what is used is taken from the machine.
+    memory: Bytes = "KFDEMU_VRAM" ["BYTES"] or (Bytes(16 << 30)) "`16G`";
+    /// Threads that emulate, all GPUs together.
+    threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";
+    /// The minor version of the kernel driver's interface that is reported.
+    kfd_minor: u32 = "KFDEMU_KFD_MINOR" ["number"] or (13) "13";
+    /// Where faults and everything that is not implemented are reported, one line each.
+    log: Option<PathBuf> = "KFDEMU_LOG" ["FILE | `stderr` | `none`"] or (None) "`stderr`";
+    /// The folder for the device tree that the runtime reads.
+    tree: Option<PathBuf> = "KFDEMU_TREE" ["DIR"] or (None) "a folder of the user's in the runtime or temporary folder";
+
+    coming:
+}

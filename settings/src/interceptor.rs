@@ -1,0 +1,76 @@
+//! The variables of `liblogdur.so`. Names that logduration has keep their meaning.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use crate::{Value, settings};
+
+/// Where rows go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogLocation {
+    /// The application's standard output.
+    Console,
+    /// A file that is appended to; `%p` stands for the process id.
+    File(PathBuf),
+    /// Nowhere.
+    Nowhere,
+}
+
+impl Value for LogLocation {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        Ok(match text.to_str() {
+            Some("console") => LogLocation::Console,
+            Some("" | "/dev/null") => LogLocation::Nowhere,
+            _ => LogLocation::File(text.into()),
+        })
+    }
+}
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Comma-separated values with a header line.
+    Csv,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Value for Format {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        match text.to_str() {
+            Some("csv") => Ok(Format::Csv),
+            Some("json") => Ok(Format::Json),
+            _ => Err("expected csv or json".to_owned()),
+        }
+    }
+}
+
+settings! {
+    /// What the interceptor is asked to do.
+    Interceptor;
+
+    /// Where rows go. A file is appended to, by several processes if they share it; `%p` stands for the process id. Set but empty is the same as `/dev/null`.
+    log_location: LogLocation = "LOGDUR_LOG_LOCATION" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: whole lines on standard output";
+    /// How rows are written.
+    log_format: Format = "LOGDUR_LOG_FORMAT" ["`csv` | `json`"] or (Format::Csv) "`csv`";
+    /// Only kernels whose demangled name matches get rows; the others are counted as `filtered`.
+    log_filter: Option<String> = "LOGDUR_LOG_FILTER" ["regular expression"] or (None) "every kernel";
+    /// Diagnostics of the library itself, into the file `logdur.PID.log` beside the log or in the folder for temporary files.
+    log: Option<String> = "LOGDUR_LOG" ["`error` | `warn` | `info` | `debug` | `trace`"] or (None) "off";
+    /// Set by `omniprobe`: a file that the library writes a line to when it is loaded.
+    hello: Option<PathBuf> = "LOGDUR_HELLO" ["FILE"] or (None) "not written";
+
+    coming:
+    /// Kernels that swapping and instrumentation act on.
+    filter = "LOGDUR_FILTER" ["regular expression"];
+    /// Folders of code objects whose kernels replace those of the same name.
+    kernel_cache = "LOGDUR_KERNEL_CACHE" ["DIR[:DIR…]"];
+    /// Run instrumented clones.
+    instrumented = "LOGDUR_INSTRUMENTED" ["`true` | `false`"];
+    /// Which dispatches are instrumented.
+    dispatches = "LOGDUR_DISPATCHES" ["`all` | `random` | `1`"];
+    /// Message handlers for instrumented kernels.
+    handlers = "LOGDUR_HANDLERS" ["library[,library…]"];
+    /// Libraries whose kernels are instrumented.
+    library_filter = "LOGDUR_LIBRARY_FILTER" ["FILE"];
+}
