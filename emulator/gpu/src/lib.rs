@@ -20,6 +20,7 @@ mod signal;
 mod workgroup;
 
 pub use amdgpu_isa::Arch;
+pub use amdgpu_isa::wave::Trap;
 pub use engine::Engine;
 pub use gpu::{Gpu, Shape};
 pub use registers::{PRIVATE_APERTURE_HI, SHARED_APERTURE_HI};

@@ -1,0 +1,147 @@
+//! Buffer objects: memory that the runtime allocates through the driver and maps into GPUs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use amdgpu_emu::memory::Backing;
+
+use crate::device::State;
+use crate::lock;
+use crate::memfile::{Mapping, PAGE};
+use crate::uapi::kfd;
+
+/// What is behind a buffer.
+pub(crate) enum Store {
+    /// Part of a device's memory file.
+    Memory {
+        /// Index of the device.
+        device: usize,
+        /// Where in the file.
+        offset: u64,
+        /// The emulator's own view of it.
+        mapping: Arc<Mapping>,
+    },
+    /// The application's own memory.
+    User {
+        /// Its host address.
+        address: u64,
+    },
+    /// Part of `/dev/kfd`'s file: doorbells, remapped registers.
+    Register,
+}
+
+/// A buffer object.
+pub(crate) struct Buffer {
+    /// GPU address, 0 if it has none yet.
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) flags: u32,
+    pub(crate) store: Store,
+    /// Indices of the GPUs that it is mapped into.
+    pub(crate) mapped: Vec<usize>,
+}
+
+/// All buffer objects, by handle.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    last: u64,
+    buffers: BTreeMap<u64, Buffer>,
+}
+
+/// An error number of the C library.
+pub(crate) type Errno = i32;
+
+impl Buffers {
+    /// Adds a buffer and returns its handle.
+    pub(crate) fn insert(&self, device: usize, buffer: Buffer) -> u64 {
+        let mut table = lock(&self.table);
+        table.last += 1;
+        let handle = (device as u64 + 1) << 32 | table.last;
+        table.buffers.insert(handle, buffer);
+        handle
+    }
+
+    /// Does something with a buffer.
+    ///
+    /// # Errors
+    /// EINVAL for a handle that is none.
+    pub(crate) fn with<T>(&self, handle: u64, f: impl FnOnce(&mut Buffer) -> T) -> Result<T, Errno> {
+        lock(&self.table).buffers.get_mut(&handle).map(f).ok_or(libc::EINVAL)
+    }
+
+    /// Takes a buffer out of the table.
+    ///
+    /// # Errors
+    /// EINVAL for a handle that is none.
+    pub(crate) fn remove(&self, handle: u64) -> Result<Buffer, Errno> {
+        lock(&self.table).buffers.remove(&handle).ok_or(libc::EINVAL)
+    }
+
+    /// Bytes of video memory that are in use on a device.
+    pub(crate) fn video_memory(&self, device: usize) -> u64 {
+        let table = lock(&self.table);
+        let of_device = |b: &&Buffer| matches!(b.store, Store::Memory { device: d, .. } if d == device) && b.flags & kfd::KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0;
+        table.buffers.values().filter(of_device).map(|b| b.size).sum()
+    }
+}
+
+impl Buffer {
+    /// The host memory that a GPU shall see behind the buffer.
+    pub(crate) fn backing(&self) -> Option<Backing> {
+        match &self.store {
+            // SAFETY: the mapping has this size and lives as long as its Arc, which the backing keeps.
+            Store::Memory { mapping, .. } => Some(unsafe { Backing::new(mapping.base(), self.size, mapping.clone()) }),
+            // SAFETY: the application registered this memory for the GPU and, as on hardware, must keep it mapped until
+            // it deregisters it; whole pages are mapped.
+            Store::User { address } => Some(unsafe { Backing::new(std::ptr::with_exposed_provenance_mut(*address as usize), self.size, Arc::new(())) }),
+            Store::Register => None,
+        }
+    }
+
+    /// True when the GPU may write it.
+    pub(crate) fn writable(&self) -> bool {
+        self.flags & kfd::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE != 0
+    }
+
+    /// Maps it into a GPU at its address.
+    pub(crate) fn map(&mut self, state: &State, device: usize) {
+        if let Some(backing) = self.backing() {
+            state.devices[device].gpu.space.map(self.address, backing, self.writable());
+        }
+        if !self.mapped.contains(&device) {
+            self.mapped.push(device);
+        }
+    }
+
+    /// Removes it from a GPU.
+    pub(crate) fn unmap(&mut self, state: &State, device: usize) {
+        if self.mapped.contains(&device) {
+            state.devices[device].gpu.space.unmap(self.address, self.size);
+            self.mapped.retain(|&d| d != device);
+        }
+    }
+
+    /// Gives its memory back.
+    pub(crate) fn free(mut self, state: &State) {
+        for device in std::mem::take(&mut self.mapped) {
+            state.devices[device].gpu.space.unmap(self.address, self.size);
+        }
+        match self.store {
+            Store::Memory { device, offset, mapping } => {
+                drop(mapping);
+                state.devices[device].memory.release(offset, self.size);
+            }
+            Store::Register | Store::User { .. } => {}
+        }
+    }
+}
+
+/// Sizes are whole pages.
+pub(crate) fn whole_pages(bytes: u64) -> Option<u64> {
+    (bytes > 0).then(|| bytes.checked_next_multiple_of(PAGE)).flatten()
+}

@@ -1,0 +1,256 @@
+//! The devices of this process: made when one is first opened, and made anew in a forked child that opens one.
+//!
+//! # Threads
+//! The state is published through one atomic pointer and never freed: threads of the engine outlive `exit`, and so may
+//! calls of the runtime.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use amdgpu_emu::driver::{Driver, MemoryFault, QueueError};
+use amdgpu_emu::{Engine, Gpu, Shape};
+use logdur_settings::Emulator;
+
+use crate::buffer::Buffers;
+use crate::event::Events;
+use crate::lock;
+use crate::memfile::{Identity, MemFile, identity};
+use crate::process_log::ProcessLog;
+use crate::product::Product;
+use crate::queue::Queues;
+use crate::tree;
+
+/// What is known before a device is opened.
+struct Plan {
+    settings: Emulator,
+    products: Vec<&'static Product>,
+    problems: Vec<String>,
+}
+
+fn plan() -> &'static Plan {
+    static PLAN: OnceLock<Plan> = OnceLock::new();
+    PLAN.get_or_init(|| {
+        let (settings, problems) = Emulator::from_environment();
+        let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let products = settings
+            .gpus
+            .0
+            .iter()
+            .filter_map(|name| {
+                let product = Product::named(name);
+                if product.is_none() {
+                    let known: Vec<_> = crate::product::PRODUCTS.iter().map(|p| p.arch.name()).collect();
+                    problems.push(format!("{}: {name:?} cannot be emulated, expected one of {}", Emulator::gpus, known.join(", ")));
+                }
+                product
+            })
+            .collect();
+        Plan { settings, products, problems }
+    })
+}
+
+/// How many GPUs there are.
+pub(crate) fn gpu_count() -> usize {
+    plan().products.len()
+}
+
+/// The device tree; `None` if it could not be written, which is logged once.
+pub(crate) fn tree() -> Option<&'static Path> {
+    static TREE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let made = TREE.get_or_init(|| {
+        let plan = plan();
+        tree::prepare(&plan.products, &plan.settings)
+            .inspect_err(|e| ProcessLog::open(plan.settings.log.as_deref()).line(format!("the device tree could not be written: {e}")))
+            .ok()
+    });
+    made.as_deref()
+}
+
+/// One emulated GPU as the driver sees it.
+pub(crate) struct Device {
+    pub(crate) gpu_id: u32,
+    pub(crate) product: &'static Product,
+    pub(crate) gpu: Arc<Gpu>,
+    /// The file behind the render node: all memory that the driver hands out for this GPU.
+    pub(crate) memory: MemFile,
+}
+
+/// Everything behind the open devices.
+pub(crate) struct State {
+    pid: i32,
+    pub(crate) settings: &'static Emulator,
+    pub(crate) log: ProcessLog,
+    /// The file behind `/dev/kfd`: doorbells and the remapped registers.
+    pub(crate) kfd: MemFile,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) buffers: Buffers,
+    pub(crate) events: Arc<Events>,
+    pub(crate) queues: Queues,
+    engine: Mutex<Option<Arc<Engine>>>,
+    /// The runtime handles exceptions itself (`RUNTIME_ENABLE`).
+    pub(crate) exceptions: Arc<std::sync::atomic::AtomicBool>,
+    /// Handles of imported buffers by DRM, per device.
+    pub(crate) gem: Mutex<HashMap<u32, u64>>,
+}
+
+/// Bytes of address space of the files; they are sparse.
+const KFD_FILE: u64 = 1 << 41;
+const MEMORY_FILE: u64 = 1 << 42;
+
+/// What the machine tells the driver, without the machine in it.
+struct Callbacks {
+    log: Arc<ProcessLog>,
+    events: Arc<Events>,
+    exceptions: Arc<std::sync::atomic::AtomicBool>,
+    gpu_id: u32,
+}
+
+impl Driver for Callbacks {
+    fn raise_event(&self, event_id: u32) {
+        self.events.raise(event_id);
+    }
+
+    fn wave_interrupt(&self, partial_id: u32) {
+        self.events.raise_partial(partial_id);
+    }
+
+    fn queue_error(&self, queue: u32, error: &QueueError) {
+        self.log.line(format!("queue {queue} stopped: {error:?}"));
+        crate::queue::report_error(queue, error, self.exceptions.load(Ordering::Acquire));
+    }
+
+    fn memory_fault(&self, fault: &MemoryFault) {
+        let verb = if fault.write { "write to" } else { "read of" };
+        self.log.line(format!("memory fault on gpu {:#x}: {verb} {:#x}: {}", self.gpu_id, fault.address, fault.what));
+        self.events.memory_exception(self.gpu_id, fault.address, fault.write);
+    }
+
+    fn log(&self, text: &str) {
+        self.log.once(text);
+    }
+}
+
+static STATE: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
+
+impl State {
+    fn new() -> io::Result<State> {
+        let plan = plan();
+        let log = ProcessLog::open(plan.settings.log.as_deref());
+        for problem in &plan.problems {
+            log.line(problem);
+        }
+        let shared_log = Arc::new(ProcessLog::open(plan.settings.log.as_deref()));
+        let events = Arc::new(Events::default());
+        let exceptions = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let mut devices = Vec::new();
+        for (index, &product) in plan.products.iter().enumerate() {
+            let gpu_id = Product::gpu_id(index);
+            let callbacks = Callbacks { log: shared_log.clone(), events: events.clone(), exceptions: exceptions.clone(), gpu_id };
+            let compute_units = plan.settings.compute_units.clamp(1, 1024).next_multiple_of(product.array_count);
+            let shape = Shape { arch: product.arch, compute_units };
+            let memory = MemFile::new(c"kfdemu-memory", MEMORY_FILE, 0)?;
+            devices.push(Device { gpu_id, product, gpu: Arc::new(Gpu::new(index, shape, Arc::new(callbacks))), memory });
+        }
+        Ok(State {
+            pid: process_id(),
+            settings: &plan.settings,
+            log,
+            kfd: MemFile::new(c"kfdemu-kfd", KFD_FILE, 0)?,
+            queues: Queues::default(),
+            buffers: Buffers::default(),
+            devices,
+            events,
+            engine: Mutex::new(None),
+            exceptions,
+            gem: Mutex::new(HashMap::new()),
+        })
+    }
+
+    /// The state of this process, if a device has been opened in it.
+    pub(crate) fn get() -> Option<&'static State> {
+        let state = STATE.load(Ordering::Acquire);
+        // SAFETY: null, or a leaked State that was published below.
+        let state = unsafe { state.as_ref() }?;
+        (state.pid == process_id()).then_some(state)
+    }
+
+    /// The state of this process, made now if no device has been opened in it.
+    ///
+    /// # Errors
+    /// When the files cannot be made.
+    pub(crate) fn open() -> io::Result<&'static State> {
+        if let Some(state) = State::get() {
+            return Ok(state);
+        }
+        let old = STATE.load(Ordering::Acquire);
+        let new = Box::into_raw(Box::new(State::new()?));
+        match STATE.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: `new` was leaked just above and is never freed.
+            Ok(_) => Ok(unsafe { &*new }),
+            Err(_) => {
+                // Another thread was faster.
+                // SAFETY: `new` was not published; this is its only owner.
+                drop(unsafe { Box::from_raw(new) });
+                State::get().ok_or_else(|| io::Error::other("the device was made by another process"))
+            }
+        }
+    }
+
+    /// The engine, started now if it does not run yet.
+    ///
+    /// # Errors
+    /// When its threads cannot be started.
+    pub(crate) fn engine(&self) -> io::Result<Arc<Engine>> {
+        let mut engine = lock(&self.engine);
+        if let Some(engine) = &*engine {
+            return Ok(engine.clone());
+        }
+        let threads = match self.settings.threads {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            n => n as usize,
+        };
+        let started = Arc::new(Engine::start(threads)?);
+        *engine = Some(started.clone());
+        Ok(started)
+    }
+
+    /// Makes the engine look at its queues: somebody is about to wait.
+    pub(crate) fn wake_engine(&self) {
+        if let Some(engine) = &*lock(&self.engine) {
+            engine.wake();
+        }
+    }
+
+    /// The device with a number.
+    pub(crate) fn device(&self, gpu_id: u32) -> Option<&Device> {
+        self.devices.iter().find(|d| d.gpu_id == gpu_id)
+    }
+}
+
+fn process_id() -> i32 {
+    // SAFETY: getpid cannot fail.
+    unsafe { libc::getpid() }
+}
+
+/// Which device a descriptor is open on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    /// `/dev/kfd`
+    Kfd,
+    /// The render node of a GPU.
+    Render(usize),
+}
+
+/// The device that a descriptor is open on, told by its inode.
+pub(crate) fn node_of(fd: RawFd) -> Option<Node> {
+    let state = State::get()?;
+    let found: Identity = identity(fd)?;
+    if found == state.kfd.identity() {
+        return Some(Node::Kfd);
+    }
+    state.devices.iter().position(|d| d.memory.identity() == found).map(Node::Render)
+}

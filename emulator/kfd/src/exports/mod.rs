@@ -1,0 +1,19 @@
+//! The functions of the C library that are replaced: those that open, examine and control files by path or descriptor.
+//!
+//! `mmap`, `dup`, `close`, `fcntl` and the like are not: devices are real files. Everything that is not about an
+//! emulated device goes to the next definition of the function, another preloaded library's or the C library's own.
+
+pub mod files;
+mod next;
+pub mod stat;
+
+/// Sets the C library's error number.
+fn set_errno(error: i32) {
+    // SAFETY: the C library's error number of this thread.
+    unsafe { *libc::__errno_location() = error };
+}
+
+/// Runs code that must not let a panic reach C; a panic gives `fallback`.
+fn guard<T>(fallback: T, f: impl FnOnce() -> T) -> T {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(fallback)
+}

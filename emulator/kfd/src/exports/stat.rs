@@ -1,0 +1,116 @@
+//! Examining files: the devices are character devices, though memory files stand behind them.
+
+use std::ffi::{c_char, c_int};
+
+use super::guard;
+use super::next::next;
+use crate::device::{self, Node};
+use crate::paths::{Target, target};
+use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR};
+
+/// The number that the kernel gives to the character device `/dev/kfd` varies; this is a usual one.
+const KFD_MAJOR: u32 = 511;
+
+/// Makes a file's description that of a device.
+fn describe(buffer: *mut libc::stat, node: Node) {
+    let (major, minor) = match node {
+        Node::Kfd => (KFD_MAJOR, 0),
+        Node::Render(index) => (DRM_MAJOR, FIRST_RENDER_MINOR + index as u32),
+    };
+    // SAFETY: the caller of a stat function gives a buffer of this type, which has been filled or zeroed.
+    let stat = unsafe { &mut *buffer };
+    stat.st_mode = libc::S_IFCHR | 0o666;
+    stat.st_rdev = libc::makedev(major, minor);
+    stat.st_size = 0;
+    stat.st_blocks = 0;
+}
+
+/// The description of a device that may not be open.
+fn describe_path(buffer: *mut libc::stat, node: Node) -> c_int {
+    // SAFETY: the caller of a stat function gives a buffer of this type; all zeros is a value of it.
+    unsafe { buffer.write_bytes(0, 1) };
+    describe(buffer, node);
+    0
+}
+
+/// After a successful `fstat`: a descriptor of ours becomes a device.
+fn describe_descriptor(fd: c_int, buffer: *mut libc::stat, result: c_int) -> c_int {
+    if result == 0
+        && let Some(node) = guard(None, || device::node_of(fd))
+    {
+        describe(buffer, node);
+    }
+    result
+}
+
+fn by_path(path: *const c_char, buffer: *mut libc::stat, otherwise: impl FnOnce(*const c_char) -> c_int) -> c_int {
+    match guard(Target::Other, || target(path)) {
+        Target::Kfd => describe_path(buffer, Node::Kfd),
+        Target::Render(index) => describe_path(buffer, Node::Render(index)),
+        Target::Tree(inside) => otherwise(inside.as_ptr()),
+        Target::Other => otherwise(path),
+    }
+}
+
+macro_rules! stat_functions {
+    ($($stat:ident $lstat:ident $fstat:ident $fstatat:ident $c_stat:literal $c_lstat:literal $c_fstat:literal $c_fstatat:literal;)*) => {$(
+        /// As in C.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $stat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
+            by_path(path, buffer, |path| next!($c_stat as fn(*const c_char, *mut libc::stat) -> c_int, -1; path, buffer))
+        }
+
+        /// As in C.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $lstat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
+            by_path(path, buffer, |path| next!($c_lstat as fn(*const c_char, *mut libc::stat) -> c_int, -1; path, buffer))
+        }
+
+        /// As in C.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $fstat(fd: c_int, buffer: *mut libc::stat) -> c_int {
+            let result = next!($c_fstat as fn(c_int, *mut libc::stat) -> c_int, -1; fd, buffer);
+            describe_descriptor(fd, buffer, result)
+        }
+
+        /// As in C.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $fstatat(folder: c_int, path: *const c_char, buffer: *mut libc::stat, flags: c_int) -> c_int {
+            by_path(path, buffer, |path| next!($c_fstatat as fn(c_int, *const c_char, *mut libc::stat, c_int) -> c_int, -1; folder, path, buffer, flags))
+        }
+    )*};
+}
+
+// On 64-bit machines the structures with and without 64 are the same.
+stat_functions! {
+    stat lstat fstat fstatat c"stat" c"lstat" c"fstat" c"fstatat";
+    stat64 lstat64 fstat64 fstatat64 c"stat64" c"lstat64" c"fstat64" c"fstatat64";
+}
+
+macro_rules! versioned_stat_functions {
+    ($($stat:ident $lstat:ident $fstat:ident $c_stat:literal $c_lstat:literal $c_fstat:literal;)*) => {$(
+        /// What `stat` was compiled to before glibc 2.33.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $stat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
+            by_path(path, buffer, |path| next!($c_stat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer))
+        }
+
+        /// What `lstat` was compiled to before glibc 2.33.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $lstat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
+            by_path(path, buffer, |path| next!($c_lstat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer))
+        }
+
+        /// What `fstat` was compiled to before glibc 2.33.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $fstat(version: c_int, fd: c_int, buffer: *mut libc::stat) -> c_int {
+            let result = next!($c_fstat as fn(c_int, c_int, *mut libc::stat) -> c_int, -1; version, fd, buffer);
+            describe_descriptor(fd, buffer, result)
+        }
+    )*};
+}
+
+versioned_stat_functions! {
+    __xstat __lxstat __fxstat c"__xstat" c"__lxstat" c"__fxstat";
+    __xstat64 __lxstat64 __fxstat64 c"__xstat64" c"__lxstat64" c"__fxstat64";
+}

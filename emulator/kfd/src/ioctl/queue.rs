@@ -1,0 +1,85 @@
+//! Queues: creation, update, end.
+
+use amdgpu_emu::queue::aql::AqlQueueInfo;
+use amdgpu_emu::queue::sdma::SdmaQueueInfo;
+use hsa_sys::abi::queue::READ_DISPATCH_ID_OFFSET;
+
+use crate::buffer::Errno;
+use crate::device::State;
+use crate::queue::{Entry, doorbell_offset};
+use crate::uapi::kfd::*;
+
+pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_queue_args) -> Result<(), Errno> {
+    let device = state.devices.iter().position(|d| d.gpu_id == args.gpu_id).ok_or(libc::EINVAL)?;
+    let engine = state.engine().map_err(|_| libc::ENOMEM)?;
+    let gpu = state.devices[device].gpu.clone();
+    if !args.ring_size.is_power_of_two() || args.ring_base_address == 0 {
+        return Err(libc::EINVAL);
+    }
+    let id = state.queues.new_id();
+    let queue = match args.queue_type {
+        KFD_IOC_QUEUE_TYPE_COMPUTE_AQL => {
+            // A doorbell that has never been rung holds all ones, for packet 0 is rung as 0.
+            let (slot, doorbell) = state.queues.doorbell(state, device, u64::MAX)?;
+            let queue = args.read_pointer_address.checked_sub(READ_DISPATCH_ID_OFFSET).ok_or(libc::EINVAL)?;
+            let info = AqlQueueInfo { id, ring: args.ring_base_address, slots: u64::from(args.ring_size) / 64, queue, doorbell };
+            state.queues.insert(id, Entry { device, slot, queue, save_area: args.ctx_save_restore_address });
+            args.doorbell_offset = doorbell_offset(device) + 8 * slot;
+            engine.add_aql(info, gpu);
+            queue
+        }
+        KFD_IOC_QUEUE_TYPE_SDMA | KFD_IOC_QUEUE_TYPE_SDMA_XGMI | KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => {
+            let (slot, doorbell) = state.queues.doorbell(state, device, 0)?;
+            let info = SdmaQueueInfo {
+                id,
+                ring: args.ring_base_address,
+                bytes: args.ring_size.into(),
+                read_pointer: args.read_pointer_address,
+                doorbell,
+            };
+            state.queues.insert(id, Entry { device, slot, queue: 0, save_area: args.ctx_save_restore_address });
+            args.doorbell_offset = doorbell_offset(device) + 8 * slot;
+            engine.add_sdma(info, gpu);
+            0
+        }
+        other => {
+            state.log.once(format_args!("queues of type {other} are not implemented"));
+            return Err(libc::EINVAL);
+        }
+    };
+    debug_assert!(state.queues.contains(id) && queue != 1);
+    args.queue_id = id;
+    Ok(())
+}
+
+pub(super) fn destroy(state: &State, args: &mut kfd_ioctl_destroy_queue_args) -> Result<(), Errno> {
+    // The engine first: when it has let go of the queue, its doorbell can be given to another.
+    if !state.queues.contains(args.queue_id) {
+        return Err(libc::EINVAL);
+    }
+    state.engine().map_err(|_| libc::ENOMEM)?.remove(args.queue_id);
+    state.queues.remove(args.queue_id).map(|_| ())
+}
+
+pub(super) fn update(state: &State, args: &mut kfd_ioctl_update_queue_args) -> Result<(), Errno> {
+    if !state.queues.contains(args.queue_id) {
+        return Err(libc::EINVAL);
+    }
+    // A queue with no share of the GPU, or no ring, is suspended.
+    let active = args.queue_percentage & 0xff != 0 && args.ring_base_address != 0;
+    state.engine().map_err(|_| libc::ENOMEM)?.set_active(args.queue_id, active);
+    Ok(())
+}
+
+pub(super) fn set_cu_mask(state: &State, args: &mut kfd_ioctl_set_cu_mask_args) -> Result<(), Errno> {
+    // Workgroups are not bound to compute units, so there is nothing to restrict.
+    if state.queues.contains(args.queue_id) { Ok(()) } else { Err(libc::EINVAL) }
+}
+
+pub(super) fn allocate_gws(state: &State, args: &mut kfd_ioctl_alloc_queue_gws_args) -> Result<(), Errno> {
+    if !state.queues.contains(args.queue_id) {
+        return Err(libc::EINVAL);
+    }
+    args.first_gws = 0;
+    Ok(())
+}

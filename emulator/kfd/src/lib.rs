@@ -1,0 +1,38 @@
+//! `libkfdemu.so`: the AMD GPU kernel driver in user space.
+//!
+//! Loaded with `LD_PRELOAD`, it serves `/dev/kfd`, `/dev/dri/renderD*` and the parts of sysfs that the ROCm runtime
+//! reads. Devices are memory files that are told by their inode; every `mmap` offset that the runtime is given is a real
+//! offset in such a file, so mapping, duplicating and closing them is left to the kernel.
+//!
+//! What it must do: behave to the real runtime as the driver does, report what it does not implement. What it must
+//! never do: print (but to its log), change a process that does not open the device, or let a panic reach C.
+
+// Loaded into processes of others.
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::exit,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+
+mod device;
+mod event;
+pub mod exports;
+mod ioctl;
+mod memfile;
+mod paths;
+mod process_log;
+mod product;
+mod queue;
+mod buffer;
+mod tree;
+mod uapi;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex; a panic of another thread while it held the lock does not stop the process.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,195 @@
+//! Memory files: what stands behind a device's file descriptor and behind the memory of a GPU.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex};
+
+use crate::lock;
+
+/// The smallest unit of memory.
+pub(crate) const PAGE: u64 = 4096;
+
+/// Identity of an open file: device and inode.
+pub(crate) type Identity = (u64, u64);
+
+/// A file in memory, sparse, with a list of what is free.
+pub(crate) struct MemFile {
+    fd: OwnedFd,
+    identity: Identity,
+    free: Mutex<Vec<(u64, u64)>>,
+}
+
+/// Identity of whatever is behind a descriptor.
+pub(crate) fn identity(fd: RawFd) -> Option<Identity> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // The system call itself: the library's function is one that we replace.
+    // SAFETY: `stat` has room for what the kernel writes on this architecture.
+    let result = unsafe { libc::syscall(libc::SYS_fstat, fd, stat.as_mut_ptr()) };
+    if result != 0 {
+        return None;
+    }
+    // SAFETY: zeroed, and filled by the kernel.
+    let stat = unsafe { stat.assume_init() };
+    Some((stat.st_dev, stat.st_ino))
+}
+
+impl MemFile {
+    /// A sparse file of `size` bytes, of which `from..size` can be allocated.
+    ///
+    /// # Errors
+    /// When the kernel refuses (a limit on file sizes or descriptors).
+    pub(crate) fn new(name: &std::ffi::CStr, size: u64, from: u64) -> io::Result<MemFile> {
+        // SAFETY: `name` is a C string.
+        let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a descriptor that was just made and belongs to nobody else.
+        let mut fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // Programs that close low descriptors, or expect them to be free, are not disturbed.
+        // SAFETY: duplicates a valid descriptor.
+        let high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 512) };
+        if high >= 0 {
+            // SAFETY: a descriptor that was just made.
+            fd = unsafe { OwnedFd::from_raw_fd(high) };
+        }
+        // SAFETY: a valid descriptor of a file that may be resized.
+        if unsafe { libc::ftruncate(fd.as_raw_fd(), size as libc::off_t) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let identity = identity(fd.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
+        Ok(MemFile { fd, identity, free: Mutex::new(vec![(from, size)]) })
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// A new, independent descriptor of the file.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub(crate) fn open(&self, flags: i32) -> io::Result<RawFd> {
+        let path = format!("/proc/self/fd/{}\0", self.fd.as_raw_fd());
+        let wanted = (flags & libc::O_CLOEXEC) | libc::O_RDWR;
+        // SAFETY: the path ends with a zero byte.
+        let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), wanted, 0) };
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(fd as RawFd) }
+    }
+
+    /// Takes `len` bytes (whole pages), aligned to `align`.
+    pub(crate) fn allocate(&self, len: u64, align: u64) -> Option<u64> {
+        let mut free = lock(&self.free);
+        let (n, start) = free.iter().enumerate().find_map(|(n, &(from, to))| {
+            let start = from.next_multiple_of(align);
+            (start.checked_add(len)? <= to).then_some((n, start))
+        })?;
+        let (from, to) = free.swap_remove(n);
+        if from < start {
+            free.push((from, start));
+        }
+        if start + len < to {
+            free.push((start + len, to));
+        }
+        free.sort_unstable();
+        Some(start)
+    }
+
+    /// Gives bytes back to the file and their memory to the system.
+    pub(crate) fn release(&self, start: u64, len: u64) {
+        let flags = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: a valid descriptor; a failure only keeps the memory.
+        unsafe { libc::fallocate(self.fd.as_raw_fd(), flags, start as libc::off_t, len as libc::off_t) };
+        let mut free = lock(&self.free);
+        free.push((start, start + len));
+        free.sort_unstable();
+        free.dedup_by(|next, last| {
+            let joined = last.1 == next.0;
+            if joined {
+                last.1 = next.1;
+            }
+            joined
+        });
+    }
+
+    /// Maps `len` bytes from `start` for the emulator itself.
+    ///
+    /// # Errors
+    /// When the address space is used up.
+    pub(crate) fn map(&self, start: u64, len: u64) -> io::Result<Arc<Mapping>> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping wherever there is room.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), len as usize, protection, libc::MAP_SHARED, self.fd.as_raw_fd(), start as libc::off_t)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // A forked child has no GPU, and must not keep the memory of its parent's.
+        // SAFETY: advice on the mapping just made.
+        unsafe { libc::madvise(base, len as usize, libc::MADV_DONTFORK) };
+        Ok(Arc::new(Mapping { base: base.cast(), len }))
+    }
+}
+
+/// A mapping that ends with its last user.
+pub(crate) struct Mapping {
+    base: *mut u8,
+    len: u64,
+}
+
+// SAFETY: the mapping is only accessed through atomics, wherever the pointer goes.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: made by mmap with this length; the last user is gone.
+        unsafe { libc::munmap(self.base.cast(), self.len as usize) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_given_back_and_joined() {
+        let file = MemFile::new(c"test", 64 * PAGE, 0).expect("memfd");
+        let a = file.allocate(2 * PAGE, PAGE).expect("room");
+        let b = file.allocate(PAGE, 16 * PAGE).expect("room");
+        assert_eq!((a, b), (0, 16 * PAGE));
+        assert_eq!(file.allocate(100 * PAGE, PAGE), None);
+        file.release(a, 2 * PAGE);
+        file.release(b, PAGE);
+        assert_eq!(file.allocate(64 * PAGE, PAGE), Some(0), "all pieces are one again");
+    }
+
+    #[test]
+    fn released_memory_comes_back_zeroed() {
+        let file = MemFile::new(c"test", 4 * PAGE, 0).expect("memfd");
+        let at = file.allocate(PAGE, PAGE).expect("room");
+        let mapping = file.map(at, PAGE).expect("mapped");
+        // SAFETY: one mapped byte that nobody else uses.
+        unsafe { mapping.base().write(7) };
+        file.release(at, PAGE);
+        // SAFETY: as above; the page is still mapped, its memory is new.
+        assert_eq!(unsafe { mapping.base().read() }, 0);
+    }
+
+    #[test]
+    fn every_descriptor_of_a_file_has_its_identity() {
+        let file = MemFile::new(c"test", PAGE, 0).expect("memfd");
+        let fd = file.open(libc::O_CLOEXEC).expect("open");
+        assert_eq!(identity(fd), Some(file.identity()));
+        // SAFETY: closes the descriptor opened above.
+        unsafe { libc::close(fd) };
+    }
+}

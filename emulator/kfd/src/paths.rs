@@ -1,0 +1,61 @@
+//! Which paths belong to the emulated devices.
+
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::device;
+use crate::product::FIRST_RENDER_MINOR;
+use crate::tree;
+
+/// What a path names.
+pub(crate) enum Target {
+    /// `/dev/kfd`
+    Kfd,
+    /// `/dev/dri/renderD*` of a GPU.
+    Render(usize),
+    /// A file or folder of the device tree.
+    Tree(CString),
+    /// Not ours.
+    Other,
+}
+
+/// What `path` names. Costs a few comparisons for paths that are not ours.
+pub(crate) fn target(path: *const libc::c_char) -> Target {
+    if path.is_null() {
+        return Target::Other;
+    }
+    // SAFETY: callers of the C library's functions give a C string or null.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if !path.starts_with(b"/") {
+        return Target::Other;
+    }
+    if path == b"/dev/kfd" {
+        return Target::Kfd;
+    }
+    if !tree::may_hold(path) {
+        return Target::Other;
+    }
+    if let Some(index) = render_index(path)
+        && index < device::gpu_count()
+    {
+        return Target::Render(index);
+    }
+    let Some(root) = device::tree() else { return Target::Other };
+    let Ok(text) = std::str::from_utf8(path) else { return Target::Other };
+    let inside = tree::inside(root, text);
+    let Ok(inside) = CString::new(inside.as_os_str().as_bytes()) else { return Target::Other };
+    // The topology is all ours, so that a real GPU's never shows through; of other folders only what is in the tree.
+    let ours = path.starts_with(b"/sys/devices/virtual/kfd") || path.starts_with(b"/sys/class/kfd") || exists(&inside);
+    if ours { Target::Tree(inside) } else { Target::Other }
+}
+
+fn render_index(path: &[u8]) -> Option<usize> {
+    let minor: u32 = std::str::from_utf8(path.strip_prefix(b"/dev/dri/renderD")?).ok()?.parse().ok()?;
+    minor.checked_sub(FIRST_RENDER_MINOR).map(|index| index as usize)
+}
+
+fn exists(path: &CStr) -> bool {
+    // The system call itself: the library's function is one that we replace.
+    // SAFETY: a C string.
+    unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::F_OK) == 0 }
+}

@@ -1,0 +1,146 @@
+//! What the emulated GPUs say that they are. Source: the properties that `/sys/class/kfd` shows on such machines,
+//! and the names in libdrm's `amdgpu.ids`.
+
+use amdgpu_emu::Arch;
+
+/// A product that can be emulated.
+pub(crate) struct Product {
+    pub(crate) arch: Arch,
+    /// The name that the runtime shows; it says that the GPU is emulated.
+    pub(crate) name: &'static str,
+    pub(crate) device_id: u32,
+    pub(crate) revision: u32,
+    /// Major * 10000 + minor * 100 + stepping, decimal.
+    pub(crate) gfx_target_version: u32,
+    pub(crate) waves_per_simd: u32,
+    pub(crate) array_count: u32,
+    /// Error-correcting memory, which is part of the target's name.
+    pub(crate) sramecc: bool,
+    pub(crate) sdma_engines: u32,
+    pub(crate) sdma_xgmi_engines: u32,
+    pub(crate) engine_clock_mhz: u32,
+    pub(crate) memory_clock_mhz: u32,
+    pub(crate) memory_width_bits: u32,
+    pub(crate) l2_kib: u32,
+    pub(crate) firmware: u32,
+    pub(crate) sdma_firmware: u32,
+    /// `AMDGPU_FAMILY_AI`, which all of them belong to.
+    pub(crate) family: u32,
+}
+
+const FAMILY_AI: u32 = crate::uapi::drm::AMDGPU_FAMILY_AI;
+
+pub(crate) const PRODUCTS: &[Product] = &[
+    Product {
+        arch: Arch::Gfx900,
+        name: "AMD Radeon Instinct MI25 (emulated)",
+        device_id: 0x6860,
+        revision: 0,
+        gfx_target_version: 90000,
+        waves_per_simd: 10,
+        array_count: 4,
+        sramecc: false,
+        sdma_engines: 2,
+        sdma_xgmi_engines: 0,
+        engine_clock_mhz: 1500,
+        memory_clock_mhz: 945,
+        memory_width_bits: 2048,
+        l2_kib: 4096,
+        firmware: 440,
+        sdma_firmware: 430,
+        family: FAMILY_AI,
+    },
+    Product {
+        arch: Arch::Gfx906,
+        name: "AMD Radeon Instinct MI60 (emulated)",
+        device_id: 0x66a0,
+        revision: 0,
+        gfx_target_version: 90006,
+        waves_per_simd: 10,
+        array_count: 4,
+        sramecc: false,
+        sdma_engines: 2,
+        sdma_xgmi_engines: 0,
+        engine_clock_mhz: 1800,
+        memory_clock_mhz: 1000,
+        memory_width_bits: 4096,
+        l2_kib: 4096,
+        firmware: 470,
+        sdma_firmware: 145,
+        family: FAMILY_AI,
+    },
+    Product {
+        arch: Arch::Gfx908,
+        name: "AMD Instinct MI100 (emulated)",
+        device_id: 0x738c,
+        revision: 1,
+        gfx_target_version: 90008,
+        waves_per_simd: 10,
+        array_count: 8,
+        sramecc: true,
+        sdma_engines: 2,
+        sdma_xgmi_engines: 6,
+        engine_clock_mhz: 1502,
+        memory_clock_mhz: 1200,
+        memory_width_bits: 4096,
+        l2_kib: 8192,
+        firmware: 60,
+        sdma_firmware: 18,
+        family: FAMILY_AI,
+    },
+    Product {
+        arch: Arch::Gfx90a,
+        name: "AMD Instinct MI210 (emulated)",
+        device_id: 0x740f,
+        revision: 2,
+        gfx_target_version: 90010,
+        waves_per_simd: 8,
+        array_count: 8,
+        sramecc: true,
+        sdma_engines: 2,
+        sdma_xgmi_engines: 3,
+        engine_clock_mhz: 1700,
+        memory_clock_mhz: 1600,
+        memory_width_bits: 4096,
+        l2_kib: 8192,
+        firmware: 75,
+        sdma_firmware: 8,
+        family: FAMILY_AI,
+    },
+    Product {
+        arch: Arch::Gfx942,
+        name: "AMD Instinct MI300X (emulated)",
+        device_id: 0x74a1,
+        revision: 0,
+        gfx_target_version: 90402,
+        waves_per_simd: 8,
+        array_count: 8,
+        sramecc: true,
+        sdma_engines: 2,
+        sdma_xgmi_engines: 14,
+        engine_clock_mhz: 2100,
+        memory_clock_mhz: 1300,
+        memory_width_bits: 8192,
+        l2_kib: 4096,
+        firmware: 166,
+        sdma_firmware: 22,
+        family: FAMILY_AI,
+    },
+];
+
+impl Product {
+    /// The product with a processor of that name.
+    pub(crate) fn named(name: &str) -> Option<&'static Product> {
+        PRODUCTS.iter().find(|p| p.arch.name() == name)
+    }
+
+    /// The number by which the driver knows the GPU at a place in the list; never 0.
+    pub(crate) fn gpu_id(index: usize) -> u32 {
+        0x4d00 + index as u32 * 0x11 + 1
+    }
+}
+
+/// The minor number of the first render device.
+pub(crate) const FIRST_RENDER_MINOR: u32 = 128;
+/// The character device number of DRM devices.
+pub(crate) const DRM_MAJOR: u32 = 226;

@@ -1,0 +1,295 @@
+//! The device tree that the runtime reads: the KFD topology, DRM's sysfs entries, libdrm's table of names.
+//!
+//! It is a real folder, so that every way of reading it works. Its name is a hash of its contents: processes with the
+//! same settings share it, and it is written once.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use amdgpu_emu::Arch;
+use logdur_settings::Emulator;
+
+use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR, Product};
+
+/// Where the topology is.
+pub(crate) const TOPOLOGY: &str = "/sys/devices/virtual/kfd/kfd/topology";
+/// libdrm's table of product names.
+pub(crate) const AMDGPU_IDS: &str = "/usr/share/libdrm/amdgpu.ids";
+
+/// Paths (absolute, as the runtime names them) and contents; a path that ends in a slash is a folder.
+type Files = Vec<(String, String)>;
+
+/// Properties as the kernel prints them.
+fn properties(pairs: &[(&str, u64)]) -> String {
+    pairs.iter().fold(String::new(), |mut text, (name, value)| {
+        let _ = writeln!(text, "{name} {value}");
+        text
+    })
+}
+
+/// Every file of the tree for these GPUs.
+fn files(products: &[&Product], settings: &Emulator) -> Files {
+    let mut files = vec![
+        (format!("{TOPOLOGY}/generation_id"), "1\n".to_owned()),
+        (format!("{TOPOLOGY}/system_properties"), properties(&[("platform_oem", 0), ("platform_id", 0), ("platform_rev", 0)])),
+        ("/sys/module/amdgpu/initstate".to_owned(), "live\n".to_owned()),
+        ("/sys/module/amdgpu/refcnt".to_owned(), "0\n".to_owned()),
+        ("/sys/module/amdgpu/holders/".to_owned(), String::new()),
+        ("/proc/modules".to_owned(), "amdgpu 0 0 - Live 0x0000000000000000\n".to_owned()),
+        (AMDGPU_IDS.to_owned(), names(products)),
+    ];
+    files.extend(cpu_node(products.len()));
+    for (index, product) in products.iter().enumerate() {
+        files.extend(gpu_node(index, products, product, settings));
+        files.extend(drm_entries(index, product));
+    }
+    files
+}
+
+fn names(products: &[&Product]) -> String {
+    let mut text = "1.0.0\n".to_owned();
+    for p in products {
+        let _ = writeln!(text, "{:04X},\t{:02X},\t{}", p.device_id, p.revision, p.name);
+    }
+    text
+}
+
+/// A link between two nodes. Source: `kfd_crat.h`, link types: 2 is PCI Express.
+fn link(from: usize, to: usize, weight: u64) -> String {
+    properties(&[
+        ("type", 2),
+        ("version_major", 0),
+        ("version_minor", 0),
+        ("node_from", from as u64),
+        ("node_to", to as u64),
+        ("weight", weight),
+        ("min_latency", 0),
+        ("max_latency", 0),
+        ("min_bandwidth", 312),
+        ("max_bandwidth", 32000),
+        ("recommended_transfer_size", 0),
+        ("flags", 1),
+    ])
+}
+
+fn cpu_node(gpus: usize) -> Files {
+    let node = format!("{TOPOLOGY}/nodes/0");
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    // SAFETY: sysconf only reads.
+    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let memory = pages.max(1 << 18) as u64 * page.max(4096) as u64;
+    let mut files = vec![
+        (format!("{node}/gpu_id"), "0\n".to_owned()),
+        (format!("{node}/name"), "\n".to_owned()),
+        (
+            format!("{node}/properties"),
+            properties(&[
+                ("cpu_cores_count", cores),
+                ("simd_count", 0),
+                ("mem_banks_count", 1),
+                ("caches_count", 0),
+                ("io_links_count", gpus as u64),
+                ("p2p_links_count", 0),
+                ("cpu_core_id_base", 0),
+                ("simd_id_base", 0),
+                ("max_engine_clk_ccompute", 3000),
+            ]),
+        ),
+        (
+            format!("{node}/mem_banks/0/properties"),
+            properties(&[("heap_type", 0), ("size_in_bytes", memory), ("flags", 0), ("width", 64), ("mem_clk_max", 2666)]),
+        ),
+    ];
+    files.extend((0..gpus).map(|g| (format!("{node}/io_links/{g}/properties"), link(0, g + 1, 20))));
+    files
+}
+
+/// Bits of the `capability` property. Source: `HSA_CAPABILITY` of the runtime's thunk library.
+mod capability {
+    pub(super) const QUEUE_SIZE_POWER_OF_TWO: u64 = 1 << 3;
+    pub(super) const DOORBELL_64_BIT: u64 = 2 << 12;
+    pub(super) const SRAM_EDC: u64 = 1 << 26;
+}
+
+fn gpu_node(index: usize, all: &[&Product], p: &Product, settings: &Emulator) -> Files {
+    let node = format!("{TOPOLOGY}/nodes/{}", index + 1);
+    let cus = u64::from(settings.compute_units.clamp(1, 1024).next_multiple_of(p.array_count));
+    let edc = if p.sramecc { capability::SRAM_EDC } else { 0 };
+    let links: Vec<usize> = (0..=all.len()).filter(|&n| n != index + 1).collect();
+    let mut files = vec![
+        (format!("{node}/gpu_id"), format!("{}\n", Product::gpu_id(index))),
+        (format!("{node}/name"), format!("{}\n", p.arch)),
+        (
+            format!("{node}/properties"),
+            properties(&[
+                ("cpu_cores_count", 0),
+                ("simd_count", cus * 4),
+                ("mem_banks_count", 1),
+                ("caches_count", 2),
+                ("io_links_count", links.len() as u64),
+                ("p2p_links_count", 0),
+                ("cpu_core_id_base", 0),
+                ("simd_id_base", 0x8000_0000 + 0x100 * index as u64),
+                ("max_waves_per_simd", p.waves_per_simd.into()),
+                ("lds_size_in_kb", 64),
+                ("gds_size_in_kb", 0),
+                ("num_gws", 64),
+                ("wave_front_size", 64),
+                ("array_count", p.array_count.into()),
+                ("simd_arrays_per_engine", 1),
+                ("cu_per_simd_array", cus / u64::from(p.array_count)),
+                ("simd_per_cu", 4),
+                ("max_slots_scratch_cu", 32),
+                ("gfx_target_version", p.gfx_target_version.into()),
+                ("vendor_id", 0x1002),
+                ("device_id", p.device_id.into()),
+                ("location_id", 0x300 + 0x100 * index as u64),
+                ("domain", 0),
+                ("drm_render_minor", u64::from(FIRST_RENDER_MINOR) + index as u64),
+                ("hive_id", 0),
+                ("num_sdma_engines", p.sdma_engines.into()),
+                ("num_sdma_xgmi_engines", p.sdma_xgmi_engines.into()),
+                ("num_sdma_queues_per_engine", 8),
+                ("num_cp_queues", 24),
+                ("max_engine_clk_fcompute", p.engine_clock_mhz.into()),
+                ("local_mem_size", 0),
+                ("fw_version", p.firmware.into()),
+                ("capability", capability::QUEUE_SIZE_POWER_OF_TWO | capability::DOORBELL_64_BIT | edc),
+                ("debug_prop", 0),
+                ("sdma_fw_version", p.sdma_firmware.into()),
+                ("unique_id", 0x5ee0_0000_0000_0001 + index as u64),
+                ("num_xcc", if p.arch == Arch::Gfx942 { 8 } else { 1 }),
+                ("max_engine_clk_ccompute", 3000),
+            ]),
+        ),
+        (
+            // Heap 1: video memory that the host can map when the runtime asks for it.
+            format!("{node}/mem_banks/0/properties"),
+            properties(&[
+                ("heap_type", 1),
+                ("size_in_bytes", settings.memory.0),
+                ("flags", 0),
+                ("width", p.memory_width_bits.into()),
+                ("mem_clk_max", p.memory_clock_mhz.into()),
+            ]),
+        ),
+        (format!("{node}/caches/0/properties"), cache(index, 1, 16)),
+        (format!("{node}/caches/1/properties"), cache(index, 2, p.l2_kib.into())),
+    ];
+    for (n, &to) in links.iter().enumerate() {
+        files.push((format!("{node}/io_links/{n}/properties"), link(index + 1, to, if to == 0 { 20 } else { 40 })));
+    }
+    files
+}
+
+fn cache(index: usize, level: u64, kib: u64) -> String {
+    // Types: bit 0 data, bit 3 GPU.
+    let mut text = properties(&[
+        ("processor_id_low", 0x8000_0000 + 0x100 * index as u64),
+        ("level", level),
+        ("size", kib),
+        ("cache_line_size", 64),
+        ("cache_lines_per_tag", 1),
+        ("association", 16),
+        ("latency", 1),
+        ("type", 9),
+    ]);
+    text += "sibling_map 1\n";
+    text
+}
+
+fn drm_entries(index: usize, p: &Product) -> Files {
+    let minor = FIRST_RENDER_MINOR + index as u32;
+    let device = format!("/sys/dev/char/{DRM_MAJOR}:{minor}/device");
+    let pci = format!("0000:{:02x}:00.0", 3 + index);
+    vec![
+        (format!("{device}/drm/card{index}/dev"), format!("{DRM_MAJOR}:{index}\n")),
+        (format!("{device}/drm/renderD{minor}/dev"), format!("{DRM_MAJOR}:{minor}\n")),
+        (format!("{device}/vendor"), "0x1002\n".to_owned()),
+        (format!("{device}/device"), format!("{:#06x}\n", p.device_id)),
+        (format!("{device}/revision"), format!("{:#04x}\n", p.revision)),
+        (format!("{device}/subsystem_vendor"), "0x1002\n".to_owned()),
+        (format!("{device}/subsystem_device"), "0x0c34\n".to_owned()),
+        (format!("{device}/uevent"), format!("DRIVER=amdgpu\nPCI_SLOT_NAME={pci}\nMODALIAS=pci\n")),
+        (format!("/dev/dri/renderD{minor}"), String::new()),
+        (format!("/dev/dri/card{index}"), String::new()),
+    ]
+}
+
+/// FNV-1a, which is stable from run to run.
+fn hash(files: &Files) -> u64 {
+    let bytes = files.iter().flat_map(|(path, text)| path.bytes().chain([0]).chain(text.bytes()).chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// The user's own folder for trees.
+fn parent(settings: &Emulator) -> io::Result<PathBuf> {
+    if let Some(folder) = &settings.tree {
+        fs::create_dir_all(folder)?;
+        return Ok(folder.clone());
+    }
+    // SAFETY: geteuid cannot fail.
+    let user = unsafe { libc::geteuid() };
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_dir()).unwrap_or_else(std::env::temp_dir);
+    let folder = base.join(format!("kfdemu-{user}"));
+    match fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    // A folder that somebody else prepared could serve a tree of theirs.
+    let found = fs::symlink_metadata(&folder)?;
+    if !found.is_dir() || found.uid() != user {
+        return Err(io::Error::other(format!("{} is not a folder of this user", folder.display())));
+    }
+    Ok(folder)
+}
+
+/// The folder that holds the tree, written if it is not there yet.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn prepare(products: &[&Product], settings: &Emulator) -> io::Result<PathBuf> {
+    let files = files(products, settings);
+    let parent = parent(settings)?;
+    let folder = parent.join(format!("{:016x}", hash(&files)));
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    let unfinished = parent.join(format!("unfinished-{}", std::process::id()));
+    for (name, text) in &files {
+        let path = unfinished.join(name.trim_start_matches('/'));
+        if name.ends_with('/') {
+            fs::create_dir_all(&path)?;
+            continue;
+        }
+        fs::create_dir_all(path.parent().unwrap_or(&unfinished))?;
+        fs::write(&path, text)?;
+    }
+    if let Err(error) = fs::rename(&unfinished, &folder) {
+        // Another process was faster: its tree is the same.
+        fs::remove_dir_all(&unfinished).ok();
+        if !folder.is_dir() {
+            return Err(error);
+        }
+    }
+    Ok(folder)
+}
+
+/// True when a path can be in the tree: a cheap test before the tree is made.
+pub(crate) fn may_hold(path: &[u8]) -> bool {
+    let prefixes: [&[u8]; 6] =
+        [b"/sys/devices/virtual/kfd", b"/sys/class/kfd", b"/sys/dev/char/226:", b"/sys/module/amdgpu", b"/dev/dri", b"/proc/modules"];
+    prefixes.iter().any(|p| path.starts_with(p)) || path == AMDGPU_IDS.as_bytes()
+}
+
+/// The path inside of the tree.
+pub(crate) fn inside(tree: &Path, path: &str) -> PathBuf {
+    let path = match path.strip_prefix("/sys/class/kfd/") {
+        Some(rest) => format!("/sys/devices/virtual/kfd/{rest}"),
+        None => path.to_owned(),
+    };
+    tree.join(path.trim_start_matches('/'))
+}
