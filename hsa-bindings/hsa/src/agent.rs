@@ -1,0 +1,89 @@
+//! Agents: the devices and processors that the runtime knows.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use hsa_sys::raw::{self, hsa_agent_info_t, hsa_agent_t, hsa_status_t};
+
+use crate::error::call;
+use crate::{Api, Result};
+
+/// What an agent is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentKind {
+    /// A processor of the host.
+    Cpu,
+    /// A GPU.
+    Gpu,
+    /// Anything else.
+    Other,
+}
+
+/// An agent.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    /// Its handle.
+    pub handle: u64,
+    /// What it is.
+    pub kind: AgentKind,
+    /// Name of the processor, for example `gfx90a`.
+    pub name: String,
+    /// Name in the shop; ends in ` (emulated)` if it is not hardware. Empty if the runtime does not say.
+    pub product: String,
+}
+
+impl Agent {
+    /// True when this is an emulated device.
+    pub fn is_emulated(&self) -> bool {
+        self.product.ends_with(" (emulated)")
+    }
+}
+
+/// Bytes that the runtime may write for a name attribute (`hsa.h`: 64 for every one of them).
+const NAME_SIZE: usize = 64;
+
+impl Api {
+    /// The agents of the runtime, in its order.
+    ///
+    /// # Errors
+    /// When the runtime is not initialised.
+    pub fn agents(&self) -> Result<Vec<Agent>> {
+        unsafe extern "C" fn collect(agent: hsa_agent_t, data: *mut c_void) -> hsa_status_t {
+            // SAFETY: `data` is the vector that is passed below, which nothing else uses during the iteration.
+            unsafe { (*data.cast::<Vec<u64>>()).push(agent.handle) };
+            raw::HSA_STATUS_SUCCESS
+        }
+        let mut handles: Vec<u64> = Vec::new();
+        // SAFETY: the callback takes the vector and does not keep it.
+        unsafe { call!(self.core.hsa_iterate_agents_fn(Some(collect), ptr::from_mut(&mut handles).cast())) }?;
+        handles.into_iter().map(|handle| self.agent(handle)).collect()
+    }
+
+    fn agent(&self, handle: u64) -> Result<Agent> {
+        let kind: u32 = self.agent_number(handle, raw::HSA_AGENT_INFO_DEVICE)?;
+        let kind = match raw::hsa_device_type_t(kind) {
+            raw::HSA_DEVICE_TYPE_CPU => AgentKind::Cpu,
+            raw::HSA_DEVICE_TYPE_GPU => AgentKind::Gpu,
+            _ => AgentKind::Other,
+        };
+        let product = self.agent_text(handle, hsa_agent_info_t(raw::HSA_AMD_AGENT_INFO_PRODUCT_NAME.0)).unwrap_or_default();
+        Ok(Agent { handle, kind, name: self.agent_text(handle, raw::HSA_AGENT_INFO_NAME)?, product })
+    }
+
+    /// A number that the runtime knows of an agent; the attribute's type must have the size of `u32`.
+    fn agent_number(&self, handle: u64, attribute: hsa_agent_info_t) -> Result<u32> {
+        // Twice the room that a number needs, should a runtime think that it is a longer one.
+        let mut value = [0u32; 2];
+        // SAFETY: the attribute is a number of 32 bits.
+        unsafe { call!(self.core.hsa_agent_get_info_fn(hsa_agent_t { handle }, attribute, value.as_mut_ptr().cast())) }?;
+        Ok(value[0])
+    }
+
+    fn agent_text(&self, handle: u64, attribute: hsa_agent_info_t) -> Result<String> {
+        let mut text = [0u8; NAME_SIZE];
+        // SAFETY: the attribute is a text of at most `NAME_SIZE` bytes.
+        unsafe { call!(self.core.hsa_agent_get_info_fn(hsa_agent_t { handle }, attribute, text.as_mut_ptr().cast())) }?;
+        let end = text.iter().position(|&b| b == 0).unwrap_or(NAME_SIZE);
+        Ok(String::from_utf8_lossy(&text[..end]).trim().to_owned())
+    }
+}

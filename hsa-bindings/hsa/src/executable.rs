@@ -1,0 +1,174 @@
+//! Executables: code loaded for an agent, and the kernels in it.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use hsa_sys::raw::{
+    self, hsa_agent_t, hsa_executable_symbol_info_t, hsa_executable_symbol_t, hsa_executable_t, hsa_loaded_code_object_t,
+    hsa_status_t, hsa_ven_amd_loader_1_01_pfn_t,
+};
+
+use crate::error::{call, check};
+use crate::{Api, Error, Result};
+
+/// An executable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Executable(pub u64);
+
+/// A kernel of an executable, as the loader knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelSymbol {
+    /// Name of the symbol, for example `_Z3addPf.kd`.
+    pub name: String,
+    /// The agent that it was loaded for.
+    pub agent: u64,
+    /// Address of the kernel descriptor: `kernel_object` of packets.
+    pub kernel_object: u64,
+    /// Bytes of arguments.
+    pub kernarg_size: u32,
+    /// Bytes of LDS that the code was compiled for.
+    pub group_segment_size: u32,
+    /// Bytes of scratch of a work-item that the code was compiled for.
+    pub private_segment_size: u32,
+}
+
+/// The loader's extension, which is in no table and has to be asked for.
+#[derive(Clone, Copy)]
+pub struct Loader(hsa_ven_amd_loader_1_01_pfn_t);
+
+/// A list that a callback of the runtime fills; the error that ended it, if any.
+struct Collected<'a, T> {
+    api: &'a Api,
+    items: Vec<T>,
+    error: Option<Error>,
+}
+
+impl Api {
+    /// The loader's extension.
+    ///
+    /// # Errors
+    /// When this runtime has none of version 1.
+    pub fn loader(&self) -> Result<Loader> {
+        let mut functions = hsa_ven_amd_loader_1_01_pfn_t::default();
+        let extension = raw::HSA_EXTENSION_AMD_LOADER.0 as u16;
+        let size = size_of_val(&functions);
+        let to = ptr::from_mut(&mut functions).cast();
+        // SAFETY: the runtime writes at most `size` bytes of a struct whose layout the major version fixes.
+        unsafe { call!(self.core.hsa_system_get_major_extension_table_fn(extension, 1, size, to)) }?;
+        Ok(Loader(functions))
+    }
+
+    /// The kernels of a frozen executable that were loaded for an agent.
+    ///
+    /// # Errors
+    /// When the executable or the agent is not valid.
+    pub fn kernels(&self, executable: Executable, agent: u64) -> Result<Vec<KernelSymbol>> {
+        unsafe extern "C" fn collect(_: hsa_executable_t, agent: hsa_agent_t, symbol: hsa_executable_symbol_t, data: *mut c_void) -> hsa_status_t {
+            // SAFETY: `data` is the `Collected` that is passed below, which nothing else uses during the iteration.
+            let to = unsafe { &mut *data.cast::<Collected<'_, KernelSymbol>>() };
+            match to.api.kernel(symbol, agent) {
+                Ok(kernel) => to.items.extend(kernel),
+                Err(error) => to.error = Some(error),
+            }
+            raw::HSA_STATUS_SUCCESS
+        }
+        let mut list = Collected { api: self, items: Vec::new(), error: None };
+        let (executable, agent) = (hsa_executable_t { handle: executable.0 }, hsa_agent_t { handle: agent });
+        let to = ptr::from_mut(&mut list).cast();
+        // SAFETY: the callback takes the list and does not keep it.
+        unsafe { call!(self.core.hsa_executable_iterate_agent_symbols_fn(executable, agent, Some(collect), to)) }?;
+        match list.error {
+            Some(error) if list.items.is_empty() => Err(error),
+            _ => Ok(list.items),
+        }
+    }
+
+    /// What is known of a symbol if it is a kernel.
+    fn kernel(&self, symbol: hsa_executable_symbol_t, agent: hsa_agent_t) -> Result<Option<KernelSymbol>> {
+        if self.symbol_number::<u32>(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_TYPE)? != raw::HSA_SYMBOL_KIND_KERNEL.0 {
+            return Ok(None);
+        }
+        let length: u32 = self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_NAME_LENGTH)?;
+        // One byte more than the name, in case a runtime ends it with a zero.
+        let mut name = vec![0u8; length as usize + 1];
+        // SAFETY: the runtime writes as many bytes as it said that the name has.
+        unsafe { call!(self.core.hsa_executable_symbol_get_info_fn(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_NAME, name.as_mut_ptr().cast())) }?;
+        name.truncate(length as usize);
+        Ok(Some(KernelSymbol {
+            name: String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned(),
+            agent: agent.handle,
+            kernel_object: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT)?,
+            kernarg_size: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_SIZE)?,
+            group_segment_size: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE)?,
+            private_segment_size: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE)?,
+        }))
+    }
+
+    fn symbol_number<T: Default>(&self, symbol: hsa_executable_symbol_t, attribute: hsa_executable_symbol_info_t) -> Result<T> {
+        let mut value = T::default();
+        // SAFETY: every attribute that is asked for above is a plain number of the size of `T`.
+        unsafe { call!(self.core.hsa_executable_symbol_get_info_fn(symbol, attribute, ptr::from_mut(&mut value).cast())) }?;
+        Ok(value)
+    }
+}
+
+impl Loader {
+    /// The agents that an executable has code objects loaded for, each once.
+    ///
+    /// # Errors
+    /// When the executable is not valid.
+    pub fn agents(&self, api: &Api, executable: Executable) -> Result<Vec<u64>> {
+        unsafe extern "C" fn collect(_: hsa_executable_t, object: hsa_loaded_code_object_t, data: *mut c_void) -> hsa_status_t {
+            // SAFETY: `data` is the list that is passed below, which nothing else uses during the iteration.
+            unsafe { (*data.cast::<Collected<'_, u64>>()).items.push(object.handle) };
+            raw::HSA_STATUS_SUCCESS
+        }
+        let call = "hsa_ven_amd_loader_executable_iterate_loaded_code_objects";
+        let iterate = self.0.hsa_ven_amd_loader_executable_iterate_loaded_code_objects.ok_or(Error::Missing { call })?;
+        let mut list = Collected { api, items: Vec::new(), error: None };
+        // SAFETY: the callback takes the list and does not keep it.
+        check(unsafe { iterate(hsa_executable_t { handle: executable.0 }, Some(collect), ptr::from_mut(&mut list).cast()) }, call)?;
+        let mut agents = Vec::new();
+        for object in list.items {
+            let agent = self.code_object_agent(hsa_loaded_code_object_t { handle: object })?;
+            if !agents.contains(&agent) {
+                agents.push(agent);
+            }
+        }
+        Ok(agents)
+    }
+
+    fn code_object_agent(&self, object: hsa_loaded_code_object_t) -> Result<u64> {
+        let call = "hsa_ven_amd_loader_loaded_code_object_get_info";
+        let get_info = self.0.hsa_ven_amd_loader_loaded_code_object_get_info.ok_or(Error::Missing { call })?;
+        let mut agent = hsa_agent_t::default();
+        // SAFETY: the attribute is an agent's handle.
+        check(unsafe { get_info(object, raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_AGENT, ptr::from_mut(&mut agent).cast()) }, call)?;
+        Ok(agent.handle)
+    }
+
+    /// The executables that are loaded now.
+    ///
+    /// # Errors
+    /// When this loader cannot say.
+    pub fn executables(&self, api: &Api) -> Result<Vec<Executable>> {
+        unsafe extern "C" fn collect(executable: hsa_executable_t, data: *mut c_void) -> hsa_status_t {
+            // SAFETY: `data` is the list that is passed below, which nothing else uses during the iteration.
+            unsafe { (*data.cast::<Collected<'_, Executable>>()).items.push(Executable(executable.handle)) };
+            raw::HSA_STATUS_SUCCESS
+        }
+        let call = "hsa_ven_amd_loader_iterate_executables";
+        let mut list = Collected { api, items: Vec::new(), error: None };
+        let to = ptr::from_mut(&mut list).cast();
+        // `hsa_ven_amd_loader_iterate_executables` came after 1.01: it is looked for through the table of 1.03.
+        let mut newer = raw::hsa_ven_amd_loader_1_03_pfn_t::default();
+        let extension = raw::HSA_EXTENSION_AMD_LOADER.0 as u16;
+        let (size, into) = (size_of_val(&newer), ptr::from_mut(&mut newer).cast());
+        // SAFETY: the runtime writes at most `size` bytes of a struct whose layout the major version fixes.
+        unsafe { call!(api.core.hsa_system_get_major_extension_table_fn(extension, 1, size, into)) }?;
+        let iterate = newer.hsa_ven_amd_loader_iterate_executables.ok_or(Error::Missing { call })?;
+        // SAFETY: the callback takes the list and does not keep it.
+        check(unsafe { iterate(Some(collect), to) }, call)?;
+        Ok(list.items)
+    }
+}

@@ -1,0 +1,28 @@
+//! Safe wrappers over a table of AMD's HSA runtime functions.
+//!
+//! An [`Api`] is a private copy of the function pointers that were in the runtime's tables when it was made — before any
+//! hook of ours was written there — so a call through it never comes back to us. It has two sources: the table that
+//! `OnLoad` is given ([`Api::from_table`]) and, with the feature `dlopen`, a runtime that this process opens itself
+//! (`Api::open`).
+//!
+//! What a runtime's version lacks is `None` in the copy and [`Error::Missing`] when it is called: nothing is ever read
+//! past the size that a table states.
+
+mod agent;
+mod api;
+mod error;
+mod executable;
+mod live;
+#[cfg(feature = "dlopen")]
+mod open;
+mod queue;
+mod signal;
+
+pub use agent::{Agent, AgentKind};
+pub use api::Api;
+pub use error::{Error, Result};
+pub use executable::{Executable, KernelSymbol, Loader};
+pub use hsa_sys as sys;
+pub use live::{LiveTable, Slot};
+pub use queue::QueueErrorCallback;
+pub use signal::OwnSignal;

@@ -1,0 +1,95 @@
+//! Queues and the clock of their agents.
+
+use hsa_sys::raw::{self, hsa_agent_t, hsa_queue_t, hsa_queue_type32_t, hsa_status_t};
+use std::ffi::c_void;
+use std::ptr;
+
+use crate::error::call;
+use crate::{Api, Result};
+
+/// The application's function that is told of a queue's errors.
+pub type QueueErrorCallback = Option<unsafe extern "C" fn(status: hsa_status_t, queue: *mut hsa_queue_t, data: *mut c_void)>;
+
+impl Api {
+    /// Makes completed packets of a queue carry start and end times. To be called before its first packet.
+    ///
+    /// # Errors
+    /// When the runtime refuses the queue.
+    ///
+    /// # Safety
+    /// `queue` must be a queue of this runtime that is not destroyed.
+    pub unsafe fn enable_profiling(&self, queue: *mut hsa_queue_t) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { call!(self.amd.hsa_amd_profiling_set_profiler_enabled_fn(queue, 1)) }
+    }
+
+    /// Creates a queue whose packets pass through a handler.
+    ///
+    /// # Errors
+    /// What the runtime says of the queue.
+    ///
+    /// # Safety
+    /// The arguments are those of `hsa_queue_create`; `callback` may be called with `data` while the queue lives.
+    #[allow(clippy::too_many_arguments, reason = "the arguments of hsa_queue_create")]
+    pub unsafe fn intercept_queue(
+        &self,
+        agent: u64,
+        size: u32,
+        kind: hsa_queue_type32_t,
+        callback: QueueErrorCallback,
+        data: *mut c_void,
+        private_segment_size: u32,
+        group_segment_size: u32,
+    ) -> Result<*mut hsa_queue_t> {
+        let mut queue = ptr::null_mut();
+        let agent = hsa_agent_t { handle: agent };
+        // SAFETY: the caller's promise; the runtime writes one pointer.
+        unsafe {
+            call!(self.amd.hsa_amd_queue_intercept_create_fn(
+                agent, size, kind, callback, data, private_segment_size, group_segment_size, &mut queue
+            ))
+        }?;
+        Ok(queue)
+    }
+
+    /// Lets packets of an intercepted queue pass through `handler`.
+    ///
+    /// # Errors
+    /// When the queue is not an intercepted one.
+    ///
+    /// # Safety
+    /// `queue` must come from [`Api::intercept_queue`]; `data` must be what `handler` expects while the queue lives.
+    pub unsafe fn register_intercept(
+        &self,
+        queue: *mut hsa_queue_t,
+        handler: raw::hsa_amd_queue_intercept_handler,
+        data: *mut c_void,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { call!(self.amd.hsa_amd_queue_intercept_register_fn(queue, handler, data)) }
+    }
+
+    /// Destroys a queue.
+    ///
+    /// # Errors
+    /// When the runtime does not know the queue.
+    ///
+    /// # Safety
+    /// The queue must not be used again.
+    pub unsafe fn destroy_queue(&self, queue: *mut hsa_queue_t) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { call!(self.core.hsa_queue_destroy_fn(queue)) }
+    }
+
+    /// A tick of an agent's clock as a tick of the system's.
+    ///
+    /// # Errors
+    /// When the runtime does not know the agent.
+    pub fn system_tick(&self, agent: u64, tick: u64) -> Result<u64> {
+        let mut system = 0;
+        let agent = hsa_agent_t { handle: agent };
+        // SAFETY: the runtime checks the handle and writes one number.
+        unsafe { call!(self.amd.hsa_amd_profiling_convert_tick_to_system_domain_fn(agent, tick, &mut system)) }?;
+        Ok(system)
+    }
+}
