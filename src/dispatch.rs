@@ -1,0 +1,151 @@
+//! What happens to a packet on its way to the GPU: kernel dispatches get a record and, if they have none, a completion
+//! signal; everything else passes unchanged.
+//!
+//! # Threads
+//! The thread that publishes the queue's packets. Nothing here waits for another thread of ours.
+
+use std::sync::atomic::Ordering;
+
+use hsa::OwnSignal;
+use hsa_sys::abi::aql::{Packet, PacketType, vendor};
+use hsa_sys::abi::signal::{Signal, kind};
+use logdur_journal::{State, flag};
+
+use crate::blocks::{Cursor, RecordRef};
+use crate::pending::Left;
+use crate::queue::{Publisher, Queue};
+use crate::session::{Session, lock};
+use crate::signals;
+
+/// How a dispatch is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timing {
+    /// It has no signal: it gets one of ours.
+    Own,
+    /// Its own signal is left alone and read before it is used again.
+    AppSignal,
+    /// One of ours stands in; the reaper copies the times to the application's and decrements it.
+    Forwarded,
+}
+
+/// How to time a dispatch with a completion signal (0 is none) of a kind; `leave` enters it in the table of pending
+/// signals.
+pub(crate) fn timing(signal: u64, kind_of: impl FnOnce() -> i64, leave: impl FnOnce() -> Left) -> Timing {
+    if signal == 0 {
+        Timing::Own
+    } else if kind_of() == kind::USER && leave() == Left::Yes {
+        Timing::AppSignal
+    } else {
+        Timing::Forwarded
+    }
+}
+
+impl Publisher {
+    /// Makes packets ready for the GPU, which gets them next, and records the dispatches among them.
+    pub(crate) fn observe(&mut self, session: &'static Session, queue: &Queue, packets: &mut [Packet]) {
+        let dispatches = packets.iter().filter(|p| p.packet_type() == PacketType::KernelDispatch).count() as u64;
+        if dispatches > 0 {
+            queue.seen.store(queue.seen.load(Ordering::Relaxed) + dispatches, Ordering::Relaxed);
+        }
+        let mut id = session.next_id.fetch_add(dispatches, Ordering::Relaxed);
+        let now = if dispatches > 0 { session.clock.now() } else { 0 };
+        for packet in packets {
+            match packet.packet_type() {
+                PacketType::KernelDispatch => {
+                    self.record(session, queue, packet, id, now);
+                    id += 1;
+                }
+                PacketType::VendorSpecific if packet.setup() as u8 != vendor::BARRIER_VALUE => {}
+                _ if packet.completion_signal() != 0 => session.pending.before_reuse(packet.completion_signal()),
+                _ => {}
+            }
+        }
+    }
+
+    fn record(&mut self, session: &'static Session, queue: &Queue, packet: &mut Packet, id: u64, now: u64) {
+        let to = self.free_record(session);
+        let record = to.record();
+        let app = packet.completion_signal();
+        // SAFETY: a packet's completion signal is 0 or the handle of a signal that lives until the packet is complete.
+        let kind_of = || unsafe { Signal::from_handle(app) }.kind.load(Ordering::Relaxed);
+        // What is entered in the table may be harvested at once by another thread: the record is whole before that.
+        fill(to, packet, id, now, session.kernels.number(packet.kernel_object()));
+        record.set_flags(if packet.has_barrier_bit() { flag::BARRIER } else { 0 } | flag::APP_SIGNAL);
+        record.signal.store(app, Ordering::Relaxed);
+        let timing = timing(app, kind_of, || session.pending.enter(app, to));
+        if timing == Timing::AppSignal {
+            return;
+        }
+        let Some(own) = self.own_signal(session, queue) else {
+            // Without a signal nobody can tell when it ends. The application's packet passes as it is.
+            record.add_flags(flag::NO_TIMES);
+            record.set_state(State::Done);
+            return;
+        };
+        let forwarded = if timing == Timing::Forwarded { flag::FORWARDED } else { 0 };
+        record.set_flags(record.flags() & flag::BARRIER | forwarded);
+        record.signal.store(own.handle(), Ordering::Relaxed);
+        to.app_signal().forward_to.store(app, Ordering::Relaxed);
+        packet.set_completion_signal(own.handle());
+        if timing == Timing::Forwarded {
+            session.reaper.forwarding.fetch_add(1, Ordering::Relaxed);
+        }
+        record.set_state(State::InFlight);
+    }
+
+    /// The next free record; the publisher moves past it.
+    fn free_record(&mut self, session: &Session) -> RecordRef {
+        loop {
+            if let Some(record) = self.free.record() {
+                self.free.advance();
+                return record;
+            }
+            let next = session.blocks.take();
+            self.free.block.set_next(next);
+            self.free = Cursor::start(next);
+        }
+    }
+
+    fn own_signal(&mut self, session: &Session, queue: &Queue) -> Option<OwnSignal> {
+        if self.stash.is_empty() {
+            std::mem::swap(&mut self.stash, &mut lock(&queue.returned));
+        }
+        if self.stash.is_empty()
+            && let Err(error) = session.signals.take(session.api(), &mut self.stash)
+        {
+            session.notice_once("no-signals", format!("dispatches pass without times: {error}"));
+        }
+        let signal = self.stash.pop()?;
+        signals::reset(signal);
+        Some(signal)
+    }
+}
+
+fn fill(to: RecordRef, packet: &Packet, id: u64, now: u64, kernel: u32) {
+    let record = to.record();
+    record.dispatch_ns.store(now, Ordering::Relaxed);
+    record.kernel_object.store(packet.kernel_object(), Ordering::Relaxed);
+    record.id.store(id, Ordering::Relaxed);
+    record.kernel.store(kernel, Ordering::Relaxed);
+    record.lds_bytes.store(packet.group_segment_size(), Ordering::Relaxed);
+    record.scratch_bytes.store(packet.private_segment_size(), Ordering::Relaxed);
+    for (to, from) in record.grid.iter().zip(packet.grid_size()) {
+        to.store(from, Ordering::Relaxed);
+    }
+    for (to, from) in record.workgroup.iter().zip(packet.workgroup_size()) {
+        to.store(from, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_ordinary_signal_that_nothing_else_is_pending_on_is_left_in_its_packet() {
+        assert_eq!(timing(0, || unreachable!(), || unreachable!()), Timing::Own);
+        assert_eq!(timing(64, || kind::USER, || Left::Yes), Timing::AppSignal);
+        assert_eq!(timing(64, || kind::USER, || Left::No), Timing::Forwarded);
+        assert_eq!(timing(64, || kind::DOORBELL, || unreachable!()), Timing::Forwarded);
+    }
+}

@@ -1,0 +1,103 @@
+//! The entries of the runtime's tables that lead to us.
+//!
+//! A hook calls the function that was in the entry before, exactly once, whatever happens in our own code, and tells
+//! the session before or after. To add one: a function in the file of its subject, and a line in the table below.
+
+mod copy;
+mod executable;
+mod queue;
+mod signal;
+
+use std::mem::offset_of;
+
+use hsa::{Api, LiveTable, Slot};
+use hsa_sys::raw::{AmdExtTable, CoreApiTable};
+use std::sync::Mutex;
+
+use crate::session::lock;
+
+/// A hook: where its entry is, and the function's address.
+struct Hook {
+    name: &'static str,
+    slot: for<'a> fn(&'a LiveTable) -> Option<Slot<'a>>,
+    ours: usize,
+    original: fn(&Api) -> usize,
+}
+
+/// Makes the list of hooks. That a function has its entry's type is checked by putting it into a table.
+macro_rules! hooks {
+    ($( $table:ident.$entry:ident => $hook:path; )*) => {
+        fn hooks() -> Vec<Hook> {
+            vec![$( Hook {
+                name: stringify!($entry),
+                slot: |live| hooks!(@at live $table $entry),
+                ours: {
+                    let typed = hooks!(@with $table $entry $hook);
+                    typed.$entry.map_or(0, |f| f as usize)
+                },
+                original: |api| api.$table.$entry.map_or(0, |f| f as usize),
+            }, )*]
+        }
+    };
+    (@at $live:ident core $entry:ident) => { $live.core_at(offset_of!(CoreApiTable, $entry)) };
+    (@at $live:ident amd $entry:ident) => { $live.amd_at(offset_of!(AmdExtTable, $entry)) };
+    (@with core $entry:ident $hook:path) => { CoreApiTable { $entry: Some($hook), ..Default::default() } };
+    (@with amd $entry:ident $hook:path) => { AmdExtTable { $entry: Some($hook), ..Default::default() } };
+}
+
+hooks! {
+    core.hsa_queue_create_fn => queue::create;
+    core.hsa_queue_destroy_fn => queue::destroy;
+    amd.hsa_amd_profiling_set_profiler_enabled_fn => queue::set_profiler_enabled;
+    core.hsa_executable_freeze_fn => executable::freeze;
+    core.hsa_executable_destroy_fn => executable::destroy;
+    core.hsa_signal_destroy_fn => signal::destroy;
+    amd.hsa_amd_memory_async_copy_fn => copy::memory_async_copy;
+    amd.hsa_amd_memory_async_copy_on_engine_fn => copy::memory_async_copy_on_engine;
+    amd.hsa_amd_memory_async_copy_rect_fn => copy::memory_async_copy_rect;
+}
+
+/// The tables in which hooks are installed.
+static LIVE: Mutex<Option<LiveTable>> = Mutex::new(None);
+
+/// True when the hooks are in these tables already.
+pub(crate) fn installed(live: &LiveTable) -> bool {
+    hooks().iter().any(|hook| (hook.slot)(live).is_some_and(|slot| slot.load() == hook.ours))
+}
+
+/// Installs the hooks; entries that this runtime lacks are left out.
+pub(crate) fn install(live: &LiveTable) {
+    for hook in hooks() {
+        let Some(slot) = (hook.slot)(live).filter(|slot| slot.load() != 0) else {
+            ::log::debug!("this runtime has no {}", hook.name);
+            continue;
+        };
+        // SAFETY: the function has the entry's type (checked in the table of hooks), and the library is never unloaded.
+        unsafe { slot.store(hook.ours) };
+    }
+    *lock(&LIVE) = Some(*live);
+}
+
+/// Takes the hooks out again, where nobody has put another over them.
+pub(crate) fn restore(api: &Api) {
+    let Some(live) = lock(&LIVE).take() else { return };
+    for hook in hooks() {
+        if let Some(slot) = (hook.slot)(&live) {
+            // SAFETY: the original was in this entry when the library was loaded.
+            unsafe { slot.restore(hook.ours, (hook.original)(api)) };
+        }
+    }
+}
+
+/// Calls the function that was in an entry before: `original!(core.hsa_x_fn(a, b))`, with the caller's arguments. If
+/// there was none the hook would not have been installed; the status then says that the runtime is not started.
+macro_rules! original {
+    ($table:ident.$entry:ident($($argument:expr),* $(,)?)) => {
+        match $crate::calls::get().and_then(|api| api.$table.$entry) {
+            // SAFETY: the arguments are the caller's own, passed on.
+            Some(original) => unsafe { original($($argument),*) },
+            None => hsa_sys::raw::HSA_STATUS_ERROR_NOT_INITIALIZED,
+        }
+    };
+}
+use original;

@@ -1,0 +1,230 @@
+//! Which kernel is behind an address.
+//!
+//! # Threads
+//! Publishers look addresses up without a lock; loading and destroying executables changes the table under one.
+//!
+//! # Ordering
+//! An entry's number is stored after its key, with release; a table that has become too small is replaced by a pointer
+//! that is stored with release. Old tables are leaked: together they are smaller than the present one.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use cpp_demangle::Symbol;
+use dashmap::DashMap;
+use hsa::{Executable, KernelSymbol};
+
+use crate::session::lock;
+
+/// A kernel that was loaded, for ever: records name it by its number.
+pub(crate) struct Kernel {
+    /// Symbol without `.kd`.
+    pub(crate) symbol: String,
+    /// Bytes of arguments.
+    pub(crate) kernarg_size: u32,
+    demangled: OnceLock<String>,
+    wanted: OnceLock<bool>,
+}
+
+impl Kernel {
+    /// The name for people; the symbol itself if it is not a mangled one.
+    pub(crate) fn name(&self) -> &str {
+        self.demangled.get_or_init(|| demangle(&self.symbol))
+    }
+
+    /// Whether the log wants it, asked once.
+    pub(crate) fn wanted(&self, filter: impl FnOnce(&str) -> bool) -> bool {
+        *self.wanted.get_or_init(|| filter(self.name()))
+    }
+}
+
+fn demangle(symbol: &str) -> String {
+    if !symbol.starts_with("_Z") {
+        return symbol.to_owned();
+    }
+    Symbol::new(symbol).ok().and_then(|s| s.demangle().ok()).unwrap_or_else(|| symbol.to_owned())
+}
+
+/// The kernels of the process.
+pub(crate) struct Kernels {
+    table: AtomicPtr<Table>,
+    known: Mutex<Known>,
+    /// Which addresses an executable's kernels have.
+    executables: DashMap<u64, Vec<u64>>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// By number minus one.
+    kernels: Vec<&'static Kernel>,
+    /// Kernels of equal name and arguments are one.
+    numbers: HashMap<(String, u32), u32>,
+    addresses: usize,
+}
+
+/// Open addressing; a power of two of entries, at most half of them used.
+struct Table(Box<[Entry]>);
+
+#[derive(Default)]
+struct Entry {
+    kernel_object: AtomicU64,
+    /// 0 when the kernel was destroyed.
+    number: AtomicU32,
+}
+
+impl Table {
+    fn with_entries(count: usize) -> &'static Table {
+        Box::leak(Box::new(Table((0..count).map(|_| Entry::default()).collect())))
+    }
+
+    /// The entry of an address, or the free one where it would be.
+    fn find(&self, kernel_object: u64) -> &Entry {
+        let mask = self.0.len() - 1;
+        // Descriptors are 64 bytes apart.
+        let mut at = (kernel_object >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 7;
+        loop {
+            let entry = &self.0[at & mask];
+            match entry.kernel_object.load(Ordering::Acquire) {
+                key if key == kernel_object || key == 0 => return entry,
+                _ => at += 1,
+            }
+        }
+    }
+
+    fn set(&self, kernel_object: u64, number: u32) {
+        let entry = self.find(kernel_object);
+        entry.kernel_object.store(kernel_object, Ordering::Release);
+        entry.number.store(number, Ordering::Release);
+    }
+}
+
+impl Kernels {
+    pub(crate) fn new() -> Kernels {
+        let table = AtomicPtr::new(std::ptr::from_ref(Table::with_entries(1024)).cast_mut());
+        Kernels { table, known: Mutex::default(), executables: DashMap::new() }
+    }
+
+    fn table(&self) -> &'static Table {
+        // SAFETY: the pointer comes from `Table::with_entries`, which leaks.
+        unsafe { &*self.table.load(Ordering::Acquire) }
+    }
+
+    /// Number of the kernel whose descriptor is at an address; 0 if it is not known. Neither waits nor allocates.
+    pub(crate) fn number(&self, kernel_object: u64) -> u32 {
+        self.table().find(kernel_object).number.load(Ordering::Acquire)
+    }
+
+    /// The kernel with a number.
+    pub(crate) fn by_number(&self, number: u32) -> Option<&'static Kernel> {
+        lock(&self.known).kernels.get((number as usize).checked_sub(1)?).copied()
+    }
+
+    /// Enters the kernels of an executable.
+    pub(crate) fn loaded(&self, executable: Executable, symbols: Vec<KernelSymbol>) {
+        let addresses: Vec<u64> = symbols.iter().map(|s| s.kernel_object).filter(|&a| a != 0).collect();
+        let mut known = lock(&self.known);
+        for symbol in symbols.into_iter().filter(|s| s.kernel_object != 0) {
+            let name = symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name).to_owned();
+            let number = known.number_of(name, symbol.kernarg_size);
+            self.make_room(&mut known);
+            self.table().set(symbol.kernel_object, number);
+        }
+        drop(known);
+        self.executables.entry(executable.0).or_default().extend(addresses);
+    }
+
+    /// True when the executable's kernels are entered.
+    pub(crate) fn knows(&self, executable: Executable) -> bool {
+        self.executables.contains_key(&executable.0)
+    }
+
+    /// Forgets the addresses of an executable's kernels, which may be used again for others.
+    pub(crate) fn destroyed(&self, executable: Executable) {
+        let Some((_, addresses)) = self.executables.remove(&executable.0) else { return };
+        let _known = lock(&self.known);
+        for address in addresses {
+            self.table().set(address, 0);
+        }
+    }
+
+    /// Forgets every address: the runtime is gone.
+    pub(crate) fn forget(&self) {
+        let mut known = lock(&self.known);
+        self.executables.clear();
+        known.addresses = 0;
+        for entry in &self.table().0 {
+            entry.number.store(0, Ordering::Release);
+        }
+    }
+
+    fn make_room(&self, known: &mut Known) {
+        let old = self.table();
+        known.addresses += 1;
+        if known.addresses * 2 <= old.0.len() {
+            return;
+        }
+        let live = || old.0.iter().filter(|e| e.number.load(Ordering::Relaxed) != 0);
+        known.addresses = live().count() + 1;
+        let new = Table::with_entries((known.addresses * 4).next_power_of_two());
+        for entry in live() {
+            new.set(entry.kernel_object.load(Ordering::Relaxed), entry.number.load(Ordering::Relaxed));
+        }
+        self.table.store(std::ptr::from_ref(new).cast_mut(), Ordering::Release);
+    }
+}
+
+impl Known {
+    fn number_of(&mut self, symbol: String, kernarg_size: u32) -> u32 {
+        let next = self.kernels.len() as u32 + 1;
+        let key = (symbol, kernarg_size);
+        if let Some(&number) = self.numbers.get(&key) {
+            return number;
+        }
+        let kernel = Kernel { symbol: key.0.clone(), kernarg_size, demangled: OnceLock::new(), wanted: OnceLock::new() };
+        self.kernels.push(Box::leak(Box::new(kernel)));
+        self.numbers.insert(key, next);
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbol(name: &str, kernel_object: u64) -> KernelSymbol {
+        KernelSymbol { name: name.to_owned(), agent: 1, kernel_object, kernarg_size: 24, group_segment_size: 0, private_segment_size: 0 }
+    }
+
+    #[test]
+    fn an_address_that_is_used_again_belongs_to_the_new_kernel() {
+        let kernels = Kernels::new();
+        kernels.loaded(Executable(1), vec![symbol("_Z3addPf.kd", 0x1000), symbol("plain.kd", 0x1040)]);
+        let name = |at| kernels.by_number(kernels.number(at)).map(Kernel::name);
+        assert_eq!((name(0x1000), name(0x1040), name(0x1080)), (Some("add(float*)"), Some("plain"), None));
+        kernels.destroyed(Executable(1));
+        assert_eq!(kernels.number(0x1000), 0);
+        kernels.loaded(Executable(2), vec![symbol("_Z3subPf.kd", 0x1000)]);
+        assert_eq!(name(0x1000), Some("sub(float*)"));
+    }
+
+    #[test]
+    fn tables_grow_and_modules_that_come_and_go_do_not_fill_them() {
+        let kernels = Kernels::new();
+        for round in 0..50u64 {
+            let symbols = (0..3000).map(|i| symbol(&format!("k{i}"), (round * 7000 + i + 1) * 64)).collect();
+            kernels.loaded(Executable(round), symbols);
+            assert!((0..3000).all(|i| kernels.number((round * 7000 + i + 1) * 64) == i as u32 + 1));
+            kernels.destroyed(Executable(round));
+        }
+        assert!(kernels.table().0.len() <= 32768, "{} entries for 3000 kernels", kernels.table().0.len());
+        assert_eq!(lock(&kernels.known).kernels.len(), 3000);
+    }
+
+    #[test]
+    fn names_that_are_not_mangled_or_badly_so_stay_as_they_are() {
+        assert_eq!(demangle("__amd_rocclr_fillBufferAligned"), "__amd_rocclr_fillBufferAligned");
+        assert_eq!(demangle("_Znot a name"), "_Znot a name");
+        assert_eq!(demangle("_ZN2ns6kernelILi4EfEEvPT0_i"), "void ns::kernel<4, float>(float*, int)");
+    }
+}

@@ -1,0 +1,31 @@
+//! `liblogdur.so`: the interceptor, loaded by ROCm's HSA runtime through `HSA_TOOLS_LIB`.
+//!
+//! ```text
+//! app thread ── packets ──► queue (one of its ways) ──► dispatch: own signal, record ──► real queue
+//! GPU ── completion ──► reaper: ticks into the record, signal back to the pool
+//! records ──► log thread ──► rows
+//! ```
+//!
+//! It is a guest in somebody's process: it never prints to the application's stdout or stderr unless asked, never
+//! aborts, never unwinds across the C boundary, never unloads, installs no signal handler. A feature that fails turns
+//! itself off with one notice in the log; the application goes on.
+
+mod account;
+mod blocks;
+mod calls;
+mod clock;
+mod diagnostics;
+mod dispatch;
+mod entry;
+mod exit;
+mod hooks;
+mod kernels;
+mod log;
+mod pending;
+mod queue;
+mod reaper;
+mod session;
+mod signals;
+mod wake;
+
+pub use entry::{HSA_AMD_TOOL_PRIORITY, OnLoad, OnUnload};

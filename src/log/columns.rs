@@ -1,0 +1,85 @@
+//! The columns of a row, in order: the first four are logduration's; later ones are only ever added at the end.
+
+use std::sync::atomic::Ordering;
+
+use logdur_journal::{Record, flag};
+
+/// What a row is written from.
+pub(crate) struct Row<'a> {
+    /// Demangled; empty when it is not known.
+    pub(crate) kernel: &'a str,
+    /// Bytes of arguments of a known kernel.
+    pub(crate) kernarg_size: Option<u32>,
+    /// Start and end in nanoseconds of the system clock.
+    pub(crate) times: Option<(u64, u64)>,
+    /// Position of the agent among the GPUs.
+    pub(crate) agent: usize,
+    /// The runtime's number of the queue.
+    pub(crate) queue: u64,
+    /// Everything else.
+    pub(crate) record: &'a Record,
+}
+
+/// A cell.
+pub(crate) enum Cell<'a> {
+    Text(&'a str),
+    Number(u64),
+    /// Not known.
+    Nothing,
+    /// Work-items in x, y and z.
+    Size([u64; 3]),
+    Address(u64),
+    Flags(Vec<&'static str>),
+}
+
+/// A column: its name, and what a row has in it.
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) cell: for<'a> fn(&Row<'a>) -> Cell<'a>,
+}
+
+/// Makes the table.
+macro_rules! columns {
+    ($( $name:literal: |$row:ident| $cell:expr; )*) => {
+        /// Every column.
+        pub(crate) const COLUMNS: &[Column] = &[$( Column { name: $name, cell: { fn cell<'a>($row: &Row<'a>) -> Cell<'a> { $cell } cell } }, )*];
+    };
+}
+
+columns! {
+    "kernel": |row| Cell::Text(row.kernel);
+    "dispatch": |row| Cell::Number(row.record.dispatch_ns.load(Ordering::Relaxed));
+    "startNs": |row| number(row.times.map(|t| t.0));
+    "endNs": |row| number(row.times.map(|t| t.1));
+    "durationNs": |row| number(row.times.and_then(|(start, end)| end.checked_sub(start)));
+    "id": |row| Cell::Number(row.record.id.load(Ordering::Relaxed));
+    "agent": |row| Cell::Number(row.agent as u64);
+    "queue": |row| Cell::Number(row.queue);
+    "grid": |row| Cell::Size(row.record.grid.each_ref().map(|n| n.load(Ordering::Relaxed).into()));
+    "workgroup": |row| Cell::Size(row.record.workgroup.each_ref().map(|n| n.load(Ordering::Relaxed).into()));
+    "ldsBytes": |row| Cell::Number(row.record.lds_bytes.load(Ordering::Relaxed).into());
+    "scratchBytes": |row| Cell::Number(row.record.scratch_bytes.load(Ordering::Relaxed).into());
+    "kernargBytes": |row| number(row.kernarg_size.map(Into::into));
+    "kernelObject": |row| Cell::Address(row.record.kernel_object.load(Ordering::Relaxed));
+    "flags": |row| Cell::Flags(row.flags().collect());
+}
+
+fn number<'a>(value: Option<u64>) -> Cell<'a> {
+    value.map_or(Cell::Nothing, Cell::Number)
+}
+
+impl Row<'_> {
+    /// What is unusual about the dispatch.
+    pub(crate) fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let flags = self.record.flags();
+        let backwards = self.times.is_some_and(|(start, end)| end < start);
+        let all = [
+            ("unknown-kernel", self.record.kernel.load(Ordering::Relaxed) == 0),
+            ("incomplete", flags & flag::INCOMPLETE != 0),
+            ("no-times", flags & flag::INCOMPLETE == 0 && self.times.is_none()),
+            ("shared-signal", flags & flag::SHARED_SIGNAL != 0),
+            ("end-before-start", backwards),
+        ];
+        all.into_iter().filter(|&(_, set)| set).map(|(name, _)| name)
+    }
+}

@@ -1,0 +1,203 @@
+//! How lines are written: comma-separated values (RFC 4180) or one JSON object a line.
+
+use std::io::Write;
+
+use logdur_settings::Format;
+
+use super::columns::{COLUMNS, Cell, Row};
+
+/// The lines of a format. Writing into memory does not fail: results of `write!` into a vector are ignored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lines(Format);
+
+impl Lines {
+    pub(crate) fn of(format: Format) -> Lines {
+        Lines(format)
+    }
+
+    /// What stands at the beginning of a file.
+    pub(crate) fn header(self) -> String {
+        match self.0 {
+            Format::Csv => COLUMNS.iter().map(|c| c.name).collect::<Vec<_>>().join(",") + "\n",
+            Format::Json => String::new(),
+        }
+    }
+
+    pub(crate) fn row(self, to: &mut Vec<u8>, row: &Row<'_>) {
+        match self.0 {
+            Format::Csv => {
+                for (i, column) in COLUMNS.iter().enumerate() {
+                    if i > 0 {
+                        to.push(b',');
+                    }
+                    csv_cell(to, &(column.cell)(row));
+                }
+            }
+            Format::Json => {
+                for (i, column) in COLUMNS.iter().enumerate() {
+                    to.extend_from_slice(if i == 0 { b"{\"" } else { b",\"" });
+                    to.extend_from_slice(column.name.as_bytes());
+                    to.extend_from_slice(b"\":");
+                    json_cell(to, &(column.cell)(row));
+                }
+                to.push(b'}');
+            }
+        }
+        to.push(b'\n');
+    }
+
+    pub(crate) fn notice(self, to: &mut Vec<u8>, text: &str) {
+        match self.0 {
+            Format::Csv => _ = writeln!(to, "# notice: {text}"),
+            Format::Json => {
+                to.extend_from_slice(b"{\"notice\":");
+                json_text(to, text);
+                to.extend_from_slice(b"}\n");
+            }
+        }
+    }
+
+    pub(crate) fn agent(self, to: &mut Vec<u8>, position: usize, name: &str, product: &str) {
+        match self.0 {
+            Format::Csv => _ = writeln!(to, "# agent {position}: {name}, {product}"),
+            Format::Json => {
+                _ = write!(to, "{{\"agent\":{position},\"name\":");
+                json_text(to, name);
+                to.extend_from_slice(b",\"product\":");
+                json_text(to, product);
+                to.extend_from_slice(b"}\n");
+            }
+        }
+    }
+
+    pub(crate) fn account(self, to: &mut Vec<u8>, counters: &[(&str, u64)]) {
+        let pid = std::process::id();
+        let (open, separator, close) = match self.0 {
+            Format::Csv => (format!("# account: pid={pid}"), " ", "\n"),
+            Format::Json => (format!("{{\"account\":{{\"pid\":{pid}"), ",", "}}\n"),
+        };
+        to.extend_from_slice(open.as_bytes());
+        for (name, value) in counters {
+            match self.0 {
+                Format::Csv => _ = write!(to, "{separator}{name}={value}"),
+                Format::Json => _ = write!(to, "{separator}\"{name}\":{value}"),
+            }
+        }
+        to.extend_from_slice(close.as_bytes());
+    }
+}
+
+fn csv_cell(to: &mut Vec<u8>, cell: &Cell<'_>) {
+    match cell {
+        // Always quoted, as logduration does: names have commas, and quotes double.
+        Cell::Text(text) => {
+            to.push(b'"');
+            for byte in text.bytes() {
+                if byte == b'"' {
+                    to.push(b'"');
+                }
+                to.push(byte);
+            }
+            to.push(b'"');
+        }
+        Cell::Number(number) => _ = write!(to, "{number}"),
+        Cell::Nothing => {}
+        Cell::Size([x, y, z]) => _ = write!(to, "{x}x{y}x{z}"),
+        Cell::Address(address) => _ = write!(to, "{address:#x}"),
+        Cell::Flags(flags) => to.extend_from_slice(flags.join("|").as_bytes()),
+    }
+}
+
+fn json_cell(to: &mut Vec<u8>, cell: &Cell<'_>) {
+    match cell {
+        Cell::Text(text) => json_text(to, text),
+        Cell::Number(number) => _ = write!(to, "{number}"),
+        Cell::Nothing => to.extend_from_slice(b"null"),
+        Cell::Size([x, y, z]) => _ = write!(to, "[{x},{y},{z}]"),
+        Cell::Address(address) => _ = write!(to, "\"{address:#x}\""),
+        Cell::Flags(flags) => {
+            to.push(b'[');
+            for (i, flag) in flags.iter().enumerate() {
+                if i > 0 {
+                    to.push(b',');
+                }
+                json_text(to, flag);
+            }
+            to.push(b']');
+        }
+    }
+}
+
+fn json_text(to: &mut Vec<u8>, text: &str) {
+    // A text always is JSON.
+    _ = serde_json::to_writer(to, text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use logdur_journal::{Record, flag};
+    use std::sync::atomic::Ordering;
+
+    fn row(format: Format, name: &str, times: Option<(u64, u64)>) -> String {
+        let record = Record::default();
+        record.dispatch_ns.store(7, Ordering::Relaxed);
+        record.id.store(3, Ordering::Relaxed);
+        record.kernel.store(1, Ordering::Relaxed);
+        record.kernel_object.store(0x7f00_1000, Ordering::Relaxed);
+        for (to, from) in record.grid.iter().zip([1024, 2, 1]) {
+            to.store(from, Ordering::Relaxed);
+        }
+        for (to, from) in record.workgroup.iter().zip([256, 1, 1]) {
+            to.store(from, Ordering::Relaxed);
+        }
+        record.lds_bytes.store(512, Ordering::Relaxed);
+        if times.is_none() {
+            record.add_flags(flag::INCOMPLETE);
+        }
+        let mut line = Vec::new();
+        Lines::of(format).row(&mut line, &Row { kernel: name, kernarg_size: Some(24), times, agent: 0, queue: 5, record: &record });
+        String::from_utf8(line).unwrap()
+    }
+
+    #[test]
+    fn the_header_begins_with_logdurations_columns_and_is_never_shortened() {
+        let header = Lines::of(Format::Csv).header();
+        let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags";
+        assert!(header.starts_with(known), "{header}");
+    }
+
+    #[test]
+    fn csv_rows_quote_names_as_rfc_4180_says() {
+        let line = row(Format::Csv, "f<char, '\"'>(int)", Some((100, 150)));
+        assert_eq!(line, "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,\n");
+    }
+
+    #[test]
+    fn what_is_not_known_is_empty_and_said() {
+        let line = row(Format::Csv, "k", None);
+        assert_eq!(line, "\"k\",7,,,,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,incomplete\n");
+    }
+
+    #[test]
+    fn json_rows_have_the_same_columns() {
+        let line = row(Format::Json, "a\"b\n", None);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let keys = COLUMNS.iter().map(|c| value.get(c.name).unwrap().clone()).collect::<Vec<_>>();
+        assert_eq!((keys.len(), value.as_object().unwrap().len()), (COLUMNS.len(), COLUMNS.len()));
+        assert_eq!(value["kernel"], "a\"b\n");
+        assert_eq!(value["startNs"], serde_json::Value::Null);
+        assert_eq!(value["grid"], serde_json::json!([1024, 2, 1]));
+        assert_eq!(value["flags"], serde_json::json!(["incomplete"]));
+    }
+
+    #[test]
+    fn the_account_names_every_counter() {
+        let mut text = Vec::new();
+        Lines::of(Format::Csv).account(&mut text, &[("seen", 3), ("logged", 2)]);
+        Lines::of(Format::Json).account(&mut text, &[("seen", 3), ("logged", 2)]);
+        let pid = std::process::id();
+        let expected = format!("# account: pid={pid} seen=3 logged=2\n{{\"account\":{{\"pid\":{pid},\"seen\":3,\"logged\":2}}}}\n");
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+}

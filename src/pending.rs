@@ -1,0 +1,239 @@
+//! The application's own signals that a dispatch in flight will complete on.
+//!
+//! Such a signal is left in its packet, and the times are read from it before anything can overwrite them. Whoever takes
+//! an entry out of this table is the one who reads the times; so a record is harvested exactly once.
+//!
+//! # Threads
+//! Any. A bucket is locked for a few loads and stores; nobody waits for it longer than [`SPINS`]: a publisher that
+//! cannot have it takes the way that needs no entry.
+//!
+//! # Ordering
+//! The lock of a bucket orders everything in it.
+
+use std::cell::UnsafeCell;
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hsa_sys::abi::signal::Signal;
+use logdur_journal::{State, flag};
+
+use crate::blocks::RecordRef;
+
+const BUCKETS: usize = 4096;
+const ENTRIES: usize = 5;
+const SPINS: usize = 100;
+
+/// The table: signal handle to record.
+pub(crate) struct Pending(Box<[Bucket]>);
+
+#[repr(align(128))]
+struct Bucket {
+    locked: AtomicBool,
+    entries: UnsafeCell<[Option<Entry>; ENTRIES]>,
+}
+
+// SAFETY: the entries are only accessed by whoever has set `locked`.
+unsafe impl Sync for Bucket {}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    signal: u64,
+    record: RecordRef,
+}
+
+/// What became of an attempt to leave a signal in its packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// The signal is in the table.
+    Yes,
+    /// An earlier dispatch is still to complete on the same signal, or there is no room.
+    No,
+}
+
+impl Pending {
+    pub(crate) fn new() -> Pending {
+        let bucket = || Bucket { locked: AtomicBool::new(false), entries: UnsafeCell::new([None; ENTRIES]) };
+        Pending((0..BUCKETS).map(|_| bucket()).collect())
+    }
+
+    /// Runs `body` on the bucket of a signal; `None` if somebody else holds it for too long.
+    fn with<T>(&self, signal: u64, spins: usize, body: impl FnOnce(&mut [Option<Entry>; ENTRIES]) -> T) -> Option<T> {
+        // Signals are at least 64 bytes apart.
+        let hash = (signal >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+        let bucket = &self.0[hash as usize % BUCKETS];
+        let mut left = spins;
+        while bucket.locked.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            left = left.checked_sub(1)?;
+            spin_loop();
+        }
+        // SAFETY: this thread has just set `locked`, and clears it only after `body`.
+        let result = body(unsafe { &mut *bucket.entries.get() });
+        bucket.locked.store(false, Ordering::Release);
+        Some(result)
+    }
+
+    /// Enters a signal that stays in the packet of `record`, harvesting an earlier dispatch on it if that is complete.
+    /// The record remembers the time that the signal carries now, and is in flight before anybody can harvest it.
+    pub(crate) fn enter(&self, signal: u64, record: RecordRef) -> Left {
+        self.with(signal, SPINS, |entries| {
+            if let Some(at) = position(entries, signal) {
+                let Some(earlier) = entries[at].filter(|e| is_complete(e)) else { return Left::No };
+                harvest(earlier);
+                entries[at] = None;
+            }
+            let Some(free) = entries.iter().position(Option::is_none) else { return Left::No };
+            let (_, end) = memory(signal).ticks();
+            record.app_signal().end_before.store(end, Ordering::Relaxed);
+            record.record().set_state(State::InFlight);
+            entries[free] = Some(Entry { signal, record });
+            Left::Yes
+        })
+        .unwrap_or(Left::No)
+    }
+
+    /// The reaper's question: harvests the dispatch if it is complete.
+    pub(crate) fn harvest_if_complete(&self, signal: u64, record: RecordRef) {
+        self.with(signal, SPINS, |entries| {
+            if let Some(at) = position(entries, signal)
+                && let Some(entry) = entries[at]
+                && entry.record == record
+                && is_complete(&entry)
+            {
+                harvest(entry);
+                entries[at] = None;
+            }
+        });
+    }
+
+    /// Something other than a dispatch is about to use the signal: harvests what is complete, and marks what is not,
+    /// since the times that appear may then be the other's.
+    pub(crate) fn before_reuse(&self, signal: u64) {
+        self.with(signal, usize::MAX, |entries| {
+            let Some(at) = position(entries, signal) else { return };
+            let Some(entry) = entries[at] else { return };
+            if is_complete(&entry) {
+                harvest(entry);
+                entries[at] = None;
+            } else {
+                entry.record.record().add_flags(flag::SHARED_SIGNAL);
+            }
+        });
+    }
+
+    /// The signal is about to be destroyed: harvests whatever is there.
+    pub(crate) fn before_destroy(&self, signal: u64) {
+        self.with(signal, usize::MAX, |entries| {
+            if let Some(at) = position(entries, signal)
+                && let Some(entry) = entries[at].take()
+            {
+                harvest(entry);
+            }
+        });
+    }
+
+    /// Gives up on a dispatch: its record is done, with times if it is complete after all.
+    pub(crate) fn give_up(&self, signal: u64, record: RecordRef) {
+        self.with(signal, usize::MAX, |entries| {
+            if let Some(at) = position(entries, signal)
+                && let Some(entry) = entries[at]
+                && entry.record == record
+            {
+                harvest(entry);
+                entries[at] = None;
+            }
+        });
+    }
+}
+
+fn position(entries: &[Option<Entry>; ENTRIES], signal: u64) -> Option<usize> {
+    entries.iter().position(|e| e.is_some_and(|e| e.signal == signal))
+}
+
+/// The memory of a signal that is in the table.
+fn memory<'a>(signal: u64) -> &'a Signal {
+    // SAFETY: the signal is in a packet that is being published or in flight, so the application has not destroyed it
+    // (the hook of `hsa_signal_destroy` takes it out of the table first), and ROCr keeps signals mapped.
+    unsafe { Signal::from_handle(signal) }
+}
+
+/// A dispatch is complete when the signal carries another end time: ticks never repeat, and whatever the application
+/// does with the value says nothing about the times.
+fn is_complete(entry: &Entry) -> bool {
+    // Acquire, for the start time that was written before it.
+    memory(entry.signal).end_ts.load(Ordering::Acquire) != entry.record.app_signal().end_before.load(Ordering::Relaxed)
+}
+
+fn harvest(entry: Entry) {
+    let record = entry.record.record();
+    if is_complete(&entry) {
+        let (start, end) = memory(entry.signal).ticks();
+        entry.record.times().start.store(start, Ordering::Relaxed);
+        entry.record.times().end.store(end, Ordering::Relaxed);
+    } else {
+        record.add_flags(flag::INCOMPLETE);
+    }
+    record.set_state(State::Done);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::Blocks;
+
+    /// A signal as the runtime lays it out: of the kind USER, with value 1.
+    fn signal() -> u64 {
+        #[repr(align(64))]
+        struct Aligned([std::sync::atomic::AtomicU64; 8]);
+        let words = [1, 1, 0, 0, 0, 0, 0, 0].map(std::sync::atomic::AtomicU64::new);
+        std::ptr::from_ref(Box::leak(Box::new(Aligned(words))).0.as_slice()).expose_provenance() as u64
+    }
+
+    fn complete(handle: u64, start: u64, end: u64) {
+        memory(handle).start_ts.store(start, Ordering::Relaxed);
+        memory(handle).end_ts.store(end, Ordering::Release);
+    }
+
+    fn record(blocks: &Blocks, slot: usize) -> RecordRef {
+        RecordRef { block: blocks.take(), slot }
+    }
+
+    #[test]
+    fn a_signal_is_harvested_by_the_next_packet_that_carries_it() {
+        let (blocks, pending, s) = (Blocks::default(), Pending::new(), signal());
+        let (first, second) = (record(&blocks, 0), record(&blocks, 1));
+        assert_eq!(pending.enter(s, first), Left::Yes);
+        complete(s, 10, 20);
+        assert_eq!(pending.enter(s, second), Left::Yes);
+        assert_eq!((first.record().state(), first.times().end.load(Ordering::Relaxed)), (State::Done, 20));
+        assert_eq!(second.record().state(), State::InFlight);
+        complete(s, 30, 40);
+        pending.harvest_if_complete(s, second);
+        assert_eq!((second.times().start.load(Ordering::Relaxed), second.times().end.load(Ordering::Relaxed)), (30, 40));
+    }
+
+    #[test]
+    fn a_signal_that_is_still_awaited_is_not_left_in_a_second_packet() {
+        let (blocks, pending, s) = (Blocks::default(), Pending::new(), signal());
+        let (first, second) = (record(&blocks, 0), record(&blocks, 1));
+        assert_eq!((pending.enter(s, first), pending.enter(s, second)), (Left::Yes, Left::No));
+        assert_eq!((first.record().state(), second.record().state()), (State::InFlight, State::Free));
+    }
+
+    #[test]
+    fn a_signal_that_is_destroyed_in_flight_leaves_a_row_without_times() {
+        let (blocks, pending, s) = (Blocks::default(), Pending::new(), signal());
+        let first = record(&blocks, 0);
+        pending.enter(s, first);
+        pending.before_destroy(s);
+        assert_eq!((first.record().state(), first.record().flags()), (State::Done, flag::INCOMPLETE));
+    }
+
+    #[test]
+    fn when_a_bucket_is_full_the_signal_is_not_left() {
+        let (blocks, pending) = (Blocks::default(), Pending::new());
+        let block = blocks.take();
+        let signals = BUCKETS * ENTRIES * 2;
+        let left = (0..signals).filter(|_| pending.enter(signal(), RecordRef { block, slot: 0 }) == Left::Yes).count();
+        assert!(left > BUCKETS * ENTRIES / 2 && left < signals, "{left} of {signals} signals left");
+    }
+}

@@ -1,0 +1,300 @@
+//! Completion: times into records, signals back to where they came from.
+//!
+//! # Threads
+//! One thread for the process, started with the first queue; the exiting thread lends a hand at the end. Queues are
+//! taken one at a time, each under its own lock, which publishers never take.
+//!
+//! Nobody waits for the reaper but an application whose signal one of ours stands in for; then it looks all the time.
+//! Otherwise it naps for up to 10 ms, and without anything in flight it sleeps until a publisher wakes it — which can
+//! happen once in [`LINGER`] at most.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use hsa::OwnSignal;
+use hsa_sys::abi::signal::Signal;
+use logdur_journal::{State, flag};
+
+use crate::blocks::{Cursor, RecordRef};
+use crate::exit;
+use crate::queue::Queue;
+use crate::session::{Session, lock};
+use crate::wake::Sleeper;
+
+/// How many dispatches that are not complete are looked at in each queue, past the first one.
+const WINDOW: usize = 64;
+const SHORTEST_NAP: Duration = Duration::from_millis(1);
+const LONGEST_NAP: Duration = Duration::from_millis(10);
+/// How long it stays awake with nothing in flight.
+const LINGER: Duration = Duration::from_millis(10);
+
+/// The thread's side that others see.
+pub(crate) struct Reaper {
+    started: AtomicBool,
+    /// Asleep until the next dispatch.
+    idle: Sleeper,
+    /// Asleep for a nap, which dispatches do not interrupt.
+    nap: Sleeper,
+    look: AtomicBool,
+    /// Dispatches in flight whose applications' signals wait for us.
+    pub(crate) forwarding: AtomicU32,
+}
+
+/// What a look at the queues found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) completed: usize,
+    pub(crate) in_flight: usize,
+}
+
+/// An application's signal that one of ours stood in for.
+struct Forward {
+    signal: u64,
+    start: u64,
+    end: u64,
+}
+
+impl Reaper {
+    pub(crate) fn new() -> Reaper {
+        Reaper {
+            started: AtomicBool::new(false),
+            idle: Sleeper::new(),
+            nap: Sleeper::new(),
+            look: AtomicBool::new(false),
+            forwarding: AtomicU32::new(0),
+        }
+    }
+
+    /// Starts the thread if it does not run yet.
+    pub(crate) fn start(&self, session: &'static Session) {
+        if !self.started.swap(true, Ordering::AcqRel) {
+            session.spawn("logdur-reaper", move || session.reaper.run(session));
+        }
+    }
+
+    /// A publisher has published.
+    pub(crate) fn wake(&self) {
+        self.idle.wake();
+        if self.forwarding.load(Ordering::Relaxed) > 0 {
+            self.nap.wake();
+        }
+    }
+
+    /// Something other than a dispatch asks for a look.
+    pub(crate) fn look_now(&self) {
+        self.look.store(true, Ordering::Release);
+        self.idle.wake();
+        self.nap.wake();
+    }
+
+    fn run(&self, session: &'static Session) {
+        let mut nap = SHORTEST_NAP;
+        let mut busy = Instant::now();
+        loop {
+            self.look.store(false, Ordering::Release);
+            let seen = look(session, exit::access());
+            if seen.completed > 0 {
+                session.log.wake();
+            }
+            if seen.completed > 0 || seen.in_flight > 0 {
+                busy = Instant::now();
+            }
+            nap = if seen.completed > 0 { SHORTEST_NAP } else { (nap * 2).min(LONGEST_NAP) };
+            let asked = || self.look.load(Ordering::Acquire);
+            if self.forwarding.load(Ordering::Acquire) > 0 {
+                std::thread::yield_now();
+            } else if seen.in_flight > 0 || busy.elapsed() < LINGER {
+                self.nap.sleep(Some(nap), || asked() || self.forwarding.load(Ordering::Acquire) > 0);
+            } else {
+                self.idle.sleep(None, || asked() || has_news(session));
+            }
+        }
+    }
+}
+
+/// True when a publisher has published what no look has seen yet.
+fn has_news(session: &Session) -> bool {
+    session.queues.all().into_iter().any(|queue| {
+        let record = lock(&queue.reaped).record();
+        record.is_some_and(|r| r.record().state() != State::Free)
+    })
+}
+
+/// What of the runtime may be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everything.
+    Full,
+    /// The process is ending: functions on signals only.
+    Signals,
+    /// The runtime's destructors have run: only its memory is still there.
+    Memory,
+}
+
+/// Looks at every queue once.
+pub(crate) fn look(session: &Session, access: Access) -> Seen {
+    let mut seen = Seen::default();
+    for queue in session.queues.all() {
+        let mut found = Found::default();
+        let of_queue = found.look(session, queue);
+        seen.completed += of_queue.completed;
+        seen.in_flight += of_queue.in_flight;
+        found.forward(session, access);
+        if access == Access::Full
+            && let (Some(tick), Some(agent)) = (found.tick, session.agent(queue.agent))
+            && let Err(error) = agent.clock.calibrate(session.api(), agent.agent.handle, tick)
+        {
+            session.notice_once("clock", format!("times of agent {} are not converted: {error}", queue.agent));
+        }
+        lock(&queue.returned).append(&mut found.signals);
+    }
+    seen
+}
+
+/// Moves on from records that are done: afterwards no look touches the blocks before them.
+pub(crate) fn settle(queue: &Queue) {
+    let mut head = lock(&queue.reaped);
+    while let Some(record) = head.record() {
+        if !matches!(record.record().state(), State::Done | State::Logged) {
+            break;
+        }
+        head.advance();
+    }
+}
+
+/// Gives up on whatever is in flight: rows will say that they are incomplete.
+pub(crate) fn give_up(session: &Session, queue: &Queue) {
+    let mut head = lock(&queue.reaped);
+    while let Some(record) = head.record() {
+        match record.record().state() {
+            State::Free => break,
+            State::InFlight => abandon(session, record),
+            State::Done | State::Logged => {}
+        }
+        head.advance();
+    }
+}
+
+fn abandon(session: &Session, record: RecordRef) {
+    let r = record.record();
+    if r.flags() & flag::APP_SIGNAL != 0 {
+        session.pending.give_up(r.signal.load(Ordering::Relaxed), record);
+    } else {
+        if r.flags() & flag::FORWARDED != 0 {
+            session.reaper.forwarding.fetch_sub(1, Ordering::Relaxed);
+        }
+        // The signal is not used again: the GPU may still write it.
+        r.add_flags(flag::INCOMPLETE);
+        r.set_state(State::Done);
+    }
+}
+
+/// What a look at one queue found, to be dealt with when its lock is released.
+#[derive(Default)]
+struct Found {
+    signals: Vec<OwnSignal>,
+    forwards: Vec<Forward>,
+    tick: Option<u64>,
+}
+
+impl Found {
+    fn look(&mut self, session: &Session, queue: &Queue) -> Seen {
+        let gone = queue.gone.load(Ordering::Acquire);
+        let mut head = lock(&queue.reaped);
+        let mut at = *head;
+        let mut seen = Seen::default();
+        while let Some(record) = at.record() {
+            match record.record().state() {
+                State::Free => break,
+                State::InFlight if self.is_complete(session, record) => {
+                    seen.completed += 1;
+                    if seen.in_flight > 0 && record.record().flags() & flag::BARRIER != 0 {
+                        // Everything before it is complete, whatever its signals say.
+                        seen.completed += self.catch_up(session, *head, record);
+                        seen.in_flight = 0;
+                    }
+                }
+                State::InFlight if gone => {
+                    abandon(session, record);
+                    seen.completed += 1;
+                }
+                State::InFlight => seen.in_flight += 1,
+                State::Done | State::Logged => {}
+            }
+            at.advance();
+            if seen.in_flight == 0 {
+                *head = at;
+            } else if seen.in_flight > WINDOW {
+                break;
+            }
+        }
+        seen
+    }
+
+    /// Completes what lies before a packet with the barrier bit that is complete; says how many.
+    fn catch_up(&mut self, session: &Session, mut from: Cursor, to: RecordRef) -> usize {
+        let mut completed = 0;
+        while let Some(record) = from.record().filter(|&r| r != to) {
+            if record.record().state() == State::InFlight {
+                if !self.is_complete(session, record) {
+                    record.record().add_flags(flag::NO_TIMES);
+                    abandon(session, record);
+                }
+                completed += 1;
+            }
+            from.advance();
+        }
+        completed
+    }
+
+    /// Harvests a dispatch if it is complete.
+    fn is_complete(&mut self, session: &Session, record: RecordRef) -> bool {
+        let r = record.record();
+        let (flags, signal) = (r.flags(), r.signal.load(Ordering::Relaxed));
+        if flags & flag::APP_SIGNAL != 0 {
+            session.pending.harvest_if_complete(signal, record);
+            let complete = r.state() != State::InFlight;
+            if complete {
+                self.tick = Some(record.times().end.load(Ordering::Relaxed)).filter(|&t| t != 0).or(self.tick);
+            }
+            return complete;
+        }
+        // SAFETY: the record is in flight on a signal of ours, which is destroyed only when its record is done.
+        let own = unsafe { OwnSignal::from_handle(signal) };
+        // Acquire, for the times that were written before the decrement.
+        if own.memory().value.load(Ordering::Acquire) > 0 {
+            return false;
+        }
+        let (start, end) = own.memory().ticks();
+        record.times().start.store(start, Ordering::Relaxed);
+        record.times().end.store(end, Ordering::Relaxed);
+        if end == 0 {
+            r.add_flags(flag::NO_TIMES);
+        } else {
+            self.tick = Some(end);
+        }
+        if flags & flag::FORWARDED != 0 {
+            self.forwards.push(Forward { signal: record.app_signal().forward_to.load(Ordering::Relaxed), start, end });
+        }
+        self.signals.push(own);
+        r.set_state(State::Done);
+        true
+    }
+
+    /// Gives applications' signals the times and the decrement that the GPU gave to ours.
+    fn forward(&self, session: &Session, access: Access) {
+        for forward in &self.forwards {
+            // SAFETY: the application's packet carried the signal and has not completed for it: it must keep it alive.
+            let memory = unsafe { Signal::from_handle(forward.signal) };
+            memory.start_ts.store(forward.start, Ordering::Relaxed);
+            memory.end_ts.store(forward.end, Ordering::Relaxed);
+            if access == Access::Memory {
+                memory.value.fetch_sub(1, Ordering::Release);
+            } else {
+                // SAFETY: as above.
+                unsafe { session.api().subtract(forward.signal, 1) };
+            }
+            session.reaper.forwarding.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What lives between the first `OnLoad` and the end of the process.
+//!
+//! # Threads
+//! Any. The session is made once and never freed; a fork's child has none, and everything passes through unseen there.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, RwLock};
+use std::time::{Duration, Instant};
+
+use hsa::{Agent, AgentKind, Api, LiveTable};
+use hsa_sys::raw::HsaApiTable;
+use logdur_settings::Interceptor;
+
+use crate::account::Account;
+use crate::blocks::Blocks;
+use crate::clock::{AgentClock, HostClock};
+use crate::kernels::Kernels;
+use crate::log::Log;
+use crate::pending::Pending;
+use crate::queue::{self, Queues};
+use crate::reaper::{self, Access, Reaper};
+use crate::signals::SignalPool;
+use crate::{calls, diagnostics, exit, hooks};
+
+/// How long kernels in flight are waited for when the runtime or the process ends.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// Everything, in its parts.
+pub(crate) struct Session {
+    pub(crate) log: Log,
+    pub(crate) account: Account,
+    pub(crate) blocks: Blocks,
+    pub(crate) signals: SignalPool,
+    pub(crate) pending: Pending,
+    pub(crate) kernels: Kernels,
+    pub(crate) queues: Queues,
+    pub(crate) reaper: Reaper,
+    pub(crate) clock: HostClock,
+    /// The next dispatch's number.
+    pub(crate) next_id: AtomicU64,
+    agents: RwLock<Vec<&'static SeenAgent>>,
+    api: AtomicPtr<Api>,
+    passive: AtomicBool,
+    said: Mutex<HashSet<&'static str>>,
+}
+
+/// A GPU.
+pub(crate) struct SeenAgent {
+    pub(crate) agent: Agent,
+    pub(crate) clock: AgentClock,
+}
+
+static SESSION: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Locks, whether or not a panic has left the lock poisoned: what it guards is whole between two statements.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The session of this process, if there is one.
+pub(crate) fn current() -> Option<&'static Session> {
+    let session = SESSION.load(Ordering::Acquire);
+    // SAFETY: the pointer is null or comes from a leaked box, in `load`.
+    unsafe { session.as_ref() }
+}
+
+/// The session, if it watches.
+pub(crate) fn active() -> Option<&'static Session> {
+    current().filter(|s| !s.passive.load(Ordering::Relaxed))
+}
+
+/// The runtime has been started.
+///
+/// # Safety
+/// `table` must be the runtime's table.
+pub(crate) unsafe fn load(table: *mut HsaApiTable) {
+    // SAFETY: the caller's promise.
+    let Ok(live) = (unsafe { LiveTable::of(table) }) else { return };
+    if hooks::installed(&live) {
+        return;
+    }
+    let api: &'static Api = Box::leak(Box::new(Api::copy(&live)));
+    calls::set(api);
+    let session = current().unwrap_or_else(create);
+    session.api.store(std::ptr::from_ref(api).cast_mut(), Ordering::Release);
+    if let Err(error) = session.attach(api) {
+        session.notice(format!("nothing is logged: {error}"));
+        return;
+    }
+    exit::runtime_is_up(true);
+    hooks::install(&live);
+}
+
+fn create() -> &'static Session {
+    let (settings, problems) = Interceptor::from_environment();
+    diagnostics::start(&settings);
+    let session: &'static Session = Box::leak(Box::new(Session::new(&settings)));
+    SESSION.store(std::ptr::from_ref(session).cast_mut(), Ordering::Release);
+    for problem in problems {
+        session.notice(problem);
+    }
+    exit::register();
+    session
+}
+
+/// The runtime is about to go: nothing of it may be touched afterwards.
+pub(crate) fn unload() {
+    let Some(session) = current() else { return };
+    session.drain(Access::Full);
+    for queue in session.queues.all() {
+        reaper::give_up(session, queue);
+        queue::destroyed(session, queue);
+    }
+    session.log.write_all(session);
+    session.log.write_account(session);
+    let left = session.signals.destroy(session.api());
+    ::log::debug!("runtime unloaded, {left} signals left to it");
+    session.kernels.forget();
+    exit::runtime_is_up(false);
+    hooks::restore(session.api());
+}
+
+/// The child of a fork has neither our threads nor a runtime that works: it goes on without us.
+pub(crate) extern "C" fn forked() {
+    SESSION.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+/// Code of ours has panicked: from now on everything passes through unseen.
+pub(crate) fn panicked(message: &str) {
+    if let Some(session) = current()
+        && !session.passive.swap(true, Ordering::Relaxed)
+    {
+        session.notice(format!("an error of the library itself ({message}): later dispatches pass unseen"));
+    }
+}
+
+impl Session {
+    fn new(settings: &Interceptor) -> Session {
+        Session {
+            log: Log::open(settings),
+            account: Account::default(),
+            blocks: Blocks::default(),
+            signals: SignalPool::default(),
+            pending: Pending::new(),
+            kernels: Kernels::new(),
+            queues: Queues::default(),
+            reaper: Reaper::new(),
+            clock: HostClock::default(),
+            next_id: AtomicU64::new(0),
+            agents: RwLock::default(),
+            api: AtomicPtr::default(),
+            passive: AtomicBool::new(false),
+            said: Mutex::default(),
+        }
+    }
+
+    /// Learns what there is to know of a runtime that has just been started.
+    fn attach(&self, api: &Api) -> hsa::Result<()> {
+        self.clock.calibrate(api)?;
+        let gpus = api.agents()?.into_iter().filter(|a| a.kind == AgentKind::Gpu);
+        let mut agents = self.agents.write().unwrap_or_else(|e| e.into_inner());
+        for (position, agent) in gpus.enumerate() {
+            // A runtime that is started again has the same devices; their handles may differ.
+            if agents.get(position).is_some_and(|a| a.agent.handle == agent.handle) {
+                continue;
+            }
+            let first = agents.get(position).is_none();
+            if first {
+                self.log.agent(position, &agent);
+            }
+            let seen: &'static SeenAgent = Box::leak(Box::new(SeenAgent { agent, clock: AgentClock::default() }));
+            if first {
+                agents.push(seen);
+            } else {
+                agents[position] = seen;
+            }
+        }
+        drop(agents);
+        self.log.write_all(self);
+        Ok(())
+    }
+
+    /// The runtime's functions as they were before any hook of ours.
+    pub(crate) fn api(&self) -> &'static Api {
+        // SAFETY: the pointer comes from a leaked box, in `load`, before the session can be reached through a hook.
+        unsafe { &*self.api.load(Ordering::Acquire) }
+    }
+
+    /// The GPU at a position of the list.
+    pub(crate) fn agent(&self, position: usize) -> Option<&'static SeenAgent> {
+        self.agents.read().unwrap_or_else(|e| e.into_inner()).get(position).copied()
+    }
+
+    /// Position of a GPU in the list.
+    pub(crate) fn agent_position(&self, handle: u64) -> Option<usize> {
+        self.agents.read().unwrap_or_else(|e| e.into_inner()).iter().position(|a| a.agent.handle == handle)
+    }
+
+    /// A line of the log that is always written.
+    pub(crate) fn notice(&self, text: impl Display) {
+        ::log::warn!("{text}");
+        self.log.notice(text.to_string());
+    }
+
+    /// The same, once in the life of the process for each `key`.
+    pub(crate) fn notice_once(&self, key: &'static str, text: impl Display) {
+        if lock(&self.said).insert(key) {
+            self.notice(text);
+        }
+    }
+
+    /// Starts a thread that takes none of the application's signals.
+    pub(crate) fn spawn(&'static self, name: &str, body: impl FnOnce() + Send + 'static) {
+        let blocked = exit::BlockedSignals::all();
+        let guarded = move || crate::entry::guard((), body);
+        if let Err(error) = std::thread::Builder::new().name(name.to_owned()).stack_size(256 << 10).spawn(guarded) {
+            self.notice(format!("the thread {name} could not be started: rows are written when the runtime or the process ends ({error})"));
+        }
+        drop(blocked);
+    }
+
+    /// Waits for what is in flight, a little, and takes note of it.
+    pub(crate) fn drain(&self, access: Access) {
+        let start = Instant::now();
+        loop {
+            let seen = reaper::look(self, access);
+            if seen.in_flight == 0 || start.elapsed() >= DRAIN {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
