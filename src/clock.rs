@@ -60,7 +60,11 @@ fn boottime() -> u64 {
 }
 
 fn to_ns(ticks: u64, frequency: u64) -> u64 {
-    if frequency == 1_000_000_000 { ticks } else { (u128::from(ticks) * 1_000_000_000 / u128::from(frequency.max(1))) as u64 }
+    if frequency == 1_000_000_000 {
+        ticks
+    } else {
+        (u128::from(ticks) * 1_000_000_000 / u128::from(frequency.max(1))) as u64
+    }
 }
 
 /// How an agent's ticks become nanoseconds of the system clock.

@@ -20,7 +20,9 @@ pub(crate) fn start(settings: &Interceptor) {
 
 fn open(settings: &Interceptor) -> io::Result<File> {
     let folder = match &settings.log_location {
-        LogLocation::File(path) => path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
+        LogLocation::File(path) => {
+            path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+        }
         LogLocation::Console | LogLocation::Nowhere => std::env::temp_dir(),
     };
     let path: PathBuf = folder.join(format!("logdur.{}.log", std::process::id()));

@@ -20,7 +20,12 @@ pub static HSA_AMD_TOOL_PRIORITY: u32 = 50;
 /// # Safety
 /// `table` must be the runtime's table. `failed_tool_names` is not read: it may be wild when the count is 0.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn OnLoad(table: *mut HsaApiTable, runtime_version: u64, failed_tool_count: u64, failed_tool_names: *const *const c_char) -> bool {
+pub unsafe extern "C" fn OnLoad(
+    table: *mut HsaApiTable,
+    runtime_version: u64,
+    failed_tool_count: u64,
+    failed_tool_names: *const *const c_char,
+) -> bool {
     let _ = (runtime_version, failed_tool_count, failed_tool_names);
     // SAFETY: the caller's promise.
     guard((), || unsafe { session::load(table) });

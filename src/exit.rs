@@ -55,8 +55,8 @@ extern "C" fn before_destructors() {
         if UP.load(Ordering::Acquire) {
             session.drain(Access::Full);
         }
+        session.log.write_all(session, Access::Full);
         EXITING.store(true, Ordering::Release);
-        session.log.write_all(session);
     });
 }
 
@@ -75,7 +75,7 @@ extern "C" fn after_destructors() {
                 reaper::give_up(session, queue);
             }
         }
-        session.log.write_all(session);
+        session.log.write_all(session, Access::Memory);
         session.log.write_account(session);
     });
 }

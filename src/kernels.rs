@@ -181,7 +181,8 @@ impl Known {
         if let Some(&number) = self.numbers.get(&key) {
             return number;
         }
-        let kernel = Kernel { symbol: key.0.clone(), kernarg_size, demangled: OnceLock::new(), wanted: OnceLock::new() };
+        let kernel =
+            Kernel { symbol: key.0.clone(), kernarg_size, demangled: OnceLock::new(), wanted: OnceLock::new() };
         self.kernels.push(Box::leak(Box::new(kernel)));
         self.numbers.insert(key, next);
         next
@@ -193,7 +194,14 @@ mod tests {
     use super::*;
 
     fn symbol(name: &str, kernel_object: u64) -> KernelSymbol {
-        KernelSymbol { name: name.to_owned(), agent: 1, kernel_object, kernarg_size: 24, group_segment_size: 0, private_segment_size: 0 }
+        KernelSymbol {
+            name: name.to_owned(),
+            agent: 1,
+            kernel_object,
+            kernarg_size: 24,
+            group_segment_size: 0,
+            private_segment_size: 0,
+        }
     }
 
     #[test]

@@ -10,6 +10,16 @@
 //! aborts, never unwinds across the C boundary, never unloads, installs no signal handler. A feature that fails turns
 //! itself off with one notice in the log; the application goes on.
 
+// Loaded into processes of others.
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::exit,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+
 mod account;
 mod blocks;
 mod calls;

@@ -77,7 +77,7 @@ impl Pending {
     pub(crate) fn enter(&self, signal: u64, record: RecordRef) -> Left {
         self.with(signal, SPINS, |entries| {
             if let Some(at) = position(entries, signal) {
-                let Some(earlier) = entries[at].filter(|e| is_complete(e)) else { return Left::No };
+                let Some(earlier) = entries[at].filter(is_complete) else { return Left::No };
                 harvest(earlier);
                 entries[at] = None;
             }
@@ -208,7 +208,10 @@ mod tests {
         assert_eq!(second.record().state(), State::InFlight);
         complete(s, 30, 40);
         pending.harvest_if_complete(s, second);
-        assert_eq!((second.times().start.load(Ordering::Relaxed), second.times().end.load(Ordering::Relaxed)), (30, 40));
+        assert_eq!(
+            (second.times().start.load(Ordering::Relaxed), second.times().end.load(Ordering::Relaxed)),
+            (30, 40)
+        );
     }
 
     #[test]

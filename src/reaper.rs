@@ -140,12 +140,6 @@ pub(crate) fn look(session: &Session, access: Access) -> Seen {
         seen.completed += of_queue.completed;
         seen.in_flight += of_queue.in_flight;
         found.forward(session, access);
-        if access == Access::Full
-            && let (Some(tick), Some(agent)) = (found.tick, session.agent(queue.agent))
-            && let Err(error) = agent.clock.calibrate(session.api(), agent.agent.handle, tick)
-        {
-            session.notice_once("clock", format!("times of agent {} are not converted: {error}", queue.agent));
-        }
         lock(&queue.returned).append(&mut found.signals);
     }
     seen
@@ -194,7 +188,6 @@ fn abandon(session: &Session, record: RecordRef) {
 struct Found {
     signals: Vec<OwnSignal>,
     forwards: Vec<Forward>,
-    tick: Option<u64>,
 }
 
 impl Found {
@@ -253,11 +246,7 @@ impl Found {
         let (flags, signal) = (r.flags(), r.signal.load(Ordering::Relaxed));
         if flags & flag::APP_SIGNAL != 0 {
             session.pending.harvest_if_complete(signal, record);
-            let complete = r.state() != State::InFlight;
-            if complete {
-                self.tick = Some(record.times().end.load(Ordering::Relaxed)).filter(|&t| t != 0).or(self.tick);
-            }
-            return complete;
+            return r.state() != State::InFlight;
         }
         // SAFETY: the record is in flight on a signal of ours, which is destroyed only when its record is done.
         let own = unsafe { OwnSignal::from_handle(signal) };
@@ -270,8 +259,6 @@ impl Found {
         record.times().end.store(end, Ordering::Relaxed);
         if end == 0 {
             r.add_flags(flag::NO_TIMES);
-        } else {
-            self.tick = Some(end);
         }
         if flags & flag::FORWARDED != 0 {
             self.forwards.push(Forward { signal: record.app_signal().forward_to.load(Ordering::Relaxed), start, end });

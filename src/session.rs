@@ -113,7 +113,7 @@ pub(crate) fn unload() {
         reaper::give_up(session, queue);
         queue::destroyed(session, queue);
     }
-    session.log.write_all(session);
+    session.log.write_all(session, Access::Full);
     session.log.write_account(session);
     let left = session.signals.destroy(session.api());
     ::log::debug!("runtime unloaded, {left} signals left to it");
@@ -178,7 +178,7 @@ impl Session {
             }
         }
         drop(agents);
-        self.log.write_all(self);
+        self.log.write_all(self, Access::Full);
         Ok(())
     }
 

@@ -12,7 +12,9 @@ pub struct GpuList(pub Vec<String>);
 
 impl Value for GpuList {
     fn parse(text: &OsStr) -> Result<Self, String> {
-        let expected = || "expected names of processors like gfx90a, with commas between them and N* before them if wanted".to_owned();
+        let expected = || {
+            "expected names of processors like gfx90a, with commas between them and N* before them if wanted".to_owned()
+        };
         let mut names = Vec::new();
         for part in text.to_str().ok_or_else(expected)?.split(',') {
             let (count, name) = match part.split_once('*') {
@@ -29,6 +31,25 @@ impl Value for GpuList {
     }
 }
 
+/// How much of a GPU's memory the host can be given access to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bar {
+    /// None of what the application allocates.
+    Small,
+    /// Everything, as boards with a large PCI aperture have it.
+    Large,
+}
+
+impl Value for Bar {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        match text.to_str() {
+            Some("small") => Ok(Bar::Small),
+            Some("large") => Ok(Bar::Large),
+            _ => Err("expected small or large".to_owned()),
+        }
+    }
+}
+
 settings! {
     /// What the emulated GPU is like.
     Emulator;
@@ -39,12 +60,16 @@ settings! {
     compute_units: u32 = "KFDEMU_CUS" ["number"] or (8) "8";
     /// Memory of each GPU. Only what is used is taken from the machine.
     memory: Bytes = "KFDEMU_VRAM" ["BYTES"] or (Bytes(16 << 30)) "`16G`";
+    /// Whether the runtime offers the host access to the memory of the GPUs. Without, a host's read of it is a segmentation fault.
+    bar: Bar = "KFDEMU_BAR" ["`small` | `large`"] or (Bar::Small) "`small`";
     /// Threads that emulate, all GPUs together.
     threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";
     /// The minor version of the kernel driver's interface that is reported.
     kfd_minor: u32 = "KFDEMU_KFD_MINOR" ["number"] or (13) "13";
     /// Where faults and everything that is not implemented are reported, one line each.
     log: Option<PathBuf> = "KFDEMU_LOG" ["FILE | `stderr` | `none`"] or (None) "`stderr`";
+    /// A line of JSON for every packet that is completed: what it asked for, its times in GPU ticks, and how many wave instructions were executed.
+    trace: Option<PathBuf> = "KFDEMU_TRACE" ["FILE"] or (None) "off";
     /// The folder for the device tree that the runtime reads.
     tree: Option<PathBuf> = "KFDEMU_TREE" ["DIR"] or (None) "a folder of the user's in the runtime or temporary folder";
 

@@ -61,7 +61,10 @@ mod tests {
     #[test]
     fn byte_counts_have_suffixes() {
         let parse = |text: &str| Bytes::parse(OsStr::new(text)).map(|b| b.0);
-        assert_eq!([parse("17"), parse("4k"), parse("16G"), parse(" 1T ")], [Ok(17), Ok(4096), Ok(16 << 30), Ok(1 << 40)]);
+        assert_eq!(
+            [parse("17"), parse("4k"), parse("16G"), parse(" 1T ")],
+            [Ok(17), Ok(4096), Ok(16 << 30), Ok(1 << 40)]
+        );
         assert!(parse("lots").is_err() && parse("G").is_err() && parse("99999999999T").is_err());
     }
 }

@@ -4,7 +4,8 @@
 use std::ffi::c_void;
 
 use hsa_sys::raw::{
-    hsa_agent_t, hsa_amd_copy_direction_t, hsa_amd_sdma_engine_id_t, hsa_dim3_t, hsa_pitched_ptr_t, hsa_signal_t, hsa_status_t,
+    hsa_agent_t, hsa_amd_copy_direction_t, hsa_amd_sdma_engine_id_t, hsa_dim3_t, hsa_pitched_ptr_t, hsa_signal_t,
+    hsa_status_t,
 };
 
 use super::original;
@@ -30,7 +31,16 @@ pub(super) unsafe extern "C" fn memory_async_copy(
     completion: hsa_signal_t,
 ) -> hsa_status_t {
     before(completion);
-    original!(amd.hsa_amd_memory_async_copy_fn(to, to_agent, from, from_agent, size, dependencies, dependency, completion))
+    original!(amd.hsa_amd_memory_async_copy_fn(
+        to,
+        to_agent,
+        from,
+        from_agent,
+        size,
+        dependencies,
+        dependency,
+        completion
+    ))
 }
 
 pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
@@ -47,7 +57,16 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
 ) -> hsa_status_t {
     before(completion);
     original!(amd.hsa_amd_memory_async_copy_on_engine_fn(
-        to, to_agent, from, from_agent, size, dependencies, dependency, completion, engine, force
+        to,
+        to_agent,
+        from,
+        from_agent,
+        size,
+        dependencies,
+        dependency,
+        completion,
+        engine,
+        force
     ))
 }
 
@@ -65,6 +84,15 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
 ) -> hsa_status_t {
     before(completion);
     original!(amd.hsa_amd_memory_async_copy_rect_fn(
-        to, to_offset, from, from_offset, range, agent, direction, dependencies, dependency, completion
+        to,
+        to_offset,
+        from,
+        from_offset,
+        range,
+        agent,
+        direction,
+        dependencies,
+        dependency,
+        completion
     ))
 }

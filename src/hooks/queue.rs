@@ -33,7 +33,16 @@ pub(super) unsafe extern "C" fn create(
         unsafe { queue.write(made) };
         return raw::HSA_STATUS_SUCCESS;
     }
-    original!(core.hsa_queue_create_fn(agent, size, kind, callback, data, private_segment_size, group_segment_size, queue))
+    original!(core.hsa_queue_create_fn(
+        agent,
+        size,
+        kind,
+        callback,
+        data,
+        private_segment_size,
+        group_segment_size,
+        queue
+    ))
 }
 
 /// Creates a queue that is seen; `None` when the application has to do with the runtime's plain one.
@@ -47,7 +56,10 @@ unsafe fn make(session: &'static Session, position: usize, request: Request) -> 
     match unsafe { queue::create(session, calls::get()?, position, request) } {
         Ok(made) => Some(made),
         Err(error) => {
-            session.notice(format!("dispatches of a queue of agent {position} ({} packets) pass unseen: {error}", request.size));
+            session.notice(format!(
+                "dispatches of a queue of agent {position} ({} packets) pass unseen: {error}",
+                request.size
+            ));
             None
         }
     }

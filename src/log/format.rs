@@ -156,7 +156,8 @@ mod tests {
             record.add_flags(flag::INCOMPLETE);
         }
         let mut line = Vec::new();
-        Lines::of(format).row(&mut line, &Row { kernel: name, kernarg_size: Some(24), times, agent: 0, queue: 5, record: &record });
+        Lines::of(format)
+            .row(&mut line, &Row { kernel: name, kernarg_size: Some(24), times, agent: 0, queue: 5, record: &record });
         String::from_utf8(line).unwrap()
     }
 
@@ -197,7 +198,9 @@ mod tests {
         Lines::of(Format::Csv).account(&mut text, &[("seen", 3), ("logged", 2)]);
         Lines::of(Format::Json).account(&mut text, &[("seen", 3), ("logged", 2)]);
         let pid = std::process::id();
-        let expected = format!("# account: pid={pid} seen=3 logged=2\n{{\"account\":{{\"pid\":{pid},\"seen\":3,\"logged\":2}}}}\n");
+        let expected = format!(
+            "# account: pid={pid} seen=3 logged=2\n{{\"account\":{{\"pid\":{pid},\"seen\":3,\"logged\":2}}}}\n"
+        );
         assert_eq!(String::from_utf8(text).unwrap(), expected);
     }
 }

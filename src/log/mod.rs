@@ -20,11 +20,12 @@ use logdur_settings::Interceptor;
 use regex::Regex;
 
 use crate::blocks::RecordRef;
+use crate::exit;
 use crate::log::columns::Row;
 use crate::log::format::Lines;
 use crate::log::sink::Sink;
 use crate::queue::Queue;
-use crate::reaper;
+use crate::reaper::{self, Access};
 use crate::session::{Session, lock};
 use crate::wake::Sleeper;
 
@@ -81,7 +82,11 @@ impl Log {
             Err(error) => (None, Some(error.to_string())),
         };
         if let Some(error) = bad {
-            log.notice(format!("{}: expected a regular expression, every kernel is logged: {}", Interceptor::log_filter, one_line(&error)));
+            log.notice(format!(
+                "{}: expected a regular expression, every kernel is logged: {}",
+                Interceptor::log_filter,
+                one_line(&error)
+            ));
         }
         Log { filter, ..log }
     }
@@ -113,14 +118,14 @@ impl Log {
     fn run(&self, session: &Session) {
         loop {
             self.news.store(false, Ordering::Release);
-            self.write_all(session);
+            self.write_all(session, exit::access());
             std::thread::sleep(PAUSE);
             self.sleeper.sleep(None, || self.news.load(Ordering::Acquire));
         }
     }
 
-    /// Writes everything that there is to write.
-    pub(crate) fn write_all(&self, session: &Session) {
+    /// Writes everything that there is to write. With full `access`, the runtime is asked how to convert times.
+    pub(crate) fn write_all(&self, session: &Session, access: Access) {
         let mut writer = lock(&self.writer);
         let Writer { lines, buffer, .. } = &mut *writer;
         for line in std::mem::take(&mut *lock(&self.lines)) {
@@ -131,13 +136,14 @@ impl Log {
         }
         writer.flush(session);
         for queue in session.queues.all() {
-            self.write_rows(session, &mut writer, queue);
+            self.write_rows(session, &mut writer, queue, access);
         }
         writer.flush(session);
     }
 
     /// Writes the rows of a queue that are ready, and returns its empty blocks.
-    fn write_rows(&self, session: &Session, writer: &mut Writer, queue: &'static Queue) {
+    fn write_rows(&self, session: &Session, writer: &mut Writer, queue: &'static Queue, access: Access) {
+        let mut calibrated = access != Access::Full;
         let gone = queue.gone.load(Ordering::Acquire);
         let mut first = lock(&queue.logged);
         let mut at = *first;
@@ -146,7 +152,12 @@ impl Log {
             match record.record().state() {
                 State::Free => break,
                 State::InFlight => all = false,
-                State::Done => self.write_row(session, writer, queue, record),
+                State::Done => {
+                    if !calibrated {
+                        calibrated = calibrate(session, queue, record);
+                    }
+                    self.write_row(session, writer, queue, record);
+                }
                 State::Logged => {}
             }
             at.advance();
@@ -171,7 +182,8 @@ impl Log {
         let r = record.record();
         let number = r.kernel.load(Ordering::Relaxed);
         let kernel = session.kernels.by_number(number);
-        let wanted = |filter: &Regex| kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(|name| filter.is_match(name)));
+        let wanted =
+            |filter: &Regex| kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(|name| filter.is_match(name)));
         if !self.filter.as_ref().is_none_or(wanted) {
             session.account.filtered.add(1);
             r.set_state(State::Logged);
@@ -179,6 +191,7 @@ impl Log {
         }
         let agent = session.agent(queue.agent);
         let ticks = (record.times().start.load(Ordering::Relaxed), record.times().end.load(Ordering::Relaxed));
+        ::log::trace!("dispatch {} ran from tick {} to {}", r.id.load(Ordering::Relaxed), ticks.0, ticks.1);
         let timed = r.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0 && ticks.1 != 0;
         let row = Row {
             kernel: kernel.map_or("", |k| k.name()),
@@ -234,6 +247,16 @@ impl Writer {
             }
         }
     }
+}
+
+/// Sees to it that the times of a queue's agent can be converted; true if the record told a recent tick for that.
+fn calibrate(session: &Session, queue: &Queue, record: RecordRef) -> bool {
+    let tick = record.times().end.load(Ordering::Relaxed);
+    let Some(agent) = session.agent(queue.agent).filter(|_| tick != 0) else { return false };
+    if let Err(error) = agent.clock.calibrate(session.api(), agent.agent.handle, tick) {
+        session.notice_once("clock", format!("times of agent {} are not converted: {error}", queue.agent));
+    }
+    true
 }
 
 /// Tells `omniprobe` that the library was loaded, and whether its log can be written.

@@ -41,7 +41,9 @@ impl Sink {
                 let path = with_pid(path);
                 match file(&path, &header) {
                     Ok(sink) => (sink, None),
-                    Err(error) => (Sink::Nowhere, Some(format!("the log {} cannot be written: {error}", path.display()))),
+                    Err(error) => {
+                        (Sink::Nowhere, Some(format!("the log {} cannot be written: {error}", path.display())))
+                    }
                 }
             }
         }
@@ -76,7 +78,9 @@ fn pieces(mut lines: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
         let end = match lines.len() {
             0 => return None,
             length if length <= size => length,
-            _ => ends(&lines[..size]).or_else(|| lines.iter().position(|&b| b == b'\n').map(|at| at + 1)).unwrap_or(lines.len()),
+            _ => ends(&lines[..size])
+                .or_else(|| lines.iter().position(|&b| b == b'\n').map(|at| at + 1))
+                .unwrap_or(lines.len()),
         };
         let (piece, rest) = lines.split_at(end);
         lines = rest;
@@ -169,7 +173,8 @@ struct NoSigpipe {
 impl NoSigpipe {
     fn new() -> NoSigpipe {
         // SAFETY: signal sets are plain integers, for which zero is a value.
-        let (mut set, mut old, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
+        let (mut set, mut old, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
+            unsafe { std::mem::zeroed() };
         // SAFETY: the set is ours.
         unsafe { libc::sigaddset(&mut set, libc::SIGPIPE) };
         // SAFETY: the set is ours.
@@ -200,7 +205,9 @@ mod tests {
 
     #[test]
     fn pieces_are_whole_lines() {
-        let cut = |text: &'static str, size| pieces(text.as_bytes(), size).map(|p| std::str::from_utf8(p).unwrap()).collect::<Vec<_>>();
+        let cut = |text: &'static str, size| {
+            pieces(text.as_bytes(), size).map(|p| std::str::from_utf8(p).unwrap()).collect::<Vec<_>>()
+        };
         assert_eq!(cut("ab\ncd\nef\n", 6), ["ab\ncd\n", "ef\n"]);
         assert_eq!(cut("abcdefgh\nij\n", 4), ["abcdefgh\n", "ij\n"]);
         assert_eq!(cut("", 4), Vec::<&str>::new());
@@ -218,7 +225,7 @@ mod tests {
         // SAFETY: the kernel writes two descriptors.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
         // SAFETY: both descriptors were just made.
-        let (reader, writer) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
+        let [reader, writer] = ends.map(|end| unsafe { File::from_raw_fd(end) });
         drop(reader);
         // As in a C program: Rust's tests ignore the signal.
         // SAFETY: restores the default action.

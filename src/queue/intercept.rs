@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use hsa::{Api, Error};
+use hsa::{Api, HsaError};
 use hsa_sys::abi::aql::Packet;
 use hsa_sys::raw::{hsa_amd_queue_intercept_packet_writer, hsa_queue_t, hsa_status_t};
 
@@ -32,7 +32,12 @@ struct Errors {
 ///
 /// # Safety
 /// The request must be that of a caller of `hsa_queue_create`.
-pub(crate) unsafe fn create(session: &'static Session, api: &Api, agent: usize, request: Request) -> Result<*mut hsa_queue_t, Error> {
+pub(crate) unsafe fn create(
+    session: &'static Session,
+    api: &Api,
+    agent: usize,
+    request: Request,
+) -> Result<*mut hsa_queue_t, HsaError> {
     let queue = session.queues.enter(&session.blocks, agent);
     // The runtime reports errors for the queue below the one that the application has.
     let errors = request.callback.map(|callback| Box::leak(Box::new(Errors { callback, data: request.data, queue })));
@@ -42,7 +47,9 @@ pub(crate) unsafe fn create(session: &'static Session, api: &Api, agent: usize, 
     };
     let Request { agent, size, kind, private_segment_size, group_segment_size, .. } = request;
     // SAFETY: the arguments are the caller's but for the callback, whose data is leaked.
-    let made = unsafe { api.intercept_queue(agent.handle, size, kind, callback, data, private_segment_size, group_segment_size) };
+    let made = unsafe {
+        api.intercept_queue(agent.handle, size, kind, callback, data, private_segment_size, group_segment_size)
+    };
     let handle = made.inspect_err(|_| session.queues.remove(queue))?;
     // SAFETY: the queue was just created; nobody else knows it yet.
     let id = unsafe { (*handle).id };
@@ -72,7 +79,13 @@ unsafe extern "C" fn report(status: hsa_status_t, _below: *mut hsa_queue_t, data
 }
 
 /// The runtime's handler of packets: writes as many packets as it is given, in one call of the writer for each chunk.
-unsafe extern "C" fn handle_packets(packets: *const c_void, count: u64, _first: u64, data: *mut c_void, writer: hsa_amd_queue_intercept_packet_writer) {
+unsafe extern "C" fn handle_packets(
+    packets: *const c_void,
+    count: u64,
+    _first: u64,
+    data: *mut c_void,
+    writer: hsa_amd_queue_intercept_packet_writer,
+) {
     let Some(writer) = writer else { return };
     // SAFETY: `data` is the leaked queue of `create`.
     let queue = unsafe { &*data.cast::<Queue>() };
@@ -81,8 +94,10 @@ unsafe extern "C" fn handle_packets(packets: *const c_void, count: u64, _first: 
     while done < count as usize {
         let mut chunk = [Packet::INVALID; CHUNK];
         let length = CHUNK.min(count as usize - done);
-        // SAFETY: the runtime passes `count` packets of 64 bytes, which it does not change during the call.
-        unsafe { ptr::copy_nonoverlapping(packets.add(done), chunk.as_mut_ptr(), length) };
+        // SAFETY: the runtime passes `count` packets of 64 bytes, and `done` is less.
+        let from = unsafe { packets.add(done) };
+        // SAFETY: `length` packets are left there, which the runtime does not change during the call, and fit the chunk.
+        unsafe { ptr::copy_nonoverlapping(from, chunk.as_mut_ptr(), length) };
         guard((), || {
             if let Some(session) = session::active() {
                 lock(&queue.publisher).observe(session, queue, &mut chunk[..length]);

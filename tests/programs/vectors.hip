@@ -1,19 +1,8 @@
 // Vector addition, a saxpy loop and a reduction through LDS with float atomics; checks its own results.
-#include <hip/hip_runtime.h>
-
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <vector>
 
-#define CHECK(call)                                                                        \
-    do {                                                                                   \
-        hipError_t status = (call);                                                        \
-        if (status != hipSuccess) {                                                        \
-            std::printf("FAIL %s: %s\n", #call, hipGetErrorString(status));                \
-            std::exit(1);                                                                  \
-        }                                                                                  \
-    } while (0)
+#include "check.h"
 
 __global__ void vector_add(const float* a, const float* b, float* c, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

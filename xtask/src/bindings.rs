@@ -7,8 +7,8 @@ use anyhow::Result;
 
 #[cfg(not(feature = "bindings"))]
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut command = std::process::Command::new(cargo);
+    let mut command = std::process::Command::new(crate::shell::cargo());
+    command.env("LIBCLANG_PATH", crate::setup::libclang()?);
     command.args(["run", "--quiet", "--package", "xtask", "--features", "bindings", "--", "bindings"]).args(args);
     crate::shell::run(command.current_dir(crate::shell::root()))
 }
@@ -52,14 +52,40 @@ mod generate {
                 "hsa/hsa_api_trace.h",
             ],
             types: &[
-                "HsaApiTable", "CoreApiTable", "AmdExtTable", "ApiTableVersion", "hsa_ven_amd_loader_1_03_pfn_s",
-                "amd_queue_(t|s|v2_t|v2_s)", "amd_signal_(t|s)", "hsa_.*_packet_(t|s)", "hsa_amd_.*_packet_(t|s)",
-                "hsa_status_t", "hsa_agent_info_t", "hsa_amd_agent_info_s", "hsa_system_info_t", "hsa_amd_memory_pool_info_t",
-                "hsa_queue_(t|s)", "hsa_executable_symbol_info_t", "hsa_isa_info_t", "hsa_device_type_t", "hsa_symbol_kind_t",
-                "hsa_packet_type_t", "hsa_packet_header_t", "hsa_fence_scope_t", "hsa_extension_t", "hsa_queue_type_t",
-                "hsa_kernel_dispatch_packet_setup_t", "hsa_packet_header_width_t", "hsa_amd_packet_type_t",
-                "hsa_amd_signal_attribute_t", "hsa_amd_segment_t", "hsa_amd_memory_pool_global_flag_t", "amd_signal_kind_t",
-                "hsa_amd_event_type_t", "hsa_amd_event_t", "hsa_ven_amd_loader_.*",
+                "HsaApiTable",
+                "CoreApiTable",
+                "AmdExtTable",
+                "ApiTableVersion",
+                "hsa_ven_amd_loader_1_03_pfn_s",
+                "amd_queue_(t|s|v2_t|v2_s)",
+                "amd_signal_(t|s)",
+                "hsa_.*_packet_(t|s)",
+                "hsa_amd_.*_packet_(t|s)",
+                "hsa_status_t",
+                "hsa_agent_info_t",
+                "hsa_amd_agent_info_s",
+                "hsa_system_info_t",
+                "hsa_amd_memory_pool_info_t",
+                "hsa_queue_(t|s)",
+                "hsa_executable_symbol_info_t",
+                "hsa_isa_info_t",
+                "hsa_device_type_t",
+                "hsa_symbol_kind_t",
+                "hsa_packet_type_t",
+                "hsa_packet_header_t",
+                "hsa_fence_scope_t",
+                "hsa_extension_t",
+                "hsa_queue_type_t",
+                "hsa_kernel_dispatch_packet_setup_t",
+                "hsa_packet_header_width_t",
+                "hsa_amd_packet_type_t",
+                "hsa_amd_signal_attribute_t",
+                "hsa_amd_segment_t",
+                "hsa_amd_memory_pool_global_flag_t",
+                "amd_signal_kind_t",
+                "hsa_amd_event_type_t",
+                "hsa_amd_event_t",
+                "hsa_ven_amd_loader_.*",
             ],
             constants: &["HSA_.*_API_TABLE_MAJOR_VERSION", "HSA_.*_API_TABLE_STEP_VERSION", "HSA_API_TABLE_.*"],
             cplusplus: true,
@@ -68,7 +94,13 @@ mod generate {
             file: "emulator/kfd/src/uapi/kfd.rs",
             package: "linux-libc-dev",
             includes: &["linux/kfd_ioctl.h"],
-            types: &["kfd_ioctl_.*", "kfd_event_.*", "kfd_memory_exception_.*", "kfd_process_device_apertures", "kfd_hsa_.*"],
+            types: &[
+                "kfd_ioctl_.*",
+                "kfd_event_.*",
+                "kfd_memory_exception_.*",
+                "kfd_process_device_apertures",
+                "kfd_hsa_.*",
+            ],
             constants: &["KFD_.*"],
             cplusplus: false,
         },
@@ -76,8 +108,20 @@ mod generate {
             file: "emulator/kfd/src/uapi/drm.rs",
             package: "linux-libc-dev",
             includes: &["drm/drm.h", "drm/amdgpu_drm.h"],
-            types: &["drm_version", "drm_gem_close", "drm_prime_handle", "drm_get_cap", "drm_client", "drm_amdgpu_info", "drm_amdgpu_info_device",
-                "drm_amdgpu_gem_mmap", "drm_amdgpu_gem_va", "drm_amdgpu_memory_info", "drm_amdgpu_info_hw_ip", "drm_amdgpu_info_firmware"],
+            types: &[
+                "drm_version",
+                "drm_gem_close",
+                "drm_prime_handle",
+                "drm_get_cap",
+                "drm_client",
+                "drm_amdgpu_info",
+                "drm_amdgpu_info_device",
+                "drm_amdgpu_gem_mmap",
+                "drm_amdgpu_gem_va",
+                "drm_amdgpu_memory_info",
+                "drm_amdgpu_info_hw_ip",
+                "drm_amdgpu_info_firmware",
+            ],
             constants: &["AMDGPU_INFO_.*", "AMDGPU_VA_OP_.*", "AMDGPU_FAMILY_.*", "DRM_AMDGPU_.*", "DRM_COMMAND_BASE"],
             cplusplus: false,
         },
@@ -137,6 +181,7 @@ mod generate {
             .prepend_enum_name(false)
             .default_enum_style(bindgen::EnumVariation::NewType { is_bitfield: false, is_global: true })
             .formatter(bindgen::Formatter::Rustfmt)
+            .rustfmt_configuration_file(Some(root().join("rustfmt.toml")))
             .raw_line(header(target, version));
         for pattern in target.types {
             builder = builder.allowlist_type(pattern);

@@ -23,7 +23,8 @@ impl Suite {
     pub(crate) fn open(name: &str) -> Result<Suite> {
         let state = shell::cache().join("apt").join(name);
         for folder in ["lists/partial", "cache/archives/partial", "empty"] {
-            fs::create_dir_all(state.join(folder)).with_context(|| format!("creating {folder} in {}", state.display()))?;
+            fs::create_dir_all(state.join(folder))
+                .with_context(|| format!("creating {folder} in {}", state.display()))?;
         }
         let suites: &[&str] = if name == "experimental" { &["experimental", "sid"] } else { &[name] };
         let sources: String = suites.iter().map(|s| format!("deb http://deb.debian.org/debian {s} main\n")).collect();
@@ -57,7 +58,9 @@ impl Suite {
     /// When the suite has no such package.
     pub(crate) fn version(&self, package: &str) -> Result<String> {
         let text = output(self.apt("apt-cache").args(["madison", package]))?;
-        let offered = text.lines().find(|line| line.contains(&format!("/{}/", self.name)) || line.contains(&format!(" {}/", self.name)));
+        let offered = text
+            .lines()
+            .find(|line| line.contains(&format!("/{}/", self.name)) || line.contains(&format!(" {}/", self.name)));
         let version = offered.and_then(|line| line.split('|').nth(1)).map(|v| v.trim().to_owned());
         version.with_context(|| format!("{} offers no package {package}", self.name))
     }

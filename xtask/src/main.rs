@@ -4,9 +4,18 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+mod arrows;
+mod bench;
 mod bindings;
+mod ci;
+#[cfg(feature = "bindings")]
 mod debian;
+mod demo;
+mod docs;
+mod exports;
+mod setup;
 mod shell;
+mod test;
 
 /// A command: name, what it does, arguments that it takes, code.
 struct Command {
@@ -15,11 +24,24 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: &[Command] = &[Command {
-    name: "bindings",
-    help: "regenerate the bindings to the runtime's and the kernel's headers (--check: only compare)",
-    run: bindings::run,
-}];
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "demo",
+        help: "run a HIP program on the emulated GPU and show its kernels' durations",
+        run: demo::run,
+    },
+    Command { name: "test", help: "run every test (--device real, --full)", run: test::run },
+    Command { name: "ci", help: "everything that a change has to pass", run: ci::run },
+    Command { name: "bench", help: "measure: dispatch, waves", run: bench::run },
+    Command {
+        name: "bindings",
+        help: "regenerate the bindings to the runtime's and the kernel's headers (--check: only compare)",
+        run: bindings::run,
+    },
+    Command { name: "docs", help: "print the pages that come from tables (--check: only compare)", run: docs::run },
+    Command { name: "arrows", help: "compare the workspace's dependencies with those that may be", run: arrows::run },
+    Command { name: "exports", help: "check what liblogdur.so shows to other code", run: exports::run },
+];
 
 fn usage() -> String {
     let mut text = String::from("usage: cargo xtask COMMAND [OPTION ...]\n");

@@ -16,6 +16,31 @@ pub(crate) fn cache() -> PathBuf {
     root().join("target").join("xtask")
 }
 
+/// Where `cargo xtask` puts what it builds: optimised, since the emulated GPU is slow otherwise.
+pub(crate) fn built(name: &str) -> PathBuf {
+    root().join("target").join("release").join(name)
+}
+
+/// The cargo that runs us.
+pub(crate) fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".into())
+}
+
+/// Builds the libraries and the command line.
+///
+/// # Errors
+/// What the compiler says.
+pub(crate) fn build() -> Result<()> {
+    let packages = ["-p", "logdur", "-p", "kfd-emu", "-p", "omniprobe"];
+    run(Command::new(cargo()).args(["build", "--quiet", "--release"]).args(packages).current_dir(root()))
+}
+
+/// A command as one would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
 /// Runs a command, its output going where ours goes.
 ///
 /// # Errors

@@ -26,6 +26,8 @@ pub const MAX_WORKGROUP: u32 = 1024;
 /// What a dispatch runs, constant from its launch on.
 #[derive(Clone, Debug)]
 pub struct Launch {
+    /// The packet.
+    pub packet: Packet,
     /// The packet's id in its queue.
     pub packet_id: u64,
     /// Address of the packet in the queue's ring.
@@ -59,7 +61,14 @@ impl Launch {
     ///
     /// # Errors
     /// What is wrong with the packet.
-    pub fn new(packet: &Packet, packet_id: u64, packet_address: u64, queue_address: u64, arch: Arch, view: &mut View) -> Result<Launch, PacketError> {
+    pub fn new(
+        packet: &Packet,
+        packet_id: u64,
+        packet_address: u64,
+        queue_address: u64,
+        arch: Arch,
+        view: &mut View,
+    ) -> Result<Launch, PacketError> {
         let dimensions = usize::from(packet.dimensions());
         let [wx, wy, wz] = packet.workgroup_size().map(u32::from);
         let [gx, gy, gz] = packet.grid_size();
@@ -89,6 +98,7 @@ impl Launch {
             return Err(PacketError::Resources);
         }
         Ok(Launch {
+            packet: *packet,
             packet_id,
             packet_address,
             queue_address,
@@ -176,7 +186,8 @@ impl Dispatch {
 
     /// True when some workgroup is neither running nor finished.
     pub(crate) fn has_work(&self) -> bool {
-        let fresh = self.next.load(Ordering::Relaxed) < self.total && self.resident.load(Ordering::Relaxed) < self.capacity;
+        let fresh =
+            self.next.load(Ordering::Relaxed) < self.total && self.resident.load(Ordering::Relaxed) < self.capacity;
         !self.has_failed() && (fresh || !lock(&self.suspended).is_empty())
     }
 

@@ -1,6 +1,7 @@
 //! What the machine asks of the driver around it.
 
 use amdgpu_isa::wave::Trap;
+use hsa_sys::abi::aql::Packet;
 
 /// Events that leave the machine. Implementations must not wait for the machine.
 pub trait Driver: Send + Sync {
@@ -18,6 +19,29 @@ pub trait Driver: Send + Sync {
 
     /// A line for the driver's own log.
     fn log(&self, text: &str);
+
+    /// True when [`Driver::trace`] wants to be told of packets.
+    fn wants_trace(&self) -> bool;
+
+    /// A packet has been completed; it is told before its completion signal can be seen.
+    fn trace(&self, packet: &CompletedPacket);
+}
+
+/// A packet and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompletedPacket {
+    /// The queue's number.
+    pub queue: u32,
+    /// The packet's id in its queue.
+    pub id: u64,
+    /// The packet as it was taken from the ring.
+    pub packet: Packet,
+    /// GPU ticks at its start.
+    pub start: u64,
+    /// GPU ticks at its end.
+    pub end: u64,
+    /// Wave instructions that were executed for it.
+    pub instructions: u64,
 }
 
 /// A wave or a copy engine touched memory that is not mapped for it.
@@ -82,12 +106,21 @@ impl std::fmt::Display for WaveError {
             Trap::Fetch => "no code is mapped at the program counter".to_owned(),
             Trap::Memory(fault) => {
                 let verb = if fault.write { "write to" } else { "read of" };
-                format!("{verb} {} bytes at {:#x}, which is not mapped, by lane {}", fault.bytes, fault.address, fault.lane)
+                format!(
+                    "{verb} {} bytes at {:#x}, which is not mapped, by lane {}",
+                    fault.bytes, fault.address, fault.lane
+                )
             }
-            Trap::Aperture { address } => format!("address {address:#x} is in an aperture that this access may not touch"),
+            Trap::Aperture { address } => {
+                format!("address {address:#x} is in an aperture that this access may not touch")
+            }
             Trap::Trap(id) => format!("s_trap {id}"),
             Trap::Halt => "s_sethalt".to_owned(),
         };
-        write!(f, "{reason}; pc {:#x}: {}; kernel object {:#x}, workgroup {x},{y},{z}, wave {}", self.pc, self.instruction, self.kernel_object, self.wave)
+        write!(
+            f,
+            "{reason}; pc {:#x}: {}; kernel object {:#x}, workgroup {x},{y},{z}, wave {}",
+            self.pc, self.instruction, self.kernel_object, self.wave
+        )
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::code::Fetch;
 use crate::dispatch::{Dispatch, Work};
-use crate::driver::{MemoryFault, QueueError};
+use crate::driver::{CompletedPacket, MemoryFault, QueueError};
 use crate::gpu::Gpu;
 use crate::lock;
 use crate::memory::View;
@@ -68,7 +68,8 @@ impl Bell {
 
     fn wait(&self, at_most: Duration) {
         let rung = lock(&self.rung);
-        let (mut rung, _) = self.changed.wait_timeout_while(rung, at_most, |rung| !*rung).unwrap_or_else(|e| e.into_inner());
+        let (mut rung, _) =
+            self.changed.wait_timeout_while(rung, at_most, |rung| !*rung).unwrap_or_else(|e| e.into_inner());
         *rung = false;
     }
 }
@@ -174,7 +175,9 @@ fn reset_floating_point() {
     {
         let default: u32 = 0x1f80;
         // SAFETY: loads the default MXCSR value from a valid place; Rust code expects exactly this value.
-        unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const default, options(nostack, readonly, preserves_flags)) };
+        unsafe {
+            std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const default, options(nostack, readonly, preserves_flags))
+        };
     }
 }
 
@@ -241,8 +244,13 @@ impl Worker {
             tools.fetch.restart();
         }
         tools.view.refresh();
-        let mut bench =
-            Bench { view: &mut tools.view, fetch: &mut tools.fetch, spares: &mut self.spares, gws: &job.gpu.gws, driver: &job.gpu.driver };
+        let mut bench = Bench {
+            view: &mut tools.view,
+            fetch: &mut tools.fetch,
+            spares: &mut self.spares,
+            gws: &job.gpu.gws,
+            driver: &job.gpu.driver,
+        };
         let mut workgroup = match work {
             Work::Start(n) => Box::new(Workgroup::start(&dispatch.launch, n, &mut bench)),
             Work::Resume(workgroup) => workgroup,
@@ -304,11 +312,22 @@ impl Worker {
 fn complete(job: &Job, view: &mut View) {
     let dispatch = &job.dispatch;
     let handle = dispatch.launch.completion_signal;
+    let end = clock::ticks().max(dispatch.start + 1);
+    if job.gpu.driver.wants_trace() {
+        job.gpu.driver.trace(&CompletedPacket {
+            queue: job.queue,
+            id: dispatch.launch.packet_id,
+            packet: dispatch.launch.packet,
+            start: dispatch.start,
+            end,
+            instructions: dispatch.instructions(),
+        });
+    }
     if handle != 0 {
-        let end = clock::ticks().max(dispatch.start + 1);
         let times = job.profiling.then_some((dispatch.start, end));
         if let Err(at) = signal::complete(view, &*job.gpu.driver, handle, times) {
-            let fault = MemoryFault { address: at.at, write: true, queue: job.queue, what: "a completion signal".to_owned() };
+            let fault =
+                MemoryFault { address: at.at, write: true, queue: job.queue, what: "a completion signal".to_owned() };
             job.gpu.driver.memory_fault(&fault);
         }
     }
@@ -323,7 +342,8 @@ fn report(job: &Job, error: QueueError) {
     if let QueueError::Wave(wave) = &error
         && let amdgpu_isa::wave::Trap::Memory(fault) = wave.trap
     {
-        let fault = MemoryFault { address: fault.address, write: fault.write, queue: job.queue, what: wave.to_string() };
+        let fault =
+            MemoryFault { address: fault.address, write: fault.write, queue: job.queue, what: wave.to_string() };
         job.gpu.driver.memory_fault(&fault);
         return;
     }
@@ -354,7 +374,8 @@ fn look_after_queues(shared: &Arc<Shared>) {
             waiting_since = None;
             continue;
         }
-        let since = if progress == Progress::Waiting { *waiting_since.get_or_insert_with(Instant::now) } else { idle_since };
+        let since =
+            if progress == Progress::Waiting { *waiting_since.get_or_insert_with(Instant::now) } else { idle_since };
         pause(shared, since.elapsed(), progress);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{self, AtomicU16, AtomicU32, Ordering};
 
 use amdgpu_isa::atomic::AtomicOp;
 use amdgpu_isa::env::{Addresses, Env, Fault, GwsOp};
-use amdgpu_isa::wave::{LANES, Vgpr};
+use amdgpu_isa::wave::Vgpr;
 
 use crate::clock;
 use crate::driver::Driver;
@@ -149,16 +149,17 @@ impl Env for Machine<'_> {
                 }
             }
             4 if mask == u64::MAX => {
-                for l in 0..LANES {
+                for (l, word) in out[0].iter_mut().enumerate() {
                     // SAFETY: `together` found the bytes of every lane mapped and aligned.
-                    out[0][l] = unsafe { AtomicU32::from_ptr(place(l).cast()) }.load(Ordering::Relaxed);
+                    *word = unsafe { AtomicU32::from_ptr(place(l).cast()) }.load(Ordering::Relaxed);
                 }
             }
             _ => {
                 for l in lanes(mask) {
                     for (n, word) in out.iter_mut().enumerate().take(usize::from(bytes) / 4) {
                         // SAFETY: `together` found all words of every active lane mapped and aligned.
-                        word[l] = unsafe { AtomicU32::from_ptr(place(l).wrapping_add(4 * n).cast()) }.load(Ordering::Relaxed);
+                        word[l] =
+                            unsafe { AtomicU32::from_ptr(place(l).wrapping_add(4 * n).cast()) }.load(Ordering::Relaxed);
                     }
                 }
             }
@@ -195,7 +196,8 @@ impl Env for Machine<'_> {
                 for l in lanes(mask) {
                     for (n, word) in data.iter().enumerate().take(usize::from(bytes) / 4) {
                         // SAFETY: `together` found all words of every active lane mapped and aligned.
-                        unsafe { AtomicU32::from_ptr(place(l).wrapping_add(4 * n).cast()) }.store(word[l], Ordering::Relaxed);
+                        unsafe { AtomicU32::from_ptr(place(l).wrapping_add(4 * n).cast()) }
+                            .store(word[l], Ordering::Relaxed);
                     }
                 }
             }
@@ -203,7 +205,15 @@ impl Env for Machine<'_> {
         Ok(())
     }
 
-    fn atomic(&mut self, op: AtomicOp, at: &Addresses, mask: u64, bytes: u8, data: &[Vgpr; 4], old: &mut [Vgpr; 4]) -> Result<(), Fault> {
+    fn atomic(
+        &mut self,
+        op: AtomicOp,
+        at: &Addresses,
+        mask: u64,
+        bytes: u8,
+        data: &[Vgpr; 4],
+        old: &mut [Vgpr; 4],
+    ) -> Result<(), Fault> {
         let words = usize::from(bytes) / 4;
         for l in lanes(mask) {
             let operand = |n: usize| -> u64 {
@@ -211,7 +221,9 @@ impl Env for Machine<'_> {
                 if words == 2 { low | u64::from(data[n * words + 1][l]) << 32 } else { low }
             };
             let (a, b) = (operand(0), operand(1));
-            let apply = |value: u64| if words == 2 { op.apply64(value, a, b) } else { op.apply32(value as u32, a as u32, b as u32).into() };
+            let apply = |value: u64| {
+                if words == 2 { op.apply64(value, a, b) } else { op.apply32(value as u32, a as u32, b as u32).into() }
+            };
             let value = self.modify(at[l], bytes, apply).map_err(|u| fault(u, l, bytes, true))?;
             old[0][l] = value as u32;
             old[1][l] = (value >> 32) as u32;

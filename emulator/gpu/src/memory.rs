@@ -159,7 +159,11 @@ fn carve(regions: &mut Vec<Region>, start: u64, len: u64) {
         }
         if r_end > end {
             let skipped = end - r.start;
-            let backing = Backing { base: r.backing.base.wrapping_add(skipped as usize), len: r.backing.len - skipped, ..r.backing.clone() };
+            let backing = Backing {
+                base: r.backing.base.wrapping_add(skipped as usize),
+                len: r.backing.len - skipped,
+                ..r.backing.clone()
+            };
             kept.push(Region { start: end, len: r_end - end, backing, writable: r.writable });
         }
     }
@@ -283,7 +287,8 @@ impl View {
             let left = usize::try_from(bytes - done).unwrap_or(usize::MAX);
             let (source, n) = self.run(from + done, left, false)?;
             let (target, m) = self.run(to + done, n, true)?;
-            copy_bytes(source, target, m);
+            // SAFETY: `run` found `m` bytes mapped on both sides.
+            unsafe { copy_bytes(source, target, m) };
             done += m as u64;
         }
         Ok(())
@@ -341,14 +346,19 @@ pub(crate) unsafe fn byte_at<'a>(host: *mut u8, k: usize) -> &'a AtomicU8 {
     unsafe { AtomicU8::from_ptr(place) }
 }
 
-/// Copies `n` mapped bytes upward, eight at a time where both addresses allow it.
-fn copy_bytes(source: *mut u8, target: *mut u8, n: usize) {
+/// Copies bytes upward, eight at a time where both addresses allow it.
+///
+/// # Safety
+/// `n` bytes must be mapped on both sides.
+unsafe fn copy_bytes(source: *mut u8, target: *mut u8, n: usize) {
     let mut k = 0;
     let aligned = source.addr().is_multiple_of(8) && target.addr().is_multiple_of(8);
     while aligned && k + 8 <= n {
         let (from, to) = (source.wrapping_add(k).cast(), target.wrapping_add(k).cast());
         // SAFETY: the caller's `n` bytes are mapped on both sides and `k + 8 <= n`; both addresses are aligned.
-        let (from, to) = unsafe { (AtomicU64::from_ptr(from), AtomicU64::from_ptr(to)) };
+        let from = unsafe { AtomicU64::from_ptr(from) };
+        // SAFETY: as above.
+        let to = unsafe { AtomicU64::from_ptr(to) };
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         k += 8;
     }

@@ -29,7 +29,12 @@ pub(crate) fn value(view: &mut View, handle: u64) -> Result<i64, Unmapped> {
 ///
 /// # Errors
 /// When the handle is not that of a signal that the GPU can see.
-pub(crate) fn complete(view: &mut View, driver: &dyn Driver, handle: u64, times: Option<(u64, u64)>) -> Result<(), Unmapped> {
+pub(crate) fn complete(
+    view: &mut View,
+    driver: &dyn Driver,
+    handle: u64,
+    times: Option<(u64, u64)>,
+) -> Result<(), Unmapped> {
     if let Some((start, end)) = times {
         view.word64(handle + START, true)?.store(start, Ordering::Relaxed);
         view.word64(handle + END, true)?.store(end, Ordering::Relaxed);

@@ -10,7 +10,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let decoder = Decoder::new(arch);
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let bytes: Vec<u8> = line.split(',').filter_map(|b| u8::from_str_radix(b.trim().trim_start_matches("0x"), 16).ok()).collect();
+        let bytes: Vec<u8> =
+            line.split(',').filter_map(|b| u8::from_str_radix(b.trim().trim_start_matches("0x"), 16).ok()).collect();
         let words: Vec<u32> = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
         match decoder.decode(&words) {
             Ok(inst) => println!("{}", Disassembly { inst: &inst, arch }),

@@ -135,6 +135,9 @@ mod tests {
             assert_eq!(arch.name().parse(), Ok(arch));
         }
         let error = "gfx1100".parse::<Arch>().map_err(|e| e.to_string());
-        assert_eq!(error, Err("unknown processor \"gfx1100\": expected one of gfx900, gfx906, gfx908, gfx90a, gfx942".into()));
+        assert_eq!(
+            error,
+            Err("unknown processor \"gfx1100\": expected one of gfx900, gfx906, gfx908, gfx90a, gfx942".into())
+        );
     }
 }

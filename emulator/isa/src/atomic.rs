@@ -64,7 +64,13 @@ impl AtomicOp {
         match self {
             AtomicOp::SMin => (old as i32).min(a as i32) as u32,
             AtomicOp::SMax => (old as i32).max(a as i32) as u32,
-            AtomicOp::FCmpSwap => if float(old) == float(b) { a } else { old },
+            AtomicOp::FCmpSwap => {
+                if float(old) == float(b) {
+                    a
+                } else {
+                    old
+                }
+            }
             AtomicOp::FAdd => (float(old) + float(a)).to_bits(),
             AtomicOp::FMin => float(a).smaller(float(old), IEEE).to_bits(),
             AtomicOp::FMax => float(a).larger(float(old), IEEE).to_bits(),
@@ -80,7 +86,13 @@ impl AtomicOp {
         match self {
             AtomicOp::SMin => (old as i64).min(a as i64) as u64,
             AtomicOp::SMax => (old as i64).max(a as i64) as u64,
-            AtomicOp::FCmpSwap => if float(old) == float(b) { a } else { old },
+            AtomicOp::FCmpSwap => {
+                if float(old) == float(b) {
+                    a
+                } else {
+                    old
+                }
+            }
             AtomicOp::FAdd => (float(old) + float(a)).to_bits(),
             AtomicOp::FMin => float(a).smaller(float(old), IEEE).to_bits(),
             AtomicOp::FMax => float(a).larger(float(old), IEEE).to_bits(),
@@ -91,7 +103,13 @@ impl AtomicOp {
     /// The operations that are the same for both widths; `mask` is the width.
     fn integer(self, old: u64, a: u64, b: u64, mask: u64) -> u64 {
         match self {
-            AtomicOp::CmpSwap => if old == b { a } else { old },
+            AtomicOp::CmpSwap => {
+                if old == b {
+                    a
+                } else {
+                    old
+                }
+            }
             AtomicOp::Add => old.wrapping_add(a) & mask,
             AtomicOp::Sub => old.wrapping_sub(a) & mask,
             AtomicOp::RSub => a.wrapping_sub(old) & mask,
@@ -100,10 +118,28 @@ impl AtomicOp {
             AtomicOp::And => old & a,
             AtomicOp::Or => old | a,
             AtomicOp::Xor => old ^ a,
-            AtomicOp::Inc => if old >= a { 0 } else { old + 1 },
-            AtomicOp::Dec => if old == 0 || old > a { a } else { old - 1 },
+            AtomicOp::Inc => {
+                if old >= a {
+                    0
+                } else {
+                    old + 1
+                }
+            }
+            AtomicOp::Dec => {
+                if old == 0 || old > a {
+                    a
+                } else {
+                    old - 1
+                }
+            }
             AtomicOp::MaskOr => old & !a | b,
-            AtomicOp::Wrap => if old >= a { old - a } else { old.wrapping_add(b) & mask },
+            AtomicOp::Wrap => {
+                if old >= a {
+                    old - a
+                } else {
+                    old.wrapping_add(b) & mask
+                }
+            }
             // The others are answered before.
             _ => a,
         }

@@ -166,7 +166,8 @@ impl Decoder {
                 let op = self.find(Family::Sopp, first >> 16 & 0x7f)?;
                 let mut i = self.inst(op, Form::Only, 4);
                 // Jumps are signed; other immediates are bits.
-                i.imm = if op.flags.has(Flags::BRANCH) { i32::from(first as u16 as i16) } else { (first & 0xffff) as i32 };
+                i.imm =
+                    if op.flags.has(Flags::BRANCH) { i32::from(first as u16 as i16) } else { (first & 0xffff) as i32 };
                 if i.imm != 0 && !op.has_immediate() {
                     return Err(DecodeError::Form(op.name));
                 }

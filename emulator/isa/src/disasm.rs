@@ -435,7 +435,9 @@ impl Text<'_> {
 
     fn cache_hints(&mut self) {
         let new_names = self.arch == Arch::Gfx942;
-        for (bit, name, new_name) in [(control::GLC, "glc", "sc0"), (control::SLC, "slc", "nt"), (control::SCC, "scc", "sc1")] {
+        for (bit, name, new_name) in
+            [(control::GLC, "glc", "sc0"), (control::SLC, "slc", "nt"), (control::SCC, "scc", "sc1")]
+        {
             if self.i.has(bit) {
                 self.word(if new_names { new_name } else { name });
             }

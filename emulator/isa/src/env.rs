@@ -39,7 +39,15 @@ pub trait Env {
     ///
     /// # Errors
     /// When a lane's bytes are not mapped or not writable; lower lanes may have been done.
-    fn atomic(&mut self, op: AtomicOp, at: &Addresses, mask: u64, bytes: u8, data: &[Vgpr; 4], old: &mut [Vgpr; 4]) -> Result<(), Fault>;
+    fn atomic(
+        &mut self,
+        op: AtomicOp,
+        at: &Addresses,
+        mask: u64,
+        bytes: u8,
+        data: &[Vgpr; 4],
+        old: &mut [Vgpr; 4],
+    ) -> Result<(), Fault>;
 
     /// Reads consecutive dwords for the scalar unit.
     ///

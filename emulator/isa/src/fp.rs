@@ -81,7 +81,13 @@ fn toward_zero(x: f32) -> f32 {
 /// says that it is on the wrong side. `bits` has its sign at `sign` and infinity at `infinity`.
 fn directed<B>(bits: B, sign: B, infinity: B, nan: bool, error: f64, rounding: Rounding) -> B
 where
-    B: Copy + PartialEq + std::ops::BitAnd<Output = B> + std::ops::BitXor<Output = B> + std::ops::Add<Output = B> + std::ops::Sub<Output = B> + From<u8>,
+    B: Copy
+        + PartialEq
+        + std::ops::BitAnd<Output = B>
+        + std::ops::BitXor<Output = B>
+        + std::ops::Add<Output = B>
+        + std::ops::Sub<Output = B>
+        + From<u8>,
 {
     if nan || error == 0.0 || error.is_nan() {
         return bits;
@@ -161,7 +167,8 @@ impl Float for f32 {
     fn mul(a: f32, b: f32, rounding: Rounding) -> f32 {
         let product = a * b;
         let exact = f64::from(a) * f64::from(b);
-        let error = overflow_error(a.is_finite() && b.is_finite(), f64::from(product)).unwrap_or(exact - f64::from(product));
+        let error =
+            overflow_error(a.is_finite() && b.is_finite(), f64::from(product)).unwrap_or(exact - f64::from(product));
         f32::from_bits(directed(product.to_bits(), 1 << 31, 0x7f80_0000, product.is_nan(), error, rounding))
     }
 
@@ -208,7 +215,8 @@ impl Float for f64 {
 
     fn mul(a: f64, b: f64, rounding: Rounding) -> f64 {
         let product = a * b;
-        let error = overflow_error(a.is_finite() && b.is_finite(), product).unwrap_or_else(|| product_error(a, b, product));
+        let error =
+            overflow_error(a.is_finite() && b.is_finite(), product).unwrap_or_else(|| product_error(a, b, product));
         f64::from_bits(directed(product.to_bits(), 1 << 63, 0x7ff0_0000_0000_0000, product.is_nan(), error, rounding))
     }
 
@@ -453,7 +461,7 @@ impl MinMax for F16 {
 
     #[inline(always)]
     fn quieted(self) -> Option<F16> {
-        (self.is_nan() && self.0 & 0x200 == 0).then(|| F16(self.0 | 0x200))
+        (self.is_nan() && self.0 & 0x200 == 0).then_some(F16(self.0 | 0x200))
     }
 
     #[inline(always)]

@@ -252,7 +252,9 @@ fn word(w: &Wave, i: &Inst, s: usize, n: u32, kind: Kind) -> Vgpr {
 
 #[inline(always)]
 fn join<T: Lane>(low: &Vgpr, high: &Vgpr) -> [T; LANES] {
-    std::array::from_fn(|l| T::from_bits(if T::WORDS == 2 { u64::from(low[l]) | u64::from(high[l]) << 32 } else { u64::from(low[l]) }))
+    std::array::from_fn(|l| {
+        T::from_bits(if T::WORDS == 2 { u64::from(low[l]) | u64::from(high[l]) << 32 } else { u64::from(low[l]) })
+    })
 }
 
 /// Source `s` as values of a type, modifiers applied.
@@ -284,7 +286,8 @@ fn modified_source<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [T; LANES] {
         words[0] = words[0].map(|x| x >> 16);
     }
     let mut values = join::<T>(&words[0], &words[1]);
-    let takes_modifiers = (T::KIND.takes_float_modifiers() || T::KIND == Kind::V2F16) && !i.op.flags.has(Flags::NO_MODS);
+    let takes_modifiers =
+        (T::KIND.takes_float_modifiers() || T::KIND == Kind::V2F16) && !i.op.flags.has(Flags::NO_MODS);
     if takes_modifiers && i.mods.abs >> s & 1 == 1 {
         values = values.map(T::magnitude);
     }
@@ -501,7 +504,11 @@ pub(crate) fn carry(w: &mut Wave, i: &Inst, saturated: u32, f: impl Fn(u32, u32,
 
 /// Three sources; the result and a lane mask.
 #[inline(always)]
-pub(crate) fn map3_with_mask<A: Lane, B: Lane, C: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B, C) -> (D, bool)) -> Flow {
+pub(crate) fn map3_with_mask<A: Lane, B: Lane, C: Lane, D: Lane>(
+    w: &mut Wave,
+    i: &Inst,
+    f: impl Fn(A, B, C) -> (D, bool),
+) -> Flow {
     let (a, b, c) = (source::<A>(w, i, 0), source::<B>(w, i, 1), source::<C>(w, i, 2));
     let pairs: [(D, bool); LANES] = std::array::from_fn(|l| f(a[l], b[l], c[l]));
     let mask = mask_of(|l| pairs[l].1);

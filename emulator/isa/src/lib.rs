@@ -9,6 +9,8 @@
 //!
 //! The only `unsafe` is the call of code that was compiled for the vector instructions that the host was found to have.
 
+#![allow(clippy::needless_range_loop, reason = "a lane's number is an index into several arrays at once")]
+
 pub mod arch;
 pub mod atomic;
 pub mod decode;

@@ -212,7 +212,17 @@ pub struct Op {
 impl Op {
     /// A row; the shapes of the families are filled in by the table macros.
     pub const fn new(name: &'static str, family: Family, code: u16, archs: ArchSet, run: Levels) -> Op {
-        Op { name, code, archs, family, dst: Kind::None, src: [Kind::None; 3], flags: Flags::NONE, access: Access::None, run }
+        Op {
+            name,
+            code,
+            archs,
+            family,
+            dst: Kind::None,
+            src: [Kind::None; 3],
+            flags: Flags::NONE,
+            access: Access::None,
+            run,
+        }
     }
 
     /// The same row with its operands.

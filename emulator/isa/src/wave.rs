@@ -264,7 +264,11 @@ impl Wave {
     /// A scalar source of 32 bits (or of 16, in the low half).
     #[inline(always)]
     pub fn scalar32(&self, operand: Operand, literal: u32, kind: Kind) -> u32 {
-        if operand.is_scalar_register() { self.sgpr[usize::from(operand.0)] } else { self.constant32(operand, literal, kind) }
+        if operand.is_scalar_register() {
+            self.sgpr[usize::from(operand.0)]
+        } else {
+            self.constant32(operand, literal, kind)
+        }
     }
 
     fn constant32(&self, operand: Operand, literal: u32, kind: Kind) -> u32 {

@@ -85,7 +85,10 @@ impl Buffers {
     /// Bytes of video memory that are in use on a device.
     pub(crate) fn video_memory(&self, device: usize) -> u64 {
         let table = lock(&self.table);
-        let of_device = |b: &&Buffer| matches!(b.store, Store::Memory { device: d, .. } if d == device) && b.flags & kfd::KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0;
+        let of_device = |b: &&Buffer| {
+            matches!(b.store, Store::Memory { device: d, .. } if d == device)
+                && b.flags & kfd::KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0
+        };
         table.buffers.values().filter(of_device).map(|b| b.size).sum()
     }
 }
@@ -98,7 +101,9 @@ impl Buffer {
             Store::Memory { mapping, .. } => Some(unsafe { Backing::new(mapping.base(), self.size, mapping.clone()) }),
             // SAFETY: the application registered this memory for the GPU and, as on hardware, must keep it mapped until
             // it deregisters it; whole pages are mapped.
-            Store::User { address } => Some(unsafe { Backing::new(std::ptr::with_exposed_provenance_mut(*address as usize), self.size, Arc::new(())) }),
+            Store::User { address } => Some(unsafe {
+                Backing::new(std::ptr::with_exposed_provenance_mut(*address as usize), self.size, Arc::new(()))
+            }),
             Store::Register => None,
         }
     }

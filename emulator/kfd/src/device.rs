@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use amdgpu_emu::driver::{Driver, MemoryFault, QueueError};
+use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::{Engine, Gpu, Shape};
 use logdur_settings::Emulator;
 
@@ -22,6 +22,7 @@ use crate::memfile::{Identity, MemFile, identity};
 use crate::process_log::ProcessLog;
 use crate::product::Product;
 use crate::queue::Queues;
+use crate::trace::Trace;
 use crate::tree;
 
 /// What is known before a device is opened.
@@ -44,7 +45,11 @@ fn plan() -> &'static Plan {
                 let product = Product::named(name);
                 if product.is_none() {
                     let known: Vec<_> = crate::product::PRODUCTS.iter().map(|p| p.arch.name()).collect();
-                    problems.push(format!("{}: {name:?} cannot be emulated, expected one of {}", Emulator::gpus, known.join(", ")));
+                    problems.push(format!(
+                        "{}: {name:?} cannot be emulated, expected one of {}",
+                        Emulator::gpus,
+                        known.join(", ")
+                    ));
                 }
                 product
             })
@@ -64,7 +69,10 @@ pub(crate) fn tree() -> Option<&'static Path> {
     let made = TREE.get_or_init(|| {
         let plan = plan();
         tree::prepare(&plan.products, &plan.settings)
-            .inspect_err(|e| ProcessLog::open(plan.settings.log.as_deref()).line(format!("the device tree could not be written: {e}")))
+            .inspect_err(|e| {
+                ProcessLog::open(plan.settings.log.as_deref())
+                    .line(format!("the device tree could not be written: {e}"))
+            })
             .ok()
     });
     made.as_deref()
@@ -106,6 +114,7 @@ struct Callbacks {
     log: Arc<ProcessLog>,
     events: Arc<Events>,
     exceptions: Arc<std::sync::atomic::AtomicBool>,
+    trace: Option<Arc<Trace>>,
     gpu_id: u32,
 }
 
@@ -132,6 +141,16 @@ impl Driver for Callbacks {
     fn log(&self, text: &str) {
         self.log.once(text);
     }
+
+    fn wants_trace(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    fn trace(&self, packet: &CompletedPacket) {
+        if let Some(trace) = &self.trace {
+            trace.packet(self.gpu_id, packet);
+        }
+    }
 }
 
 static STATE: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
@@ -146,14 +165,31 @@ impl State {
         let shared_log = Arc::new(ProcessLog::open(plan.settings.log.as_deref()));
         let events = Arc::new(Events::default());
         let exceptions = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let trace = plan.settings.trace.as_deref().and_then(|path| {
+            Trace::open(path)
+                .inspect_err(|e| log.line(format!("the trace {} cannot be written: {e}", path.display())))
+                .ok()
+        });
+        let trace = trace.map(Arc::new);
         let mut devices = Vec::new();
         for (index, &product) in plan.products.iter().enumerate() {
             let gpu_id = Product::gpu_id(index);
-            let callbacks = Callbacks { log: shared_log.clone(), events: events.clone(), exceptions: exceptions.clone(), gpu_id };
+            let callbacks = Callbacks {
+                log: shared_log.clone(),
+                events: events.clone(),
+                exceptions: exceptions.clone(),
+                trace: trace.clone(),
+                gpu_id,
+            };
             let compute_units = plan.settings.compute_units.clamp(1, 1024).next_multiple_of(product.array_count);
             let shape = Shape { arch: product.arch, compute_units };
             let memory = MemFile::new(c"kfdemu-memory", MEMORY_FILE, 0)?;
-            devices.push(Device { gpu_id, product, gpu: Arc::new(Gpu::new(index, shape, Arc::new(callbacks))), memory });
+            devices.push(Device {
+                gpu_id,
+                product,
+                gpu: Arc::new(Gpu::new(index, shape, Arc::new(callbacks))),
+                memory,
+            });
         }
         Ok(State {
             pid: process_id(),

@@ -108,7 +108,14 @@ impl Events {
             table.last_other += 1;
             FIRST_OTHER + table.last_other
         };
-        let event = Event { kind, auto_reset, signaled: false, age: 1, exception: MemoryException::default(), waits: Vec::new() };
+        let event = Event {
+            kind,
+            auto_reset,
+            signaled: false,
+            age: 1,
+            exception: MemoryException::default(),
+            waits: Vec::new(),
+        };
         table.events.insert(id, event);
         table.write_slot(id, UNSIGNALED);
         Ok(id)
@@ -163,7 +170,8 @@ impl Events {
         let matching: Vec<u32> = {
             let table = lock(&self.table);
             let ids = table.events.range(1..SIGNAL_EVENTS).map(|(&id, _)| id);
-            ids.filter(|id| *id == partial || (id & 0xff == partial & 0xff && table.read_slot(*id) != UNSIGNALED)).collect()
+            ids.filter(|id| *id == partial || (id & 0xff == partial & 0xff && table.read_slot(*id) != UNSIGNALED))
+                .collect()
         };
         for id in matching {
             self.raise(id);
@@ -173,7 +181,8 @@ impl Events {
     /// A GPU touched memory that is not mapped: signals every event that waits for this.
     pub(crate) fn memory_exception(&self, gpu_id: u32, address: u64, write: bool) {
         let mut table = lock(&self.table);
-        let ids: Vec<u32> = table.events.iter().filter(|(_, e)| e.kind == kfd::KFD_IOC_EVENT_MEMORY).map(|(&id, _)| id).collect();
+        let ids: Vec<u32> =
+            table.events.iter().filter(|(_, e)| e.kind == kfd::KFD_IOC_EVENT_MEMORY).map(|(&id, _)| id).collect();
         for id in ids {
             if let Some(event) = table.events.get_mut(&id) {
                 event.exception = MemoryException { gpu_id, address, write };
@@ -211,7 +220,9 @@ impl Events {
             table = match deadline.map(|d| d.saturating_duration_since(Instant::now())) {
                 None => self.signaled.wait(table).unwrap_or_else(std::sync::PoisonError::into_inner),
                 Some(left) if left.is_zero() => break false,
-                Some(left) => self.signaled.wait_timeout(table, left).unwrap_or_else(std::sync::PoisonError::into_inner).0,
+                Some(left) => {
+                    self.signaled.wait_timeout(table, left).unwrap_or_else(std::sync::PoisonError::into_inner).0
+                }
             };
         };
         let flags = table.waits.remove(&wait).unwrap_or_default();
@@ -220,7 +231,11 @@ impl Events {
                 event.waits.retain(|(id, _)| *id != wait);
             }
         }
-        let activated = wanted.iter().enumerate().map(|(n, w)| flags.get(n).copied().unwrap_or(false).then(|| table.details(w.event))).collect();
+        let activated = wanted
+            .iter()
+            .enumerate()
+            .map(|(n, w)| flags.get(n).copied().unwrap_or(false).then(|| table.details(w.event)))
+            .collect();
         Ok(Outcome { complete, activated })
     }
 }
@@ -255,8 +270,10 @@ impl Table {
 
     fn slot(&self, id: u32) -> Option<&std::sync::atomic::AtomicU64> {
         let page = self.page.filter(|_| id < SIGNAL_EVENTS)?;
-        // SAFETY: `set_page` was promised room for every slot below the limit, for the rest of the process.
-        Some(unsafe { &*page.0.add(id as usize) })
+        // SAFETY: `set_page` was promised room for every slot below the limit.
+        let slot = unsafe { page.0.add(id as usize) };
+        // SAFETY: and that it stays mapped for the rest of the process.
+        Some(unsafe { &*slot })
     }
 
     fn write_slot(&self, id: u32, value: u64) {
@@ -313,7 +330,8 @@ mod tests {
     fn an_age_that_has_moved_on_ends_the_wait_at_once() {
         let events = Events::default();
         let id = events.create(kfd::KFD_IOC_EVENT_SIGNAL, true).expect("room");
-        let seen = |last_age| events.wait(&[Wanted { event: id, last_age }], false, Some(Duration::ZERO)).expect("exists");
+        let seen =
+            |last_age| events.wait(&[Wanted { event: id, last_age }], false, Some(Duration::ZERO)).expect("exists");
         assert!(!seen(1).complete);
         events.set(id).expect("exists");
         events.reset(id).expect("exists");

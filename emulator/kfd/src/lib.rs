@@ -17,6 +17,7 @@
     clippy::panic
 )]
 
+mod buffer;
 mod device;
 mod event;
 pub mod exports;
@@ -26,7 +27,7 @@ mod paths;
 mod process_log;
 mod product;
 mod queue;
-mod buffer;
+mod trace;
 mod tree;
 mod uapi;
 

@@ -120,7 +120,14 @@ impl MemFile {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping wherever there is room.
         let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), len as usize, protection, libc::MAP_SHARED, self.fd.as_raw_fd(), start as libc::off_t)
+            libc::mmap(
+                std::ptr::null_mut(),
+                len as usize,
+                protection,
+                libc::MAP_SHARED,
+                self.fd.as_raw_fd(),
+                start as libc::off_t,
+            )
         };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());

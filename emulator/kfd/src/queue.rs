@@ -130,7 +130,9 @@ fn codes(error: &QueueError) -> (i64, u32) {
     use amdgpu_emu::Trap;
     match error {
         QueueError::Packet(PacketError::Dimensions) => (inactive::DIMENSIONS, exception::DIM_INVALID),
-        QueueError::Packet(PacketError::GroupSegment) => (inactive::GROUP_SEGMENT, exception::GROUP_SEGMENT_SIZE_INVALID),
+        QueueError::Packet(PacketError::GroupSegment) => {
+            (inactive::GROUP_SEGMENT, exception::GROUP_SEGMENT_SIZE_INVALID)
+        }
         QueueError::Packet(PacketError::CodeObject) => (inactive::CODE_OBJECT, exception::CODE_INVALID),
         QueueError::Packet(PacketError::Type) => (inactive::PACKET, exception::PACKET_UNSUPPORTED),
         QueueError::Packet(PacketError::Resources) => (inactive::RESOURCES, exception::WORK_GROUP_SIZE_INVALID),
@@ -144,7 +146,6 @@ fn codes(error: &QueueError) -> (i64, u32) {
         },
     }
 }
-
 
 /// Tells the runtime that a queue stopped: through the header of its save area when it handles exceptions, else
 /// through the queue's own signal.
@@ -164,7 +165,12 @@ pub(crate) fn report_error(id: u32, error: &QueueError, exceptions: bool) {
 }
 
 /// Source: `HsaUserContextSaveAreaHeader` of the thunk library: the address of the error reason and the event.
-fn raise_exception(state: &State, view: &mut View, save_area: u64, exception: u32) -> Result<(), amdgpu_emu::memory::Unmapped> {
+fn raise_exception(
+    state: &State,
+    view: &mut View,
+    save_area: u64,
+    exception: u32,
+) -> Result<(), amdgpu_emu::memory::Unmapped> {
     let reason = view.word64(save_area + 24, false)?.load(Ordering::Acquire);
     let event = view.word32(save_area + 32, false)?.load(Ordering::Acquire);
     if reason != 0 {
@@ -178,12 +184,15 @@ fn store_inactive(state: &State, view: &mut View, queue: u64, code: i64) -> Resu
     if queue == 0 {
         return Ok(());
     }
-    let handle = view.word64(queue + std::mem::offset_of!(AbiQueue, queue_inactive_signal) as u64, false)?.load(Ordering::Acquire);
+    let handle = view
+        .word64(queue + std::mem::offset_of!(AbiQueue, queue_inactive_signal) as u64, false)?
+        .load(Ordering::Acquire);
     if handle == 0 {
         return Ok(());
     }
     view.word64(handle + std::mem::offset_of!(Signal, value) as u64, true)?.store(code as u64, Ordering::Release);
-    let mailbox = view.word64(handle + std::mem::offset_of!(Signal, event_mailbox_ptr) as u64, false)?.load(Ordering::Relaxed);
+    let mailbox =
+        view.word64(handle + std::mem::offset_of!(Signal, event_mailbox_ptr) as u64, false)?.load(Ordering::Relaxed);
     let event = view.word32(handle + std::mem::offset_of!(Signal, event_id) as u64, false)?.load(Ordering::Relaxed);
     if mailbox != 0 {
         view.word64(mailbox, true)?.store(event.into(), Ordering::Release);

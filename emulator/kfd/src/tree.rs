@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use amdgpu_emu::Arch;
-use logdur_settings::Emulator;
+use logdur_settings::{Bar, Emulator};
 
 use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR, Product};
 
@@ -34,14 +34,17 @@ fn properties(pairs: &[(&str, u64)]) -> String {
 fn files(products: &[&Product], settings: &Emulator) -> Files {
     let mut files = vec![
         (format!("{TOPOLOGY}/generation_id"), "1\n".to_owned()),
-        (format!("{TOPOLOGY}/system_properties"), properties(&[("platform_oem", 0), ("platform_id", 0), ("platform_rev", 0)])),
+        (
+            format!("{TOPOLOGY}/system_properties"),
+            properties(&[("platform_oem", 0), ("platform_id", 0), ("platform_rev", 0)]),
+        ),
         ("/sys/module/amdgpu/initstate".to_owned(), "live\n".to_owned()),
         ("/sys/module/amdgpu/refcnt".to_owned(), "0\n".to_owned()),
         ("/sys/module/amdgpu/holders/".to_owned(), String::new()),
         ("/proc/modules".to_owned(), "amdgpu 0 0 - Live 0x0000000000000000\n".to_owned()),
         (AMDGPU_IDS.to_owned(), names(products)),
     ];
-    files.extend(cpu_node(products.len()));
+    files.extend(cpu_node(products.len(), settings));
     for (index, product) in products.iter().enumerate() {
         files.extend(gpu_node(index, products, product, settings));
         files.extend(drm_entries(index, product));
@@ -75,11 +78,14 @@ fn link(from: usize, to: usize, weight: u64) -> String {
     ])
 }
 
-fn cpu_node(gpus: usize) -> Files {
+/// The host. It has links to the GPUs whose memory it can reach: the runtime concludes the one from the other.
+fn cpu_node(gpus: usize, settings: &Emulator) -> Files {
+    let reachable = if settings.bar == Bar::Large { gpus } else { 0 };
     let node = format!("{TOPOLOGY}/nodes/0");
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     // SAFETY: sysconf only reads.
-    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let number = |name| unsafe { libc::sysconf(name) };
+    let (pages, page) = (number(libc::_SC_PHYS_PAGES), number(libc::_SC_PAGESIZE));
     let memory = pages.max(1 << 18) as u64 * page.max(4096) as u64;
     let mut files = vec![
         (format!("{node}/gpu_id"), "0\n".to_owned()),
@@ -91,7 +97,7 @@ fn cpu_node(gpus: usize) -> Files {
                 ("simd_count", 0),
                 ("mem_banks_count", 1),
                 ("caches_count", 0),
-                ("io_links_count", gpus as u64),
+                ("io_links_count", reachable as u64),
                 ("p2p_links_count", 0),
                 ("cpu_core_id_base", 0),
                 ("simd_id_base", 0),
@@ -100,10 +106,16 @@ fn cpu_node(gpus: usize) -> Files {
         ),
         (
             format!("{node}/mem_banks/0/properties"),
-            properties(&[("heap_type", 0), ("size_in_bytes", memory), ("flags", 0), ("width", 64), ("mem_clk_max", 2666)]),
+            properties(&[
+                ("heap_type", 0),
+                ("size_in_bytes", memory),
+                ("flags", 0),
+                ("width", 64),
+                ("mem_clk_max", 2666),
+            ]),
         ),
     ];
-    files.extend((0..gpus).map(|g| (format!("{node}/io_links/{g}/properties"), link(0, g + 1, 20))));
+    files.extend((0..reachable).map(|g| (format!("{node}/io_links/{g}/properties"), link(0, g + 1, 20))));
     files
 }
 
@@ -116,6 +128,8 @@ mod capability {
 
 fn gpu_node(index: usize, all: &[&Product], p: &Product, settings: &Emulator) -> Files {
     let node = format!("{TOPOLOGY}/nodes/{}", index + 1);
+    // Video memory that the host can map when the runtime asks for it, or cannot.
+    let heap = if settings.bar == Bar::Large { 1 } else { 2 };
     let cus = u64::from(settings.compute_units.clamp(1, 1024).next_multiple_of(p.array_count));
     let edc = if p.sramecc { capability::SRAM_EDC } else { 0 };
     let links: Vec<usize> = (0..=all.len()).filter(|&n| n != index + 1).collect();
@@ -166,10 +180,9 @@ fn gpu_node(index: usize, all: &[&Product], p: &Product, settings: &Emulator) ->
             ]),
         ),
         (
-            // Heap 1: video memory that the host can map when the runtime asks for it.
             format!("{node}/mem_banks/0/properties"),
             properties(&[
-                ("heap_type", 1),
+                ("heap_type", heap),
                 ("size_in_bytes", settings.memory.0),
                 ("flags", 0),
                 ("width", p.memory_width_bits.into()),
@@ -233,7 +246,10 @@ fn parent(settings: &Emulator) -> io::Result<PathBuf> {
     }
     // SAFETY: geteuid cannot fail.
     let user = unsafe { libc::geteuid() };
-    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_dir()).unwrap_or_else(std::env::temp_dir);
+    let base = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|p| p.is_dir())
+        .unwrap_or_else(std::env::temp_dir);
     let folder = base.join(format!("kfdemu-{user}"));
     match fs::DirBuilder::new().mode(0o700).create(&folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -280,8 +296,14 @@ pub(crate) fn prepare(products: &[&Product], settings: &Emulator) -> io::Result<
 
 /// True when a path can be in the tree: a cheap test before the tree is made.
 pub(crate) fn may_hold(path: &[u8]) -> bool {
-    let prefixes: [&[u8]; 6] =
-        [b"/sys/devices/virtual/kfd", b"/sys/class/kfd", b"/sys/dev/char/226:", b"/sys/module/amdgpu", b"/dev/dri", b"/proc/modules"];
+    let prefixes: [&[u8]; 6] = [
+        b"/sys/devices/virtual/kfd",
+        b"/sys/class/kfd",
+        b"/sys/dev/char/226:",
+        b"/sys/module/amdgpu",
+        b"/dev/dri",
+        b"/proc/modules",
+    ];
     prefixes.iter().any(|p| path.starts_with(p)) || path == AMDGPU_IDS.as_bytes()
 }
 

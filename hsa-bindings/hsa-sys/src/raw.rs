@@ -19,11 +19,7 @@ where
 {
     #[inline]
     fn extract_bit(byte: u8, index: usize) -> bool {
-        let bit_index = if cfg!(target_endian = "big") {
-            7 - (index % 8)
-        } else {
-            index % 8
-        };
+        let bit_index = if cfg!(target_endian = "big") { 7 - (index % 8) } else { index % 8 };
         let mask = 1 << bit_index;
         byte & mask == mask
     }
@@ -38,24 +34,14 @@ where
     pub unsafe fn raw_get_bit(this: *const Self, index: usize) -> bool {
         debug_assert!(index / 8 < core::mem::size_of::<Storage>());
         let byte_index = index / 8;
-        let byte = unsafe {
-            *(core::ptr::addr_of!((*this).storage) as *const u8).offset(byte_index as isize)
-        };
+        let byte = unsafe { *(core::ptr::addr_of!((*this).storage) as *const u8).offset(byte_index as isize) };
         Self::extract_bit(byte, index)
     }
     #[inline]
     fn change_bit(byte: u8, index: usize, val: bool) -> u8 {
-        let bit_index = if cfg!(target_endian = "big") {
-            7 - (index % 8)
-        } else {
-            index % 8
-        };
+        let bit_index = if cfg!(target_endian = "big") { 7 - (index % 8) } else { index % 8 };
         let mask = 1 << bit_index;
-        if val {
-            byte | mask
-        } else {
-            byte & !mask
-        }
+        if val { byte | mask } else { byte & !mask }
     }
     #[inline]
     pub fn set_bit(&mut self, index: usize, val: bool) {
@@ -68,9 +54,7 @@ where
     pub unsafe fn raw_set_bit(this: *mut Self, index: usize, val: bool) {
         debug_assert!(index / 8 < core::mem::size_of::<Storage>());
         let byte_index = index / 8;
-        let byte = unsafe {
-            (core::ptr::addr_of_mut!((*this).storage) as *mut u8).offset(byte_index as isize)
-        };
+        let byte = unsafe { (core::ptr::addr_of_mut!((*this).storage) as *mut u8).offset(byte_index as isize) };
         unsafe { *byte = Self::change_bit(*byte, index, val) };
     }
     #[inline]
@@ -108,9 +92,7 @@ where
     pub unsafe fn raw_get(this: *const Self, bit_offset: usize, bit_width: u8) -> u64 {
         debug_assert!(bit_width <= 64);
         debug_assert!(bit_offset / 8 < core::mem::size_of::<Storage>());
-        debug_assert!(
-            (bit_offset + (bit_width as usize) + 7) / 8 <= core::mem::size_of::<Storage>()
-        );
+        debug_assert!((bit_offset + (bit_width as usize) + 7) / 8 <= core::mem::size_of::<Storage>());
         if bit_width == 0 {
             return 0;
         }
@@ -172,8 +154,7 @@ where
                 let new_byte = (byte & !byte_mask) | (byte_val & byte_mask);
                 storage[start_byte + i] = new_byte.reverse_bits();
             } else {
-                storage[start_byte + i] =
-                    (storage[start_byte + i] & !byte_mask) | (byte_val & byte_mask);
+                storage[start_byte + i] = (storage[start_byte + i] & !byte_mask) | (byte_val & byte_mask);
             }
         }
     }
@@ -181,9 +162,7 @@ where
     pub unsafe fn raw_set(this: *mut Self, bit_offset: usize, bit_width: u8, val: u64) {
         debug_assert!(bit_width <= 64);
         debug_assert!(bit_offset / 8 < core::mem::size_of::<Storage>());
-        debug_assert!(
-            (bit_offset + (bit_width as usize) + 7) / 8 <= core::mem::size_of::<Storage>()
-        );
+        debug_assert!((bit_offset + (bit_width as usize) + 7) / 8 <= core::mem::size_of::<Storage>());
         if bit_width == 0 {
             return;
         }
@@ -318,8 +297,7 @@ impl<const N: usize> __BindgenBitfieldUnit<[u8; N]> {
                     let new_byte = (byte & !byte_mask) | (byte_val & byte_mask);
                     self.storage[start_byte + i] = new_byte.reverse_bits();
                 } else {
-                    self.storage[start_byte + i] =
-                        (self.storage[start_byte + i] & !byte_mask) | (byte_val & byte_mask);
+                    self.storage[start_byte + i] = (self.storage[start_byte + i] & !byte_mask) | (byte_val & byte_mask);
                 }
                 i += 1;
             }
@@ -346,8 +324,7 @@ impl<const N: usize> __BindgenBitfieldUnit<[u8; N]> {
                     let new_byte = (byte & !byte_mask) | (byte_val & byte_mask);
                     self.storage[start_byte + i] = new_byte.reverse_bits();
                 } else {
-                    self.storage[start_byte + i] =
-                        (self.storage[start_byte + i] & !byte_mask) | (byte_val & byte_mask);
+                    self.storage[start_byte + i] = (self.storage[start_byte + i] & !byte_mask) | (byte_val & byte_mask);
                 }
                 i += 1;
             }
@@ -356,9 +333,7 @@ impl<const N: usize> __BindgenBitfieldUnit<[u8; N]> {
     #[doc = " Raw pointer get using const generics for compile-time optimization."]
     #[doc = " Uses native word size operations when the field fits in usize."]
     #[inline]
-    pub const unsafe fn raw_get_const<const BIT_OFFSET: usize, const BIT_WIDTH: u8>(
-        this: *const Self,
-    ) -> u64 {
+    pub const unsafe fn raw_get_const<const BIT_OFFSET: usize, const BIT_WIDTH: u8>(this: *const Self) -> u64 {
         debug_assert!(BIT_WIDTH <= 64);
         debug_assert!(BIT_OFFSET / 8 < N);
         debug_assert!((BIT_OFFSET + (BIT_WIDTH as usize) + 7) / 8 <= N);
@@ -424,10 +399,7 @@ impl<const N: usize> __BindgenBitfieldUnit<[u8; N]> {
     #[doc = " Raw pointer set using const generics for compile-time optimization."]
     #[doc = " Uses native word size operations when the field fits in usize."]
     #[inline]
-    pub unsafe fn raw_set_const<const BIT_OFFSET: usize, const BIT_WIDTH: u8>(
-        this: *mut Self,
-        val: u64,
-    ) {
+    pub unsafe fn raw_set_const<const BIT_OFFSET: usize, const BIT_WIDTH: u8>(this: *mut Self, val: u64) {
         debug_assert!(BIT_WIDTH <= 64);
         debug_assert!(BIT_OFFSET / 8 < N);
         debug_assert!((BIT_OFFSET + (BIT_WIDTH as usize) + 7) / 8 <= N);
@@ -654,8 +626,7 @@ pub const HSA_AGENT_INFO_FEATURE: hsa_agent_info_t = hsa_agent_info_t(2);
 pub const HSA_AGENT_INFO_MACHINE_MODEL: hsa_agent_info_t = hsa_agent_info_t(3);
 pub const HSA_AGENT_INFO_PROFILE: hsa_agent_info_t = hsa_agent_info_t(4);
 pub const HSA_AGENT_INFO_DEFAULT_FLOAT_ROUNDING_MODE: hsa_agent_info_t = hsa_agent_info_t(5);
-pub const HSA_AGENT_INFO_BASE_PROFILE_DEFAULT_FLOAT_ROUNDING_MODES: hsa_agent_info_t =
-    hsa_agent_info_t(23);
+pub const HSA_AGENT_INFO_BASE_PROFILE_DEFAULT_FLOAT_ROUNDING_MODES: hsa_agent_info_t = hsa_agent_info_t(23);
 pub const HSA_AGENT_INFO_FAST_F16_OPERATION: hsa_agent_info_t = hsa_agent_info_t(24);
 pub const HSA_AGENT_INFO_WAVEFRONT_SIZE: hsa_agent_info_t = hsa_agent_info_t(6);
 pub const HSA_AGENT_INFO_WORKGROUP_MAX_DIM: hsa_agent_info_t = hsa_agent_info_t(7);
@@ -706,8 +677,7 @@ pub struct hsa_signal_s {
 const _: () = {
     ["Size of hsa_signal_s"][::core::mem::size_of::<hsa_signal_s>() - 8usize];
     ["Alignment of hsa_signal_s"][::core::mem::align_of::<hsa_signal_s>() - 8usize];
-    ["Offset of field: hsa_signal_s::handle"]
-        [::core::mem::offset_of!(hsa_signal_s, handle) - 0usize];
+    ["Offset of field: hsa_signal_s::handle"][::core::mem::offset_of!(hsa_signal_s, handle) - 0usize];
 };
 pub type hsa_signal_t = hsa_signal_s;
 pub type hsa_signal_value_t = i64;
@@ -732,8 +702,7 @@ pub struct hsa_signal_group_s {
 const _: () = {
     ["Size of hsa_signal_group_s"][::core::mem::size_of::<hsa_signal_group_s>() - 8usize];
     ["Alignment of hsa_signal_group_s"][::core::mem::align_of::<hsa_signal_group_s>() - 8usize];
-    ["Offset of field: hsa_signal_group_s::handle"]
-        [::core::mem::offset_of!(hsa_signal_group_s, handle) - 0usize];
+    ["Offset of field: hsa_signal_group_s::handle"][::core::mem::offset_of!(hsa_signal_group_s, handle) - 0usize];
 };
 pub type hsa_signal_group_t = hsa_signal_group_s;
 #[repr(C)]
@@ -745,8 +714,7 @@ pub struct hsa_region_s {
 const _: () = {
     ["Size of hsa_region_s"][::core::mem::size_of::<hsa_region_s>() - 8usize];
     ["Alignment of hsa_region_s"][::core::mem::align_of::<hsa_region_s>() - 8usize];
-    ["Offset of field: hsa_region_s::handle"]
-        [::core::mem::offset_of!(hsa_region_s, handle) - 0usize];
+    ["Offset of field: hsa_region_s::handle"][::core::mem::offset_of!(hsa_region_s, handle) - 0usize];
 };
 pub type hsa_region_t = hsa_region_s;
 pub const HSA_QUEUE_TYPE_MULTI: hsa_queue_type_t = hsa_queue_type_t(0);
@@ -772,15 +740,11 @@ const _: () = {
     ["Size of hsa_queue_s"][::core::mem::size_of::<hsa_queue_s>() - 40usize];
     ["Alignment of hsa_queue_s"][::core::mem::align_of::<hsa_queue_s>() - 8usize];
     ["Offset of field: hsa_queue_s::type_"][::core::mem::offset_of!(hsa_queue_s, type_) - 0usize];
-    ["Offset of field: hsa_queue_s::features"]
-        [::core::mem::offset_of!(hsa_queue_s, features) - 4usize];
-    ["Offset of field: hsa_queue_s::base_address"]
-        [::core::mem::offset_of!(hsa_queue_s, base_address) - 8usize];
-    ["Offset of field: hsa_queue_s::doorbell_signal"]
-        [::core::mem::offset_of!(hsa_queue_s, doorbell_signal) - 16usize];
+    ["Offset of field: hsa_queue_s::features"][::core::mem::offset_of!(hsa_queue_s, features) - 4usize];
+    ["Offset of field: hsa_queue_s::base_address"][::core::mem::offset_of!(hsa_queue_s, base_address) - 8usize];
+    ["Offset of field: hsa_queue_s::doorbell_signal"][::core::mem::offset_of!(hsa_queue_s, doorbell_signal) - 16usize];
     ["Offset of field: hsa_queue_s::size"][::core::mem::offset_of!(hsa_queue_s, size) - 24usize];
-    ["Offset of field: hsa_queue_s::reserved1"]
-        [::core::mem::offset_of!(hsa_queue_s, reserved1) - 28usize];
+    ["Offset of field: hsa_queue_s::reserved1"][::core::mem::offset_of!(hsa_queue_s, reserved1) - 28usize];
     ["Offset of field: hsa_queue_s::id"][::core::mem::offset_of!(hsa_queue_s, id) - 32usize];
 };
 impl Default for hsa_queue_s {
@@ -819,14 +783,10 @@ pub const HSA_PACKET_HEADER_RELEASE_FENCE_SCOPE: hsa_packet_header_t = hsa_packe
 pub struct hsa_packet_header_t(pub ::core::ffi::c_uint);
 pub const HSA_PACKET_HEADER_WIDTH_TYPE: hsa_packet_header_width_t = hsa_packet_header_width_t(8);
 pub const HSA_PACKET_HEADER_WIDTH_BARRIER: hsa_packet_header_width_t = hsa_packet_header_width_t(1);
-pub const HSA_PACKET_HEADER_WIDTH_SCACQUIRE_FENCE_SCOPE: hsa_packet_header_width_t =
-    hsa_packet_header_width_t(2);
-pub const HSA_PACKET_HEADER_WIDTH_ACQUIRE_FENCE_SCOPE: hsa_packet_header_width_t =
-    hsa_packet_header_width_t(2);
-pub const HSA_PACKET_HEADER_WIDTH_SCRELEASE_FENCE_SCOPE: hsa_packet_header_width_t =
-    hsa_packet_header_width_t(2);
-pub const HSA_PACKET_HEADER_WIDTH_RELEASE_FENCE_SCOPE: hsa_packet_header_width_t =
-    hsa_packet_header_width_t(2);
+pub const HSA_PACKET_HEADER_WIDTH_SCACQUIRE_FENCE_SCOPE: hsa_packet_header_width_t = hsa_packet_header_width_t(2);
+pub const HSA_PACKET_HEADER_WIDTH_ACQUIRE_FENCE_SCOPE: hsa_packet_header_width_t = hsa_packet_header_width_t(2);
+pub const HSA_PACKET_HEADER_WIDTH_SCRELEASE_FENCE_SCOPE: hsa_packet_header_width_t = hsa_packet_header_width_t(2);
+pub const HSA_PACKET_HEADER_WIDTH_RELEASE_FENCE_SCOPE: hsa_packet_header_width_t = hsa_packet_header_width_t(2);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_packet_header_width_t(pub ::core::ffi::c_uint);
@@ -867,22 +827,14 @@ pub struct hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1 {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1"][::core::mem::size_of::<
-        hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1,
-    >() - 4usize];
-    ["Alignment of hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1"][::core::mem::align_of::<
-        hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1,
-    >() - 2usize];
-    ["Offset of field: hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1::header"][::core::mem::offset_of!(
-        hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1,
-        header
-    )
-        - 0usize];
-    ["Offset of field: hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1::setup"][::core::mem::offset_of!(
-        hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1,
-        setup
-    )
-        - 2usize];
+    ["Size of hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1"]
+        [::core::mem::size_of::<hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1>() - 4usize];
+    ["Alignment of hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1"]
+        [::core::mem::align_of::<hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1>() - 2usize];
+    ["Offset of field: hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1::header"]
+        [::core::mem::offset_of!(hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1, header) - 0usize];
+    ["Offset of field: hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1::setup"]
+        [::core::mem::offset_of!(hsa_kernel_dispatch_packet_s__bindgen_ty_1__bindgen_ty_1, setup) - 2usize];
 };
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -904,10 +856,8 @@ impl Default for hsa_kernel_dispatch_packet_s__bindgen_ty_1 {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_kernel_dispatch_packet_s"]
-        [::core::mem::size_of::<hsa_kernel_dispatch_packet_s>() - 64usize];
-    ["Alignment of hsa_kernel_dispatch_packet_s"]
-        [::core::mem::align_of::<hsa_kernel_dispatch_packet_s>() - 8usize];
+    ["Size of hsa_kernel_dispatch_packet_s"][::core::mem::size_of::<hsa_kernel_dispatch_packet_s>() - 64usize];
+    ["Alignment of hsa_kernel_dispatch_packet_s"][::core::mem::align_of::<hsa_kernel_dispatch_packet_s>() - 8usize];
     ["Offset of field: hsa_kernel_dispatch_packet_s::workgroup_size_x"]
         [::core::mem::offset_of!(hsa_kernel_dispatch_packet_s, workgroup_size_x) - 4usize];
     ["Offset of field: hsa_kernel_dispatch_packet_s::workgroup_size_y"]
@@ -958,10 +908,8 @@ pub struct hsa_agent_dispatch_packet_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_agent_dispatch_packet_s"]
-        [::core::mem::size_of::<hsa_agent_dispatch_packet_s>() - 64usize];
-    ["Alignment of hsa_agent_dispatch_packet_s"]
-        [::core::mem::align_of::<hsa_agent_dispatch_packet_s>() - 8usize];
+    ["Size of hsa_agent_dispatch_packet_s"][::core::mem::size_of::<hsa_agent_dispatch_packet_s>() - 64usize];
+    ["Alignment of hsa_agent_dispatch_packet_s"][::core::mem::align_of::<hsa_agent_dispatch_packet_s>() - 8usize];
     ["Offset of field: hsa_agent_dispatch_packet_s::header"]
         [::core::mem::offset_of!(hsa_agent_dispatch_packet_s, header) - 0usize];
     ["Offset of field: hsa_agent_dispatch_packet_s::type_"]
@@ -999,10 +947,8 @@ pub struct hsa_barrier_and_packet_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_barrier_and_packet_s"]
-        [::core::mem::size_of::<hsa_barrier_and_packet_s>() - 64usize];
-    ["Alignment of hsa_barrier_and_packet_s"]
-        [::core::mem::align_of::<hsa_barrier_and_packet_s>() - 8usize];
+    ["Size of hsa_barrier_and_packet_s"][::core::mem::size_of::<hsa_barrier_and_packet_s>() - 64usize];
+    ["Alignment of hsa_barrier_and_packet_s"][::core::mem::align_of::<hsa_barrier_and_packet_s>() - 8usize];
     ["Offset of field: hsa_barrier_and_packet_s::header"]
         [::core::mem::offset_of!(hsa_barrier_and_packet_s, header) - 0usize];
     ["Offset of field: hsa_barrier_and_packet_s::reserved0"]
@@ -1029,10 +975,8 @@ pub struct hsa_barrier_or_packet_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_barrier_or_packet_s"]
-        [::core::mem::size_of::<hsa_barrier_or_packet_s>() - 64usize];
-    ["Alignment of hsa_barrier_or_packet_s"]
-        [::core::mem::align_of::<hsa_barrier_or_packet_s>() - 8usize];
+    ["Size of hsa_barrier_or_packet_s"][::core::mem::size_of::<hsa_barrier_or_packet_s>() - 64usize];
+    ["Alignment of hsa_barrier_or_packet_s"][::core::mem::align_of::<hsa_barrier_or_packet_s>() - 8usize];
     ["Offset of field: hsa_barrier_or_packet_s::header"]
         [::core::mem::offset_of!(hsa_barrier_or_packet_s, header) - 0usize];
     ["Offset of field: hsa_barrier_or_packet_s::reserved0"]
@@ -1051,8 +995,7 @@ pub const HSA_REGION_INFO_SEGMENT: hsa_region_info_t = hsa_region_info_t(0);
 pub const HSA_REGION_INFO_GLOBAL_FLAGS: hsa_region_info_t = hsa_region_info_t(1);
 pub const HSA_REGION_INFO_SIZE: hsa_region_info_t = hsa_region_info_t(2);
 pub const HSA_REGION_INFO_ALLOC_MAX_SIZE: hsa_region_info_t = hsa_region_info_t(4);
-pub const HSA_REGION_INFO_ALLOC_MAX_PRIVATE_WORKGROUP_SIZE: hsa_region_info_t =
-    hsa_region_info_t(8);
+pub const HSA_REGION_INFO_ALLOC_MAX_PRIVATE_WORKGROUP_SIZE: hsa_region_info_t = hsa_region_info_t(8);
 pub const HSA_REGION_INFO_RUNTIME_ALLOC_ALLOWED: hsa_region_info_t = hsa_region_info_t(5);
 pub const HSA_REGION_INFO_RUNTIME_ALLOC_GRANULE: hsa_region_info_t = hsa_region_info_t(6);
 pub const HSA_REGION_INFO_RUNTIME_ALLOC_ALIGNMENT: hsa_region_info_t = hsa_region_info_t(7);
@@ -1075,13 +1018,11 @@ pub const HSA_ISA_INFO_NAME_LENGTH: hsa_isa_info_t = hsa_isa_info_t(0);
 pub const HSA_ISA_INFO_NAME: hsa_isa_info_t = hsa_isa_info_t(1);
 pub const HSA_ISA_INFO_CALL_CONVENTION_COUNT: hsa_isa_info_t = hsa_isa_info_t(2);
 pub const HSA_ISA_INFO_CALL_CONVENTION_INFO_WAVEFRONT_SIZE: hsa_isa_info_t = hsa_isa_info_t(3);
-pub const HSA_ISA_INFO_CALL_CONVENTION_INFO_WAVEFRONTS_PER_COMPUTE_UNIT: hsa_isa_info_t =
-    hsa_isa_info_t(4);
+pub const HSA_ISA_INFO_CALL_CONVENTION_INFO_WAVEFRONTS_PER_COMPUTE_UNIT: hsa_isa_info_t = hsa_isa_info_t(4);
 pub const HSA_ISA_INFO_MACHINE_MODELS: hsa_isa_info_t = hsa_isa_info_t(5);
 pub const HSA_ISA_INFO_PROFILES: hsa_isa_info_t = hsa_isa_info_t(6);
 pub const HSA_ISA_INFO_DEFAULT_FLOAT_ROUNDING_MODES: hsa_isa_info_t = hsa_isa_info_t(7);
-pub const HSA_ISA_INFO_BASE_PROFILE_DEFAULT_FLOAT_ROUNDING_MODES: hsa_isa_info_t =
-    hsa_isa_info_t(8);
+pub const HSA_ISA_INFO_BASE_PROFILE_DEFAULT_FLOAT_ROUNDING_MODES: hsa_isa_info_t = hsa_isa_info_t(8);
 pub const HSA_ISA_INFO_FAST_F16_OPERATION: hsa_isa_info_t = hsa_isa_info_t(9);
 pub const HSA_ISA_INFO_WORKGROUP_MAX_DIM: hsa_isa_info_t = hsa_isa_info_t(12);
 pub const HSA_ISA_INFO_WORKGROUP_MAX_SIZE: hsa_isa_info_t = hsa_isa_info_t(13);
@@ -1116,8 +1057,7 @@ pub struct hsa_wavefront_s {
 const _: () = {
     ["Size of hsa_wavefront_s"][::core::mem::size_of::<hsa_wavefront_s>() - 8usize];
     ["Alignment of hsa_wavefront_s"][::core::mem::align_of::<hsa_wavefront_s>() - 8usize];
-    ["Offset of field: hsa_wavefront_s::handle"]
-        [::core::mem::offset_of!(hsa_wavefront_s, handle) - 0usize];
+    ["Offset of field: hsa_wavefront_s::handle"][::core::mem::offset_of!(hsa_wavefront_s, handle) - 0usize];
 };
 pub type hsa_wavefront_t = hsa_wavefront_s;
 pub const HSA_WAVEFRONT_INFO_SIZE: hsa_wavefront_info_t = hsa_wavefront_info_t(0);
@@ -1131,10 +1071,8 @@ pub struct hsa_code_object_reader_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_code_object_reader_s"]
-        [::core::mem::size_of::<hsa_code_object_reader_s>() - 8usize];
-    ["Alignment of hsa_code_object_reader_s"]
-        [::core::mem::align_of::<hsa_code_object_reader_s>() - 8usize];
+    ["Size of hsa_code_object_reader_s"][::core::mem::size_of::<hsa_code_object_reader_s>() - 8usize];
+    ["Alignment of hsa_code_object_reader_s"][::core::mem::align_of::<hsa_code_object_reader_s>() - 8usize];
     ["Offset of field: hsa_code_object_reader_s::handle"]
         [::core::mem::offset_of!(hsa_code_object_reader_s, handle) - 0usize];
 };
@@ -1148,8 +1086,7 @@ pub struct hsa_executable_s {
 const _: () = {
     ["Size of hsa_executable_s"][::core::mem::size_of::<hsa_executable_s>() - 8usize];
     ["Alignment of hsa_executable_s"][::core::mem::align_of::<hsa_executable_s>() - 8usize];
-    ["Offset of field: hsa_executable_s::handle"]
-        [::core::mem::offset_of!(hsa_executable_s, handle) - 0usize];
+    ["Offset of field: hsa_executable_s::handle"][::core::mem::offset_of!(hsa_executable_s, handle) - 0usize];
 };
 pub type hsa_executable_t = hsa_executable_s;
 pub const HSA_EXECUTABLE_STATE_UNFROZEN: hsa_executable_state_t = hsa_executable_state_t(0);
@@ -1164,18 +1101,15 @@ pub struct hsa_loaded_code_object_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_loaded_code_object_s"]
-        [::core::mem::size_of::<hsa_loaded_code_object_s>() - 8usize];
-    ["Alignment of hsa_loaded_code_object_s"]
-        [::core::mem::align_of::<hsa_loaded_code_object_s>() - 8usize];
+    ["Size of hsa_loaded_code_object_s"][::core::mem::size_of::<hsa_loaded_code_object_s>() - 8usize];
+    ["Alignment of hsa_loaded_code_object_s"][::core::mem::align_of::<hsa_loaded_code_object_s>() - 8usize];
     ["Offset of field: hsa_loaded_code_object_s::handle"]
         [::core::mem::offset_of!(hsa_loaded_code_object_s, handle) - 0usize];
 };
 pub type hsa_loaded_code_object_t = hsa_loaded_code_object_s;
 pub const HSA_EXECUTABLE_INFO_PROFILE: hsa_executable_info_t = hsa_executable_info_t(1);
 pub const HSA_EXECUTABLE_INFO_STATE: hsa_executable_info_t = hsa_executable_info_t(2);
-pub const HSA_EXECUTABLE_INFO_DEFAULT_FLOAT_ROUNDING_MODE: hsa_executable_info_t =
-    hsa_executable_info_t(3);
+pub const HSA_EXECUTABLE_INFO_DEFAULT_FLOAT_ROUNDING_MODE: hsa_executable_info_t = hsa_executable_info_t(3);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_executable_info_t(pub ::core::ffi::c_uint);
@@ -1187,8 +1121,7 @@ pub struct hsa_executable_symbol_s {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of hsa_executable_symbol_s"][::core::mem::size_of::<hsa_executable_symbol_s>() - 8usize];
-    ["Alignment of hsa_executable_symbol_s"]
-        [::core::mem::align_of::<hsa_executable_symbol_s>() - 8usize];
+    ["Alignment of hsa_executable_symbol_s"][::core::mem::align_of::<hsa_executable_symbol_s>() - 8usize];
     ["Offset of field: hsa_executable_symbol_s::handle"]
         [::core::mem::offset_of!(hsa_executable_symbol_s, handle) - 0usize];
 };
@@ -1199,40 +1132,26 @@ pub const HSA_SYMBOL_KIND_INDIRECT_FUNCTION: hsa_symbol_kind_t = hsa_symbol_kind
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_symbol_kind_t(pub ::core::ffi::c_uint);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_TYPE: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(0);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_NAME_LENGTH: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(1);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_NAME: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(2);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_MODULE_NAME_LENGTH: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(3);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_MODULE_NAME: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(4);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_AGENT: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(20);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_ADDRESS: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(21);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_LINKAGE: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(5);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_IS_DEFINITION: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(17);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_TYPE: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(0);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_NAME_LENGTH: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(1);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_NAME: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(2);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_MODULE_NAME_LENGTH: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(3);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_MODULE_NAME: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(4);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_AGENT: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(20);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_ADDRESS: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(21);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_LINKAGE: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(5);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_IS_DEFINITION: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(17);
 pub const HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_ALLOCATION: hsa_executable_symbol_info_t =
     hsa_executable_symbol_info_t(6);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_SEGMENT: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(7);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_ALIGNMENT: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(8);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_SIZE: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(9);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_IS_CONST: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(10);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT: hsa_executable_symbol_info_t =
-    hsa_executable_symbol_info_t(22);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_SEGMENT: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(7);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_ALIGNMENT: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(8);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_SIZE: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(9);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_IS_CONST: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(10);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT: hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(22);
 pub const HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_SIZE: hsa_executable_symbol_info_t =
     hsa_executable_symbol_info_t(11);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_ALIGNMENT:
-    hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(12);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_ALIGNMENT: hsa_executable_symbol_info_t =
+    hsa_executable_symbol_info_t(12);
 pub const HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE: hsa_executable_symbol_info_t =
     hsa_executable_symbol_info_t(13);
 pub const HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE: hsa_executable_symbol_info_t =
@@ -1243,8 +1162,8 @@ pub const HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_CALL_CONVENTION: hsa_executable_symb
     hsa_executable_symbol_info_t(18);
 pub const HSA_EXECUTABLE_SYMBOL_INFO_INDIRECT_FUNCTION_OBJECT: hsa_executable_symbol_info_t =
     hsa_executable_symbol_info_t(23);
-pub const HSA_EXECUTABLE_SYMBOL_INFO_INDIRECT_FUNCTION_CALL_CONVENTION:
-    hsa_executable_symbol_info_t = hsa_executable_symbol_info_t(16);
+pub const HSA_EXECUTABLE_SYMBOL_INFO_INDIRECT_FUNCTION_CALL_CONVENTION: hsa_executable_symbol_info_t =
+    hsa_executable_symbol_info_t(16);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_executable_symbol_info_t(pub ::core::ffi::c_uint);
@@ -1257,8 +1176,7 @@ pub struct hsa_code_object_s {
 const _: () = {
     ["Size of hsa_code_object_s"][::core::mem::size_of::<hsa_code_object_s>() - 8usize];
     ["Alignment of hsa_code_object_s"][::core::mem::align_of::<hsa_code_object_s>() - 8usize];
-    ["Offset of field: hsa_code_object_s::handle"]
-        [::core::mem::offset_of!(hsa_code_object_s, handle) - 0usize];
+    ["Offset of field: hsa_code_object_s::handle"][::core::mem::offset_of!(hsa_code_object_s, handle) - 0usize];
 };
 pub type hsa_code_object_t = hsa_code_object_s;
 #[repr(C)]
@@ -1270,8 +1188,7 @@ pub struct hsa_callback_data_s {
 const _: () = {
     ["Size of hsa_callback_data_s"][::core::mem::size_of::<hsa_callback_data_s>() - 8usize];
     ["Alignment of hsa_callback_data_s"][::core::mem::align_of::<hsa_callback_data_s>() - 8usize];
-    ["Offset of field: hsa_callback_data_s::handle"]
-        [::core::mem::offset_of!(hsa_callback_data_s, handle) - 0usize];
+    ["Offset of field: hsa_callback_data_s::handle"][::core::mem::offset_of!(hsa_callback_data_s, handle) - 0usize];
 };
 pub type hsa_callback_data_t = hsa_callback_data_s;
 pub const HSA_CODE_OBJECT_TYPE_PROGRAM: hsa_code_object_type_t = hsa_code_object_type_t(0);
@@ -1283,8 +1200,7 @@ pub const HSA_CODE_OBJECT_INFO_TYPE: hsa_code_object_info_t = hsa_code_object_in
 pub const HSA_CODE_OBJECT_INFO_ISA: hsa_code_object_info_t = hsa_code_object_info_t(2);
 pub const HSA_CODE_OBJECT_INFO_MACHINE_MODEL: hsa_code_object_info_t = hsa_code_object_info_t(3);
 pub const HSA_CODE_OBJECT_INFO_PROFILE: hsa_code_object_info_t = hsa_code_object_info_t(4);
-pub const HSA_CODE_OBJECT_INFO_DEFAULT_FLOAT_ROUNDING_MODE: hsa_code_object_info_t =
-    hsa_code_object_info_t(5);
+pub const HSA_CODE_OBJECT_INFO_DEFAULT_FLOAT_ROUNDING_MODE: hsa_code_object_info_t = hsa_code_object_info_t(5);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_code_object_info_t(pub ::core::ffi::c_uint);
@@ -1297,42 +1213,29 @@ pub struct hsa_code_symbol_s {
 const _: () = {
     ["Size of hsa_code_symbol_s"][::core::mem::size_of::<hsa_code_symbol_s>() - 8usize];
     ["Alignment of hsa_code_symbol_s"][::core::mem::align_of::<hsa_code_symbol_s>() - 8usize];
-    ["Offset of field: hsa_code_symbol_s::handle"]
-        [::core::mem::offset_of!(hsa_code_symbol_s, handle) - 0usize];
+    ["Offset of field: hsa_code_symbol_s::handle"][::core::mem::offset_of!(hsa_code_symbol_s, handle) - 0usize];
 };
 pub type hsa_code_symbol_t = hsa_code_symbol_s;
 pub const HSA_CODE_SYMBOL_INFO_TYPE: hsa_code_symbol_info_t = hsa_code_symbol_info_t(0);
 pub const HSA_CODE_SYMBOL_INFO_NAME_LENGTH: hsa_code_symbol_info_t = hsa_code_symbol_info_t(1);
 pub const HSA_CODE_SYMBOL_INFO_NAME: hsa_code_symbol_info_t = hsa_code_symbol_info_t(2);
-pub const HSA_CODE_SYMBOL_INFO_MODULE_NAME_LENGTH: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(3);
+pub const HSA_CODE_SYMBOL_INFO_MODULE_NAME_LENGTH: hsa_code_symbol_info_t = hsa_code_symbol_info_t(3);
 pub const HSA_CODE_SYMBOL_INFO_MODULE_NAME: hsa_code_symbol_info_t = hsa_code_symbol_info_t(4);
 pub const HSA_CODE_SYMBOL_INFO_LINKAGE: hsa_code_symbol_info_t = hsa_code_symbol_info_t(5);
 pub const HSA_CODE_SYMBOL_INFO_IS_DEFINITION: hsa_code_symbol_info_t = hsa_code_symbol_info_t(17);
-pub const HSA_CODE_SYMBOL_INFO_VARIABLE_ALLOCATION: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(6);
+pub const HSA_CODE_SYMBOL_INFO_VARIABLE_ALLOCATION: hsa_code_symbol_info_t = hsa_code_symbol_info_t(6);
 pub const HSA_CODE_SYMBOL_INFO_VARIABLE_SEGMENT: hsa_code_symbol_info_t = hsa_code_symbol_info_t(7);
-pub const HSA_CODE_SYMBOL_INFO_VARIABLE_ALIGNMENT: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(8);
+pub const HSA_CODE_SYMBOL_INFO_VARIABLE_ALIGNMENT: hsa_code_symbol_info_t = hsa_code_symbol_info_t(8);
 pub const HSA_CODE_SYMBOL_INFO_VARIABLE_SIZE: hsa_code_symbol_info_t = hsa_code_symbol_info_t(9);
-pub const HSA_CODE_SYMBOL_INFO_VARIABLE_IS_CONST: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(10);
-pub const HSA_CODE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_SIZE: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(11);
-pub const HSA_CODE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_ALIGNMENT: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(12);
-pub const HSA_CODE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(13);
-pub const HSA_CODE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(14);
-pub const HSA_CODE_SYMBOL_INFO_KERNEL_DYNAMIC_CALLSTACK: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(15);
-pub const HSA_CODE_SYMBOL_INFO_KERNEL_CALL_CONVENTION: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(18);
-pub const HSA_CODE_SYMBOL_INFO_INDIRECT_FUNCTION_CALL_CONVENTION: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(16);
-pub const HSA_CODE_SYMBOL_INFO_KERNEL_WAVEFRONT_SIZE: hsa_code_symbol_info_t =
-    hsa_code_symbol_info_t(19);
+pub const HSA_CODE_SYMBOL_INFO_VARIABLE_IS_CONST: hsa_code_symbol_info_t = hsa_code_symbol_info_t(10);
+pub const HSA_CODE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_SIZE: hsa_code_symbol_info_t = hsa_code_symbol_info_t(11);
+pub const HSA_CODE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_ALIGNMENT: hsa_code_symbol_info_t = hsa_code_symbol_info_t(12);
+pub const HSA_CODE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE: hsa_code_symbol_info_t = hsa_code_symbol_info_t(13);
+pub const HSA_CODE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE: hsa_code_symbol_info_t = hsa_code_symbol_info_t(14);
+pub const HSA_CODE_SYMBOL_INFO_KERNEL_DYNAMIC_CALLSTACK: hsa_code_symbol_info_t = hsa_code_symbol_info_t(15);
+pub const HSA_CODE_SYMBOL_INFO_KERNEL_CALL_CONVENTION: hsa_code_symbol_info_t = hsa_code_symbol_info_t(18);
+pub const HSA_CODE_SYMBOL_INFO_INDIRECT_FUNCTION_CALL_CONVENTION: hsa_code_symbol_info_t = hsa_code_symbol_info_t(16);
+pub const HSA_CODE_SYMBOL_INFO_KERNEL_WAVEFRONT_SIZE: hsa_code_symbol_info_t = hsa_code_symbol_info_t(19);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_code_symbol_info_t(pub ::core::ffi::c_uint);
@@ -1346,8 +1249,7 @@ pub struct hsa_ext_image_s {
 const _: () = {
     ["Size of hsa_ext_image_s"][::core::mem::size_of::<hsa_ext_image_s>() - 8usize];
     ["Alignment of hsa_ext_image_s"][::core::mem::align_of::<hsa_ext_image_s>() - 8usize];
-    ["Offset of field: hsa_ext_image_s::handle"]
-        [::core::mem::offset_of!(hsa_ext_image_s, handle) - 0usize];
+    ["Offset of field: hsa_ext_image_s::handle"][::core::mem::offset_of!(hsa_ext_image_s, handle) - 0usize];
 };
 pub type hsa_ext_image_t = hsa_ext_image_s;
 pub const HSA_EXT_IMAGE_GEOMETRY_1D: hsa_ext_image_geometry_t = hsa_ext_image_geometry_t(0);
@@ -1372,8 +1274,7 @@ pub struct hsa_ext_image_format_s {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of hsa_ext_image_format_s"][::core::mem::size_of::<hsa_ext_image_format_s>() - 8usize];
-    ["Alignment of hsa_ext_image_format_s"]
-        [::core::mem::align_of::<hsa_ext_image_format_s>() - 4usize];
+    ["Alignment of hsa_ext_image_format_s"][::core::mem::align_of::<hsa_ext_image_format_s>() - 4usize];
     ["Offset of field: hsa_ext_image_format_s::channel_type"]
         [::core::mem::offset_of!(hsa_ext_image_format_s, channel_type) - 0usize];
     ["Offset of field: hsa_ext_image_format_s::channel_order"]
@@ -1392,10 +1293,8 @@ pub struct hsa_ext_image_descriptor_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_ext_image_descriptor_s"]
-        [::core::mem::size_of::<hsa_ext_image_descriptor_s>() - 48usize];
-    ["Alignment of hsa_ext_image_descriptor_s"]
-        [::core::mem::align_of::<hsa_ext_image_descriptor_s>() - 8usize];
+    ["Size of hsa_ext_image_descriptor_s"][::core::mem::size_of::<hsa_ext_image_descriptor_s>() - 48usize];
+    ["Alignment of hsa_ext_image_descriptor_s"][::core::mem::align_of::<hsa_ext_image_descriptor_s>() - 8usize];
     ["Offset of field: hsa_ext_image_descriptor_s::geometry"]
         [::core::mem::offset_of!(hsa_ext_image_descriptor_s, geometry) - 0usize];
     ["Offset of field: hsa_ext_image_descriptor_s::width"]
@@ -1419,10 +1318,8 @@ impl Default for hsa_ext_image_descriptor_s {
     }
 }
 pub type hsa_ext_image_descriptor_t = hsa_ext_image_descriptor_s;
-pub const HSA_EXT_IMAGE_DATA_LAYOUT_OPAQUE: hsa_ext_image_data_layout_t =
-    hsa_ext_image_data_layout_t(0);
-pub const HSA_EXT_IMAGE_DATA_LAYOUT_LINEAR: hsa_ext_image_data_layout_t =
-    hsa_ext_image_data_layout_t(1);
+pub const HSA_EXT_IMAGE_DATA_LAYOUT_OPAQUE: hsa_ext_image_data_layout_t = hsa_ext_image_data_layout_t(0);
+pub const HSA_EXT_IMAGE_DATA_LAYOUT_LINEAR: hsa_ext_image_data_layout_t = hsa_ext_image_data_layout_t(1);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_ext_image_data_layout_t(pub ::core::ffi::c_uint);
@@ -1434,10 +1331,8 @@ pub struct hsa_ext_image_data_info_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_ext_image_data_info_s"]
-        [::core::mem::size_of::<hsa_ext_image_data_info_s>() - 16usize];
-    ["Alignment of hsa_ext_image_data_info_s"]
-        [::core::mem::align_of::<hsa_ext_image_data_info_s>() - 8usize];
+    ["Size of hsa_ext_image_data_info_s"][::core::mem::size_of::<hsa_ext_image_data_info_s>() - 16usize];
+    ["Alignment of hsa_ext_image_data_info_s"][::core::mem::align_of::<hsa_ext_image_data_info_s>() - 8usize];
     ["Offset of field: hsa_ext_image_data_info_s::size"]
         [::core::mem::offset_of!(hsa_ext_image_data_info_s, size) - 0usize];
     ["Offset of field: hsa_ext_image_data_info_s::alignment"]
@@ -1453,8 +1348,7 @@ pub struct hsa_ext_image_region_s {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of hsa_ext_image_region_s"][::core::mem::size_of::<hsa_ext_image_region_s>() - 24usize];
-    ["Alignment of hsa_ext_image_region_s"]
-        [::core::mem::align_of::<hsa_ext_image_region_s>() - 4usize];
+    ["Alignment of hsa_ext_image_region_s"][::core::mem::align_of::<hsa_ext_image_region_s>() - 4usize];
     ["Offset of field: hsa_ext_image_region_s::offset"]
         [::core::mem::offset_of!(hsa_ext_image_region_s, offset) - 0usize];
     ["Offset of field: hsa_ext_image_region_s::range"]
@@ -1470,8 +1364,7 @@ pub struct hsa_ext_sampler_s {
 const _: () = {
     ["Size of hsa_ext_sampler_s"][::core::mem::size_of::<hsa_ext_sampler_s>() - 8usize];
     ["Alignment of hsa_ext_sampler_s"][::core::mem::align_of::<hsa_ext_sampler_s>() - 8usize];
-    ["Offset of field: hsa_ext_sampler_s::handle"]
-        [::core::mem::offset_of!(hsa_ext_sampler_s, handle) - 0usize];
+    ["Offset of field: hsa_ext_sampler_s::handle"][::core::mem::offset_of!(hsa_ext_sampler_s, handle) - 0usize];
 };
 pub type hsa_ext_sampler_t = hsa_ext_sampler_s;
 pub type hsa_ext_sampler_addressing_mode32_t = u32;
@@ -1486,10 +1379,8 @@ pub struct hsa_ext_sampler_descriptor_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_ext_sampler_descriptor_s"]
-        [::core::mem::size_of::<hsa_ext_sampler_descriptor_s>() - 12usize];
-    ["Alignment of hsa_ext_sampler_descriptor_s"]
-        [::core::mem::align_of::<hsa_ext_sampler_descriptor_s>() - 4usize];
+    ["Size of hsa_ext_sampler_descriptor_s"][::core::mem::size_of::<hsa_ext_sampler_descriptor_s>() - 12usize];
+    ["Alignment of hsa_ext_sampler_descriptor_s"][::core::mem::align_of::<hsa_ext_sampler_descriptor_s>() - 4usize];
     ["Offset of field: hsa_ext_sampler_descriptor_s::coordinate_mode"]
         [::core::mem::offset_of!(hsa_ext_sampler_descriptor_s, coordinate_mode) - 0usize];
     ["Offset of field: hsa_ext_sampler_descriptor_s::filter_mode"]
@@ -1507,8 +1398,7 @@ pub struct hsa_ext_sampler_descriptor_v2_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_ext_sampler_descriptor_v2_s"]
-        [::core::mem::size_of::<hsa_ext_sampler_descriptor_v2_s>() - 20usize];
+    ["Size of hsa_ext_sampler_descriptor_v2_s"][::core::mem::size_of::<hsa_ext_sampler_descriptor_v2_s>() - 20usize];
     ["Alignment of hsa_ext_sampler_descriptor_v2_s"]
         [::core::mem::align_of::<hsa_ext_sampler_descriptor_v2_s>() - 4usize];
     ["Offset of field: hsa_ext_sampler_descriptor_v2_s::coordinate_mode"]
@@ -1519,19 +1409,14 @@ const _: () = {
         [::core::mem::offset_of!(hsa_ext_sampler_descriptor_v2_s, address_modes) - 8usize];
 };
 pub type hsa_ext_sampler_descriptor_v2_t = hsa_ext_sampler_descriptor_v2_s;
-pub const HSA_VEN_AMD_PCS_METHOD_HOSTTRAP_V1: hsa_ven_amd_pcs_method_kind_t =
-    hsa_ven_amd_pcs_method_kind_t(0);
-pub const HSA_VEN_AMD_PCS_METHOD_STOCHASTIC_V1: hsa_ven_amd_pcs_method_kind_t =
-    hsa_ven_amd_pcs_method_kind_t(1);
+pub const HSA_VEN_AMD_PCS_METHOD_HOSTTRAP_V1: hsa_ven_amd_pcs_method_kind_t = hsa_ven_amd_pcs_method_kind_t(0);
+pub const HSA_VEN_AMD_PCS_METHOD_STOCHASTIC_V1: hsa_ven_amd_pcs_method_kind_t = hsa_ven_amd_pcs_method_kind_t(1);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_ven_amd_pcs_method_kind_t(pub ::core::ffi::c_uint);
-pub const HSA_VEN_AMD_PCS_INTERVAL_UNITS_MICRO_SECONDS: hsa_ven_amd_pcs_units_t =
-    hsa_ven_amd_pcs_units_t(0);
-pub const HSA_VEN_AMD_PCS_INTERVAL_UNITS_CLOCK_CYCLES: hsa_ven_amd_pcs_units_t =
-    hsa_ven_amd_pcs_units_t(1);
-pub const HSA_VEN_AMD_PCS_INTERVAL_UNITS_INSTRUCTIONS: hsa_ven_amd_pcs_units_t =
-    hsa_ven_amd_pcs_units_t(2);
+pub const HSA_VEN_AMD_PCS_INTERVAL_UNITS_MICRO_SECONDS: hsa_ven_amd_pcs_units_t = hsa_ven_amd_pcs_units_t(0);
+pub const HSA_VEN_AMD_PCS_INTERVAL_UNITS_CLOCK_CYCLES: hsa_ven_amd_pcs_units_t = hsa_ven_amd_pcs_units_t(1);
+pub const HSA_VEN_AMD_PCS_INTERVAL_UNITS_INSTRUCTIONS: hsa_ven_amd_pcs_units_t = hsa_ven_amd_pcs_units_t(2);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_ven_amd_pcs_units_t(pub ::core::ffi::c_uint);
@@ -1560,8 +1445,7 @@ pub struct hsa_ven_amd_pcs_t {
 const _: () = {
     ["Size of hsa_ven_amd_pcs_t"][::core::mem::size_of::<hsa_ven_amd_pcs_t>() - 8usize];
     ["Alignment of hsa_ven_amd_pcs_t"][::core::mem::align_of::<hsa_ven_amd_pcs_t>() - 8usize];
-    ["Offset of field: hsa_ven_amd_pcs_t::handle"]
-        [::core::mem::offset_of!(hsa_ven_amd_pcs_t, handle) - 0usize];
+    ["Offset of field: hsa_ven_amd_pcs_t::handle"][::core::mem::offset_of!(hsa_ven_amd_pcs_t, handle) - 0usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1574,8 +1458,7 @@ pub struct hsa_ven_amd_pcs_configuration_t {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_ven_amd_pcs_configuration_t"]
-        [::core::mem::size_of::<hsa_ven_amd_pcs_configuration_t>() - 32usize];
+    ["Size of hsa_ven_amd_pcs_configuration_t"][::core::mem::size_of::<hsa_ven_amd_pcs_configuration_t>() - 32usize];
     ["Alignment of hsa_ven_amd_pcs_configuration_t"]
         [::core::mem::align_of::<hsa_ven_amd_pcs_configuration_t>() - 8usize];
     ["Offset of field: hsa_ven_amd_pcs_configuration_t::method"]
@@ -1621,8 +1504,7 @@ pub struct hsa_amd_packet_header_s {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of hsa_amd_packet_header_s"][::core::mem::size_of::<hsa_amd_packet_header_s>() - 4usize];
-    ["Alignment of hsa_amd_packet_header_s"]
-        [::core::mem::align_of::<hsa_amd_packet_header_s>() - 2usize];
+    ["Alignment of hsa_amd_packet_header_s"][::core::mem::align_of::<hsa_amd_packet_header_s>() - 2usize];
     ["Offset of field: hsa_amd_packet_header_s::header"]
         [::core::mem::offset_of!(hsa_amd_packet_header_s, header) - 0usize];
     ["Offset of field: hsa_amd_packet_header_s::AmdFormat"]
@@ -1647,10 +1529,8 @@ pub struct hsa_amd_barrier_value_packet_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_barrier_value_packet_s"]
-        [::core::mem::size_of::<hsa_amd_barrier_value_packet_s>() - 64usize];
-    ["Alignment of hsa_amd_barrier_value_packet_s"]
-        [::core::mem::align_of::<hsa_amd_barrier_value_packet_s>() - 8usize];
+    ["Size of hsa_amd_barrier_value_packet_s"][::core::mem::size_of::<hsa_amd_barrier_value_packet_s>() - 64usize];
+    ["Alignment of hsa_amd_barrier_value_packet_s"][::core::mem::align_of::<hsa_amd_barrier_value_packet_s>() - 8usize];
     ["Offset of field: hsa_amd_barrier_value_packet_s::header"]
         [::core::mem::offset_of!(hsa_amd_barrier_value_packet_s, header) - 0usize];
     ["Offset of field: hsa_amd_barrier_value_packet_s::reserved0"]
@@ -1717,11 +1597,9 @@ impl hsa_amd_aie_ert_packet_s__bindgen_ty_1 {
     #[allow(unnecessary_transmutes)]
     pub unsafe fn state_raw(this: *const Self) -> u32 {
         unsafe {
-            ::core::mem::transmute(
-                <__BindgenBitfieldUnit<[u8; 4usize]>>::raw_get_const::<0usize, 4u8>(
-                    ::core::ptr::addr_of!((*this)._bitfield_1),
-                ) as u32,
-            )
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 4usize]>>::raw_get_const::<0usize, 4u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
         }
     }
     #[inline]
@@ -1752,11 +1630,9 @@ impl hsa_amd_aie_ert_packet_s__bindgen_ty_1 {
     #[allow(unnecessary_transmutes)]
     pub unsafe fn custom_raw(this: *const Self) -> u32 {
         unsafe {
-            ::core::mem::transmute(
-                <__BindgenBitfieldUnit<[u8; 4usize]>>::raw_get_const::<4usize, 8u8>(
-                    ::core::ptr::addr_of!((*this)._bitfield_1),
-                ) as u32,
-            )
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 4usize]>>::raw_get_const::<4usize, 8u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
         }
     }
     #[inline]
@@ -1787,11 +1663,9 @@ impl hsa_amd_aie_ert_packet_s__bindgen_ty_1 {
     #[allow(unnecessary_transmutes)]
     pub unsafe fn count_raw(this: *const Self) -> u32 {
         unsafe {
-            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 4usize]>>::raw_get_const::<
-                12usize,
-                11u8,
-            >(::core::ptr::addr_of!((*this)._bitfield_1))
-                as u32)
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 4usize]>>::raw_get_const::<12usize, 11u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
         }
     }
     #[inline]
@@ -1822,11 +1696,9 @@ impl hsa_amd_aie_ert_packet_s__bindgen_ty_1 {
     #[allow(unnecessary_transmutes)]
     pub unsafe fn opcode_raw(this: *const Self) -> u32 {
         unsafe {
-            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 4usize]>>::raw_get_const::<
-                23usize,
-                5u8,
-            >(::core::ptr::addr_of!((*this)._bitfield_1))
-                as u32)
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 4usize]>>::raw_get_const::<23usize, 5u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
         }
     }
     #[inline]
@@ -1857,11 +1729,9 @@ impl hsa_amd_aie_ert_packet_s__bindgen_ty_1 {
     #[allow(unnecessary_transmutes)]
     pub unsafe fn type__raw(this: *const Self) -> u32 {
         unsafe {
-            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 4usize]>>::raw_get_const::<
-                28usize,
-                4u8,
-            >(::core::ptr::addr_of!((*this)._bitfield_1))
-                as u32)
+            ::core::mem::transmute(<__BindgenBitfieldUnit<[u8; 4usize]>>::raw_get_const::<28usize, 4u8>(
+                ::core::ptr::addr_of!((*this)._bitfield_1),
+            ) as u32)
         }
     }
     #[inline]
@@ -1910,10 +1780,8 @@ impl hsa_amd_aie_ert_packet_s__bindgen_ty_1 {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_aie_ert_packet_s"]
-        [::core::mem::size_of::<hsa_amd_aie_ert_packet_s>() - 64usize];
-    ["Alignment of hsa_amd_aie_ert_packet_s"]
-        [::core::mem::align_of::<hsa_amd_aie_ert_packet_s>() - 8usize];
+    ["Size of hsa_amd_aie_ert_packet_s"][::core::mem::size_of::<hsa_amd_aie_ert_packet_s>() - 64usize];
+    ["Alignment of hsa_amd_aie_ert_packet_s"][::core::mem::align_of::<hsa_amd_aie_ert_packet_s>() - 8usize];
     ["Offset of field: hsa_amd_aie_ert_packet_s::header"]
         [::core::mem::offset_of!(hsa_amd_aie_ert_packet_s, header) - 0usize];
     ["Offset of field: hsa_amd_aie_ert_packet_s::reserved0"]
@@ -1935,33 +1803,26 @@ pub type hsa_amd_aie_ert_packet_t = hsa_amd_aie_ert_packet_s;
 pub const HSA_AMD_AGENT_INFO_CHIP_ID: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40960);
 pub const HSA_AMD_AGENT_INFO_CACHELINE_SIZE: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40961);
 pub const HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40962);
-pub const HSA_AMD_AGENT_INFO_MAX_CLOCK_FREQUENCY: hsa_amd_agent_info_s =
-    hsa_amd_agent_info_s(40963);
+pub const HSA_AMD_AGENT_INFO_MAX_CLOCK_FREQUENCY: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40963);
 pub const HSA_AMD_AGENT_INFO_DRIVER_NODE_ID: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40964);
-pub const HSA_AMD_AGENT_INFO_MAX_ADDRESS_WATCH_POINTS: hsa_amd_agent_info_s =
-    hsa_amd_agent_info_s(40965);
+pub const HSA_AMD_AGENT_INFO_MAX_ADDRESS_WATCH_POINTS: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40965);
 pub const HSA_AMD_AGENT_INFO_BDFID: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40966);
 pub const HSA_AMD_AGENT_INFO_MEMORY_WIDTH: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40967);
-pub const HSA_AMD_AGENT_INFO_MEMORY_MAX_FREQUENCY: hsa_amd_agent_info_s =
-    hsa_amd_agent_info_s(40968);
+pub const HSA_AMD_AGENT_INFO_MEMORY_MAX_FREQUENCY: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40968);
 pub const HSA_AMD_AGENT_INFO_PRODUCT_NAME: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40969);
 pub const HSA_AMD_AGENT_INFO_MAX_WAVES_PER_CU: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40970);
 pub const HSA_AMD_AGENT_INFO_NUM_SIMDS_PER_CU: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40971);
 pub const HSA_AMD_AGENT_INFO_NUM_SHADER_ENGINES: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40972);
-pub const HSA_AMD_AGENT_INFO_NUM_SHADER_ARRAYS_PER_SE: hsa_amd_agent_info_s =
-    hsa_amd_agent_info_s(40973);
+pub const HSA_AMD_AGENT_INFO_NUM_SHADER_ARRAYS_PER_SE: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40973);
 pub const HSA_AMD_AGENT_INFO_HDP_FLUSH: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40974);
 pub const HSA_AMD_AGENT_INFO_DOMAIN: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40975);
 pub const HSA_AMD_AGENT_INFO_COOPERATIVE_QUEUES: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40976);
 pub const HSA_AMD_AGENT_INFO_UUID: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40977);
 pub const HSA_AMD_AGENT_INFO_ASIC_REVISION: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40978);
-pub const HSA_AMD_AGENT_INFO_SVM_DIRECT_HOST_ACCESS: hsa_amd_agent_info_s =
-    hsa_amd_agent_info_s(40979);
-pub const HSA_AMD_AGENT_INFO_COOPERATIVE_COMPUTE_UNIT_COUNT: hsa_amd_agent_info_s =
-    hsa_amd_agent_info_s(40980);
+pub const HSA_AMD_AGENT_INFO_SVM_DIRECT_HOST_ACCESS: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40979);
+pub const HSA_AMD_AGENT_INFO_COOPERATIVE_COMPUTE_UNIT_COUNT: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40980);
 pub const HSA_AMD_AGENT_INFO_MEMORY_AVAIL: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40981);
-pub const HSA_AMD_AGENT_INFO_TIMESTAMP_FREQUENCY: hsa_amd_agent_info_s =
-    hsa_amd_agent_info_s(40982);
+pub const HSA_AMD_AGENT_INFO_TIMESTAMP_FREQUENCY: hsa_amd_agent_info_s = hsa_amd_agent_info_s(40982);
 pub const HSA_AMD_AGENT_INFO_ASIC_FAMILY_ID: hsa_amd_agent_info_s = hsa_amd_agent_info_s(41223);
 pub const HSA_AMD_AGENT_INFO_UCODE_VERSION: hsa_amd_agent_info_s = hsa_amd_agent_info_s(41224);
 pub const HSA_AMD_AGENT_INFO_SDMA_UCODE_VERSION: hsa_amd_agent_info_s = hsa_amd_agent_info_s(41225);
@@ -1974,8 +1835,7 @@ pub const HSA_AMD_AGENT_INFO_NEAREST_CPU: hsa_amd_agent_info_s = hsa_amd_agent_i
 pub const HSA_AMD_AGENT_INFO_MEMORY_PROPERTIES: hsa_amd_agent_info_s = hsa_amd_agent_info_s(41236);
 pub const HSA_AMD_AGENT_INFO_AQL_EXTENSIONS: hsa_amd_agent_info_s = hsa_amd_agent_info_s(41237);
 pub const HSA_AMD_AGENT_INFO_SCRATCH_LIMIT_MAX: hsa_amd_agent_info_s = hsa_amd_agent_info_s(41238);
-pub const HSA_AMD_AGENT_INFO_SCRATCH_LIMIT_CURRENT: hsa_amd_agent_info_s =
-    hsa_amd_agent_info_s(41239);
+pub const HSA_AMD_AGENT_INFO_SCRATCH_LIMIT_CURRENT: hsa_amd_agent_info_s = hsa_amd_agent_info_s(41239);
 pub const HSA_AMD_AGENT_INFO_CLOCK_COUNTERS: hsa_amd_agent_info_s = hsa_amd_agent_info_s(41240);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2001,8 +1861,7 @@ pub const HSA_AMD_SDMA_ENGINE_15: hsa_amd_sdma_engine_id = hsa_amd_sdma_engine_i
 pub struct hsa_amd_sdma_engine_id(pub ::core::ffi::c_uint);
 pub use self::hsa_amd_sdma_engine_id as hsa_amd_sdma_engine_id_t;
 pub const HSA_AMD_COHERENCY_TYPE_COHERENT: hsa_amd_coherency_type_s = hsa_amd_coherency_type_s(0);
-pub const HSA_AMD_COHERENCY_TYPE_NONCOHERENT: hsa_amd_coherency_type_s =
-    hsa_amd_coherency_type_s(1);
+pub const HSA_AMD_COHERENCY_TYPE_NONCOHERENT: hsa_amd_coherency_type_s = hsa_amd_coherency_type_s(1);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_amd_coherency_type_s(pub ::core::ffi::c_uint);
@@ -2048,9 +1907,8 @@ pub const HSA_AMD_SIGNAL_IPC: hsa_amd_signal_attribute_t = hsa_amd_signal_attrib
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_amd_signal_attribute_t(pub ::core::ffi::c_uint);
-pub type hsa_amd_signal_handler = ::core::option::Option<
-    unsafe extern "C" fn(value: hsa_signal_value_t, arg: *mut ::core::ffi::c_void) -> bool,
->;
+pub type hsa_amd_signal_handler =
+    ::core::option::Option<unsafe extern "C" fn(value: hsa_signal_value_t, arg: *mut ::core::ffi::c_void) -> bool>;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct hsa_amd_image_descriptor_s {
@@ -2060,10 +1918,8 @@ pub struct hsa_amd_image_descriptor_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_image_descriptor_s"]
-        [::core::mem::size_of::<hsa_amd_image_descriptor_s>() - 12usize];
-    ["Alignment of hsa_amd_image_descriptor_s"]
-        [::core::mem::align_of::<hsa_amd_image_descriptor_s>() - 4usize];
+    ["Size of hsa_amd_image_descriptor_s"][::core::mem::size_of::<hsa_amd_image_descriptor_s>() - 12usize];
+    ["Alignment of hsa_amd_image_descriptor_s"][::core::mem::align_of::<hsa_amd_image_descriptor_s>() - 4usize];
     ["Offset of field: hsa_amd_image_descriptor_s::version"]
         [::core::mem::offset_of!(hsa_amd_image_descriptor_s, version) - 0usize];
     ["Offset of field: hsa_amd_image_descriptor_s::deviceID"]
@@ -2087,10 +1943,8 @@ pub struct hsa_amd_memory_pool_s {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of hsa_amd_memory_pool_s"][::core::mem::size_of::<hsa_amd_memory_pool_s>() - 8usize];
-    ["Alignment of hsa_amd_memory_pool_s"]
-        [::core::mem::align_of::<hsa_amd_memory_pool_s>() - 8usize];
-    ["Offset of field: hsa_amd_memory_pool_s::handle"]
-        [::core::mem::offset_of!(hsa_amd_memory_pool_s, handle) - 0usize];
+    ["Alignment of hsa_amd_memory_pool_s"][::core::mem::align_of::<hsa_amd_memory_pool_s>() - 8usize];
+    ["Offset of field: hsa_amd_memory_pool_s::handle"][::core::mem::offset_of!(hsa_amd_memory_pool_s, handle) - 0usize];
 };
 pub type hsa_amd_memory_pool_t = hsa_amd_memory_pool_s;
 pub const HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT: hsa_amd_memory_pool_global_flag_s =
@@ -2099,29 +1953,21 @@ pub const HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED: hsa_amd_memory_pool_glob
     hsa_amd_memory_pool_global_flag_s(2);
 pub const HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED: hsa_amd_memory_pool_global_flag_s =
     hsa_amd_memory_pool_global_flag_s(4);
-pub const HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_EXTENDED_SCOPE_FINE_GRAINED:
-    hsa_amd_memory_pool_global_flag_s = hsa_amd_memory_pool_global_flag_s(8);
+pub const HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_EXTENDED_SCOPE_FINE_GRAINED: hsa_amd_memory_pool_global_flag_s =
+    hsa_amd_memory_pool_global_flag_s(8);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_amd_memory_pool_global_flag_s(pub ::core::ffi::c_uint);
 pub use self::hsa_amd_memory_pool_global_flag_s as hsa_amd_memory_pool_global_flag_t;
-pub const HSA_AMD_MEMORY_POOL_INFO_SEGMENT: hsa_amd_memory_pool_info_t =
-    hsa_amd_memory_pool_info_t(0);
-pub const HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS: hsa_amd_memory_pool_info_t =
-    hsa_amd_memory_pool_info_t(1);
+pub const HSA_AMD_MEMORY_POOL_INFO_SEGMENT: hsa_amd_memory_pool_info_t = hsa_amd_memory_pool_info_t(0);
+pub const HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS: hsa_amd_memory_pool_info_t = hsa_amd_memory_pool_info_t(1);
 pub const HSA_AMD_MEMORY_POOL_INFO_SIZE: hsa_amd_memory_pool_info_t = hsa_amd_memory_pool_info_t(2);
-pub const HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALLOWED: hsa_amd_memory_pool_info_t =
-    hsa_amd_memory_pool_info_t(5);
-pub const HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_GRANULE: hsa_amd_memory_pool_info_t =
-    hsa_amd_memory_pool_info_t(6);
-pub const HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALIGNMENT: hsa_amd_memory_pool_info_t =
-    hsa_amd_memory_pool_info_t(7);
-pub const HSA_AMD_MEMORY_POOL_INFO_ACCESSIBLE_BY_ALL: hsa_amd_memory_pool_info_t =
-    hsa_amd_memory_pool_info_t(15);
-pub const HSA_AMD_MEMORY_POOL_INFO_ALLOC_MAX_SIZE: hsa_amd_memory_pool_info_t =
-    hsa_amd_memory_pool_info_t(16);
-pub const HSA_AMD_MEMORY_POOL_INFO_LOCATION: hsa_amd_memory_pool_info_t =
-    hsa_amd_memory_pool_info_t(17);
+pub const HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALLOWED: hsa_amd_memory_pool_info_t = hsa_amd_memory_pool_info_t(5);
+pub const HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_GRANULE: hsa_amd_memory_pool_info_t = hsa_amd_memory_pool_info_t(6);
+pub const HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALIGNMENT: hsa_amd_memory_pool_info_t = hsa_amd_memory_pool_info_t(7);
+pub const HSA_AMD_MEMORY_POOL_INFO_ACCESSIBLE_BY_ALL: hsa_amd_memory_pool_info_t = hsa_amd_memory_pool_info_t(15);
+pub const HSA_AMD_MEMORY_POOL_INFO_ALLOC_MAX_SIZE: hsa_amd_memory_pool_info_t = hsa_amd_memory_pool_info_t(16);
+pub const HSA_AMD_MEMORY_POOL_INFO_LOCATION: hsa_amd_memory_pool_info_t = hsa_amd_memory_pool_info_t(17);
 pub const HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_REC_GRANULE: hsa_amd_memory_pool_info_t =
     hsa_amd_memory_pool_info_t(18);
 #[repr(transparent)]
@@ -2138,12 +1984,9 @@ pub struct hsa_pitched_ptr_s {
 const _: () = {
     ["Size of hsa_pitched_ptr_s"][::core::mem::size_of::<hsa_pitched_ptr_s>() - 24usize];
     ["Alignment of hsa_pitched_ptr_s"][::core::mem::align_of::<hsa_pitched_ptr_s>() - 8usize];
-    ["Offset of field: hsa_pitched_ptr_s::base"]
-        [::core::mem::offset_of!(hsa_pitched_ptr_s, base) - 0usize];
-    ["Offset of field: hsa_pitched_ptr_s::pitch"]
-        [::core::mem::offset_of!(hsa_pitched_ptr_s, pitch) - 8usize];
-    ["Offset of field: hsa_pitched_ptr_s::slice"]
-        [::core::mem::offset_of!(hsa_pitched_ptr_s, slice) - 16usize];
+    ["Offset of field: hsa_pitched_ptr_s::base"][::core::mem::offset_of!(hsa_pitched_ptr_s, base) - 0usize];
+    ["Offset of field: hsa_pitched_ptr_s::pitch"][::core::mem::offset_of!(hsa_pitched_ptr_s, pitch) - 8usize];
+    ["Offset of field: hsa_pitched_ptr_s::slice"][::core::mem::offset_of!(hsa_pitched_ptr_s, slice) - 16usize];
 };
 impl Default for hsa_pitched_ptr_s {
     fn default() -> Self {
@@ -2162,8 +2005,7 @@ pub const hsaDeviceToDevice: hsa_amd_copy_direction_t = hsa_amd_copy_direction_t
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_amd_copy_direction_t(pub ::core::ffi::c_uint);
-pub const HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS: hsa_amd_agent_memory_pool_info_t =
-    hsa_amd_agent_memory_pool_info_t(0);
+pub const HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS: hsa_amd_agent_memory_pool_info_t = hsa_amd_agent_memory_pool_info_t(0);
 pub const HSA_AMD_AGENT_MEMORY_POOL_INFO_NUM_LINK_HOPS: hsa_amd_agent_memory_pool_info_t =
     hsa_amd_agent_memory_pool_info_t(1);
 pub const HSA_AMD_AGENT_MEMORY_POOL_INFO_LINK_INFO: hsa_amd_agent_memory_pool_info_t =
@@ -2197,12 +2039,9 @@ pub struct hsa_amd_pointer_info_s {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of hsa_amd_pointer_info_s"][::core::mem::size_of::<hsa_amd_pointer_info_s>() - 56usize];
-    ["Alignment of hsa_amd_pointer_info_s"]
-        [::core::mem::align_of::<hsa_amd_pointer_info_s>() - 8usize];
-    ["Offset of field: hsa_amd_pointer_info_s::size"]
-        [::core::mem::offset_of!(hsa_amd_pointer_info_s, size) - 0usize];
-    ["Offset of field: hsa_amd_pointer_info_s::type_"]
-        [::core::mem::offset_of!(hsa_amd_pointer_info_s, type_) - 4usize];
+    ["Alignment of hsa_amd_pointer_info_s"][::core::mem::align_of::<hsa_amd_pointer_info_s>() - 8usize];
+    ["Offset of field: hsa_amd_pointer_info_s::size"][::core::mem::offset_of!(hsa_amd_pointer_info_s, size) - 0usize];
+    ["Offset of field: hsa_amd_pointer_info_s::type_"][::core::mem::offset_of!(hsa_amd_pointer_info_s, type_) - 4usize];
     ["Offset of field: hsa_amd_pointer_info_s::agentBaseAddress"]
         [::core::mem::offset_of!(hsa_amd_pointer_info_s, agentBaseAddress) - 8usize];
     ["Offset of field: hsa_amd_pointer_info_s::hostBaseAddress"]
@@ -2237,8 +2076,7 @@ pub struct hsa_amd_ipc_memory_s {
 const _: () = {
     ["Size of hsa_amd_ipc_memory_s"][::core::mem::size_of::<hsa_amd_ipc_memory_s>() - 32usize];
     ["Alignment of hsa_amd_ipc_memory_s"][::core::mem::align_of::<hsa_amd_ipc_memory_s>() - 4usize];
-    ["Offset of field: hsa_amd_ipc_memory_s::handle"]
-        [::core::mem::offset_of!(hsa_amd_ipc_memory_s, handle) - 0usize];
+    ["Offset of field: hsa_amd_ipc_memory_s::handle"][::core::mem::offset_of!(hsa_amd_ipc_memory_s, handle) - 0usize];
 };
 pub type hsa_amd_ipc_memory_t = hsa_amd_ipc_memory_s;
 pub type hsa_amd_ipc_signal_t = hsa_amd_ipc_memory_t;
@@ -2259,8 +2097,7 @@ pub struct hsa_amd_gpu_memory_fault_info_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_gpu_memory_fault_info_s"]
-        [::core::mem::size_of::<hsa_amd_gpu_memory_fault_info_s>() - 24usize];
+    ["Size of hsa_amd_gpu_memory_fault_info_s"][::core::mem::size_of::<hsa_amd_gpu_memory_fault_info_s>() - 24usize];
     ["Alignment of hsa_amd_gpu_memory_fault_info_s"]
         [::core::mem::align_of::<hsa_amd_gpu_memory_fault_info_s>() - 8usize];
     ["Offset of field: hsa_amd_gpu_memory_fault_info_s::agent"]
@@ -2280,8 +2117,7 @@ pub struct hsa_amd_gpu_memory_error_info_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_gpu_memory_error_info_s"]
-        [::core::mem::size_of::<hsa_amd_gpu_memory_error_info_s>() - 24usize];
+    ["Size of hsa_amd_gpu_memory_error_info_s"][::core::mem::size_of::<hsa_amd_gpu_memory_error_info_s>() - 24usize];
     ["Alignment of hsa_amd_gpu_memory_error_info_s"]
         [::core::mem::align_of::<hsa_amd_gpu_memory_error_info_s>() - 8usize];
     ["Offset of field: hsa_amd_gpu_memory_error_info_s::agent"]
@@ -2299,8 +2135,7 @@ pub const HSA_AMD_HW_EXCEPTION_RESET_TYPE_OTHER: hsa_amd_hw_exception_reset_type
 pub struct hsa_amd_hw_exception_reset_type_t(pub ::core::ffi::c_uint);
 pub const HSA_AMD_HW_EXCEPTION_CAUSE_GPU_HANG: hsa_amd_hw_exception_reset_cause_t =
     hsa_amd_hw_exception_reset_cause_t(1);
-pub const HSA_AMD_HW_EXCEPTION_CAUSE_ECC: hsa_amd_hw_exception_reset_cause_t =
-    hsa_amd_hw_exception_reset_cause_t(2);
+pub const HSA_AMD_HW_EXCEPTION_CAUSE_ECC: hsa_amd_hw_exception_reset_cause_t = hsa_amd_hw_exception_reset_cause_t(2);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_amd_hw_exception_reset_cause_t(pub ::core::ffi::c_uint);
@@ -2313,8 +2148,7 @@ pub struct hsa_amd_gpu_hw_exception_info_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_gpu_hw_exception_info_s"]
-        [::core::mem::size_of::<hsa_amd_gpu_hw_exception_info_s>() - 16usize];
+    ["Size of hsa_amd_gpu_hw_exception_info_s"][::core::mem::size_of::<hsa_amd_gpu_hw_exception_info_s>() - 16usize];
     ["Alignment of hsa_amd_gpu_hw_exception_info_s"]
         [::core::mem::align_of::<hsa_amd_gpu_hw_exception_info_s>() - 8usize];
     ["Offset of field: hsa_amd_gpu_hw_exception_info_s::agent"]
@@ -2349,10 +2183,8 @@ pub union hsa_amd_event_s__bindgen_ty_1 {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_event_s__bindgen_ty_1"]
-        [::core::mem::size_of::<hsa_amd_event_s__bindgen_ty_1>() - 24usize];
-    ["Alignment of hsa_amd_event_s__bindgen_ty_1"]
-        [::core::mem::align_of::<hsa_amd_event_s__bindgen_ty_1>() - 8usize];
+    ["Size of hsa_amd_event_s__bindgen_ty_1"][::core::mem::size_of::<hsa_amd_event_s__bindgen_ty_1>() - 24usize];
+    ["Alignment of hsa_amd_event_s__bindgen_ty_1"][::core::mem::align_of::<hsa_amd_event_s__bindgen_ty_1>() - 8usize];
     ["Offset of field: hsa_amd_event_s__bindgen_ty_1::memory_fault"]
         [::core::mem::offset_of!(hsa_amd_event_s__bindgen_ty_1, memory_fault) - 0usize];
     ["Offset of field: hsa_amd_event_s__bindgen_ty_1::hw_exception"]
@@ -2373,8 +2205,7 @@ impl Default for hsa_amd_event_s__bindgen_ty_1 {
 const _: () = {
     ["Size of hsa_amd_event_s"][::core::mem::size_of::<hsa_amd_event_s>() - 32usize];
     ["Alignment of hsa_amd_event_s"][::core::mem::align_of::<hsa_amd_event_s>() - 8usize];
-    ["Offset of field: hsa_amd_event_s::event_type"]
-        [::core::mem::offset_of!(hsa_amd_event_s, event_type) - 0usize];
+    ["Offset of field: hsa_amd_event_s::event_type"][::core::mem::offset_of!(hsa_amd_event_s, event_type) - 0usize];
 };
 impl Default for hsa_amd_event_s {
     fn default() -> Self {
@@ -2387,10 +2218,7 @@ impl Default for hsa_amd_event_s {
 }
 pub type hsa_amd_event_t = hsa_amd_event_s;
 pub type hsa_amd_system_event_callback_t = ::core::option::Option<
-    unsafe extern "C" fn(
-        event: *const hsa_amd_event_t,
-        data: *mut ::core::ffi::c_void,
-    ) -> hsa_status_t,
+    unsafe extern "C" fn(event: *const hsa_amd_event_t, data: *mut ::core::ffi::c_void) -> hsa_status_t,
 >;
 pub const HSA_AMD_QUEUE_PRIORITY_LOW: hsa_amd_queue_priority_s = hsa_amd_queue_priority_s(0);
 pub const HSA_AMD_QUEUE_PRIORITY_NORMAL: hsa_amd_queue_priority_s = hsa_amd_queue_priority_s(1);
@@ -2399,9 +2227,8 @@ pub const HSA_AMD_QUEUE_PRIORITY_HIGH: hsa_amd_queue_priority_s = hsa_amd_queue_
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_amd_queue_priority_s(pub ::core::ffi::c_uint);
 pub use self::hsa_amd_queue_priority_s as hsa_amd_queue_priority_t;
-pub type hsa_amd_deallocation_callback_t = ::core::option::Option<
-    unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void, user_data: *mut ::core::ffi::c_void),
->;
+pub type hsa_amd_deallocation_callback_t =
+    ::core::option::Option<unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void, user_data: *mut ::core::ffi::c_void)>;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct hsa_amd_svm_attribute_pair_s {
@@ -2410,10 +2237,8 @@ pub struct hsa_amd_svm_attribute_pair_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_svm_attribute_pair_s"]
-        [::core::mem::size_of::<hsa_amd_svm_attribute_pair_s>() - 16usize];
-    ["Alignment of hsa_amd_svm_attribute_pair_s"]
-        [::core::mem::align_of::<hsa_amd_svm_attribute_pair_s>() - 8usize];
+    ["Size of hsa_amd_svm_attribute_pair_s"][::core::mem::size_of::<hsa_amd_svm_attribute_pair_s>() - 16usize];
+    ["Alignment of hsa_amd_svm_attribute_pair_s"][::core::mem::align_of::<hsa_amd_svm_attribute_pair_s>() - 8usize];
     ["Offset of field: hsa_amd_svm_attribute_pair_s::attribute"]
         [::core::mem::offset_of!(hsa_amd_svm_attribute_pair_s, attribute) - 0usize];
     ["Offset of field: hsa_amd_svm_attribute_pair_s::value"]
@@ -2427,10 +2252,8 @@ pub struct hsa_amd_vmem_alloc_handle_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_vmem_alloc_handle_s"]
-        [::core::mem::size_of::<hsa_amd_vmem_alloc_handle_s>() - 8usize];
-    ["Alignment of hsa_amd_vmem_alloc_handle_s"]
-        [::core::mem::align_of::<hsa_amd_vmem_alloc_handle_s>() - 8usize];
+    ["Size of hsa_amd_vmem_alloc_handle_s"][::core::mem::size_of::<hsa_amd_vmem_alloc_handle_s>() - 8usize];
+    ["Alignment of hsa_amd_vmem_alloc_handle_s"][::core::mem::align_of::<hsa_amd_vmem_alloc_handle_s>() - 8usize];
     ["Offset of field: hsa_amd_vmem_alloc_handle_s::handle"]
         [::core::mem::offset_of!(hsa_amd_vmem_alloc_handle_s, handle) - 0usize];
 };
@@ -2448,10 +2271,8 @@ pub struct hsa_amd_memory_access_desc_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_memory_access_desc_s"]
-        [::core::mem::size_of::<hsa_amd_memory_access_desc_s>() - 16usize];
-    ["Alignment of hsa_amd_memory_access_desc_s"]
-        [::core::mem::align_of::<hsa_amd_memory_access_desc_s>() - 8usize];
+    ["Size of hsa_amd_memory_access_desc_s"][::core::mem::size_of::<hsa_amd_memory_access_desc_s>() - 16usize];
+    ["Alignment of hsa_amd_memory_access_desc_s"][::core::mem::align_of::<hsa_amd_memory_access_desc_s>() - 8usize];
     ["Offset of field: hsa_amd_memory_access_desc_s::permissions"]
         [::core::mem::offset_of!(hsa_amd_memory_access_desc_s, permissions) - 0usize];
     ["Offset of field: hsa_amd_memory_access_desc_s::agent_handle"]
@@ -2468,8 +2289,7 @@ impl Default for hsa_amd_memory_access_desc_s {
 }
 pub type hsa_amd_memory_access_desc_t = hsa_amd_memory_access_desc_s;
 pub const HSA_AMD_QUEUE_INFO_AGENT: hsa_queue_info_attribute_t = hsa_queue_info_attribute_t(0);
-pub const HSA_AMD_QUEUE_INFO_DOORBELL_ID: hsa_queue_info_attribute_t =
-    hsa_queue_info_attribute_t(1);
+pub const HSA_AMD_QUEUE_INFO_DOORBELL_ID: hsa_queue_info_attribute_t = hsa_queue_info_attribute_t(1);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_queue_info_attribute_t(pub ::core::ffi::c_uint);
@@ -2509,10 +2329,8 @@ impl Default for hsa_amd_ais_file_handle_s__bindgen_ty_1 {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_ais_file_handle_s"]
-        [::core::mem::size_of::<hsa_amd_ais_file_handle_s>() - 8usize];
-    ["Alignment of hsa_amd_ais_file_handle_s"]
-        [::core::mem::align_of::<hsa_amd_ais_file_handle_s>() - 8usize];
+    ["Size of hsa_amd_ais_file_handle_s"][::core::mem::size_of::<hsa_amd_ais_file_handle_s>() - 8usize];
+    ["Alignment of hsa_amd_ais_file_handle_s"][::core::mem::align_of::<hsa_amd_ais_file_handle_s>() - 8usize];
 };
 impl Default for hsa_amd_ais_file_handle_s {
     fn default() -> Self {
@@ -2524,14 +2342,11 @@ impl Default for hsa_amd_ais_file_handle_s {
     }
 }
 pub type hsa_amd_ais_file_handle_t = hsa_amd_ais_file_handle_s;
-pub const HSA_VEN_AMD_LOADER_CODE_OBJECT_STORAGE_TYPE_NONE:
-    hsa_ven_amd_loader_code_object_storage_type_t =
+pub const HSA_VEN_AMD_LOADER_CODE_OBJECT_STORAGE_TYPE_NONE: hsa_ven_amd_loader_code_object_storage_type_t =
     hsa_ven_amd_loader_code_object_storage_type_t(0);
-pub const HSA_VEN_AMD_LOADER_CODE_OBJECT_STORAGE_TYPE_FILE:
-    hsa_ven_amd_loader_code_object_storage_type_t =
+pub const HSA_VEN_AMD_LOADER_CODE_OBJECT_STORAGE_TYPE_FILE: hsa_ven_amd_loader_code_object_storage_type_t =
     hsa_ven_amd_loader_code_object_storage_type_t(1);
-pub const HSA_VEN_AMD_LOADER_CODE_OBJECT_STORAGE_TYPE_MEMORY:
-    hsa_ven_amd_loader_code_object_storage_type_t =
+pub const HSA_VEN_AMD_LOADER_CODE_OBJECT_STORAGE_TYPE_MEMORY: hsa_ven_amd_loader_code_object_storage_type_t =
     hsa_ven_amd_loader_code_object_storage_type_t(2);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2558,26 +2373,14 @@ const _: () = {
         [::core::mem::offset_of!(hsa_ven_amd_loader_segment_descriptor_s, agent) - 0usize];
     ["Offset of field: hsa_ven_amd_loader_segment_descriptor_s::executable"]
         [::core::mem::offset_of!(hsa_ven_amd_loader_segment_descriptor_s, executable) - 8usize];
-    ["Offset of field: hsa_ven_amd_loader_segment_descriptor_s::code_object_storage_type"][::core::mem::offset_of!(
-        hsa_ven_amd_loader_segment_descriptor_s,
-        code_object_storage_type
-    )
-        - 16usize];
-    ["Offset of field: hsa_ven_amd_loader_segment_descriptor_s::code_object_storage_base"][::core::mem::offset_of!(
-        hsa_ven_amd_loader_segment_descriptor_s,
-        code_object_storage_base
-    )
-        - 24usize];
-    ["Offset of field: hsa_ven_amd_loader_segment_descriptor_s::code_object_storage_size"][::core::mem::offset_of!(
-        hsa_ven_amd_loader_segment_descriptor_s,
-        code_object_storage_size
-    )
-        - 32usize];
-    ["Offset of field: hsa_ven_amd_loader_segment_descriptor_s::code_object_storage_offset"][::core::mem::offset_of!(
-        hsa_ven_amd_loader_segment_descriptor_s,
-        code_object_storage_offset
-    )
-        - 40usize];
+    ["Offset of field: hsa_ven_amd_loader_segment_descriptor_s::code_object_storage_type"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_segment_descriptor_s, code_object_storage_type) - 16usize];
+    ["Offset of field: hsa_ven_amd_loader_segment_descriptor_s::code_object_storage_base"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_segment_descriptor_s, code_object_storage_base) - 24usize];
+    ["Offset of field: hsa_ven_amd_loader_segment_descriptor_s::code_object_storage_size"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_segment_descriptor_s, code_object_storage_size) - 32usize];
+    ["Offset of field: hsa_ven_amd_loader_segment_descriptor_s::code_object_storage_offset"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_segment_descriptor_s, code_object_storage_offset) - 40usize];
     ["Offset of field: hsa_ven_amd_loader_segment_descriptor_s::segment_base"]
         [::core::mem::offset_of!(hsa_ven_amd_loader_segment_descriptor_s, segment_base) - 48usize];
     ["Offset of field: hsa_ven_amd_loader_segment_descriptor_s::segment_size"]
@@ -2593,19 +2396,19 @@ impl Default for hsa_ven_amd_loader_segment_descriptor_s {
     }
 }
 pub type hsa_ven_amd_loader_segment_descriptor_t = hsa_ven_amd_loader_segment_descriptor_s;
-pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_KIND_PROGRAM:
-    hsa_ven_amd_loader_loaded_code_object_kind_t = hsa_ven_amd_loader_loaded_code_object_kind_t(1);
-pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_KIND_AGENT:
-    hsa_ven_amd_loader_loaded_code_object_kind_t = hsa_ven_amd_loader_loaded_code_object_kind_t(2);
+pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_KIND_PROGRAM: hsa_ven_amd_loader_loaded_code_object_kind_t =
+    hsa_ven_amd_loader_loaded_code_object_kind_t(1);
+pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_KIND_AGENT: hsa_ven_amd_loader_loaded_code_object_kind_t =
+    hsa_ven_amd_loader_loaded_code_object_kind_t(2);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_ven_amd_loader_loaded_code_object_kind_t(pub ::core::ffi::c_uint);
-pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_EXECUTABLE:
-    hsa_ven_amd_loader_loaded_code_object_info_e = hsa_ven_amd_loader_loaded_code_object_info_e(1);
-pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_KIND:
-    hsa_ven_amd_loader_loaded_code_object_info_e = hsa_ven_amd_loader_loaded_code_object_info_e(2);
-pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_AGENT:
-    hsa_ven_amd_loader_loaded_code_object_info_e = hsa_ven_amd_loader_loaded_code_object_info_e(3);
+pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_EXECUTABLE: hsa_ven_amd_loader_loaded_code_object_info_e =
+    hsa_ven_amd_loader_loaded_code_object_info_e(1);
+pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_KIND: hsa_ven_amd_loader_loaded_code_object_info_e =
+    hsa_ven_amd_loader_loaded_code_object_info_e(2);
+pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_AGENT: hsa_ven_amd_loader_loaded_code_object_info_e =
+    hsa_ven_amd_loader_loaded_code_object_info_e(3);
 pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_TYPE:
     hsa_ven_amd_loader_loaded_code_object_info_e = hsa_ven_amd_loader_loaded_code_object_info_e(4);
 pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_BASE:
@@ -2614,16 +2417,16 @@ pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_
     hsa_ven_amd_loader_loaded_code_object_info_e = hsa_ven_amd_loader_loaded_code_object_info_e(6);
 pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_FILE:
     hsa_ven_amd_loader_loaded_code_object_info_e = hsa_ven_amd_loader_loaded_code_object_info_e(7);
-pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_DELTA:
-    hsa_ven_amd_loader_loaded_code_object_info_e = hsa_ven_amd_loader_loaded_code_object_info_e(8);
-pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_BASE:
-    hsa_ven_amd_loader_loaded_code_object_info_e = hsa_ven_amd_loader_loaded_code_object_info_e(9);
-pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_SIZE:
-    hsa_ven_amd_loader_loaded_code_object_info_e = hsa_ven_amd_loader_loaded_code_object_info_e(10);
-pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI_LENGTH:
-    hsa_ven_amd_loader_loaded_code_object_info_e = hsa_ven_amd_loader_loaded_code_object_info_e(11);
-pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI:
-    hsa_ven_amd_loader_loaded_code_object_info_e = hsa_ven_amd_loader_loaded_code_object_info_e(12);
+pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_DELTA: hsa_ven_amd_loader_loaded_code_object_info_e =
+    hsa_ven_amd_loader_loaded_code_object_info_e(8);
+pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_BASE: hsa_ven_amd_loader_loaded_code_object_info_e =
+    hsa_ven_amd_loader_loaded_code_object_info_e(9);
+pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_SIZE: hsa_ven_amd_loader_loaded_code_object_info_e =
+    hsa_ven_amd_loader_loaded_code_object_info_e(10);
+pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI_LENGTH: hsa_ven_amd_loader_loaded_code_object_info_e =
+    hsa_ven_amd_loader_loaded_code_object_info_e(11);
+pub const HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI: hsa_ven_amd_loader_loaded_code_object_info_e =
+    hsa_ven_amd_loader_loaded_code_object_info_e(12);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_ven_amd_loader_loaded_code_object_info_e(pub ::core::ffi::c_uint);
@@ -2652,21 +2455,14 @@ pub struct hsa_ven_amd_loader_1_00_pfn_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_ven_amd_loader_1_00_pfn_s"]
-        [::core::mem::size_of::<hsa_ven_amd_loader_1_00_pfn_s>() - 24usize];
-    ["Alignment of hsa_ven_amd_loader_1_00_pfn_s"]
-        [::core::mem::align_of::<hsa_ven_amd_loader_1_00_pfn_s>() - 8usize];
-    ["Offset of field: hsa_ven_amd_loader_1_00_pfn_s::hsa_ven_amd_loader_query_host_address"][::core::mem::offset_of!(
-        hsa_ven_amd_loader_1_00_pfn_s,
-        hsa_ven_amd_loader_query_host_address
-    )
-        - 0usize];
-    ["Offset of field: hsa_ven_amd_loader_1_00_pfn_s::hsa_ven_amd_loader_query_segment_descriptors"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_00_pfn_s , hsa_ven_amd_loader_query_segment_descriptors) - 8usize] ;
-    ["Offset of field: hsa_ven_amd_loader_1_00_pfn_s::hsa_ven_amd_loader_query_executable"][::core::mem::offset_of!(
-        hsa_ven_amd_loader_1_00_pfn_s,
-        hsa_ven_amd_loader_query_executable
-    )
-        - 16usize];
+    ["Size of hsa_ven_amd_loader_1_00_pfn_s"][::core::mem::size_of::<hsa_ven_amd_loader_1_00_pfn_s>() - 24usize];
+    ["Alignment of hsa_ven_amd_loader_1_00_pfn_s"][::core::mem::align_of::<hsa_ven_amd_loader_1_00_pfn_s>() - 8usize];
+    ["Offset of field: hsa_ven_amd_loader_1_00_pfn_s::hsa_ven_amd_loader_query_host_address"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_00_pfn_s, hsa_ven_amd_loader_query_host_address) - 0usize];
+    ["Offset of field: hsa_ven_amd_loader_1_00_pfn_s::hsa_ven_amd_loader_query_segment_descriptors"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_00_pfn_s, hsa_ven_amd_loader_query_segment_descriptors) - 8usize];
+    ["Offset of field: hsa_ven_amd_loader_1_00_pfn_s::hsa_ven_amd_loader_query_executable"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_00_pfn_s, hsa_ven_amd_loader_query_executable) - 16usize];
 };
 pub type hsa_ven_amd_loader_1_00_pfn_t = hsa_ven_amd_loader_1_00_pfn_s;
 #[repr(C)]
@@ -2713,23 +2509,23 @@ pub struct hsa_ven_amd_loader_1_01_pfn_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_ven_amd_loader_1_01_pfn_s"]
-        [::core::mem::size_of::<hsa_ven_amd_loader_1_01_pfn_s>() - 40usize];
-    ["Alignment of hsa_ven_amd_loader_1_01_pfn_s"]
-        [::core::mem::align_of::<hsa_ven_amd_loader_1_01_pfn_s>() - 8usize];
-    ["Offset of field: hsa_ven_amd_loader_1_01_pfn_s::hsa_ven_amd_loader_query_host_address"][::core::mem::offset_of!(
+    ["Size of hsa_ven_amd_loader_1_01_pfn_s"][::core::mem::size_of::<hsa_ven_amd_loader_1_01_pfn_s>() - 40usize];
+    ["Alignment of hsa_ven_amd_loader_1_01_pfn_s"][::core::mem::align_of::<hsa_ven_amd_loader_1_01_pfn_s>() - 8usize];
+    ["Offset of field: hsa_ven_amd_loader_1_01_pfn_s::hsa_ven_amd_loader_query_host_address"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_01_pfn_s, hsa_ven_amd_loader_query_host_address) - 0usize];
+    ["Offset of field: hsa_ven_amd_loader_1_01_pfn_s::hsa_ven_amd_loader_query_segment_descriptors"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_01_pfn_s, hsa_ven_amd_loader_query_segment_descriptors) - 8usize];
+    ["Offset of field: hsa_ven_amd_loader_1_01_pfn_s::hsa_ven_amd_loader_query_executable"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_01_pfn_s, hsa_ven_amd_loader_query_executable) - 16usize];
+    ["Offset of field: hsa_ven_amd_loader_1_01_pfn_s::hsa_ven_amd_loader_executable_iterate_loaded_code_objects"][::core::mem::offset_of!(
         hsa_ven_amd_loader_1_01_pfn_s,
-        hsa_ven_amd_loader_query_host_address
+        hsa_ven_amd_loader_executable_iterate_loaded_code_objects
     )
-        - 0usize];
-    ["Offset of field: hsa_ven_amd_loader_1_01_pfn_s::hsa_ven_amd_loader_query_segment_descriptors"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_01_pfn_s , hsa_ven_amd_loader_query_segment_descriptors) - 8usize] ;
-    ["Offset of field: hsa_ven_amd_loader_1_01_pfn_s::hsa_ven_amd_loader_query_executable"][::core::mem::offset_of!(
+        - 24usize];
+    ["Offset of field: hsa_ven_amd_loader_1_01_pfn_s::hsa_ven_amd_loader_loaded_code_object_get_info"][::core::mem::offset_of!(
         hsa_ven_amd_loader_1_01_pfn_s,
-        hsa_ven_amd_loader_query_executable
-    )
-        - 16usize];
-    ["Offset of field: hsa_ven_amd_loader_1_01_pfn_s::hsa_ven_amd_loader_executable_iterate_loaded_code_objects"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_01_pfn_s , hsa_ven_amd_loader_executable_iterate_loaded_code_objects) - 24usize] ;
-    ["Offset of field: hsa_ven_amd_loader_1_01_pfn_s::hsa_ven_amd_loader_loaded_code_object_get_info"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_01_pfn_s , hsa_ven_amd_loader_loaded_code_object_get_info) - 32usize] ;
+        hsa_ven_amd_loader_loaded_code_object_get_info
+    ) - 32usize];
 };
 pub type hsa_ven_amd_loader_1_01_pfn_t = hsa_ven_amd_loader_1_01_pfn_s;
 #[repr(C)]
@@ -2773,36 +2569,40 @@ pub struct hsa_ven_amd_loader_1_02_pfn_s {
             value: *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
     >,
-    pub hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size:
-        ::core::option::Option<
-            unsafe extern "C" fn(
-                file: hsa_file_t,
-                offset: usize,
-                size: usize,
-                code_object_reader: *mut hsa_code_object_reader_t,
-            ) -> hsa_status_t,
-        >,
+    pub hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size: ::core::option::Option<
+        unsafe extern "C" fn(
+            file: hsa_file_t,
+            offset: usize,
+            size: usize,
+            code_object_reader: *mut hsa_code_object_reader_t,
+        ) -> hsa_status_t,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_ven_amd_loader_1_02_pfn_s"]
-        [::core::mem::size_of::<hsa_ven_amd_loader_1_02_pfn_s>() - 48usize];
-    ["Alignment of hsa_ven_amd_loader_1_02_pfn_s"]
-        [::core::mem::align_of::<hsa_ven_amd_loader_1_02_pfn_s>() - 8usize];
-    ["Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_query_host_address"][::core::mem::offset_of!(
+    ["Size of hsa_ven_amd_loader_1_02_pfn_s"][::core::mem::size_of::<hsa_ven_amd_loader_1_02_pfn_s>() - 48usize];
+    ["Alignment of hsa_ven_amd_loader_1_02_pfn_s"][::core::mem::align_of::<hsa_ven_amd_loader_1_02_pfn_s>() - 8usize];
+    ["Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_query_host_address"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_02_pfn_s, hsa_ven_amd_loader_query_host_address) - 0usize];
+    ["Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_query_segment_descriptors"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_02_pfn_s, hsa_ven_amd_loader_query_segment_descriptors) - 8usize];
+    ["Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_query_executable"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_02_pfn_s, hsa_ven_amd_loader_query_executable) - 16usize];
+    ["Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_executable_iterate_loaded_code_objects"][::core::mem::offset_of!(
         hsa_ven_amd_loader_1_02_pfn_s,
-        hsa_ven_amd_loader_query_host_address
+        hsa_ven_amd_loader_executable_iterate_loaded_code_objects
     )
-        - 0usize];
-    ["Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_query_segment_descriptors"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_02_pfn_s , hsa_ven_amd_loader_query_segment_descriptors) - 8usize] ;
-    ["Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_query_executable"][::core::mem::offset_of!(
+        - 24usize];
+    ["Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_loaded_code_object_get_info"][::core::mem::offset_of!(
         hsa_ven_amd_loader_1_02_pfn_s,
-        hsa_ven_amd_loader_query_executable
-    )
-        - 16usize];
-    ["Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_executable_iterate_loaded_code_objects"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_02_pfn_s , hsa_ven_amd_loader_executable_iterate_loaded_code_objects) - 24usize] ;
-    ["Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_loaded_code_object_get_info"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_02_pfn_s , hsa_ven_amd_loader_loaded_code_object_get_info) - 32usize] ;
-    ["Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_02_pfn_s , hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size) - 40usize] ;
+        hsa_ven_amd_loader_loaded_code_object_get_info
+    ) - 32usize];
+    [
+        "Offset of field: hsa_ven_amd_loader_1_02_pfn_s::hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size",
+    ][::core::mem::offset_of!(
+        hsa_ven_amd_loader_1_02_pfn_s,
+        hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size
+    ) - 40usize];
 };
 pub type hsa_ven_amd_loader_1_02_pfn_t = hsa_ven_amd_loader_1_02_pfn_s;
 #[repr(C)]
@@ -2846,22 +2646,18 @@ pub struct hsa_ven_amd_loader_1_03_pfn_s {
             value: *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
     >,
-    pub hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size:
-        ::core::option::Option<
-            unsafe extern "C" fn(
-                file: hsa_file_t,
-                offset: usize,
-                size: usize,
-                code_object_reader: *mut hsa_code_object_reader_t,
-            ) -> hsa_status_t,
-        >,
+    pub hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size: ::core::option::Option<
+        unsafe extern "C" fn(
+            file: hsa_file_t,
+            offset: usize,
+            size: usize,
+            code_object_reader: *mut hsa_code_object_reader_t,
+        ) -> hsa_status_t,
+    >,
     pub hsa_ven_amd_loader_iterate_executables: ::core::option::Option<
         unsafe extern "C" fn(
             callback: ::core::option::Option<
-                unsafe extern "C" fn(
-                    executable: hsa_executable_t,
-                    data: *mut ::core::ffi::c_void,
-                ) -> hsa_status_t,
+                unsafe extern "C" fn(executable: hsa_executable_t, data: *mut ::core::ffi::c_void) -> hsa_status_t,
             >,
             data: *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
@@ -2869,29 +2665,31 @@ pub struct hsa_ven_amd_loader_1_03_pfn_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_ven_amd_loader_1_03_pfn_s"]
-        [::core::mem::size_of::<hsa_ven_amd_loader_1_03_pfn_s>() - 56usize];
-    ["Alignment of hsa_ven_amd_loader_1_03_pfn_s"]
-        [::core::mem::align_of::<hsa_ven_amd_loader_1_03_pfn_s>() - 8usize];
-    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_query_host_address"][::core::mem::offset_of!(
+    ["Size of hsa_ven_amd_loader_1_03_pfn_s"][::core::mem::size_of::<hsa_ven_amd_loader_1_03_pfn_s>() - 56usize];
+    ["Alignment of hsa_ven_amd_loader_1_03_pfn_s"][::core::mem::align_of::<hsa_ven_amd_loader_1_03_pfn_s>() - 8usize];
+    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_query_host_address"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_03_pfn_s, hsa_ven_amd_loader_query_host_address) - 0usize];
+    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_query_segment_descriptors"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_03_pfn_s, hsa_ven_amd_loader_query_segment_descriptors) - 8usize];
+    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_query_executable"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_03_pfn_s, hsa_ven_amd_loader_query_executable) - 16usize];
+    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_executable_iterate_loaded_code_objects"][::core::mem::offset_of!(
         hsa_ven_amd_loader_1_03_pfn_s,
-        hsa_ven_amd_loader_query_host_address
+        hsa_ven_amd_loader_executable_iterate_loaded_code_objects
     )
-        - 0usize];
-    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_query_segment_descriptors"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_03_pfn_s , hsa_ven_amd_loader_query_segment_descriptors) - 8usize] ;
-    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_query_executable"][::core::mem::offset_of!(
+        - 24usize];
+    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_loaded_code_object_get_info"][::core::mem::offset_of!(
         hsa_ven_amd_loader_1_03_pfn_s,
-        hsa_ven_amd_loader_query_executable
-    )
-        - 16usize];
-    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_executable_iterate_loaded_code_objects"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_03_pfn_s , hsa_ven_amd_loader_executable_iterate_loaded_code_objects) - 24usize] ;
-    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_loaded_code_object_get_info"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_03_pfn_s , hsa_ven_amd_loader_loaded_code_object_get_info) - 32usize] ;
-    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size"] [:: core :: mem :: offset_of ! (hsa_ven_amd_loader_1_03_pfn_s , hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size) - 40usize] ;
-    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_iterate_executables"][::core::mem::offset_of!(
+        hsa_ven_amd_loader_loaded_code_object_get_info
+    ) - 32usize];
+    [
+        "Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size",
+    ][::core::mem::offset_of!(
         hsa_ven_amd_loader_1_03_pfn_s,
-        hsa_ven_amd_loader_iterate_executables
-    )
-        - 48usize];
+        hsa_ven_amd_loader_code_object_reader_create_from_file_with_offset_size
+    ) - 40usize];
+    ["Offset of field: hsa_ven_amd_loader_1_03_pfn_s::hsa_ven_amd_loader_iterate_executables"]
+        [::core::mem::offset_of!(hsa_ven_amd_loader_1_03_pfn_s, hsa_ven_amd_loader_iterate_executables) - 48usize];
 };
 pub type hsa_ven_amd_loader_1_03_pfn_t = hsa_ven_amd_loader_1_03_pfn_s;
 pub type amd_queue_properties32_t = u32;
@@ -2926,27 +2724,22 @@ pub struct amd_queue_s {
 const _: () = {
     ["Size of amd_queue_s"][::core::mem::size_of::<amd_queue_s>() - 256usize];
     ["Alignment of amd_queue_s"][::core::mem::align_of::<amd_queue_s>() - 64usize];
-    ["Offset of field: amd_queue_s::hsa_queue"]
-        [::core::mem::offset_of!(amd_queue_s, hsa_queue) - 0usize];
+    ["Offset of field: amd_queue_s::hsa_queue"][::core::mem::offset_of!(amd_queue_s, hsa_queue) - 0usize];
     ["Offset of field: amd_queue_s::caps"][::core::mem::offset_of!(amd_queue_s, caps) - 40usize];
-    ["Offset of field: amd_queue_s::reserved1"]
-        [::core::mem::offset_of!(amd_queue_s, reserved1) - 44usize];
+    ["Offset of field: amd_queue_s::reserved1"][::core::mem::offset_of!(amd_queue_s, reserved1) - 44usize];
     ["Offset of field: amd_queue_s::write_dispatch_id"]
         [::core::mem::offset_of!(amd_queue_s, write_dispatch_id) - 56usize];
     ["Offset of field: amd_queue_s::group_segment_aperture_base_hi"]
         [::core::mem::offset_of!(amd_queue_s, group_segment_aperture_base_hi) - 64usize];
     ["Offset of field: amd_queue_s::private_segment_aperture_base_hi"]
         [::core::mem::offset_of!(amd_queue_s, private_segment_aperture_base_hi) - 68usize];
-    ["Offset of field: amd_queue_s::max_cu_id"]
-        [::core::mem::offset_of!(amd_queue_s, max_cu_id) - 72usize];
-    ["Offset of field: amd_queue_s::max_wave_id"]
-        [::core::mem::offset_of!(amd_queue_s, max_wave_id) - 76usize];
+    ["Offset of field: amd_queue_s::max_cu_id"][::core::mem::offset_of!(amd_queue_s, max_cu_id) - 72usize];
+    ["Offset of field: amd_queue_s::max_wave_id"][::core::mem::offset_of!(amd_queue_s, max_wave_id) - 76usize];
     ["Offset of field: amd_queue_s::max_legacy_doorbell_dispatch_id_plus_1"]
         [::core::mem::offset_of!(amd_queue_s, max_legacy_doorbell_dispatch_id_plus_1) - 80usize];
     ["Offset of field: amd_queue_s::legacy_doorbell_lock"]
         [::core::mem::offset_of!(amd_queue_s, legacy_doorbell_lock) - 88usize];
-    ["Offset of field: amd_queue_s::reserved2"]
-        [::core::mem::offset_of!(amd_queue_s, reserved2) - 92usize];
+    ["Offset of field: amd_queue_s::reserved2"][::core::mem::offset_of!(amd_queue_s, reserved2) - 92usize];
     ["Offset of field: amd_queue_s::read_dispatch_id"]
         [::core::mem::offset_of!(amd_queue_s, read_dispatch_id) - 128usize];
     ["Offset of field: amd_queue_s::read_dispatch_id_field_base_byte_offset"]
@@ -2957,18 +2750,15 @@ const _: () = {
         [::core::mem::offset_of!(amd_queue_s, scratch_resource_descriptor) - 144usize];
     ["Offset of field: amd_queue_s::scratch_backing_memory_location"]
         [::core::mem::offset_of!(amd_queue_s, scratch_backing_memory_location) - 160usize];
-    ["Offset of field: amd_queue_s::reserved3"]
-        [::core::mem::offset_of!(amd_queue_s, reserved3) - 168usize];
+    ["Offset of field: amd_queue_s::reserved3"][::core::mem::offset_of!(amd_queue_s, reserved3) - 168usize];
     ["Offset of field: amd_queue_s::scratch_wave64_lane_byte_size"]
         [::core::mem::offset_of!(amd_queue_s, scratch_wave64_lane_byte_size) - 176usize];
     ["Offset of field: amd_queue_s::queue_properties"]
         [::core::mem::offset_of!(amd_queue_s, queue_properties) - 180usize];
-    ["Offset of field: amd_queue_s::reserved4"]
-        [::core::mem::offset_of!(amd_queue_s, reserved4) - 184usize];
+    ["Offset of field: amd_queue_s::reserved4"][::core::mem::offset_of!(amd_queue_s, reserved4) - 184usize];
     ["Offset of field: amd_queue_s::queue_inactive_signal"]
         [::core::mem::offset_of!(amd_queue_s, queue_inactive_signal) - 192usize];
-    ["Offset of field: amd_queue_s::reserved5"]
-        [::core::mem::offset_of!(amd_queue_s, reserved5) - 200usize];
+    ["Offset of field: amd_queue_s::reserved5"][::core::mem::offset_of!(amd_queue_s, reserved5) - 200usize];
 };
 impl Default for amd_queue_s {
     fn default() -> Self {
@@ -2988,10 +2778,8 @@ pub struct scratch_last_used_index_xcc_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of scratch_last_used_index_xcc_s"]
-        [::core::mem::size_of::<scratch_last_used_index_xcc_s>() - 16usize];
-    ["Alignment of scratch_last_used_index_xcc_s"]
-        [::core::mem::align_of::<scratch_last_used_index_xcc_s>() - 8usize];
+    ["Size of scratch_last_used_index_xcc_s"][::core::mem::size_of::<scratch_last_used_index_xcc_s>() - 16usize];
+    ["Alignment of scratch_last_used_index_xcc_s"][::core::mem::align_of::<scratch_last_used_index_xcc_s>() - 8usize];
     ["Offset of field: scratch_last_used_index_xcc_s::main"]
         [::core::mem::offset_of!(scratch_last_used_index_xcc_s, main) - 0usize];
     ["Offset of field: scratch_last_used_index_xcc_s::alt"]
@@ -3038,34 +2826,26 @@ pub struct amd_queue_v2_s {
 const _: () = {
     ["Size of amd_queue_v2_s"][::core::mem::size_of::<amd_queue_v2_s>() - 2304usize];
     ["Alignment of amd_queue_v2_s"][::core::mem::align_of::<amd_queue_v2_s>() - 64usize];
-    ["Offset of field: amd_queue_v2_s::hsa_queue"]
-        [::core::mem::offset_of!(amd_queue_v2_s, hsa_queue) - 0usize];
-    ["Offset of field: amd_queue_v2_s::caps"]
-        [::core::mem::offset_of!(amd_queue_v2_s, caps) - 40usize];
-    ["Offset of field: amd_queue_v2_s::reserved1"]
-        [::core::mem::offset_of!(amd_queue_v2_s, reserved1) - 44usize];
+    ["Offset of field: amd_queue_v2_s::hsa_queue"][::core::mem::offset_of!(amd_queue_v2_s, hsa_queue) - 0usize];
+    ["Offset of field: amd_queue_v2_s::caps"][::core::mem::offset_of!(amd_queue_v2_s, caps) - 40usize];
+    ["Offset of field: amd_queue_v2_s::reserved1"][::core::mem::offset_of!(amd_queue_v2_s, reserved1) - 44usize];
     ["Offset of field: amd_queue_v2_s::write_dispatch_id"]
         [::core::mem::offset_of!(amd_queue_v2_s, write_dispatch_id) - 56usize];
     ["Offset of field: amd_queue_v2_s::group_segment_aperture_base_hi"]
         [::core::mem::offset_of!(amd_queue_v2_s, group_segment_aperture_base_hi) - 64usize];
     ["Offset of field: amd_queue_v2_s::private_segment_aperture_base_hi"]
         [::core::mem::offset_of!(amd_queue_v2_s, private_segment_aperture_base_hi) - 68usize];
-    ["Offset of field: amd_queue_v2_s::max_cu_id"]
-        [::core::mem::offset_of!(amd_queue_v2_s, max_cu_id) - 72usize];
-    ["Offset of field: amd_queue_v2_s::max_wave_id"]
-        [::core::mem::offset_of!(amd_queue_v2_s, max_wave_id) - 76usize];
+    ["Offset of field: amd_queue_v2_s::max_cu_id"][::core::mem::offset_of!(amd_queue_v2_s, max_cu_id) - 72usize];
+    ["Offset of field: amd_queue_v2_s::max_wave_id"][::core::mem::offset_of!(amd_queue_v2_s, max_wave_id) - 76usize];
     ["Offset of field: amd_queue_v2_s::max_legacy_doorbell_dispatch_id_plus_1"]
         [::core::mem::offset_of!(amd_queue_v2_s, max_legacy_doorbell_dispatch_id_plus_1) - 80usize];
     ["Offset of field: amd_queue_v2_s::legacy_doorbell_lock"]
         [::core::mem::offset_of!(amd_queue_v2_s, legacy_doorbell_lock) - 88usize];
-    ["Offset of field: amd_queue_v2_s::reserved2"]
-        [::core::mem::offset_of!(amd_queue_v2_s, reserved2) - 92usize];
+    ["Offset of field: amd_queue_v2_s::reserved2"][::core::mem::offset_of!(amd_queue_v2_s, reserved2) - 92usize];
     ["Offset of field: amd_queue_v2_s::read_dispatch_id"]
         [::core::mem::offset_of!(amd_queue_v2_s, read_dispatch_id) - 128usize];
-    ["Offset of field: amd_queue_v2_s::read_dispatch_id_field_base_byte_offset"][::core::mem::offset_of!(
-        amd_queue_v2_s,
-        read_dispatch_id_field_base_byte_offset
-    ) - 136usize];
+    ["Offset of field: amd_queue_v2_s::read_dispatch_id_field_base_byte_offset"]
+        [::core::mem::offset_of!(amd_queue_v2_s, read_dispatch_id_field_base_byte_offset) - 136usize];
     ["Offset of field: amd_queue_v2_s::compute_tmpring_size"]
         [::core::mem::offset_of!(amd_queue_v2_s, compute_tmpring_size) - 140usize];
     ["Offset of field: amd_queue_v2_s::scratch_resource_descriptor"]
@@ -3098,8 +2878,7 @@ const _: () = {
         [::core::mem::offset_of!(amd_queue_v2_s, alt_scratch_wave64_lane_byte_size) - 244usize];
     ["Offset of field: amd_queue_v2_s::alt_compute_tmpring_size"]
         [::core::mem::offset_of!(amd_queue_v2_s, alt_compute_tmpring_size) - 248usize];
-    ["Offset of field: amd_queue_v2_s::reserved5"]
-        [::core::mem::offset_of!(amd_queue_v2_s, reserved5) - 252usize];
+    ["Offset of field: amd_queue_v2_s::reserved5"][::core::mem::offset_of!(amd_queue_v2_s, reserved5) - 252usize];
     ["Offset of field: amd_queue_v2_s::scratch_last_used_index"]
         [::core::mem::offset_of!(amd_queue_v2_s, scratch_last_used_index) - 256usize];
 };
@@ -3143,10 +2922,8 @@ pub union amd_signal_s__bindgen_ty_1 {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of amd_signal_s__bindgen_ty_1"]
-        [::core::mem::size_of::<amd_signal_s__bindgen_ty_1>() - 8usize];
-    ["Alignment of amd_signal_s__bindgen_ty_1"]
-        [::core::mem::align_of::<amd_signal_s__bindgen_ty_1>() - 8usize];
+    ["Size of amd_signal_s__bindgen_ty_1"][::core::mem::size_of::<amd_signal_s__bindgen_ty_1>() - 8usize];
+    ["Alignment of amd_signal_s__bindgen_ty_1"][::core::mem::align_of::<amd_signal_s__bindgen_ty_1>() - 8usize];
     ["Offset of field: amd_signal_s__bindgen_ty_1::value"]
         [::core::mem::offset_of!(amd_signal_s__bindgen_ty_1, value) - 0usize];
     ["Offset of field: amd_signal_s__bindgen_ty_1::hardware_doorbell_ptr"]
@@ -3169,10 +2946,8 @@ pub union amd_signal_s__bindgen_ty_2 {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of amd_signal_s__bindgen_ty_2"]
-        [::core::mem::size_of::<amd_signal_s__bindgen_ty_2>() - 8usize];
-    ["Alignment of amd_signal_s__bindgen_ty_2"]
-        [::core::mem::align_of::<amd_signal_s__bindgen_ty_2>() - 8usize];
+    ["Size of amd_signal_s__bindgen_ty_2"][::core::mem::size_of::<amd_signal_s__bindgen_ty_2>() - 8usize];
+    ["Alignment of amd_signal_s__bindgen_ty_2"][::core::mem::align_of::<amd_signal_s__bindgen_ty_2>() - 8usize];
     ["Offset of field: amd_signal_s__bindgen_ty_2::queue_ptr"]
         [::core::mem::offset_of!(amd_signal_s__bindgen_ty_2, queue_ptr) - 0usize];
     ["Offset of field: amd_signal_s__bindgen_ty_2::reserved2"]
@@ -3194,16 +2969,11 @@ const _: () = {
     ["Offset of field: amd_signal_s::kind"][::core::mem::offset_of!(amd_signal_s, kind) - 0usize];
     ["Offset of field: amd_signal_s::event_mailbox_ptr"]
         [::core::mem::offset_of!(amd_signal_s, event_mailbox_ptr) - 16usize];
-    ["Offset of field: amd_signal_s::event_id"]
-        [::core::mem::offset_of!(amd_signal_s, event_id) - 24usize];
-    ["Offset of field: amd_signal_s::reserved1"]
-        [::core::mem::offset_of!(amd_signal_s, reserved1) - 28usize];
-    ["Offset of field: amd_signal_s::start_ts"]
-        [::core::mem::offset_of!(amd_signal_s, start_ts) - 32usize];
-    ["Offset of field: amd_signal_s::end_ts"]
-        [::core::mem::offset_of!(amd_signal_s, end_ts) - 40usize];
-    ["Offset of field: amd_signal_s::reserved3"]
-        [::core::mem::offset_of!(amd_signal_s, reserved3) - 56usize];
+    ["Offset of field: amd_signal_s::event_id"][::core::mem::offset_of!(amd_signal_s, event_id) - 24usize];
+    ["Offset of field: amd_signal_s::reserved1"][::core::mem::offset_of!(amd_signal_s, reserved1) - 28usize];
+    ["Offset of field: amd_signal_s::start_ts"][::core::mem::offset_of!(amd_signal_s, start_ts) - 32usize];
+    ["Offset of field: amd_signal_s::end_ts"][::core::mem::offset_of!(amd_signal_s, end_ts) - 40usize];
+    ["Offset of field: amd_signal_s::reserved3"][::core::mem::offset_of!(amd_signal_s, reserved3) - 56usize];
 };
 impl Default for amd_signal_s {
     fn default() -> Self {
@@ -3231,14 +3001,12 @@ pub struct hsa_ext_program_s {
 const _: () = {
     ["Size of hsa_ext_program_s"][::core::mem::size_of::<hsa_ext_program_s>() - 8usize];
     ["Alignment of hsa_ext_program_s"][::core::mem::align_of::<hsa_ext_program_s>() - 8usize];
-    ["Offset of field: hsa_ext_program_s::handle"]
-        [::core::mem::offset_of!(hsa_ext_program_s, handle) - 0usize];
+    ["Offset of field: hsa_ext_program_s::handle"][::core::mem::offset_of!(hsa_ext_program_s, handle) - 0usize];
 };
 pub type hsa_ext_program_t = hsa_ext_program_s;
 pub const HSA_EXT_PROGRAM_INFO_MACHINE_MODEL: hsa_ext_program_info_t = hsa_ext_program_info_t(0);
 pub const HSA_EXT_PROGRAM_INFO_PROFILE: hsa_ext_program_info_t = hsa_ext_program_info_t(1);
-pub const HSA_EXT_PROGRAM_INFO_DEFAULT_FLOAT_ROUNDING_MODE: hsa_ext_program_info_t =
-    hsa_ext_program_info_t(2);
+pub const HSA_EXT_PROGRAM_INFO_DEFAULT_FLOAT_ROUNDING_MODE: hsa_ext_program_info_t = hsa_ext_program_info_t(2);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_ext_program_info_t(pub ::core::ffi::c_uint);
@@ -3259,10 +3027,8 @@ pub struct hsa_ext_control_directives_s {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_ext_control_directives_s"]
-        [::core::mem::size_of::<hsa_ext_control_directives_s>() - 144usize];
-    ["Alignment of hsa_ext_control_directives_s"]
-        [::core::mem::align_of::<hsa_ext_control_directives_s>() - 8usize];
+    ["Size of hsa_ext_control_directives_s"][::core::mem::size_of::<hsa_ext_control_directives_s>() - 144usize];
+    ["Alignment of hsa_ext_control_directives_s"][::core::mem::align_of::<hsa_ext_control_directives_s>() - 8usize];
     ["Offset of field: hsa_ext_control_directives_s::control_directives_mask"]
         [::core::mem::offset_of!(hsa_ext_control_directives_s, control_directives_mask) - 0usize];
     ["Offset of field: hsa_ext_control_directives_s::break_exceptions_mask"]
@@ -3306,18 +3072,12 @@ pub const HSA_AMD_EVENT_SCRATCH_ALLOC_FLAG_ALT: hsa_amd_event_scratch_alloc_flag
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hsa_amd_event_scratch_alloc_flag_t(pub ::core::ffi::c_uint);
 pub const HSA_AMD_TOOL_EVENT_MIN: hsa_amd_tool_event_kind_t = hsa_amd_tool_event_kind_t(0);
-pub const HSA_AMD_TOOL_EVENT_SCRATCH_ALLOC_START: hsa_amd_tool_event_kind_t =
-    hsa_amd_tool_event_kind_t(1);
-pub const HSA_AMD_TOOL_EVENT_SCRATCH_ALLOC_END: hsa_amd_tool_event_kind_t =
-    hsa_amd_tool_event_kind_t(2);
-pub const HSA_AMD_TOOL_EVENT_SCRATCH_FREE_START: hsa_amd_tool_event_kind_t =
-    hsa_amd_tool_event_kind_t(3);
-pub const HSA_AMD_TOOL_EVENT_SCRATCH_FREE_END: hsa_amd_tool_event_kind_t =
-    hsa_amd_tool_event_kind_t(4);
-pub const HSA_AMD_TOOL_EVENT_SCRATCH_ASYNC_RECLAIM_START: hsa_amd_tool_event_kind_t =
-    hsa_amd_tool_event_kind_t(5);
-pub const HSA_AMD_TOOL_EVENT_SCRATCH_ASYNC_RECLAIM_END: hsa_amd_tool_event_kind_t =
-    hsa_amd_tool_event_kind_t(6);
+pub const HSA_AMD_TOOL_EVENT_SCRATCH_ALLOC_START: hsa_amd_tool_event_kind_t = hsa_amd_tool_event_kind_t(1);
+pub const HSA_AMD_TOOL_EVENT_SCRATCH_ALLOC_END: hsa_amd_tool_event_kind_t = hsa_amd_tool_event_kind_t(2);
+pub const HSA_AMD_TOOL_EVENT_SCRATCH_FREE_START: hsa_amd_tool_event_kind_t = hsa_amd_tool_event_kind_t(3);
+pub const HSA_AMD_TOOL_EVENT_SCRATCH_FREE_END: hsa_amd_tool_event_kind_t = hsa_amd_tool_event_kind_t(4);
+pub const HSA_AMD_TOOL_EVENT_SCRATCH_ASYNC_RECLAIM_START: hsa_amd_tool_event_kind_t = hsa_amd_tool_event_kind_t(5);
+pub const HSA_AMD_TOOL_EVENT_SCRATCH_ASYNC_RECLAIM_END: hsa_amd_tool_event_kind_t = hsa_amd_tool_event_kind_t(6);
 pub const HSA_AMD_TOOL_EVENT_MAX: hsa_amd_tool_event_kind_t = hsa_amd_tool_event_kind_t(7);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3329,10 +3089,8 @@ pub struct hsa_amd_tool_event_none_t {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_tool_event_none_t"]
-        [::core::mem::size_of::<hsa_amd_tool_event_none_t>() - 4usize];
-    ["Alignment of hsa_amd_tool_event_none_t"]
-        [::core::mem::align_of::<hsa_amd_tool_event_none_t>() - 4usize];
+    ["Size of hsa_amd_tool_event_none_t"][::core::mem::size_of::<hsa_amd_tool_event_none_t>() - 4usize];
+    ["Alignment of hsa_amd_tool_event_none_t"][::core::mem::align_of::<hsa_amd_tool_event_none_t>() - 4usize];
     ["Offset of field: hsa_amd_tool_event_none_t::kind"]
         [::core::mem::offset_of!(hsa_amd_tool_event_none_t, kind) - 0usize];
 };
@@ -3453,8 +3211,7 @@ pub struct hsa_amd_event_scratch_free_end_t {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hsa_amd_event_scratch_free_end_t"]
-        [::core::mem::size_of::<hsa_amd_event_scratch_free_end_t>() - 24usize];
+    ["Size of hsa_amd_event_scratch_free_end_t"][::core::mem::size_of::<hsa_amd_event_scratch_free_end_t>() - 24usize];
     ["Alignment of hsa_amd_event_scratch_free_end_t"]
         [::core::mem::align_of::<hsa_amd_event_scratch_free_end_t>() - 8usize];
     ["Offset of field: hsa_amd_event_scratch_free_end_t::kind"]
@@ -3546,8 +3303,7 @@ pub union hsa_amd_tool_event_t {
 const _: () = {
     ["Size of hsa_amd_tool_event_t"][::core::mem::size_of::<hsa_amd_tool_event_t>() - 8usize];
     ["Alignment of hsa_amd_tool_event_t"][::core::mem::align_of::<hsa_amd_tool_event_t>() - 8usize];
-    ["Offset of field: hsa_amd_tool_event_t::none"]
-        [::core::mem::offset_of!(hsa_amd_tool_event_t, none) - 0usize];
+    ["Offset of field: hsa_amd_tool_event_t::none"][::core::mem::offset_of!(hsa_amd_tool_event_t, none) - 0usize];
     ["Offset of field: hsa_amd_tool_event_t::scratch_alloc_start"]
         [::core::mem::offset_of!(hsa_amd_tool_event_t, scratch_alloc_start) - 0usize];
     ["Offset of field: hsa_amd_tool_event_t::scratch_alloc_end"]
@@ -3570,8 +3326,7 @@ impl Default for hsa_amd_tool_event_t {
         }
     }
 }
-pub type hsa_amd_tool_event =
-    ::core::option::Option<unsafe extern "C" fn(arg1: hsa_amd_tool_event_t) -> hsa_status_t>;
+pub type hsa_amd_tool_event = ::core::option::Option<unsafe extern "C" fn(arg1: hsa_amd_tool_event_t) -> hsa_status_t>;
 pub type hsa_amd_queue_intercept_packet_writer =
     ::core::option::Option<unsafe extern "C" fn(pkts: *const ::core::ffi::c_void, pkt_count: u64)>;
 pub type hsa_amd_queue_intercept_handler = ::core::option::Option<
@@ -3584,11 +3339,7 @@ pub type hsa_amd_queue_intercept_handler = ::core::option::Option<
     ),
 >;
 pub type hsa_amd_runtime_queue_notifier = ::core::option::Option<
-    unsafe extern "C" fn(
-        queue: *const hsa_queue_t,
-        agent: hsa_agent_t,
-        data: *mut ::core::ffi::c_void,
-    ),
+    unsafe extern "C" fn(queue: *const hsa_queue_t, agent: hsa_agent_t, data: *mut ::core::ffi::c_void),
 >;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -3602,14 +3353,10 @@ pub struct ApiTableVersion {
 const _: () = {
     ["Size of ApiTableVersion"][::core::mem::size_of::<ApiTableVersion>() - 16usize];
     ["Alignment of ApiTableVersion"][::core::mem::align_of::<ApiTableVersion>() - 4usize];
-    ["Offset of field: ApiTableVersion::major_id"]
-        [::core::mem::offset_of!(ApiTableVersion, major_id) - 0usize];
-    ["Offset of field: ApiTableVersion::minor_id"]
-        [::core::mem::offset_of!(ApiTableVersion, minor_id) - 4usize];
-    ["Offset of field: ApiTableVersion::step_id"]
-        [::core::mem::offset_of!(ApiTableVersion, step_id) - 8usize];
-    ["Offset of field: ApiTableVersion::reserved"]
-        [::core::mem::offset_of!(ApiTableVersion, reserved) - 12usize];
+    ["Offset of field: ApiTableVersion::major_id"][::core::mem::offset_of!(ApiTableVersion, major_id) - 0usize];
+    ["Offset of field: ApiTableVersion::minor_id"][::core::mem::offset_of!(ApiTableVersion, minor_id) - 4usize];
+    ["Offset of field: ApiTableVersion::step_id"][::core::mem::offset_of!(ApiTableVersion, step_id) - 8usize];
+    ["Offset of field: ApiTableVersion::reserved"][::core::mem::offset_of!(ApiTableVersion, reserved) - 12usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -3626,30 +3373,19 @@ pub struct ToolsApiTable {
 const _: () = {
     ["Size of ToolsApiTable"][::core::mem::size_of::<ToolsApiTable>() - 64usize];
     ["Alignment of ToolsApiTable"][::core::mem::align_of::<ToolsApiTable>() - 8usize];
-    ["Offset of field: ToolsApiTable::version"]
-        [::core::mem::offset_of!(ToolsApiTable, version) - 0usize];
-    ["Offset of field: ToolsApiTable::hsa_amd_tool_scratch_event_alloc_start_fn"][::core::mem::offset_of!(
-        ToolsApiTable,
-        hsa_amd_tool_scratch_event_alloc_start_fn
-    ) - 16usize];
+    ["Offset of field: ToolsApiTable::version"][::core::mem::offset_of!(ToolsApiTable, version) - 0usize];
+    ["Offset of field: ToolsApiTable::hsa_amd_tool_scratch_event_alloc_start_fn"]
+        [::core::mem::offset_of!(ToolsApiTable, hsa_amd_tool_scratch_event_alloc_start_fn) - 16usize];
     ["Offset of field: ToolsApiTable::hsa_amd_tool_scratch_event_alloc_end_fn"]
         [::core::mem::offset_of!(ToolsApiTable, hsa_amd_tool_scratch_event_alloc_end_fn) - 24usize];
-    ["Offset of field: ToolsApiTable::hsa_amd_tool_scratch_event_free_start_fn"][::core::mem::offset_of!(
-        ToolsApiTable,
-        hsa_amd_tool_scratch_event_free_start_fn
-    ) - 32usize];
+    ["Offset of field: ToolsApiTable::hsa_amd_tool_scratch_event_free_start_fn"]
+        [::core::mem::offset_of!(ToolsApiTable, hsa_amd_tool_scratch_event_free_start_fn) - 32usize];
     ["Offset of field: ToolsApiTable::hsa_amd_tool_scratch_event_free_end_fn"]
         [::core::mem::offset_of!(ToolsApiTable, hsa_amd_tool_scratch_event_free_end_fn) - 40usize];
-    ["Offset of field: ToolsApiTable::hsa_amd_tool_scratch_event_async_reclaim_start_fn"][::core::mem::offset_of!(
-        ToolsApiTable,
-        hsa_amd_tool_scratch_event_async_reclaim_start_fn
-    )
-        - 48usize];
-    ["Offset of field: ToolsApiTable::hsa_amd_tool_scratch_event_async_reclaim_end_fn"][::core::mem::offset_of!(
-        ToolsApiTable,
-        hsa_amd_tool_scratch_event_async_reclaim_end_fn
-    )
-        - 56usize];
+    ["Offset of field: ToolsApiTable::hsa_amd_tool_scratch_event_async_reclaim_start_fn"]
+        [::core::mem::offset_of!(ToolsApiTable, hsa_amd_tool_scratch_event_async_reclaim_start_fn) - 48usize];
+    ["Offset of field: ToolsApiTable::hsa_amd_tool_scratch_event_async_reclaim_end_fn"]
+        [::core::mem::offset_of!(ToolsApiTable, hsa_amd_tool_scratch_event_async_reclaim_end_fn) - 56usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -3666,9 +3402,8 @@ pub struct FinalizerExtTable {
     >,
     pub hsa_ext_program_destroy_fn:
         ::core::option::Option<unsafe extern "C" fn(arg1: hsa_ext_program_t) -> hsa_status_t>,
-    pub hsa_ext_program_add_module_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: hsa_ext_program_t, arg2: hsa_ext_module_t) -> hsa_status_t,
-    >,
+    pub hsa_ext_program_add_module_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_ext_program_t, arg2: hsa_ext_module_t) -> hsa_status_t>,
     pub hsa_ext_program_iterate_modules_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_ext_program_t,
@@ -3705,8 +3440,7 @@ pub struct FinalizerExtTable {
 const _: () = {
     ["Size of FinalizerExtTable"][::core::mem::size_of::<FinalizerExtTable>() - 64usize];
     ["Alignment of FinalizerExtTable"][::core::mem::align_of::<FinalizerExtTable>() - 8usize];
-    ["Offset of field: FinalizerExtTable::version"]
-        [::core::mem::offset_of!(FinalizerExtTable, version) - 0usize];
+    ["Offset of field: FinalizerExtTable::version"][::core::mem::offset_of!(FinalizerExtTable, version) - 0usize];
     ["Offset of field: FinalizerExtTable::hsa_ext_program_create_fn"]
         [::core::mem::offset_of!(FinalizerExtTable, hsa_ext_program_create_fn) - 16usize];
     ["Offset of field: FinalizerExtTable::hsa_ext_program_destroy_fn"]
@@ -3787,9 +3521,8 @@ pub struct ImageExtTable {
             arg4: *const hsa_ext_image_region_t,
         ) -> hsa_status_t,
     >,
-    pub hsa_ext_image_destroy_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: hsa_agent_t, arg2: hsa_ext_image_t) -> hsa_status_t,
-    >,
+    pub hsa_ext_image_destroy_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_agent_t, arg2: hsa_ext_image_t) -> hsa_status_t>,
     pub hsa_ext_sampler_create_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_agent_t,
@@ -3797,9 +3530,8 @@ pub struct ImageExtTable {
             arg3: *mut hsa_ext_sampler_t,
         ) -> hsa_status_t,
     >,
-    pub hsa_ext_sampler_destroy_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: hsa_agent_t, arg2: hsa_ext_sampler_t) -> hsa_status_t,
-    >,
+    pub hsa_ext_sampler_destroy_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_agent_t, arg2: hsa_ext_sampler_t) -> hsa_status_t>,
     pub hsa_ext_image_get_capability_with_layout_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_agent_t,
@@ -3844,8 +3576,7 @@ pub struct ImageExtTable {
 const _: () = {
     ["Size of ImageExtTable"][::core::mem::size_of::<ImageExtTable>() - 128usize];
     ["Alignment of ImageExtTable"][::core::mem::align_of::<ImageExtTable>() - 8usize];
-    ["Offset of field: ImageExtTable::version"]
-        [::core::mem::offset_of!(ImageExtTable, version) - 0usize];
+    ["Offset of field: ImageExtTable::version"][::core::mem::offset_of!(ImageExtTable, version) - 0usize];
     ["Offset of field: ImageExtTable::hsa_ext_image_get_capability_fn"]
         [::core::mem::offset_of!(ImageExtTable, hsa_ext_image_get_capability_fn) - 16usize];
     ["Offset of field: ImageExtTable::hsa_ext_image_data_get_info_fn"]
@@ -3866,14 +3597,10 @@ const _: () = {
         [::core::mem::offset_of!(ImageExtTable, hsa_ext_sampler_create_fn) - 80usize];
     ["Offset of field: ImageExtTable::hsa_ext_sampler_destroy_fn"]
         [::core::mem::offset_of!(ImageExtTable, hsa_ext_sampler_destroy_fn) - 88usize];
-    ["Offset of field: ImageExtTable::hsa_ext_image_get_capability_with_layout_fn"][::core::mem::offset_of!(
-        ImageExtTable,
-        hsa_ext_image_get_capability_with_layout_fn
-    ) - 96usize];
-    ["Offset of field: ImageExtTable::hsa_ext_image_data_get_info_with_layout_fn"][::core::mem::offset_of!(
-        ImageExtTable,
-        hsa_ext_image_data_get_info_with_layout_fn
-    ) - 104usize];
+    ["Offset of field: ImageExtTable::hsa_ext_image_get_capability_with_layout_fn"]
+        [::core::mem::offset_of!(ImageExtTable, hsa_ext_image_get_capability_with_layout_fn) - 96usize];
+    ["Offset of field: ImageExtTable::hsa_ext_image_data_get_info_with_layout_fn"]
+        [::core::mem::offset_of!(ImageExtTable, hsa_ext_image_data_get_info_with_layout_fn) - 104usize];
     ["Offset of field: ImageExtTable::hsa_ext_image_create_with_layout_fn"]
         [::core::mem::offset_of!(ImageExtTable, hsa_ext_image_create_with_layout_fn) - 112usize];
     ["Offset of field: ImageExtTable::hsa_ext_sampler_create_v2_fn"]
@@ -3919,23 +3646,17 @@ pub struct PcSamplingExtTable {
     >,
     pub hsa_ven_amd_pcs_destroy_fn:
         ::core::option::Option<unsafe extern "C" fn(arg1: hsa_ven_amd_pcs_t) -> hsa_status_t>,
-    pub hsa_ven_amd_pcs_start_fn:
-        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_ven_amd_pcs_t) -> hsa_status_t>,
-    pub hsa_ven_amd_pcs_stop_fn:
-        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_ven_amd_pcs_t) -> hsa_status_t>,
-    pub hsa_ven_amd_pcs_flush_fn:
-        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_ven_amd_pcs_t) -> hsa_status_t>,
+    pub hsa_ven_amd_pcs_start_fn: ::core::option::Option<unsafe extern "C" fn(arg1: hsa_ven_amd_pcs_t) -> hsa_status_t>,
+    pub hsa_ven_amd_pcs_stop_fn: ::core::option::Option<unsafe extern "C" fn(arg1: hsa_ven_amd_pcs_t) -> hsa_status_t>,
+    pub hsa_ven_amd_pcs_flush_fn: ::core::option::Option<unsafe extern "C" fn(arg1: hsa_ven_amd_pcs_t) -> hsa_status_t>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of PcSamplingExtTable"][::core::mem::size_of::<PcSamplingExtTable>() - 72usize];
     ["Alignment of PcSamplingExtTable"][::core::mem::align_of::<PcSamplingExtTable>() - 8usize];
-    ["Offset of field: PcSamplingExtTable::version"]
-        [::core::mem::offset_of!(PcSamplingExtTable, version) - 0usize];
-    ["Offset of field: PcSamplingExtTable::hsa_ven_amd_pcs_iterate_configuration_fn"][::core::mem::offset_of!(
-        PcSamplingExtTable,
-        hsa_ven_amd_pcs_iterate_configuration_fn
-    ) - 16usize];
+    ["Offset of field: PcSamplingExtTable::version"][::core::mem::offset_of!(PcSamplingExtTable, version) - 0usize];
+    ["Offset of field: PcSamplingExtTable::hsa_ven_amd_pcs_iterate_configuration_fn"]
+        [::core::mem::offset_of!(PcSamplingExtTable, hsa_ven_amd_pcs_iterate_configuration_fn) - 16usize];
     ["Offset of field: PcSamplingExtTable::hsa_ven_amd_pcs_create_fn"]
         [::core::mem::offset_of!(PcSamplingExtTable, hsa_ven_amd_pcs_create_fn) - 24usize];
     ["Offset of field: PcSamplingExtTable::hsa_ven_amd_pcs_create_from_id_fn"]
@@ -3954,17 +3675,12 @@ const _: () = {
 pub struct AmdExtTable {
     pub version: ApiTableVersion,
     pub hsa_amd_coherency_get_type_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_agent_t,
-            arg2: *mut hsa_amd_coherency_type_t,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_agent_t, arg2: *mut hsa_amd_coherency_type_t) -> hsa_status_t,
     >,
-    pub hsa_amd_coherency_set_type_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: hsa_agent_t, arg2: hsa_amd_coherency_type_t) -> hsa_status_t,
-    >,
-    pub hsa_amd_profiling_set_profiler_enabled_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *mut hsa_queue_t, arg2: ::core::ffi::c_int) -> hsa_status_t,
-    >,
+    pub hsa_amd_coherency_set_type_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_agent_t, arg2: hsa_amd_coherency_type_t) -> hsa_status_t>,
+    pub hsa_amd_profiling_set_profiler_enabled_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *mut hsa_queue_t, arg2: ::core::ffi::c_int) -> hsa_status_t>,
     pub hsa_amd_profiling_async_copy_enable_fn:
         ::core::option::Option<unsafe extern "C" fn(arg1: bool) -> hsa_status_t>,
     pub hsa_amd_profiling_get_dispatch_time_fn: ::core::option::Option<
@@ -3975,14 +3691,10 @@ pub struct AmdExtTable {
         ) -> hsa_status_t,
     >,
     pub hsa_amd_profiling_get_async_copy_time_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_signal_t,
-            arg2: *mut hsa_amd_profiling_async_copy_time_t,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_signal_t, arg2: *mut hsa_amd_profiling_async_copy_time_t) -> hsa_status_t,
     >,
-    pub hsa_amd_profiling_convert_tick_to_system_domain_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: hsa_agent_t, arg2: u64, arg3: *mut u64) -> hsa_status_t,
-    >,
+    pub hsa_amd_profiling_convert_tick_to_system_domain_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_agent_t, arg2: u64, arg3: *mut u64) -> hsa_status_t>,
     pub hsa_amd_signal_async_handler_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_signal_t,
@@ -4023,10 +3735,7 @@ pub struct AmdExtTable {
         unsafe extern "C" fn(
             arg1: hsa_agent_t,
             arg2: ::core::option::Option<
-                unsafe extern "C" fn(
-                    arg1: hsa_amd_memory_pool_t,
-                    arg2: *mut ::core::ffi::c_void,
-                ) -> hsa_status_t,
+                unsafe extern "C" fn(arg1: hsa_amd_memory_pool_t, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
             >,
             arg3: *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
@@ -4039,9 +3748,8 @@ pub struct AmdExtTable {
             arg4: *mut *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
     >,
-    pub hsa_amd_memory_pool_free_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void) -> hsa_status_t,
-    >,
+    pub hsa_amd_memory_pool_free_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void) -> hsa_status_t>,
     pub hsa_amd_memory_async_copy_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: *mut ::core::ffi::c_void,
@@ -4088,18 +3796,10 @@ pub struct AmdExtTable {
         ) -> hsa_status_t,
     >,
     pub hsa_amd_memory_pool_can_migrate_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_amd_memory_pool_t,
-            arg2: hsa_amd_memory_pool_t,
-            arg3: *mut bool,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_amd_memory_pool_t, arg2: hsa_amd_memory_pool_t, arg3: *mut bool) -> hsa_status_t,
     >,
     pub hsa_amd_memory_migrate_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: *const ::core::ffi::c_void,
-            arg2: hsa_amd_memory_pool_t,
-            arg3: u32,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: *const ::core::ffi::c_void, arg2: hsa_amd_memory_pool_t, arg3: u32) -> hsa_status_t,
     >,
     pub hsa_amd_memory_lock_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -4110,15 +3810,10 @@ pub struct AmdExtTable {
             arg5: *mut *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
     >,
-    pub hsa_amd_memory_unlock_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void) -> hsa_status_t,
-    >,
+    pub hsa_amd_memory_unlock_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void) -> hsa_status_t>,
     pub hsa_amd_memory_fill_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: *mut ::core::ffi::c_void,
-            arg2: u32,
-            arg3: usize,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void, arg2: u32, arg3: usize) -> hsa_status_t,
     >,
     pub hsa_amd_interop_map_buffer_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -4132,9 +3827,8 @@ pub struct AmdExtTable {
             arg8: *mut *const ::core::ffi::c_void,
         ) -> hsa_status_t,
     >,
-    pub hsa_amd_interop_unmap_buffer_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void) -> hsa_status_t,
-    >,
+    pub hsa_amd_interop_unmap_buffer_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void) -> hsa_status_t>,
     pub hsa_amd_image_create_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_agent_t,
@@ -4149,18 +3843,13 @@ pub struct AmdExtTable {
         unsafe extern "C" fn(
             arg1: *const ::core::ffi::c_void,
             arg2: *mut hsa_amd_pointer_info_t,
-            arg3: ::core::option::Option<
-                unsafe extern "C" fn(arg1: usize) -> *mut ::core::ffi::c_void,
-            >,
+            arg3: ::core::option::Option<unsafe extern "C" fn(arg1: usize) -> *mut ::core::ffi::c_void>,
             arg4: *mut u32,
             arg5: *mut *mut hsa_agent_t,
         ) -> hsa_status_t,
     >,
     pub hsa_amd_pointer_info_set_userdata_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: *const ::core::ffi::c_void,
-            arg2: *mut ::core::ffi::c_void,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: *const ::core::ffi::c_void, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
     >,
     pub hsa_amd_ipc_memory_create_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -4178,9 +3867,8 @@ pub struct AmdExtTable {
             arg5: *mut *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
     >,
-    pub hsa_amd_ipc_memory_detach_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void) -> hsa_status_t,
-    >,
+    pub hsa_amd_ipc_memory_detach_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void) -> hsa_status_t>,
     pub hsa_amd_signal_create_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_signal_value_t,
@@ -4194,16 +3882,10 @@ pub struct AmdExtTable {
         unsafe extern "C" fn(arg1: hsa_signal_t, arg2: *mut hsa_amd_ipc_signal_t) -> hsa_status_t,
     >,
     pub hsa_amd_ipc_signal_attach_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: *const hsa_amd_ipc_signal_t,
-            arg2: *mut hsa_signal_t,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: *const hsa_amd_ipc_signal_t, arg2: *mut hsa_signal_t) -> hsa_status_t,
     >,
     pub hsa_amd_register_system_event_handler_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_amd_system_event_callback_t,
-            arg2: *mut ::core::ffi::c_void,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_amd_system_event_callback_t, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
     >,
     pub hsa_amd_queue_intercept_create_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -4211,11 +3893,7 @@ pub struct AmdExtTable {
             arg2: u32,
             arg3: hsa_queue_type32_t,
             arg4: ::core::option::Option<
-                unsafe extern "C" fn(
-                    arg1: hsa_status_t,
-                    arg2: *mut hsa_queue_t,
-                    arg3: *mut ::core::ffi::c_void,
-                ),
+                unsafe extern "C" fn(arg1: hsa_status_t, arg2: *mut hsa_queue_t, arg3: *mut ::core::ffi::c_void),
             >,
             arg5: *mut ::core::ffi::c_void,
             arg6: u32,
@@ -4231,10 +3909,7 @@ pub struct AmdExtTable {
         ) -> hsa_status_t,
     >,
     pub hsa_amd_queue_set_priority_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: *mut hsa_queue_t,
-            arg2: hsa_amd_queue_priority_t,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: *mut hsa_queue_t, arg2: hsa_amd_queue_priority_t) -> hsa_status_t,
     >,
     pub hsa_amd_memory_async_copy_rect_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -4251,10 +3926,7 @@ pub struct AmdExtTable {
         ) -> hsa_status_t,
     >,
     pub hsa_amd_runtime_queue_create_register_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_amd_runtime_queue_notifier,
-            arg2: *mut ::core::ffi::c_void,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_amd_runtime_queue_notifier, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
     >,
     pub hsa_amd_memory_lock_to_pool_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -4275,16 +3947,10 @@ pub struct AmdExtTable {
         ) -> hsa_status_t,
     >,
     pub hsa_amd_deregister_deallocation_callback_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: *mut ::core::ffi::c_void,
-            arg2: hsa_amd_deallocation_callback_t,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void, arg2: hsa_amd_deallocation_callback_t) -> hsa_status_t,
     >,
     pub hsa_amd_signal_value_pointer_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_signal_t,
-            arg2: *mut *mut hsa_signal_value_t,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_signal_t, arg2: *mut *mut hsa_signal_value_t) -> hsa_status_t,
     >,
     pub hsa_amd_svm_attributes_set_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -4312,10 +3978,8 @@ pub struct AmdExtTable {
             arg6: hsa_signal_t,
         ) -> hsa_status_t,
     >,
-    pub hsa_amd_spm_acquire_fn:
-        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_agent_t) -> hsa_status_t>,
-    pub hsa_amd_spm_release_fn:
-        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_agent_t) -> hsa_status_t>,
+    pub hsa_amd_spm_acquire_fn: ::core::option::Option<unsafe extern "C" fn(arg1: hsa_agent_t) -> hsa_status_t>,
+    pub hsa_amd_spm_release_fn: ::core::option::Option<unsafe extern "C" fn(arg1: hsa_agent_t) -> hsa_status_t>,
     pub hsa_amd_spm_set_dest_buffer_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_agent_t,
@@ -4340,16 +4004,10 @@ pub struct AmdExtTable {
     pub hsa_amd_portable_close_dmabuf_fn:
         ::core::option::Option<unsafe extern "C" fn(arg1: ::core::ffi::c_int) -> hsa_status_t>,
     pub hsa_amd_vmem_address_reserve_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: *mut *mut ::core::ffi::c_void,
-            arg2: usize,
-            arg3: u64,
-            arg4: u64,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: *mut *mut ::core::ffi::c_void, arg2: usize, arg3: u64, arg4: u64) -> hsa_status_t,
     >,
-    pub hsa_amd_vmem_address_free_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void, arg2: usize) -> hsa_status_t,
-    >,
+    pub hsa_amd_vmem_address_free_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void, arg2: usize) -> hsa_status_t>,
     pub hsa_amd_vmem_handle_create_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_amd_memory_pool_t,
@@ -4359,9 +4017,8 @@ pub struct AmdExtTable {
             arg5: *mut hsa_amd_vmem_alloc_handle_t,
         ) -> hsa_status_t,
     >,
-    pub hsa_amd_vmem_handle_release_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: hsa_amd_vmem_alloc_handle_t) -> hsa_status_t,
-    >,
+    pub hsa_amd_vmem_handle_release_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_amd_vmem_alloc_handle_t) -> hsa_status_t>,
     pub hsa_amd_vmem_map_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: *mut ::core::ffi::c_void,
@@ -4371,9 +4028,8 @@ pub struct AmdExtTable {
             arg5: u64,
         ) -> hsa_status_t,
     >,
-    pub hsa_amd_vmem_unmap_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void, arg2: usize) -> hsa_status_t,
-    >,
+    pub hsa_amd_vmem_unmap_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void, arg2: usize) -> hsa_status_t>,
     pub hsa_amd_vmem_set_access_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: *mut ::core::ffi::c_void,
@@ -4397,16 +4053,10 @@ pub struct AmdExtTable {
         ) -> hsa_status_t,
     >,
     pub hsa_amd_vmem_import_shareable_handle_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: ::core::ffi::c_int,
-            arg2: *mut hsa_amd_vmem_alloc_handle_t,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: ::core::ffi::c_int, arg2: *mut hsa_amd_vmem_alloc_handle_t) -> hsa_status_t,
     >,
     pub hsa_amd_vmem_retain_alloc_handle_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: *mut hsa_amd_vmem_alloc_handle_t,
-            arg2: *mut ::core::ffi::c_void,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: *mut hsa_amd_vmem_alloc_handle_t, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
     >,
     pub hsa_amd_vmem_get_alloc_properties_from_handle_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -4415,9 +4065,8 @@ pub struct AmdExtTable {
             arg3: *mut hsa_amd_memory_type_t,
         ) -> hsa_status_t,
     >,
-    pub hsa_amd_agent_set_async_scratch_limit_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: hsa_agent_t, arg2: usize) -> hsa_status_t,
-    >,
+    pub hsa_amd_agent_set_async_scratch_limit_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_agent_t, arg2: usize) -> hsa_status_t>,
     pub hsa_amd_queue_get_info_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: *mut hsa_queue_t,
@@ -4434,9 +4083,8 @@ pub struct AmdExtTable {
             arg5: u64,
         ) -> hsa_status_t,
     >,
-    pub hsa_amd_enable_logging_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *mut u8, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
-    >,
+    pub hsa_amd_enable_logging_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *mut u8, arg2: *mut ::core::ffi::c_void) -> hsa_status_t>,
     pub hsa_amd_signal_wait_all_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: u32,
@@ -4485,8 +4133,7 @@ pub struct AmdExtTable {
 const _: () = {
     ["Size of AmdExtTable"][::core::mem::size_of::<AmdExtTable>() - 624usize];
     ["Alignment of AmdExtTable"][::core::mem::align_of::<AmdExtTable>() - 8usize];
-    ["Offset of field: AmdExtTable::version"]
-        [::core::mem::offset_of!(AmdExtTable, version) - 0usize];
+    ["Offset of field: AmdExtTable::version"][::core::mem::offset_of!(AmdExtTable, version) - 0usize];
     ["Offset of field: AmdExtTable::hsa_amd_coherency_get_type_fn"]
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_coherency_get_type_fn) - 16usize];
     ["Offset of field: AmdExtTable::hsa_amd_coherency_set_type_fn"]
@@ -4499,11 +4146,8 @@ const _: () = {
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_profiling_get_dispatch_time_fn) - 48usize];
     ["Offset of field: AmdExtTable::hsa_amd_profiling_get_async_copy_time_fn"]
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_profiling_get_async_copy_time_fn) - 56usize];
-    ["Offset of field: AmdExtTable::hsa_amd_profiling_convert_tick_to_system_domain_fn"][::core::mem::offset_of!(
-        AmdExtTable,
-        hsa_amd_profiling_convert_tick_to_system_domain_fn
-    )
-        - 64usize];
+    ["Offset of field: AmdExtTable::hsa_amd_profiling_convert_tick_to_system_domain_fn"]
+        [::core::mem::offset_of!(AmdExtTable, hsa_amd_profiling_convert_tick_to_system_domain_fn) - 64usize];
     ["Offset of field: AmdExtTable::hsa_amd_signal_async_handler_fn"]
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_signal_async_handler_fn) - 72usize];
     ["Offset of field: AmdExtTable::hsa_amd_async_function_fn"]
@@ -4576,14 +4220,10 @@ const _: () = {
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_runtime_queue_create_register_fn) - 344usize];
     ["Offset of field: AmdExtTable::hsa_amd_memory_lock_to_pool_fn"]
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_memory_lock_to_pool_fn) - 352usize];
-    ["Offset of field: AmdExtTable::hsa_amd_register_deallocation_callback_fn"][::core::mem::offset_of!(
-        AmdExtTable,
-        hsa_amd_register_deallocation_callback_fn
-    ) - 360usize];
-    ["Offset of field: AmdExtTable::hsa_amd_deregister_deallocation_callback_fn"][::core::mem::offset_of!(
-        AmdExtTable,
-        hsa_amd_deregister_deallocation_callback_fn
-    ) - 368usize];
+    ["Offset of field: AmdExtTable::hsa_amd_register_deallocation_callback_fn"]
+        [::core::mem::offset_of!(AmdExtTable, hsa_amd_register_deallocation_callback_fn) - 360usize];
+    ["Offset of field: AmdExtTable::hsa_amd_deregister_deallocation_callback_fn"]
+        [::core::mem::offset_of!(AmdExtTable, hsa_amd_deregister_deallocation_callback_fn) - 368usize];
     ["Offset of field: AmdExtTable::hsa_amd_signal_value_pointer_fn"]
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_signal_value_pointer_fn) - 376usize];
     ["Offset of field: AmdExtTable::hsa_amd_svm_attributes_set_fn"]
@@ -4626,11 +4266,8 @@ const _: () = {
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_vmem_import_shareable_handle_fn) - 528usize];
     ["Offset of field: AmdExtTable::hsa_amd_vmem_retain_alloc_handle_fn"]
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_vmem_retain_alloc_handle_fn) - 536usize];
-    ["Offset of field: AmdExtTable::hsa_amd_vmem_get_alloc_properties_from_handle_fn"][::core::mem::offset_of!(
-        AmdExtTable,
-        hsa_amd_vmem_get_alloc_properties_from_handle_fn
-    )
-        - 544usize];
+    ["Offset of field: AmdExtTable::hsa_amd_vmem_get_alloc_properties_from_handle_fn"]
+        [::core::mem::offset_of!(AmdExtTable, hsa_amd_vmem_get_alloc_properties_from_handle_fn) - 544usize];
     ["Offset of field: AmdExtTable::hsa_amd_agent_set_async_scratch_limit_fn"]
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_agent_set_async_scratch_limit_fn) - 552usize];
     ["Offset of field: AmdExtTable::hsa_amd_queue_get_info_fn"]
@@ -4641,10 +4278,8 @@ const _: () = {
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_enable_logging_fn) - 576usize];
     ["Offset of field: AmdExtTable::hsa_amd_signal_wait_all_fn"]
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_signal_wait_all_fn) - 584usize];
-    ["Offset of field: AmdExtTable::hsa_amd_memory_get_preferred_copy_engine_fn"][::core::mem::offset_of!(
-        AmdExtTable,
-        hsa_amd_memory_get_preferred_copy_engine_fn
-    ) - 592usize];
+    ["Offset of field: AmdExtTable::hsa_amd_memory_get_preferred_copy_engine_fn"]
+        [::core::mem::offset_of!(AmdExtTable, hsa_amd_memory_get_preferred_copy_engine_fn) - 592usize];
     ["Offset of field: AmdExtTable::hsa_amd_portable_export_dmabuf_v2_fn"]
         [::core::mem::offset_of!(AmdExtTable, hsa_amd_portable_export_dmabuf_v2_fn) - 600usize];
     ["Offset of field: AmdExtTable::hsa_amd_ais_file_write_fn"]
@@ -4659,39 +4294,23 @@ pub struct CoreApiTable {
     pub hsa_init_fn: ::core::option::Option<unsafe extern "C" fn() -> hsa_status_t>,
     pub hsa_shut_down_fn: ::core::option::Option<unsafe extern "C" fn() -> hsa_status_t>,
     pub hsa_system_get_info_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_system_info_t,
-            arg2: *mut ::core::ffi::c_void,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_system_info_t, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
     >,
-    pub hsa_system_extension_supported_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: u16, arg2: u16, arg3: u16, arg4: *mut bool) -> hsa_status_t,
-    >,
+    pub hsa_system_extension_supported_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: u16, arg2: u16, arg3: u16, arg4: *mut bool) -> hsa_status_t>,
     pub hsa_system_get_extension_table_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: u16,
-            arg2: u16,
-            arg3: u16,
-            arg4: *mut ::core::ffi::c_void,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: u16, arg2: u16, arg3: u16, arg4: *mut ::core::ffi::c_void) -> hsa_status_t,
     >,
     pub hsa_iterate_agents_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: ::core::option::Option<
-                unsafe extern "C" fn(
-                    arg1: hsa_agent_t,
-                    arg2: *mut ::core::ffi::c_void,
-                ) -> hsa_status_t,
+                unsafe extern "C" fn(arg1: hsa_agent_t, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
             >,
             arg2: *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
     >,
     pub hsa_agent_get_info_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_agent_t,
-            arg2: hsa_agent_info_t,
-            arg3: *mut ::core::ffi::c_void,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_agent_t, arg2: hsa_agent_info_t, arg3: *mut ::core::ffi::c_void) -> hsa_status_t,
     >,
     pub hsa_queue_create_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -4699,11 +4318,7 @@ pub struct CoreApiTable {
             arg2: u32,
             arg3: hsa_queue_type32_t,
             arg4: ::core::option::Option<
-                unsafe extern "C" fn(
-                    arg1: hsa_status_t,
-                    arg2: *mut hsa_queue_t,
-                    arg3: *mut ::core::ffi::c_void,
-                ),
+                unsafe extern "C" fn(arg1: hsa_status_t, arg2: *mut hsa_queue_t, arg3: *mut ::core::ffi::c_void),
             >,
             arg5: *mut ::core::ffi::c_void,
             arg6: u32,
@@ -4721,10 +4336,8 @@ pub struct CoreApiTable {
             arg6: *mut *mut hsa_queue_t,
         ) -> hsa_status_t,
     >,
-    pub hsa_queue_destroy_fn:
-        ::core::option::Option<unsafe extern "C" fn(arg1: *mut hsa_queue_t) -> hsa_status_t>,
-    pub hsa_queue_inactivate_fn:
-        ::core::option::Option<unsafe extern "C" fn(arg1: *mut hsa_queue_t) -> hsa_status_t>,
+    pub hsa_queue_destroy_fn: ::core::option::Option<unsafe extern "C" fn(arg1: *mut hsa_queue_t) -> hsa_status_t>,
+    pub hsa_queue_inactivate_fn: ::core::option::Option<unsafe extern "C" fn(arg1: *mut hsa_queue_t) -> hsa_status_t>,
     pub hsa_queue_load_read_index_scacquire_fn:
         ::core::option::Option<unsafe extern "C" fn(arg1: *const hsa_queue_t) -> u64>,
     pub hsa_queue_load_read_index_relaxed_fn:
@@ -4737,18 +4350,14 @@ pub struct CoreApiTable {
         ::core::option::Option<unsafe extern "C" fn(arg1: *const hsa_queue_t, arg2: u64)>,
     pub hsa_queue_store_write_index_screlease_fn:
         ::core::option::Option<unsafe extern "C" fn(arg1: *const hsa_queue_t, arg2: u64)>,
-    pub hsa_queue_cas_write_index_scacq_screl_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *const hsa_queue_t, arg2: u64, arg3: u64) -> u64,
-    >,
-    pub hsa_queue_cas_write_index_scacquire_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *const hsa_queue_t, arg2: u64, arg3: u64) -> u64,
-    >,
-    pub hsa_queue_cas_write_index_relaxed_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *const hsa_queue_t, arg2: u64, arg3: u64) -> u64,
-    >,
-    pub hsa_queue_cas_write_index_screlease_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *const hsa_queue_t, arg2: u64, arg3: u64) -> u64,
-    >,
+    pub hsa_queue_cas_write_index_scacq_screl_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *const hsa_queue_t, arg2: u64, arg3: u64) -> u64>,
+    pub hsa_queue_cas_write_index_scacquire_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *const hsa_queue_t, arg2: u64, arg3: u64) -> u64>,
+    pub hsa_queue_cas_write_index_relaxed_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *const hsa_queue_t, arg2: u64, arg3: u64) -> u64>,
+    pub hsa_queue_cas_write_index_screlease_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *const hsa_queue_t, arg2: u64, arg3: u64) -> u64>,
     pub hsa_queue_add_write_index_scacq_screl_fn:
         ::core::option::Option<unsafe extern "C" fn(arg1: *const hsa_queue_t, arg2: u64) -> u64>,
     pub hsa_queue_add_write_index_scacquire_fn:
@@ -4765,10 +4374,7 @@ pub struct CoreApiTable {
         unsafe extern "C" fn(
             arg1: hsa_agent_t,
             arg2: ::core::option::Option<
-                unsafe extern "C" fn(
-                    arg1: hsa_region_t,
-                    arg2: *mut ::core::ffi::c_void,
-                ) -> hsa_status_t,
+                unsafe extern "C" fn(arg1: hsa_region_t, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
             >,
             arg3: *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
@@ -4781,37 +4387,20 @@ pub struct CoreApiTable {
         ) -> hsa_status_t,
     >,
     pub hsa_agent_get_exception_policies_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_agent_t,
-            arg2: hsa_profile_t,
-            arg3: *mut u16,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_agent_t, arg2: hsa_profile_t, arg3: *mut u16) -> hsa_status_t,
     >,
     pub hsa_agent_extension_supported_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: u16,
-            arg2: hsa_agent_t,
-            arg3: u16,
-            arg4: u16,
-            arg5: *mut bool,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: u16, arg2: hsa_agent_t, arg3: u16, arg4: u16, arg5: *mut bool) -> hsa_status_t,
     >,
-    pub hsa_memory_register_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void, arg2: usize) -> hsa_status_t,
-    >,
-    pub hsa_memory_deregister_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void, arg2: usize) -> hsa_status_t,
-    >,
+    pub hsa_memory_register_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void, arg2: usize) -> hsa_status_t>,
+    pub hsa_memory_deregister_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void, arg2: usize) -> hsa_status_t>,
     pub hsa_memory_allocate_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_region_t,
-            arg2: usize,
-            arg3: *mut *mut ::core::ffi::c_void,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_region_t, arg2: usize, arg3: *mut *mut ::core::ffi::c_void) -> hsa_status_t,
     >,
-    pub hsa_memory_free_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void) -> hsa_status_t,
-    >,
+    pub hsa_memory_free_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void) -> hsa_status_t>,
     pub hsa_memory_copy_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: *mut ::core::ffi::c_void,
@@ -4834,8 +4423,7 @@ pub struct CoreApiTable {
             arg4: *mut hsa_signal_t,
         ) -> hsa_status_t,
     >,
-    pub hsa_signal_destroy_fn:
-        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_signal_t) -> hsa_status_t>,
+    pub hsa_signal_destroy_fn: ::core::option::Option<unsafe extern "C" fn(arg1: hsa_signal_t) -> hsa_status_t>,
     pub hsa_signal_load_relaxed_fn:
         ::core::option::Option<unsafe extern "C" fn(arg1: hsa_signal_t) -> hsa_signal_value_t>,
     pub hsa_signal_load_scacquire_fn:
@@ -4943,10 +4531,7 @@ pub struct CoreApiTable {
         ) -> hsa_signal_value_t,
     >,
     pub hsa_isa_from_name_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: *const ::core::ffi::c_char,
-            arg2: *mut hsa_isa_t,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: *const ::core::ffi::c_char, arg2: *mut hsa_isa_t) -> hsa_status_t,
     >,
     pub hsa_isa_get_info_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -4956,9 +4541,8 @@ pub struct CoreApiTable {
             arg4: *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
     >,
-    pub hsa_isa_compatible_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: hsa_isa_t, arg2: hsa_isa_t, arg3: *mut bool) -> hsa_status_t,
-    >,
+    pub hsa_isa_compatible_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_isa_t, arg2: hsa_isa_t, arg3: *mut bool) -> hsa_status_t>,
     pub hsa_code_object_serialize_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_code_object_t,
@@ -5027,8 +4611,7 @@ pub struct CoreApiTable {
             arg4: *mut hsa_executable_t,
         ) -> hsa_status_t,
     >,
-    pub hsa_executable_destroy_fn:
-        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_executable_t) -> hsa_status_t>,
+    pub hsa_executable_destroy_fn: ::core::option::Option<unsafe extern "C" fn(arg1: hsa_executable_t) -> hsa_status_t>,
     pub hsa_executable_load_code_object_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_executable_t,
@@ -5038,10 +4621,7 @@ pub struct CoreApiTable {
         ) -> hsa_status_t,
     >,
     pub hsa_executable_freeze_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_executable_t,
-            arg2: *const ::core::ffi::c_char,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_executable_t, arg2: *const ::core::ffi::c_char) -> hsa_status_t,
     >,
     pub hsa_executable_get_info_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -5073,9 +4653,8 @@ pub struct CoreApiTable {
             arg4: *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
     >,
-    pub hsa_executable_validate_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: hsa_executable_t, arg2: *mut u32) -> hsa_status_t,
-    >,
+    pub hsa_executable_validate_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_executable_t, arg2: *mut u32) -> hsa_status_t>,
     pub hsa_executable_get_symbol_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_executable_t,
@@ -5107,49 +4686,27 @@ pub struct CoreApiTable {
         ) -> hsa_status_t,
     >,
     pub hsa_status_string_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_status_t,
-            arg2: *mut *const ::core::ffi::c_char,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_status_t, arg2: *mut *const ::core::ffi::c_char) -> hsa_status_t,
     >,
-    pub hsa_extension_get_name_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: u16, arg2: *mut *const ::core::ffi::c_char) -> hsa_status_t,
-    >,
+    pub hsa_extension_get_name_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: u16, arg2: *mut *const ::core::ffi::c_char) -> hsa_status_t>,
     pub hsa_system_major_extension_supported_fn: ::core::option::Option<
         unsafe extern "C" fn(arg1: u16, arg2: u16, arg3: *mut u16, arg4: *mut bool) -> hsa_status_t,
     >,
     pub hsa_system_get_major_extension_table_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: u16,
-            arg2: u16,
-            arg3: usize,
-            arg4: *mut ::core::ffi::c_void,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: u16, arg2: u16, arg3: usize, arg4: *mut ::core::ffi::c_void) -> hsa_status_t,
     >,
     pub hsa_agent_major_extension_supported_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: u16,
-            arg2: hsa_agent_t,
-            arg3: u16,
-            arg4: *mut u16,
-            arg5: *mut bool,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: u16, arg2: hsa_agent_t, arg3: u16, arg4: *mut u16, arg5: *mut bool) -> hsa_status_t,
     >,
     pub hsa_cache_get_info_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_cache_t,
-            arg2: hsa_cache_info_t,
-            arg3: *mut ::core::ffi::c_void,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_cache_t, arg2: hsa_cache_info_t, arg3: *mut ::core::ffi::c_void) -> hsa_status_t,
     >,
     pub hsa_agent_iterate_caches_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_agent_t,
             arg2: ::core::option::Option<
-                unsafe extern "C" fn(
-                    arg1: hsa_cache_t,
-                    arg2: *mut ::core::ffi::c_void,
-                ) -> hsa_status_t,
+                unsafe extern "C" fn(arg1: hsa_cache_t, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
             >,
             arg3: *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
@@ -5193,20 +4750,13 @@ pub struct CoreApiTable {
         unsafe extern "C" fn(
             arg1: hsa_agent_t,
             arg2: ::core::option::Option<
-                unsafe extern "C" fn(
-                    arg1: hsa_isa_t,
-                    arg2: *mut ::core::ffi::c_void,
-                ) -> hsa_status_t,
+                unsafe extern "C" fn(arg1: hsa_isa_t, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
             >,
             arg3: *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
     >,
     pub hsa_isa_get_info_alt_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_isa_t,
-            arg2: hsa_isa_info_t,
-            arg3: *mut ::core::ffi::c_void,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_isa_t, arg2: hsa_isa_info_t, arg3: *mut ::core::ffi::c_void) -> hsa_status_t,
     >,
     pub hsa_isa_get_exception_policies_fn: ::core::option::Option<
         unsafe extern "C" fn(arg1: hsa_isa_t, arg2: hsa_profile_t, arg3: *mut u16) -> hsa_status_t,
@@ -5230,10 +4780,7 @@ pub struct CoreApiTable {
         unsafe extern "C" fn(
             arg1: hsa_isa_t,
             arg2: ::core::option::Option<
-                unsafe extern "C" fn(
-                    arg1: hsa_wavefront_t,
-                    arg2: *mut ::core::ffi::c_void,
-                ) -> hsa_status_t,
+                unsafe extern "C" fn(arg1: hsa_wavefront_t, arg2: *mut ::core::ffi::c_void) -> hsa_status_t,
             >,
             arg3: *mut ::core::ffi::c_void,
         ) -> hsa_status_t,
@@ -5256,9 +4803,8 @@ pub struct CoreApiTable {
             arg3: *mut hsa_code_object_reader_t,
         ) -> hsa_status_t,
     >,
-    pub hsa_code_object_reader_destroy_fn: ::core::option::Option<
-        unsafe extern "C" fn(arg1: hsa_code_object_reader_t) -> hsa_status_t,
-    >,
+    pub hsa_code_object_reader_destroy_fn:
+        ::core::option::Option<unsafe extern "C" fn(arg1: hsa_code_object_reader_t) -> hsa_status_t>,
     pub hsa_executable_create_alt_fn: ::core::option::Option<
         unsafe extern "C" fn(
             arg1: hsa_profile_t,
@@ -5285,11 +4831,7 @@ pub struct CoreApiTable {
         ) -> hsa_status_t,
     >,
     pub hsa_executable_validate_alt_fn: ::core::option::Option<
-        unsafe extern "C" fn(
-            arg1: hsa_executable_t,
-            arg2: *const ::core::ffi::c_char,
-            arg3: *mut u32,
-        ) -> hsa_status_t,
+        unsafe extern "C" fn(arg1: hsa_executable_t, arg2: *const ::core::ffi::c_char, arg3: *mut u32) -> hsa_status_t,
     >,
     pub hsa_executable_get_symbol_by_name_fn: ::core::option::Option<
         unsafe extern "C" fn(
@@ -5332,10 +4874,8 @@ pub struct CoreApiTable {
 const _: () = {
     ["Size of CoreApiTable"][::core::mem::size_of::<CoreApiTable>() - 1016usize];
     ["Alignment of CoreApiTable"][::core::mem::align_of::<CoreApiTable>() - 8usize];
-    ["Offset of field: CoreApiTable::version"]
-        [::core::mem::offset_of!(CoreApiTable, version) - 0usize];
-    ["Offset of field: CoreApiTable::hsa_init_fn"]
-        [::core::mem::offset_of!(CoreApiTable, hsa_init_fn) - 16usize];
+    ["Offset of field: CoreApiTable::version"][::core::mem::offset_of!(CoreApiTable, version) - 0usize];
+    ["Offset of field: CoreApiTable::hsa_init_fn"][::core::mem::offset_of!(CoreApiTable, hsa_init_fn) - 16usize];
     ["Offset of field: CoreApiTable::hsa_shut_down_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_shut_down_fn) - 24usize];
     ["Offset of field: CoreApiTable::hsa_system_get_info_fn"]
@@ -5366,24 +4906,18 @@ const _: () = {
         [::core::mem::offset_of!(CoreApiTable, hsa_queue_load_write_index_relaxed_fn) - 128usize];
     ["Offset of field: CoreApiTable::hsa_queue_store_write_index_relaxed_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_queue_store_write_index_relaxed_fn) - 136usize];
-    ["Offset of field: CoreApiTable::hsa_queue_store_write_index_screlease_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_queue_store_write_index_screlease_fn
-    ) - 144usize];
-    ["Offset of field: CoreApiTable::hsa_queue_cas_write_index_scacq_screl_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_queue_cas_write_index_scacq_screl_fn
-    ) - 152usize];
+    ["Offset of field: CoreApiTable::hsa_queue_store_write_index_screlease_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_queue_store_write_index_screlease_fn) - 144usize];
+    ["Offset of field: CoreApiTable::hsa_queue_cas_write_index_scacq_screl_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_queue_cas_write_index_scacq_screl_fn) - 152usize];
     ["Offset of field: CoreApiTable::hsa_queue_cas_write_index_scacquire_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_queue_cas_write_index_scacquire_fn) - 160usize];
     ["Offset of field: CoreApiTable::hsa_queue_cas_write_index_relaxed_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_queue_cas_write_index_relaxed_fn) - 168usize];
     ["Offset of field: CoreApiTable::hsa_queue_cas_write_index_screlease_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_queue_cas_write_index_screlease_fn) - 176usize];
-    ["Offset of field: CoreApiTable::hsa_queue_add_write_index_scacq_screl_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_queue_add_write_index_scacq_screl_fn
-    ) - 184usize];
+    ["Offset of field: CoreApiTable::hsa_queue_add_write_index_scacq_screl_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_queue_add_write_index_scacq_screl_fn) - 184usize];
     ["Offset of field: CoreApiTable::hsa_queue_add_write_index_scacquire_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_queue_add_write_index_scacquire_fn) - 192usize];
     ["Offset of field: CoreApiTable::hsa_queue_add_write_index_relaxed_fn"]
@@ -5516,18 +5050,12 @@ const _: () = {
         [::core::mem::offset_of!(CoreApiTable, hsa_executable_freeze_fn) - 704usize];
     ["Offset of field: CoreApiTable::hsa_executable_get_info_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_executable_get_info_fn) - 712usize];
-    ["Offset of field: CoreApiTable::hsa_executable_global_variable_define_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_executable_global_variable_define_fn
-    ) - 720usize];
-    ["Offset of field: CoreApiTable::hsa_executable_agent_global_variable_define_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_executable_agent_global_variable_define_fn
-    ) - 728usize];
-    ["Offset of field: CoreApiTable::hsa_executable_readonly_variable_define_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_executable_readonly_variable_define_fn
-    ) - 736usize];
+    ["Offset of field: CoreApiTable::hsa_executable_global_variable_define_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_executable_global_variable_define_fn) - 720usize];
+    ["Offset of field: CoreApiTable::hsa_executable_agent_global_variable_define_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_executable_agent_global_variable_define_fn) - 728usize];
+    ["Offset of field: CoreApiTable::hsa_executable_readonly_variable_define_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_executable_readonly_variable_define_fn) - 736usize];
     ["Offset of field: CoreApiTable::hsa_executable_validate_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_executable_validate_fn) - 744usize];
     ["Offset of field: CoreApiTable::hsa_executable_get_symbol_fn"]
@@ -5576,38 +5104,26 @@ const _: () = {
         [::core::mem::offset_of!(CoreApiTable, hsa_isa_iterate_wavefronts_fn) - 920usize];
     ["Offset of field: CoreApiTable::hsa_code_object_get_symbol_from_name_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_code_object_get_symbol_from_name_fn) - 928usize];
-    ["Offset of field: CoreApiTable::hsa_code_object_reader_create_from_file_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_code_object_reader_create_from_file_fn
-    ) - 936usize];
-    ["Offset of field: CoreApiTable::hsa_code_object_reader_create_from_memory_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_code_object_reader_create_from_memory_fn
-    ) - 944usize];
+    ["Offset of field: CoreApiTable::hsa_code_object_reader_create_from_file_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_code_object_reader_create_from_file_fn) - 936usize];
+    ["Offset of field: CoreApiTable::hsa_code_object_reader_create_from_memory_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_code_object_reader_create_from_memory_fn) - 944usize];
     ["Offset of field: CoreApiTable::hsa_code_object_reader_destroy_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_code_object_reader_destroy_fn) - 952usize];
     ["Offset of field: CoreApiTable::hsa_executable_create_alt_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_executable_create_alt_fn) - 960usize];
-    ["Offset of field: CoreApiTable::hsa_executable_load_program_code_object_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_executable_load_program_code_object_fn
-    ) - 968usize];
-    ["Offset of field: CoreApiTable::hsa_executable_load_agent_code_object_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_executable_load_agent_code_object_fn
-    ) - 976usize];
+    ["Offset of field: CoreApiTable::hsa_executable_load_program_code_object_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_executable_load_program_code_object_fn) - 968usize];
+    ["Offset of field: CoreApiTable::hsa_executable_load_agent_code_object_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_executable_load_agent_code_object_fn) - 976usize];
     ["Offset of field: CoreApiTable::hsa_executable_validate_alt_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_executable_validate_alt_fn) - 984usize];
     ["Offset of field: CoreApiTable::hsa_executable_get_symbol_by_name_fn"]
         [::core::mem::offset_of!(CoreApiTable, hsa_executable_get_symbol_by_name_fn) - 992usize];
-    ["Offset of field: CoreApiTable::hsa_executable_iterate_agent_symbols_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_executable_iterate_agent_symbols_fn
-    ) - 1000usize];
-    ["Offset of field: CoreApiTable::hsa_executable_iterate_program_symbols_fn"][::core::mem::offset_of!(
-        CoreApiTable,
-        hsa_executable_iterate_program_symbols_fn
-    ) - 1008usize];
+    ["Offset of field: CoreApiTable::hsa_executable_iterate_agent_symbols_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_executable_iterate_agent_symbols_fn) - 1000usize];
+    ["Offset of field: CoreApiTable::hsa_executable_iterate_program_symbols_fn"]
+        [::core::mem::offset_of!(CoreApiTable, hsa_executable_iterate_program_symbols_fn) - 1008usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -5624,17 +5140,12 @@ pub struct HsaApiTable {
 const _: () = {
     ["Size of HsaApiTable"][::core::mem::size_of::<HsaApiTable>() - 64usize];
     ["Alignment of HsaApiTable"][::core::mem::align_of::<HsaApiTable>() - 8usize];
-    ["Offset of field: HsaApiTable::version"]
-        [::core::mem::offset_of!(HsaApiTable, version) - 0usize];
+    ["Offset of field: HsaApiTable::version"][::core::mem::offset_of!(HsaApiTable, version) - 0usize];
     ["Offset of field: HsaApiTable::core_"][::core::mem::offset_of!(HsaApiTable, core_) - 16usize];
-    ["Offset of field: HsaApiTable::amd_ext_"]
-        [::core::mem::offset_of!(HsaApiTable, amd_ext_) - 24usize];
-    ["Offset of field: HsaApiTable::finalizer_ext_"]
-        [::core::mem::offset_of!(HsaApiTable, finalizer_ext_) - 32usize];
-    ["Offset of field: HsaApiTable::image_ext_"]
-        [::core::mem::offset_of!(HsaApiTable, image_ext_) - 40usize];
-    ["Offset of field: HsaApiTable::tools_"]
-        [::core::mem::offset_of!(HsaApiTable, tools_) - 48usize];
+    ["Offset of field: HsaApiTable::amd_ext_"][::core::mem::offset_of!(HsaApiTable, amd_ext_) - 24usize];
+    ["Offset of field: HsaApiTable::finalizer_ext_"][::core::mem::offset_of!(HsaApiTable, finalizer_ext_) - 32usize];
+    ["Offset of field: HsaApiTable::image_ext_"][::core::mem::offset_of!(HsaApiTable, image_ext_) - 40usize];
+    ["Offset of field: HsaApiTable::tools_"][::core::mem::offset_of!(HsaApiTable, tools_) - 48usize];
     ["Offset of field: HsaApiTable::pc_sampling_ext_"]
         [::core::mem::offset_of!(HsaApiTable, pc_sampling_ext_) - 56usize];
 };

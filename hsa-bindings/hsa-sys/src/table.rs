@@ -16,7 +16,8 @@ const ON_ENGINE: Gap = (offset_of!(AmdExtTable, hsa_amd_memory_async_copy_on_eng
 /// The entries that 5.5 inserted before `hsa_amd_queue_cu_get_mask`.
 const SPM: Gap = (offset_of!(AmdExtTable, hsa_amd_spm_acquire_fn), 24);
 
-const _: () = assert!(ON_ENGINE.0 == 144 && SPM.0 == 408 && offset_of!(AmdExtTable, hsa_amd_queue_cu_get_mask_fn) == 432);
+const _: () =
+    assert!(ON_ENGINE.0 == 144 && SPM.0 == 408 && offset_of!(AmdExtTable, hsa_amd_queue_cu_get_mask_fn) == 432);
 
 /// A layout of `AmdExtTable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +77,10 @@ mod tests {
         assert_eq!(offsets(offset_of!(AmdExtTable, hsa_amd_memory_async_copy_fn)), [Some(136); 3]);
         assert_eq!(offsets(offset_of!(AmdExtTable, hsa_amd_agents_allow_access_fn)), [Some(152), Some(152), Some(168)]);
         assert_eq!(offsets(offset_of!(AmdExtTable, hsa_amd_signal_create_fn)), [Some(264), Some(264), Some(280)]);
-        assert_eq!(offsets(offset_of!(AmdExtTable, hsa_amd_queue_intercept_create_fn)), [Some(296), Some(296), Some(312)]);
+        assert_eq!(
+            offsets(offset_of!(AmdExtTable, hsa_amd_queue_intercept_create_fn)),
+            [Some(296), Some(296), Some(312)]
+        );
         assert_eq!(offsets(offset_of!(AmdExtTable, hsa_amd_svm_attributes_set_fn)), [Some(368), Some(368), Some(384)]);
         assert_eq!(offsets(offset_of!(AmdExtTable, hsa_amd_queue_cu_get_mask_fn)), [Some(392), Some(416), Some(432)]);
     }

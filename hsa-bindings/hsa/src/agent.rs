@@ -66,7 +66,8 @@ impl Api {
             raw::HSA_DEVICE_TYPE_GPU => AgentKind::Gpu,
             _ => AgentKind::Other,
         };
-        let product = self.agent_text(handle, hsa_agent_info_t(raw::HSA_AMD_AGENT_INFO_PRODUCT_NAME.0)).unwrap_or_default();
+        let product =
+            self.agent_text(handle, hsa_agent_info_t(raw::HSA_AMD_AGENT_INFO_PRODUCT_NAME.0)).unwrap_or_default();
         Ok(Agent { handle, kind, name: self.agent_text(handle, raw::HSA_AGENT_INFO_NAME)?, product })
     }
 
@@ -75,7 +76,9 @@ impl Api {
         // Twice the room that a number needs, should a runtime think that it is a longer one.
         let mut value = [0u32; 2];
         // SAFETY: the attribute is a number of 32 bits.
-        unsafe { call!(self.core.hsa_agent_get_info_fn(hsa_agent_t { handle }, attribute, value.as_mut_ptr().cast())) }?;
+        unsafe {
+            call!(self.core.hsa_agent_get_info_fn(hsa_agent_t { handle }, attribute, value.as_mut_ptr().cast()))
+        }?;
         Ok(value[0])
     }
 

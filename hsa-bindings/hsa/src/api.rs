@@ -1,13 +1,14 @@
 //! The private copy of a runtime's functions.
 
+use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 use std::ptr;
 
 use hsa_sys::raw::{self, AmdExtTable, CoreApiTable, HsaApiTable, hsa_system_info_t};
 
 use crate::error::call;
-use crate::live::{LiveTable, SLOT_SIZE};
-use crate::{Error, Result};
+use crate::live::{LiveTable, SLOT_SIZE, Slot};
+use crate::{HsaError, Result};
 
 /// The functions of a runtime, in the newest layout whatever the runtime's version; entries that it lacks are `None`.
 #[derive(Clone, Copy)]
@@ -37,15 +38,15 @@ impl Api {
         let mut api = Api { core: CoreApiTable::default(), amd: AmdExtTable::default() };
         for at in (offset_of!(CoreApiTable, hsa_init_fn)..size_of::<CoreApiTable>()).step_by(SLOT_SIZE) {
             if let Some(slot) = live.core_at(at) {
-                // SAFETY: `at` is a function entry of `api.core`, an `Option` of a function pointer, for which every
-                // value that the runtime's entry of the same offset holds is valid.
-                unsafe { ptr::from_mut(&mut api.core).cast::<usize>().byte_add(at).write(slot.load()) };
+                // SAFETY: `at` is a function entry of `api.core`, and the slot is the runtime's of the same entry.
+                unsafe { write_entry(&mut api.core, at, slot) };
             }
         }
-        for at in (offset_of!(AmdExtTable, hsa_amd_coherency_get_type_fn)..size_of::<AmdExtTable>()).step_by(SLOT_SIZE) {
+        for at in (offset_of!(AmdExtTable, hsa_amd_coherency_get_type_fn)..size_of::<AmdExtTable>()).step_by(SLOT_SIZE)
+        {
             if let Some(slot) = live.amd_at(at) {
                 // SAFETY: as above, `amd_at` having found where the runtime's layout has the entry of this offset.
-                unsafe { ptr::from_mut(&mut api.amd).cast::<usize>().byte_add(at).write(slot.load()) };
+                unsafe { write_entry(&mut api.amd, at, slot) };
             }
         }
         api.core.version = live.core_version();
@@ -81,7 +82,23 @@ impl Api {
     /// # Errors
     /// When the runtime is not initialised.
     pub fn version(&self) -> Result<(u16, u16)> {
-        Ok((self.system_info(raw::HSA_SYSTEM_INFO_VERSION_MAJOR)?, self.system_info(raw::HSA_SYSTEM_INFO_VERSION_MINOR)?))
+        Ok((
+            self.system_info(raw::HSA_SYSTEM_INFO_VERSION_MAJOR)?,
+            self.system_info(raw::HSA_SYSTEM_INFO_VERSION_MINOR)?,
+        ))
+    }
+
+    /// The runtime's own description of its build, for example `1.13.60102`; empty if it has none.
+    pub fn build_version(&self) -> String {
+        let mut text: *const c_char = ptr::null();
+        let attribute = raw::HSA_AMD_SYSTEM_INFO_BUILD_VERSION;
+        // SAFETY: the attribute is a pointer to a text that lives as long as the runtime.
+        let known = unsafe { call!(self.core.hsa_system_get_info_fn(attribute, ptr::from_mut(&mut text).cast())) };
+        if known.is_err() || text.is_null() {
+            return String::new();
+        }
+        // SAFETY: the runtime's text ends with a zero.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().trim_matches('"').to_owned()
     }
 
     /// Starts the runtime, or adds a reference to it.
@@ -109,7 +126,19 @@ impl std::fmt::Debug for Api {
     }
 }
 
+/// Writes what is in a slot into the entry at an offset of a table.
+///
+/// # Safety
+/// The table must have a function entry at the offset, of the type of the slot's.
+unsafe fn write_entry<T>(table: &mut T, at: usize, slot: Slot<'_>) {
+    let entries = ptr::from_mut(table).cast::<usize>();
+    // SAFETY: the entry is inside the table, by the caller's promise.
+    let entry = unsafe { entries.byte_add(at) };
+    // SAFETY: an entry is an `Option` of a function pointer, for which whatever the runtime's entry holds is a value.
+    unsafe { entry.write(slot.load()) };
+}
+
 /// An error unless the pointer is one.
 pub(crate) fn not_null<T>(pointer: *mut T, what: &'static str) -> Result<*mut T> {
-    if pointer.is_null() { Err(Error::Missing { call: what }) } else { Ok(pointer) }
+    if pointer.is_null() { Err(HsaError::Missing { call: what }) } else { Ok(pointer) }
 }

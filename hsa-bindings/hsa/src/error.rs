@@ -5,9 +5,9 @@ use hsa_sys::raw::{self, hsa_status_t};
 /// A call of the runtime that did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum HsaError {
     /// The runtime refused.
-    #[error("{call} failed: {} ({status:#x})", name(*.status))]
+    #[error("{} failed: {} ({status:#x})", function(.call), name(*.status))]
     Status {
         /// The function.
         call: &'static str,
@@ -15,7 +15,7 @@ pub enum Error {
         status: u32,
     },
     /// This version of the runtime has no such function.
-    #[error("this version of the runtime has no {call}")]
+    #[error("this version of the runtime has no {}", function(.call))]
     Missing {
         /// The function.
         call: &'static str,
@@ -26,13 +26,13 @@ pub enum Error {
 }
 
 /// The result of a call.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = std::result::Result<T, HsaError>;
 
 /// Turns a status into a result. `HSA_STATUS_INFO_BREAK`, with which a callback ends an iteration, is success.
 pub(crate) fn check(status: hsa_status_t, call: &'static str) -> Result<()> {
     match status {
         raw::HSA_STATUS_SUCCESS | raw::HSA_STATUS_INFO_BREAK => Ok(()),
-        hsa_status_t(status) => Err(Error::Status { call, status }),
+        hsa_status_t(status) => Err(HsaError::Status { call, status }),
     }
 }
 
@@ -41,11 +41,16 @@ macro_rules! call {
     ($api:ident . $table:ident . $entry:ident ( $($argument:expr),* $(,)? )) => {
         match $api.$table.$entry {
             Some(function) => $crate::error::check(function($($argument),*), stringify!($entry)),
-            None => Err($crate::Error::Missing { call: stringify!($entry) }),
+            None => Err($crate::HsaError::Missing { call: stringify!($entry) }),
         }
     };
 }
 pub(crate) use call;
+
+/// The function of an entry of a table: the entries end in `_fn`.
+fn function(call: &str) -> &str {
+    call.strip_suffix("_fn").unwrap_or(call)
+}
 
 /// What a status is called in `hsa.h` and `hsa_ext_amd.h`.
 fn name(status: u32) -> &'static str {
@@ -76,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_call_the_reason_and_the_number() {
-        let error = check(raw::HSA_STATUS_ERROR_INVALID_QUEUE, "hsa_queue_destroy").unwrap_err();
+        let error = check(raw::HSA_STATUS_ERROR_INVALID_QUEUE, "hsa_queue_destroy_fn").unwrap_err();
         assert_eq!(error.to_string(), "hsa_queue_destroy failed: invalid queue (0x1007)");
         assert_eq!(check(raw::HSA_STATUS_INFO_BREAK, "hsa_iterate_agents"), Ok(()));
     }

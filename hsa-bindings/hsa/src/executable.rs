@@ -4,12 +4,12 @@ use std::ffi::c_void;
 use std::ptr;
 
 use hsa_sys::raw::{
-    self, hsa_agent_t, hsa_executable_symbol_info_t, hsa_executable_symbol_t, hsa_executable_t, hsa_loaded_code_object_t,
-    hsa_status_t, hsa_ven_amd_loader_1_01_pfn_t,
+    self, hsa_agent_t, hsa_executable_symbol_info_t, hsa_executable_symbol_t, hsa_executable_t,
+    hsa_loaded_code_object_t, hsa_status_t, hsa_ven_amd_loader_1_01_pfn_t,
 };
 
 use crate::error::{call, check};
-use crate::{Api, Error, Result};
+use crate::{Api, HsaError, Result};
 
 /// An executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ pub struct Loader(hsa_ven_amd_loader_1_01_pfn_t);
 struct Collected<'a, T> {
     api: &'a Api,
     items: Vec<T>,
-    error: Option<Error>,
+    error: Option<HsaError>,
 }
 
 impl Api {
@@ -63,7 +63,12 @@ impl Api {
     /// # Errors
     /// When the executable or the agent is not valid.
     pub fn kernels(&self, executable: Executable, agent: u64) -> Result<Vec<KernelSymbol>> {
-        unsafe extern "C" fn collect(_: hsa_executable_t, agent: hsa_agent_t, symbol: hsa_executable_symbol_t, data: *mut c_void) -> hsa_status_t {
+        unsafe extern "C" fn collect(
+            _: hsa_executable_t,
+            agent: hsa_agent_t,
+            symbol: hsa_executable_symbol_t,
+            data: *mut c_void,
+        ) -> hsa_status_t {
             // SAFETY: `data` is the `Collected` that is passed below, which nothing else uses during the iteration.
             let to = unsafe { &mut *data.cast::<Collected<'_, KernelSymbol>>() };
             match to.api.kernel(symbol, agent) {
@@ -92,22 +97,36 @@ impl Api {
         // One byte more than the name, in case a runtime ends it with a zero.
         let mut name = vec![0u8; length as usize + 1];
         // SAFETY: the runtime writes as many bytes as it said that the name has.
-        unsafe { call!(self.core.hsa_executable_symbol_get_info_fn(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_NAME, name.as_mut_ptr().cast())) }?;
+        unsafe {
+            call!(self.core.hsa_executable_symbol_get_info_fn(
+                symbol,
+                raw::HSA_EXECUTABLE_SYMBOL_INFO_NAME,
+                name.as_mut_ptr().cast()
+            ))
+        }?;
         name.truncate(length as usize);
         Ok(Some(KernelSymbol {
             name: String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned(),
             agent: agent.handle,
             kernel_object: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT)?,
             kernarg_size: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_SIZE)?,
-            group_segment_size: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE)?,
-            private_segment_size: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE)?,
+            group_segment_size: self
+                .symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE)?,
+            private_segment_size: self
+                .symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE)?,
         }))
     }
 
-    fn symbol_number<T: Default>(&self, symbol: hsa_executable_symbol_t, attribute: hsa_executable_symbol_info_t) -> Result<T> {
+    fn symbol_number<T: Default>(
+        &self,
+        symbol: hsa_executable_symbol_t,
+        attribute: hsa_executable_symbol_info_t,
+    ) -> Result<T> {
         let mut value = T::default();
         // SAFETY: every attribute that is asked for above is a plain number of the size of `T`.
-        unsafe { call!(self.core.hsa_executable_symbol_get_info_fn(symbol, attribute, ptr::from_mut(&mut value).cast())) }?;
+        unsafe {
+            call!(self.core.hsa_executable_symbol_get_info_fn(symbol, attribute, ptr::from_mut(&mut value).cast()))
+        }?;
         Ok(value)
     }
 }
@@ -118,16 +137,22 @@ impl Loader {
     /// # Errors
     /// When the executable is not valid.
     pub fn agents(&self, api: &Api, executable: Executable) -> Result<Vec<u64>> {
-        unsafe extern "C" fn collect(_: hsa_executable_t, object: hsa_loaded_code_object_t, data: *mut c_void) -> hsa_status_t {
+        unsafe extern "C" fn collect(
+            _: hsa_executable_t,
+            object: hsa_loaded_code_object_t,
+            data: *mut c_void,
+        ) -> hsa_status_t {
             // SAFETY: `data` is the list that is passed below, which nothing else uses during the iteration.
             unsafe { (*data.cast::<Collected<'_, u64>>()).items.push(object.handle) };
             raw::HSA_STATUS_SUCCESS
         }
         let call = "hsa_ven_amd_loader_executable_iterate_loaded_code_objects";
-        let iterate = self.0.hsa_ven_amd_loader_executable_iterate_loaded_code_objects.ok_or(Error::Missing { call })?;
+        let iterate =
+            self.0.hsa_ven_amd_loader_executable_iterate_loaded_code_objects.ok_or(HsaError::Missing { call })?;
         let mut list = Collected { api, items: Vec::new(), error: None };
+        let (executable, to) = (hsa_executable_t { handle: executable.0 }, ptr::from_mut(&mut list).cast());
         // SAFETY: the callback takes the list and does not keep it.
-        check(unsafe { iterate(hsa_executable_t { handle: executable.0 }, Some(collect), ptr::from_mut(&mut list).cast()) }, call)?;
+        check(unsafe { iterate(executable, Some(collect), to) }, call)?;
         let mut agents = Vec::new();
         for object in list.items {
             let agent = self.code_object_agent(hsa_loaded_code_object_t { handle: object })?;
@@ -140,10 +165,11 @@ impl Loader {
 
     fn code_object_agent(&self, object: hsa_loaded_code_object_t) -> Result<u64> {
         let call = "hsa_ven_amd_loader_loaded_code_object_get_info";
-        let get_info = self.0.hsa_ven_amd_loader_loaded_code_object_get_info.ok_or(Error::Missing { call })?;
+        let get_info = self.0.hsa_ven_amd_loader_loaded_code_object_get_info.ok_or(HsaError::Missing { call })?;
         let mut agent = hsa_agent_t::default();
+        let (attribute, to) = (raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_AGENT, ptr::from_mut(&mut agent).cast());
         // SAFETY: the attribute is an agent's handle.
-        check(unsafe { get_info(object, raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_AGENT, ptr::from_mut(&mut agent).cast()) }, call)?;
+        check(unsafe { get_info(object, attribute, to) }, call)?;
         Ok(agent.handle)
     }
 
@@ -166,7 +192,7 @@ impl Loader {
         let (size, into) = (size_of_val(&newer), ptr::from_mut(&mut newer).cast());
         // SAFETY: the runtime writes at most `size` bytes of a struct whose layout the major version fixes.
         unsafe { call!(api.core.hsa_system_get_major_extension_table_fn(extension, 1, size, into)) }?;
-        let iterate = newer.hsa_ven_amd_loader_iterate_executables.ok_or(Error::Missing { call })?;
+        let iterate = newer.hsa_ven_amd_loader_iterate_executables.ok_or(HsaError::Missing { call })?;
         // SAFETY: the callback takes the list and does not keep it.
         check(unsafe { iterate(Some(collect), to) }, call)?;
         Ok(list.items)

@@ -5,7 +5,7 @@
 //! `OnLoad` is given ([`Api::from_table`]) and, with the feature `dlopen`, a runtime that this process opens itself
 //! (`Api::open`).
 //!
-//! What a runtime's version lacks is `None` in the copy and [`Error::Missing`] when it is called: nothing is ever read
+//! What a runtime's version lacks is `None` in the copy and [`HsaError::Missing`] when it is called: nothing is ever read
 //! past the size that a table states.
 
 mod agent;
@@ -20,7 +20,7 @@ mod signal;
 
 pub use agent::{Agent, AgentKind};
 pub use api::Api;
-pub use error::{Error, Result};
+pub use error::{HsaError, Result};
 pub use executable::{Executable, KernelSymbol, Loader};
 pub use hsa_sys as sys;
 pub use live::{LiveTable, Slot};

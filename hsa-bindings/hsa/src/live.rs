@@ -69,11 +69,15 @@ impl LiveTable {
     /// `root` must be the table that `OnLoad` was called with.
     pub unsafe fn of(root: *const HsaApiTable) -> Result<LiveTable> {
         let root = not_null(root.cast_mut(), "API table")?;
-        // SAFETY: every runtime's root table has these two fields; the caller promises that it is one.
-        let (core, amd) = unsafe { ((*root).core_, (*root).amd_ext_) };
+        // SAFETY: every runtime's root table has this field; the caller promises that it is one.
+        let core = unsafe { (*root).core_ };
+        // SAFETY: as above.
+        let amd = unsafe { (*root).amd_ext_ };
         let (core, amd) = (not_null(core, "core API table")?, not_null(amd, "AMD extension API table")?);
         // SAFETY: every table begins with its version, constant while the runtime is loaded.
-        let (core_size, amd_size) = unsafe { ((*core).version.minor_id, (*amd).version.minor_id) };
+        let core_size = unsafe { (*core).version.minor_id };
+        // SAFETY: as above.
+        let amd_size = unsafe { (*amd).version.minor_id };
         Ok(LiveTable { core, core_size, amd, amd_size })
     }
 
@@ -95,7 +99,8 @@ impl LiveTable {
     /// The entry of the core table at an offset of [`CoreApiTable`]; `None` past the runtime's table.
     pub fn core_at(&self, offset: usize) -> Option<Slot<'_>> {
         const FIRST: usize = offset_of!(CoreApiTable, hsa_init_fn);
-        let inside = offset >= FIRST && offset.is_multiple_of(SLOT_SIZE) && offset + SLOT_SIZE <= self.core_size as usize;
+        let inside =
+            offset >= FIRST && offset.is_multiple_of(SLOT_SIZE) && offset + SLOT_SIZE <= self.core_size as usize;
         // SAFETY: the entry is inside the runtime's table by the size that the runtime states, and aligned.
         inside.then(|| unsafe { Slot::at(self.core.cast(), offset) })
     }
@@ -116,8 +121,10 @@ impl Slot<'_> {
     /// # Safety
     /// There must be an entry, aligned, at that offset of the table, for as long as the process lives.
     unsafe fn at<'a>(table: *mut u8, offset: usize) -> Slot<'a> {
-        // SAFETY: the caller's promise; entries are accessed as atomics only.
-        Slot(unsafe { AtomicUsize::from_ptr(table.add(offset).cast()) })
+        // SAFETY: the entry is inside the table, by the caller's promise.
+        let entry = unsafe { table.add(offset) };
+        // SAFETY: it is aligned and there for ever, by the caller's promise; entries are accessed as atomics only.
+        Slot(unsafe { AtomicUsize::from_ptr(entry.cast()) })
     }
 }
 
@@ -149,14 +156,31 @@ mod tests {
         ] {
             let (mut core, mut amd) = (table(1016), table(size.min(1600)));
             amd[0] = (size as usize) << 32 | 1;
-            let root = HsaApiTable { core_: core.as_mut_ptr().cast(), amd_ext_: amd.as_mut_ptr().cast(), ..Default::default() };
+            let root = HsaApiTable {
+                core_: core.as_mut_ptr().cast(),
+                amd_ext_: amd.as_mut_ptr().cast(),
+                ..Default::default()
+            };
             // SAFETY: the root and its two tables are laid out like a runtime's and outlive the use.
             let live = unsafe { LiveTable::of(&root) }.unwrap();
             let api = Api::copy(&live);
             let found = |f: Option<usize>| f.unwrap_or(0);
-            assert_eq!(found(api.amd.hsa_amd_queue_intercept_create_fn.map(|f| f as usize)), intercept, "table of {size} bytes");
-            assert_eq!(found(api.amd.hsa_amd_vmem_address_reserve_fn.map(|f| f as usize)), reserve, "table of {size} bytes");
-            let highest = (0..1600).step_by(8).filter_map(|at| live.amd_at(at)).map(Slot::load).filter(|&f| f != usize::MAX).max();
+            assert_eq!(
+                found(api.amd.hsa_amd_queue_intercept_create_fn.map(|f| f as usize)),
+                intercept,
+                "table of {size} bytes"
+            );
+            assert_eq!(
+                found(api.amd.hsa_amd_vmem_address_reserve_fn.map(|f| f as usize)),
+                reserve,
+                "table of {size} bytes"
+            );
+            let highest = (0..1600)
+                .step_by(8)
+                .filter_map(|at| live.amd_at(at))
+                .map(Slot::load)
+                .filter(|&f| f != usize::MAX)
+                .max();
             assert!(last == 0 || highest == Some(last), "table of {size} bytes: {highest:?}");
             assert_eq!(found(api.core.hsa_queue_create_fn.map(|f| f as usize)), 72);
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use hsa_sys::raw::{AmdExtTable, CoreApiTable};
 use libloading::os::unix::{Library, RTLD_NOW};
 
-use crate::{Api, Error, Result};
+use crate::{Api, HsaError, Result};
 
 /// Fills the entries of a table from the exports of a library that have their names.
 macro_rules! load {
@@ -27,7 +27,7 @@ impl Api {
     pub fn open(path: Option<&Path>) -> Result<Api> {
         let name = path.unwrap_or(Path::new("libhsa-runtime64.so.1"));
         // SAFETY: the runtime's initialisers have no preconditions.
-        let library = unsafe { Library::open(Some(name), RTLD_NOW) }.map_err(|e| Error::Open(e.to_string()))?;
+        let library = unsafe { Library::open(Some(name), RTLD_NOW) }.map_err(|e| HsaError::Open(e.to_string()))?;
         let mut api = Api { core: CoreApiTable::default(), amd: AmdExtTable::default() };
         load!(library, api.core;
             hsa_init_fn = b"hsa_init\0",

@@ -8,7 +8,8 @@ use crate::error::call;
 use crate::{Api, Result};
 
 /// The application's function that is told of a queue's errors.
-pub type QueueErrorCallback = Option<unsafe extern "C" fn(status: hsa_status_t, queue: *mut hsa_queue_t, data: *mut c_void)>;
+pub type QueueErrorCallback =
+    Option<unsafe extern "C" fn(status: hsa_status_t, queue: *mut hsa_queue_t, data: *mut c_void)>;
 
 impl Api {
     /// Makes completed packets of a queue carry start and end times. To be called before its first packet.
@@ -46,7 +47,14 @@ impl Api {
         // SAFETY: the caller's promise; the runtime writes one pointer.
         unsafe {
             call!(self.amd.hsa_amd_queue_intercept_create_fn(
-                agent, size, kind, callback, data, private_segment_size, group_segment_size, &mut queue
+                agent,
+                size,
+                kind,
+                callback,
+                data,
+                private_segment_size,
+                group_segment_size,
+                &mut queue
             ))
         }?;
         Ok(queue)

@@ -17,7 +17,7 @@ use hsa_sys::abi::queue::{Queue as AbiQueue, properties};
 use super::{Doorbell, Progress, Queue};
 use crate::clock;
 use crate::dispatch::{Dispatch, Launch};
-use crate::driver::{MemoryFault, PacketError, QueueError};
+use crate::driver::{CompletedPacket, MemoryFault, PacketError, QueueError};
 use crate::engine::{Job, Worker};
 use crate::gpu::Gpu;
 use crate::memory::{Unmapped, View};
@@ -204,6 +204,17 @@ impl AqlQueue {
             _ => return Err(PacketError::Type.into()),
         }
         let now = clock::ticks();
+        if self.gpu.driver.wants_trace() {
+            let done = CompletedPacket {
+                queue: self.info.id,
+                id: self.next,
+                packet: *packet,
+                start: now,
+                end: now + 1,
+                instructions: 0,
+            };
+            self.gpu.driver.trace(&done);
+        }
         self.complete(packet.completion_signal(), profiling.then_some((now, now + 1)))?;
         Ok(Flight::Done)
     }
@@ -216,7 +227,8 @@ impl AqlQueue {
         if handle == 0 {
             return Ok(());
         }
-        signal::complete(&mut self.view, &*self.gpu.driver, handle, times).map_err(|u| Hold::Fault(u, "a completion signal"))
+        signal::complete(&mut self.view, &*self.gpu.driver, handle, times)
+            .map_err(|u| Hold::Fault(u, "a completion signal"))
     }
 
     fn dispatch(&mut self, packet: &Packet, profiling: bool, worker: &mut Worker) -> Result<Flight, Hold> {

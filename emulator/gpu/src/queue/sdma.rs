@@ -133,7 +133,8 @@ impl SdmaQueue {
                 Ok(Step::Done(8))
             }
             op::CONST_FILL => {
-                let (to, value, bytes) = (self.address(1)?, self.dword(3)?, u64::from(self.dword(4)? & 0x3fff_ffff) + 4);
+                let (to, value, bytes) =
+                    (self.address(1)?, self.dword(3)?, u64::from(self.dword(4)? & 0x3fff_ffff) + 4);
                 if header >> 30 != 2 {
                     return Err(Failure::Unknown);
                 }

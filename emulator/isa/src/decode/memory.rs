@@ -1,6 +1,8 @@
 //! SMEM, DS, FLAT and MUBUF.
 
-use super::{Access, DecodeError, Decoder, Family, Form, Inst, Kind, Op, Operand, control, scalar_register, scalar_source};
+use super::{
+    Access, DecodeError, Decoder, Family, Form, Inst, Kind, Op, Operand, control, scalar_register, scalar_source,
+};
 use crate::arch::Arch;
 
 /// The control bit if the instruction's bit is set.
@@ -16,7 +18,10 @@ impl Decoder {
     pub(super) fn smem(&self, first: u32, high: u32) -> Result<Inst, DecodeError> {
         let op = self.find(Family::Smem, first >> 18 & 0xff)?;
         let mut i = self.inst(op, Form::Only, 8);
-        i.control = flag(first, 16, control::GLC) | flag(first, 17, control::IMM) | flag(first, 14, control::SOFFSET) | flag(first, 15, control::NV);
+        i.control = flag(first, 16, control::GLC)
+            | flag(first, 17, control::IMM)
+            | flag(first, 14, control::SOFFSET)
+            | flag(first, 15, control::NV);
         if op.dst != Kind::None {
             i.dst = scalar_register(op, first >> 6 & 0x7f, op.dst.dwords())?;
         }

@@ -1,6 +1,9 @@
 //! VOP1, VOP2, VOPC with their sub-dword and data-parallel forms; VOP3 and VOP3P.
 
-use super::{DecodeError, Decoder, Family, Flags, Form, Inst, Kind, Mods, Op, Operand, mfma, scalar_register, scalar_source, second};
+use super::{
+    DecodeError, Decoder, Family, Flags, Form, Inst, Kind, Mods, Op, Operand, mfma, scalar_register, scalar_source,
+    second,
+};
 use crate::dpp;
 
 impl Decoder {
@@ -52,7 +55,13 @@ impl Decoder {
         Ok(())
     }
 
-    fn short_sources(&self, i: &mut Inst, source: Operand, vsrc1: Option<u32>, words: &[u32]) -> Result<(), DecodeError> {
+    fn short_sources(
+        &self,
+        i: &mut Inst,
+        source: Operand,
+        vsrc1: Option<u32>,
+        words: &[u32],
+    ) -> Result<(), DecodeError> {
         let op = i.op;
         if op.src[0] == Kind::None {
             return if source == Operand::sgpr(0) { Ok(()) } else { Err(DecodeError::Operand(op.name, source.0)) };
@@ -64,7 +73,11 @@ impl Decoder {
             i.size = 8;
         }
         if op.name == "v_accvgpr_mov_b32" {
-            i.src[0] = if source.is_vector() { Operand(source.0 + 256) } else { return Err(DecodeError::Operand(op.name, source.0)) };
+            i.src[0] = if source.is_vector() {
+                Operand(source.0 + 256)
+            } else {
+                return Err(DecodeError::Operand(op.name, source.0));
+            };
         }
         if matches!(op.name, "v_swap_b32" | "v_readfirstlane_b32") && !source.is_vector() {
             return Err(DecodeError::Operand(op.name, source.0));
@@ -95,7 +108,11 @@ impl Decoder {
         i.plain_sources = false;
         i.plain_result = false;
         let source = |code: u32, scalar: bool, kind: Kind| {
-            if scalar { scalar_source(op, kind, Operand::sgpr(code)).and_then(no_literal(op)) } else { Ok(Operand::vgpr(code)) }
+            if scalar {
+                scalar_source(op, kind, Operand::sgpr(code)).and_then(no_literal(op))
+            } else {
+                Ok(Operand::vgpr(code))
+            }
         };
         i.src[0] = source(w & 0xff, w >> 23 & 1 == 1, op.src[0])?;
         let (sel0, sel1, dst_sel) = (w >> 16 & 7, w >> 24 & 7, w >> 8 & 7);
@@ -233,7 +250,12 @@ impl Decoder {
 
     fn matrix(&self, mut i: Inst, first: u32, high: u32) -> Result<Inst, DecodeError> {
         let op = i.op;
-        i.mods = Mods { neg: (high >> 29) as u8, abs: (first >> 8 & 7) as u8, op_sel: (first >> 11 & 15) as u8, ..Mods::default() };
+        i.mods = Mods {
+            neg: (high >> 29) as u8,
+            abs: (first >> 8 & 7) as u8,
+            op_sel: (first >> 11 & 15) as u8,
+            ..Mods::default()
+        };
         // MI100 accumulates in accumulation registers only; later processors choose.
         let acc_result = !self.arch.unified_registers() || first >> 15 & 1 == 1;
         i.dst = self.vgpr(op, op.dst, first & 0xff, acc_result)?;
@@ -266,7 +288,11 @@ impl Decoder {
 
     /// A source that may be a vector register, a scalar register or a constant.
     pub(super) fn vector_source(&self, op: &Op, kind: Kind, operand: Operand) -> Result<Operand, DecodeError> {
-        if operand.is_vector() { self.vgpr(op, kind, u32::from(operand.0) - 256, false) } else { scalar_source(op, kind, operand) }
+        if operand.is_vector() {
+            self.vgpr(op, kind, u32::from(operand.0) - 256, false)
+        } else {
+            scalar_source(op, kind, operand)
+        }
     }
 }
 

@@ -30,7 +30,11 @@ pub(super) fn hwreg(out: &mut String, imm: u16, arch: Arch) -> fmt::Result {
         24 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_PC_HI",
         _ => "",
     };
-    if name.is_empty() { write!(out, "hwreg({id}")? } else { write!(out, "hwreg({name}")? }
+    if name.is_empty() {
+        write!(out, "hwreg({id}")?
+    } else {
+        write!(out, "hwreg({name}")?
+    }
     if (offset, width) != (0, 32) {
         write!(out, ", {offset}, {width}")?;
     }
@@ -60,7 +64,8 @@ pub(super) fn sendmsg(out: &mut String, imm: u16) -> fmt::Result {
     let operation = match (id, op) {
         (2 | 3, 0..=3) => ["GS_OP_NOP", "GS_OP_CUT", "GS_OP_EMIT", "GS_OP_EMIT_CUT"][usize::from(op)],
         (15, 1..=4) => {
-            let names = ["SYSMSG_OP_ECC_ERR_INTERRUPT", "SYSMSG_OP_REG_RD", "SYSMSG_OP_HOST_TRAP_ACK", "SYSMSG_OP_TTRACE_PC"];
+            let names =
+                ["SYSMSG_OP_ECC_ERR_INTERRUPT", "SYSMSG_OP_REG_RD", "SYSMSG_OP_HOST_TRAP_ACK", "SYSMSG_OP_TTRACE_PC"];
             names[usize::from(op) - 1]
         }
         _ => "",
@@ -120,7 +125,8 @@ pub(super) fn swizzle(out: &mut String, imm: u16) -> fmt::Result {
         .rev()
         .map(|n| {
             let (and, or, xor) = (and >> n & 1, or >> n & 1, xor >> n & 1);
-            match (((and & 0) | or) ^ xor, (and | or) ^ xor) {
+            // What becomes of a zero, and of a one.
+            match (or ^ xor, (and | or) ^ xor) {
                 (0, 0) => '0',
                 (1, 1) => '1',
                 (0, _) => 'p',

@@ -2,10 +2,11 @@ use super::*;
 
 /// Every value of a small float grid, denormals, infinities and NaN included.
 fn interesting_singles() -> Vec<f32> {
-    let mut values: Vec<f32> = [0u32, 1, 2, 0x7f_ffff, 0x80_0000, 0x80_0001, 0x3f80_0000, 0x3f80_0001, 0x7f7f_ffff, 0x7f80_0000, 0x7fc0_0000]
-        .iter()
-        .flat_map(|&b| [f32::from_bits(b), f32::from_bits(b | 1 << 31)])
-        .collect();
+    let mut values: Vec<f32> =
+        [0u32, 1, 2, 0x7f_ffff, 0x80_0000, 0x80_0001, 0x3f80_0000, 0x3f80_0001, 0x7f7f_ffff, 0x7f80_0000, 0x7fc0_0000]
+            .iter()
+            .flat_map(|&b| [f32::from_bits(b), f32::from_bits(b | 1 << 31)])
+            .collect();
     let mut seed = 12345u32;
     for _ in 0..60 {
         seed = seed.wrapping_mul(1664525).wrapping_add(1013904223);
@@ -50,7 +51,9 @@ fn directed_sums_and_products_bracket_the_exact_value() {
             let (wide_a, wide_b) = (f64::from(a), f64::from(b));
             let sum = wide_a + wide_b;
             let sum_is_exact = two_sum_error(wide_a, wide_b, sum) == 0.0;
-            for (op, exact, is_exact) in [(f32::add as fn(f32, f32, Rounding) -> f32, sum, sum_is_exact), (f32::mul, wide_a * wide_b, true)] {
+            for (op, exact, is_exact) in
+                [(f32::add as fn(f32, f32, Rounding) -> f32, sum, sum_is_exact), (f32::mul, wide_a * wide_b, true)]
+            {
                 let (up, down, zero) = (op(a, b, Rounding::Up), op(a, b, Rounding::Down), op(a, b, Rounding::Zero));
                 let nearest = op(a, b, Rounding::Nearest);
                 if nearest.is_nan() {
@@ -63,7 +66,11 @@ fn directed_sums_and_products_bracket_the_exact_value() {
                     assert_eq!((up, down, zero), (nearest, nearest, nearest), "{a:e} {b:e}");
                 }
                 if up != down && up.is_finite() && down.is_finite() {
-                    assert!(up.to_bits().abs_diff(down.to_bits()) == 1 || (up.to_bits() | down.to_bits()) & 0x7fff_ffff <= 1, "{a:?} {b:?}");
+                    assert!(
+                        up.to_bits().abs_diff(down.to_bits()) == 1
+                            || (up.to_bits() | down.to_bits()) & 0x7fff_ffff <= 1,
+                        "{a:?} {b:?}"
+                    );
                 }
             }
         }

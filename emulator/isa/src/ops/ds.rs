@@ -15,7 +15,15 @@ use crate::ops::scalar_flow::stop;
 use crate::ops::vector_memory::{Data, NO_DATA, data_kind, fill, gather};
 use crate::wave::{LANES, Trap, Vgpr, Wave};
 
-const fn op(name: &'static str, code: u16, archs: ArchSet, access: Access, dst: Kind, src: [Kind; 3], run: Levels) -> Op {
+const fn op(
+    name: &'static str,
+    code: u16,
+    archs: ArchSet,
+    access: Access,
+    dst: Kind,
+    src: [Kind; 3],
+    run: Levels,
+) -> Op {
     Op::new(name, Family::Ds, code, archs, run).access(access).operands(dst, src)
 }
 

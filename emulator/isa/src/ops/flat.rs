@@ -5,11 +5,13 @@ use super::kinds;
 use crate::arch::ArchSet;
 use crate::env::{Addresses, Env};
 use crate::inst::{Inst, control};
-use crate::op::{Access, Fill, Family, Flow, Levels, Op};
+use crate::op::{Access, Family, Fill, Flow, Levels, Op};
 use crate::operand::{Kind, Operand};
 use crate::ops::ds;
 use crate::ops::scalar_flow::stop;
-use crate::ops::vector_memory::{NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, vector_atomic_rows, vector_memory_rows};
+use crate::ops::vector_memory::{
+    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, vector_atomic_rows, vector_memory_rows,
+};
 use crate::wave::{LANES, Trap, Wave};
 
 const fn memory(name: &'static str, family: Family, code: u16, archs: ArchSet, what: Access, run: Levels) -> Op {
@@ -28,19 +30,40 @@ const fn memory(name: &'static str, family: Family, code: u16, archs: ArchSet, w
 
 macro_rules! flat_row {
     ($name:literal $code:literal $archs:ident $kind:ident($bytes:literal, $fill:ident)) => {
-        memory(concat!("flat_", $name), Family::Flat, $code, ArchSet::$archs, Access::$kind($bytes, Fill::$fill), one_level!(w, i, e, flat(w, i, e)))
+        memory(
+            concat!("flat_", $name),
+            Family::Flat,
+            $code,
+            ArchSet::$archs,
+            Access::$kind($bytes, Fill::$fill),
+            one_level!(w, i, e, flat(w, i, e)),
+        )
     };
 }
 
 macro_rules! scratch_row {
     ($name:literal $code:literal $archs:ident $kind:ident($bytes:literal, $fill:ident)) => {
-        memory(concat!("scratch_", $name), Family::Scratch, $code, ArchSet::$archs, Access::$kind($bytes, Fill::$fill), one_level!(w, i, e, scratch(w, i, e)))
+        memory(
+            concat!("scratch_", $name),
+            Family::Scratch,
+            $code,
+            ArchSet::$archs,
+            Access::$kind($bytes, Fill::$fill),
+            one_level!(w, i, e, scratch(w, i, e)),
+        )
     };
 }
 
 macro_rules! global_row {
     ($name:literal $code:literal $archs:ident $kind:ident($bytes:literal, $fill:ident)) => {
-        memory(concat!("global_", $name), Family::Global, $code, ArchSet::$archs, Access::$kind($bytes, Fill::$fill), one_level!(w, i, e, global(w, i, e)))
+        memory(
+            concat!("global_", $name),
+            Family::Global,
+            $code,
+            ArchSet::$archs,
+            Access::$kind($bytes, Fill::$fill),
+            one_level!(w, i, e, global(w, i, e)),
+        )
     };
 }
 
@@ -141,6 +164,9 @@ fn scratch(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     private(w, i, e, &offsets, exec)
 }
 
+/// The part of a flat access that goes to one aperture: addresses, their low halves, lanes.
+type Part = fn(&mut Wave, &Inst, &mut dyn Env, &Addresses, &[u32; LANES], u64) -> Flow;
+
 /// A flat access: each lane's address is global, in the LDS aperture or in the scratch aperture.
 fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     let at = addresses(w, i);
@@ -158,8 +184,10 @@ fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     }
     let offsets = low.map(|offset| offset.wrapping_add(i.imm as u32));
     // The destination may be the address: every part works on what was read above.
-    let parts: [(u64, fn(&mut Wave, &Inst, &mut dyn Env, &Addresses, &[u32; LANES], u64) -> Flow); 3] = [
-        (exec & !(shared | scratch), |w, i, e, at, _, mask| access(w, i, e, at, mask, i.src[1], i.dst, i.has(control::GLC))),
+    let parts: [(u64, Part); 3] = [
+        (exec & !(shared | scratch), |w, i, e, at, _, mask| {
+            access(w, i, e, at, mask, i.src[1], i.dst, i.has(control::GLC))
+        }),
         (shared, |w, i, e, _, offsets, mask| ds::flat(w, i, e, offsets, mask)),
         (scratch, |w, i, e, _, offsets, mask| private(w, i, e, offsets, mask)),
     ];

@@ -80,15 +80,28 @@ const fn row(name: &'static str, code: u16, archs: ArchSet, factor_dwords: u8, a
 macro_rules! mfma {
     ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $element:ident) => {{
         const SHAPE: Shape = Shape { m: $m, n: $n, k: $k, blocks: $blocks };
-        row($name, $code, ArchSet::$archs, (SHAPE.per_lane() as u32 * Element::$element.bits() / 32) as u8, SHAPE.results() as u8,
-            levels!(w, i, _e, multiply(w, i, SHAPE, Element::$element)))
+        row(
+            $name,
+            $code,
+            ArchSet::$archs,
+            (SHAPE.per_lane() as u32 * Element::$element.bits() / 32) as u8,
+            SHAPE.results() as u8,
+            levels!(w, i, _e, multiply(w, i, SHAPE, Element::$element)),
+        )
     }};
 }
 
 macro_rules! dgemm {
     ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal) => {{
         const SHAPE: Shape = Shape { m: $m, n: $n, k: $k, blocks: $blocks };
-        row($name, $code, ArchSet::$archs, 2, 2 * SHAPE.results() as u8, levels!(w, i, _e, multiply_doubles(w, i, SHAPE)))
+        row(
+            $name,
+            $code,
+            ArchSet::$archs,
+            2,
+            2 * SHAPE.results() as u8,
+            levels!(w, i, _e, multiply_doubles(w, i, SHAPE)),
+        )
     }};
 }
 
@@ -216,8 +229,12 @@ fn multiply(w: &mut Wave, i: &Inst, shape: Shape, kind: Element) -> Flow {
                 ((a_lane, a_at), (permuted_lane(blgp, b_lane), b_at))
             });
             if kind == Element::I8 {
-                let byte = |words: &[Vgpr; 2], (lane, at): (usize, usize)| i32::from((words[at / 4][lane] >> (8 * (at % 4))) as u8 as i8);
-                return places.fold(acc[r][l] as i32, |sum, (a, b)| sum.wrapping_add(byte(&words[0], a) * byte(&words[1], b))) as u32;
+                let byte = |words: &[Vgpr; 2], (lane, at): (usize, usize)| {
+                    i32::from((words[at / 4][lane] >> (8 * (at % 4))) as u8 as i8)
+                };
+                return places
+                    .fold(acc[r][l] as i32, |sum, (a, b)| sum.wrapping_add(byte(&words[0], a) * byte(&words[1], b)))
+                    as u32;
             }
             let flush = w.arch == crate::arch::Arch::Gfx90a && !i.op.name.ends_with("_1k");
             let start = f32::from_bits(acc[r][l]);

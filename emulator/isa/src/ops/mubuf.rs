@@ -4,10 +4,12 @@ use super::kinds;
 use crate::arch::ArchSet;
 use crate::env::{Addresses, Env};
 use crate::inst::{Inst, control};
-use crate::op::{Access, Fill, Family, Flow, Levels, Op};
+use crate::op::{Access, Family, Fill, Flow, Levels, Op};
 use crate::operand::Kind;
 use crate::ops::scalar_flow::stop;
-use crate::ops::vector_memory::{NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, load_lds, vector_atomic_rows, vector_memory_rows};
+use crate::ops::vector_memory::{
+    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, load_lds, vector_atomic_rows, vector_memory_rows,
+};
 use crate::wave::{LANES, Trap, Wave};
 
 const fn buffer(name: &'static str, code: u16, archs: ArchSet, what: Access, run: Levels) -> Op {
@@ -21,12 +23,27 @@ const fn buffer(name: &'static str, code: u16, archs: ArchSet, what: Access, run
 }
 
 const fn cache(name: &'static str, code: u16, archs: ArchSet) -> Op {
-    Op::new(name, Family::Mubuf, code, archs, one_level!(_w, _i, e, { e.fence(); Flow::Next }))
+    Op::new(
+        name,
+        Family::Mubuf,
+        code,
+        archs,
+        one_level!(_w, _i, e, {
+            e.fence();
+            Flow::Next
+        }),
+    )
 }
 
 macro_rules! buffer_row {
     ($name:literal $code:literal $archs:ident $kind:ident($bytes:literal, $fill:ident)) => {
-        buffer(concat!("buffer_", $name), $code, ArchSet::$archs, Access::$kind($bytes, Fill::$fill), one_level!(w, i, e, execute(w, i, e)))
+        buffer(
+            concat!("buffer_", $name),
+            $code,
+            ArchSet::$archs,
+            Access::$kind($bytes, Fill::$fill),
+            one_level!(w, i, e, execute(w, i, e)),
+        )
     };
 }
 
@@ -81,7 +98,9 @@ impl Descriptor {
         let buffer_offset = if self.swizzle {
             // Elements of four bytes, records interleaved in groups of `index_stride`.
             let (group, in_group) = (u64::from(index / self.index_stride), u64::from(index % self.index_stride));
-            (group * u64::from(self.stride) + u64::from(offset & !3)) * u64::from(self.index_stride) + in_group * 4 + u64::from(offset & 3)
+            (group * u64::from(self.stride) + u64::from(offset & !3)) * u64::from(self.index_stride)
+                + in_group * 4
+                + u64::from(offset & 3)
         } else {
             u64::from(index) * u64::from(self.stride) + u64::from(offset)
         };
@@ -136,7 +155,14 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
 }
 
 /// An access of more than one dword to a swizzled buffer: the dwords are apart.
-fn swizzled(w: &mut Wave, i: &Inst, e: &mut dyn Env, bytes: u8, exec: u64, place: impl Fn(u32, u32) -> (Addresses, u64)) -> Flow {
+fn swizzled(
+    w: &mut Wave,
+    i: &Inst,
+    e: &mut dyn Env,
+    bytes: u8,
+    exec: u64,
+    place: impl Fn(u32, u32) -> (Addresses, u64),
+) -> Flow {
     let store = matches!(i.op.access, Access::Store(..));
     let mut data = if store { gather(w, i.dst, bytes, Fill::Zero) } else { NO_DATA };
     for (n, word) in data.iter_mut().enumerate().take(usize::from(bytes) / 4) {

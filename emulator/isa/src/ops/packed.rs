@@ -125,7 +125,8 @@ fn put<T: Half>(w: &mut Wave, i: &Inst, mut values: [[T; LANES]; 2]) -> Flow {
         let dx10 = w.mode.dx10_clamp();
         values = values.map(|half| half.map(|v| v.saturate(dx10)));
     }
-    let packed = std::array::from_fn(|l| values[0][l].to_bits() as u32 & 0xffff | (values[1][l].to_bits() as u32) << 16);
+    let packed =
+        std::array::from_fn(|l| values[0][l].to_bits() as u32 & 0xffff | (values[1][l].to_bits() as u32) << 16);
     let exec = w.exec();
     blend(w.vector_mut(i.dst, 0), &packed, exec);
     Flow::Next
@@ -148,27 +149,78 @@ fn packed3<T: Half>(w: &mut Wave, i: &Inst, f: impl Fn(T, T, T) -> T) -> Flow {
 /// A row of packed 16-bit operations; `m` is the MODE register where named, `sat` serves the clamp modifier.
 macro_rules! packed {
     ($name:ident $code:literal |$a:ident: $T:ty, $b:ident| $body:expr) => {
-        op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, 2, levels!(w, i, _e, packed2(w, i, |$a: $T, $b: $T| -> $T { $body })))
+        op(
+            stringify!($name),
+            $code,
+            ArchSet::ALL,
+            <$T as Half>::PACKED,
+            2,
+            levels!(w, i, _e, packed2(w, i, |$a: $T, $b: $T| -> $T { $body })),
+        )
     };
     ($name:ident $code:literal mode |$m:ident, $a:ident: $T:ty, $b:ident| $body:expr) => {
-        op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, 2, levels!(w, i, _e, { let $m = w.mode; packed2(w, i, |$a: $T, $b: $T| -> $T { $body }) }))
+        op(
+            stringify!($name),
+            $code,
+            ArchSet::ALL,
+            <$T as Half>::PACKED,
+            2,
+            levels!(w, i, _e, {
+                let $m = w.mode;
+                packed2(w, i, |$a: $T, $b: $T| -> $T { $body })
+            }),
+        )
     };
     ($name:ident $code:literal sat |$a:ident: $T:ty, $b:ident| $body:expr, $sat:expr) => {
-        op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, 2, levels!(w, i, _e, if i.mods.clamp {
-            packed2(w, i, |$a: $T, $b: $T| -> $T { $sat })
-        } else {
-            packed2(w, i, |$a: $T, $b: $T| -> $T { $body })
-        }))
+        op(
+            stringify!($name),
+            $code,
+            ArchSet::ALL,
+            <$T as Half>::PACKED,
+            2,
+            levels!(
+                w,
+                i,
+                _e,
+                if i.mods.clamp {
+                    packed2(w, i, |$a: $T, $b: $T| -> $T { $sat })
+                } else {
+                    packed2(w, i, |$a: $T, $b: $T| -> $T { $body })
+                }
+            ),
+        )
     };
     ($name:ident $code:literal sat |$a:ident: $T:ty, $b:ident, $c:ident| $body:expr, $sat:expr) => {
-        op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, 3, levels!(w, i, _e, if i.mods.clamp {
-            packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $sat })
-        } else {
-            packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $body })
-        }))
+        op(
+            stringify!($name),
+            $code,
+            ArchSet::ALL,
+            <$T as Half>::PACKED,
+            3,
+            levels!(
+                w,
+                i,
+                _e,
+                if i.mods.clamp {
+                    packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $sat })
+                } else {
+                    packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $body })
+                }
+            ),
+        )
     };
     ($name:ident $code:literal mode |$m:ident, $a:ident: $T:ty, $b:ident, $c:ident| $body:expr) => {
-        op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, 3, levels!(w, i, _e, { let $m = w.mode; packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $body }) }))
+        op(
+            stringify!($name),
+            $code,
+            ArchSet::ALL,
+            <$T as Half>::PACKED,
+            3,
+            levels!(w, i, _e, {
+                let $m = w.mode;
+                packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $body })
+            }),
+        )
     };
 }
 

@@ -275,7 +275,7 @@ pub(crate) static SOP1: &[Op] = &[
     scalar!(Sop1 s_orn1_saveexec_b64    0x34 saveexec |a, exec| { !a | exec }),
     scalar!(Sop1 s_andn1_wrexec_b64     0x35 wrexec |a, exec| { !a & exec }),
     scalar!(Sop1 s_andn2_wrexec_b64     0x36 wrexec |a, exec| { a & !exec }),
-    scalar!(Sop1 s_bitreplicate_b64_b32 0x37 |a: u32| -> u64 { (0..32).fold(0, |d, n| d | u64::from(a >> n & 1) * 3 << (2 * n)) }),
+    scalar!(Sop1 s_bitreplicate_b64_b32 0x37 |a: u32| -> u64 { (0..32).fold(0, |d, n| d | (u64::from(a >> n & 1) * 3) << (2 * n)) }),
 ];
 
 #[rustfmt::skip]

@@ -17,13 +17,18 @@ const fn op(name: &'static str, family: Family, code: u16, run: Levels) -> Op {
 /// A SOPP jump that is taken under a condition.
 macro_rules! branch {
     ($name:literal $code:literal |$w:ident| $taken:expr) => {
-        op($name, Family::Sopp, $code, one_level!(w, i, _e, {
-            let $w = &*w;
-            if $taken {
-                jump(w, i);
-            }
-            Flow::Next
-        }))
+        op(
+            $name,
+            Family::Sopp,
+            $code,
+            one_level!(w, i, _e, {
+                let $w = &*w;
+                if $taken {
+                    jump(w, i);
+                }
+                Flow::Next
+            }),
+        )
         .with(Flags::BRANCH)
     };
 }

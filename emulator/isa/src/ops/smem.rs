@@ -23,11 +23,13 @@ const fn op(name: &'static str, code: u16, access: Access, run: Levels) -> Op {
 }
 
 const fn load(name: &'static str, code: u16, base: Kind, dwords: u8) -> Op {
-    op(name, code, Access::Load(dwords * 4, crate::op::Fill::Zero), one_level!(w, i, e, read(w, i, e))).operands(kind(dwords), kinds(&[base]))
+    op(name, code, Access::Load(dwords * 4, crate::op::Fill::Zero), one_level!(w, i, e, read(w, i, e)))
+        .operands(kind(dwords), kinds(&[base]))
 }
 
 const fn store(name: &'static str, code: u16, base: Kind, dwords: u8) -> Op {
-    op(name, code, Access::Store(dwords * 4, crate::op::Fill::Zero), one_level!(w, i, e, write(w, i, e))).operands(kind(dwords), kinds(&[base]))
+    op(name, code, Access::Store(dwords * 4, crate::op::Fill::Zero), one_level!(w, i, e, write(w, i, e)))
+        .operands(kind(dwords), kinds(&[base]))
 }
 
 const POINTER: Kind = Kind::B64;

@@ -168,7 +168,17 @@ fn sign_extend(x: u32, bytes: u8) -> u32 {
 }
 
 /// Performs the access of `i` on global memory for the lanes of `mask`; data is in `data`, results go to `dst`.
-pub(crate) fn access(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &Addresses, mask: u64, data: Operand, dst: Operand, returns: bool) -> Flow {
+#[allow(clippy::too_many_arguments, reason = "where data is depends on the encoding, not on the instruction")]
+pub(crate) fn access(
+    w: &mut Wave,
+    i: &Inst,
+    e: &mut dyn Env,
+    at: &Addresses,
+    mask: u64,
+    data: Operand,
+    dst: Operand,
+    returns: bool,
+) -> Flow {
     if i.has(control::LDS) {
         return load_lds(w, i, e, at, mask);
     }
@@ -177,7 +187,9 @@ pub(crate) fn access(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &Addresses, ma
     }
     let mut words = NO_DATA;
     let done = match i.op.access {
-        Access::Load(bytes, how) => e.load(at, mask, bytes, &mut words).map(|()| fill(w, dst, bytes, how, &words, mask)),
+        Access::Load(bytes, how) => {
+            e.load(at, mask, bytes, &mut words).map(|()| fill(w, dst, bytes, how, &words, mask))
+        }
         Access::Store(bytes, how) => e.store(at, mask, bytes, &gather(w, data, bytes, how)),
         Access::Atomic(op, bytes, _) => {
             let operands = gather(w, data, if op == AtomicOp::CmpSwap { bytes * 2 } else { bytes }, Fill::Zero);

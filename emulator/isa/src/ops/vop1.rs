@@ -87,7 +87,8 @@ impl Op {
 /// The lowest active lane's value; lane 0's when none is active.
 fn read_first_lane(w: &mut Wave, i: &Inst) -> Flow {
     let lane = w.exec().trailing_zeros() as usize & 63;
-    let value = if i.src[0].is_vector() { w.vector(i.src[0], 0)[lane] } else { w.scalar32(i.src[0], i.literal, Kind::B32) };
+    let value =
+        if i.src[0].is_vector() { w.vector(i.src[0], 0)[lane] } else { w.scalar32(i.src[0], i.literal, Kind::B32) };
     scalar_result(w, i.dst, value);
     Flow::Next
 }

@@ -6,7 +6,7 @@ use crate::fp::{Arith, F16, MinMax};
 use crate::lanes::{Lane, M32, carry, map2_masked};
 use crate::op::{Family, Flags, Levels, Op};
 use crate::operand::Kind;
-use crate::ops::packed::{H2, dot2_f16, dot_signed};
+use crate::ops::packed::{H2, dot_signed, dot2_f16};
 
 const MASK: Flags = Flags::MASK_OUT;
 const MASK_THROUGH: Flags = Flags::MASK_OUT.and(Flags::MASK_IN);

@@ -169,7 +169,11 @@ fn quad_sad32(w: &mut Wave, i: &Inst) -> Flow {
     let (a, b) = (source::<u64>(w, i, 0), source::<u32>(w, i, 1));
     let exec = w.exec();
     for n in 0..4u32 {
-        let c = if i.src[2].is_vector() { *w.vector(i.src[2], n) } else { [w.scalar32(i.src[2], i.literal, Kind::U32); 64] };
+        let c = if i.src[2].is_vector() {
+            *w.vector(i.src[2], n)
+        } else {
+            [w.scalar32(i.src[2], i.literal, Kind::U32); 64]
+        };
         let sums = std::array::from_fn(|l| masked_sad((a[l] >> (8 * n)) as u32, b[l]).wrapping_add(c[l]));
         crate::lanes::blend(w.vector_mut(i.dst, n), &sums, exec);
     }

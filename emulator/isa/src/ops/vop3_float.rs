@@ -124,7 +124,15 @@ mod tests {
 
     #[test]
     fn scaling_rounds_once_at_every_exponent() {
-        for (a, e) in [(1.5, -1074i32), (3.0, -1075), (1.0, 1023), (5e-324, 2000), (1e308, -2000), (f64::MAX, -2098), (1.75, -1073)] {
+        for (a, e) in [
+            (1.5, -1074i32),
+            (3.0, -1075),
+            (1.0, 1023),
+            (5e-324, 2000),
+            (1e308, -2000),
+            (f64::MAX, -2098),
+            (1.75, -1073),
+        ] {
             let expected = if e.abs() <= 1000 {
                 a * 2f64.powi(e)
             } else {
@@ -139,20 +147,34 @@ mod tests {
     fn exact_scale(a: f64, e: i32) -> f64 {
         let bits = a.to_bits();
         let (mut m, mut x) = (bits & ((1 << 52) - 1), (bits >> 52 & 0x7ff) as i32);
-        if x == 0 { x = 1 } else { m |= 1 << 52 }
+        if x == 0 {
+            x = 1
+        } else {
+            m |= 1 << 52
+        }
         let mut exponent = x - 1075 + e;
         let shift = (-1074 - exponent).max(0);
         if shift > 0 {
-            if shift > 60 { return 0.0 }
+            if shift > 60 {
+                return 0.0;
+            }
             let (kept, lost) = (m >> shift, m & ((1 << shift) - 1));
             let half = 1u64 << (shift - 1);
             m = kept + u64::from(lost > half || (lost == half && kept & 1 == 1));
             exponent += shift;
         }
-        if exponent > 971 { return f64::INFINITY }
+        if exponent > 971 {
+            return f64::INFINITY;
+        }
         let (mut value, mut left) = (m as f64, exponent);
-        while left < -1000 { value *= 2f64.powi(-60); left += 60; }
-        while left > 900 { value *= 2f64.powi(60); left -= 60; }
+        while left < -1000 {
+            value *= 2f64.powi(-60);
+            left += 60;
+        }
+        while left > 900 {
+            value *= 2f64.powi(60);
+            left -= 60;
+        }
         value * 2f64.powi(left)
     }
 }

@@ -1,6 +1,10 @@
 //! VOPC: comparisons that make a lane mask. Source: Vega ISA manual, "VOPC Instructions".
 
-#![allow(clippy::neg_cmp_op_on_partial_ord, reason = "`nge` is not `lt`: it holds for NaN")]
+#![allow(
+    clippy::neg_cmp_op_on_partial_ord,
+    clippy::double_comparisons,
+    reason = "with NaN, `nge` is not `lt` and `lg` is not `ne`"
+)]
 
 use crate::fp::F16;
 use crate::op::{Flags, Op};
@@ -204,11 +208,31 @@ mod tests {
 
     #[test]
     fn every_number_has_the_class_bit_of_the_manual() {
-        let numbers = [f32::from_bits(0x7f80_0001), f32::NAN, f32::NEG_INFINITY, -1.0, -1e-40, -0.0, 0.0, 1e-40, 1.0, f32::INFINITY];
+        let numbers = [
+            f32::from_bits(0x7f80_0001),
+            f32::NAN,
+            f32::NEG_INFINITY,
+            -1.0,
+            -1e-40,
+            -0.0,
+            0.0,
+            1e-40,
+            1.0,
+            f32::INFINITY,
+        ];
         for (bit, number) in numbers.into_iter().enumerate() {
             assert_eq!(class32(number), 1 << bit, "{number:?}");
             if bit != 0 {
-                assert_eq!(class64(if bit == 4 { -1e-310 } else if bit == 7 { 1e-310 } else { f64::from(number) }), 1 << bit);
+                assert_eq!(
+                    class64(if bit == 4 {
+                        -1e-310
+                    } else if bit == 7 {
+                        1e-310
+                    } else {
+                        f64::from(number)
+                    }),
+                    1 << bit
+                );
             }
         }
         assert_eq!(class16(F16(0x8001)), 1 << 4);

@@ -48,8 +48,11 @@ fn redirected(path: *const c_char) -> Option<CString> {
 macro_rules! open_functions {
     ($($name:ident $c_name:literal;)*) => {$(
         /// As in C.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+        pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
             open_path(path, flags, |path| next!($c_name as fn(*const c_char, c_int, libc::mode_t) -> c_int, -1; path, flags, mode))
         }
     )*};
@@ -63,8 +66,11 @@ open_functions! {
 macro_rules! checked_open_functions {
     ($($name:ident $c_name:literal;)*) => {$(
         /// As in C, when fortified.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name(path: *const c_char, flags: c_int) -> c_int {
+        pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int) -> c_int {
             open_path(path, flags, |path| next!($c_name as fn(*const c_char, c_int) -> c_int, -1; path, flags))
         }
     )*};
@@ -78,8 +84,11 @@ checked_open_functions! {
 macro_rules! openat_functions {
     ($($name:ident $c_name:literal;)*) => {$(
         /// As in C.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+        pub unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
             open_path(path, flags, |path| next!($c_name as fn(c_int, *const c_char, c_int, libc::mode_t) -> c_int, -1; folder, path, flags, mode))
         }
     )*};
@@ -93,8 +102,11 @@ openat_functions! {
 macro_rules! checked_openat_functions {
     ($($name:ident $c_name:literal;)*) => {$(
         /// As in C, when fortified.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+        pub unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
             open_path(path, flags, |path| next!($c_name as fn(c_int, *const c_char, c_int) -> c_int, -1; folder, path, flags))
         }
     )*};
@@ -108,8 +120,11 @@ checked_openat_functions! {
 macro_rules! fopen_functions {
     ($($name:ident $c_name:literal;)*) => {$(
         /// As in C.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+        pub unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
             let inside = redirected(path);
             let path = inside.as_ref().map_or(path, |p| p.as_ptr());
             next!($c_name as fn(*const c_char, *const c_char) -> *mut libc::FILE, std::ptr::null_mut(); path, mode)
@@ -123,16 +138,22 @@ fopen_functions! {
 }
 
 /// As in C.
+///
+/// # Safety
+/// As in C.
 #[unsafe(no_mangle)]
-pub extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
+pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
     let inside = redirected(path);
     let path = inside.as_ref().map_or(path, |p| p.as_ptr());
     next!(c"opendir" as fn(*const c_char) -> *mut libc::DIR, std::ptr::null_mut(); path)
 }
 
 /// As in C.
+///
+/// # Safety
+/// As in C.
 #[unsafe(no_mangle)]
-pub extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
     match guard(Target::Other, || target(path)) {
         Target::Kfd | Target::Render(_) => 0,
         Target::Tree(inside) => next!(c"access" as fn(*const c_char, c_int) -> c_int, -1; inside.as_ptr(), mode),
@@ -141,30 +162,47 @@ pub extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
 }
 
 /// As in C.
+///
+/// # Safety
+/// As in C.
 #[unsafe(no_mangle)]
-pub extern "C" fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+pub unsafe extern "C" fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
     match guard(Target::Other, || target(path)) {
         Target::Kfd | Target::Render(_) => 0,
-        Target::Tree(inside) => next!(c"faccessat" as fn(c_int, *const c_char, c_int, c_int) -> c_int, -1; folder, inside.as_ptr(), mode, flags),
-        Target::Other => next!(c"faccessat" as fn(c_int, *const c_char, c_int, c_int) -> c_int, -1; folder, path, mode, flags),
+        Target::Tree(inside) => {
+            next!(c"faccessat" as fn(c_int, *const c_char, c_int, c_int) -> c_int, -1; folder, inside.as_ptr(), mode, flags)
+        }
+        Target::Other => {
+            next!(c"faccessat" as fn(c_int, *const c_char, c_int, c_int) -> c_int, -1; folder, path, mode, flags)
+        }
     }
 }
 
 /// As in C.
+///
+/// # Safety
+/// As in C.
 #[unsafe(no_mangle)]
-pub extern "C" fn readlink(path: *const c_char, buffer: *mut c_char, size: usize) -> isize {
+pub unsafe extern "C" fn readlink(path: *const c_char, buffer: *mut c_char, size: usize) -> isize {
     let inside = redirected(path);
     let path = inside.as_ref().map_or(path, |p| p.as_ptr());
     next!(c"readlink" as fn(*const c_char, *mut c_char, usize) -> isize, -1; path, buffer, size)
 }
 
 /// As in C. The devices resolve to themselves, other paths of ours to files of the tree.
+///
+/// # Safety
+/// As in C.
 #[unsafe(no_mangle)]
-pub extern "C" fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
+pub unsafe extern "C" fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
     let found = guard(Target::Other, || target(path));
     if matches!(found, Target::Kfd | Target::Render(_)) {
-        // SAFETY: our own paths are C strings of less than PATH_MAX bytes, which is the room that callers must give.
-        return unsafe { if resolved.is_null() { libc::strdup(path) } else { libc::strcpy(resolved, path) } };
+        if resolved.is_null() {
+            // SAFETY: a C string.
+            return unsafe { libc::strdup(path) };
+        }
+        // SAFETY: our own paths have less than PATH_MAX bytes, which is the room that callers must give.
+        return unsafe { libc::strcpy(resolved, path) };
     }
     let inside = if let Target::Tree(inside) = found { Some(inside) } else { None };
     let path = inside.as_ref().map_or(path, |p| p.as_ptr());
@@ -172,8 +210,11 @@ pub extern "C" fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c
 }
 
 /// As in C.
+///
+/// # Safety
+/// As in C.
 #[unsafe(no_mangle)]
-pub extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if ioctl::may_be_ours(request)
         && let Some(node) = guard(None, || device::node_of(fd))
     {

@@ -9,8 +9,10 @@ pub mod stat;
 
 /// Sets the C library's error number.
 fn set_errno(error: i32) {
-    // SAFETY: the C library's error number of this thread.
-    unsafe { *libc::__errno_location() = error };
+    // SAFETY: always gives the place of this thread's error number.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: nobody else uses this thread's error number.
+    unsafe { *place = error };
 }
 
 /// Runs code that must not let a panic reach C; a panic gives `fallback`.

@@ -12,12 +12,15 @@ use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR};
 const KFD_MAJOR: u32 = 511;
 
 /// Makes a file's description that of a device.
-fn describe(buffer: *mut libc::stat, node: Node) {
+///
+/// # Safety
+/// The buffer must be one that `stat` has filled, or all zeroes.
+unsafe fn describe(buffer: *mut libc::stat, node: Node) {
     let (major, minor) = match node {
         Node::Kfd => (KFD_MAJOR, 0),
         Node::Render(index) => (DRM_MAJOR, FIRST_RENDER_MINOR + index as u32),
     };
-    // SAFETY: the caller of a stat function gives a buffer of this type, which has been filled or zeroed.
+    // SAFETY: the caller's promise.
     let stat = unsafe { &mut *buffer };
     stat.st_mode = libc::S_IFCHR | 0o666;
     stat.st_rdev = libc::makedev(major, minor);
@@ -26,27 +29,45 @@ fn describe(buffer: *mut libc::stat, node: Node) {
 }
 
 /// The description of a device that may not be open.
-fn describe_path(buffer: *mut libc::stat, node: Node) -> c_int {
-    // SAFETY: the caller of a stat function gives a buffer of this type; all zeros is a value of it.
+///
+/// # Safety
+/// The buffer must be one that could be given to `stat`.
+unsafe fn describe_path(buffer: *mut libc::stat, node: Node) -> c_int {
+    // SAFETY: the caller's promise; all zeroes is a value of the type.
     unsafe { buffer.write_bytes(0, 1) };
-    describe(buffer, node);
+    // SAFETY: it was just zeroed.
+    unsafe { describe(buffer, node) };
     0
 }
 
 /// After a successful `fstat`: a descriptor of ours becomes a device.
-fn describe_descriptor(fd: c_int, buffer: *mut libc::stat, result: c_int) -> c_int {
+///
+/// # Safety
+/// The buffer must be the one that `fstat` was given, which had this result.
+unsafe fn describe_descriptor(fd: c_int, buffer: *mut libc::stat, result: c_int) -> c_int {
     if result == 0
         && let Some(node) = guard(None, || device::node_of(fd))
     {
-        describe(buffer, node);
+        // SAFETY: `fstat` has filled the buffer.
+        unsafe { describe(buffer, node) };
     }
     result
 }
 
-fn by_path(path: *const c_char, buffer: *mut libc::stat, otherwise: impl FnOnce(*const c_char) -> c_int) -> c_int {
+/// A stat function by path; `otherwise` examines the path that it is given.
+///
+/// # Safety
+/// The buffer must be one that could be given to `stat`.
+unsafe fn by_path(
+    path: *const c_char,
+    buffer: *mut libc::stat,
+    otherwise: impl FnOnce(*const c_char) -> c_int,
+) -> c_int {
     match guard(Target::Other, || target(path)) {
-        Target::Kfd => describe_path(buffer, Node::Kfd),
-        Target::Render(index) => describe_path(buffer, Node::Render(index)),
+        // SAFETY: the caller's promise.
+        Target::Kfd => unsafe { describe_path(buffer, Node::Kfd) },
+        // SAFETY: the caller's promise.
+        Target::Render(index) => unsafe { describe_path(buffer, Node::Render(index)) },
         Target::Tree(inside) => otherwise(inside.as_ptr()),
         Target::Other => otherwise(path),
     }
@@ -55,28 +76,47 @@ fn by_path(path: *const c_char, buffer: *mut libc::stat, otherwise: impl FnOnce(
 macro_rules! stat_functions {
     ($($stat:ident $lstat:ident $fstat:ident $fstatat:ident $c_stat:literal $c_lstat:literal $c_fstat:literal $c_fstatat:literal;)*) => {$(
         /// As in C.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $stat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
-            by_path(path, buffer, |path| next!($c_stat as fn(*const c_char, *mut libc::stat) -> c_int, -1; path, buffer))
+        pub unsafe extern "C" fn $stat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
+            let otherwise = |path| next!($c_stat as fn(*const c_char, *mut libc::stat) -> c_int, -1; path, buffer);
+            // SAFETY: the caller's promise.
+            unsafe { by_path(path, buffer, otherwise) }
         }
 
         /// As in C.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $lstat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
-            by_path(path, buffer, |path| next!($c_lstat as fn(*const c_char, *mut libc::stat) -> c_int, -1; path, buffer))
+        pub unsafe extern "C" fn $lstat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
+            let otherwise = |path| next!($c_lstat as fn(*const c_char, *mut libc::stat) -> c_int, -1; path, buffer);
+            // SAFETY: the caller's promise.
+            unsafe { by_path(path, buffer, otherwise) }
         }
 
         /// As in C.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $fstat(fd: c_int, buffer: *mut libc::stat) -> c_int {
+        pub unsafe extern "C" fn $fstat(fd: c_int, buffer: *mut libc::stat) -> c_int {
             let result = next!($c_fstat as fn(c_int, *mut libc::stat) -> c_int, -1; fd, buffer);
-            describe_descriptor(fd, buffer, result)
+            // SAFETY: the caller's promise.
+            unsafe { describe_descriptor(fd, buffer, result) }
         }
 
         /// As in C.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $fstatat(folder: c_int, path: *const c_char, buffer: *mut libc::stat, flags: c_int) -> c_int {
-            by_path(path, buffer, |path| next!($c_fstatat as fn(c_int, *const c_char, *mut libc::stat, c_int) -> c_int, -1; folder, path, buffer, flags))
+        pub unsafe extern "C" fn $fstatat(folder: c_int, path: *const c_char, buffer: *mut libc::stat, flags: c_int) -> c_int {
+            let otherwise = |path| next!($c_fstatat as fn(c_int, *const c_char, *mut libc::stat, c_int) -> c_int, -1; folder, path, buffer, flags);
+            // SAFETY: the caller's promise.
+            unsafe { by_path(path, buffer, otherwise) }
         }
     )*};
 }
@@ -90,22 +130,36 @@ stat_functions! {
 macro_rules! versioned_stat_functions {
     ($($stat:ident $lstat:ident $fstat:ident $c_stat:literal $c_lstat:literal $c_fstat:literal;)*) => {$(
         /// What `stat` was compiled to before glibc 2.33.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $stat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
-            by_path(path, buffer, |path| next!($c_stat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer))
+        pub unsafe extern "C" fn $stat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
+            let otherwise = |path| next!($c_stat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer);
+            // SAFETY: the caller's promise.
+            unsafe { by_path(path, buffer, otherwise) }
         }
 
         /// What `lstat` was compiled to before glibc 2.33.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $lstat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
-            by_path(path, buffer, |path| next!($c_lstat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer))
+        pub unsafe extern "C" fn $lstat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
+            let otherwise = |path| next!($c_lstat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer);
+            // SAFETY: the caller's promise.
+            unsafe { by_path(path, buffer, otherwise) }
         }
 
         /// What `fstat` was compiled to before glibc 2.33.
+        ///
+        /// # Safety
+        /// As in C.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $fstat(version: c_int, fd: c_int, buffer: *mut libc::stat) -> c_int {
+        pub unsafe extern "C" fn $fstat(version: c_int, fd: c_int, buffer: *mut libc::stat) -> c_int {
             let result = next!($c_fstat as fn(c_int, c_int, *mut libc::stat) -> c_int, -1; version, fd, buffer);
-            describe_descriptor(fd, buffer, result)
+            // SAFETY: the caller's promise.
+            unsafe { describe_descriptor(fd, buffer, result) }
         }
     )*};
 }

@@ -82,7 +82,12 @@ pub(super) fn wait(state: &State, args: &mut kfd_ioctl_wait_events_args) -> Resu
             None => continue,
             Some((_, Some(exception))) => {
                 entry.__bindgen_anon_1.memory_exception_data = kfd_hsa_memory_exception_data {
-                    failure: kfd_memory_exception_failure { NotPresent: 1, ReadOnly: exception.write.into(), NoExecute: 0, imprecise: 0 },
+                    failure: kfd_memory_exception_failure {
+                        NotPresent: 1,
+                        ReadOnly: exception.write.into(),
+                        NoExecute: 0,
+                        imprecise: 0,
+                    },
                     va: exception.address & !0xfff,
                     gpu_id: exception.gpu_id,
                     ErrorType: 0,

@@ -27,7 +27,8 @@ pub(super) fn allocate(state: &State, args: &mut kfd_ioctl_alloc_memory_of_gpu_a
         (Store::User { address: args.mmap_offset }, args.mmap_offset)
     } else if flags & (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT) != 0 {
         let limit = state.settings.memory.0;
-        if flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 && state.buffers.video_memory(device).saturating_add(size) > limit {
+        if flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 && state.buffers.video_memory(device).saturating_add(size) > limit
+        {
             return Err(libc::ENOMEM);
         }
         let memory = &state.devices[device].memory;
@@ -39,7 +40,8 @@ pub(super) fn allocate(state: &State, args: &mut kfd_ioctl_alloc_memory_of_gpu_a
         return Err(libc::EINVAL);
     };
     args.mmap_offset = mmap_offset;
-    args.handle = state.buffers.insert(device, Buffer { address: args.va_addr, size, flags, store, mapped: Vec::new() });
+    args.handle =
+        state.buffers.insert(device, Buffer { address: args.va_addr, size, flags, store, mapped: Vec::new() });
     Ok(())
 }
 

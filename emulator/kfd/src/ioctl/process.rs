@@ -45,7 +45,8 @@ pub(super) fn get_apertures(state: &State, args: &mut kfd_ioctl_get_process_aper
         return Ok(());
     }
     let room = args.num_of_nodes.min(count);
-    let list: *mut kfd_process_device_apertures = std::ptr::with_exposed_provenance_mut(args.kfd_process_device_apertures_ptr as usize);
+    let list: *mut kfd_process_device_apertures =
+        std::ptr::with_exposed_provenance_mut(args.kfd_process_device_apertures_ptr as usize);
     for (n, device) in state.devices.iter().take(room as usize).enumerate() {
         let (shared, private) = (u64::from(SHARED_APERTURE_HI) << 32, u64::from(PRIVATE_APERTURE_HI) << 32);
         let apertures = kfd_process_device_apertures {

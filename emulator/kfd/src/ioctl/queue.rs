@@ -22,7 +22,13 @@ pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_queue_args) -> R
             // A doorbell that has never been rung holds all ones, for packet 0 is rung as 0.
             let (slot, doorbell) = state.queues.doorbell(state, device, u64::MAX)?;
             let queue = args.read_pointer_address.checked_sub(READ_DISPATCH_ID_OFFSET).ok_or(libc::EINVAL)?;
-            let info = AqlQueueInfo { id, ring: args.ring_base_address, slots: u64::from(args.ring_size) / 64, queue, doorbell };
+            let info = AqlQueueInfo {
+                id,
+                ring: args.ring_base_address,
+                slots: u64::from(args.ring_size) / 64,
+                queue,
+                doorbell,
+            };
             state.queues.insert(id, Entry { device, slot, queue, save_area: args.ctx_save_restore_address });
             args.doorbell_offset = doorbell_offset(device) + 8 * slot;
             engine.add_aql(info, gpu);

@@ -61,8 +61,12 @@ pub struct Packet(pub [u32; 16]);
 
 const KERNEL_OBJECT: usize = offset_of!(raw::hsa_kernel_dispatch_packet_t, kernel_object) / 4;
 const COMPLETION_SIGNAL: usize = offset_of!(raw::hsa_kernel_dispatch_packet_t, completion_signal) / 4;
-const _: () = assert!(size_of::<raw::hsa_kernel_dispatch_packet_t>() == 64 && KERNEL_OBJECT == 8 && COMPLETION_SIGNAL == 14);
-const _: () = assert!(offset_of!(raw::hsa_barrier_and_packet_t, dep_signal) == 8 && offset_of!(raw::hsa_barrier_and_packet_t, completion_signal) == 56);
+const _: () =
+    assert!(size_of::<raw::hsa_kernel_dispatch_packet_t>() == 64 && KERNEL_OBJECT == 8 && COMPLETION_SIGNAL == 14);
+const _: () = assert!(
+    offset_of!(raw::hsa_barrier_and_packet_t, dep_signal) == 8
+        && offset_of!(raw::hsa_barrier_and_packet_t, completion_signal) == 56
+);
 const _: () = assert!(offset_of!(raw::hsa_amd_barrier_value_packet_t, completion_signal) == 56);
 
 impl Packet {
@@ -185,7 +189,10 @@ mod tests {
         raw.completion_signal = raw::hsa_signal_t { handle: 0x7f22_0000_0080 };
         // SAFETY: both are 64 bytes of plain data.
         let packet: Packet = unsafe { core::mem::transmute(raw) };
-        assert_eq!((packet.packet_type(), packet.has_barrier_bit(), packet.dimensions()), (PacketType::KernelDispatch, true, 3));
+        assert_eq!(
+            (packet.packet_type(), packet.has_barrier_bit(), packet.dimensions()),
+            (PacketType::KernelDispatch, true, 3)
+        );
         assert_eq!((packet.workgroup_size(), packet.grid_size()), ([64, 2, 1], [1024, 8, 3]));
         assert_eq!((packet.private_segment_size(), packet.group_segment_size()), (16, 2048));
         assert_eq!((packet.kernel_object(), packet.kernarg_address()), (0x7f00_1234_5678, 0x7f11_0000_0040));

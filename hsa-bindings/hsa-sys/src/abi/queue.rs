@@ -47,7 +47,10 @@ const _: () = {
     assert!(offset_of!(Queue, read_dispatch_id) == offset_of!(raw::amd_queue_s, read_dispatch_id));
     assert!(offset_of!(Queue, queue_properties) == offset_of!(raw::amd_queue_s, queue_properties));
     assert!(offset_of!(Queue, queue_inactive_signal) == offset_of!(raw::amd_queue_s, queue_inactive_signal));
-    assert!(offset_of!(Queue, group_segment_aperture_base_hi) == offset_of!(raw::amd_queue_s, group_segment_aperture_base_hi));
+    assert!(
+        offset_of!(Queue, group_segment_aperture_base_hi)
+            == offset_of!(raw::amd_queue_s, group_segment_aperture_base_hi)
+    );
 };
 
 /// Where the read index is in [`Queue`]: the driver is given its address, not the queue's.

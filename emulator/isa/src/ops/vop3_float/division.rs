@@ -223,7 +223,11 @@ mod tests {
         for (a, b) in pairs.collect::<Vec<_>>().into_iter().chain(random_pairs) {
             let (n, d) = (f32::from_bits(a), f32::from_bits(b));
             let (got, expected) = (divide32(n, d), n / d);
-            assert!(got == expected && (got != 0.0 || got.to_bits() == expected.to_bits()) || (got.is_nan() && expected.is_nan()), "{n:e} / {d:e}: {got:e}, expected {expected:e}");
+            assert!(
+                got == expected && (got != 0.0 || got.to_bits() == expected.to_bits())
+                    || (got.is_nan() && expected.is_nan()),
+                "{n:e} / {d:e}: {got:e}, expected {expected:e}"
+            );
         }
     }
 
@@ -231,9 +235,13 @@ mod tests {
     fn compiled_double_divisions_are_correctly_rounded_over_the_whole_range() {
         let mut random = Random(2);
         for _ in 0..400_000 {
-            let (n, d) = (f64::from_bits(random.next()), f64::from_bits(random.next() & !(3 << 61) | random.next() & (3 << 61)));
+            let (n, d) =
+                (f64::from_bits(random.next()), f64::from_bits(random.next() & !(3 << 61) | random.next() & (3 << 61)));
             let (got, expected) = (divide64(n, d), n / d);
-            assert!(got == expected || (got.is_nan() && expected.is_nan()), "{n:e} / {d:e}: {got:e}, expected {expected:e}");
+            assert!(
+                got == expected || (got.is_nan() && expected.is_nan()),
+                "{n:e} / {d:e}: {got:e}, expected {expected:e}"
+            );
         }
         // Quotients around the smallest normal number.
         for _ in 0..400_000 {

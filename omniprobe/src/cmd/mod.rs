@@ -1,0 +1,4 @@
+//! One file for each subcommand.
+
+pub(crate) mod doctor;
+pub(crate) mod run;

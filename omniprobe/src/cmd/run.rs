@@ -1,0 +1,182 @@
+//! `omniprobe -- APP`: runs an application with the library in it, and says if the library was not loaded.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+use anyhow::{Context, Result, bail};
+use logdur_settings::Interceptor;
+
+use crate::environment::Environment;
+use crate::{RunOptions, find};
+
+/// Signals that somebody sends to us and means for the application.
+const FORWARDED: &[i32] = &[
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGWINCH,
+];
+
+/// Runs the application; its status is the result.
+///
+/// # Errors
+/// When it cannot be started.
+pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
+    let mut environment = Environment::of(options)?;
+    if options.env_dump {
+        print!("{}", environment.shell());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some((name, arguments)) = app.split_first() else {
+        bail!("expected an application after `--`: omniprobe [OPTIONS] -- APP [ARGS]...");
+    };
+    let program = find::program(name)?;
+    let hello = Hello::new()?;
+    environment.set(Interceptor::hello, &hello.0);
+    if options.verbose {
+        eprint!("{}", environment.shell());
+    }
+    let mut command = Command::new(&program);
+    command.arg0(name).args(arguments).envs(environment.iter());
+    let signals = Signals::block();
+    signals.unblock_in(&mut command);
+    let mut child =
+        command.spawn().with_context(|| format!("the application {} could not be started", program.display()))?;
+    let status = signals.wait(&mut child)?;
+    hello.check();
+    drop(signals);
+    Ok(pass_on(status))
+}
+
+/// The file to which the library writes a line when it is loaded.
+struct Hello(PathBuf);
+
+impl Hello {
+    fn new() -> Result<Hello> {
+        let path = std::env::temp_dir().join(format!("omniprobe-hello-{}", std::process::id()));
+        fs::write(&path, "").with_context(|| format!("creating {}", path.display()))?;
+        Ok(Hello(path))
+    }
+
+    /// Says on stderr what the user has to know: a library that was not loaded cannot complain itself.
+    fn check(&self) {
+        let text = fs::read_to_string(&self.0).unwrap_or_default();
+        if text.is_empty() {
+            eprintln!(
+                "omniprobe: liblogdur.so was not loaded, nothing was logged. Either the application never started ROCm's HSA runtime, \
+                 or something in it decides which tools are loaded: see `omniprobe doctor`, and whether it sets HSA_TOOLS_LIB, \
+                 ROCP_TOOL_LIBRARIES or ROCPROFILER_REGISTER_LIBRARY (ROCPROFILER_REGISTER_ENABLED=0 turns that off)"
+            );
+        }
+        for problem in
+            text.lines().filter_map(|line| line.split_once(' ')).map(|(_, said)| said).filter(|&said| said != "ok")
+        {
+            eprintln!("omniprobe: {problem}");
+        }
+    }
+}
+
+impl Drop for Hello {
+    fn drop(&mut self) {
+        remove(&self.0);
+        // The folder of links, if one was needed.
+        let _ = fs::remove_dir_all(std::env::temp_dir().join(format!("omniprobe-{}", std::process::id())));
+    }
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        eprintln!("omniprobe: {} could not be removed: {error}", path.display());
+    }
+}
+
+/// The signals that are passed on, and the child's end: taken one by one instead of by handlers.
+struct Signals {
+    set: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    fn block() -> Signals {
+        let (mut set, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: the set is written whole.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        for &signal in FORWARDED.iter().chain(&[libc::SIGCHLD]) {
+            // SAFETY: the set is initialised.
+            unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+        }
+        // SAFETY: the first set is initialised, the second is written whole.
+        unsafe { libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) };
+        // SAFETY: the set was emptied, then filled.
+        let set = unsafe { set.assume_init() };
+        // SAFETY: the call above wrote the mask; it cannot fail with these arguments.
+        let before = unsafe { before.assume_init() };
+        Signals { set, before }
+    }
+
+    /// The application starts with the mask that we were started with.
+    fn unblock_in(&self, command: &mut Command) {
+        let before = self.before;
+        let restore = move || {
+            // SAFETY: the mask is one that the kernel gave; the call is safe after a fork.
+            unsafe { libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+            Ok(())
+        };
+        // SAFETY: the closure allocates nothing and only makes a call that is safe after a fork.
+        unsafe { command.pre_exec(restore) };
+    }
+
+    /// Waits for the end of the child, passing signals on.
+    fn wait(&self, child: &mut Child) -> Result<ExitStatus> {
+        loop {
+            if let Some(status) = child.try_wait().context("waiting for the application")? {
+                return Ok(status);
+            }
+            let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+            // SAFETY: the set is initialised; the kernel writes the information.
+            let signal = unsafe { libc::sigwaitinfo(&self.set, info.as_mut_ptr()) };
+            // SAFETY: all zeroes is a value of the struct, should the call have failed.
+            let info = unsafe { info.assume_init() };
+            // What the terminal sends goes to the whole foreground group, the application included.
+            if FORWARDED.contains(&signal) && info.si_code != libc::SI_KERNEL {
+                // SAFETY: the child has not been waited for, so the number is still its own.
+                unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+            }
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // SAFETY: the mask is one that the kernel gave.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// Ends as the application ended: with its status, or by the signal that killed it.
+fn pass_on(status: ExitStatus) -> ExitCode {
+    let Some(signal) = status.signal() else {
+        return ExitCode::from(status.code().unwrap_or(1) as u8);
+    };
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // The application has left its core already.
+    // SAFETY: the limit is read during the call.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
+    // SAFETY: restores the default action.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    // SAFETY: no memory is involved.
+    unsafe { libc::raise(signal) };
+    // A signal that does not kill, or is blocked by whoever started us: as a shell would say it.
+    ExitCode::from((128 + signal) as u8)
+}

@@ -1,0 +1,144 @@
+//! What is set in the application's environment.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use logdur_settings::{Emulator, Interceptor};
+
+use crate::{PlaceOptions, RunOptions, find};
+
+/// Variables to set, in the order in which they are shown.
+#[derive(Debug, Default)]
+pub(crate) struct Environment(Vec<(OsString, OsString)>);
+
+impl Environment {
+    /// What an application needs to be watched.
+    ///
+    /// # Errors
+    /// When a library or the ROCm cannot be found, or its path cannot be passed on.
+    pub(crate) fn of(options: &RunOptions) -> Result<Environment> {
+        let library = find::library("liblogdur.so")?;
+        let mut all = Environment::default();
+        all.place(&options.place, Some(&library))?;
+        all.set("HSA_TOOLS_LIB", quoted(&library)?);
+        // ROCr 6.1 and later ask rocprofiler-register first, and then may not look at HSA_TOOLS_LIB at all.
+        all.set("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
+        // HIP 7 could ring the doorbell itself, past every tool.
+        all.set("DEBUG_CLR_DIRECT_DOORBELL", "0");
+        let ours = [
+            (Interceptor::log_location, options.log_location.clone()),
+            (Interceptor::log_format, options.log_format.clone().map(Into::into)),
+            (Interceptor::log_filter, options.log_filter.clone().map(Into::into)),
+        ];
+        for (name, value) in ours {
+            if let Some(value) = value {
+                all.set(name, value);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What is needed to run with some ROCm and on some device, and to have `library` in the process.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn place(&mut self, place: &PlaceOptions, library: Option<&Path>) -> Result<()> {
+        if let Some(rocm) = &place.rocm {
+            self.prepend("LD_LIBRARY_PATH", &find::rocm_libraries(rocm)?)?;
+            self.set("ROCM_PATH", rocm.canonicalize()?);
+        }
+        let mut preload: Vec<PathBuf> = Vec::new();
+        if let Some(arch) = &place.emulate {
+            self.set(Emulator::gpus, arch);
+            preload.push(preloadable(&find::library("libkfdemu.so")?).context("libkfdemu.so has to be preloaded")?);
+        }
+        // ROCr 5.3 and later find a tool that is in the process even when the application overwrites HSA_TOOLS_LIB. Not
+        // essential: a path that cannot be preloaded is left out.
+        preload.extend(library.and_then(|l| preloadable(l).ok()));
+        if !preload.is_empty() {
+            self.prepend("LD_PRELOAD", &preload)?;
+        }
+        Ok(())
+    }
+
+    /// Sets a variable.
+    pub(crate) fn set(&mut self, name: &str, value: impl Into<OsString>) {
+        self.0.push((name.into(), value.into()));
+    }
+
+    fn prepend(&mut self, name: &str, paths: &[PathBuf]) -> Result<()> {
+        let old = std::env::var_os(name).unwrap_or_default();
+        let old: Vec<PathBuf> = std::env::split_paths(&old).filter(|p| !p.as_os_str().is_empty()).collect();
+        let all = std::env::join_paths(paths.iter().chain(&old))
+            .with_context(|| format!("{name} cannot hold these paths"))?;
+        self.set(name, all);
+        Ok(())
+    }
+
+    /// The variables.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.0.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
+
+    /// The variables as a shell reads them, one a line.
+    pub(crate) fn shell(&self) -> String {
+        self.iter()
+            .map(|(name, value)| format!("{}={}\n", name.to_string_lossy(), shell_word(&value.to_string_lossy())))
+            .collect()
+    }
+}
+
+/// A path as `HSA_TOOLS_LIB` takes it: the separator there is a space, quotes and backslashes are honoured (ROCr's
+/// `parse_tool_names`).
+fn quoted(path: &Path) -> Result<String> {
+    let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+    if !text.contains([' ', '"', '\\']) {
+        return Ok(text.to_owned());
+    }
+    let escaped: String =
+        text.chars().flat_map(|c| [(c == '"' || c == '\\').then_some('\\'), Some(c)]).flatten().collect();
+    Ok(format!("\"{escaped}\""))
+}
+
+/// A path as `LD_PRELOAD` takes it: spaces and colons separate there, so a link without them stands for one with them.
+fn preloadable(path: &Path) -> Result<PathBuf> {
+    let text = path.as_os_str().as_encoded_bytes();
+    if !text.contains(&b' ') && !text.contains(&b':') {
+        return Ok(path.to_owned());
+    }
+    let folder = std::env::temp_dir().join(format!("omniprobe-{}", std::process::id()));
+    let link = folder.join(path.file_name().context("a library has a name")?);
+    std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    std::os::unix::fs::symlink(path, &link)
+        .with_context(|| format!("linking {} to {}", link.display(), path.display()))?;
+    Ok(link)
+}
+
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+%@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_with_spaces_and_quotes_reach_the_runtime_whole() {
+        assert_eq!(quoted(Path::new("/a/b.so")).unwrap(), "/a/b.so");
+        assert_eq!(quoted(Path::new("/a b/\"c\\.so")).unwrap(), r#""/a b/\"c\\.so""#);
+    }
+
+    #[test]
+    fn variables_are_printed_so_that_a_shell_reads_them_back() {
+        let mut all = Environment::default();
+        all.set("A", "x=1,y%p");
+        all.set("B", "it's two words");
+        assert_eq!(all.shell(), "A=x=1,y%p\nB='it'\\''s two words'\n");
+    }
+}

@@ -1,0 +1,177 @@
+//! `omniprobe`: the command line around `liblogdur.so`. Arguments, a library call, printing; no algorithms.
+
+mod cmd;
+mod environment;
+mod find;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+
+/// How everything but success of our own is reported; the application's status is passed through as it is.
+const USAGE_ERROR: u8 = 2;
+
+/// Log the duration of every kernel that an application dispatches to an AMD GPU.
+#[derive(Parser)]
+#[command(
+    name = "omniprobe",
+    version,
+    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]"
+)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunOptions,
+    /// The application and its arguments.
+    #[arg(last = true, value_name = "APP")]
+    app: Vec<OsString>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say what there is: ROCm, devices, and whether the library would be loaded.
+    Doctor(PlaceOptions),
+    /// What `doctor` runs in a process of its own.
+    #[command(hide = true)]
+    Probe,
+}
+
+/// Which ROCm and which device.
+#[derive(Args, Clone, Debug, Default)]
+struct PlaceOptions {
+    /// Run on emulated GPUs: names of processors like gfx90a or gfx906, `2*gfx90a` for two of a kind.
+    #[arg(long, value_name = "ARCH")]
+    emulate: Option<String>,
+    /// Use the ROCm in this folder.
+    #[arg(long, value_name = "DIR")]
+    rocm: Option<PathBuf>,
+}
+
+/// logduration's options, and ours.
+#[derive(Args, Clone, Debug, Default)]
+struct RunOptions {
+    /// Say what is set and what is run, on stderr.
+    #[arg(short, long)]
+    verbose: bool,
+    /// Kernels that swapping and instrumentation act on (still to come).
+    #[arg(short, long, value_name = "REGEX")]
+    kernels: Option<String>,
+    /// Run instrumented clones (still to come).
+    #[arg(short, long, overrides_with = "no_instrumented")]
+    instrumented: bool,
+    /// Do not run instrumented clones (the default).
+    #[arg(long)]
+    no_instrumented: bool,
+    /// Print the variables that would be set, and run nothing.
+    #[arg(short, long, overrides_with = "no_env_dump")]
+    env_dump: bool,
+    /// Run the application (the default).
+    #[arg(long)]
+    no_env_dump: bool,
+    /// Which dispatches are instrumented (still to come).
+    #[arg(short, long, value_name = "all|random|1")]
+    dispatches: Option<String>,
+    /// Folder of code objects whose kernels replace those of the same name (still to come).
+    #[arg(short, long, value_name = "DIR")]
+    cache_location: Option<PathBuf>,
+    /// Where rows go: console, a file (%p is the process id), /dev/null.
+    #[arg(short, long, value_name = "WHERE")]
+    log_location: Option<OsString>,
+    /// How rows are written.
+    #[arg(short = 't', long, value_name = "FORMAT", value_parser = ["csv", "json"])]
+    log_format: Option<String>,
+    /// Only kernels whose demangled name matches get rows.
+    #[arg(long, value_name = "REGEX")]
+    log_filter: Option<String>,
+    /// Handlers of instrumented kernels' messages (still to come).
+    #[arg(short, long, value_name = "NAME", num_args = 1..)]
+    analyzers: Vec<String>,
+    #[command(flatten)]
+    place: PlaceOptions,
+}
+
+impl RunOptions {
+    /// The option whose feature is still to come, if one is used.
+    fn still_to_come(&self) -> Option<&'static str> {
+        let options = [
+            (self.kernels.is_some(), "-k/--kernels"),
+            (self.instrumented, "-i/--instrumented"),
+            (self.dispatches.is_some(), "-d/--dispatches"),
+            (self.cache_location.is_some(), "-c/--cache-location"),
+            (!self.analyzers.is_empty(), "-a/--analyzers"),
+        ];
+        options.into_iter().find(|(used, _)| *used).map(|(_, name)| name)
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let done = match cli.command {
+        Some(Command::Doctor(place)) => cmd::doctor::run(&place),
+        Some(Command::Probe) => cmd::doctor::probe(),
+        None => run(&cli.run, &cli.app),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("omniprobe: {error:#}");
+        ExitCode::from(USAGE_ERROR)
+    })
+}
+
+fn run(options: &RunOptions, app: &[OsString]) -> anyhow::Result<ExitCode> {
+    if let Some(option) = options.still_to_come() {
+        anyhow::bail!("{option}: this feature is still to come");
+    }
+    cmd::run::run(options, app)
+}
+
+/// Prints what clap has to say; words that are no option and have no `--` before them are most likely the application.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument)
+        && let Some(word) = std::env::args_os().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"))
+        && !std::env::args_os().any(|a| a == "--")
+    {
+        eprintln!(
+            "omniprobe: expected `--` before the application, found none: omniprobe [OPTIONS] -- {} ...",
+            word.to_string_lossy()
+        );
+        return ExitCode::from(USAGE_ERROR);
+    }
+    // Help and version are no errors; clap knows where each goes.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::from(USAGE_ERROR) } else { ExitCode::SUCCESS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_after_the_dashes_are_the_applications() {
+        let cli = Cli::parse_from(["omniprobe", "-l", "a.csv", "--", "./app", "-l", "b"]);
+        assert_eq!(cli.run.log_location, Some("a.csv".into()));
+        assert_eq!(cli.app, ["./app", "-l", "b"]);
+    }
+
+    #[test]
+    fn what_is_still_to_come_is_named_and_its_negation_is_not() {
+        let option = |args: &[&str]| Cli::parse_from([&["omniprobe"], args, &["--", "x"]].concat()).run.still_to_come();
+        assert_eq!(option(&["-a", "Heatmap", "MemoryAnalysis"]), Some("-a/--analyzers"));
+        assert_eq!(option(&["-i"]), Some("-i/--instrumented"));
+        assert_eq!(option(&["-i", "--no-instrumented"]), None);
+        assert_eq!(option(&["-e", "-v", "-t", "json"]), None);
+    }
+}

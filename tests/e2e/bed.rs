@@ -1,0 +1,288 @@
+//! What every story needs: programs, compiled once; a run of one, with the library and without.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use tempfile::TempDir;
+
+use crate::log::Log;
+
+/// No program of ours needs as long as this.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+pub(crate) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A library or program that `cargo xtask test` has built.
+pub(crate) fn built(name: &str) -> PathBuf {
+    let path = root().join("target/release").join(name);
+    assert!(path.exists(), "{} is not there: run the tests with `cargo xtask test`", path.display());
+    path
+}
+
+/// True when the tests run on hardware.
+pub(crate) fn on_hardware() -> bool {
+    std::env::var_os("LOGDUR_TEST_DEVICE").is_some_and(|d| d == "real")
+}
+
+/// The long counts of a test, or the short ones.
+pub(crate) fn count(short: usize, full: usize) -> usize {
+    if std::env::var_os("LOGDUR_TEST_FULL").is_some() { full } else { short }
+}
+
+/// The processors to test on: two kinds of emulated ones, or what the hardware is.
+pub(crate) fn archs() -> Vec<String> {
+    static REAL: LazyLock<String> = LazyLock::new(|| {
+        let output = Command::new(built("omniprobe")).arg("doctor").output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let gpu = text.lines().find_map(|line| line.strip_prefix("gpu ")).expect("a GPU, as --device real says");
+        gpu.split_whitespace().next().unwrap().to_owned()
+    });
+    if on_hardware() { vec![REAL.clone()] } else { vec!["gfx90a".to_owned(), "gfx906".to_owned()] }
+}
+
+/// The processor that tests run on to which it is all the same.
+pub(crate) fn arch() -> String {
+    archs().swap_remove(0)
+}
+
+fn rocm() -> Option<PathBuf> {
+    std::env::var_os("LOGDUR_TEST_ROCM").map(PathBuf::from)
+}
+
+/// Runs a compiler once for each output, and only if the output is older than its sources.
+fn make(output: &Path, sources: &[PathBuf], command: impl FnOnce() -> Command) {
+    static MADE: LazyLock<Mutex<HashMap<PathBuf, Arc<OnceLock<()>>>>> = LazyLock::new(Mutex::default);
+    let once = MADE.lock().unwrap().entry(output.to_owned()).or_default().clone();
+    once.get_or_init(|| {
+        let time = |p: &Path| p.metadata().and_then(|d| d.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+        if sources.iter().all(|s| time(s) < time(output)) {
+            return;
+        }
+        fs::create_dir_all(output.parent().unwrap()).unwrap();
+        let mut command = command();
+        let result = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        assert!(result.status.success(), "{command:?}: {}", String::from_utf8_lossy(&result.stderr));
+    });
+}
+
+fn sources(file: &str, header: &str) -> [PathBuf; 2] {
+    [file, header].map(|name| root().join("tests/programs").join(name))
+}
+
+fn hipcc() -> Command {
+    Command::new(std::env::var_os("LOGDUR_TEST_HIPCC").unwrap_or_else(|| "hipcc".into()))
+}
+
+/// A HIP program of `tests/programs`, for all processors that are tested.
+pub(crate) fn hip(name: &str) -> PathBuf {
+    let program = root().join("target/tests").join(name);
+    let sources = sources(&format!("{name}.hip"), "check.h");
+    make(&program, &sources, || {
+        let mut command = hipcc();
+        command.args(archs().iter().map(|arch| format!("--offload-arch={arch}")));
+        command.arg("-O3").arg(&sources[0]).arg("-o").arg(&program);
+        command
+    });
+    program
+}
+
+/// A C program of `tests/programs` that uses the HSA interface.
+pub(crate) fn hsa(name: &str) -> PathBuf {
+    let program = root().join("target/tests").join(name);
+    let sources = sources(&format!("{name}.c"), "hsa_check.h");
+    make(&program, &sources, || {
+        let mut command = Command::new("cc");
+        command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]).arg(&sources[0]).arg("-o").arg(&program);
+        if let Some(rocm) = rocm() {
+            command.arg(format!("-I{}/include", rocm.display())).arg(format!("-L{}/lib", rocm.display()));
+        }
+        command.arg("-lhsa-runtime64");
+        command
+    });
+    program
+}
+
+/// The code object of `kernels.hip` for a processor.
+pub(crate) fn kernels(arch: &str) -> PathBuf {
+    let object = root().join("target/tests").join(format!("kernels.{arch}.hsaco"));
+    let source = root().join("tests/programs/kernels.hip");
+    make(&object, std::slice::from_ref(&source), || {
+        let mut command = hipcc();
+        command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-O2", "-c"]);
+        command.arg(format!("--offload-arch={arch}")).arg(&source).arg("-o").arg(&object);
+        command
+    });
+    object
+}
+
+/// A program to run.
+pub(crate) struct Run {
+    program: PathBuf,
+    arch: String,
+    arguments: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+    folder: TempDir,
+}
+
+/// What came of a run.
+pub(crate) struct Outcome {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// Everything that the run wrote.
+    pub(crate) folder: TempDir,
+}
+
+impl Run {
+    pub(crate) fn new(program: PathBuf) -> Run {
+        let folder = tempfile::Builder::new().prefix("logdur-test-").tempdir().unwrap();
+        Run { program, arch: arch(), arguments: Vec::new(), variables: Vec::new(), folder }
+    }
+
+    /// A HIP program.
+    pub(crate) fn hip(name: &str) -> Run {
+        Run::new(hip(name))
+    }
+
+    /// A program that uses the HSA interface.
+    pub(crate) fn hsa(name: &str) -> Run {
+        Run::new(hsa(name))
+    }
+
+    pub(crate) fn arch(mut self, arch: &str) -> Run {
+        self.arch = arch.to_owned();
+        self
+    }
+
+    pub(crate) fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Run {
+        self.arguments.extend(arguments.into_iter().map(|a| a.as_ref().to_owned()));
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Run {
+        self.variables.push((name.into(), value.as_ref().into()));
+        self
+    }
+
+    /// A file of this run's.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The command, with the device but without the library.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::null());
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_ours(name)) {
+            command.env_remove(name);
+        }
+        command.env("TEST_KERNELS", kernels(&self.arch));
+        if !on_hardware() {
+            command.env("LD_PRELOAD", built("libkfdemu.so")).env("KFDEMU_GPUS", &self.arch);
+            command.env("KFDEMU_LOG", self.file("kfdemu.log")).env("KFDEMU_TRACE", self.file("trace.json"));
+        }
+        if let Some(rocm) = rocm() {
+            command.env("LD_LIBRARY_PATH", rocm.join("lib"));
+        }
+        command.envs(self.variables.iter().map(|(n, v)| (n, v)));
+        command
+    }
+
+    /// Runs without the library.
+    pub(crate) fn bare(self) -> Outcome {
+        let command = self.command();
+        self.finish(command)
+    }
+
+    /// Runs with the library, the log in `log.csv`.
+    pub(crate) fn watched(self) -> Outcome {
+        let mut command = self.command();
+        command.env("HSA_TOOLS_LIB", built("liblogdur.so")).env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
+        command.env("LOGDUR_LOG_LOCATION", self.file("log.csv"));
+        command.envs(self.variables.iter().map(|(n, v)| (n, v)));
+        self.finish(command)
+    }
+
+    /// Runs under `omniprobe` with some options.
+    pub(crate) fn probed(self, options: &[&str]) -> Outcome {
+        let bare = self.command();
+        let mut command = Command::new(built("omniprobe"));
+        command.args(options).stdin(Stdio::null());
+        if !on_hardware() {
+            command.args(["--emulate", &self.arch]);
+        }
+        command.arg("--").arg(bare.get_program()).args(bare.get_args());
+        for (name, value) in bare.get_envs() {
+            match value.filter(|_| name != "LD_PRELOAD" && name != "KFDEMU_GPUS") {
+                Some(value) => _ = command.env(name, value),
+                None => _ = command.env_remove(name),
+            }
+        }
+        self.finish(command)
+    }
+
+    /// Runs a command to its end, in the folder of the run.
+    pub(crate) fn finish(self, mut command: Command) -> Outcome {
+        command.current_dir(self.folder.path());
+        let [out, err] = ["stdout", "stderr"].map(|name| self.file(name));
+        command.stdout(fs::File::create(&out).unwrap()).stderr(fs::File::create(&err).unwrap());
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let start = Instant::now();
+        let status = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break status,
+                None if start.elapsed() > TIMEOUT => {
+                    child.kill().unwrap();
+                    child.wait().unwrap();
+                    panic!("{command:?} did not end; it wrote:\n{}", fs::read_to_string(&out).unwrap());
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let text = |path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
+        Outcome { status, stdout: text(out), stderr: text(err), folder: self.folder }
+    }
+}
+
+/// Variables that a developer may have set and that would change what is tested.
+fn is_ours(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    ["LOGDUR_LOG", "LOGDUR_FILTER", "LOGDUR_KERNEL", "KFDEMU_", "HSA_", "LD_PRELOAD"]
+        .iter()
+        .any(|p| name.starts_with(p))
+}
+
+impl Outcome {
+    /// The same outcome, after a look that the program was content with itself.
+    pub(crate) fn passed(self) -> Outcome {
+        let said = self.stdout.lines().any(|line| line == "PASS");
+        assert!(self.status.success() && said, "{}:\n{}\n{}", self.status, self.stdout, self.stderr);
+        self
+    }
+
+    /// A file that the run wrote.
+    pub(crate) fn read(&self, name: &str) -> String {
+        let path = self.folder.path().join(name);
+        fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    /// The log in `log.csv`, its account checked.
+    pub(crate) fn log(&self) -> Log {
+        Log::parse(&self.read("log.csv"))
+    }
+
+    /// The emulator's own list of the kernels that it executed. Empty on hardware.
+    pub(crate) fn trace(&self) -> Vec<serde_json::Value> {
+        if on_hardware() {
+            return Vec::new();
+        }
+        self.read("trace.json").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}

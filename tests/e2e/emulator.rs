@@ -1,0 +1,65 @@
+//! The emulated GPU under the real runtime: as unkind as hardware.
+
+use std::os::unix::process::ExitStatusExt;
+
+use crate::bed::{self, Run};
+
+#[test]
+fn barrier_packets_order_kernels_within_and_between_queues() {
+    for arch in bed::archs() {
+        Run::hsa("barriers").arch(&arch).bare().passed();
+        Run::hsa("barriers").arch(&arch).watched().passed();
+    }
+}
+
+#[test]
+fn memory_of_the_device_is_not_the_hosts() {
+    if bed::on_hardware() {
+        return;
+    }
+    let run = Run::hsa("unkind").args(["vram"]).bare();
+    assert_eq!((run.stdout.as_str(), run.status.signal()), ("about to read\n", Some(libc::SIGSEGV)));
+    Run::hsa("unkind").args(["vram"]).env("KFDEMU_BAR", "large").bare().passed();
+}
+
+#[test]
+fn registered_memory_is_reached_through_the_address_for_the_gpu() {
+    Run::hsa("unkind").args(["userptr"]).bare().passed();
+}
+
+#[test]
+fn a_doorbell_that_is_rung_too_far_executes_what_is_in_the_ring() {
+    if bed::on_hardware() {
+        return;
+    }
+    Run::hsa("unkind").args(["stale"]).bare().passed();
+}
+
+#[test]
+fn times_that_are_asked_for_after_the_first_packet_are_not_written() {
+    let bare = Run::hsa("unkind").args(["profiling"]).bare().passed();
+    if !bed::on_hardware() {
+        assert!(bare.stdout.contains("ticks 0 0\n"), "{}", bare.stdout);
+    }
+    // The library asks before the first packet: there are times, for it and for the application.
+    let watched = Run::hsa("unkind").args(["profiling"]).watched().passed();
+    assert!(!watched.stdout.contains("ticks 0 0\n"), "{}", watched.stdout);
+    assert!(watched.log().rows.iter().all(|r| r.flags().is_empty()));
+}
+
+#[test]
+fn copies_go_right_with_and_without_copy_engines() {
+    for sdma in ["0", "1"] {
+        Run::hip("vectors").env("HSA_ENABLE_SDMA", sdma).bare().passed();
+    }
+}
+
+#[test]
+fn the_product_says_that_it_is_emulated() {
+    if bed::on_hardware() {
+        return;
+    }
+    let run = Run::hip("vectors").bare().passed();
+    let device = run.stdout.lines().find_map(|line| line.strip_prefix("device: ")).unwrap();
+    assert!(device.ends_with(" (emulated)"), "{device}");
+}

@@ -1,0 +1,86 @@
+//! The library in somebody else's process: how it gets in, and what it leaves alone.
+
+use std::fs;
+use std::process::Command;
+
+use crate::bed::{self, Run, built};
+
+/// Runs with `HSA_TOOLS_LIB` set to some text.
+fn with_tools_lib(run: Run, text: &str) -> crate::bed::Outcome {
+    let mut command = run.command();
+    command.env("HSA_TOOLS_LIB", text).env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
+    command.env("LOGDUR_LOG_LOCATION", run.file("log.csv"));
+    run.finish(command).passed()
+}
+
+#[test]
+fn it_loads_by_bare_name_from_the_loaders_path() {
+    let folder = built("liblogdur.so");
+    let run = Run::hip("vectors").env("LD_LIBRARY_PATH", folder.parent().unwrap());
+    assert_eq!(with_tools_lib(run, "liblogdur.so").log().account()["logged"], 4);
+}
+
+#[test]
+fn it_loads_from_a_path_with_a_space() {
+    let run = Run::hip("vectors");
+    let folder = run.file("two words");
+    fs::create_dir(&folder).unwrap();
+    let library = folder.join("liblogdur.so");
+    fs::copy(built("liblogdur.so"), &library).unwrap();
+    let run = with_tools_lib(run, &format!("\"{}\"", library.display()));
+    assert_eq!(run.log().account()["logged"], 4);
+}
+
+#[test]
+fn it_works_with_a_rocm_that_is_unpacked_somewhere() {
+    if bed::on_hardware() {
+        return;
+    }
+    // A copy of the distribution's libraries in a folder of its own, as `dpkg-deb -x` makes it.
+    let run = Run::hip("vectors");
+    let lib = run.file("rocm/usr/lib/x86_64-linux-gnu");
+    fs::create_dir_all(&lib).unwrap();
+    let output =
+        Command::new("ldconfig").arg("-p").output().or_else(|_| Command::new("/sbin/ldconfig").arg("-p").output());
+    let cache = String::from_utf8(output.unwrap().stdout).unwrap();
+    for name in ["libhsa-runtime64.so.1", "libhsakmt.so.1", "libamdhip64.so.5"] {
+        let Some(path) = cache.lines().find(|l| l.trim().starts_with(name)).and_then(|l| l.split(" => ").nth(1)) else {
+            continue;
+        };
+        fs::copy(path, lib.join(name)).unwrap();
+    }
+    let rocm = run.file("rocm");
+    let log = run.file("log.csv");
+    let run = run.probed(&["--rocm", rocm.to_str().unwrap(), "-l", log.to_str().unwrap()]).passed();
+    assert_eq!(run.log().account()["logged"], 4);
+}
+
+#[test]
+fn a_process_that_uses_no_gpu_pays_nothing_for_the_emulator() {
+    if bed::on_hardware() {
+        return;
+    }
+    let run = Run::new("/bin/cat".into()).args(["/proc/self/status"]);
+    let tree = run.file("tree");
+    let run = run.env("KFDEMU_TREE", &tree).bare();
+    assert!(run.stdout.contains("Threads:\t1\n"), "{}", run.stdout);
+    assert!(!tree.exists(), "the device tree was made for a process that never looked at it");
+}
+
+#[test]
+fn the_runtime_can_be_started_and_shut_down_again_and_again() {
+    let rounds = bed::count(20, 100);
+    let run = Run::hsa("restart").args([rounds.to_string()]).watched().passed();
+    let log = run.log();
+    assert_eq!((log.account()["logged"], log.rows_of("increment").len()), (rounds as u64, rounds));
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn a_forks_child_goes_on_unwatched_and_the_parent_is_logged() {
+    for mode in ["exit", "_exit", "exec"] {
+        let run = Run::hsa("forks").args([mode]).watched().passed();
+        assert_eq!(run.log().account()["logged"], 2, "{mode}");
+        assert_eq!(run.stderr, "", "{mode}");
+    }
+}

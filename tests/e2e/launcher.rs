@@ -1,0 +1,185 @@
+//! `omniprobe`, the command.
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::bed::{self, Run, built};
+use crate::log::Log;
+
+fn omniprobe(arguments: &[&str]) -> std::process::Output {
+    Command::new(built("omniprobe")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stderr(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn it_runs_an_application_and_its_rows_are_logged() {
+    let run = Run::hip("vectors");
+    let log = run.file("log.csv");
+    let run = run.probed(&["-l", log.to_str().unwrap()]).passed();
+    assert_eq!(run.log().account()["logged"], 4);
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn options_become_variables() {
+    let run = Run::hip("vectors");
+    let log = run.file("log.json");
+    let run = run.probed(&["-l", log.to_str().unwrap(), "-t", "json", "--log-filter", "^reduce"]).passed();
+    let lines = run.read("log.json");
+    assert_eq!(lines.lines().filter(|l| l.starts_with("{\"kernel\":\"reduce(")).count(), 1);
+    assert!(lines.contains("\"filtered\":3"), "{lines}");
+}
+
+#[test]
+fn the_environment_is_printed_and_nothing_is_run() {
+    let output = omniprobe(&["-e", "-l", "two words.csv", "--", "/bin/false"]);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(text.contains("LOGDUR_LOG_LOCATION='two words.csv'\n"), "{text}");
+    assert!(text.contains(&format!("HSA_TOOLS_LIB={}\n", built("liblogdur.so").display())), "{text}");
+}
+
+#[test]
+fn status_and_signals_of_the_application_are_passed_on() {
+    let run = |script: &str| omniprobe(&["--", "bash", "-c", script]).status;
+    assert_eq!(run("exit 0").code(), Some(0));
+    assert_eq!(run("exit 77").code(), Some(77));
+    assert_eq!(run("kill -SEGV $$").signal(), Some(libc::SIGSEGV));
+    assert_eq!(run("kill -KILL $$").signal(), Some(libc::SIGKILL));
+}
+
+#[test]
+fn signals_to_omniprobe_reach_the_application() {
+    let script = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut child = Command::new(built("omniprobe"))
+        .args(["--", "bash", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    // SAFETY: the child has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "the signal did not arrive");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
+    assert_eq!((rest.as_str(), status.code()), ("got it\n", Some(5)));
+}
+
+#[test]
+fn the_applications_streams_are_its_own() {
+    let script = "cat; printf 'out\\n\\n  x'; printf 'err' >&2";
+    let mut child = Command::new(built("omniprobe"))
+        .args(["--", "bash", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"in\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout.clone()).unwrap(), "in\nout\n\n  x");
+    assert!(stderr(&output).starts_with("err"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let data = tempfile::NamedTempFile::new().unwrap();
+    for (arguments, said) in [
+        (["--", "no-such-program"].as_slice(), "no-such-program"),
+        (&["--", data.path().to_str().unwrap()], "is not an executable file"),
+        (&["./app"], "expected `--` before the application"),
+        (&["--"], "expected an application after `--`"),
+        (&["--rocm", "/nonexistent", "--", "true"], "--rocm /nonexistent"),
+        (&["-t", "xml", "--", "true"], "xml"),
+    ] {
+        let output = omniprobe(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn options_whose_feature_is_to_come_say_so_in_one_line() {
+    for option in [["-k", "x"].as_slice(), &["-i"], &["-d", "all"], &["-c", "/tmp"], &["-a", "Heatmap"]] {
+        let output = omniprobe(&[option, &["--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{option:?}");
+        let text = stderr(&output);
+        assert_eq!((text.lines().count(), text.contains("still to come")), (1, true), "{option:?}: {text}");
+    }
+}
+
+#[test]
+fn a_library_that_was_not_loaded_is_noticed() {
+    let output = omniprobe(&["--", "true"]);
+    assert!(output.status.success());
+    assert!(stderr(&output).contains("liblogdur.so was not loaded"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_noticed() {
+    let run = Run::hip("vectors").probed(&["-l", "/nonexistent/folder/log.csv"]).passed();
+    assert!(run.stderr.contains("/nonexistent/folder/log.csv cannot be written"), "{}", run.stderr);
+}
+
+#[test]
+fn it_works_from_a_folder_with_a_space() {
+    let run = Run::hip("vectors");
+    let folder = run.file("two words");
+    std::fs::create_dir(&folder).unwrap();
+    for name in ["omniprobe", "liblogdur.so", "libkfdemu.so"] {
+        std::fs::copy(built(name), folder.join(name)).unwrap();
+    }
+    let mut command = Command::new(folder.join("omniprobe"));
+    if !bed::on_hardware() {
+        command.args(["--emulate", &bed::arch()]);
+    }
+    command.arg("-l").arg(run.file("log.csv")).arg("--").arg(bed::hip("vectors"));
+    let run = run.finish(command).passed();
+    assert_eq!(run.log().account()["logged"], 4);
+}
+
+#[test]
+fn the_doctor_sees_the_device_and_that_the_library_loads() {
+    let arguments = if bed::on_hardware() { vec!["doctor"] } else { vec!["doctor", "--emulate", "gfx906"] };
+    let output = omniprobe(&arguments);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    assert!(text.contains("liblogdur.so is loaded by the runtime"), "{text}");
+    if !bed::on_hardware() {
+        assert!(text.contains("gfx906 AMD Radeon Instinct MI60 (emulated) [emulated]"), "{text}");
+    }
+}
+
+#[test]
+fn the_doctor_says_when_there_is_no_device() {
+    if bed::on_hardware() {
+        return;
+    }
+    let output = omniprobe(&["doctor"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--emulate gfx90a"), "{}", stderr(&output));
+}
+
+#[test]
+fn rows_on_the_console_are_those_of_the_application_alone() {
+    let run = Run::hip("vectors").probed(&[]).passed();
+    let ours: String =
+        run.stdout.lines().filter(|l| l.starts_with(['#', '"', 'k'])).map(|l| format!("{l}\n")).collect();
+    assert_eq!(Log::parse(&ours).account()["logged"], 4);
+}

@@ -1,0 +1,15 @@
+//! End to end: the real ROCm runtime, HIP and HSA programs, `liblogdur.so` and `omniprobe`, on the emulated GPU or, with
+//! `LOGDUR_TEST_DEVICE=real`, on hardware.
+//!
+//! Run by `cargo xtask test`, which builds what is tested here.
+
+mod bed;
+mod log;
+
+mod durations;
+mod emulator;
+mod errors;
+mod guest;
+mod launcher;
+mod oracles;
+mod output;

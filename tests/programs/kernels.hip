@@ -1,0 +1,34 @@
+// Kernels for the programs that use the HSA interface directly, compiled to a bare code object.
+#include <hip/hip_runtime.h>
+
+#define KERNEL extern "C" __global__ void __launch_bounds__(64)
+#define INDEX (__builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x())
+
+// Nothing at all.
+KERNEL empty() {}
+
+// One more for every work-item's word.
+KERNEL increment(unsigned* words) { words[INDEX] += 1; }
+
+// Spins until a word is no longer zero: a kernel that the host ends.
+KERNEL wait_for(volatile unsigned* flag) {
+    while (*flag == 0) __builtin_amdgcn_s_sleep(1);
+}
+
+// Writes where the host says.
+KERNEL write_to(unsigned* where) { where[INDEX] = INDEX; }
+
+// A word that is no instruction.
+KERNEL illegal() { asm volatile(".long 0xffffffff"); }
+
+// What a compiler makes of a failed assertion.
+KERNEL give_up() { __builtin_trap(); }
+
+// Needs all of the LDS that it is given.
+KERNEL use_lds(unsigned* out) {
+    extern __shared__ unsigned words[];
+    unsigned lane = __builtin_amdgcn_workitem_id_x();
+    words[lane] = lane;
+    __syncthreads();
+    out[INDEX] = words[63 - lane];
+}

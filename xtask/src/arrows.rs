@@ -1,0 +1,50 @@
+//! `cargo xtask arrows`: the workspace's dependencies against the list of those that may be.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::shell;
+
+/// Who may depend on whom, and nobody else. ARCHITECTURE.md shows the same list.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("omniprobe", &["hsa", "logdur-settings"]),
+    ("logdur", &["hsa", "hsa-sys", "logdur-journal", "logdur-settings"]),
+    ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),
+    ("hsa", &["hsa-sys"]),
+    ("amdgpu-emu", &["amdgpu-isa", "hsa-sys"]),
+    ("hsa-sys", &[]),
+    ("amdgpu-isa", &[]),
+    ("logdur-journal", &[]),
+    ("logdur-settings", &[]),
+    // Prints the tables' documentation.
+    ("xtask", &["logdur-settings", "amdgpu-isa"]),
+];
+
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    if !args.is_empty() {
+        bail!("arrows takes no arguments, found {args:?}");
+    }
+    let text = shell::output(Command::new(shell::cargo()).args(["metadata", "--format-version=1", "--no-deps"]))?;
+    let metadata: Value = serde_json::from_str(&text).context("the output of cargo metadata")?;
+    let packages = metadata["packages"].as_array().context("cargo metadata without packages")?;
+    let names: BTreeSet<&str> = packages.iter().filter_map(|p| p["name"].as_str()).collect();
+    for package in packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == name) else {
+            bail!("the package {name} is not in the list of arrows");
+        };
+        let dependencies = package["dependencies"].as_array().into_iter().flatten();
+        // What only tests use is no arrow.
+        for dependency in dependencies.filter(|d| d["kind"].as_str() != Some("dev")) {
+            let to = dependency["name"].as_str().unwrap_or_default();
+            if names.contains(to) && !allowed.contains(&to) {
+                bail!("{name} may not depend on {to}: the list of arrows has {allowed:?}");
+            }
+        }
+    }
+    println!("{} packages, every arrow points down", names.len());
+    Ok(())
+}

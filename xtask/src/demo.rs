@@ -1,0 +1,48 @@
+//! `cargo xtask demo`: a HIP program on the emulated GPU, its kernels' durations logged.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, bail};
+
+use crate::setup::{self, Rocm};
+use crate::shell::{self, root};
+
+/// The processors that programs are compiled for: those that `--emulate` is tested with.
+const ARCHS: &[&str] = &["gfx90a", "gfx906"];
+
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    if !args.is_empty() {
+        bail!("demo takes no arguments, found {args:?}");
+    }
+    let rocm = setup::rocm()?;
+    shell::build()?;
+    let example = compile(&rocm, &root().join("tests/programs/vectors.hip"))?;
+    let omniprobe = shell::built("omniprobe");
+    let mut command = Command::new(&omniprobe);
+    command.args(["--emulate", ARCHS[0]]);
+    if let Some(root) = &rocm.root {
+        command.arg("--rocm").arg(root);
+    }
+    command.arg("--").arg(&example);
+    println!("{}\n", shell::shown(&command));
+    shell::run(&mut command)
+}
+
+/// Compiles a HIP program, unless that has been done since it was changed.
+///
+/// # Errors
+/// What the compiler says.
+pub(crate) fn compile(rocm: &Rocm, source: &Path) -> Result<PathBuf> {
+    let folder = shell::cache().join("programs");
+    fs::create_dir_all(&folder)?;
+    let program = folder.join(source.file_stem().context("a source has a name")?);
+    let changed = |path: &Path| path.metadata().and_then(|d| d.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    if changed(&program) <= changed(source) {
+        let archs = ARCHS.iter().map(|arch| format!("--offload-arch={arch}"));
+        shell::output(Command::new(&rocm.hipcc).args(archs).arg("-O3").arg(source).arg("-o").arg(&program))?;
+    }
+    Ok(program)
+}

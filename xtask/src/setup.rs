@@ -1,0 +1,117 @@
+//! What a machine needs beyond Rust: found, or installed when that is possible, or named in one line to copy.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+
+/// A thing that has to be there, and the distribution's package that has it.
+struct Need {
+    /// Programs or files, one of which is enough.
+    what: &'static [&'static str],
+    package: &'static str,
+}
+
+/// To compile and run HIP programs.
+const HIP: &[Need] = &[Need { what: &["hipcc"], package: "hipcc" }];
+
+/// To run the tests: a C compiler and the runtime's headers for its programs, LLVM's tools as oracles.
+const TESTS: &[Need] = &[
+    Need { what: &["cc"], package: "gcc" },
+    Need { what: &["/usr/include/hsa/hsa.h"], package: "libhsa-runtime-dev" },
+    Need { what: &["llvm-objdump-19"], package: "llvm-19" },
+];
+
+const LIBCLANG: &str = "libclang1-19";
+
+/// Where ROCm is, and its compiler.
+pub(crate) struct Rocm {
+    /// The folder to give to `--rocm`; `None` for the distribution's own.
+    pub(crate) root: Option<PathBuf>,
+    pub(crate) hipcc: PathBuf,
+}
+
+/// Finds a ROCm: `ROCM_PATH`, `/opt/rocm`, the distribution's; installs the latter if there is none.
+///
+/// # Errors
+/// When there is none and it cannot be installed.
+pub(crate) fn rocm() -> Result<Rocm> {
+    let elsewhere = std::env::var_os("ROCM_PATH").map(PathBuf::from).into_iter().chain([PathBuf::from("/opt/rocm")]);
+    for root in elsewhere.filter(|root| root != Path::new("/usr")) {
+        let hipcc = root.join("bin/hipcc");
+        if hipcc.is_file() {
+            return Ok(Rocm { root: Some(root), hipcc });
+        }
+    }
+    install(HIP)?;
+    Ok(Rocm { root: None, hipcc: program("hipcc").context("hipcc is not in PATH after its package was installed")? })
+}
+
+/// Sees to it that the tests can run.
+///
+/// # Errors
+/// When something is missing and cannot be installed.
+pub(crate) fn for_tests() -> Result<Rocm> {
+    let rocm = rocm()?;
+    install(TESTS)?;
+    Ok(rocm)
+}
+
+/// The folder of a libclang, for bindgen.
+///
+/// # Errors
+/// When there is none and it cannot be installed.
+#[cfg_attr(feature = "bindings", allow(dead_code, reason = "the command that has libclang is started with its path"))]
+pub(crate) fn libclang() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("LIBCLANG_PATH") {
+        return Ok(path.into());
+    }
+    if let Some(folder) = newest_libclang() {
+        return Ok(folder);
+    }
+    install_packages(&[LIBCLANG])?;
+    newest_libclang().context("no libclang in /usr/lib/llvm-* after its package was installed")
+}
+
+fn newest_libclang() -> Option<PathBuf> {
+    let folders = fs::read_dir("/usr/lib").ok()?.filter_map(|e| Some(e.ok()?.path()));
+    let version = |p: &PathBuf| p.file_name()?.to_str()?.strip_prefix("llvm-")?.parse::<u32>().ok();
+    let has_libclang = |folder: &PathBuf| {
+        let files = fs::read_dir(folder.join("lib")).into_iter().flatten().flatten();
+        files.filter_map(|f| f.file_name().into_string().ok()).any(|f| f.starts_with("libclang-") && f.contains(".so"))
+    };
+    let found = folders.filter(|f| version(f).is_some()).filter(has_libclang).max_by_key(version)?;
+    Some(found.join("lib"))
+}
+
+fn install(needs: &[Need]) -> Result<()> {
+    let there = |what: &&str| if what.starts_with('/') { Path::new(what).exists() } else { program(what).is_some() };
+    let missing: Vec<&str> = needs.iter().filter(|n| !n.what.iter().any(|w| there(&w))).map(|n| n.package).collect();
+    if missing.is_empty() { Ok(()) } else { install_packages(&missing) }
+}
+
+fn install_packages(packages: &[&str]) -> Result<()> {
+    // SAFETY: no preconditions.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root || program("apt-get").is_none() {
+        bail!("not there, please install: sudo apt-get install {}", packages.join(" "));
+    }
+    println!("installing {}", packages.join(" "));
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(["-qq", "-o", "Dpkg::Use-Pty=0"]).args(arguments);
+        command
+    };
+    shell::output(&mut apt(&["update"]))?;
+    shell::output(apt(&["install", "-y", "--no-install-recommends"]).args(packages))?;
+    Ok(())
+}
+
+/// A program in the folders of `PATH`.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|p| p.is_file())
+}
