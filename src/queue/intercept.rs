@@ -25,7 +25,7 @@ struct Errors {
     queue: &'static Queue,
 }
 
-/// Creates a queue whose packets pass through [`handle`].
+/// Creates a queue whose packets pass through [`handle_packets`].
 ///
 /// # Errors
 /// What the runtime says of the queue.

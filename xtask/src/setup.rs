@@ -21,6 +21,7 @@ const HIP: &[Need] = &[Need { what: &["hipcc"], package: "hipcc" }];
 /// To run the tests: a C compiler and the runtime's headers for its programs, LLVM's tools as oracles.
 const TESTS: &[Need] = &[
     Need { what: &["cc"], package: "gcc" },
+    Need { what: &["c++"], package: "g++" },
     Need { what: &["/usr/include/hsa/hsa.h"], package: "libhsa-runtime-dev" },
     Need { what: &["llvm-objdump-19"], package: "llvm-19" },
 ];
@@ -89,7 +90,7 @@ fn newest_libclang() -> Option<PathBuf> {
 
 fn install(needs: &[Need]) -> Result<()> {
     let there = |what: &&str| if what.starts_with('/') { Path::new(what).exists() } else { program(what).is_some() };
-    let missing: Vec<&str> = needs.iter().filter(|n| !n.what.iter().any(|w| there(&w))).map(|n| n.package).collect();
+    let missing: Vec<&str> = needs.iter().filter(|n| !n.what.iter().any(there)).map(|n| n.package).collect();
     if missing.is_empty() { Ok(()) } else { install_packages(&missing) }
 }
 

@@ -166,20 +166,15 @@ pub struct drm_version {
 const _: () = {
     ["Size of drm_version"][::core::mem::size_of::<drm_version>() - 64usize];
     ["Alignment of drm_version"][::core::mem::align_of::<drm_version>() - 8usize];
-    ["Offset of field: drm_version::version_major"]
-        [::core::mem::offset_of!(drm_version, version_major) - 0usize];
-    ["Offset of field: drm_version::version_minor"]
-        [::core::mem::offset_of!(drm_version, version_minor) - 4usize];
+    ["Offset of field: drm_version::version_major"][::core::mem::offset_of!(drm_version, version_major) - 0usize];
+    ["Offset of field: drm_version::version_minor"][::core::mem::offset_of!(drm_version, version_minor) - 4usize];
     ["Offset of field: drm_version::version_patchlevel"]
         [::core::mem::offset_of!(drm_version, version_patchlevel) - 8usize];
-    ["Offset of field: drm_version::name_len"]
-        [::core::mem::offset_of!(drm_version, name_len) - 16usize];
+    ["Offset of field: drm_version::name_len"][::core::mem::offset_of!(drm_version, name_len) - 16usize];
     ["Offset of field: drm_version::name"][::core::mem::offset_of!(drm_version, name) - 24usize];
-    ["Offset of field: drm_version::date_len"]
-        [::core::mem::offset_of!(drm_version, date_len) - 32usize];
+    ["Offset of field: drm_version::date_len"][::core::mem::offset_of!(drm_version, date_len) - 32usize];
     ["Offset of field: drm_version::date"][::core::mem::offset_of!(drm_version, date) - 40usize];
-    ["Offset of field: drm_version::desc_len"]
-        [::core::mem::offset_of!(drm_version, desc_len) - 48usize];
+    ["Offset of field: drm_version::desc_len"][::core::mem::offset_of!(drm_version, desc_len) - 48usize];
     ["Offset of field: drm_version::desc"][::core::mem::offset_of!(drm_version, desc) - 56usize];
 };
 impl Default for drm_version {
@@ -222,8 +217,7 @@ pub struct drm_gem_close {
 const _: () = {
     ["Size of drm_gem_close"][::core::mem::size_of::<drm_gem_close>() - 8usize];
     ["Alignment of drm_gem_close"][::core::mem::align_of::<drm_gem_close>() - 4usize];
-    ["Offset of field: drm_gem_close::handle"]
-        [::core::mem::offset_of!(drm_gem_close, handle) - 0usize];
+    ["Offset of field: drm_gem_close::handle"][::core::mem::offset_of!(drm_gem_close, handle) - 0usize];
     ["Offset of field: drm_gem_close::pad"][::core::mem::offset_of!(drm_gem_close, pad) - 4usize];
 };
 #[repr(C)]
@@ -236,8 +230,7 @@ pub struct drm_get_cap {
 const _: () = {
     ["Size of drm_get_cap"][::core::mem::size_of::<drm_get_cap>() - 16usize];
     ["Alignment of drm_get_cap"][::core::mem::align_of::<drm_get_cap>() - 8usize];
-    ["Offset of field: drm_get_cap::capability"]
-        [::core::mem::offset_of!(drm_get_cap, capability) - 0usize];
+    ["Offset of field: drm_get_cap::capability"][::core::mem::offset_of!(drm_get_cap, capability) - 0usize];
     ["Offset of field: drm_get_cap::value"][::core::mem::offset_of!(drm_get_cap, value) - 8usize];
 };
 #[repr(C)]
@@ -251,12 +244,9 @@ pub struct drm_prime_handle {
 const _: () = {
     ["Size of drm_prime_handle"][::core::mem::size_of::<drm_prime_handle>() - 12usize];
     ["Alignment of drm_prime_handle"][::core::mem::align_of::<drm_prime_handle>() - 4usize];
-    ["Offset of field: drm_prime_handle::handle"]
-        [::core::mem::offset_of!(drm_prime_handle, handle) - 0usize];
-    ["Offset of field: drm_prime_handle::flags"]
-        [::core::mem::offset_of!(drm_prime_handle, flags) - 4usize];
-    ["Offset of field: drm_prime_handle::fd"]
-        [::core::mem::offset_of!(drm_prime_handle, fd) - 8usize];
+    ["Offset of field: drm_prime_handle::handle"][::core::mem::offset_of!(drm_prime_handle, handle) - 0usize];
+    ["Offset of field: drm_prime_handle::flags"][::core::mem::offset_of!(drm_prime_handle, flags) - 4usize];
+    ["Offset of field: drm_prime_handle::fd"][::core::mem::offset_of!(drm_prime_handle, fd) - 8usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -267,12 +257,10 @@ pub struct drm_amdgpu_gem_mmap_in {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of drm_amdgpu_gem_mmap_in"][::core::mem::size_of::<drm_amdgpu_gem_mmap_in>() - 8usize];
-    ["Alignment of drm_amdgpu_gem_mmap_in"]
-        [::core::mem::align_of::<drm_amdgpu_gem_mmap_in>() - 4usize];
+    ["Alignment of drm_amdgpu_gem_mmap_in"][::core::mem::align_of::<drm_amdgpu_gem_mmap_in>() - 4usize];
     ["Offset of field: drm_amdgpu_gem_mmap_in::handle"]
         [::core::mem::offset_of!(drm_amdgpu_gem_mmap_in, handle) - 0usize];
-    ["Offset of field: drm_amdgpu_gem_mmap_in::_pad"]
-        [::core::mem::offset_of!(drm_amdgpu_gem_mmap_in, _pad) - 4usize];
+    ["Offset of field: drm_amdgpu_gem_mmap_in::_pad"][::core::mem::offset_of!(drm_amdgpu_gem_mmap_in, _pad) - 4usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -282,8 +270,7 @@ pub struct drm_amdgpu_gem_mmap_out {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of drm_amdgpu_gem_mmap_out"][::core::mem::size_of::<drm_amdgpu_gem_mmap_out>() - 8usize];
-    ["Alignment of drm_amdgpu_gem_mmap_out"]
-        [::core::mem::align_of::<drm_amdgpu_gem_mmap_out>() - 8usize];
+    ["Alignment of drm_amdgpu_gem_mmap_out"][::core::mem::align_of::<drm_amdgpu_gem_mmap_out>() - 8usize];
     ["Offset of field: drm_amdgpu_gem_mmap_out::addr_ptr"]
         [::core::mem::offset_of!(drm_amdgpu_gem_mmap_out, addr_ptr) - 0usize];
 };
@@ -297,10 +284,8 @@ pub union drm_amdgpu_gem_mmap {
 const _: () = {
     ["Size of drm_amdgpu_gem_mmap"][::core::mem::size_of::<drm_amdgpu_gem_mmap>() - 8usize];
     ["Alignment of drm_amdgpu_gem_mmap"][::core::mem::align_of::<drm_amdgpu_gem_mmap>() - 8usize];
-    ["Offset of field: drm_amdgpu_gem_mmap::in_"]
-        [::core::mem::offset_of!(drm_amdgpu_gem_mmap, in_) - 0usize];
-    ["Offset of field: drm_amdgpu_gem_mmap::out"]
-        [::core::mem::offset_of!(drm_amdgpu_gem_mmap, out) - 0usize];
+    ["Offset of field: drm_amdgpu_gem_mmap::in_"][::core::mem::offset_of!(drm_amdgpu_gem_mmap, in_) - 0usize];
+    ["Offset of field: drm_amdgpu_gem_mmap::out"][::core::mem::offset_of!(drm_amdgpu_gem_mmap, out) - 0usize];
 };
 impl Default for drm_amdgpu_gem_mmap {
     fn default() -> Self {
@@ -330,20 +315,15 @@ pub struct drm_amdgpu_gem_va {
 const _: () = {
     ["Size of drm_amdgpu_gem_va"][::core::mem::size_of::<drm_amdgpu_gem_va>() - 64usize];
     ["Alignment of drm_amdgpu_gem_va"][::core::mem::align_of::<drm_amdgpu_gem_va>() - 8usize];
-    ["Offset of field: drm_amdgpu_gem_va::handle"]
-        [::core::mem::offset_of!(drm_amdgpu_gem_va, handle) - 0usize];
-    ["Offset of field: drm_amdgpu_gem_va::_pad"]
-        [::core::mem::offset_of!(drm_amdgpu_gem_va, _pad) - 4usize];
-    ["Offset of field: drm_amdgpu_gem_va::operation"]
-        [::core::mem::offset_of!(drm_amdgpu_gem_va, operation) - 8usize];
-    ["Offset of field: drm_amdgpu_gem_va::flags"]
-        [::core::mem::offset_of!(drm_amdgpu_gem_va, flags) - 12usize];
+    ["Offset of field: drm_amdgpu_gem_va::handle"][::core::mem::offset_of!(drm_amdgpu_gem_va, handle) - 0usize];
+    ["Offset of field: drm_amdgpu_gem_va::_pad"][::core::mem::offset_of!(drm_amdgpu_gem_va, _pad) - 4usize];
+    ["Offset of field: drm_amdgpu_gem_va::operation"][::core::mem::offset_of!(drm_amdgpu_gem_va, operation) - 8usize];
+    ["Offset of field: drm_amdgpu_gem_va::flags"][::core::mem::offset_of!(drm_amdgpu_gem_va, flags) - 12usize];
     ["Offset of field: drm_amdgpu_gem_va::va_address"]
         [::core::mem::offset_of!(drm_amdgpu_gem_va, va_address) - 16usize];
     ["Offset of field: drm_amdgpu_gem_va::offset_in_bo"]
         [::core::mem::offset_of!(drm_amdgpu_gem_va, offset_in_bo) - 24usize];
-    ["Offset of field: drm_amdgpu_gem_va::map_size"]
-        [::core::mem::offset_of!(drm_amdgpu_gem_va, map_size) - 32usize];
+    ["Offset of field: drm_amdgpu_gem_va::map_size"][::core::mem::offset_of!(drm_amdgpu_gem_va, map_size) - 32usize];
     ["Offset of field: drm_amdgpu_gem_va::vm_timeline_point"]
         [::core::mem::offset_of!(drm_amdgpu_gem_va, vm_timeline_point) - 40usize];
     ["Offset of field: drm_amdgpu_gem_va::vm_timeline_syncobj_out"]
@@ -365,14 +345,11 @@ pub struct drm_amdgpu_query_fw {
 const _: () = {
     ["Size of drm_amdgpu_query_fw"][::core::mem::size_of::<drm_amdgpu_query_fw>() - 16usize];
     ["Alignment of drm_amdgpu_query_fw"][::core::mem::align_of::<drm_amdgpu_query_fw>() - 4usize];
-    ["Offset of field: drm_amdgpu_query_fw::fw_type"]
-        [::core::mem::offset_of!(drm_amdgpu_query_fw, fw_type) - 0usize];
+    ["Offset of field: drm_amdgpu_query_fw::fw_type"][::core::mem::offset_of!(drm_amdgpu_query_fw, fw_type) - 0usize];
     ["Offset of field: drm_amdgpu_query_fw::ip_instance"]
         [::core::mem::offset_of!(drm_amdgpu_query_fw, ip_instance) - 4usize];
-    ["Offset of field: drm_amdgpu_query_fw::index"]
-        [::core::mem::offset_of!(drm_amdgpu_query_fw, index) - 8usize];
-    ["Offset of field: drm_amdgpu_query_fw::_pad"]
-        [::core::mem::offset_of!(drm_amdgpu_query_fw, _pad) - 12usize];
+    ["Offset of field: drm_amdgpu_query_fw::index"][::core::mem::offset_of!(drm_amdgpu_query_fw, index) - 8usize];
+    ["Offset of field: drm_amdgpu_query_fw::_pad"][::core::mem::offset_of!(drm_amdgpu_query_fw, _pad) - 12usize];
 };
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -424,10 +401,8 @@ const _: () = {
         [::core::mem::align_of::<drm_amdgpu_info__bindgen_ty_1__bindgen_ty_2>() - 4usize];
     ["Offset of field: drm_amdgpu_info__bindgen_ty_1__bindgen_ty_2::type_"]
         [::core::mem::offset_of!(drm_amdgpu_info__bindgen_ty_1__bindgen_ty_2, type_) - 0usize];
-    ["Offset of field: drm_amdgpu_info__bindgen_ty_1__bindgen_ty_2::ip_instance"][::core::mem::offset_of!(
-        drm_amdgpu_info__bindgen_ty_1__bindgen_ty_2,
-        ip_instance
-    ) - 4usize];
+    ["Offset of field: drm_amdgpu_info__bindgen_ty_1__bindgen_ty_2::ip_instance"]
+        [::core::mem::offset_of!(drm_amdgpu_info__bindgen_ty_1__bindgen_ty_2, ip_instance) - 4usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -443,10 +418,8 @@ const _: () = {
         [::core::mem::size_of::<drm_amdgpu_info__bindgen_ty_1__bindgen_ty_3>() - 16usize];
     ["Alignment of drm_amdgpu_info__bindgen_ty_1__bindgen_ty_3"]
         [::core::mem::align_of::<drm_amdgpu_info__bindgen_ty_1__bindgen_ty_3>() - 4usize];
-    ["Offset of field: drm_amdgpu_info__bindgen_ty_1__bindgen_ty_3::dword_offset"][::core::mem::offset_of!(
-        drm_amdgpu_info__bindgen_ty_1__bindgen_ty_3,
-        dword_offset
-    ) - 0usize];
+    ["Offset of field: drm_amdgpu_info__bindgen_ty_1__bindgen_ty_3::dword_offset"]
+        [::core::mem::offset_of!(drm_amdgpu_info__bindgen_ty_1__bindgen_ty_3, dword_offset) - 0usize];
     ["Offset of field: drm_amdgpu_info__bindgen_ty_1__bindgen_ty_3::count"]
         [::core::mem::offset_of!(drm_amdgpu_info__bindgen_ty_1__bindgen_ty_3, count) - 4usize];
     ["Offset of field: drm_amdgpu_info__bindgen_ty_1__bindgen_ty_3::instance"]
@@ -501,10 +474,8 @@ const _: () = {
 };
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of drm_amdgpu_info__bindgen_ty_1"]
-        [::core::mem::size_of::<drm_amdgpu_info__bindgen_ty_1>() - 16usize];
-    ["Alignment of drm_amdgpu_info__bindgen_ty_1"]
-        [::core::mem::align_of::<drm_amdgpu_info__bindgen_ty_1>() - 4usize];
+    ["Size of drm_amdgpu_info__bindgen_ty_1"][::core::mem::size_of::<drm_amdgpu_info__bindgen_ty_1>() - 16usize];
+    ["Alignment of drm_amdgpu_info__bindgen_ty_1"][::core::mem::align_of::<drm_amdgpu_info__bindgen_ty_1>() - 4usize];
     ["Offset of field: drm_amdgpu_info__bindgen_ty_1::mode_crtc"]
         [::core::mem::offset_of!(drm_amdgpu_info__bindgen_ty_1, mode_crtc) - 0usize];
     ["Offset of field: drm_amdgpu_info__bindgen_ty_1::query_hw_ip"]
@@ -535,10 +506,8 @@ const _: () = {
     ["Alignment of drm_amdgpu_info"][::core::mem::align_of::<drm_amdgpu_info>() - 8usize];
     ["Offset of field: drm_amdgpu_info::return_pointer"]
         [::core::mem::offset_of!(drm_amdgpu_info, return_pointer) - 0usize];
-    ["Offset of field: drm_amdgpu_info::return_size"]
-        [::core::mem::offset_of!(drm_amdgpu_info, return_size) - 8usize];
-    ["Offset of field: drm_amdgpu_info::query"]
-        [::core::mem::offset_of!(drm_amdgpu_info, query) - 12usize];
+    ["Offset of field: drm_amdgpu_info::return_size"][::core::mem::offset_of!(drm_amdgpu_info, return_size) - 8usize];
+    ["Offset of field: drm_amdgpu_info::query"][::core::mem::offset_of!(drm_amdgpu_info, query) - 12usize];
 };
 impl Default for drm_amdgpu_info {
     fn default() -> Self {
@@ -580,14 +549,11 @@ pub struct drm_amdgpu_memory_info {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of drm_amdgpu_memory_info"][::core::mem::size_of::<drm_amdgpu_memory_info>() - 96usize];
-    ["Alignment of drm_amdgpu_memory_info"]
-        [::core::mem::align_of::<drm_amdgpu_memory_info>() - 8usize];
-    ["Offset of field: drm_amdgpu_memory_info::vram"]
-        [::core::mem::offset_of!(drm_amdgpu_memory_info, vram) - 0usize];
+    ["Alignment of drm_amdgpu_memory_info"][::core::mem::align_of::<drm_amdgpu_memory_info>() - 8usize];
+    ["Offset of field: drm_amdgpu_memory_info::vram"][::core::mem::offset_of!(drm_amdgpu_memory_info, vram) - 0usize];
     ["Offset of field: drm_amdgpu_memory_info::cpu_accessible_vram"]
         [::core::mem::offset_of!(drm_amdgpu_memory_info, cpu_accessible_vram) - 32usize];
-    ["Offset of field: drm_amdgpu_memory_info::gtt"]
-        [::core::mem::offset_of!(drm_amdgpu_memory_info, gtt) - 64usize];
+    ["Offset of field: drm_amdgpu_memory_info::gtt"][::core::mem::offset_of!(drm_amdgpu_memory_info, gtt) - 64usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -597,12 +563,9 @@ pub struct drm_amdgpu_info_firmware {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of drm_amdgpu_info_firmware"]
-        [::core::mem::size_of::<drm_amdgpu_info_firmware>() - 8usize];
-    ["Alignment of drm_amdgpu_info_firmware"]
-        [::core::mem::align_of::<drm_amdgpu_info_firmware>() - 4usize];
-    ["Offset of field: drm_amdgpu_info_firmware::ver"]
-        [::core::mem::offset_of!(drm_amdgpu_info_firmware, ver) - 0usize];
+    ["Size of drm_amdgpu_info_firmware"][::core::mem::size_of::<drm_amdgpu_info_firmware>() - 8usize];
+    ["Alignment of drm_amdgpu_info_firmware"][::core::mem::align_of::<drm_amdgpu_info_firmware>() - 4usize];
+    ["Offset of field: drm_amdgpu_info_firmware::ver"][::core::mem::offset_of!(drm_amdgpu_info_firmware, ver) - 0usize];
     ["Offset of field: drm_amdgpu_info_firmware::feature"]
         [::core::mem::offset_of!(drm_amdgpu_info_firmware, feature) - 4usize];
 };
@@ -678,8 +641,7 @@ pub struct drm_amdgpu_info_device {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of drm_amdgpu_info_device"][::core::mem::size_of::<drm_amdgpu_info_device>() - 440usize];
-    ["Alignment of drm_amdgpu_info_device"]
-        [::core::mem::align_of::<drm_amdgpu_info_device>() - 8usize];
+    ["Alignment of drm_amdgpu_info_device"][::core::mem::align_of::<drm_amdgpu_info_device>() - 8usize];
     ["Offset of field: drm_amdgpu_info_device::device_id"]
         [::core::mem::offset_of!(drm_amdgpu_info_device, device_id) - 0usize];
     ["Offset of field: drm_amdgpu_info_device::chip_rev"]
@@ -776,8 +738,7 @@ const _: () = {
         [::core::mem::offset_of!(drm_amdgpu_info_device, high_va_max) - 344usize];
     ["Offset of field: drm_amdgpu_info_device::pa_sc_tile_steering_override"]
         [::core::mem::offset_of!(drm_amdgpu_info_device, pa_sc_tile_steering_override) - 352usize];
-    ["Offset of field: drm_amdgpu_info_device::pad"]
-        [::core::mem::offset_of!(drm_amdgpu_info_device, pad) - 356usize];
+    ["Offset of field: drm_amdgpu_info_device::pad"][::core::mem::offset_of!(drm_amdgpu_info_device, pad) - 356usize];
     ["Offset of field: drm_amdgpu_info_device::tcc_disabled_mask"]
         [::core::mem::offset_of!(drm_amdgpu_info_device, tcc_disabled_mask) - 360usize];
     ["Offset of field: drm_amdgpu_info_device::min_engine_clock"]
@@ -826,8 +787,7 @@ pub struct drm_amdgpu_info_hw_ip {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of drm_amdgpu_info_hw_ip"][::core::mem::size_of::<drm_amdgpu_info_hw_ip>() - 40usize];
-    ["Alignment of drm_amdgpu_info_hw_ip"]
-        [::core::mem::align_of::<drm_amdgpu_info_hw_ip>() - 8usize];
+    ["Alignment of drm_amdgpu_info_hw_ip"][::core::mem::align_of::<drm_amdgpu_info_hw_ip>() - 8usize];
     ["Offset of field: drm_amdgpu_info_hw_ip::hw_ip_version_major"]
         [::core::mem::offset_of!(drm_amdgpu_info_hw_ip, hw_ip_version_major) - 0usize];
     ["Offset of field: drm_amdgpu_info_hw_ip::hw_ip_version_minor"]

@@ -108,10 +108,8 @@ pub struct kfd_ioctl_get_version_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_get_version_args"]
-        [::core::mem::size_of::<kfd_ioctl_get_version_args>() - 8usize];
-    ["Alignment of kfd_ioctl_get_version_args"]
-        [::core::mem::align_of::<kfd_ioctl_get_version_args>() - 4usize];
+    ["Size of kfd_ioctl_get_version_args"][::core::mem::size_of::<kfd_ioctl_get_version_args>() - 8usize];
+    ["Alignment of kfd_ioctl_get_version_args"][::core::mem::align_of::<kfd_ioctl_get_version_args>() - 4usize];
     ["Offset of field: kfd_ioctl_get_version_args::major_version"]
         [::core::mem::offset_of!(kfd_ioctl_get_version_args, major_version) - 0usize];
     ["Offset of field: kfd_ioctl_get_version_args::minor_version"]
@@ -140,10 +138,8 @@ pub struct kfd_ioctl_create_queue_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_create_queue_args"]
-        [::core::mem::size_of::<kfd_ioctl_create_queue_args>() - 96usize];
-    ["Alignment of kfd_ioctl_create_queue_args"]
-        [::core::mem::align_of::<kfd_ioctl_create_queue_args>() - 8usize];
+    ["Size of kfd_ioctl_create_queue_args"][::core::mem::size_of::<kfd_ioctl_create_queue_args>() - 96usize];
+    ["Alignment of kfd_ioctl_create_queue_args"][::core::mem::align_of::<kfd_ioctl_create_queue_args>() - 8usize];
     ["Offset of field: kfd_ioctl_create_queue_args::ring_base_address"]
         [::core::mem::offset_of!(kfd_ioctl_create_queue_args, ring_base_address) - 0usize];
     ["Offset of field: kfd_ioctl_create_queue_args::write_pointer_address"]
@@ -187,10 +183,8 @@ pub struct kfd_ioctl_destroy_queue_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_destroy_queue_args"]
-        [::core::mem::size_of::<kfd_ioctl_destroy_queue_args>() - 8usize];
-    ["Alignment of kfd_ioctl_destroy_queue_args"]
-        [::core::mem::align_of::<kfd_ioctl_destroy_queue_args>() - 4usize];
+    ["Size of kfd_ioctl_destroy_queue_args"][::core::mem::size_of::<kfd_ioctl_destroy_queue_args>() - 8usize];
+    ["Alignment of kfd_ioctl_destroy_queue_args"][::core::mem::align_of::<kfd_ioctl_destroy_queue_args>() - 4usize];
     ["Offset of field: kfd_ioctl_destroy_queue_args::queue_id"]
         [::core::mem::offset_of!(kfd_ioctl_destroy_queue_args, queue_id) - 0usize];
     ["Offset of field: kfd_ioctl_destroy_queue_args::pad"]
@@ -207,10 +201,8 @@ pub struct kfd_ioctl_update_queue_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_update_queue_args"]
-        [::core::mem::size_of::<kfd_ioctl_update_queue_args>() - 24usize];
-    ["Alignment of kfd_ioctl_update_queue_args"]
-        [::core::mem::align_of::<kfd_ioctl_update_queue_args>() - 8usize];
+    ["Size of kfd_ioctl_update_queue_args"][::core::mem::size_of::<kfd_ioctl_update_queue_args>() - 24usize];
+    ["Alignment of kfd_ioctl_update_queue_args"][::core::mem::align_of::<kfd_ioctl_update_queue_args>() - 8usize];
     ["Offset of field: kfd_ioctl_update_queue_args::ring_base_address"]
         [::core::mem::offset_of!(kfd_ioctl_update_queue_args, ring_base_address) - 0usize];
     ["Offset of field: kfd_ioctl_update_queue_args::queue_id"]
@@ -231,10 +223,8 @@ pub struct kfd_ioctl_set_cu_mask_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_set_cu_mask_args"]
-        [::core::mem::size_of::<kfd_ioctl_set_cu_mask_args>() - 16usize];
-    ["Alignment of kfd_ioctl_set_cu_mask_args"]
-        [::core::mem::align_of::<kfd_ioctl_set_cu_mask_args>() - 8usize];
+    ["Size of kfd_ioctl_set_cu_mask_args"][::core::mem::size_of::<kfd_ioctl_set_cu_mask_args>() - 16usize];
+    ["Alignment of kfd_ioctl_set_cu_mask_args"][::core::mem::align_of::<kfd_ioctl_set_cu_mask_args>() - 8usize];
     ["Offset of field: kfd_ioctl_set_cu_mask_args::queue_id"]
         [::core::mem::offset_of!(kfd_ioctl_set_cu_mask_args, queue_id) - 0usize];
     ["Offset of field: kfd_ioctl_set_cu_mask_args::num_cu_mask"]
@@ -259,14 +249,10 @@ const _: () = {
         [::core::mem::align_of::<kfd_ioctl_get_queue_wave_state_args>() - 8usize];
     ["Offset of field: kfd_ioctl_get_queue_wave_state_args::ctl_stack_address"]
         [::core::mem::offset_of!(kfd_ioctl_get_queue_wave_state_args, ctl_stack_address) - 0usize];
-    ["Offset of field: kfd_ioctl_get_queue_wave_state_args::ctl_stack_used_size"][::core::mem::offset_of!(
-        kfd_ioctl_get_queue_wave_state_args,
-        ctl_stack_used_size
-    ) - 8usize];
-    ["Offset of field: kfd_ioctl_get_queue_wave_state_args::save_area_used_size"][::core::mem::offset_of!(
-        kfd_ioctl_get_queue_wave_state_args,
-        save_area_used_size
-    ) - 12usize];
+    ["Offset of field: kfd_ioctl_get_queue_wave_state_args::ctl_stack_used_size"]
+        [::core::mem::offset_of!(kfd_ioctl_get_queue_wave_state_args, ctl_stack_used_size) - 8usize];
+    ["Offset of field: kfd_ioctl_get_queue_wave_state_args::save_area_used_size"]
+        [::core::mem::offset_of!(kfd_ioctl_get_queue_wave_state_args, save_area_used_size) - 12usize];
     ["Offset of field: kfd_ioctl_get_queue_wave_state_args::queue_id"]
         [::core::mem::offset_of!(kfd_ioctl_get_queue_wave_state_args, queue_id) - 16usize];
     ["Offset of field: kfd_ioctl_get_queue_wave_state_args::pad"]
@@ -304,18 +290,13 @@ pub struct kfd_ioctl_set_memory_policy_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_set_memory_policy_args"]
-        [::core::mem::size_of::<kfd_ioctl_set_memory_policy_args>() - 32usize];
+    ["Size of kfd_ioctl_set_memory_policy_args"][::core::mem::size_of::<kfd_ioctl_set_memory_policy_args>() - 32usize];
     ["Alignment of kfd_ioctl_set_memory_policy_args"]
         [::core::mem::align_of::<kfd_ioctl_set_memory_policy_args>() - 8usize];
-    ["Offset of field: kfd_ioctl_set_memory_policy_args::alternate_aperture_base"][::core::mem::offset_of!(
-        kfd_ioctl_set_memory_policy_args,
-        alternate_aperture_base
-    ) - 0usize];
-    ["Offset of field: kfd_ioctl_set_memory_policy_args::alternate_aperture_size"][::core::mem::offset_of!(
-        kfd_ioctl_set_memory_policy_args,
-        alternate_aperture_size
-    ) - 8usize];
+    ["Offset of field: kfd_ioctl_set_memory_policy_args::alternate_aperture_base"]
+        [::core::mem::offset_of!(kfd_ioctl_set_memory_policy_args, alternate_aperture_base) - 0usize];
+    ["Offset of field: kfd_ioctl_set_memory_policy_args::alternate_aperture_size"]
+        [::core::mem::offset_of!(kfd_ioctl_set_memory_policy_args, alternate_aperture_size) - 8usize];
     ["Offset of field: kfd_ioctl_set_memory_policy_args::gpu_id"]
         [::core::mem::offset_of!(kfd_ioctl_set_memory_policy_args, gpu_id) - 16usize];
     ["Offset of field: kfd_ioctl_set_memory_policy_args::default_policy"]
@@ -345,10 +326,8 @@ const _: () = {
         [::core::mem::offset_of!(kfd_ioctl_get_clock_counters_args, gpu_clock_counter) - 0usize];
     ["Offset of field: kfd_ioctl_get_clock_counters_args::cpu_clock_counter"]
         [::core::mem::offset_of!(kfd_ioctl_get_clock_counters_args, cpu_clock_counter) - 8usize];
-    ["Offset of field: kfd_ioctl_get_clock_counters_args::system_clock_counter"][::core::mem::offset_of!(
-        kfd_ioctl_get_clock_counters_args,
-        system_clock_counter
-    ) - 16usize];
+    ["Offset of field: kfd_ioctl_get_clock_counters_args::system_clock_counter"]
+        [::core::mem::offset_of!(kfd_ioctl_get_clock_counters_args, system_clock_counter) - 16usize];
     ["Offset of field: kfd_ioctl_get_clock_counters_args::system_clock_freq"]
         [::core::mem::offset_of!(kfd_ioctl_get_clock_counters_args, system_clock_freq) - 24usize];
     ["Offset of field: kfd_ioctl_get_clock_counters_args::gpu_id"]
@@ -370,10 +349,8 @@ pub struct kfd_process_device_apertures {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_process_device_apertures"]
-        [::core::mem::size_of::<kfd_process_device_apertures>() - 56usize];
-    ["Alignment of kfd_process_device_apertures"]
-        [::core::mem::align_of::<kfd_process_device_apertures>() - 8usize];
+    ["Size of kfd_process_device_apertures"][::core::mem::size_of::<kfd_process_device_apertures>() - 56usize];
+    ["Alignment of kfd_process_device_apertures"][::core::mem::align_of::<kfd_process_device_apertures>() - 8usize];
     ["Offset of field: kfd_process_device_apertures::lds_base"]
         [::core::mem::offset_of!(kfd_process_device_apertures, lds_base) - 0usize];
     ["Offset of field: kfd_process_device_apertures::lds_limit"]
@@ -424,7 +401,8 @@ const _: () = {
         [::core::mem::size_of::<kfd_ioctl_get_process_apertures_new_args>() - 16usize];
     ["Alignment of kfd_ioctl_get_process_apertures_new_args"]
         [::core::mem::align_of::<kfd_ioctl_get_process_apertures_new_args>() - 8usize];
-    ["Offset of field: kfd_ioctl_get_process_apertures_new_args::kfd_process_device_apertures_ptr"] [:: core :: mem :: offset_of ! (kfd_ioctl_get_process_apertures_new_args , kfd_process_device_apertures_ptr) - 0usize] ;
+    ["Offset of field: kfd_ioctl_get_process_apertures_new_args::kfd_process_device_apertures_ptr"]
+        [::core::mem::offset_of!(kfd_ioctl_get_process_apertures_new_args, kfd_process_device_apertures_ptr) - 0usize];
     ["Offset of field: kfd_ioctl_get_process_apertures_new_args::num_of_nodes"]
         [::core::mem::offset_of!(kfd_ioctl_get_process_apertures_new_args, num_of_nodes) - 8usize];
     ["Offset of field: kfd_ioctl_get_process_apertures_new_args::pad"]
@@ -438,10 +416,8 @@ pub struct kfd_ioctl_dbg_register_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_dbg_register_args"]
-        [::core::mem::size_of::<kfd_ioctl_dbg_register_args>() - 8usize];
-    ["Alignment of kfd_ioctl_dbg_register_args"]
-        [::core::mem::align_of::<kfd_ioctl_dbg_register_args>() - 4usize];
+    ["Size of kfd_ioctl_dbg_register_args"][::core::mem::size_of::<kfd_ioctl_dbg_register_args>() - 8usize];
+    ["Alignment of kfd_ioctl_dbg_register_args"][::core::mem::align_of::<kfd_ioctl_dbg_register_args>() - 4usize];
     ["Offset of field: kfd_ioctl_dbg_register_args::gpu_id"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_register_args, gpu_id) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_register_args::pad"]
@@ -455,10 +431,8 @@ pub struct kfd_ioctl_dbg_unregister_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_dbg_unregister_args"]
-        [::core::mem::size_of::<kfd_ioctl_dbg_unregister_args>() - 8usize];
-    ["Alignment of kfd_ioctl_dbg_unregister_args"]
-        [::core::mem::align_of::<kfd_ioctl_dbg_unregister_args>() - 4usize];
+    ["Size of kfd_ioctl_dbg_unregister_args"][::core::mem::size_of::<kfd_ioctl_dbg_unregister_args>() - 8usize];
+    ["Alignment of kfd_ioctl_dbg_unregister_args"][::core::mem::align_of::<kfd_ioctl_dbg_unregister_args>() - 4usize];
     ["Offset of field: kfd_ioctl_dbg_unregister_args::gpu_id"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_unregister_args, gpu_id) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_unregister_args::pad"]
@@ -473,8 +447,7 @@ pub struct kfd_ioctl_dbg_address_watch_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_dbg_address_watch_args"]
-        [::core::mem::size_of::<kfd_ioctl_dbg_address_watch_args>() - 16usize];
+    ["Size of kfd_ioctl_dbg_address_watch_args"][::core::mem::size_of::<kfd_ioctl_dbg_address_watch_args>() - 16usize];
     ["Alignment of kfd_ioctl_dbg_address_watch_args"]
         [::core::mem::align_of::<kfd_ioctl_dbg_address_watch_args>() - 8usize];
     ["Offset of field: kfd_ioctl_dbg_address_watch_args::content_ptr"]
@@ -493,8 +466,7 @@ pub struct kfd_ioctl_dbg_wave_control_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_dbg_wave_control_args"]
-        [::core::mem::size_of::<kfd_ioctl_dbg_wave_control_args>() - 16usize];
+    ["Size of kfd_ioctl_dbg_wave_control_args"][::core::mem::size_of::<kfd_ioctl_dbg_wave_control_args>() - 16usize];
     ["Alignment of kfd_ioctl_dbg_wave_control_args"]
         [::core::mem::align_of::<kfd_ioctl_dbg_wave_control_args>() - 8usize];
     ["Offset of field: kfd_ioctl_dbg_wave_control_args::content_ptr"]
@@ -517,10 +489,8 @@ pub struct kfd_ioctl_create_event_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_create_event_args"]
-        [::core::mem::size_of::<kfd_ioctl_create_event_args>() - 32usize];
-    ["Alignment of kfd_ioctl_create_event_args"]
-        [::core::mem::align_of::<kfd_ioctl_create_event_args>() - 8usize];
+    ["Size of kfd_ioctl_create_event_args"][::core::mem::size_of::<kfd_ioctl_create_event_args>() - 32usize];
+    ["Alignment of kfd_ioctl_create_event_args"][::core::mem::align_of::<kfd_ioctl_create_event_args>() - 8usize];
     ["Offset of field: kfd_ioctl_create_event_args::event_page_offset"]
         [::core::mem::offset_of!(kfd_ioctl_create_event_args, event_page_offset) - 0usize];
     ["Offset of field: kfd_ioctl_create_event_args::event_trigger_data"]
@@ -544,10 +514,8 @@ pub struct kfd_ioctl_destroy_event_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_destroy_event_args"]
-        [::core::mem::size_of::<kfd_ioctl_destroy_event_args>() - 8usize];
-    ["Alignment of kfd_ioctl_destroy_event_args"]
-        [::core::mem::align_of::<kfd_ioctl_destroy_event_args>() - 4usize];
+    ["Size of kfd_ioctl_destroy_event_args"][::core::mem::size_of::<kfd_ioctl_destroy_event_args>() - 8usize];
+    ["Alignment of kfd_ioctl_destroy_event_args"][::core::mem::align_of::<kfd_ioctl_destroy_event_args>() - 4usize];
     ["Offset of field: kfd_ioctl_destroy_event_args::event_id"]
         [::core::mem::offset_of!(kfd_ioctl_destroy_event_args, event_id) - 0usize];
     ["Offset of field: kfd_ioctl_destroy_event_args::pad"]
@@ -561,14 +529,11 @@ pub struct kfd_ioctl_set_event_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_set_event_args"]
-        [::core::mem::size_of::<kfd_ioctl_set_event_args>() - 8usize];
-    ["Alignment of kfd_ioctl_set_event_args"]
-        [::core::mem::align_of::<kfd_ioctl_set_event_args>() - 4usize];
+    ["Size of kfd_ioctl_set_event_args"][::core::mem::size_of::<kfd_ioctl_set_event_args>() - 8usize];
+    ["Alignment of kfd_ioctl_set_event_args"][::core::mem::align_of::<kfd_ioctl_set_event_args>() - 4usize];
     ["Offset of field: kfd_ioctl_set_event_args::event_id"]
         [::core::mem::offset_of!(kfd_ioctl_set_event_args, event_id) - 0usize];
-    ["Offset of field: kfd_ioctl_set_event_args::pad"]
-        [::core::mem::offset_of!(kfd_ioctl_set_event_args, pad) - 4usize];
+    ["Offset of field: kfd_ioctl_set_event_args::pad"][::core::mem::offset_of!(kfd_ioctl_set_event_args, pad) - 4usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -578,10 +543,8 @@ pub struct kfd_ioctl_reset_event_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_reset_event_args"]
-        [::core::mem::size_of::<kfd_ioctl_reset_event_args>() - 8usize];
-    ["Alignment of kfd_ioctl_reset_event_args"]
-        [::core::mem::align_of::<kfd_ioctl_reset_event_args>() - 4usize];
+    ["Size of kfd_ioctl_reset_event_args"][::core::mem::size_of::<kfd_ioctl_reset_event_args>() - 8usize];
+    ["Alignment of kfd_ioctl_reset_event_args"][::core::mem::align_of::<kfd_ioctl_reset_event_args>() - 4usize];
     ["Offset of field: kfd_ioctl_reset_event_args::event_id"]
         [::core::mem::offset_of!(kfd_ioctl_reset_event_args, event_id) - 0usize];
     ["Offset of field: kfd_ioctl_reset_event_args::pad"]
@@ -597,10 +560,8 @@ pub struct kfd_memory_exception_failure {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_memory_exception_failure"]
-        [::core::mem::size_of::<kfd_memory_exception_failure>() - 16usize];
-    ["Alignment of kfd_memory_exception_failure"]
-        [::core::mem::align_of::<kfd_memory_exception_failure>() - 4usize];
+    ["Size of kfd_memory_exception_failure"][::core::mem::size_of::<kfd_memory_exception_failure>() - 16usize];
+    ["Alignment of kfd_memory_exception_failure"][::core::mem::align_of::<kfd_memory_exception_failure>() - 4usize];
     ["Offset of field: kfd_memory_exception_failure::NotPresent"]
         [::core::mem::offset_of!(kfd_memory_exception_failure, NotPresent) - 0usize];
     ["Offset of field: kfd_memory_exception_failure::ReadOnly"]
@@ -620,10 +581,8 @@ pub struct kfd_hsa_memory_exception_data {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_hsa_memory_exception_data"]
-        [::core::mem::size_of::<kfd_hsa_memory_exception_data>() - 32usize];
-    ["Alignment of kfd_hsa_memory_exception_data"]
-        [::core::mem::align_of::<kfd_hsa_memory_exception_data>() - 8usize];
+    ["Size of kfd_hsa_memory_exception_data"][::core::mem::size_of::<kfd_hsa_memory_exception_data>() - 32usize];
+    ["Alignment of kfd_hsa_memory_exception_data"][::core::mem::align_of::<kfd_hsa_memory_exception_data>() - 8usize];
     ["Offset of field: kfd_hsa_memory_exception_data::failure"]
         [::core::mem::offset_of!(kfd_hsa_memory_exception_data, failure) - 0usize];
     ["Offset of field: kfd_hsa_memory_exception_data::va"]
@@ -643,10 +602,8 @@ pub struct kfd_hsa_hw_exception_data {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_hsa_hw_exception_data"]
-        [::core::mem::size_of::<kfd_hsa_hw_exception_data>() - 16usize];
-    ["Alignment of kfd_hsa_hw_exception_data"]
-        [::core::mem::align_of::<kfd_hsa_hw_exception_data>() - 4usize];
+    ["Size of kfd_hsa_hw_exception_data"][::core::mem::size_of::<kfd_hsa_hw_exception_data>() - 16usize];
+    ["Alignment of kfd_hsa_hw_exception_data"][::core::mem::align_of::<kfd_hsa_hw_exception_data>() - 4usize];
     ["Offset of field: kfd_hsa_hw_exception_data::reset_type"]
         [::core::mem::offset_of!(kfd_hsa_hw_exception_data, reset_type) - 0usize];
     ["Offset of field: kfd_hsa_hw_exception_data::reset_cause"]
@@ -663,10 +620,8 @@ pub struct kfd_hsa_signal_event_data {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_hsa_signal_event_data"]
-        [::core::mem::size_of::<kfd_hsa_signal_event_data>() - 8usize];
-    ["Alignment of kfd_hsa_signal_event_data"]
-        [::core::mem::align_of::<kfd_hsa_signal_event_data>() - 8usize];
+    ["Size of kfd_hsa_signal_event_data"][::core::mem::size_of::<kfd_hsa_signal_event_data>() - 8usize];
+    ["Alignment of kfd_hsa_signal_event_data"][::core::mem::align_of::<kfd_hsa_signal_event_data>() - 8usize];
     ["Offset of field: kfd_hsa_signal_event_data::last_event_age"]
         [::core::mem::offset_of!(kfd_hsa_signal_event_data, last_event_age) - 0usize];
 };
@@ -687,10 +642,8 @@ pub union kfd_event_data__bindgen_ty_1 {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_event_data__bindgen_ty_1"]
-        [::core::mem::size_of::<kfd_event_data__bindgen_ty_1>() - 32usize];
-    ["Alignment of kfd_event_data__bindgen_ty_1"]
-        [::core::mem::align_of::<kfd_event_data__bindgen_ty_1>() - 8usize];
+    ["Size of kfd_event_data__bindgen_ty_1"][::core::mem::size_of::<kfd_event_data__bindgen_ty_1>() - 32usize];
+    ["Alignment of kfd_event_data__bindgen_ty_1"][::core::mem::align_of::<kfd_event_data__bindgen_ty_1>() - 8usize];
     ["Offset of field: kfd_event_data__bindgen_ty_1::memory_exception_data"]
         [::core::mem::offset_of!(kfd_event_data__bindgen_ty_1, memory_exception_data) - 0usize];
     ["Offset of field: kfd_event_data__bindgen_ty_1::hw_exception_data"]
@@ -713,10 +666,8 @@ const _: () = {
     ["Alignment of kfd_event_data"][::core::mem::align_of::<kfd_event_data>() - 8usize];
     ["Offset of field: kfd_event_data::kfd_event_data_ext"]
         [::core::mem::offset_of!(kfd_event_data, kfd_event_data_ext) - 32usize];
-    ["Offset of field: kfd_event_data::event_id"]
-        [::core::mem::offset_of!(kfd_event_data, event_id) - 40usize];
-    ["Offset of field: kfd_event_data::pad"]
-        [::core::mem::offset_of!(kfd_event_data, pad) - 44usize];
+    ["Offset of field: kfd_event_data::event_id"][::core::mem::offset_of!(kfd_event_data, event_id) - 40usize];
+    ["Offset of field: kfd_event_data::pad"][::core::mem::offset_of!(kfd_event_data, pad) - 44usize];
 };
 impl Default for kfd_event_data {
     fn default() -> Self {
@@ -738,10 +689,8 @@ pub struct kfd_ioctl_wait_events_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_wait_events_args"]
-        [::core::mem::size_of::<kfd_ioctl_wait_events_args>() - 24usize];
-    ["Alignment of kfd_ioctl_wait_events_args"]
-        [::core::mem::align_of::<kfd_ioctl_wait_events_args>() - 8usize];
+    ["Size of kfd_ioctl_wait_events_args"][::core::mem::size_of::<kfd_ioctl_wait_events_args>() - 24usize];
+    ["Alignment of kfd_ioctl_wait_events_args"][::core::mem::align_of::<kfd_ioctl_wait_events_args>() - 8usize];
     ["Offset of field: kfd_ioctl_wait_events_args::events_ptr"]
         [::core::mem::offset_of!(kfd_ioctl_wait_events_args, events_ptr) - 0usize];
     ["Offset of field: kfd_ioctl_wait_events_args::num_events"]
@@ -787,10 +736,8 @@ pub struct kfd_ioctl_get_tile_config_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_get_tile_config_args"]
-        [::core::mem::size_of::<kfd_ioctl_get_tile_config_args>() - 40usize];
-    ["Alignment of kfd_ioctl_get_tile_config_args"]
-        [::core::mem::align_of::<kfd_ioctl_get_tile_config_args>() - 8usize];
+    ["Size of kfd_ioctl_get_tile_config_args"][::core::mem::size_of::<kfd_ioctl_get_tile_config_args>() - 40usize];
+    ["Alignment of kfd_ioctl_get_tile_config_args"][::core::mem::align_of::<kfd_ioctl_get_tile_config_args>() - 8usize];
     ["Offset of field: kfd_ioctl_get_tile_config_args::tile_config_ptr"]
         [::core::mem::offset_of!(kfd_ioctl_get_tile_config_args, tile_config_ptr) - 0usize];
     ["Offset of field: kfd_ioctl_get_tile_config_args::macro_tile_config_ptr"]
@@ -818,8 +765,7 @@ pub struct kfd_ioctl_set_trap_handler_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_set_trap_handler_args"]
-        [::core::mem::size_of::<kfd_ioctl_set_trap_handler_args>() - 24usize];
+    ["Size of kfd_ioctl_set_trap_handler_args"][::core::mem::size_of::<kfd_ioctl_set_trap_handler_args>() - 24usize];
     ["Alignment of kfd_ioctl_set_trap_handler_args"]
         [::core::mem::align_of::<kfd_ioctl_set_trap_handler_args>() - 8usize];
     ["Offset of field: kfd_ioctl_set_trap_handler_args::tba_addr"]
@@ -839,10 +785,8 @@ pub struct kfd_ioctl_acquire_vm_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_acquire_vm_args"]
-        [::core::mem::size_of::<kfd_ioctl_acquire_vm_args>() - 8usize];
-    ["Alignment of kfd_ioctl_acquire_vm_args"]
-        [::core::mem::align_of::<kfd_ioctl_acquire_vm_args>() - 4usize];
+    ["Size of kfd_ioctl_acquire_vm_args"][::core::mem::size_of::<kfd_ioctl_acquire_vm_args>() - 8usize];
+    ["Alignment of kfd_ioctl_acquire_vm_args"][::core::mem::align_of::<kfd_ioctl_acquire_vm_args>() - 4usize];
     ["Offset of field: kfd_ioctl_acquire_vm_args::drm_fd"]
         [::core::mem::offset_of!(kfd_ioctl_acquire_vm_args, drm_fd) - 0usize];
     ["Offset of field: kfd_ioctl_acquire_vm_args::gpu_id"]
@@ -884,8 +828,7 @@ pub struct kfd_ioctl_free_memory_of_gpu_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_free_memory_of_gpu_args"]
-        [::core::mem::size_of::<kfd_ioctl_free_memory_of_gpu_args>() - 8usize];
+    ["Size of kfd_ioctl_free_memory_of_gpu_args"][::core::mem::size_of::<kfd_ioctl_free_memory_of_gpu_args>() - 8usize];
     ["Alignment of kfd_ioctl_free_memory_of_gpu_args"]
         [::core::mem::align_of::<kfd_ioctl_free_memory_of_gpu_args>() - 8usize];
     ["Offset of field: kfd_ioctl_free_memory_of_gpu_args::handle"]
@@ -901,8 +844,7 @@ pub struct kfd_ioctl_map_memory_to_gpu_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_map_memory_to_gpu_args"]
-        [::core::mem::size_of::<kfd_ioctl_map_memory_to_gpu_args>() - 24usize];
+    ["Size of kfd_ioctl_map_memory_to_gpu_args"][::core::mem::size_of::<kfd_ioctl_map_memory_to_gpu_args>() - 24usize];
     ["Alignment of kfd_ioctl_map_memory_to_gpu_args"]
         [::core::mem::align_of::<kfd_ioctl_map_memory_to_gpu_args>() - 8usize];
     ["Offset of field: kfd_ioctl_map_memory_to_gpu_args::handle"]
@@ -930,10 +872,8 @@ const _: () = {
         [::core::mem::align_of::<kfd_ioctl_unmap_memory_from_gpu_args>() - 8usize];
     ["Offset of field: kfd_ioctl_unmap_memory_from_gpu_args::handle"]
         [::core::mem::offset_of!(kfd_ioctl_unmap_memory_from_gpu_args, handle) - 0usize];
-    ["Offset of field: kfd_ioctl_unmap_memory_from_gpu_args::device_ids_array_ptr"][::core::mem::offset_of!(
-        kfd_ioctl_unmap_memory_from_gpu_args,
-        device_ids_array_ptr
-    ) - 8usize];
+    ["Offset of field: kfd_ioctl_unmap_memory_from_gpu_args::device_ids_array_ptr"]
+        [::core::mem::offset_of!(kfd_ioctl_unmap_memory_from_gpu_args, device_ids_array_ptr) - 8usize];
     ["Offset of field: kfd_ioctl_unmap_memory_from_gpu_args::n_devices"]
         [::core::mem::offset_of!(kfd_ioctl_unmap_memory_from_gpu_args, n_devices) - 16usize];
     ["Offset of field: kfd_ioctl_unmap_memory_from_gpu_args::n_success"]
@@ -949,10 +889,8 @@ pub struct kfd_ioctl_alloc_queue_gws_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_alloc_queue_gws_args"]
-        [::core::mem::size_of::<kfd_ioctl_alloc_queue_gws_args>() - 16usize];
-    ["Alignment of kfd_ioctl_alloc_queue_gws_args"]
-        [::core::mem::align_of::<kfd_ioctl_alloc_queue_gws_args>() - 4usize];
+    ["Size of kfd_ioctl_alloc_queue_gws_args"][::core::mem::size_of::<kfd_ioctl_alloc_queue_gws_args>() - 16usize];
+    ["Alignment of kfd_ioctl_alloc_queue_gws_args"][::core::mem::align_of::<kfd_ioctl_alloc_queue_gws_args>() - 4usize];
     ["Offset of field: kfd_ioctl_alloc_queue_gws_args::queue_id"]
         [::core::mem::offset_of!(kfd_ioctl_alloc_queue_gws_args, queue_id) - 0usize];
     ["Offset of field: kfd_ioctl_alloc_queue_gws_args::num_gws"]
@@ -974,10 +912,8 @@ pub struct kfd_ioctl_get_dmabuf_info_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_get_dmabuf_info_args"]
-        [::core::mem::size_of::<kfd_ioctl_get_dmabuf_info_args>() - 32usize];
-    ["Alignment of kfd_ioctl_get_dmabuf_info_args"]
-        [::core::mem::align_of::<kfd_ioctl_get_dmabuf_info_args>() - 8usize];
+    ["Size of kfd_ioctl_get_dmabuf_info_args"][::core::mem::size_of::<kfd_ioctl_get_dmabuf_info_args>() - 32usize];
+    ["Alignment of kfd_ioctl_get_dmabuf_info_args"][::core::mem::align_of::<kfd_ioctl_get_dmabuf_info_args>() - 8usize];
     ["Offset of field: kfd_ioctl_get_dmabuf_info_args::size"]
         [::core::mem::offset_of!(kfd_ioctl_get_dmabuf_info_args, size) - 0usize];
     ["Offset of field: kfd_ioctl_get_dmabuf_info_args::metadata_ptr"]
@@ -1001,10 +937,8 @@ pub struct kfd_ioctl_import_dmabuf_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_import_dmabuf_args"]
-        [::core::mem::size_of::<kfd_ioctl_import_dmabuf_args>() - 24usize];
-    ["Alignment of kfd_ioctl_import_dmabuf_args"]
-        [::core::mem::align_of::<kfd_ioctl_import_dmabuf_args>() - 8usize];
+    ["Size of kfd_ioctl_import_dmabuf_args"][::core::mem::size_of::<kfd_ioctl_import_dmabuf_args>() - 24usize];
+    ["Alignment of kfd_ioctl_import_dmabuf_args"][::core::mem::align_of::<kfd_ioctl_import_dmabuf_args>() - 8usize];
     ["Offset of field: kfd_ioctl_import_dmabuf_args::va_addr"]
         [::core::mem::offset_of!(kfd_ioctl_import_dmabuf_args, va_addr) - 0usize];
     ["Offset of field: kfd_ioctl_import_dmabuf_args::handle"]
@@ -1023,10 +957,8 @@ pub struct kfd_ioctl_export_dmabuf_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_export_dmabuf_args"]
-        [::core::mem::size_of::<kfd_ioctl_export_dmabuf_args>() - 16usize];
-    ["Alignment of kfd_ioctl_export_dmabuf_args"]
-        [::core::mem::align_of::<kfd_ioctl_export_dmabuf_args>() - 8usize];
+    ["Size of kfd_ioctl_export_dmabuf_args"][::core::mem::size_of::<kfd_ioctl_export_dmabuf_args>() - 16usize];
+    ["Alignment of kfd_ioctl_export_dmabuf_args"][::core::mem::align_of::<kfd_ioctl_export_dmabuf_args>() - 8usize];
     ["Offset of field: kfd_ioctl_export_dmabuf_args::handle"]
         [::core::mem::offset_of!(kfd_ioctl_export_dmabuf_args, handle) - 0usize];
     ["Offset of field: kfd_ioctl_export_dmabuf_args::flags"]
@@ -1042,10 +974,8 @@ pub struct kfd_ioctl_smi_events_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_smi_events_args"]
-        [::core::mem::size_of::<kfd_ioctl_smi_events_args>() - 8usize];
-    ["Alignment of kfd_ioctl_smi_events_args"]
-        [::core::mem::align_of::<kfd_ioctl_smi_events_args>() - 4usize];
+    ["Size of kfd_ioctl_smi_events_args"][::core::mem::size_of::<kfd_ioctl_smi_events_args>() - 8usize];
+    ["Alignment of kfd_ioctl_smi_events_args"][::core::mem::align_of::<kfd_ioctl_smi_events_args>() - 4usize];
     ["Offset of field: kfd_ioctl_smi_events_args::gpuid"]
         [::core::mem::offset_of!(kfd_ioctl_smi_events_args, gpuid) - 0usize];
     ["Offset of field: kfd_ioctl_smi_events_args::anon_fd"]
@@ -1068,24 +998,19 @@ pub struct kfd_ioctl_criu_args {
 const _: () = {
     ["Size of kfd_ioctl_criu_args"][::core::mem::size_of::<kfd_ioctl_criu_args>() - 56usize];
     ["Alignment of kfd_ioctl_criu_args"][::core::mem::align_of::<kfd_ioctl_criu_args>() - 8usize];
-    ["Offset of field: kfd_ioctl_criu_args::devices"]
-        [::core::mem::offset_of!(kfd_ioctl_criu_args, devices) - 0usize];
-    ["Offset of field: kfd_ioctl_criu_args::bos"]
-        [::core::mem::offset_of!(kfd_ioctl_criu_args, bos) - 8usize];
+    ["Offset of field: kfd_ioctl_criu_args::devices"][::core::mem::offset_of!(kfd_ioctl_criu_args, devices) - 0usize];
+    ["Offset of field: kfd_ioctl_criu_args::bos"][::core::mem::offset_of!(kfd_ioctl_criu_args, bos) - 8usize];
     ["Offset of field: kfd_ioctl_criu_args::priv_data"]
         [::core::mem::offset_of!(kfd_ioctl_criu_args, priv_data) - 16usize];
     ["Offset of field: kfd_ioctl_criu_args::priv_data_size"]
         [::core::mem::offset_of!(kfd_ioctl_criu_args, priv_data_size) - 24usize];
     ["Offset of field: kfd_ioctl_criu_args::num_devices"]
         [::core::mem::offset_of!(kfd_ioctl_criu_args, num_devices) - 32usize];
-    ["Offset of field: kfd_ioctl_criu_args::num_bos"]
-        [::core::mem::offset_of!(kfd_ioctl_criu_args, num_bos) - 36usize];
+    ["Offset of field: kfd_ioctl_criu_args::num_bos"][::core::mem::offset_of!(kfd_ioctl_criu_args, num_bos) - 36usize];
     ["Offset of field: kfd_ioctl_criu_args::num_objects"]
         [::core::mem::offset_of!(kfd_ioctl_criu_args, num_objects) - 40usize];
-    ["Offset of field: kfd_ioctl_criu_args::pid"]
-        [::core::mem::offset_of!(kfd_ioctl_criu_args, pid) - 44usize];
-    ["Offset of field: kfd_ioctl_criu_args::op"]
-        [::core::mem::offset_of!(kfd_ioctl_criu_args, op) - 48usize];
+    ["Offset of field: kfd_ioctl_criu_args::pid"][::core::mem::offset_of!(kfd_ioctl_criu_args, pid) - 44usize];
+    ["Offset of field: kfd_ioctl_criu_args::op"][::core::mem::offset_of!(kfd_ioctl_criu_args, op) - 48usize];
 };
 pub const KFD_IOCTL_SVM_OP_SET_ATTR: kfd_ioctl_svm_op = kfd_ioctl_svm_op(0);
 pub const KFD_IOCTL_SVM_OP_GET_ATTR: kfd_ioctl_svm_op = kfd_ioctl_svm_op(1);
@@ -1093,8 +1018,7 @@ pub const KFD_IOCTL_SVM_OP_GET_ATTR: kfd_ioctl_svm_op = kfd_ioctl_svm_op(1);
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kfd_ioctl_svm_op(pub ::core::ffi::c_uint);
 pub const KFD_IOCTL_SVM_LOCATION_SYSMEM: kfd_ioctl_svm_location = kfd_ioctl_svm_location(0);
-pub const KFD_IOCTL_SVM_LOCATION_UNDEFINED: kfd_ioctl_svm_location =
-    kfd_ioctl_svm_location(4294967295);
+pub const KFD_IOCTL_SVM_LOCATION_UNDEFINED: kfd_ioctl_svm_location = kfd_ioctl_svm_location(4294967295);
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kfd_ioctl_svm_location(pub ::core::ffi::c_uint);
@@ -1118,8 +1042,7 @@ pub struct kfd_ioctl_svm_attribute {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of kfd_ioctl_svm_attribute"][::core::mem::size_of::<kfd_ioctl_svm_attribute>() - 8usize];
-    ["Alignment of kfd_ioctl_svm_attribute"]
-        [::core::mem::align_of::<kfd_ioctl_svm_attribute>() - 4usize];
+    ["Alignment of kfd_ioctl_svm_attribute"][::core::mem::align_of::<kfd_ioctl_svm_attribute>() - 4usize];
     ["Offset of field: kfd_ioctl_svm_attribute::type_"]
         [::core::mem::offset_of!(kfd_ioctl_svm_attribute, type_) - 0usize];
     ["Offset of field: kfd_ioctl_svm_attribute::value"]
@@ -1140,14 +1063,10 @@ const _: () = {
     ["Alignment of kfd_ioctl_svm_args"][::core::mem::align_of::<kfd_ioctl_svm_args>() - 8usize];
     ["Offset of field: kfd_ioctl_svm_args::start_addr"]
         [::core::mem::offset_of!(kfd_ioctl_svm_args, start_addr) - 0usize];
-    ["Offset of field: kfd_ioctl_svm_args::size"]
-        [::core::mem::offset_of!(kfd_ioctl_svm_args, size) - 8usize];
-    ["Offset of field: kfd_ioctl_svm_args::op"]
-        [::core::mem::offset_of!(kfd_ioctl_svm_args, op) - 16usize];
-    ["Offset of field: kfd_ioctl_svm_args::nattr"]
-        [::core::mem::offset_of!(kfd_ioctl_svm_args, nattr) - 20usize];
-    ["Offset of field: kfd_ioctl_svm_args::attrs"]
-        [::core::mem::offset_of!(kfd_ioctl_svm_args, attrs) - 24usize];
+    ["Offset of field: kfd_ioctl_svm_args::size"][::core::mem::offset_of!(kfd_ioctl_svm_args, size) - 8usize];
+    ["Offset of field: kfd_ioctl_svm_args::op"][::core::mem::offset_of!(kfd_ioctl_svm_args, op) - 16usize];
+    ["Offset of field: kfd_ioctl_svm_args::nattr"][::core::mem::offset_of!(kfd_ioctl_svm_args, nattr) - 20usize];
+    ["Offset of field: kfd_ioctl_svm_args::attrs"][::core::mem::offset_of!(kfd_ioctl_svm_args, attrs) - 24usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -1156,10 +1075,8 @@ pub struct kfd_ioctl_set_xnack_mode_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_set_xnack_mode_args"]
-        [::core::mem::size_of::<kfd_ioctl_set_xnack_mode_args>() - 4usize];
-    ["Alignment of kfd_ioctl_set_xnack_mode_args"]
-        [::core::mem::align_of::<kfd_ioctl_set_xnack_mode_args>() - 4usize];
+    ["Size of kfd_ioctl_set_xnack_mode_args"][::core::mem::size_of::<kfd_ioctl_set_xnack_mode_args>() - 4usize];
+    ["Alignment of kfd_ioctl_set_xnack_mode_args"][::core::mem::align_of::<kfd_ioctl_set_xnack_mode_args>() - 4usize];
     ["Offset of field: kfd_ioctl_set_xnack_mode_args::xnack_enabled"]
         [::core::mem::offset_of!(kfd_ioctl_set_xnack_mode_args, xnack_enabled) - 0usize];
 };
@@ -1172,10 +1089,8 @@ pub struct kfd_ioctl_runtime_enable_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_runtime_enable_args"]
-        [::core::mem::size_of::<kfd_ioctl_runtime_enable_args>() - 16usize];
-    ["Alignment of kfd_ioctl_runtime_enable_args"]
-        [::core::mem::align_of::<kfd_ioctl_runtime_enable_args>() - 8usize];
+    ["Size of kfd_ioctl_runtime_enable_args"][::core::mem::size_of::<kfd_ioctl_runtime_enable_args>() - 16usize];
+    ["Alignment of kfd_ioctl_runtime_enable_args"][::core::mem::align_of::<kfd_ioctl_runtime_enable_args>() - 8usize];
     ["Offset of field: kfd_ioctl_runtime_enable_args::r_debug"]
         [::core::mem::offset_of!(kfd_ioctl_runtime_enable_args, r_debug) - 0usize];
     ["Offset of field: kfd_ioctl_runtime_enable_args::mode_mask"]
@@ -1193,10 +1108,8 @@ pub struct kfd_ioctl_dbg_trap_enable_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_dbg_trap_enable_args"]
-        [::core::mem::size_of::<kfd_ioctl_dbg_trap_enable_args>() - 24usize];
-    ["Alignment of kfd_ioctl_dbg_trap_enable_args"]
-        [::core::mem::align_of::<kfd_ioctl_dbg_trap_enable_args>() - 8usize];
+    ["Size of kfd_ioctl_dbg_trap_enable_args"][::core::mem::size_of::<kfd_ioctl_dbg_trap_enable_args>() - 24usize];
+    ["Alignment of kfd_ioctl_dbg_trap_enable_args"][::core::mem::align_of::<kfd_ioctl_dbg_trap_enable_args>() - 8usize];
     ["Offset of field: kfd_ioctl_dbg_trap_enable_args::exception_mask"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_enable_args, exception_mask) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_enable_args::rinfo_ptr"]
@@ -1219,10 +1132,8 @@ const _: () = {
         [::core::mem::size_of::<kfd_ioctl_dbg_trap_send_runtime_event_args>() - 16usize];
     ["Alignment of kfd_ioctl_dbg_trap_send_runtime_event_args"]
         [::core::mem::align_of::<kfd_ioctl_dbg_trap_send_runtime_event_args>() - 8usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_send_runtime_event_args::exception_mask"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_send_runtime_event_args,
-        exception_mask
-    ) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_send_runtime_event_args::exception_mask"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_send_runtime_event_args, exception_mask) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_send_runtime_event_args::gpu_id"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_send_runtime_event_args, gpu_id) - 8usize];
     ["Offset of field: kfd_ioctl_dbg_trap_send_runtime_event_args::queue_id"]
@@ -1239,10 +1150,8 @@ const _: () = {
         [::core::mem::size_of::<kfd_ioctl_dbg_trap_set_exceptions_enabled_args>() - 8usize];
     ["Alignment of kfd_ioctl_dbg_trap_set_exceptions_enabled_args"]
         [::core::mem::align_of::<kfd_ioctl_dbg_trap_set_exceptions_enabled_args>() - 8usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_set_exceptions_enabled_args::exception_mask"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_set_exceptions_enabled_args,
-        exception_mask
-    ) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_set_exceptions_enabled_args::exception_mask"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_set_exceptions_enabled_args, exception_mask) - 0usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -1258,20 +1167,12 @@ const _: () = {
         [::core::mem::size_of::<kfd_ioctl_dbg_trap_set_wave_launch_override_args>() - 16usize];
     ["Alignment of kfd_ioctl_dbg_trap_set_wave_launch_override_args"]
         [::core::mem::align_of::<kfd_ioctl_dbg_trap_set_wave_launch_override_args>() - 4usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_set_wave_launch_override_args::override_mode"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_set_wave_launch_override_args,
-        override_mode
-    )
-        - 0usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_set_wave_launch_override_args::enable_mask"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_set_wave_launch_override_args,
-        enable_mask
-    ) - 4usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_set_wave_launch_override_args::support_request_mask"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_set_wave_launch_override_args,
-        support_request_mask
-    )
-        - 8usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_set_wave_launch_override_args::override_mode"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_set_wave_launch_override_args, override_mode) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_set_wave_launch_override_args::enable_mask"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_set_wave_launch_override_args, enable_mask) - 4usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_set_wave_launch_override_args::support_request_mask"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_set_wave_launch_override_args, support_request_mask) - 8usize];
     ["Offset of field: kfd_ioctl_dbg_trap_set_wave_launch_override_args::pad"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_set_wave_launch_override_args, pad) - 12usize];
 };
@@ -1287,10 +1188,8 @@ const _: () = {
         [::core::mem::size_of::<kfd_ioctl_dbg_trap_set_wave_launch_mode_args>() - 8usize];
     ["Alignment of kfd_ioctl_dbg_trap_set_wave_launch_mode_args"]
         [::core::mem::align_of::<kfd_ioctl_dbg_trap_set_wave_launch_mode_args>() - 4usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_set_wave_launch_mode_args::launch_mode"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_set_wave_launch_mode_args,
-        launch_mode
-    ) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_set_wave_launch_mode_args::launch_mode"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_set_wave_launch_mode_args, launch_mode) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_set_wave_launch_mode_args::pad"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_set_wave_launch_mode_args, pad) - 4usize];
 };
@@ -1375,10 +1274,8 @@ const _: () = {
         [::core::mem::size_of::<kfd_ioctl_dbg_trap_clear_node_address_watch_args>() - 8usize];
     ["Alignment of kfd_ioctl_dbg_trap_clear_node_address_watch_args"]
         [::core::mem::align_of::<kfd_ioctl_dbg_trap_clear_node_address_watch_args>() - 4usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_clear_node_address_watch_args::gpu_id"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_clear_node_address_watch_args,
-        gpu_id
-    ) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_clear_node_address_watch_args::gpu_id"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_clear_node_address_watch_args, gpu_id) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_clear_node_address_watch_args::id"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_clear_node_address_watch_args, id) - 4usize];
 };
@@ -1390,8 +1287,7 @@ pub struct kfd_ioctl_dbg_trap_set_flags_args {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_dbg_trap_set_flags_args"]
-        [::core::mem::size_of::<kfd_ioctl_dbg_trap_set_flags_args>() - 8usize];
+    ["Size of kfd_ioctl_dbg_trap_set_flags_args"][::core::mem::size_of::<kfd_ioctl_dbg_trap_set_flags_args>() - 8usize];
     ["Alignment of kfd_ioctl_dbg_trap_set_flags_args"]
         [::core::mem::align_of::<kfd_ioctl_dbg_trap_set_flags_args>() - 4usize];
     ["Offset of field: kfd_ioctl_dbg_trap_set_flags_args::flags"]
@@ -1412,10 +1308,8 @@ const _: () = {
         [::core::mem::size_of::<kfd_ioctl_dbg_trap_query_debug_event_args>() - 16usize];
     ["Alignment of kfd_ioctl_dbg_trap_query_debug_event_args"]
         [::core::mem::align_of::<kfd_ioctl_dbg_trap_query_debug_event_args>() - 8usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_query_debug_event_args::exception_mask"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_query_debug_event_args,
-        exception_mask
-    ) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_query_debug_event_args::exception_mask"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_query_debug_event_args, exception_mask) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_query_debug_event_args::gpu_id"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_query_debug_event_args, gpu_id) - 8usize];
     ["Offset of field: kfd_ioctl_dbg_trap_query_debug_event_args::queue_id"]
@@ -1440,18 +1334,12 @@ const _: () = {
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_query_exception_info_args, info_ptr) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_query_exception_info_args::info_size"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_query_exception_info_args, info_size) - 8usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_query_exception_info_args::source_id"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_query_exception_info_args,
-        source_id
-    ) - 12usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_query_exception_info_args::exception_code"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_query_exception_info_args,
-        exception_code
-    ) - 16usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_query_exception_info_args::clear_exception"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_query_exception_info_args,
-        clear_exception
-    ) - 20usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_query_exception_info_args::source_id"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_query_exception_info_args, source_id) - 12usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_query_exception_info_args::exception_code"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_query_exception_info_args, exception_code) - 16usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_query_exception_info_args::clear_exception"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_query_exception_info_args, clear_exception) - 20usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -1469,10 +1357,8 @@ const _: () = {
         [::core::mem::align_of::<kfd_ioctl_dbg_trap_queue_snapshot_args>() - 8usize];
     ["Offset of field: kfd_ioctl_dbg_trap_queue_snapshot_args::exception_mask"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_queue_snapshot_args, exception_mask) - 0usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_queue_snapshot_args::snapshot_buf_ptr"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_queue_snapshot_args,
-        snapshot_buf_ptr
-    ) - 8usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_queue_snapshot_args::snapshot_buf_ptr"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_queue_snapshot_args, snapshot_buf_ptr) - 8usize];
     ["Offset of field: kfd_ioctl_dbg_trap_queue_snapshot_args::num_queues"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_queue_snapshot_args, num_queues) - 16usize];
     ["Offset of field: kfd_ioctl_dbg_trap_queue_snapshot_args::entry_size"]
@@ -1494,10 +1380,8 @@ const _: () = {
         [::core::mem::align_of::<kfd_ioctl_dbg_trap_device_snapshot_args>() - 8usize];
     ["Offset of field: kfd_ioctl_dbg_trap_device_snapshot_args::exception_mask"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_device_snapshot_args, exception_mask) - 0usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_device_snapshot_args::snapshot_buf_ptr"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_device_snapshot_args,
-        snapshot_buf_ptr
-    ) - 8usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_device_snapshot_args::snapshot_buf_ptr"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_device_snapshot_args, snapshot_buf_ptr) - 8usize];
     ["Offset of field: kfd_ioctl_dbg_trap_device_snapshot_args::num_devices"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_device_snapshot_args, num_devices) - 16usize];
     ["Offset of field: kfd_ioctl_dbg_trap_device_snapshot_args::entry_size"]
@@ -1536,14 +1420,10 @@ const _: () = {
         [::core::mem::align_of::<kfd_ioctl_dbg_trap_args__bindgen_ty_1>() - 8usize];
     ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::enable"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, enable) - 0usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::send_runtime_event"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_args__bindgen_ty_1,
-        send_runtime_event
-    ) - 0usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::set_exceptions_enabled"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_args__bindgen_ty_1,
-        set_exceptions_enabled
-    ) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::send_runtime_event"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, send_runtime_event) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::set_exceptions_enabled"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, set_exceptions_enabled) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::launch_override"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, launch_override) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::launch_mode"]
@@ -1552,25 +1432,16 @@ const _: () = {
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, suspend_queues) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::resume_queues"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, resume_queues) - 0usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::set_node_address_watch"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_args__bindgen_ty_1,
-        set_node_address_watch
-    ) - 0usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::clear_node_address_watch"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_args__bindgen_ty_1,
-        clear_node_address_watch
-    )
-        - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::set_node_address_watch"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, set_node_address_watch) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::clear_node_address_watch"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, clear_node_address_watch) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::set_flags"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, set_flags) - 0usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::query_debug_event"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_args__bindgen_ty_1,
-        query_debug_event
-    ) - 0usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::query_exception_info"][::core::mem::offset_of!(
-        kfd_ioctl_dbg_trap_args__bindgen_ty_1,
-        query_exception_info
-    ) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::query_debug_event"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, query_debug_event) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::query_exception_info"]
+        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, query_exception_info) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::queue_snapshot"]
         [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args__bindgen_ty_1, queue_snapshot) - 0usize];
     ["Offset of field: kfd_ioctl_dbg_trap_args__bindgen_ty_1::device_snapshot"]
@@ -1587,14 +1458,10 @@ impl Default for kfd_ioctl_dbg_trap_args__bindgen_ty_1 {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_dbg_trap_args"]
-        [::core::mem::size_of::<kfd_ioctl_dbg_trap_args>() - 32usize];
-    ["Alignment of kfd_ioctl_dbg_trap_args"]
-        [::core::mem::align_of::<kfd_ioctl_dbg_trap_args>() - 8usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_args::pid"]
-        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args, pid) - 0usize];
-    ["Offset of field: kfd_ioctl_dbg_trap_args::op"]
-        [::core::mem::offset_of!(kfd_ioctl_dbg_trap_args, op) - 4usize];
+    ["Size of kfd_ioctl_dbg_trap_args"][::core::mem::size_of::<kfd_ioctl_dbg_trap_args>() - 32usize];
+    ["Alignment of kfd_ioctl_dbg_trap_args"][::core::mem::align_of::<kfd_ioctl_dbg_trap_args>() - 8usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_args::pid"][::core::mem::offset_of!(kfd_ioctl_dbg_trap_args, pid) - 0usize];
+    ["Offset of field: kfd_ioctl_dbg_trap_args::op"][::core::mem::offset_of!(kfd_ioctl_dbg_trap_args, op) - 4usize];
 };
 impl Default for kfd_ioctl_dbg_trap_args {
     fn default() -> Self {
@@ -1615,12 +1482,10 @@ pub struct kfd_ioctl_pmc_settings {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of kfd_ioctl_pmc_settings"][::core::mem::size_of::<kfd_ioctl_pmc_settings>() - 12usize];
-    ["Alignment of kfd_ioctl_pmc_settings"]
-        [::core::mem::align_of::<kfd_ioctl_pmc_settings>() - 4usize];
+    ["Alignment of kfd_ioctl_pmc_settings"][::core::mem::align_of::<kfd_ioctl_pmc_settings>() - 4usize];
     ["Offset of field: kfd_ioctl_pmc_settings::gpu_id"]
         [::core::mem::offset_of!(kfd_ioctl_pmc_settings, gpu_id) - 0usize];
-    ["Offset of field: kfd_ioctl_pmc_settings::lock"]
-        [::core::mem::offset_of!(kfd_ioctl_pmc_settings, lock) - 4usize];
+    ["Offset of field: kfd_ioctl_pmc_settings::lock"][::core::mem::offset_of!(kfd_ioctl_pmc_settings, lock) - 4usize];
     ["Offset of field: kfd_ioctl_pmc_settings::perfcount_enable"]
         [::core::mem::offset_of!(kfd_ioctl_pmc_settings, perfcount_enable) - 8usize];
 };
@@ -1633,12 +1498,9 @@ pub struct kfd_ioctl_ptl_control {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of kfd_ioctl_ptl_control"][::core::mem::size_of::<kfd_ioctl_ptl_control>() - 8usize];
-    ["Alignment of kfd_ioctl_ptl_control"]
-        [::core::mem::align_of::<kfd_ioctl_ptl_control>() - 4usize];
-    ["Offset of field: kfd_ioctl_ptl_control::gpu_id"]
-        [::core::mem::offset_of!(kfd_ioctl_ptl_control, gpu_id) - 0usize];
-    ["Offset of field: kfd_ioctl_ptl_control::enable"]
-        [::core::mem::offset_of!(kfd_ioctl_ptl_control, enable) - 4usize];
+    ["Alignment of kfd_ioctl_ptl_control"][::core::mem::align_of::<kfd_ioctl_ptl_control>() - 4usize];
+    ["Offset of field: kfd_ioctl_ptl_control::gpu_id"][::core::mem::offset_of!(kfd_ioctl_ptl_control, gpu_id) - 0usize];
+    ["Offset of field: kfd_ioctl_ptl_control::enable"][::core::mem::offset_of!(kfd_ioctl_ptl_control, enable) - 4usize];
 };
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -1677,12 +1539,9 @@ impl Default for kfd_ioctl_profiler_args__bindgen_ty_1 {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kfd_ioctl_profiler_args"]
-        [::core::mem::size_of::<kfd_ioctl_profiler_args>() - 16usize];
-    ["Alignment of kfd_ioctl_profiler_args"]
-        [::core::mem::align_of::<kfd_ioctl_profiler_args>() - 4usize];
-    ["Offset of field: kfd_ioctl_profiler_args::op"]
-        [::core::mem::offset_of!(kfd_ioctl_profiler_args, op) - 0usize];
+    ["Size of kfd_ioctl_profiler_args"][::core::mem::size_of::<kfd_ioctl_profiler_args>() - 16usize];
+    ["Alignment of kfd_ioctl_profiler_args"][::core::mem::align_of::<kfd_ioctl_profiler_args>() - 4usize];
+    ["Offset of field: kfd_ioctl_profiler_args::op"][::core::mem::offset_of!(kfd_ioctl_profiler_args, op) - 0usize];
 };
 impl Default for kfd_ioctl_profiler_args {
     fn default() -> Self {
