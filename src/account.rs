@@ -48,6 +48,10 @@ counters! {
     no_times = "no-times", false;
     /// Of the rows: never seen complete.
     incomplete = "incomplete", false;
+    /// Queues whose packets somebody writes around us.
+    bypassed = "bypassed-queues", false;
+    /// Packets of those queues, dispatches or not, that were consumed unseen.
+    unseen_packets = "unseen-packets", false;
     /// Of the rows: of a kernel whose name is not known.
     unknown_kernel = "unknown-kernel", false;
 }

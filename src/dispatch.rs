@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use hsa::OwnSignal;
-use hsa_sys::abi::aql::{Packet, PacketType, vendor};
+use hsa_sys::abi::aql::{Packet, PacketType, Slot, vendor};
 use hsa_sys::abi::signal::{Signal, kind};
 use logdur_journal::{State, flag};
 
@@ -41,18 +41,27 @@ pub(crate) fn timing(signal: u64, kind_of: impl FnOnce() -> i64, leave: impl FnO
 }
 
 impl Publisher {
-    /// Makes packets ready for the GPU, which gets them next, and records the dispatches among them.
-    pub(crate) fn observe(&mut self, session: &'static Session, queue: &Queue, packets: &mut [Packet]) {
-        let dispatches = packets.iter().filter(|p| p.packet_type() == PacketType::KernelDispatch).count() as u64;
+    /// Makes packets, `dispatches` kernels among them, ready for the GPU, which gets them next, and records the kernels.
+    pub(crate) fn observe<'a>(
+        &mut self,
+        session: &'static Session,
+        queue: &Queue,
+        dispatches: u64,
+        slots: impl Iterator<Item = &'a Slot>,
+    ) {
+        let (mut id, mut now) = (0, 0);
         if dispatches > 0 {
             queue.seen.store(queue.seen.load(Ordering::Relaxed) + dispatches, Ordering::Relaxed);
+            id = session.next_id.fetch_add(dispatches, Ordering::Relaxed);
+            now = session.clock.now();
         }
-        let mut id = session.next_id.fetch_add(dispatches, Ordering::Relaxed);
-        let now = if dispatches > 0 { session.clock.now() } else { 0 };
-        for packet in packets {
+        for slot in slots {
+            let packet = slot.read();
             match packet.packet_type() {
                 PacketType::KernelDispatch => {
-                    self.record(session, queue, packet, id, now);
+                    if let Some(own) = self.record(session, queue, &packet, id, now) {
+                        slot.set_completion_signal(own.handle());
+                    }
                     id += 1;
                 }
                 PacketType::VendorSpecific if packet.setup() as u8 != vendor::BARRIER_VALUE => {}
@@ -62,7 +71,15 @@ impl Publisher {
         }
     }
 
-    fn record(&mut self, session: &'static Session, queue: &Queue, packet: &mut Packet, id: u64, now: u64) {
+    /// Records a dispatch; returns the signal that has to be in its packet instead of its own.
+    fn record(
+        &mut self,
+        session: &'static Session,
+        queue: &Queue,
+        packet: &Packet,
+        id: u64,
+        now: u64,
+    ) -> Option<OwnSignal> {
         let to = self.free_record(session);
         let record = to.record();
         let app = packet.completion_signal();
@@ -74,23 +91,23 @@ impl Publisher {
         record.signal.store(app, Ordering::Relaxed);
         let timing = timing(app, kind_of, || session.pending.enter(app, to));
         if timing == Timing::AppSignal {
-            return;
+            return None;
         }
         let Some(own) = self.own_signal(session, queue) else {
             // Without a signal nobody can tell when it ends. The application's packet passes as it is.
             record.add_flags(flag::NO_TIMES);
             record.set_state(State::Done);
-            return;
+            return None;
         };
         let forwarded = if timing == Timing::Forwarded { flag::FORWARDED } else { 0 };
         record.set_flags(record.flags() & flag::BARRIER | forwarded);
         record.signal.store(own.handle(), Ordering::Relaxed);
         to.app_signal().forward_to.store(app, Ordering::Relaxed);
-        packet.set_completion_signal(own.handle());
         if timing == Timing::Forwarded {
             session.reaper.forwarding.fetch_add(1, Ordering::Relaxed);
         }
         record.set_state(State::InFlight);
+        Some(own)
     }
 
     /// The next free record; the publisher moves past it.

@@ -3,18 +3,14 @@
 //! # Threads
 //! Publishers look addresses up without a lock; loading and destroying executables changes the table under one.
 //!
-//! # Ordering
-//! An entry's number is stored after its key, with release; a table that has become too small is replaced by a pointer
-//! that is stored with release. Old tables are leaked: together they are smaller than the present one.
-
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use cpp_demangle::Symbol;
 use dashmap::DashMap;
 use hsa::{Executable, KernelSymbol};
 
+use crate::address_map::AddressMap;
 use crate::session::lock;
 
 /// A kernel that was loaded, for ever: records name it by its number.
@@ -48,7 +44,8 @@ fn demangle(symbol: &str) -> String {
 
 /// The kernels of the process.
 pub(crate) struct Kernels {
-    table: AtomicPtr<Table>,
+    /// Address of a descriptor to number.
+    numbers: AddressMap,
     known: Mutex<Known>,
     /// Which addresses an executable's kernels have.
     executables: DashMap<u64, Vec<u64>>,
@@ -60,59 +57,16 @@ struct Known {
     kernels: Vec<&'static Kernel>,
     /// Kernels of equal name and arguments are one.
     numbers: HashMap<(String, u32), u32>,
-    addresses: usize,
-}
-
-/// Open addressing; a power of two of entries, at most half of them used.
-struct Table(Box<[Entry]>);
-
-#[derive(Default)]
-struct Entry {
-    kernel_object: AtomicU64,
-    /// 0 when the kernel was destroyed.
-    number: AtomicU32,
-}
-
-impl Table {
-    fn with_entries(count: usize) -> &'static Table {
-        Box::leak(Box::new(Table((0..count).map(|_| Entry::default()).collect())))
-    }
-
-    /// The entry of an address, or the free one where it would be.
-    fn find(&self, kernel_object: u64) -> &Entry {
-        let mask = self.0.len() - 1;
-        // Descriptors are 64 bytes apart.
-        let mut at = (kernel_object >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 7;
-        loop {
-            let entry = &self.0[at & mask];
-            match entry.kernel_object.load(Ordering::Acquire) {
-                key if key == kernel_object || key == 0 => return entry,
-                _ => at += 1,
-            }
-        }
-    }
-
-    fn set(&self, kernel_object: u64, number: u32) {
-        let entry = self.find(kernel_object);
-        entry.kernel_object.store(kernel_object, Ordering::Release);
-        entry.number.store(number, Ordering::Release);
-    }
 }
 
 impl Kernels {
     pub(crate) fn new() -> Kernels {
-        let table = AtomicPtr::new(std::ptr::from_ref(Table::with_entries(1024)).cast_mut());
-        Kernels { table, known: Mutex::default(), executables: DashMap::new() }
-    }
-
-    fn table(&self) -> &'static Table {
-        // SAFETY: the pointer comes from `Table::with_entries`, which leaks.
-        unsafe { &*self.table.load(Ordering::Acquire) }
+        Kernels { numbers: AddressMap::new(), known: Mutex::default(), executables: DashMap::new() }
     }
 
     /// Number of the kernel whose descriptor is at an address; 0 if it is not known. Neither waits nor allocates.
     pub(crate) fn number(&self, kernel_object: u64) -> u32 {
-        self.table().find(kernel_object).number.load(Ordering::Acquire)
+        self.numbers.get(kernel_object) as u32
     }
 
     /// The kernel with a number.
@@ -127,8 +81,7 @@ impl Kernels {
         for symbol in symbols.into_iter().filter(|s| s.kernel_object != 0) {
             let name = symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name).to_owned();
             let number = known.number_of(name, symbol.kernarg_size);
-            self.make_room(&mut known);
-            self.table().set(symbol.kernel_object, number);
+            self.numbers.set(symbol.kernel_object, number.into());
         }
         drop(known);
         self.executables.entry(executable.0).or_default().extend(addresses);
@@ -142,35 +95,15 @@ impl Kernels {
     /// Forgets the addresses of an executable's kernels, which may be used again for others.
     pub(crate) fn destroyed(&self, executable: Executable) {
         let Some((_, addresses)) = self.executables.remove(&executable.0) else { return };
-        let _known = lock(&self.known);
         for address in addresses {
-            self.table().set(address, 0);
+            self.numbers.set(address, 0);
         }
     }
 
     /// Forgets every address: the runtime is gone.
     pub(crate) fn forget(&self) {
-        let mut known = lock(&self.known);
         self.executables.clear();
-        known.addresses = 0;
-        for entry in &self.table().0 {
-            entry.number.store(0, Ordering::Release);
-        }
-    }
-
-    fn make_room(&self, known: &mut Known) {
-        let old = self.table();
-        known.addresses += 1;
-        if known.addresses * 2 <= old.0.len() {
-            return;
-        }
-        let live = || old.0.iter().filter(|e| e.number.load(Ordering::Relaxed) != 0);
-        known.addresses = live().count() + 1;
-        let new = Table::with_entries((known.addresses * 4).next_power_of_two());
-        for entry in live() {
-            new.set(entry.kernel_object.load(Ordering::Relaxed), entry.number.load(Ordering::Relaxed));
-        }
-        self.table.store(std::ptr::from_ref(new).cast_mut(), Ordering::Release);
+        self.numbers.clear();
     }
 }
 
@@ -217,15 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn tables_grow_and_modules_that_come_and_go_do_not_fill_them() {
+    fn kernels_of_equal_name_and_arguments_are_one_however_often_they_are_loaded() {
         let kernels = Kernels::new();
-        for round in 0..50u64 {
+        for round in 0..3u64 {
             let symbols = (0..3000).map(|i| symbol(&format!("k{i}"), (round * 7000 + i + 1) * 64)).collect();
             kernels.loaded(Executable(round), symbols);
             assert!((0..3000).all(|i| kernels.number((round * 7000 + i + 1) * 64) == i as u32 + 1));
             kernels.destroyed(Executable(round));
         }
-        assert!(kernels.table().0.len() <= 32768, "{} entries for 3000 kernels", kernels.table().0.len());
         assert_eq!(lock(&kernels.known).kernels.len(), 3000);
     }
 

@@ -21,6 +21,7 @@
 )]
 
 mod account;
+mod address_map;
 mod blocks;
 mod calls;
 mod clock;

@@ -17,7 +17,7 @@ use logdur_journal::{State, flag};
 
 use crate::blocks::{Cursor, RecordRef};
 use crate::exit;
-use crate::queue::Queue;
+use crate::queue::{Queue, Ring, inplace};
 use crate::session::{Session, lock};
 use crate::wake::Sleeper;
 
@@ -45,6 +45,8 @@ pub(crate) struct Reaper {
 pub(crate) struct Seen {
     pub(crate) completed: usize,
     pub(crate) in_flight: usize,
+    /// Packets were reserved that are not published.
+    pub(crate) unpublished: bool,
 }
 
 /// An application's signal that one of ours stood in for.
@@ -96,14 +98,14 @@ impl Reaper {
             if seen.completed > 0 {
                 session.log.wake();
             }
-            if seen.completed > 0 || seen.in_flight > 0 {
+            if seen.completed > 0 || seen.in_flight > 0 || seen.unpublished {
                 busy = Instant::now();
             }
             nap = if seen.completed > 0 { SHORTEST_NAP } else { (nap * 2).min(LONGEST_NAP) };
             let asked = || self.look.load(Ordering::Acquire);
             if self.forwarding.load(Ordering::Acquire) > 0 {
                 std::thread::yield_now();
-            } else if seen.in_flight > 0 || busy.elapsed() < LINGER {
+            } else if seen.in_flight > 0 || seen.unpublished || busy.elapsed() < LINGER {
                 self.nap.sleep(Some(nap), || asked() || self.forwarding.load(Ordering::Acquire) > 0);
             } else {
                 self.idle.sleep(None, || asked() || has_news(session));
@@ -115,6 +117,9 @@ impl Reaper {
 /// True when a publisher has published what no look has seen yet.
 fn has_news(session: &Session) -> bool {
     session.queues.all().into_iter().any(|queue| {
+        if queue.ring.as_ref().is_some_and(Ring::has_unpublished) {
+            return true;
+        }
         let record = lock(&queue.reaped).record();
         record.is_some_and(|r| r.record().state() != State::Free)
     })
@@ -132,15 +137,22 @@ pub(crate) enum Access {
 }
 
 /// Looks at every queue once.
-pub(crate) fn look(session: &Session, access: Access) -> Seen {
+pub(crate) fn look(session: &'static Session, access: Access) -> Seen {
     let mut seen = Seen::default();
     for queue in session.queues.all() {
+        if access != Access::Memory {
+            seen.unpublished |= inplace::rescue(session, queue);
+        }
         let mut found = Found::default();
         let of_queue = found.look(session, queue);
         seen.completed += of_queue.completed;
         seen.in_flight += of_queue.in_flight;
         found.forward(session, access);
-        lock(&queue.returned).append(&mut found.signals);
+        let mut returned = lock(&queue.returned);
+        returned.append(&mut found.signals);
+        if queue.gone.load(Ordering::Acquire) {
+            session.signals.give_back(&mut returned);
+        }
     }
     seen
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hsa::{Agent, AgentKind, Api, LiveTable};
 use hsa_sys::raw::HsaApiTable;
-use logdur_settings::Interceptor;
+use logdur_settings::{Interceptor, QueueMode};
 
 use crate::account::Account;
 use crate::blocks::Blocks;
@@ -38,6 +38,7 @@ pub(crate) struct Session {
     pub(crate) queues: Queues,
     pub(crate) reaper: Reaper,
     pub(crate) clock: HostClock,
+    pub(crate) queue_mode: QueueMode,
     /// The next dispatch's number.
     pub(crate) next_id: AtomicU64,
     agents: RwLock<Vec<&'static SeenAgent>>,
@@ -68,7 +69,7 @@ pub(crate) fn current() -> Option<&'static Session> {
 
 /// The session, if it watches.
 pub(crate) fn active() -> Option<&'static Session> {
-    current().filter(|s| !s.passive.load(Ordering::Relaxed))
+    current().filter(|s| s.is_active())
 }
 
 /// The runtime has been started.
@@ -110,6 +111,7 @@ pub(crate) fn unload() {
     let Some(session) = current() else { return };
     session.drain(Access::Full);
     for queue in session.queues.all() {
+        queue::inplace::leave(queue);
         reaper::give_up(session, queue);
         queue::destroyed(session, queue);
     }
@@ -148,6 +150,7 @@ impl Session {
             queues: Queues::default(),
             reaper: Reaper::new(),
             clock: HostClock::default(),
+            queue_mode: settings.queue_mode,
             next_id: AtomicU64::new(0),
             agents: RwLock::default(),
             api: AtomicPtr::default(),
@@ -188,6 +191,11 @@ impl Session {
         unsafe { &*self.api.load(Ordering::Acquire) }
     }
 
+    /// False once code of ours has panicked.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.passive.load(Ordering::Relaxed)
+    }
+
     /// The GPU at a position of the list.
     pub(crate) fn agent(&self, position: usize) -> Option<&'static SeenAgent> {
         self.agents.read().unwrap_or_else(|e| e.into_inner()).get(position).copied()
@@ -222,7 +230,7 @@ impl Session {
     }
 
     /// Waits for what is in flight, a little, and takes note of it.
-    pub(crate) fn drain(&self, access: Access) {
+    pub(crate) fn drain(&'static self, access: Access) {
         let start = Instant::now();
         loop {
             let seen = reaper::look(self, access);

@@ -45,6 +45,28 @@ impl Value for Format {
     }
 }
 
+/// How packets are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueMode {
+    /// In place, else through the runtime's intercept queues.
+    Auto,
+    /// In the ring of the real queue.
+    Inplace,
+    /// Through the runtime's intercept queues.
+    Intercept,
+}
+
+impl Value for QueueMode {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        match text.to_str() {
+            Some("auto") => Ok(QueueMode::Auto),
+            Some("inplace") => Ok(QueueMode::Inplace),
+            Some("intercept") => Ok(QueueMode::Intercept),
+            _ => Err("expected auto, inplace or intercept".to_owned()),
+        }
+    }
+}
+
 settings! {
     /// What the interceptor is asked to do.
     Interceptor;
@@ -55,6 +77,8 @@ settings! {
     log_format: Format = "LOGDUR_LOG_FORMAT" ["`csv` | `json`"] or (Format::Csv) "`csv`";
     /// Only kernels whose demangled name matches get rows; the others are counted as `filtered`.
     log_filter: Option<String> = "LOGDUR_LOG_FILTER" ["regular expression"] or (None) "every kernel";
+    /// How packets are seen: in the ring of the application's own queue, or through the runtime's intercept queues, which are slower and, in some versions of the runtime, known to fail when they are full: there they are refused with a notice.
+    queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" ["`auto` | `inplace` | `intercept`"] or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";
     /// Diagnostics of the library itself, into the file `logdur.PID.log` beside the log or in the folder for temporary files.
     log: Option<String> = "LOGDUR_LOG" ["`error` | `warn` | `info` | `debug` | `trace`"] or (None) "off";
     /// Set by `omniprobe`: a file that the library writes a line to when it is loaded.

@@ -8,7 +8,7 @@ mod interceptor;
 mod value;
 
 pub use emulator::{Bar, Emulator, GpuList};
-pub use interceptor::{Format, Interceptor, LogLocation};
+pub use interceptor::{Format, Interceptor, LogLocation, QueueMode};
 pub use value::Value;
 
 use std::ffi::{OsStr, OsString};

@@ -5,6 +5,7 @@
 
 mod copy;
 mod executable;
+mod index;
 mod queue;
 mod signal;
 
@@ -48,9 +49,24 @@ macro_rules! hooks {
 hooks! {
     core.hsa_queue_create_fn => queue::create;
     core.hsa_queue_destroy_fn => queue::destroy;
+    amd.hsa_amd_queue_intercept_create_fn => queue::intercept_create;
     amd.hsa_amd_profiling_set_profiler_enabled_fn => queue::set_profiler_enabled;
     core.hsa_executable_freeze_fn => executable::freeze;
     core.hsa_executable_destroy_fn => executable::destroy;
+    core.hsa_queue_load_write_index_relaxed_fn => index::load_relaxed;
+    core.hsa_queue_load_write_index_scacquire_fn => index::load_scacquire;
+    core.hsa_queue_store_write_index_relaxed_fn => index::store_relaxed;
+    core.hsa_queue_store_write_index_screlease_fn => index::store_screlease;
+    core.hsa_queue_cas_write_index_relaxed_fn => index::cas_relaxed;
+    core.hsa_queue_cas_write_index_scacquire_fn => index::cas_scacquire;
+    core.hsa_queue_cas_write_index_screlease_fn => index::cas_screlease;
+    core.hsa_queue_cas_write_index_scacq_screl_fn => index::cas_scacq_screl;
+    core.hsa_queue_add_write_index_relaxed_fn => index::add_relaxed;
+    core.hsa_queue_add_write_index_scacquire_fn => index::add_scacquire;
+    core.hsa_queue_add_write_index_screlease_fn => index::add_screlease;
+    core.hsa_queue_add_write_index_scacq_screl_fn => index::add_scacq_screl;
+    core.hsa_signal_store_relaxed_fn => signal::store_relaxed;
+    core.hsa_signal_store_screlease_fn => signal::store_screlease;
     core.hsa_signal_destroy_fn => signal::destroy;
     amd.hsa_amd_memory_async_copy_fn => copy::memory_async_copy;
     amd.hsa_amd_memory_async_copy_on_engine_fn => copy::memory_async_copy_on_engine;
@@ -90,13 +106,17 @@ pub(crate) fn restore(api: &Api) {
 }
 
 /// Calls the function that was in an entry before: `original!(core.hsa_x_fn(a, b))`, with the caller's arguments. If
-/// there was none the hook would not have been installed; the status then says that the runtime is not started.
+/// there was none the hook would not have been installed; the status then says that the runtime is not started, or the
+/// value after `else` is returned.
 macro_rules! original {
     ($table:ident.$entry:ident($($argument:expr),* $(,)?)) => {
+        original!($table.$entry($($argument),*) else hsa_sys::raw::HSA_STATUS_ERROR_NOT_INITIALIZED)
+    };
+    ($table:ident.$entry:ident($($argument:expr),* $(,)?) else $absent:expr) => {
         match $crate::calls::get().and_then(|api| api.$table.$entry) {
             // SAFETY: the arguments are the caller's own, passed on.
             Some(original) => unsafe { original($($argument),*) },
-            None => hsa_sys::raw::HSA_STATUS_ERROR_NOT_INITIALIZED,
+            None => $absent,
         }
     };
 }

@@ -7,8 +7,8 @@ use hsa_sys::raw::{self, hsa_agent_t, hsa_queue_t, hsa_queue_type32_t, hsa_statu
 use super::original;
 use crate::calls;
 use crate::entry::guard;
-use crate::queue::{self, Request};
-use crate::session::{self, Session};
+use crate::queue::{self, Request, inplace};
+use crate::session;
 
 pub(super) unsafe extern "C" fn create(
     agent: hsa_agent_t,
@@ -21,19 +21,24 @@ pub(super) unsafe extern "C" fn create(
     queue: *mut *mut hsa_queue_t,
 ) -> hsa_status_t {
     let request = Request { agent, size, kind, callback, data, private_segment_size, group_segment_size };
-    let made = guard(None, || {
-        let session = session::active()?;
+    let watched = guard(None, || {
         // Queues of anything but a GPU, and a call that the runtime will refuse, are the runtime's own business.
+        let session = session::active()?;
         let position = session.agent_position(agent.handle).filter(|_| !queue.is_null())?;
+        session.reaper.start(session);
+        session.log.start(session);
+        Some((session, calls::get()?, position))
+    });
+    let made = watched.and_then(|(session, api, position)| {
         // SAFETY: the arguments are those of our caller, who calls `hsa_queue_create`.
-        unsafe { make(session, position, request) }
+        guard(None, || unsafe { queue::create(session, api, position, request) })
     });
     if let Some(made) = made {
         // SAFETY: the caller passed a place for the queue; it was checked to be one.
         unsafe { queue.write(made) };
         return raw::HSA_STATUS_SUCCESS;
     }
-    original!(core.hsa_queue_create_fn(
+    let status = original!(core.hsa_queue_create_fn(
         agent,
         size,
         kind,
@@ -42,38 +47,61 @@ pub(super) unsafe extern "C" fn create(
         private_segment_size,
         group_segment_size,
         queue
-    ))
+    ));
+    if let Some((session, api, position)) = watched.filter(|_| status == raw::HSA_STATUS_SUCCESS) {
+        // SAFETY: the runtime has written the queue that it made.
+        let made = unsafe { queue.read() };
+        // SAFETY: the queue is what the runtime made of our caller's arguments.
+        let seen = guard(made, || unsafe { queue::created(session, api, position, request, made) });
+        // SAFETY: the caller's place for the queue.
+        unsafe { queue.write(seen) };
+    }
+    status
 }
 
-/// Creates a queue that is seen; `None` when the application has to do with the runtime's plain one.
-///
-/// # Safety
-/// The request must be that of a caller of `hsa_queue_create`.
-unsafe fn make(session: &'static Session, position: usize, request: Request) -> Option<*mut hsa_queue_t> {
-    session.reaper.start(session);
-    session.log.start(session);
-    // SAFETY: the caller's promise.
-    match unsafe { queue::create(session, calls::get()?, position, request) } {
-        Ok(made) => Some(made),
-        Err(error) => {
-            session.notice(format!(
-                "dispatches of a queue of agent {position} ({} packets) pass unseen: {error}",
-                request.size
-            ));
-            None
-        }
+/// A queue that an application or another tool creates to see packets itself: they pass here first.
+pub(super) unsafe extern "C" fn intercept_create(
+    agent: hsa_agent_t,
+    size: u32,
+    kind: hsa_queue_type32_t,
+    callback: hsa::QueueErrorCallback,
+    data: *mut c_void,
+    private_segment_size: u32,
+    group_segment_size: u32,
+    queue: *mut *mut hsa_queue_t,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_queue_intercept_create_fn(
+        agent,
+        size,
+        kind,
+        callback,
+        data,
+        private_segment_size,
+        group_segment_size,
+        queue
+    ));
+    if status == raw::HSA_STATUS_SUCCESS {
+        guard((), || {
+            let Some(session) = session::active() else { return };
+            let (Some(position), Some(api)) = (session.agent_position(agent.handle), calls::get()) else { return };
+            session.reaper.start(session);
+            session.log.start(session);
+            // SAFETY: the runtime has written the queue that it made, and our caller does not have it yet.
+            unsafe { queue::created_by_tool(session, api, position, size, queue.read()) };
+        });
     }
+    status
 }
 
 pub(super) unsafe extern "C" fn destroy(queue: *mut hsa_queue_t) -> hsa_status_t {
-    let seen = guard(None, || session::current()?.queues.find(queue));
+    let last = guard(None, || {
+        let session = session::current()?;
+        let seen = session.queues.find(queue)?;
+        inplace::close(seen, queue, session).then_some((session, seen))
+    });
     let status = original!(core.hsa_queue_destroy_fn(queue));
-    if status == raw::HSA_STATUS_SUCCESS {
-        guard((), || {
-            if let (Some(session), Some(seen)) = (session::current(), seen) {
-                queue::destroyed(session, seen);
-            }
-        });
+    if let Some((session, seen)) = last {
+        guard((), || queue::destroyed(session, seen));
     }
     status
 }

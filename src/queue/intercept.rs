@@ -8,12 +8,12 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 use hsa::{Api, HsaError};
-use hsa_sys::abi::aql::Packet;
+use hsa_sys::abi::aql::{Packet, PacketType, Slot};
 use hsa_sys::raw::{hsa_amd_queue_intercept_packet_writer, hsa_queue_t, hsa_status_t};
 
 use super::{Queue, Request};
 use crate::entry::guard;
-use crate::session::{self, Session, lock};
+use crate::session::{self, Session};
 
 /// Packets that are handled at once: room on the stack of the application's thread.
 const CHUNK: usize = 16;
@@ -38,7 +38,7 @@ pub(crate) unsafe fn create(
     agent: usize,
     request: Request,
 ) -> Result<*mut hsa_queue_t, HsaError> {
-    let queue = session.queues.enter(&session.blocks, agent);
+    let queue = session.queues.enter(&session.blocks, agent, None);
     // The runtime reports errors for the queue below the one that the application has.
     let errors = request.callback.map(|callback| Box::leak(Box::new(Errors { callback, data: request.data, queue })));
     let (callback, data): (hsa::QueueErrorCallback, *mut c_void) = match errors {
@@ -89,20 +89,25 @@ unsafe extern "C" fn handle_packets(
     let Some(writer) = writer else { return };
     // SAFETY: `data` is the leaked queue of `create`.
     let queue = unsafe { &*data.cast::<Queue>() };
-    let packets = packets.cast::<Packet>();
+    let packets = packets.cast::<Slot>();
     let mut done = 0;
     while done < count as usize {
-        let mut chunk = [Packet::INVALID; CHUNK];
+        let mut chunk = [const { Slot::new(Packet::INVALID) }; CHUNK];
         let length = CHUNK.min(count as usize - done);
         // SAFETY: the runtime passes `count` packets of 64 bytes, and `done` is less.
         let from = unsafe { packets.add(done) };
         // SAFETY: `length` packets are left there, which the runtime does not change during the call, and fit the chunk.
         unsafe { ptr::copy_nonoverlapping(from, chunk.as_mut_ptr(), length) };
-        guard((), || {
-            if let Some(session) = session::active() {
-                lock(&queue.publisher).observe(session, queue, &mut chunk[..length]);
-            }
-        });
+        let is_dispatch = |slot: &&Slot| PacketType::of(slot.load_header()) == PacketType::KernelDispatch;
+        let dispatches = chunk[..length].iter().filter(is_dispatch).count() as u64;
+        if let Some(session) = session::active() {
+            let mut slots = Some(chunk[..length].iter());
+            queue.publisher.work(|publisher| {
+                if let Some(slots) = slots.take() {
+                    guard((), || publisher.observe(session, queue, dispatches, slots));
+                }
+            });
+        }
         // SAFETY: the writer takes `length` packets and copies them.
         unsafe { writer(chunk.as_ptr().cast(), length as u64) };
         done += length;

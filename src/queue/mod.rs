@@ -1,20 +1,27 @@
 //! Queues whose packets are seen, whatever the way.
 //!
-//! A way of seeing packets creates the queue and brings its packets, in their order and each once, to
-//! [`Publisher::observe`](crate::dispatch) before the GPU can see them; everything else is common to all ways.
+//! A way of seeing packets brings the packets of a queue, in their order and each once, to
+//! [`Publisher::observe`](crate::dispatch) before the GPU can see them; everything else is common to all ways. The way
+//! is chosen when the queue is created, for all its life.
 
+pub(crate) mod inplace;
 mod intercept;
+mod ring;
+mod turn;
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 
-use hsa::OwnSignal;
+use hsa::{Api, OwnSignal};
 use hsa_sys::raw::{hsa_agent_t, hsa_queue_t, hsa_queue_type32_t};
+use logdur_settings::QueueMode;
 
 use crate::blocks::{Blocks, Cursor};
 use crate::session::{Session, lock};
 
-pub(crate) use intercept::create;
+pub(crate) use ring::Ring;
+
+use turn::Turn;
 
 /// What `hsa_queue_create` is called with.
 #[derive(Clone, Copy)]
@@ -42,7 +49,9 @@ pub(crate) struct Queue {
     counted: AtomicU64,
     /// True once the runtime has destroyed the queue.
     pub(crate) gone: AtomicBool,
-    pub(crate) publisher: Mutex<Publisher>,
+    /// Present when the queue is watched in place.
+    pub(crate) ring: Option<Ring>,
+    pub(crate) publisher: Turn<Publisher>,
     /// The first record that the reaper has not finished with.
     pub(crate) reaped: Mutex<Cursor>,
     /// The first record whose row is not written.
@@ -57,10 +66,12 @@ pub(crate) struct Publisher {
     pub(crate) free: Cursor,
     /// Signals ready for use.
     pub(crate) stash: Vec<OwnSignal>,
+    /// In place: where the slots end that are known to be consumed.
+    pub(crate) room: u64,
 }
 
 impl Queue {
-    fn new(blocks: &Blocks, agent: usize) -> Queue {
+    fn new(blocks: &Blocks, agent: usize, ring: Option<Ring>) -> Queue {
         let start = Cursor::start(blocks.take());
         Queue {
             handle: AtomicPtr::default(),
@@ -69,7 +80,8 @@ impl Queue {
             seen: AtomicU64::new(0),
             counted: AtomicU64::new(0),
             gone: AtomicBool::new(false),
-            publisher: Mutex::new(Publisher { free: start, stash: Vec::new() }),
+            ring,
+            publisher: Turn::new(Publisher { free: start, stash: Vec::new(), room: 0 }),
             reaped: Mutex::new(start),
             logged: Mutex::new(start),
             returned: Mutex::default(),
@@ -89,8 +101,8 @@ pub(crate) struct Queues(RwLock<Vec<&'static Queue>>);
 
 impl Queues {
     /// A queue to come, in the list already: packets may pass as soon as the runtime has created it.
-    fn enter(&self, blocks: &Blocks, agent: usize) -> &'static Queue {
-        let queue: &'static Queue = Box::leak(Box::new(Queue::new(blocks, agent)));
+    fn enter(&self, blocks: &Blocks, agent: usize, ring: Option<Ring>) -> &'static Queue {
+        let queue: &'static Queue = Box::leak(Box::new(Queue::new(blocks, agent, ring)));
         self.0.write().unwrap_or_else(|e| e.into_inner()).push(queue);
         queue
     }
@@ -111,14 +123,98 @@ impl Queues {
     }
 }
 
+/// True when a queue has to be created as one of the runtime's intercept queues.
+fn wants_intercept(session: &Session, api: &Api) -> bool {
+    let wanted = session.queue_mode == QueueMode::Intercept;
+    if wanted && !api.intercept_queues_work() {
+        session.notice_once(
+            "intercept",
+            "LOGDUR_QUEUE_MODE=intercept: the intercept queues of this version of the runtime are known to fail when \
+             they are full; queues are watched in place",
+        );
+        return false;
+    }
+    wanted
+}
+
+/// Creates a queue in place of the runtime's function, if that is the way; `None` if that is not the way or it failed.
+///
+/// # Safety
+/// The request must be that of a caller of `hsa_queue_create`.
+pub(crate) unsafe fn create(
+    session: &'static Session,
+    api: &Api,
+    agent: usize,
+    request: Request,
+) -> Option<*mut hsa_queue_t> {
+    if !wants_intercept(session, api) {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { intercept::create(session, api, agent, request) }
+        .inspect_err(|e| unseen(session, agent, request.size, e))
+        .ok()
+}
+
+/// Sees to it that a queue that the runtime has just created is seen, and returns the queue that the application gets.
+///
+/// # Safety
+/// The request must be that of a caller of `hsa_queue_create`, and `handle` what the runtime made of it.
+pub(crate) unsafe fn created(
+    session: &'static Session,
+    api: &Api,
+    agent: usize,
+    request: Request,
+    handle: *mut hsa_queue_t,
+) -> *mut hsa_queue_t {
+    if wants_intercept(session, api) {
+        // It was tried, and has failed.
+        return handle;
+    }
+    // SAFETY: the application does not have the queue yet.
+    let Err(refusal) = (unsafe { inplace::watch(session, api, agent, handle) }) else { return handle };
+    if session.queue_mode == QueueMode::Auto && api.intercept_queues_work() {
+        // SAFETY: the caller's promise.
+        match unsafe { intercept::create(session, api, agent, request) } {
+            Ok(instead) => {
+                // SAFETY: nobody else has the queue that the runtime made first.
+                let _ = unsafe { api.destroy_queue(handle) };
+                return instead;
+            }
+            Err(error) => unseen(session, agent, request.size, &error),
+        }
+    } else {
+        unseen(session, agent, request.size, &refusal);
+    }
+    handle
+}
+
+/// Sees to it that an intercept queue of somebody else's is seen.
+///
+/// # Safety
+/// `handle` must be a queue that the runtime has just created, and that nobody uses yet.
+pub(crate) unsafe fn created_by_tool(
+    session: &'static Session,
+    api: &Api,
+    agent: usize,
+    size: u32,
+    handle: *mut hsa_queue_t,
+) {
+    // SAFETY: the caller's promise.
+    if let Err(refusal) = unsafe { inplace::watch(session, api, agent, handle) } {
+        unseen(session, agent, size, &refusal);
+    }
+}
+
+fn unseen(session: &Session, agent: usize, size: u32, reason: &dyn std::fmt::Display) {
+    session.notice(format!("dispatches of a queue of agent {agent} ({size} packets) pass unseen: {reason}"));
+}
+
 /// The runtime has destroyed a queue: what is not complete will not be, and its signals are for others.
 pub(crate) fn destroyed(session: &Session, queue: &'static Queue) {
     queue.gone.store(true, Ordering::Release);
     queue.handle.store(std::ptr::null_mut(), Ordering::Release);
-    // Not waited for: whoever destroys a queue that another thread publishes on loses a few signals, no more.
-    if let Ok(mut publisher) = queue.publisher.try_lock() {
-        session.signals.give_back(&mut publisher.stash);
-    }
+    queue.publisher.close(|publisher| session.signals.give_back(&mut publisher.stash));
     session.signals.give_back(&mut lock(&queue.returned));
     session.reaper.look_now();
 }

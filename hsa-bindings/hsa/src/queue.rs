@@ -24,6 +24,27 @@ impl Api {
         unsafe { call!(self.amd.hsa_amd_profiling_set_profiler_enabled_fn(queue, 1)) }
     }
 
+    /// True when the runtime's intercept queues are not known to fail when their ring is full: ROCr 6.0 to 6.4. Before,
+    /// packets overtook each other or never came; since 7.0 what overflows is stored past the end of a buffer.
+    pub fn intercept_queues_work(&self) -> bool {
+        // Sizes of the extension table: 552 bytes in 6.0, 608 in 7.0.
+        (552..608).contains(&self.amd.version.minor_id)
+    }
+
+    /// True when memory is a GPU's.
+    pub fn is_device_memory(&self, address: *const c_void) -> bool {
+        let mut info =
+            raw::hsa_amd_pointer_info_t { size: size_of::<raw::hsa_amd_pointer_info_t>() as u32, ..Default::default() };
+        // SAFETY: the structure states its size, and no list of agents is asked for.
+        let known = unsafe {
+            call!(self.amd.hsa_amd_pointer_info_fn(address, &mut info, None, ptr::null_mut(), ptr::null_mut()))
+        };
+        let is_gpu = |a: crate::Agent| a.kind == crate::AgentKind::Gpu && a.handle == info.agentOwner.handle;
+        known.is_ok()
+            && info.type_ != raw::HSA_EXT_POINTER_TYPE_UNKNOWN
+            && self.agents().is_ok_and(|agents| agents.into_iter().any(is_gpu))
+    }
+
     /// Creates a queue whose packets pass through a handler.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! (AQL)"; `hsa_ext_amd.h` for the vendor-specific ones.
 
 use core::mem::offset_of;
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use crate::raw;
 
@@ -167,9 +168,57 @@ impl Packet {
     }
 }
 
+/// A packet in a ring, which producers and the packet processor write as well.
+///
+/// # Ordering
+/// A header that was loaded with acquire makes the rest of its packet visible.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Slot([AtomicU64; 8]);
+
+const _: () = assert!(size_of::<Slot>() == size_of::<Packet>());
+
+impl Slot {
+    /// A slot that holds a packet.
+    pub const fn new(packet: Packet) -> Slot {
+        // SAFETY: both are 64 bytes of plain data; every value of an atomic integer is one.
+        unsafe { core::mem::transmute(packet) }
+    }
+
+    /// The header, with acquire.
+    pub fn load_header(&self) -> u16 {
+        // SAFETY: the header is the first half-word of a packet; it is aligned, and accessed as an atomic only.
+        unsafe { AtomicU16::from_ptr(self.0.as_ptr().cast_mut().cast()) }.load(Ordering::Acquire)
+    }
+
+    /// A copy of the packet.
+    pub fn read(&self) -> Packet {
+        let mut packet = Packet([0; 16]);
+        for (n, word) in self.0.iter().enumerate() {
+            packet.set_pair(2 * n, word.load(Ordering::Relaxed));
+        }
+        packet
+    }
+
+    /// Replaces the completion signal.
+    pub fn set_completion_signal(&self, handle: u64) {
+        self.0[COMPLETION_SIGNAL / 2].store(handle, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slot_reads_as_the_packet_that_it_holds() {
+        let mut packet = Packet(core::array::from_fn(|n| n as u32 * 0x0101_0101 + 2));
+        let slot = Slot::new(packet);
+        assert_eq!((slot.load_header(), slot.read()), (packet.header(), packet));
+        slot.set_completion_signal(0x1234_5678_9abc);
+        packet.set_completion_signal(0x1234_5678_9abc);
+        assert_eq!(slot.read(), packet);
+    }
 
     #[test]
     fn fields_are_where_the_runtime_puts_them() {

@@ -1,0 +1,54 @@
+//! Write indices: producers of a queue that is watched in place reserve packets by an index of ours.
+//!
+//! Every order that a caller may ask for is given the strongest one, which costs nothing on the hosts that ROCm has.
+
+use std::sync::atomic::Ordering;
+
+use hsa_sys::raw::hsa_queue_t;
+
+use super::original;
+use crate::queue::inplace::ring_of;
+
+macro_rules! index_hooks {
+    (load: $($load:ident $load_fn:ident),*; store: $($store:ident $store_fn:ident),*;
+     cas: $($cas:ident $cas_fn:ident),*; add: $($add:ident $add_fn:ident),*;) => {
+        $(pub(super) unsafe extern "C" fn $load(queue: *const hsa_queue_t) -> u64 {
+            match ring_of(queue) {
+                Some(ring) => ring.write_index.0.load(Ordering::Acquire),
+                None => original!(core.$load_fn(queue) else 0),
+            }
+        })*
+        $(pub(super) unsafe extern "C" fn $store(queue: *const hsa_queue_t, value: u64) {
+            match ring_of(queue) {
+                Some(ring) => ring.write_index.0.store(value, Ordering::Release),
+                None => original!(core.$store_fn(queue, value) else ()),
+            }
+        })*
+        $(pub(super) unsafe extern "C" fn $cas(queue: *const hsa_queue_t, expected: u64, value: u64) -> u64 {
+            match ring_of(queue) {
+                Some(ring) => ring
+                    .write_index
+                    .0
+                    .compare_exchange(expected, value, Ordering::AcqRel, Ordering::Acquire)
+                    .unwrap_or_else(|found| found),
+                None => original!(core.$cas_fn(queue, expected, value) else 0),
+            }
+        })*
+        $(pub(super) unsafe extern "C" fn $add(queue: *const hsa_queue_t, value: u64) -> u64 {
+            match ring_of(queue) {
+                Some(ring) => ring.write_index.0.fetch_add(value, Ordering::AcqRel),
+                None => original!(core.$add_fn(queue, value) else 0),
+            }
+        })*
+    };
+}
+
+index_hooks! {
+    load: load_relaxed hsa_queue_load_write_index_relaxed_fn, load_scacquire hsa_queue_load_write_index_scacquire_fn;
+    store: store_relaxed hsa_queue_store_write_index_relaxed_fn,
+        store_screlease hsa_queue_store_write_index_screlease_fn;
+    cas: cas_relaxed hsa_queue_cas_write_index_relaxed_fn, cas_scacquire hsa_queue_cas_write_index_scacquire_fn,
+        cas_screlease hsa_queue_cas_write_index_screlease_fn, cas_scacq_screl hsa_queue_cas_write_index_scacq_screl_fn;
+    add: add_relaxed hsa_queue_add_write_index_relaxed_fn, add_scacquire hsa_queue_add_write_index_scacquire_fn,
+        add_screlease hsa_queue_add_write_index_screlease_fn, add_scacq_screl hsa_queue_add_write_index_scacq_screl_fn;
+}
