@@ -14,7 +14,7 @@ use logdur_journal::{State, flag};
 use crate::blocks::{Cursor, RecordRef};
 use crate::pending::Left;
 use crate::queue::{Publisher, Queue};
-use crate::session::{Session, lock};
+use crate::session::Session;
 use crate::signals;
 
 /// How a dispatch is timed.
@@ -28,12 +28,12 @@ pub(crate) enum Timing {
     Forwarded,
 }
 
-/// How to time a dispatch with a completion signal (0 is none) of a kind; `leave` enters it in the table of pending
-/// signals.
-pub(crate) fn timing(signal: u64, kind_of: impl FnOnce() -> i64, leave: impl FnOnce() -> Left) -> Timing {
+/// How to time a dispatch with a completion signal (0 is none); `can_stay` says whether it is one of ordinary memory that
+/// only this process uses, `leave` enters it in the table of pending signals.
+fn timing(signal: u64, can_stay: impl FnOnce() -> bool, leave: impl FnOnce() -> Left) -> Timing {
     if signal == 0 {
         Timing::Own
-    } else if kind_of() == kind::USER && leave() == Left::Yes {
+    } else if can_stay() && leave() == Left::Yes {
         Timing::AppSignal
     } else {
         Timing::Forwarded
@@ -89,7 +89,8 @@ impl Publisher {
         fill(to, packet, id, now, session.kernels.number(packet.kernel_object()));
         record.set_flags(if packet.has_barrier_bit() { flag::BARRIER } else { 0 } | flag::APP_SIGNAL);
         record.signal.store(app, Ordering::Relaxed);
-        let timing = timing(app, kind_of, || session.pending.enter(app, to));
+        let can_stay = || kind_of() == kind::USER && !session.pending.is_shared_with_others(app);
+        let timing = timing(app, can_stay, || session.pending.enter(app, to));
         if timing == Timing::AppSignal {
             return None;
         }
@@ -123,9 +124,12 @@ impl Publisher {
         }
     }
 
+    /// A signal of ours, from those that the reaper has put there; made here and now only if there is none.
     fn own_signal(&mut self, session: &Session, queue: &Queue) -> Option<OwnSignal> {
-        if self.stash.is_empty() {
-            std::mem::swap(&mut self.stash, &mut lock(&queue.returned));
+        if self.stash.is_empty()
+            && let Ok(mut returned) = queue.returned.try_lock()
+        {
+            std::mem::swap(&mut self.stash, &mut returned);
         }
         if self.stash.is_empty()
             && let Err(error) = session.signals.take(session.api(), &mut self.stash)
@@ -161,8 +165,8 @@ mod tests {
     #[test]
     fn only_an_ordinary_signal_that_nothing_else_is_pending_on_is_left_in_its_packet() {
         assert_eq!(timing(0, || unreachable!(), || unreachable!()), Timing::Own);
-        assert_eq!(timing(64, || kind::USER, || Left::Yes), Timing::AppSignal);
-        assert_eq!(timing(64, || kind::USER, || Left::No), Timing::Forwarded);
-        assert_eq!(timing(64, || kind::DOORBELL, || unreachable!()), Timing::Forwarded);
+        assert_eq!(timing(64, || true, || Left::Yes), Timing::AppSignal);
+        assert_eq!(timing(64, || true, || Left::No), Timing::Forwarded);
+        assert_eq!(timing(64, || false, || unreachable!()), Timing::Forwarded);
     }
 }

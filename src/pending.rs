@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hsa_sys::abi::signal::Signal;
 use logdur_journal::{State, flag};
 
+use crate::address_map::AddressMap;
 use crate::blocks::RecordRef;
 
 const BUCKETS: usize = 4096;
@@ -24,7 +25,11 @@ const ENTRIES: usize = 5;
 const SPINS: usize = 100;
 
 /// The table: signal handle to record.
-pub(crate) struct Pending(Box<[Bucket]>);
+pub(crate) struct Pending {
+    buckets: Box<[Bucket]>,
+    /// Signals of other processes.
+    shared: AddressMap,
+}
 
 #[repr(align(128))]
 struct Bucket {
@@ -53,14 +58,14 @@ pub(crate) enum Left {
 impl Pending {
     pub(crate) fn new() -> Pending {
         let bucket = || Bucket { locked: AtomicBool::new(false), entries: UnsafeCell::new([None; ENTRIES]) };
-        Pending((0..BUCKETS).map(|_| bucket()).collect())
+        Pending { buckets: (0..BUCKETS).map(|_| bucket()).collect(), shared: AddressMap::new() }
     }
 
     /// Runs `body` on the bucket of a signal; `None` if somebody else holds it for too long.
     fn with<T>(&self, signal: u64, spins: usize, body: impl FnOnce(&mut [Option<Entry>; ENTRIES]) -> T) -> Option<T> {
         // Signals are at least 64 bytes apart.
         let hash = (signal >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
-        let bucket = &self.0[hash as usize % BUCKETS];
+        let bucket = &self.buckets[hash as usize % BUCKETS];
         let mut left = spins;
         while bucket.locked.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             left = left.checked_sub(1)?;
@@ -120,8 +125,40 @@ impl Pending {
         });
     }
 
+    /// A dispatch on a signal of ours is complete that stands in for `signal`: gives that one the times, unless a dispatch
+    /// that was left on it is still to complete, whose times are the last ones then.
+    pub(crate) fn stamp(&self, signal: u64, start: u64, end: u64) {
+        self.with(signal, usize::MAX, |entries| {
+            if let Some(at) = position(entries, signal)
+                && let Some(entry) = entries[at]
+            {
+                if !is_complete(&entry) {
+                    return;
+                }
+                harvest(entry);
+                entries[at] = None;
+            }
+            let memory = memory(signal);
+            if end > memory.end_ts.load(Ordering::Relaxed) {
+                memory.start_ts.store(start, Ordering::Relaxed);
+                memory.end_ts.store(end, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// A signal that other processes use, too: they may put it into packets that are not seen here.
+    pub(crate) fn shared_with_others(&self, signal: u64) {
+        self.shared.set(signal, 1);
+    }
+
+    /// True when a signal is used by other processes.
+    pub(crate) fn is_shared_with_others(&self, signal: u64) -> bool {
+        self.shared.get(signal) != 0
+    }
+
     /// The signal is about to be destroyed: harvests whatever is there.
     pub(crate) fn before_destroy(&self, signal: u64) {
+        self.shared.set(signal, 0);
         self.with(signal, usize::MAX, |entries| {
             if let Some(at) = position(entries, signal)
                 && let Some(entry) = entries[at].take()
@@ -220,6 +257,20 @@ mod tests {
         let (first, second) = (record(&blocks, 0), record(&blocks, 1));
         assert_eq!((pending.enter(s, first), pending.enter(s, second)), (Left::Yes, Left::No));
         assert_eq!((first.record().state(), second.record().state()), (State::InFlight, State::Free));
+    }
+
+    #[test]
+    fn a_stand_in_gives_its_times_only_if_no_later_ones_are_to_come() {
+        let (blocks, pending, s) = (Blocks::default(), Pending::new(), signal());
+        let left = record(&blocks, 0);
+        pending.enter(s, left);
+        pending.stamp(s, 30, 40);
+        assert_eq!((memory(s).ticks(), left.record().state()), ((0, 0), State::InFlight));
+        complete(s, 50, 60);
+        pending.stamp(s, 45, 55);
+        assert_eq!((memory(s).ticks(), left.times().end.load(Ordering::Relaxed)), ((50, 60), 60));
+        pending.stamp(s, 70, 80);
+        assert_eq!(memory(s).ticks(), (70, 80));
     }
 
     #[test]

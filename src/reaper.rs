@@ -148,13 +148,23 @@ pub(crate) fn look(session: &'static Session, access: Access) -> Seen {
         seen.completed += of_queue.completed;
         seen.in_flight += of_queue.in_flight;
         found.forward(session, access);
-        let mut returned = lock(&queue.returned);
-        returned.append(&mut found.signals);
-        if queue.gone.load(Ordering::Acquire) {
-            session.signals.give_back(&mut returned);
-        }
+        give_signals(session, queue, &mut found.signals, access);
     }
     seen
+}
+
+/// Gives signals back to a queue, and new ones if it is short of them; a queue that is gone leaves them to others.
+fn give_signals(session: &Session, queue: &Queue, signals: &mut Vec<OwnSignal>, access: Access) {
+    if access == Access::Full && !queue.gone.load(Ordering::Acquire) {
+        let there = lock(&queue.returned).len();
+        session.signals.make_ready(session, there, signals);
+    }
+    let mut returned = lock(&queue.returned);
+    returned.append(signals);
+    // Whoever destroys the queue says that it is gone before looking for what was returned.
+    if queue.gone.load(Ordering::Acquire) {
+        session.signals.give_back(&mut returned);
+    }
 }
 
 /// Moves on from records that are done: afterwards no look touches the blocks before them.
@@ -285,8 +295,7 @@ impl Found {
         for forward in &self.forwards {
             // SAFETY: the application's packet carried the signal and has not completed for it: it must keep it alive.
             let memory = unsafe { Signal::from_handle(forward.signal) };
-            memory.start_ts.store(forward.start, Ordering::Relaxed);
-            memory.end_ts.store(forward.end, Ordering::Relaxed);
+            session.pending.stamp(forward.signal, forward.start, forward.end);
             if access == Access::Memory {
                 memory.value.fetch_sub(1, Ordering::Release);
             } else {

@@ -1,7 +1,8 @@
 //! Completion signals of our own, for packets that have none.
 //!
 //! # Threads
-//! Publishers take them in batches, the reaper gives them back in batches.
+//! The reaper makes them and puts them where the publisher of a queue finds them; a publisher makes some only if it is
+//! faster than that. The reaper gives them back in batches.
 //!
 //! # Ordering
 //! A signal is reset before the packet that carries it is published, with the release that publishes the packet.
@@ -11,10 +12,13 @@ use std::sync::atomic::Ordering;
 
 use hsa::{Api, OwnSignal};
 
-use crate::session::lock;
+use crate::session::{Session, lock};
 
 /// How many signals are made at once.
 const BATCH: usize = 64;
+/// How many the reaper keeps ready for each queue that has nothing in flight. What is in flight comes back to the queue,
+/// so that a queue soon has as many as it uses.
+const READY: usize = 256;
 
 /// The signals that wait for use.
 #[derive(Default)]
@@ -33,22 +37,33 @@ impl SignalPool {
     /// # Errors
     /// When there are none and the runtime makes none.
     pub(crate) fn take(&self, api: &Api, stash: &mut Vec<OwnSignal>) -> hsa::Result<()> {
+        let had = stash.len();
         let mut pool = lock(&self.0);
         let kept = pool.free.len().saturating_sub(BATCH);
         stash.extend(pool.free.drain(kept..));
         drop(pool);
-        if !stash.is_empty() {
+        if stash.len() > had {
             return Ok(());
         }
         for _ in 0..BATCH {
             match api.own_signal(1) {
                 Ok(signal) => stash.push(signal),
-                Err(error) if stash.is_empty() => return Err(error),
+                Err(error) if stash.len() == had => return Err(error),
                 Err(_) => break,
             }
         }
-        lock(&self.0).made += stash.len();
+        lock(&self.0).made += stash.len() - had;
         Ok(())
+    }
+
+    /// Adds signals to `more` for a queue that has `there`, until it has enough.
+    pub(crate) fn make_ready(&self, session: &Session, there: usize, more: &mut Vec<OwnSignal>) {
+        while there + more.len() < READY {
+            if self.take(session.api(), more).is_err() {
+                // The publisher will meet the same error, and say so.
+                return;
+            }
+        }
     }
 
     /// Takes signals back that no packet carries any more.

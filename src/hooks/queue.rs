@@ -86,8 +86,10 @@ pub(super) unsafe extern "C" fn intercept_create(
             let (Some(position), Some(api)) = (session.agent_position(agent.handle), calls::get()) else { return };
             session.reaper.start(session);
             session.log.start(session);
-            // SAFETY: the runtime has written the queue that it made, and our caller does not have it yet.
-            unsafe { queue::created_by_tool(session, api, position, size, queue.read()) };
+            // SAFETY: the runtime has written the queue that it made.
+            let made = unsafe { queue.read() };
+            // SAFETY: our caller does not have the queue yet.
+            unsafe { queue::created_by_tool(session, api, position, size, made) };
         });
     }
     status

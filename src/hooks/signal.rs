@@ -1,6 +1,6 @@
 //! Signals: a store to a doorbell publishes packets; times are read before a signal is gone.
 
-use hsa_sys::raw::{hsa_signal_t, hsa_signal_value_t, hsa_status_t};
+use hsa_sys::raw::{HSA_STATUS_SUCCESS, hsa_amd_ipc_signal_t, hsa_signal_t, hsa_signal_value_t, hsa_status_t};
 
 use super::original;
 use crate::entry::guard;
@@ -26,4 +26,32 @@ pub(super) unsafe extern "C" fn destroy(signal: hsa_signal_t) -> hsa_status_t {
         }
     });
     original!(core.hsa_signal_destroy_fn(signal))
+}
+
+pub(super) unsafe extern "C" fn ipc_create(signal: hsa_signal_t, handle: *mut hsa_amd_ipc_signal_t) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_ipc_signal_create_fn(signal, handle));
+    if status == HSA_STATUS_SUCCESS {
+        shared_with_others(signal);
+    }
+    status
+}
+
+pub(super) unsafe extern "C" fn ipc_attach(
+    handle: *const hsa_amd_ipc_signal_t,
+    signal: *mut hsa_signal_t,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_ipc_signal_attach_fn(handle, signal));
+    if status == HSA_STATUS_SUCCESS {
+        // SAFETY: the runtime has written the signal.
+        shared_with_others(unsafe { signal.read() });
+    }
+    status
+}
+
+fn shared_with_others(signal: hsa_signal_t) {
+    guard((), || {
+        if let Some(session) = session::current() {
+            session.pending.shared_with_others(signal.handle);
+        }
+    });
 }

@@ -66,7 +66,7 @@ pub(crate) unsafe fn watch(
     if doorbell.kind.load(Ordering::Relaxed) == kind::LEGACY_DOORBELL {
         return Err(Refusal::Doorbell);
     }
-    if api.is_device_memory(fields.base_address) {
+    if api.is_device_memory(fields.base_address.addr()) {
         return Err(Refusal::DeviceRing);
     }
     // SAFETY: the caller's promise.
@@ -80,6 +80,8 @@ pub(crate) unsafe fn watch(
     let address = std::ptr::from_ref(queue).expose_provenance() as u64;
     QUEUES.set(handle.addr() as u64, address);
     DOORBELLS.set(fields.doorbell_signal.handle, address);
+    // For the reaper to make signals ready.
+    session.reaper.look_now();
     Ok(())
 }
 

@@ -124,9 +124,10 @@ impl Ring {
 
     /// The slot of a packet.
     pub(crate) fn slot(&self, index: u64) -> &Slot {
-        // SAFETY: the ring has a power of two of slots, so that the masked index is one of them; slots are atomics, and
-        // live as long as the queue.
-        unsafe { &*self.slots.add((index & (self.size - 1)) as usize) }
+        // SAFETY: the ring has a power of two of slots, so that the masked index is one of them.
+        let slot = unsafe { self.slots.add((index & (self.size - 1)) as usize) };
+        // SAFETY: slots are atomics, and live as long as the queue.
+        unsafe { &*slot }
     }
 
     /// Tells the GPU of all packets before `end`.

@@ -32,10 +32,11 @@ impl Api {
     }
 
     /// True when memory is a GPU's.
-    pub fn is_device_memory(&self, address: *const c_void) -> bool {
+    pub fn is_device_memory(&self, address: usize) -> bool {
+        let address = ptr::without_provenance(address);
         let mut info =
             raw::hsa_amd_pointer_info_t { size: size_of::<raw::hsa_amd_pointer_info_t>() as u32, ..Default::default() };
-        // SAFETY: the structure states its size, and no list of agents is asked for.
+        // SAFETY: the address is only looked up, the structure states its size, and no list of agents is asked for.
         let known = unsafe {
             call!(self.amd.hsa_amd_pointer_info_fn(address, &mut info, None, ptr::null_mut(), ptr::null_mut()))
         };
