@@ -12,10 +12,13 @@ use hsa_sys::abi::signal::{Signal, kind};
 use logdur_journal::{State, flag};
 
 use crate::blocks::{Cursor, RecordRef};
+use crate::cache_line::prefetch_for_write;
 use crate::pending::Left;
 use crate::queue::{Publisher, Queue};
 use crate::session::Session;
-use crate::signals;
+
+/// How many records before its use a record's cache line is asked for: the threads that read records leave it elsewhere.
+const AHEAD: usize = 16;
 
 /// How a dispatch is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +106,8 @@ impl Publisher {
         let forwarded = if timing == Timing::Forwarded { flag::FORWARDED } else { 0 };
         record.set_flags(record.flags() & flag::BARRIER | forwarded);
         record.signal.store(own.handle(), Ordering::Relaxed);
-        to.app_signal().forward_to.store(app, Ordering::Relaxed);
         if timing == Timing::Forwarded {
+            to.app_signal().forward_to.store(app, Ordering::Relaxed);
             session.reaper.forwarding.fetch_add(1, Ordering::Relaxed);
         }
         record.set_state(State::InFlight);
@@ -115,6 +118,9 @@ impl Publisher {
     fn free_record(&mut self, session: &Session) -> RecordRef {
         loop {
             if let Some(record) = self.free.record() {
+                if let Some(later) = record.block.get().records.get(record.slot + AHEAD) {
+                    prefetch_for_write(later);
+                }
                 self.free.advance();
                 return record;
             }
@@ -136,9 +142,7 @@ impl Publisher {
         {
             session.notice_once("no-signals", format!("dispatches pass without times: {error}"));
         }
-        let signal = self.stash.pop()?;
-        signals::reset(signal);
-        Some(signal)
+        self.stash.pop()
     }
 }
 

@@ -23,6 +23,7 @@
 mod account;
 mod address_map;
 mod blocks;
+mod cache_line;
 mod calls;
 mod clock;
 mod diagnostics;

@@ -19,6 +19,7 @@ use crate::blocks::{Cursor, RecordRef};
 use crate::exit;
 use crate::queue::{Queue, Ring, inplace};
 use crate::session::{Session, lock};
+use crate::signals;
 use crate::wake::Sleeper;
 
 /// How many dispatches that are not complete are looked at in each queue, past the first one.
@@ -285,6 +286,7 @@ impl Found {
         if flags & flag::FORWARDED != 0 {
             self.forwards.push(Forward { signal: record.app_signal().forward_to.load(Ordering::Relaxed), start, end });
         }
+        signals::reset(own);
         self.signals.push(own);
         r.set_state(State::Done);
         true

@@ -15,6 +15,7 @@ use logdur_settings::{Interceptor, QueueMode};
 
 use crate::account::Account;
 use crate::blocks::Blocks;
+use crate::cache_line::OwnLine;
 use crate::clock::{AgentClock, HostClock};
 use crate::kernels::Kernels;
 use crate::log::Log;
@@ -40,7 +41,7 @@ pub(crate) struct Session {
     pub(crate) clock: HostClock,
     pub(crate) queue_mode: QueueMode,
     /// The next dispatch's number.
-    pub(crate) next_id: AtomicU64,
+    pub(crate) next_id: OwnLine<AtomicU64>,
     agents: RwLock<Vec<&'static SeenAgent>>,
     api: AtomicPtr<Api>,
     passive: AtomicBool,
@@ -151,7 +152,7 @@ impl Session {
             reaper: Reaper::new(),
             clock: HostClock::default(),
             queue_mode: settings.queue_mode,
-            next_id: AtomicU64::new(0),
+            next_id: OwnLine::default(),
             agents: RwLock::default(),
             api: AtomicPtr::default(),
             passive: AtomicBool::new(false),

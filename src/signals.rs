@@ -5,7 +5,8 @@
 //! faster than that. The reaper gives them back in batches.
 //!
 //! # Ordering
-//! A signal is reset before the packet that carries it is published, with the release that publishes the packet.
+//! A signal is reset before it is returned, under the lock of what was returned; the packet that carries it is published
+//! after it was taken from there.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -47,7 +48,10 @@ impl SignalPool {
         }
         for _ in 0..BATCH {
             match api.own_signal(1) {
-                Ok(signal) => stash.push(signal),
+                Ok(signal) => {
+                    reset(signal);
+                    stash.push(signal);
+                }
                 Err(error) if stash.len() == had => return Err(error),
                 Err(_) => break,
             }
@@ -86,7 +90,8 @@ impl SignalPool {
     }
 }
 
-/// Makes a signal ready for another packet.
+/// Makes a signal ready for another packet. Done by whoever has just read it: for the publisher, its cache line would be
+/// far away.
 pub(crate) fn reset(signal: OwnSignal) {
     let memory = signal.memory();
     memory.start_ts.store(0, Ordering::Relaxed);

@@ -14,13 +14,13 @@ macro_rules! index_hooks {
      cas: $($cas:ident $cas_fn:ident),*; add: $($add:ident $add_fn:ident),*;) => {
         $(pub(super) unsafe extern "C" fn $load(queue: *const hsa_queue_t) -> u64 {
             match ring_of(queue) {
-                Some(ring) => ring.write_index.0.load(Ordering::Acquire),
+                Some(ring) => ring.write_index.load(Ordering::Acquire),
                 None => original!(core.$load_fn(queue) else 0),
             }
         })*
         $(pub(super) unsafe extern "C" fn $store(queue: *const hsa_queue_t, value: u64) {
             match ring_of(queue) {
-                Some(ring) => ring.write_index.0.store(value, Ordering::Release),
+                Some(ring) => ring.write_index.store(value, Ordering::Release),
                 None => original!(core.$store_fn(queue, value) else ()),
             }
         })*
@@ -28,7 +28,6 @@ macro_rules! index_hooks {
             match ring_of(queue) {
                 Some(ring) => ring
                     .write_index
-                    .0
                     .compare_exchange(expected, value, Ordering::AcqRel, Ordering::Acquire)
                     .unwrap_or_else(|found| found),
                 None => original!(core.$cas_fn(queue, expected, value) else 0),
@@ -36,7 +35,7 @@ macro_rules! index_hooks {
         })*
         $(pub(super) unsafe extern "C" fn $add(queue: *const hsa_queue_t, value: u64) -> u64 {
             match ring_of(queue) {
-                Some(ring) => ring.write_index.0.fetch_add(value, Ordering::AcqRel),
+                Some(ring) => ring.write_index.fetch_add(value, Ordering::AcqRel),
                 None => original!(core.$add_fn(queue, value) else 0),
             }
         })*

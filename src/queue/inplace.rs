@@ -174,7 +174,7 @@ fn publish(
 #[cold]
 fn bypass(ring: &Ring, api: &Api, session: Option<&'static Session>, queue: &Queue) {
     ring.bypassed.store(true, Ordering::SeqCst);
-    let (reserved, real) = (ring.write_index.0.load(Ordering::SeqCst), ring.real_index(api));
+    let (reserved, real) = (ring.write_index.load(Ordering::SeqCst), ring.real_index(api));
     if reserved > real {
         ring.set_real_index(api, reserved);
         ring.ring(api, reserved - 1);

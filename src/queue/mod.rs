@@ -17,6 +17,7 @@ use hsa_sys::raw::{hsa_agent_t, hsa_queue_t, hsa_queue_type32_t};
 use logdur_settings::QueueMode;
 
 use crate::blocks::{Blocks, Cursor};
+use crate::cache_line::OwnLine;
 use crate::session::{Session, lock};
 
 pub(crate) use ring::Ring;
@@ -44,20 +45,20 @@ pub(crate) struct Queue {
     /// Position of its agent in the session's list.
     pub(crate) agent: usize,
     /// Dispatch packets that passed; written by the publisher only.
-    pub(crate) seen: AtomicU64,
+    pub(crate) seen: OwnLine<AtomicU64>,
     /// How many of them the account has; written by whoever writes the log.
     counted: AtomicU64,
     /// True once the runtime has destroyed the queue.
     pub(crate) gone: AtomicBool,
     /// Present when the queue is watched in place.
     pub(crate) ring: Option<Ring>,
-    pub(crate) publisher: Turn<Publisher>,
+    pub(crate) publisher: OwnLine<Turn<Publisher>>,
     /// The first record that the reaper has not finished with.
-    pub(crate) reaped: Mutex<Cursor>,
+    pub(crate) reaped: OwnLine<Mutex<Cursor>>,
     /// The first record whose row is not written.
     pub(crate) logged: Mutex<Cursor>,
     /// Signals that the reaper has given back for this queue's next packets.
-    pub(crate) returned: Mutex<Vec<OwnSignal>>,
+    pub(crate) returned: OwnLine<Mutex<Vec<OwnSignal>>>,
 }
 
 /// What the thread that publishes a queue's packets works with.
@@ -77,14 +78,14 @@ impl Queue {
             handle: AtomicPtr::default(),
             id: AtomicU64::new(0),
             agent,
-            seen: AtomicU64::new(0),
+            seen: OwnLine::default(),
             counted: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             ring,
-            publisher: Turn::new(Publisher { free: start, stash: Vec::new(), room: 0 }),
-            reaped: Mutex::new(start),
+            publisher: OwnLine(Turn::new(Publisher { free: start, stash: Vec::new(), room: 0 })),
+            reaped: OwnLine(Mutex::new(start)),
             logged: Mutex::new(start),
-            returned: Mutex::default(),
+            returned: OwnLine::default(),
         }
     }
 

@@ -17,6 +17,8 @@ use hsa_sys::abi::aql::{PacketType, Slot};
 use hsa_sys::abi::queue::Queue as AmdQueue;
 use hsa_sys::raw::{hsa_queue_t, hsa_signal_t};
 
+use crate::cache_line::OwnLine;
+
 /// A ring and the index that producers see.
 pub(crate) struct Ring {
     pub(crate) write_index: OwnLine<AtomicU64>,
@@ -40,10 +42,6 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 // SAFETY: as above.
 unsafe impl Sync for Ring {}
-
-/// A value with a cache line to itself.
-#[repr(align(128))]
-pub(crate) struct OwnLine<T>(pub(crate) T);
 
 impl Ring {
     /// The ring of a queue.
@@ -77,13 +75,13 @@ impl Ring {
     pub(crate) fn start(&self, api: &Api) {
         let end = self.real_index(api);
         self.published.store(end, Ordering::Relaxed);
-        self.write_index.0.store(end, Ordering::Release);
+        self.write_index.store(end, Ordering::Release);
     }
 
     /// True when packets are reserved that the GPU has not been told of.
     pub(crate) fn has_unpublished(&self) -> bool {
         !self.bypassed.load(Ordering::Relaxed)
-            && self.write_index.0.load(Ordering::Relaxed) != self.published.load(Ordering::Relaxed)
+            && self.write_index.load(Ordering::Relaxed) != self.published.load(Ordering::Relaxed)
     }
 
     /// The write index that the packet processor sees.
@@ -104,7 +102,7 @@ impl Ring {
     /// may still hold an old one, or the virtual index. Also says how many dispatches there are.
     /// `room` is the end of the slots known to be consumed, found anew when it is reached.
     pub(crate) fn ready(&self, room: &mut u64) -> (u64, u64) {
-        let reserved = self.write_index.0.load(Ordering::Acquire);
+        let reserved = self.write_index.load(Ordering::Acquire);
         if reserved > *room {
             // Producers reserve first and wait for room afterwards: the index may be ahead of the slots.
             *room = self.read_index() + self.size;
