@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::arch::Arch;
 use crate::inst::{Form, Inst, Mods, control};
-use crate::op::{Access, Family, Flags, Index, Levels, Op, Run};
+use crate::op::{Access, Family, Fill, Flags, Index, Levels, Op, Run};
 use crate::operand::{Kind, Operand};
 use crate::ops::{TABLES, mfma};
 
@@ -25,6 +25,8 @@ pub enum DecodeError {
     Opcode(Family, u16),
     /// The operation cannot be written in this form.
     Form(&'static str),
+    /// Bits that have no meaning for the operation are set.
+    Reserved(&'static str),
     /// An operand code that the operation does not accept.
     Operand(&'static str, u16),
 }
@@ -36,6 +38,7 @@ impl fmt::Display for DecodeError {
             DecodeError::Encoding => write!(f, "unknown encoding"),
             DecodeError::Opcode(family, code) => write!(f, "unknown {family:?} opcode {code:#x}"),
             DecodeError::Form(name) => write!(f, "{name} has no such form"),
+            DecodeError::Reserved(name) => write!(f, "{name} with bits set that it does not use"),
             DecodeError::Operand(name, code) => write!(f, "{name} does not take operand {code:#x}"),
         }
     }
@@ -183,10 +186,6 @@ impl Decoder {
                 let mut i = self.inst(op, Form::Only, 4);
                 i.dst = scalar_destination(op, op.dst, first >> 16 & 0x7f)?;
                 let source = [first & 0xff];
-                // A jump target is a pair of registers.
-                if op.name.contains("pc_b64") && op.src[0] != Kind::None && source[0] >= 128 {
-                    return Err(DecodeError::Operand(op.name, source[0] as u16));
-                }
                 self.scalar_sources(i, if op.src[0] == Kind::None { &[] } else { &source }, words)
             }
             top if top >> 5 == 0b1011 => {
@@ -224,6 +223,11 @@ impl Decoder {
 
 fn second(words: &[u32]) -> Result<u32, DecodeError> {
     words.get(1).copied().ok_or(DecodeError::Truncated)
+}
+
+/// Refuses bits that have no meaning for the operation.
+fn reserved(op: &Op, bits: u32) -> Result<(), DecodeError> {
+    if bits == 0 { Ok(()) } else { Err(DecodeError::Reserved(op.name)) }
 }
 
 /// The highest numbered scalar register plus one.

@@ -93,9 +93,29 @@ fn operand_text(out: &mut String, operand: Operand, kind: Kind, literal: u32, wi
     match code {
         0..=101 => registers(out, "s", code, dwords),
         108..=123 => registers(out, "ttmp", code - 108, dwords),
-        255 if kind.is_16_bit() && !kind.is_packed() && !wide_literal => write!(out, "{:#x}", literal & 0xffff),
-        255 => write!(out, "{literal:#x}"),
+        255 if wide_literal => write!(out, "{literal:#x}"),
+        255 => literal_text(out, literal, kind),
         other => write!(out, "<operand {other:#x}>"),
+    }
+}
+
+/// A literal as LLVM prints it: like the inline constant of the same value, if there is one.
+fn literal_text(out: &mut String, literal: u32, kind: Kind) -> fmt::Result {
+    let constant = |bits: fn(Operand) -> Option<u32>, value: u32| {
+        (240..=248).map(Operand).find(|o| bits(*o) == Some(value)).and_then(Operand::inline_float)
+    };
+    let half = kind == Kind::F16;
+    let signed = if half { i32::from(literal as i16) } else { literal as i32 };
+    let float = match half {
+        true => constant(|o| o.inline_float_bits16().map(u32::from), literal & 0xffff),
+        false => constant(Operand::inline_float_bits32, literal),
+    };
+    let digits = if matches!(kind, Kind::I16 | Kind::U16 | Kind::F16) { literal & 0xffff } else { literal };
+    match float {
+        _ if (-16..=64).contains(&signed) => write!(out, "{signed}"),
+        Some(value) if literal & 0xffff == 0x3118 || literal == 0x3e22_f983 => write!(out, "{:?}", value as f32),
+        Some(value) => write!(out, "{value:?}"),
+        None => write!(out, "{digits:#x}"),
     }
 }
 
@@ -171,7 +191,8 @@ impl Text<'_> {
             }
             "s_setreg_imm32_b32" => {
                 control_fields::hwreg(&mut self.out, unsigned, self.arch)?;
-                write!(self.out, ", {:#x}", i.literal)
+                self.separator();
+                literal_text(&mut self.out, i.literal, Kind::B32)
             }
             "s_call_b64" => {
                 self.operand(i.dst, i.op.dst)?;
@@ -231,8 +252,7 @@ impl Text<'_> {
         let kind = if exponent { Kind::F16 } else { i.op.src[s] };
         self.separator();
         let takes = (kind.takes_float_modifiers() || kind == Kind::V2F16) && !i.op.flags.has(Flags::NO_MODS);
-        let neg_only = i.op.flags.has(Flags::NO_MODS) && i.op.family == Family::Vop3;
-        let neg = (takes || neg_only) && i.mods.neg >> s & 1 == 1;
+        let neg = takes && i.mods.neg >> s & 1 == 1;
         let abs = takes && i.mods.abs >> s & 1 == 1;
         let sext = s < 2 && !takes && i.sdwa().is_some_and(|sdwa| sdwa.sext[s]);
         let constant = !operand.is_vector() && !operand.is_scalar_register() && special_name(operand.0, 1).is_none();
@@ -245,7 +265,8 @@ impl Text<'_> {
             _ => ("", ""),
         };
         self.out.push_str(open);
-        let wide_literal = i.op.flags.has(Flags::K_SECOND) || i.op.flags.has(Flags::K_THIRD);
+        let (second, third) = (i.op.flags.has(Flags::K_SECOND), i.op.flags.has(Flags::K_THIRD));
+        let wide_literal = s == 1 && second || s == 2 && third;
         operand_text(&mut self.out, operand, kind, i.literal, wide_literal)?;
         self.out.push_str(close);
         Ok(())
@@ -424,9 +445,6 @@ impl Text<'_> {
             write!(self.out, " offset:{}", i.imm)?;
         }
         self.cache_hints();
-        if i.has(control::NV) {
-            self.word("nv");
-        }
         if i.has(control::LDS) {
             self.word("lds");
         }

@@ -117,10 +117,6 @@ pub mod control {
     pub const IMM: u32 = 1 << 7;
     /// SMEM: there is an offset register.
     pub const SOFFSET: u32 = 1 << 8;
-    /// FLAT: non-volatile hint of gfx9 before gfx90a.
-    pub const NV: u32 = 1 << 9;
-    /// MUBUF: return a texture-fault code (before gfx90a).
-    pub const TFE: u32 = 1 << 10;
 }
 
 /// One decoded instruction.

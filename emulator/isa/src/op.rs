@@ -106,7 +106,7 @@ pub struct Levels {
 
 /// Properties of an operation that no operand kind expresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flags(u16);
+pub struct Flags(u32);
 
 impl Flags {
     /// Nothing special.
@@ -139,6 +139,12 @@ impl Flags {
     pub const BRANCH: Flags = Flags(1 << 12);
     /// Source modifiers and clamp have no meaning, although the kinds are floats.
     pub const NO_MODS: Flags = Flags(1 << 13);
+    /// The clamp modifier saturates, although the kinds are integers.
+    pub const CLAMP: Flags = Flags(1 << 14);
+    /// There is no clamp modifier, although the kinds are floats.
+    pub const NO_CLAMP: Flags = Flags(1 << 15);
+    /// There is no output multiplier, although the result is a float.
+    pub const NO_OMOD: Flags = Flags(1 << 16);
 
     /// Both sets.
     pub const fn and(self, other: Flags) -> Flags {
@@ -250,6 +256,26 @@ impl Op {
             self.name,
             "s_wakeup" | "s_barrier" | "s_icache_inv" | "s_ttracedata" | "s_endpgm_saved" | "s_set_gpr_idx_off"
         )
+    }
+
+    /// True when negation and absolute value apply to source `s`.
+    pub fn takes_modifiers(&self, s: usize) -> bool {
+        let halves = self.family == Family::Vop2 && self.src[s] == Kind::V2F16;
+        (halves || self.src[s].takes_float_modifiers()) && !self.flags.has(Flags::NO_MODS)
+    }
+
+    /// True when there is a clamp modifier: results of floats between 0 and 1, of integers within their range.
+    pub fn has_clamp(&self) -> bool {
+        let float = self.dst.is_float() || self.src.iter().any(|k| k.is_float());
+        self.flags.has(Flags::CLAMP)
+            || float && self.dst != Kind::None && !self.flags.has(Flags::NO_MODS) && !self.flags.has(Flags::NO_CLAMP)
+    }
+
+    /// True when results can be multiplied by 2, 4 and 1/2.
+    pub fn has_omod(&self) -> bool {
+        matches!(self.dst, Kind::F16 | Kind::F32 | Kind::F64)
+            && !self.flags.has(Flags::NO_MODS)
+            && !self.flags.has(Flags::NO_OMOD)
     }
 
     /// True when the mnemonic is printed with `_e32` or `_e64`: the operation has both forms.

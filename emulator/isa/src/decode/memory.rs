@@ -1,9 +1,11 @@
 //! SMEM, DS, FLAT and MUBUF.
 
 use super::{
-    Access, DecodeError, Decoder, Family, Form, Inst, Kind, Op, Operand, control, scalar_register, scalar_source,
+    Access, DecodeError, Decoder, Family, Fill, Form, Inst, Kind, Op, Operand, control, reserved, scalar_register,
+    scalar_source,
 };
 use crate::arch::Arch;
+use crate::atomic::AtomicOp;
 
 /// The control bit if the instruction's bit is set.
 fn flag(word: u32, bit: u32, control: u32) -> u32 {
@@ -14,16 +16,22 @@ fn sign_extend(value: u32, bits: u32) -> i32 {
     (value << (32 - bits)) as i32 >> (32 - bits)
 }
 
+/// True for loads that can go to LDS: of at most a dword, and not into half of a register.
+fn loads_lds(op: &Op) -> bool {
+    matches!(op.access, Access::Load(1..=4, Fill::Zero | Fill::Sign))
+}
+
 impl Decoder {
     pub(super) fn smem(&self, first: u32, high: u32) -> Result<Inst, DecodeError> {
         let op = self.find(Family::Smem, first >> 18 & 0xff)?;
         let mut i = self.inst(op, Form::Only, 8);
         i.control = flag(first, 16, control::GLC)
             | flag(first, 17, control::IMM)
-            | flag(first, 14, control::SOFFSET)
-            | flag(first, 15, control::NV);
+            | flag(first, 14, control::SOFFSET);
         if op.dst != Kind::None {
             i.dst = scalar_register(op, first >> 6 & 0x7f, op.dst.dwords())?;
+            // Neither M0 nor EXEC can be loaded.
+            reserved(op, u32::from(i.dst == Operand::M0 || i.dst.0 & !1 == Operand::EXEC.0))?;
         }
         if op.src[0] == Kind::None {
             // Cache and clock instructions have nothing else.
@@ -52,8 +60,17 @@ impl Decoder {
         let op = self.find(Family::Ds, first >> 17 & 0xff)?;
         let mut i = self.inst(op, Form::Only, 8);
         i.control = flag(first, 16, control::GDS);
+        // Later processors have no global data share, but its bit in the instructions for global wave sync.
+        let gws = op.name.starts_with("ds_gws");
+        let never = self.arch.unified_registers() || matches!(op.name, "ds_permute_b32" | "ds_bpermute_b32");
+        if gws != i.has(control::GDS) && (gws || never) {
+            return Err(DecodeError::Form(op.name));
+        }
         i.imm = (first & 0xffff) as i32;
         let acc = self.acc(op, first >> 25 & 1 == 1)?;
+        if op.dst == Kind::None && op.src[1] == Kind::None && !gws {
+            reserved(op, first & 1 << 25)?;
+        }
         if op.src[0] != Kind::None {
             i.src[0] = self.vgpr(op, op.src[0], high & 0xff, false)?;
         }
@@ -65,9 +82,13 @@ impl Decoder {
         if op.dst != Kind::None {
             i.dst = self.vgpr(op, op.dst, high >> 24, acc)?;
         }
-        if op.name.starts_with("ds_gws") {
+        if gws {
             // The address field holds the value.
             i.src[0] = self.vgpr(op, op.src[0], high & 0xff, acc)?;
+        }
+        for (n, kind) in op.src.iter().chain([&op.dst]).enumerate() {
+            let unused = if *kind == Kind::None { 0xff << (8 * n) } else { 0 };
+            reserved(op, high & unused)?;
         }
         Ok(i)
     }
@@ -87,12 +108,14 @@ impl Decoder {
         let op = self.find(family, first >> 18 & 0x7f)?;
         let mut i = self.inst(op, Form::Only, 8);
         i.control = flag(first, 16, control::GLC) | flag(first, 17, control::SLC);
-        let top = high >> 23 & 1 == 1;
-        let acc = top && self.arch.unified_registers();
-        if top && !acc {
-            i.control |= control::NV;
+        let unified = self.arch.unified_registers();
+        reserved(op, if unified { 0 } else { first & 1 << 25 | high & 1 << 23 })?;
+        let acc = high >> 23 & 1 == 1;
+        i.control |= flag(first, 25, control::SCC);
+        if family == Family::Flat {
+            // Offsets are not negative, and there is no scalar base.
+            reserved(op, first & 1 << 12 | high >> 16 & 0x7f)?;
         }
-        i.control |= flag(first, 25, if self.arch.unified_registers() { control::SCC } else { 0 });
         i.imm = if family == Family::Flat { (first & 0xfff) as i32 } else { sign_extend(first & 0x1fff, 13) };
         self.flat_address(&mut i, family, first, high)?;
         let data = match op.access {
@@ -102,13 +125,15 @@ impl Decoder {
         if data != Kind::None {
             i.src[1] = self.vgpr(op, data, high >> 8 & 0xff, acc)?;
         }
-        // Before MI300, which has opcodes of their own, loads into LDS are a bit of the ordinary ones.
-        if first >> 13 & 1 == 1 && self.arch != Arch::Gfx942 {
-            if family == Family::Flat || !matches!(op.access, Access::Load(1..=4, _)) {
+        let new = self.arch == Arch::Gfx942;
+        if first >> 13 & 1 == 1 && !(new && family == Family::Scratch) {
+            // Before MI300, which has opcodes of their own, loads into LDS are a bit of the ordinary ones.
+            if new || acc || family == Family::Flat || !loads_lds(op) {
                 return Err(DecodeError::Form(op.name));
             }
             i.control |= control::LDS;
         }
+        self.float_atomic(op, i.control)?;
         let returns = match op.access {
             _ if i.has(control::LDS) => false,
             Access::Load(..) => true,
@@ -119,6 +144,19 @@ impl Decoder {
             i.dst = self.vgpr(op, op.dst, high >> 24, acc)?;
         }
         Ok(i)
+    }
+
+    /// Floating-point atomics return nothing on MI100, and have no third cache hint on MI200.
+    fn float_atomic(&self, op: &Op, control: u32) -> Result<(), DecodeError> {
+        use AtomicOp::{FAdd, FMax, FMin, PkAddF16};
+        if !matches!(op.access, Access::Atomic(FAdd | FMax | FMin | PkAddF16, ..)) {
+            return Ok(());
+        }
+        match self.arch {
+            Arch::Gfx908 => reserved(op, control & control::GLC),
+            Arch::Gfx90a => reserved(op, control & control::SCC),
+            _ => Ok(()),
+        }
     }
 
     fn flat_address(&self, i: &mut Inst, family: Family, first: u32, high: u32) -> Result<(), DecodeError> {
@@ -151,22 +189,27 @@ impl Decoder {
         let op = self.find(Family::Mubuf, first >> 18 & 0x7f)?;
         let mut i = self.inst(op, Form::Only, 8);
         let unified = self.arch.unified_registers();
+        reserved(op, first & 1 << 25 | if unified { 0 } else { first & 1 << 15 })?;
         i.control = flag(first, 12, control::OFFEN)
             | flag(first, 13, control::IDXEN)
             | flag(first, 14, control::GLC)
-            | flag(first, 15, if unified { control::SCC } else { 0 })
+            | flag(first, 15, control::SCC)
             | flag(first, 16, control::LDS)
             | flag(first, 17, control::SLC);
         i.imm = (first & 0xfff) as i32;
         if op.access == Access::None {
+            // Only MI300's cache instructions have hints.
+            let hints = if self.arch == Arch::Gfx942 && !op.archs.contains(Arch::Gfx900) { 1 << 14 | 1 << 15 } else { 0 };
+            reserved(op, first & 0x3_f000 & !hints | high & 1 << 23)?;
             return Ok(i);
         }
+        self.float_atomic(op, i.control)?;
         let top = high >> 23 & 1 == 1;
         if top && !unified {
             // A texture-fault code would need a fifth register.
             return Err(DecodeError::Form(op.name));
         }
-        if i.has(control::LDS) && !matches!(op.access, Access::Load(1..=4, _)) {
+        if i.has(control::LDS) && (top || !loads_lds(op)) {
             return Err(DecodeError::Form(op.name));
         }
         if !i.has(control::LDS) {

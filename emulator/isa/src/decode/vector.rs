@@ -1,8 +1,8 @@
 //! VOP1, VOP2, VOPC with their sub-dword and data-parallel forms; VOP3 and VOP3P.
 
 use super::{
-    DecodeError, Decoder, Family, Flags, Form, Inst, Kind, Mods, Op, Operand, mfma, scalar_register, scalar_source,
-    second,
+    DecodeError, Decoder, Family, Flags, Form, Inst, Kind, Mods, Op, Operand, mfma, reserved, scalar_register,
+    scalar_source, second,
 };
 use crate::dpp;
 
@@ -96,8 +96,9 @@ impl Decoder {
     fn sdwa(&self, i: &mut Inst, vsrc1: Option<u32>) -> Result<(), DecodeError> {
         let (op, w) = (i.op, i.control);
         let wide = [op.dst, op.src[0], op.src[1]].iter().any(|k| *k != Kind::Mask && k.dwords() > 1);
-        let scalar_op = op.flags.has(Flags::SCALAR_DST);
-        if op.flags.has(Flags::NO_SDWA) || wide || scalar_op {
+        // Operations that accumulate lost this form with gfx9.
+        let never = op.flags.has(Flags::SCALAR_DST) || op.flags.has(Flags::DST_IS_SRC2);
+        if op.flags.has(Flags::NO_SDWA) || wide || never {
             return Err(DecodeError::Form(op.name));
         }
         if op.src[0] == Kind::None {
@@ -115,6 +116,14 @@ impl Decoder {
             }
         };
         i.src[0] = source(w & 0xff, w >> 23 & 1 == 1, op.src[0])?;
+        // Sign extension is for integers, negation and absolute value for floats.
+        let modifiers = |s: usize| match op.src[s] {
+            Kind::None | Kind::Mask => 0,
+            _ if op.takes_modifiers(s) => 6,
+            _ => 1,
+        };
+        reserved(op, w >> 16 & 0x7f & !(7 | modifiers(0) << 3))?;
+        reserved(op, w >> 24 & if vsrc1.is_some() { 0x7f & !(7 | modifiers(1) << 3) } else { 0xff })?;
         let (sel0, sel1, dst_sel) = (w >> 16 & 7, w >> 24 & 7, w >> 8 & 7);
         if sel0 == 7 {
             return Err(DecodeError::Form(op.name));
@@ -137,6 +146,7 @@ impl Decoder {
             if dst_sel == 7 || w >> 11 & 3 == 3 {
                 return Err(DecodeError::Form(op.name));
             }
+            reserved(op, w & (u32::from(!op.has_clamp()) << 13 | if op.has_omod() { 0 } else { 3 << 14 }))?;
             i.mods.clamp = w >> 13 & 1 == 1;
             i.mods.omod = (w >> 14 & 3) as u8;
         }
@@ -151,11 +161,15 @@ impl Decoder {
         let ctrl = (w >> 8 & 0x1ff) as u16;
         // Doubles move only within the new broadcast (gfx90a).
         let allowed = if wide { newbcast && matches!(ctrl, 0x150..=0x15f) } else { dpp::is_known(ctrl, newbcast) };
-        if op.flags.has(Flags::NO_DPP) || op.flags.has(Flags::SCALAR_DST) || op.src[0] == Kind::None || !allowed {
+        let never = op.flags.has(Flags::NO_DPP) || op.family == Family::Vopc;
+        if never || op.flags.has(Flags::SCALAR_DST) || op.src[0] == Kind::None || !allowed {
             return Err(DecodeError::Form(op.name));
         }
         i.form = Form::Dpp;
         i.size = 8;
+        for s in 0..2 {
+            reserved(op, w >> (20 + 2 * s) & if op.takes_modifiers(s) { 0 } else { 3 })?;
+        }
         i.plain_sources = false;
         i.src[0] = self.vgpr(op, op.src[0], w & 0xff, false)?;
         i.mods.neg = (w >> 20 & 1) as u8;
@@ -189,12 +203,38 @@ impl Decoder {
             i.mods.op_sel = (first >> 11 & 15) as u8;
         }
         self.long_sources(&mut i, high)?;
+        self.long_reserved(&i, first, high)?;
         if op.flags.has(Flags::DST_IS_SRC2) {
             i.src[2] = i.dst;
         }
         i.plain_sources = !i.mods.change_sources();
         i.plain_result = !i.mods.change_result();
         Ok(i)
+    }
+
+    /// Modifier bits and source fields that the operation does not use.
+    fn long_reserved(&self, i: &Inst, first: u32, high: u32) -> Result<(), DecodeError> {
+        let op = i.op;
+        let mut unused = 0;
+        for s in 0..3 {
+            let none = op.src[s] == Kind::None || (s == 2 && op.flags.has(Flags::DST_IS_SRC2));
+            if none {
+                unused |= 0x1ff << (9 * s);
+            }
+            if none || !op.takes_modifiers(s) {
+                unused |= 1 << (29 + s);
+                reserved(op, u32::from(i.mods.abs) >> s & 1)?;
+            }
+            if none || !op.flags.has(Flags::OP_SEL) {
+                reserved(op, u32::from(i.mods.op_sel) >> s & 1)?;
+            }
+        }
+        if !op.has_omod() {
+            unused |= 3 << 27;
+        }
+        reserved(op, u32::from(i.mods.op_sel >> 3 & u8::from(!op.flags.has(Flags::OP_SEL))))?;
+        reserved(op, first >> 15 & u32::from(!op.has_clamp()))?;
+        reserved(op, high & unused)
     }
 
     fn long_sources(&self, i: &mut Inst, high: u32) -> Result<(), DecodeError> {
@@ -205,7 +245,9 @@ impl Decoder {
             }
             let source = Operand::sgpr(high >> (9 * n) & 0x1ff);
             let lane_number = matches!((op.name, n), ("v_readlane_b32", 1) | ("v_writelane_b32", 0 | 1));
-            i.src[n] = if kind == Kind::Mask || lane_number {
+            i.src[n] = if kind == Kind::Mask {
+                scalar_register(op, u32::from(source.0), 2)?
+            } else if lane_number {
                 scalar_source(op, kind, source)?
             } else {
                 self.vector_source(op, kind, source)?
@@ -233,6 +275,15 @@ impl Decoder {
         if mfma::is_matrix(op) {
             return self.matrix(i, first, high);
         }
+        // Source fields and modifiers that the operation does not use; the unused bits of `op_sel_hi` are free.
+        for s in 0..3 {
+            if op.src[s] == Kind::None || op.flags.has(Flags::NO_MODS) {
+                let field = if op.src[s] == Kind::None { 0x1ff } else { 0 };
+                let bits = i.mods.neg | i.mods.abs | i.mods.op_sel;
+                reserved(op, high >> (9 * s) & field | u32::from(bits) >> s & 1)?;
+            }
+        }
+        reserved(op, first >> 15 & u32::from(!op.has_clamp()))?;
         let (write, read) = (op.name == "v_accvgpr_write_b32", op.name == "v_accvgpr_read_b32");
         i.dst = self.vgpr(op, op.dst, first & 0xff, write)?;
         for (n, &kind) in op.src.iter().enumerate().filter(|(_, k)| **k != Kind::None) {
@@ -270,7 +321,7 @@ impl Decoder {
         let source = Operand::sgpr(high >> 18 & 0x1ff);
         i.src[2] = match source.is_vector() {
             true => self.vgpr(op, op.src[2], u32::from(source.0) - 256, acc_result)?,
-            false if matches!(source.0, 128..=208 | 240..=248) => source,
+            false if matches!(source.0, 128..=208 | 235..=248 | 251..=253) => source,
             false => return Err(DecodeError::Operand(op.name, source.0)),
         };
         Ok(i)

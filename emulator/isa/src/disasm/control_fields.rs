@@ -63,23 +63,20 @@ pub(super) fn sendmsg(out: &mut String, imm: u16) -> fmt::Result {
     let (id, op, stream) = (imm & 15, imm >> 4 & 7, imm >> 8 & 3);
     let operation = match (id, op) {
         (2 | 3, 0..=3) => ["GS_OP_NOP", "GS_OP_CUT", "GS_OP_EMIT", "GS_OP_EMIT_CUT"][usize::from(op)],
-        (15, 1..=4) => {
-            let names =
-                ["SYSMSG_OP_ECC_ERR_INTERRUPT", "SYSMSG_OP_REG_RD", "SYSMSG_OP_HOST_TRAP_ACK", "SYSMSG_OP_TTRACE_PC"];
-            names[usize::from(op) - 1]
-        }
+        (15, 1) => "SYSMSG_OP_ECC_ERR_INTERRUPT",
+        (15, 2) => "SYSMSG_OP_REG_RD",
+        (15, 4) => "SYSMSG_OP_TTRACE_PC",
         _ => "",
     };
+    // Bits above the stream do not matter where the message has a name.
     match (id, operation) {
-        // A graphics message without a stream is only valid when it does nothing.
-        (3, "GS_OP_NOP") if imm >> 7 == 0 => return out.write_str("sendmsg(MSG_GS_DONE, GS_OP_NOP)"),
-        (2 | 3, name) if !name.is_empty() && name != "GS_OP_NOP" && imm >> 10 == 0 && imm & 0x80 == 0 => {
+        (3, "GS_OP_NOP") if stream == 0 => return out.write_str("sendmsg(MSG_GS_DONE, GS_OP_NOP)"),
+        (2 | 3, name) if !name.is_empty() && name != "GS_OP_NOP" => {
             return write!(out, "sendmsg({}, {name}, {stream})", if id == 2 { "MSG_GS" } else { "MSG_GS_DONE" });
         }
-        (15, name) if !name.is_empty() && imm >> 7 == 0 => return write!(out, "sendmsg(MSG_SYSMSG, {name})"),
+        (15, name) if !name.is_empty() && stream == 0 => return write!(out, "sendmsg(MSG_SYSMSG, {name})"),
         _ => {}
     }
-    let plain = |name: &str| op == 0 && stream == 0 && imm >> 10 == 0 && !name.is_empty();
     let name = match id {
         1 => "MSG_INTERRUPT",
         4 => "MSG_SAVEWAVE",
@@ -91,7 +88,7 @@ pub(super) fn sendmsg(out: &mut String, imm: u16) -> fmt::Result {
         10 => "MSG_GET_DOORBELL",
         _ => "",
     };
-    if plain(name) {
+    if !name.is_empty() && op == 0 && stream == 0 {
         write!(out, "sendmsg({name})")
     } else if imm >> 10 == 0 && imm & 0x80 == 0 {
         write!(out, "sendmsg({id}, {op}, {stream})")

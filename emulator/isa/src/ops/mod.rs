@@ -100,7 +100,7 @@ macro_rules! row {
                 crate::lanes::map2(w, i, |$a: $A, $b: $B| -> $D { $($sat)* })
             } else {
                 crate::lanes::map2(w, i, |$a: $A, $b: $B| -> $D { $($body)* })
-            }))
+            })).with(crate::op::Flags::CLAMP)
     };
     ($family:ident $name:ident $code:literal $archs:ident sat |$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| -> $D:ty { $($body:tt)* } else { $($sat:tt)* }) => {
         row!(@op $family $name $code $archs [$A, $B, $C] <$D as crate::lanes::Lane>::KIND,
@@ -108,7 +108,7 @@ macro_rules! row {
                 crate::lanes::map3(w, i, |$a: $A, $b: $B, $c: $C| -> $D { $($sat)* })
             } else {
                 crate::lanes::map3(w, i, |$a: $A, $b: $B, $c: $C| -> $D { $($body)* })
-            }))
+            })).with(crate::op::Flags::CLAMP)
     };
     ($family:ident $name:ident $code:literal $archs:ident cmp |$a:ident: $A:ty, $b:ident: $B:ty| { $($body:tt)* }) => {
         row!(@op $family $name $code $archs [$A, $B] crate::operand::Kind::Mask,

@@ -8,7 +8,7 @@ use crate::arch::ArchSet;
 use crate::fp::{Arith, F16, Float, MinMax};
 use crate::inst::Inst;
 use crate::lanes::{Lane, blend};
-use crate::op::{Family, Flow, Levels, Op};
+use crate::op::{Family, Flags, Flow, Levels, Op};
 use crate::operand::Kind;
 use crate::wave::{LANES, Rounding, Vgpr, Wave};
 
@@ -226,11 +226,12 @@ macro_rules! packed {
 
 const fn op(name: &'static str, code: u16, archs: ArchSet, kind: Kind, sources: usize, run: Levels) -> Op {
     let src = if sources == 3 { [kind, kind, kind] } else { [kind, kind, Kind::None] };
-    Op::new(name, Family::Vop3p, code, archs, run).operands(kind, src)
+    let op = Op::new(name, Family::Vop3p, code, archs, run).operands(kind, src);
+    if matches!(kind, Kind::V2I16) { op.with(Flags::CLAMP) } else { op }
 }
 
 const fn dot(name: &'static str, code: u16, kind: Kind, acc: Kind, run: Levels) -> Op {
-    Op::new(name, Family::Vop3p, code, ArchSet::SINCE_906, run).operands(acc, [kind, kind, acc])
+    Op::new(name, Family::Vop3p, code, ArchSet::SINCE_906, run).operands(acc, [kind, kind, acc]).with(Flags::CLAMP)
 }
 
 const fn mix(name: &'static str, code: u16, archs: ArchSet, dst: Kind, run: Levels) -> Op {
@@ -240,7 +241,7 @@ const fn mix(name: &'static str, code: u16, archs: ArchSet, dst: Kind, run: Leve
 #[rustfmt::skip]
 pub(crate) static TABLE: &[Op] = &[
     packed!(v_pk_mad_i16     0x00 sat |a: i16, b, c| a.wrapping_mul(b).wrapping_add(c), (i64::from(a) * i64::from(b) + i64::from(c)).clamp(-0x8000, 0x7fff) as i16),
-    packed!(v_pk_mul_lo_u16  0x01 |a: u16, b| a.wrapping_mul(b)),
+    packed!(v_pk_mul_lo_u16  0x01 sat |a: u16, b| a.wrapping_mul(b), a.saturating_mul(b)),
     packed!(v_pk_add_i16     0x02 sat |a: i16, b| a.wrapping_add(b), a.saturating_add(b)),
     packed!(v_pk_sub_i16     0x03 sat |a: i16, b| a.wrapping_sub(b), a.saturating_sub(b)),
     packed!(v_pk_lshlrev_b16 0x04 |a: u16, b| b << (a & 15)),

@@ -8,8 +8,8 @@ use crate::op::{Family, Flags, Levels, Op};
 use crate::operand::Kind;
 use crate::ops::packed::{H2, dot_signed, dot2_f16};
 
-const MASK: Flags = Flags::MASK_OUT;
-const MASK_THROUGH: Flags = Flags::MASK_OUT.and(Flags::MASK_IN);
+const MASK: Flags = Flags::MASK_OUT.and(Flags::CLAMP);
+const MASK_THROUGH: Flags = MASK.and(Flags::MASK_IN);
 const ACC: Flags = Flags::DST_IS_SRC2;
 const K2: Flags = Flags::K_SECOND.and(Flags::E32_ONLY).and(Flags::NO_SDWA).and(Flags::NO_DPP);
 const K3: Flags = Flags::K_THIRD.and(Flags::E32_ONLY).and(Flags::NO_SDWA).and(Flags::NO_DPP);
@@ -86,7 +86,7 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop2 v_dot4c_i32_i8     0x39 SINCE_908 |a: u32, b: u32, c: i32| -> i32 { dot_signed(a, b, c, 8) }).with(ACC),
     row!(Vop2 v_dot8c_i32_i4     0x3a SINCE_908 |a: u32, b: u32, c: i32| -> i32 { dot_signed(a, b, c, 4) }).with(ACC),
     row!(Vop2 v_fmac_f32         0x3b SINCE_906 fp |m, a: f32, b: f32, c: f32| -> f32 { m.fma(a, b, c) }).with(ACC),
-    row!(Vop2 v_pk_fmac_f16_e32  0x3c SINCE_908 |a: H2, b: H2, c: H2| -> H2 { a.fma(b, c) }).with(ACC).with(Flags::E32_ONLY),
+    row!(Vop2 v_pk_fmac_f16_e32  0x3c SINCE_908 |a: H2, b: H2, c: H2| -> H2 { a.fma(b, c) }).with(ACC).with(Flags::E32_ONLY).with(Flags::NO_DPP),
     row!(Vop2 v_xnor_b32         0x3d SINCE_906 |a: u32, b: u32| -> u32 { !(a ^ b) }),
 ];
 

@@ -38,22 +38,22 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop3 v_mqsad_pk_u16_u8   0x1e6 ALL |a: u64, b: u32, c: u64| -> u64 { quad_sad16(a, b, c, masked_sad) }),
     Op::new("v_mqsad_u32_u8", Family::Vop3, 0x1e7, ArchSet::ALL, one_level!(w, i, _e, quad_sad32(w, i)))
         .operands(Kind::Dwords(4), [Kind::U64, Kind::U32, Kind::Dwords(4)]),
-    Op::new("v_mad_u64_u32", Family::Vop3, 0x1e8, ArchSet::ALL, levels!(w, i, _e, map3_with_mask(w, i, |a: u32, b: u32, c: u64| (u64::from(a) * u64::from(b)).overflowing_add(c))))
-        .operands(Kind::U64, [Kind::U32, Kind::U32, Kind::U64]).with(Flags::MASK_OUT),
-    Op::new("v_mad_i64_i32", Family::Vop3, 0x1e9, ArchSet::ALL, levels!(w, i, _e, map3_with_mask(w, i, |a: i32, b: i32, c: i64| (i64::from(a) * i64::from(b)).overflowing_add(c))))
-        .operands(Kind::I64, [Kind::I32, Kind::I32, Kind::I64]).with(Flags::MASK_OUT),
+    Op::new("v_mad_u64_u32", Family::Vop3, 0x1e8, ArchSet::ALL, levels!(w, i, _e, map3_with_mask(w, i, |a: u32, b: u32, c: u64| wide_sum(u64::from(a) * u64::from(b), c, i.mods.clamp))))
+        .operands(Kind::U64, [Kind::U32, Kind::U32, Kind::U64]).with(Flags::MASK_OUT).with(Flags::CLAMP),
+    Op::new("v_mad_i64_i32", Family::Vop3, 0x1e9, ArchSet::ALL, levels!(w, i, _e, map3_with_mask(w, i, |a: i32, b: i32, c: i64| signed_wide_sum(i64::from(a) * i64::from(b), c, i.mods.clamp))))
+        .operands(Kind::I64, [Kind::I32, Kind::I32, Kind::I64]).with(Flags::MASK_OUT).with(Flags::CLAMP),
     row!(Vop3 v_mad_legacy_u16    0x1eb ALL sat |a: u16, b: u16, c: u16| -> u16 { a.wrapping_mul(b).wrapping_add(c) } else { saturate_u16(a, b, c) }),
     row!(Vop3 v_mad_legacy_i16    0x1ec ALL sat |a: i16, b: i16, c: i16| -> i16 { a.wrapping_mul(b).wrapping_add(c) } else { saturate_i16(a, b, c) }),
     row!(Vop3 v_perm_b32          0x1ed ALL |a: u32, b: u32, c: u32| -> u32 { bytes(|n| permuted_byte(a, b, byte(c, n))) }),
     row!(Vop3 v_mad_u32_u16       0x1f1 ALL sat |a: u16, b: u16, c: u32| -> u32 { (u32::from(a) * u32::from(b)).wrapping_add(c) } else { (u32::from(a) * u32::from(b)).saturating_add(c) }).with(SEL),
     row!(Vop3 v_mad_i32_i16       0x1f2 ALL sat |a: i16, b: i16, c: i32| -> i32 { (i32::from(a) * i32::from(b)).wrapping_add(c) } else { (i32::from(a) * i32::from(b)).saturating_add(c) }).with(SEL),
     row!(Vop3 v_xad_u32           0x1f3 ALL |a: u32, b: u32, c: u32| -> u32 { (a ^ b).wrapping_add(c) }),
-    row!(Vop3 v_min3_i16          0x1f5 ALL |a: i16, b: i16, c: i16| -> i16 { a.min(b).min(c) }).with(SEL_KEEP),
-    row!(Vop3 v_min3_u16          0x1f6 ALL |a: u16, b: u16, c: u16| -> u16 { a.min(b).min(c) }).with(SEL_KEEP),
-    row!(Vop3 v_max3_i16          0x1f8 ALL |a: i16, b: i16, c: i16| -> i16 { a.max(b).max(c) }).with(SEL_KEEP),
-    row!(Vop3 v_max3_u16          0x1f9 ALL |a: u16, b: u16, c: u16| -> u16 { a.max(b).max(c) }).with(SEL_KEEP),
-    row!(Vop3 v_med3_i16          0x1fb ALL |a: i16, b: i16, c: i16| -> i16 { a.max(b).min(a.min(b).max(c)) }).with(SEL_KEEP),
-    row!(Vop3 v_med3_u16          0x1fc ALL |a: u16, b: u16, c: u16| -> u16 { a.max(b).min(a.min(b).max(c)) }).with(SEL_KEEP),
+    row!(Vop3 v_min3_i16          0x1f5 ALL |a: i16, b: i16, c: i16| -> i16 { a.min(b).min(c) }).with(SEL_KEEP).with(Flags::CLAMP),
+    row!(Vop3 v_min3_u16          0x1f6 ALL |a: u16, b: u16, c: u16| -> u16 { a.min(b).min(c) }).with(SEL_KEEP).with(Flags::CLAMP),
+    row!(Vop3 v_max3_i16          0x1f8 ALL |a: i16, b: i16, c: i16| -> i16 { a.max(b).max(c) }).with(SEL_KEEP).with(Flags::CLAMP),
+    row!(Vop3 v_max3_u16          0x1f9 ALL |a: u16, b: u16, c: u16| -> u16 { a.max(b).max(c) }).with(SEL_KEEP).with(Flags::CLAMP),
+    row!(Vop3 v_med3_i16          0x1fb ALL |a: i16, b: i16, c: i16| -> i16 { a.max(b).min(a.min(b).max(c)) }).with(SEL_KEEP).with(Flags::CLAMP),
+    row!(Vop3 v_med3_u16          0x1fc ALL |a: u16, b: u16, c: u16| -> u16 { a.max(b).min(a.min(b).max(c)) }).with(SEL_KEEP).with(Flags::CLAMP),
     row!(Vop3 v_lshl_add_u32      0x1fd ALL |a: u32, b: u32, c: u32| -> u32 { (a << (b & 31)).wrapping_add(c) }),
     row!(Vop3 v_add_lshl_u32      0x1fe ALL |a: u32, b: u32, c: u32| -> u32 { a.wrapping_add(b) << (c & 31) }),
     row!(Vop3 v_add3_u32          0x1ff ALL |a: u32, b: u32, c: u32| -> u32 { a.wrapping_add(b).wrapping_add(c) }),
@@ -96,6 +96,20 @@ fn bfe_i32(a: i32, offset: u32, width: u32) -> i32 {
     // A field that reaches past bit 31 is filled with the sign.
     let field = a >> offset;
     if offset + width >= 32 { field } else { field << (32 - width) >> (32 - width) }
+}
+
+/// A sum and its carry; with the clamp modifier the sum stays in range.
+#[inline(always)]
+fn wide_sum(product: u64, addend: u64, clamp: bool) -> (u64, bool) {
+    let (sum, over) = product.overflowing_add(addend);
+    (if clamp && over { u64::MAX } else { sum }, over)
+}
+
+/// As [`wide_sum`], signed.
+#[inline(always)]
+fn signed_wide_sum(product: i64, addend: i64, clamp: bool) -> (i64, bool) {
+    let (sum, over) = product.overflowing_add(addend);
+    (if clamp && over { product.saturating_add(addend) } else { sum }, over)
 }
 
 fn saturate_u32(x: u64) -> u32 {

@@ -29,9 +29,9 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop3 v_div_fixup_f32        0x1de ALL       |a: f32, b: f32, c: f32| -> f32 { fixup32(a, b, c) }),
     row!(Vop3 v_div_fixup_f64        0x1df ALL       |a: f64, b: f64, c: f64| -> f64 { fixup64(a, b, c) }),
     Op::new("v_div_scale_f32", Family::Vop3, 0x1e0, ArchSet::ALL, levels!(w, i, _e, map3_with_mask(w, i, scale32)))
-        .operands(Kind::F32, [Kind::F32, Kind::F32, Kind::F32]).with(Flags::MASK_OUT).with(Flags::NO_MODS),
+        .operands(Kind::F32, [Kind::F32, Kind::F32, Kind::F32]).with(Flags::MASK_OUT),
     Op::new("v_div_scale_f64", Family::Vop3, 0x1e1, ArchSet::ALL, levels!(w, i, _e, map3_with_mask(w, i, scale64)))
-        .operands(Kind::F64, [Kind::F64, Kind::F64, Kind::F64]).with(Flags::MASK_OUT).with(Flags::NO_MODS),
+        .operands(Kind::F64, [Kind::F64, Kind::F64, Kind::F64]).with(Flags::MASK_OUT),
     Op::new("v_div_fmas_f32", Family::Vop3, 0x1e2, ArchSet::ALL, levels!(w, i, _e, with_vcc(w, i, fma_scaled32)))
         .operands(Kind::F32, [Kind::F32, Kind::F32, Kind::F32]),
     Op::new("v_div_fmas_f64", Family::Vop3, 0x1e3, ArchSet::ALL, levels!(w, i, _e, with_vcc(w, i, fma_scaled64)))

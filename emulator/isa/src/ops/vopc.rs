@@ -30,15 +30,17 @@ macro_rules! integer_compares {
 }
 
 const WIDE: Flags = Flags::NO_SDWA;
+const CLASS_FLAGS: Flags = Flags::NO_CLAMP;
+const WIDE_CLASS: Flags = WIDE.and(CLASS_FLAGS);
 
 #[rustfmt::skip]
 pub(crate) static CLASS: &[Op] = &[
-    row!(Vopc v_cmp_class_f32  0x10 ALL cmp |a: f32, b: u32| { class32(a) & b != 0 }),
-    row!(Vopc v_cmpx_class_f32 0x11 ALL cmp |a: f32, b: u32| { class32(a) & b != 0 }).with(Flags::WRITES_EXEC),
-    row!(Vopc v_cmp_class_f64  0x12 ALL cmp |a: f64, b: u32| { class64(a) & b != 0 }).with(WIDE),
-    row!(Vopc v_cmpx_class_f64 0x13 ALL cmp |a: f64, b: u32| { class64(a) & b != 0 }).with(WIDE).with(Flags::WRITES_EXEC),
-    row!(Vopc v_cmp_class_f16  0x14 ALL cmp |a: F16, b: u32| { class16(a) & b != 0 }),
-    row!(Vopc v_cmpx_class_f16 0x15 ALL cmp |a: F16, b: u32| { class16(a) & b != 0 }).with(Flags::WRITES_EXEC),
+    row!(Vopc v_cmp_class_f32  0x10 ALL cmp |a: f32, b: u32| { class32(a) & b != 0 }).with(CLASS_FLAGS),
+    row!(Vopc v_cmpx_class_f32 0x11 ALL cmp |a: f32, b: u32| { class32(a) & b != 0 }).with(CLASS_FLAGS).with(Flags::WRITES_EXEC),
+    row!(Vopc v_cmp_class_f64  0x12 ALL cmp |a: f64, b: u32| { class64(a) & b != 0 }).with(WIDE_CLASS),
+    row!(Vopc v_cmpx_class_f64 0x13 ALL cmp |a: f64, b: u32| { class64(a) & b != 0 }).with(WIDE_CLASS).with(Flags::WRITES_EXEC),
+    row!(Vopc v_cmp_class_f16  0x14 ALL cmp |a: F16, b: u32| { class16(a) & b != 0 }).with(CLASS_FLAGS),
+    row!(Vopc v_cmpx_class_f16 0x15 ALL cmp |a: F16, b: u32| { class16(a) & b != 0 }).with(CLASS_FLAGS).with(Flags::WRITES_EXEC),
 ];
 
 #[rustfmt::skip]

@@ -1,0 +1,77 @@
+//! Words that nobody chose: we read the instructions that LLVM reads, and no others.
+
+use std::collections::{BTreeMap, HashSet};
+
+use amdgpu_isa::{Arch, Decoder};
+
+use crate::llvm_mc::{assemble, bytes, disassemble, ours};
+use crate::seeded::{Seeded, crashes_llvm, words};
+
+/// How many words each processor gets.
+fn count() -> usize {
+    if std::env::var_os("LOGDUR_TEST_FULL").is_some() { 2_000_000 } else { 60_000 }
+}
+
+/// Mnemonics without the suffix of their form.
+fn operation(text: &str) -> &str {
+    let name = text.split(' ').next().unwrap_or_default();
+    ["_e32", "_e64", "_sdwa", "_dpp"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
+}
+
+/// What is in the tables only in part, and refused where it goes beyond them: texture-fault codes, LDS as an operand,
+/// saturation of integer operations that have none in their other forms, a NOP that reads other lanes.
+fn is_beyond_the_tables(text: &str) -> bool {
+    text.ends_with(" tfe")
+        || text.contains("src_lds_direct")
+        || text.contains("_sdwa") && text.contains(" clamp")
+        || text.starts_with("v_nop ")
+        // LLVM has modifiers where the operation has no float.
+        || text.contains("sext(") && !text.contains("_sdwa")
+        || text.starts_with("v_frexp_exp") && text.contains("_e64")
+}
+
+#[test]
+fn llvm_and_we_read_the_same_instructions_in_random_words() {
+    let mut report = Vec::new();
+    for arch in Arch::ALL {
+        let decoder = Decoder::new(arch);
+        let known: HashSet<&str> = amdgpu_isa::rows().filter(|op| op.archs.contains(arch)).map(|op| op.name).collect();
+        let mut random = Seeded(arch as u64);
+        let mut wrong: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut read = 0;
+        for _ in 0..count() / 20_000 {
+            let words: Vec<[u32; 2]> = (0..20_000).map(|_| words(&mut random)).filter(|w| !crashes_llvm(*w)).collect();
+            let ours: Vec<_> = words.iter().map(|w| ours(&decoder, w)).collect();
+            let instructions: Vec<Vec<u32>> =
+                ours.iter().zip(&words).map(|(o, w)| o.as_ref().map_or(w.to_vec(), |(own, _)| own.clone())).collect();
+            let theirs = disassemble(arch, &instructions);
+            read += ours.iter().flatten().count();
+            let mut refused = Vec::new();
+            for ((words, ours), theirs) in instructions.iter().zip(ours).zip(theirs) {
+                match (ours.map(|(_, text)| text), theirs) {
+                    (Some(text), theirs) if theirs.as_ref() != Some(&text) => {
+                        let line = format!("{words:08x?}: {text}, LLVM reads {theirs:?}");
+                        wrong.entry(operation(&text).to_owned()).or_default().push(line);
+                    }
+                    // What the tables lack must be refused.
+                    (None, Some(text)) if known.contains(operation(&text)) => refused.push((words, text)),
+                    _ => {}
+                }
+            }
+            // What they have may be refused only if bits are set that have no meaning: then LLVM makes other words.
+            let texts: Vec<String> = refused.iter().map(|(_, text)| text.clone()).collect();
+            for ((words, text), encoding) in refused.into_iter().zip(assemble(arch, &texts)) {
+                if encoding == Some(bytes(words)) && !is_beyond_the_tables(&text) {
+                    let line = format!("{words:08x?}: refused, LLVM reads {text}");
+                    wrong.entry(operation(&text).to_owned()).or_default().push(line);
+                }
+            }
+        }
+        assert!(read > count() / 10, "{arch}: only {read} of {} words were instructions", count());
+        let listed: Vec<_> = wrong.values().map(|w| format!("{} times: {}", w.len(), w[0])).collect();
+        if !wrong.is_empty() {
+            report.push(format!("{arch}, {read} instructions:\n{}", listed.join("\n")));
+        }
+    }
+    assert!(report.is_empty(), "{}", report.join("\n"));
+}
