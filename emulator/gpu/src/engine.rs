@@ -17,7 +17,7 @@ use crate::dispatch::{Dispatch, Work};
 use crate::driver::{CompletedPacket, MemoryFault, QueueError};
 use crate::gpu::Gpu;
 use crate::lock;
-use crate::memory::View;
+use crate::memory::{Refusal, View};
 use crate::queue::aql::{AqlQueue, AqlQueueInfo};
 use crate::queue::sdma::{SdmaQueue, SdmaQueueInfo};
 use crate::queue::{Progress, Queue};
@@ -272,7 +272,6 @@ impl Worker {
                 }
             }
             Turn::Failed(error) => {
-                job.gpu.driver.log(&format!("queue {}: {error}", job.queue));
                 report(job, QueueError::Wave(error));
                 workgroup.retire(&mut self.spares);
             }
@@ -326,9 +325,8 @@ fn complete(job: &Job, view: &mut View) {
     if handle != 0 {
         let times = job.profiling.then_some((dispatch.start, end));
         if let Err(at) = signal::complete(view, &*job.gpu.driver, handle, times) {
-            let fault =
-                MemoryFault { address: at.at, write: true, queue: job.queue, what: "a completion signal".to_owned() };
-            job.gpu.driver.memory_fault(&fault);
+            let doing = format!("the completion signal of packet {}", dispatch.launch.packet_id);
+            job.gpu.driver.memory_fault(&MemoryFault::new(job.queue, at, &doing, &job.gpu.space));
         }
     }
     dispatch.set_complete();
@@ -339,12 +337,11 @@ fn report(job: &Job, error: QueueError) {
     if !job.dispatch.fail(error.clone()) {
         return;
     }
+    // An atomic that is not aligned is the wave's own exception; the page tables refuse the rest.
     if let QueueError::Wave(wave) = &error
-        && let amdgpu_isa::wave::Trap::Memory(fault) = wave.trap
+        && let Some(refused) = wave.refused.filter(|r| r.why != Refusal::Misaligned)
     {
-        let fault =
-            MemoryFault { address: fault.address, write: fault.write, queue: job.queue, what: wave.to_string() };
-        job.gpu.driver.memory_fault(&fault);
+        job.gpu.driver.memory_fault(&MemoryFault::new(job.queue, refused, &wave.to_string(), &job.gpu.space));
         return;
     }
     job.gpu.driver.queue_error(job.queue, &error);

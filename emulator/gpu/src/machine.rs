@@ -10,7 +10,7 @@ use amdgpu_isa::wave::Vgpr;
 use crate::clock;
 use crate::driver::Driver;
 use crate::gws::{Gws, Ticket};
-use crate::memory::{Unmapped, View, byte_at};
+use crate::memory::{Refusal, Refused, View, byte_at};
 
 /// First address of the window that scratch descriptors and flat scratch bases point into. It is above all user
 /// addresses. Each workgroup has memory of its own behind it, so that stray scratch addresses reach nobody else's.
@@ -67,27 +67,27 @@ impl Machine<'_> {
     }
 
     /// Reads one lane's bytes, wherever they are.
-    fn read_lane(&mut self, at: u64, out: &mut [u8]) -> Result<(), Unmapped> {
+    fn read_lane(&mut self, at: u64, out: &mut [u8]) -> Result<(), Refused> {
         if at < SCRATCH_WINDOW {
             return self.view.read(at, out);
         }
-        let range = self.scratch_range(at, out.len()).ok_or(Unmapped { at })?;
+        let range = self.scratch_range(at, out.len()).ok_or(Refused { at, write: false, why: Refusal::NotMapped })?;
         out.copy_from_slice(&self.scratch[range]);
         Ok(())
     }
 
     /// Writes one lane's bytes, wherever they go.
-    fn write_lane(&mut self, at: u64, data: &[u8]) -> Result<(), Unmapped> {
+    fn write_lane(&mut self, at: u64, data: &[u8]) -> Result<(), Refused> {
         if at < SCRATCH_WINDOW {
             return self.view.write(at, data);
         }
-        let range = self.scratch_range(at, data.len()).ok_or(Unmapped { at })?;
+        let range = self.scratch_range(at, data.len()).ok_or(Refused { at, write: true, why: Refusal::NotMapped })?;
         self.scratch[range].copy_from_slice(data);
         Ok(())
     }
 
     /// One lane's read-modify-write; `apply` makes the new value.
-    fn modify(&mut self, at: u64, bytes: u8, apply: impl Fn(u64) -> u64) -> Result<u64, Unmapped> {
+    fn modify(&mut self, at: u64, bytes: u8, apply: impl Fn(u64) -> u64) -> Result<u64, Refused> {
         if let Some(range) = self.scratch_range(at, bytes.into()) {
             let mut value = [0; 8];
             value[..usize::from(bytes)].copy_from_slice(&self.scratch[range.clone()]);
@@ -117,7 +117,7 @@ impl Machine<'_> {
 }
 
 /// A fault of lane `l`.
-fn fault(at: Unmapped, l: usize, bytes: u8, write: bool) -> Fault {
+fn fault(at: Refused, l: usize, bytes: u8, write: bool) -> Fault {
     Fault { address: at.at, lane: l as u8, bytes, write }
 }
 

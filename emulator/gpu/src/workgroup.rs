@@ -201,6 +201,12 @@ impl Workgroup {
             },
         };
         let trap = wave.trap.unwrap_or(Trap::Illegal);
-        WaveError { trap, pc, instruction, kernel_object: launch.kernel_object, workgroup: self.at, wave: n as u32 }
+        let refused = match trap {
+            Trap::Memory(fault) => Some(bench.view.explain(fault.address, 1, fault.write)),
+            Trap::Fetch => Some(bench.view.explain(pc, 4, false)),
+            _ => None,
+        };
+        let (kernel_object, workgroup) = (launch.kernel_object, self.at);
+        WaveError { trap, pc, instruction, kernel_object, workgroup, wave: n as u32, refused }
     }
 }

@@ -16,7 +16,7 @@ use amdgpu_emu::{Engine, Gpu, Shape};
 use logdur_settings::Emulator;
 
 use crate::buffer::Buffers;
-use crate::event::Events;
+use crate::event::{Events, MemoryException};
 use crate::lock;
 use crate::memfile::{Identity, MemFile, identity};
 use crate::process_log::ProcessLog;
@@ -128,14 +128,23 @@ impl Driver for Callbacks {
     }
 
     fn queue_error(&self, queue: u32, error: &QueueError) {
-        self.log.line(format!("queue {queue} stopped: {error:?}"));
+        self.log.line(format!("queue {queue} on gpu {:#x} stopped: {error}", self.gpu_id));
         crate::queue::report_error(queue, error, self.exceptions.load(Ordering::Acquire));
     }
 
     fn memory_fault(&self, fault: &MemoryFault) {
         let verb = if fault.write { "write to" } else { "read of" };
-        self.log.line(format!("memory fault on gpu {:#x}: {verb} {:#x}: {}", self.gpu_id, fault.address, fault.what));
-        self.events.memory_exception(self.gpu_id, fault.address, fault.write);
+        let MemoryFault { address, queue, what, .. } = fault;
+        let others = State::get().map(|state| state.others_with(self.gpu_id, *address)).unwrap_or_default();
+        self.log.line(format!(
+            "memory fault on gpu {:#x}, queue {queue}: {verb} {address:#x}: {what}{others}",
+            self.gpu_id
+        ));
+        self.events.memory_exception(MemoryException {
+            gpu_id: self.gpu_id,
+            address: *address,
+            read_only: fault.read_only,
+        });
     }
 
     fn log(&self, text: &str) {
@@ -259,6 +268,14 @@ impl State {
         if let Some(engine) = &*lock(&self.engine) {
             engine.wake();
         }
+    }
+
+    /// Which other GPUs an address is mapped into, for people.
+    fn others_with(&self, gpu_id: u32, address: u64) -> String {
+        let others = self.devices.iter().filter(|d| d.gpu_id != gpu_id);
+        others
+            .filter(|d| d.gpu.space.snapshot().find(address, 1).is_some())
+            .fold(String::new(), |text, d| text + &format!("; gpu {:#x} has it mapped", d.gpu_id))
     }
 
     /// The device with a number.

@@ -170,7 +170,7 @@ fn raise_exception(
     view: &mut View,
     save_area: u64,
     exception: u32,
-) -> Result<(), amdgpu_emu::memory::Unmapped> {
+) -> Result<(), amdgpu_emu::memory::Refused> {
     let reason = view.word64(save_area + 24, false)?.load(Ordering::Acquire);
     let event = view.word32(save_area + 32, false)?.load(Ordering::Acquire);
     if reason != 0 {
@@ -180,7 +180,7 @@ fn raise_exception(
     Ok(())
 }
 
-fn store_inactive(state: &State, view: &mut View, queue: u64, code: i64) -> Result<(), amdgpu_emu::memory::Unmapped> {
+fn store_inactive(state: &State, view: &mut View, queue: u64, code: i64) -> Result<(), amdgpu_emu::memory::Refused> {
     if queue == 0 {
         return Ok(());
     }

@@ -20,7 +20,7 @@ use crate::dispatch::{Dispatch, Launch};
 use crate::driver::{CompletedPacket, MemoryFault, PacketError, QueueError};
 use crate::engine::{Job, Worker};
 use crate::gpu::Gpu;
-use crate::memory::{Unmapped, View};
+use crate::memory::{Refused, View};
 use crate::signal;
 
 const WRITE_DISPATCH_ID: u64 = offset_of!(AbiQueue, write_dispatch_id) as u64;
@@ -77,7 +77,7 @@ enum Hold {
     /// It never will.
     Fail(QueueError),
     /// It touched memory that is not mapped.
-    Fault(Unmapped, &'static str),
+    Fault(Refused, &'static str),
 }
 
 impl From<PacketError> for Hold {
@@ -110,7 +110,7 @@ impl AqlQueue {
 
     /// Looks at the doorbell. It carries the id of the last packet; two producers may ring in either order, so what the
     /// write index covers counts as well.
-    fn look_at_doorbell(&mut self) -> Result<(), Unmapped> {
+    fn look_at_doorbell(&mut self) -> Result<(), Refused> {
         let rung = self.info.doorbell.read();
         if rung == self.rung {
             return Ok(());
@@ -122,7 +122,7 @@ impl AqlQueue {
     }
 
     /// Releases the slots of completed packets, oldest first.
-    fn release(&mut self) -> Result<bool, Unmapped> {
+    fn release(&mut self) -> Result<bool, Refused> {
         let mut released = false;
         while let Some(front) = self.in_flight.front() {
             if let Flight::Kernel(dispatch) = front
@@ -145,7 +145,7 @@ impl AqlQueue {
     }
 
     /// The packet in the next slot, when there is one.
-    fn fetch(&mut self) -> Result<Option<Packet>, Unmapped> {
+    fn fetch(&mut self) -> Result<Option<Packet>, Refused> {
         if self.next >= self.limit {
             return Ok(None);
         }
@@ -267,10 +267,10 @@ impl AqlQueue {
         self.gpu.driver.queue_error(self.info.id, error);
     }
 
-    fn fault(&mut self, at: Unmapped, what: &str) {
+    fn fault(&mut self, at: Refused, what: &str) {
         self.failed = true;
-        let fault = MemoryFault { address: at.at, write: false, queue: self.info.id, what: what.to_owned() };
-        self.gpu.driver.memory_fault(&fault);
+        let doing = format!("{what}, packet {}", self.next);
+        self.gpu.driver.memory_fault(&MemoryFault::new(self.info.id, at, &doing, &self.gpu.space));
     }
 }
 
