@@ -83,6 +83,8 @@ pub enum QueueError {
     Packet(PacketError),
     /// A wave could not go on.
     Wave(WaveError),
+    /// As if a wave could not go on for this reason, because that was ordered.
+    Injected(Trap),
 }
 
 impl std::fmt::Display for QueueError {
@@ -90,6 +92,7 @@ impl std::fmt::Display for QueueError {
         match self {
             QueueError::Packet(error) => error.fmt(f),
             QueueError::Wave(error) => error.fmt(f),
+            QueueError::Injected(trap) => write!(f, "{trap:?}, injected"),
         }
     }
 }

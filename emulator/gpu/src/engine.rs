@@ -11,7 +11,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::clock;
 use crate::code::Fetch;
 use crate::dispatch::{Dispatch, Work};
 use crate::driver::{CompletedPacket, MemoryFault, QueueError};
@@ -250,6 +249,8 @@ impl Worker {
             spares: &mut self.spares,
             gws: &job.gpu.gws,
             driver: &job.gpu.driver,
+            clock: &job.gpu.clock,
+            start: dispatch.start,
         };
         let mut workgroup = match work {
             Work::Start(n) => Box::new(Workgroup::start(&dispatch.launch, n, &mut bench)),
@@ -311,7 +312,8 @@ impl Worker {
 fn complete(job: &Job, view: &mut View) {
     let dispatch = &job.dispatch;
     let handle = dispatch.launch.completion_signal;
-    let end = clock::ticks().max(dispatch.start + 1);
+    let end = job.gpu.clock.end(dispatch.start, dispatch.instructions());
+    dispatch.set_end(end);
     if job.gpu.driver.wants_trace() {
         job.gpu.driver.trace(&CompletedPacket {
             queue: job.queue,

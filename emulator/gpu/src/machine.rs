@@ -7,7 +7,7 @@ use amdgpu_isa::atomic::AtomicOp;
 use amdgpu_isa::env::{Addresses, Env, Fault, GwsOp};
 use amdgpu_isa::wave::Vgpr;
 
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::driver::Driver;
 use crate::gws::{Gws, Ticket};
 use crate::memory::{Refusal, Refused, View, byte_at};
@@ -24,6 +24,9 @@ pub(crate) struct Machine<'a> {
     pub(crate) gws: &'a Gws,
     pub(crate) ticket: &'a mut Option<Ticket>,
     pub(crate) driver: &'a Arc<dyn Driver>,
+    pub(crate) clock: &'a Clock,
+    /// The deterministic clock as the wave reads it. It has a reading of its own, which grows with every look.
+    pub(crate) reading: &'a mut u64,
 }
 
 fn lanes(mask: u64) -> impl Iterator<Item = usize> {
@@ -270,12 +273,16 @@ impl Env for Machine<'_> {
     }
 
     fn cycles(&mut self) -> u64 {
-        // The shader clock is modelled at one gigahertz of real time, so that loops that wait for it end.
-        clock::system_nanoseconds()
+        // The shader clock is modelled at one gigahertz, so that loops that wait for it end.
+        if self.clock.is_deterministic() { 10 * self.ticks() } else { clock::system_nanoseconds() }
     }
 
     fn ticks(&mut self) -> u64 {
-        clock::ticks()
+        if self.clock.is_deterministic() {
+            *self.reading += 1;
+            return *self.reading;
+        }
+        self.clock.ticks()
     }
 
     fn fence(&mut self) {

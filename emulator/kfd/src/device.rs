@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use amdgpu_emu::clock::Clock;
 use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::{Engine, Gpu, Shape};
-use logdur_settings::Emulator;
+use logdur_settings::{ClockKind, Emulator};
 
 use crate::buffer::Buffers;
 use crate::event::{Events, MemoryException};
@@ -95,6 +96,7 @@ pub(crate) struct State {
     /// The file behind `/dev/kfd`: doorbells and the remapped registers.
     pub(crate) kfd: MemFile,
     pub(crate) devices: Vec<Device>,
+    pub(crate) clock: Arc<Clock>,
     pub(crate) buffers: Buffers,
     pub(crate) events: Arc<Events>,
     pub(crate) queues: Queues,
@@ -180,6 +182,10 @@ impl State {
                 .ok()
         });
         let trace = trace.map(Arc::new);
+        let clock = Arc::new(match plan.settings.clock {
+            ClockKind::Real => Clock::real(),
+            ClockKind::Deterministic => Clock::deterministic(),
+        });
         let mut devices = Vec::new();
         for (index, &product) in plan.products.iter().enumerate() {
             let gpu_id = Product::gpu_id(index);
@@ -196,7 +202,7 @@ impl State {
             devices.push(Device {
                 gpu_id,
                 product,
-                gpu: Arc::new(Gpu::new(index, shape, Arc::new(callbacks))),
+                gpu: Arc::new(Gpu::new(index, shape, clock.clone(), Arc::new(callbacks))),
                 memory,
             });
         }
@@ -208,6 +214,7 @@ impl State {
             queues: Queues::default(),
             buffers: Buffers::default(),
             devices,
+            clock,
             events,
             engine: Mutex::new(None),
             exceptions,
@@ -255,6 +262,8 @@ impl State {
             return Ok(engine.clone());
         }
         let threads = match self.settings.threads {
+            // What several threads interleave is no function of what they execute.
+            _ if self.clock.is_deterministic() => 1,
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             n => n as usize,
         };

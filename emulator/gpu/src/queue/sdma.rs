@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Doorbell, Progress, Queue};
-use crate::clock;
 use crate::driver::{MemoryFault, PacketError, QueueError};
 use crate::engine::Worker;
 use crate::gpu::Gpu;
@@ -140,11 +139,12 @@ impl SdmaQueue {
                 }
                 let part = (bytes - self.copied).min(CHUNK);
                 self.view.fill(to + self.copied, value, part)?;
+                self.gpu.clock.copied(part);
                 Ok(self.part(part, bytes, 5))
             }
             op::TIMESTAMP if sub_op == 2 => {
                 let to = self.address(1)?;
-                self.view.word64(to, true)?.store(clock::ticks(), Ordering::Release);
+                self.view.word64(to, true)?.store(self.gpu.clock.ticks(), Ordering::Release);
                 Ok(Step::Done(3))
             }
             op::GCR => Ok(Step::Done(5)),
@@ -167,6 +167,7 @@ impl SdmaQueue {
         let (from, to) = (self.address(3)?, self.address(5)?);
         let part = (bytes - self.copied).min(CHUNK);
         self.view.copy(from + self.copied, to + self.copied, part)?;
+        self.gpu.clock.copied(part);
         Ok(self.part(part, bytes, 7))
     }
 
@@ -186,6 +187,7 @@ impl SdmaQueue {
         for z in 0..=u64::from(p2 & 0x7ff) {
             for y in 0..=u64::from(p1 >> 16 & 0x3fff) {
                 self.view.copy(from + y * from_pitch + z * from_slice, to + y * to_pitch + z * to_slice, width)?;
+                self.gpu.clock.copied(width);
             }
         }
         Ok(Step::Done(13))
