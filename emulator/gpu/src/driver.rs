@@ -92,7 +92,7 @@ impl std::fmt::Display for QueueError {
         match self {
             QueueError::Packet(error) => error.fmt(f),
             QueueError::Wave(error) => error.fmt(f),
-            QueueError::Injected(trap) => write!(f, "{trap:?}, injected"),
+            QueueError::Injected(trap) => write!(f, "{trap:?} of a wave, injected"),
         }
     }
 }

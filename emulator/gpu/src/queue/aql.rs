@@ -239,7 +239,10 @@ impl AqlQueue {
                     let refused = Refused { at: NOWHERE, write: false, why: Refusal::NotMapped };
                     return Err(Hold::Fault(refused, "an injected fault"));
                 }
-                Effect::Wave(_) | Effect::Packet(_) => return effect.error().map_or(Ok(None), |e| Err(Hold::Fail(e))),
+                Effect::Wave(_) | Effect::Packet(_) => {
+                    self.gpu.driver.log(&said);
+                    return effect.error().map_or(Ok(None), |error| Err(Hold::Fail(error)));
+                }
             }
             self.gpu.driver.log(&said);
         }
