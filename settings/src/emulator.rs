@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use crate::injection::Injections;
 use crate::value::Bytes;
 use crate::{Value, settings};
 
@@ -50,6 +51,25 @@ impl Value for Bar {
     }
 }
 
+/// What the GPU's clock counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockKind {
+    /// Time.
+    Real,
+    /// What is executed.
+    Deterministic,
+}
+
+impl Value for ClockKind {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        match text.to_str() {
+            Some("real") => Ok(ClockKind::Real),
+            Some("deterministic") => Ok(ClockKind::Deterministic),
+            _ => Err("expected real or deterministic".to_owned()),
+        }
+    }
+}
+
 settings! {
     /// What the emulated GPU is like.
     Emulator;
@@ -64,6 +84,10 @@ settings! {
     bar: Bar = "KFDEMU_BAR" ["`small` | `large`"] or (Bar::Small) "`small`";
     /// Threads that emulate, all GPUs together.
     threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";
+    /// What the GPUs' clock counts: time, or what is executed. A dispatch then starts where the last one ended and takes one tick for each of its wave instructions, whatever the machine does meanwhile; one thread emulates, packets of a queue do not overlap, and two runs of a program that uses one stream have the same ticks.
+    clock: ClockKind = "KFDEMU_CLOCK" ["`real` | `deterministic`"] or (ClockKind::Real) "`real`";
+    /// Faults on order, see below.
+    inject: Injections = "KFDEMU_INJECT" ["KIND@PACKETS[,…]"] or (Injections::default()) "none";
     /// The minor version of the kernel driver's interface that is reported.
     kfd_minor: u32 = "KFDEMU_KFD_MINOR" ["number"] or (13) "13";
     /// Where faults and everything that is not implemented are reported, one line each.

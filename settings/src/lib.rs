@@ -4,10 +4,12 @@
 //! understood never stops the application: the default takes its place and a [`Problem`] says so.
 
 mod emulator;
+mod injection;
 mod interceptor;
 mod value;
 
-pub use emulator::{Bar, Emulator, GpuList};
+pub use emulator::{Bar, ClockKind, Emulator, GpuList};
+pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
 pub use interceptor::{Format, Interceptor, LogLocation, QueueMode};
 pub use value::Value;
 
@@ -124,6 +126,14 @@ pub fn page() -> String {
             text +=
                 &format!("| `{}` | {} | {} | {} |\n", v.name, escaped(v.values), escaped(v.default), escaped(&help));
         }
+    }
+    text += "\n### Faults on order: `KFDEMU_INJECT`\n\n\
+        A list of `KIND[:TIME]@[gpuG:][queueQ:]PACKETS` with commas in between. TIME is like `500us`, `20ms` or `1s`. G is the\n\
+        GPU's place in `KFDEMU_GPUS`, from 0; Q is the queue's number as `KFDEMU_TRACE` shows it; without them every AQL queue is\n\
+        meant, the runtime's own too. PACKETS is an id, a range `N-M`, or `N+`. What comes before the packet is complete when\n\
+        it goes wrong.\n\n| kind | what happens |\n|---|---|\n";
+    for row in INJECTION_KINDS {
+        text += &format!("| `{}` | {} |\n", row.syntax(), row.help);
     }
     text
 }

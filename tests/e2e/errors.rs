@@ -1,6 +1,8 @@
 //! What goes wrong on the GPU: the application hears of it as without the library, and the log has what went before.
 
-use crate::bed::Run;
+use std::os::unix::process::ExitStatusExt;
+
+use crate::bed::{self, Run};
 
 #[test]
 fn errors_reach_the_applications_own_callbacks_and_earlier_rows_are_written() {
@@ -33,7 +35,7 @@ fn statuses_are_those_of_the_hardware() {
 
 #[test]
 fn the_emulator_says_where_a_kernel_went_wrong() {
-    if crate::bed::on_hardware() {
+    if bed::on_hardware() {
         return;
     }
     let run = Run::hsa("errors").args(["fault"]).bare().passed();
@@ -43,4 +45,110 @@ fn the_emulator_says_where_a_kernel_went_wrong() {
     }
     let log = Run::hsa("errors").args(["illegal"]).bare().passed().read("kfdemu.log");
     assert!(log.contains("illegal instruction") && log.contains("ffffffff"), "{log}");
+}
+
+/// What a mode of `hip_errors` shows: lines of standard output after "going wrong", whether the runtime then aborts and
+/// what it says.
+struct Wrong {
+    mode: &'static str,
+    said: &'static [&'static str],
+    aborts_with: Option<&'static str>,
+    /// What the emulator's log holds, all in one line.
+    emulator: &'static [&'static str],
+}
+
+const NOT_PRESENT: Option<&str> = Some("Page not present or supervisor privilege");
+const WORKED: &str = "hipDeviceSynchronize: hipSuccess";
+
+/// Source of the statuses: HIP's documentation and ROCr's messages for these errors on hardware.
+const WRONG: &[Wrong] = &[
+    Wrong {
+        mode: "null",
+        said: &[],
+        aborts_with: NOT_PRESENT,
+        emulator: &["write to 0x0:", "lane 0", "global_store_dword", "kernel object 0x", "nearest mapping 0x"],
+    },
+    Wrong {
+        mode: "wild",
+        said: &[],
+        aborts_with: NOT_PRESENT,
+        emulator: &["read of 4 bytes at 0x123456789000, which is not mapped", "global_load_dword", "pc 0x"],
+    },
+    Wrong {
+        mode: "freed",
+        said: &[],
+        aborts_with: NOT_PRESENT,
+        emulator: &["write to 4 bytes", "lane 0", "which has been unmapped"],
+    },
+    Wrong {
+        mode: "beyond",
+        said: &[],
+        aborts_with: NOT_PRESENT,
+        emulator: &["read of 4 bytes", "lane 32", "ends 0 bytes before it"],
+    },
+    Wrong {
+        mode: "unaligned",
+        said: &[],
+        aborts_with: Some("HSA_STATUS_ERROR_MEMORY"),
+        emulator: &["not aligned as an atomic access needs it", "global_atomic_add", "lane 0"],
+    },
+    Wrong {
+        mode: "illegal",
+        said: &[],
+        aborts_with: Some("HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION"),
+        emulator: &["illegal instruction", "ffffffff", "kernel object 0x"],
+    },
+    Wrong {
+        mode: "symbol",
+        said: &["hipModuleLoad: hipSuccess", "increment: hipSuccess", "no_such_kernel: hipErrorNotFound", WORKED],
+        aborts_with: None,
+        emulator: &[],
+    },
+    Wrong { mode: "arch", said: &["hipModuleLoad: hipError", WORKED], aborts_with: None, emulator: &[] },
+    Wrong { mode: "lds", said: &["launch: hipErrorOutOfMemory", WORKED], aborts_with: None, emulator: &[] },
+    Wrong { mode: "workgroup", said: &["launch: hipErrorInvalid", WORKED], aborts_with: None, emulator: &[] },
+    Wrong {
+        mode: "grid",
+        said: &["launch: hipErrorInvalid", "launch: hipErrorInvalid", WORKED],
+        aborts_with: None,
+        emulator: &[],
+    },
+];
+
+#[test]
+fn hip_programs_that_go_wrong_end_as_on_hardware() {
+    for wrong in WRONG {
+        let run = Run::hip("hip_errors").args([wrong.mode]);
+        // The mode needs a code object for another processor.
+        let run = if wrong.mode == "arch" { run.env("TEST_KERNELS", bed::kernels(&other_arch())) } else { run };
+        let outcome = run.watched();
+        let mode = wrong.mode;
+        let after: Vec<&str> = outcome.stdout.lines().skip_while(|line| *line != "going wrong").skip(1).collect();
+        match wrong.aborts_with {
+            Some(text) => {
+                assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{mode}: {}", outcome.stderr);
+                assert!(outcome.stderr.contains(text), "{mode}: {}", outcome.stderr);
+                assert!(after.is_empty(), "{mode}: {after:?}");
+            }
+            None => {
+                assert!(outcome.status.success() && after.len() == wrong.said.len() + 1, "{mode}: {after:?}");
+                assert!(after.iter().zip(wrong.said).all(|(line, said)| line.starts_with(said)), "{mode}: {after:?}");
+            }
+        }
+        if wrong.aborts_with.is_none() {
+            let log = outcome.log();
+            let good = log.rows_of("add_one");
+            assert_eq!(good.iter().filter(|r| r.flags().is_empty()).count(), 3, "{mode}: {:?}", log.account());
+        }
+        if !wrong.emulator.is_empty() && !bed::on_hardware() {
+            let lines = outcome.read("kfdemu.log");
+            let whole = lines.lines().any(|line| wrong.emulator.iter().all(|part| line.contains(part)));
+            assert!(whole, "{mode}: no line with all of {:?} in {lines}", wrong.emulator);
+        }
+    }
+}
+
+/// A processor that the tests do not run on by default.
+fn other_arch() -> String {
+    if bed::arch() == "gfx906" { "gfx90a".to_owned() } else { "gfx906".to_owned() }
 }

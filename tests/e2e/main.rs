@@ -11,5 +11,6 @@ mod emulator;
 mod errors;
 mod guest;
 mod launcher;
+mod machine;
 mod oracles;
 mod output;

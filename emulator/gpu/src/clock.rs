@@ -1,9 +1,22 @@
-//! The constant-frequency counter that stamps signals.
+//! The constant-frequency counter that stamps signals, and the system clock that it is compared with.
+//!
+//! The real clock follows the system's. The deterministic clock is a function of what has been executed: a dispatch
+//! starts at the end of the last one that ended, and takes one tick for each of its wave instructions; packets without a
+//! kernel take none; a copy takes one for each [`BYTES_PER_TICK`]. Its system time runs on the same line, so that
+//! converting one to the other is exact. With several queues at work at a time (the runtime has one of its own, to load
+//! code), its ticks depend on the order in which their packets end; with one, they are the same in every run.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts per second, as on the hardware.
 pub const TICKS_PER_SECOND: u64 = 100_000_000;
+const NANOSECONDS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
+
+/// What a copy engine moves in a tick of the deterministic clock.
+pub const BYTES_PER_TICK: u64 = 256;
+
+/// Where the deterministic clock begins: a thousand seconds after boot.
+const BEGINNING: u64 = 1000 * TICKS_PER_SECOND;
 
 /// Nanoseconds since boot, suspended time included: the runtime's system clock domain.
 pub fn system_nanoseconds() -> u64 {
@@ -13,12 +26,128 @@ pub fn system_nanoseconds() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The GPU's counter now. It runs on the system clock, so that the two never drift.
-pub fn ticks() -> u64 {
-    system_nanoseconds() / (1_000_000_000 / TICKS_PER_SECOND)
+/// The two counters at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// The GPU's.
+    pub ticks: u64,
+    /// The system's, in nanoseconds.
+    pub system: u64,
 }
 
-/// A length of time in ticks.
-pub fn duration_in_ticks(duration: Duration) -> u64 {
-    (duration.as_nanos() * u128::from(TICKS_PER_SECOND) / 1_000_000_000) as u64
+/// The clock of a machine, shared by its GPUs.
+pub struct Clock(Option<Executed>);
+
+/// The state of the deterministic clock.
+struct Executed {
+    /// The last end of a packet.
+    now: AtomicU64,
+    /// The last reading.
+    read: AtomicU64,
+    /// System time at [`BEGINNING`].
+    system: u64,
+}
+
+impl Clock {
+    /// The clock that runs on the system's, so that the two never drift.
+    pub fn real() -> Clock {
+        Clock(None)
+    }
+
+    /// The clock that counts what is executed. Its system time begins at the system's, its ticks always at the same.
+    pub fn deterministic() -> Clock {
+        let [now, read] = [BEGINNING; 2].map(AtomicU64::new);
+        Clock(Some(Executed { now, read, system: system_nanoseconds() }))
+    }
+
+    /// True for the clock that counts what is executed.
+    pub fn is_deterministic(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The GPU's counter now.
+    pub fn ticks(&self) -> u64 {
+        match &self.0 {
+            None => system_nanoseconds() / NANOSECONDS_PER_TICK,
+            Some(executed) => executed.now.load(Ordering::Acquire),
+        }
+    }
+
+    /// Both counters. Readings of the deterministic clock grow, for the runtime divides by their difference; that moves
+    /// no packet's times.
+    pub fn counters(&self) -> Counters {
+        match &self.0 {
+            None => {
+                let system = system_nanoseconds();
+                Counters { ticks: system / NANOSECONDS_PER_TICK, system }
+            }
+            Some(executed) => {
+                let now = executed.now.load(Ordering::Acquire);
+                let grow = |read: u64| Some((read + 1).max(now));
+                // The closure always gives a value, so the update always succeeds.
+                let before = executed.read.fetch_update(Ordering::AcqRel, Ordering::Acquire, grow);
+                let ticks = (before.unwrap_or_else(|read| read) + 1).max(now);
+                Counters { ticks, system: executed.system + (ticks - BEGINNING) * NANOSECONDS_PER_TICK }
+            }
+        }
+    }
+
+    /// When a packet that began at `start` ends, having executed so many wave instructions; without a kernel, 0.
+    pub(crate) fn end(&self, start: u64, instructions: u64) -> u64 {
+        match &self.0 {
+            None => self.ticks().max(start + 1),
+            Some(executed) => {
+                let end = start + instructions;
+                executed.now.fetch_max(end, Ordering::AcqRel);
+                end
+            }
+        }
+    }
+
+    /// A copy engine has moved so many bytes.
+    pub(crate) fn copied(&self, bytes: u64) {
+        if let Some(executed) = &self.0 {
+            executed.now.fetch_add(bytes.div_ceil(BYTES_PER_TICK), Ordering::AcqRel);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deterministic_clock_moves_with_packets_and_nothing_else() {
+        let clock = Clock::deterministic();
+        let start = clock.ticks();
+        assert_eq!(clock.end(start, 17), start + 17);
+        for _ in 0..100 {
+            clock.counters();
+        }
+        assert_eq!(clock.ticks(), start + 17);
+        assert_eq!(clock.end(start + 17, 0), start + 17, "a barrier takes no time");
+        clock.copied(BYTES_PER_TICK + 1);
+        assert_eq!(clock.ticks(), start + 19);
+    }
+
+    #[test]
+    fn readings_grow_and_lie_on_one_line() {
+        let clock = Clock::deterministic();
+        let a = clock.counters();
+        clock.end(clock.ticks(), 1_000_000);
+        let b = clock.counters();
+        let c = clock.counters();
+        assert!(a.ticks < b.ticks && b.ticks < c.ticks);
+        assert_eq!((b.system - a.system, c.system - b.system), ((b.ticks - a.ticks) * 10, (c.ticks - b.ticks) * 10));
+        assert!(b.ticks >= clock.ticks(), "a reading is never before a packet that has ended");
+    }
+
+    #[test]
+    fn the_real_clock_ends_after_it_starts() {
+        let clock = Clock::real();
+        let start = clock.ticks();
+        assert!(clock.end(start, 0) > start && clock.end(start + 1_000_000_000, 0) == start + 1_000_000_001);
+        let Counters { ticks, system } = clock.counters();
+        assert_eq!(ticks, system / 10);
+    }
 }

@@ -150,6 +150,8 @@ pub struct Dispatch {
     pub start: u64,
     /// Different for every dispatch of the process.
     pub(crate) serial: u64,
+    /// GPU ticks at its end, 0 before.
+    end: AtomicU64,
     total: u64,
     next: AtomicU64,
     finished: AtomicU64,
@@ -172,6 +174,7 @@ impl Dispatch {
             total: launch.total(),
             launch,
             start,
+            end: AtomicU64::new(0),
             next: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             resident: AtomicU64::new(0),
@@ -251,6 +254,16 @@ impl Dispatch {
     /// True when an error ended it.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
+    }
+
+    /// Records GPU ticks at its end.
+    pub(crate) fn set_end(&self, ticks: u64) {
+        self.end.store(ticks, Ordering::Release);
+    }
+
+    /// GPU ticks at its end, 0 before.
+    pub fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
     }
 
     /// Marks it as done with.

@@ -3,6 +3,8 @@
 use amdgpu_isa::wave::Trap;
 use hsa_sys::abi::aql::Packet;
 
+use crate::memory::{AddressSpace, Refusal, Refused};
+
 /// Events that leave the machine. Implementations must not wait for the machine.
 pub trait Driver: Send + Sync {
     /// A completion signal asks for an interrupt of this event.
@@ -51,10 +53,27 @@ pub struct MemoryFault {
     pub address: u64,
     /// True for writes and atomics.
     pub write: bool,
+    /// True when the memory is there but may not be written.
+    pub read_only: bool,
     /// The queue whose work it was.
     pub queue: u32,
-    /// What was being done, for people.
+    /// What was being done, and what is at the address, for people.
     pub what: String,
+}
+
+impl MemoryFault {
+    /// The fault of work that `refused` ended; `doing` says what it was.
+    pub(crate) fn new(queue: u32, refused: Refused, doing: &str, space: &AddressSpace) -> MemoryFault {
+        let Refused { at, write, why } = refused;
+        let misaligned = if why == Refusal::Misaligned { "the address is not aligned; " } else { "" };
+        MemoryFault {
+            address: at,
+            write,
+            read_only: why == Refusal::ReadOnly,
+            queue,
+            what: format!("{doing}; {misaligned}{}", space.describe(at)),
+        }
+    }
 }
 
 /// Why a queue stopped.
@@ -64,6 +83,18 @@ pub enum QueueError {
     Packet(PacketError),
     /// A wave could not go on.
     Wave(WaveError),
+    /// As if a wave could not go on for this reason, because that was ordered.
+    Injected(Trap),
+}
+
+impl std::fmt::Display for QueueError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            QueueError::Packet(error) => error.fmt(f),
+            QueueError::Wave(error) => error.fmt(f),
+            QueueError::Injected(trap) => write!(f, "{trap:?} of a wave, injected"),
+        }
+    }
 }
 
 /// What is wrong with a packet.
@@ -81,6 +112,18 @@ pub enum PacketError {
     Resources,
 }
 
+impl std::fmt::Display for PacketError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            PacketError::Dimensions => "the grid or workgroup has no dimensions, no work-items, or too many of them",
+            PacketError::GroupSegment => "more group segment (LDS) than a workgroup can have",
+            PacketError::CodeObject => "the kernel object is not mapped, or its code is not",
+            PacketError::Type => "unknown packet type or vendor format",
+            PacketError::Resources => "more registers than a compute unit has",
+        })
+    }
+}
+
 /// Why a wave stopped, where, and what was there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaveError {
@@ -96,6 +139,8 @@ pub struct WaveError {
     pub workgroup: [u32; 3],
     /// Wave in the workgroup.
     pub wave: u32,
+    /// For a memory access, why it was refused.
+    pub refused: Option<Refused>,
 }
 
 impl std::fmt::Display for WaveError {
@@ -106,10 +151,12 @@ impl std::fmt::Display for WaveError {
             Trap::Fetch => "no code is mapped at the program counter".to_owned(),
             Trap::Memory(fault) => {
                 let verb = if fault.write { "write to" } else { "read of" };
-                format!(
-                    "{verb} {} bytes at {:#x}, which is not mapped, by lane {}",
-                    fault.bytes, fault.address, fault.lane
-                )
+                let why = match self.refused.map(|r| r.why) {
+                    Some(Refusal::ReadOnly) => "read-only",
+                    Some(Refusal::Misaligned) => "not aligned as an atomic access needs it",
+                    _ => "not mapped",
+                };
+                format!("{verb} {} bytes at {:#x}, which is {why}, by lane {}", fault.bytes, fault.address, fault.lane)
             }
             Trap::Aperture { address } => {
                 format!("address {address:#x} is in an aperture that this access may not touch")

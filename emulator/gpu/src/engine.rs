@@ -11,13 +11,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::clock;
 use crate::code::Fetch;
 use crate::dispatch::{Dispatch, Work};
 use crate::driver::{CompletedPacket, MemoryFault, QueueError};
 use crate::gpu::Gpu;
 use crate::lock;
-use crate::memory::View;
+use crate::memory::{Refusal, View};
 use crate::queue::aql::{AqlQueue, AqlQueueInfo};
 use crate::queue::sdma::{SdmaQueue, SdmaQueueInfo};
 use crate::queue::{Progress, Queue};
@@ -250,6 +249,8 @@ impl Worker {
             spares: &mut self.spares,
             gws: &job.gpu.gws,
             driver: &job.gpu.driver,
+            clock: &job.gpu.clock,
+            start: dispatch.start,
         };
         let mut workgroup = match work {
             Work::Start(n) => Box::new(Workgroup::start(&dispatch.launch, n, &mut bench)),
@@ -272,7 +273,6 @@ impl Worker {
                 }
             }
             Turn::Failed(error) => {
-                job.gpu.driver.log(&format!("queue {}: {error}", job.queue));
                 report(job, QueueError::Wave(error));
                 workgroup.retire(&mut self.spares);
             }
@@ -312,7 +312,8 @@ impl Worker {
 fn complete(job: &Job, view: &mut View) {
     let dispatch = &job.dispatch;
     let handle = dispatch.launch.completion_signal;
-    let end = clock::ticks().max(dispatch.start + 1);
+    let end = job.gpu.clock.end(dispatch.start, dispatch.instructions());
+    dispatch.set_end(end);
     if job.gpu.driver.wants_trace() {
         job.gpu.driver.trace(&CompletedPacket {
             queue: job.queue,
@@ -326,9 +327,8 @@ fn complete(job: &Job, view: &mut View) {
     if handle != 0 {
         let times = job.profiling.then_some((dispatch.start, end));
         if let Err(at) = signal::complete(view, &*job.gpu.driver, handle, times) {
-            let fault =
-                MemoryFault { address: at.at, write: true, queue: job.queue, what: "a completion signal".to_owned() };
-            job.gpu.driver.memory_fault(&fault);
+            let doing = format!("the completion signal of packet {}", dispatch.launch.packet_id);
+            job.gpu.driver.memory_fault(&MemoryFault::new(job.queue, at, &doing, &job.gpu.space));
         }
     }
     dispatch.set_complete();
@@ -339,12 +339,11 @@ fn report(job: &Job, error: QueueError) {
     if !job.dispatch.fail(error.clone()) {
         return;
     }
+    // An atomic that is not aligned is the wave's own exception; the page tables refuse the rest.
     if let QueueError::Wave(wave) = &error
-        && let amdgpu_isa::wave::Trap::Memory(fault) = wave.trap
+        && let Some(refused) = wave.refused.filter(|r| r.why != Refusal::Misaligned)
     {
-        let fault =
-            MemoryFault { address: fault.address, write: fault.write, queue: job.queue, what: wave.to_string() };
-        job.gpu.driver.memory_fault(&fault);
+        job.gpu.driver.memory_fault(&MemoryFault::new(job.queue, refused, &wave.to_string(), &job.gpu.space));
         return;
     }
     job.gpu.driver.queue_error(job.queue, &error);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use amdgpu_isa::Arch;
 use amdgpu_isa::decode::Decoder;
 
+use crate::clock::Clock;
 use crate::code::CodeCache;
 use crate::dispatch::{LDS_BYTES, Launch};
 use crate::driver::Driver;
@@ -38,18 +39,20 @@ pub struct Gpu {
     pub space: Arc<AddressSpace>,
     pub(crate) code: Arc<CodeCache>,
     pub(crate) gws: Gws,
+    pub(crate) clock: Arc<Clock>,
     pub(crate) driver: Arc<dyn Driver>,
 }
 
 impl Gpu {
-    /// A GPU with nothing mapped.
-    pub fn new(index: usize, shape: Shape, driver: Arc<dyn Driver>) -> Gpu {
+    /// A GPU with nothing mapped. The GPUs of a machine share its clock.
+    pub fn new(index: usize, shape: Shape, clock: Arc<Clock>, driver: Arc<dyn Driver>) -> Gpu {
         Gpu {
             index,
             shape,
             space: Arc::new(AddressSpace::default()),
             code: Arc::new(CodeCache::new(Decoder::new(shape.arch))),
             gws: Gws::default(),
+            clock,
             driver,
         }
     }

@@ -12,6 +12,7 @@ pub mod driver;
 pub mod engine;
 pub mod gpu;
 mod gws;
+pub mod inject;
 mod machine;
 pub mod memory;
 pub mod queue;

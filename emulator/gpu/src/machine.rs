@@ -7,10 +7,10 @@ use amdgpu_isa::atomic::AtomicOp;
 use amdgpu_isa::env::{Addresses, Env, Fault, GwsOp};
 use amdgpu_isa::wave::Vgpr;
 
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::driver::Driver;
 use crate::gws::{Gws, Ticket};
-use crate::memory::{Unmapped, View, byte_at};
+use crate::memory::{Refusal, Refused, View, byte_at};
 
 /// First address of the window that scratch descriptors and flat scratch bases point into. It is above all user
 /// addresses. Each workgroup has memory of its own behind it, so that stray scratch addresses reach nobody else's.
@@ -24,6 +24,9 @@ pub(crate) struct Machine<'a> {
     pub(crate) gws: &'a Gws,
     pub(crate) ticket: &'a mut Option<Ticket>,
     pub(crate) driver: &'a Arc<dyn Driver>,
+    pub(crate) clock: &'a Clock,
+    /// The deterministic clock as the wave reads it. It has a reading of its own, which grows with every look.
+    pub(crate) reading: &'a mut u64,
 }
 
 fn lanes(mask: u64) -> impl Iterator<Item = usize> {
@@ -67,27 +70,27 @@ impl Machine<'_> {
     }
 
     /// Reads one lane's bytes, wherever they are.
-    fn read_lane(&mut self, at: u64, out: &mut [u8]) -> Result<(), Unmapped> {
+    fn read_lane(&mut self, at: u64, out: &mut [u8]) -> Result<(), Refused> {
         if at < SCRATCH_WINDOW {
             return self.view.read(at, out);
         }
-        let range = self.scratch_range(at, out.len()).ok_or(Unmapped { at })?;
+        let range = self.scratch_range(at, out.len()).ok_or(Refused { at, write: false, why: Refusal::NotMapped })?;
         out.copy_from_slice(&self.scratch[range]);
         Ok(())
     }
 
     /// Writes one lane's bytes, wherever they go.
-    fn write_lane(&mut self, at: u64, data: &[u8]) -> Result<(), Unmapped> {
+    fn write_lane(&mut self, at: u64, data: &[u8]) -> Result<(), Refused> {
         if at < SCRATCH_WINDOW {
             return self.view.write(at, data);
         }
-        let range = self.scratch_range(at, data.len()).ok_or(Unmapped { at })?;
+        let range = self.scratch_range(at, data.len()).ok_or(Refused { at, write: true, why: Refusal::NotMapped })?;
         self.scratch[range].copy_from_slice(data);
         Ok(())
     }
 
     /// One lane's read-modify-write; `apply` makes the new value.
-    fn modify(&mut self, at: u64, bytes: u8, apply: impl Fn(u64) -> u64) -> Result<u64, Unmapped> {
+    fn modify(&mut self, at: u64, bytes: u8, apply: impl Fn(u64) -> u64) -> Result<u64, Refused> {
         if let Some(range) = self.scratch_range(at, bytes.into()) {
             let mut value = [0; 8];
             value[..usize::from(bytes)].copy_from_slice(&self.scratch[range.clone()]);
@@ -117,7 +120,7 @@ impl Machine<'_> {
 }
 
 /// A fault of lane `l`.
-fn fault(at: Unmapped, l: usize, bytes: u8, write: bool) -> Fault {
+fn fault(at: Refused, l: usize, bytes: u8, write: bool) -> Fault {
     Fault { address: at.at, lane: l as u8, bytes, write }
 }
 
@@ -270,12 +273,16 @@ impl Env for Machine<'_> {
     }
 
     fn cycles(&mut self) -> u64 {
-        // The shader clock is modelled at one gigahertz of real time, so that loops that wait for it end.
-        clock::system_nanoseconds()
+        // The shader clock is modelled at one gigahertz, so that loops that wait for it end.
+        if self.clock.is_deterministic() { 10 * self.ticks() } else { clock::system_nanoseconds() }
     }
 
     fn ticks(&mut self) -> u64 {
-        clock::ticks()
+        if self.clock.is_deterministic() {
+            *self.reading += 1;
+            return *self.reading;
+        }
+        self.clock.ticks()
     }
 
     fn fence(&mut self) {

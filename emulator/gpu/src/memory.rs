@@ -9,6 +9,7 @@
 //! Element accesses are relaxed; instructions that order them call [`std::sync::atomic::fence`].
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -101,17 +102,31 @@ impl Map {
         self.regions.iter().min_by_key(|r| if at < r.start { r.start - at } else { at.saturating_sub(r.start + r.len) })
     }
 
+    /// Why an access to one byte is refused, if it is.
+    fn check(&self, at: u64, write: bool) -> Option<Refusal> {
+        match self.find(at, 1) {
+            None => Some(Refusal::NotMapped),
+            Some(region) if write && !region.writable => Some(Refusal::ReadOnly),
+            Some(_) => None,
+        }
+    }
+
     /// Every mapped region, by address.
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
 }
 
+/// Refused ranges that are remembered for diagnostics.
+const REMEMBERED: usize = 256;
+
 /// The virtual memory of one GPU.
 #[derive(Default)]
 pub struct AddressSpace {
     current: Mutex<Arc<Map>>,
     generation: AtomicU64,
+    /// What was unmapped last, start and length, newest at the end.
+    gone: Mutex<VecDeque<(u64, u64)>>,
 }
 
 impl AddressSpace {
@@ -127,6 +142,43 @@ impl AddressSpace {
     /// Removes what is mapped in `start..start + len`.
     pub fn unmap(&self, start: u64, len: u64) {
         self.change(|regions| carve(regions, start, len));
+        let mut gone = lock(&self.gone);
+        if gone.len() == REMEMBERED {
+            gone.pop_front();
+        }
+        gone.push_back((start, len));
+    }
+
+    /// What there is to know about a refused address, for people: what is there, what was, what is nearest.
+    pub fn describe(&self, at: u64) -> String {
+        let map = self.snapshot();
+        let range = |start: u64, len: u64| format!("{start:#x}..{:#x}", start + len);
+        if let Some(r) = map.find(at, 1) {
+            return format!(
+                "it is in the {} mapping {}",
+                if r.writable { "writable" } else { "read-only" },
+                range(r.start, r.len)
+            );
+        }
+        let mut text = String::new();
+        let was = lock(&self.gone).iter().rev().find(|(start, len)| (*start..start + len).contains(&at)).copied();
+        if let Some((start, len)) = was {
+            text += &format!("it was in {}, which has been unmapped; ", range(start, len));
+        }
+        match map.nearest(at) {
+            None => text += "nothing is mapped",
+            Some(r) if at < r.start => {
+                text += &format!("the nearest mapping {} begins {} bytes after it", range(r.start, r.len), r.start - at)
+            }
+            Some(r) => {
+                text += &format!(
+                    "the nearest mapping {} ends {} bytes before it",
+                    range(r.start, r.len),
+                    at - (r.start + r.len)
+                )
+            }
+        }
+        text
     }
 
     fn change(&self, f: impl FnOnce(&mut Vec<Region>)) {
@@ -170,11 +222,26 @@ fn carve(regions: &mut Vec<Region>, start: u64, len: u64) {
     *regions = kept;
 }
 
-/// An access to an address that is not mapped, or not writable.
+/// Why an access is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unmapped {
-    /// The address.
+pub enum Refusal {
+    /// Nothing is mapped there for this GPU.
+    NotMapped,
+    /// What is mapped there may not be written.
+    ReadOnly,
+    /// The address is not a multiple of the size, as an atomic access needs it.
+    Misaligned,
+}
+
+/// An access that is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The first address that was refused.
     pub at: u64,
+    /// True for writes and atomics.
+    pub write: bool,
+    /// The reason.
+    pub why: Refusal,
 }
 
 /// One user's view of an address space: a snapshot of the mappings and the regions used last.
@@ -214,7 +281,7 @@ impl View {
 
     /// Where `at..at + bytes` is in host memory.
     #[inline]
-    pub(crate) fn translate(&mut self, at: u64, bytes: u64, write: bool) -> Result<*mut u8, Unmapped> {
+    pub(crate) fn translate(&mut self, at: u64, bytes: u64, write: bool) -> Result<*mut u8, Refused> {
         for region in self.recent.iter().flatten() {
             if region.holds(at, bytes) && (region.writable || !write) {
                 return Ok(region.host(at));
@@ -224,22 +291,43 @@ impl View {
     }
 
     #[cold]
-    fn look_up(&mut self, at: u64, bytes: u64, write: bool) -> Result<*mut u8, Unmapped> {
+    fn look_up(&mut self, at: u64, bytes: u64, write: bool) -> Result<*mut u8, Refused> {
         if self.map.find(at, bytes).is_none() {
             self.refresh();
         }
-        let region = self.map.find(at, bytes).filter(|r| r.writable || !write).ok_or(Unmapped { at })?;
+        let region =
+            self.map.find(at, bytes).filter(|r| r.writable || !write).ok_or_else(|| self.refused(at, bytes, write))?;
         let host = region.host(at);
         self.recent[self.turn] = Some(region.clone());
         self.turn = (self.turn + 1) % RECENT;
         Ok(host)
     }
 
+    /// The first byte of an access that is refused, and why; `NotMapped` at its beginning when each byte alone is there
+    /// but not all together.
+    fn refused(&self, at: u64, bytes: u64, write: bool) -> Refused {
+        let bad = (at..at.saturating_add(bytes)).find_map(|a| Some((a, self.map.check(a, write)?)));
+        let (at, why) = bad.unwrap_or((at, Refusal::NotMapped));
+        Refused { at, write, why }
+    }
+
+    /// Why an access by a wave was refused: the reason at its first bad byte, or that it was not aligned.
+    pub fn explain(&mut self, at: u64, bytes: u64, write: bool) -> Refused {
+        self.refresh();
+        let bad = (at..at.saturating_add(bytes)).find_map(|a| Some((a, self.map.check(a, write)?)));
+        bad.map_or(Refused { at, write, why: Refusal::Misaligned }, |(at, why)| Refused { at, write, why })
+    }
+
+    /// The address space that is looked at.
+    pub fn space(&self) -> &Arc<AddressSpace> {
+        &self.space
+    }
+
     /// Reads bytes, which may lie in several regions.
     ///
     /// # Errors
     /// The first address that is not mapped.
-    pub fn read(&mut self, at: u64, out: &mut [u8]) -> Result<(), Unmapped> {
+    pub fn read(&mut self, at: u64, out: &mut [u8]) -> Result<(), Refused> {
         let mut done = 0;
         while done < out.len() {
             let (host, n) = self.run(at + done as u64, out.len() - done, false)?;
@@ -256,7 +344,7 @@ impl View {
     ///
     /// # Errors
     /// The first address that is not mapped or not writable; bytes before it are written.
-    pub fn write(&mut self, at: u64, data: &[u8]) -> Result<(), Unmapped> {
+    pub fn write(&mut self, at: u64, data: &[u8]) -> Result<(), Refused> {
         let mut done = 0;
         while done < data.len() {
             let (host, n) = self.run(at + done as u64, data.len() - done, true)?;
@@ -270,9 +358,9 @@ impl View {
     }
 
     /// How many of `bytes` from `at` are in one region, and where they are.
-    fn run(&mut self, at: u64, bytes: usize, write: bool) -> Result<(*mut u8, usize), Unmapped> {
+    fn run(&mut self, at: u64, bytes: usize, write: bool) -> Result<(*mut u8, usize), Refused> {
         let host = self.translate(at, 1, write)?;
-        let region = self.map.find(at, 1).ok_or(Unmapped { at })?;
+        let region = self.map.find(at, 1).ok_or(Refused { at, write, why: Refusal::NotMapped })?;
         let left = region.start + region.len - at;
         Ok((host, bytes.min(usize::try_from(left).unwrap_or(usize::MAX))))
     }
@@ -281,7 +369,7 @@ impl View {
     ///
     /// # Errors
     /// The first address that is not mapped; what was before it is copied.
-    pub fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), Unmapped> {
+    pub fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), Refused> {
         let mut done = 0;
         while done < bytes {
             let left = usize::try_from(bytes - done).unwrap_or(usize::MAX);
@@ -298,7 +386,7 @@ impl View {
     ///
     /// # Errors
     /// The first address that is not mapped or not writable.
-    pub fn fill(&mut self, to: u64, value: u32, bytes: u64) -> Result<(), Unmapped> {
+    pub fn fill(&mut self, to: u64, value: u32, bytes: u64) -> Result<(), Refused> {
         let pattern = value.to_le_bytes().repeat(256);
         let mut done = 0;
         while done < bytes {
@@ -313,9 +401,9 @@ impl View {
     ///
     /// # Errors
     /// When it is not mapped, not aligned or not writable.
-    pub fn word32(&mut self, at: u64, write: bool) -> Result<&AtomicU32, Unmapped> {
+    pub fn word32(&mut self, at: u64, write: bool) -> Result<&AtomicU32, Refused> {
         if !at.is_multiple_of(4) {
-            return Err(Unmapped { at });
+            return Err(Refused { at, write, why: Refusal::Misaligned });
         }
         let host = self.translate(at, 4, write)?;
         // SAFETY: four mapped bytes; host pages and GPU pages have the same alignment, so the host address is aligned.
@@ -326,9 +414,9 @@ impl View {
     ///
     /// # Errors
     /// When it is not mapped, not aligned or not writable.
-    pub fn word64(&mut self, at: u64, write: bool) -> Result<&AtomicU64, Unmapped> {
+    pub fn word64(&mut self, at: u64, write: bool) -> Result<&AtomicU64, Refused> {
         if !at.is_multiple_of(8) {
-            return Err(Unmapped { at });
+            return Err(Refused { at, write, why: Refusal::Misaligned });
         }
         let host = self.translate(at, 8, write)?;
         // SAFETY: eight mapped bytes, aligned as above.
@@ -397,8 +485,8 @@ pub(crate) mod tests {
         let mut back = [0; 4];
         v.read(0x1ffe, &mut back).expect("both are mapped");
         assert_eq!(back, [1, 2, 3, 4]);
-        assert_eq!(v.write(0x2ffe, &[0; 4]), Err(Unmapped { at: 0x3000 }));
-        assert_eq!(v.read(0xfff, &mut back), Err(Unmapped { at: 0xfff }));
+        assert_eq!(v.write(0x2ffe, &[0; 4]), Err(Refused { at: 0x3000, write: true, why: Refusal::NotMapped }));
+        assert_eq!(v.read(0xfff, &mut back), Err(Refused { at: 0xfff, write: false, why: Refusal::NotMapped }));
     }
 
     #[test]
@@ -411,7 +499,7 @@ pub(crate) mod tests {
         v.refresh();
         let mut byte = [0];
         assert!(v.read(0x1fff, &mut byte).is_ok());
-        assert_eq!(v.read(0x2000, &mut byte), Err(Unmapped { at: 0x2000 }));
+        assert_eq!(v.read(0x2000, &mut byte), Err(Refused { at: 0x2000, write: false, why: Refusal::NotMapped }));
         v.read(0x3008, &mut byte).expect("still mapped");
         assert_eq!(byte, [7], "the upper end keeps its contents");
     }
@@ -422,7 +510,7 @@ pub(crate) mod tests {
         space.map(0x1000, memory(0x1000), false);
         let mut v = view(&space);
         assert!(v.read(0x1000, &mut [0]).is_ok());
-        assert_eq!(v.write(0x1000, &[0]), Err(Unmapped { at: 0x1000 }));
+        assert_eq!(v.write(0x1000, &[0]), Err(Refused { at: 0x1000, write: true, why: Refusal::ReadOnly }));
         assert!(v.word32(0x1000, true).is_err());
     }
 

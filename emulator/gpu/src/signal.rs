@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use hsa_sys::abi::signal::Signal;
 
 use crate::driver::Driver;
-use crate::memory::{Unmapped, View};
+use crate::memory::{Refused, View};
 
 const VALUE: u64 = offset_of!(Signal, value) as u64;
 const EVENT_MAILBOX: u64 = offset_of!(Signal, event_mailbox_ptr) as u64;
@@ -21,7 +21,7 @@ const END: u64 = offset_of!(Signal, end_ts) as u64;
 ///
 /// # Errors
 /// When the handle is not that of a signal that the GPU can see.
-pub(crate) fn value(view: &mut View, handle: u64) -> Result<i64, Unmapped> {
+pub(crate) fn value(view: &mut View, handle: u64) -> Result<i64, Refused> {
     Ok(view.word64(handle + VALUE, false)?.load(Ordering::Acquire) as i64)
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn complete(
     driver: &dyn Driver,
     handle: u64,
     times: Option<(u64, u64)>,
-) -> Result<(), Unmapped> {
+) -> Result<(), Refused> {
     if let Some((start, end)) = times {
         view.word64(handle + START, true)?.store(start, Ordering::Relaxed);
         view.word64(handle + END, true)?.store(end, Ordering::Relaxed);

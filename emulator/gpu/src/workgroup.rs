@@ -7,6 +7,7 @@ use amdgpu_isa::op::Flow;
 use amdgpu_isa::step::execute;
 use amdgpu_isa::wave::{LANES, Trap, VgprFile, Wave, vgpr_file};
 
+use crate::clock::Clock;
 use crate::code::{Fetch, PAGE};
 use crate::dispatch::Launch;
 use crate::driver::{Driver, WaveError};
@@ -30,6 +31,8 @@ struct Slot {
     wave: Wave,
     state: State,
     ticket: Option<Ticket>,
+    /// See [`Machine::reading`].
+    reading: u64,
 }
 
 /// A workgroup that has been started.
@@ -73,6 +76,9 @@ pub(crate) struct Bench<'a> {
     pub(crate) spares: &'a mut Spares,
     pub(crate) gws: &'a Gws,
     pub(crate) driver: &'a Arc<dyn Driver>,
+    pub(crate) clock: &'a Clock,
+    /// GPU ticks at the dispatch's start.
+    pub(crate) start: u64,
 }
 
 impl Workgroup {
@@ -86,7 +92,12 @@ impl Workgroup {
             .map(|wave| {
                 let registers = bench.spares.registers.pop().unwrap_or_else(vgpr_file);
                 let place = Place { workgroup: at, extent, wave, waves };
-                Slot { wave: initial_wave(arch, launch, &place, registers), state: State::Running, ticket: None }
+                Slot {
+                    wave: initial_wave(arch, launch, &place, registers),
+                    state: State::Running,
+                    ticket: None,
+                    reading: 0,
+                }
             })
             .collect();
         let lds = bench.spares.buffer(launch.lds as usize);
@@ -155,6 +166,7 @@ impl Workgroup {
         let slot = &mut self.slots[n];
         let wave = &mut slot.wave;
         let limit = wave.executed + WAVE_TURN;
+        slot.reading = slot.reading.max(bench.start + wave.executed);
         while wave.executed < limit {
             let Some(page) = bench.fetch.page(wave.pc, bench.view) else {
                 wave.trap = Some(Trap::Fetch);
@@ -168,6 +180,8 @@ impl Workgroup {
                 gws: bench.gws,
                 ticket: &mut slot.ticket,
                 driver: bench.driver,
+                clock: bench.clock,
+                reading: &mut slot.reading,
             };
             while wave.pc & !(PAGE - 1) == base && wave.executed < limit {
                 let Ok(inst) = page.inst(wave.pc - base, bench.fetch.decoder()) else {
@@ -201,6 +215,12 @@ impl Workgroup {
             },
         };
         let trap = wave.trap.unwrap_or(Trap::Illegal);
-        WaveError { trap, pc, instruction, kernel_object: launch.kernel_object, workgroup: self.at, wave: n as u32 }
+        let refused = match trap {
+            Trap::Memory(fault) => Some(bench.view.explain(fault.address, 1, fault.write)),
+            Trap::Fetch => Some(bench.view.explain(pc, 4, false)),
+            _ => None,
+        };
+        let (kernel_object, workgroup) = (launch.kernel_object, self.at);
+        WaveError { trap, pc, instruction, kernel_object, workgroup, wave: n as u32, refused }
     }
 }

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use amdgpu_emu::clock::Clock;
 use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::{Engine, Gpu, Shape};
-use logdur_settings::Emulator;
+use logdur_settings::{ClockKind, Emulator};
 
 use crate::buffer::Buffers;
-use crate::event::Events;
+use crate::event::{Events, MemoryException};
 use crate::lock;
 use crate::memfile::{Identity, MemFile, identity};
 use crate::process_log::ProcessLog;
@@ -95,6 +96,7 @@ pub(crate) struct State {
     /// The file behind `/dev/kfd`: doorbells and the remapped registers.
     pub(crate) kfd: MemFile,
     pub(crate) devices: Vec<Device>,
+    pub(crate) clock: Arc<Clock>,
     pub(crate) buffers: Buffers,
     pub(crate) events: Arc<Events>,
     pub(crate) queues: Queues,
@@ -128,14 +130,23 @@ impl Driver for Callbacks {
     }
 
     fn queue_error(&self, queue: u32, error: &QueueError) {
-        self.log.line(format!("queue {queue} stopped: {error:?}"));
+        self.log.line(format!("queue {queue} on gpu {:#x} stopped: {error}", self.gpu_id));
         crate::queue::report_error(queue, error, self.exceptions.load(Ordering::Acquire));
     }
 
     fn memory_fault(&self, fault: &MemoryFault) {
         let verb = if fault.write { "write to" } else { "read of" };
-        self.log.line(format!("memory fault on gpu {:#x}: {verb} {:#x}: {}", self.gpu_id, fault.address, fault.what));
-        self.events.memory_exception(self.gpu_id, fault.address, fault.write);
+        let MemoryFault { address, queue, what, .. } = fault;
+        let others = State::get().map(|state| state.others_with(self.gpu_id, *address)).unwrap_or_default();
+        self.log.line(format!(
+            "memory fault on gpu {:#x}, queue {queue}: {verb} {address:#x}: {what}{others}",
+            self.gpu_id
+        ));
+        self.events.memory_exception(MemoryException {
+            gpu_id: self.gpu_id,
+            address: *address,
+            read_only: fault.read_only,
+        });
     }
 
     fn log(&self, text: &str) {
@@ -171,6 +182,10 @@ impl State {
                 .ok()
         });
         let trace = trace.map(Arc::new);
+        let clock = Arc::new(match plan.settings.clock {
+            ClockKind::Real => Clock::real(),
+            ClockKind::Deterministic => Clock::deterministic(),
+        });
         let mut devices = Vec::new();
         for (index, &product) in plan.products.iter().enumerate() {
             let gpu_id = Product::gpu_id(index);
@@ -187,7 +202,7 @@ impl State {
             devices.push(Device {
                 gpu_id,
                 product,
-                gpu: Arc::new(Gpu::new(index, shape, Arc::new(callbacks))),
+                gpu: Arc::new(Gpu::new(index, shape, clock.clone(), Arc::new(callbacks))),
                 memory,
             });
         }
@@ -199,6 +214,7 @@ impl State {
             queues: Queues::default(),
             buffers: Buffers::default(),
             devices,
+            clock,
             events,
             engine: Mutex::new(None),
             exceptions,
@@ -246,6 +262,8 @@ impl State {
             return Ok(engine.clone());
         }
         let threads = match self.settings.threads {
+            // What several threads interleave is no function of what they execute.
+            _ if self.clock.is_deterministic() => 1,
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             n => n as usize,
         };
@@ -259,6 +277,14 @@ impl State {
         if let Some(engine) = &*lock(&self.engine) {
             engine.wake();
         }
+    }
+
+    /// Which other GPUs an address is mapped into, for people.
+    fn others_with(&self, gpu_id: u32, address: u64) -> String {
+        let others = self.devices.iter().filter(|d| d.gpu_id != gpu_id);
+        others
+            .filter(|d| d.gpu.space.snapshot().find(address, 1).is_some())
+            .fold(String::new(), |text, d| text + &format!("; gpu {:#x} has it mapped", d.gpu_id))
     }
 
     /// The device with a number.

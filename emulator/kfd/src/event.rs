@@ -23,7 +23,8 @@ const UNSIGNALED: u64 = u64::MAX;
 pub(crate) struct MemoryException {
     pub(crate) gpu_id: u32,
     pub(crate) address: u64,
-    pub(crate) write: bool,
+    /// It is there, but may not be written.
+    pub(crate) read_only: bool,
 }
 
 struct Event {
@@ -179,13 +180,13 @@ impl Events {
     }
 
     /// A GPU touched memory that is not mapped: signals every event that waits for this.
-    pub(crate) fn memory_exception(&self, gpu_id: u32, address: u64, write: bool) {
+    pub(crate) fn memory_exception(&self, exception: MemoryException) {
         let mut table = lock(&self.table);
         let ids: Vec<u32> =
             table.events.iter().filter(|(_, e)| e.kind == kfd::KFD_IOC_EVENT_MEMORY).map(|(&id, _)| id).collect();
         for id in ids {
             if let Some(event) = table.events.get_mut(&id) {
-                event.exception = MemoryException { gpu_id, address, write };
+                event.exception = exception;
                 let waits = event.signal();
                 table.activate(&waits);
             }
@@ -355,9 +356,9 @@ mod tests {
         let events = Events::default();
         let memory = events.create(kfd::KFD_IOC_EVENT_MEMORY, true).expect("room");
         let other = events.create(kfd::KFD_IOC_EVENT_SIGNAL, true).expect("room");
-        events.memory_exception(7, 0xdead_0000, true);
+        let expected = MemoryException { gpu_id: 7, address: 0xdead_0000, read_only: true };
+        events.memory_exception(expected);
         let outcome = wait(&events, &[other, memory], false, 0).expect("exist");
-        let expected = MemoryException { gpu_id: 7, address: 0xdead_0000, write: true };
         assert_eq!(outcome.activated[0], None);
         assert_eq!(outcome.activated[1].map(|(_, e)| e), Some(Some(expected)));
     }

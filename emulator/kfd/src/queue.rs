@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use amdgpu_emu::driver::{PacketError, QueueError};
+use amdgpu_emu::driver::{PacketError, QueueError, WaveError};
 use amdgpu_emu::memory::View;
 use amdgpu_emu::queue::Doorbell;
 use hsa_sys::abi::queue::Queue as AbiQueue;
@@ -136,7 +136,7 @@ fn codes(error: &QueueError) -> (i64, u32) {
         QueueError::Packet(PacketError::CodeObject) => (inactive::CODE_OBJECT, exception::CODE_INVALID),
         QueueError::Packet(PacketError::Type) => (inactive::PACKET, exception::PACKET_UNSUPPORTED),
         QueueError::Packet(PacketError::Resources) => (inactive::RESOURCES, exception::WORK_GROUP_SIZE_INVALID),
-        QueueError::Wave(wave) => match wave.trap {
+        QueueError::Wave(WaveError { trap, .. }) | QueueError::Injected(trap) => match trap {
             Trap::Illegal => (inactive::ILLEGAL_INSTRUCTION, exception::WAVE_ILLEGAL_INSTRUCTION),
             Trap::Aperture { .. } => (inactive::APERTURE, exception::WAVE_APERTURE_VIOLATION),
             Trap::Fetch | Trap::Memory(_) => (inactive::APERTURE, exception::WAVE_MEMORY_VIOLATION),
@@ -170,7 +170,7 @@ fn raise_exception(
     view: &mut View,
     save_area: u64,
     exception: u32,
-) -> Result<(), amdgpu_emu::memory::Unmapped> {
+) -> Result<(), amdgpu_emu::memory::Refused> {
     let reason = view.word64(save_area + 24, false)?.load(Ordering::Acquire);
     let event = view.word32(save_area + 32, false)?.load(Ordering::Acquire);
     if reason != 0 {
@@ -180,7 +180,7 @@ fn raise_exception(
     Ok(())
 }
 
-fn store_inactive(state: &State, view: &mut View, queue: u64, code: i64) -> Result<(), amdgpu_emu::memory::Unmapped> {
+fn store_inactive(state: &State, view: &mut View, queue: u64, code: i64) -> Result<(), amdgpu_emu::memory::Refused> {
     if queue == 0 {
         return Ok(());
     }

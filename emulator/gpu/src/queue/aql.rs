@@ -10,17 +10,18 @@ use std::collections::VecDeque;
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use hsa_sys::abi::aql::{INVALID_HEADER, Packet, PacketType, vendor};
 use hsa_sys::abi::queue::{Queue as AbiQueue, properties};
 
 use super::{Doorbell, Progress, Queue};
-use crate::clock;
 use crate::dispatch::{Dispatch, Launch};
 use crate::driver::{CompletedPacket, MemoryFault, PacketError, QueueError};
 use crate::engine::{Job, Worker};
 use crate::gpu::Gpu;
-use crate::memory::{Unmapped, View};
+use crate::inject::{Effect, Injection, NOWHERE};
+use crate::memory::{Refusal, Refused, View};
 use crate::signal;
 
 const WRITE_DISPATCH_ID: u64 = offset_of!(AbiQueue, write_dispatch_id) as u64;
@@ -42,14 +43,32 @@ pub struct AqlQueueInfo {
     pub queue: u64,
     /// Where the application rings.
     pub doorbell: Doorbell,
+    /// What shall go wrong.
+    pub injections: Vec<Injection>,
 }
 
 /// A packet that has been launched and whose slot is not released.
-enum Flight {
-    /// A kernel.
-    Kernel(Arc<Dispatch>),
-    /// A packet that completed when it was taken.
-    Done,
+struct Flight {
+    /// The kernel; packets without one completed when they were taken.
+    kernel: Option<Arc<Dispatch>>,
+    /// A completion that is put off.
+    late: Option<Late>,
+}
+
+impl Flight {
+    fn has_ended(&self) -> bool {
+        self.kernel.as_ref().is_none_or(|dispatch| dispatch.is_complete())
+    }
+}
+
+/// A completion signal that is decremented some time after the packet's end.
+struct Late {
+    signal: u64,
+    delay: Duration,
+    /// GPU ticks at start and end, if they are wanted; a kernel's end is not known before.
+    times: Option<(u64, u64)>,
+    /// When it is due, known once the packet has ended.
+    due: Option<Instant>,
 }
 
 /// An AQL queue.
@@ -66,6 +85,8 @@ pub(crate) struct AqlQueue {
     in_flight: VecDeque<Flight>,
     /// Whether completed packets get times: decided at the first packet, as the hardware does.
     profiling: Option<bool>,
+    /// The packet that a stall holds up, and until when.
+    stalled: Option<(u64, Instant)>,
     active: bool,
     failed: bool,
 }
@@ -74,10 +95,12 @@ pub(crate) struct AqlQueue {
 enum Hold {
     /// It cannot go yet.
     Wait,
+    /// It never will, and nothing says so.
+    Stall,
     /// It never will.
     Fail(QueueError),
     /// It touched memory that is not mapped.
-    Fault(Unmapped, &'static str),
+    Fault(Refused, &'static str),
 }
 
 impl From<PacketError> for Hold {
@@ -99,6 +122,7 @@ impl AqlQueue {
             rung: NEVER_RUNG,
             in_flight: VecDeque::new(),
             profiling: None,
+            stalled: None,
             active: true,
             failed: false,
         }
@@ -110,7 +134,7 @@ impl AqlQueue {
 
     /// Looks at the doorbell. It carries the id of the last packet; two producers may ring in either order, so what the
     /// write index covers counts as well.
-    fn look_at_doorbell(&mut self) -> Result<(), Unmapped> {
+    fn look_at_doorbell(&mut self) -> Result<(), Refused> {
         let rung = self.info.doorbell.read();
         if rung == self.rung {
             return Ok(());
@@ -122,14 +146,12 @@ impl AqlQueue {
     }
 
     /// Releases the slots of completed packets, oldest first.
-    fn release(&mut self) -> Result<bool, Unmapped> {
+    fn release(&mut self) -> Result<bool, Refused> {
         let mut released = false;
         while let Some(front) = self.in_flight.front() {
-            if let Flight::Kernel(dispatch) = front
-                && !dispatch.is_complete()
-            {
+            if !front.has_ended() || front.late.is_some() {
                 // A kernel that failed has been reported; the queue takes no more packets.
-                self.failed |= dispatch.has_failed();
+                self.failed |= front.kernel.as_ref().is_some_and(|dispatch| dispatch.has_failed());
                 break;
             }
             let oldest = self.next - self.in_flight.len() as u64;
@@ -145,7 +167,7 @@ impl AqlQueue {
     }
 
     /// The packet in the next slot, when there is one.
-    fn fetch(&mut self) -> Result<Option<Packet>, Unmapped> {
+    fn fetch(&mut self) -> Result<Option<Packet>, Refused> {
         if self.next >= self.limit {
             return Ok(None);
         }
@@ -169,14 +191,74 @@ impl AqlQueue {
         })
     }
 
+    /// Decrements the signals whose time has come.
+    fn complete_late(&mut self) -> Result<bool, Refused> {
+        let mut completed = false;
+        for flight in self.in_flight.iter_mut().filter(|f| f.late.is_some() && f.has_ended()) {
+            let Some(late) = &mut flight.late else { continue };
+            let now = Instant::now();
+            if *late.due.get_or_insert(now + late.delay) > now {
+                continue;
+            }
+            let times = late.times.map(|(start, end)| (start, flight.kernel.as_ref().map_or(end, |d| d.end())));
+            signal::complete(&mut self.view, &*self.gpu.driver, late.signal, times)?;
+            flight.late = None;
+            completed = true;
+        }
+        Ok(completed)
+    }
+
+    /// What shall go wrong at the next packet is done; what shall become of its completion is returned.
+    fn inject(&mut self) -> Result<Option<Effect>, Hold> {
+        let id = self.next;
+        let here = self.info.injections.iter().filter(|i| i.packets.contains(&id)).map(|i| i.effect);
+        let mut completion = None;
+        for effect in here.collect::<Vec<_>>() {
+            let said = format!("queue {}, packet {id}: {effect:?}, injected", self.info.id);
+            match effect {
+                Effect::Delay(_) | Effect::Lose => completion = Some(effect),
+                // What was before it is complete when it fails.
+                _ if !self.in_flight.is_empty() => return Err(Hold::Wait),
+                Effect::Stall(None) => {
+                    self.gpu.driver.log(&said);
+                    return Err(Hold::Stall);
+                }
+                Effect::Stall(Some(time)) => {
+                    let now = Instant::now();
+                    let until = match self.stalled {
+                        Some((packet, until)) if packet == id => until,
+                        _ => now + time,
+                    };
+                    self.stalled = Some((id, until));
+                    if now < until {
+                        self.gpu.driver.log(&said);
+                        return Err(Hold::Wait);
+                    }
+                }
+                Effect::MemoryFault => {
+                    let refused = Refused { at: NOWHERE, write: false, why: Refusal::NotMapped };
+                    return Err(Hold::Fault(refused, "an injected fault"));
+                }
+                Effect::Wave(_) | Effect::Packet(_) => {
+                    self.gpu.driver.log(&said);
+                    return effect.error().map_or(Ok(None), |error| Err(Hold::Fail(error)));
+                }
+            }
+            self.gpu.driver.log(&said);
+        }
+        Ok(completion)
+    }
+
     /// Launches a packet, or says why not.
     fn launch(&mut self, packet: &Packet, worker: &mut Worker) -> Result<Flight, Hold> {
-        if packet.has_barrier_bit() && !self.in_flight.is_empty() {
+        // One at a time on the deterministic clock: how packets overlap is not a function of what they execute.
+        if (packet.has_barrier_bit() || self.gpu.clock.is_deterministic()) && !self.in_flight.is_empty() {
             return Err(Hold::Wait);
         }
+        let ordered = if self.info.injections.is_empty() { None } else { self.inject()? };
         let profiling = self.profiling();
         match packet.packet_type() {
-            PacketType::KernelDispatch => return self.dispatch(packet, profiling, worker),
+            PacketType::KernelDispatch => return self.dispatch(packet, profiling, ordered, worker),
             PacketType::BarrierAnd => {
                 for handle in packet.dependencies().into_iter().filter(|&handle| handle != 0) {
                     if self.dependency(handle)? != 0 {
@@ -203,20 +285,23 @@ impl AqlQueue {
             },
             _ => return Err(PacketError::Type.into()),
         }
-        let now = clock::ticks();
+        let start = self.gpu.clock.ticks();
+        let end = self.gpu.clock.end(start, 0);
         if self.gpu.driver.wants_trace() {
-            let done = CompletedPacket {
-                queue: self.info.id,
-                id: self.next,
-                packet: *packet,
-                start: now,
-                end: now + 1,
-                instructions: 0,
-            };
+            let done =
+                CompletedPacket { queue: self.info.id, id: self.next, packet: *packet, start, end, instructions: 0 };
             self.gpu.driver.trace(&done);
         }
-        self.complete(packet.completion_signal(), profiling.then_some((now, now + 1)))?;
-        Ok(Flight::Done)
+        let (signal, times) = (packet.completion_signal(), profiling.then_some((start, end)));
+        let late = match ordered.filter(|_| signal != 0) {
+            Some(Effect::Delay(delay)) => Some(Late { signal, delay, times, due: None }),
+            Some(_) => None,
+            None => {
+                self.complete(signal, times)?;
+                None
+            }
+        };
+        Ok(Flight { kernel: None, late })
     }
 
     fn dependency(&mut self, handle: u64) -> Result<i64, Hold> {
@@ -231,15 +316,33 @@ impl AqlQueue {
             .map_err(|u| Hold::Fault(u, "a completion signal"))
     }
 
-    fn dispatch(&mut self, packet: &Packet, profiling: bool, worker: &mut Worker) -> Result<Flight, Hold> {
+    fn dispatch(
+        &mut self,
+        packet: &Packet,
+        profiling: bool,
+        ordered: Option<Effect>,
+        worker: &mut Worker,
+    ) -> Result<Flight, Hold> {
         self.view.refresh();
         let slot = self.slot(self.next);
-        let launch = Launch::new(packet, self.next, slot, self.info.queue, self.gpu.shape.arch, &mut self.view)?;
+        let mut launch = Launch::new(packet, self.next, slot, self.info.queue, self.gpu.shape.arch, &mut self.view)?;
         let capacity = self.gpu.capacity(&launch);
-        let dispatch = Arc::new(Dispatch::new(launch, clock::ticks(), capacity));
+        let start = self.gpu.clock.ticks();
+        let signal = launch.completion_signal;
+        let late = match ordered.filter(|_| signal != 0) {
+            Some(Effect::Delay(delay)) => {
+                Some(Late { signal, delay, times: profiling.then_some((start, 0)), due: None })
+            }
+            _ => None,
+        };
+        if ordered.is_some() {
+            // Not the workers' business then.
+            launch.completion_signal = 0;
+        }
+        let dispatch = Arc::new(Dispatch::new(launch, start, capacity));
         let job = Job { gpu: self.gpu.clone(), queue: self.info.id, profiling, dispatch: dispatch.clone() };
         worker.begin(job);
-        Ok(Flight::Kernel(dispatch))
+        Ok(Flight { kernel: Some(dispatch), late })
     }
 
     /// The PM4 commands that the runtime sends through AQL queues. Source: AMD's PM4 definitions, type-3 packets.
@@ -267,10 +370,10 @@ impl AqlQueue {
         self.gpu.driver.queue_error(self.info.id, error);
     }
 
-    fn fault(&mut self, at: Unmapped, what: &str) {
+    fn fault(&mut self, at: Refused, what: &str) {
         self.failed = true;
-        let fault = MemoryFault { address: at.at, write: false, queue: self.info.id, what: what.to_owned() };
-        self.gpu.driver.memory_fault(&fault);
+        let doing = format!("{what}, packet {}", self.next);
+        self.gpu.driver.memory_fault(&MemoryFault::new(self.info.id, at, &doing, &self.gpu.space));
     }
 }
 
@@ -294,8 +397,9 @@ impl Queue for AqlQueue {
             return Progress::Idle;
         }
         let mut progress = Progress::Idle;
+        self.view.refresh();
         loop {
-            let step = self.look_at_doorbell().and_then(|()| self.release());
+            let step = self.look_at_doorbell().and_then(|()| Ok(self.complete_late()? | self.release()?));
             let released = match step {
                 Ok(released) => released,
                 Err(at) => {
@@ -324,6 +428,10 @@ impl Queue for AqlQueue {
                     progress = Progress::Done;
                 }
                 Err(Hold::Wait) => return progress.max(Progress::Waiting),
+                Err(Hold::Stall) => {
+                    self.active = false;
+                    return progress;
+                }
                 Err(Hold::Fail(error)) => {
                     self.stop(&error);
                     return Progress::Done;
@@ -345,10 +453,8 @@ impl Queue for AqlQueue {
 
     fn abandon(&mut self) {
         self.failed = true;
-        for flight in &self.in_flight {
-            if let Flight::Kernel(dispatch) = flight {
-                dispatch.cancel();
-            }
+        for dispatch in self.in_flight.iter().filter_map(|flight| flight.kernel.as_ref()) {
+            dispatch.cancel();
         }
     }
 }

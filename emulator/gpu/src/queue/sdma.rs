@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Doorbell, Progress, Queue};
-use crate::clock;
 use crate::driver::{MemoryFault, PacketError, QueueError};
 use crate::engine::Worker;
 use crate::gpu::Gpu;
-use crate::memory::{Unmapped, View};
+use crate::memory::{Refused, View};
 
 /// Bytes that a long copy moves before other queues have their turn.
 const CHUNK: u64 = 1 << 20;
@@ -54,13 +53,13 @@ enum Step {
 
 /// Why a packet cannot be done.
 enum Failure {
-    Unmapped(Unmapped),
+    Refused(Refused),
     Unknown,
 }
 
-impl From<Unmapped> for Failure {
-    fn from(at: Unmapped) -> Failure {
-        Failure::Unmapped(at)
+impl From<Refused> for Failure {
+    fn from(at: Refused) -> Failure {
+        Failure::Refused(at)
     }
 }
 
@@ -86,12 +85,12 @@ impl SdmaQueue {
     }
 
     /// Dword `n` of the packet at the read index.
-    fn dword(&mut self, n: u64) -> Result<u32, Unmapped> {
+    fn dword(&mut self, n: u64) -> Result<u32, Refused> {
         let at = self.info.ring + (self.read + 4 * n) % self.info.bytes;
         Ok(self.view.word32(at, false)?.load(Ordering::Relaxed))
     }
 
-    fn address(&mut self, n: u64) -> Result<u64, Unmapped> {
+    fn address(&mut self, n: u64) -> Result<u64, Refused> {
         Ok(u64::from(self.dword(n)?) | u64::from(self.dword(n + 1)?) << 32)
     }
 
@@ -140,11 +139,12 @@ impl SdmaQueue {
                 }
                 let part = (bytes - self.copied).min(CHUNK);
                 self.view.fill(to + self.copied, value, part)?;
+                self.gpu.clock.copied(part);
                 Ok(self.part(part, bytes, 5))
             }
             op::TIMESTAMP if sub_op == 2 => {
                 let to = self.address(1)?;
-                self.view.word64(to, true)?.store(clock::ticks(), Ordering::Release);
+                self.view.word64(to, true)?.store(self.gpu.clock.ticks(), Ordering::Release);
                 Ok(Step::Done(3))
             }
             op::GCR => Ok(Step::Done(5)),
@@ -167,6 +167,7 @@ impl SdmaQueue {
         let (from, to) = (self.address(3)?, self.address(5)?);
         let part = (bytes - self.copied).min(CHUNK);
         self.view.copy(from + self.copied, to + self.copied, part)?;
+        self.gpu.clock.copied(part);
         Ok(self.part(part, bytes, 7))
     }
 
@@ -186,6 +187,7 @@ impl SdmaQueue {
         for z in 0..=u64::from(p2 & 0x7ff) {
             for y in 0..=u64::from(p1 >> 16 & 0x3fff) {
                 self.view.copy(from + y * from_pitch + z * from_slice, to + y * to_pitch + z * to_slice, width)?;
+                self.gpu.clock.copied(width);
             }
         }
         Ok(Step::Done(13))
@@ -215,10 +217,10 @@ impl SdmaQueue {
     fn fail(&mut self, failure: &Failure) {
         self.failed = true;
         match failure {
-            Failure::Unmapped(at) => {
+            Failure::Refused(at) => {
                 let header = self.dword(0).unwrap_or(0);
-                let what = format!("SDMA packet {header:#010x}");
-                self.gpu.driver.memory_fault(&MemoryFault { address: at.at, write: false, queue: self.info.id, what });
+                let doing = format!("SDMA packet {header:#010x}");
+                self.gpu.driver.memory_fault(&MemoryFault::new(self.info.id, *at, &doing, &self.gpu.space));
             }
             Failure::Unknown => {
                 let header = self.dword(0).unwrap_or(0);
@@ -248,7 +250,7 @@ impl Queue for SdmaQueue {
                     self.read += 4 * dwords;
                     match self.view.word64(self.info.read_pointer, true) {
                         Ok(pointer) => pointer.store(self.read, Ordering::Release),
-                        Err(at) => self.fail(&Failure::Unmapped(at)),
+                        Err(at) => self.fail(&Failure::Refused(at)),
                     }
                     progress = Progress::Done;
                 }

@@ -83,8 +83,8 @@ pub(super) fn wait(state: &State, args: &mut kfd_ioctl_wait_events_args) -> Resu
             Some((_, Some(exception))) => {
                 entry.__bindgen_anon_1.memory_exception_data = kfd_hsa_memory_exception_data {
                     failure: kfd_memory_exception_failure {
-                        NotPresent: 1,
-                        ReadOnly: exception.write.into(),
+                        NotPresent: (!exception.read_only).into(),
+                        ReadOnly: exception.read_only.into(),
                         NoExecute: 0,
                         imprecise: 0,
                     },

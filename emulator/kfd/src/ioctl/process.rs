@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use amdgpu_emu::{PRIVATE_APERTURE_HI, SHARED_APERTURE_HI, clock};
+use amdgpu_emu::{PRIVATE_APERTURE_HI, SHARED_APERTURE_HI};
 
 use crate::buffer::Errno;
 use crate::device::State;
@@ -27,10 +27,11 @@ fn raw_monotonic_nanoseconds() -> u64 {
 }
 
 pub(super) fn get_clock_counters(state: &State, args: &mut kfd_ioctl_get_clock_counters_args) -> Result<(), Errno> {
+    let counters = state.clock.counters();
     // Asked for a node that is no GPU, the driver still tells the other clocks.
-    args.gpu_clock_counter = state.device(args.gpu_id).map_or(0, |_| clock::ticks());
+    args.gpu_clock_counter = state.device(args.gpu_id).map_or(0, |_| counters.ticks);
     args.cpu_clock_counter = raw_monotonic_nanoseconds();
-    args.system_clock_counter = clock::system_nanoseconds();
+    args.system_clock_counter = counters.system;
     args.system_clock_freq = 1_000_000_000;
     Ok(())
 }

@@ -1,8 +1,12 @@
 //! Queues: creation, update, end.
 
+use amdgpu_emu::Trap;
+use amdgpu_emu::driver::PacketError;
+use amdgpu_emu::inject::{Effect, Injection, NOWHERE};
 use amdgpu_emu::queue::aql::AqlQueueInfo;
 use amdgpu_emu::queue::sdma::SdmaQueueInfo;
 use hsa_sys::abi::queue::READ_DISPATCH_ID_OFFSET;
+use logdur_settings as settings;
 
 use crate::buffer::Errno;
 use crate::device::State;
@@ -28,6 +32,7 @@ pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_queue_args) -> R
                 slots: u64::from(args.ring_size) / 64,
                 queue,
                 doorbell,
+                injections: injections(state, device, id),
             };
             state.queues.insert(id, Entry { device, slot, queue, save_area: args.ctx_save_restore_address });
             args.doorbell_offset = doorbell_offset(device) + 8 * slot;
@@ -56,6 +61,27 @@ pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_queue_args) -> R
     debug_assert!(state.queues.contains(id) && queue != 1);
     args.queue_id = id;
     Ok(())
+}
+
+/// What the settings order for a queue.
+fn injections(state: &State, device: usize, id: u32) -> Vec<Injection> {
+    let here = |o: &&settings::Injection| o.gpu.is_none_or(|g| g == device) && o.queue.is_none_or(|q| q == id);
+    let ordered = state.settings.inject.0.iter().filter(here);
+    ordered.map(|o| Injection { packets: o.packets.clone(), effect: effect(o) }).collect()
+}
+
+fn effect(order: &settings::Injection) -> Effect {
+    use settings::InjectionKind as Kind;
+    match order.kind {
+        Kind::MemoryFault => Effect::MemoryFault,
+        Kind::IllegalInstruction => Effect::Wave(Trap::Illegal),
+        Kind::ApertureViolation => Effect::Wave(Trap::Aperture { address: NOWHERE }),
+        Kind::WaveAbort => Effect::Wave(Trap::Trap(2)),
+        Kind::InvalidPacket => Effect::Packet(PacketError::Type),
+        Kind::Stall => Effect::Stall(order.time),
+        Kind::Delay => Effect::Delay(order.time.unwrap_or_default()),
+        Kind::Lose => Effect::Lose,
+    }
 }
 
 pub(super) fn destroy(state: &State, args: &mut kfd_ioctl_destroy_queue_args) -> Result<(), Errno> {
