@@ -174,6 +174,7 @@ impl AqlQueue {
         if packet.has_barrier_bit() && !self.in_flight.is_empty() {
             return Err(Hold::Wait);
         }
+        self.view.refresh();
         let profiling = self.profiling();
         match packet.packet_type() {
             PacketType::KernelDispatch => return self.dispatch(packet, profiling, worker),
@@ -232,7 +233,6 @@ impl AqlQueue {
     }
 
     fn dispatch(&mut self, packet: &Packet, profiling: bool, worker: &mut Worker) -> Result<Flight, Hold> {
-        self.view.refresh();
         let slot = self.slot(self.next);
         let launch = Launch::new(packet, self.next, slot, self.info.queue, self.gpu.shape.arch, &mut self.view)?;
         let capacity = self.gpu.capacity(&launch);
