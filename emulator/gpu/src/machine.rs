@@ -1,4 +1,6 @@
 //! The machine as a wave's instructions see it: memory, LDS, scratch, messages, clocks.
+//!
+//! An instruction sees what is mapped when it begins: a kernel may be told by the host of memory that was mapped since.
 
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU16, AtomicU32, Ordering};
@@ -126,6 +128,7 @@ fn fault(at: Refused, l: usize, bytes: u8, write: bool) -> Fault {
 
 impl Env for Machine<'_> {
     fn load(&mut self, at: &Addresses, mask: u64, bytes: u8, out: &mut [Vgpr; 4]) -> Result<(), Fault> {
+        self.view.refresh();
         let Some((host, low)) = self.together(at, mask, bytes, false) else {
             let mut buffer = [0; 16];
             for l in lanes(mask) {
@@ -171,6 +174,7 @@ impl Env for Machine<'_> {
     }
 
     fn store(&mut self, at: &Addresses, mask: u64, bytes: u8, data: &[Vgpr; 4]) -> Result<(), Fault> {
+        self.view.refresh();
         let Some((host, low)) = self.together(at, mask, bytes, true) else {
             for l in lanes(mask) {
                 let mut buffer = [0; 16];
@@ -218,6 +222,7 @@ impl Env for Machine<'_> {
         old: &mut [Vgpr; 4],
     ) -> Result<(), Fault> {
         let words = usize::from(bytes) / 4;
+        self.view.refresh();
         for l in lanes(mask) {
             let operand = |n: usize| -> u64 {
                 let low = u64::from(data[n * words][l]);
@@ -235,6 +240,7 @@ impl Env for Machine<'_> {
     }
 
     fn scalar_load(&mut self, at: u64, out: &mut [u32]) -> Result<(), Fault> {
+        self.view.refresh();
         let bytes = 4 * out.len();
         if let Ok(host) = self.view.translate(at, bytes as u64, false)
             && at.is_multiple_of(4)
@@ -254,6 +260,7 @@ impl Env for Machine<'_> {
     }
 
     fn scalar_store(&mut self, at: u64, data: &[u32]) -> Result<(), Fault> {
+        self.view.refresh();
         for (n, word) in data.iter().enumerate() {
             self.write_lane(at + 4 * n as u64, &word.to_le_bytes()).map_err(|u| fault(u, 0, 4, true))?;
         }

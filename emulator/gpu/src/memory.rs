@@ -265,13 +265,19 @@ impl View {
     }
 
     /// Takes up mappings and unmappings since the last time.
+    #[inline]
     pub fn refresh(&mut self) {
         let generation = self.space.generation.load(Ordering::Acquire);
         if generation != self.generation {
-            self.generation = generation;
-            self.map = self.space.snapshot();
-            self.recent = [const { None }; RECENT];
+            self.take_up(generation);
         }
+    }
+
+    #[cold]
+    fn take_up(&mut self, generation: u64) {
+        self.generation = generation;
+        self.map = self.space.snapshot();
+        self.recent = [const { None }; RECENT];
     }
 
     /// The mappings that the view uses.

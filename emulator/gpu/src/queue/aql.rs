@@ -256,6 +256,7 @@ impl AqlQueue {
             return Err(Hold::Wait);
         }
         let ordered = if self.info.injections.is_empty() { None } else { self.inject()? };
+        self.view.refresh();
         let profiling = self.profiling();
         match packet.packet_type() {
             PacketType::KernelDispatch => return self.dispatch(packet, profiling, ordered, worker),
@@ -323,7 +324,6 @@ impl AqlQueue {
         ordered: Option<Effect>,
         worker: &mut Worker,
     ) -> Result<Flight, Hold> {
-        self.view.refresh();
         let slot = self.slot(self.next);
         let mut launch = Launch::new(packet, self.next, slot, self.info.queue, self.gpu.shape.arch, &mut self.view)?;
         let capacity = self.gpu.capacity(&launch);

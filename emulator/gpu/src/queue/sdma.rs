@@ -242,9 +242,8 @@ impl Queue for SdmaQueue {
         }
         let mut progress = Progress::Idle;
         while self.read < self.info.doorbell.read() {
-            if progress == Progress::Idle {
-                self.view.refresh();
-            }
+            // Every packet: the application may map other memory at an address as soon as the packet before is done.
+            self.view.refresh();
             match self.step() {
                 Ok(Step::Done(dwords)) => {
                     self.read += 4 * dwords;
@@ -271,5 +270,91 @@ impl Queue for SdmaQueue {
 
     fn abandon(&mut self) {
         self.failed = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+    use std::sync::atomic::AtomicU64;
+    use std::time::{Duration, Instant};
+
+    use amdgpu_isa::Arch;
+
+    use super::*;
+    use crate::driver::{CompletedPacket, Driver};
+    use crate::engine::Engine;
+    use crate::gpu::Shape;
+    use crate::memory::tests::memory;
+    use crate::memory::{AddressSpace, Backing};
+
+    const RING: u64 = 0x10_0000;
+    const SOURCE: u64 = 0x20_0000;
+    const TARGETS: u64 = 0x30_0000;
+
+    /// Maps other memory at `SOURCE` when an event is raised, as an application does that was waiting for it.
+    struct Remapping {
+        space: OnceLock<Arc<AddressSpace>>,
+        other: Backing,
+    }
+
+    impl Driver for Remapping {
+        fn raise_event(&self, _id: u32) {
+            if let Some(space) = self.space.get() {
+                space.map(SOURCE, self.other.clone(), true);
+            }
+        }
+        fn wave_interrupt(&self, _id: u32) {}
+        fn memory_fault(&self, fault: &MemoryFault) {
+            panic!("{fault:?}");
+        }
+        fn queue_error(&self, _queue: u32, error: &QueueError) {
+            panic!("{error:?}");
+        }
+        fn log(&self, _line: &str) {}
+        fn wants_trace(&self) -> bool {
+            false
+        }
+        fn trace(&self, _packet: &CompletedPacket) {}
+    }
+
+    #[test]
+    fn a_packet_sees_what_was_mapped_when_the_packet_before_it_was_done() {
+        let other = memory(4096);
+        let driver = Arc::new(Remapping { space: OnceLock::new(), other: other.clone() });
+        let gpu = Arc::new(Gpu::new(0, Shape { arch: Arch::Gfx90a, compute_units: 1 }, driver.clone()));
+        let space = gpu.space.clone();
+        assert!(driver.space.set(space.clone()).is_ok());
+        let mut view = View::new(space.clone());
+        space.map(SOURCE, other, true);
+        view.write(SOURCE, &[2; 8]).expect("mapped");
+        space.map(SOURCE, memory(4096), true);
+        space.map(RING, memory(8192), true);
+        space.map(TARGETS, memory(4096), true);
+        view.refresh();
+        view.write(SOURCE, &[1; 8]).expect("mapped");
+
+        let copy = |to: u64| [op::COPY, 7, 0, SOURCE as u32, 0, to as u32, 0];
+        let mut words = copy(TARGETS).to_vec();
+        words.extend([op::TRAP, 1]);
+        words.extend(copy(TARGETS + 8));
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        view.write(RING, &bytes).expect("mapped");
+        let rung = Arc::new(AtomicU64::new(bytes.len() as u64));
+        // SAFETY: the atomic lives as long as its Arc, which the doorbell keeps.
+        let doorbell = unsafe { Doorbell::new(Arc::as_ptr(&rung), rung.clone()) };
+        let read_pointer = RING + 4096;
+        let engine = Engine::start(1).expect("a thread");
+        engine.add_sdma(SdmaQueueInfo { id: 1, ring: RING, bytes: 4096, read_pointer, doorbell }, gpu);
+
+        let began = Instant::now();
+        let done = |view: &mut View| view.word64(read_pointer, false).expect("mapped").load(Ordering::Acquire);
+        while done(&mut view) < bytes.len() as u64 {
+            assert!(began.elapsed() < Duration::from_secs(60), "the engine does not get on");
+            std::thread::yield_now();
+        }
+        let mut copied = [0; 16];
+        view.read(TARGETS, &mut copied).expect("mapped");
+        assert_eq!((&copied[..8], &copied[8..]), (&[1; 8][..], &[2; 8][..]));
     }
 }
