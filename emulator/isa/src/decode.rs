@@ -178,8 +178,14 @@ impl Decoder {
             }
             0b101111110 => {
                 let op = self.find(Family::Sopc, first >> 16 & 0x7f)?;
-                let i = self.inst(op, Form::Only, 4);
-                self.scalar_sources(i, &[first & 0xff, first >> 8 & 0xff], words)
+                let mut i = self.inst(op, Form::Only, 4);
+                let sources = [first & 0xff, first >> 8 & 0xff];
+                if op.src[1] == Kind::None {
+                    // The second field of `s_set_gpr_idx_on` is bits.
+                    i.imm = sources[1] as i32;
+                    return self.scalar_sources(i, &sources[..1], words);
+                }
+                self.scalar_sources(i, &sources, words)
             }
             0b101111101 => {
                 let op = self.find(Family::Sop1, first >> 8 & 0xff)?;

@@ -173,6 +173,10 @@ impl Text<'_> {
                 self.operand(source, kind)?;
             }
         }
+        if i.op.name == "s_set_gpr_idx_on" {
+            self.separator();
+            control_fields::index_mode(&mut self.out, i.imm as u16)?;
+        }
         Ok(())
     }
 
@@ -211,6 +215,7 @@ impl Text<'_> {
         match i.op.name {
             _ if !i.op.has_immediate() => Ok(()),
             "s_waitcnt" => control_fields::waitcnt(&mut self.out, imm),
+            "s_set_gpr_idx_mode" => control_fields::index_mode(&mut self.out, imm),
             "s_sendmsg" => control_fields::sendmsg(&mut self.out, imm),
             _ if i.op.flags.has(Flags::BRANCH) => write!(self.out, "{imm}"),
             "s_endpgm" if imm == 0 => Ok(()),

@@ -40,3 +40,84 @@ fn indexed(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     // SAFETY: as in `execute`.
     unsafe { (copy.run)(w, &copy, e) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::atomic::AtomicOp;
+    use crate::disasm::Disassembly;
+    use crate::env::{Addresses, Fault, GwsOp};
+    use crate::wave::{Vgpr, vgpr_file};
+    use crate::{Arch, Decoder};
+
+    /// A machine that registers alone do not need.
+    struct Nothing;
+
+    impl Env for Nothing {
+        fn load(&mut self, _: &Addresses, _: u64, _: u8, _: &mut [Vgpr; 4]) -> Result<(), Fault> {
+            unreachable!()
+        }
+        fn store(&mut self, _: &Addresses, _: u64, _: u8, _: &[Vgpr; 4]) -> Result<(), Fault> {
+            unreachable!()
+        }
+        fn atomic(
+            &mut self,
+            _: AtomicOp,
+            _: &Addresses,
+            _: u64,
+            _: u8,
+            _: &[Vgpr; 4],
+            _: &mut [Vgpr; 4],
+        ) -> Result<(), Fault> {
+            unreachable!()
+        }
+        fn scalar_load(&mut self, _: u64, _: &mut [u32]) -> Result<(), Fault> {
+            unreachable!()
+        }
+        fn scalar_store(&mut self, _: u64, _: &[u32]) -> Result<(), Fault> {
+            unreachable!()
+        }
+        fn lds(&mut self) -> &mut [u8] {
+            &mut []
+        }
+        fn message(&mut self, _: u32, _: u32) {}
+        fn cycles(&mut self) -> u64 {
+            0
+        }
+        fn ticks(&mut self) -> u64 {
+            0
+        }
+        fn fence(&mut self) {}
+        fn gws(&mut self, _: GwsOp, _: u32, _: u32) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn the_index_mode_moves_the_operands_that_it_names() {
+        // The words and the texts are llvm-mc's.
+        let program = [
+            (0xbf11_0106, "s_set_gpr_idx_on s6, gpr_idx(SRC0)"),
+            (0x7e00_0302, "v_mov_b32_e32 v0, v2"),
+            (0xbf9d_0008, "s_set_gpr_idx_mode gpr_idx(DST)"),
+            (0xbe80_3207, "s_set_gpr_idx_idx s7"),
+            (0x7e00_0302, "v_mov_b32_e32 v0, v2"),
+            (0xbf9c_0000, "s_set_gpr_idx_off "),
+            (0x7e06_0302, "v_mov_b32_e32 v3, v2"),
+        ];
+        let mut w = Wave::new(Arch::Gfx90a, 0, vgpr_file());
+        w.set_exec(u64::MAX);
+        (w.sgpr[6], w.sgpr[7]) = (0xff03, 9);
+        w.sgpr[usize::from(Operand::M0.0)] = 0xabcd_0123;
+        for (n, register) in w.vgpr.iter_mut().enumerate() {
+            register.fill(n as u32);
+        }
+        for (word, text) in program {
+            let inst = Decoder::new(Arch::Gfx90a).decode(&[word]).unwrap();
+            assert_eq!(Disassembly { inst: &inst, arch: Arch::Gfx90a }.to_string().trim(), text.trim());
+            execute(&mut w, &inst, &mut Nothing);
+        }
+        assert_eq!(w.sgpr[usize::from(Operand::M0.0)], 0xabcd_8109, "other bits of M0 stay");
+        assert_eq!([0, 2, 3, 5, 9].map(|n| w.vgpr[n][63]), [5, 2, 2, 5, 2]);
+    }
+}

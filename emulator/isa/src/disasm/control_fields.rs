@@ -58,6 +58,16 @@ pub(super) fn waitcnt(out: &mut String, imm: u16) -> fmt::Result {
     out.write_str(&parts.join(" "))
 }
 
+/// The operands that the index mode moves.
+pub(super) fn index_mode(out: &mut String, imm: u16) -> fmt::Result {
+    if imm > 15 {
+        return write!(out, "{imm:#x}");
+    }
+    let names = ["SRC0", "SRC1", "SRC2", "DST"].into_iter().enumerate();
+    let names: Vec<&str> = names.filter(|(bit, _)| imm >> bit & 1 == 1).map(|(_, name)| name).collect();
+    write!(out, "gpr_idx({})", names.join(","))
+}
+
 /// `sendmsg(name, operation, stream)`.
 pub(super) fn sendmsg(out: &mut String, imm: u16) -> fmt::Result {
     let (id, op, stream) = (imm & 15, imm >> 4 & 7, imm >> 8 & 3);

@@ -69,6 +69,10 @@ pub(crate) static TABLE: &[Op] = &[
     branch!("s_cbranch_cdbgsys_or_user"  0x19 |_w| false),
     branch!("s_cbranch_cdbgsys_and_user" 0x1a |_w| false),
     op("s_endpgm_saved", Family::Sopp, 0x1b, one_level!(_w, _i, _e, Flow::End)),
+    op("s_set_gpr_idx_on", Family::Sopc, 0x11, one_level!(w, i, _e, { w.mode.0 |= Mode::GPR_IDX_EN; set_index(w, i); set_index_mode(w, i) }))
+        .operands(Kind::None, kinds(&[Kind::B32])),
+    op("s_set_gpr_idx_idx", Family::Sop1, 0x32, one_level!(w, i, _e, set_index(w, i))).operands(Kind::None, kinds(&[Kind::B32])),
+    op("s_set_gpr_idx_mode", Family::Sopp, 0x1d, one_level!(w, i, _e, set_index_mode(w, i))),
     op("s_set_gpr_idx_off", Family::Sopp, 0x1c, one_level!(w, _i, _e, { w.mode.0 &= !Mode::GPR_IDX_EN; Flow::Next })),
     op("s_getpc_b64", Family::Sop1, 0x1c, one_level!(w, i, _e, { w.set_pair(i.dst, w.pc); Flow::Next }))
         .operands(Kind::B64, [Kind::None; 3]),
@@ -92,6 +96,21 @@ pub(crate) fn stop(w: &mut Wave, trap: Trap) -> Flow {
 
 fn jump(w: &mut Wave, i: &Inst) {
     w.pc = w.pc.wrapping_add_signed(i64::from(i.imm) * 4);
+}
+
+/// M0's low byte is what the index mode adds to the numbers of vector registers.
+fn set_index(w: &mut Wave, i: &Inst) -> Flow {
+    let index = w.scalar32(i.src[0], i.literal, Kind::B32);
+    let m0 = &mut w.sgpr[usize::from(Operand::M0.0)];
+    *m0 = *m0 & !0xff | index & 0xff;
+    Flow::Next
+}
+
+/// M0's bits 12 to 15 say for which operands.
+fn set_index_mode(w: &mut Wave, i: &Inst) -> Flow {
+    let m0 = &mut w.sgpr[usize::from(Operand::M0.0)];
+    *m0 = *m0 & !0xf000 | (i.imm as u32 & 15) << 12;
+    Flow::Next
 }
 
 fn target(w: &Wave, i: &Inst) -> u64 {
