@@ -36,15 +36,19 @@ pub(crate) fn count(short: usize, full: usize) -> usize {
     if std::env::var_os("LOGDUR_TEST_FULL").is_some() { full } else { short }
 }
 
-/// The processors to test on: two kinds of emulated ones, or what the hardware is.
+/// The processors to test on: what `LOGDUR_TEST_ARCHS` says, two kinds of emulated ones, or what the hardware is.
 pub(crate) fn archs() -> Vec<String> {
     static REAL: LazyLock<String> = LazyLock::new(|| {
-        let output = Command::new(built("omniprobe")).arg("doctor").output().unwrap();
+        let output = Command::new(built("omniprobe")).arg("doctor").args(rocm_option()).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let gpu = text.lines().find_map(|line| line.strip_prefix("gpu ")).expect("a GPU, as --device real says");
         gpu.split_whitespace().next().unwrap().to_owned()
     });
-    if on_hardware() { vec![REAL.clone()] } else { vec!["gfx90a".to_owned(), "gfx906".to_owned()] }
+    if on_hardware() {
+        return vec![REAL.clone()];
+    }
+    let chosen = std::env::var("LOGDUR_TEST_ARCHS").unwrap_or_else(|_| "gfx90a,gfx906".to_owned());
+    chosen.split(',').map(str::to_owned).collect()
 }
 
 /// The processor that tests run on to which it is all the same.
@@ -52,8 +56,44 @@ pub(crate) fn arch() -> String {
     archs().swap_remove(0)
 }
 
-fn rocm() -> Option<PathBuf> {
+/// The folder of the ROCm to test on; `None` for the machine's own.
+pub(crate) fn rocm() -> Option<PathBuf> {
     std::env::var_os("LOGDUR_TEST_ROCM").map(PathBuf::from)
+}
+
+/// That folder as `omniprobe` takes it.
+pub(crate) fn rocm_option() -> Vec<OsString> {
+    rocm().map_or_else(Vec::new, |folder| vec!["--rocm".into(), folder.into()])
+}
+
+/// What links a program to the ROCm to test on, so that it runs there without any variable: other programs that it is
+/// run with need the machine's own libraries.
+fn link_options() -> Vec<OsString> {
+    let Some(lib) = rocm().map(|folder| folder.join("lib")) else { return Vec::new() };
+    let lib = lib.display();
+    let mut options = vec![
+        format!("-L{lib}"),
+        // The old kind of path, which libraries inherit.
+        format!("-Wl,--disable-new-dtags,-rpath,{lib}"),
+        // Its libraries may need a newer C library than the machine's.
+        "-Wl,--allow-shlib-undefined".to_owned(),
+    ];
+    let loader = format!("{lib}/ld-linux-x86-64.so.2");
+    if Path::new(&loader).exists() {
+        options.push(format!("-Wl,--dynamic-linker={loader}"));
+    }
+    options.into_iter().map(OsString::from).collect()
+}
+
+/// Where the programs for the ROCm to test on are kept.
+pub(crate) fn programs() -> PathBuf {
+    let all = root().join("target/tests");
+    rocm().map_or(all.clone(), |folder| all.join(folder.file_name().unwrap()))
+}
+
+/// The list of what the ROCm to test on is made of, if it was unpacked by `cargo xtask rocm`.
+fn made_of() -> Option<PathBuf> {
+    rocm().map(|folder| folder.join("packages")).filter(|list| list.is_file())
 }
 
 /// Runs a compiler once for each output, and only if the output is older than its sources.
@@ -62,7 +102,7 @@ fn make(output: &Path, sources: &[PathBuf], command: impl FnOnce() -> Command) {
     let once = MADE.lock().unwrap().entry(output.to_owned()).or_default().clone();
     once.get_or_init(|| {
         let time = |p: &Path| p.metadata().and_then(|d| d.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-        if sources.iter().all(|s| time(s) < time(output)) {
+        if sources.iter().chain(&made_of()).all(|s| time(s) < time(output)) {
             return;
         }
         fs::create_dir_all(output.parent().unwrap()).unwrap();
@@ -82,12 +122,12 @@ fn hipcc() -> Command {
 
 /// A HIP program of `tests/programs`, for all processors that are tested.
 pub(crate) fn hip(name: &str) -> PathBuf {
-    let program = root().join("target/tests").join(name);
+    let program = programs().join(name);
     let sources = sources(&format!("{name}.hip"), "check.h");
     make(&program, &sources, || {
         let mut command = hipcc();
         command.args(archs().iter().map(|arch| format!("--offload-arch={arch}")));
-        command.arg("-O3").arg(&sources[0]).arg("-o").arg(&program);
+        command.arg("-O3").arg(&sources[0]).arg("-o").arg(&program).args(link_options());
         command
     });
     program
@@ -95,15 +135,15 @@ pub(crate) fn hip(name: &str) -> PathBuf {
 
 /// A C program of `tests/programs` that uses the HSA interface.
 pub(crate) fn hsa(name: &str) -> PathBuf {
-    let program = root().join("target/tests").join(name);
+    let program = programs().join(name);
     let sources = sources(&format!("{name}.c"), "hsa_check.h");
     make(&program, &sources, || {
         let mut command = Command::new("cc");
         command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]).arg(&sources[0]).arg("-o").arg(&program);
         if let Some(rocm) = rocm() {
-            command.arg(format!("-I{}/include", rocm.display())).arg(format!("-L{}/lib", rocm.display()));
+            command.arg("-I").arg(rocm.join("include"));
         }
-        command.arg("-lhsa-runtime64");
+        command.args(link_options()).arg("-lhsa-runtime64");
         command
     });
     program
@@ -111,7 +151,7 @@ pub(crate) fn hsa(name: &str) -> PathBuf {
 
 /// The code object of `kernels.hip` for a processor.
 pub(crate) fn kernels(arch: &str) -> PathBuf {
-    let object = root().join("target/tests").join(format!("kernels.{arch}.hsaco"));
+    let object = programs().join(format!("kernels.{arch}.hsaco"));
     let source = root().join("tests/programs/kernels.hip");
     make(&object, std::slice::from_ref(&source), || {
         let mut command = hipcc();
@@ -187,9 +227,6 @@ impl Run {
         if !on_hardware() {
             command.env("LD_PRELOAD", built("libkfdemu.so")).env("KFDEMU_GPUS", &self.arch);
             command.env("KFDEMU_LOG", self.file("kfdemu.log")).env("KFDEMU_TRACE", self.file("trace.json"));
-        }
-        if let Some(rocm) = rocm() {
-            command.env("LD_LIBRARY_PATH", rocm.join("lib"));
         }
         command.envs(self.variables.iter().map(|(n, v)| (n, v)));
         command

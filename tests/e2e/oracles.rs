@@ -42,8 +42,7 @@ fn code_objects(program: &Path) -> Vec<(Arch, PathBuf)> {
     let bundle = file.section_by_name(".hip_fatbin").unwrap().data().unwrap();
     let mut found = Vec::new();
     for arch in bed::archs() {
-        let output =
-            bed::root().join("target/tests").join(format!("{}.{arch}.co", program.file_name().unwrap().display()));
+        let output = bed::programs().join(format!("{}.{arch}.co", program.file_name().unwrap().display()));
         std::fs::write(&output, code_object(bundle, &arch)).unwrap();
         found.push((arch.parse().unwrap(), output));
     }
@@ -100,7 +99,7 @@ fn same_form(text: &str) -> String {
 }
 
 #[test]
-fn the_extension_table_of_this_machines_runtime_is_laid_out_as_we_think() {
+fn the_extension_table_of_the_runtime_is_laid_out_as_we_think() {
     let entries: &[(&str, usize)] = &[
         ("hsa_amd_memory_async_copy_fn", std::mem::offset_of!(hsa_sys::raw::AmdExtTable, hsa_amd_memory_async_copy_fn)),
         ("hsa_amd_signal_create_fn", std::mem::offset_of!(hsa_sys::raw::AmdExtTable, hsa_amd_signal_create_fn)),
@@ -131,9 +130,11 @@ fn the_extension_table_of_this_machines_runtime_is_laid_out_as_we_think() {
     }
     std::fs::write(&source, text + "}\n").unwrap();
     let program = folder.path().join("offsets");
+    let include = bed::rocm().unwrap_or("/usr".into()).join("include");
     // The installed header includes its neighbours by their bare names.
-    let compiled =
-        Command::new("c++").args(["-w", "-I/usr/include/hsa"]).arg(&source).arg("-o").arg(&program).output().unwrap();
+    let mut compiler = Command::new("c++");
+    compiler.arg("-w").arg("-I").arg(&include).arg("-I").arg(include.join("hsa"));
+    let compiled = compiler.arg(&source).arg("-o").arg(&program).output().unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let text = String::from_utf8(Command::new(&program).output().unwrap().stdout).unwrap();
     let mut numbers = text.lines().map(|line| line.parse::<usize>().unwrap());

@@ -17,12 +17,12 @@ pub(crate) use generate::run;
 #[cfg(feature = "bindings")]
 mod generate {
     use std::fs;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use anyhow::{Context, Result, bail};
 
     use crate::debian::Suite;
-    use crate::shell::root;
+    use crate::shell::{cache, root};
 
     /// A generated file: what it is made of, and where it goes.
     struct Target {
@@ -133,7 +133,7 @@ mod generate {
         };
         let suite = Suite::open(SUITE)?;
         for target in TARGETS {
-            let (folder, version) = suite.unpack(target.package)?;
+            let (folder, version) = unpacked(&suite, target.package)?;
             let path = root().join(target.file);
             let old = fs::read_to_string(&path).unwrap_or_default();
             if check && !old.is_empty() && !old.contains(&header(target, &version)) {
@@ -151,6 +151,18 @@ mod generate {
             println!("{}: {} {version}", target.file, target.package);
         }
         Ok(())
+    }
+
+    /// The folder that holds a package's files, and its version.
+    fn unpacked(suite: &Suite, name: &str) -> Result<(PathBuf, String)> {
+        let mut packages = suite.closure(name)?;
+        packages.retain(|p| p.name == name);
+        let version = packages[0].version.clone();
+        let folder = cache().join("headers").join(format!("{name}_{}", version.replace([':', '~', '+'], "_")));
+        if !folder.join("usr").is_dir() {
+            suite.unpack(&packages, &folder)?;
+        }
+        Ok((folder, version))
     }
 
     /// The language that the workspace asks for.

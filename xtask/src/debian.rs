@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -13,6 +13,25 @@ use crate::shell::{self, output};
 pub(crate) struct Suite {
     name: String,
     state: PathBuf,
+}
+
+/// A package of a suite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// Bytes to download.
+    pub(crate) size: u64,
+}
+
+impl Package {
+    /// From a line of `apt-get --print-uris`: `'URI' NAME_VERSION_ARCH.deb SIZE HASH`. A colon in the version is `%3a`.
+    fn parse(line: &str) -> Option<Package> {
+        let mut words = line.strip_prefix('\'')?.split_whitespace().skip(1);
+        let mut parts = words.next()?.strip_suffix(".deb")?.split('_');
+        let (name, version) = (parts.next()?.to_owned(), parts.next()?.replace("%3a", ":"));
+        Some(Package { name, version, size: words.next()?.parse().ok()? })
+    }
 }
 
 impl Suite {
@@ -31,7 +50,9 @@ impl Suite {
         fs::write(state.join("sources.list"), sources)?;
         fs::write(state.join("status"), "")?;
         let suite = Suite { name: name.to_owned(), state };
-        output(suite.apt("apt-get").arg("update")).with_context(|| format!("fetching the package lists of {name}"))?;
+        // Without the option, a list that cannot be fetched is only a warning and yesterday's stays.
+        output(suite.apt("apt-get").args(["-o", "APT::Update::Error-Mode=any", "update"]))
+            .with_context(|| format!("fetching the package lists of {name}"))?;
         Ok(suite)
     }
 
@@ -44,6 +65,7 @@ impl Suite {
             ("Dir::State::Lists", path("lists")),
             ("Dir::State::status", path("status")),
             ("Dir::Cache", path("cache")),
+            ("APT::Default-Release", self.name.clone()),
             // Root would otherwise hand the download to a user who may not write here.
             ("APT::Sandbox::User", "root".to_owned()),
         ] {
@@ -52,48 +74,73 @@ impl Suite {
         command
     }
 
-    /// The version of a package that the suite offers.
+    /// The packages that an installation of `name` onto an empty machine would bring, itself among them.
     ///
     /// # Errors
-    /// When the suite has no such package.
-    pub(crate) fn version(&self, package: &str) -> Result<String> {
-        let text = output(self.apt("apt-cache").args(["madison", package]))?;
-        let offered = text
-            .lines()
-            .find(|line| line.contains(&format!("/{}/", self.name)) || line.contains(&format!(" {}/", self.name)));
-        let version = offered.and_then(|line| line.split('|').nth(1)).map(|v| v.trim().to_owned());
-        version.with_context(|| format!("{} offers no package {package}", self.name))
+    /// When the suite has no such package, or its dependencies cannot be met.
+    pub(crate) fn closure(&self, name: &str) -> Result<Vec<Package>> {
+        let options = ["install", "-qq", "--yes", "--no-install-recommends", "--print-uris"];
+        let text = output(self.apt("apt-get").args(options).arg(name))
+            .with_context(|| format!("what {name} of {} depends on", self.name))?;
+        let found: Vec<Package> = text.lines().filter_map(Package::parse).collect();
+        if !found.iter().any(|p| p.name == name) {
+            bail!("{} offers no package {name}", self.name);
+        }
+        Ok(found)
     }
 
-    /// Unpacks a package and returns the folder that now holds its files and its version.
+    /// Downloads packages and unpacks them into a folder. Links to folders that are there already are followed.
     ///
     /// # Errors
-    /// When it cannot be downloaded or unpacked.
-    pub(crate) fn unpack(&self, package: &str) -> Result<(PathBuf, String)> {
-        let version = self.version(package)?;
-        let folder = self.state.join("unpacked").join(format!("{package}_{}", version.replace([':', '~', '+'], "_")));
-        if folder.join("usr").is_dir() {
-            return Ok((folder, version));
-        }
+    /// When one cannot be downloaded or unpacked.
+    pub(crate) fn unpack(&self, packages: &[Package], folder: &Path) -> Result<()> {
         let downloads = self.state.join("downloads");
+        fs::remove_dir_all(&downloads).ok();
         fs::create_dir_all(&downloads)?;
-        output(self.apt("apt-get").args(["download", &format!("{package}={version}")]).current_dir(&downloads))
-            .with_context(|| format!("downloading {package} {version}"))?;
-        let deb = newest_deb(&downloads, package)?;
-        fs::create_dir_all(&folder)?;
-        output(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&folder))?;
-        fs::remove_file(&deb).ok();
-        Ok((folder, version))
+        let names = packages.iter().map(|p| format!("{}={}", p.name, p.version));
+        output(self.apt("apt-get").args(["-qq", "download"]).args(names).current_dir(&downloads))
+            .with_context(|| format!("downloading {} packages of {}", packages.len(), self.name))?;
+        fs::create_dir_all(folder)?;
+        for package in packages {
+            let deb = self.downloaded(&downloads, package)?;
+            extract(&deb, folder).with_context(|| format!("unpacking {} {}", package.name, package.version))?;
+        }
+        fs::remove_dir_all(&downloads)?;
+        Ok(())
+    }
+
+    fn downloaded(&self, folder: &Path, package: &Package) -> Result<PathBuf> {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with(&format!("{}_", package.name)) && name.ends_with(".deb") {
+                return Ok(path);
+            }
+        }
+        bail!("apt-get said that it downloaded {}, but there is no such file in {}", package.name, folder.display())
     }
 }
 
-fn newest_deb(folder: &Path, package: &str) -> Result<PathBuf> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with(&format!("{package}_")) && name.ends_with(".deb") {
-            return Ok(path);
-        }
+/// `dpkg-deb -x` would replace links to folders by folders.
+fn extract(deb: &Path, folder: &Path) -> Result<()> {
+    let mut archive = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(deb).stdout(Stdio::piped()).spawn()?;
+    let contents = archive.stdout.take().context("dpkg-deb has no output")?;
+    let options = ["-x", "--no-same-owner", "--keep-directory-symlink", "-C"];
+    shell::run(Command::new("tar").args(options).arg(folder).stdin(contents))?;
+    let status = archive.wait()?;
+    if status.success() { Ok(()) } else { bail!("dpkg-deb --fsys-tarfile {}: {status}", deb.display()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_read_from_what_apt_prints() {
+        let line = "'http://deb.debian.org/debian/pool/main/l/l/libllvm17t64_17.0.6-22%2bb2_amd64.deb' \
+                    libllvm17t64_1%3a17.0.6-22+b2_amd64.deb 23648856 MD5Sum:f995552c643c67363adf4f6614c2a002";
+        let version = "1:17.0.6-22+b2".to_owned();
+        assert_eq!(Package::parse(line), Some(Package { name: "libllvm17t64".to_owned(), version, size: 23_648_856 }));
+        assert_eq!(Package::parse("Reading package lists..."), None);
     }
-    bail!("apt-get said that it downloaded {package}, but there is no such file in {}", folder.display())
 }

@@ -8,11 +8,11 @@ mod arrows;
 mod bench;
 mod bindings;
 mod ci;
-#[cfg(feature = "bindings")]
 mod debian;
 mod demo;
 mod docs;
 mod exports;
+mod rocm;
 mod setup;
 mod shell;
 mod test;
@@ -30,7 +30,16 @@ const COMMANDS: &[Command] = &[
         help: "run a HIP program on the emulated GPU and show its kernels' durations",
         run: demo::run,
     },
-    Command { name: "test", help: "run every test (--device real, --full)", run: test::run },
+    Command {
+        name: "rocm",
+        help: "unpack a ROCm from Debian's packages into a folder: a version like 6.1.2, or all",
+        run: rocm::run,
+    },
+    Command {
+        name: "test",
+        help: "run every test (--device real, --full), or end to end on other versions (--rocm VERSION|all)",
+        run: test::run,
+    },
     Command { name: "ci", help: "everything that a change has to pass", run: ci::run },
     Command { name: "bench", help: "measure: dispatch, waves", run: bench::run },
     Command {
