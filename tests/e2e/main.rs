@@ -6,6 +6,7 @@
 mod bed;
 mod log;
 
+mod app_signals;
 mod durations;
 mod emulator;
 mod errors;
@@ -13,3 +14,4 @@ mod guest;
 mod launcher;
 mod oracles;
 mod output;
+mod queues;
