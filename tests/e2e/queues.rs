@@ -32,7 +32,8 @@ use crate::log::Log;
 /// Nanoseconds of a tick of the emulated clock.
 const TICK_NS: u64 = 10;
 
-/// The rows of a run have the durations that the emulator measured, each as often.
+/// The rows of a run have the durations that the emulator measured, each as often. The tolerance is that of the runtime, whose
+/// idea of the clocks is young in so short a program.
 pub(crate) fn durations_are_the_traces(run: &Outcome, log: &Log) {
     if bed::on_hardware() {
         return;
@@ -48,7 +49,7 @@ pub(crate) fn durations_are_the_traces(run: &Outcome, log: &Log) {
     logged.sort_unstable();
     assert_eq!(logged.len(), measured.len(), "rows and kernels that were executed");
     for (logged, measured) in logged.iter().zip(&measured) {
-        assert!(logged.abs_diff(*measured) <= TICK_NS + measured / 50_000, "{logged} ns logged, {measured} ns measured");
+        assert!(logged.abs_diff(*measured) <= TICK_NS + measured / 200, "{logged} ns logged, {measured} ns measured");
     }
 }
 
