@@ -92,7 +92,7 @@ settings! {
     kfd_minor: u32 = "KFDEMU_KFD_MINOR" ["number"] or (13) "13";
     /// Where faults and everything that is not implemented are reported, one line each.
     log: Option<PathBuf> = "KFDEMU_LOG" ["FILE | `stderr` | `none`"] or (None) "`stderr`";
-    /// A line of JSON for every packet that is completed: what it asked for, its times in GPU ticks, and how many wave instructions were executed.
+    /// A line of JSON for every packet that is completed: what it asked for (`words` are its sixteen dwords in hexadecimal), its times in GPU ticks, and how many wave instructions were executed.
     trace: Option<PathBuf> = "KFDEMU_TRACE" ["FILE"] or (None) "off";
     /// The folder for the device tree that the runtime reads.
     tree: Option<PathBuf> = "KFDEMU_TREE" ["DIR"] or (None) "a folder of the user's in the runtime or temporary folder";

@@ -6,6 +6,7 @@
 mod bed;
 mod log;
 
+mod app_signals;
 mod durations;
 mod emulator;
 mod errors;
@@ -14,3 +15,4 @@ mod launcher;
 mod machine;
 mod oracles;
 mod output;
+mod queues;

@@ -32,3 +32,14 @@ KERNEL use_lds(unsigned* out) {
     __syncthreads();
     out[INDEX] = words[63 - lane];
 }
+
+// One more in a word, whatever the grid.
+KERNEL tally(unsigned* word) {
+    if (INDEX == 0) __hip_atomic_fetch_add(word, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+// Waits until as many kernels as the second word says are here: ends only if they run together.
+KERNEL meet(unsigned* words) {
+    if (INDEX == 0) __hip_atomic_fetch_add(words, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+    while (((volatile unsigned*)words)[0] < words[1]) __builtin_amdgcn_s_sleep(1);
+}

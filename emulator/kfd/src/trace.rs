@@ -24,12 +24,16 @@ impl Trace {
         let CompletedPacket { queue, id, packet, start, end, instructions } = done;
         let mut line = format!(
             "{{\"pid\":{},\"gpu\":{gpu_id},\"queue\":{queue},\"packet\":{id},\"type\":\"{:?}\",\"header\":{},\
-             \"signal\":{},\"startTicks\":{start},\"endTicks\":{end}",
+             \"signal\":{},\"startTicks\":{start},\"endTicks\":{end},\"words\":\"",
             std::process::id(),
             packet.packet_type(),
             packet.header(),
             packet.completion_signal(),
         );
+        for word in packet.0 {
+            line += &format!("{word:08x}");
+        }
+        line += "\"";
         if packet.packet_type() == PacketType::KernelDispatch {
             line += &format!(
                 ",\"kernelObject\":{},\"kernarg\":{},\"grid\":{:?},\"workgroup\":{:?},\"ldsBytes\":{},\
