@@ -67,6 +67,8 @@ hooks! {
     core.hsa_queue_add_write_index_scacq_screl_fn => index::add_scacq_screl;
     core.hsa_signal_store_relaxed_fn => signal::store_relaxed;
     core.hsa_signal_store_screlease_fn => signal::store_screlease;
+    core.hsa_signal_silent_store_relaxed_fn => signal::silent_store_relaxed;
+    core.hsa_signal_silent_store_screlease_fn => signal::silent_store_screlease;
     core.hsa_signal_destroy_fn => signal::destroy;
     amd.hsa_amd_ipc_signal_create_fn => signal::ipc_create;
     amd.hsa_amd_ipc_signal_attach_fn => signal::ipc_attach;

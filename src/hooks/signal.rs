@@ -7,16 +7,20 @@ use crate::entry::guard;
 use crate::queue::inplace;
 use crate::session;
 
-pub(super) unsafe extern "C" fn store_relaxed(signal: hsa_signal_t, value: hsa_signal_value_t) {
-    if !inplace::rang(signal) {
-        original!(core.hsa_signal_store_relaxed_fn(signal, value) else ());
-    }
+/// Stores, one function for each way; on a doorbell all of them ring, the silent ones too.
+macro_rules! store_hooks {
+    ($($hook:ident $store_fn:ident),*) => {
+        $(pub(super) unsafe extern "C" fn $hook(signal: hsa_signal_t, value: hsa_signal_value_t) {
+            if !inplace::rang(signal) {
+                original!(core.$store_fn(signal, value) else ());
+            }
+        })*
+    };
 }
 
-pub(super) unsafe extern "C" fn store_screlease(signal: hsa_signal_t, value: hsa_signal_value_t) {
-    if !inplace::rang(signal) {
-        original!(core.hsa_signal_store_screlease_fn(signal, value) else ());
-    }
+store_hooks! {
+    store_relaxed hsa_signal_store_relaxed_fn, store_screlease hsa_signal_store_screlease_fn,
+    silent_store_relaxed hsa_signal_silent_store_relaxed_fn, silent_store_screlease hsa_signal_silent_store_screlease_fn
 }
 
 pub(super) unsafe extern "C" fn destroy(signal: hsa_signal_t) -> hsa_status_t {

@@ -51,7 +51,8 @@ const LOADER: &str = "ld-linux-x86-64.so.2";
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let [text] = args else { bail!("expected one version, or all: {}", known()) };
     for generation in named(text)? {
-        println!("{}", unpack(generation)?.folder.display());
+        let Unpacked { folder, version } = unpack(generation)?;
+        println!("{version} {}", folder.display());
     }
     Ok(())
 }
@@ -283,8 +284,10 @@ fn release(version: &str) -> (u32, u32) {
 }
 
 fn machines_libc() -> (u32, u32) {
-    // SAFETY: gives a constant C string.
-    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    // SAFETY: no preconditions.
+    let version = unsafe { libc::gnu_get_libc_version() };
+    // SAFETY: the C library's version is a constant C string.
+    let version = unsafe { std::ffi::CStr::from_ptr(version) };
     release(&version.to_string_lossy())
 }
 

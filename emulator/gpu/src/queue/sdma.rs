@@ -282,6 +282,7 @@ mod tests {
     use amdgpu_isa::Arch;
 
     use super::*;
+    use crate::clock::Clock;
     use crate::driver::{CompletedPacket, Driver};
     use crate::engine::Engine;
     use crate::gpu::Shape;
@@ -322,7 +323,12 @@ mod tests {
     fn a_packet_sees_what_was_mapped_when_the_packet_before_it_was_done() {
         let other = memory(4096);
         let driver = Arc::new(Remapping { space: OnceLock::new(), other: other.clone() });
-        let gpu = Arc::new(Gpu::new(0, Shape { arch: Arch::Gfx90a, compute_units: 1 }, driver.clone()));
+        let gpu = Arc::new(Gpu::new(
+            0,
+            Shape { arch: Arch::Gfx90a, compute_units: 1 },
+            Arc::new(Clock::real()),
+            driver.clone(),
+        ));
         let space = gpu.space.clone();
         assert!(driver.space.set(space.clone()).is_ok());
         let mut view = View::new(space.clone());
