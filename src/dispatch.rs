@@ -68,7 +68,14 @@ impl Publisher {
                     id += 1;
                 }
                 PacketType::VendorSpecific if packet.setup() as u8 != vendor::BARRIER_VALUE => {}
-                _ if packet.completion_signal() != 0 => session.pending.before_reuse(packet.completion_signal()),
+                _ if packet.completion_signal() != 0 => {
+                    session.pending.before_reuse(packet.completion_signal());
+                    if queue.forwarding.load(Ordering::Acquire) > 0
+                        && let Some(own) = self.keep_in_order(session, queue, &packet)
+                    {
+                        slot.set_completion_signal(own.handle());
+                    }
+                }
                 _ => {}
             }
         }
@@ -92,7 +99,9 @@ impl Publisher {
         fill(to, packet, id, now, session.kernels.number(packet.kernel_object()));
         record.set_flags(if packet.has_barrier_bit() { flag::BARRIER } else { 0 } | flag::APP_SIGNAL);
         record.signal.store(app, Ordering::Relaxed);
-        let can_stay = || kind_of() == kind::USER && !session.pending.is_shared_with_others(app);
+        // What the application sees of this packet it must not see before what was ahead of it.
+        let in_order = queue.forwarding.load(Ordering::Acquire) == 0;
+        let can_stay = || in_order && kind_of() == kind::USER && !session.pending.is_shared_with_others(app);
         let timing = timing(app, can_stay, || session.pending.enter(app, to));
         if timing == Timing::AppSignal {
             return None;
@@ -107,9 +116,22 @@ impl Publisher {
         record.set_flags(record.flags() & flag::BARRIER | forwarded);
         record.signal.store(own.handle(), Ordering::Relaxed);
         if timing == Timing::Forwarded {
-            to.app_signal().forward_to.store(app, Ordering::Relaxed);
-            session.reaper.forwarding.fetch_add(1, Ordering::Relaxed);
+            stand_in(session, queue, to, app);
         }
+        record.set_state(State::InFlight);
+        Some(own)
+    }
+
+    /// Lets a signal of ours stand in for that of a packet that is no dispatch, while it does for dispatches before it:
+    /// whoever sees the packet complete has to see them complete.
+    fn keep_in_order(&mut self, session: &Session, queue: &Queue, packet: &Packet) -> Option<OwnSignal> {
+        let own = self.own_signal(session, queue)?;
+        let to = self.free_record(session);
+        let record = to.record();
+        let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
+        record.set_flags(barrier | flag::FORWARDED | flag::NO_DISPATCH);
+        record.signal.store(own.handle(), Ordering::Relaxed);
+        stand_in(session, queue, to, packet.completion_signal());
         record.set_state(State::InFlight);
         Some(own)
     }
@@ -144,6 +166,12 @@ impl Publisher {
         }
         self.stash.pop()
     }
+}
+
+fn stand_in(session: &Session, queue: &Queue, to: RecordRef, app: u64) {
+    to.app_signal().forward_to.store(app, Ordering::Relaxed);
+    queue.forwarding.fetch_add(1, Ordering::Relaxed);
+    session.reaper.forwarding.fetch_add(1, Ordering::Relaxed);
 }
 
 fn fill(to: RecordRef, packet: &Packet, id: u64, now: u64, kernel: u32) {

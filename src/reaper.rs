@@ -148,7 +148,7 @@ pub(crate) fn look(session: &'static Session, access: Access) -> Seen {
         let of_queue = found.look(session, queue);
         seen.completed += of_queue.completed;
         seen.in_flight += of_queue.in_flight;
-        found.forward(session, access);
+        found.forward(session, queue, access);
         give_signals(session, queue, &mut found.signals, access);
     }
     seen
@@ -185,19 +185,20 @@ pub(crate) fn give_up(session: &Session, queue: &Queue) {
     while let Some(record) = head.record() {
         match record.record().state() {
             State::Free => break,
-            State::InFlight => abandon(session, record),
+            State::InFlight => abandon(session, queue, record),
             State::Done | State::Logged => {}
         }
         head.advance();
     }
 }
 
-fn abandon(session: &Session, record: RecordRef) {
+fn abandon(session: &Session, queue: &Queue, record: RecordRef) {
     let r = record.record();
     if r.flags() & flag::APP_SIGNAL != 0 {
         session.pending.give_up(r.signal.load(Ordering::Relaxed), record);
     } else {
         if r.flags() & flag::FORWARDED != 0 {
+            queue.forwarding.fetch_sub(1, Ordering::Relaxed);
             session.reaper.forwarding.fetch_sub(1, Ordering::Relaxed);
         }
         // The signal is not used again: the GPU may still write it.
@@ -226,12 +227,12 @@ impl Found {
                     seen.completed += 1;
                     if seen.in_flight > 0 && record.record().flags() & flag::BARRIER != 0 {
                         // Everything before it is complete, whatever its signals say.
-                        seen.completed += self.catch_up(session, *head, record);
+                        seen.completed += self.catch_up(session, queue, *head, record);
                         seen.in_flight = 0;
                     }
                 }
                 State::InFlight if gone => {
-                    abandon(session, record);
+                    abandon(session, queue, record);
                     seen.completed += 1;
                 }
                 State::InFlight => seen.in_flight += 1,
@@ -248,13 +249,13 @@ impl Found {
     }
 
     /// Completes what lies before a packet with the barrier bit that is complete; says how many.
-    fn catch_up(&mut self, session: &Session, mut from: Cursor, to: RecordRef) -> usize {
+    fn catch_up(&mut self, session: &Session, queue: &Queue, mut from: Cursor, to: RecordRef) -> usize {
         let mut completed = 0;
         while let Some(record) = from.record().filter(|&r| r != to) {
             if record.record().state() == State::InFlight {
                 if !self.is_complete(session, record) {
                     record.record().add_flags(flag::NO_TIMES);
-                    abandon(session, record);
+                    abandon(session, queue, record);
                 }
                 completed += 1;
             }
@@ -293,7 +294,9 @@ impl Found {
     }
 
     /// Gives applications' signals the times and the decrement that the GPU gave to ours.
-    fn forward(&self, session: &Session, access: Access) {
+    fn forward(&mut self, session: &Session, queue: &Queue, access: Access) {
+        // In the order of completion, whatever the order in which it was noticed.
+        self.forwards.sort_by_key(|f| f.end);
         for forward in &self.forwards {
             // SAFETY: the application's packet carried the signal and has not completed for it: it must keep it alive.
             let memory = unsafe { Signal::from_handle(forward.signal) };
@@ -304,6 +307,7 @@ impl Found {
                 // SAFETY: as above.
                 unsafe { session.api().subtract(forward.signal, 1) };
             }
+            queue.forwarding.fetch_sub(1, Ordering::AcqRel);
             session.reaper.forwarding.fetch_sub(1, Ordering::AcqRel);
         }
     }

@@ -47,6 +47,8 @@ pub mod flag {
     pub const INCOMPLETE: u8 = 1 << 4;
     /// Another operation used the same signal meanwhile: the times may be that one's.
     pub const SHARED_SIGNAL: u8 = 1 << 5;
+    /// No dispatch but a packet whose signal has to wait for those of dispatches before it: it has no row.
+    pub const NO_DISPATCH: u8 = 1 << 6;
 }
 
 /// One dispatch.

@@ -180,6 +180,10 @@ impl Log {
 
     fn write_row(&self, session: &Session, writer: &mut Writer, queue: &Queue, record: RecordRef) {
         let r = record.record();
+        if r.flags() & flag::NO_DISPATCH != 0 {
+            r.set_state(State::Logged);
+            return;
+        }
         let number = r.kernel.load(Ordering::Relaxed);
         let kernel = session.kernels.by_number(number);
         let wanted =

@@ -9,7 +9,7 @@ mod intercept;
 mod ring;
 mod turn;
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 
 use hsa::{Api, OwnSignal};
@@ -50,6 +50,8 @@ pub(crate) struct Queue {
     counted: AtomicU64,
     /// True once the runtime has destroyed the queue.
     pub(crate) gone: AtomicBool,
+    /// Packets in flight on signals of ours that stand in for the application's.
+    pub(crate) forwarding: AtomicU32,
     /// Present when the queue is watched in place.
     pub(crate) ring: Option<Ring>,
     pub(crate) publisher: OwnLine<Turn<Publisher>>,
@@ -81,6 +83,7 @@ impl Queue {
             seen: OwnLine::default(),
             counted: AtomicU64::new(0),
             gone: AtomicBool::new(false),
+            forwarding: AtomicU32::new(0),
             ring,
             publisher: OwnLine(Turn::new(Publisher { free: start, stash: Vec::new(), room: 0 })),
             reaped: OwnLine(Mutex::new(start)),
