@@ -25,9 +25,7 @@ impl Decoder {
     pub(super) fn smem(&self, first: u32, high: u32) -> Result<Inst, DecodeError> {
         let op = self.find(Family::Smem, first >> 18 & 0xff)?;
         let mut i = self.inst(op, Form::Only, 8);
-        i.control = flag(first, 16, control::GLC)
-            | flag(first, 17, control::IMM)
-            | flag(first, 14, control::SOFFSET);
+        i.control = flag(first, 16, control::GLC) | flag(first, 17, control::IMM) | flag(first, 14, control::SOFFSET);
         if op.dst != Kind::None {
             i.dst = scalar_register(op, first >> 6 & 0x7f, op.dst.dwords())?;
             // Neither M0 nor EXEC can be loaded.
@@ -199,7 +197,8 @@ impl Decoder {
         i.imm = (first & 0xfff) as i32;
         if op.access == Access::None {
             // Only MI300's cache instructions have hints.
-            let hints = if self.arch == Arch::Gfx942 && !op.archs.contains(Arch::Gfx900) { 1 << 14 | 1 << 15 } else { 0 };
+            let hints =
+                if self.arch == Arch::Gfx942 && !op.archs.contains(Arch::Gfx900) { 1 << 14 | 1 << 15 } else { 0 };
             reserved(op, first & 0x3_f000 & !hints | high & 1 << 23)?;
             return Ok(i);
         }

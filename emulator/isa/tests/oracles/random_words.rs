@@ -9,7 +9,7 @@ use crate::seeded::{Seeded, crashes_llvm, words};
 
 /// How many words each processor gets.
 fn count() -> usize {
-    if std::env::var_os("LOGDUR_TEST_FULL").is_some() { 2_000_000 } else { 60_000 }
+    if std::env::var_os("LOGDUR_TEST_FULL").is_some() { 600_000 } else { 60_000 }
 }
 
 /// Mnemonics without the suffix of their form.
