@@ -40,13 +40,25 @@ impl Suite {
     /// # Errors
     /// When apt is missing or the lists cannot be fetched.
     pub(crate) fn open(name: &str) -> Result<Suite> {
-        let state = shell::cache().join("apt").join(name);
+        Suite::with_lists(name, "deb", shell::cache().join("apt").join(name))
+    }
+
+    /// As [`Suite::open`], for source packages.
+    ///
+    /// # Errors
+    /// When apt is missing or the lists cannot be fetched.
+    pub(crate) fn open_sources(name: &str) -> Result<Suite> {
+        Suite::with_lists(name, "deb-src", shell::cache().join("apt").join(format!("{name}-sources")))
+    }
+
+    fn with_lists(name: &str, kind: &str, state: PathBuf) -> Result<Suite> {
         for folder in ["lists/partial", "cache/archives/partial", "empty"] {
             fs::create_dir_all(state.join(folder))
                 .with_context(|| format!("creating {folder} in {}", state.display()))?;
         }
         let suites: &[&str] = if name == "experimental" { &["experimental", "sid"] } else { &[name] };
-        let sources: String = suites.iter().map(|s| format!("deb http://deb.debian.org/debian {s} main\n")).collect();
+        let sources: String =
+            suites.iter().map(|s| format!("{kind} http://deb.debian.org/debian {s} main\n")).collect();
         fs::write(state.join("sources.list"), sources)?;
         fs::write(state.join("status"), "")?;
         let suite = Suite { name: name.to_owned(), state };
@@ -107,6 +119,26 @@ impl Suite {
         }
         fs::remove_dir_all(&downloads)?;
         Ok(())
+    }
+
+    /// Downloads the upstream archive of a source package into a new folder of its own.
+    ///
+    /// # Errors
+    /// When the suite has no such package, or it cannot be downloaded.
+    pub(crate) fn upstream(&self, package: &str) -> Result<PathBuf> {
+        let folder = self.state.join("upstream");
+        fs::remove_dir_all(&folder).ok();
+        fs::create_dir_all(&folder)?;
+        let options = ["-qq", "source", "--download-only", "--tar-only"];
+        output(self.apt("apt-get").args(options).arg(package).current_dir(&folder))
+            .with_context(|| format!("downloading the source of {package} from {}", self.name))?;
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.file_name().is_some_and(|n| n.to_string_lossy().contains(".orig.tar.")) {
+                return Ok(path);
+            }
+        }
+        bail!("apt-get said that it downloaded {package}, but there is no archive in {}", folder.display())
     }
 
     fn downloaded(&self, folder: &Path, package: &Package) -> Result<PathBuf> {

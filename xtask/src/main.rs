@@ -16,6 +16,7 @@ mod rocm;
 mod setup;
 mod shell;
 mod test;
+mod vectors;
 
 /// A command: name, what it does, arguments that it takes, code.
 struct Command {
@@ -47,6 +48,7 @@ const COMMANDS: &[Command] = &[
         help: "regenerate the bindings to the runtime's and the kernel's headers (--check: only compare)",
         run: bindings::run,
     },
+    Command { name: "vectors", help: "fetch the tests of LLVM's disassembler, for test --full", run: vectors::run },
     Command { name: "docs", help: "print the pages that come from tables (--check: only compare)", run: docs::run },
     Command { name: "arrows", help: "compare the workspace's dependencies with those that may be", run: arrows::run },
     Command { name: "exports", help: "check what liblogdur.so shows to other code", run: exports::run },

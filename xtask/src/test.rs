@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::{setup, shell};
+use crate::{setup, shell, vectors};
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut command = Command::new(shell::cargo());
@@ -12,7 +12,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
         match arg {
-            "--full" => _ = command.env("LOGDUR_TEST_FULL", "1"),
+            "--full" => {
+                command.env("LOGDUR_TEST_FULL", "1");
+                command.env("LOGDUR_TEST_LLVM_VECTORS", vectors::fetch()?);
+            }
             "--device" => match args.next() {
                 Some(device @ ("real" | "emulated")) => _ = command.env("LOGDUR_TEST_DEVICE", device),
                 other => bail!("--device takes real or emulated, found {other:?}"),

@@ -192,6 +192,10 @@ impl Decoder {
                 let mut i = self.inst(op, Form::Only, 4);
                 i.dst = scalar_destination(op, op.dst, first >> 16 & 0x7f)?;
                 let source = [first & 0xff];
+                // A jump target is a register or a literal.
+                if op.name.contains("pc_b64") && matches!(source[0], 128..=254) && op.src[0] != Kind::None {
+                    return Err(DecodeError::Operand(op.name, source[0] as u16));
+                }
                 self.scalar_sources(i, if op.src[0] == Kind::None { &[] } else { &source }, words)
             }
             top if top >> 5 == 0b1011 => {

@@ -179,9 +179,10 @@ fn vgprs(w: &Wave, i: &Inst, s: usize, n: u32) -> Vgpr {
     if i.src[s].is_vector() { *w.vector(i.src[s], n) } else { [w.scalar32(i.src[s], i.literal, Kind::F32); LANES] }
 }
 
-/// The block of the first factor that block `b` uses: CBSZ makes groups that share block ABID.
-fn broadcast_block(i: &Inst, b: usize) -> usize {
-    let group = 1 << i.mods.abs;
+/// The block of the first factor that block `b` uses: CBSZ makes groups that share block ABID. A group cannot be
+/// larger than all `blocks`.
+fn broadcast_block(i: &Inst, b: usize, blocks: usize) -> usize {
+    let group = (1 << i.mods.abs).min(blocks);
     if group == 1 { b } else { b / group * group + usize::from(i.mods.op_sel) % group }
 }
 
@@ -222,7 +223,7 @@ fn multiply(w: &mut Wave, i: &Inst, shape: Shape, kind: Element) -> Flow {
     for r in 0..results {
         let row: Vgpr = std::array::from_fn(|l| {
             let (b, m, n) = shape.result(4, r, l);
-            let a_block = broadcast_block(i, b);
+            let a_block = broadcast_block(i, b, shape.blocks);
             let mut places = (0..shape.k).map(|k| {
                 let (a_lane, a_at) = shape.factor(shape.m, a_block, m, k);
                 let (b_lane, b_at) = shape.factor(shape.n, b, n, k);
@@ -268,7 +269,7 @@ fn multiply_doubles(w: &mut Wave, i: &Inst, shape: Shape) -> Flow {
             std::array::from_fn(|l| {
                 let (block, m, n) = shape.result(1, r, l);
                 (0..shape.k).fold(acc[l], |sum, k| {
-                    let (a_lane, _) = shape.factor(shape.m, broadcast_block(i, block), m, k);
+                    let (a_lane, _) = shape.factor(shape.m, broadcast_block(i, block, shape.blocks), m, k);
                     let (b_lane, _) = shape.factor(shape.n, block, n, k);
                     a[a_lane].mul_add(b[b_lane], sum)
                 })

@@ -109,7 +109,7 @@ impl Descriptor {
         } else if self.stride == 0 {
             u64::from(offset) + u64::from(scalar) + u64::from(bytes) <= u64::from(self.records)
         } else {
-            index < self.records && offset + bytes <= self.stride.max(bytes)
+            index < self.records && u64::from(offset) + u64::from(bytes) <= u64::from(self.stride.max(bytes))
         };
         inside.then(|| self.base.wrapping_add(u64::from(scalar)).wrapping_add(buffer_offset))
     }

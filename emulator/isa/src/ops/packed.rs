@@ -58,6 +58,11 @@ pub(crate) fn dot_signed(a: u32, b: u32, c: i32, bits: u32) -> i32 {
     signed_dot(a, b, bits).wrapping_add(i64::from(c)) as i32
 }
 
+/// As [`dot_signed`], within the range of the result.
+pub(crate) fn saturated_dot_signed(a: u32, b: u32, c: i32, bits: u32) -> i32 {
+    (signed_dot(a, b, bits) + i64::from(c)).clamp(i32::MIN.into(), i32::MAX.into()) as i32
+}
+
 fn signed_dot(a: u32, b: u32, bits: u32) -> i64 {
     let field = |word: u32, n: u32| i64::from(((word >> (n * bits)) << (32 - bits)) as i32 >> (32 - bits));
     (0..32 / bits).map(|n| field(a, n) * field(b, n)).sum()

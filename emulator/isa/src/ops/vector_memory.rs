@@ -149,12 +149,13 @@ pub(crate) fn load_lds(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &Addresses, 
     {
         return stop(w, Trap::Memory(fault));
     }
-    let base = (w.sgpr[usize::from(Operand::M0.0)] & 0xffff) as usize + i.imm as usize;
+    // The immediate may be negative; what is then before the beginning is outside, like what is behind the end.
+    let base = i64::from(w.sgpr[usize::from(Operand::M0.0)] & 0xffff) + i64::from(i.imm);
     let exec = w.exec();
     let lds = e.lds();
     for l in (0..LANES).filter(|l| exec >> l & 1 == 1) {
-        let start = base + 4 * l;
-        if let Some(place) = lds.get_mut(start..start + 4) {
+        let start = usize::try_from(base + 4 * l as i64);
+        if let Some(place) = start.ok().and_then(|start| lds.get_mut(start..start + 4)) {
             let x = data[0][l];
             let word = if how == Fill::Sign { sign_extend(x, bytes) } else { x };
             place.copy_from_slice(&word.to_le_bytes());

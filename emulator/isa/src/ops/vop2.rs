@@ -6,7 +6,7 @@ use crate::fp::{Arith, F16, MinMax};
 use crate::lanes::{Lane, M32, carry, map2_masked};
 use crate::op::{Family, Flags, Levels, Op};
 use crate::operand::Kind;
-use crate::ops::packed::{H2, dot_signed, dot2_f16};
+use crate::ops::packed::{H2, dot_signed, dot2_f16, saturated_dot_signed};
 
 const MASK: Flags = Flags::MASK_OUT.and(Flags::CLAMP);
 const MASK_THROUGH: Flags = MASK.and(Flags::MASK_IN);
@@ -82,9 +82,9 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop2 v_sub_u32          0x35 ALL       sat |a: u32, b: u32| -> u32 { a.wrapping_sub(b) } else { a.saturating_sub(b) }),
     row!(Vop2 v_subrev_u32       0x36 ALL       sat |a: u32, b: u32| -> u32 { b.wrapping_sub(a) } else { b.saturating_sub(a) }),
     row!(Vop2 v_dot2c_f32_f16    0x37 SINCE_908 |a: H2, b: H2, c: f32| -> f32 { dot2_f16(a, b, c) }).with(ACC),
-    row!(Vop2 v_dot2c_i32_i16    0x38 SINCE_908 |a: u32, b: u32, c: i32| -> i32 { dot_signed(a, b, c, 16) }).with(ACC),
-    row!(Vop2 v_dot4c_i32_i8     0x39 SINCE_908 |a: u32, b: u32, c: i32| -> i32 { dot_signed(a, b, c, 8) }).with(ACC),
-    row!(Vop2 v_dot8c_i32_i4     0x3a SINCE_908 |a: u32, b: u32, c: i32| -> i32 { dot_signed(a, b, c, 4) }).with(ACC),
+    row!(Vop2 v_dot2c_i32_i16    0x38 SINCE_908 sat |a: u32, b: u32, c: i32| -> i32 { dot_signed(a, b, c, 16) } else { saturated_dot_signed(a, b, c, 16) }).with(ACC),
+    row!(Vop2 v_dot4c_i32_i8     0x39 SINCE_908 sat |a: u32, b: u32, c: i32| -> i32 { dot_signed(a, b, c, 8) } else { saturated_dot_signed(a, b, c, 8) }).with(ACC),
+    row!(Vop2 v_dot8c_i32_i4     0x3a SINCE_908 sat |a: u32, b: u32, c: i32| -> i32 { dot_signed(a, b, c, 4) } else { saturated_dot_signed(a, b, c, 4) }).with(ACC),
     row!(Vop2 v_fmac_f32         0x3b SINCE_906 fp |m, a: f32, b: f32, c: f32| -> f32 { m.fma(a, b, c) }).with(ACC),
     row!(Vop2 v_pk_fmac_f16_e32  0x3c SINCE_908 |a: H2, b: H2, c: H2| -> H2 { a.fma(b, c) }).with(ACC).with(Flags::E32_ONLY).with(Flags::NO_DPP),
     row!(Vop2 v_xnor_b32         0x3d SINCE_906 |a: u32, b: u32| -> u32 { !(a ^ b) }),

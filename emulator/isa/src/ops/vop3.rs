@@ -34,10 +34,10 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop3 v_sad_u16           0x1db ALL sat |a: u32, b: u32, c: u32| -> u32 { sad_u16(a, b).wrapping_add(c) } else { sad_u16(a, b).saturating_add(c) }),
     row!(Vop3 v_sad_u32           0x1dc ALL sat |a: u32, b: u32, c: u32| -> u32 { a.abs_diff(b).wrapping_add(c) } else { a.abs_diff(b).saturating_add(c) }),
     row!(Vop3 v_msad_u8           0x1e4 ALL sat |a: u32, b: u32, c: u32| -> u32 { masked_sad(a, b).wrapping_add(c) } else { masked_sad(a, b).saturating_add(c) }),
-    row!(Vop3 v_qsad_pk_u16_u8    0x1e5 ALL |a: u64, b: u32, c: u64| -> u64 { quad_sad16(a, b, c, sad_u8) }),
-    row!(Vop3 v_mqsad_pk_u16_u8   0x1e6 ALL |a: u64, b: u32, c: u64| -> u64 { quad_sad16(a, b, c, masked_sad) }),
+    row!(Vop3 v_qsad_pk_u16_u8    0x1e5 ALL sat |a: u64, b: u32, c: u64| -> u64 { quad_sad16(a, b, c, false, sad_u8) } else { quad_sad16(a, b, c, true, sad_u8) }),
+    row!(Vop3 v_mqsad_pk_u16_u8   0x1e6 ALL sat |a: u64, b: u32, c: u64| -> u64 { quad_sad16(a, b, c, false, masked_sad) } else { quad_sad16(a, b, c, true, masked_sad) }),
     Op::new("v_mqsad_u32_u8", Family::Vop3, 0x1e7, ArchSet::ALL, one_level!(w, i, _e, quad_sad32(w, i)))
-        .operands(Kind::Dwords(4), [Kind::U64, Kind::U32, Kind::Dwords(4)]),
+        .operands(Kind::Dwords(4), [Kind::U64, Kind::U32, Kind::Dwords(4)]).with(Flags::CLAMP),
     Op::new("v_mad_u64_u32", Family::Vop3, 0x1e8, ArchSet::ALL, levels!(w, i, _e, map3_with_mask(w, i, |a: u32, b: u32, c: u64| wide_sum(u64::from(a) * u64::from(b), c, i.mods.clamp))))
         .operands(Kind::U64, [Kind::U32, Kind::U32, Kind::U64]).with(Flags::MASK_OUT).with(Flags::CLAMP),
     Op::new("v_mad_i64_i32", Family::Vop3, 0x1e9, ArchSet::ALL, levels!(w, i, _e, map3_with_mask(w, i, |a: i32, b: i32, c: i64| signed_wide_sum(i64::from(a) * i64::from(b), c, i.mods.clamp))))
@@ -171,10 +171,10 @@ fn masked_sad(a: u32, b: u32) -> u32 {
 }
 
 /// Four sums over four bytes, at successive byte offsets of `a`, added to the halves of `c`.
-fn quad_sad16(a: u64, b: u32, c: u64, sad: fn(u32, u32) -> u32) -> u64 {
+fn quad_sad16(a: u64, b: u32, c: u64, clamp: bool, sad: fn(u32, u32) -> u32) -> u64 {
     (0..4).fold(0, |packed, n| {
-        let sum = sad((a >> (8 * n)) as u32, b).wrapping_add((c >> (16 * n)) as u32 & 0xffff);
-        packed | u64::from(sum & 0xffff) << (16 * n)
+        let sum = sad((a >> (8 * n)) as u32, b) + ((c >> (16 * n)) as u32 & 0xffff);
+        packed | u64::from(if clamp { sum.min(0xffff) } else { sum & 0xffff }) << (16 * n)
     })
 }
 
@@ -188,7 +188,10 @@ fn quad_sad32(w: &mut Wave, i: &Inst) -> Flow {
         } else {
             [w.scalar32(i.src[2], i.literal, Kind::U32); 64]
         };
-        let sums = std::array::from_fn(|l| masked_sad((a[l] >> (8 * n)) as u32, b[l]).wrapping_add(c[l]));
+        let sums = std::array::from_fn(|l| {
+            let sad = masked_sad((a[l] >> (8 * n)) as u32, b[l]);
+            if i.mods.clamp { sad.saturating_add(c[l]) } else { sad.wrapping_add(c[l]) }
+        });
         crate::lanes::blend(w.vector_mut(i.dst, n), &sums, exec);
     }
     Flow::Next

@@ -1,6 +1,8 @@
-//! The decoder and the disassembler against those of LLVM.
+//! The decoder, the disassembler and the operations against what nobody here wrote, and on input that nobody chose.
 
 mod llvm_mc;
+mod memory;
+mod random_execution;
 mod random_words;
 mod seeded;
 mod vectors;

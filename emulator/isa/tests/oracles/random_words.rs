@@ -9,22 +9,22 @@ use crate::seeded::{Seeded, crashes_llvm, words};
 
 /// How many words each processor gets.
 fn count() -> usize {
-    if std::env::var_os("LOGDUR_TEST_FULL").is_some() { 2_000_000 } else { 60_000 }
+    if std::env::var_os("LOGDUR_TEST_FULL").is_some() { 600_000 } else { 60_000 }
 }
 
 /// Mnemonics without the suffix of their form.
-fn operation(text: &str) -> &str {
+pub(crate) fn operation(text: &str) -> &str {
     let name = text.split(' ').next().unwrap_or_default();
     ["_e32", "_e64", "_sdwa", "_dpp"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
 }
 
 /// What is in the tables only in part, and refused where it goes beyond them: texture-fault codes, LDS as an operand,
 /// saturation of integer operations that have none in their other forms, a NOP that reads other lanes.
-fn is_beyond_the_tables(text: &str) -> bool {
+pub(crate) fn is_beyond_the_tables(text: &str) -> bool {
     text.ends_with(" tfe")
         || text.contains("src_lds_direct")
         || text.contains("_sdwa") && text.contains(" clamp")
-        || text.starts_with("v_nop ")
+        || text.starts_with("v_nop")
         // LLVM has modifiers where the operation has no float.
         || text.contains("sext(") && !text.contains("_sdwa")
         || text.starts_with("v_frexp_exp") && text.contains("_e64")

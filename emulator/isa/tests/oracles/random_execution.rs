@@ -1,0 +1,149 @@
+//! Instructions that nobody chose, on registers that nobody chose: nothing panics (tests are compiled with overflow
+//! checks), and both levels of the host's vector instructions compute the same bits.
+
+use amdgpu_isa::decode::HostLevel;
+use amdgpu_isa::disasm::Disassembly;
+use amdgpu_isa::inst::Inst;
+use amdgpu_isa::wave::{Mode, Wave, vgpr_file};
+use amdgpu_isa::{Arch, Decoder, step};
+
+use crate::memory::Memory;
+use crate::seeded::{Seeded, words};
+
+/// Bits that floating-point operations treat in a way of their own, as singles, doubles or halves.
+const SPECIAL: &[u32] = &[
+    0,
+    1,
+    0x007f_ffff,
+    0x0080_0000,
+    0x3f80_0000,
+    0x7f7f_ffff,
+    0x7f80_0000,
+    0x7f80_0001,
+    0x7fc0_0000,
+    0x7ff0_0000,
+    0x7ff0_0001,
+    0x7fef_ffff,
+    0x000f_ffff,
+    0x0010_0000,
+    0x3c00_0001,
+    0x7c00_7c01,
+    0x8000_0000,
+    0xff80_0000,
+    u32::MAX,
+    0x0000_03ff,
+    0x4b00_0000,
+    0xcf00_0000,
+    0x41e0_0000,
+];
+
+fn bits(random: &mut Seeded) -> u32 {
+    if random.below(2) == 0 { SPECIAL[random.below(SPECIAL.len())] } else { random.word() }
+}
+
+/// A wave whose registers hold anything.
+fn wave(arch: Arch, random: &mut Seeded) -> Wave {
+    let mut w = Wave::new(arch, 0x1000, vgpr_file());
+    for register in w.vgpr.iter_mut() {
+        let one = bits(random);
+        let same = random.below(2) == 0;
+        register.fill_with(|| if same { one } else { bits(random) });
+    }
+    w.sgpr.fill_with(|| bits(random));
+    w.accum_offset = 4 * (1 + random.below(64)) as u32;
+    w.scc = random.below(2) == 0;
+    w.apertures.shared = 0x0001_0000;
+    w.apertures.private = 0x0002_0000;
+    renew(&mut w, random);
+    w
+}
+
+/// Another mode and other active lanes.
+fn renew(w: &mut Wave, random: &mut Seeded) {
+    w.trap = None;
+    w.mode = Mode(random.word() & !Mode::GPR_IDX_EN | if random.below(8) == 0 { Mode::GPR_IDX_EN } else { 0 });
+    let masks = [u64::MAX, 0, random.next(), random.next() & random.next(), 1 << random.below(64)];
+    w.set_exec(masks[random.below(masks.len())]);
+    let some = random.below(102);
+    w.sgpr[some] = bits(random);
+    let register = random.below(w.vgpr.len());
+    w.vgpr[register].fill_with(|| bits(random));
+}
+
+fn copy(w: &Wave) -> Wave {
+    let mut file = vgpr_file();
+    file.copy_from_slice(&w.vgpr[..]);
+    let mut other = Wave::new(w.arch, w.pc, file);
+    other.sgpr = w.sgpr;
+    other.scc = w.scc;
+    other.mode = w.mode;
+    other.accum_offset = w.accum_offset;
+    other.apertures = w.apertures;
+    other.hw_regs = w.hw_regs;
+    other
+}
+
+/// Instructions executed for each processor.
+fn count() -> usize {
+    if std::env::var_os("LOGDUR_TEST_FULL").is_some() { 2_000_000 } else { 30_000 }
+}
+
+#[test]
+fn random_instructions_execute_without_panic_and_alike_at_every_level_of_the_host() {
+    for arch in Arch::ALL {
+        let fast = Decoder::new(arch);
+        let plain = Decoder::with_level(arch, HostLevel::Base);
+        let mut random = Seeded(0x100 + arch as u64);
+        let (mut one, mut other) = (wave(arch, &mut random), wave(arch, &mut random));
+        let mut memories = [Memory::new(4096), Memory::new(4096)];
+        let mut executed = 0;
+        while executed < count() {
+            let words = words(&mut random);
+            let (Ok(a), Ok(b)) = (fast.decode(&words), plain.decode(&words)) else { continue };
+            executed += 1;
+            if executed % 256 == 1 {
+                one = wave(arch, &mut random);
+                other = copy(&one);
+            }
+            renew(&mut one, &mut random);
+            let changed = |from: &Wave, to: &mut Wave| {
+                to.sgpr = from.sgpr;
+                to.mode = from.mode;
+                to.trap = None;
+                to.vgpr.copy_from_slice(&from.vgpr[..]);
+            };
+            changed(&one, &mut other);
+            let text = |i: &Inst| format!("{arch} {words:08x?} {}", Disassembly { inst: i, arch });
+            let before = text(&a);
+            let flows =
+                (step::execute(&mut one, &a, &mut memories[0]), step::execute(&mut other, &b, &mut memories[1]));
+            assert_eq!(flows.0, flows.1, "{before}");
+            assert_eq!((one.pc, one.scc, one.trap), (other.pc, other.scc, other.trap), "{before}");
+            assert_eq!(one.sgpr, other.sgpr, "{before}");
+            if let Some(register) = (0..one.vgpr.len()).find(|&r| one.vgpr[r] != other.vgpr[r]) {
+                let lane = (0..64).find(|&l| one.vgpr[register][l] != other.vgpr[register][l]).unwrap_or(0);
+                let (x, y) = (one.vgpr[register][lane], other.vgpr[register][lane]);
+                panic!("{before}: register {register} lane {lane} is {x:#x} or {y:#x}, {:?}", one.mode);
+            }
+            assert!(memories[0].lds == memories[1].lds, "{before}: LDS differs");
+        }
+        assert!(memories[0].bytes == memories[1].bytes, "{arch}: memory differs");
+    }
+}
+
+#[test]
+fn random_words_decode_and_disassemble_without_panic() {
+    for arch in Arch::ALL {
+        let decoder = Decoder::new(arch);
+        let mut random = Seeded(0x200 + arch as u64);
+        for _ in 0..20 * count() {
+            let words = words(&mut random);
+            for given in [&words[..], &words[..1], &[]] {
+                if let Ok(inst) = decoder.decode(given) {
+                    assert!(usize::from(inst.size) <= 4 * given.len());
+                    assert!(!Disassembly { inst: &inst, arch }.to_string().contains("<operand"));
+                }
+            }
+        }
+    }
+}
