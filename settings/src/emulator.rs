@@ -80,7 +80,7 @@ settings! {
     compute_units: u32 = "KFDEMU_CUS" ["number"] or (8) "8";
     /// Memory of each GPU. Only what is used is taken from the machine.
     memory: Bytes = "KFDEMU_VRAM" ["BYTES"] or (Bytes(16 << 30)) "`16G`";
-    /// Whether the runtime offers the host access to the memory of the GPUs. Without, a host's read of it is a segmentation fault.
+    /// Whether the runtime offers the host, and the GPUs each other, access to the memory of a GPU. Without, a host's read of it is a segmentation fault, and a GPU's of another's a memory fault.
     bar: Bar = "KFDEMU_BAR" ["`small` | `large`"] or (Bar::Small) "`small`";
     /// Threads that emulate, all GPUs together.
     threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";

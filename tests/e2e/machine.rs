@@ -1,6 +1,7 @@
 //! The emulated machine under the real runtime: faults on order, the deterministic clock.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 
 use serde_json::Value;
 
@@ -172,5 +173,36 @@ fn on_the_deterministic_clock_two_runs_have_the_same_ticks() {
             assert!(kernels.iter().any(|p| of_row(&p)), "{program}: no packet is like {row:?}");
         }
         assert!(!log.rows.is_empty());
+    }
+}
+
+/// Pairs of GPUs that tests run on.
+const PAIRS: &[&str] = &["2*gfx90a", "gfx90a,gfx906"];
+
+#[test]
+fn two_gpus_work_side_by_side_and_on_each_others_memory() {
+    if bed::on_hardware() {
+        return;
+    }
+    for gpus in PAIRS {
+        for (bar, access) in [("small", "peer access 0 0"), ("large", "peer access 1 1")] {
+            let run = Run::hip("two_gpus").env("KFDEMU_GPUS", gpus).env("KFDEMU_BAR", bar).bare().passed();
+            assert!(run.stdout.lines().any(|line| line == access), "{gpus}, {bar}: {}", run.stdout);
+        }
+    }
+}
+
+#[test]
+fn memory_that_only_another_gpu_has_mapped_faults_and_the_emulator_says_whose_it_is() {
+    if bed::on_hardware() {
+        return;
+    }
+    for gpus in PAIRS {
+        let run = Run::hip("two_gpus").args(["foreign"]).env("KFDEMU_GPUS", gpus).env("KFDEMU_BAR", "large");
+        let outcome = run.bare();
+        assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{gpus}: {}", outcome.stdout);
+        let log = outcome.read("kfdemu.log");
+        let parts = ["memory fault on gpu 0x4d01", "global_load_dword", "gpu 0x4d12 has it mapped"];
+        assert!(log.lines().any(|line| parts.iter().all(|part| line.contains(part))), "{gpus}: {log}");
     }
 }

@@ -132,7 +132,9 @@ fn gpu_node(index: usize, all: &[&Product], p: &Product, settings: &Emulator) ->
     let heap = if settings.bar == Bar::Large { 1 } else { 2 };
     let cus = u64::from(settings.compute_units.clamp(1, 1024).next_multiple_of(p.array_count));
     let edc = if p.sramecc { capability::SRAM_EDC } else { 0 };
-    let links: Vec<usize> = (0..=all.len()).filter(|&n| n != index + 1).collect();
+    // The host is reached always; over PCI Express, another GPU only through an aperture that shows all of its memory.
+    let last = if settings.bar == Bar::Large { all.len() } else { 0 };
+    let links: Vec<usize> = (0..=last).filter(|&n| n != index + 1).collect();
     let mut files = vec![
         (format!("{node}/gpu_id"), format!("{}\n", Product::gpu_id(index))),
         (format!("{node}/name"), format!("{}\n", p.arch)),
