@@ -25,9 +25,7 @@ impl Decoder {
     pub(super) fn smem(&self, first: u32, high: u32) -> Result<Inst, DecodeError> {
         let op = self.find(Family::Smem, first >> 18 & 0xff)?;
         let mut i = self.inst(op, Form::Only, 8);
-        i.control = flag(first, 16, control::GLC)
-            | flag(first, 17, control::IMM)
-            | flag(first, 14, control::SOFFSET);
+        i.control = flag(first, 16, control::GLC) | flag(first, 17, control::IMM) | flag(first, 14, control::SOFFSET);
         if op.dst != Kind::None {
             i.dst = scalar_register(op, first >> 6 & 0x7f, op.dst.dwords())?;
             // Neither M0 nor EXEC can be loaded.
@@ -198,9 +196,11 @@ impl Decoder {
             | flag(first, 17, control::SLC);
         i.imm = (first & 0xfff) as i32;
         if op.access == Access::None {
-            // Only MI300's cache instructions have hints.
-            let hints = if self.arch == Arch::Gfx942 && !op.archs.contains(Arch::Gfx900) { 1 << 14 | 1 << 15 } else { 0 };
+            // Hints of scope are MI300's; compilers set their bits in MI200's write-back, too, and a hint that streams in all.
+            let scopes = self.arch == Arch::Gfx942 && !op.archs.contains(Arch::Gfx900);
+            let hints = 1 << 17 | if scopes || op.name == "buffer_wbl2" { 1 << 14 | 1 << 15 } else { 0 };
             reserved(op, first & 0x3_f000 & !hints | high & 1 << 23)?;
+            i.control &= if scopes { control::GLC | control::SCC } else { 0 };
             return Ok(i);
         }
         self.float_atomic(op, i.control)?;
