@@ -38,7 +38,11 @@ fn same_times(mode: &str, count: usize) -> Outcome {
     let set = |ticks: Vec<(u64, u64)>| ticks.into_iter().collect::<BTreeSet<_>>();
     if !bed::on_hardware() {
         for run in [&bare, &watched] {
-            assert_eq!(set(done(run)), set(measured(run)), "{mode}: what the application reads and what the GPU measured");
+            assert_eq!(
+                set(done(run)),
+                set(measured(run)),
+                "{mode}: what the application reads and what the GPU measured"
+            );
         }
     }
     let log = watched.log();

