@@ -122,12 +122,17 @@ fn hipcc() -> Command {
 
 /// A HIP program of `tests/programs`, for all processors that are tested.
 pub(crate) fn hip(name: &str) -> PathBuf {
-    let program = programs().join(name);
+    hip_optimized(name, "-O3")
+}
+
+/// A HIP program, compiled with an option like `-O3`.
+pub(crate) fn hip_optimized(name: &str, level: &str) -> PathBuf {
+    let program = programs().join(if level == "-O3" { name.to_owned() } else { format!("{name}{level}") });
     let sources = sources(&format!("{name}.hip"), "check.h");
     make(&program, &sources, || {
         let mut command = hipcc();
         command.args(archs().iter().map(|arch| format!("--offload-arch={arch}")));
-        command.arg("-O3").arg(&sources[0]).arg("-o").arg(&program).args(link_options());
+        command.arg(level).arg(&sources[0]).arg("-o").arg(&program).args(link_options());
         command
     });
     program

@@ -11,6 +11,7 @@ mod durations;
 mod emulator;
 mod errors;
 mod guest;
+mod hip;
 mod launcher;
 mod machine;
 mod oracles;

@@ -196,10 +196,11 @@ impl Decoder {
             | flag(first, 17, control::SLC);
         i.imm = (first & 0xfff) as i32;
         if op.access == Access::None {
-            // Only MI300's cache instructions have hints.
-            let hints =
-                if self.arch == Arch::Gfx942 && !op.archs.contains(Arch::Gfx900) { 1 << 14 | 1 << 15 } else { 0 };
+            // Hints of scope are MI300's; compilers set their bits in MI200's write-back, too, and a hint that streams in all.
+            let scopes = self.arch == Arch::Gfx942 && !op.archs.contains(Arch::Gfx900);
+            let hints = 1 << 17 | if scopes || op.name == "buffer_wbl2" { 1 << 14 | 1 << 15 } else { 0 };
             reserved(op, first & 0x3_f000 & !hints | high & 1 << 23)?;
+            i.control &= if scopes { control::GLC | control::SCC } else { 0 };
             return Ok(i);
         }
         self.float_atomic(op, i.control)?;

@@ -75,3 +75,22 @@ fn llvm_and_we_read_the_same_instructions_in_random_words() {
     }
     assert!(report.is_empty(), "{}", report.join("\n"));
 }
+
+/// Compilers set hints in cache instructions that the assembler has no words for.
+#[test]
+fn hints_of_cache_instructions_are_read_where_llvm_reads_them() {
+    for arch in Arch::ALL {
+        let decoder = Decoder::new(arch);
+        let caches = amdgpu_isa::rows().filter(|op| op.archs.contains(arch) && op.name.starts_with("buffer_"));
+        let caches = caches.filter(|op| ["wb", "inv"].iter().any(|kind| op.name["buffer_".len()..].starts_with(kind)));
+        let hints = [14, 15, 17].map(|bit| 1 << bit);
+        let words: Vec<[u32; 2]> =
+            caches.flat_map(|op| hints.map(|hint| [0b11_1000 << 26 | u32::from(op.code) << 18 | hint, 0])).collect();
+        assert!(!words.is_empty(), "{arch} has no cache instructions");
+        let theirs = disassemble(arch, &words.iter().map(|w| w.to_vec()).collect::<Vec<_>>());
+        for (words, theirs) in words.iter().zip(theirs) {
+            let ours = ours(&decoder, words).map(|(_, text)| text);
+            assert_eq!(ours, theirs, "{arch}, {words:08x?}");
+        }
+    }
+}
