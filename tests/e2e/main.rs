@@ -4,6 +4,8 @@
 //! Run by `cargo xtask test`, which builds what is tested here.
 
 mod bed;
+mod compare;
+mod launch;
 mod log;
 
 mod app_signals;
@@ -13,6 +15,7 @@ mod errors;
 mod guest;
 mod launcher;
 mod machine;
+mod opencl;
 mod oracles;
 mod output;
 mod queues;
