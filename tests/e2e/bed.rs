@@ -140,15 +140,27 @@ pub(crate) fn hip_optimized(name: &str, level: &str) -> PathBuf {
 
 /// A C program of `tests/programs` that uses the HSA interface.
 pub(crate) fn hsa(name: &str) -> PathBuf {
+    let mut libraries = link_options();
+    libraries.push("-lhsa-runtime64".into());
+    c_program(name, &libraries)
+}
+
+/// A C program of `tests/programs` that uses the OpenCL interface: the machine's, whatever ROCm is tested.
+pub(crate) fn opencl(name: &str) -> PathBuf {
+    c_program(name, &["-lOpenCL".into()])
+}
+
+fn c_program(name: &str, libraries: &[OsString]) -> PathBuf {
     let program = programs().join(name);
-    let sources = sources(&format!("{name}.c"), "hsa_check.h");
+    let files = [&format!("{name}.c"), "hsa_check.h", "launches.h"];
+    let sources = files.map(|file| root().join("tests/programs").join(file));
     make(&program, &sources, || {
         let mut command = Command::new("cc");
         command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]).arg(&sources[0]).arg("-o").arg(&program);
         if let Some(rocm) = rocm() {
             command.arg("-I").arg(rocm.join("include"));
         }
-        command.args(link_options()).arg("-lhsa-runtime64");
+        command.args(libraries);
         command
     });
     program
@@ -162,6 +174,30 @@ pub(crate) fn kernels(arch: &str) -> PathBuf {
         let mut command = hipcc();
         command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-O2", "-c"]);
         command.arg(format!("--offload-arch={arch}")).arg(&source).arg("-o").arg(&object);
+        command
+    });
+    object
+}
+
+/// The code object of an OpenCL C source, by a version of clang and for a version of the code object's ABI.
+pub(crate) fn opencl_object(source: &Path, arch: &str, clang: u32, optimise: u32, abi: u32, defines: &str) -> PathBuf {
+    let name = source.file_stem().unwrap().display();
+    let words = defines.replace(' ', "");
+    let object =
+        root().join("target/tests").join(format!("{name}{words}.{arch}.clang{clang}.O{optimise}.v{abi}.hsaco"));
+    make(&object, &[source.to_owned()], || {
+        let mut command = Command::new(format!("clang-{clang}"));
+        command.args([
+            "-x",
+            "cl",
+            "-cl-std=CL2.0",
+            "-target",
+            "amdgcn-amd-amdhsa",
+            "-cl-fp32-correctly-rounded-divide-sqrt",
+        ]);
+        command.arg(format!("-mcpu={arch}")).arg(format!("-O{optimise}")).arg(format!("-mcode-object-version={abi}"));
+        command.args(defines.split_whitespace()).arg(source).arg("-o").arg(&object);
+        command.arg("--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode");
         command
     });
     object

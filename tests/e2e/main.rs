@@ -4,6 +4,8 @@
 //! Run by `cargo xtask test`, which builds what is tested here.
 
 mod bed;
+mod compare;
+mod launch;
 mod log;
 
 mod app_signals;
@@ -14,6 +16,7 @@ mod guest;
 mod hip;
 mod launcher;
 mod machine;
+mod opencl;
 mod oracles;
 mod output;
 mod queues;

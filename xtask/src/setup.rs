@@ -24,6 +24,14 @@ const TESTS: &[Need] = &[
     Need { what: &["c++"], package: "g++" },
     Need { what: &["/usr/include/hsa/hsa.h"], package: "libhsa-runtime-dev" },
     Need { what: &["llvm-objdump-19"], package: "llvm-19" },
+    // OpenCL C for the GPU by an old and a newer compiler, and on the processor as the reference.
+    Need { what: &["clang-15"], package: "clang-15" },
+    Need { what: &["clang-19"], package: "clang-19" },
+    Need { what: &["ld.lld-19"], package: "lld-19" },
+    Need { what: &["/usr/lib/x86_64-linux-gnu/amdgcn/bitcode/opencl.bc"], package: "rocm-device-libs" },
+    Need { what: &["/etc/OpenCL/vendors/pocl.icd"], package: "pocl-opencl-icd" },
+    Need { what: &["/usr/include/CL/cl.h"], package: "opencl-c-headers" },
+    Need { what: &["/usr/lib/x86_64-linux-gnu/libOpenCL.so"], package: "ocl-icd-opencl-dev" },
 ];
 
 const LIBCLANG: &str = "libclang1-19";
