@@ -13,6 +13,7 @@ mod errors;
 mod guest;
 mod launcher;
 mod machine;
+mod neighbours;
 mod oracles;
 mod output;
 mod queues;
