@@ -155,10 +155,12 @@ pub(crate) fn library(name: &str) -> PathBuf {
     let source = root().join("tests/programs").join(name);
     make(&library, std::slice::from_ref(&source), || {
         // The runtime's header of its tables includes its neighbours by their bare names.
-        let include = rocm().map_or_else(|| PathBuf::from("/usr/include"), |rocm| rocm.join("include"));
         let mut command = Command::new(if name.ends_with(".cpp") { "c++" } else { "cc" });
         command.args(["-O1", "-Wall", "-shared", "-fPIC", "-fvisibility=hidden", "-DAMD_INTERNAL_BUILD"]);
-        command.arg("-isystem").arg(include.join("hsa")).arg("-isystem").arg(&include);
+        match rocm().map(|rocm| rocm.join("include")) {
+            Some(include) => command.arg("-isystem").arg(&include).arg("-isystem").arg(include.join("hsa")),
+            None => command.args(["-isystem", "/usr/include/hsa"]),
+        };
         command.arg(&source).arg("-o").arg(&library).arg("-ldl");
         command
     });

@@ -7,6 +7,7 @@ mod bed;
 mod log;
 
 mod app_signals;
+mod costs;
 mod durations;
 mod emulator;
 mod errors;
