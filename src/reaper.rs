@@ -201,7 +201,11 @@ fn abandon(session: &Session, queue: &Queue, record: RecordRef) {
             queue.forwarding.fetch_sub(1, Ordering::Relaxed);
             session.reaper.forwarding.fetch_sub(1, Ordering::Relaxed);
         }
-        // The signal is not used again: the GPU may still write it.
+        // The signal is not used again: the GPU may still write it, unless its queue is gone.
+        if queue.gone.load(Ordering::Acquire) {
+            // SAFETY: the record was in flight on a signal of ours, which nobody has destroyed.
+            session.signals.retire(unsafe { OwnSignal::from_handle(r.signal.load(Ordering::Relaxed)) });
+        }
         r.add_flags(flag::INCOMPLETE);
         r.set_state(State::Done);
     }

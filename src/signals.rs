@@ -28,6 +28,8 @@ pub(crate) struct SignalPool(Mutex<Pool>);
 #[derive(Default)]
 struct Pool {
     free: Vec<OwnSignal>,
+    /// Of packets that were in flight when their queue was destroyed: not used again.
+    retired: Vec<OwnSignal>,
     /// Made in this life of the runtime.
     made: usize,
 }
@@ -77,11 +79,16 @@ impl SignalPool {
         }
     }
 
+    /// Keeps a signal, whose queue is destroyed, until the runtime goes: it warns of signals that are left to it.
+    pub(crate) fn retire(&self, signal: OwnSignal) {
+        lock(&self.0).retired.push(signal);
+    }
+
     /// Destroys the signals that no packet carries; says how many are left behind.
     pub(crate) fn destroy(&self, api: &Api) -> usize {
         let mut pool = std::mem::take(&mut *lock(&self.0));
-        for signal in pool.free.drain(..) {
-            // SAFETY: the signal was in the free list: no packet carries it, and nobody else has it.
+        for signal in pool.free.drain(..).chain(pool.retired.drain(..)) {
+            // SAFETY: no packet of a queue that exists carries the signal, and nobody else has it.
             if unsafe { api.destroy_own_signal(signal) }.is_ok() {
                 pool.made -= 1;
             }

@@ -125,7 +125,23 @@ fn of_queue(handle: *const hsa_queue_t) -> Option<&'static Queue> {
 /// The ring whose index a producer is about to use; `None` if the runtime's own is meant.
 #[inline]
 pub(crate) fn ring_of(handle: *const hsa_queue_t) -> Option<&'static Ring> {
-    of_queue(handle)?.ring.as_ref().filter(|ring| !ring.bypassed.load(Ordering::Relaxed))
+    let queue = of_queue(handle)?;
+    let ring = queue.ring.as_ref().filter(|ring| !ring.bypassed.load(Ordering::Relaxed))?;
+    if ring.is_written_around() {
+        hand_over(queue, ring);
+        return None;
+    }
+    Some(ring)
+}
+
+/// A producer must not be given what somebody has reserved around us: the queue is turned over first.
+#[cold]
+fn hand_over(queue: &'static Queue, ring: &'static Ring) {
+    let Some(api) = calls::get() else { return };
+    while !ring.bypassed.load(Ordering::Acquire) && !queue.gone.load(Ordering::Acquire) {
+        queue.publisher.work(|publisher| publish(publisher, queue, ring, api, session::current()));
+        std::thread::yield_now();
+    }
 }
 
 /// A store to a signal: true if it was a doorbell's, and is dealt with.

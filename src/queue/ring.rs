@@ -93,6 +93,13 @@ impl Ring {
         }
     }
 
+    /// True when the index that the packet processor sees is beyond ours, which it never is by our own doing.
+    #[inline]
+    pub(crate) fn is_written_around(&self) -> bool {
+        // In this order, with acquire: ours is ahead of whatever we have made of the other.
+        self.direct && self.amd().write_dispatch_id.load(Ordering::Acquire) > self.write_index.0.load(Ordering::Relaxed)
+    }
+
     /// How many packets the packet processor has taken.
     pub(crate) fn read_index(&self) -> u64 {
         self.amd().read_dispatch_id.load(Ordering::Acquire)

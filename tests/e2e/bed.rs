@@ -166,6 +166,24 @@ fn c_program(name: &str, libraries: &[OsString]) -> PathBuf {
     program
 }
 
+/// A library of `tests/programs`, in C or C++, to be loaded beside ours.
+pub(crate) fn library(name: &str) -> PathBuf {
+    let library = programs().join(format!("lib{}.so", name.split('.').next().unwrap()));
+    let source = root().join("tests/programs").join(name);
+    make(&library, std::slice::from_ref(&source), || {
+        // The runtime's header of its tables includes its neighbours by their bare names.
+        let mut command = Command::new(if name.ends_with(".cpp") { "c++" } else { "cc" });
+        command.args(["-O1", "-Wall", "-shared", "-fPIC", "-fvisibility=hidden", "-DAMD_INTERNAL_BUILD"]);
+        match rocm().map(|rocm| rocm.join("include")) {
+            Some(include) => command.arg("-isystem").arg(&include).arg("-isystem").arg(include.join("hsa")),
+            None => command.args(["-isystem", "/usr/include/hsa"]),
+        };
+        command.arg(&source).arg("-o").arg(&library).arg("-ldl");
+        command
+    });
+    library
+}
+
 /// The code object of `kernels.hip` for a processor.
 pub(crate) fn kernels(arch: &str) -> PathBuf {
     let object = programs().join(format!("kernels.{arch}.hsaco"));

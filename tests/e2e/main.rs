@@ -9,6 +9,7 @@ mod launch;
 mod log;
 
 mod app_signals;
+mod costs;
 mod durations;
 mod emulator;
 mod errors;
@@ -16,6 +17,7 @@ mod guest;
 mod hip;
 mod launcher;
 mod machine;
+mod neighbours;
 mod opencl;
 mod oracles;
 mod output;

@@ -1,0 +1,57 @@
+//! What the library does on the application's threads when kernels are launched: no allocation and no system call for a
+//! dispatch. Measured times are the business of `cargo xtask bench`.
+
+use std::collections::BTreeMap;
+
+use crate::bed::{self, Outcome, Run, built};
+
+/// Dispatches that the programs have counted.
+const DISPATCHES: u64 = 10_000;
+/// Records that are allocated together, on whatever thread needs the first of them, when rows are not written fast enough
+/// for their memory to come back.
+const RECORDS_OF_A_BLOCK: u64 = 256;
+
+/// The line "calls NAME=NUMBER ..." of `count_calls.c`; `None` where the kernel has no way to count.
+fn calls(run: &Outcome) -> Option<BTreeMap<String, u64>> {
+    let line = run.stdout.lines().find_map(|line| line.strip_prefix("calls ")).expect("a line of calls");
+    if line == "unavailable" {
+        eprintln!("skipped: this system has no syscall user dispatch");
+        return None;
+    }
+    let pairs = line.split(' ').filter_map(|word| word.split_once('='));
+    Some(pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect())
+}
+
+fn counted(run: Run, watched: bool) -> Outcome {
+    let mut preload = bed::library("count_calls.c").into_os_string();
+    if !bed::on_hardware() {
+        preload.push(" ");
+        preload.push(built("libkfdemu.so"));
+    }
+    let run = run.env("LD_PRELOAD", preload).env("KFDEMU_TRACE", "/dev/null");
+    if watched { run.watched().passed() } else { run.bare().passed() }
+}
+
+#[test]
+fn a_dispatch_costs_the_application_no_allocation_and_no_system_call() {
+    let programs: [fn() -> Run; 4] = [
+        || Run::hsa("steady").args(["none"]),
+        || Run::hsa("steady").args(["own"]),
+        || Run::hsa("steady").args(["shared"]),
+        || Run::hip("steady_hip"),
+    ];
+    for (n, program) in programs.into_iter().enumerate() {
+        let bare = counted(program(), false);
+        let watched = counted(program(), true);
+        let (Some(before), Some(with)) = (calls(&bare), calls(&watched)) else { return };
+        assert_eq!(watched.log().account()["logged"], 4 * DISPATCHES, "program {n}");
+        // What the library itself allocates or frees, by the address of the caller; and all that it has others allocate.
+        let blocks = DISPATCHES / RECORDS_OF_A_BLOCK + 4;
+        assert!(with["library"] <= blocks, "program {n}: {with:?}");
+        assert!(with["allocations"] <= before["allocations"] + blocks, "program {n}: {before:?} {with:?}");
+        assert!(with["frees"] <= before["frees"] + blocks, "program {n}: {before:?} {with:?}");
+        // The allocator may ask the kernel for more; the reaper, if it sleeps, is woken once in ten milliseconds.
+        assert!(with["others"] <= before["others"] + with["library"] + 2, "program {n}: {}", watched.stdout);
+        assert!(with["wakes"] <= before["wakes"] + 1 + with["ms"] / 10, "program {n}: {with:?}");
+    }
+}

@@ -1,0 +1,130 @@
+//! Beside others: tools that watch queues themselves, producers that go around the runtime, and queues, signals and
+//! runtimes that come and go. Each program passes without the library first.
+
+use std::path::Path;
+
+use crate::bed::{self, Outcome, Run, built};
+use crate::queues::durations_are_the_traces;
+
+/// Runs with tools in the order in which the runtime loads them: a later one is called by the application first.
+fn with_tools(run: Run, tools: &[&Path]) -> Outcome {
+    let list = tools.iter().map(|t| t.to_str().unwrap()).collect::<Vec<_>>().join(" ");
+    let mut command = run.command();
+    command.env("HSA_TOOLS_LIB", list).env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
+    command.env("LOGDUR_LOG_LOCATION", run.file("log.csv")).env("TOOL_COUNT", run.file("count"));
+    run.finish(command).passed()
+}
+
+/// Runs programs beside another tool, above and below it: the same number of dispatches for both.
+fn beside(tool: &str, programs: &[(&str, &str, u64)]) {
+    let (tool, ours) = (bed::library(tool), built("liblogdur.so"));
+    for &(program, arguments, dispatches) in programs {
+        let run = || Run::hsa(program).args(arguments.split(' '));
+        let counted = |run: &Outcome| run.read("count").trim().parse::<u64>().unwrap();
+        assert_eq!(counted(&with_tools(run(), &[&tool])), dispatches, "the tool alone: {program} {arguments}");
+        for tools in [[tool.as_path(), &ours], [ours.as_path(), &tool]] {
+            let run = with_tools(run(), &tools);
+            let log = run.log();
+            assert_eq!((counted(&run), log.account()["logged"]), (dispatches, dispatches), "{program} {arguments}");
+            assert!(log.rows.iter().all(|r| r.flags().is_empty()), "{program} {arguments}");
+            durations_are_the_traces(&run, &log);
+        }
+    }
+}
+
+#[test]
+fn another_tool_on_the_runtimes_intercept_queues_counts_the_same() {
+    // Rings that are never full: the intercept queues of the older runtimes fail then, on their own.
+    beside(
+        "tool_intercept.cpp",
+        &[
+            ("producers", "packets=200 slots=1024", 200),
+            ("producers", "packets=50 slots=1024 threads=3 signal=mixed", 150),
+            ("signals", "own 40", 40),
+            ("signals", "shared 80", 80),
+            ("packets", "all", 115 - 1),
+        ],
+    );
+}
+
+#[test]
+fn another_tool_with_a_write_index_of_its_own_counts_the_same() {
+    beside(
+        "tool_inplace.cpp",
+        &[
+            ("producers", "packets=2000 slots=64", 2000),
+            ("producers", "packets=500 slots=64 threads=3", 1500),
+            ("producers", "packets=500 slots=64 threads=2 batch=16 ring=late index=cas", 1000),
+            ("producers", "packets=300 slots=64 threads=2 signal=mixed", 600),
+            ("signals", "rearm 40", 40),
+            ("packets", "all", 115 - 1),
+        ],
+    );
+}
+
+#[test]
+fn another_tool_of_either_kind_leaves_a_hip_program_alone() {
+    let bare = Run::hip("vectors").bare().passed();
+    for tool in ["tool_intercept.cpp", "tool_inplace.cpp"] {
+        let (tool, ours) = (bed::library(tool), built("liblogdur.so"));
+        for tools in [[tool.as_path(), &ours], [ours.as_path(), &tool]] {
+            let run = with_tools(Run::hip("vectors"), &tools);
+            assert_eq!(run.stdout, bare.stdout);
+            assert_eq!((run.log().account()["logged"], run.read("count").trim()), (4, "4"), "{tools:?}");
+        }
+    }
+}
+
+#[test]
+fn a_library_that_is_preloaded_too_is_there_once() {
+    let run = Run::hip("vectors");
+    let mut command = run.command();
+    let mut preload = built("liblogdur.so").into_os_string();
+    if !bed::on_hardware() {
+        preload = format!("{} {}", built("libkfdemu.so").display(), built("liblogdur.so").display()).into();
+    }
+    command.env("LD_PRELOAD", preload).env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
+    command.env("HSA_TOOLS_LIB", built("liblogdur.so")).env("LOGDUR_LOG_LOCATION", run.file("log.csv"));
+    let run = run.finish(command).passed();
+    let log = run.log();
+    assert_eq!((log.account()["logged"], log.accounts.len()), (4, 1));
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn a_producer_that_writes_the_index_and_the_doorbell_itself_is_left_alone_for_ever_and_counted() {
+    for (mode, seen) in [("always", 0), ("after", 150), ("between", 10)] {
+        Run::hsa("foreign").args([mode]).bare().passed();
+        let watched = Run::hsa("foreign").args([mode]).watched().passed();
+        let log = watched.log();
+        let account = log.account();
+        assert_eq!((account["seen"], account["bypassed-queues"]), (seen, 1), "{mode}");
+        // The barrier packet at the end may or may not have been released when the queue is destroyed.
+        assert!([300, 301].contains(&(seen + account["unseen-packets"])), "{mode}: {account:?}");
+        assert_eq!(log.notices.len(), 1, "{mode}: {:?}", log.notices);
+        assert!(log.notices[0].contains(&format!("from number {seen} on")), "{mode}: {:?}", log.notices);
+    }
+}
+
+/// Dispatches that `churn` says it has launched.
+fn launched(run: &Outcome) -> u64 {
+    run.stdout.lines().find_map(|l| l.strip_prefix("dispatches ")).unwrap().parse().unwrap()
+}
+
+#[test]
+fn queues_come_and_go_while_others_launch_and_every_dispatch_is_a_row() {
+    for mode in ["drained", "running", "ringing"] {
+        let run = || Run::hsa("churn").args([&bed::count(100, 1000).to_string(), mode]).env("KFDEMU_TRACE", "/dev/null");
+        let bare = run().bare().passed();
+        let watched = run().watched().passed();
+        assert_eq!(watched.stderr, bare.stderr, "{mode}");
+        let log = watched.log();
+        assert_eq!(log.account()["logged"], launched(&watched), "{mode}");
+        let incomplete = log.rows.iter().filter(|r| r.flags() == "incomplete").count();
+        let complete = log.rows.iter().filter(|r| r.flags().is_empty()).count();
+        assert_eq!(complete + incomplete, log.rows.len(), "{mode}");
+        // Four packets of each queue may be in flight when it is destroyed.
+        let at_most = if mode == "drained" { 0 } else { 4 * bed::count(100, 1000) };
+        assert!(incomplete <= at_most, "{mode}: {incomplete} rows are incomplete");
+    }
+}
