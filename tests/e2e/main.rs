@@ -9,6 +9,7 @@ mod launch;
 mod log;
 
 mod app_signals;
+mod crash;
 mod durations;
 mod emulator;
 mod errors;
