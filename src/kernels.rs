@@ -80,7 +80,8 @@ impl Kernels {
             self.numbers.set(symbol.kernel_object, number.into());
         }
         let new = known.kernels[before..].iter().enumerate();
-        self.records.kernels(new.map(|(i, kernel)| ((before + i) as u32 + 1, kernel.kernarg_size, kernel.symbol.as_str())));
+        self.records
+            .kernels(new.map(|(i, kernel)| ((before + i) as u32 + 1, kernel.kernarg_size, kernel.symbol.as_str())));
         drop(known);
         self.executables.entry(executable.0).or_default().extend(addresses);
     }

@@ -22,11 +22,8 @@ fn make(settings: &Interceptor, sink: &Sink) -> (Records, Vec<String>) {
         RecordsLocation::Folder(folder) => vec![folder.clone()],
         RecordsLocation::Default => default_folders(),
     };
-    let origin = Origin {
-        format: format(settings),
-        log: sink.path().map(Path::to_owned),
-        filter: settings.log_filter.clone(),
-    };
+    let origin =
+        Origin { format: format(settings), log: sink.path().map(Path::to_owned), filter: settings.log_filter.clone() };
     let mut said = Vec::new();
     for folder in &folders {
         // A relative one is of no use to whoever reads the log.
@@ -67,10 +64,14 @@ fn is_ours(path: &Path) -> bool {
 
 fn of_earlier(path: PathBuf) -> String {
     let path = path.display();
-    format!("an earlier process with this number left its records: `omniprobe log {path}` has the rows that it could not write")
+    format!(
+        "an earlier process with this number left its records: `omniprobe log {path}` has the rows that it could not write"
+    )
 }
 
 fn on_disk(records: &Records) -> String {
     let path = records.path().unwrap_or(Path::new("")).display();
-    format!("dispatches may have to wait for the disk that their records are on ({path}); LOGDUR_RECORDS can name a folder in memory")
+    format!(
+        "dispatches may have to wait for the disk that their records are on ({path}); LOGDUR_RECORDS can name a folder in memory"
+    )
 }

@@ -180,8 +180,10 @@ mod tests {
             record.add_flags(flag::INCOMPLETE);
         }
         let mut line = Vec::new();
-        Lines::of(format)
-            .row(&mut line, &Row { kernel: name, kernarg_size: Some(24), times, agent: 0, queue: 5, record: &record, late: None });
+        Lines::of(format).row(
+            &mut line,
+            &Row { kernel: name, kernarg_size: Some(24), times, agent: 0, queue: 5, record: &record, late: None },
+        );
         String::from_utf8(line).unwrap()
     }
 

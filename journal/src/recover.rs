@@ -103,8 +103,7 @@ fn row(
 ) -> Vec<u8> {
     let record = &dispatch.record;
     let in_flight = record.state() == State::InFlight;
-    let times =
-        columns::times(record, &dispatch.times, snapshot.clock(dispatch.agent)).filter(|_| !in_flight);
+    let times = columns::times(record, &dispatch.times, snapshot.clock(dispatch.agent)).filter(|_| !in_flight);
     // Times that are there and cannot be converted are lost, too.
     let unconverted = times.is_none()
         && dispatch.times.end.load(Ordering::Relaxed) != 0
@@ -192,7 +191,9 @@ impl Missing {
             text.extend_from_slice(self.lines.header().as_bytes());
             text.extend_from_slice(&self.agents);
         }
-        let torn = self.rows.iter().position(|row| !tail.torn.is_empty() && row.starts_with(&tail.torn));
+        // Rows begin alike: one that is there is not the one that was cut.
+        let cut = |row: &Vec<u8>| row.starts_with(&tail.torn) && !tail.there.contains(row.as_slice());
+        let torn = self.rows.iter().position(cut).filter(|_| !tail.torn.is_empty());
         if let Some(torn) = torn {
             text.extend_from_slice(&self.rows[torn][tail.torn.len()..]);
             written.completed = true;

@@ -41,7 +41,9 @@ pub enum Unreadable {
     #[error("expected a file of dispatch records, which begins with \"LDRECORD\", found \"{}\"", .0.escape_ascii())]
     Magic([u8; 8]),
     /// Of another version of the library.
-    #[error("expected version {VERSION} of the layout with blocks of {BLOCK_BYTES} bytes, found version {version} with {block_bytes}: use the omniprobe of the library that wrote it")]
+    #[error(
+        "expected version {VERSION} of the layout with blocks of {BLOCK_BYTES} bytes, found version {version} with {block_bytes}: use the omniprobe of the library that wrote it"
+    )]
     Version {
         /// Of the layout.
         version: u32,
@@ -256,7 +258,8 @@ fn origin(fields: &mut Fields<'_>) -> Option<Origin> {
         1 => Format::Json,
         _ => return None,
     };
-    let mut text = || -> Option<Option<&[u8]>> { if fields.number()? == 0 { Some(None) } else { Some(Some(fields.text()?)) } };
+    let mut text =
+        || -> Option<Option<&[u8]>> { if fields.number()? == 0 { Some(None) } else { Some(Some(fields.text()?)) } };
     let log = text()?.map(|path| PathBuf::from(OsStr::from_bytes(path)));
     let filter = text()?.map(|filter| String::from_utf8_lossy(filter).into_owned());
     Some(Origin { format, log, filter })

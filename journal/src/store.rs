@@ -292,9 +292,8 @@ fn map(file: &File, offset: u64, bytes: usize) -> io::Result<NonNull<u8>> {
     }
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
     // SAFETY: a new mapping at an address that the kernel chooses.
-    let memory = unsafe {
-        libc::mmap(std::ptr::null_mut(), bytes, protection, flags, file.as_raw_fd(), offset as libc::off_t)
-    };
+    let memory =
+        unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, file.as_raw_fd(), offset as libc::off_t) };
     if memory == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }

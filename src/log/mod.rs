@@ -51,7 +51,11 @@ enum Line {
     Notice(String),
     /// Where the records are.
     Records(String),
-    Agent { position: usize, name: String, product: String },
+    Agent {
+        position: usize,
+        name: String,
+        product: String,
+    },
 }
 
 struct Writer {
@@ -67,12 +71,7 @@ struct Writer {
 
 impl Log {
     /// The log in an open sink, or nowhere for the reason of a `problem`.
-    pub(crate) fn new(
-        settings: &Interceptor,
-        sink: Sink,
-        problem: Option<String>,
-        records: &'static Records,
-    ) -> Log {
+    pub(crate) fn new(settings: &Interceptor, sink: Sink, problem: Option<String>, records: &'static Records) -> Log {
         let lines = Lines::of(records::format(settings));
         let to_file = sink.path().is_some();
         records.header().set_log_bytes(sink.length());

@@ -34,14 +34,20 @@ pub(crate) fn run(options: &LogOptions) -> Result<ExitCode> {
         let missing = recover::missing(&snapshot, chosen, None);
         match &options.log_location {
             Some(_) if snapshot.is_alive() => {
-                bail!("{}: process {} still runs, and writes its rows itself; without -l they are shown as they are now", path.display(), snapshot.pid)
+                bail!(
+                    "{}: process {} still runs, and writes its rows itself; without -l they are shown as they are now",
+                    path.display(),
+                    snapshot.pid
+                )
             }
             Some(log) => {
                 let log = std::path::absolute(log)?;
                 let written = append(&missing, &log, own.is_some_and(|o| o.log.as_ref() == Some(&log)))?;
                 eprintln!("omniprobe: {}: {}", path.display(), described(written, &log));
             }
-            None => missing.print(&mut io::stdout().lock(), path == &options.files[0]).context("writing to standard output")?,
+            None => missing
+                .print(&mut io::stdout().lock(), path == &options.files[0])
+                .context("writing to standard output")?,
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -94,8 +94,11 @@ impl Hello {
                  ROCP_TOOL_LIBRARIES or ROCPROFILER_REGISTER_LIBRARY (ROCPROFILER_REGISTER_ENABLED=0 turns that off)"
             );
         }
-        for problem in
-            text.lines().filter_map(|line| line.split_once(' ')).map(|(_, said)| said).filter(|&said| said != "ok" && !said.starts_with(RECORDS_AT))
+        for problem in text
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(_, said)| said)
+            .filter(|&said| said != "ok" && !said.starts_with(RECORDS_AT))
         {
             eprintln!("omniprobe: {problem}");
         }
