@@ -125,7 +125,7 @@ impl Publisher {
     /// whoever sees the packet complete has to see them complete.
     fn keep_in_order(&mut self, session: &Session, queue: &Queue, packet: &Packet) -> Option<OwnSignal> {
         let own = self.own_signal(session, queue)?;
-        let to = self.free_record(session);
+        let to = self.free_record(session, queue);
         let record = to.record();
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
         record.set_flags(barrier | flag::FORWARDED | flag::NO_DISPATCH);
