@@ -1,19 +1,36 @@
 //! Blocks of records that nobody uses at the moment, and references to records.
 //!
 //! # Threads
-//! Any. A publisher takes a block every [`BLOCK_RECORDS`] dispatches; the log thread gives them back.
+//! A publisher takes a block every [`BLOCK_RECORDS`] dispatches: the one that the log thread has put aside for its queue,
+//! else one of the pool, if nobody else is just there. The log thread gives blocks back, and has the pool grow before it
+//! is empty.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use logdur_journal::{AppSignal, BLOCK_RECORDS, Block, Record, Times};
+use logdur_journal::{AppSignal, BLOCK_RECORDS, Block, Record, Records, Times};
 
 use crate::session::lock;
 
-/// The free blocks. A block is never given back to the allocator: references to its records stay readable.
+/// Blocks that are made at once.
+const BATCH: usize = 4;
+/// Blocks that are kept ready at most.
+const READY: usize = 64;
+
+/// The free blocks. A block is never given back to the system: references to its records stay readable.
+pub(crate) struct Blocks {
+    records: &'static Records,
+    pool: Mutex<Vec<BlockRef>>,
+    /// Blocks that publishers took since the pool was last looked after.
+    demand: AtomicUsize,
+    /// Where cursors stand that have no more to do. No dispatch is recorded there.
+    parked: BlockRef,
+}
+
+/// The next block for a queue, put aside.
 #[derive(Default)]
-pub(crate) struct Blocks(Mutex<Vec<BlockRef>>);
+pub(crate) struct Spare(AtomicPtr<Block>);
 
 /// A block that lives as long as the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,22 +49,82 @@ pub(crate) struct RecordRef {
 }
 
 impl Blocks {
-    /// An empty block.
-    pub(crate) fn take(&self) -> BlockRef {
-        let free = lock(&self.0).pop();
-        free.unwrap_or_else(|| BlockRef(NonNull::from(Box::leak(Block::new()))))
+    pub(crate) fn new(records: &'static Records) -> Blocks {
+        let parked = BlockRef(NonNull::from(Box::leak(Block::new())));
+        Blocks { records, pool: Mutex::default(), demand: AtomicUsize::new(0), parked }
     }
 
-    /// Gives a block back that nobody uses any more.
+    /// An empty block, for somebody who may wait.
+    pub(crate) fn take(&self) -> BlockRef {
+        let mut pool = lock(&self.pool);
+        if pool.is_empty() {
+            pool.extend(self.records.blocks(BATCH).into_iter().map(BlockRef));
+        }
+        pool.pop().unwrap_or(self.parked)
+    }
+
+    /// An empty block for the publisher of a queue.
+    pub(crate) fn next(&self, spare: &Spare, queue: u64, agent: usize) -> BlockRef {
+        self.demand.fetch_add(1, Ordering::Relaxed);
+        let pooled = || self.pool.try_lock().ok()?.pop();
+        let block = spare.take().or_else(pooled).unwrap_or_else(|| self.take_new());
+        block.get().assign(queue, agent);
+        block
+    }
+
+    /// The last resort: the queue takes blocks faster than the log thread makes them.
+    fn take_new(&self) -> BlockRef {
+        let mut new = self.records.blocks(BATCH).into_iter().map(BlockRef);
+        let block = new.next().unwrap_or(self.parked);
+        lock(&self.pool).extend(new);
+        block
+    }
+
+    /// Sees to it that there are as many blocks ready as are going to be wanted until this is called again.
+    pub(crate) fn prepare(&self) {
+        let wanted = (self.demand.swap(0, Ordering::Relaxed) * 2).clamp(BATCH, READY);
+        let missing = wanted.saturating_sub(lock(&self.pool).len());
+        if missing > 0 {
+            let new = self.records.blocks(missing.max(BATCH));
+            lock(&self.pool).extend(new.into_iter().map(BlockRef));
+        }
+    }
+
+    /// Puts a block aside for a queue, if it has none.
+    pub(crate) fn put_aside(&self, spare: &Spare) {
+        if spare.0.load(Ordering::Relaxed).is_null()
+            && let Some(block) = lock(&self.pool).pop()
+        {
+            spare.0.store(block.0.as_ptr(), Ordering::Release);
+        }
+    }
+
+    /// Takes back what was put aside.
+    pub(crate) fn take_back(&self, spare: &Spare) {
+        lock(&self.pool).extend(spare.take());
+    }
+
+    /// Gives a block back that nobody uses any more, and whose records are counted.
     pub(crate) fn give_back(&self, block: BlockRef) {
         block.get().clear();
-        lock(&self.0).push(block);
+        lock(&self.pool).push(block);
+    }
+
+    /// Where a cursor stands that has no more to do.
+    pub(crate) fn nowhere(&self) -> Cursor {
+        Cursor::start(self.parked)
+    }
+}
+
+impl Spare {
+    fn take(&self) -> Option<BlockRef> {
+        NonNull::new(self.0.swap(ptr::null_mut(), Ordering::AcqRel)).map(BlockRef)
     }
 }
 
 impl BlockRef {
     pub(crate) fn get(self) -> &'static Block {
-        // SAFETY: the pointer comes from a leaked box, in `Blocks::take`.
+        // SAFETY: the pointer comes from a leaked box or a mapping that is never unmapped: see `Records::blocks`.
         unsafe { self.0.as_ref() }
     }
 

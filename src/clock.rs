@@ -1,13 +1,16 @@
 //! One clock for everything that is logged: the runtime's system clock, in nanoseconds.
 //!
 //! # Threads
-//! Any reads; the reaper calibrates.
+//! Any reads; whoever writes the log calibrates.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use hsa::Api;
+use logdur_journal::Records;
+use logdur_journal::clock::Line;
+use logdur_journal::layout::Pair;
 
 use crate::session::lock;
 
@@ -68,61 +71,48 @@ fn to_ns(ticks: u64, frequency: u64) -> u64 {
 }
 
 /// How an agent's ticks become nanoseconds of the system clock.
-#[derive(Debug, Default)]
-pub(crate) struct AgentClock(Mutex<Option<Line>>);
-
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    tick: u64,
-    ns: u64,
-    ns_per_tick: f64,
-    at: Instant,
+#[derive(Debug)]
+pub(crate) struct AgentClock {
+    /// In the header of the records; `None` for more agents than have room there.
+    line: Option<&'static Pair<3>>,
+    at: Mutex<Option<Instant>>,
 }
 
 impl AgentClock {
-    /// Asks the runtime again if the last answer is old. `tick` is a recent tick of the agent.
+    /// The clock of the agent at a position.
+    pub(crate) fn new(records: &Records, position: usize) -> AgentClock {
+        AgentClock { line: records.header().clock(position), at: Mutex::default() }
+    }
+
+    /// True when the runtime should be asked again.
+    pub(crate) fn is_old(&self) -> bool {
+        lock(&self.at).is_none_or(|at| at.elapsed() >= CALIBRATION)
+    }
+
+    /// Asks the runtime. `tick` is a recent tick of the agent.
     pub(crate) fn calibrate(&self, api: &Api, agent: u64, tick: u64) -> hsa::Result<()> {
-        let fresh = |line: Line| line.at.elapsed() < CALIBRATION;
-        if lock(&self.0).is_some_and(fresh) {
-            return Ok(());
-        }
+        let Some(to) = self.line else { return Ok(()) };
         let earlier = tick.saturating_sub(BASELINE);
         let frequency = api.timestamp_frequency()?;
         let ns = to_ns(api.system_tick(agent, tick)?, frequency);
         let ns_earlier = to_ns(api.system_tick(agent, earlier)?, frequency);
         if tick > earlier && ns > ns_earlier {
             let ns_per_tick = (ns - ns_earlier) as f64 / (tick - earlier) as f64;
-            *lock(&self.0) = Some(Line { tick, ns, ns_per_tick, at: Instant::now() });
+            Line { tick, ns, ns_per_tick }.store(to);
+            *lock(&self.at) = Some(Instant::now());
         }
         Ok(())
     }
 
-    /// Start and end in nanoseconds; `None` before the first calibration. Both are converted with one line, so their
-    /// difference is the number of ticks times the length of one.
-    pub(crate) fn to_ns(&self, start: u64, end: u64) -> Option<(u64, u64)> {
-        let line = (*lock(&self.0))?;
-        Some((line.to_ns(start), line.to_ns(end)))
-    }
-}
-
-impl Line {
-    fn to_ns(self, tick: u64) -> u64 {
-        let delta = tick.wrapping_sub(self.tick) as i64;
-        self.ns.saturating_add_signed((delta as f64 * self.ns_per_tick).round() as i64)
+    /// The line that is in force; `None` before the first calibration.
+    pub(crate) fn line(&self) -> Option<Line> {
+        Line::load(self.line?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ticks_on_both_sides_of_the_calibration_are_converted() {
-        let line = Line { tick: 1_000_000, ns: 50_000_000_000, ns_per_tick: 10.0, at: Instant::now() };
-        let clock = AgentClock(Mutex::new(Some(line)));
-        assert_eq!(clock.to_ns(999_999, 1_000_007), Some((49_999_999_990, 50_000_000_070)));
-        assert_eq!(AgentClock::default().to_ns(1, 2), None);
-    }
 
     #[test]
     fn ticks_of_other_frequencies_become_nanoseconds() {

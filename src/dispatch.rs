@@ -54,8 +54,7 @@ impl Publisher {
     ) {
         let (mut id, mut now) = (0, 0);
         if dispatches > 0 {
-            queue.seen.store(queue.seen.load(Ordering::Relaxed) + dispatches, Ordering::Relaxed);
-            id = session.next_id.fetch_add(dispatches, Ordering::Relaxed);
+            id = session.records.header().next_id().fetch_add(dispatches, Ordering::Relaxed);
             now = session.clock.now();
         }
         for slot in slots {
@@ -90,7 +89,7 @@ impl Publisher {
         id: u64,
         now: u64,
     ) -> Option<OwnSignal> {
-        let to = self.free_record(session);
+        let to = self.free_record(session, queue);
         let record = to.record();
         let app = packet.completion_signal();
         // SAFETY: a packet's completion signal is 0 or the handle of a signal that lives until the packet is complete.
@@ -126,7 +125,7 @@ impl Publisher {
     /// whoever sees the packet complete has to see them complete.
     fn keep_in_order(&mut self, session: &Session, queue: &Queue, packet: &Packet) -> Option<OwnSignal> {
         let own = self.own_signal(session, queue)?;
-        let to = self.free_record(session);
+        let to = self.free_record(session, queue);
         let record = to.record();
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
         record.set_flags(barrier | flag::FORWARDED | flag::NO_DISPATCH);
@@ -137,7 +136,7 @@ impl Publisher {
     }
 
     /// The next free record; the publisher moves past it.
-    fn free_record(&mut self, session: &Session) -> RecordRef {
+    fn free_record(&mut self, session: &Session, queue: &Queue) -> RecordRef {
         loop {
             if let Some(record) = self.free.record() {
                 if let Some(later) = record.block.get().records.get(record.slot + AHEAD) {
@@ -146,9 +145,11 @@ impl Publisher {
                 self.free.advance();
                 return record;
             }
-            let next = session.blocks.take();
+            let next = session.blocks.next(&queue.spare, queue.id.load(Ordering::Relaxed), queue.agent);
             self.free.block.set_next(next);
             self.free = Cursor::start(next);
+            // It puts another one aside.
+            session.log.wake();
         }
     }
 

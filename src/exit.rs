@@ -8,11 +8,11 @@
 //! The exiting thread. Our own threads still run, and the application's may.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::entry::guard;
 use crate::reaper::{self, Access};
-use crate::session;
+use crate::session::{self, Session};
 
 /// The runtime is between `OnLoad` and `OnUnload`.
 static UP: AtomicBool = AtomicBool::new(false);
@@ -20,6 +20,8 @@ static UP: AtomicBool = AtomicBool::new(false);
 static EXITING: AtomicBool = AtomicBool::new(false);
 /// The second call has come.
 static ENDED: AtomicBool = AtomicBool::new(false);
+/// The process that the session is of.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// The runtime has been started, or is about to go.
 pub(crate) fn runtime_is_up(up: bool) {
@@ -39,6 +41,7 @@ pub(crate) fn access() -> Access {
 
 /// Registers the first call, and what happens in a fork's child.
 pub(crate) fn register() {
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
     // SAFETY: the function takes nothing, returns nothing, never unwinds, and the library is never unloaded.
     unsafe { libc::atexit(before_destructors) };
     // SAFETY: as above.
@@ -51,7 +54,7 @@ unsafe extern "C" fn child_of_fork() {
 
 extern "C" fn before_destructors() {
     guard((), || {
-        let Some(session) = session::current() else { return };
+        let Some(session) = of_this_process() else { return };
         if UP.load(Ordering::Acquire) {
             session.drain(Access::Full);
         }
@@ -60,13 +63,18 @@ extern "C" fn before_destructors() {
     });
 }
 
+/// The session, unless this is a child that was made without the C library's knowledge: the records are not there.
+fn of_this_process() -> Option<&'static Session> {
+    session::current().filter(|_| PROCESS.load(Ordering::Relaxed) == std::process::id())
+}
+
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static FINI: extern "C" fn() = after_destructors;
 
 extern "C" fn after_destructors() {
     guard((), || {
-        let Some(session) = session::current() else { return };
+        let Some(session) = of_this_process() else { return };
         ENDED.store(true, Ordering::Release);
         if UP.load(Ordering::Acquire) {
             // Nobody shut the runtime down: its memory is there, its functions may not be called.
@@ -77,6 +85,7 @@ extern "C" fn after_destructors() {
         }
         session.log.write_all(session, Access::Memory);
         session.log.write_account(session);
+        session.records.remove();
     });
 }
 

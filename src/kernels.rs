@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
 
-use cpp_demangle::Symbol;
 use dashmap::DashMap;
 use hsa::{Executable, KernelSymbol};
+use logdur_journal::Records;
+use logdur_journal::names::demangle;
 
 use crate::address_map::AddressMap;
 use crate::session::lock;
@@ -35,15 +36,9 @@ impl Kernel {
     }
 }
 
-fn demangle(symbol: &str) -> String {
-    if !symbol.starts_with("_Z") {
-        return symbol.to_owned();
-    }
-    Symbol::new(symbol).ok().and_then(|s| s.demangle().ok()).unwrap_or_else(|| symbol.to_owned())
-}
-
 /// The kernels of the process.
 pub(crate) struct Kernels {
+    records: &'static Records,
     /// Address of a descriptor to number.
     numbers: AddressMap,
     known: Mutex<Known>,
@@ -60,8 +55,8 @@ struct Known {
 }
 
 impl Kernels {
-    pub(crate) fn new() -> Kernels {
-        Kernels { numbers: AddressMap::new(), known: Mutex::default(), executables: DashMap::new() }
+    pub(crate) fn new(records: &'static Records) -> Kernels {
+        Kernels { records, numbers: AddressMap::new(), known: Mutex::default(), executables: DashMap::new() }
     }
 
     /// Number of the kernel whose descriptor is at an address; 0 if it is not known. Neither waits nor allocates.
@@ -78,11 +73,15 @@ impl Kernels {
     pub(crate) fn loaded(&self, executable: Executable, symbols: Vec<KernelSymbol>) {
         let addresses: Vec<u64> = symbols.iter().map(|s| s.kernel_object).filter(|&a| a != 0).collect();
         let mut known = lock(&self.known);
+        let before = known.kernels.len();
         for symbol in symbols.into_iter().filter(|s| s.kernel_object != 0) {
             let name = symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name).to_owned();
             let number = known.number_of(name, symbol.kernarg_size);
             self.numbers.set(symbol.kernel_object, number.into());
         }
+        let new = known.kernels[before..].iter().enumerate();
+        self.records
+            .kernels(new.map(|(i, kernel)| ((before + i) as u32 + 1, kernel.kernarg_size, kernel.symbol.as_str())));
         drop(known);
         self.executables.entry(executable.0).or_default().extend(addresses);
     }
@@ -126,6 +125,10 @@ impl Known {
 mod tests {
     use super::*;
 
+    fn kernels() -> Kernels {
+        Kernels::new(Box::leak(Box::new(Records::private())))
+    }
+
     fn symbol(name: &str, kernel_object: u64) -> KernelSymbol {
         KernelSymbol {
             name: name.to_owned(),
@@ -139,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_address_that_is_used_again_belongs_to_the_new_kernel() {
-        let kernels = Kernels::new();
+        let kernels = kernels();
         kernels.loaded(Executable(1), vec![symbol("_Z3addPf.kd", 0x1000), symbol("plain.kd", 0x1040)]);
         let name = |at| kernels.by_number(kernels.number(at)).map(Kernel::name);
         assert_eq!((name(0x1000), name(0x1040), name(0x1080)), (Some("add(float*)"), Some("plain"), None));
@@ -151,7 +154,7 @@ mod tests {
 
     #[test]
     fn kernels_of_equal_name_and_arguments_are_one_however_often_they_are_loaded() {
-        let kernels = Kernels::new();
+        let kernels = kernels();
         for round in 0..3u64 {
             let symbols = (0..3000).map(|i| symbol(&format!("k{i}"), (round * 7000 + i + 1) * 64)).collect();
             kernels.loaded(Executable(round), symbols);
@@ -159,12 +162,5 @@ mod tests {
             kernels.destroyed(Executable(round));
         }
         assert_eq!(lock(&kernels.known).kernels.len(), 3000);
-    }
-
-    #[test]
-    fn names_that_are_not_mangled_or_badly_so_stay_as_they_are() {
-        assert_eq!(demangle("__amd_rocclr_fillBufferAligned"), "__amd_rocclr_fillBufferAligned");
-        assert_eq!(demangle("_Znot a name"), "_Znot a name");
-        assert_eq!(demangle("_ZN2ns6kernelILi4EfEEvPT0_i"), "void ns::kernel<4, float>(float*, int)");
     }
 }

@@ -20,7 +20,6 @@
     clippy::panic
 )]
 
-mod account;
 mod address_map;
 mod blocks;
 mod cache_line;
@@ -36,6 +35,7 @@ mod log;
 mod pending;
 mod queue;
 mod reaper;
+mod records;
 mod session;
 mod signals;
 mod wake;

@@ -230,13 +230,17 @@ mod tests {
         memory(handle).end_ts.store(end, Ordering::Release);
     }
 
+    fn blocks() -> Blocks {
+        Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())))
+    }
+
     fn record(blocks: &Blocks, slot: usize) -> RecordRef {
         RecordRef { block: blocks.take(), slot }
     }
 
     #[test]
     fn a_signal_is_harvested_by_the_next_packet_that_carries_it() {
-        let (blocks, pending, s) = (Blocks::default(), Pending::new(), signal());
+        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
         let (first, second) = (record(&blocks, 0), record(&blocks, 1));
         assert_eq!(pending.enter(s, first), Left::Yes);
         complete(s, 10, 20);
@@ -253,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_is_still_awaited_is_not_left_in_a_second_packet() {
-        let (blocks, pending, s) = (Blocks::default(), Pending::new(), signal());
+        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
         let (first, second) = (record(&blocks, 0), record(&blocks, 1));
         assert_eq!((pending.enter(s, first), pending.enter(s, second)), (Left::Yes, Left::No));
         assert_eq!((first.record().state(), second.record().state()), (State::InFlight, State::Free));
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_stand_in_gives_its_times_only_if_no_later_ones_are_to_come() {
-        let (blocks, pending, s) = (Blocks::default(), Pending::new(), signal());
+        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
         let left = record(&blocks, 0);
         pending.enter(s, left);
         pending.stamp(s, 30, 40);
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_is_destroyed_in_flight_leaves_a_row_without_times() {
-        let (blocks, pending, s) = (Blocks::default(), Pending::new(), signal());
+        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
         let first = record(&blocks, 0);
         pending.enter(s, first);
         pending.before_destroy(s);
@@ -284,7 +288,7 @@ mod tests {
 
     #[test]
     fn when_a_bucket_is_full_the_signal_is_not_left() {
-        let (blocks, pending) = (Blocks::default(), Pending::new());
+        let (blocks, pending) = (blocks(), Pending::new());
         let block = blocks.take();
         let signals = BUCKETS * ENTRIES * 2;
         let left = (0..signals).filter(|_| pending.enter(signal(), RecordRef { block, slot: 0 }) == Left::Yes).count();

@@ -5,25 +5,24 @@
 
 use std::collections::HashSet;
 use std::fmt::Display;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 
 use hsa::{Agent, AgentKind, Api, LiveTable};
 use hsa_sys::raw::HsaApiTable;
+use logdur_journal::Records;
 use logdur_settings::{Interceptor, QueueMode};
 
-use crate::account::Account;
 use crate::blocks::Blocks;
-use crate::cache_line::OwnLine;
 use crate::clock::{AgentClock, HostClock};
 use crate::kernels::Kernels;
-use crate::log::Log;
+use crate::log::{Log, Sink};
 use crate::pending::Pending;
 use crate::queue::{self, Queues};
 use crate::reaper::{self, Access, Reaper};
 use crate::signals::SignalPool;
-use crate::{calls, diagnostics, exit, hooks};
+use crate::{calls, diagnostics, exit, hooks, records};
 
 /// How long kernels in flight are waited for when the runtime or the process ends.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -31,7 +30,7 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// Everything, in its parts.
 pub(crate) struct Session {
     pub(crate) log: Log,
-    pub(crate) account: Account,
+    pub(crate) records: &'static Records,
     pub(crate) blocks: Blocks,
     pub(crate) signals: SignalPool,
     pub(crate) pending: Pending,
@@ -40,8 +39,6 @@ pub(crate) struct Session {
     pub(crate) reaper: Reaper,
     pub(crate) clock: HostClock,
     pub(crate) queue_mode: QueueMode,
-    /// The next dispatch's number.
-    pub(crate) next_id: OwnLine<AtomicU64>,
     agents: RwLock<Vec<&'static SeenAgent>>,
     api: AtomicPtr<Api>,
     passive: AtomicBool,
@@ -141,18 +138,21 @@ pub(crate) fn panicked(message: &str) {
 
 impl Session {
     fn new(settings: &Interceptor) -> Session {
+        let (sink, problem) = Sink::open(settings);
+        let (records, said) = records::open(settings, &sink);
+        let log = Log::new(settings, sink, problem, records);
+        said.into_iter().for_each(|text| log.notice(text));
         Session {
-            log: Log::open(settings),
-            account: Account::default(),
-            blocks: Blocks::default(),
+            log,
+            records,
+            blocks: Blocks::new(records),
             signals: SignalPool::default(),
             pending: Pending::new(),
-            kernels: Kernels::new(),
+            kernels: Kernels::new(records),
             queues: Queues::default(),
             reaper: Reaper::new(),
             clock: HostClock::default(),
             queue_mode: settings.queue_mode,
-            next_id: OwnLine::default(),
             agents: RwLock::default(),
             api: AtomicPtr::default(),
             passive: AtomicBool::new(false),
@@ -173,8 +173,10 @@ impl Session {
             let first = agents.get(position).is_none();
             if first {
                 self.log.agent(position, &agent);
+                self.records.agent(position, &agent.name, &agent.product);
             }
-            let seen: &'static SeenAgent = Box::leak(Box::new(SeenAgent { agent, clock: AgentClock::default() }));
+            let clock = AgentClock::new(self.records, position);
+            let seen: &'static SeenAgent = Box::leak(Box::new(SeenAgent { agent, clock }));
             if first {
                 agents.push(seen);
             } else {

@@ -19,7 +19,7 @@ const USAGE_ERROR: u8 = 2;
 #[command(
     name = "omniprobe",
     version,
-    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]"
+    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]"
 )]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -36,9 +36,25 @@ struct Cli {
 enum Command {
     /// Say what there is: ROCm, devices, and whether the library would be loaded.
     Doctor(PlaceOptions),
+    /// Write the rows that processes could not write because they were killed.
+    Log(LogOptions),
     /// What `doctor` runs in a process of its own.
     #[command(hide = true)]
     Probe,
+}
+
+/// Which records, and where their rows go.
+#[derive(Args, Clone, Debug)]
+struct LogOptions {
+    /// Files of records (`logdur.PID.records`): a log says at its beginning where they are.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Append to a log what it does not have, instead of printing it.
+    #[arg(short, long, value_name = "WHERE")]
+    log_location: Option<PathBuf>,
+    /// How rows are written, if not as the process wrote them.
+    #[arg(short = 't', long, value_name = "FORMAT", value_parser = ["csv", "json"])]
+    log_format: Option<String>,
 }
 
 /// Which ROCm and which device.
@@ -116,6 +132,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Some(Command::Doctor(place)) => cmd::doctor::run(&place),
+        Some(Command::Log(options)) => cmd::log::run(&options),
         Some(Command::Probe) => cmd::doctor::probe(),
         None => run(&cli.run, &cli.app),
     };

@@ -67,6 +67,26 @@ impl Value for QueueMode {
     }
 }
 
+/// A line of the file [`Interceptor::hello`] with this word after the process id has the path of the process's records.
+pub const RECORDS_AT: &str = "records-at";
+
+/// Where the records of dispatches are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordsLocation {
+    /// A folder in memory that the system has.
+    Default,
+    /// A file in this folder.
+    Folder(PathBuf),
+    /// In private memory.
+    Nowhere,
+}
+
+impl Value for RecordsLocation {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        Ok(if text.is_empty() { RecordsLocation::Nowhere } else { RecordsLocation::Folder(text.into()) })
+    }
+}
+
 settings! {
     /// What the interceptor is asked to do.
     Interceptor;
@@ -79,6 +99,8 @@ settings! {
     log_filter: Option<String> = "LOGDUR_LOG_FILTER" ["regular expression"] or (None) "every kernel";
     /// How packets are seen: in the ring of the application's own queue, or through the runtime's intercept queues, which are slower and, in some versions of the runtime, known to fail when they are full: there they are refused with a notice.
     queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" ["`auto` | `inplace` | `intercept`"] or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";
+    /// Folder of the file `logdur.PID.records`, in which dispatches are recorded until their rows are written. It is removed when the process ends in order; otherwise `omniprobe log FILE` writes what is missing. Better in memory than on a disk, which a dispatch might have to wait for. Set but empty: in private memory, and lost with the process.
+    records: RecordsLocation = "LOGDUR_RECORDS" ["DIR"] or (RecordsLocation::Default) "`$XDG_RUNTIME_DIR`, else `/dev/shm`, else the folder for temporary files";
     /// Diagnostics of the library itself, into the file `logdur.PID.log` beside the log or in the folder for temporary files.
     log: Option<String> = "LOGDUR_LOG" ["`error` | `warn` | `info` | `debug` | `trace`"] or (None) "off";
     /// Set by `omniprobe`: a file that the library writes a line to when it is loaded.

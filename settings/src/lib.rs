@@ -10,7 +10,7 @@ mod value;
 
 pub use emulator::{Bar, ClockKind, Emulator, GpuList};
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
-pub use interceptor::{Format, Interceptor, LogLocation, QueueMode};
+pub use interceptor::{Format, Interceptor, LogLocation, QueueMode, RECORDS_AT, RecordsLocation};
 pub use value::Value;
 
 use std::ffi::{OsStr, OsString};

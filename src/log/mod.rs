@@ -4,30 +4,32 @@
 //! One thread writes rows as dispatches complete; at the end of the runtime or the process, and before there is such a
 //! thread, others do. Whoever writes holds the writer.
 
-mod columns;
-mod format;
 mod sink;
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hsa::Agent;
-use logdur_journal::{State, flag};
-use logdur_settings::Interceptor;
+use logdur_journal::account::Tally;
+use logdur_journal::columns::{self, Row};
+use logdur_journal::lines::Lines;
+use logdur_journal::names::one_line;
+use logdur_journal::{Fate, Records, State, flag};
+use logdur_settings::{Interceptor, RECORDS_AT};
 use regex::Regex;
 
 use crate::blocks::RecordRef;
-use crate::exit;
-use crate::log::columns::Row;
-use crate::log::format::Lines;
-use crate::log::sink::Sink;
 use crate::queue::Queue;
 use crate::reaper::{self, Access};
-use crate::session::{Session, lock};
+use crate::session::{SeenAgent, Session, lock};
 use crate::wake::Sleeper;
+use crate::{exit, records};
+
+pub(crate) use sink::Sink;
 
 /// Rows are written together when there are this many bytes of them, or none left to add.
 const BATCH: usize = 32 << 10;
@@ -43,40 +45,51 @@ pub(crate) struct Log {
     started: AtomicBool,
     sleeper: Sleeper,
     news: AtomicBool,
-    /// What the account was when it was last given.
-    accounted: AtomicU64,
 }
 
 enum Line {
     Notice(String),
-    Agent { position: usize, name: String, product: String },
+    /// Where the records are.
+    Records(String),
+    Agent {
+        position: usize,
+        name: String,
+        product: String,
+    },
 }
 
 struct Writer {
     sink: Sink,
     lines: Lines,
     buffer: Vec<u8>,
-    rows: u64,
+    /// Rows in the buffer, and where each ends.
+    rows: Vec<(RecordRef, usize)>,
+    records: &'static Records,
+    /// The log ends in the middle of a line.
+    torn: bool,
 }
 
 impl Log {
-    /// Opens the log that is asked for, and writes what stands at its beginning.
-    pub(crate) fn open(settings: &Interceptor) -> Log {
-        let lines = Lines::of(settings.log_format);
-        let (sink, problem) = Sink::open(&settings.log_location, lines.header());
+    /// The log in an open sink, or nowhere for the reason of a `problem`.
+    pub(crate) fn new(settings: &Interceptor, sink: Sink, problem: Option<String>, records: &'static Records) -> Log {
+        let lines = Lines::of(records::format(settings));
+        let to_file = sink.path().is_some();
+        records.header().set_log_bytes(sink.length());
         let log = Log {
-            writer: Mutex::new(Writer { sink, lines, buffer: Vec::new(), rows: 0 }),
+            writer: Mutex::new(Writer { sink, lines, buffer: Vec::new(), rows: Vec::new(), records, torn: false }),
             lines: Mutex::default(),
             filter: None,
             started: AtomicBool::new(false),
             sleeper: Sleeper::new(),
             news: AtomicBool::new(false),
-            accounted: AtomicU64::new(u64::MAX),
         };
         if let Some(problem) = &problem {
             ::log::error!("{problem}");
         }
-        say_hello(settings, problem.as_deref());
+        say_hello(settings, problem.as_deref(), records);
+        if let Some(path) = records.path().filter(|_| to_file) {
+            lock(&log.lines).push(Line::Records(path.to_string_lossy().into_owned()));
+        }
         let (filter, bad) = match settings.log_filter.as_deref().map(Regex::new).transpose() {
             Ok(filter) => (filter, None),
             Err(error) => (None, Some(error.to_string())),
@@ -127,151 +140,227 @@ impl Log {
     /// Writes everything that there is to write. With full `access`, the runtime is asked how to convert times.
     pub(crate) fn write_all(&self, session: &Session, access: Access) {
         let mut writer = lock(&self.writer);
+        if let Some(problem) = session.records.take_problem() {
+            self.notice(format!("dispatches are recorded in memory that ends with the process: {problem}"));
+        }
         let Writer { lines, buffer, .. } = &mut *writer;
         for line in std::mem::take(&mut *lock(&self.lines)) {
             match line {
                 Line::Notice(text) => lines.notice(buffer, &one_line(&text)),
+                Line::Records(path) => lines.records(buffer, std::process::id(), &one_line(&path)),
                 Line::Agent { position, name, product } => lines.agent(buffer, position, &name, &product),
             }
         }
-        writer.flush(session);
-        for queue in session.queues.all() {
+        writer.flush();
+        let queues = session.queues.all();
+        for queue in &queues {
             self.write_rows(session, &mut writer, queue, access);
         }
-        writer.flush(session);
+        writer.flush();
+        session.blocks.prepare();
+        for queue in queues {
+            tidy(session, queue);
+        }
     }
 
-    /// Writes the rows of a queue that are ready, and returns its empty blocks.
+    /// Writes the rows of a queue that are ready.
     fn write_rows(&self, session: &Session, writer: &mut Writer, queue: &'static Queue, access: Access) {
+        let agent = session.agent(queue.agent);
         let mut calibrated = access != Access::Full;
-        let gone = queue.gone.load(Ordering::Acquire);
-        let mut first = lock(&queue.logged);
-        let mut at = *first;
-        let mut all = true;
+        let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
             match record.record().state() {
                 State::Free => break,
-                State::InFlight => all = false,
                 State::Done => {
-                    if !calibrated {
-                        calibrated = calibrate(session, queue, record);
+                    if let Some(agent) = agent.filter(|a| !calibrated && a.clock.is_old()) {
+                        // Rows that were made with the old line are in the log, and marked, before there is a new one.
+                        writer.flush();
+                        calibrated = calibrate(session, queue, agent, record);
                     }
-                    self.write_row(session, writer, queue, record);
+                    self.write_row(session, writer, queue, agent, record);
+                    if writer.buffer.len() >= BATCH {
+                        writer.flush();
+                        empty_blocks(session, queue);
+                    }
                 }
-                State::Logged => {}
+                State::InFlight | State::Logged => {}
             }
             at.advance();
-            if all {
-                let old = first.block;
-                *first = at;
-                if old != at.block {
-                    // The reaper may be a moment behind: every record of the block is done, but it has not looked.
-                    reaper::settle(queue);
-                    session.blocks.give_back(old);
-                }
-            }
-        }
-        // Once the queue is gone its publisher adds nothing: what is written is all.
-        if gone && all {
-            session.account.seen.add(queue.newly_seen());
-            session.queues.remove(queue);
         }
     }
 
-    fn write_row(&self, session: &Session, writer: &mut Writer, queue: &Queue, record: RecordRef) {
+    fn write_row(
+        &self,
+        session: &Session,
+        writer: &mut Writer,
+        queue: &Queue,
+        agent: Option<&SeenAgent>,
+        record: RecordRef,
+    ) {
         let r = record.record();
         if r.flags() & flag::NO_DISPATCH != 0 {
             r.set_state(State::Logged);
             return;
         }
-        let number = r.kernel.load(Ordering::Relaxed);
-        let kernel = session.kernels.by_number(number);
+        let kernel = session.kernels.by_number(r.kernel.load(Ordering::Relaxed));
         let wanted =
             |filter: &Regex| kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(|name| filter.is_match(name)));
         if !self.filter.as_ref().is_none_or(wanted) {
-            session.account.filtered.add(1);
-            r.set_state(State::Logged);
+            r.set_fate(Fate::Filtered);
             return;
         }
-        let agent = session.agent(queue.agent);
-        let ticks = (record.times().start.load(Ordering::Relaxed), record.times().end.load(Ordering::Relaxed));
-        ::log::trace!("dispatch {} ran from tick {} to {}", r.id.load(Ordering::Relaxed), ticks.0, ticks.1);
-        let timed = r.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0 && ticks.1 != 0;
+        ::log::trace!(
+            "dispatch {} ran from tick {} to {}",
+            r.id.load(Ordering::Relaxed),
+            record.times().start.load(Ordering::Relaxed),
+            record.times().end.load(Ordering::Relaxed)
+        );
+        let times = columns::times(r, record.times(), agent.and_then(|a| a.clock.line()));
+        if times.is_none() && r.flags() & flag::INCOMPLETE == 0 {
+            r.add_flags(flag::NO_TIMES);
+        }
         let row = Row {
             kernel: kernel.map_or("", |k| k.name()),
             kernarg_size: kernel.map(|k| k.kernarg_size),
-            times: agent.filter(|_| timed).and_then(|a| a.clock.to_ns(ticks.0, ticks.1)),
+            times,
             agent: queue.agent,
-            queue: queue.id.load(Ordering::Relaxed),
+            queue: record.block.get().queue(),
             record: r,
+            late: None,
         };
-        let account = &session.account;
-        for (set, counter) in [
-            (number == 0, &account.unknown_kernel),
-            (r.flags() & flag::INCOMPLETE != 0, &account.incomplete),
-            (r.flags() & flag::INCOMPLETE == 0 && row.times.is_none(), &account.no_times),
-        ] {
-            counter.add(set.into());
-        }
         if !writer.sink.is_nowhere() {
             writer.lines.row(&mut writer.buffer, &row);
         }
-        writer.rows += 1;
-        if writer.buffer.len() >= BATCH {
-            writer.flush(session);
-        }
-        r.set_state(State::Logged);
+        writer.rows.push((record, writer.buffer.len()));
     }
 
     /// Gives the account of all dispatches so far, unless nothing has changed since it was last given.
     pub(crate) fn write_account(&self, session: &Session) {
         let mut writer = lock(&self.writer);
-        for queue in session.queues.all() {
-            session.account.seen.add(queue.newly_seen());
-        }
-        let seen = session.account.seen.get();
-        if self.accounted.swap(seen, Ordering::AcqRel) == seen {
+        let header = session.records.header();
+        let seen = header.next_id().load(Ordering::Relaxed);
+        if header.is_accounted(seen) {
             return;
         }
+        let mut tally = header.tally();
+        for queue in session.queues.all() {
+            count(queue, &mut tally);
+        }
         let Writer { lines, buffer, .. } = &mut *writer;
-        lines.account(buffer, &session.account.shown());
-        writer.flush(session);
+        let shown = tally.shown(seen, header.has_private_blocks(), header.events());
+        lines.account(buffer, std::process::id(), &shown);
+        if writer.flush() {
+            header.set_accounted(seen);
+        }
     }
 }
 
 impl Writer {
-    fn flush(&mut self, session: &Session) {
-        let (written, rows) = (self.sink.write(&self.buffer), std::mem::take(&mut self.rows));
-        self.buffer.clear();
-        match written {
-            Ok(()) => session.account.logged.add(rows),
-            Err(error) => {
-                session.account.unwritten.add(rows);
-                ::log::error!("{rows} rows could not be written: {error}");
-            }
+    /// Writes the buffer, and then marks the records whose rows it had; true if it is all in the log.
+    fn flush(&mut self) -> bool {
+        if self.buffer.is_empty() && self.rows.is_empty() {
+            return true;
         }
+        if self.torn {
+            self.buffer.insert(0, b'\n');
+            self.rows.iter_mut().for_each(|(_, end)| *end += 1);
+        }
+        self.records.header().set_log_bytes(self.sink.length());
+        for (record, _) in &self.rows {
+            record.record().set_fate(Fate::Writing);
+        }
+        let result = self.sink.write(&self.buffer);
+        let before = result.as_ref().err().map_or(self.buffer.len(), |u| u.before);
+        for (record, end) in self.rows.drain(..) {
+            record.record().set_fate(if end <= before { Fate::Written } else { Fate::Unwritten });
+        }
+        if before > 0 {
+            self.torn = self.buffer[before - 1] != b'\n';
+        }
+        self.buffer.clear();
+        if let Err(unwritten) = &result {
+            ::log::error!("rows could not be written: {}", unwritten.error);
+        }
+        result.is_ok()
     }
 }
 
-/// Sees to it that the times of a queue's agent can be converted; true if the record told a recent tick for that.
-fn calibrate(session: &Session, queue: &Queue, record: RecordRef) -> bool {
+/// Gives the blocks at the beginning of a queue back whose records have all come to their end.
+fn empty_blocks(session: &Session, queue: &'static Queue) {
+    let mut first = lock(&queue.logged);
+    let mut at = *first;
+    while let Some(record) = at.record() {
+        if at.block != first.block {
+            let old = first.block;
+            *first = at;
+            // The reaper may be a moment behind: every record of the block is done, but it has not looked.
+            reaper::settle(queue);
+            session.records.header().count_emptied(old.get());
+            session.blocks.give_back(old);
+        }
+        if record.record().state() != State::Logged {
+            break;
+        }
+        at.advance();
+    }
+    *first = at;
+}
+
+/// Gives back what a queue does not need any more, and makes ready what it is going to need.
+fn tidy(session: &Session, queue: &'static Queue) {
+    // Once the queue is gone its publisher adds nothing: what is written is all.
+    let gone = queue.gone.load(Ordering::Acquire);
+    empty_blocks(session, queue);
+    if !gone {
+        session.blocks.put_aside(&queue.spare);
+        return;
+    }
+    let mut first = lock(&queue.logged);
+    let mut at = *first;
+    if at.record().is_some_and(|r| r.record().state() != State::Free) {
+        return;
+    }
+    session.queues.remove(queue);
+    session.blocks.take_back(&queue.spare);
+    let last = std::mem::replace(&mut *first, session.blocks.nowhere()).block;
+    *lock(&queue.reaped) = session.blocks.nowhere();
+    session.records.header().count_emptied(last.get());
+    session.blocks.give_back(last);
+}
+
+/// Counts what has become of the records in a queue's blocks.
+fn count(queue: &Queue, tally: &mut Tally) {
+    let mut block = Some(lock(&queue.logged).block);
+    while let Some(present) = block {
+        tally.block(present.get());
+        block = present.next();
+    }
+}
+
+/// Sees to it that the times of an agent can be converted; true if the record told a recent tick for that.
+fn calibrate(session: &Session, queue: &Queue, agent: &SeenAgent, record: RecordRef) -> bool {
     let tick = record.times().end.load(Ordering::Relaxed);
-    let Some(agent) = session.agent(queue.agent).filter(|_| tick != 0) else { return false };
+    if tick == 0 {
+        return false;
+    }
     if let Err(error) = agent.clock.calibrate(session.api(), agent.agent.handle, tick) {
         session.notice_once("clock", format!("times of agent {} are not converted: {error}", queue.agent));
     }
     true
 }
 
-/// Tells `omniprobe` that the library was loaded, and whether its log can be written.
-fn say_hello(settings: &Interceptor, problem: Option<&str>) {
+/// Tells `omniprobe` that the library was loaded, whether its log can be written, and where the records are.
+fn say_hello(settings: &Interceptor, problem: Option<&str>, records: &Records) {
     let Some(path) = &settings.hello else { return };
     if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
+        let pid = std::process::id();
+        let mut text = format!("{pid} {}\n", problem.map_or("ok".to_owned(), one_line)).into_bytes();
+        if let Some(path) = records.path() {
+            text.extend_from_slice(format!("{pid} {RECORDS_AT} ").as_bytes());
+            text.extend_from_slice(path.as_os_str().as_bytes());
+            text.push(b'\n');
+        }
         // Lost if the file cannot be written; then omniprobe says that the library was not loaded, and which file.
-        let _ = writeln!(file, "{} {}", std::process::id(), problem.map_or("ok".to_owned(), one_line));
+        let _ = file.write_all(&text);
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

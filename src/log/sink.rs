@@ -10,7 +10,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use logdur_settings::LogLocation;
+use logdur_journal::lines::Lines;
+use logdur_journal::quiet::Quiet;
+use logdur_settings::{Interceptor, LogLocation};
+
+use crate::records::format;
 
 /// What a pipe takes without letting others in between. Source: POSIX `PIPE_BUF`, on Linux.
 const PIPE_PIECE: usize = 4096;
@@ -23,22 +27,31 @@ const HEADER_WAIT: Duration = Duration::from_secs(1);
 pub(crate) enum Sink {
     /// A copy of the application's standard output: what the application opens as descriptor 1 later is not written to.
     Console(File),
-    File(File),
+    File(File, PathBuf),
     Nowhere,
+}
+
+/// Why lines could not be written, and how many bytes of them are in the log all the same.
+pub(crate) struct Unwritten {
+    pub(crate) error: io::Error,
+    pub(crate) before: usize,
 }
 
 impl Sink {
     /// Opens a location and writes `header` if it is empty. If that fails, nothing will be written: the reason is
     /// returned, for whoever can still be told.
-    pub(crate) fn open(location: &LogLocation, header: String) -> (Sink, Option<String>) {
-        match location {
+    pub(crate) fn open(settings: &Interceptor) -> (Sink, Option<String>) {
+        let header = Lines::of(format(settings)).header();
+        match &settings.log_location {
             LogLocation::Nowhere => (Sink::Nowhere, None),
             LogLocation::Console => match console(&header) {
                 Ok(sink) => (sink, None),
                 Err(error) => (Sink::Nowhere, Some(format!("standard output cannot be written: {error}"))),
             },
             LogLocation::File(path) => {
+                // The application may go to another folder.
                 let path = with_pid(path);
+                let path = std::path::absolute(&path).unwrap_or(path);
                 match file(&path, &header) {
                     Ok(sink) => (sink, None),
                     Err(error) => {
@@ -53,19 +66,30 @@ impl Sink {
         matches!(self, Sink::Nowhere)
     }
 
+    /// The file that is written to.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        if let Sink::File(_, path) = self { Some(path) } else { None }
+    }
+
+    /// How long the file is.
+    pub(crate) fn length(&self) -> u64 {
+        if let Sink::File(file, _) = self { file.metadata().map_or(0, |m| m.len()) } else { 0 }
+    }
+
     /// Writes whole lines.
     ///
     /// # Errors
     /// When they cannot be written whole.
-    pub(crate) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, lines: &[u8]) -> Result<(), Unwritten> {
         let (file, size) = match self {
             Sink::Nowhere => return Ok(()),
             Sink::Console(file) => (file, PIPE_PIECE),
-            Sink::File(file) => (file, FILE_PIECE),
+            Sink::File(file, _) => (file, FILE_PIECE),
         };
-        let _no_sigpipe = NoSigpipe::new();
+        let _quiet = Quiet::new();
+        let mut before = 0;
         for piece in pieces(lines, size) {
-            write_all(file, piece)?;
+            write_all(file, piece, &mut before).map_err(|error| Unwritten { error, before })?;
         }
         Ok(())
     }
@@ -96,14 +120,15 @@ fn console(header: &str) -> io::Result<Sink> {
     }
     // SAFETY: the descriptor was just made, and nobody else has it.
     let mut sink = Sink::Console(unsafe { File::from_raw_fd(copy) });
-    sink.write(header.as_bytes())?;
+    sink.write(header.as_bytes()).map_err(|e| e.error)?;
     Ok(sink)
 }
 
 fn file(path: &Path, header: &str) -> io::Result<Sink> {
+    let _quiet = Quiet::new();
     let mut file = OpenOptions::new().append(true).create(true).open(path)?;
     if header.is_empty() || !file.metadata()?.is_file() {
-        return Ok(Sink::File(file));
+        return Ok(Sink::File(file, path.to_owned()));
     }
     // Of several processes that begin together one writes the header.
     let locked = lock(&file);
@@ -114,7 +139,7 @@ fn file(path: &Path, header: &str) -> io::Result<Sink> {
         // SAFETY: the descriptor is open.
         unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
     }
-    Ok(Sink::File(file))
+    Ok(Sink::File(file, path.to_owned()))
 }
 
 fn lock(file: &File) -> bool {
@@ -145,12 +170,15 @@ fn with_pid(path: &Path) -> PathBuf {
     PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
 
-/// Writes everything; waits for a reader if the descriptor does not.
-fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
+/// Writes everything, counting it in `done`; waits for a reader if the descriptor does not.
+fn write_all(file: &mut File, mut bytes: &[u8], done: &mut usize) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => bytes = &bytes[written..],
+            Ok(written) => {
+                bytes = &bytes[written..];
+                *done += written;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let mut wait = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
@@ -161,42 +189,6 @@ fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Keeps a closed pipe from killing the process: while this lives, the signal is blocked, and one that came is taken.
-struct NoSigpipe {
-    set: libc::sigset_t,
-    old: libc::sigset_t,
-    was_pending: bool,
-}
-
-impl NoSigpipe {
-    fn new() -> NoSigpipe {
-        // SAFETY: signal sets are plain integers, for which zero is a value.
-        let (mut set, mut old, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
-            unsafe { std::mem::zeroed() };
-        // SAFETY: the set is ours.
-        unsafe { libc::sigaddset(&mut set, libc::SIGPIPE) };
-        // SAFETY: the set is ours.
-        unsafe { libc::sigpending(&mut pending) };
-        // SAFETY: both sets are ours.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut old) };
-        // SAFETY: the set is ours.
-        let was_pending = unsafe { libc::sigismember(&pending, libc::SIGPIPE) } == 1;
-        NoSigpipe { set, old, was_pending }
-    }
-}
-
-impl Drop for NoSigpipe {
-    fn drop(&mut self) {
-        if !self.was_pending {
-            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            // SAFETY: the set and the time are ours; no information about the signal is asked for.
-            unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &now) };
-        }
-        // SAFETY: the mask is the one that was in force.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.old, std::ptr::null_mut()) };
-    }
 }
 
 #[cfg(test)]
@@ -230,7 +222,7 @@ mod tests {
         // As in a C program: Rust's tests ignore the signal.
         // SAFETY: restores the default action.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-        let error = Sink::Console(writer).write(b"line\n").unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        let error = Sink::Console(writer).write(b"line\n").err().unwrap();
+        assert_eq!(error.error.kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use hsa::Api;
 use hsa_sys::abi::signal::{Signal, kind};
 use hsa_sys::raw::{hsa_queue_t, hsa_signal_t};
+use logdur_journal::account::Event;
 use thiserror::Error;
 
 use super::{Publisher, Queue, Ring};
@@ -75,7 +76,7 @@ pub(crate) unsafe fn watch(
     let ring = unsafe { Ring::of(handle, indices_are_the_runtimes(api)) };
     ring.start(api);
     let queue = session.queues.enter(&session.blocks, agent, Some(ring));
-    queue.id.store(fields.id, Ordering::Relaxed);
+    queue.numbered(fields.id);
     queue.handle.store(handle, Ordering::Release);
     let address = std::ptr::from_ref(queue).expose_provenance() as u64;
     QUEUES.set(handle.addr() as u64, address);
@@ -201,7 +202,7 @@ fn bypass(ring: &Ring, api: &Api, session: Option<&'static Session>, queue: &Que
     }
     guard((), || {
         if let Some(session) = session {
-            session.account.bypassed.add(1);
+            session.records.header().count(Event::BypassedQueue, 1);
             session.notice(format!(
                 "queue {}: its packets are written around the runtime's functions: those from number {} on pass unseen",
                 queue.id.load(Ordering::Relaxed),
@@ -247,7 +248,7 @@ pub(crate) fn close(queue: &Queue, handle: *const hsa_queue_t, session: &Session
     queue.publisher.close(|publisher| {
         if ring.bypassed.load(Ordering::Relaxed) {
             let passed = ring.read_index() - ring.published.load(Ordering::Relaxed);
-            session.account.unseen_packets.add(passed);
+            session.records.header().count(Event::UnseenPacket, passed);
         }
         session.signals.give_back(&mut publisher.stash);
     });

@@ -53,7 +53,7 @@ pub(crate) unsafe fn create(
     let handle = made.inspect_err(|_| session.queues.remove(queue))?;
     // SAFETY: the queue was just created; nobody else knows it yet.
     let id = unsafe { (*handle).id };
-    queue.id.store(id, Ordering::Relaxed);
+    queue.numbered(id);
     queue.handle.store(handle, Ordering::Release);
     let data = ptr::from_ref(queue).cast_mut().cast();
     // SAFETY: the queue comes from `intercept_queue`, and `data` is what `handle` expects, leaked.

@@ -16,7 +16,7 @@ use hsa::{Api, OwnSignal};
 use hsa_sys::raw::{hsa_agent_t, hsa_queue_t, hsa_queue_type32_t};
 use logdur_settings::QueueMode;
 
-use crate::blocks::{Blocks, Cursor};
+use crate::blocks::{Blocks, Cursor, Spare};
 use crate::cache_line::OwnLine;
 use crate::session::{Session, lock};
 
@@ -44,14 +44,10 @@ pub(crate) struct Queue {
     pub(crate) id: AtomicU64,
     /// Position of its agent in the session's list.
     pub(crate) agent: usize,
-    /// Dispatch packets that passed; written by the publisher only.
-    pub(crate) seen: OwnLine<AtomicU64>,
-    /// How many of them the account has; written by whoever writes the log.
-    counted: AtomicU64,
     /// True once the runtime has destroyed the queue.
     pub(crate) gone: AtomicBool,
-    /// Packets in flight on signals of ours that stand in for the application's.
-    pub(crate) forwarding: AtomicU32,
+    /// The publisher's next block.
+    pub(crate) spare: OwnLine<Spare>,
     /// Present when the queue is watched in place.
     pub(crate) ring: Option<Ring>,
     pub(crate) publisher: OwnLine<Turn<Publisher>>,
@@ -59,6 +55,8 @@ pub(crate) struct Queue {
     pub(crate) reaped: OwnLine<Mutex<Cursor>>,
     /// The first record whose row is not written.
     pub(crate) logged: Mutex<Cursor>,
+    /// Packets in flight on signals of ours that stand in for the application's.
+    pub(crate) forwarding: AtomicU32,
     /// Signals that the reaper has given back for this queue's next packets.
     pub(crate) returned: OwnLine<Mutex<Vec<OwnSignal>>>,
 }
@@ -80,22 +78,21 @@ impl Queue {
             handle: AtomicPtr::default(),
             id: AtomicU64::new(0),
             agent,
-            seen: OwnLine::default(),
-            counted: AtomicU64::new(0),
             gone: AtomicBool::new(false),
-            forwarding: AtomicU32::new(0),
+            spare: OwnLine::default(),
             ring,
             publisher: OwnLine(Turn::new(Publisher { free: start, stash: Vec::new(), room: 0 })),
             reaped: OwnLine(Mutex::new(start)),
             logged: Mutex::new(start),
+            forwarding: AtomicU32::new(0),
             returned: OwnLine::default(),
         }
     }
 
-    /// How many dispatch packets have passed since the last call.
-    pub(crate) fn newly_seen(&self) -> u64 {
-        let seen = self.seen.load(Ordering::Relaxed);
-        seen - self.counted.swap(seen, Ordering::Relaxed)
+    /// Learns the runtime's number of the queue, before its first packet.
+    pub(crate) fn numbered(&self, id: u64) {
+        self.id.store(id, Ordering::Relaxed);
+        lock(&self.logged).block.get().assign(id, self.agent);
     }
 }
 
@@ -216,9 +213,13 @@ fn unseen(session: &Session, agent: usize, size: u32, reason: &dyn std::fmt::Dis
 
 /// The runtime has destroyed a queue: what is not complete will not be, and its signals are for others.
 pub(crate) fn destroyed(session: &Session, queue: &'static Queue) {
-    queue.gone.store(true, Ordering::Release);
     queue.handle.store(std::ptr::null_mut(), Ordering::Release);
-    queue.publisher.close(|publisher| session.signals.give_back(&mut publisher.stash));
+    queue.publisher.close(|publisher| {
+        session.signals.give_back(&mut publisher.stash);
+        publisher.free = session.blocks.nowhere();
+    });
+    // After that: then the publisher's last block may be given to others.
+    queue.gone.store(true, Ordering::Release);
     session.signals.give_back(&mut lock(&queue.returned));
     session.reaper.look_now();
 }

@@ -350,7 +350,7 @@ impl Run {
 /// Variables that a developer may have set and that would change what is tested.
 fn is_ours(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    ["LOGDUR_LOG", "LOGDUR_FILTER", "LOGDUR_KERNEL", "LOGDUR_QUEUE", "KFDEMU_", "HSA_", "LD_PRELOAD"]
+    ["LOGDUR_LOG", "LOGDUR_RECORDS", "LOGDUR_FILTER", "LOGDUR_KERNEL", "LOGDUR_QUEUE", "KFDEMU_", "HSA_", "LD_PRELOAD"]
         .iter()
         .any(|p| name.starts_with(p))
 }

@@ -10,6 +10,7 @@ mod log;
 
 mod app_signals;
 mod costs;
+mod crash;
 mod durations;
 mod emulator;
 mod errors;

@@ -10,7 +10,7 @@ use crate::shell;
 
 /// Who may depend on whom, and nobody else. ARCHITECTURE.md shows the same list.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("omniprobe", &["hsa", "logdur-settings"]),
+    ("omniprobe", &["hsa", "logdur-journal", "logdur-settings"]),
     ("logdur", &["hsa", "hsa-sys", "logdur-journal", "logdur-settings"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),
     ("hsa", &["hsa-sys"]),

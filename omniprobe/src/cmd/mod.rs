@@ -1,4 +1,5 @@
 //! One file for each subcommand.
 
 pub(crate) mod doctor;
+pub(crate) mod log;
 pub(crate) mod run;

@@ -1,15 +1,16 @@
 //! `omniprobe -- APP`: runs an application with the library in it, and says if the library was not loaded.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result, bail};
-use logdur_settings::Interceptor;
+use logdur_settings::{Interceptor, RECORDS_AT};
 
 use crate::environment::Environment;
 use crate::{RunOptions, find};
@@ -53,6 +54,11 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
         command.spawn().with_context(|| format!("the application {} could not be started", program.display()))?;
     let status = signals.wait(&mut child)?;
     hello.check();
+    for records in hello.records() {
+        if let Err(error) = super::log::finish(&records, child.id(), status) {
+            eprintln!("omniprobe: {error:#}");
+        }
+    }
     drop(signals);
     Ok(pass_on(status))
 }
@@ -67,9 +73,20 @@ impl Hello {
         Ok(Hello(path))
     }
 
+    /// The files of records of the processes that loaded the library.
+    fn records(&self) -> Vec<PathBuf> {
+        let bytes = fs::read(&self.0).unwrap_or_default();
+        let path = |line: &[u8]| {
+            let at = line.iter().position(|&b| b == b' ')?;
+            let path = line[at + 1..].strip_prefix(RECORDS_AT.as_bytes())?.strip_prefix(b" ")?;
+            Some(PathBuf::from(OsStr::from_bytes(path)))
+        };
+        bytes.split(|&b| b == b'\n').filter_map(path).collect()
+    }
+
     /// Says on stderr what the user has to know: a library that was not loaded cannot complain itself.
     fn check(&self) {
-        let text = fs::read_to_string(&self.0).unwrap_or_default();
+        let text = String::from_utf8_lossy(&fs::read(&self.0).unwrap_or_default()).into_owned();
         if text.is_empty() {
             eprintln!(
                 "omniprobe: liblogdur.so was not loaded, nothing was logged. Either the application never started ROCm's HSA runtime, \
@@ -77,8 +94,11 @@ impl Hello {
                  ROCP_TOOL_LIBRARIES or ROCPROFILER_REGISTER_LIBRARY (ROCPROFILER_REGISTER_ENABLED=0 turns that off)"
             );
         }
-        for problem in
-            text.lines().filter_map(|line| line.split_once(' ')).map(|(_, said)| said).filter(|&said| said != "ok")
+        for problem in text
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(_, said)| said)
+            .filter(|&said| said != "ok" && !said.starts_with(RECORDS_AT))
         {
             eprintln!("omniprobe: {problem}");
         }

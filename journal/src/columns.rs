@@ -2,47 +2,68 @@
 
 use std::sync::atomic::Ordering;
 
-use logdur_journal::{Record, flag};
+use crate::clock::Line;
+use crate::record::{Record, Times, flag};
 
 /// What a row is written from.
-pub(crate) struct Row<'a> {
+#[derive(Debug)]
+pub struct Row<'a> {
     /// Demangled; empty when it is not known.
-    pub(crate) kernel: &'a str,
+    pub kernel: &'a str,
     /// Bytes of arguments of a known kernel.
-    pub(crate) kernarg_size: Option<u32>,
+    pub kernarg_size: Option<u32>,
     /// Start and end in nanoseconds of the system clock.
-    pub(crate) times: Option<(u64, u64)>,
+    pub times: Option<(u64, u64)>,
     /// Position of the agent among the GPUs.
-    pub(crate) agent: usize,
+    pub agent: usize,
     /// The runtime's number of the queue.
-    pub(crate) queue: u64,
+    pub queue: u64,
     /// Everything else.
-    pub(crate) record: &'a Record,
+    pub record: &'a Record,
+    /// What a reader of the file knows and the record does not.
+    pub late: Option<Late>,
+}
+
+/// Why a row that somebody else writes than the process itself has no times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// The process died before they were read.
+    TimesLost,
+    /// The dispatch is in flight.
+    InFlight,
 }
 
 /// A cell.
-pub(crate) enum Cell<'a> {
+#[derive(Debug)]
+pub enum Cell<'a> {
+    /// Quoted.
     Text(&'a str),
+    /// In decimal.
     Number(u64),
     /// Not known.
     Nothing,
     /// Work-items in x, y and z.
     Size([u64; 3]),
+    /// In hexadecimal.
     Address(u64),
+    /// Words.
     Flags(Vec<&'static str>),
 }
 
 /// A column: its name, and what a row has in it.
-pub(crate) struct Column {
-    pub(crate) name: &'static str,
-    pub(crate) cell: for<'a> fn(&Row<'a>) -> Cell<'a>,
+#[derive(Debug)]
+pub struct Column {
+    /// As the header has it.
+    pub name: &'static str,
+    /// What a row has in it.
+    pub cell: for<'a> fn(&Row<'a>) -> Cell<'a>,
 }
 
 /// Makes the table.
 macro_rules! columns {
     ($( $name:literal: |$row:ident| $cell:expr; )*) => {
         /// Every column.
-        pub(crate) const COLUMNS: &[Column] = &[$( Column { name: $name, cell: { fn cell<'a>($row: &Row<'a>) -> Cell<'a> { $cell } cell } }, )*];
+        pub const COLUMNS: &[Column] = &[$( Column { name: $name, cell: { fn cell<'a>($row: &Row<'a>) -> Cell<'a> { $cell } cell } }, )*];
     };
 }
 
@@ -68,15 +89,24 @@ fn number<'a>(value: Option<u64>) -> Cell<'a> {
     value.map_or(Cell::Nothing, Cell::Number)
 }
 
+/// Start and end of a dispatch in nanoseconds, from its ticks; `None` if there are none, or no way to convert them.
+pub fn times(record: &Record, ticks: &Times, clock: Option<Line>) -> Option<(u64, u64)> {
+    let (start, end) = (ticks.start.load(Ordering::Relaxed), ticks.end.load(Ordering::Relaxed));
+    let line = clock.filter(|_| record.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0 && end != 0)?;
+    Some((line.to_ns(start), line.to_ns(end)))
+}
+
 impl Row<'_> {
     /// What is unusual about the dispatch.
-    pub(crate) fn flags(&self) -> impl Iterator<Item = &'static str> {
+    pub fn flags(&self) -> impl Iterator<Item = &'static str> {
         let flags = self.record.flags();
         let backwards = self.times.is_some_and(|(start, end)| end < start);
         let all = [
             ("unknown-kernel", self.record.kernel.load(Ordering::Relaxed) == 0),
             ("incomplete", flags & flag::INCOMPLETE != 0),
-            ("no-times", flags & flag::INCOMPLETE == 0 && self.times.is_none()),
+            ("no-times", flags & flag::INCOMPLETE == 0 && self.times.is_none() && self.late.is_none()),
+            ("times-lost", self.late == Some(Late::TimesLost)),
+            ("in-flight", self.late == Some(Late::InFlight)),
             ("shared-signal", flags & flag::SHARED_SIGNAL != 0),
             ("end-before-start", backwards),
         ];

@@ -2,28 +2,38 @@
 
 use std::io::Write;
 
-use logdur_settings::Format;
+use crate::columns::{COLUMNS, Cell, Row};
 
-use super::columns::{COLUMNS, Cell, Row};
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Format {
+    /// Comma-separated values with a header line.
+    Csv = 0,
+    /// One JSON object a line.
+    Json = 1,
+}
 
 /// The lines of a format. Writing into memory does not fail: results of `write!` into a vector are ignored.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lines(Format);
+pub struct Lines(Format);
 
 impl Lines {
-    pub(crate) fn of(format: Format) -> Lines {
+    /// The lines of a format.
+    pub fn of(format: Format) -> Lines {
         Lines(format)
     }
 
     /// What stands at the beginning of a file.
-    pub(crate) fn header(self) -> String {
+    pub fn header(self) -> String {
         match self.0 {
             Format::Csv => COLUMNS.iter().map(|c| c.name).collect::<Vec<_>>().join(",") + "\n",
             Format::Json => String::new(),
         }
     }
 
-    pub(crate) fn row(self, to: &mut Vec<u8>, row: &Row<'_>) {
+    /// A row.
+    pub fn row(self, to: &mut Vec<u8>, row: &Row<'_>) {
         match self.0 {
             Format::Csv => {
                 for (i, column) in COLUMNS.iter().enumerate() {
@@ -46,7 +56,8 @@ impl Lines {
         to.push(b'\n');
     }
 
-    pub(crate) fn notice(self, to: &mut Vec<u8>, text: &str) {
+    /// A line that says something to people.
+    pub fn notice(self, to: &mut Vec<u8>, text: &str) {
         match self.0 {
             Format::Csv => _ = writeln!(to, "# notice: {text}"),
             Format::Json => {
@@ -57,7 +68,8 @@ impl Lines {
         }
     }
 
-    pub(crate) fn agent(self, to: &mut Vec<u8>, position: usize, name: &str, product: &str) {
+    /// A line that names a GPU.
+    pub fn agent(self, to: &mut Vec<u8>, position: usize, name: &str, product: &str) {
         match self.0 {
             Format::Csv => _ = writeln!(to, "# agent {position}: {name}, {product}"),
             Format::Json => {
@@ -70,8 +82,20 @@ impl Lines {
         }
     }
 
-    pub(crate) fn account(self, to: &mut Vec<u8>, counters: &[(&str, u64)]) {
-        let pid = std::process::id();
+    /// A line that says where the records of a process are.
+    pub fn records(self, to: &mut Vec<u8>, pid: u32, path: &str) {
+        match self.0 {
+            Format::Csv => _ = writeln!(to, "# records: {path}"),
+            Format::Json => {
+                to.extend_from_slice(b"{\"records\":");
+                json_text(to, path);
+                _ = writeln!(to, ",\"pid\":{pid}}}");
+            }
+        }
+    }
+
+    /// What became of every dispatch of a process.
+    pub fn account(self, to: &mut Vec<u8>, pid: u32, counters: &[(&str, u64)]) {
         let (open, separator, close) = match self.0 {
             Format::Csv => (format!("# account: pid={pid}"), " ", "\n"),
             Format::Json => (format!("{{\"account\":{{\"pid\":{pid}"), ",", "}}\n"),
@@ -136,7 +160,7 @@ fn json_text(to: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use logdur_journal::{Record, flag};
+    use crate::record::{Record, flag};
     use std::sync::atomic::Ordering;
 
     fn row(format: Format, name: &str, times: Option<(u64, u64)>) -> String {
@@ -156,8 +180,10 @@ mod tests {
             record.add_flags(flag::INCOMPLETE);
         }
         let mut line = Vec::new();
-        Lines::of(format)
-            .row(&mut line, &Row { kernel: name, kernarg_size: Some(24), times, agent: 0, queue: 5, record: &record });
+        Lines::of(format).row(
+            &mut line,
+            &Row { kernel: name, kernarg_size: Some(24), times, agent: 0, queue: 5, record: &record, late: None },
+        );
         String::from_utf8(line).unwrap()
     }
 
@@ -195,12 +221,9 @@ mod tests {
     #[test]
     fn the_account_names_every_counter() {
         let mut text = Vec::new();
-        Lines::of(Format::Csv).account(&mut text, &[("seen", 3), ("logged", 2)]);
-        Lines::of(Format::Json).account(&mut text, &[("seen", 3), ("logged", 2)]);
-        let pid = std::process::id();
-        let expected = format!(
-            "# account: pid={pid} seen=3 logged=2\n{{\"account\":{{\"pid\":{pid},\"seen\":3,\"logged\":2}}}}\n"
-        );
+        Lines::of(Format::Csv).account(&mut text, 17, &[("seen", 3), ("logged", 2)]);
+        Lines::of(Format::Json).account(&mut text, 17, &[("seen", 3), ("logged", 2)]);
+        let expected = "# account: pid=17 seen=3 logged=2\n{\"account\":{\"pid\":17,\"seen\":3,\"logged\":2}}\n";
         assert_eq!(String::from_utf8(text).unwrap(), expected);
     }
 }

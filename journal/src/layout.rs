@@ -1,0 +1,285 @@
+//! What a file of records looks like: a header, then chunks, in the byte order of the machine that wrote it.
+//!
+//! ```text
+//! 0      Header, HEADER_BYTES                      mapped: counters and clocks, which change
+//! 8192   chunk: kind, bytes, body                  Block: mapped; the others are written once
+//!        chunk …
+//!        zeros: reserved, or the end of the file
+//! ```
+//! A chunk counts once its magic number is there, which is written last.
+//!
+//! # Threads
+//! A [`Pair`] has one writer at a time; anybody reads.
+//!
+//! # Ordering
+//! A writer that is killed leaves the stores before that moment: whatever is to be consistent is written beside the old
+//! value, and then made valid by one store.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bytes before the first chunk, a multiple of the page.
+pub const HEADER_BYTES: usize = 2 * 4096;
+/// `LDRECORD`, as bytes in the file.
+pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"LDRECORD");
+/// Of the layout: a reader takes its own version only.
+pub(crate) const VERSION: u32 = 1;
+/// `CHNK`, as bytes in the file.
+pub(crate) const CHUNK_MAGIC: u32 = u32::from_ne_bytes(*b"CHNK");
+/// Where chunks may begin.
+pub(crate) const CHUNK_ALIGN: u64 = 64;
+/// GPUs whose clocks have room in the header: as many as eight boards that show as eight devices each.
+pub const MAX_AGENTS: usize = 64;
+/// Counters that a [`Tally`](crate::account::Tally) consists of, with room for those to come.
+pub(crate) const TALLY: usize = 14;
+
+/// Types of which any bytes are a value, so that they can be read from a file, and zeros are one.
+///
+/// # Safety
+/// Only for types of atomic or plain integers and raw pointers that the reader does not follow.
+pub unsafe trait Plain {}
+
+/// A value of a type from the bytes of a file; `None` if there are not enough of them.
+pub(crate) fn copied<T: Plain>(bytes: &[u8]) -> Option<Box<T>> {
+    let bytes = bytes.get(..size_of::<T>())?;
+    let mut value = Box::<T>::new_uninit();
+    // SAFETY: both are as long as `T`, and the box is new.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast::<u8>(), bytes.len()) };
+    // SAFETY: it was just written whole; any bytes are a value of a `Plain` type.
+    Some(unsafe { value.assume_init() })
+}
+
+/// What a chunk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// Nothing: the rest of a page, or a block that is not used again.
+    Padding = 1,
+    /// A [`Block`](crate::Block).
+    Block = 2,
+    /// Where rows go and how.
+    Origin = 3,
+    /// Kernels: how many, then number, bytes of arguments and symbol of each.
+    Kernels = 4,
+    /// A GPU: position, name, product.
+    Agent = 5,
+}
+
+impl Kind {
+    pub(crate) fn of(number: u32) -> Option<Kind> {
+        [Kind::Padding, Kind::Block, Kind::Origin, Kind::Kernels, Kind::Agent].into_iter().find(|k| *k as u32 == number)
+    }
+}
+
+/// The beginning of a chunk.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct ChunkHead {
+    pub(crate) magic: AtomicU32,
+    pub(crate) kind: AtomicU32,
+    /// Of the whole chunk, a multiple of [`CHUNK_ALIGN`].
+    pub(crate) bytes: AtomicU64,
+}
+
+// SAFETY: atomic integers.
+unsafe impl Plain for ChunkHead {}
+
+impl ChunkHead {
+    /// Bytes of a head.
+    pub(crate) const BYTES: usize = size_of::<ChunkHead>();
+
+    /// Makes the chunk count.
+    pub(crate) fn complete(&self, kind: Kind, bytes: u64) {
+        self.kind.store(kind as u32, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.magic.store(CHUNK_MAGIC, Ordering::Release);
+    }
+
+    /// The bytes of a head.
+    pub(crate) fn bytes_of(kind: Kind, bytes: u64) -> [u8; Self::BYTES] {
+        let mut head = [0; Self::BYTES];
+        head[..4].copy_from_slice(&CHUNK_MAGIC.to_ne_bytes());
+        head[4..8].copy_from_slice(&(kind as u32).to_ne_bytes());
+        head[8..].copy_from_slice(&bytes.to_ne_bytes());
+        head
+    }
+}
+
+/// Numbers that change together: one of two copies is valid at any time.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Pair<const N: usize> {
+    /// How often they have changed; the last bit tells which copy is valid, 0 that there is none yet.
+    sequence: AtomicU64,
+    copies: [[AtomicU64; N]; 2],
+}
+
+impl<const N: usize> Pair<N> {
+    /// Replaces the numbers. One thread at a time.
+    pub fn set(&self, numbers: [u64; N]) {
+        let next = self.sequence.load(Ordering::Relaxed) + 1;
+        for (to, from) in self.copies[(next & 1) as usize].iter().zip(numbers) {
+            to.store(from, Ordering::Relaxed);
+        }
+        self.sequence.store(next, Ordering::Release);
+    }
+
+    /// How often they were replaced.
+    pub(crate) fn changes(&self) -> u64 {
+        self.sequence.load(Ordering::Acquire)
+    }
+
+    /// The numbers; `None` if they were never set.
+    pub fn get(&self) -> Option<[u64; N]> {
+        loop {
+            let sequence = self.sequence.load(Ordering::Acquire);
+            if sequence == 0 {
+                return None;
+            }
+            let numbers = self.copies[(sequence & 1) as usize].each_ref().map(|n| n.load(Ordering::Acquire));
+            // While it is the same or the next, this copy was not written.
+            if self.sequence.load(Ordering::Relaxed) == sequence {
+                return Some(numbers);
+            }
+        }
+    }
+}
+
+/// A number in a cache line of its own.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Alone(pub AtomicU64);
+
+/// The beginning of a file.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct Header {
+    pub(crate) magic: AtomicU64,
+    pub(crate) version: AtomicU32,
+    pub(crate) header_bytes: AtomicU32,
+    pub(crate) block_bytes: AtomicU32,
+    /// The process, and when it was started, in clock ticks since boot (`/proc/PID/stat`).
+    pub(crate) pid: AtomicU32,
+    pub(crate) start_time: AtomicU64,
+    /// The number of dispatches that the log's last account gives, and 1 more.
+    pub(crate) accounted: AtomicU64,
+    /// Blocks that had to be made in private memory.
+    pub(crate) private_blocks: AtomicU64,
+    /// Bytes of the log before the rows that are being written.
+    pub(crate) log_bytes: AtomicU64,
+    /// What is counted beside dispatches.
+    pub(crate) events: [AtomicU64; 8],
+    /// Number of the next dispatch.
+    pub(crate) next_id: Alone,
+    /// What became of the records of blocks that were emptied; the last two: which block that was, in which life.
+    pub(crate) emptied: Pair<{ TALLY + 2 }>,
+    /// How each agent's ticks become nanoseconds.
+    pub(crate) clocks: [Pair<3>; MAX_AGENTS],
+}
+
+const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+
+// SAFETY: atomic integers.
+unsafe impl Plain for Header {}
+
+impl Header {
+    /// Number of the next dispatch: how many there have been.
+    pub fn next_id(&self) -> &AtomicU64 {
+        &self.next_id.0
+    }
+
+    /// How the ticks of the agent at a position become nanoseconds (see [`Line`](crate::clock::Line)).
+    pub fn clock(&self, position: usize) -> Option<&Pair<3>> {
+        self.clocks.get(position)
+    }
+
+    /// How long the log is before the rows that are about to be written.
+    pub fn set_log_bytes(&self, bytes: u64) {
+        self.log_bytes.store(bytes, Ordering::Release);
+    }
+
+    /// The log has an account of so many dispatches.
+    pub fn set_accounted(&self, seen: u64) {
+        self.accounted.store(seen.wrapping_add(1), Ordering::Release);
+    }
+
+    /// True when the log has an account of so many dispatches.
+    pub fn is_accounted(&self, seen: u64) -> bool {
+        self.accounted.load(Ordering::Acquire) == seen.wrapping_add(1)
+    }
+
+    /// True when records had to be made in private memory.
+    pub fn has_private_blocks(&self) -> bool {
+        self.private_blocks.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn fill(&self, pid: u32, start_time: u64) {
+        self.version.store(VERSION, Ordering::Relaxed);
+        self.header_bytes.store(HEADER_BYTES as u32, Ordering::Relaxed);
+        self.block_bytes.store(crate::BLOCK_BYTES as u32, Ordering::Relaxed);
+        self.pid.store(pid, Ordering::Relaxed);
+        self.start_time.store(start_time, Ordering::Relaxed);
+        self.magic.store(MAGIC, Ordering::Release);
+    }
+}
+
+/// Writes the body of a chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Body(Vec<u8>);
+
+impl Body {
+    pub(crate) fn number(mut self, number: u32) -> Body {
+        self.0.extend_from_slice(&number.to_ne_bytes());
+        self
+    }
+
+    pub(crate) fn text(mut self, text: &[u8]) -> Body {
+        self = self.number(text.len() as u32);
+        self.0.extend_from_slice(text);
+        self
+    }
+
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// Reads the body of a chunk; `None` where it ends too early.
+#[derive(Debug)]
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub(crate) fn number(&mut self) -> Option<u32> {
+        let (number, rest) = self.0.split_first_chunk::<4>()?;
+        self.0 = rest;
+        Some(u32::from_ne_bytes(*number))
+    }
+
+    pub(crate) fn text(&mut self) -> Option<&'a [u8]> {
+        let length = self.number()? as usize;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_change_together_are_the_old_ones_until_the_last_store() {
+        let pair = copied::<Wrapped>(&[0; size_of::<Wrapped>()]).unwrap();
+        assert_eq!(pair.0.get(), None);
+        pair.0.set([1, 2, 3]);
+        assert_eq!(pair.0.get(), Some([1, 2, 3]));
+        // A writer that dies before its last store.
+        pair.0.copies[0][1].store(9, Ordering::Relaxed);
+        assert_eq!(pair.0.get(), Some([1, 2, 3]));
+        pair.0.set([4, 5, 6]);
+        assert_eq!(pair.0.get(), Some([4, 5, 6]));
+    }
+
+    struct Wrapped(Pair<3>);
+    // SAFETY: atomic integers.
+    unsafe impl Plain for Wrapped {}
+}

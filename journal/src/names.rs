@@ -1,0 +1,28 @@
+//! Names for people.
+
+use cpp_demangle::Symbol;
+
+/// The demangled name of a kernel; the symbol itself if it is not a mangled one.
+pub fn demangle(symbol: &str) -> String {
+    if !symbol.starts_with("_Z") {
+        return symbol.to_owned();
+    }
+    Symbol::new(symbol).ok().and_then(|s| s.demangle().ok()).unwrap_or_else(|| symbol.to_owned())
+}
+
+/// A text without line breaks.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_not_mangled_or_badly_so_stay_as_they_are() {
+        assert_eq!(demangle("__amd_rocclr_fillBufferAligned"), "__amd_rocclr_fillBufferAligned");
+        assert_eq!(demangle("_Znot a name"), "_Znot a name");
+        assert_eq!(demangle("_ZN2ns6kernelILi4EfEEvPT0_i"), "void ns::kernel<4, float>(float*, int)");
+    }
+}

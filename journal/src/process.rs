@@ -1,0 +1,36 @@
+//! Which process it was, and whether it still runs.
+
+use std::fs;
+
+/// When a process was started, in clock ticks since boot; `None` if there is none, or only what is left of it.
+pub fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name is in parentheses and may have any characters. Source: proc(5): state is field 3, starttime field 22.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X" | "x") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_has_no_start_time_even_before_its_parent_takes_note() {
+        assert!(start_time(std::process::id()).is_some_and(|t| t > 0));
+        let mut child = std::process::Command::new("true").stdout(std::process::Stdio::piped()).spawn().unwrap();
+        // The end of its output is the end of the program; the process goes a moment later.
+        std::io::Read::read_to_end(child.stdout.as_mut().unwrap(), &mut Vec::new()).unwrap();
+        let id = child.id();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while start_time(id).is_some() && std::time::Instant::now() < end {
+            std::thread::yield_now();
+        }
+        assert_eq!(start_time(id), None);
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,289 @@
+//! The record of one dispatch, and blocks of them.
+//!
+//! # Threads
+//! * The publisher (one at a time for each queue) fills a record and moves it from [`State::Free`] to
+//!   [`State::InFlight`].
+//! * Whoever harvests it (see `logdur`'s reaper) writes its times and moves it to [`State::Done`].
+//! * The log thread writes its row and moves it to [`State::Logged`], and empties a block once all of its records are.
+//!
+//! # Ordering
+//! The state is stored with release and loaded with acquire: whoever sees a state sees everything that was written
+//! before it. That holds for a reader of the file too: the stores of a thread that was killed are there up to some point.
+
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use crate::layout::{ChunkHead, Kind, Plain};
+
+/// Records of a block: as many as fit into twelve pages.
+pub const BLOCK_RECORDS: usize = 511;
+
+/// Bytes that a block takes in the file, a multiple of the page.
+pub const BLOCK_BYTES: usize = 12 * 4096;
+
+/// How far a dispatch has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// No dispatch.
+    Free = 0,
+    /// Its packet was given to the GPU.
+    InFlight = 1,
+    /// It is complete, or never will be; its times are as good as they get.
+    Done = 2,
+    /// Its row is written or counted.
+    Logged = 3,
+}
+
+/// How far the row of a dispatch that is [`State::Done`] or [`State::Logged`] has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Not yet written.
+    Pending,
+    /// It may be in the log or not: somebody was writing it.
+    Writing,
+    /// In the log.
+    Written,
+    /// The log does not want it.
+    Filtered,
+    /// The log could not be written.
+    Unwritten,
+}
+
+// The state's byte: the state in the two low bits, above them what is to be told apart of its fate.
+const WRITING: u8 = 1 << 2 | State::Done as u8;
+const FILTERED: u8 = 1 << 2 | State::Logged as u8;
+const UNWRITTEN: u8 = 2 << 2 | State::Logged as u8;
+
+/// Bits of [`Record::flags`].
+pub mod flag {
+    /// The packet has the barrier bit: it starts when all earlier packets of its queue are complete.
+    pub const BARRIER: u8 = 1;
+    /// The application's own signal, left in the packet, is where the times appear.
+    pub const APP_SIGNAL: u8 = 1 << 1;
+    /// Our signal stands in for the application's, which is decremented at completion.
+    pub const FORWARDED: u8 = 1 << 2;
+    /// Complete, but the GPU wrote no times.
+    pub const NO_TIMES: u8 = 1 << 3;
+    /// Not complete when the runtime or the process ended.
+    pub const INCOMPLETE: u8 = 1 << 4;
+    /// Another operation used the same signal meanwhile: the times may be that one's.
+    pub const SHARED_SIGNAL: u8 = 1 << 5;
+    /// No dispatch but a packet whose signal has to wait for those of dispatches before it: it has no row.
+    pub const NO_DISPATCH: u8 = 1 << 6;
+}
+
+/// One dispatch.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Record {
+    /// When the doorbell was rung, in nanoseconds of the system clock (`CLOCK_BOOTTIME`).
+    pub dispatch_ns: AtomicU64,
+    /// Address of the kernel descriptor.
+    pub kernel_object: AtomicU64,
+    /// Handle of the signal on which the times appear.
+    pub signal: AtomicU64,
+    /// Number of the dispatch in its process, from 0.
+    pub id: AtomicU64,
+    /// Number of the kernel in its process; 0 when it is not known.
+    pub kernel: AtomicU32,
+    /// Work-items in x, y and z.
+    pub grid: [AtomicU32; 3],
+    /// Bytes of LDS of a workgroup.
+    pub lds_bytes: AtomicU32,
+    /// Bytes of scratch of a work-item.
+    pub scratch_bytes: AtomicU32,
+    /// Work-items of a workgroup in x, y and z.
+    pub workgroup: [AtomicU16; 3],
+    state: AtomicU8,
+    flags: AtomicU8,
+}
+
+const _: () = assert!(size_of::<Record>() == 64);
+
+/// When a dispatch ran, in ticks of its agent's clock.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Times {
+    /// The first wave started.
+    pub start: AtomicU64,
+    /// The last wave ended.
+    pub end: AtomicU64,
+}
+
+/// What is remembered of an application's signal.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct AppSignal {
+    /// [`flag::FORWARDED`]: the signal to decrement.
+    pub forward_to: AtomicU64,
+    /// [`flag::APP_SIGNAL`]: the end time that it carried before, so that a new one can be told.
+    pub end_before: AtomicU64,
+}
+
+/// Records of consecutive dispatches of one queue; a chunk of the file.
+#[repr(C, align(64))]
+pub struct Block {
+    /// What makes it a chunk.
+    pub(crate) head: ChunkHead,
+    /// How often it has been emptied.
+    generation: AtomicU64,
+    queue: AtomicU64,
+    /// The block that follows, null while this one is being filled. Of use in its own process only.
+    pub next: AtomicPtr<Block>,
+    /// Where it is in the file; 0 when it is in private memory.
+    offset: AtomicU64,
+    agent: AtomicU32,
+    reserved: AtomicU32,
+    /// The records.
+    pub records: [Record; BLOCK_RECORDS],
+    /// Their times.
+    pub times: [Times; BLOCK_RECORDS],
+    /// What is remembered of their applications' signals.
+    pub app_signals: [AppSignal; BLOCK_RECORDS],
+}
+
+const _: () = assert!(size_of::<Block>() <= BLOCK_BYTES && BLOCK_BYTES - size_of::<Block>() < size_of::<[u8; 96]>());
+
+// SAFETY: a block is a pointer that may be null and atomic integers, which any bytes are values of.
+unsafe impl Plain for Block {}
+
+impl Record {
+    /// How far the dispatch has come.
+    pub fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) & 3 {
+            0 => State::Free,
+            1 => State::InFlight,
+            2 => State::Done,
+            _ => State::Logged,
+        }
+    }
+
+    /// Moves on to a state; what was written before is visible to whoever sees it.
+    pub fn set_state(&self, state: State) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    /// How far its row has come.
+    pub fn fate(&self) -> Fate {
+        match self.state.load(Ordering::Acquire) {
+            WRITING => Fate::Writing,
+            FILTERED => Fate::Filtered,
+            UNWRITTEN => Fate::Unwritten,
+            byte if byte & 3 == State::Logged as u8 => Fate::Written,
+            _ => Fate::Pending,
+        }
+    }
+
+    /// Says how far the row of a dispatch that is done has come, and moves it to [`State::Logged`] unless it is still to
+    /// be written.
+    pub fn set_fate(&self, fate: Fate) {
+        let byte = match fate {
+            Fate::Pending => State::Done as u8,
+            Fate::Writing => WRITING,
+            Fate::Written => State::Logged as u8,
+            Fate::Filtered => FILTERED,
+            Fate::Unwritten => UNWRITTEN,
+        };
+        self.state.store(byte, Ordering::Release);
+    }
+
+    /// Bits of [`flag`].
+    pub fn flags(&self) -> u8 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the flags; only before the record is published.
+    pub fn set_flags(&self, flags: u8) {
+        self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    /// Adds flags.
+    pub fn add_flags(&self, flags: u8) {
+        self.flags.fetch_or(flags, Ordering::Relaxed);
+    }
+}
+
+impl Block {
+    /// An empty block in private memory.
+    pub fn new() -> Box<Block> {
+        let block = Box::<Block>::new_zeroed();
+        // SAFETY: `Plain`: zeros are a value.
+        let block = unsafe { block.assume_init() };
+        block.become_chunk(0);
+        block
+    }
+
+    /// Makes zeroed memory at an offset of the file a chunk.
+    pub(crate) fn become_chunk(&self, offset: u64) {
+        self.offset.store(offset, Ordering::Relaxed);
+        self.head.complete(Kind::Block, BLOCK_BYTES as u64);
+    }
+
+    /// Says whose dispatches its records are going to be. Before the first of them.
+    pub fn assign(&self, queue: u64, agent: usize) {
+        self.queue.store(queue, Ordering::Relaxed);
+        self.agent.store(agent as u32, Ordering::Relaxed);
+    }
+
+    /// The runtime's number of the queue.
+    pub fn queue(&self) -> u64 {
+        self.queue.load(Ordering::Relaxed)
+    }
+
+    /// Position of the queue's agent among the GPUs.
+    pub fn agent(&self) -> usize {
+        self.agent.load(Ordering::Relaxed) as usize
+    }
+
+    /// Which block it is, in which of its lives.
+    pub(crate) fn life(&self) -> (u64, u64) {
+        (self.offset.load(Ordering::Relaxed), self.generation.load(Ordering::Acquire))
+    }
+
+    /// Makes every record free again. Nobody else may hold the block.
+    pub fn clear(&self) {
+        self.next.store(std::ptr::null_mut(), Ordering::Relaxed);
+        for (record, times) in self.records.iter().zip(&self.times) {
+            times.start.store(0, Ordering::Relaxed);
+            times.end.store(0, Ordering::Relaxed);
+            record.set_state(State::Free);
+        }
+        // Last: until then a reader of the file takes the block for what it was before.
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_goes_through_its_states_and_is_free_again_when_its_block_is_cleared() {
+        let block = Block::new();
+        let record = &block.records[7];
+        assert_eq!((record.state(), record.fate()), (State::Free, Fate::Pending));
+        record.set_flags(flag::BARRIER);
+        record.set_state(State::InFlight);
+        block.times[7].end.store(5, Ordering::Relaxed);
+        record.add_flags(flag::NO_TIMES);
+        record.set_state(State::Done);
+        assert_eq!((record.state(), record.flags()), (State::Done, flag::BARRIER | flag::NO_TIMES));
+        block.clear();
+        assert_eq!((record.state(), block.times[7].end.load(Ordering::Relaxed)), (State::Free, 0));
+    }
+
+    #[test]
+    fn what_becomes_of_a_row_says_how_far_its_dispatch_has_come() {
+        let record = Record::default();
+        for (fate, state) in [
+            (Fate::Pending, State::Done),
+            (Fate::Writing, State::Done),
+            (Fate::Written, State::Logged),
+            (Fate::Filtered, State::Logged),
+            (Fate::Unwritten, State::Logged),
+        ] {
+            record.set_fate(fate);
+            assert_eq!((record.fate(), record.state()), (fate, state));
+        }
+    }
+}

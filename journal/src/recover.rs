@@ -1,0 +1,274 @@
+//! Writes the rows and the account that a process could not.
+//!
+//! A process may have died between writing rows and taking note of it, or in the middle of a line. Rows are therefore
+//! made exactly as the process makes them, and compared with what the log has since the process last began to write: a
+//! row that is there is not written again, and the beginning of one at the end of the log is completed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use regex::Regex;
+
+use crate::account::Tally;
+use crate::columns::{self, Late, Row};
+use crate::lines::{Format, Lines};
+use crate::names::{demangle, one_line};
+use crate::record::{State, flag};
+use crate::snapshot::{Dispatch, Snapshot};
+
+/// Kernels, and dispatches of each, that are named when they were in flight.
+const NAMED: usize = 16;
+/// Lines are written in pieces of this size, so that several processes can share a log.
+const PIECE: usize = 64 << 10;
+
+/// What a log lacks.
+#[derive(Debug)]
+pub struct Missing {
+    lines: Lines,
+    agents: Vec<u8>,
+    /// In the order of the dispatches' numbers.
+    rows: Vec<Vec<u8>>,
+    notices: Vec<u8>,
+    account: Vec<u8>,
+    log_bytes: u64,
+}
+
+/// What was done to a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Rows that it lacked.
+    pub rows: usize,
+    /// Rows that it had.
+    pub there: usize,
+    /// True when its last line was completed.
+    pub completed: bool,
+}
+
+/// Makes what the log of a process lacks. `how` says how the process ended, if that is known.
+pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missing {
+    let lines = Lines::of(format);
+    let late = if snapshot.is_alive() { Late::InFlight } else { Late::TimesLost };
+    let filter = snapshot.origin.as_ref().and_then(|o| o.filter.as_deref()).and_then(|f| Regex::new(f).ok());
+    let mut names: HashMap<u32, (String, bool)> = HashMap::new();
+    let mut tally = snapshot.ended;
+    let mut rows = Vec::new();
+    let mut in_flight: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for dispatch in &snapshot.dispatches {
+        let record = &dispatch.record;
+        let number = record.kernel.load(Ordering::Relaxed);
+        let kernel = snapshot.kernel(number);
+        let (name, wanted) = names.entry(number).or_insert_with(|| {
+            let name = kernel.map_or(String::new(), |(_, symbol)| demangle(symbol));
+            let wanted = filter.as_ref().is_none_or(|f| f.is_match(&name));
+            (name, wanted)
+        });
+        if record.state() == State::InFlight {
+            in_flight.entry(name.clone()).or_default().push(record.id.load(Ordering::Relaxed));
+        }
+        if *wanted {
+            rows.push(row(snapshot, lines, dispatch, name, kernel.map(|(bytes, _)| bytes), late, &mut tally));
+        } else {
+            tally.filtered = tally.filtered.saturating_add(1);
+        }
+    }
+    let mut missing = Missing {
+        lines,
+        agents: Vec::new(),
+        rows,
+        notices: Vec::new(),
+        account: Vec::new(),
+        log_bytes: snapshot.log_bytes,
+    };
+    for (position, (name, product)) in &snapshot.agents {
+        lines.agent(&mut missing.agents, *position as usize, name, product);
+    }
+    missing.say(snapshot, how, &in_flight);
+    let shown = tally.shown(snapshot.seen, snapshot.private, snapshot.events);
+    lines.account(&mut missing.account, snapshot.pid, &shown);
+    missing
+}
+
+fn row(
+    snapshot: &Snapshot,
+    lines: Lines,
+    dispatch: &Dispatch,
+    kernel: &str,
+    kernarg_size: Option<u32>,
+    late: Late,
+    tally: &mut Tally,
+) -> Vec<u8> {
+    let record = &dispatch.record;
+    let in_flight = record.state() == State::InFlight;
+    let times = columns::times(record, &dispatch.times, snapshot.clock(dispatch.agent)).filter(|_| !in_flight);
+    // Times that are there and cannot be converted are lost, too.
+    let unconverted = times.is_none()
+        && dispatch.times.end.load(Ordering::Relaxed) != 0
+        && record.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0;
+    let late = Some(late).filter(|_| in_flight || unconverted);
+    if late.is_none() && times.is_none() && record.flags() & flag::INCOMPLETE == 0 {
+        record.add_flags(flag::NO_TIMES);
+    }
+    tally.row(record);
+    if late == Some(Late::TimesLost) {
+        tally.times_lost = tally.times_lost.saturating_add(1);
+    }
+    let mut line = Vec::new();
+    let row = Row { kernel, kernarg_size, times, agent: dispatch.agent, queue: dispatch.queue, record, late };
+    lines.row(&mut line, &row);
+    line
+}
+
+impl Missing {
+    fn say(&mut self, snapshot: &Snapshot, how: Option<&str>, in_flight: &BTreeMap<String, Vec<u64>>) {
+        let pid = snapshot.pid;
+        let ended = match how {
+            _ if snapshot.is_alive() => format!("process {pid} runs, this is what it looks like now"),
+            Some(how) => format!("process {pid} {how}"),
+            None => format!("process {pid} ended before its log was written whole"),
+        };
+        let mut notice = |text: String| self.lines.notice(&mut self.notices, &one_line(&text));
+        notice(ended);
+        for (kernel, ids) in in_flight.iter().take(NAMED) {
+            let kernel = if kernel.is_empty() { "a kernel whose name is not known" } else { kernel };
+            let named: Vec<String> = ids.iter().take(NAMED).map(u64::to_string).collect();
+            let more = if ids.len() > NAMED { ", …" } else { "" };
+            let number = ids.len();
+            let dispatches = if number == 1 { "dispatch" } else { "dispatches" };
+            notice(format!("in flight: {kernel}: {number} {dispatches}, id {}{more}", named.join(", ")));
+        }
+        if in_flight.len() > NAMED {
+            notice(format!("in flight: {} more kernels", in_flight.len() - NAMED));
+        }
+        for problem in &snapshot.problems {
+            notice(format!("the records of process {pid} are damaged: {problem}"));
+        }
+    }
+
+    /// How many rows may be missing.
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Writes everything to somebody who has nothing, or, with `header` false, has the beginning of the log.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn print(&self, to: &mut impl Write, header: bool) -> io::Result<()> {
+        if header {
+            to.write_all(self.lines.header().as_bytes())?;
+            to.write_all(&self.agents)?;
+        }
+        for row in &self.rows {
+            to.write_all(row)?;
+        }
+        to.write_all(&self.notices)?;
+        to.write_all(&self.account)?;
+        to.flush()
+    }
+
+    /// Appends what a log does not have. `own` says that it is the log that the process wrote to: then it need not be
+    /// searched from its beginning.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn append(&self, log: &Path, own: bool) -> io::Result<Written> {
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(log)?;
+        if !file.metadata()?.is_file() {
+            self.print(&mut file, false)?;
+            return Ok(Written { rows: self.rows.len(), ..Written::default() });
+        }
+        lock(&file);
+        let length = file.metadata()?.len();
+        let from = if own && self.log_bytes <= length { self.log_bytes } else { 0 };
+        let tail = Tail::read(&mut file, from, self)?;
+        let mut text = Vec::new();
+        let mut written = Written { there: tail.there.len(), ..Written::default() };
+        if length == 0 {
+            text.extend_from_slice(self.lines.header().as_bytes());
+            text.extend_from_slice(&self.agents);
+        }
+        // Rows begin alike: one that is there is not the one that was cut.
+        let cut = |row: &Vec<u8>| row.starts_with(&tail.torn) && !tail.there.contains(row.as_slice());
+        let torn = self.rows.iter().position(cut).filter(|_| !tail.torn.is_empty());
+        if let Some(torn) = torn {
+            text.extend_from_slice(&self.rows[torn][tail.torn.len()..]);
+            written.completed = true;
+            written.rows = 1;
+        } else if !tail.torn.is_empty() {
+            text.push(b'\n');
+            self.lines.notice(&mut text, "the line before is not whole");
+        }
+        for (i, row) in self.rows.iter().enumerate() {
+            if Some(i) != torn && !tail.there.contains(row.as_slice()) {
+                text.extend_from_slice(row);
+                written.rows += 1;
+            }
+        }
+        if written.rows > 0 || !tail.accounted {
+            text.extend_from_slice(&self.notices);
+            text.extend_from_slice(&self.account);
+        }
+        for piece in pieces(&text) {
+            file.write_all(piece)?;
+        }
+        Ok(written)
+    }
+}
+
+/// The end of a log.
+struct Tail<'a> {
+    /// Rows of those that may be missing.
+    there: HashSet<&'a [u8]>,
+    /// The account is there.
+    accounted: bool,
+    /// What follows the last line break.
+    torn: Vec<u8>,
+}
+
+impl<'a> Tail<'a> {
+    fn read(file: &mut File, from: u64, missing: &'a Missing) -> io::Result<Tail<'a>> {
+        let rows: HashSet<&[u8]> = missing.rows.iter().map(Vec::as_slice).collect();
+        let mut tail = Tail { there: HashSet::new(), accounted: false, torn: Vec::new() };
+        file.seek(SeekFrom::Start(from))?;
+        let mut reader = BufReader::with_capacity(PIECE, file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if reader.read_until(b'\n', &mut line)? == 0 {
+                return Ok(tail);
+            }
+            if line.last() != Some(&b'\n') {
+                tail.torn = line;
+                return Ok(tail);
+            }
+            if let Some(row) = rows.get(line.as_slice()) {
+                tail.there.insert(row);
+            }
+            tail.accounted |= line == missing.account;
+        }
+    }
+}
+
+/// Several that write what one process left do so one after the other; it is let go when the file is closed.
+fn lock(file: &File) {
+    // SAFETY: the descriptor is open. A file system that knows no locks has at most one of us, in practice.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };
+}
+
+/// Cuts lines into pieces of whole lines.
+fn pieces(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let end = match text.len() {
+            0 => return None,
+            length if length <= PIECE => length,
+            length => text[..PIECE].iter().rposition(|&b| b == b'\n').map_or(length, |at| at + 1),
+        };
+        let (piece, rest) = text.split_at(end);
+        text = rest;
+        Some(piece)
+    })
+}

@@ -1,0 +1,266 @@
+//! Reads a file of records: of a process that has ended, or, for a look, of one that runs.
+//!
+//! Whatever the bytes are, nothing outside them is read, and what cannot be understood is said.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use thiserror::Error;
+
+use crate::account::Tally;
+use crate::clock::Line;
+use crate::layout::{
+    CHUNK_ALIGN, CHUNK_MAGIC, ChunkHead, Fields, HEADER_BYTES, Header, Kind, MAGIC, MAX_AGENTS, VERSION, copied,
+};
+use crate::lines::Format;
+use crate::process;
+use crate::record::{BLOCK_BYTES, Block, Fate, Record, State, Times, flag};
+use crate::store::Origin;
+
+/// How often a file that changes is read again.
+const RETRIES: usize = 5;
+
+/// Why a file cannot be read.
+#[derive(Debug, Error)]
+pub enum Unreadable {
+    /// It cannot be opened or read.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// A folder, a device.
+    #[error("expected a file of dispatch records, found something that is no file")]
+    NoFile,
+    /// It is too short for a header.
+    #[error("expected a file of dispatch records, found {0} bytes, fewer than the {HEADER_BYTES} of a header")]
+    Short(usize),
+    /// It is another kind of file.
+    #[error("expected a file of dispatch records, which begins with \"LDRECORD\", found \"{}\"", .0.escape_ascii())]
+    Magic([u8; 8]),
+    /// Of another version of the library.
+    #[error(
+        "expected version {VERSION} of the layout with blocks of {BLOCK_BYTES} bytes, found version {version} with {block_bytes}: use the omniprobe of the library that wrote it"
+    )]
+    Version {
+        /// Of the layout.
+        version: u32,
+        /// Of a block.
+        block_bytes: u32,
+    },
+}
+
+/// What was in a file at one moment.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The process.
+    pub pid: u32,
+    start_time: u64,
+    /// How many dispatches there have been.
+    pub seen: u64,
+    /// Where rows go and how; `None` if the process died before it could say so.
+    pub origin: Option<Origin>,
+    /// Name and product of each GPU.
+    pub agents: BTreeMap<u32, (String, String)>,
+    /// Bytes of arguments and symbol, by number.
+    kernels: HashMap<u32, (u32, String)>,
+    clocks: [Option<Line>; MAX_AGENTS],
+    /// Those that came to an end.
+    pub(crate) ended: Tally,
+    /// True when records were in private memory.
+    pub(crate) private: bool,
+    pub(crate) events: [u64; 2],
+    accounted: u64,
+    pub(crate) log_bytes: u64,
+    /// Those that did not, in the order of their numbers.
+    pub dispatches: Vec<Dispatch>,
+    /// What could not be understood.
+    pub problems: Vec<String>,
+    changes: u64,
+}
+
+/// A dispatch whose row may not be in the log.
+#[derive(Debug)]
+pub struct Dispatch {
+    /// The runtime's number of its queue.
+    pub queue: u64,
+    /// Position of the queue's agent.
+    pub agent: usize,
+    /// The record.
+    pub record: Record,
+    /// Its times.
+    pub times: Times,
+}
+
+impl Snapshot {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it is no file of records of this version. What is wrong further on is in [`problems`](Self::problems).
+    pub fn read(path: &Path) -> Result<Snapshot, Unreadable> {
+        let mut file = File::open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(Unreadable::NoFile);
+        }
+        let mut tries = 0;
+        loop {
+            file.rewind()?;
+            let mut bytes = Vec::new();
+            file.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut bytes)?;
+            // Before the rest, which may be large, is read.
+            header(&bytes)?;
+            file.read_to_end(&mut bytes)?;
+            let snapshot = Snapshot::parse(&bytes)?;
+            file.rewind()?;
+            let mut again = Vec::new();
+            file.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut again)?;
+            tries += 1;
+            if tries == RETRIES || header(&again)?.emptied.changes() == snapshot.changes {
+                return Ok(snapshot);
+            }
+        }
+    }
+
+    /// Reads the bytes of a file.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn parse(bytes: &[u8]) -> Result<Snapshot, Unreadable> {
+        let header = header(bytes)?;
+        let (ended, emptied) = header.emptied();
+        let mut snapshot = Snapshot {
+            pid: header.pid.load(Ordering::Relaxed),
+            start_time: header.start_time.load(Ordering::Relaxed),
+            seen: header.next_id().load(Ordering::Relaxed),
+            origin: None,
+            agents: BTreeMap::new(),
+            kernels: HashMap::new(),
+            clocks: header.clocks.each_ref().map(Line::load),
+            ended,
+            private: header.private_blocks.load(Ordering::Relaxed) > 0,
+            events: header.events(),
+            accounted: header.accounted.load(Ordering::Relaxed),
+            log_bytes: header.log_bytes.load(Ordering::Relaxed),
+            dispatches: Vec::new(),
+            problems: Vec::new(),
+            changes: header.emptied.changes(),
+        };
+        snapshot.chunks(bytes, emptied);
+        snapshot.dispatches.sort_by_key(|d| d.record.id.load(Ordering::Relaxed));
+        Ok(snapshot)
+    }
+
+    fn chunks(&mut self, bytes: &[u8], emptied: (u64, u64)) {
+        let mut at = HEADER_BYTES;
+        while let Some(head) = bytes.get(at..).and_then(copied::<ChunkHead>) {
+            let [magic, kind] = [&head.magic, &head.kind].map(|n| n.load(Ordering::Relaxed));
+            if magic == 0 {
+                break;
+            }
+            let length = head.bytes.load(Ordering::Relaxed);
+            let end = usize::try_from(length).ok().and_then(|length| at.checked_add(length));
+            let whole = end.and_then(|end| bytes.get(at..end)).filter(|chunk| chunk.len() >= ChunkHead::BYTES);
+            let (true, Some(chunk)) = (magic == CHUNK_MAGIC && length % CHUNK_ALIGN == 0, whole) else {
+                self.problems.push(format!(
+                    "at byte {at}: expected a chunk, found magic number {magic:#x} and {length} bytes of {}; what follows is not read",
+                    bytes.len() - at
+                ));
+                break;
+            };
+            if self.chunk(kind, chunk, emptied).is_none() {
+                self.problems.push(format!(
+                    "at byte {at}: expected a chunk of kind {kind}, found {length} bytes that are none; it is left out"
+                ));
+            }
+            at += chunk.len();
+        }
+    }
+
+    /// `None` if it is not what it should be.
+    fn chunk(&mut self, kind: u32, chunk: &[u8], emptied: (u64, u64)) -> Option<()> {
+        let mut fields = Fields(&chunk[ChunkHead::BYTES..]);
+        match Kind::of(kind)? {
+            Kind::Padding => {}
+            Kind::Block => {
+                let block = copied::<Block>(chunk).filter(|_| chunk.len() == BLOCK_BYTES)?;
+                if block.life() != emptied {
+                    self.block(*block);
+                }
+            }
+            Kind::Origin => self.origin = Some(origin(&mut fields)?),
+            Kind::Kernels => {
+                for _ in 0..fields.number()? {
+                    let (number, bytes, symbol) = (fields.number()?, fields.number()?, fields.text()?);
+                    self.kernels.insert(number, (bytes, String::from_utf8_lossy(symbol).into_owned()));
+                }
+            }
+            Kind::Agent => {
+                let position = fields.number()?;
+                let [name, product] = [fields.text()?, fields.text()?].map(|t| String::from_utf8_lossy(t).into_owned());
+                self.agents.insert(position, (name, product));
+            }
+        }
+        Some(())
+    }
+
+    fn block(&mut self, block: Block) {
+        let (queue, agent) = (block.queue(), block.agent());
+        for (record, times) in block.records.into_iter().zip(block.times) {
+            match (record.state(), record.fate()) {
+                (State::Free, _) => {}
+                _ if record.flags() & flag::NO_DISPATCH != 0 => {}
+                (State::Logged, Fate::Written) => self.ended.row(&record),
+                (State::Logged, Fate::Filtered) => self.ended.filtered = self.ended.filtered.saturating_add(1),
+                // What could not be written can be tried again.
+                _ => self.dispatches.push(Dispatch { queue, agent, record, times }),
+            }
+        }
+    }
+
+    /// True while the process runs.
+    pub fn is_alive(&self) -> bool {
+        self.start_time != 0 && process::start_time(self.pid) == Some(self.start_time)
+    }
+
+    /// True when the log has all rows and an account of them.
+    pub fn is_complete(&self) -> bool {
+        self.dispatches.is_empty() && self.accounted == self.seen.wrapping_add(1)
+    }
+
+    /// Bytes of arguments and symbol of a kernel.
+    pub fn kernel(&self, number: u32) -> Option<(u32, &str)> {
+        self.kernels.get(&number).map(|(bytes, symbol)| (*bytes, symbol.as_str()))
+    }
+
+    pub(crate) fn clock(&self, agent: usize) -> Option<Line> {
+        self.clocks.get(agent).copied().flatten()
+    }
+}
+
+fn header(bytes: &[u8]) -> Result<Box<Header>, Unreadable> {
+    // Another file is told what it is, however short.
+    if let Some(magic) = bytes.first_chunk::<8>().filter(|m| u64::from_ne_bytes(**m) != MAGIC) {
+        return Err(Unreadable::Magic(*magic));
+    }
+    let header = copied::<Header>(bytes).ok_or(Unreadable::Short(bytes.len()))?;
+    let [version, block_bytes] = [&header.version, &header.block_bytes].map(|n| n.load(Ordering::Relaxed));
+    if (version, block_bytes) != (VERSION, BLOCK_BYTES as u32) {
+        return Err(Unreadable::Version { version, block_bytes });
+    }
+    Ok(header)
+}
+
+fn origin(fields: &mut Fields<'_>) -> Option<Origin> {
+    let format = match fields.number()? {
+        0 => Format::Csv,
+        1 => Format::Json,
+        _ => return None,
+    };
+    let mut text =
+        || -> Option<Option<&[u8]>> { if fields.number()? == 0 { Some(None) } else { Some(Some(fields.text()?)) } };
+    let log = text()?.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    let filter = text()?.map(|filter| String::from_utf8_lossy(filter).into_owned());
+    Some(Origin { format, log, filter })
+}

@@ -1,0 +1,313 @@
+//! The records of a process: made, grown and removed by the process itself.
+//!
+//! # Threads
+//! Any. Whoever makes the file grow holds a lock; nobody needs it for records in blocks that are there.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use crate::layout::{Body, CHUNK_ALIGN, ChunkHead, HEADER_BYTES, Header, Kind};
+use crate::lines::Format;
+use crate::process;
+use crate::quiet::Quiet;
+use crate::record::{BLOCK_BYTES, Block};
+
+const PAGE: u64 = 4096;
+/// Names that are tried: one for each image that a process replaced itself by, and some left by earlier processes.
+const NAMES: usize = 100;
+/// How often it is tried to reserve room when signals interrupt.
+const INTERRUPTIONS: usize = 100;
+
+/// Where rows go and how: what somebody else needs to write them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// How they are written.
+    pub format: Format,
+    /// The file; `None` for the standard output.
+    pub log: Option<PathBuf>,
+    /// Only kernels whose name matches.
+    pub filter: Option<String>,
+}
+
+impl Origin {
+    pub(crate) fn body(&self) -> Vec<u8> {
+        let text = |body: Body, text: Option<&OsStr>| match text {
+            Some(text) => body.number(1).text(text.as_bytes()),
+            None => body.number(0),
+        };
+        let body = Body::default().number(self.format as u32);
+        let body = text(body, self.log.as_ref().map(|p| p.as_os_str()));
+        text(body, self.filter.as_ref().map(OsStr::new)).bytes()
+    }
+}
+
+/// The records of this process.
+#[derive(Debug)]
+pub struct Records {
+    header: NonNull<Header>,
+    file: Option<RecordFile>,
+}
+
+// SAFETY: a header consists of atomics, and is never freed.
+unsafe impl Send for Records {}
+// SAFETY: as above.
+unsafe impl Sync for Records {}
+
+/// The file. It is opened anew whenever it has to grow: an application may close any descriptor of its process.
+#[derive(Debug)]
+struct RecordFile {
+    path: PathBuf,
+    inode: (u64, u64),
+    /// True when its folder is in memory.
+    in_memory: bool,
+    growth: Mutex<Growth>,
+}
+
+#[derive(Debug)]
+struct Growth {
+    /// Where the next chunk begins; `None` once the file could not grow.
+    end: Option<u64>,
+    /// Why, until somebody has asked.
+    problem: Option<String>,
+}
+
+impl Records {
+    /// Records in private memory, which end with the process.
+    pub fn private() -> Records {
+        let header = Box::<Header>::new_zeroed();
+        // SAFETY: zeros are a value of a header.
+        let header = Box::leak(unsafe { header.assume_init() });
+        Records { header: NonNull::from(header), file: None }
+    }
+
+    /// Records in a new file in a folder. Says, too, which files of earlier processes have the names that were tried
+    /// before one was free: they are left alone.
+    ///
+    /// # Errors
+    /// When the file cannot be made, or there is no room for its beginning.
+    pub fn create(folder: &Path, origin: &Origin) -> io::Result<(Records, Vec<PathBuf>)> {
+        let pid = std::process::id();
+        let _quiet = Quiet::new();
+        let (file, path, earlier) = create_file(folder, pid)?;
+        let made = Records::in_file(&file, &path, pid, origin);
+        if made.is_err() {
+            // Nothing is in it. If it cannot be removed either, it is an empty file.
+            let _ = fs::remove_file(&path);
+        }
+        Ok((made?, earlier))
+    }
+
+    fn in_file(file: &File, path: &Path, pid: u32, origin: &Origin) -> io::Result<Records> {
+        // Whatever the process's mask: it must be able to open it again, and nobody else.
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+        let metadata = file.metadata()?;
+        let header = map(file, 0, HEADER_BYTES)?.cast::<Header>();
+        // SAFETY: the mapping has the size of a header, is zeroed, aligned to pages, and never unmapped.
+        unsafe { header.as_ref() }.fill(pid, process::start_time(pid).unwrap_or(0));
+        let records = Records {
+            header,
+            file: Some(RecordFile {
+                path: path.to_owned(),
+                inode: (metadata.dev(), metadata.ino()),
+                in_memory: is_in_memory(file),
+                growth: Mutex::new(Growth { end: Some(HEADER_BYTES as u64), problem: None }),
+            }),
+        };
+        records.append(Kind::Origin, &origin.body());
+        match records.take_problem() {
+            Some(problem) => Err(io::Error::other(problem)),
+            None => Ok(records),
+        }
+    }
+
+    /// Counters and clocks.
+    pub fn header(&self) -> &'static Header {
+        // SAFETY: the header is leaked or in a mapping that is never unmapped.
+        unsafe { self.header.as_ref() }
+    }
+
+    /// The file, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        Some(&self.file.as_ref()?.path)
+    }
+
+    /// False when a store to a record may have to wait for a disk.
+    pub fn are_in_memory(&self) -> bool {
+        self.file.as_ref().is_none_or(|f| f.in_memory)
+    }
+
+    /// New empty blocks that live as long as the process. If the file cannot grow, they are in private memory.
+    pub fn blocks(&self, count: usize) -> Vec<NonNull<Block>> {
+        if let Some(file) = &self.file
+            && let Some(blocks) = file.grow(|at, end| file.reserve(at, end, count))
+        {
+            return blocks;
+        }
+        self.header().private_blocks.fetch_add(count as u64, Ordering::Relaxed);
+        (0..count).map(|_| NonNull::from(Box::leak(Block::new()))).collect()
+    }
+
+    /// Names a GPU to whoever reads the file.
+    pub fn agent(&self, position: usize, name: &str, product: &str) {
+        let body = Body::default().number(position as u32).text(name.as_bytes()).text(product.as_bytes());
+        self.append(Kind::Agent, &body.bytes());
+    }
+
+    /// Names kernels to whoever reads the file: number, bytes of arguments, symbol.
+    pub fn kernels<'a>(&self, kernels: impl ExactSizeIterator<Item = (u32, u32, &'a str)>) {
+        if self.file.is_none() || kernels.len() == 0 {
+            return;
+        }
+        let body = Body::default().number(kernels.len() as u32);
+        let add = |body: Body, (number, bytes, symbol): (u32, u32, &str)| {
+            body.number(number).number(bytes).text(symbol.as_bytes())
+        };
+        self.append(Kind::Kernels, &kernels.fold(body, add).bytes());
+    }
+
+    fn append(&self, kind: Kind, body: &[u8]) {
+        let Some(file) = &self.file else { return };
+        file.grow(|at, end| {
+            let bytes = ((ChunkHead::BYTES + body.len()) as u64).next_multiple_of(CHUNK_ALIGN);
+            let mut padded = body.to_vec();
+            padded.resize(bytes as usize - ChunkHead::BYTES, 0);
+            at.write_all_at(&padded, *end + ChunkHead::BYTES as u64)?;
+            // The body is there: now the chunk counts.
+            at.write_all_at(&ChunkHead::bytes_of(kind, bytes), *end)?;
+            *end += bytes;
+            Ok(())
+        });
+    }
+
+    /// Why the file could not grow, once.
+    pub fn take_problem(&self) -> Option<String> {
+        lock(&self.file.as_ref()?.growth).problem.take()
+    }
+
+    /// Removes the file: every row is written. The records stay usable, in memory that ends with the process.
+    pub fn remove(&self) {
+        let Some(file) = &self.file else { return };
+        lock(&file.growth).end = None;
+        let same = fs::symlink_metadata(&file.path).is_ok_and(|m| (m.dev(), m.ino()) == file.inode);
+        if same {
+            // What cannot be removed stays, and says itself that there is nothing left to write.
+            let _ = fs::remove_file(&file.path);
+        }
+    }
+}
+
+impl RecordFile {
+    /// Appends to the file. If that fails it is cut to what it was, and does not grow again.
+    fn grow<T>(&self, append: impl FnOnce(&File, &mut u64) -> io::Result<T>) -> Option<T> {
+        let _quiet = Quiet::new();
+        let mut growth = lock(&self.growth);
+        let start = growth.end?;
+        let file = self.open().inspect_err(|e| growth.fail(&self.path, e)).ok()?;
+        let mut end = start;
+        let done = append(&file, &mut end).inspect_err(|e| {
+            growth.fail(&self.path, e);
+            // If this fails, too, a reader says that the end of the file is no chunk.
+            let _ = file.set_len(start);
+        });
+        growth.end = growth.end.map(|_| end);
+        done.ok()
+    }
+
+    fn open(&self) -> io::Result<File> {
+        let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path)?;
+        let metadata = file.metadata()?;
+        if (metadata.dev(), metadata.ino()) != self.inode {
+            return Err(io::Error::other("somebody has put another file in its place"));
+        }
+        Ok(file)
+    }
+
+    fn reserve(&self, file: &File, end: &mut u64, count: usize) -> io::Result<Vec<NonNull<Block>>> {
+        let start = end.next_multiple_of(PAGE);
+        let bytes = count * BLOCK_BYTES;
+        let memory = map(file, start, bytes)?;
+        if start > *end {
+            file.write_all_at(&ChunkHead::bytes_of(Kind::Padding, start - *end), *end)?;
+        }
+        *end = start + bytes as u64;
+        let block = |i: usize| {
+            // SAFETY: the mapping has room for `count` blocks.
+            let block = unsafe { memory.byte_add(i * BLOCK_BYTES) }.cast::<Block>();
+            // SAFETY: it is zeroed, aligned as `BLOCK_BYTES` and the page are, and never unmapped.
+            unsafe { block.as_ref() }.become_chunk(start + (i * BLOCK_BYTES) as u64);
+            block
+        };
+        Ok((0..count).map(block).collect())
+    }
+}
+
+impl Growth {
+    fn fail(&mut self, path: &Path, error: &io::Error) {
+        self.end = None;
+        self.problem = Some(format!("{}: {error}", path.display()));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn create_file(folder: &Path, pid: u32) -> io::Result<(File, PathBuf, Vec<PathBuf>)> {
+    let mut earlier = Vec::new();
+    for number in 0..NAMES {
+        let name = if number == 0 { format!("logdur.{pid}.records") } else { format!("logdur.{pid}.{number}.records") };
+        let path = folder.join(name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        match options.open(&path) {
+            Ok(file) => return Ok((file, path, earlier)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => earlier.push(path),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other(format!("{NAMES} files of earlier processes are there")))
+}
+
+/// Reserves a part of a file, so that a store to it cannot fail for want of room, and maps it for as long as the process
+/// lives. The pages are there when this returns. A fork's child does not have them.
+fn map(file: &File, offset: u64, bytes: usize) -> io::Result<NonNull<u8>> {
+    let reserve = || {
+        // SAFETY: no memory is involved.
+        unsafe { libc::posix_fallocate(file.as_raw_fd(), offset as libc::off_t, bytes as libc::off_t) }
+    };
+    // A signal of the application's interrupts it on tmpfs.
+    let failed = (0..INTERRUPTIONS).map(|_| reserve()).find(|&e| e != libc::EINTR).unwrap_or(libc::EINTR);
+    if failed != 0 {
+        return Err(io::Error::from_raw_os_error(failed));
+    }
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let memory =
+        unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, file.as_raw_fd(), offset as libc::off_t) };
+    if memory == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the mapping was just made. Should it fail, the child has it, and does not use it.
+    unsafe { libc::madvise(memory, bytes, libc::MADV_DONTFORK) };
+    NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("mapped at 0"))
+}
+
+fn is_in_memory(file: &File) -> bool {
+    let mut about = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the kernel writes the structure.
+    let failed = unsafe { libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr()) };
+    // SAFETY: zeros are a value of the structure, and so is what the kernel wrote.
+    let about = unsafe { about.assume_init() };
+    // Source: linux/magic.h.
+    failed == 0 && matches!(about.f_type, libc::TMPFS_MAGIC | 0x8584_58f6)
+}

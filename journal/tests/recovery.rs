@@ -1,0 +1,202 @@
+//! What a process leaves, however it ended, and what is made of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use logdur_journal::clock::Line;
+use logdur_journal::lines::Format;
+use logdur_journal::recover::{self, Written};
+use logdur_journal::snapshot::Snapshot;
+use logdur_journal::{Block, Fate, Origin, Records, State};
+
+/// A process that has dispatched ten kernels: 0 to 2 are in the log and marked, 3 filtered, 4 to 6 were being written, 7
+/// is done, 8 and 9 in flight; one more has a number and no packet.
+struct Left {
+    folder: tempfile::TempDir,
+    records: Records,
+    path: PathBuf,
+}
+
+impl Left {
+    fn new() -> Left {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log.csv");
+        let origin = Origin { format: Format::Csv, log: Some(log), filter: Some("^(add|sub)".to_owned()) };
+        let (records, earlier) = Records::create(folder.path(), &origin).unwrap();
+        assert_eq!(earlier, [] as [PathBuf; 0]);
+        records.agent(0, "gfx90a", "A GPU");
+        records.kernels([(1, 24, "_Z3addPf"), (2, 8, "other")].into_iter());
+        Line { tick: 1000, ns: 50_000, ns_per_tick: 10.0 }.store(records.header().clock(0).unwrap());
+        let blocks = records.blocks(2);
+        // SAFETY: blocks live as long as the process.
+        let block: &'static Block = unsafe { blocks[1].as_ref() };
+        block.assign(7, 0);
+        for (i, record) in block.records.iter().enumerate().take(10) {
+            record.id.store(i as u64, Ordering::Relaxed);
+            record.kernel.store(if i == 3 { 2 } else { 1 }, Ordering::Relaxed);
+            block.times[i].start.store(2000 + i as u64, Ordering::Relaxed);
+            block.times[i].end.store(3000 + i as u64, Ordering::Relaxed);
+            record.set_state(State::InFlight);
+            match i {
+                0..=2 => record.set_fate(Fate::Written),
+                3 => record.set_fate(Fate::Filtered),
+                4..=6 => record.set_fate(Fate::Writing),
+                7 => record.set_state(State::Done),
+                _ => {}
+            }
+        }
+        records.header().next_id().store(11, Ordering::Relaxed);
+        let path = records.path().unwrap().to_owned();
+        Left { folder, records, path }
+    }
+
+    /// The file as it would be when the process has ended: of a number that no process has.
+    fn of_the_dead(&self) -> Vec<u8> {
+        let mut bytes = fs::read(&self.path).unwrap();
+        let pid = std::process::id().to_ne_bytes();
+        let at = bytes[..64].windows(4).position(|w| w == pid).unwrap();
+        bytes[at..at + 4].copy_from_slice(&(i32::MAX as u32).to_ne_bytes());
+        bytes
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("log.csv")
+    }
+}
+
+fn rows(log: &Path) -> Vec<String> {
+    let text = fs::read_to_string(log).unwrap();
+    assert!(text.ends_with('\n'), "{text}");
+    text.lines().filter(|l| l.starts_with('"')).map(str::to_owned).collect()
+}
+
+#[test]
+fn rows_that_the_log_has_are_not_doubled_wherever_the_process_was_stopped_in_writing_them() {
+    let left = Left::new();
+    let snapshot = Snapshot::parse(&left.of_the_dead()).unwrap();
+    let missing = recover::missing(&snapshot, Format::Csv, None);
+    let mut whole = Vec::new();
+    missing.print(&mut whole, true).unwrap();
+    let whole = String::from_utf8(whole).unwrap();
+    let (account, _) = (whole.lines().last().unwrap(), assert_eq!(missing.rows(), 6));
+    assert!(account.ends_with("seen=11 logged=9 filtered=1 not-submitted=1 times-lost=2"), "{account}");
+    assert!(whole.contains("\"add(float*)\",0,60040,70040,10000,4,0,7,"), "{whole}");
+    // The writer was stopped after any number of bytes of rows 4 to 6.
+    let begun: String = whole.lines().filter(|l| l.starts_with('"')).take(3).map(|l| format!("{l}\n")).collect();
+    let head = "kernel\n\"add(float*)\",0,before\n";
+    for stop in 0..=begun.len() {
+        fs::write(left.log(), format!("{head}{}", &begun[..stop])).unwrap();
+        let written = missing.append(&left.log(), false).unwrap();
+        let all = rows(&left.log());
+        assert_eq!(all.len(), 7, "stopped after {stop} bytes");
+        let ids: std::collections::BTreeSet<&str> = all[1..].iter().map(|r| r.split(',').nth(5).unwrap()).collect();
+        assert_eq!(ids.len(), 6, "stopped after {stop} bytes: {all:?}");
+        let ends_whole = stop == 0 || begun[..stop].ends_with('\n');
+        assert_eq!((written.completed, written.rows + written.there), (!ends_whole, 6));
+        // And once more: nothing.
+        let once = fs::read(left.log()).unwrap();
+        assert_eq!(missing.append(&left.log(), false).unwrap(), Written { rows: 0, there: 6, completed: false });
+        assert_eq!(fs::read(left.log()).unwrap(), once);
+    }
+}
+
+#[test]
+fn a_torn_line_that_is_no_row_of_ours_is_ended_and_noted() {
+    let left = Left::new();
+    let snapshot = Snapshot::parse(&left.of_the_dead()).unwrap();
+    fs::write(left.log(), "kernel\n\"somebody else's").unwrap();
+    recover::missing(&snapshot, Format::Csv, Some("was killed")).append(&left.log(), false).unwrap();
+    let text = fs::read_to_string(left.log()).unwrap();
+    assert!(text.contains("somebody else's\n# notice: the line before is not whole\n"), "{text}");
+    assert!(text.contains(" was killed\n# notice: in flight: add(float*): 2 dispatches, id 8, 9\n"), "{text}");
+}
+
+#[test]
+fn a_process_that_runs_is_shown_as_it_is_now() {
+    let left = Left::new();
+    let snapshot = Snapshot::read(&left.path).unwrap();
+    assert!(snapshot.is_alive());
+    let mut text = Vec::new();
+    recover::missing(&snapshot, Format::Json, None).print(&mut text, true).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!((text.matches("[\"in-flight\"]").count(), text.matches("times-lost").count()), (2, 0), "{text}");
+}
+
+#[test]
+fn a_block_that_is_being_emptied_counts_once_wherever_that_stops() {
+    let left = Left::new();
+    let count = || {
+        let snapshot = Snapshot::read(&left.path).unwrap();
+        let mut text = Vec::new();
+        recover::missing(&snapshot, Format::Csv, None).print(&mut text, false).unwrap();
+        String::from_utf8(text).unwrap().lines().last().unwrap().split_once(" seen").unwrap().1.to_owned()
+    };
+    let blocks = left.records.blocks(1);
+    // SAFETY: blocks live as long as the process.
+    let block = unsafe { blocks[0].as_ref() };
+    block.records.iter().for_each(|r| r.set_fate(Fate::Written));
+    left.records.header().next_id().store(11 + 511, Ordering::Relaxed);
+    let before = count();
+    left.records.header().count_emptied(block);
+    assert_eq!(count(), before, "counted, not yet emptied");
+    block.records[3].set_state(State::Free);
+    assert_eq!(count(), before, "emptied in part");
+    block.clear();
+    assert_eq!(count(), before, "emptied");
+}
+
+#[test]
+fn a_name_that_is_taken_is_left_alone_and_told() {
+    let left = Left::new();
+    let origin = Origin { format: Format::Csv, log: None, filter: None };
+    let before = fs::read(&left.path).unwrap();
+    let (second, earlier) = Records::create(left.folder.path(), &origin).unwrap();
+    assert_eq!(earlier, [left.path.clone()]);
+    assert_eq!(fs::read(&left.path).unwrap(), before);
+    let path = second.path().unwrap().to_owned();
+    second.remove();
+    assert!(!path.exists() && left.path.exists());
+}
+
+#[test]
+fn whatever_the_bytes_are_the_reader_says_what_it_makes_of_them() {
+    let bytes = Left::new().of_the_dead();
+    // Seeded, so that a failure can be repeated: xorshift.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let (mut read, mut refused) = (0, 0);
+    for _ in 0..1500 {
+        let mut mutant = bytes.clone();
+        for _ in 0..=next(8) {
+            // Mostly where the structure is: the header, and what follows it.
+            let reach = [256, 8192 + 512, mutant.len()][next(3)].min(mutant.len());
+            let at = if reach > 0 { next(reach) } else { continue };
+            match next(4) {
+                0 => mutant.truncate(at),
+                1 => mutant[at] = next(256) as u8,
+                2 => mutant[at] ^= 1 << next(8),
+                _ => {
+                    let end = (at + 8).min(mutant.len());
+                    mutant[at..end].fill([0, 0xff, 0x7f][next(3)]);
+                }
+            }
+        }
+        match Snapshot::parse(&mutant) {
+            Ok(snapshot) => {
+                recover::missing(&snapshot, Format::Csv, None).print(&mut Vec::new(), true).unwrap();
+                read += 1;
+            }
+            Err(error) => {
+                assert!(error.to_string().starts_with("expected "), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(read > 100 && refused > 100, "{read} read, {refused} refused");
+}

@@ -1,0 +1,221 @@
+//! Processes that die: every dispatch has its row all the same, once, and the log stays a log.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::bed::{self, Outcome, Run, built};
+use crate::log::Log;
+
+/// A run of `endless` whose records are in the run's folder.
+fn endless(mode: &str, count: usize) -> Run {
+    let run = Run::hsa("endless").args([mode, &count.to_string()]);
+    let folder = run.file("records");
+    fs::create_dir(&folder).unwrap();
+    run.env("LOGDUR_RECORDS", folder)
+}
+
+fn records_in(folder: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
+    all.sort();
+    all
+}
+
+/// `omniprobe log`, which has to work; what it prints.
+fn omniprobe_log(files: &[PathBuf], to: Option<&Path>) -> String {
+    let mut command = Command::new(built("omniprobe"));
+    command.arg("log").args(files);
+    if let Some(to) = to {
+        command.arg("-l").arg(to);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What tells the dispatches of `endless` apart, of those that the GPU has completed.
+fn completed(trace: &str) -> BTreeSet<String> {
+    // The last line may be torn.
+    let lines = trace.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    lines
+        .filter(|p| p["type"] == "KernelDispatch" && p["workgroup"][0] == 64 && p["grid"][0] == 64)
+        .map(|p| p["ldsBytes"].to_string())
+        .collect()
+}
+
+fn assert_no_row_is_missing(log: &Log, trace: &str) {
+    log.account();
+    let rows: BTreeSet<String> = log.rows_of("increment").iter().map(|r| r.text("ldsBytes").to_owned()).collect();
+    assert_eq!(rows.len(), log.rows.len(), "rows are doubled");
+    let missing: Vec<String> = completed(trace).difference(&rows).cloned().collect();
+    assert!(missing.is_empty(), "no row of {missing:?}");
+    for row in &log.rows {
+        let lost = row.flags().contains("times-lost");
+        assert_eq!(row.text("durationNs").is_empty(), lost || row.flags().contains("no-times"), "{row:?}");
+    }
+}
+
+/// Numbers that are the same in every run: xorshift.
+struct Instants(u64);
+
+impl Instants {
+    fn next(&mut self, below: Duration) -> Duration {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        Duration::from_nanos(self.0 % below.as_nanos() as u64)
+    }
+}
+
+/// Starts a run with the library, kills it some time after its first dispatch, and returns its folder.
+fn killed(run: Run, after: Duration) -> Outcome {
+    let mut command = run.command();
+    command.env("HSA_TOOLS_LIB", built("liblogdur.so")).env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
+    command.env("LOGDUR_LOG_LOCATION", run.file("log.csv"));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    while completed(&fs::read_to_string(run.file("trace.json")).unwrap_or_default()).is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing was dispatched");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(after);
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    let mut ended = Command::new("true");
+    ended.stdout(Stdio::null());
+    run.finish(ended)
+}
+
+#[test]
+fn a_process_that_is_killed_at_any_moment_leaves_a_row_for_every_dispatch() {
+    if bed::on_hardware() {
+        return;
+    }
+    let mut instants = Instants(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..bed::count(20, 200) {
+        let outcome = killed(endless("kill", 64), instants.next(Duration::from_millis(80)));
+        let (folder, log) = (outcome.folder.path().join("records"), outcome.folder.path().join("log.csv"));
+        let records = records_in(&folder);
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let begun = outcome.read("log.csv");
+        assert!(begun.contains(&format!("# records: {}\n", records[0].display())), "{begun}");
+        omniprobe_log(&records, Some(&log));
+        let trace = outcome.read("trace.json");
+        assert_no_row_is_missing(&outcome.log(), &trace);
+        // Nothing is written twice.
+        let whole = outcome.read("log.csv");
+        omniprobe_log(&records, Some(&log));
+        assert_eq!(outcome.read("log.csv"), whole);
+    }
+}
+
+#[test]
+fn omniprobe_writes_what_an_application_that_dies_could_not_and_names_what_was_in_flight() {
+    for (mode, signal) in [("_exit", None), ("abort", Some(libc::SIGABRT)), ("segv", Some(libc::SIGSEGV))] {
+        let run = endless(mode, 200);
+        let (log, folder) = (run.file("log.csv"), run.file("records"));
+        let run = run.probed(&["-l", log.to_str().unwrap()]);
+        assert_eq!((run.status.signal(), run.stdout.as_str()), (signal, "PASS\n"), "{mode}: {}", run.stderr);
+        assert_eq!(records_in(&folder), [] as [PathBuf; 0], "{mode}");
+        let log = run.log();
+        assert_eq!((log.account()["seen"], log.rows.len()), (200, 200), "{mode}");
+        if !bed::on_hardware() {
+            assert_no_row_is_missing(&log, &run.read("trace.json"));
+        }
+        if let Some(signal) = signal {
+            assert!(log.notices.iter().any(|n| n.ends_with(&format!("was killed by signal {signal}"))), "{mode}");
+        }
+        let lost = log.rows.iter().filter(|r| r.flags().contains("times-lost")).count();
+        let named = log.notices.iter().any(|n| n.starts_with("in flight: increment: "));
+        assert_eq!((named, log.account().get("times-lost").copied().unwrap_or(0)), (lost > 0, lost as u64), "{mode}");
+    }
+}
+
+#[test]
+fn a_process_that_ends_in_order_leaves_no_records() {
+    let run = endless("again", 40);
+    let folder = run.file("records");
+    let run = run.watched().passed();
+    assert_eq!(run.log().account()["logged"], 40);
+    assert_eq!(records_in(&folder), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn a_process_that_replaces_itself_leaves_the_records_of_its_first_image_for_omniprobe() {
+    let run = endless("exec", 40);
+    let (log, folder) = (run.file("log.csv"), run.file("records"));
+    let run = run.watched();
+    let left = records_in(&folder);
+    assert_eq!(left.len(), 1, "{left:?}");
+    let text = run.read("log.csv");
+    assert!(text.contains(&format!("`omniprobe log {}`", left[0].display())), "{text}");
+    omniprobe_log(&left, Some(&log));
+    let log = Log::parse(&run.read("log.csv"));
+    assert_eq!((log.rows.len(), log.accounts.len()), (80, 2));
+    assert!(log.accounts.iter().all(|a| a["seen"] == 40 && a["logged"] == 40));
+}
+
+#[test]
+fn several_processes_that_are_killed_in_one_log_have_each_their_rows() {
+    if bed::on_hardware() {
+        return;
+    }
+    let shared = tempfile::tempdir().unwrap();
+    let log = shared.path().join("log.csv");
+    let runs: Vec<Outcome> = std::thread::scope(|scope| {
+        let start = |i: u64| {
+            let log = &log;
+            scope.spawn(move || {
+                let run = endless("kill", 64);
+                let link = run.file("log.csv");
+                std::os::unix::fs::symlink(log, link).unwrap();
+                killed(run, Duration::from_millis(20 * i))
+            })
+        };
+        [0, 1, 2].map(start).map(|t| t.join().unwrap()).into()
+    });
+    for run in &runs {
+        omniprobe_log(&records_in(&run.folder.path().join("records")), Some(&log));
+    }
+    let log = Log::parse(&fs::read_to_string(&log).unwrap());
+    assert_eq!(log.accounts.len(), 3);
+    assert_eq!(log.rows.len() as u64, log.accounts.iter().map(|a| a["logged"]).sum::<u64>());
+    let completed: usize = runs.iter().map(|r| completed(&r.read("trace.json")).len()).sum();
+    assert!(log.rows.len() >= completed, "{} rows of {completed} dispatches", log.rows.len());
+}
+
+#[test]
+fn where_no_file_can_be_made_rows_are_logged_all_the_same_and_a_notice_says_so() {
+    for folder in ["/proc", "/nonexistent/folder", "/dev/full"] {
+        let run = Run::hsa("endless").args(["again", "40"]).env("LOGDUR_RECORDS", folder).watched().passed();
+        let log = run.log();
+        assert_eq!((log.account()["logged"], run.stderr.as_str()), (40, ""), "{folder}");
+        let said = |n: &&String| n.contains("would not survive a crash") && n.contains(folder);
+        assert_eq!(log.notices.iter().filter(said).count(), 1, "{folder}: {:?}", log.notices);
+    }
+}
+
+#[test]
+fn a_file_that_is_none_of_records_is_named_with_what_was_expected() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    fs::write(&text, "kernel,dispatch\n").unwrap();
+    let empty = folder.path().join("empty");
+    fs::write(&empty, "").unwrap();
+    for (file, said) in [
+        (text.as_path(), "which begins with \"LDRECORD\", found \"kernel,d\""),
+        (&empty, "found 0 bytes"),
+        (folder.path(), "found something that is no file"),
+        (Path::new("/nonexistent"), "No such file"),
+    ] {
+        let output = Command::new(built("omniprobe")).arg("log").arg(file).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr.contains(said) && stderr.contains(file.to_str().unwrap()), "{stderr}");
+    }
+}
