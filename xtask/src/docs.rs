@@ -9,7 +9,8 @@ use crate::shell::root;
 /// A page: its file, and what prints it.
 type Page = (&'static str, fn() -> String);
 
-const PAGES: &[Page] = &[("docs/environment.md", logdur_settings::page)];
+const PAGES: &[Page] =
+    &[("docs/environment.md", logdur_settings::page), ("docs/isa-coverage.md", amdgpu_isa::coverage::page)];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let check = match args {

@@ -399,6 +399,11 @@ pub trait MinMax: Copy {
     fn nan(self) -> bool;
     /// The same NaN, quiet, if it is a signaling one.
     fn quieted(self) -> Option<Self>;
+    /// Never a signaling NaN: what the host's rounding to integers leaves to its libraries.
+    #[inline(always)]
+    fn quiet(self) -> Self {
+        self.quieted().unwrap_or(self)
+    }
     /// `self < other`, with minus zero below plus zero.
     fn below(self, other: Self) -> bool;
 

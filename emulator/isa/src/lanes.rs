@@ -49,6 +49,11 @@ pub(crate) trait Lane: Copy {
     fn scale(self, _exponent: i32) -> Self {
         self
     }
+    /// Plus zero in place of minus zero.
+    #[inline(always)]
+    fn without_minus_zero(self) -> Self {
+        self
+    }
     /// Between zero and one; NaN becomes zero if `dx10`.
     #[inline(always)]
     fn saturate(self, _dx10: bool) -> Self {
@@ -163,6 +168,10 @@ macro_rules! float_lane {
                 self * (2.0 as $type).powi(exponent)
             }
             #[inline(always)]
+            fn without_minus_zero(self) -> $type {
+                self + 0.0
+            }
+            #[inline(always)]
             fn saturate(self, dx10: bool) -> $type {
                 if self.is_nan() {
                     if dx10 { 0.0 } else { self }
@@ -218,6 +227,10 @@ impl Lane for F16 {
     #[inline(always)]
     fn scale(self, exponent: i32) -> F16 {
         F16::from_f32(Lane::scale(self.to_f32(), exponent))
+    }
+    #[inline(always)]
+    fn without_minus_zero(self) -> F16 {
+        if self.0 == 0x8000 { F16(0) } else { self }
     }
     #[inline(always)]
     fn saturate(self, dx10: bool) -> F16 {
@@ -346,11 +359,16 @@ fn modified_result<T: Lane>(w: &mut Wave, i: &Inst, mut values: [T; LANES]) {
     if T::flushes_out(w.mode) {
         values = values.map(T::flush);
     }
-    match i.mods.omod {
-        1 => values = values.map(|v| v.scale(1)),
-        2 => values = values.map(|v| v.scale(2)),
-        3 => values = values.map(|v| v.scale(-1)),
-        _ => {}
+    // Output multipliers work only where IEEE mode and denormal results are off, and leave no minus zero.
+    let exponent = match i.mods.omod {
+        _ if w.mode.ieee() || !T::flushes_out(w.mode) => 0,
+        1 => 1,
+        2 => 2,
+        3 => -1,
+        _ => 0,
+    };
+    if exponent != 0 {
+        values = values.map(|v| v.scale(exponent).flush().without_minus_zero());
     }
     if i.mods.clamp {
         let dx10 = w.mode.dx10_clamp();

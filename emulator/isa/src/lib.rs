@@ -13,6 +13,7 @@
 
 pub mod arch;
 pub mod atomic;
+pub mod coverage;
 pub mod decode;
 pub mod disasm;
 mod dpp;

@@ -154,6 +154,7 @@ pub(crate) static TABLES: &[&[Op]] = &[
     scalar_flow::TABLE,
     smem::TABLE,
     smem::ATOMICS,
+    smem::BUFFER_ATOMICS,
     vop2::TABLE,
     vop1::TABLE,
     transcendental::TABLE,

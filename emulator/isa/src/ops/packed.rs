@@ -10,6 +10,7 @@ use crate::inst::Inst;
 use crate::lanes::{Lane, blend};
 use crate::op::{Family, Flags, Flow, Levels, Op};
 use crate::operand::Kind;
+use crate::ops::vop2::mad32;
 use crate::wave::{LANES, Rounding, Vgpr, Wave};
 
 /// Two halves in one register.
@@ -302,32 +303,38 @@ fn mixed_source(w: &Wave, i: &Inst, s: usize) -> [f32; LANES] {
     })
 }
 
-/// A multiply-add of mixed sources; `place` is where in the destination a half result goes.
+/// A multiply-add of mixed sources; `place` is where in the destination a half result goes. The sum is single precision,
+/// and is rounded once more on its way to a half; clamping is last.
 fn mixed(w: &mut Wave, i: &Inst, place: Option<u32>, fused: bool) -> Flow {
     let (a, b, c) = (mixed_source(w, i, 0), mixed_source(w, i, 1), mixed_source(w, i, 2));
-    let dx10 = w.mode.dx10_clamp();
-    let sums: [f32; LANES] = std::array::from_fn(|l| {
-        let sum = if fused { a[l].mul_add(b[l], c[l]) } else { a[l] * b[l] + c[l] };
-        if i.mods.clamp { Lane::saturate(sum, dx10) } else { sum }
+    let (single, half) = (w.mode.round32(), w.mode.round16_64());
+    let sums: [f32; LANES] = std::array::from_fn(|l| match fused {
+        true => single.fma(a[l], b[l], c[l]),
+        false => mad32(single, a[l], b[l], c[l]),
     });
     let old = *w.vector(i.dst, 0);
-    let flush = w.mode.flush_out32();
-    let words = std::array::from_fn(|l| match place {
-        None => if flush { Lane::flush(sums[l]) } else { sums[l] }.to_bits(),
+    let words = match place {
+        None => finished(w, i, sums).map(f32::to_bits),
         Some(shift) => {
-            let half = if fused {
-                // Rounded once, to half precision.
-                let wide = f64::from(a[l]) * f64::from(b[l]) + f64::from(c[l]);
-                if i.mods.clamp { F16::from_f32(sums[l]) } else { F16::round(wide, 0.0, w.mode.round16_64()) }
-            } else {
-                F16::from_f32(sums[l])
-            };
-            old[l] & !(0xffff << shift) | u32::from(half.0) << shift
+            let halves = finished(w, i, sums.map(|sum| half.half(sum)));
+            std::array::from_fn(|l| old[l] & !(0xffff << shift) | u32::from(halves[l].0) << shift)
         }
-    });
+    };
     let exec = w.exec();
     blend(w.vector_mut(i.dst, 0), &words, exec);
     Flow::Next
+}
+
+/// Results without the denormals that the mode does not want, clamped if the instruction says so.
+fn finished<T: Lane>(w: &Wave, i: &Inst, mut values: [T; LANES]) -> [T; LANES] {
+    if T::flushes_out(w.mode) {
+        values = values.map(T::flush);
+    }
+    if i.mods.clamp {
+        let dx10 = w.mode.dx10_clamp();
+        values = values.map(|v| v.saturate(dx10));
+    }
+    values
 }
 
 fn dot2(w: &mut Wave, i: &Inst) -> Flow {

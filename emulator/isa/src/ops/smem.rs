@@ -99,6 +99,36 @@ pub(crate) static ATOMICS: &[Op] = atomics! { POINTER,
     "s_atomic_dec_x2"     0xac 8 Dec;
 };
 
+#[rustfmt::skip]
+pub(crate) static BUFFER_ATOMICS: &[Op] = atomics! { BUFFER,
+    "s_buffer_atomic_swap"       0x40 4 Swap;
+    "s_buffer_atomic_cmpswap"    0x41 4 CmpSwap;
+    "s_buffer_atomic_add"        0x42 4 Add;
+    "s_buffer_atomic_sub"        0x43 4 Sub;
+    "s_buffer_atomic_smin"       0x44 4 SMin;
+    "s_buffer_atomic_umin"       0x45 4 UMin;
+    "s_buffer_atomic_smax"       0x46 4 SMax;
+    "s_buffer_atomic_umax"       0x47 4 UMax;
+    "s_buffer_atomic_and"        0x48 4 And;
+    "s_buffer_atomic_or"         0x49 4 Or;
+    "s_buffer_atomic_xor"        0x4a 4 Xor;
+    "s_buffer_atomic_inc"        0x4b 4 Inc;
+    "s_buffer_atomic_dec"        0x4c 4 Dec;
+    "s_buffer_atomic_swap_x2"    0x60 8 Swap;
+    "s_buffer_atomic_cmpswap_x2" 0x61 8 CmpSwap;
+    "s_buffer_atomic_add_x2"     0x62 8 Add;
+    "s_buffer_atomic_sub_x2"     0x63 8 Sub;
+    "s_buffer_atomic_smin_x2"    0x64 8 SMin;
+    "s_buffer_atomic_umin_x2"    0x65 8 UMin;
+    "s_buffer_atomic_smax_x2"    0x66 8 SMax;
+    "s_buffer_atomic_umax_x2"    0x67 8 UMax;
+    "s_buffer_atomic_and_x2"     0x68 8 And;
+    "s_buffer_atomic_or_x2"      0x69 8 Or;
+    "s_buffer_atomic_xor_x2"     0x6a 8 Xor;
+    "s_buffer_atomic_inc_x2"     0x6b 8 Inc;
+    "s_buffer_atomic_dec_x2"     0x6c 8 Dec;
+};
+
 /// The immediate and register offsets together.
 fn offset(w: &Wave, i: &Inst) -> u64 {
     let register = if i.has(control::SOFFSET) { u64::from(w.scalar32(i.src[1], 0, Kind::B32)) } else { 0 };
@@ -157,14 +187,16 @@ fn write(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
 /// A scalar atomic is a vector atomic of lane 0.
 fn atomic(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     let Access::Atomic(op, bytes, _) = i.op.access else { return stop(w, Trap::Illegal) };
-    let (at, _) = address(w, i);
+    let (at, inside) = address(w, i);
     let first = usize::from(i.dst.0);
     let mut data = [[0; LANES]; 4];
     for (k, word) in data.iter_mut().enumerate() {
         word[0] = w.sgpr[(first + k) & 127];
     }
     let mut old = [[0; LANES]; 4];
-    if let Err(fault) = e.atomic(op, &[at; LANES], 1, bytes, &data, &mut old) {
+    // Outside of the buffer nothing is done, and zero returned.
+    let is_inside = inside.is_none_or(|dwords| dwords >= u64::from(bytes) / 4);
+    if is_inside && let Err(fault) = e.atomic(op, &[at; LANES], 1, bytes, &data, &mut old) {
         return stop(w, Trap::Memory(fault));
     }
     if i.has(control::GLC) {

@@ -1,7 +1,7 @@
 //! VOP1: one source. Source: Vega and CDNA2 ISA manuals, "VOP1 Instructions".
 
 use crate::env::Env;
-use crate::fp::F16;
+use crate::fp::{F16, MinMax};
 use crate::inst::Inst;
 use crate::lanes::{B32, scalar_result};
 use crate::op::{Flags, Flow, Op};
@@ -33,15 +33,15 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop1 v_cvt_f32_ubyte3      0x14 ALL |a: u32| -> f32 { (a >> 24) as f32 }),
     row!(Vop1 v_cvt_u32_f64         0x15 ALL |a: f64| -> u32 { a as u32 }).with(Flags::NO_SDWA),
     row!(Vop1 v_cvt_f64_u32         0x16 ALL |a: u32| -> f64 { f64::from(a) }).with(Flags::NO_SDWA),
-    row!(Vop1 v_trunc_f64           0x17 ALL |a: f64| -> f64 { a.trunc() }).with(Flags::NO_SDWA),
-    row!(Vop1 v_ceil_f64            0x18 ALL |a: f64| -> f64 { a.ceil() }).with(Flags::NO_SDWA),
-    row!(Vop1 v_rndne_f64           0x19 ALL |a: f64| -> f64 { a.round_ties_even() }).with(Flags::NO_SDWA),
-    row!(Vop1 v_floor_f64           0x1a ALL |a: f64| -> f64 { a.floor() }).with(Flags::NO_SDWA),
+    row!(Vop1 v_trunc_f64           0x17 ALL |a: f64| -> f64 { a.trunc().quiet() }).with(Flags::NO_SDWA),
+    row!(Vop1 v_ceil_f64            0x18 ALL |a: f64| -> f64 { a.ceil().quiet() }).with(Flags::NO_SDWA),
+    row!(Vop1 v_rndne_f64           0x19 ALL |a: f64| -> f64 { a.round_ties_even().quiet() }).with(Flags::NO_SDWA),
+    row!(Vop1 v_floor_f64           0x1a ALL |a: f64| -> f64 { a.floor().quiet() }).with(Flags::NO_SDWA),
     row!(Vop1 v_fract_f32           0x1b ALL |a: f32| -> f32 { below_one(a - a.floor(), 0x3f7f_ffff) }),
-    row!(Vop1 v_trunc_f32           0x1c ALL |a: f32| -> f32 { a.trunc() }),
-    row!(Vop1 v_ceil_f32            0x1d ALL |a: f32| -> f32 { a.ceil() }),
-    row!(Vop1 v_rndne_f32           0x1e ALL |a: f32| -> f32 { a.round_ties_even() }),
-    row!(Vop1 v_floor_f32           0x1f ALL |a: f32| -> f32 { a.floor() }),
+    row!(Vop1 v_trunc_f32           0x1c ALL |a: f32| -> f32 { a.trunc().quiet() }),
+    row!(Vop1 v_ceil_f32            0x1d ALL |a: f32| -> f32 { a.ceil().quiet() }),
+    row!(Vop1 v_rndne_f32           0x1e ALL |a: f32| -> f32 { a.round_ties_even().quiet() }),
+    row!(Vop1 v_floor_f32           0x1f ALL |a: f32| -> f32 { a.floor().quiet() }),
     row!(Vop1 v_not_b32             0x2b ALL |a: u32| -> u32 { !a }),
     row!(Vop1 v_bfrev_b32           0x2c ALL |a: u32| -> u32 { a.reverse_bits() }),
     row!(Vop1 v_ffbh_u32            0x2d ALL |a: u32| -> u32 { if a == 0 { u32::MAX } else { a.leading_zeros() } }),
@@ -60,10 +60,10 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop1 v_cvt_i16_f16         0x3c ALL |a: F16| -> i16 { a.to_f32() as i16 }),
     row!(Vop1 v_frexp_mant_f16      0x42 ALL |a: F16| -> F16 { F16::from_f32(mantissa(f64::from(a.to_f32())) as f32) }),
     row!(Vop1 v_frexp_exp_i16_f16   0x43 ALL |a: F16| -> i16 { exponent(f64::from(a.to_f32())) as i16 }),
-    row!(Vop1 v_floor_f16           0x44 ALL |a: F16| -> F16 { F16::from_f32(a.to_f32().floor()) }),
-    row!(Vop1 v_ceil_f16            0x45 ALL |a: F16| -> F16 { F16::from_f32(a.to_f32().ceil()) }),
-    row!(Vop1 v_trunc_f16           0x46 ALL |a: F16| -> F16 { F16::from_f32(a.to_f32().trunc()) }),
-    row!(Vop1 v_rndne_f16           0x47 ALL |a: F16| -> F16 { F16::from_f32(a.to_f32().round_ties_even()) }),
+    row!(Vop1 v_floor_f16           0x44 ALL |a: F16| -> F16 { F16::from_f32(a.to_f32().floor().quiet()) }),
+    row!(Vop1 v_ceil_f16            0x45 ALL |a: F16| -> F16 { F16::from_f32(a.to_f32().ceil().quiet()) }),
+    row!(Vop1 v_trunc_f16           0x46 ALL |a: F16| -> F16 { F16::from_f32(a.to_f32().trunc().quiet()) }),
+    row!(Vop1 v_rndne_f16           0x47 ALL |a: F16| -> F16 { F16::from_f32(a.to_f32().round_ties_even().quiet()) }),
     row!(Vop1 v_fract_f16           0x48 ALL |a: F16| -> F16 { F16::from_f32(below_one(a.to_f32() - a.to_f32().floor(), 0x3f7f_e000)) }),
     row!(Vop1 v_cvt_norm_i16_f16    0x4d ALL |a: F16| -> i16 { (a.to_f32().clamp(-1.0, 1.0) * 32767.0).round_ties_even() as i16 }),
     row!(Vop1 v_cvt_norm_u16_f16    0x4e ALL |a: F16| -> u16 { (a.to_f32().clamp(0.0, 1.0) * 65535.0).round_ties_even() as u16 }),

@@ -8,6 +8,7 @@ use crate::operand::Kind;
 use crate::ops::vop2::mad32;
 use crate::wave::{Mode, Rounding};
 
+mod cube;
 mod division;
 mod trig;
 
@@ -20,6 +21,10 @@ const SEL_KEEP: Flags = Flags::OP_SEL.and(Flags::KEEP_HIGH);
 pub(crate) static TABLE: &[Op] = &[
     row!(Vop3 v_mad_legacy_f32       0x1c0 UNTIL_90A fp |m, a: f32, b: f32, c: f32| -> f32 { if a == 0.0 || b == 0.0 { m.add(0.0, Lane::flush(c)) } else { mad32(m, a, b, c) } }),
     row!(Vop3 v_mad_f32              0x1c1 UNTIL_90A fp |m, a: f32, b: f32, c: f32| -> f32 { mad32(m, a, b, c) }),
+    row!(Vop3 v_cubeid_f32           0x1c4 ALL       |x: f32, y: f32, z: f32| -> f32 { cube::face(x, y, z) }),
+    row!(Vop3 v_cubesc_f32           0x1c5 ALL       |x: f32, y: f32, z: f32| -> f32 { cube::s(x, y, z) }),
+    row!(Vop3 v_cubetc_f32           0x1c6 ALL       |x: f32, y: f32, z: f32| -> f32 { cube::t(x, y, z) }),
+    row!(Vop3 v_cubema_f32           0x1c7 ALL       |x: f32, y: f32, z: f32| -> f32 { cube::major(x, y, z) * 2.0 }),
     row!(Vop3 v_fma_f32              0x1cb ALL       fp |m, a: f32, b: f32, c: f32| -> f32 { m.fma(a, b, c) }),
     row!(Vop3 v_fma_f64              0x1cc ALL       fp |m, a: f64, b: f64, c: f64| -> f64 { m.fma(a, b, c) }),
     row!(Vop3 v_min3_f32             0x1d0 ALL       mode |m, a: f32, b: f32, c: f32| -> f32 { a.smaller(b, m).smaller(c, m) }),

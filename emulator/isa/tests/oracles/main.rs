@@ -1,8 +1,10 @@
 //! The decoder, the disassembler and the operations against what nobody here wrote, and on input that nobody chose.
 
 mod llvm_mc;
+mod machine;
 mod memory;
 mod random_execution;
 mod random_words;
 mod seeded;
+mod semantics;
 mod vectors;
