@@ -37,6 +37,8 @@ pub(crate) struct Unpacked {
 
 /// Its packages, one a line, and the sign that it is complete.
 const LIST: &str = "packages";
+/// The first line of that list. The number grows with every change of what this file makes of packages.
+const LAYOUT: &str = "# layout 2\n";
 /// The package whose version names a ROCm.
 const RUNTIME: &str = "libhsa-runtime64-1";
 /// Brings the libraries and the headers of HIP and the HSA runtime, and whatever they need.
@@ -84,7 +86,8 @@ fn parent() -> PathBuf {
 pub(crate) fn unpack(generation: &Generation) -> Result<Unpacked> {
     let Generation { version, suite, moving } = *generation;
     let folder = parent().join(version);
-    if !moving && folder.join(LIST).is_file() {
+    let list = |folder: &Path| fs::read_to_string(folder.join(LIST)).unwrap_or_default();
+    if !moving && list(&folder).starts_with(LAYOUT) {
         eprintln!("ROCm {version} ({suite}): is there");
         return Ok(Unpacked { folder, version: version.to_owned() });
     }
@@ -97,7 +100,7 @@ pub(crate) fn unpack(generation: &Generation) -> Result<Unpacked> {
     }
     let changed = if found == version { String::new() } else { format!(", no longer {version}") };
     let folder = parent().join(&found);
-    if fs::read_to_string(folder.join(LIST)).is_ok_and(|list| list == contents.list()) {
+    if list(&folder) == contents.list() {
         eprintln!("ROCm {found} ({suite}{changed}): is there");
         return Ok(Unpacked { folder, version: found });
     }
@@ -161,7 +164,8 @@ impl Contents {
     }
 
     fn list(&self) -> String {
-        self.packages.iter().map(|p| format!("{} {}\n", p.name, p.version)).collect()
+        let lines = self.packages.iter().map(|p| format!("{} {}\n", p.name, p.version));
+        std::iter::once(LAYOUT.to_owned()).chain(lines).collect()
     }
 
     fn unpack(&self, suite: &Suite, folder: &Path) -> Result<()> {
@@ -196,13 +200,9 @@ impl Contents {
         );
         script(&folder.join("run"), &run)?;
         let headers = only(folder, &format!("{llvm}/lib/clang"), "include/stdint.h")?;
-        let bitcode = ["amdgcn/bitcode/ockl.bc", "lib/amdgcn/bitcode/ockl.bc"]
-            .map(PathBuf::from)
-            .into_iter()
-            .chain([headers.join("amdgcn/bitcode/ockl.bc"), PathBuf::from("lib/amdgcn/bitcode/ockl.bc")])
-            .find(|p| folder.join(p).is_file())
-            .context("the device libraries are in none of the places that are known")?;
-        let bitcode = bitcode.parent().context("a file is in a folder")?.display().to_string();
+        let bitcode = [headers.join("amdgcn/bitcode"), PathBuf::from("lib/amdgcn/bitcode")];
+        let bitcode = bitcode.iter().find(|p| folder.join(p).join("ockl.bc").is_file());
+        let bitcode = bitcode.context("the device libraries are in none of the places that are known")?.display();
         let headers = headers.display();
         // `--dynamic-linker` and the path make the program one of this ROCm's without any variable. The path has to be
         // the old kind, which libraries inherit.
@@ -211,8 +211,9 @@ impl Contents {
         let hipcc = format!(
             "# Compiles and links HIP programs for the ROCm of this folder.\n{HERE_OF_BIN}\
              exec \"$here/bin/clang++\" --start-no-unused-arguments -no-canonical-prefixes \
-             -resource-dir \"$here/{headers}\" --hip-path=\"$here\" --rocm-path=\"$here\" \
-             --rocm-device-lib-path=\"$here/{bitcode}\" -isystem \"$here/include\" --hip-link \
+             -resource-dir \"$here/{headers}\" --rocm-path=\"$here\" \
+             --rocm-device-lib-path=\"$here/{bitcode}\" -isystem \"$here/{headers}\" -isystem \"$here/include\" \
+             --hip-link \
              {loader}-Wl,--disable-new-dtags,-rpath,\"$here/lib\",--allow-shlib-undefined \
              --end-no-unused-arguments \"$@\" --start-no-unused-arguments -L\"$here/lib\" -lamdhip64\n"
         );

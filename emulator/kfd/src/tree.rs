@@ -121,9 +121,14 @@ fn cpu_node(gpus: usize, settings: &Emulator) -> Files {
 
 /// Bits of the `capability` property. Source: `HSA_CAPABILITY` of the runtime's thunk library.
 mod capability {
-    pub(super) const QUEUE_SIZE_POWER_OF_TWO: u64 = 1 << 3;
-    pub(super) const DOORBELL_64_BIT: u64 = 2 << 12;
+    const QUEUE_SIZE_POWER_OF_TWO: u64 = 1 << 3;
+    const DOORBELL_64_BIT: u64 = 2 << 12;
     pub(super) const SRAM_EDC: u64 = 1 << 26;
+    /// The firmware reports exceptions of queues. Without, the thunk library refuses `hsaKmtRuntimeEnable`, and ROCr 6.4
+    /// and 7.2 then do not close the driver at `hsa_shut_down`, so that they cannot be started again.
+    const DEBUG_FIRMWARE: u64 = 1 << 29;
+    /// What every GPU has.
+    pub(super) const COMMON: u64 = QUEUE_SIZE_POWER_OF_TWO | DOORBELL_64_BIT | DEBUG_FIRMWARE;
 }
 
 fn gpu_node(index: usize, all: &[&Product], p: &Product, settings: &Emulator) -> Files {
@@ -173,7 +178,7 @@ fn gpu_node(index: usize, all: &[&Product], p: &Product, settings: &Emulator) ->
                 ("max_engine_clk_fcompute", p.engine_clock_mhz.into()),
                 ("local_mem_size", 0),
                 ("fw_version", p.firmware.into()),
-                ("capability", capability::QUEUE_SIZE_POWER_OF_TWO | capability::DOORBELL_64_BIT | edc),
+                ("capability", capability::COMMON | edc),
                 ("debug_prop", 0),
                 ("sdma_fw_version", p.sdma_firmware.into()),
                 ("unique_id", 0x5ee0_0000_0000_0001 + index as u64),
