@@ -1,10 +1,18 @@
 //! HIP's breadth: programs that compare everything with the host, optimized and not, on every processor, watched or not.
 
+use std::os::unix::process::ExitStatusExt;
+
 use crate::bed::{self, Run};
 
+/// The optimizer's best, and code as it was written: other instructions, and scratch memory everywhere.
+const LEVELS: &[&str] = &["-O3", "-O0"];
+
+/// Programs whose kernels are all the runtime's own.
+const ONE_LEVEL: &[&str] = &["-O3"];
+
 /// Runs a program in every way; with the library, the log must account for every dispatch.
-fn in_every_way(program: &str) {
-    for level in ["-O3", "-O0"] {
+fn in_every_way(program: &str, levels: &[&str]) {
+    for level in levels {
         let binary = bed::hip_optimized(program, level);
         for arch in bed::archs() {
             Run::new(binary.clone()).arch(&arch).bare().passed();
@@ -20,28 +28,38 @@ fn in_every_way(program: &str) {
 
 /// One story for each program of `tests/programs`.
 macro_rules! stories {
-    ($($story:ident $program:literal;)*) => {
+    ($($story:ident $program:literal $levels:ident;)*) => {
         $(#[test]
         fn $story() {
-            in_every_way($program);
+            in_every_way($program, $levels);
         })*
     };
 }
 
 stories! {
-    integers_of_every_width_compute_as_on_the_host "integers";
-    mathematical_functions_are_within_their_bounds "functions";
-    halves_are_rounded_once_alone_and_packed "halves";
-    lanes_exchange_values_in_every_way "lanes";
-    atomic_operations_lose_nothing_in_a_crowd "atomics";
-    private_arrays_recursion_and_pointers_to_functions_work "calls";
-    local_memory_is_shared_by_the_workgroup_alone "local_memory";
-    matrix_instructions_sum_products_of_every_shape "matrices";
-    every_kind_of_memory_is_where_the_runtime_says "memory";
-    copies_and_fills_write_their_bytes_and_no_others "copies";
-    streams_run_side_by_side_and_wait_when_told "streams";
-    graphs_do_what_was_captured_or_built "graphs";
-    grids_have_every_work_item_once "grids";
-    modules_are_loaded_from_files_memory_and_source "modules";
-    kernels_print_what_the_host_would "printing";
+    integers_of_every_width_compute_as_on_the_host "integers" LEVELS;
+    mathematical_functions_are_within_their_bounds "functions" LEVELS;
+    halves_are_rounded_once_alone_and_packed "halves" LEVELS;
+    lanes_exchange_values_in_every_way "lanes" LEVELS;
+    atomic_operations_lose_nothing_in_a_crowd "atomics" LEVELS;
+    private_arrays_recursion_and_pointers_to_functions_work "calls" LEVELS;
+    local_memory_is_shared_by_the_workgroup_alone "local_memory" LEVELS;
+    matrix_instructions_sum_products_of_every_shape "matrices" LEVELS;
+    every_kind_of_memory_is_where_the_runtime_says "memory" LEVELS;
+    copies_and_fills_write_their_bytes_and_no_others "copies" ONE_LEVEL;
+    streams_run_side_by_side_and_wait_when_told "streams" LEVELS;
+    graphs_do_what_was_captured_or_built "graphs" LEVELS;
+    grids_have_every_work_item_once "grids" LEVELS;
+    modules_are_loaded_from_files_memory_and_source "modules" LEVELS;
+    kernels_print_and_allocate_as_the_host_would "printing" LEVELS;
+}
+
+#[test]
+fn an_assertion_that_fails_on_the_device_is_reported_by_every_lane_and_ends_the_program() {
+    for arch in bed::archs() {
+        let run = Run::hip("printing").arch(&arch).args(["assert"]).bare();
+        let said = run.stderr.matches("Device-side assertion `int(threadIdx.x) < most").count();
+        assert_eq!((run.status.signal(), said), (Some(libc::SIGABRT), 3), "{}\n{}", run.stdout, run.stderr);
+        assert!(!run.stdout.contains("the program went on"));
+    }
 }

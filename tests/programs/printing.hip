@@ -1,4 +1,6 @@
-// What kernels ask of the host while they run: printf.
+// What kernels ask of the host while they run: printf, memory; with an argument, a report of a failed assertion.
+#define __HIP_ENABLE_DEVICE_MALLOC__ 1
+#include <cassert>
 #include <algorithm>
 #include <fcntl.h>
 #include <unistd.h>
@@ -18,6 +20,31 @@ __global__ void say_much() {
         if (threadIdx.x == line * 3) printf("line %02d of workgroup %u, %ld %u %g\n", line, unsigned(blockIdx.x), -1234567890123L, 4000000000u, 1e-300);
     }
 }
+
+// A list in memory of the device's own heap, a node for every link.
+struct Node {
+    Node* next;
+    int value;
+};
+__global__ void link(int* sums, int links) {
+    Node* list = nullptr;
+    for (int l = 0; l < links; ++l) {
+        Node* node = (Node*)malloc(sizeof(Node));
+        if (!node) continue;
+        *node = Node{list, int(threadIdx.x) * l};
+        list = node;
+    }
+    int sum = 0;
+    while (list) {
+        Node* node = list;
+        sum += node->value;
+        list = node->next;
+        free(node);
+    }
+    sums[threadIdx.x] = sum;
+}
+
+__global__ void claim(int most) { assert(int(threadIdx.x) < most && "too many"); }
 
 // What a kernel prints on standard output, line by line and sorted.
 template <class F>
@@ -47,7 +74,7 @@ static void expect_lines(const char* what, const std::vector<std::string>& got, 
     std::printf("%s: %zu lines correct\n", what, got.size());
 }
 
-int main() {
+int main(int arguments, char**) {
     const int n = 256;
     std::vector<std::string> expected;
     char line[200];
@@ -64,6 +91,21 @@ int main() {
         }
     }
     expect_lines("printf of many workgroups", printed([] { say_much<<<4, 64>>>(); }), expected);
+    Array<int> sums(64);
+    link<<<1, 64>>>(sums, 6);
+    std::vector<int> expected_sums(64);
+    for (int i = 0; i < 64; ++i) expected_sums[i] = 15 * i;
+    expect_same("memory of the device's heap", sums.host(), expected_sums);
+    claim<<<1, 64>>>(64);
+    CHECK(hipDeviceSynchronize());
+    std::printf("an assertion that holds: nothing happens\n");
+    if (arguments > 1) {
+        std::fflush(stdout);
+        claim<<<1, 64>>>(61);
+        (void)hipDeviceSynchronize();
+        std::printf("the program went on\n");
+        return 0;
+    }
     std::printf("PASS\n");
     return 0;
 }

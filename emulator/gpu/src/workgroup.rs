@@ -108,7 +108,8 @@ impl Workgroup {
     /// Gives registers and buffers back.
     pub(crate) fn retire(self, spares: &mut Spares) {
         spares.registers.extend(self.slots.into_iter().map(|slot| slot.wave.vgpr));
-        spares.buffers.extend([self.lds, self.scratch]);
+        // `start` takes the LDS first: each finds a buffer of its own size, and nothing is filled anew.
+        spares.buffers.extend([self.scratch, self.lds]);
     }
 
     /// Wave instructions executed since the last call.
