@@ -20,3 +20,4 @@ mod opencl;
 mod oracles;
 mod output;
 mod queues;
+mod triton;
