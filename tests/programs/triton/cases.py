@@ -1,5 +1,6 @@
 """How each kernel is launched, and what NumPy makes of the same arguments."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,7 +75,8 @@ def softmax(columns):
     rows = 33
     x = normal(rows, columns) * 4
     powers = np.exp((x - x.max(1, keepdims=True)).astype(np.float64))
-    args = [Buffer(x), Buffer(np.zeros_like(x), (powers / powers.sum(1, keepdims=True)).astype(np.float32), (2e-6, 1e-9))]
+    shares = (powers / powers.sum(1, keepdims=True)).astype(np.float32)
+    args = [Buffer(x), Buffer(np.zeros_like(x), shares, (2e-6, 1e-9))]
     block = 1 << (columns - 1).bit_length()
     return Case(f"softmax_{columns}", "softmax", (rows,), [*args, i32(columns), i32(columns)], {"BLOCK": block})
 
@@ -175,7 +177,8 @@ def attention(causal):
     powers = np.exp(scores - scores.max(2, keepdims=True))
     out = (powers / powers.sum(2, keepdims=True)) @ v.astype(np.float64)
     # The probabilities are rounded to halves on the way.
-    args = [Buffer(q), Buffer(k), Buffer(v), Buffer(np.zeros(q.shape, np.float32), out.astype(np.float32), (2e-3, 2e-3))]
+    out = out.astype(np.float32)
+    args = [Buffer(q), Buffer(k), Buffer(v), Buffer(np.zeros_like(out), out, (2e-3, 2e-3))]
     args += [i32(length), Value("fp32", 1 / np.sqrt(d))]
     constants = {"CAUSAL": causal, "BM": 64, "BN": 32, "D": d}
     return Case("attention_causal" if causal else "attention", "attention", (length // 64, heads), args, constants)
@@ -277,9 +280,10 @@ def functions():
     n = 256
     x = (normal(n) * 3).astype(np.float32)
     a = x.astype(np.float64)
-    erf = np.vectorize(__import__("math").erf)
-    results = [np.exp2(a), np.log(abs(a)), np.sin(a), 1 / (1 + np.exp(-a)), erf(a), np.tanh(a), abs(a) ** np.float32(1.7)]
-    results += [np.arctan(a), np.log1p(abs(a)), a * a + 1, np.floor(a) + np.ceil(x * np.float32(3)), a / 3]
+    erf = np.vectorize(math.erf)
+    results = [np.exp2(a), np.log(abs(a)), np.sin(a), 1 / (1 + np.exp(-a)), erf(a), np.tanh(a)]
+    results += [abs(a) ** np.float32(1.7), np.arctan(a), np.log1p(abs(a)), a * a + 1]
+    results += [np.floor(a) + np.ceil(x * np.float32(3)), a / 3]
     out = np.array(results).astype(np.float32)
     args = [Buffer(x), Buffer(np.zeros_like(out), out, (2e-6, 2e-7)), i32(n)]
     return Case("functions", "functions", (1,), args, {"BLOCK": n})
@@ -295,7 +299,8 @@ def integers():
     high = (x.view(np.uint32).astype(np.uint64) * y.view(np.uint32).astype(np.uint64)) >> np.uint64(32)
     results = [quotient, wide - quotient * other, high, wide * other >> 7, (wide << 3) ^ (other >> 2), x[y & (n - 1)]]
     out = np.array([r.astype(np.int64).astype(np.int32) for r in results])
-    return Case("integers", "integers", (1,), [Buffer(x), Buffer(y), Buffer(np.zeros_like(out), out), i32(n)], {"BLOCK": n})
+    args = [Buffer(x), Buffer(y), Buffer(np.zeros_like(out), out), i32(n)]
+    return Case("integers", "integers", (1,), args, {"BLOCK": n})
 
 
 CASES = [

@@ -37,8 +37,11 @@ def matmul(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
     inner = tl.arange(0, BK)
     total = tl.zeros((BM, BN), dtype=tl.float32)
     for start in range(0, k, BK):
-        left = tl.load(a + rows[:, None] * k + (start + inner)[None, :], mask=(rows[:, None] < m) & (start + inner[None, :] < k), other=0.0)
-        right = tl.load(b + (start + inner)[:, None] * n + columns[None, :], mask=(start + inner[:, None] < k) & (columns[None, :] < n), other=0.0)
+        along = start + inner
+        left_inside = (rows[:, None] < m) & (along[None, :] < k)
+        left = tl.load(a + rows[:, None] * k + along[None, :], mask=left_inside, other=0.0)
+        right_inside = (along[:, None] < k) & (columns[None, :] < n)
+        right = tl.load(b + along[:, None] * n + columns[None, :], mask=right_inside, other=0.0)
         total = tl.dot(left, right, total)
     tl.store(c + rows[:, None] * n + columns[None, :], total, mask=(rows[:, None] < m) & (columns[None, :] < n))
 
@@ -66,7 +69,9 @@ def layer_norm(x, weight, bias, out, means, inverses, columns, epsilon, BLOCK: t
 
 
 @triton.jit
-def layer_norm_backward(dy, x, weight, means, inverses, dx, dweight, dbias, locks, columns, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
+def layer_norm_backward(
+    dy, x, weight, means, inverses, dx, dweight, dbias, locks, columns, GROUPS: tl.constexpr, BLOCK: tl.constexpr
+):
     """The gradients of the parameters are summed in a few rows, each behind a lock of its own."""
     row = tl.program_id(0)
     at = tl.arange(0, BLOCK)
@@ -260,7 +265,8 @@ def integers(a, b, out, n, BLOCK: tl.constexpr):
     y = tl.load(b + at)
     tl.store(out + at, x // y)
     tl.store(out + n + at, x % y)
-    tl.store(out + 2 * n + at, tl.umulhi(x.to(tl.uint32, bitcast=True), y.to(tl.uint32, bitcast=True)).to(tl.int32, bitcast=True))
+    high = tl.umulhi(x.to(tl.uint32, bitcast=True), y.to(tl.uint32, bitcast=True))
+    tl.store(out + 2 * n + at, high.to(tl.int32, bitcast=True))
     tl.store(out + 3 * n + at, (x.to(tl.int64) * y >> 7).to(tl.int32))
     tl.store(out + 4 * n + at, (x << 3) ^ (y >> 2))
     tl.store(out + 5 * n + at, tl.gather(x, (y & (BLOCK - 1)), 0))

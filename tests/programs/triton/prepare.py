@@ -16,8 +16,16 @@ from triton.compiler import ASTSource
 import kernels
 from cases import CASES, Buffer
 
-# Triton's names of NumPy's types; both have the size of an element at their end.
-TYPES = {"float16": "fp16", "float32": "fp32", "float64": "fp64", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64"}
+# Triton's names of NumPy's types.
+TYPES = {
+    "float16": "fp16",
+    "float32": "fp32",
+    "float64": "fp64",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+}
 PACK = {"i32": "i", "i64": "q", "fp32": "f"}
 
 
@@ -64,7 +72,8 @@ def main():
         args += [{"value": [0] * 8}] * 2
         assert metadata.global_scratch_size == 0 and metadata.profile_scratch_size == 0, case.name
         threads = metadata.num_warps * metadata.warp_size
-        described.append({"name": case.name, "kernel": metadata.name, "grid": case.grid, "threads": threads, "shared": metadata.shared, "args": args})
+        launch = {"kernel": metadata.name, "grid": case.grid, "threads": threads, "shared": metadata.shared}
+        described.append({"name": case.name, **launch, "args": args})
     (folder / "cases.json").write_text(json.dumps(described, indent=1))
 
 
