@@ -221,6 +221,22 @@ pub(crate) fn opencl_object(source: &Path, arch: &str, clang: u32, optimise: u32
     object
 }
 
+/// A folder with what Triton compiled of `tests/programs/triton` for a processor, arguments and expected results.
+pub(crate) fn triton(arch: &str) -> PathBuf {
+    let folder = root().join("target/tests/triton").join(arch);
+    let sources = ["prepare.py", "kernels.py", "cases.py"].map(|f| root().join("tests/programs/triton").join(f));
+    make(&folder.join("cases.json"), &sources, || {
+        let python = root().join("target/xtask/triton/bin/python");
+        assert!(python.exists(), "{} is not there: run the tests with `cargo xtask test`", python.display());
+        let mut command = Command::new(python);
+        command.arg("-B").arg(&sources[0]).arg(&folder).arg(arch);
+        // Another cache might have what another Triton made.
+        command.env("TRITON_CACHE_DIR", root().join("target/tests/triton/cache"));
+        command
+    });
+    folder
+}
+
 /// A program to run.
 pub(crate) struct Run {
     program: PathBuf,

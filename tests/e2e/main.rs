@@ -23,3 +23,4 @@ mod opencl;
 mod oracles;
 mod output;
 mod queues;
+mod triton;

@@ -34,6 +34,9 @@ const TESTS: &[Need] = &[
     Need { what: &["/usr/lib/x86_64-linux-gnu/libOpenCL.so"], package: "ocl-icd-opencl-dev" },
 ];
 
+/// Triton and what its kernels are compared with, at versions that are known to go together.
+const TRITON: &[&str] = &["triton==3.9.0", "numpy==2.4.6"];
+
 const LIBCLANG: &str = "libclang1-19";
 
 /// Where ROCm is, and its compiler.
@@ -66,7 +69,29 @@ pub(crate) fn rocm() -> Result<Rocm> {
 pub(crate) fn for_tests() -> Result<Rocm> {
     let rocm = rocm()?;
     install(TESTS)?;
+    triton()?;
     Ok(rocm)
+}
+
+/// Makes a Python environment with Triton in the cache: some 300 MB to fetch, once.
+fn triton() -> Result<()> {
+    let folder = shell::cache().join("triton");
+    let stamp = folder.join("packages");
+    let packages = TRITON.join(" ");
+    if fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == packages) {
+        return Ok(());
+    }
+    println!("fetching {packages}");
+    let environment = || shell::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
+    if environment().is_err() {
+        install_packages(&["python3-venv"])?;
+        environment().context("making a Python environment")?;
+    }
+    let mut pip = Command::new(folder.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(TRITON);
+    shell::output(&mut pip).with_context(|| format!("installing {packages}"))?;
+    fs::write(&stamp, packages)?;
+    Ok(())
 }
 
 /// The folder of a libclang, for bindgen.

@@ -1,0 +1,104 @@
+//! Kernels that Triton compiled, against NumPy: `tests/programs/triton`.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::bed;
+use crate::compare::{Near, Type};
+use crate::launch::{self, Arg, Launch};
+
+/// A case, as `prepare.py` describes it.
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    kernel: String,
+    /// In workgroups.
+    grid: Vec<u32>,
+    threads: u32,
+    /// LDS, bytes.
+    shared: u32,
+    args: Vec<Argument>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Argument {
+    Value { value: Vec<u8> },
+    Buffer { buffer: usize, float: bool, size: usize, near: (f64, f64) },
+}
+
+impl Argument {
+    fn arg(&self, folder: &Path, case: &str) -> Arg {
+        match self {
+            Argument::Value { value } => Arg::Value(value.clone()),
+            Argument::Buffer { buffer, .. } => {
+                Arg::Buffer(fs::read(folder.join(format!("{case}.{buffer}.before"))).unwrap())
+            }
+        }
+    }
+}
+
+impl Case {
+    fn launch(&self, folder: &Path) -> Launch {
+        let mut grid = self.grid.clone();
+        grid[0] *= self.threads;
+        let args = self.args.iter().map(|a| a.arg(folder, &self.name)).collect();
+        Launch { kernel: self.kernel.clone(), grid, workgroup: vec![self.threads], lds: self.shared, args }
+    }
+
+    /// What is wrong with the buffers after the launch.
+    fn wrong(&self, folder: &Path, got: &[Vec<u8>]) -> Vec<String> {
+        let buffers = self.args.iter().filter_map(|a| match a {
+            Argument::Buffer { buffer, float, size, near } => Some((*buffer, *float, *size, *near)),
+            Argument::Value { .. } => None,
+        });
+        let mut wrong = Vec::new();
+        for ((number, float, size, near), got) in buffers.zip(got) {
+            let of = match (float, size) {
+                (true, 2) => Type::F16,
+                (true, 4) => Type::F32,
+                (true, _) => Type::F64,
+                (false, size) => Type::Int(size),
+            };
+            let near = if near == (0.0, 0.0) { Near::Same } else { Near::Within(near.0, near.1) };
+            let expected = fs::read(folder.join(format!("{}.{number}.after", self.name))).unwrap();
+            if let Some((index, what)) = near.differs(of, got, &expected, of) {
+                wrong.push(format!("{}: argument {number}[{index}] is {what}", self.name));
+            }
+        }
+        wrong
+    }
+}
+
+/// Runs every case on a processor, and shows each run's outcome.
+fn run(arch: &str, watched: bool, look: impl Fn(&Case, &bed::Outcome)) {
+    let folder = bed::triton(arch);
+    let cases: Vec<Case> = serde_json::from_slice(&fs::read(folder.join("cases.json")).unwrap()).unwrap();
+    let mut wrong = Vec::new();
+    for case in &cases {
+        let object = folder.join(format!("{}.hsaco", case.name));
+        let (got, outcome) = launch::on_gpu(&object, arch, &[case.launch(&folder)], watched);
+        wrong.extend(case.wrong(&folder, &got[0]));
+        look(case, &outcome);
+    }
+    assert!(wrong.is_empty(), "{arch}\n{}", wrong.join("\n"));
+    assert!(cases.len() > 20, "only {} cases", cases.len());
+}
+
+#[test]
+fn kernels_of_triton_compute_what_numpy_computes() {
+    for arch in bed::archs() {
+        run(&arch, false, |_, _| ());
+    }
+}
+
+#[test]
+fn kernels_of_triton_compute_the_same_when_watched_and_are_in_the_log_by_name() {
+    run(&bed::arch(), true, |case, outcome| {
+        let log = outcome.log();
+        let named = log.rows.iter().filter(|row| row.kernel() == case.kernel).count();
+        assert_eq!(named, 1, "{} in {:?}", case.kernel, log.rows.iter().map(|row| row.kernel()).collect::<Vec<_>>());
+    });
+}

@@ -1,0 +1,80 @@
+"""Compiles the kernels for a processor and writes them with their arguments and expected results: FOLDER ARCH.
+
+The folder gets a code object for each case, `N.before` and `N.after` files, and `cases.json`, which says what is what.
+"""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+import kernels
+from cases import CASES, Buffer
+
+# Triton's names of NumPy's types.
+TYPES = {
+    "float16": "fp16",
+    "float32": "fp32",
+    "float64": "fp64",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+}
+PACK = {"i32": "i", "i64": "q", "fp32": "f"}
+
+
+def compile_case(case, arch, options):
+    fn = getattr(kernels, case.kernel)
+    signature, attributes, constants = {}, {}, {}
+    for index, name in enumerate(fn.arg_names):
+        if index >= len(case.args):
+            signature[name] = "constexpr"
+            constants[name] = case.constants[name]
+            continue
+        argument = case.args[index]
+        if isinstance(argument, Buffer):
+            signature[name] = "*" + (argument.type or TYPES[argument.before.dtype.name])
+            attributes[(index,)] = [["tt.divisibility", 16], ["tt.pointer_range", 32]]
+        else:
+            signature[name] = argument.type
+    source = ASTSource(fn, signature, constants, attributes)
+    return triton.compile(source, target=GPUTarget("hip", arch, 64), options={"num_warps": case.warps, **options})
+
+
+def main():
+    folder, arch = Path(sys.argv[1]), sys.argv[2]
+    folder.mkdir(parents=True, exist_ok=True)
+    # Said outright, since its default changes between versions.
+    options = {"enable_fp_fusion": True}
+    described = []
+    for case in CASES:
+        compiled = compile_case(case, arch, options)
+        (folder / f"{case.name}.hsaco").write_bytes(compiled.asm["hsaco"])
+        args = []
+        for number, argument in enumerate(case.args):
+            if not isinstance(argument, Buffer):
+                args.append({"value": list(struct.pack(PACK[argument.type], argument.number))})
+                continue
+            after = argument.before if argument.after is None else argument.after
+            assert after.dtype == argument.before.dtype and after.shape == argument.before.shape, (case.name, number)
+            for suffix, array in (("before", argument.before), ("after", after)):
+                (folder / f"{case.name}.{number}.{suffix}").write_bytes(np.ascontiguousarray(array).tobytes())
+            kind = argument.before.dtype
+            args.append({"buffer": number, "float": kind.kind == "f", "size": kind.itemsize, "near": argument.near})
+        metadata = compiled.metadata
+        # The last two arguments are scratch memory for those kernels that want some: null.
+        args += [{"value": [0] * 8}] * 2
+        assert metadata.global_scratch_size == 0 and metadata.profile_scratch_size == 0, case.name
+        threads = metadata.num_warps * metadata.warp_size
+        launch = {"kernel": metadata.name, "grid": case.grid, "threads": threads, "shared": metadata.shared}
+        described.append({"name": case.name, **launch, "args": args})
+    (folder / "cases.json").write_text(json.dumps(described, indent=1))
+
+
+main()
