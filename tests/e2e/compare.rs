@@ -17,6 +17,8 @@ pub(crate) enum Near {
     Same,
     /// So many units in the last place of the expected number.
     Ulps(f64),
+    /// Relative to the expected number, and absolute.
+    Within(f64, f64),
 }
 
 impl Type {
@@ -113,6 +115,11 @@ impl Near {
             let near = match (of, self) {
                 (Type::Int(_), _) | (_, Near::Same) => got.is_nan() && expected.is_nan(),
                 (_, Near::Ulps(most)) => of.ulps(got, expected) <= most,
+                (_, Near::Within(relative, absolute)) => {
+                    got.is_nan() && expected.is_nan()
+                        || got == expected
+                        || (got - expected).abs() <= relative * expected.abs() + absolute
+                }
             };
             if !near {
                 let (bits, wanted) = (of.bits(g), expected_of.bits(e));

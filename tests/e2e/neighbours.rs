@@ -114,7 +114,8 @@ fn launched(run: &Outcome) -> u64 {
 #[test]
 fn queues_come_and_go_while_others_launch_and_every_dispatch_is_a_row() {
     for mode in ["drained", "running", "ringing"] {
-        let run = || Run::hsa("churn").args([&bed::count(100, 1000).to_string(), mode]).env("KFDEMU_TRACE", "/dev/null");
+        let run =
+            || Run::hsa("churn").args([&bed::count(100, 1000).to_string(), mode]).env("KFDEMU_TRACE", "/dev/null");
         let bare = run().bare().passed();
         let watched = run().watched().passed();
         assert_eq!(watched.stderr, bare.stderr, "{mode}");
