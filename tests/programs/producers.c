@@ -181,6 +181,8 @@ static void* produce(void* data) {
         done += count;
     }
     if (holes) {
+        // Not before the last slot is filled: the other looks for an index first, and then whether that was all.
+        while (__atomic_load_n(&box.index, __ATOMIC_ACQUIRE)) sched_yield();
         __atomic_store_n(&box.closed, true, __ATOMIC_RELEASE);
         pthread_join(second, NULL);
     }
