@@ -1,10 +1,9 @@
-//! One clock for everything that is logged: the runtime's system clock, in nanoseconds.
+//! One clock for everything that is logged: the runtime's system clock, in nanoseconds. Here: the GPUs' ticks.
 //!
 //! # Threads
 //! Any reads; whoever writes the log calibrates.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use hsa::Api;
@@ -21,48 +20,8 @@ const CALIBRATION: Duration = Duration::from_millis(500);
 /// the runtime's answers does not show in the slope.
 const BASELINE: u64 = 100_000_000;
 
-/// The system clock without a call of the runtime.
-#[derive(Debug, Default)]
-pub(crate) struct HostClock {
-    /// What `CLOCK_BOOTTIME` lacks to the runtime's clock, 0 as a rule.
-    offset: AtomicI64,
-}
-
-impl HostClock {
-    /// Compares the host's clock with the runtime's.
-    pub(crate) fn calibrate(&self, api: &Api) -> hsa::Result<()> {
-        let frequency = api.timestamp_frequency()?;
-        let mut best = (i64::MAX, 0);
-        for _ in 0..5 {
-            let before = boottime();
-            let runtime = to_ns(api.timestamp()?, frequency);
-            let after = boottime();
-            let width = (after - before) as i64;
-            if width < best.0 {
-                best = (width, runtime as i64 - ((before / 2) + (after / 2)) as i64);
-            }
-        }
-        // Within what the two readings can tell it is the same clock.
-        let same = best.1.abs() <= best.0;
-        self.offset.store(if same { 0 } else { best.1 }, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// The runtime's system clock now, in nanoseconds.
-    pub(crate) fn now(&self) -> u64 {
-        boottime().wrapping_add_signed(self.offset.load(Ordering::Relaxed))
-    }
-}
-
-/// `CLOCK_BOOTTIME` in nanoseconds: what the kernel driver calls the system clock.
-fn boottime() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one `timespec`; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn to_ns(ticks: u64, frequency: u64) -> u64 {
+/// Ticks of a frequency in nanoseconds.
+pub(crate) fn to_ns(ticks: u64, frequency: u64) -> u64 {
     if frequency == 1_000_000_000 {
         ticks
     } else {

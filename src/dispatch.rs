@@ -55,7 +55,7 @@ impl Publisher {
         let (mut id, mut now) = (0, 0);
         if dispatches > 0 {
             id = session.records.header().next_id().fetch_add(dispatches, Ordering::Relaxed);
-            now = session.clock.now();
+            now = session.clock.ticks();
         }
         for slot in slots {
             let packet = slot.read();
@@ -136,6 +136,7 @@ impl Publisher {
     }
 
     /// The next free record; the publisher moves past it.
+    #[inline]
     fn free_record(&mut self, session: &Session, queue: &Queue) -> RecordRef {
         loop {
             if let Some(record) = self.free.record() {
@@ -145,19 +146,33 @@ impl Publisher {
                 self.free.advance();
                 return record;
             }
-            let next = session.blocks.next(&queue.spare, queue.id.load(Ordering::Relaxed), queue.agent);
-            self.free.block.set_next(next);
-            self.free = Cursor::start(next);
-            // It puts another one aside.
-            session.log.wake();
+            self.go_on(session, queue);
         }
     }
 
-    /// A signal of ours, from those that the reaper has put there; made here and now only if there is none.
+    /// Goes on in another block.
+    #[cold]
+    fn go_on(&mut self, session: &Session, queue: &Queue) {
+        let next = session.blocks.next(&queue.spare, queue.id.load(Ordering::Relaxed), queue.agent);
+        self.free.block.set_next(next);
+        self.free = Cursor::start(next);
+        // It puts another one aside.
+        session.log.wake();
+    }
+
+    /// A signal of ours.
+    #[inline]
     fn own_signal(&mut self, session: &Session, queue: &Queue) -> Option<OwnSignal> {
-        if self.stash.is_empty()
-            && let Ok(mut returned) = queue.returned.try_lock()
-        {
+        if self.stash.is_empty() {
+            self.restock(session, queue);
+        }
+        self.stash.pop()
+    }
+
+    /// Takes the signals that the reaper has put there; makes some here and now only if there are none.
+    #[cold]
+    fn restock(&mut self, session: &Session, queue: &Queue) {
+        if let Ok(mut returned) = queue.returned.try_lock() {
             std::mem::swap(&mut self.stash, &mut returned);
         }
         if self.stash.is_empty()
@@ -165,7 +180,6 @@ impl Publisher {
         {
             session.notice_once("no-signals", format!("dispatches pass without times: {error}"));
         }
-        self.stash.pop()
     }
 }
 
@@ -177,7 +191,7 @@ fn stand_in(session: &Session, queue: &Queue, to: RecordRef, app: u64) {
 
 fn fill(to: RecordRef, packet: &Packet, id: u64, now: u64, kernel: u32) {
     let record = to.record();
-    record.dispatch_ns.store(now, Ordering::Relaxed);
+    record.dispatch.store(now, Ordering::Relaxed);
     record.kernel_object.store(packet.kernel_object(), Ordering::Relaxed);
     record.id.store(id, Ordering::Relaxed);
     record.kernel.store(kernel, Ordering::Relaxed);

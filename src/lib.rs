@@ -30,6 +30,7 @@ mod dispatch;
 mod entry;
 mod exit;
 mod hooks;
+mod host_clock;
 mod kernels;
 mod log;
 mod pending;

@@ -15,7 +15,8 @@ use logdur_journal::Records;
 use logdur_settings::{Interceptor, QueueMode};
 
 use crate::blocks::Blocks;
-use crate::clock::{AgentClock, HostClock};
+use crate::clock::AgentClock;
+use crate::host_clock::HostClock;
 use crate::kernels::Kernels;
 use crate::log::{Log, Sink};
 use crate::pending::Pending;
@@ -151,7 +152,7 @@ impl Session {
             kernels: Kernels::new(records),
             queues: Queues::default(),
             reaper: Reaper::new(),
-            clock: HostClock::default(),
+            clock: HostClock::new(records),
             queue_mode: settings.queue_mode,
             agents: RwLock::default(),
             api: AtomicPtr::default(),
@@ -162,7 +163,7 @@ impl Session {
 
     /// Learns what there is to know of a runtime that has just been started.
     fn attach(&self, api: &Api) -> hsa::Result<()> {
-        self.clock.calibrate(api)?;
+        self.clock.compare(api)?;
         let gpus = api.agents()?.into_iter().filter(|a| a.kind == AgentKind::Gpu);
         let mut agents = self.agents.write().unwrap_or_else(|e| e.into_inner());
         for (position, agent) in gpus.enumerate() {

@@ -12,7 +12,9 @@ pub struct Row<'a> {
     pub kernel: &'a str,
     /// Bytes of arguments of a known kernel.
     pub kernarg_size: Option<u32>,
-    /// Start and end in nanoseconds of the system clock.
+    /// When the doorbell was rung, in nanoseconds of the system clock.
+    pub dispatch: Option<u64>,
+    /// Start and end, as well.
     pub times: Option<(u64, u64)>,
     /// Position of the agent among the GPUs.
     pub agent: usize,
@@ -69,7 +71,7 @@ macro_rules! columns {
 
 columns! {
     "kernel": |row| Cell::Text(row.kernel);
-    "dispatch": |row| Cell::Number(row.record.dispatch_ns.load(Ordering::Relaxed));
+    "dispatch": |row| number(row.dispatch);
     "startNs": |row| number(row.times.map(|t| t.0));
     "endNs": |row| number(row.times.map(|t| t.1));
     "durationNs": |row| number(row.times.and_then(|(start, end)| end.checked_sub(start)));
@@ -94,6 +96,11 @@ pub fn times(record: &Record, ticks: &Times, clock: Option<Line>) -> Option<(u64
     let (start, end) = (ticks.start.load(Ordering::Relaxed), ticks.end.load(Ordering::Relaxed));
     let line = clock.filter(|_| record.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0 && end != 0)?;
     Some((line.to_ns(start), line.to_ns(end)))
+}
+
+/// When the doorbell of a dispatch was rung, in nanoseconds; `None` if there is no way to convert it.
+pub fn dispatch(record: &Record, clock: Option<Line>) -> Option<u64> {
+    Some(clock?.to_ns(record.dispatch.load(Ordering::Relaxed)))
 }
 
 impl Row<'_> {

@@ -22,7 +22,7 @@ pub const HEADER_BYTES: usize = 2 * 4096;
 /// `LDRECORD`, as bytes in the file.
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"LDRECORD");
 /// Of the layout: a reader takes its own version only.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// `CHNK`, as bytes in the file.
 pub(crate) const CHUNK_MAGIC: u32 = u32::from_ne_bytes(*b"CHNK");
 /// Where chunks may begin.
@@ -172,6 +172,8 @@ pub struct Header {
     pub(crate) next_id: Alone,
     /// What became of the records of blocks that were emptied; the last two: which block that was, in which life.
     pub(crate) emptied: Pair<{ TALLY + 2 }>,
+    /// How the ticks of the host's counter become nanoseconds.
+    pub(crate) host_clock: Pair<3>,
     /// How each agent's ticks become nanoseconds.
     pub(crate) clocks: [Pair<3>; MAX_AGENTS],
 }
@@ -185,6 +187,11 @@ impl Header {
     /// Number of the next dispatch: how many there have been.
     pub fn next_id(&self) -> &AtomicU64 {
         &self.next_id.0
+    }
+
+    /// How the ticks of the counter that is read when a doorbell is rung become nanoseconds.
+    pub fn host_clock(&self) -> &Pair<3> {
+        &self.host_clock
     }
 
     /// How the ticks of the agent at a position become nanoseconds (see [`Line`](crate::clock::Line)).

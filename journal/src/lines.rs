@@ -165,7 +165,6 @@ mod tests {
 
     fn row(format: Format, name: &str, times: Option<(u64, u64)>) -> String {
         let record = Record::default();
-        record.dispatch_ns.store(7, Ordering::Relaxed);
         record.id.store(3, Ordering::Relaxed);
         record.kernel.store(1, Ordering::Relaxed);
         record.kernel_object.store(0x7f00_1000, Ordering::Relaxed);
@@ -182,7 +181,16 @@ mod tests {
         let mut line = Vec::new();
         Lines::of(format).row(
             &mut line,
-            &Row { kernel: name, kernarg_size: Some(24), times, agent: 0, queue: 5, record: &record, late: None },
+            &Row {
+                kernel: name,
+                kernarg_size: Some(24),
+                dispatch: Some(7),
+                times,
+                agent: 0,
+                queue: 5,
+                record: &record,
+                late: None,
+            },
         );
         String::from_utf8(line).unwrap()
     }

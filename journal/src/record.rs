@@ -76,8 +76,8 @@ pub mod flag {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Record {
-    /// When the doorbell was rung, in nanoseconds of the system clock (`CLOCK_BOOTTIME`).
-    pub dispatch_ns: AtomicU64,
+    /// When the doorbell was rung, in ticks of the host's counter (see [`Header::host_clock`](crate::layout::Header)).
+    pub dispatch: AtomicU64,
     /// Address of the kernel descriptor.
     pub kernel_object: AtomicU64,
     /// Handle of the signal on which the times appear.
@@ -149,6 +149,7 @@ unsafe impl Plain for Block {}
 
 impl Record {
     /// How far the dispatch has come.
+    #[inline]
     pub fn state(&self) -> State {
         match self.state.load(Ordering::Acquire) & 3 {
             0 => State::Free,
@@ -159,6 +160,7 @@ impl Record {
     }
 
     /// Moves on to a state; what was written before is visible to whoever sees it.
+    #[inline]
     pub fn set_state(&self, state: State) {
         self.state.store(state as u8, Ordering::Release);
     }
@@ -188,16 +190,19 @@ impl Record {
     }
 
     /// Bits of [`flag`].
+    #[inline]
     pub fn flags(&self) -> u8 {
         self.flags.load(Ordering::Relaxed)
     }
 
     /// Replaces the flags; only before the record is published.
+    #[inline]
     pub fn set_flags(&self, flags: u8) {
         self.flags.store(flags, Ordering::Relaxed);
     }
 
     /// Adds flags.
+    #[inline]
     pub fn add_flags(&self, flags: u8) {
         self.flags.fetch_or(flags, Ordering::Relaxed);
     }
@@ -220,6 +225,7 @@ impl Block {
     }
 
     /// Says whose dispatches its records are going to be. Before the first of them.
+    #[inline]
     pub fn assign(&self, queue: u64, agent: usize) {
         self.queue.store(queue, Ordering::Relaxed);
         self.agent.store(agent as u32, Ordering::Relaxed);

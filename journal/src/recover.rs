@@ -117,7 +117,16 @@ fn row(
         tally.times_lost = tally.times_lost.saturating_add(1);
     }
     let mut line = Vec::new();
-    let row = Row { kernel, kernarg_size, times, agent: dispatch.agent, queue: dispatch.queue, record, late };
+    let row = Row {
+        kernel,
+        kernarg_size,
+        dispatch: columns::dispatch(record, snapshot.host_clock),
+        times,
+        agent: dispatch.agent,
+        queue: dispatch.queue,
+        record,
+        late,
+    };
     lines.row(&mut line, &row);
     line
 }

@@ -66,6 +66,8 @@ pub struct Snapshot {
     pub agents: BTreeMap<u32, (String, String)>,
     /// Bytes of arguments and symbol, by number.
     kernels: HashMap<u32, (u32, String)>,
+    /// Of the counter that is read when a doorbell is rung.
+    pub(crate) host_clock: Option<Line>,
     clocks: [Option<Line>; MAX_AGENTS],
     /// Those that came to an end.
     pub(crate) ended: Tally,
@@ -137,6 +139,7 @@ impl Snapshot {
             origin: None,
             agents: BTreeMap::new(),
             kernels: HashMap::new(),
+            host_clock: Line::load(&header.host_clock),
             clocks: header.clocks.each_ref().map(Line::load),
             ended,
             private: header.private_blocks.load(Ordering::Relaxed) > 0,

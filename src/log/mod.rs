@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use hsa::Agent;
 use logdur_journal::account::Tally;
+use logdur_journal::clock::Line as ClockLine;
 use logdur_journal::columns::{self, Row};
 use logdur_journal::lines::Lines;
 use logdur_journal::names::one_line;
@@ -152,6 +153,7 @@ impl Log {
             }
         }
         writer.flush();
+        session.clock.calibrate();
         let queues = session.queues.all();
         for queue in &queues {
             self.write_rows(session, &mut writer, queue, access);
@@ -167,6 +169,7 @@ impl Log {
     fn write_rows(&self, session: &Session, writer: &mut Writer, queue: &'static Queue, access: Access) {
         let agent = session.agent(queue.agent);
         let mut calibrated = access != Access::Full;
+        let host = session.clock.line();
         let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
             match record.record().state() {
@@ -177,7 +180,7 @@ impl Log {
                         writer.flush();
                         calibrated = calibrate(session, queue, agent, record);
                     }
-                    self.write_row(session, writer, queue, agent, record);
+                    self.write_row(session, writer, queue, agent, host, record);
                     if writer.buffer.len() >= BATCH {
                         writer.flush();
                         empty_blocks(session, queue);
@@ -195,6 +198,7 @@ impl Log {
         writer: &mut Writer,
         queue: &Queue,
         agent: Option<&SeenAgent>,
+        host: Option<ClockLine>,
         record: RecordRef,
     ) {
         let r = record.record();
@@ -222,6 +226,7 @@ impl Log {
         let row = Row {
             kernel: kernel.map_or("", |k| k.name()),
             kernarg_size: kernel.map(|k| k.kernarg_size),
+            dispatch: columns::dispatch(r, host),
             times,
             agent: queue.agent,
             queue: record.block.get().queue(),

@@ -15,6 +15,7 @@ pub struct OwnSignal(u64);
 
 impl OwnSignal {
     /// Its handle, as it is written into packets.
+    #[inline]
     pub fn handle(self) -> u64 {
         self.0
     }
@@ -28,6 +29,7 @@ impl OwnSignal {
     }
 
     /// The memory behind it. It must not have been destroyed.
+    #[inline]
     pub fn memory<'a>(self) -> &'a Signal {
         // SAFETY: the handle is of a signal made by `Api::own_signal`; ROCr keeps the memory of signals mapped until the
         // runtime is shut down, even of destroyed ones (`SharedSignalPool`).

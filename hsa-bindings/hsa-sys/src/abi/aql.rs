@@ -27,6 +27,7 @@ pub enum PacketType {
 
 impl PacketType {
     /// The type in a header.
+    #[inline]
     pub const fn of(header: u16) -> PacketType {
         match (header & 0xff) as u8 {
             0 => PacketType::VendorSpecific,
@@ -79,21 +80,25 @@ impl Packet {
     });
 
     /// The header.
+    #[inline]
     pub const fn header(&self) -> u16 {
         self.0[0] as u16
     }
 
     /// The type in the header.
+    #[inline]
     pub const fn packet_type(&self) -> PacketType {
         PacketType::of(self.header())
     }
 
     /// The half-word after the header: number of dimensions, or the vendor format.
+    #[inline]
     pub const fn setup(&self) -> u16 {
         (self.0[0] >> 16) as u16
     }
 
     /// True when earlier packets of the queue must be complete first.
+    #[inline]
     pub const fn has_barrier_bit(&self) -> bool {
         self.header() & BARRIER_BIT != 0
     }
@@ -108,46 +113,55 @@ impl Packet {
     }
 
     /// Kernel dispatch: dimensions of the grid, 1 to 3.
+    #[inline]
     pub const fn dimensions(&self) -> u16 {
         self.setup() & 3
     }
 
     /// Kernel dispatch: work-items of a workgroup in x, y and z.
+    #[inline]
     pub const fn workgroup_size(&self) -> [u16; 3] {
         [self.0[1] as u16, (self.0[1] >> 16) as u16, self.0[2] as u16]
     }
 
     /// Kernel dispatch: work-items of the grid in x, y and z.
+    #[inline]
     pub const fn grid_size(&self) -> [u32; 3] {
         [self.0[3], self.0[4], self.0[5]]
     }
 
     /// Kernel dispatch: bytes of scratch for each work-item.
+    #[inline]
     pub const fn private_segment_size(&self) -> u32 {
         self.0[6]
     }
 
     /// Kernel dispatch: bytes of LDS for each workgroup.
+    #[inline]
     pub const fn group_segment_size(&self) -> u32 {
         self.0[7]
     }
 
     /// Kernel dispatch: address of the kernel descriptor.
+    #[inline]
     pub const fn kernel_object(&self) -> u64 {
         self.pair(KERNEL_OBJECT)
     }
 
     /// Kernel dispatch: address of the kernel arguments.
+    #[inline]
     pub const fn kernarg_address(&self) -> u64 {
         self.pair(10)
     }
 
     /// Handle of the signal that is decremented at completion, or 0. In the same place in every packet but PM4.
+    #[inline]
     pub const fn completion_signal(&self) -> u64 {
         self.pair(COMPLETION_SIGNAL)
     }
 
     /// Replaces the completion signal.
+    #[inline]
     pub const fn set_completion_signal(&mut self, handle: u64) {
         self.set_pair(COMPLETION_SIGNAL, handle);
     }
@@ -186,12 +200,14 @@ impl Slot {
     }
 
     /// The header, with acquire.
+    #[inline]
     pub fn load_header(&self) -> u16 {
         // SAFETY: the header is the first half-word of a packet; it is aligned, and accessed as an atomic only.
         unsafe { AtomicU16::from_ptr(self.0.as_ptr().cast_mut().cast()) }.load(Ordering::Acquire)
     }
 
     /// A copy of the packet.
+    #[inline]
     pub fn read(&self) -> Packet {
         let mut packet = Packet([0; 16]);
         for (n, word) in self.0.iter().enumerate() {
@@ -201,6 +217,7 @@ impl Slot {
     }
 
     /// Replaces the completion signal.
+    #[inline]
     pub fn set_completion_signal(&self, handle: u64) {
         self.0[COMPLETION_SIGNAL / 2].store(handle, Ordering::Relaxed);
     }

@@ -59,6 +59,7 @@ impl Signal {
     ///
     /// # Safety
     /// `handle` must be that of a signal (or the address of an `amd_signal_t`) that stays mapped for `'a`.
+    #[inline]
     pub unsafe fn from_handle<'a>(handle: u64) -> &'a Signal {
         // SAFETY: the caller promises that an `amd_signal_t` is mapped there; every field is atomic, so that others may
         // write it meanwhile.
@@ -66,6 +67,7 @@ impl Signal {
     }
 
     /// Start and end in GPU ticks, as they are now.
+    #[inline]
     pub fn ticks(&self) -> (u64, u64) {
         (self.start_ts.load(Ordering::Relaxed), self.end_ts.load(Ordering::Relaxed))
     }
