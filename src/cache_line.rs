@@ -15,14 +15,14 @@ impl<T> Deref for OwnLine<T> {
     }
 }
 
-/// Asks for a cache line that will be written soon.
+/// Asks for a cache line that will be written soon. Where there is no memory nothing happens.
 #[inline(always)]
-pub(crate) fn prefetch_for_write<T>(line: &T) {
+pub(crate) fn prefetch_for_write<T>(line: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
         // SAFETY: a prefetch has no effect but on the cache; every x86-64 processor takes the hint or ignores it.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(line).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line;

@@ -11,8 +11,12 @@
 //! The lock of a bucket orders everything in it.
 
 use std::cell::UnsafeCell;
-use std::hint::spin_loop;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+
+#[cfg(loom)]
+use loom::{hint::spin_loop, sync::atomic::AtomicBool};
+#[cfg(not(loom))]
+use std::{hint::spin_loop, sync::atomic::AtomicBool};
 
 use hsa_sys::abi::signal::Signal;
 use logdur_journal::{State, flag};
@@ -20,7 +24,8 @@ use logdur_journal::{State, flag};
 use crate::address_map::AddressMap;
 use crate::blocks::RecordRef;
 
-const BUCKETS: usize = 4096;
+/// Of a power of two; in a model every signal is in the same.
+const BUCKETS: usize = if cfg!(loom) { 1 } else { 4096 };
 const ENTRIES: usize = 5;
 const SPINS: usize = 100;
 
@@ -218,14 +223,14 @@ mod tests {
     use crate::blocks::Blocks;
 
     /// A signal as the runtime lays it out: of the kind USER, with value 1.
-    fn signal() -> u64 {
+    pub(super) fn signal() -> u64 {
         #[repr(align(64))]
         struct Aligned([std::sync::atomic::AtomicU64; 8]);
         let words = [1, 1, 0, 0, 0, 0, 0, 0].map(std::sync::atomic::AtomicU64::new);
         std::ptr::from_ref(Box::leak(Box::new(Aligned(words))).0.as_slice()).expose_provenance() as u64
     }
 
-    fn complete(handle: u64, start: u64, end: u64) {
+    pub(super) fn complete(handle: u64, start: u64, end: u64) {
         memory(handle).start_ts.store(start, Ordering::Relaxed);
         memory(handle).end_ts.store(end, Ordering::Release);
     }
@@ -293,5 +298,76 @@ mod tests {
         let signals = BUCKETS * ENTRIES * 2;
         let left = (0..signals).filter(|_| pending.enter(signal(), RecordRef { block, slot: 0 }) == Left::Yes).count();
         assert!(left > BUCKETS * ENTRIES / 2 && left < signals, "{left} of {signals} signals left");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::blocks::{Blocks, Cursor};
+    use loom::sync::Arc;
+    use loom::thread;
+
+    struct Bed {
+        pending: Pending,
+        signal: u64,
+        records: [RecordRef; 2],
+    }
+
+    fn bed() -> Arc<Bed> {
+        let blocks = Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())));
+        let block = Cursor::start(blocks.take()).block;
+        let records = [0, 1].map(|slot| RecordRef { block, slot });
+        Arc::new(Bed { pending: Pending::new(), signal: super::tests::signal(), records })
+    }
+
+    impl Bed {
+        /// What the GPU does; other threads may come between.
+        fn complete(&self, end: u64) {
+            super::tests::complete(self.signal, end - 10, end);
+            thread::yield_now();
+        }
+
+        fn ends(&self) -> [(State, u64); 2] {
+            self.records.map(|r| (r.record().state(), r.times().end.load(Ordering::Relaxed)))
+        }
+    }
+
+    #[test]
+    fn whoever_takes_a_signal_from_the_table_reads_its_times_and_nobody_else_does() {
+        loom::model(|| {
+            let bed = bed();
+            assert_eq!(bed.pending.enter(bed.signal, bed.records[0]), Left::Yes);
+            let other = Arc::clone(&bed);
+            let reaper = thread::spawn(move || other.pending.harvest_if_complete(other.signal, other.records[0]));
+            bed.complete(20);
+            // The application has waited, and gives the signal to another packet.
+            let left = bed.pending.enter(bed.signal, bed.records[1]);
+            if left == Left::Yes {
+                bed.complete(40);
+            }
+            reaper.join().unwrap();
+            // `No` while the reaper has the bucket for too long; a stand-in is used then.
+            bed.pending.harvest_if_complete(bed.signal, bed.records[0]);
+            bed.pending.harvest_if_complete(bed.signal, bed.records[1]);
+            let expected = if left == Left::Yes { (State::Done, 40) } else { (State::Free, 0) };
+            assert_eq!(bed.ends(), [(State::Done, 20), expected]);
+        });
+    }
+
+    #[test]
+    fn a_signal_that_is_destroyed_while_the_reaper_looks_leaves_one_harvest() {
+        loom::model(|| {
+            let bed = bed();
+            assert_eq!(bed.pending.enter(bed.signal, bed.records[0]), Left::Yes);
+            bed.complete(20);
+            let other = Arc::clone(&bed);
+            let reaper = thread::spawn(move || other.pending.harvest_if_complete(other.signal, other.records[0]));
+            bed.pending.before_destroy(bed.signal);
+            // The memory is another signal's now.
+            bed.complete(70);
+            reaper.join().unwrap();
+            assert_eq!(bed.ends()[0], (State::Done, 20));
+        });
     }
 }

@@ -16,6 +16,7 @@ use hsa_sys::abi::signal::Signal;
 use logdur_journal::{State, flag};
 
 use crate::blocks::{Cursor, RecordRef};
+use crate::cache_line::prefetch_for_write;
 use crate::exit;
 use crate::queue::{Queue, Ring, inplace};
 use crate::session::{Session, lock};
@@ -24,6 +25,8 @@ use crate::wake::Sleeper;
 
 /// How many dispatches that are not complete are looked at in each queue, past the first one.
 const WINDOW: usize = 64;
+/// How many records before its turn a signal's cache line is asked for.
+const AHEAD: usize = 8;
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(10);
 /// How long it stays awake with nothing in flight.
@@ -211,6 +214,18 @@ fn abandon(session: &Session, queue: &Queue, record: RecordRef) {
     }
 }
 
+/// Asks for the cache lines of records to come, and of their signals: the GPU and the publisher leave them elsewhere.
+#[inline]
+fn ask_ahead(record: RecordRef) {
+    let records = &record.block.get().records;
+    if let Some(later) = records.get(record.slot + 2 * AHEAD) {
+        prefetch_for_write(later);
+    }
+    if let Some(soon) = records.get(record.slot + AHEAD) {
+        prefetch_for_write(std::ptr::with_exposed_provenance::<Signal>(soon.signal.load(Ordering::Relaxed) as usize));
+    }
+}
+
 /// What a look at one queue found, to be dealt with when its lock is released.
 #[derive(Default)]
 struct Found {
@@ -225,6 +240,7 @@ impl Found {
         let mut at = *head;
         let mut seen = Seen::default();
         while let Some(record) = at.record() {
+            ask_ahead(record);
             match record.record().state() {
                 State::Free => break,
                 State::InFlight if self.is_complete(session, record) => {

@@ -116,18 +116,18 @@ fn csv_cell(to: &mut Vec<u8>, cell: &Cell<'_>) {
         // Always quoted, as logduration does: names have commas, and quotes double.
         Cell::Text(text) => {
             to.push(b'"');
-            for byte in text.bytes() {
-                if byte == b'"' {
-                    to.push(b'"');
+            for (i, part) in text.split('"').enumerate() {
+                if i > 0 {
+                    to.extend_from_slice(b"\"\"");
                 }
-                to.push(byte);
+                to.extend_from_slice(part.as_bytes());
             }
             to.push(b'"');
         }
-        Cell::Number(number) => _ = write!(to, "{number}"),
+        Cell::Number(number) => decimal(to, *number),
         Cell::Nothing => {}
-        Cell::Size([x, y, z]) => _ = write!(to, "{x}x{y}x{z}"),
-        Cell::Address(address) => _ = write!(to, "{address:#x}"),
+        Cell::Size(sizes) => decimals(to, *sizes, b'x'),
+        Cell::Address(address) => hexadecimal(to, *address),
         Cell::Flags(flags) => to.extend_from_slice(flags.join("|").as_bytes()),
     }
 }
@@ -135,10 +135,18 @@ fn csv_cell(to: &mut Vec<u8>, cell: &Cell<'_>) {
 fn json_cell(to: &mut Vec<u8>, cell: &Cell<'_>) {
     match cell {
         Cell::Text(text) => json_text(to, text),
-        Cell::Number(number) => _ = write!(to, "{number}"),
+        Cell::Number(number) => decimal(to, *number),
         Cell::Nothing => to.extend_from_slice(b"null"),
-        Cell::Size([x, y, z]) => _ = write!(to, "[{x},{y},{z}]"),
-        Cell::Address(address) => _ = write!(to, "\"{address:#x}\""),
+        Cell::Size(sizes) => {
+            to.push(b'[');
+            decimals(to, *sizes, b',');
+            to.push(b']');
+        }
+        Cell::Address(address) => {
+            to.push(b'"');
+            hexadecimal(to, *address);
+            to.push(b'"');
+        }
         Cell::Flags(flags) => {
             to.push(b'[');
             for (i, flag) in flags.iter().enumerate() {
@@ -150,6 +158,26 @@ fn json_cell(to: &mut Vec<u8>, cell: &Cell<'_>) {
             to.push(b']');
         }
     }
+}
+
+fn decimal(to: &mut Vec<u8>, number: u64) {
+    to.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+fn decimals(to: &mut Vec<u8>, numbers: [u64; 3], separator: u8) {
+    for (i, number) in numbers.into_iter().enumerate() {
+        if i > 0 {
+            to.push(separator);
+        }
+        decimal(to, number);
+    }
+}
+
+/// With `0x` before it.
+fn hexadecimal(to: &mut Vec<u8>, number: u64) {
+    to.extend_from_slice(b"0x");
+    let digits = (64 - number.leading_zeros()).div_ceil(4).max(1);
+    to.extend((0..digits).rev().map(|digit| b"0123456789abcdef"[(number >> (4 * digit) & 15) as usize]));
 }
 
 fn json_text(to: &mut Vec<u8>, text: &str) {
@@ -206,6 +234,16 @@ mod tests {
     fn csv_rows_quote_names_as_rfc_4180_says() {
         let line = row(Format::Csv, "f<char, '\"'>(int)", Some((100, 150)));
         assert_eq!(line, "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,\n");
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_standard_library() {
+        for number in [0, 1, 9, 10, 15, 16, 0xabc, 0x1000, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+            let (mut found, mut hex) = (Vec::new(), Vec::new());
+            decimal(&mut found, number);
+            hexadecimal(&mut hex, number);
+            assert_eq!((found, hex), (number.to_string().into_bytes(), format!("{number:#x}").into_bytes()));
+        }
     }
 
     #[test]

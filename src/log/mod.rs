@@ -168,17 +168,17 @@ impl Log {
     /// Writes the rows of a queue that are ready.
     fn write_rows(&self, session: &Session, writer: &mut Writer, queue: &'static Queue, access: Access) {
         let agent = session.agent(queue.agent);
-        let mut calibrated = access != Access::Full;
+        let mut old = agent.filter(|a| access == Access::Full && a.clock.is_old());
         let host = session.clock.line();
         let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
             match record.record().state() {
                 State::Free => break,
                 State::Done => {
-                    if let Some(agent) = agent.filter(|a| !calibrated && a.clock.is_old()) {
+                    if let Some(agent) = old {
                         // Rows that were made with the old line are in the log, and marked, before there is a new one.
                         writer.flush();
-                        calibrated = calibrate(session, queue, agent, record);
+                        old = old.filter(|_| !calibrate(session, queue, agent, record));
                     }
                     self.write_row(session, writer, queue, agent, host, record);
                     if writer.buffer.len() >= BATCH {

@@ -92,3 +92,138 @@ fn pause() {
 }
 #[cfg(loom)]
 use loom::thread::yield_now as pause;
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicBool, AtomicU64};
+    use loom::thread;
+
+    /// A queue in small: what producers reserve, whether slots are written, and what was published, by whoever had the
+    /// turn.
+    struct Queue {
+        reserved: AtomicU64,
+        written: [AtomicBool; 3],
+        turn: Turn<UnsafeCell<Vec<u64>>>,
+    }
+
+    impl Queue {
+        fn new() -> Arc<Queue> {
+            Arc::new(Queue {
+                reserved: AtomicU64::new(0),
+                written: std::array::from_fn(|_| AtomicBool::new(false)),
+                turn: Turn::new(UnsafeCell::default()),
+            })
+        }
+
+        fn reserve(&self) -> usize {
+            self.reserved.fetch_add(1, Ordering::AcqRel) as usize
+        }
+
+        fn write(&self, slot: usize) {
+            self.written[slot].store(true, Ordering::Release);
+        }
+
+        /// As `inplace::publish` does: up to the first slot that is not written.
+        fn ring(&self) {
+            self.turn.work(|published| {
+                // Loom sees it if two threads are here at a time.
+                published.with_mut(|published| {
+                    // SAFETY: the turn is this thread's, which loom checks.
+                    let published = unsafe { &mut *published };
+                    let limit = self.reserved.load(Ordering::Acquire);
+                    let mut end = published.len() as u64;
+                    while end < limit && self.written[end as usize].load(Ordering::Acquire) {
+                        published.push(end);
+                        end += 1;
+                    }
+                });
+            });
+        }
+
+        fn assert_published(&self, expected: u64) {
+            let published = self.turn.close(|published| {
+                published.with(|p| {
+                    // SAFETY: nobody else has the turn any more.
+                    unsafe { &*p }.clone()
+                })
+            });
+            assert_eq!(published.expect("not closed before"), (0..expected).collect::<Vec<_>>());
+        }
+    }
+
+    fn check(model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(model);
+    }
+
+    #[test]
+    fn every_packet_is_published_once_and_in_order_whoever_rings_last() {
+        check(|| {
+            let queue = Queue::new();
+            let producers: Vec<_> = (0..2)
+                .map(|_| {
+                    let queue = Arc::clone(&queue);
+                    thread::spawn(move || {
+                        let slot = queue.reserve();
+                        queue.write(slot);
+                        queue.ring();
+                    })
+                })
+                .collect();
+            let slot = queue.reserve();
+            queue.write(slot);
+            queue.ring();
+            producers.into_iter().for_each(|p| p.join().unwrap());
+            queue.assert_published(3);
+        });
+    }
+
+    #[test]
+    fn a_slot_that_is_written_after_a_doorbell_is_published_by_the_next() {
+        check(|| {
+            let queue = Queue::new();
+            let (early, late) = (queue.reserve(), queue.reserve());
+            let other = Arc::clone(&queue);
+            let hole = thread::spawn(move || {
+                other.write(early);
+                other.ring();
+            });
+            queue.ring();
+            queue.write(late);
+            queue.ring();
+            hole.join().unwrap();
+            queue.assert_published(2);
+        });
+    }
+
+    #[test]
+    fn nothing_is_published_once_the_queue_is_closed() {
+        check(|| {
+            let queue = Queue::new();
+            let other = Arc::clone(&queue);
+            let producer = thread::spawn(move || {
+                let slot = other.reserve();
+                other.write(slot);
+                other.ring();
+            });
+            let seen = queue.turn.close(|published| {
+                published.with(|p| {
+                    // SAFETY: the turn is this thread's for ever, which loom checks.
+                    unsafe { &*p }.len()
+                })
+            });
+            producer.join().unwrap();
+            let after = queue.turn.inner.get();
+            // SAFETY: the other thread has ended.
+            let after = unsafe { &*after }.with(|p| {
+                // SAFETY: as above.
+                unsafe { &*p }.len()
+            });
+            assert_eq!(seen, Some(after));
+        });
+    }
+}
