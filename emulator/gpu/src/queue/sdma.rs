@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Doorbell, Progress, Queue};
+use crate::dispatch::Dispatch;
 use crate::driver::{MemoryFault, PacketError, QueueError};
 use crate::engine::Worker;
 use crate::gpu::Gpu;
@@ -268,8 +269,9 @@ impl Queue for SdmaQueue {
         self.active = active;
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self) -> Vec<Arc<Dispatch>> {
         self.failed = true;
+        Vec::new()
     }
 }
 
