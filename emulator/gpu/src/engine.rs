@@ -254,6 +254,7 @@ impl Worker {
         if tools.current != dispatch.serial {
             tools.current = dispatch.serial;
             tools.fetch.restart();
+            tools.view.distrust();
         }
         tools.view.refresh();
         let mut bench = Bench {

@@ -243,8 +243,10 @@ impl Queue for SdmaQueue {
         }
         let mut progress = Progress::Idle;
         while self.read < self.info.doorbell.read() {
-            // Every packet: the application may map other memory at an address as soon as the packet before is done.
+            // Every packet: the application may map other memory at an address, or unmap its own, as soon as the packet
+            // before is done.
             self.view.refresh();
+            self.view.distrust();
             match self.step() {
                 Ok(Step::Done(dwords)) => {
                     self.read += 4 * dwords;
