@@ -36,6 +36,12 @@ fn a_doorbell_that_is_rung_too_far_executes_what_is_in_the_ring() {
 }
 
 #[test]
+fn no_kernel_runs_on_when_its_queue_is_destroyed() {
+    Run::hsa("unkind").args(["destroyed"]).bare().passed();
+    Run::hsa("unkind").args(["destroyed"]).watched().passed();
+}
+
+#[test]
 fn times_that_are_asked_for_after_the_first_packet_are_not_written() {
     let bare = Run::hsa("unkind").args(["profiling"]).bare().passed();
     if !bed::on_hardware() {

@@ -87,6 +87,24 @@ const WRONG: &[Wrong] = &[
         emulator: &["read of 4 bytes", "lane 32", "ends 0 bytes before it"],
     },
     Wrong {
+        mode: "unmapped",
+        said: &[],
+        aborts_with: NOT_PRESENT,
+        emulator: &[
+            "write to 4 bytes",
+            "lane 0",
+            "pc 0x",
+            "global_store_dword",
+            "registered memory that the application has unmapped",
+        ],
+    },
+    Wrong {
+        mode: "unmapped_copy",
+        said: &[],
+        aborts_with: NOT_PRESENT,
+        emulator: &["read of 0x", "registered memory that the application has unmapped"],
+    },
+    Wrong {
         mode: "unaligned",
         said: &[],
         aborts_with: Some("HSA_STATUS_ERROR_MEMORY"),
@@ -121,7 +139,9 @@ fn hip_programs_that_go_wrong_end_as_on_hardware() {
         let run = Run::hip("hip_errors").args([wrong.mode]);
         // The mode needs a code object for another processor.
         let run = if wrong.mode == "arch" { run.env("TEST_KERNELS", bed::kernels(&other_arch())) } else { run };
-        let outcome = run.watched();
+        // What a process that aborts could not write, omniprobe does.
+        let log = run.file("log.csv");
+        let outcome = run.probed(&["-l", log.to_str().unwrap()]);
         let mode = wrong.mode;
         let after: Vec<&str> = outcome.stdout.lines().skip_while(|line| *line != "going wrong").skip(1).collect();
         match wrong.aborts_with {
@@ -135,17 +155,25 @@ fn hip_programs_that_go_wrong_end_as_on_hardware() {
                 assert!(after.iter().zip(wrong.said).all(|(line, said)| line.starts_with(said)), "{mode}: {after:?}");
             }
         }
-        if wrong.aborts_with.is_none() {
-            let log = outcome.log();
-            let good = log.rows_of("add_one");
-            assert_eq!(good.iter().filter(|r| r.flags().is_empty()).count(), 3, "{mode}: {:?}", log.account());
-        }
+        let log = outcome.log();
+        let good = log.rows_of("add_one");
+        assert_eq!(good.iter().filter(|r| r.flags().is_empty()).count(), 3, "{mode}: {:?}", log.account());
         if !wrong.emulator.is_empty() && !bed::on_hardware() {
             let lines = outcome.read("kfdemu.log");
             let whole = lines.lines().any(|line| wrong.emulator.iter().all(|part| line.contains(part)));
             assert!(whole, "{mode}: no line with all of {:?} in {lines}", wrong.emulator);
         }
     }
+}
+
+#[test]
+fn small_pieces_of_freed_memory_are_caught_when_the_runtime_keeps_no_blocks() {
+    // The driver sees the runtime's blocks only: their pieces stay mapped, here as on hardware.
+    let kept = Run::hip("hip_errors").args(["freed_small"]).bare().passed();
+    assert!(kept.stdout.contains(WORKED), "{}", kept.stdout);
+    let run = Run::hip("hip_errors").args(["freed_small"]).env("HSA_DISABLE_FRAGMENT_ALLOCATOR", "1").bare();
+    assert_eq!(run.status.signal(), Some(libc::SIGABRT), "{}", run.stdout);
+    assert!(run.stderr.contains(NOT_PRESENT.unwrap()), "{}", run.stderr);
 }
 
 /// A processor that the tests do not run on by default.

@@ -1,6 +1,8 @@
 // What goes wrong in HIP programs, one mode at a time: each does good work first, then the bad thing, and says what HIP
 // returned. Modes that hardware ends with an abort print nothing after "going wrong".
-//   hip_errors null|wild|freed|beyond|unaligned|illegal|symbol|lds|workgroup|grid|arch
+//   hip_errors null|wild|freed|freed_small|beyond|unmapped|unmapped_copy|unaligned|illegal|symbol|lds|workgroup|grid|arch
+#include <sys/mman.h>
+
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -49,6 +51,30 @@ int main(int argc, char** argv) {
         CHECK(hipDeviceSynchronize());
         CHECK(hipFree(large));
         store_at<<<1, 64>>>(large, 2);
+    } else if (!std::strcmp(mode, "freed_small")) {
+        // A piece of such a block: still there for the GPU, unless the runtime is told to have no such blocks.
+        unsigned* small;
+        CHECK(hipMalloc(&small, 256));
+        store_at<<<1, 64>>>(small, 1);
+        CHECK(hipDeviceSynchronize());
+        CHECK(hipFree(small));
+        store_at<<<1, 64>>>(small, 2);
+    } else if (!std::strcmp(mode, "unmapped") || !std::strcmp(mode, "unmapped_copy")) {
+        // Memory of the host's that is registered, and unmapped while it still is.
+        const size_t size = 1 << 20;
+        void* host = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        EXPECT(host != MAP_FAILED, "no memory");
+        CHECK(hipHostRegister(host, size, hipHostRegisterDefault));
+        void* where;
+        CHECK(hipHostGetDevicePointer(&where, host, 0));
+        store_at<<<1, 64>>>(static_cast<unsigned*>(where), 5);
+        CHECK(hipDeviceSynchronize());
+        EXPECT(static_cast<unsigned*>(host)[63] == 5, "registered memory has not been written");
+        EXPECT(munmap(host, size) == 0, "munmap failed");
+        if (std::strlen(mode) == 8)
+            store_at<<<1, 64>>>(static_cast<unsigned*>(where) + 64, 6);
+        else
+            CHECK(hipMemcpyAsync(words, where, 256, hipMemcpyDeviceToDevice, nullptr));
     } else if (!std::strcmp(mode, "beyond")) {
         unsigned* large;
         CHECK(hipMalloc(&large, 16 << 20));

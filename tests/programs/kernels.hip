@@ -43,3 +43,9 @@ KERNEL meet(unsigned* words) {
     if (INDEX == 0) __hip_atomic_fetch_add(words, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
     while (((volatile unsigned*)words)[0] < words[1]) __builtin_amdgcn_s_sleep(1);
 }
+
+// Counts for ever in a word of each workgroup: a kernel that ends with its queue.
+KERNEL count_on(unsigned* words) {
+    volatile unsigned* word = words + __builtin_amdgcn_workgroup_id_x();
+    for (;;) *word += 1;
+}

@@ -1,9 +1,9 @@
 // What hardware does to programs that expect too much of it.
-//   unkind vram|userptr|stale|profiling
+//   unkind vram|userptr|stale|profiling|destroyed
 #include "hsa_check.h"
 
 int main(int argc, char** argv) {
-    EXPECT(argc == 2, "usage: unkind vram|userptr|stale|profiling");
+    EXPECT(argc == 2, "usage: unkind vram|userptr|stale|profiling|destroyed");
     const char* mode = argv[1];
     start();
     load();
@@ -53,6 +53,23 @@ int main(int argc, char** argv) {
         uint64_t start_ticks, end_ticks;
         ticks_of(done, &start_ticks, &end_ticks);
         printf("ticks %lu %lu\n", start_ticks, end_ticks);
+    } else if (!strcmp(mode, "destroyed")) {
+        // When a queue is gone its kernel does not run any more, and the memory that it wrote is the application's again.
+        enum { GROUPS = 4, ROUNDS = 5 };
+        volatile uint32_t* words = allocate(host, GROUPS * sizeof(uint32_t));
+        *kernarg = (uint32_t*)words;
+        for (int round = 0; round < ROUNDS; ++round) {
+            hsa_queue_t* other = queue_of(64, NULL, NULL);
+            memset((void*)words, 0, GROUPS * sizeof(uint32_t));
+            dispatch(other, kernel("count_on"), GROUPS, kernarg, NO_SIGNAL);
+            for (int i = 0; i < GROUPS; ++i)
+                while (!words[i]) usleep(100);
+            CHECK(hsa_queue_destroy(other));
+            uint32_t left[GROUPS];
+            memcpy(left, (void*)words, sizeof left);
+            usleep(10000);
+            EXPECT(!memcmp(left, (void*)words, sizeof left), "round %d: a kernel of a queue that is gone wrote", round);
+        }
     } else {
         EXPECT(false, "no mode %s", mode);
     }

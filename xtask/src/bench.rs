@@ -1,5 +1,7 @@
 //! `cargo xtask bench NAME`: our figure beside the alternative's, from interleaved runs.
 
+mod start;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -19,6 +21,7 @@ struct Bench {
 
 const BENCHES: &[Bench] = &[
     Bench { name: "dispatch", help: "host time of a launch, with and without the library", run: dispatch },
+    Bench { name: "start", help: "what a process, a queue and an idle GPU cost, with and without", run: start::run },
     Bench { name: "waves", help: "wave-instructions a second of the emulated GPU", run: waves },
 ];
 
@@ -53,10 +56,11 @@ fn dispatch() -> Result<()> {
             variant.samples.push(launch(&program, variant.library)?);
         }
     }
-    let base = [0, 1].map(|column| median(&variants[0], column));
+    let of = |variant: &Variant| [0, 1].map(|column| median(variant.samples.iter().map(|s| s[column])));
+    let base = of(&variants[0]);
     println!("{:<16} {:>12} {:>8} {:>12} {:>8}", "2000 launches", "launch ns", "ratio", "+ sync ns", "ratio");
     for variant in &variants {
-        let [launch, sync] = [0, 1].map(|column| median(variant, column));
+        let [launch, sync] = of(variant);
         println!("{:<16} {launch:>12.0} {:>8.3} {sync:>12.0} {:>8.3}", variant.name, launch / base[0], sync / base[1]);
     }
     Ok(())
@@ -75,8 +79,8 @@ fn launch(program: &Path, library: bool) -> Result<[f64; 2]> {
     Ok([next()?, next()?])
 }
 
-fn median(variant: &Variant, column: usize) -> f64 {
-    let mut values: Vec<f64> = variant.samples.iter().map(|s| s[column]).collect();
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
@@ -110,9 +114,8 @@ fn waves() -> Result<()> {
                 }
             }
         }
-        for (instructions, mut rates) in rates {
-            rates.sort_by(f64::total_cmp);
-            println!("{threads:<10} {instructions:>14} {:>24.1}", rates[rates.len() / 2]);
+        for (instructions, rates) in rates {
+            println!("{threads:<10} {instructions:>14} {:>24.1}", median(rates.into_iter()));
         }
     }
     Ok(())

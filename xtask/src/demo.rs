@@ -36,13 +36,32 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 /// # Errors
 /// What the compiler says.
 pub(crate) fn compile(rocm: &Rocm, source: &Path) -> Result<PathBuf> {
+    let mut command = Command::new(&rocm.hipcc);
+    command.args(ARCHS.iter().map(|arch| format!("--offload-arch={arch}"))).arg("-O3");
+    compile_by(command, source, &[])
+}
+
+/// The same for a C program that uses the HSA interface.
+///
+/// # Errors
+/// What the compiler says.
+pub(crate) fn compile_hsa(rocm: &Rocm, source: &Path) -> Result<PathBuf> {
+    let mut command = Command::new("cc");
+    command.args(["-std=gnu11", "-O2"]);
+    if let Some(root) = &rocm.root {
+        command.arg("-I").arg(root.join("include")).arg("-L").arg(root.join("lib"));
+        command.arg(format!("-Wl,-rpath,{}", root.join("lib").display()));
+    }
+    compile_by(command, source, &["-lhsa-runtime64"])
+}
+
+fn compile_by(mut command: Command, source: &Path, libraries: &[&str]) -> Result<PathBuf> {
     let folder = shell::cache().join("programs");
     fs::create_dir_all(&folder)?;
     let program = folder.join(source.file_stem().context("a source has a name")?);
     let changed = |path: &Path| path.metadata().and_then(|d| d.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     if changed(&program) <= changed(source) {
-        let archs = ARCHS.iter().map(|arch| format!("--offload-arch={arch}"));
-        shell::output(Command::new(&rocm.hipcc).args(archs).arg("-O3").arg(source).arg("-o").arg(&program))?;
+        shell::output(command.arg(source).arg("-o").arg(&program).args(libraries))?;
     }
     Ok(program)
 }

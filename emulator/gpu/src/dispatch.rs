@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use amdgpu_isa::Arch;
 use hsa_sys::abi::aql::Packet;
@@ -156,6 +156,8 @@ pub struct Dispatch {
     next: AtomicU64,
     finished: AtomicU64,
     resident: AtomicU64,
+    /// Workers that are about to run a workgroup, or do.
+    running: AtomicUsize,
     capacity: u64,
     suspended: Mutex<VecDeque<Box<Workgroup>>>,
     instructions: AtomicU64,
@@ -163,6 +165,15 @@ pub struct Dispatch {
     error: Mutex<Option<QueueError>>,
     /// The completion signal has been decremented, or the queue has been told of the error.
     complete: AtomicBool,
+}
+
+/// A worker that is at a dispatch.
+pub(crate) struct Running<'a>(&'a Dispatch);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Dispatch {
@@ -178,6 +189,7 @@ impl Dispatch {
             next: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             resident: AtomicU64::new(0),
+            running: AtomicUsize::new(0),
             capacity,
             suspended: Mutex::new(VecDeque::new()),
             instructions: AtomicU64::new(0),
@@ -246,14 +258,32 @@ impl Dispatch {
         first
     }
 
-    /// Gives it up: running workgroups end with their turn, nothing is completed.
+    /// Gives it up: running workgroups stop after their wave's turn, nothing is completed.
     pub(crate) fn cancel(&self) {
-        self.failed.store(true, Ordering::Release);
+        self.failed.store(true, Ordering::SeqCst);
     }
 
-    /// True when an error ended it.
+    /// Set when it was given up or failed.
+    pub(crate) fn cancelled(&self) -> &AtomicBool {
+        &self.failed
+    }
+
+    /// Says that a worker is at it, until what is returned is dropped.
+    pub(crate) fn run(&self) -> Running<'_> {
+        // Sequentially consistent with `cancel` and `is_running`: of a worker that begins and a thread that cancels, one
+        // sees the other.
+        self.running.fetch_add(1, Ordering::SeqCst);
+        Running(self)
+    }
+
+    /// True while a worker is at it.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::SeqCst) > 0
+    }
+
+    /// True when an error ended it, or it was given up.
     pub fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
+        self.failed.load(Ordering::SeqCst)
     }
 
     /// Records GPU ticks at its end.

@@ -4,7 +4,7 @@
 //! The first thread polls doorbells, takes packets and completes them, and runs workgroups in short turns in between.
 //! The others sleep until a dispatch has more workgroups than one thread should run. No thread takes part in the
 //! application's signals. Locks are held for list operations only, except that the list of queues is locked while they
-//! are looked after: removing a queue waits for that.
+//! are looked after: removing a queue waits for that, and for the queue's workgroups to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -44,6 +44,8 @@ pub(crate) struct Job {
 /// What the threads share.
 struct Shared {
     queues: Mutex<Vec<Box<dyn Queue>>>,
+    /// Threads that want to change the list of queues. The first thread, which hardly ever lets go of it, makes way.
+    changing: AtomicUsize,
     jobs: Mutex<Vec<Job>>,
     job_added: Condvar,
     sleeping_helpers: AtomicUsize,
@@ -86,6 +88,7 @@ impl Engine {
     pub fn start(threads: usize) -> std::io::Result<Engine> {
         let shared = Arc::new(Shared {
             queues: Mutex::new(Vec::new()),
+            changing: AtomicUsize::new(0),
             jobs: Mutex::new(Vec::new()),
             job_added: Condvar::new(),
             sleeping_helpers: AtomicUsize::new(0),
@@ -112,27 +115,35 @@ impl Engine {
         self.add(Box::new(SdmaQueue::new(info, gpu)));
     }
 
+    fn change<T>(&self, f: impl FnOnce(&mut Vec<Box<dyn Queue>>) -> T) -> T {
+        self.shared.changing.fetch_add(1, Ordering::Relaxed);
+        let mut queues = lock(&self.shared.queues);
+        self.shared.changing.fetch_sub(1, Ordering::Relaxed);
+        f(&mut queues)
+    }
+
     fn add(&self, queue: Box<dyn Queue>) {
-        lock(&self.shared.queues).push(queue);
+        self.change(|queues| queues.push(queue));
         self.wake();
     }
 
-    /// Removes a queue; what it was doing is given up.
+    /// Removes a queue; what it was doing is given up. No wave of it runs when this returns.
     pub fn remove(&self, id: u32) {
-        lock(&self.shared.queues).retain_mut(|queue| {
-            let keep = queue.id() != id;
-            if !keep {
-                queue.abandon();
-            }
-            keep
+        let under_way: Vec<Arc<Dispatch>> = self.change(|queues| {
+            let gone = queues.extract_if(.., |queue| queue.id() == id);
+            gone.flat_map(|mut queue| queue.abandon()).collect()
         });
+        for dispatch in under_way {
+            // No longer than a wave's turn.
+            while dispatch.is_running() {
+                thread::sleep(Duration::from_micros(50));
+            }
+        }
     }
 
     /// Stops or restarts a queue.
     pub fn set_active(&self, id: u32, active: bool) {
-        for queue in lock(&self.shared.queues).iter_mut().filter(|q| q.id() == id) {
-            queue.set_active(active);
-        }
+        self.change(|queues| queues.iter_mut().filter(|q| q.id() == id).for_each(|q| q.set_active(active)));
         self.wake();
     }
 
@@ -230,6 +241,8 @@ impl Worker {
 
     /// Runs one workgroup for one turn; false when there was none, or when it only waits for something.
     fn run_one(&mut self, job: &Job) -> bool {
+        // Before it is taken, so that `remove` either sees it run or prevents it.
+        let _running = job.dispatch.run();
         let work = job.dispatch.take();
         if matches!(work, Work::Nothing) {
             return false;
@@ -241,6 +254,7 @@ impl Worker {
         if tools.current != dispatch.serial {
             tools.current = dispatch.serial;
             tools.fetch.restart();
+            tools.view.distrust();
         }
         tools.view.refresh();
         let mut bench = Bench {
@@ -251,6 +265,7 @@ impl Worker {
             driver: &job.gpu.driver,
             clock: &job.gpu.clock,
             start: dispatch.start,
+            cancelled: dispatch.cancelled(),
         };
         let mut workgroup = match work {
             Work::Start(n) => Box::new(Workgroup::start(&dispatch.launch, n, &mut bench)),
@@ -356,6 +371,9 @@ fn look_after_queues(shared: &Arc<Shared>) {
     let mut waiting_since: Option<Instant> = None;
     while !shared.stop.load(Ordering::Acquire) {
         let mut progress = Progress::Idle;
+        while shared.changing.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
         {
             let mut queues = lock(&shared.queues);
             for queue in queues.iter_mut() {

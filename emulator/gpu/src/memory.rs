@@ -8,9 +8,11 @@
 //! # Ordering
 //! Element accesses are relaxed; instructions that order them call [`std::sync::atomic::fence`].
 
+mod registered;
+
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::lock;
@@ -20,6 +22,8 @@ use crate::lock;
 pub struct Backing {
     base: *mut u8,
     len: u64,
+    /// The application's own memory, which may be unmapped.
+    registered: bool,
     /// Keeps the memory mapped in the host for as long as someone may use it.
     _owner: Arc<dyn Any + Send + Sync>,
 }
@@ -35,7 +39,7 @@ impl Backing {
     /// # Safety
     /// `base..base + len` must be readable and writable host memory for the life of `owner`.
     pub unsafe fn new(base: *mut u8, len: u64, owner: Arc<dyn Any + Send + Sync>) -> Backing {
-        Backing { base, len, _owner: owner }
+        Backing { base, len, registered: false, _owner: owner }
     }
 
     /// Bytes of memory.
@@ -125,6 +129,10 @@ const REMEMBERED: usize = 256;
 pub struct AddressSpace {
     current: Mutex<Arc<Map>>,
     generation: AtomicU64,
+    /// Registered memory, as it was mapped; whatever the host has unmapped of it since.
+    registered: Mutex<Vec<Region>>,
+    /// How much of it there is.
+    registered_regions: AtomicUsize,
     /// What was unmapped last, start and length, newest at the end.
     gone: Mutex<VecDeque<(u64, u64)>>,
 }
@@ -133,14 +141,25 @@ impl AddressSpace {
     /// Maps `backing` at `start`, replacing what was mapped there.
     pub fn map(&self, start: u64, backing: Backing, writable: bool) {
         let len = backing.len();
+        let region = Region { start, len, backing, writable };
+        self.register(start, len, region.backing.registered.then(|| region.clone()));
         self.change(|regions| {
             carve(regions, start, len);
-            regions.push(Region { start, len, backing, writable });
+            regions.push(region);
         });
+    }
+
+    /// Registered memory is there now, or none.
+    fn register(&self, start: u64, len: u64, region: Option<Region>) {
+        let mut registered = lock(&self.registered);
+        carve(&mut registered, start, len);
+        registered.extend(region);
+        self.registered_regions.store(registered.len(), Ordering::Release);
     }
 
     /// Removes what is mapped in `start..start + len`.
     pub fn unmap(&self, start: u64, len: u64) {
+        self.register(start, len, None);
         self.change(|regions| carve(regions, start, len));
         let mut gone = lock(&self.gone);
         if gone.len() == REMEMBERED {
@@ -161,6 +180,9 @@ impl AddressSpace {
             );
         }
         let mut text = String::new();
+        if self.is_registered(at) {
+            text += "it is in registered memory that the application has unmapped; ";
+        }
         let was = lock(&self.gone).iter().rev().find(|(start, len)| (*start..start + len).contains(&at)).copied();
         if let Some((start, len)) = was {
             text += &format!("it was in {}, which has been unmapped; ", range(start, len));
@@ -251,6 +273,8 @@ pub struct View {
     generation: u64,
     recent: [Option<Region>; RECENT],
     turn: usize,
+    /// Where registered memory begins that has been looked at since [`View::distrust`].
+    trusted: Vec<u64>,
 }
 
 /// Kernels seldom work on more buffers at a time.
@@ -261,7 +285,7 @@ impl View {
     pub fn new(space: Arc<AddressSpace>) -> View {
         let generation = space.generation.load(Ordering::Acquire);
         let map = space.snapshot();
-        View { space, map, generation, recent: [const { None }; RECENT], turn: 0 }
+        View { space, map, generation, recent: [const { None }; RECENT], turn: 0, trusted: Vec::new() }
     }
 
     /// Takes up mappings and unmappings since the last time.
@@ -278,6 +302,7 @@ impl View {
         self.generation = generation;
         self.map = self.space.snapshot();
         self.recent = [const { None }; RECENT];
+        self.trusted.clear();
     }
 
     /// The mappings that the view uses.
@@ -301,6 +326,7 @@ impl View {
         if self.map.find(at, bytes).is_none() {
             self.refresh();
         }
+        self.verify(at, bytes);
         let region =
             self.map.find(at, bytes).filter(|r| r.writable || !write).ok_or_else(|| self.refused(at, bytes, write))?;
         let host = region.host(at);

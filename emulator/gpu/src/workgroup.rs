@@ -1,6 +1,7 @@
 //! A workgroup: its waves, its LDS and scratch, its barrier; and running it for a while.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use amdgpu_isa::disasm::Disassembly;
 use amdgpu_isa::op::Flow;
@@ -79,6 +80,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) clock: &'a Clock,
     /// GPU ticks at the dispatch's start.
     pub(crate) start: u64,
+    /// The dispatch is given up.
+    pub(crate) cancelled: &'a AtomicBool,
 }
 
 impl Workgroup {
@@ -118,7 +121,7 @@ impl Workgroup {
     }
 
     /// Runs until every wave has ended, or about `budget` instructions have been executed, or every wave that could run
-    /// asks for a pause.
+    /// asks for a pause, or the dispatch is given up.
     pub(crate) fn run(&mut self, launch: &Launch, bench: &mut Bench<'_>, budget: u64) -> Turn {
         let mut left = budget;
         loop {
@@ -132,6 +135,9 @@ impl Workgroup {
                 let executed = self.slots[n].wave.executed - before;
                 self.executed += executed;
                 left = left.saturating_sub(executed.max(1));
+                if bench.cancelled.load(Ordering::Relaxed) {
+                    return Turn::Preempted;
+                }
                 match flow {
                     // A pause lets the others run; so does a turn that was used up.
                     Flow::Yield => {}

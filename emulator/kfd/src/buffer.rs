@@ -99,10 +99,10 @@ impl Buffer {
         match &self.store {
             // SAFETY: the mapping has this size and lives as long as its Arc, which the backing keeps.
             Store::Memory { mapping, .. } => Some(unsafe { Backing::new(mapping.base(), self.size, mapping.clone()) }),
-            // SAFETY: the application registered this memory for the GPU and, as on hardware, must keep it mapped until
-            // it deregisters it; whole pages are mapped.
+            // SAFETY: the application, or the runtime for it, registered these whole pages for the GPU. Like the driver,
+            // the emulator follows what the application does with them between kernels.
             Store::User { address } => Some(unsafe {
-                Backing::new(std::ptr::with_exposed_provenance_mut(*address as usize), self.size, Arc::new(()))
+                Backing::registered(std::ptr::with_exposed_provenance_mut(*address as usize), self.size)
             }),
             Store::Register => None,
         }

@@ -2,9 +2,20 @@
 //!
 //! Source: the behaviour of `kfd_events.c` as its user interface shows it: a wait is activated by every signal that comes
 //! while it lasts, auto-reset events are consumed by the waits that they wake, ages count signals.
+//!
+//! One thing is kinder than the kernel. Runtimes that do not use ages look at a value and then wait for an event that
+//! other threads wait for too: all queues of ROCr 5.2 share one. A signal in between, consumed by another thread, is
+//! lost, and `hsa_queue_destroy` waits for ever. On hardware hardly anything comes in between; here the machine itself
+//! takes the processor away. So a thread's wait also ends when the event was signaled since that thread's last wait: it
+//! looks at its value once more, as it does after every wait.
+//!
+//! # Threads
+//! Each wait has a condition variable of its own: a signal wakes those whom it concerns.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::buffer::Errno;
@@ -17,6 +28,14 @@ const SIGNAL_EVENTS: u32 = kfd::KFD_SIGNAL_EVENT_LIMIT;
 const FIRST_OTHER: u32 = 1 << 30;
 /// The content of a slot whose event has not been signaled.
 const UNSIGNALED: u64 = u64::MAX;
+
+/// Signals of all events so far. Of the whole process, for threads compare with it: a forked child counts on.
+static SIGNALS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// What [`SIGNALS`] was when this thread's last wait ended.
+    static SEEN: Cell<u64> = const { Cell::new(0) };
+}
 
 /// What a memory exception tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,16 +51,24 @@ struct Event {
     auto_reset: bool,
     signaled: bool,
     age: u64,
+    /// When it was signaled last, in [`SIGNALS`].
+    last: u64,
     exception: MemoryException,
     /// Waits that are under way, and the place of this event in them.
     waits: Vec<(u64, usize)>,
 }
 
+/// A wait that is under way.
+struct Wait {
+    /// Which of its events have been signaled.
+    flags: Vec<bool>,
+    changed: Arc<Condvar>,
+}
+
 #[derive(Default)]
 struct Table {
     events: BTreeMap<u32, Event>,
-    /// Waits that are under way: which of their events have been signaled.
-    waits: BTreeMap<u64, Vec<bool>>,
+    waits: BTreeMap<u64, Wait>,
     last_wait: u64,
     last_other: u32,
     page: Option<Page>,
@@ -58,7 +85,6 @@ unsafe impl Send for Page {}
 #[derive(Default)]
 pub(crate) struct Events {
     table: Mutex<Table>,
-    signaled: Condvar,
 }
 
 /// What one entry of a wait asks for.
@@ -78,6 +104,7 @@ pub(crate) struct Outcome {
 impl Event {
     fn signal(&mut self) -> Vec<(u64, usize)> {
         self.age += 1;
+        self.last = SIGNALS.fetch_add(1, Ordering::Relaxed) + 1;
         self.signaled = !self.auto_reset || self.waits.is_empty();
         self.waits.clone()
     }
@@ -114,6 +141,7 @@ impl Events {
             auto_reset,
             signaled: false,
             age: 1,
+            last: 0,
             exception: MemoryException::default(),
             waits: Vec::new(),
         };
@@ -130,7 +158,6 @@ impl Events {
         let mut table = lock(&self.table);
         let event = table.events.remove(&id).ok_or(libc::EINVAL)?;
         table.activate(&event.waits);
-        self.signaled.notify_all();
         Ok(())
     }
 
@@ -142,7 +169,6 @@ impl Events {
         let mut table = lock(&self.table);
         let waits = table.events.get_mut(&id).ok_or(libc::EINVAL)?.signal();
         table.activate(&waits);
-        self.signaled.notify_all();
         Ok(())
     }
 
@@ -161,7 +187,6 @@ impl Events {
             let waits = event.signal();
             table.activate(&waits);
             table.write_slot(id, UNSIGNALED);
-            self.signaled.notify_all();
         }
     }
 
@@ -191,7 +216,6 @@ impl Events {
                 table.activate(&waits);
             }
         }
-        self.signaled.notify_all();
     }
 
     /// Waits until one (or all) of some events are signaled. `timeout` is `None` for ever.
@@ -204,7 +228,8 @@ impl Events {
         if wanted.iter().any(|w| !table.events.contains_key(&w.event)) {
             return Err(libc::EINVAL);
         }
-        let activated = wanted.iter().map(|w| table.consume(w)).collect::<Vec<_>>();
+        let seen = SEEN.get();
+        let flags = wanted.iter().map(|w| table.consume(w, seen)).collect::<Vec<_>>();
         table.last_wait += 1;
         let wait = table.last_wait;
         for (n, w) in wanted.iter().enumerate() {
@@ -212,21 +237,21 @@ impl Events {
                 event.waits.push((wait, n));
             }
         }
-        table.waits.insert(wait, activated);
+        let changed = Arc::new(Condvar::new());
+        table.waits.insert(wait, Wait { flags, changed: changed.clone() });
         let done = |flags: &[bool]| if all { flags.iter().all(|&f| f) } else { flags.contains(&true) };
         let complete = loop {
-            if table.waits.get(&wait).is_none_or(|flags| done(flags)) {
+            if table.waits.get(&wait).is_none_or(|wait| done(&wait.flags)) {
                 break true;
             }
             table = match deadline.map(|d| d.saturating_duration_since(Instant::now())) {
-                None => self.signaled.wait(table).unwrap_or_else(std::sync::PoisonError::into_inner),
+                None => changed.wait(table).unwrap_or_else(std::sync::PoisonError::into_inner),
                 Some(left) if left.is_zero() => break false,
-                Some(left) => {
-                    self.signaled.wait_timeout(table, left).unwrap_or_else(std::sync::PoisonError::into_inner).0
-                }
+                Some(left) => changed.wait_timeout(table, left).unwrap_or_else(std::sync::PoisonError::into_inner).0,
             };
         };
-        let flags = table.waits.remove(&wait).unwrap_or_default();
+        let flags = table.waits.remove(&wait).map(|wait| wait.flags).unwrap_or_default();
+        SEEN.set(SIGNALS.load(Ordering::Relaxed));
         for w in wanted {
             if let Some(event) = table.events.get_mut(&w.event) {
                 event.waits.retain(|(id, _)| *id != wait);
@@ -244,16 +269,19 @@ impl Events {
 impl Table {
     fn activate(&mut self, waits: &[(u64, usize)]) {
         for (wait, n) in waits {
-            if let Some(flag) = self.waits.get_mut(wait).and_then(|flags| flags.get_mut(*n)) {
+            if let Some(wait) = self.waits.get_mut(wait)
+                && let Some(flag) = wait.flags.get_mut(*n)
+            {
                 *flag = true;
+                wait.changed.notify_one();
             }
         }
     }
 
-    /// True when an event satisfies a wait that begins now.
-    fn consume(&mut self, wanted: &Wanted) -> bool {
+    /// True when an event satisfies a wait that begins now, of a thread that has seen so many signals.
+    fn consume(&mut self, wanted: &Wanted, seen: u64) -> bool {
         let Some(event) = self.events.get_mut(&wanted.event) else { return true };
-        let newer = wanted.last_age != 0 && event.age != wanted.last_age;
+        let newer = if wanted.last_age != 0 { event.age != wanted.last_age } else { event.last > seen };
         let activated = event.signaled || newer;
         if event.signaled && event.auto_reset {
             event.signaled = false;
@@ -325,6 +353,22 @@ mod tests {
         }
         events.set(id).expect("exists");
         assert!(waiters.into_iter().all(|w| w.join().expect("no panic")));
+    }
+
+    #[test]
+    fn a_signal_that_another_thread_has_consumed_ends_the_next_wait_of_each_thread_once() {
+        let events = Events::default();
+        let id = events.create(kfd::KFD_IOC_EVENT_SIGNAL, true).expect("room");
+        assert!(!wait(&events, &[id], false, 0).expect("exists").complete);
+        events.set(id).expect("exists");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(wait(&events, &[id], false, 20_000).expect("exists").complete);
+                assert!(!wait(&events, &[id], false, 0).expect("exists").complete, "consumed");
+            });
+        });
+        assert!(wait(&events, &[id], false, 20_000).expect("exists").complete, "it came since this thread's last wait");
+        assert!(!wait(&events, &[id], false, 0).expect("exists").complete);
     }
 
     #[test]

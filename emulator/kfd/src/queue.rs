@@ -1,6 +1,6 @@
 //! Queues as the driver knows them: numbers, doorbells, and how errors reach the runtime.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -44,6 +44,8 @@ pub(crate) struct Entry {
 pub(crate) struct Queues {
     last: AtomicU32,
     table: Mutex<HashMap<u32, Entry>>,
+    /// Doorbells that are taken: device and slot. Those of queues that are being made are not in the table yet.
+    taken: Mutex<HashSet<(usize, u64)>>,
     pages: Mutex<HashMap<usize, Arc<Mapping>>>,
 }
 
@@ -58,17 +60,18 @@ impl Queues {
     /// # Errors
     /// ENOSPC when all are taken, ENOMEM when the page cannot be mapped.
     pub(crate) fn doorbell(&self, state: &State, device: usize, value: u64) -> Result<(u64, Doorbell), Errno> {
-        let taken: Vec<u64> = lock(&self.table).values().filter(|e| e.device == device).map(|e| e.slot).collect();
-        let slot = (0..DOORBELL_PAGE / 8).find(|s| !taken.contains(s)).ok_or(libc::ENOSPC)?;
-        let mut pages = lock(&self.pages);
-        let page = match pages.get(&device) {
-            Some(page) => page.clone(),
-            None => {
-                let page = state.kfd.map(doorbell_offset(device), DOORBELL_PAGE).map_err(|_| libc::ENOMEM)?;
-                pages.insert(device, page.clone());
-                page
+        let page = {
+            let mut pages = lock(&self.pages);
+            match pages.get(&device) {
+                Some(page) => page.clone(),
+                None => {
+                    let page = state.kfd.map(doorbell_offset(device), DOORBELL_PAGE).map_err(|_| libc::ENOMEM)?;
+                    pages.insert(device, page.clone());
+                    page
+                }
             }
         };
+        let slot = self.take_slot(device)?;
         let place: *const AtomicU64 = page.base().wrapping_add(8 * slot as usize).cast();
         // SAFETY: inside of the mapped page, aligned to eight bytes; the mapping is alive.
         unsafe { &*place }.store(value, Ordering::Release);
@@ -76,17 +79,27 @@ impl Queues {
         Ok((slot, unsafe { Doorbell::new(place, page) }))
     }
 
+    /// Takes the first free doorbell of a device; [`Queues::remove`] gives it back.
+    fn take_slot(&self, device: usize) -> Result<u64, Errno> {
+        let mut taken = lock(&self.taken);
+        let slot = (0..DOORBELL_PAGE / 8).find(|&s| !taken.contains(&(device, s))).ok_or(libc::ENOSPC)?;
+        taken.insert((device, slot));
+        Ok(slot)
+    }
+
     /// Records a queue.
     pub(crate) fn insert(&self, id: u32, entry: Entry) {
         lock(&self.table).insert(id, entry);
     }
 
-    /// Forgets a queue.
+    /// Forgets a queue; its doorbell is free again.
     ///
     /// # Errors
     /// EINVAL for a number that is none.
     pub(crate) fn remove(&self, id: u32) -> Result<Entry, Errno> {
-        lock(&self.table).remove(&id).ok_or(libc::EINVAL)
+        let entry = lock(&self.table).remove(&id).ok_or(libc::EINVAL)?;
+        lock(&self.taken).remove(&(entry.device, entry.slot));
+        Ok(entry)
     }
 
     /// True when there is such a queue.
@@ -199,4 +212,26 @@ fn store_inactive(state: &State, view: &mut View, queue: u64, code: i64) -> Resu
         state.events.raise(event);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_that_are_made_at_the_same_time_have_doorbells_of_their_own() {
+        let queues = Queues::default();
+        let slots: Vec<u64> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| [(); 200].map(|()| queues.take_slot(0).expect("room")))).collect();
+            threads.into_iter().flat_map(|t| t.join().expect("no panic")).collect()
+        });
+        assert_eq!(slots.iter().collect::<HashSet<_>>().len(), slots.len());
+        assert_eq!(queues.take_slot(1), Ok(0), "another device has its own");
+        queues.insert(7, Entry { device: 0, slot: 5, queue: 0, save_area: 0 });
+        queues.remove(7).expect("there");
+        assert_eq!(queues.take_slot(0), Ok(5), "a doorbell is used again");
+        while queues.take_slot(0).is_ok() {}
+        assert_eq!(queues.take_slot(0), Err(libc::ENOSPC));
+    }
 }

@@ -451,10 +451,10 @@ impl Queue for AqlQueue {
         self.active = active;
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self) -> Vec<Arc<Dispatch>> {
         self.failed = true;
-        for dispatch in self.in_flight.iter().filter_map(|flight| flight.kernel.as_ref()) {
-            dispatch.cancel();
-        }
+        let under_way: Vec<_> = self.in_flight.drain(..).filter_map(|flight| flight.kernel).collect();
+        under_way.iter().for_each(|dispatch| dispatch.cancel());
+        under_way
     }
 }

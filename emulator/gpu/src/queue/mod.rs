@@ -7,6 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::dispatch::Dispatch;
 use crate::engine::Worker;
 
 /// A doorbell: eight bytes of memory that the application stores to.
@@ -59,6 +60,6 @@ pub(crate) trait Queue: Send {
     /// Stops taking packets, or goes on.
     fn set_active(&mut self, active: bool);
 
-    /// Ends everything under way; nothing is completed any more.
-    fn abandon(&mut self);
+    /// Ends everything under way; nothing is completed any more. The dispatches of which workgroups may still run.
+    fn abandon(&mut self) -> Vec<Arc<Dispatch>>;
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Doorbell, Progress, Queue};
+use crate::dispatch::Dispatch;
 use crate::driver::{MemoryFault, PacketError, QueueError};
 use crate::engine::Worker;
 use crate::gpu::Gpu;
@@ -242,8 +243,10 @@ impl Queue for SdmaQueue {
         }
         let mut progress = Progress::Idle;
         while self.read < self.info.doorbell.read() {
-            // Every packet: the application may map other memory at an address as soon as the packet before is done.
+            // Every packet: the application may map other memory at an address, or unmap its own, as soon as the packet
+            // before is done.
             self.view.refresh();
+            self.view.distrust();
             match self.step() {
                 Ok(Step::Done(dwords)) => {
                     self.read += 4 * dwords;
@@ -268,8 +271,9 @@ impl Queue for SdmaQueue {
         self.active = active;
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self) -> Vec<Arc<Dispatch>> {
         self.failed = true;
+        Vec::new()
     }
 }
 

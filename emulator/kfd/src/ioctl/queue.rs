@@ -23,9 +23,9 @@ pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_queue_args) -> R
     let id = state.queues.new_id();
     let queue = match args.queue_type {
         KFD_IOC_QUEUE_TYPE_COMPUTE_AQL => {
+            let queue = args.read_pointer_address.checked_sub(READ_DISPATCH_ID_OFFSET).ok_or(libc::EINVAL)?;
             // A doorbell that has never been rung holds all ones, for packet 0 is rung as 0.
             let (slot, doorbell) = state.queues.doorbell(state, device, u64::MAX)?;
-            let queue = args.read_pointer_address.checked_sub(READ_DISPATCH_ID_OFFSET).ok_or(libc::EINVAL)?;
             let info = AqlQueueInfo {
                 id,
                 ring: args.ring_base_address,

@@ -1,0 +1,152 @@
+//! Memory of the application's own that it registered for the GPU, and may all the same have unmapped since.
+//!
+//! On hardware the driver is told when pages of the host go away, takes them out of the GPU's page tables, and an access
+//! is a memory fault. Nobody tells an emulator in user space, so it looks before a kernel or a copy uses such memory for
+//! the first time. Memory that is unmapped while a kernel is at it is not protected.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{AddressSpace, Backing, Region, View, carve};
+use crate::lock;
+
+impl Backing {
+    /// Memory of `len` bytes at `base` that an application registered.
+    ///
+    /// # Safety
+    /// `base..base + len` must be whole pages which hold nothing but what is meant for the GPU: if they are readable and
+    /// writable when a kernel or copy begins that uses them, they must stay so until it ends.
+    pub unsafe fn registered(base: *mut u8, len: u64) -> Backing {
+        Backing { base, len, registered: true, _owner: Arc::new(()) }
+    }
+
+    /// True when all of it is mapped in the host.
+    fn is_there(&self) -> bool {
+        // SAFETY: reads no memory: asks the kernel to write changed pages of files back some time, which it does anyway.
+        // Fails when a page of the range is not mapped.
+        unsafe { libc::msync(self.base.cast(), self.len as usize, libc::MS_ASYNC) == 0 }
+    }
+}
+
+/// The parts of host memory `from..to` that are mapped and readable, and whether they are writable.
+fn mapped_parts(from: u64, to: u64) -> Vec<(u64, u64, bool)> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let parts = maps.lines().filter_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let address = |text| u64::from_str_radix(text, 16).ok();
+        let (start, end) = (address(start)?.max(from), address(end)?.min(to));
+        (start < end && rest.starts_with('r')).then(|| (start, end, rest[1..].starts_with('w')))
+    });
+    parts.collect()
+}
+
+impl AddressSpace {
+    /// Looks again which pages of the registered memory around a GPU address the host still has, and maps exactly these.
+    /// False when no registered memory is there.
+    fn look_again(&self, at: u64) -> bool {
+        let Some(whole) = lock(&self.registered).iter().find(|r| r.holds(at, 1)).cloned() else { return false };
+        let host = whole.backing.base.expose_provenance() as u64;
+        let parts = mapped_parts(host, host + whole.len);
+        self.change(|regions| {
+            carve(regions, whole.start, whole.len);
+            for (from, to, writable) in parts {
+                let skipped = from - host;
+                let base = whole.backing.base.wrapping_add(skipped as usize);
+                let backing = Backing { base, len: to - from, ..whole.backing.clone() };
+                let (start, len) = (whole.start + skipped, to - from);
+                regions.push(Region { start, len, backing, writable: whole.writable && writable });
+            }
+        });
+        true
+    }
+
+    /// True when an address is in registered memory, mapped in the host or not.
+    pub(super) fn is_registered(&self, at: u64) -> bool {
+        self.registered_regions.load(Ordering::Acquire) > 0 && lock(&self.registered).iter().any(|r| r.holds(at, 1))
+    }
+}
+
+impl View {
+    /// From now on registered memory is looked at before it is used: a kernel or a copy begins.
+    pub fn distrust(&mut self) {
+        self.trusted.clear();
+        for recent in &mut self.recent {
+            if recent.as_ref().is_some_and(|region| region.backing.registered) {
+                *recent = None;
+            }
+        }
+    }
+
+    /// Makes sure that the mappings around an address say what the host has; called before a region is used.
+    pub(super) fn verify(&mut self, at: u64, bytes: u64) {
+        match self.map.find(at, bytes) {
+            Some(region) if !region.backing.registered || self.trusted.contains(&region.start) => {}
+            Some(region) if region.backing.is_there() => self.trusted.push(region.start),
+            // Gone, or perhaps back again.
+            _ if self.space.is_registered(at) => {
+                if self.space.look_again(at) {
+                    self.refresh();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::super::{Refusal, Refused};
+    use super::*;
+
+    const PAGE: usize = 4096;
+    const GPU: u64 = 0x7000_0000;
+
+    fn map_host(at: *mut u8, pages: usize, fixed: libc::c_int) -> *mut u8 {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, at a place of the kernel's choice or one that the test has unmapped.
+        let base = unsafe { libc::mmap(at.cast(), pages * PAGE, protection, flags | fixed, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        base.cast()
+    }
+
+    fn unmap_host(at: *mut u8, pages: usize) {
+        // SAFETY: only the test uses these pages, and no more.
+        assert_eq!(unsafe { libc::munmap(at.cast(), pages * PAGE) }, 0);
+    }
+
+    #[test]
+    fn registered_pages_that_the_host_has_unmapped_are_refused_and_come_back_with_it() {
+        let base = map_host(ptr::null_mut(), 4, 0);
+        let space = Arc::new(AddressSpace::default());
+        // SAFETY: the view is only used with pages that are there, or after `distrust`.
+        space.map(GPU, unsafe { Backing::registered(base, 4 * PAGE as u64) }, true);
+        let mut view = View::new(space.clone());
+        view.write(GPU + 2 * PAGE as u64, &[7]).expect("there");
+        let middle = base.wrapping_add(PAGE);
+        unmap_host(middle, 1);
+
+        view.distrust();
+        let second = GPU + PAGE as u64;
+        let gone = Refused { at: second, write: true, why: Refusal::NotMapped };
+        assert_eq!(view.write(second, &[1]), Err(gone));
+        assert!(space.describe(second).contains("registered memory that the application has unmapped"));
+        view.write(GPU, &[1]).expect("the page before is there");
+        let mut byte = [0];
+        view.read(second + PAGE as u64, &mut byte).expect("and the one after it");
+        assert_eq!(byte, [7]);
+        assert_eq!(view.copy(GPU, GPU + 3 * PAGE as u64, 2 * PAGE as u64).map_err(|r| r.at), Err(second));
+
+        assert_eq!(map_host(middle, 1, libc::MAP_FIXED_NOREPLACE), middle);
+        view.distrust();
+        view.write(second, &[2]).expect("there again");
+        unmap_host(base, 4);
+        view.distrust();
+        assert!(view.read(GPU, &mut byte).is_err());
+        space.unmap(GPU, 4 * PAGE as u64);
+        assert!(!space.is_registered(GPU));
+    }
+}
