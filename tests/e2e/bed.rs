@@ -226,9 +226,11 @@ pub(crate) fn triton(arch: &str) -> PathBuf {
     let folder = root().join("target/tests/triton").join(arch);
     let sources = ["prepare.py", "kernels.py", "cases.py"].map(|f| root().join("tests/programs/triton").join(f));
     make(&folder.join("cases.json"), &sources, || {
-        let python = root().join("target/xtask/triton/bin/python");
-        assert!(python.exists(), "{} is not there: run the tests with `cargo xtask test`", python.display());
-        let mut command = Command::new(python);
+        let environment = root().join("target/xtask/triton");
+        // Written last, when everything is installed.
+        let complete = environment.join("packages").is_file();
+        assert!(complete, "no Python with Triton in {}: `cargo xtask test` installs it", environment.display());
+        let mut command = Command::new(environment.join("bin/python"));
         command.arg("-B").arg(&sources[0]).arg(&folder).arg(arch);
         // Another cache might have what another Triton made.
         command.env("TRITON_CACHE_DIR", root().join("target/tests/triton/cache"));

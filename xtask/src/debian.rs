@@ -106,6 +106,14 @@ impl Suite {
     /// # Errors
     /// When one cannot be downloaded or unpacked.
     pub(crate) fn unpack(&self, packages: &[Package], folder: &Path) -> Result<()> {
+        self.unpack_only(packages, folder, &["*"])
+    }
+
+    /// As [`Suite::unpack`], but only the files that one of the patterns matches.
+    ///
+    /// # Errors
+    /// When one cannot be downloaded or unpacked, or a pattern matches nothing.
+    pub(crate) fn unpack_only(&self, packages: &[Package], folder: &Path, patterns: &[&str]) -> Result<()> {
         let downloads = self.state.join("downloads");
         fs::remove_dir_all(&downloads).ok();
         fs::create_dir_all(&downloads)?;
@@ -115,7 +123,7 @@ impl Suite {
         fs::create_dir_all(folder)?;
         for package in packages {
             let deb = self.downloaded(&downloads, package)?;
-            extract(&deb, folder).with_context(|| format!("unpacking {} {}", package.name, package.version))?;
+            extract(&deb, folder, patterns).with_context(|| format!("unpacking {} {}", package.name, package.version))?;
         }
         fs::remove_dir_all(&downloads)?;
         Ok(())
@@ -154,11 +162,11 @@ impl Suite {
 }
 
 /// `dpkg-deb -x` would replace links to folders by folders.
-fn extract(deb: &Path, folder: &Path) -> Result<()> {
+fn extract(deb: &Path, folder: &Path, patterns: &[&str]) -> Result<()> {
     let mut archive = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(deb).stdout(Stdio::piped()).spawn()?;
     let contents = archive.stdout.take().context("dpkg-deb has no output")?;
-    let options = ["-x", "--no-same-owner", "--keep-directory-symlink", "-C"];
-    shell::run(Command::new("tar").args(options).arg(folder).stdin(contents))?;
+    let options = ["-x", "--no-same-owner", "--keep-directory-symlink", "--wildcards", "-C"];
+    shell::run(Command::new("tar").args(options).arg(folder).args(patterns).stdin(contents))?;
     let status = archive.wait()?;
     if status.success() { Ok(()) } else { bail!("dpkg-deb --fsys-tarfile {}: {status}", deb.display()) }
 }

@@ -8,6 +8,7 @@ mod arrows;
 mod bench;
 mod bindings;
 mod ci;
+mod corpus;
 mod debian;
 mod demo;
 mod docs;
@@ -50,6 +51,11 @@ const COMMANDS: &[Command] = &[
     },
     Command { name: "vectors", help: "fetch the tests of LLVM's disassembler, for test --full", run: vectors::run },
     Command { name: "docs", help: "print the pages that come from tables (--check: only compare)", run: docs::run },
+    Command {
+        name: "corpus",
+        help: "share of the kernels of code objects whose every instruction there is: hip, triton, bitsandbytes, rocblas",
+        run: corpus::run,
+    },
     Command { name: "arrows", help: "compare the workspace's dependencies with those that may be", run: arrows::run },
     Command { name: "exports", help: "check what liblogdur.so shows to other code", run: exports::run },
 ];

@@ -73,13 +73,17 @@ pub(crate) fn for_tests() -> Result<Rocm> {
     Ok(rocm)
 }
 
-/// Makes a Python environment with Triton in the cache: some 300 MB to fetch, once.
-fn triton() -> Result<()> {
+/// Makes a Python environment with Triton in the cache (some 300 MB to fetch, once) and returns its Python.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn triton() -> Result<PathBuf> {
     let folder = shell::cache().join("triton");
     let stamp = folder.join("packages");
+    let python = folder.join("bin/python");
     let packages = TRITON.join(" ");
     if fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == packages) {
-        return Ok(());
+        return Ok(python);
     }
     println!("fetching {packages}");
     let environment = || shell::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
@@ -91,7 +95,7 @@ fn triton() -> Result<()> {
     pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(TRITON);
     shell::output(&mut pip).with_context(|| format!("installing {packages}"))?;
     fs::write(&stamp, packages)?;
-    Ok(())
+    Ok(python)
 }
 
 /// The folder of a libclang, for bindgen.

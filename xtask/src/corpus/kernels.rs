@@ -1,0 +1,157 @@
+//! The kernels of a code object and what the emulator's tables lack of their instructions.
+
+use std::collections::{BTreeMap, HashMap};
+
+use amdgpu_isa::{Arch, Decoder};
+use anyhow::{Context, Result};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+
+use super::objects::Elf;
+
+/// Names of instructions that are functions' calls: what is called counts too.
+const CALLS: &[&str] = &["s_swappc_b64", "s_call_b64"];
+
+/// One kernel, or one function.
+#[derive(Default)]
+pub(super) struct Code {
+    pub(super) instructions: u64,
+    /// One example of each reason.
+    pub(super) refused: BTreeMap<String, [u32; 2]>,
+    calls: bool,
+}
+
+/// The processor that a code object is for, if the tables know it.
+pub(super) fn arch(file: &Elf<'_>) -> Option<Arch> {
+    // Source: AMDGPUUsage, "AMDGPU EF_AMDGPU_MACH Values".
+    Some(match file.elf_header().e_flags.get(file.endian()).0 & 0xff {
+        0x2c => Arch::Gfx900,
+        0x2f => Arch::Gfx906,
+        0x30 => Arch::Gfx908,
+        0x3f => Arch::Gfx90a,
+        0x4c => Arch::Gfx942,
+        _ => return None,
+    })
+}
+
+/// Reads every kernel of a code object.
+///
+/// # Errors
+/// When its symbols lead outside of it.
+pub(super) fn read(file: &Elf<'_>, decoder: &Decoder) -> Result<Vec<Code>> {
+    let (mut entries, mut functions) = (Vec::new(), HashMap::new());
+    let mut starts: Vec<u64> = Vec::new();
+    for symbol in file.symbols().chain(file.dynamic_symbols()).filter(|s| !s.is_undefined()) {
+        let name = symbol.name().unwrap_or_default();
+        starts.push(symbol.address());
+        if symbol.kind() == SymbolKind::Text {
+            functions.insert(symbol.address(), symbol.size());
+        } else if name.ends_with(".kd") && symbol.size() == 64 {
+            // From the descriptor to the first instruction. Source: AMDGPUUsage, "Kernel Descriptor".
+            let bytes = data(file, symbol.address() + 16, Some(8)).with_context(|| format!("the descriptor {name}"))?;
+            let distance = u64::from_le_bytes(bytes.try_into().context("eight bytes")?);
+            entries.push(symbol.address().wrapping_add(distance));
+        }
+    }
+    // Both tables of symbols have them.
+    entries.sort_unstable();
+    entries.dedup();
+    starts.sort_unstable();
+    let code = |start: u64| {
+        // Hand-written assembly may not say how long it is: up to whatever comes next.
+        let size = functions.get(&start).copied().filter(|&size| size != 0);
+        let next = starts.iter().find(|&&other| other > start).map(|next| next - start);
+        let bytes = data(file, start, size.or(next)).with_context(|| format!("code at {start:#x}"))?;
+        Ok::<_, anyhow::Error>(decode(bytes, decoder))
+    };
+    let mut kernels = entries.iter().map(|&e| code(e)).collect::<Result<Vec<_>>>()?;
+    if kernels.iter().any(|k| k.calls) {
+        let mut called = Code::default();
+        for &function in functions.keys().filter(|f| !entries.contains(f)) {
+            called.refused.extend(code(function)?.refused);
+        }
+        for kernel in kernels.iter_mut().filter(|k| k.calls) {
+            kernel.refused.extend(called.refused.clone());
+        }
+    }
+    Ok(kernels)
+}
+
+/// Bytes from an address on: so many, or to the end of the section.
+fn data<'a>(file: &Elf<'a>, address: u64, size: Option<u64>) -> Result<&'a [u8]> {
+    let within = |s: &object::read::elf::ElfSection64<'_, '_, object::Endianness>| {
+        (s.address()..s.address() + s.size()).contains(&address) && s.address() != 0
+    };
+    let section = file.sections().find(within).with_context(|| format!("no section has address {address:#x}"))?;
+    let rest = section.address() + section.size() - address;
+    let found = section.data_range(address, size.unwrap_or(rest).min(rest))?;
+    found.with_context(|| format!("address {address:#x} is not in the file"))
+}
+
+fn decode(bytes: &[u8], decoder: &Decoder) -> Code {
+    let words: Vec<u32> = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+    let (mut code, mut at) = (Code::default(), 0);
+    while at < words.len() {
+        code.instructions += 1;
+        at += match decoder.decode(&words[at..]) {
+            Ok(inst) => {
+                code.calls |= CALLS.contains(&inst.op.name);
+                usize::from(inst.size) / 4
+            }
+            Err(why) => {
+                let pair = [words[at], words.get(at + 1).copied().unwrap_or_default()];
+                code.refused.entry(why.to_string()).or_insert(pair);
+                length(pair[0])
+            }
+        };
+    }
+    code
+}
+
+/// How many dwords an instruction has whose operation is not known. Source: the formats in the Vega ISA manual.
+fn length(word: u32) -> usize {
+    let literal = |shift: u32| word >> shift & 0xff == 0xff;
+    let long = match word >> 26 {
+        // Interpolation is the one short family among the long ones.
+        0b110101 => false,
+        0b110000..=0b111111 => true,
+        // Scalar: two sources, or one; immediates are within the word.
+        top if top >> 4 == 0b10 => match word >> 23 {
+            0b101111111 => false,
+            0b101111101 => literal(0),
+            top if top >> 5 == 0b1011 && top != 0b101111110 => false,
+            _ => literal(0) || literal(8),
+        },
+        // Vector: a literal, or a control word of the sub-dword and data-parallel forms.
+        _ => matches!(word & 0x1ff, 249 | 250 | 255),
+    };
+    1 + usize::from(long)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guessed_length_is_the_length_of_every_instruction_that_is_known() {
+        // v_add_f32, the same with a literal, with a control word, in its long form; s_mov_b32, s_add_u32 with a
+        // literal; s_nop, s_movk_i32, s_cmp_eq_u32 with a literal; s_load_dword, ds_read_b32.
+        let words: &[[u32; 2]] = &[
+            [0x0200_0501, 0],
+            [0x0200_04ff, 0x1234],
+            [0x0200_04f9, 0x0606_0601],
+            [0xd101_0000, 0x0002_0501],
+            [0xbe80_0001, 0],
+            [0x8000_ff01, 0x1234],
+            [0xbf80_00ff, 0],
+            [0xb000_00ff, 0],
+            [0xbf06_ff01, 0x1234],
+            [0xc002_0000, 0],
+            [0xd86c_0000, 0],
+        ];
+        let decoder = Decoder::new(Arch::Gfx906);
+        for words in words {
+            let inst = decoder.decode(words).unwrap_or_else(|e| panic!("{words:08x?}: {e}"));
+            assert_eq!(length(words[0]), usize::from(inst.size) / 4, "{}", inst.op.name);
+        }
+    }
+}
