@@ -53,7 +53,7 @@ pub(crate) struct Unpacked {
 /// Its packages, one a line, and the sign that it is complete.
 const LIST: &str = "packages";
 /// The first line of that list. The number grows with every change of what this file makes of packages.
-const LAYOUT: &str = "# layout 2\n";
+const LAYOUT: &str = "# layout 3\n";
 /// The package whose version names a ROCm.
 const RUNTIME: &str = "libhsa-runtime64-1";
 /// Brings the libraries and the headers of HIP and the HSA runtime, and whatever they need.
@@ -225,7 +225,7 @@ impl Contents {
             if owns_libc(folder) { format!("-Wl,--dynamic-linker=$here/lib/{LOADER} ") } else { String::new() };
         let hipcc = format!(
             "# Compiles and links HIP programs for the ROCm of this folder.\n{HERE_OF_BIN}\
-             exec \"$here/bin/clang++\" --start-no-unused-arguments -no-canonical-prefixes \
+             exec \"$here/bin/clang++\" --start-no-unused-arguments -no-canonical-prefixes -D__HIP_PLATFORM_AMD__=1 \
              -resource-dir \"$here/{headers}\" --rocm-path=\"$here\" \
              --rocm-device-lib-path=\"$here/{bitcode}\" -isystem \"$here/{headers}\" -isystem \"$here/include\" \
              --hip-link \
