@@ -90,6 +90,7 @@ pub(crate) unsafe fn load(table: *mut HsaApiTable) {
         return;
     }
     exit::runtime_is_up(true);
+    hooks::runtime::started();
     hooks::install(&live);
 }
 
@@ -105,8 +106,8 @@ fn create() -> &'static Session {
     session
 }
 
-/// The runtime is about to go: nothing of it may be touched afterwards.
-pub(crate) fn unload() {
+/// The runtime is about to be shut down: what needs its functions is done now, because some refuse them in `OnUnload`.
+pub(crate) fn leave_runtime() {
     let Some(session) = current() else { return };
     session.drain(Access::Full);
     for queue in session.queues.all() {
@@ -115,9 +116,16 @@ pub(crate) fn unload() {
         queue::destroyed(session, queue);
     }
     session.log.write_all(session, Access::Full);
-    session.log.write_account(session);
     let left = session.signals.destroy(session.api());
-    ::log::debug!("runtime unloaded, {left} signals left to it");
+    ::log::debug!("leaving the runtime, {left} signals left to it");
+}
+
+/// The runtime goes: nothing of it may be touched afterwards.
+pub(crate) fn unload() {
+    // Done before, unless it was shut down around our hook.
+    leave_runtime();
+    let Some(session) = current() else { return };
+    session.log.write_account(session);
     session.kernels.forget();
     exit::runtime_is_up(false);
     hooks::restore(session.api());

@@ -88,8 +88,8 @@ settings! {
     clock: ClockKind = "KFDEMU_CLOCK" ["`real` | `deterministic`"] or (ClockKind::Real) "`real`";
     /// Faults on order, see below.
     inject: Injections = "KFDEMU_INJECT" ["KIND@PACKETS[,…]"] or (Injections::default()) "none";
-    /// The minor version of the kernel driver's interface that is reported.
-    kfd_minor: u32 = "KFDEMU_KFD_MINOR" ["number"] or (13) "13";
+    /// The minor version of the kernel driver's interface that is reported. From 14 on runtimes that know of it are told how often an event was signaled, and lose no wake-up when two threads wait for one.
+    kfd_minor: u32 = "KFDEMU_KFD_MINOR" ["number"] or (17) "17";
     /// Where faults and everything that is not implemented are reported, one line each.
     log: Option<PathBuf> = "KFDEMU_LOG" ["FILE | `stderr` | `none`"] or (None) "`stderr`";
     /// A line of JSON for every packet that is completed: what it asked for (`words` are its sixteen dwords in hexadecimal), its times in GPU ticks, and how many wave instructions were executed.

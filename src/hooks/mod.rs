@@ -7,6 +7,7 @@ mod copy;
 mod executable;
 mod index;
 mod queue;
+pub(crate) mod runtime;
 mod signal;
 
 use std::mem::offset_of;
@@ -47,6 +48,8 @@ macro_rules! hooks {
 }
 
 hooks! {
+    core.hsa_init_fn => runtime::init;
+    core.hsa_shut_down_fn => runtime::shut_down;
     core.hsa_queue_create_fn => queue::create;
     core.hsa_queue_destroy_fn => queue::destroy;
     amd.hsa_amd_queue_intercept_create_fn => queue::intercept_create;

@@ -116,7 +116,8 @@ fn sources(file: &str, header: &str) -> [PathBuf; 2] {
     [file, header].map(|name| root().join("tests/programs").join(name))
 }
 
-fn hipcc() -> Command {
+/// The compiler of HIP programs.
+pub(crate) fn hipcc() -> Command {
     Command::new(std::env::var_os("LOGDUR_TEST_HIPCC").unwrap_or_else(|| "hipcc".into()))
 }
 

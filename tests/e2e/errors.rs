@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 
 use crate::bed::{self, Run};
+use crate::versions;
 
 #[test]
 fn errors_reach_the_applications_own_callbacks_and_earlier_rows_are_written() {
@@ -47,49 +48,70 @@ fn the_emulator_says_where_a_kernel_went_wrong() {
     assert!(log.contains("illegal instruction") && log.contains("ffffffff"), "{log}");
 }
 
-/// What a mode of `hip_errors` shows: lines of standard output after "going wrong", whether the runtime then aborts and
-/// what it says.
+/// How a program ends after "going wrong".
+#[derive(Clone, Copy)]
+enum End {
+    /// The runtime aborts it, and says this on standard error.
+    Aborts(&'static str),
+    /// It goes on, and lines of its output begin like these.
+    Says(&'static [&'static str]),
+}
+use End::{Aborts, Says};
+
+/// What becomes of a mode of `hip_errors`.
 struct Wrong {
     mode: &'static str,
-    said: &'static [&'static str],
-    aborts_with: Option<&'static str>,
+    end: End,
+    /// From which version of HIP on it ends otherwise, and how.
+    since: Option<((u32, u32), End)>,
     /// What the emulator's log holds, all in one line.
     emulator: &'static [&'static str],
 }
 
-const NOT_PRESENT: Option<&str> = Some("Page not present or supervisor privilege");
+impl Wrong {
+    fn end(&self) -> End {
+        self.since.filter(|(version, _)| versions::hip() >= *version).map_or(self.end, |(_, end)| end)
+    }
+}
+
+const NOT_PRESENT: End = Aborts("Page not present or supervisor privilege");
 const WORKED: &str = "hipDeviceSynchronize: hipSuccess";
+/// HIP 7 makes a status of the device of what goes wrong on it.
+const ILLEGAL_ADDRESS: Option<((u32, u32), End)> =
+    Some(((7, 0), Says(&["hipDeviceSynchronize: hipErrorIllegalAddress"])));
+const LAUNCH_FAILURE: Option<((u32, u32), End)> =
+    Some(((7, 0), Says(&["hipDeviceSynchronize: hipErrorLaunchFailure"])));
 
 /// Source of the statuses: HIP's documentation and ROCr's messages for these errors on hardware.
 const WRONG: &[Wrong] = &[
     Wrong {
         mode: "null",
-        said: &[],
-        aborts_with: NOT_PRESENT,
+        end: NOT_PRESENT,
+        since: ILLEGAL_ADDRESS,
         emulator: &["write to 0x0:", "lane 0", "global_store_dword", "kernel object 0x", "nearest mapping 0x"],
     },
     Wrong {
         mode: "wild",
-        said: &[],
-        aborts_with: NOT_PRESENT,
+        end: NOT_PRESENT,
+        since: ILLEGAL_ADDRESS,
         emulator: &["read of 4 bytes at 0x123456789000, which is not mapped", "global_load_dword", "pc 0x"],
     },
     Wrong {
         mode: "freed",
-        said: &[],
-        aborts_with: NOT_PRESENT,
+        end: NOT_PRESENT,
+        since: ILLEGAL_ADDRESS,
         emulator: &["write to 4 bytes", "lane 0", "which has been unmapped"],
     },
     Wrong {
         mode: "beyond",
-        said: &[],
-        aborts_with: NOT_PRESENT,
+        end: NOT_PRESENT,
+        since: ILLEGAL_ADDRESS,
         emulator: &["read of 4 bytes", "lane 32", "ends 0 bytes before it"],
     },
     Wrong {
         mode: "unmapped",
-        said: &[],
-        aborts_with: NOT_PRESENT,
+        end: NOT_PRESENT,
+        since: ILLEGAL_ADDRESS,
         emulator: &[
             "write to 4 bytes",
             "lane 0",
@@ -100,35 +122,40 @@ const WRONG: &[Wrong] = &[
     },
     Wrong {
         mode: "unmapped_copy",
-        said: &[],
-        aborts_with: NOT_PRESENT,
+        end: NOT_PRESENT,
+        since: ILLEGAL_ADDRESS,
         emulator: &["read of 0x", "registered memory that the application has unmapped"],
     },
     Wrong {
         mode: "unaligned",
-        said: &[],
-        aborts_with: Some("HSA_STATUS_ERROR_MEMORY"),
+        end: Aborts("HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION"),
+        since: LAUNCH_FAILURE,
         emulator: &["not aligned as an atomic access needs it", "global_atomic_add", "lane 0"],
     },
     Wrong {
         mode: "illegal",
-        said: &[],
-        aborts_with: Some("HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION"),
+        end: Aborts("HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION"),
+        since: LAUNCH_FAILURE,
         emulator: &["illegal instruction", "ffffffff", "kernel object 0x"],
     },
     Wrong {
         mode: "symbol",
-        said: &["hipModuleLoad: hipSuccess", "increment: hipSuccess", "no_such_kernel: hipErrorNotFound", WORKED],
-        aborts_with: None,
+        end: Says(&["hipModuleLoad: hipSuccess", "increment: hipSuccess", "no_such_kernel: hipErrorNotFound", WORKED]),
+        since: None,
         emulator: &[],
     },
-    Wrong { mode: "arch", said: &["hipModuleLoad: hipError", WORKED], aborts_with: None, emulator: &[] },
-    Wrong { mode: "lds", said: &["launch: hipErrorOutOfMemory", WORKED], aborts_with: None, emulator: &[] },
-    Wrong { mode: "workgroup", said: &["launch: hipErrorInvalid", WORKED], aborts_with: None, emulator: &[] },
+    Wrong { mode: "arch", end: Says(&["hipModuleLoad: hipError", WORKED]), since: None, emulator: &[] },
+    Wrong {
+        mode: "lds",
+        end: Says(&["launch: hipErrorOutOfMemory", WORKED]),
+        since: Some(((5, 7), Says(&["launch: hipErrorInvalidValue", WORKED]))),
+        emulator: &[],
+    },
+    Wrong { mode: "workgroup", end: Says(&["launch: hipErrorInvalid", WORKED]), since: None, emulator: &[] },
     Wrong {
         mode: "grid",
-        said: &["launch: hipErrorInvalid", "launch: hipErrorInvalid", WORKED],
-        aborts_with: None,
+        end: Says(&["launch: hipErrorInvalid", "launch: hipErrorInvalid", WORKED]),
+        since: None,
         emulator: &[],
     },
 ];
@@ -144,15 +171,15 @@ fn hip_programs_that_go_wrong_end_as_on_hardware() {
         let outcome = run.probed(&["-l", log.to_str().unwrap()]);
         let mode = wrong.mode;
         let after: Vec<&str> = outcome.stdout.lines().skip_while(|line| *line != "going wrong").skip(1).collect();
-        match wrong.aborts_with {
-            Some(text) => {
+        match wrong.end() {
+            Aborts(text) => {
                 assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{mode}: {}", outcome.stderr);
                 assert!(outcome.stderr.contains(text), "{mode}: {}", outcome.stderr);
                 assert!(after.is_empty(), "{mode}: {after:?}");
             }
-            None => {
-                assert!(outcome.status.success() && after.len() == wrong.said.len() + 1, "{mode}: {after:?}");
-                assert!(after.iter().zip(wrong.said).all(|(line, said)| line.starts_with(said)), "{mode}: {after:?}");
+            Says(lines) => {
+                assert!(outcome.status.success() && after.len() == lines.len() + 1, "{mode}: {after:?}");
+                assert!(after.iter().zip(lines).all(|(line, said)| line.starts_with(said)), "{mode}: {after:?}");
             }
         }
         let log = outcome.log();

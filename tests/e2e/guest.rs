@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::bed::{self, Run, built};
+use crate::versions;
 
 /// Runs with `HSA_TOOLS_LIB` set to some text.
 fn with_tools_lib(run: Run, text: &str) -> crate::bed::Outcome {
@@ -17,7 +18,7 @@ fn with_tools_lib(run: Run, text: &str) -> crate::bed::Outcome {
 fn it_loads_by_bare_name_from_the_loaders_path() {
     let folder = built("liblogdur.so");
     let run = Run::hip("vectors").env("LD_LIBRARY_PATH", folder.parent().unwrap());
-    assert_eq!(with_tools_lib(run, "liblogdur.so").log().account()["logged"], 4);
+    assert_eq!(with_tools_lib(run, "liblogdur.so").log().account()["logged"], versions::kernels_of_vectors());
 }
 
 #[test]
@@ -28,7 +29,7 @@ fn it_loads_from_a_path_with_a_space() {
     let library = folder.join("liblogdur.so");
     fs::copy(built("liblogdur.so"), &library).unwrap();
     let run = with_tools_lib(run, &format!("\"{}\"", library.display()));
-    assert_eq!(run.log().account()["logged"], 4);
+    assert_eq!(run.log().account()["logged"], versions::kernels_of_vectors());
 }
 
 #[test]
@@ -52,7 +53,7 @@ fn it_works_with_a_rocm_that_is_unpacked_somewhere() {
     let rocm = run.file("rocm");
     let log = run.file("log.csv");
     let run = run.probed(&["--rocm", rocm.to_str().unwrap(), "-l", log.to_str().unwrap()]).passed();
-    assert_eq!(run.log().account()["logged"], 4);
+    assert_eq!(run.log().account()["logged"], versions::kernels_of_vectors());
 }
 
 #[test]
@@ -70,17 +71,20 @@ fn a_process_that_uses_no_gpu_pays_nothing_for_the_emulator() {
 #[test]
 fn the_runtime_can_be_started_and_shut_down_again_and_again() {
     let rounds = bed::count(20, 100);
-    let run = Run::hsa("restart").args([rounds.to_string()]).watched().passed();
-    let log = run.log();
+    let run = || Run::hsa("restart").args([rounds.to_string()]);
+    let (bare, watched) = (run().bare().passed(), run().watched().passed());
+    let log = watched.log();
     assert_eq!((log.account()["logged"], log.rows_of("increment").len()), (rounds as u64, rounds));
-    assert_eq!(run.stderr, "");
+    // ROCr 7.2 warns of signals of its own.
+    assert_eq!(watched.stderr, bare.stderr);
 }
 
 #[test]
 fn a_forks_child_goes_on_unwatched_and_the_parent_is_logged() {
     for mode in ["exit", "_exit", "exec"] {
-        let run = Run::hsa("forks").args([mode]).watched().passed();
-        assert_eq!(run.log().account()["logged"], 2, "{mode}");
-        assert_eq!(run.stderr, "", "{mode}");
+        let run = || Run::hsa("forks").args([mode]);
+        let (bare, watched) = (run().bare().passed(), run().watched().passed());
+        assert_eq!(watched.log().account()["logged"], 2, "{mode}");
+        assert_eq!(watched.stderr, bare.stderr, "{mode}");
     }
 }

@@ -3,16 +3,22 @@
 use std::os::unix::process::ExitStatusExt;
 
 use crate::bed::{self, Run};
+use crate::versions;
 
-/// The optimizer's best, and code as it was written: other instructions, and scratch memory everywhere.
-const LEVELS: &[&str] = &["-O3", "-O0"];
-
-/// Programs whose kernels are all the runtime's own.
-const ONE_LEVEL: &[&str] = &["-O3"];
+/// How a program is compiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Levels {
+    /// The optimizer's best, and code as it was written: other instructions, and scratch memory everywhere.
+    Both,
+    /// The best only: the kernels are all the runtime's own.
+    Best,
+}
+use Levels::{Best, Both};
 
 /// Runs a program in every way; with the library, the log must account for every dispatch.
-fn in_every_way(program: &str, levels: &[&str]) {
-    for level in levels {
+fn in_every_way(program: &str, levels: Levels) {
+    let unoptimized = Some(versions::unoptimized()).filter(|_| levels == Both);
+    for level in std::iter::once("-O3").chain(unoptimized) {
         let binary = bed::hip_optimized(program, level);
         for arch in bed::archs() {
             Run::new(binary.clone()).arch(&arch).bare().passed();
@@ -37,21 +43,21 @@ macro_rules! stories {
 }
 
 stories! {
-    integers_of_every_width_compute_as_on_the_host "integers" LEVELS;
-    mathematical_functions_are_within_their_bounds "functions" LEVELS;
-    halves_are_rounded_once_alone_and_packed "halves" LEVELS;
-    lanes_exchange_values_in_every_way "lanes" LEVELS;
-    atomic_operations_lose_nothing_in_a_crowd "atomics" LEVELS;
-    private_arrays_recursion_and_pointers_to_functions_work "calls" LEVELS;
-    local_memory_is_shared_by_the_workgroup_alone "local_memory" LEVELS;
-    matrix_instructions_sum_products_of_every_shape "matrices" LEVELS;
-    every_kind_of_memory_is_where_the_runtime_says "memory" LEVELS;
-    copies_and_fills_write_their_bytes_and_no_others "copies" ONE_LEVEL;
-    streams_run_side_by_side_and_wait_when_told "streams" LEVELS;
-    graphs_do_what_was_captured_or_built "graphs" LEVELS;
-    grids_have_every_work_item_once "grids" LEVELS;
-    modules_are_loaded_from_files_memory_and_source "modules" LEVELS;
-    kernels_print_and_allocate_as_the_host_would "printing" LEVELS;
+    integers_of_every_width_compute_as_on_the_host "integers" Both;
+    mathematical_functions_are_within_their_bounds "functions" Both;
+    halves_are_rounded_once_alone_and_packed "halves" Both;
+    lanes_exchange_values_in_every_way "lanes" Both;
+    atomic_operations_lose_nothing_in_a_crowd "atomics" Both;
+    private_arrays_recursion_and_pointers_to_functions_work "calls" Both;
+    local_memory_is_shared_by_the_workgroup_alone "local_memory" Both;
+    matrix_instructions_sum_products_of_every_shape "matrices" Both;
+    every_kind_of_memory_is_where_the_runtime_says "memory" Both;
+    copies_and_fills_write_their_bytes_and_no_others "copies" Best;
+    streams_run_side_by_side_and_wait_when_told "streams" Both;
+    graphs_do_what_was_captured_or_built "graphs" Both;
+    grids_have_every_work_item_once "grids" Both;
+    modules_are_loaded_from_files_memory_and_source "modules" Both;
+    kernels_print_and_allocate_as_the_host_would "printing" Both;
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod bed;
 mod compare;
 mod launch;
 mod log;
+mod versions;
 
 mod app_signals;
 mod costs;

@@ -54,6 +54,8 @@ int main() {
     CHECK(hipMemcpy(db, b.data(), n * sizeof(float), hipMemcpyHostToDevice));
     CHECK(hipMemcpy(dy, y.data(), n * sizeof(float), hipMemcpyHostToDevice));
     CHECK(hipMemset(dsum, 0, sizeof(float)));
+    // The runtime loads code through a queue of its own, beside ours.
+    CHECK(hipDeviceSynchronize());
 
     dim3 block(256), grid((n + 255) / 256);
     vector_add<<<grid, block>>>(da, db, dc, n);

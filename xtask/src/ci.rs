@@ -24,6 +24,7 @@ const STEPS: &[Step] = &[
         shell::run(command.env("RUSTDOCFLAGS", "-D warnings"))
     }),
     ("tests", || test::run(&[])),
+    ("other ROCms", test::generations),
     ("exports", || exports::run(&[])),
 ];
 

@@ -138,7 +138,8 @@ fn llvm(arch: Arch, words: [u32; 2]) -> Result<String> {
     child.stdin.take().context("a pipe")?.write_all(bytes.join(",").as_bytes())?;
     let text = String::from_utf8(child.wait_with_output()?.stdout)?;
     let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('.'));
-    Ok(line.map_or_else(|| "nothing that LLVM knows".to_owned(), |l| l.split_whitespace().collect::<Vec<_>>().join(" ")))
+    Ok(line
+        .map_or_else(|| "nothing that LLVM knows".to_owned(), |l| l.split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
 /// A file, or all files below a folder.

@@ -123,7 +123,8 @@ impl Suite {
         fs::create_dir_all(folder)?;
         for package in packages {
             let deb = self.downloaded(&downloads, package)?;
-            extract(&deb, folder, patterns).with_context(|| format!("unpacking {} {}", package.name, package.version))?;
+            extract(&deb, folder, patterns)
+                .with_context(|| format!("unpacking {} {}", package.name, package.version))?;
         }
         fs::remove_dir_all(&downloads)?;
         Ok(())

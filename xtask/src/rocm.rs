@@ -19,14 +19,29 @@ pub(crate) struct Generation {
     pub(crate) suite: &'static str,
     /// True when the suite's packages still change: another version is no error, and neither is a day without one.
     pub(crate) moving: bool,
+    /// What `cargo xtask ci` runs on it.
+    pub(crate) part: Part,
+}
+
+/// A part of the end-to-end tests.
+pub(crate) enum Part {
+    /// None: it is the ROCm of the machine that this is developed on, where all tests are run.
+    Machine,
+    /// All of them.
+    Whole,
+    /// Those with one of these in their names.
+    Names(&'static [&'static str]),
 }
 
 pub(crate) const GENERATIONS: &[Generation] = &[
-    Generation { version: "5.2.3", suite: "bookworm", moving: false },
-    Generation { version: "6.1.2", suite: "trixie", moving: false },
-    Generation { version: "6.4.3", suite: "sid", moving: true },
-    Generation { version: "7.2.4", suite: "experimental", moving: true },
+    Generation { version: "5.2.3", suite: "bookworm", moving: false, part: Part::Machine },
+    Generation { version: "6.1.2", suite: "trixie", moving: false, part: Part::Whole },
+    Generation { version: "6.4.3", suite: "sid", moving: true, part: Part::Names(OF_THE_RUNTIME) },
+    Generation { version: "7.2.4", suite: "experimental", moving: true, part: Part::Names(OF_THE_RUNTIME) },
 ];
+
+/// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end.
+const OF_THE_RUNTIME: &[&str] = &["queues::", "app_signals::"];
 
 /// An unpacked ROCm.
 pub(crate) struct Unpacked {
@@ -38,7 +53,7 @@ pub(crate) struct Unpacked {
 /// Its packages, one a line, and the sign that it is complete.
 const LIST: &str = "packages";
 /// The first line of that list. The number grows with every change of what this file makes of packages.
-const LAYOUT: &str = "# layout 2\n";
+const LAYOUT: &str = "# layout 3\n";
 /// The package whose version names a ROCm.
 const RUNTIME: &str = "libhsa-runtime64-1";
 /// Brings the libraries and the headers of HIP and the HSA runtime, and whatever they need.
@@ -84,7 +99,7 @@ fn parent() -> PathBuf {
 /// # Errors
 /// When the packages cannot be fetched, are not those that are expected, or lack something that they need.
 pub(crate) fn unpack(generation: &Generation) -> Result<Unpacked> {
-    let Generation { version, suite, moving } = *generation;
+    let Generation { version, suite, moving, .. } = *generation;
     let folder = parent().join(version);
     let list = |folder: &Path| fs::read_to_string(folder.join(LIST)).unwrap_or_default();
     if !moving && list(&folder).starts_with(LAYOUT) {
@@ -210,7 +225,7 @@ impl Contents {
             if owns_libc(folder) { format!("-Wl,--dynamic-linker=$here/lib/{LOADER} ") } else { String::new() };
         let hipcc = format!(
             "# Compiles and links HIP programs for the ROCm of this folder.\n{HERE_OF_BIN}\
-             exec \"$here/bin/clang++\" --start-no-unused-arguments -no-canonical-prefixes \
+             exec \"$here/bin/clang++\" --start-no-unused-arguments -no-canonical-prefixes -D__HIP_PLATFORM_AMD__=1 \
              -resource-dir \"$here/{headers}\" --rocm-path=\"$here\" \
              --rocm-device-lib-path=\"$here/{bitcode}\" -isystem \"$here/{headers}\" -isystem \"$here/include\" \
              --hip-link \

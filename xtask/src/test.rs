@@ -1,33 +1,148 @@
-//! `cargo xtask test`: every test, on the emulated GPU or a real one.
+//! `cargo xtask test`: every test, on the emulated GPU or a real one, or the end-to-end tests on other ROCms.
 
+use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+use crate::rocm::{self, Generation, Part, Unpacked};
 use crate::{setup, shell, vectors};
 
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let mut command = Command::new(shell::cargo());
-    command.args(["test", "--quiet", "--workspace"]);
-    let mut args = args.iter().map(String::as_str);
-    while let Some(arg) = args.next() {
-        match arg {
-            "--full" => {
-                command.env("LOGDUR_TEST_FULL", "1");
-                command.env("LOGDUR_TEST_LLVM_VECTORS", vectors::fetch()?);
+const USAGE: &str = "test takes --device real|emulated, --full, and --rocm VERSION|all [NAME ...]";
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Options {
+    full: bool,
+    device: Option<String>,
+    /// The ROCms to test on, instead of the machine's own.
+    rocm: Option<Vec<&'static Generation>>,
+    /// Parts of the names of the end-to-end tests to run; none means all.
+    names: Vec<String>,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Options> {
+        let mut options = Options::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--full" => options.full = true,
+                "--device" => match args.next() {
+                    Some(device) if device == "real" || device == "emulated" => options.device = Some(device.clone()),
+                    other => bail!("--device takes real or emulated, found {other:?}"),
+                },
+                "--rocm" => match args.next() {
+                    Some(text) => options.rocm = Some(rocm::named(text)?),
+                    None => bail!("--rocm takes a version or all"),
+                },
+                name if !name.starts_with('-') && options.rocm.is_some() => options.names.push(name.to_owned()),
+                other => bail!("{USAGE}, found {other:?}"),
             }
-            "--device" => match args.next() {
-                Some(device @ ("real" | "emulated")) => _ = command.env("LOGDUR_TEST_DEVICE", device),
-                other => bail!("--device takes real or emulated, found {other:?}"),
-            },
-            other => bail!("test takes --device real|emulated and --full, found {other:?}"),
         }
+        Ok(options)
     }
+
+    /// `cargo test`, of the whole workspace or of one target, on a ROCm; `None` is the distribution's own.
+    fn cargo_test(&self, what: &[&str], root: Option<&Path>, hipcc: &Path) -> Result<Command> {
+        let mut command = Command::new(shell::cargo());
+        command.args(["test", "--quiet"]).args(what).env("LOGDUR_TEST_HIPCC", hipcc);
+        match root {
+            Some(root) => command.env("LOGDUR_TEST_ROCM", root),
+            None => command.env_remove("LOGDUR_TEST_ROCM"),
+        };
+        if self.full {
+            command.env("LOGDUR_TEST_FULL", "1").env("LOGDUR_TEST_LLVM_VECTORS", vectors::fetch()?);
+        }
+        if let Some(device) = &self.device {
+            command.env("LOGDUR_TEST_DEVICE", device);
+        }
+        Ok(command)
+    }
+
+    /// The end-to-end tests on an unpacked ROCm. Where two differ in behaviour, the test says which does what.
+    fn end_to_end(&self, unpacked: &Unpacked, names: &[&str]) -> Result<()> {
+        let Unpacked { folder, .. } = unpacked;
+        let mut command = self.cargo_test(&["--test", "e2e"], Some(folder), &folder.join("bin/hipcc"))?;
+        shell::run(command.arg("--").args(names))
+    }
+}
+
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let options = Options::parse(args)?;
     let rocm = setup::for_tests()?;
     shell::build()?;
-    command.env("LOGDUR_TEST_HIPCC", &rocm.hipcc);
-    if let Some(root) = &rocm.root {
-        command.env("LOGDUR_TEST_ROCM", root);
+    let Some(generations) = &options.rocm else {
+        return shell::run(&mut options.cargo_test(&["--workspace"], rocm.root.as_deref(), &rocm.hipcc)?);
+    };
+    let names: Vec<&str> = options.names.iter().map(String::as_str).collect();
+    let mut failed = Vec::new();
+    for generation in generations {
+        let start = Instant::now();
+        // One that fails does not keep the others from being tested.
+        let outcome = rocm::unpack(generation).and_then(|unpacked| {
+            options.end_to_end(&unpacked, &names)?;
+            Ok(unpacked.version)
+        });
+        match outcome {
+            Ok(version) => println!("ROCm {version}: passed, {:.0} s", start.elapsed().as_secs_f64()),
+            Err(error) => {
+                println!("ROCm {}: failed: {error:#}", generation.version);
+                failed.push(generation.version);
+            }
+        }
     }
-    shell::run(&mut command)
+    if failed.is_empty() { Ok(()) } else { bail!("failed on ROCm {}", failed.join(", ")) }
+}
+
+/// What a change has to pass on the ROCms that are not the machine's own: see [`Part`].
+///
+/// # Errors
+/// When a test fails, or when one cannot be fetched whose packages no longer change.
+pub(crate) fn generations() -> Result<()> {
+    let options = Options::default();
+    setup::for_tests()?;
+    shell::build()?;
+    for generation in rocm::GENERATIONS {
+        let names = match generation.part {
+            // The tests before these were run on it.
+            Part::Machine => continue,
+            Part::Whole => &[],
+            Part::Names(names) => names,
+        };
+        let Generation { version, suite, .. } = generation;
+        let start = Instant::now();
+        let unpacked = match rocm::unpack(generation) {
+            Ok(unpacked) => unpacked,
+            Err(error) if generation.moving => {
+                println!("ROCm {version} ({suite}): not run: {error:#}");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        options.end_to_end(&unpacked, names)?;
+        let part = if names.is_empty() { "every test".to_owned() } else { format!("tests {}", names.join(", ")) };
+        println!("ROCm {} ({suite}): {part}: {:.0} s", unpacked.version, start.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options> {
+        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn names_of_tests_are_for_a_rocm_that_was_chosen() {
+        let options = parse("--full --rocm trixie queues:: hip::").expect("an order that is right");
+        assert_eq!(options.rocm.map(|g| g[0].version), Some("6.1.2"));
+        assert_eq!((options.full, options.names), (true, vec!["queues::".to_owned(), "hip::".to_owned()]));
+        for wrong in ["queues::", "--rocm", "--rocm 4.0", "--device blue", "--rocm 6.1.2 --fast"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
 }

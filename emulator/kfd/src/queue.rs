@@ -129,7 +129,6 @@ mod exception {
     pub(super) const WAVE_ABORT: u32 = 1;
     pub(super) const WAVE_TRAP: u32 = 2;
     pub(super) const WAVE_ILLEGAL_INSTRUCTION: u32 = 4;
-    pub(super) const WAVE_MEMORY_VIOLATION: u32 = 5;
     pub(super) const WAVE_APERTURE_VIOLATION: u32 = 6;
     pub(super) const DIM_INVALID: u32 = 16;
     pub(super) const GROUP_SEGMENT_SIZE_INVALID: u32 = 17;
@@ -151,8 +150,11 @@ fn codes(error: &QueueError) -> (i64, u32) {
         QueueError::Packet(PacketError::Resources) => (inactive::RESOURCES, exception::WORK_GROUP_SIZE_INVALID),
         QueueError::Wave(WaveError { trap, .. }) | QueueError::Injected(trap) => match trap {
             Trap::Illegal => (inactive::ILLEGAL_INSTRUCTION, exception::WAVE_ILLEGAL_INSTRUCTION),
-            Trap::Aperture { .. } => (inactive::APERTURE, exception::WAVE_APERTURE_VIOLATION),
-            Trap::Fetch | Trap::Memory(_) => (inactive::APERTURE, exception::WAVE_MEMORY_VIOLATION),
+            // What page tables refuse is a memory fault and does not come here. Of the rest the trap handler says that it
+            // is no memory violation (ROCr's `trap_handler.s`), which the runtime would leave to the memory fault's event.
+            Trap::Aperture { .. } | Trap::Fetch | Trap::Memory(_) => {
+                (inactive::APERTURE, exception::WAVE_APERTURE_VIOLATION)
+            }
             // `s_trap 2` is how a kernel aborts.
             Trap::Trap(2) => (inactive::TRAP, exception::WAVE_ABORT),
             Trap::Trap(_) | Trap::Halt => (inactive::TRAP, exception::WAVE_TRAP),

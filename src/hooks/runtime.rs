@@ -1,0 +1,40 @@
+//! The runtime's start and end: what needs its functions at the end is done before the last user shuts it down.
+//!
+//! ROCr 7.2 counts its users down before it calls `OnUnload`, so that it refuses every function there; older ones do it
+//! afterwards. Source: ROCr's `Runtime::Release`.
+//!
+//! # Threads
+//! Any. The count is the runtime's own, kept beside it: two threads of which one ends the runtime while the other starts
+//! it may see it one too low for a moment, in which queues that nobody has destroyed are given up.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use hsa_sys::raw::{HSA_STATUS_SUCCESS, hsa_status_t};
+
+use super::original;
+use crate::entry::guard;
+use crate::session;
+
+/// Calls of `hsa_init` that no `hsa_shut_down` has followed.
+static USERS: AtomicU32 = AtomicU32::new(0);
+
+/// The runtime is being started: `OnLoad` is called inside of the first `hsa_init`.
+pub(crate) fn started() {
+    USERS.store(1, Ordering::Release);
+}
+
+pub(super) unsafe extern "C" fn init() -> hsa_status_t {
+    let status = original!(core.hsa_init_fn());
+    if status == HSA_STATUS_SUCCESS {
+        USERS.fetch_add(1, Ordering::AcqRel);
+    }
+    status
+}
+
+pub(super) unsafe extern "C" fn shut_down() -> hsa_status_t {
+    let before = USERS.fetch_update(Ordering::AcqRel, Ordering::Acquire, |users| users.checked_sub(1));
+    if before == Ok(1) {
+        guard((), session::leave_runtime);
+    }
+    original!(core.hsa_shut_down_fn())
+}

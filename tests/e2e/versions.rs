@@ -1,0 +1,62 @@
+//! What differs from one ROCm to the next, by its version: the one place where a test asks which it runs on.
+
+use std::fs;
+use std::sync::LazyLock;
+
+use crate::bed;
+
+/// Major and minor number of the HIP to test on, by its headers.
+pub(crate) fn hip() -> (u32, u32) {
+    static VERSION: LazyLock<(u32, u32)> = LazyLock::new(|| {
+        let header = bed::rocm().unwrap_or_else(|| "/usr".into()).join("include/hip/hip_version.h");
+        let text = fs::read_to_string(&header).unwrap_or_else(|e| panic!("{}: {e}", header.display()));
+        let number = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix("#define ")?.strip_prefix(name));
+            line.and_then(|rest| rest.trim().parse().ok())
+                .unwrap_or_else(|| panic!("no {name} in {}", header.display()))
+        };
+        (number("HIP_VERSION_MAJOR"), number("HIP_VERSION_MINOR"))
+    });
+    *VERSION
+}
+
+/// Major version of the clang that compiles HIP.
+pub(crate) fn clang() -> u32 {
+    static VERSION: LazyLock<u32> = LazyLock::new(|| {
+        let output = bed::hipcc().arg("--version").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let number = text.split("clang version ").nth(1).and_then(|rest| rest.split('.').next());
+        number.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("hipcc --version says {text:?}"))
+    });
+    *VERSION
+}
+
+/// The level for code that is as it was written. Clang 17 loads spilled registers before it switches lanes on again, so that
+/// its unoptimized code with branches is wrong on any GPU (llvm-project#61083).
+pub(crate) fn unoptimized() -> &'static str {
+    if clang() == 17 { "-O1" } else { "-O0" }
+}
+
+/// How many kernels `vectors` dispatches: its own three and those of HIP that fill and, from 7 on, copy memory that is not
+/// pinned.
+pub(crate) fn kernels_of_vectors() -> u64 {
+    3 + kernels_of_hip_in_vectors() as u64
+}
+
+/// Those that are HIP's.
+pub(crate) fn kernels_of_hip_in_vectors() -> usize {
+    if hip() >= (7, 0) { 2 } else { 1 }
+}
+
+/// Bytes of the arguments of a kernel whose own take `explicit` bytes and that uses no hidden ones. Before version 5 of
+/// the ABI, clang's default from 18 on, those are left out; since, there are 256 bytes for them whether used or not.
+pub(crate) fn kernarg_bytes(explicit: u64) -> u64 {
+    if clang() >= 18 { explicit.next_multiple_of(8) + 256 } else { explicit }
+}
+
+/// Variables without which a ROCr before 5.7 may hang when it destroys a queue: one event serves all queues, the thread
+/// that destroys one and the runtime's own both wait for it, and either may take the other's signal. Since, the driver
+/// counts signals (`KFDEMU_KFD_MINOR`).
+pub(crate) fn waits_without_interrupts() -> Option<(&'static str, &'static str)> {
+    (hip() < (5, 7)).then_some(("HSA_ENABLE_INTERRUPT", "0"))
+}
