@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use crate::bed::{self, Run};
+use crate::bed::{self, Outcome, Run};
 use crate::versions;
 
 #[test]
@@ -58,6 +58,24 @@ enum End {
 }
 use End::{Aborts, Says};
 
+impl End {
+    /// The end of a run whose last line of a good program is "going wrong".
+    fn assert_of(self, outcome: &Outcome, mode: &str) {
+        let after: Vec<&str> = outcome.stdout.lines().skip_while(|line| *line != "going wrong").skip(1).collect();
+        match self {
+            Aborts(text) => {
+                assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{mode}: {}", outcome.stderr);
+                assert!(outcome.stderr.contains(text), "{mode}: {}", outcome.stderr);
+                assert!(after.is_empty(), "{mode}: {after:?}");
+            }
+            Says(lines) => {
+                assert!(outcome.status.success() && after.len() == lines.len() + 1, "{mode}: {after:?}");
+                assert!(after.iter().zip(lines).all(|(line, said)| line.starts_with(said)), "{mode}: {after:?}");
+            }
+        }
+    }
+}
+
 /// What becomes of a mode of `hip_errors`.
 struct Wrong {
     mode: &'static str,
@@ -70,8 +88,13 @@ struct Wrong {
 
 impl Wrong {
     fn end(&self) -> End {
-        self.since.filter(|(version, _)| versions::hip() >= *version).map_or(self.end, |(_, end)| end)
+        end(self.end, self.since)
     }
+}
+
+/// How a program ends with the version of HIP that is tested.
+fn end(before: End, since: Option<((u32, u32), End)>) -> End {
+    since.filter(|(version, _)| versions::hip() >= *version).map_or(before, |(_, end)| end)
 }
 
 const NOT_PRESENT: End = Aborts("Page not present or supervisor privilege");
@@ -170,21 +193,11 @@ fn hip_programs_that_go_wrong_end_as_on_hardware() {
         let log = run.file("log.csv");
         let outcome = run.probed(&["-l", log.to_str().unwrap()]);
         let mode = wrong.mode;
-        let after: Vec<&str> = outcome.stdout.lines().skip_while(|line| *line != "going wrong").skip(1).collect();
-        match wrong.end() {
-            Aborts(text) => {
-                assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{mode}: {}", outcome.stderr);
-                assert!(outcome.stderr.contains(text), "{mode}: {}", outcome.stderr);
-                assert!(after.is_empty(), "{mode}: {after:?}");
-            }
-            Says(lines) => {
-                assert!(outcome.status.success() && after.len() == lines.len() + 1, "{mode}: {after:?}");
-                assert!(after.iter().zip(lines).all(|(line, said)| line.starts_with(said)), "{mode}: {after:?}");
-            }
-        }
+        wrong.end().assert_of(&outcome, mode);
         let log = outcome.log();
-        let good = log.rows_of("add_one");
-        assert_eq!(good.iter().filter(|r| r.flags().is_empty()).count(), 3, "{mode}: {:?}", log.account());
+        // Of a process that dies at once, times may be lost, but no row is.
+        let good = log.rows_of("add_one").into_iter().filter(|r| r.flags().iter().all(|flag| *flag == "times-lost"));
+        assert!(good.count() >= 3, "{mode}: {:?}", log.account());
         if !wrong.emulator.is_empty() && !bed::on_hardware() {
             let lines = outcome.read("kfdemu.log");
             let whole = lines.lines().any(|line| wrong.emulator.iter().all(|part| line.contains(part)));
@@ -199,8 +212,7 @@ fn small_pieces_of_freed_memory_are_caught_when_the_runtime_keeps_no_blocks() {
     let kept = Run::hip("hip_errors").args(["freed_small"]).bare().passed();
     assert!(kept.stdout.contains(WORKED), "{}", kept.stdout);
     let run = Run::hip("hip_errors").args(["freed_small"]).env("HSA_DISABLE_FRAGMENT_ALLOCATOR", "1").bare();
-    assert_eq!(run.status.signal(), Some(libc::SIGABRT), "{}", run.stdout);
-    assert!(run.stderr.contains(NOT_PRESENT.unwrap()), "{}", run.stderr);
+    end(NOT_PRESENT, ILLEGAL_ADDRESS).assert_of(&run, "freed_small");
 }
 
 /// A processor that the tests do not run on by default.
