@@ -196,7 +196,7 @@ fn hip_programs_that_go_wrong_end_as_on_hardware() {
         wrong.end().assert_of(&outcome, mode);
         let log = outcome.log();
         // Of a process that dies at once, times may be lost, but no row is.
-        let good = log.rows_of("add_one").into_iter().filter(|r| r.flags().iter().all(|flag| *flag == "times-lost"));
+        let good = log.rows_of("add_one").into_iter().filter(|r| matches!(r.flags(), "" | "times-lost"));
         assert!(good.count() >= 3, "{mode}: {:?}", log.account());
         if !wrong.emulator.is_empty() && !bed::on_hardware() {
             let lines = outcome.read("kfdemu.log");
