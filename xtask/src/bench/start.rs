@@ -10,7 +10,7 @@ use super::median;
 use crate::{demo, setup, shell};
 
 /// Repeats of each variant, interleaved.
-const REPEATS: usize = 30;
+const REPEATS: usize = 20;
 /// Repeats of programs that take a millisecond.
 const MANY_REPEATS: usize = 500;
 /// Queues that a process makes one after the other.
