@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use crate::bed::{self, Outcome, Run};
+use crate::bed::{self, Run};
 use crate::versions;
 
 #[test]
@@ -58,24 +58,6 @@ enum End {
 }
 use End::{Aborts, Says};
 
-impl End {
-    /// The end of a run whose last line of a good program is "going wrong".
-    fn assert_of(self, outcome: &Outcome, mode: &str) {
-        let after: Vec<&str> = outcome.stdout.lines().skip_while(|line| *line != "going wrong").skip(1).collect();
-        match self {
-            Aborts(text) => {
-                assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{mode}: {}", outcome.stderr);
-                assert!(outcome.stderr.contains(text), "{mode}: {}", outcome.stderr);
-                assert!(after.is_empty(), "{mode}: {after:?}");
-            }
-            Says(lines) => {
-                assert!(outcome.status.success() && after.len() == lines.len() + 1, "{mode}: {after:?}");
-                assert!(after.iter().zip(lines).all(|(line, said)| line.starts_with(said)), "{mode}: {after:?}");
-            }
-        }
-    }
-}
-
 /// What becomes of a mode of `hip_errors`.
 struct Wrong {
     mode: &'static str,
@@ -88,13 +70,8 @@ struct Wrong {
 
 impl Wrong {
     fn end(&self) -> End {
-        end(self.end, self.since)
+        self.since.filter(|(version, _)| versions::hip() >= *version).map_or(self.end, |(_, end)| end)
     }
-}
-
-/// How a program ends with the version of HIP that is tested.
-fn end(before: End, since: Option<((u32, u32), End)>) -> End {
-    since.filter(|(version, _)| versions::hip() >= *version).map_or(before, |(_, end)| end)
 }
 
 const NOT_PRESENT: End = Aborts("Page not present or supervisor privilege");
@@ -183,36 +160,53 @@ const WRONG: &[Wrong] = &[
     },
 ];
 
+/// Runs a mode of `hip_errors`; what it shows must be as expected, and the log must hold what was before.
+fn goes_wrong(wrong: &Wrong, run: Run) {
+    // What a process that aborts could not write, omniprobe does.
+    let log = run.file("log.csv");
+    let outcome = run.args([wrong.mode]).probed(&["-l", log.to_str().unwrap()]);
+    let mode = wrong.mode;
+    let after: Vec<&str> = outcome.stdout.lines().skip_while(|line| *line != "going wrong").skip(1).collect();
+    match wrong.end() {
+        Aborts(text) => {
+            assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{mode}: {}", outcome.stderr);
+            assert!(outcome.stderr.contains(text), "{mode}: {}", outcome.stderr);
+            assert!(after.is_empty(), "{mode}: {after:?}");
+        }
+        Says(lines) => {
+            assert!(outcome.status.success() && after.len() == lines.len() + 1, "{mode}: {after:?}");
+            assert!(after.iter().zip(lines).all(|(line, said)| line.starts_with(said)), "{mode}: {after:?}");
+        }
+    }
+    let log = outcome.log();
+    // Of a process that dies at once, times may be lost, but no row is.
+    let good = log.rows_of("add_one").into_iter().filter(|r| matches!(r.flags(), "" | "times-lost"));
+    assert!(good.count() >= 3, "{mode}: {:?}", log.account());
+    if !wrong.emulator.is_empty() && !bed::on_hardware() {
+        let lines = outcome.read("kfdemu.log");
+        let whole = lines.lines().any(|line| wrong.emulator.iter().all(|part| line.contains(part)));
+        assert!(whole, "{mode}: no line with all of {:?} in {lines}", wrong.emulator);
+    }
+}
+
 #[test]
 fn hip_programs_that_go_wrong_end_as_on_hardware() {
     for wrong in WRONG {
-        let run = Run::hip("hip_errors").args([wrong.mode]);
+        let run = Run::hip("hip_errors");
         // The mode needs a code object for another processor.
         let run = if wrong.mode == "arch" { run.env("TEST_KERNELS", bed::kernels(&other_arch())) } else { run };
-        // What a process that aborts could not write, omniprobe does.
-        let log = run.file("log.csv");
-        let outcome = run.probed(&["-l", log.to_str().unwrap()]);
-        let mode = wrong.mode;
-        wrong.end().assert_of(&outcome, mode);
-        let log = outcome.log();
-        // Of a process that dies at once, times may be lost, but no row is.
-        let good = log.rows_of("add_one").into_iter().filter(|r| matches!(r.flags(), "" | "times-lost"));
-        assert!(good.count() >= 3, "{mode}: {:?}", log.account());
-        if !wrong.emulator.is_empty() && !bed::on_hardware() {
-            let lines = outcome.read("kfdemu.log");
-            let whole = lines.lines().any(|line| wrong.emulator.iter().all(|part| line.contains(part)));
-            assert!(whole, "{mode}: no line with all of {:?} in {lines}", wrong.emulator);
-        }
+        goes_wrong(wrong, run);
     }
 }
 
 #[test]
 fn small_pieces_of_freed_memory_are_caught_when_the_runtime_keeps_no_blocks() {
     // The driver sees the runtime's blocks only: their pieces stay mapped, here as on hardware.
-    let kept = Run::hip("hip_errors").args(["freed_small"]).bare().passed();
-    assert!(kept.stdout.contains(WORKED), "{}", kept.stdout);
-    let run = Run::hip("hip_errors").args(["freed_small"]).env("HSA_DISABLE_FRAGMENT_ALLOCATOR", "1").bare();
-    end(NOT_PRESENT, ILLEGAL_ADDRESS).assert_of(&run, "freed_small");
+    let mut freed = Wrong { mode: "freed_small", end: Says(&[WORKED]), since: None, emulator: &[] };
+    goes_wrong(&freed, Run::hip("hip_errors"));
+    (freed.end, freed.since) = (NOT_PRESENT, ILLEGAL_ADDRESS);
+    freed.emulator = &["write to 4 bytes", "lane 0", "which has been unmapped"];
+    goes_wrong(&freed, Run::hip("hip_errors").env("HSA_DISABLE_FRAGMENT_ALLOCATOR", "1"));
 }
 
 /// A processor that the tests do not run on by default.

@@ -71,6 +71,21 @@ fn an_error_on_order_reaches_the_application_and_everything_before_it_is_complet
 }
 
 #[test]
+fn an_order_for_one_gpu_leaves_the_others_alone() {
+    if bed::on_hardware() {
+        return;
+    }
+    let run = || Run::hsa("injected").args(["6", "6"]).env("KFDEMU_GPUS", "2*gfx90a");
+    let number = queue_a(&run().bare().passed());
+    // The program uses the first GPU only.
+    let elsewhere = run().env("KFDEMU_INJECT", "memory-fault@gpu1:0+").bare().passed();
+    assert_eq!((told(&elsewhere).ran, told(&elsewhere).errors), ([6, 6], vec![]));
+    let order = format!("invalid-packet@gpu0:queue{number}:3");
+    let here = Run::hsa("injected").args(["3", "6"]).env("KFDEMU_GPUS", "2*gfx90a").env("KFDEMU_INJECT", order);
+    assert_eq!(told(&here.bare().passed()).errors, ["queue A error 0x1009"]);
+}
+
+#[test]
 fn a_stalled_queue_stands_still_for_as_long_as_ordered_and_others_go_on() {
     if bed::on_hardware() {
         return;

@@ -1,11 +1,10 @@
-// What a dispatch costs those who make it. Prints one line of NAME=NUMBER pairs.
+// What a dispatch costs those who make it. Prints numbers on one line.
 //   rate held THREADS BATCH ROUNDS   a queue that is held by a barrier packet while producers fill it:
 //                                    ns of thread time for a packet (median of the rounds), and the 99th percentile of a
 //                                    batch's, for a packet
 //   rate latency COUNT               ns from a doorbell to the end of the wait on the kernel's own signal, median
-//   rate queues COUNT                us of creating a queue, median
 //   rate memory COUNT                resident KiB before and after so many dispatches
-//   rate threads COUNT               ns of processor time that threads named logdur-* took for a dispatch
+//   rate threads COUNT               ns of processor time of the library's reaper and its log thread for a dispatch
 #include "hsa_check.h"
 
 #include <dirent.h>
@@ -100,7 +99,7 @@ static void held(uint32_t threads, uint32_t batch, uint32_t rounds) {
         hold(threads, batch, each);
         tails[i] = at_share(each, samples, 0.99);
     }
-    printf("ns=%.1f p99=%.1f\n", at_share(means, rounds, 0.5), at_share(tails, rounds, 0.5));
+    printf("%.1f %.1f\n", at_share(means, rounds, 0.5), at_share(tails, rounds, 0.5));
 }
 
 static void latency(uint32_t count) {
@@ -115,18 +114,7 @@ static void latency(uint32_t count) {
         each[i] = ns_of(CLOCK_MONOTONIC) - start;
     }
     CHECK(hsa_signal_destroy(done));
-    printf("ns=%.1f\n", at_share(each, count, 0.5));
-}
-
-static void queues(uint32_t count) {
-    double* each = calloc(count, sizeof *each);
-    for (uint32_t i = 0; i < count; ++i) {
-        const double start = ns_of(CLOCK_MONOTONIC);
-        hsa_queue_t* new = queue_of(SLOTS, NULL, NULL);
-        each[i] = (ns_of(CLOCK_MONOTONIC) - start) / 1e3;
-        CHECK(hsa_queue_destroy(new));
-    }
-    printf("us=%.1f\n", at_share(each, count, 0.5));
+    printf("%.1f\n", at_share(each, count, 0.5));
 }
 
 static long resident(void) {
@@ -147,11 +135,11 @@ static void memory(uint32_t count) {
     run(1000);
     const long before = resident();
     run(count);
-    printf("before=%ld after=%ld\n", before, resident());
+    printf("%ld %ld\n", before, resident());
 }
 
-// Nanoseconds that the library's threads have run.
-static double of_library(void) {
+// Nanoseconds that a thread of this process with a name has run.
+static double of_thread(const char* wanted) {
     double total = 0;
     DIR* tasks = opendir("/proc/self/task");
     EXPECT(tasks, "/proc/self/task cannot be read");
@@ -161,16 +149,12 @@ static double of_library(void) {
         snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
         FILE* file = fopen(path, "r");
         if (!file) continue;
-        const bool named = fscanf(file, "%63s", name) == 1 && !strncmp(name, "logdur-", 7);
+        const bool named = fscanf(file, "%63s", name) == 1 && !strcmp(name, wanted);
         fclose(file);
-        if (!named) continue;
         snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", task->d_name);
-        file = fopen(path, "r");
-        if (file && fscanf(file, "%lu", &ns) == 1) {
-            total += ns;
-            printf("%s=%lu ", name, ns);
-        }
-        if (file) fclose(file);
+        if (!named || !(file = fopen(path, "r"))) continue;
+        if (fscanf(file, "%lu", &ns) == 1) total += ns;
+        fclose(file);
     }
     closedir(tasks);
     return total;
@@ -180,11 +164,11 @@ static void threads(uint32_t count) {
     run(count);
     // The last rows are written some 20 ms after the last dispatch.
     usleep(100000);
-    printf("ns=%.1f\n", of_library() / count);
+    printf("%.1f %.1f\n", of_thread("logdur-reaper") / count, of_thread("logdur-log") / count);
 }
 
 int main(int argc, char** argv) {
-    EXPECT(argc >= 3, "usage: rate held|latency|queues|memory|threads NUMBER...");
+    EXPECT(argc >= 3, "usage: rate held|latency|memory|threads NUMBER...");
     const uint32_t number = (uint32_t)atoi(argv[2]);
     start();
     load();
@@ -195,8 +179,6 @@ int main(int argc, char** argv) {
         held(number, (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]));
     } else if (!strcmp(argv[1], "latency")) {
         latency(number);
-    } else if (!strcmp(argv[1], "queues")) {
-        queues(number);
     } else if (!strcmp(argv[1], "memory")) {
         memory(number);
     } else {

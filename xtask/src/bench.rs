@@ -1,16 +1,14 @@
 //! `cargo xtask bench NAME`: our figure beside the alternative's, from interleaved runs.
 
+mod dispatch;
 mod start;
+mod waves;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
-use crate::{demo, setup, shell};
+use crate::shell;
 
 /// A benchmark: name, what it measures, code.
 struct Bench {
@@ -20,9 +18,18 @@ struct Bench {
 }
 
 const BENCHES: &[Bench] = &[
-    Bench { name: "dispatch", help: "host time of a launch, with and without the library", run: dispatch },
+    Bench {
+        name: "dispatch",
+        help: "what a dispatch costs a HIP program, with and without the library",
+        run: dispatch::hip,
+    },
+    Bench {
+        name: "producer",
+        help: "what a packet costs whoever makes it, with and without the library",
+        run: dispatch::hsa,
+    },
     Bench { name: "start", help: "what a process, a queue and an idle GPU cost, with and without", run: start::run },
-    Bench { name: "waves", help: "wave-instructions a second of the emulated GPU", run: waves },
+    Bench { name: "waves", help: "wave-instructions a second of the emulated GPU", run: waves::run },
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -33,90 +40,62 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     (bench.run)()
 }
 
-/// Repeats of each variant, interleaved.
-const REPEATS: usize = 20;
-
-/// One variant of a benchmark and its samples: host nanoseconds of a launch, and of a launch and its completion.
+/// A variant: its name and how its process is started.
 struct Variant {
     name: &'static str,
-    library: bool,
-    samples: Vec<[f64; 2]>,
+    command: fn(&mut Command),
 }
 
-fn dispatch() -> Result<()> {
-    let rocm = setup::rocm()?;
-    shell::build()?;
-    let program = demo::compile(&rocm, &shell::root().join("tests/programs/launch.hip"))?;
-    let variant = |name, library| Variant { name, library, samples: Vec::new() };
-    // The second series without the library says how much of a difference is noise.
-    let mut variants = [variant("without", false), variant("with liblogdur", true), variant("without, again", false)];
-    for repeat in 0..REPEATS {
+const fn variant(name: &'static str, command: fn(&mut Command)) -> Variant {
+    Variant { name, command }
+}
+
+fn emulated(command: &mut Command) {
+    command.env("LD_PRELOAD", shell::built("libkfdemu.so"));
+}
+
+fn watched(command: &mut Command) {
+    emulated(command);
+    command.env("HSA_TOOLS_LIB", shell::built("liblogdur.so"));
+    command.env("LOGDUR_LOG_LOCATION", shell::cache().join("bench.csv"));
+}
+
+/// A program without the library and with it. The second series without says how much of a difference is noise.
+const LIBRARY: [Variant; 3] =
+    [variant("without", emulated), variant("with liblogdur", watched), variant("without, again", emulated)];
+
+/// Takes samples of every variant, in turns, and prints the medians and how they compare with the first variant's.
+fn table<const N: usize>(
+    title: &str,
+    columns: [&str; N],
+    variants: &[Variant],
+    repeats: usize,
+    sample: impl Fn(&Variant) -> Result<[f64; N]>,
+) -> Result<()> {
+    let mut samples: Vec<Vec<[f64; N]>> = vec![Vec::new(); variants.len()];
+    for repeat in 0..repeats {
         for turn in 0..variants.len() {
-            let variant = &mut variants[(repeat + turn) % 3];
-            variant.samples.push(launch(&program, variant.library)?);
+            let n = (repeat + turn) % variants.len();
+            samples[n].push(sample(&variants[n])?);
         }
     }
-    let of = |variant: &Variant| [0, 1].map(|column| median(variant.samples.iter().map(|s| s[column])));
-    let base = of(&variants[0]);
-    println!("{:<16} {:>12} {:>8} {:>12} {:>8}", "2000 launches", "launch ns", "ratio", "+ sync ns", "ratio");
-    for variant in &variants {
-        let [launch, sync] = of(variant);
-        println!("{:<16} {launch:>12.0} {:>8.3} {sync:>12.0} {:>8.3}", variant.name, launch / base[0], sync / base[1]);
+    println!("\n{title}");
+    let heads = columns.map(|column| format!("{column:>12} {:>8}", "ratio"));
+    println!("{:<16} {}", "", heads.join(" "));
+    for (variant, of_variant) in variants.iter().zip(&samples) {
+        let cells: Vec<String> = (0..N)
+            .map(|column| {
+                let [value, base] = [of_variant, &samples[0]].map(|s| median(s.iter().map(|sample| sample[column])));
+                format!("{value:>12.3} {:>8.3}", value / base)
+            })
+            .collect();
+        println!("{:<16} {}", variant.name, cells.join(" "));
     }
     Ok(())
-}
-
-fn launch(program: &Path, library: bool) -> Result<[f64; 2]> {
-    let mut command = Command::new(program);
-    command.env("LD_PRELOAD", shell::built("libkfdemu.so")).arg("2000");
-    if library {
-        command.env("HSA_TOOLS_LIB", shell::built("liblogdur.so"));
-        command.env("LOGDUR_LOG_LOCATION", shell::cache().join("bench.csv"));
-    }
-    let text = shell::output(&mut command)?;
-    let mut numbers = text.split_whitespace().map(str::parse::<f64>);
-    let mut next = || numbers.next().context("too few numbers")?.context("no number");
-    Ok([next()?, next()?])
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-/// From the emulator's own packet trace: wave instructions of each kernel, over the time that it ran.
-fn waves() -> Result<()> {
-    /// Ticks of the emulated clock in a second.
-    const TICKS: f64 = 1e8;
-    let rocm = setup::rocm()?;
-    shell::build()?;
-    let program = demo::compile(&rocm, &shell::root().join("tests/programs/throughput.hip"))?;
-    let trace = shell::cache().join("waves.json");
-    println!("{:<10} {:>14} {:>24}", "threads", "instructions", "million in a second");
-    for threads in ["1", "2"] {
-        let mut rates: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-        for _ in 0..5 {
-            fs::write(&trace, "")?;
-            let mut command = Command::new(&program);
-            command.env("LD_PRELOAD", shell::built("libkfdemu.so"));
-            shell::output(command.env("KFDEMU_THREADS", threads).env("KFDEMU_TRACE", &trace))?;
-            for line in fs::read_to_string(&trace)?.lines() {
-                let packet: Value = serde_json::from_str(line).with_context(|| format!("in {}", trace.display()))?;
-                let number = |name: &str| packet[name].as_u64().unwrap_or_default();
-                // The runtime's own kernels are too small to say anything.
-                if number("instructions") > 1_000_000 {
-                    let seconds = (number("endTicks") - number("startTicks")) as f64 / TICKS;
-                    rates
-                        .entry(number("instructions"))
-                        .or_default()
-                        .push(number("instructions") as f64 / seconds / 1e6);
-                }
-            }
-        }
-        for (instructions, rates) in rates {
-            println!("{threads:<10} {instructions:>14} {:>24.1}", median(rates.into_iter()));
-        }
-    }
-    Ok(())
 }

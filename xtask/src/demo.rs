@@ -55,6 +55,16 @@ pub(crate) fn compile_hsa(rocm: &Rocm, source: &Path) -> Result<PathBuf> {
     compile_by(command, source, &["-lhsa-runtime64"])
 }
 
+/// The code object of the tests' own kernels, for the processor that is emulated by default.
+///
+/// # Errors
+/// What the compiler says.
+pub(crate) fn kernels(rocm: &Rocm) -> Result<PathBuf> {
+    let mut command = Command::new(&rocm.hipcc);
+    command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-O2", "-c", "--offload-arch=gfx90a"]);
+    compile_by(command, &shell::root().join("tests/programs/kernels.hip"), &[])
+}
+
 fn compile_by(mut command: Command, source: &Path, libraries: &[&str]) -> Result<PathBuf> {
     let folder = shell::cache().join("programs");
     fs::create_dir_all(&folder)?;

@@ -54,6 +54,21 @@ struct Shared {
     helpers: usize,
 }
 
+impl Shared {
+    fn new(helpers: usize) -> Shared {
+        Shared {
+            queues: Mutex::new(Vec::new()),
+            changing: AtomicUsize::new(0),
+            jobs: Mutex::new(Vec::new()),
+            job_added: Condvar::new(),
+            sleeping_helpers: AtomicUsize::new(0),
+            bell: Bell::default(),
+            stop: AtomicBool::new(false),
+            helpers,
+        }
+    }
+}
+
 /// Wakes the thread that looks after the queues.
 #[derive(Default)]
 struct Bell {
@@ -86,16 +101,7 @@ impl Engine {
     /// # Errors
     /// When no thread can be started.
     pub fn start(threads: usize) -> std::io::Result<Engine> {
-        let shared = Arc::new(Shared {
-            queues: Mutex::new(Vec::new()),
-            changing: AtomicUsize::new(0),
-            jobs: Mutex::new(Vec::new()),
-            job_added: Condvar::new(),
-            sleeping_helpers: AtomicUsize::new(0),
-            bell: Bell::default(),
-            stop: AtomicBool::new(false),
-            helpers: threads.saturating_sub(1),
-        });
+        let shared = Arc::new(Shared::new(threads.saturating_sub(1)));
         let keeper = shared.clone();
         spawn("kfdemu-queues", move || look_after_queues(&keeper))?;
         for n in 0..shared.helpers {
@@ -364,28 +370,29 @@ fn report(job: &Job, error: QueueError) {
     job.gpu.driver.queue_error(job.queue, &error);
 }
 
+/// Looks at every queue once, then runs workgroups for a slice. What came of the queues, and whether work was done.
+fn round(worker: &mut Worker) -> (Progress, bool) {
+    let shared = worker.shared.clone();
+    let mut progress = Progress::Idle;
+    while shared.changing.load(Ordering::Relaxed) > 0 {
+        thread::yield_now();
+    }
+    for queue in lock(&shared.queues).iter_mut() {
+        progress = progress.max(queue.pump(worker));
+    }
+    let Some(job) = worker.next_job() else { return (progress, false) };
+    let before = job.dispatch.instructions();
+    worker.work_on(&job, SLICE);
+    (progress, job.dispatch.instructions() > before + SHORT_TURN / 2 || job.dispatch.is_complete())
+}
+
 /// The first thread: queues, and workgroups in between.
 fn look_after_queues(shared: &Arc<Shared>) {
     let mut worker = Worker::new(shared.clone(), SHORT_TURN);
     let mut idle_since = Instant::now();
     let mut waiting_since: Option<Instant> = None;
     while !shared.stop.load(Ordering::Acquire) {
-        let mut progress = Progress::Idle;
-        while shared.changing.load(Ordering::Relaxed) > 0 {
-            thread::yield_now();
-        }
-        {
-            let mut queues = lock(&shared.queues);
-            for queue in queues.iter_mut() {
-                progress = progress.max(queue.pump(&mut worker));
-            }
-        }
-        let mut worked = false;
-        if let Some(job) = worker.next_job() {
-            let before = job.dispatch.instructions();
-            worker.work_on(&job, SLICE);
-            worked = job.dispatch.instructions() > before + SHORT_TURN / 2 || job.dispatch.is_complete();
-        }
+        let (progress, worked) = round(&mut worker);
         if progress == Progress::Done || worked {
             idle_since = Instant::now();
             waiting_since = None;
@@ -394,6 +401,33 @@ fn look_after_queues(shared: &Arc<Shared>) {
         let since =
             if progress == Progress::Waiting { *waiting_since.get_or_insert_with(Instant::now) } else { idle_since };
         pause(shared, since.elapsed(), progress);
+    }
+}
+
+/// An engine without threads, whose queues are looked after when it is told to.
+pub struct Stepped {
+    engine: Engine,
+    worker: Worker,
+}
+
+impl Default for Stepped {
+    fn default() -> Stepped {
+        let engine = Engine { shared: Arc::new(Shared::new(0)) };
+        let worker = Worker::new(engine.shared.clone(), SHORT_TURN);
+        Stepped { engine, worker }
+    }
+}
+
+impl Stepped {
+    /// To add queues and to remove them.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Looks at every queue once and runs workgroups for a while. False when nothing came of it.
+    pub fn step(&mut self) -> bool {
+        let (progress, worked) = round(&mut self.worker);
+        progress == Progress::Done || worked
     }
 }
 

@@ -362,7 +362,7 @@ impl View {
     pub fn read(&mut self, at: u64, out: &mut [u8]) -> Result<(), Refused> {
         let mut done = 0;
         while done < out.len() {
-            let (host, n) = self.run(at + done as u64, out.len() - done, false)?;
+            let (host, n) = self.run(at.wrapping_add(done as u64), out.len() - done, false)?;
             for (k, byte) in out[done..done + n].iter_mut().enumerate() {
                 // SAFETY: `run` found that `n` bytes from `host` are mapped, and the view keeps their owner alive.
                 *byte = unsafe { byte_at(host, k) }.load(Ordering::Relaxed);
@@ -379,7 +379,7 @@ impl View {
     pub fn write(&mut self, at: u64, data: &[u8]) -> Result<(), Refused> {
         let mut done = 0;
         while done < data.len() {
-            let (host, n) = self.run(at + done as u64, data.len() - done, true)?;
+            let (host, n) = self.run(at.wrapping_add(done as u64), data.len() - done, true)?;
             for (k, &byte) in data[done..done + n].iter().enumerate() {
                 // SAFETY: `run` found that `n` bytes from `host` are mapped, and the view keeps their owner alive.
                 unsafe { byte_at(host, k) }.store(byte, Ordering::Relaxed);
@@ -405,8 +405,8 @@ impl View {
         let mut done = 0;
         while done < bytes {
             let left = usize::try_from(bytes - done).unwrap_or(usize::MAX);
-            let (source, n) = self.run(from + done, left, false)?;
-            let (target, m) = self.run(to + done, n, true)?;
+            let (source, n) = self.run(from.wrapping_add(done), left, false)?;
+            let (target, m) = self.run(to.wrapping_add(done), n, true)?;
             // SAFETY: `run` found `m` bytes mapped on both sides.
             unsafe { copy_bytes(source, target, m) };
             done += m as u64;
@@ -423,7 +423,7 @@ impl View {
         let mut done = 0;
         while done < bytes {
             let n = (bytes - done).min(pattern.len() as u64);
-            self.write(to + done, &pattern[..n as usize])?;
+            self.write(to.wrapping_add(done), &pattern[..n as usize])?;
             done += n;
         }
         Ok(())
@@ -493,14 +493,33 @@ unsafe fn copy_bytes(source: *mut u8, target: *mut u8, n: usize) {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::alloc::{self, Layout};
+
     use super::*;
+
+    /// Zeroed pages.
+    struct Pages(*mut u8, Layout);
+
+    // SAFETY: only the address is shared; the memory is accessed through atomics.
+    unsafe impl Send for Pages {}
+    // SAFETY: as above.
+    unsafe impl Sync for Pages {}
+
+    impl Drop for Pages {
+        fn drop(&mut self) {
+            // SAFETY: allocated by `memory` with this layout.
+            unsafe { alloc::dealloc(self.0, self.1) };
+        }
+    }
 
     /// Zeroed memory that lives as long as its backing.
     pub(crate) fn memory(len: usize) -> Backing {
-        let buffer: Arc<Vec<AtomicU64>> = Arc::new((0..len.div_ceil(8)).map(|_| AtomicU64::new(0)).collect());
-        let base = buffer.as_ptr().cast_mut().cast();
-        // SAFETY: the vector is the owner, and atomics may be written through a shared pointer.
-        unsafe { Backing::new(base, len as u64, buffer) }
+        let layout = Layout::from_size_align(len, 4096).expect("a small size");
+        // SAFETY: the layout is not empty in any test.
+        let base = unsafe { alloc::alloc_zeroed(layout) };
+        assert!(!base.is_null());
+        // SAFETY: the pages are the owner.
+        unsafe { Backing::new(base, len as u64, Arc::new(Pages(base, layout))) }
     }
 
     fn view(space: &Arc<AddressSpace>) -> View {

@@ -22,7 +22,7 @@ const END: u64 = offset_of!(Signal, end_ts) as u64;
 /// # Errors
 /// When the handle is not that of a signal that the GPU can see.
 pub(crate) fn value(view: &mut View, handle: u64) -> Result<i64, Refused> {
-    Ok(view.word64(handle + VALUE, false)?.load(Ordering::Acquire) as i64)
+    Ok(view.word64(handle.wrapping_add(VALUE), false)?.load(Ordering::Acquire) as i64)
 }
 
 /// Completes a packet: timestamps if wanted, then the decrement, then the interrupt if the signal asks for one.
@@ -36,13 +36,13 @@ pub(crate) fn complete(
     times: Option<(u64, u64)>,
 ) -> Result<(), Refused> {
     if let Some((start, end)) = times {
-        view.word64(handle + START, true)?.store(start, Ordering::Relaxed);
-        view.word64(handle + END, true)?.store(end, Ordering::Relaxed);
+        view.word64(handle.wrapping_add(START), true)?.store(start, Ordering::Relaxed);
+        view.word64(handle.wrapping_add(END), true)?.store(end, Ordering::Relaxed);
     }
     // Read before the decrement: afterwards the signal belongs to the host, which may use it for something else.
-    let mailbox = view.word64(handle + EVENT_MAILBOX, false)?.load(Ordering::Relaxed);
-    let event = view.word32(handle + EVENT_ID, false)?.load(Ordering::Relaxed);
-    view.word64(handle + VALUE, true)?.fetch_sub(1, Ordering::Release);
+    let mailbox = view.word64(handle.wrapping_add(EVENT_MAILBOX), false)?.load(Ordering::Relaxed);
+    let event = view.word32(handle.wrapping_add(EVENT_ID), false)?.load(Ordering::Relaxed);
+    view.word64(handle.wrapping_add(VALUE), true)?.fetch_sub(1, Ordering::Release);
     if mailbox != 0 {
         view.word64(mailbox, true)?.store(event.into(), Ordering::Release);
         driver.raise_event(event);

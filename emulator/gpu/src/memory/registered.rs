@@ -46,7 +46,7 @@ impl AddressSpace {
     /// Looks again which pages of the registered memory around a GPU address the host still has, and maps exactly these.
     /// False when no registered memory is there.
     fn look_again(&self, at: u64) -> bool {
-        let Some(whole) = lock(&self.registered).iter().find(|r| r.holds(at, 1)).cloned() else { return false };
+        let Some(whole) = self.registered_around(at) else { return false };
         let host = whole.backing.base.expose_provenance() as u64;
         let parts = mapped_parts(host, host + whole.len);
         self.change(|regions| {
@@ -64,7 +64,14 @@ impl AddressSpace {
 
     /// True when an address is in registered memory, mapped in the host or not.
     pub(super) fn is_registered(&self, at: u64) -> bool {
-        self.registered_regions.load(Ordering::Acquire) > 0 && lock(&self.registered).iter().any(|r| r.holds(at, 1))
+        self.registered_around(at).is_some()
+    }
+
+    fn registered_around(&self, at: u64) -> Option<Region> {
+        if self.registered_regions.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        lock(&self.registered).iter().find(|r| r.holds(at, 1)).cloned()
     }
 }
 
@@ -85,11 +92,7 @@ impl View {
             Some(region) if !region.backing.registered || self.trusted.contains(&region.start) => {}
             Some(region) if region.backing.is_there() => self.trusted.push(region.start),
             // Gone, or perhaps back again.
-            _ if self.space.is_registered(at) => {
-                if self.space.look_again(at) {
-                    self.refresh();
-                }
-            }
+            _ if self.space.look_again(at) => self.refresh(),
             _ => {}
         }
     }

@@ -353,7 +353,7 @@ impl AqlQueue {
         let (address, dwords) = packet.pm4_indirect_buffer();
         let mut at = 0;
         while at < dwords {
-            let word = self.view.word32(address + 4 * u64::from(at), false);
+            let word = self.view.word32(address.wrapping_add(4 * u64::from(at)), false);
             let header = word.map_err(|u| Hold::Fault(u, "a PM4 indirect buffer"))?.load(Ordering::Relaxed);
             let (kind, opcode, count) = (header >> 30, header >> 8 & 0xff, header >> 16 & 0x3fff);
             if kind != 3 || !matches!(opcode, ACQUIRE_MEM | NOP) {

@@ -3,6 +3,9 @@
 pub mod aql;
 pub mod sdma;
 
+#[cfg(test)]
+mod tests;
+
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -107,7 +107,7 @@ impl SdmaQueue {
                 let (to, count) = (self.address(1)?, u64::from(self.dword(3)? & 0xf_ffff) + 1);
                 for n in 0..count {
                     let value = self.dword(4 + n)?;
-                    self.view.write(to + 4 * n, &value.to_le_bytes())?;
+                    self.view.write(to.wrapping_add(4 * n), &value.to_le_bytes())?;
                 }
                 Ok(Step::Done(4 + count))
             }
@@ -139,7 +139,7 @@ impl SdmaQueue {
                     return Err(Failure::Unknown);
                 }
                 let part = (bytes - self.copied).min(CHUNK);
-                self.view.fill(to + self.copied, value, part)?;
+                self.view.fill(to.wrapping_add(self.copied), value, part)?;
                 self.gpu.clock.copied(part);
                 Ok(self.part(part, bytes, 5))
             }
@@ -167,7 +167,7 @@ impl SdmaQueue {
         let bytes = u64::from(self.dword(1)? & 0x3fff_ffff) + 1;
         let (from, to) = (self.address(3)?, self.address(5)?);
         let part = (bytes - self.copied).min(CHUNK);
-        self.view.copy(from + self.copied, to + self.copied, part)?;
+        self.view.copy(from.wrapping_add(self.copied), to.wrapping_add(self.copied), part)?;
         self.gpu.clock.copied(part);
         Ok(self.part(part, bytes, 7))
     }
@@ -178,7 +178,7 @@ impl SdmaQueue {
             let (x, y, z) = (p1 & 0x3fff, p1 >> 16 & 0x3fff, p2 & 0x7ff);
             let (pitch, slice) = (u64::from(p2 >> 13) + 1, u64::from(p3 & 0xfff_ffff) + 1);
             let offset = u64::from(x) + u64::from(y) * pitch + u64::from(z) * slice;
-            (base + (offset << element_log2), pitch << element_log2, slice << element_log2)
+            (base.wrapping_add(offset << element_log2), pitch << element_log2, slice << element_log2)
         };
         let (source_base, target_base) = (self.address(1)?, self.address(6)?);
         let (from, from_pitch, from_slice) = side(source_base, self.dword(3)?, self.dword(4)?, self.dword(5)?);
@@ -187,7 +187,9 @@ impl SdmaQueue {
         let width = u64::from((p1 & 0x3fff) + 1) << element_log2;
         for z in 0..=u64::from(p2 & 0x7ff) {
             for y in 0..=u64::from(p1 >> 16 & 0x3fff) {
-                self.view.copy(from + y * from_pitch + z * from_slice, to + y * to_pitch + z * to_slice, width)?;
+                let [from, to] =
+                    [from.wrapping_add(y * from_pitch + z * from_slice), to.wrapping_add(y * to_pitch + z * to_slice)];
+                self.view.copy(from, to, width)?;
                 self.gpu.clock.copied(width);
             }
         }

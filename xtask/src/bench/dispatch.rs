@@ -1,0 +1,66 @@
+//! `cargo xtask bench dispatch` and `producer`: what it costs to be watched, dispatch by dispatch.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::{LIBRARY, Variant, table};
+use crate::{demo, setup, shell};
+
+/// Repeats of each variant, interleaved.
+const REPEATS: usize = 20;
+
+/// HIP programs that launch: host nanoseconds of a launch, and of a launch and its completion.
+pub(super) fn hip() -> Result<()> {
+    let rocm = setup::rocm()?;
+    shell::build()?;
+    let program = demo::compile(&rocm, &shell::root().join("tests/programs/launch.hip"))?;
+    for (title, arguments) in [
+        ("2000 launches on one stream", ["2000", "1"]),
+        ("8 threads with 2000 launches, each on a stream of its own", ["2000", "8"]),
+    ] {
+        table(title, ["launch ns", "+ sync ns"], &LIBRARY, REPEATS, |variant| numbers(&program, &arguments, variant))?;
+    }
+    Ok(())
+}
+
+/// Programs without HIP between them and the queue.
+pub(super) fn hsa() -> Result<()> {
+    let rocm = setup::rocm()?;
+    shell::build()?;
+    let program = demo::compile_hsa(&rocm, &shell::root().join("tests/programs/rate.c"))?;
+    let kernels = demo::kernels(&rocm)?;
+    let run = |arguments: &[&str], variant: &Variant| {
+        let mut command = Command::new(&program);
+        (variant.command)(command.args(arguments).env("TEST_KERNELS", &kernels));
+        shell::output(&mut command)
+    };
+    for (title, arguments) in [
+        ("a held queue, one producer, packet by packet", ["held", "1", "1", "11"]),
+        ("a held queue, eight producers, packet by packet", ["held", "8", "1", "11"]),
+        ("a held queue, one producer, batches of 64", ["held", "1", "64", "11"]),
+        ("a held queue, one producer, batches of 4096", ["held", "1", "4096", "11"]),
+    ] {
+        table(title, ["ns a packet", "p99 ns"], &LIBRARY, REPEATS, |v| parsed(&run(&arguments, v)?))?;
+    }
+    let title = "from a doorbell to the end of the wait on the kernel's own signal";
+    table(title, ["ns"], &LIBRARY, REPEATS, |v| parsed(&run(&["latency", "2000"], v)?))?;
+    let title = "resident memory before and after 1,000,000 dispatches";
+    table(title, ["KiB before", "KiB after"], &LIBRARY, 1, |v| parsed(&run(&["memory", "1000000"], v)?))?;
+    let title = "processor time of the library's threads for each of 200,000 dispatches";
+    table(title, ["reaper ns", "log ns"], &LIBRARY[1..2], REPEATS, |v| parsed(&run(&["threads", "200000"], v)?))
+}
+
+fn numbers<const N: usize>(program: &Path, arguments: &[&str], variant: &Variant) -> Result<[f64; N]> {
+    let mut command = Command::new(program);
+    (variant.command)(command.args(arguments));
+    parsed(&shell::output(&mut command)?)
+}
+
+fn parsed<const N: usize>(text: &str) -> Result<[f64; N]> {
+    let numbers: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
+    let numbers = numbers.with_context(|| format!("expected numbers, found {text:?}"))?;
+    let Ok(numbers) = <[f64; N]>::try_from(numbers) else { bail!("expected {N} numbers, found {text:?}") };
+    Ok(numbers)
+}
