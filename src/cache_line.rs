@@ -18,11 +18,11 @@ impl<T> Deref for OwnLine<T> {
 /// Asks for a cache line that will be written soon. Where there is no memory nothing happens.
 #[inline(always)]
 pub(crate) fn prefetch_for_write<T>(line: *const T) {
+    // The intrinsic's hint for writing is one for reading unless the whole library is compiled for newer processors.
     #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect but on the cache; every x86-64 processor takes the hint or ignores it.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
+    // SAFETY: the instruction has no effect but on the cache; a processor without it takes it for no operation.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line;

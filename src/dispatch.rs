@@ -31,16 +31,10 @@ pub(crate) enum Timing {
     Forwarded,
 }
 
-/// How to time a dispatch with a completion signal (0 is none); `can_stay` says whether it is one of ordinary memory that
-/// only this process uses, `leave` enters it in the table of pending signals.
-fn timing(signal: u64, can_stay: impl FnOnce() -> bool, leave: impl FnOnce() -> Left) -> Timing {
-    if signal == 0 {
-        Timing::Own
-    } else if can_stay() && leave() == Left::Yes {
-        Timing::AppSignal
-    } else {
-        Timing::Forwarded
-    }
+/// How to time a dispatch with a signal of its own; `can_stay` says whether it is one of ordinary memory that only this
+/// process uses, `enter` enters it in the table of pending signals.
+fn timing(can_stay: impl FnOnce() -> bool, enter: impl FnOnce() -> Left) -> Timing {
+    if can_stay() && enter() == Left::Yes { Timing::AppSignal } else { Timing::Forwarded }
 }
 
 impl Publisher {
@@ -81,6 +75,7 @@ impl Publisher {
     }
 
     /// Records a dispatch; returns the signal that has to be in its packet instead of its own.
+    #[inline(always)]
     fn record(
         &mut self,
         session: &'static Session,
@@ -91,28 +86,20 @@ impl Publisher {
     ) -> Option<OwnSignal> {
         let to = self.free_record(session, queue);
         let record = to.record();
-        let app = packet.completion_signal();
-        // SAFETY: a packet's completion signal is 0 or the handle of a signal that lives until the packet is complete.
-        let kind_of = || unsafe { Signal::from_handle(app) }.kind.load(Ordering::Relaxed);
-        // What is entered in the table may be harvested at once by another thread: the record is whole before that.
         fill(to, packet, id, now, session.kernels.number(packet.kernel_object()));
-        record.set_flags(if packet.has_barrier_bit() { flag::BARRIER } else { 0 } | flag::APP_SIGNAL);
-        record.signal.store(app, Ordering::Relaxed);
-        // What the application sees of this packet it must not see before what was ahead of it.
-        let in_order = queue.forwarding.load(Ordering::Acquire) == 0;
-        let can_stay = || in_order && kind_of() == kind::USER && !session.pending.is_shared_with_others(app);
-        let timing = timing(app, can_stay, || session.pending.enter(app, to));
+        let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
+        let app = packet.completion_signal();
+        let timing = if app == 0 { Timing::Own } else { leave(session, queue, to, app, barrier) };
         if timing == Timing::AppSignal {
             return None;
         }
         let Some(own) = self.own_signal(session, queue) else {
             // Without a signal nobody can tell when it ends. The application's packet passes as it is.
-            record.add_flags(flag::NO_TIMES);
+            record.set_flags(barrier | flag::NO_TIMES);
             record.set_state(State::Done);
             return None;
         };
-        let forwarded = if timing == Timing::Forwarded { flag::FORWARDED } else { 0 };
-        record.set_flags(record.flags() & flag::BARRIER | forwarded);
+        record.set_flags(if timing == Timing::Forwarded { barrier | flag::FORWARDED } else { barrier });
         record.signal.store(own.handle(), Ordering::Relaxed);
         if timing == Timing::Forwarded {
             stand_in(session, queue, to, app);
@@ -183,12 +170,27 @@ impl Publisher {
     }
 }
 
+/// Leaves an application's signal in the packet of a record, if it can stay there.
+#[inline(never)]
+fn leave(session: &'static Session, queue: &Queue, to: RecordRef, app: u64, barrier: u8) -> Timing {
+    // SAFETY: a packet's completion signal is 0 or the handle of a signal that lives until the packet is complete.
+    let kind_of = || unsafe { Signal::from_handle(app) }.kind.load(Ordering::Relaxed);
+    // What is entered in the table may be harvested at once by another thread: the record is whole before that.
+    to.record().set_flags(barrier | flag::APP_SIGNAL);
+    to.record().signal.store(app, Ordering::Relaxed);
+    // What the application sees of this packet it must not see before what was ahead of it.
+    let in_order = queue.forwarding.load(Ordering::Acquire) == 0;
+    let can_stay = || in_order && kind_of() == kind::USER && !session.pending.is_shared_with_others(app);
+    timing(can_stay, || session.pending.enter(app, to))
+}
+
 fn stand_in(session: &Session, queue: &Queue, to: RecordRef, app: u64) {
     to.app_signal().forward_to.store(app, Ordering::Relaxed);
     queue.forwarding.fetch_add(1, Ordering::Relaxed);
     session.reaper.forwarding.fetch_add(1, Ordering::Relaxed);
 }
 
+#[inline(always)]
 fn fill(to: RecordRef, packet: &Packet, id: u64, now: u64, kernel: u32) {
     let record = to.record();
     record.dispatch.store(now, Ordering::Relaxed);
@@ -211,9 +213,8 @@ mod tests {
 
     #[test]
     fn only_an_ordinary_signal_that_nothing_else_is_pending_on_is_left_in_its_packet() {
-        assert_eq!(timing(0, || unreachable!(), || unreachable!()), Timing::Own);
-        assert_eq!(timing(64, || true, || Left::Yes), Timing::AppSignal);
-        assert_eq!(timing(64, || true, || Left::No), Timing::Forwarded);
-        assert_eq!(timing(64, || false, || unreachable!()), Timing::Forwarded);
+        assert_eq!(timing(|| true, || Left::Yes), Timing::AppSignal);
+        assert_eq!(timing(|| true, || Left::No), Timing::Forwarded);
+        assert_eq!(timing(|| false, || unreachable!()), Timing::Forwarded);
     }
 }
