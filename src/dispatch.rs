@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use hsa::OwnSignal;
 use hsa_sys::abi::aql::{Packet, PacketType, Slot, vendor};
 use hsa_sys::abi::signal::{Signal, kind};
-use logdur_journal::{State, flag};
+use logdur_journal::{Record, Shape, State, flag};
 
 use crate::blocks::{Cursor, RecordRef};
 use crate::cache_line::prefetch_for_write;
@@ -86,7 +86,7 @@ impl Publisher {
     ) -> Option<OwnSignal> {
         let to = self.free_record(session, queue);
         let record = to.record();
-        fill(to, packet, id, now, session.kernels.number(packet.kernel_object()));
+        fill(record, packet, id, now, session.kernels.number(packet.kernel_object()));
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
         let app = packet.completion_signal();
         let timing = if app == 0 { Timing::Own } else { leave(session, queue, to, app, barrier) };
@@ -191,20 +191,17 @@ fn stand_in(session: &Session, queue: &Queue, to: RecordRef, app: u64) {
 }
 
 #[inline(always)]
-fn fill(to: RecordRef, packet: &Packet, id: u64, now: u64, kernel: u32) {
-    let record = to.record();
+fn fill(record: &Record, packet: &Packet, id: u64, now: u64, kernel: u32) {
     record.dispatch.store(now, Ordering::Relaxed);
     record.kernel_object.store(packet.kernel_object(), Ordering::Relaxed);
     record.id.store(id, Ordering::Relaxed);
-    record.kernel.store(kernel, Ordering::Relaxed);
-    record.lds_bytes.store(packet.group_segment_size(), Ordering::Relaxed);
-    record.scratch_bytes.store(packet.private_segment_size(), Ordering::Relaxed);
-    for (to, from) in record.grid.iter().zip(packet.grid_size()) {
-        to.store(from, Ordering::Relaxed);
-    }
-    for (to, from) in record.workgroup.iter().zip(packet.workgroup_size()) {
-        to.store(from, Ordering::Relaxed);
-    }
+    record.set_shape(Shape {
+        kernel,
+        grid: packet.grid_size(),
+        workgroup: packet.workgroup_size(),
+        scratch_bytes: packet.private_segment_size(),
+        lds_bytes: packet.group_segment_size(),
+    });
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl Tally {
         let flags = record.flags();
         for (counter, counts) in [
             (&mut self.logged, true),
-            (&mut self.unknown_kernel, record.kernel.load(Ordering::Relaxed) == 0),
+            (&mut self.unknown_kernel, record.shape().kernel == 0),
             (&mut self.incomplete, flags & flag::INCOMPLETE != 0),
             (&mut self.no_times, flags & (flag::INCOMPLETE | flag::NO_TIMES) == flag::NO_TIMES),
         ] {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::clock::Line;
-use crate::record::{Record, Times, flag};
+use crate::record::{Record, Shape, Times, flag};
 
 /// What a row is written from.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub struct Row<'a> {
     pub agent: usize,
     /// The runtime's number of the queue.
     pub queue: u64,
+    /// What was dispatched.
+    pub shape: Shape,
     /// Everything else.
     pub record: &'a Record,
     /// What a reader of the file knows and the record does not.
@@ -78,10 +80,10 @@ columns! {
     "id": |row| Cell::Number(row.record.id.load(Ordering::Relaxed));
     "agent": |row| Cell::Number(row.agent as u64);
     "queue": |row| Cell::Number(row.queue);
-    "grid": |row| Cell::Size(row.record.grid.each_ref().map(|n| n.load(Ordering::Relaxed).into()));
-    "workgroup": |row| Cell::Size(row.record.workgroup.each_ref().map(|n| n.load(Ordering::Relaxed).into()));
-    "ldsBytes": |row| Cell::Number(row.record.lds_bytes.load(Ordering::Relaxed).into());
-    "scratchBytes": |row| Cell::Number(row.record.scratch_bytes.load(Ordering::Relaxed).into());
+    "grid": |row| Cell::Size(row.shape.grid.map(Into::into));
+    "workgroup": |row| Cell::Size(row.shape.workgroup.map(Into::into));
+    "ldsBytes": |row| Cell::Number(row.shape.lds_bytes.into());
+    "scratchBytes": |row| Cell::Number(row.shape.scratch_bytes.into());
     "kernargBytes": |row| number(row.kernarg_size.map(Into::into));
     "kernelObject": |row| Cell::Address(row.record.kernel_object.load(Ordering::Relaxed));
     "flags": |row| Cell::Flags(row.flags().collect());
@@ -109,7 +111,7 @@ impl Row<'_> {
         let flags = self.record.flags();
         let backwards = self.times.is_some_and(|(start, end)| end < start);
         let all = [
-            ("unknown-kernel", self.record.kernel.load(Ordering::Relaxed) == 0),
+            ("unknown-kernel", self.shape.kernel == 0),
             ("incomplete", flags & flag::INCOMPLETE != 0),
             ("no-times", flags & flag::INCOMPLETE == 0 && self.times.is_none() && self.late.is_none()),
             ("times-lost", self.late == Some(Late::TimesLost)),

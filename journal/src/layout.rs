@@ -22,7 +22,7 @@ pub const HEADER_BYTES: usize = 2 * 4096;
 /// `LDRECORD`, as bytes in the file.
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"LDRECORD");
 /// Of the layout: a reader takes its own version only.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// `CHNK`, as bytes in the file.
 pub(crate) const CHUNK_MAGIC: u32 = u32::from_ne_bytes(*b"CHNK");
 /// Where chunks may begin.

@@ -17,5 +17,5 @@ pub mod recover;
 pub mod snapshot;
 pub mod store;
 
-pub use record::{AppSignal, BLOCK_BYTES, BLOCK_RECORDS, Block, Fate, Record, State, Times, flag};
+pub use record::{AppSignal, BLOCK_BYTES, BLOCK_RECORDS, Block, Fate, Record, Shape, State, Times, flag};
 pub use store::{Origin, Records};

@@ -188,21 +188,14 @@ fn json_text(to: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Record, flag};
+    use crate::record::{Record, Shape, flag};
     use std::sync::atomic::Ordering;
 
     fn row(format: Format, name: &str, times: Option<(u64, u64)>) -> String {
         let record = Record::default();
         record.id.store(3, Ordering::Relaxed);
-        record.kernel.store(1, Ordering::Relaxed);
         record.kernel_object.store(0x7f00_1000, Ordering::Relaxed);
-        for (to, from) in record.grid.iter().zip([1024, 2, 1]) {
-            to.store(from, Ordering::Relaxed);
-        }
-        for (to, from) in record.workgroup.iter().zip([256, 1, 1]) {
-            to.store(from, Ordering::Relaxed);
-        }
-        record.lds_bytes.store(512, Ordering::Relaxed);
+        let shape = Shape { kernel: 1, grid: [1024, 2, 1], workgroup: [256, 1, 1], scratch_bytes: 0, lds_bytes: 512 };
         if times.is_none() {
             record.add_flags(flag::INCOMPLETE);
         }
@@ -216,6 +209,7 @@ mod tests {
                 times,
                 agent: 0,
                 queue: 5,
+                shape,
                 record: &record,
                 late: None,
             },

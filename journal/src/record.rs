@@ -84,16 +84,12 @@ pub struct Record {
     pub signal: AtomicU64,
     /// Number of the dispatch in its process, from 0.
     pub id: AtomicU64,
-    /// Number of the kernel in its process; 0 when it is not known.
-    pub kernel: AtomicU32,
-    /// Work-items in x, y and z.
-    pub grid: [AtomicU32; 3],
-    /// Bytes of LDS of a workgroup.
-    pub lds_bytes: AtomicU32,
-    /// Bytes of scratch of a work-item.
-    pub scratch_bytes: AtomicU32,
-    /// Work-items of a workgroup in x, y and z.
-    pub workgroup: [AtomicU16; 3],
+    // As in the packet where that is possible: words of eight bytes go from there to here.
+    kernel_and_grid_x: AtomicU64,
+    grid_y_and_z: AtomicU64,
+    scratch_and_lds: AtomicU64,
+    workgroup_x_and_y: AtomicU32,
+    workgroup_z: AtomicU16,
     state: AtomicU8,
     flags: AtomicU8,
 }
@@ -147,7 +143,51 @@ const _: () = assert!(size_of::<Block>() <= BLOCK_BYTES && BLOCK_BYTES - size_of
 // SAFETY: a block is a pointer that may be null and atomic integers, which any bytes are values of.
 unsafe impl Plain for Block {}
 
+/// What a dispatch runs, and how much of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Number of the kernel in its process; 0 when it is not known.
+    pub kernel: u32,
+    /// Work-items in x, y and z.
+    pub grid: [u32; 3],
+    /// Work-items of a workgroup in x, y and z.
+    pub workgroup: [u16; 3],
+    /// Bytes of scratch of a work-item.
+    pub scratch_bytes: u32,
+    /// Bytes of LDS of a workgroup.
+    pub lds_bytes: u32,
+}
+
+const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+const fn halves(pair: u64) -> [u32; 2] {
+    [pair as u32, (pair >> 32) as u32]
+}
+
 impl Record {
+    /// Sets what is dispatched; only before the record is published.
+    #[inline]
+    pub fn set_shape(&self, shape: Shape) {
+        let ([grid_x, grid_y, grid_z], [x, y, z]) = (shape.grid, shape.workgroup);
+        self.kernel_and_grid_x.store(pair(shape.kernel, grid_x), Ordering::Relaxed);
+        self.grid_y_and_z.store(pair(grid_y, grid_z), Ordering::Relaxed);
+        self.scratch_and_lds.store(pair(shape.scratch_bytes, shape.lds_bytes), Ordering::Relaxed);
+        self.workgroup_x_and_y.store(x as u32 | (y as u32) << 16, Ordering::Relaxed);
+        self.workgroup_z.store(z, Ordering::Relaxed);
+    }
+
+    /// What is dispatched.
+    pub fn shape(&self) -> Shape {
+        let [kernel, grid_x] = halves(self.kernel_and_grid_x.load(Ordering::Relaxed));
+        let [grid_y, grid_z] = halves(self.grid_y_and_z.load(Ordering::Relaxed));
+        let [scratch_bytes, lds_bytes] = halves(self.scratch_and_lds.load(Ordering::Relaxed));
+        let (x_and_y, z) = (self.workgroup_x_and_y.load(Ordering::Relaxed), self.workgroup_z.load(Ordering::Relaxed));
+        let workgroup = [x_and_y as u16, (x_and_y >> 16) as u16, z];
+        Shape { kernel, grid: [grid_x, grid_y, grid_z], workgroup, scratch_bytes, lds_bytes }
+    }
+
     /// How far the dispatch has come.
     #[inline]
     pub fn state(&self) -> State {
@@ -276,6 +316,21 @@ mod tests {
         assert_eq!((record.state(), record.flags()), (State::Done, flag::BARRIER | flag::NO_TIMES));
         block.clear();
         assert_eq!((record.state(), block.times[7].end.load(Ordering::Relaxed)), (State::Free, 0));
+    }
+
+    #[test]
+    fn a_record_has_the_shape_that_it_was_given() {
+        let record = Record::default();
+        let shape = Shape {
+            kernel: 0x8000_0001,
+            grid: [0xffff_fff0, 0x1_0001, 7],
+            workgroup: [1024, 0xfffe, 3],
+            scratch_bytes: 0xfedc_ba98,
+            lds_bytes: 65536,
+        };
+        record.set_shape(shape);
+        record.set_state(State::InFlight);
+        assert_eq!((record.shape(), record.state()), (shape, State::InFlight));
     }
 
     #[test]

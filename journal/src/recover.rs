@@ -59,7 +59,7 @@ pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missin
     let mut in_flight: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for dispatch in &snapshot.dispatches {
         let record = &dispatch.record;
-        let number = record.kernel.load(Ordering::Relaxed);
+        let number = record.shape().kernel;
         let kernel = snapshot.kernel(number);
         let (name, wanted) = names.entry(number).or_insert_with(|| {
             let name = kernel.map_or(String::new(), |(_, symbol)| demangle(symbol));
@@ -124,6 +124,7 @@ fn row(
         times,
         agent: dispatch.agent,
         queue: dispatch.queue,
+        shape: record.shape(),
         record,
         late,
     };

@@ -8,7 +8,7 @@ use logdur_journal::clock::Line;
 use logdur_journal::lines::Format;
 use logdur_journal::recover::{self, Written};
 use logdur_journal::snapshot::Snapshot;
-use logdur_journal::{Block, Fate, Origin, Records, State};
+use logdur_journal::{Block, Fate, Origin, Records, Shape, State};
 
 /// A process that has dispatched ten kernels: 0 to 2 are in the log and marked, 3 filtered, 4 to 6 were being written, 7
 /// is done, 8 and 9 in flight; one more has a number and no packet.
@@ -34,7 +34,7 @@ impl Left {
         block.assign(7, 0);
         for (i, record) in block.records.iter().enumerate().take(10) {
             record.id.store(i as u64, Ordering::Relaxed);
-            record.kernel.store(if i == 3 { 2 } else { 1 }, Ordering::Relaxed);
+            record.set_shape(Shape { kernel: if i == 3 { 2 } else { 1 }, ..Shape::default() });
             block.times[i].start.store(2000 + i as u64, Ordering::Relaxed);
             block.times[i].end.store(3000 + i as u64, Ordering::Relaxed);
             record.set_state(State::InFlight);
@@ -152,7 +152,7 @@ fn a_name_that_is_taken_is_left_alone_and_told() {
     let origin = Origin { format: Format::Csv, log: None, filter: None };
     let before = fs::read(&left.path).unwrap();
     let (second, earlier) = Records::create(left.folder.path(), &origin).unwrap();
-    assert_eq!(earlier, [left.path.clone()]);
+    assert_eq!(earlier, std::slice::from_ref(&left.path));
     assert_eq!(fs::read(&left.path).unwrap(), before);
     let path = second.path().unwrap().to_owned();
     second.remove();

@@ -206,7 +206,8 @@ impl Log {
             r.set_state(State::Logged);
             return;
         }
-        let kernel = session.kernels.by_number(r.kernel.load(Ordering::Relaxed));
+        let shape = r.shape();
+        let kernel = session.kernels.by_number(shape.kernel);
         let wanted =
             |filter: &Regex| kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(|name| filter.is_match(name)));
         if !self.filter.as_ref().is_none_or(wanted) {
@@ -230,6 +231,7 @@ impl Log {
             times,
             agent: queue.agent,
             queue: record.block.get().queue(),
+            shape,
             record: r,
             late: None,
         };
