@@ -55,3 +55,11 @@ fn a_dispatch_costs_the_application_no_allocation_and_no_system_call() {
         assert!(with["wakes"] <= before["wakes"] + 1 + with["ms"] / 10, "program {n}: {with:?}");
     }
 }
+
+#[test]
+fn the_threads_of_the_library_sleep_while_nothing_is_dispatched() {
+    for dispatches in ["0", "5000"] {
+        let run = Run::hsa("idle").args([dispatches]).watched().passed();
+        assert_eq!(run.stdout.lines().next(), Some("runs 0"), "after {dispatches} dispatches");
+    }
+}

@@ -80,6 +80,18 @@ fn the_runtime_can_be_started_and_shut_down_again_and_again() {
 }
 
 #[test]
+fn the_hip_runtime_can_be_loaded_and_unloaded_again_and_again() {
+    let run = || {
+        let run = Run::hsa("reloaded").args(["3"]);
+        let kernels = bed::kernels(&bed::arch());
+        run.env("TEST_KERNELS", kernels)
+    };
+    let (bare, watched) = (run().bare().passed(), run().watched().passed());
+    assert_eq!(watched.stderr, bare.stderr);
+    assert_eq!(watched.log().rows_of("increment").len(), 3);
+}
+
+#[test]
 fn a_forks_child_goes_on_unwatched_and_the_parent_is_logged() {
     for mode in ["exit", "_exit", "exec"] {
         let run = || Run::hsa("forks").args([mode]);

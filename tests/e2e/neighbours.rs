@@ -82,6 +82,21 @@ fn another_tool_of_either_kind_leaves_a_hip_program_alone() {
 }
 
 #[test]
+fn where_the_runtime_makes_no_signals_dispatches_pass_without_times_and_nothing_waits() {
+    let (tool, ours) = (bed::library("tool_no_signals.cpp"), built("liblogdur.so"));
+    for made in ["0", "100"] {
+        let run = Run::hsa("signals").args(["none", "2000"]).env("TOOL_SIGNALS", made);
+        let run = with_tools(run, &[&tool, &ours]);
+        let log = run.log();
+        assert_eq!((log.account()["seen"], log.account()["logged"]), (2000, 2000), "{made}");
+        let without = log.rows.iter().filter(|r| r.flags() == "no-times").count() as u64;
+        assert_eq!(log.account().get("no-times").copied(), Some(without).filter(|&n| n > 0), "{made}");
+        assert_eq!(without == 2000, made == "0", "{without} of 2000 without times");
+        assert_eq!(log.notices.iter().any(|n| n.starts_with("dispatches pass without times")), without > 0, "{made}");
+    }
+}
+
+#[test]
 fn a_library_that_is_preloaded_too_is_there_once() {
     let run = Run::hip("vectors");
     let mut command = run.command();

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 1 | a packet is published once, in order; never past an invalid slot | `producers_*` (a word for each packet), `a_ring_that_stays_full_*` |
 //! | 2 | nothing of a packet changes but what may | `packets_of_every_type_*` |
-//! | 3 | several producers, any order, holes: no doorbell is lost | `producers_*` |
+//! | 3 | several producers, any order, holes: no doorbell is lost | `producers_*`; models of every interleaving: `queue::turn::model`, `pending::model` |
 //! | 4 | write indices are those of an unwatched queue | `producers_*` (every reservation is checked by the program) |
 //! | 5 | small rings, wrap-around of slots | `producers_*` (64 slots); indices near 2^63: no test, the runtime has no way to start there |
 //! | 6 | doorbells too low, repeated, out of order | `producers_*`; too high: `emulator::a_doorbell_that_is_rung_too_far_*`, without the library |
@@ -16,9 +16,9 @@
 //! | 9 | the values of the application's signals | `app_signals::*` |
 //! | 10 | times that the application reads are the log's | `app_signals::*`, `durations::an_application_reads_*` |
 //! | 11 | one signal for many packets, queues, barriers, copies; destroyed after the wait | `app_signals::*` |
-//! | 12 | no signal of ours left: no wait | no test |
+//! | 12 | no signal of ours left: no wait | `neighbours::where_the_runtime_makes_no_signals_*` |
 //! | 13 | every dispatch is one record | every test here (`Log::account`, the emulator's packet trace) |
-//! | 14 | ends of processes, forks, restarts | `guest::*`, `neighbours::*`; kill and abort: no test here |
+//! | 14 | ends of processes, forks, restarts, the HIP runtime unloaded | `guest::*`, `crash::*` |
 //! | 15 | tables of all sizes | unit tests of `hsa-sys` and `hsa`; no test here |
 //! | 16 | other tools above and below | `neighbours::another_tool_*` |
 //! | 17, 18 | swapped and instrumented kernels | no test here |
