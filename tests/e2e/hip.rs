@@ -56,6 +56,7 @@ stories! {
     streams_run_side_by_side_and_wait_when_told "streams" Both;
     graphs_do_what_was_captured_or_built "graphs" Both;
     grids_have_every_work_item_once "grids" Both;
+    groups_within_a_block_know_their_members "groups" Both;
     modules_are_loaded_from_files_memory_and_source "modules" Both;
     kernels_print_and_allocate_as_the_host_would "printing" Both;
 }

@@ -43,11 +43,11 @@ fn queue_a(outcome: &Outcome) -> u64 {
     trace.iter().find(of_a).and_then(|p| p["queue"].as_u64()).expect("kernels of queue A")
 }
 
-/// Runs `injected` until so many packets of A and B are complete, with an order for queue A.
-fn injected(order: &str, a: usize, b: usize) -> Outcome {
+/// Runs `injected` until so many packets of A and B are complete, or there is an error, with an order for queue A.
+fn injected(order: &str, until: &[&str]) -> Outcome {
     let number = queue_a(&Run::hsa("injected").args(["6", "6"]).bare().passed());
     let order = order.replace("queueA", &format!("queue{number}"));
-    Run::hsa("injected").args([a.to_string(), b.to_string()]).env("KFDEMU_INJECT", order).bare().passed()
+    Run::hsa("injected").args(until).env("KFDEMU_INJECT", order).bare().passed()
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn an_error_on_order_reaches_the_application_and_everything_before_it_is_complet
         ("wave-abort", "queue A error 0x1016"),
         ("invalid-packet", "queue A error 0x1009"),
     ] {
-        let outcome = injected(&format!("{kind}@queueA:3"), 3, 6);
+        let outcome = injected(&format!("{kind}@queueA:3"), &["3", "6", "error"]);
         let told = told(&outcome);
         assert_eq!(told.errors, [error], "{kind}");
         assert_eq!((complete(&told)[0].as_str(), told.ran[0]), ("012", 3), "{kind}");
@@ -81,7 +81,8 @@ fn an_order_for_one_gpu_leaves_the_others_alone() {
     let elsewhere = run().env("KFDEMU_INJECT", "memory-fault@gpu1:0+").bare().passed();
     assert_eq!((told(&elsewhere).ran, told(&elsewhere).errors), ([6, 6], vec![]));
     let order = format!("invalid-packet@gpu0:queue{number}:3");
-    let here = Run::hsa("injected").args(["3", "6"]).env("KFDEMU_GPUS", "2*gfx90a").env("KFDEMU_INJECT", order);
+    let here =
+        Run::hsa("injected").args(["3", "6", "error"]).env("KFDEMU_GPUS", "2*gfx90a").env("KFDEMU_INJECT", order);
     assert_eq!(told(&here.bare().passed()).errors, ["queue A error 0x1009"]);
 }
 
@@ -90,9 +91,9 @@ fn a_stalled_queue_stands_still_for_as_long_as_ordered_and_others_go_on() {
     if bed::on_hardware() {
         return;
     }
-    let for_ever = told(&injected("stall@queueA:3", 3, 6));
+    let for_ever = told(&injected("stall@queueA:3", &["3", "6"]));
     assert_eq!((complete(&for_ever), for_ever.ran), (["012".to_owned(), "012345".to_owned()], [3, 6]));
-    let a_while = told(&injected("stall:50ms@queueA:3", 6, 6));
+    let a_while = told(&injected("stall:50ms@queueA:3", &["6", "6"]));
     assert_eq!(a_while.ran, [6, 6]);
     let [before, after] = ["A2", "A3"].map(|name| a_while.complete[name]);
     assert!(after[0] - before[1] >= 50 * TICKS_PER_MS, "{before:?} {after:?}");
@@ -105,7 +106,7 @@ fn a_late_completion_has_its_true_times_and_holds_up_what_waits_for_it() {
     if bed::on_hardware() {
         return;
     }
-    let told = told(&injected("delay:50ms@queueA:3", 6, 6));
+    let told = told(&injected("delay:50ms@queueA:3", &["6", "6"]));
     let [late, next] = ["A3", "A4"].map(|name| told.complete[name]);
     // The packet after it has the barrier bit.
     assert!(next[0] - late[1] >= 50 * TICKS_PER_MS, "{late:?} {next:?}");
@@ -116,7 +117,7 @@ fn a_lost_completion_is_never_seen_though_its_kernel_ran() {
     if bed::on_hardware() {
         return;
     }
-    let told = told(&injected("lose@queueA:3", 5, 6));
+    let told = told(&injected("lose@queueA:3", &["5", "6"]));
     assert_eq!((complete(&told), told.ran), (["01245".to_owned(), "012345".to_owned()], [6, 6]));
 }
 
@@ -125,7 +126,7 @@ fn a_slow_queue_is_overtaken_by_another() {
     if bed::on_hardware() {
         return;
     }
-    let told = told(&injected("delay:20ms@queueA:0+", 6, 6));
+    let told = told(&injected("delay:20ms@queueA:0+", &["6", "6"]));
     let end = |name: &str| told.complete[name][1];
     assert!(end("B5") < end("A5"), "B was submitted after A: {:?}", told.complete);
     assert!(end("A5") - end("A0") >= 100 * TICKS_PER_MS, "five late completions in between: {:?}", told.complete);

@@ -1,7 +1,7 @@
 // Six kernels in each of two queues, A and B, every packet with a signal of its own; what completes is told.
-//   injected A B
-// Ends when A packets of the first queue and B of the second are complete and nothing else completes for a while, or
-// with the first error that is reported.
+//   injected A B [error]
+// Ends when A packets of the first queue and B of the second are complete and nothing else completes for a while; or
+// when an error is reported, if one is to come.
 #include <time.h>
 
 #include "hsa_check.h"
@@ -30,7 +30,8 @@ static double now_ms(void) {
 }
 
 int main(int argc, char** argv) {
-    EXPECT(argc == 3, "usage: injected A B");
+    EXPECT(argc == 3 || (argc == 4 && !strcmp(argv[3], "error")), "usage: injected A B [error]");
+    const bool error = argc == 4;
     int expected = atoi(argv[1]) + atoi(argv[2]);
     start();
     load();
@@ -54,7 +55,7 @@ int main(int argc, char** argv) {
     bool seen[QUEUES][PACKETS] = {{false}};
     int complete = 0;
     double last = now_ms();
-    while (!reported && now_ms() - last < (complete < expected ? 30000 : 200)) {
+    while (!reported && now_ms() - last < (error || complete < expected ? 30000 : 200)) {
         for (int q = 0; q < QUEUES; ++q) {
             for (int p = 0; p < PACKETS; ++p) {
                 if (seen[q][p] || hsa_signal_load_scacquire(done[q][p]) > 0) continue;
