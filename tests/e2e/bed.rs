@@ -198,10 +198,11 @@ pub(crate) fn kernels(arch: &str) -> PathBuf {
     object
 }
 
-/// The code object of an OpenCL C source, by a version of clang and for a version of the code object's ABI.
-pub(crate) fn opencl_object(source: &Path, arch: &str, clang: u32, optimise: u32, abi: u32, defines: &str) -> PathBuf {
+/// The code object of an OpenCL C source, by a version of clang and for a version of the code object's ABI,
+/// with options like `-DNAME`.
+pub(crate) fn opencl_object(source: &Path, arch: &str, clang: u32, optimise: u32, abi: u32, options: &str) -> PathBuf {
     let name = source.file_stem().unwrap().display();
-    let words = defines.replace(' ', "");
+    let words = options.replace(' ', "");
     let object =
         root().join("target/tests").join(format!("{name}{words}.{arch}.clang{clang}.O{optimise}.v{abi}.hsaco"));
     make(&object, &[source.to_owned()], || {
@@ -215,7 +216,7 @@ pub(crate) fn opencl_object(source: &Path, arch: &str, clang: u32, optimise: u32
             "-cl-fp32-correctly-rounded-divide-sqrt",
         ]);
         command.arg(format!("-mcpu={arch}")).arg(format!("-O{optimise}")).arg(format!("-mcode-object-version={abi}"));
-        command.args(defines.split_whitespace()).arg(source).arg("-o").arg(&object);
+        command.args(options.split_whitespace()).arg(source).arg("-o").arg(&object);
         command.arg("--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode");
         command
     });

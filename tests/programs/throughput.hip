@@ -29,12 +29,14 @@ __global__ void tiled_matmul(const float* a, const float* b, float* c, int n) {
 }
 
 int main() {
-    const int n = 1 << 16, rounds = 256, size = 192;
+    const int n = 1 << 16, rounds = 4096, size = 448;
     std::vector<float> x(n, 1.0f), y(n, 2.0f), a(size * size), b(size * size), c(size * size);
     for (int i = 0; i < size * size; ++i) {
         a[i] = float(i % 7);
         b[i] = float(i % 5);
     }
+    // A host thread that spins would take a core from the emulated GPU.
+    CHECK(hipSetDeviceFlags(hipDeviceScheduleBlockingSync));
     float *dx, *dy, *da, *db, *dc;
     CHECK(hipMalloc(&dx, n * sizeof(float)));
     CHECK(hipMalloc(&dy, n * sizeof(float)));

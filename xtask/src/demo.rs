@@ -69,9 +69,13 @@ fn compile_by(mut command: Command, source: &Path, libraries: &[&str]) -> Result
     let folder = shell::cache().join("programs");
     fs::create_dir_all(&folder)?;
     let program = folder.join(source.file_stem().context("a source has a name")?);
-    let changed = |path: &Path| path.metadata().and_then(|d| d.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     if changed(&program) <= changed(source) {
         shell::output(command.arg(source).arg("-o").arg(&program).args(libraries))?;
     }
     Ok(program)
+}
+
+/// When a file was changed last; long ago if there is none.
+pub(crate) fn changed(path: &Path) -> SystemTime {
+    path.metadata().and_then(|d| d.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -39,10 +39,8 @@ pub(super) fn arch(file: &Elf<'_>) -> Option<Arch> {
 /// When its symbols lead outside of it.
 pub(super) fn read(file: &Elf<'_>, decoder: &Decoder) -> Result<Vec<Code>> {
     let (mut entries, mut functions) = (Vec::new(), HashMap::new());
-    let mut starts: Vec<u64> = Vec::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()).filter(|s| !s.is_undefined()) {
         let name = symbol.name().unwrap_or_default();
-        starts.push(symbol.address());
         if symbol.kind() == SymbolKind::Text {
             functions.insert(symbol.address(), symbol.size());
         } else if name.ends_with(".kd") && symbol.size() == 64 {
@@ -55,11 +53,13 @@ pub(super) fn read(file: &Elf<'_>, decoder: &Decoder) -> Result<Vec<Code>> {
     // Both tables of symbols have them.
     entries.sort_unstable();
     entries.dedup();
+    // Labels within hand-written kernels are symbols as well, of no kind.
+    let mut starts: Vec<u64> = functions.keys().chain(&entries).copied().collect();
     starts.sort_unstable();
     let code = |start: u64| {
         // Hand-written assembly may not say how long it is: up to whatever comes next.
         let size = functions.get(&start).copied().filter(|&size| size != 0);
-        let next = starts.iter().find(|&&other| other > start).map(|next| next - start);
+        let next = starts.get(starts.partition_point(|&other| other <= start)).map(|next| next - start);
         let bytes = data(file, start, size.or(next)).with_context(|| format!("code at {start:#x}"))?;
         Ok::<_, anyhow::Error>(decode(bytes, decoder))
     };

@@ -172,24 +172,59 @@ fn put(lds: &mut [u8], at: u32, bytes: usize, value: u64) {
     }
 }
 
-fn get_words(lds: &[u8], at: u32, bytes: u8, lane: usize, out: &mut Data, first: usize) {
-    if bytes <= 4 {
-        out[first][lane] = get(lds, at, usize::from(bytes)) as u32;
-        return;
-    }
-    for n in 0..usize::from(bytes) / 4 {
-        out[first + n][lane] = get(lds, at.wrapping_add(4 * n as u32), 4) as u32;
+/// The dword at an address; zero outside of the allocation. Of a constant size, unlike [`get`].
+#[inline(always)]
+fn word(lds: &[u8], at: u32) -> u32 {
+    let start = at as usize;
+    match lds.get(start..start + 4) {
+        Some(&[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]),
+        _ => 0,
     }
 }
 
-fn put_words(lds: &mut [u8], at: u32, bytes: u8, lane: usize, data: &Data) {
-    if bytes <= 4 {
-        put(lds, at, usize::from(bytes), data[0][lane].into());
+/// Writes a dword, if it is inside of the allocation.
+#[inline(always)]
+fn put_word(lds: &mut [u8], at: u32, value: u32) {
+    let start = at as usize;
+    if let Some(place) = lds.get_mut(start..start + 4) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Does something for each lane of a mask.
+#[inline(always)]
+fn each(mask: u64, mut what: impl FnMut(usize)) {
+    if mask == u64::MAX {
+        (0..LANES).for_each(what);
         return;
     }
-    for (n, word) in data.iter().enumerate().take(usize::from(bytes) / 4) {
-        put(lds, at.wrapping_add(4 * n as u32), 4, word[lane].into());
+    let mut left = mask;
+    while left != 0 {
+        what(left.trailing_zeros() as usize);
+        left &= left - 1;
     }
+}
+
+/// Reads dwords of each lane's address plus `offset` into registers from word `first` of `dst` on.
+fn load_words(w: &mut Wave, i: &Inst, lds: &[u8], at: &[u32; LANES], offset: u32, first: u32, dwords: u32, mask: u64) {
+    for n in 0..dwords {
+        let register = w.vector_mut(i.dst, first + n);
+        let offset = offset.wrapping_add(4 * n);
+        each(mask, |l| register[l] = word(lds, at[l].wrapping_add(offset)));
+    }
+}
+
+/// Writes dwords of registers to each lane's address plus `offset`, lower lanes first.
+fn store_words(w: &Wave, lds: &mut [u8], at: &[u32; LANES], offset: u32, from: Operand, dwords: u32, mask: u64) {
+    if dwords == 1 {
+        let register = w.vector(from, 0);
+        return each(mask, |l| put_word(lds, at[l].wrapping_add(offset), register[l]));
+    }
+    each(mask, |l| {
+        for n in 0..dwords {
+            put_word(lds, at[l].wrapping_add(offset.wrapping_add(4 * n)), w.vector(from, n)[l]);
+        }
+    });
 }
 
 /// Byte addresses of the lanes: the address register, or M0 plus the lane for the `addtid` forms.
@@ -207,10 +242,6 @@ fn offsets(i: &Inst) -> (u32, u32) {
     (i.imm as u32 & 0xff, i.imm as u32 >> 8 & 0xff)
 }
 
-fn lanes(mask: u64) -> impl Iterator<Item = usize> {
-    (0..LANES).filter(move |l| mask >> l & 1 == 1)
-}
-
 fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     if i.has(control::GDS) {
         // There is no global data share for compute queues.
@@ -222,24 +253,18 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
         Access::Load2(bytes, stride) => {
             let (o0, o1) = offsets(i);
             let unit = u32::from(bytes) * u32::from(stride);
-            let mut data = NO_DATA;
-            let lds = e.lds();
-            for l in lanes(exec) {
-                get_words(lds, base[l].wrapping_add(o0 * unit), bytes, l, &mut data, 0);
-                get_words(lds, base[l].wrapping_add(o1 * unit), bytes, l, &mut data, usize::from(bytes) / 4);
-            }
-            fill(w, i.dst, 2 * bytes, Fill::Zero, &data, exec);
+            let (lds, dwords) = (e.lds(), u32::from(bytes) / 4);
+            load_words(w, i, lds, &base, o0 * unit, 0, dwords, exec);
+            load_words(w, i, lds, &base, o1 * unit, dwords, dwords, exec);
             Flow::Next
         }
         Access::Store2(bytes, stride) => {
             let (o0, o1) = offsets(i);
             let unit = u32::from(bytes) * u32::from(stride);
-            let (first, second) = (gather(w, i.src[1], bytes, Fill::Zero), gather(w, i.src[2], bytes, Fill::Zero));
-            let lds = e.lds();
-            for l in lanes(exec) {
-                put_words(lds, base[l].wrapping_add(o0 * unit), bytes, l, &first);
-                put_words(lds, base[l].wrapping_add(o1 * unit), bytes, l, &second);
-            }
+            let (lds, dwords) = (e.lds(), u32::from(bytes) / 4);
+            // Where both are of one place, the second stays.
+            store_words(w, lds, &base, o0 * unit, i.src[1], dwords, exec);
+            store_words(w, lds, &base, o1 * unit, i.src[2], dwords, exec);
             Flow::Next
         }
         _ => {
@@ -256,26 +281,24 @@ pub(crate) fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], m
 
 fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64) -> Flow {
     match i.op.access {
+        Access::Load(bytes @ 4.., _) => load_words(w, i, e.lds(), at, 0, 0, u32::from(bytes) / 4, mask),
         Access::Load(bytes, how) => {
             let mut data = NO_DATA;
             let lds = e.lds();
-            for l in lanes(mask) {
-                get_words(lds, at[l], bytes, l, &mut data, 0);
-            }
+            each(mask, |l| data[0][l] = get(lds, at[l], usize::from(bytes)) as u32);
             fill(w, i.dst, bytes, how, &data, mask);
         }
+        Access::Store(bytes @ 4.., _) => store_words(w, e.lds(), at, 0, i.src[1], u32::from(bytes) / 4, mask),
         Access::Store(bytes, how) => {
             let data = gather(w, i.src[1], bytes, how);
             let lds = e.lds();
-            for l in lanes(mask) {
-                put_words(lds, at[l], bytes, l, &data);
-            }
+            each(mask, |l| put(lds, at[l], usize::from(bytes), data[0][l].into()));
         }
         Access::Atomic(op, bytes, returns) => {
             let (first, second) = atomic_operands(w, i, op, bytes);
             let mut old = NO_DATA;
             let lds = e.lds();
-            for l in lanes(mask) {
+            each(mask, |l| {
                 let value = get(lds, at[l], usize::from(bytes));
                 let operand = |data: &Data| u64::from(data[0][l]) | u64::from(data[1][l]) << 32;
                 let new = match bytes {
@@ -285,7 +308,7 @@ fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64)
                 put(lds, at[l], usize::from(bytes), new);
                 old[0][l] = value as u32;
                 old[1][l] = (value >> 32) as u32;
-            }
+            });
             if returns || (i.op.family == Family::Flat && i.has(control::GLC)) {
                 fill(w, i.dst, bytes, Fill::Zero, &old, mask);
             }
@@ -315,17 +338,21 @@ fn exchange2(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     let base = base_addresses(w, i);
     let exec = w.exec();
     let sources = [gather(w, i.src[1], bytes, Fill::Zero), gather(w, i.src[2], bytes, Fill::Zero)];
-    let mut data = NO_DATA;
+    let (mut data, dwords) = (NO_DATA, usize::from(bytes) / 4);
     let lds = e.lds();
-    for l in lanes(exec) {
+    each(exec, |l| {
         let places = [base[l].wrapping_add(o0 * unit), base[l].wrapping_add(o1 * unit)];
         for (n, at) in places.into_iter().enumerate() {
-            get_words(lds, at, bytes, l, &mut data, n * usize::from(bytes) / 4);
+            for d in 0..dwords {
+                data[n * dwords + d][l] = word(lds, at.wrapping_add(4 * d as u32));
+            }
         }
-        for (n, at) in places.into_iter().enumerate() {
-            put_words(lds, at, bytes, l, &sources[n]);
+        for (at, source) in places.into_iter().zip(&sources) {
+            for d in 0..dwords {
+                put_word(lds, at.wrapping_add(4 * d as u32), source[d][l]);
+            }
         }
-    }
+    });
     fill(w, i.dst, 2 * bytes, Fill::Zero, &data, exec);
     Flow::Next
 }
@@ -357,9 +384,7 @@ fn permute(w: &mut Wave, i: &Inst) -> Flow {
     let (at, data) = (*w.vector(i.src[0], 0), *w.vector(i.src[1], 0));
     let exec = w.exec();
     let mut moved: Vgpr = [0; LANES];
-    for l in lanes(exec) {
-        moved[at[l].wrapping_add(i.imm as u32) as usize / 4 % LANES] = data[l];
-    }
+    each(exec, |l| moved[at[l].wrapping_add(i.imm as u32) as usize / 4 % LANES] = data[l]);
     blend(w.vector_mut(i.dst, 0), &moved, exec);
     Flow::Next
 }

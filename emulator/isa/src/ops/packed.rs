@@ -5,7 +5,7 @@
 
 use super::kinds;
 use crate::arch::ArchSet;
-use crate::fp::{Arith, F16, Float, MinMax};
+use crate::fp::{Arith, F16, Float, MinMax, Nearest};
 use crate::inst::Inst;
 use crate::lanes::{Lane, blend};
 use crate::op::{Family, Flags, Flow, Levels, Op};
@@ -92,6 +92,7 @@ impl Half for i16 {
 }
 
 /// Word `n` of source `s`.
+#[inline(always)]
 fn word(w: &Wave, i: &Inst, s: usize, n: u32, kind: Kind) -> Vgpr {
     let operand = i.src[s];
     if operand.is_vector() {
@@ -104,35 +105,38 @@ fn word(w: &Wave, i: &Inst, s: usize, n: u32, kind: Kind) -> Vgpr {
     }
 }
 
-/// The halves of source `s` that the low and the high result use.
+/// What of source `s` goes into the low (0) or the high (1) result: the number of its half, and whether it is negated.
 #[inline(always)]
-fn halves<T: Half>(w: &Wave, i: &Inst, s: usize) -> [[T; LANES]; 2] {
+fn chosen(i: &Inst, s: usize, h: usize) -> (u32, bool) {
+    let (sel, neg) = [(i.mods.op_sel, i.mods.neg), (i.mods.op_sel_hi, i.mods.abs)][h];
+    (u32::from(sel >> s & 1), neg >> s & 1 == 1)
+}
+
+/// The halves of source `s` that result `h` uses.
+#[inline(always)]
+fn half<T: Half>(w: &Wave, i: &Inst, s: usize, h: usize) -> [T; LANES] {
     let raw = word(w, i, s, 0, T::PACKED);
-    [(i.mods.op_sel, i.mods.neg), (i.mods.op_sel_hi, i.mods.abs)].map(|(sel, neg)| {
-        let shift = if sel >> s & 1 == 1 { 16 } else { 0 };
-        let negate = neg >> s & 1 == 1 && T::PACKED.is_float();
-        let flush = T::flushes_in(w.mode);
-        std::array::from_fn(|l| {
-            let mut value = T::from_bits(u64::from(raw[l] >> shift & 0xffff));
-            if negate {
-                value = value.negated();
-            }
-            if flush { value.flush() } else { value }
-        })
+    let (sel, neg) = chosen(i, s, h);
+    let negate = neg && T::PACKED.is_float();
+    let flush = T::flushes_in(w.mode);
+    std::array::from_fn(|l| {
+        let mut value = T::from_bits(u64::from(raw[l] >> (16 * sel) & 0xffff));
+        if negate {
+            value = value.negated();
+        }
+        if flush { value.flush() } else { value }
     })
 }
 
 #[inline(always)]
-fn put<T: Half>(w: &mut Wave, i: &Inst, mut values: [[T; LANES]; 2]) -> Flow {
-    if T::flushes_out(w.mode) {
-        values = values.map(|half| half.map(T::flush));
-    }
-    if i.mods.clamp {
-        let dx10 = w.mode.dx10_clamp();
-        values = values.map(|half| half.map(|v| v.saturate(dx10)));
-    }
-    let packed =
-        std::array::from_fn(|l| values[0][l].to_bits() as u32 & 0xffff | (values[1][l].to_bits() as u32) << 16);
+fn put<T: Half>(w: &mut Wave, i: &Inst, low: [T; LANES], high: [T; LANES]) -> Flow {
+    let (flush, clamp, dx10) = (T::flushes_out(w.mode), i.mods.clamp, w.mode.dx10_clamp());
+    let finish = |value: T| {
+        let value = if flush { value.flush() } else { value };
+        let value = if clamp { value.saturate(dx10) } else { value };
+        value.to_bits() as u32 & 0xffff
+    };
+    let packed = std::array::from_fn(|l| finish(low[l]) | finish(high[l]) << 16);
     let exec = w.exec();
     blend(w.vector_mut(i.dst, 0), &packed, exec);
     Flow::Next
@@ -140,19 +144,32 @@ fn put<T: Half>(w: &mut Wave, i: &Inst, mut values: [[T; LANES]; 2]) -> Flow {
 
 #[inline(always)]
 fn packed2<T: Half>(w: &mut Wave, i: &Inst, f: impl Fn(T, T) -> T) -> Flow {
-    let (a, b) = (halves::<T>(w, i, 0), halves::<T>(w, i, 1));
-    let d = [0, 1].map(|h: usize| std::array::from_fn(|l| f(a[h][l], b[h][l])));
-    put(w, i, d)
+    let result = |h: usize| {
+        let (a, b) = (half::<T>(w, i, 0, h), half::<T>(w, i, 1, h));
+        std::array::from_fn(|l| f(a[l], b[l]))
+    };
+    let (low, high) = (result(0), result(1));
+    put(w, i, low, high)
 }
 
 #[inline(always)]
 fn packed3<T: Half>(w: &mut Wave, i: &Inst, f: impl Fn(T, T, T) -> T) -> Flow {
-    let (a, b, c) = (halves::<T>(w, i, 0), halves::<T>(w, i, 1), halves::<T>(w, i, 2));
-    let d = [0, 1].map(|h: usize| std::array::from_fn(|l| f(a[h][l], b[h][l], c[h][l])));
-    put(w, i, d)
+    let result = |h: usize| {
+        let (a, b, c) = (half::<T>(w, i, 0, h), half::<T>(w, i, 1, h), half::<T>(w, i, 2, h));
+        std::array::from_fn(|l| f(a[l], b[l], c[l]))
+    };
+    let (low, high) = (result(0), result(1));
+    put(w, i, low, high)
 }
 
-/// A row of packed 16-bit operations; `m` is the MODE register where named, `sat` serves the clamp modifier.
+/// Two or three sources of halves.
+#[inline(always)]
+fn packed_floats(w: &mut Wave, i: &Inst, sources: usize, f: impl Fn(F16, F16, F16) -> F16) -> Flow {
+    if sources == 3 { packed3(w, i, f) } else { packed2(w, i, |a, b| f(a, b, F16(0))) }
+}
+
+/// A row of packed 16-bit operations: with `fp`, `m` rounds as the wave wants; with `mode`, `m` is the MODE register; with
+/// `sat`, the second body is for the clamp modifier.
 macro_rules! packed {
     ($name:ident $code:literal |$a:ident: $T:ty, $b:ident| $body:expr) => {
         op(
@@ -215,19 +232,42 @@ macro_rules! packed {
             ),
         )
     };
-    ($name:ident $code:literal mode |$m:ident, $a:ident: $T:ty, $b:ident, $c:ident| $body:expr) => {
-        op(
-            stringify!($name),
-            $code,
-            ArchSet::ALL,
-            <$T as Half>::PACKED,
-            3,
-            levels!(w, i, _e, {
-                let $m = w.mode;
-                packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $body })
-            }),
-        )
-    };
+    ($name:ident $code:literal fp $sources:literal |$m:ident, $a:ident: $T:ty, $b:ident, $c:ident| $body:expr) => {{
+        #[inline(always)]
+        fn f<M: Arith>($m: M, $a: $T, $b: $T, $c: $T) -> $T {
+            $body
+        }
+        let run = levels!(
+            w,
+            i,
+            _e,
+            match w.mode.round16_64() {
+                Rounding::Nearest => packed_floats(w, i, $sources, |a, b, c| f(Nearest, a, b, c)),
+                other => packed_floats(w, i, $sources, |a, b, c| f(other, a, b, c)),
+            }
+        );
+        op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, $sources, run)
+    }};
+}
+
+/// A row of operations on two singles: name, opcode, number of sources, and what one lane does with `m`'s rounding.
+macro_rules! singles {
+    ($name:ident $code:literal $sources:literal |$m:ident, $a:ident, $b:ident, $c:ident| $body:expr) => {{
+        #[inline(always)]
+        fn f<M: Arith>($m: M, $a: f32, $b: f32, $c: f32) -> f32 {
+            $body
+        }
+        let run = levels!(
+            w,
+            i,
+            _e,
+            match w.mode.round32() {
+                Rounding::Nearest => packed_singles(w, i, $sources, |a, b, c| f(Nearest, a, b, c)),
+                other => packed_singles(w, i, $sources, |a, b, c| f(other, a, b, c)),
+            }
+        );
+        op(stringify!($name), $code, ArchSet::SINCE_90A, Kind::V2F32, $sources, run)
+    }};
 }
 
 const fn op(name: &'static str, code: u16, archs: ArchSet, kind: Kind, sources: usize, run: Levels) -> Op {
@@ -260,9 +300,9 @@ pub(crate) static TABLE: &[Op] = &[
     packed!(v_pk_sub_u16     0x0b sat |a: u16, b| a.wrapping_sub(b), a.saturating_sub(b)),
     packed!(v_pk_max_u16     0x0c |a: u16, b| a.max(b)),
     packed!(v_pk_min_u16     0x0d |a: u16, b| a.min(b)),
-    packed!(v_pk_fma_f16     0x0e mode |m, a: F16, b, c| m.round16_64().fma(a, b, c)),
-    packed!(v_pk_add_f16     0x0f mode |m, a: F16, b| m.round16_64().add(a, b)),
-    packed!(v_pk_mul_f16     0x10 mode |m, a: F16, b| m.round16_64().mul(a, b)),
+    packed!(v_pk_fma_f16     0x0e fp 3 |m, a: F16, b, c| m.fma(a, b, c)),
+    packed!(v_pk_add_f16     0x0f fp 2 |m, a: F16, b, _c| m.add(a, b)),
+    packed!(v_pk_mul_f16     0x10 fp 2 |m, a: F16, b, _c| m.mul(a, b)),
     packed!(v_pk_min_f16     0x11 mode |m, a: F16, b| a.smaller(b, m)),
     packed!(v_pk_max_f16     0x12 mode |m, a: F16, b| a.larger(b, m)),
     mix("v_mad_mix_f32",    0x20, ArchSet::ONLY_900,  Kind::F32, levels!(w, i, _e, mixed(w, i, None, false))),
@@ -278,9 +318,9 @@ pub(crate) static TABLE: &[Op] = &[
     dot("v_dot4_u32_u8",    0x29, Kind::B32,   Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 8) as i64, 0, u32::MAX.into()))),
     dot("v_dot8_i32_i4",    0x2a, Kind::B32,   Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 4), i32::MIN.into(), i32::MAX.into()))),
     dot("v_dot8_u32_u4",    0x2b, Kind::B32,   Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 4) as i64, 0, u32::MAX.into()))),
-    op("v_pk_fma_f32", 0x30, ArchSet::SINCE_90A, Kind::V2F32, 3, levels!(w, i, _e, packed_singles(w, i, |m, a, b, c| m.fma(a, b, c)))),
-    op("v_pk_mul_f32", 0x31, ArchSet::SINCE_90A, Kind::V2F32, 2, levels!(w, i, _e, packed_singles(w, i, |m, a, b, _| m.mul(a, b)))),
-    op("v_pk_add_f32", 0x32, ArchSet::SINCE_90A, Kind::V2F32, 2, levels!(w, i, _e, packed_singles(w, i, |m, a, b, _| m.add(a, b)))),
+    singles!(v_pk_fma_f32    0x30 3 |m, a, b, c| m.fma(a, b, c)),
+    singles!(v_pk_mul_f32    0x31 2 |m, a, b, _c| m.mul(a, b)),
+    singles!(v_pk_add_f32    0x32 2 |m, a, b, _c| m.add(a, b)),
     Op::new("v_pk_mov_b32", Family::Vop3p, 0x33, ArchSet::SINCE_90A, levels!(w, i, _e, packed_move(w, i)))
         .operands(Kind::V2B32, kinds(&[Kind::V2B32, Kind::V2B32])),
 ];
@@ -338,7 +378,7 @@ fn finished<T: Lane>(w: &Wave, i: &Inst, mut values: [T; LANES]) -> [T; LANES] {
 }
 
 fn dot2(w: &mut Wave, i: &Inst) -> Flow {
-    let (a, b) = (halves::<F16>(w, i, 0), halves::<F16>(w, i, 1));
+    let [a, b] = [0, 1].map(|s| [half::<F16>(w, i, s, 0), half::<F16>(w, i, s, 1)]);
     let c = word(w, i, 2, 0, Kind::F32);
     let negate = i.mods.neg >> 2 & 1 == 1;
     let dx10 = w.mode.dx10_clamp();
@@ -368,35 +408,33 @@ fn dot_integers(w: &mut Wave, i: &Inst, f: impl Fn(u32, u32) -> i64, min: i64, m
     Flow::Next
 }
 
+/// The dwords of source `s` that result `h` uses.
 #[inline(always)]
-fn packed_singles(w: &mut Wave, i: &Inst, f: impl Fn(Rounding, f32, f32, f32) -> f32) -> Flow {
-    let m = w.mode.round32();
-    let (flush_in, flush_out, dx10) = (w.mode.flush_in32(), w.mode.flush_out32(), w.mode.dx10_clamp());
-    let sources = [0, 1, 2].map(|s: usize| {
-        if i.op.src[s] == Kind::None {
-            return [[0f32; LANES]; 2];
+fn singles(w: &Wave, i: &Inst, s: usize, h: usize) -> [f32; LANES] {
+    let (sel, neg) = chosen(i, s, h);
+    let raw = word(w, i, s, sel, Kind::V2F32);
+    let sign = u32::from(neg) << 31;
+    let flush = w.mode.flush_in32();
+    std::array::from_fn(|l| {
+        let value = f32::from_bits(raw[l] ^ sign);
+        if flush { Lane::flush(value) } else { value }
+    })
+}
+
+#[inline(always)]
+fn packed_singles(w: &mut Wave, i: &Inst, sources: usize, f: impl Fn(f32, f32, f32) -> f32) -> Flow {
+    let (flush, clamp, dx10) = (w.mode.flush_out32(), i.mods.clamp, w.mode.dx10_clamp());
+    let mut results = [[0; LANES]; 2];
+    for (h, words) in results.iter_mut().enumerate() {
+        let (a, b) = (singles(w, i, 0, h), singles(w, i, 1, h));
+        let c = if sources == 3 { singles(w, i, 2, h) } else { [0.0; LANES] };
+        for l in 0..LANES {
+            let value = f(a[l], b[l], c[l]);
+            let value = if flush { Lane::flush(value) } else { value };
+            words[l] = if clamp { Lane::saturate(value, dx10) } else { value }.to_bits();
         }
-        let words = [word(w, i, s, 0, Kind::V2F32), word(w, i, s, 1, Kind::V2F32)];
-        [(i.mods.op_sel, i.mods.neg), (i.mods.op_sel_hi, i.mods.abs)].map(|(sel, neg)| {
-            let chosen = &words[usize::from(sel >> s & 1)];
-            let negate = neg >> s & 1 == 1;
-            std::array::from_fn(|l| {
-                let value = f32::from_bits(chosen[l]);
-                let value = if negate { -value } else { value };
-                if flush_in { Lane::flush(value) } else { value }
-            })
-        })
-    });
+    }
     let exec = w.exec();
-    let results = [0, 1].map(|h: usize| {
-        std::array::from_fn(|l| {
-            let mut value = f(m, sources[0][h][l], sources[1][h][l], sources[2][h][l]);
-            if flush_out {
-                value = Lane::flush(value);
-            }
-            if i.mods.clamp { Lane::saturate(value, dx10) } else { value }.to_bits()
-        })
-    });
     for (n, words) in results.iter().enumerate() {
         blend(w.vector_mut(i.dst, n as u32), words, exec);
     }
