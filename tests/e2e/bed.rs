@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
 use crate::log::Log;
+use crate::versions;
 
 /// No program of ours needs as long as this.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -133,7 +134,7 @@ pub(crate) fn hip_optimized(name: &str, level: &str) -> PathBuf {
     make(&program, &sources, || {
         let mut command = hipcc();
         command.args(archs().iter().map(|arch| format!("--offload-arch={arch}")));
-        command.arg(level).arg(&sources[0]).arg("-o").arg(&program).args(link_options());
+        command.arg(level).arg(&sources[0]).arg("-o").arg(&program).args(link_options()).args(versions::hiprtc());
         command
     });
     program

@@ -129,7 +129,7 @@ const WRONG: &[Wrong] = &[
     Wrong {
         mode: "unaligned",
         end: Aborts("HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION"),
-        since: LAUNCH_FAILURE,
+        since: ILLEGAL_ADDRESS,
         emulator: &["not aligned as an atomic access needs it", "global_atomic_add", "lane 0"],
     },
     Wrong {

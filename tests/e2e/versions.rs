@@ -31,6 +31,11 @@ pub(crate) fn clang() -> u32 {
     *VERSION
 }
 
+/// What links the compiler at run time, a library of its own from HIP 6 on; programs that do not use it go without.
+pub(crate) fn hiprtc() -> &'static [&'static str] {
+    if hip() >= (6, 0) { &["-Wl,--as-needed", "-lhiprtc"] } else { &[] }
+}
+
 /// The level for code that is as it was written. Clang 17 loads spilled registers before it switches lanes on again, so that
 /// its unoptimized code with branches is wrong on any GPU (llvm-project#61083).
 pub(crate) fn unoptimized() -> &'static str {

@@ -88,7 +88,12 @@ static void run_scale(const char* what, int* in, int* out, int* host_in, int* ho
 static void check_attributes(const char* what, void* pointer, hipMemoryType type, void* device, void* host) {
     hipPointerAttribute_t attributes;
     CHECK(hipPointerGetAttributes(&attributes, pointer));
-    EXPECT(attributes.memoryType == type, "%s is of type %d, expected %d", what, attributes.memoryType, type);
+#if HIP_VERSION_MAJOR >= 6
+    const hipMemoryType found = attributes.type;
+#else
+    const hipMemoryType found = attributes.memoryType;
+#endif
+    EXPECT(found == type, "%s is of type %d, expected %d", what, found, type);
     EXPECT(attributes.devicePointer == device && attributes.hostPointer == host, "%s is at %p for the device and %p for the host, expected %p and %p", what,
            attributes.devicePointer, attributes.hostPointer, device, host);
     EXPECT(attributes.device == 0, "%s is of device %d", what, attributes.device);

@@ -1,4 +1,5 @@
-// Starts the runtime, runs one kernel, shuts the runtime down; many times in one process.
+// Starts the runtime, runs one kernel, shuts the runtime down; many times in one process. Another user of the runtime
+// comes and goes before the kernel is launched.
 #include "hsa_check.h"
 
 int main(int argc, char** argv) {
@@ -10,12 +11,15 @@ int main(int argc, char** argv) {
         uint32_t* words = allocate(host, 64 * sizeof(uint32_t));
         uint32_t** kernarg = allocate(kernarg_pool, sizeof(void*));
         *kernarg = words;
+        CHECK(hsa_init());
+        CHECK(hsa_shut_down());
         dispatch(queue, kernel("increment"), 1, kernarg, NO_SIGNAL);
         drain(queue);
         EXPECT(words[0] == 1, "round %d: %u", i, words[0]);
         CHECK(hsa_executable_destroy(executable));
         CHECK(hsa_queue_destroy(queue));
         CHECK(hsa_shut_down());
+        EXPECT(hsa_shut_down() == HSA_STATUS_ERROR_NOT_INITIALIZED, "round %d: shut down twice", i);
     }
     printf("PASS\n");
     return 0;

@@ -21,9 +21,10 @@ struct Watched {
 };
 
 CoreApiTable core;
-std::mutex guard;
-std::map<const hsa_queue_t*, Watched*> by_queue;
-std::map<uint64_t, Watched*> by_doorbell;
+// Never destroyed: HIP 7 destroys its queues after the destructors of this library.
+auto& guard = *new std::mutex;
+auto& by_queue = *new std::map<const hsa_queue_t*, Watched*>;
+auto& by_doorbell = *new std::map<uint64_t, Watched*>;
 std::atomic<unsigned long> dispatches;
 
 Watched* find(const hsa_queue_t* queue) {

@@ -10,7 +10,7 @@ use crate::operand::{Kind, Operand};
 use crate::ops::ds;
 use crate::ops::scalar_flow::stop;
 use crate::ops::vector_memory::{
-    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, vector_atomic_rows, vector_memory_rows,
+    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, interleaved, vector_atomic_rows, vector_memory_rows,
 };
 use crate::wave::{LANES, Trap, Wave};
 
@@ -121,6 +121,7 @@ fn scratch_address(w: &Wave, offset: u32, l: usize) -> u64 {
 }
 
 /// Accesses scratch at a byte offset per lane, one dword at a time: neighbours in a lane are not neighbours in memory.
+/// Offsets need not be aligned (LLVM's feature `unaligned-scratch-access`).
 fn private(w: &mut Wave, i: &Inst, e: &mut dyn Env, offsets: &[u32; LANES], mask: u64) -> Flow {
     if mask == 0 {
         return Flow::Next;
@@ -137,15 +138,11 @@ fn private(w: &mut Wave, i: &Inst, e: &mut dyn Env, offsets: &[u32; LANES], mask
     };
     let mut data = if store { gather(w, i.src[1], bytes, how) } else { NO_DATA };
     for (n, word) in data.iter_mut().enumerate().take(usize::from(bytes).div_ceil(4)) {
-        let part = bytes.min(4);
-        let at = std::array::from_fn(|l| scratch_address(w, offsets[l].wrapping_add(4 * n as u32), l));
-        let mut one = NO_DATA;
-        one[0] = *word;
-        let done = if store { e.store(&at, mask, part, &one) } else { e.load(&at, mask, part, &mut one) };
-        if let Err(fault) = done {
+        let from = offsets.map(|offset| offset.wrapping_add(4 * n as u32));
+        let at = |byte: u32| std::array::from_fn(|l| scratch_address(w, from[l].wrapping_add(byte), l));
+        if let Err(fault) = interleaved(e, store, bytes.min(4), mask, &from, word, at) {
             return stop(w, Trap::Memory(fault));
         }
-        *word = one[0];
     }
     if !store {
         fill(w, i.dst, bytes, how, &data, mask);

@@ -8,9 +8,10 @@ use crate::op::{Access, Family, Fill, Flow, Levels, Op};
 use crate::operand::Kind;
 use crate::ops::scalar_flow::stop;
 use crate::ops::vector_memory::{
-    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, load_lds, vector_atomic_rows, vector_memory_rows,
+    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, interleaved, load_lds, vector_atomic_rows,
+    vector_memory_rows,
 };
-use crate::wave::{LANES, Trap, Wave};
+use crate::wave::{LANES, Trap, Vgpr, Wave};
 
 const fn buffer(name: &'static str, code: u16, archs: ArchSet, what: Access, run: Levels) -> Op {
     let data = match what {
@@ -142,8 +143,8 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
         let (at, inside) = place(0, bytes.into());
         return load_lds(w, i, e, &at, inside);
     }
-    if descriptor.swizzle && bytes > 4 {
-        return swizzled(w, i, e, bytes, exec, place);
+    if descriptor.swizzle && !matches!(i.op.access, Access::Atomic(..)) {
+        return swizzled(w, i, e, exec, &offsets.map(|offset| offset.wrapping_add(imm)), place);
     }
     let (at, inside) = place(0, bytes.into());
     if let Access::Load(_, how) = i.op.access
@@ -154,29 +155,32 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     access(w, i, e, &at, inside, i.dst, i.dst, i.has(control::GLC))
 }
 
-/// An access of more than one dword to a swizzled buffer: the dwords are apart.
+/// An access to a swizzled buffer at an offset per lane, one dword at a time: its dwords are apart.
 fn swizzled(
     w: &mut Wave,
     i: &Inst,
     e: &mut dyn Env,
-    bytes: u8,
     exec: u64,
+    offsets: &Vgpr,
     place: impl Fn(u32, u32) -> (Addresses, u64),
 ) -> Flow {
-    let store = matches!(i.op.access, Access::Store(..));
-    let mut data = if store { gather(w, i.dst, bytes, Fill::Zero) } else { NO_DATA };
-    for (n, word) in data.iter_mut().enumerate().take(usize::from(bytes) / 4) {
-        let (at, inside) = place(4 * n as u32, 4);
-        let mut one = NO_DATA;
-        one[0] = *word;
-        let done = if store { e.store(&at, inside, 4, &one) } else { e.load(&at, inside, 4, &mut one) };
-        if let Err(fault) = done {
+    let (bytes, how, store) = match i.op.access {
+        Access::Load(bytes, how) => (bytes, how, false),
+        Access::Store(bytes, how) => (bytes, how, true),
+        _ => return stop(w, Trap::Illegal),
+    };
+    let mut data = if store { gather(w, i.dst, bytes, how) } else { NO_DATA };
+    for (n, word) in data.iter_mut().enumerate().take(usize::from(bytes).div_ceil(4)) {
+        let first = 4 * n as u32;
+        let from = offsets.map(|offset| offset.wrapping_add(first));
+        let (start, inside) = place(first, 4);
+        let at = |byte: u32| if byte == 0 { start } else { place(first + byte, 1).0 };
+        if let Err(fault) = interleaved(e, store, bytes.min(4), inside, &from, word, at) {
             return stop(w, Trap::Memory(fault));
         }
-        *word = one[0];
     }
     if !store {
-        fill(w, i.dst, bytes, Fill::Zero, &data, exec);
+        fill(w, i.dst, bytes, how, &data, exec);
     }
     Flow::Next
 }

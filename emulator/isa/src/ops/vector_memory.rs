@@ -1,7 +1,7 @@
 //! What FLAT, MUBUF and DS share: moving loaded bytes into registers and register bytes to memory.
 
 use crate::atomic::AtomicOp;
-use crate::env::{Addresses, Env};
+use crate::env::{Addresses, Env, Fault};
 use crate::inst::{Inst, control};
 use crate::lanes::blend;
 use crate::op::{Access, Fill, Flow};
@@ -101,6 +101,49 @@ pub(crate) const fn atomic_operand_kind(op: AtomicOp, bytes: u8) -> Kind {
         AtomicOp::CmpSwap => data_kind(bytes * 2),
         _ => data_kind(bytes),
     }
+}
+
+/// Accesses up to a dword of each lane of `mask` in memory whose dwords are interleaved; `at` says where a byte of it is.
+/// `offsets` are those of its first byte: where they are not aligned, the bytes may lie in two dwords.
+pub(crate) fn interleaved(
+    e: &mut dyn Env,
+    store: bool,
+    bytes: u8,
+    mask: u64,
+    offsets: &Vgpr,
+    word: &mut Vgpr,
+    at: impl Fn(u32) -> Addresses,
+) -> Result<(), Fault> {
+    let mut apart = 0;
+    for (l, offset) in offsets.iter().enumerate() {
+        apart |= u64::from((offset & 3) + u32::from(bytes) > 4) << l;
+    }
+    let mut part = |mask: u64, first: u32, bytes: u8, word: &mut Vgpr| {
+        if mask == 0 {
+            return Ok(());
+        }
+        let mut data = NO_DATA;
+        data[0] = *word;
+        let at = at(first);
+        if store { e.store(&at, mask, bytes, &data) } else { e.load(&at, mask, bytes, &mut data) }?;
+        *word = data[0];
+        Ok(())
+    };
+    let (together, apart) = (mask & !apart, mask & apart);
+    part(together, 0, bytes, word)?;
+    if apart == 0 {
+        return Ok(());
+    }
+    let mut whole = [0; LANES];
+    for n in 0..u32::from(bytes) {
+        let mut byte = word.map(|w| w >> (8 * n));
+        part(apart, n, 1, &mut byte)?;
+        for (whole, byte) in whole.iter_mut().zip(byte) {
+            *whole |= (byte & 0xff) << (8 * n);
+        }
+    }
+    blend(word, &whole, apart);
+    Ok(())
 }
 
 /// Puts loaded words into the destination lanes of `mask`.

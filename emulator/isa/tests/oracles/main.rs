@@ -5,6 +5,7 @@ mod machine;
 mod memory;
 mod random_execution;
 mod random_words;
+mod scratch;
 mod seeded;
 mod semantics;
 mod vectors;
