@@ -74,7 +74,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let rocm = setup::for_tests()?;
     shell::build()?;
     let Some(generations) = &options.rocm else {
-        return shell::run(&mut options.cargo_test(&["--workspace"], rocm.root.as_deref(), &rocm.hipcc)?);
+        shell::run(&mut options.cargo_test(&["--workspace"], rocm.root.as_deref(), &rocm.hipcc)?)?;
+        return models();
     };
     let names: Vec<&str> = options.names.iter().map(String::as_str).collect();
     let mut failed = Vec::new();
@@ -94,6 +95,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
     }
     if failed.is_empty() { Ok(()) } else { bail!("failed on ROCm {}", failed.join(", ")) }
+}
+
+/// Every interleaving of the threads that share a queue's turn or a signal: loom's atomics instead of the processor's,
+/// so that all is compiled apart.
+fn models() -> Result<()> {
+    let mut command = Command::new(shell::cargo());
+    command.args(["test", "--quiet", "-p", "logdur", "--lib", "model"]);
+    shell::run(command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", shell::root().join("target/models")))
 }
 
 /// What a change has to pass on the ROCms that are not the machine's own: see [`Part`].

@@ -3,6 +3,8 @@
 //! Accesses need not be aligned (the runtime asks for that mode). What lies outside of the workgroup's allocation
 //! reads as zero and is not written.
 
+use std::ops::Range;
+
 use super::kinds;
 use crate::arch::ArchSet;
 use crate::atomic::AtomicOp;
@@ -205,11 +207,12 @@ fn each(mask: u64, mut what: impl FnMut(usize)) {
     }
 }
 
-/// Reads dwords of each lane's address plus `offset` into registers from word `first` of `dst` on.
-fn load_words(w: &mut Wave, i: &Inst, lds: &[u8], at: &[u32; LANES], offset: u32, first: u32, dwords: u32, mask: u64) {
-    for n in 0..dwords {
-        let register = w.vector_mut(i.dst, first + n);
-        let offset = offset.wrapping_add(4 * n);
+/// Reads dwords of each lane's address plus `offset` into the `words` of `dst`.
+fn load_words(w: &mut Wave, lds: &[u8], at: &[u32; LANES], offset: u32, dst: Operand, words: Range<u32>, mask: u64) {
+    let first = words.start;
+    for n in words {
+        let register = w.vector_mut(dst, n);
+        let offset = offset.wrapping_add(4 * (n - first));
         each(mask, |l| register[l] = word(lds, at[l].wrapping_add(offset)));
     }
 }
@@ -254,8 +257,8 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
             let (o0, o1) = offsets(i);
             let unit = u32::from(bytes) * u32::from(stride);
             let (lds, dwords) = (e.lds(), u32::from(bytes) / 4);
-            load_words(w, i, lds, &base, o0 * unit, 0, dwords, exec);
-            load_words(w, i, lds, &base, o1 * unit, dwords, dwords, exec);
+            load_words(w, lds, &base, o0 * unit, i.dst, 0..dwords, exec);
+            load_words(w, lds, &base, o1 * unit, i.dst, dwords..2 * dwords, exec);
             Flow::Next
         }
         Access::Store2(bytes, stride) => {
@@ -281,7 +284,7 @@ pub(crate) fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], m
 
 fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64) -> Flow {
     match i.op.access {
-        Access::Load(bytes @ 4.., _) => load_words(w, i, e.lds(), at, 0, 0, u32::from(bytes) / 4, mask),
+        Access::Load(bytes @ 4.., _) => load_words(w, e.lds(), at, 0, i.dst, 0..u32::from(bytes) / 4, mask),
         Access::Load(bytes, how) => {
             let mut data = NO_DATA;
             let lds = e.lds();
