@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::{Context, Result, bail};
@@ -86,7 +86,7 @@ fn read(path: &Path) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-fn append(missing: &Missing, log: &PathBuf, own: bool) -> Result<Written> {
+fn append(missing: &Missing, log: &Path, own: bool) -> Result<Written> {
     missing.append(log, own).with_context(|| format!("writing the log {}", log.display()))
 }
 
