@@ -200,6 +200,27 @@ fn hip_programs_that_go_wrong_end_as_on_hardware() {
 }
 
 #[test]
+fn a_program_without_code_for_the_processor_is_told_so_and_the_log_has_no_rows() {
+    if bed::on_hardware() {
+        return;
+    }
+    let compiled_for = bed::archs();
+    let other = ["gfx900", "gfx908"].into_iter().find(|arch| !compiled_for.iter().any(|a| a == arch)).unwrap();
+    let run = || Run::hip("vectors").env("KFDEMU_GPUS", other);
+    let (bare, watched) = (run().bare(), run().watched());
+    assert!(!bare.status.success(), "{}", bare.stdout);
+    for said in [&bare.stdout, &bare.stderr] {
+        assert!(!said.contains("PASS"), "{said}");
+    }
+    assert_eq!(watched.status, bare.status);
+    assert_eq!((&watched.stdout, &watched.stderr), (&bare.stdout, &bare.stderr));
+    assert!(bare.stderr.contains("hipErrorNoBinaryForGpu") || bare.stdout.contains("FAIL"), "{}", bare.stderr);
+    let log = watched.read("log.csv");
+    assert!(log.lines().any(|line| line.starts_with(&format!("# agent 0: {other},"))), "{log}");
+    assert_eq!(log.lines().filter(|line| !line.starts_with('#')).count(), 1, "the names of the columns only: {log}");
+}
+
+#[test]
 fn small_pieces_of_freed_memory_are_caught_when_the_runtime_keeps_no_blocks() {
     // The driver sees the runtime's blocks only: their pieces stay mapped, here as on hardware.
     let mut freed = Wrong { mode: "freed_small", end: Says(&[WORKED]), since: None, emulator: &[] };

@@ -59,9 +59,9 @@ pub(crate) fn kernarg_bytes(explicit: u64) -> u64 {
     if clang() >= 18 { explicit.next_multiple_of(8) + 256 } else { explicit }
 }
 
-/// Variables without which a ROCr before 5.7 may hang when it destroys a queue: one event serves all queues, the thread
-/// that destroys one and the runtime's own both wait for it, and either may take the other's signal. Since, the driver
-/// counts signals (`KFDEMU_KFD_MINOR`).
+/// Variables without which a ROCr before 5.7 may hang on hardware when it destroys a queue: one event serves all queues, the
+/// thread that destroys one and the runtime's own both wait for it, and either may take the other's signal. Since, the
+/// driver counts signals (`KFDEMU_KFD_MINOR`); the emulated one tells each thread of every signal.
 pub(crate) fn waits_without_interrupts() -> Option<(&'static str, &'static str)> {
-    (hip() < (5, 7)).then_some(("HSA_ENABLE_INTERRUPT", "0"))
+    (bed::on_hardware() && hip() < (5, 7)).then_some(("HSA_ENABLE_INTERRUPT", "0"))
 }
