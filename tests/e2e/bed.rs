@@ -134,7 +134,9 @@ pub(crate) fn hip_optimized(name: &str, level: &str) -> PathBuf {
     make(&program, &sources, || {
         let mut command = hipcc();
         command.args(archs().iter().map(|arch| format!("--offload-arch={arch}")));
-        command.arg(level).arg(&sources[0]).arg("-o").arg(&program).args(link_options()).args(versions::hiprtc());
+        // Not every hipcc has this standard by itself, and rocPRIM needs it.
+        command.arg("-std=c++17").arg(level).arg(&sources[0]).arg("-o").arg(&program);
+        command.args(link_options()).args(versions::hiprtc());
         command
     });
     program

@@ -10,7 +10,7 @@ use crate::versions;
 enum Levels {
     /// The optimizer's best, and code as it was written: other instructions, and scratch memory everywhere.
     Both,
-    /// The best only: the kernels are all the runtime's own.
+    /// The best only: the kernels are the runtime's own, or a library's that takes long to compile.
     Best,
 }
 use Levels::{Best, Both};
@@ -59,6 +59,7 @@ stories! {
     groups_within_a_block_know_their_members "groups" Both;
     modules_are_loaded_from_files_memory_and_source "modules" Both;
     kernels_print_and_allocate_as_the_host_would "printing" Both;
+    kernels_of_rocprim_sort_scan_reduce_and_select_as_the_host "primitives" Best;
 }
 
 #[test]

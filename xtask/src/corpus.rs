@@ -228,7 +228,7 @@ fn hip() -> Result<Vec<PathBuf>> {
             let bundle = folder.join(format!("{}{level}", name.display()));
             if demo::changed(&bundle) <= demo::changed(source) {
                 let mut command = Command::new(&rocm.hipcc);
-                command.args(&archs).args(["--cuda-device-only", "-c", level]).arg(source);
+                command.args(&archs).args(["--cuda-device-only", "-std=c++17", "-c", level]).arg(source);
                 shell::output(command.arg("-o").arg(&bundle))?;
             }
             bundles.push(bundle);

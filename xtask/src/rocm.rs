@@ -58,6 +58,8 @@ const LAYOUT: &str = "# layout 3\n";
 const RUNTIME: &str = "libhsa-runtime64-1";
 /// Brings the libraries and the headers of HIP and the HSA runtime, and whatever they need.
 const LIBRARIES: &str = "libamdhip64-dev";
+/// Headers of kernels that others wrote, to be compiled and run; needs nothing that is not there anyway.
+const KERNELS: &str = "librocprim-dev";
 /// Names the compiler of the suite's HIP.
 const COMPILER: &str = "hipcc";
 /// The C library and what is built with it: taken only from a suite whose C library is newer than the machine's, since
@@ -146,6 +148,7 @@ impl Contents {
     /// Chooses among a suite's packages.
     fn of(suite: &Suite) -> Result<Contents> {
         let mut packages = suite.closure(LIBRARIES)?;
+        packages.extend(suite.closure(KERNELS)?.into_iter().filter(|p| p.name == KERNELS));
         let libc = packages.iter().find(|p| p.name == BASE[0]).context("nothing needs a C library")?;
         if release(&libc.version) <= machines_libc() {
             packages.retain(|p| !BASE.contains(&p.name.as_str()));

@@ -23,6 +23,7 @@ const TESTS: &[Need] = &[
     Need { what: &["cc"], package: "gcc" },
     Need { what: &["c++"], package: "g++" },
     Need { what: &["/usr/include/hsa/hsa.h"], package: "libhsa-runtime-dev" },
+    Need { what: &["/usr/include/rocprim/rocprim.hpp"], package: "librocprim-dev" },
     Need { what: &["llvm-objdump-19"], package: "llvm-19" },
     // OpenCL C for the GPU by an old and a newer compiler, and on the processor as the reference.
     Need { what: &["clang-15"], package: "clang-15" },
