@@ -83,3 +83,33 @@ impl Shared {
         Ok((import, freed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+    use super::*;
+    use crate::memfile::{MemFile, PAGE};
+
+    #[test]
+    fn a_descriptor_stands_for_its_buffer_until_both_drivers_let_go() {
+        let (shared, buffer) = (Shared::default(), 1 << 32 | 7);
+        let file = MemFile::new(c"test", PAGE, PAGE).expect("a file");
+        // SAFETY: a descriptor that was just made and belongs to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(file.open_to_write(libc::O_CLOEXEC).expect("a descriptor")) };
+        assert_eq!(shared.imported(fd.as_raw_fd()), None, "before it was exported");
+        shared.exported(file.identity(), buffer);
+        assert_eq!([0; 2].map(|_| shared.imported(fd.as_raw_fd())), [Some(7); 2]);
+        assert_eq!(shared.import(7, |import| import.buffer), Ok(buffer));
+        assert!(shared.outlives(buffer));
+        assert!(matches!(shared.close(7), Ok((Import { buffer: 0x1_0000_0007, .. }, true))));
+        assert_eq!(shared.imported(fd.as_raw_fd()), None, "a buffer that is gone");
+        assert!(shared.close(7).is_err());
+        // What it would show is not the buffer's memory.
+        // SAFETY: a new mapping wherever there is room, which nobody uses.
+        let place = unsafe {
+            libc::mmap(std::ptr::null_mut(), PAGE as usize, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0)
+        };
+        assert_eq!(place, libc::MAP_FAILED);
+    }
+}
