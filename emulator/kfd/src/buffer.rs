@@ -108,6 +108,17 @@ impl Buffer {
         }
     }
 
+    /// A part of it, as [`Buffer::backing`]; `None` if it has no such part.
+    pub(crate) fn part(&self, from: u64, size: u64) -> Option<Backing> {
+        let Store::Memory { mapping, .. } = &self.store else { return None };
+        if from.checked_add(size)? > self.size {
+            return None;
+        }
+        let base = mapping.base().wrapping_add(from as usize);
+        // SAFETY: the part is inside of the mapping, as was just checked, and the backing keeps its Arc.
+        Some(unsafe { Backing::new(base, size, mapping.clone()) })
+    }
+
     /// True when the GPU may write it.
     pub(crate) fn writable(&self) -> bool {
         self.flags & kfd::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE != 0

@@ -4,7 +4,6 @@
 //! The state is published through one atomic pointer and never freed: threads of the engine outlive `exit`, and so may
 //! calls of the runtime.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -23,6 +22,7 @@ use crate::memfile::{Identity, MemFile, identity};
 use crate::process_log::ProcessLog;
 use crate::product::Product;
 use crate::queue::Queues;
+use crate::shared::Shared;
 use crate::trace::Trace;
 use crate::tree;
 
@@ -103,8 +103,7 @@ pub(crate) struct State {
     engine: Mutex<Option<Arc<Engine>>>,
     /// The runtime handles exceptions itself (`RUNTIME_ENABLE`).
     pub(crate) exceptions: Arc<std::sync::atomic::AtomicBool>,
-    /// Handles of imported buffers by DRM, per device.
-    pub(crate) gem: Mutex<HashMap<u32, u64>>,
+    pub(crate) shared: Shared,
 }
 
 /// Bytes of address space of the files; they are sparse.
@@ -218,7 +217,7 @@ impl State {
             events,
             engine: Mutex::new(None),
             exceptions,
-            gem: Mutex::new(HashMap::new()),
+            shared: Shared::default(),
         })
     }
 

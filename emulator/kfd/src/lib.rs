@@ -27,6 +27,7 @@ mod paths;
 mod process_log;
 mod product;
 mod queue;
+mod shared;
 mod trace;
 mod tree;
 mod uapi;

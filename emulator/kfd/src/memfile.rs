@@ -70,8 +70,19 @@ impl MemFile {
     /// # Errors
     /// When there is no descriptor left.
     pub(crate) fn open(&self, flags: i32) -> io::Result<RawFd> {
+        self.reopen((flags & libc::O_CLOEXEC) | libc::O_RDWR)
+    }
+
+    /// As [`MemFile::open`], but the descriptor cannot be mapped, since it cannot be read.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub(crate) fn open_to_write(&self, flags: i32) -> io::Result<RawFd> {
+        self.reopen((flags & libc::O_CLOEXEC) | libc::O_WRONLY)
+    }
+
+    fn reopen(&self, wanted: i32) -> io::Result<RawFd> {
         let path = format!("/proc/self/fd/{}\0", self.fd.as_raw_fd());
-        let wanted = (flags & libc::O_CLOEXEC) | libc::O_RDWR;
         // SAFETY: the path ends with a zero byte.
         let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), wanted, 0) };
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(fd as RawFd) }

@@ -1,6 +1,6 @@
 //! The requests of the render nodes. Source: `drm.h`, `amdgpu_drm.h`.
 
-use super::{Call, Request};
+use super::{Call, Request, share};
 use crate::buffer::Errno;
 use crate::device::State;
 use crate::uapi::drm::*;
@@ -8,8 +8,12 @@ use crate::uapi::drm::*;
 /// Answered requests, by number; AMD's own begin at 0x40.
 pub(super) const TABLE: &[Request] = &[
     Request { number: 0x00, name: "VERSION", answer: version },
-    Request { number: 0x09, name: "GEM_CLOSE", answer: |call| call.with::<drm_gem_close>(close) },
+    Request { number: 0x09, name: "GEM_CLOSE", answer: |call| call.with::<drm_gem_close>(share::close) },
+    Request { number: 0x2d, name: "PRIME_HANDLE_TO_FD", answer: |call| call.with(share::handle_to_fd) },
+    Request { number: 0x2e, name: "PRIME_FD_TO_HANDLE", answer: |call| call.with(share::fd_to_handle) },
+    Request { number: 0x41, name: "AMDGPU_GEM_MMAP", answer: |call| call.with(share::mmap) },
     Request { number: 0x45, name: "AMDGPU_INFO", answer: info },
+    Request { number: 0x48, name: "AMDGPU_GEM_VA", answer: share::map },
 ];
 
 /// Copies text into a buffer of the caller's that may be too short, and tells the whole length.
@@ -40,10 +44,6 @@ fn version(call: &Call<'_>) -> Result<(), Errno> {
     // SAFETY: as for reading.
     unsafe { place.write_unaligned(v) };
     Ok(())
-}
-
-fn close(state: &State, args: &mut drm_gem_close) -> Result<(), Errno> {
-    crate::lock(&state.gem).remove(&args.handle).map(|_| ()).ok_or(libc::EINVAL)
 }
 
 /// Copies an answer into the caller's buffer, which may be shorter (an older library) or longer.

@@ -46,6 +46,9 @@ pub(super) fn allocate(state: &State, args: &mut kfd_ioctl_alloc_memory_of_gpu_a
 }
 
 pub(super) fn free(state: &State, args: &mut kfd_ioctl_free_memory_of_gpu_args) -> Result<(), Errno> {
+    if state.shared.outlives(args.handle) {
+        return Ok(());
+    }
     state.buffers.remove(args.handle).map(|buffer| buffer.free(state))
 }
 

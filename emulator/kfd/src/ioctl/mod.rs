@@ -8,6 +8,7 @@ mod event;
 mod memory;
 mod process;
 mod queue;
+mod share;
 
 use crate::buffer::Errno;
 use crate::device::{Node, State};
@@ -83,6 +84,7 @@ const KFD: &[Request] = &[
     request!(0x1e "ALLOC_QUEUE_GWS"        kfd_ioctl_alloc_queue_gws_args,           queue::allocate_gws),
     request!(0x21 "SET_XNACK_MODE"         kfd_ioctl_set_xnack_mode_args,            process::set_xnack_mode),
     request!(0x23 "AVAILABLE_MEMORY"       kfd_ioctl_get_available_memory_args,      memory::available),
+    request!(0x24 "EXPORT_DMABUF"          kfd_ioctl_export_dmabuf_args,             share::export),
     request!(0x25 "RUNTIME_ENABLE"         kfd_ioctl_runtime_enable_args,            process::runtime_enable),
     // A number of ROCm 5's own driver, which was never part of the kernel; the runtime expects it to be refused there.
     Request { number: 0x82, name: "DBG_TRAP (out of tree)", answer: |_| Err(libc::ENOTTY) },

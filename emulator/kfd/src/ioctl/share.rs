@@ -1,0 +1,95 @@
+//! Buffers that go from the compute driver to a render node by descriptor, and are mapped there at addresses that the
+//! runtime chooses: what `hsa_amd_vmem_*` is made of.
+
+use crate::buffer::{Errno, Store};
+use crate::device::State;
+use crate::memfile::{MemFile, PAGE};
+use crate::shared::Import;
+use crate::uapi::drm::*;
+use crate::uapi::kfd::*;
+
+use super::Call;
+
+/// The GPU may write. Source: `AMDGPU_VM_PAGE_WRITEABLE` in `amdgpu_drm.h`.
+const WRITEABLE: u32 = 1 << 2;
+
+/// A descriptor for a buffer: it tells its size, and can be imported.
+fn descriptor(state: &State, handle: u64) -> Result<i32, Errno> {
+    let size = state.buffers.with(handle, |buffer| match buffer.store {
+        Store::Memory { .. } => Ok(buffer.size),
+        Store::User { .. } | Store::Register => Err(libc::EINVAL),
+    })??;
+    let file = MemFile::new(c"kfdemu-dmabuf", size, size).map_err(|_| libc::ENOMEM)?;
+    // Its memory is that of the device's own file, at another place: it must not be mapped.
+    let fd = file.open_to_write(libc::O_CLOEXEC).map_err(|_| libc::EMFILE)?;
+    state.shared.exported(file.identity(), handle);
+    Ok(fd)
+}
+
+pub(super) fn export(state: &State, args: &mut kfd_ioctl_export_dmabuf_args) -> Result<(), Errno> {
+    args.dmabuf_fd = descriptor(state, args.handle)? as u32;
+    Ok(())
+}
+
+pub(super) fn handle_to_fd(state: &State, args: &mut drm_prime_handle) -> Result<(), Errno> {
+    let handle = state.shared.import(args.handle, |import| import.buffer)?;
+    args.fd = descriptor(state, handle)?;
+    Ok(())
+}
+
+pub(super) fn fd_to_handle(state: &State, args: &mut drm_prime_handle) -> Result<(), Errno> {
+    args.handle = state.shared.imported(args.fd).ok_or(libc::EINVAL)?;
+    Ok(())
+}
+
+/// Where in the render node's file a buffer can be mapped.
+pub(super) fn mmap(state: &State, args: &mut drm_amdgpu_gem_mmap) -> Result<(), Errno> {
+    // SAFETY: a request's structure, whose caller has written this member of plain integers.
+    let gem = unsafe { args.in_.handle };
+    let handle = state.shared.import(gem, |import| import.buffer)?;
+    let offset = state.buffers.with(handle, |buffer| match buffer.store {
+        Store::Memory { offset, .. } => Ok(offset),
+        Store::User { .. } | Store::Register => Err(libc::EINVAL),
+    })??;
+    args.out = drm_amdgpu_gem_mmap_out { addr_ptr: offset };
+    Ok(())
+}
+
+pub(super) fn map(call: &Call<'_>) -> Result<(), Errno> {
+    call.with::<drm_amdgpu_gem_va>(|state, args| {
+        let (address, size, device) = (args.va_address, args.map_size, call.device);
+        if size == 0 || !address.is_multiple_of(PAGE) || !size.is_multiple_of(PAGE) {
+            return Err(libc::EINVAL);
+        }
+        let space = &state.devices[device].gpu.space;
+        match args.operation {
+            AMDGPU_VA_OP_MAP | AMDGPU_VA_OP_REPLACE => {
+                let handle = state.shared.import(args.handle, |import| import.buffer)?;
+                let part = state.buffers.with(handle, |buffer| buffer.part(args.offset_in_bo, size))?;
+                let backing = part.ok_or(libc::EINVAL)?;
+                space.unmap(address, size);
+                space.map(address, backing, args.flags & WRITEABLE != 0);
+                state.shared.import(args.handle, |import| import.mapped.push((device, address, size)))
+            }
+            AMDGPU_VA_OP_UNMAP | AMDGPU_VA_OP_CLEAR => {
+                space.unmap(address, size);
+                // A handle is given for one of the two only.
+                let forget = |import: &mut Import| import.mapped.retain(|&m| m != (device, address, size));
+                state.shared.import(args.handle, forget).or(Ok(()))
+            }
+            _ => Err(libc::EINVAL),
+        }
+    })
+}
+
+/// The last use of a buffer by a render node: what it has mapped goes, and the buffer, if it was freed before.
+pub(super) fn close(state: &State, args: &mut drm_gem_close) -> Result<(), Errno> {
+    let (import, freed) = state.shared.close(args.handle)?;
+    for (device, address, size) in import.mapped {
+        state.devices[device].gpu.space.unmap(address, size);
+    }
+    if freed {
+        state.buffers.remove(import.buffer)?.free(state);
+    }
+    Ok(())
+}
