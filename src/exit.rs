@@ -28,6 +28,11 @@ pub(crate) fn runtime_is_up(up: bool) {
     UP.store(up, Ordering::Release);
 }
 
+/// True between the runtime's start and its end.
+pub(crate) fn is_runtime_up() -> bool {
+    UP.load(Ordering::Acquire)
+}
+
 /// What of the runtime the library's threads may call now.
 pub(crate) fn access() -> Access {
     if ENDED.load(Ordering::Acquire) {

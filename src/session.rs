@@ -120,6 +120,13 @@ pub(crate) fn leave_runtime() {
     ::log::debug!("leaving the runtime, {left} signals left to it");
 }
 
+/// The runtime has more users than were counted.
+pub(crate) fn runtime_goes_on() {
+    if let Some(session) = current() {
+        session.notice("the runtime is used after it was shut down: dispatches of queues that are older pass unseen");
+    }
+}
+
 /// The runtime goes: nothing of it may be touched afterwards.
 pub(crate) fn unload() {
     // Done before, unless it was shut down around our hook.

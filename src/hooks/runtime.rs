@@ -4,8 +4,8 @@
 //! afterwards. Source: ROCr's `Runtime::Release`.
 //!
 //! # Threads
-//! Any. The count is the runtime's own, kept beside it: two threads of which one ends the runtime while the other starts
-//! it may see it one too low for a moment, in which queues that nobody has destroyed are given up.
+//! Any. The count is the runtime's own, kept beside it: of two threads that use the runtime for the first time together, one
+//! may be missed. Then its queues are given up too early, which is said.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +13,7 @@ use hsa_sys::raw::{HSA_STATUS_SUCCESS, hsa_status_t};
 
 use super::original;
 use crate::entry::guard;
-use crate::session;
+use crate::{exit, session};
 
 /// Calls of `hsa_init` that no `hsa_shut_down` has followed.
 static USERS: AtomicU32 = AtomicU32::new(0);
@@ -33,8 +33,13 @@ pub(super) unsafe extern "C" fn init() -> hsa_status_t {
 
 pub(super) unsafe extern "C" fn shut_down() -> hsa_status_t {
     let before = USERS.fetch_update(Ordering::AcqRel, Ordering::Acquire, |users| users.checked_sub(1));
-    if before == Ok(1) {
+    let last = before == Ok(1);
+    if last {
         guard((), session::leave_runtime);
     }
-    original!(core.hsa_shut_down_fn())
+    let status = original!(core.hsa_shut_down_fn());
+    if last && exit::is_runtime_up() {
+        guard((), session::runtime_goes_on);
+    }
+    status
 }
