@@ -156,7 +156,7 @@ pub(crate) fn opencl(name: &str) -> PathBuf {
 
 fn c_program(name: &str, libraries: &[OsString]) -> PathBuf {
     let program = programs().join(name);
-    let files = [&format!("{name}.c"), "hsa_check.h", "launches.h"];
+    let files = [&format!("{name}.c"), "hsa_check.h", "launches.h", "threads.h"];
     let sources = files.map(|file| root().join("tests/programs").join(file));
     make(&program, &sources, || {
         let mut command = Command::new("cc");

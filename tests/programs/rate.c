@@ -6,8 +6,8 @@
 //   rate memory COUNT                resident KiB before and after so many dispatches
 //   rate threads COUNT               ns of processor time of the library's reaper and its log thread for a dispatch
 #include "hsa_check.h"
+#include "threads.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
@@ -138,33 +138,12 @@ static void memory(uint32_t count) {
     printf("%ld %ld\n", before, resident());
 }
 
-// Nanoseconds that a thread of this process with a name has run.
-static double of_thread(const char* wanted) {
-    double total = 0;
-    DIR* tasks = opendir("/proc/self/task");
-    EXPECT(tasks, "/proc/self/task cannot be read");
-    for (struct dirent* task; (task = readdir(tasks));) {
-        char path[320], name[64] = "";
-        unsigned long ns = 0;
-        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
-        FILE* file = fopen(path, "r");
-        if (!file) continue;
-        const bool named = fscanf(file, "%63s", name) == 1 && !strcmp(name, wanted);
-        fclose(file);
-        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", task->d_name);
-        if (!named || !(file = fopen(path, "r"))) continue;
-        if (fscanf(file, "%lu", &ns) == 1) total += ns;
-        fclose(file);
-    }
-    closedir(tasks);
-    return total;
-}
-
 static void threads(uint32_t count) {
     run(count);
     // The last rows are written some 20 ms after the last dispatch.
     usleep(100000);
-    printf("%.1f %.1f\n", of_thread("logdur-reaper") / count, of_thread("logdur-log") / count);
+    const double reaper = schedstat_of("logdur-reaper", NS_RUN), log = schedstat_of("logdur-log", NS_RUN);
+    printf("%.1f %.1f\n", reaper / count, log / count);
 }
 
 int main(int argc, char** argv) {

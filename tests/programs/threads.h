@@ -1,0 +1,33 @@
+// What the kernel counts for threads of this process.
+#pragma once
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+// Numbers of /proc/PID/task/TID/schedstat.
+enum { NS_RUN, NS_WAITED, RUNS };
+
+// The sum of a number over the threads whose names begin with a prefix; -1 if there is no such thread.
+static long schedstat_of(const char* prefix, int number) {
+    long total = -1;
+    DIR* tasks = opendir("/proc/self/task");
+    EXPECT(tasks, "/proc/self/task cannot be read");
+    for (struct dirent* task; (task = readdir(tasks));) {
+        char path[320], name[64] = "";
+        long numbers[3];
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        FILE* file = fopen(path, "r");
+        if (!file) continue;
+        const bool named = fscanf(file, "%63s", name) == 1 && !strncmp(name, prefix, strlen(prefix));
+        fclose(file);
+        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", task->d_name);
+        if (!named || !(file = fopen(path, "r"))) continue;
+        if (fscanf(file, "%ld %ld %ld", numbers, numbers + 1, numbers + 2) == 3) {
+            total = (total < 0 ? 0 : total) + numbers[number];
+        }
+        fclose(file);
+    }
+    closedir(tasks);
+    return total;
+}
