@@ -27,6 +27,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bed::{self, Outcome, Run};
+use crate::compare::Random;
 use crate::log::Log;
 
 /// Nanoseconds of a tick of the emulated clock.
@@ -145,6 +146,28 @@ fn producers_with_signals_of_their_own_shared_or_mixed_see_each_decremented_once
         {
             produce(&format!("signal={signal} packets=300 {shape}"));
         }
+    }
+}
+
+#[test]
+fn producers_of_any_habits_together_lose_nothing() {
+    let mut random = Random::of("habits");
+    for _ in 0..bed::count(20, 1000) {
+        let mut pick = |all: &[&'static str]| all[random.below(all.len())];
+        let (threads, batch, slots) = (
+            pick(&["1", "2", "3", "4", "8"]),
+            pick(&["1", "2", "3", "6", "7", "16", "63", "64"]),
+            pick(&["64", "128", "4096"]),
+        );
+        let (index, ring) = (pick(&["add", "cas", "store"]), pick(&["each", "early", "late", "twice", "reverse"]));
+        let signal = pick(&["none", "own", "shared", "mixed"]);
+        let product: usize = [threads, batch].map(|n| n.parse::<usize>().unwrap()).iter().product();
+        // Whoever reserves after there is room waits for holes that nobody may be left to fill.
+        let stuck = index != "add" && product > slots.parse().unwrap();
+        let fill = if ring == "early" || stuck { "forward" } else { pick(&["forward", "backward", "holes"]) };
+        produce(&format!(
+            "threads={threads} packets=200 batch={batch} slots={slots} index={index} ring={ring} fill={fill} signal={signal}"
+        ));
     }
 }
 
