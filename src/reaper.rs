@@ -64,7 +64,7 @@ impl Reaper {
     pub(crate) fn new() -> Reaper {
         Reaper {
             started: AtomicBool::new(false),
-            idle: Sleeper::new(),
+            idle: Sleeper::of_busy_wakers(),
             nap: Sleeper::new(),
             look: AtomicBool::new(false),
             forwarding: AtomicU32::new(0),

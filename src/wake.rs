@@ -5,8 +5,9 @@
 //!
 //! # Ordering
 //! A waker makes its work visible and then looks whether the sleeper sleeps; the sleeper says that it sleeps and then
-//! looks for work. One of them must see the other, which needs a full fence on both sides. The waker is an application's
-//! thread, so its fence is moved to the sleeper: `membarrier` makes every running thread of the process pass a fence.
+//! looks for work. One of them must see the other, which needs a full fence on both sides. Where wakers are the
+//! application's threads at every dispatch, their fence is moved to the sleeper: `membarrier` makes every running thread
+//! of the process pass one. That interrupts them, so it is for sleepers that seldom fall asleep.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence, fence};
 use std::time::Duration;
@@ -22,7 +23,13 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
+    /// For wakers that come seldom: the fence is theirs.
     pub(crate) fn new() -> Sleeper {
+        Sleeper { asleep: AtomicU32::new(0), expedited: AtomicBool::new(false) }
+    }
+
+    /// For wakers that come all the time: the fence is the sleeper's, if the kernel can do that.
+    pub(crate) fn of_busy_wakers() -> Sleeper {
         let expedited = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
         Sleeper { asleep: AtomicU32::new(0), expedited: AtomicBool::new(expedited) }
     }
@@ -73,7 +80,13 @@ mod tests {
 
     #[test]
     fn work_that_is_announced_while_the_sleeper_falls_asleep_is_not_missed() {
-        let shared = Arc::new((Sleeper::new(), AtomicU64::new(0)));
+        for sleeper in [Sleeper::new(), Sleeper::of_busy_wakers()] {
+            misses_no_work(sleeper);
+        }
+    }
+
+    fn misses_no_work(sleeper: Sleeper) {
+        let shared = Arc::new((sleeper, AtomicU64::new(0)));
         let other = Arc::clone(&shared);
         let sleeper = std::thread::spawn(move || {
             let (sleeper, work) = &*other;
