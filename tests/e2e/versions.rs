@@ -66,6 +66,12 @@ pub(crate) fn waits_without_interrupts() -> Option<(&'static str, &'static str)>
     (bed::on_hardware() && hip() < (5, 7)).then_some(("HSA_ENABLE_INTERRUPT", "0"))
 }
 
+/// HIP 6.4 and 7.2 ask the driver to wait for signals while they launch, as often as it takes: the fourth program of
+/// `costs` has no fixed number of system calls of its own there.
+pub(crate) fn waits_while_it_launches() -> bool {
+    hip() >= (6, 0)
+}
+
 /// The lines of a HIP program that are its own: HIP 7 describes a kernel that fails on standard output.
 pub(crate) fn own_lines(stdout: &str) -> Vec<&str> {
     let of_hip = |line: &str| ["Kernel Name: ", "VGPU=", "\t"].iter().any(|start| line.starts_with(start));
