@@ -32,6 +32,9 @@ const LONGEST_NAP: Duration = Duration::from_millis(10);
 /// How long it stays awake with nothing in flight.
 const LINGER: Duration = Duration::from_millis(10);
 
+/// A process that ends earlier does not have to wait until its threads' fence is the reaper's.
+const FENCE_AFTER: Duration = Duration::from_millis(250);
+
 /// The thread's side that others see.
 pub(crate) struct Reaper {
     started: AtomicBool,
@@ -64,7 +67,7 @@ impl Reaper {
     pub(crate) fn new() -> Reaper {
         Reaper {
             started: AtomicBool::new(false),
-            idle: Sleeper::of_busy_wakers(),
+            idle: Sleeper::new(),
             nap: Sleeper::new(),
             look: AtomicBool::new(false),
             forwarding: AtomicU32::new(0),
@@ -94,9 +97,13 @@ impl Reaper {
     }
 
     fn run(&self, session: &'static Session) {
-        let mut nap = SHORTEST_NAP;
-        let mut busy = Instant::now();
+        let start = Instant::now();
+        let (mut nap, mut busy, mut has_fence) = (SHORTEST_NAP, start, false);
         loop {
+            if !has_fence && start.elapsed() >= FENCE_AFTER {
+                self.idle.take_the_fence();
+                has_fence = true;
+            }
             self.look.store(false, Ordering::Release);
             let seen = look(session, exit::access());
             if seen.completed > 0 {

@@ -72,10 +72,11 @@ impl SignalPool {
         }
     }
 
-    /// Takes signals back that no packet carries any more.
+    /// Takes signals back that no packet carries any more, and leaves no memory behind for others.
     pub(crate) fn give_back(&self, signals: &mut Vec<OwnSignal>) {
+        let mut signals = std::mem::take(signals);
         if !signals.is_empty() {
-            lock(&self.0).free.append(signals);
+            lock(&self.0).free.append(&mut signals);
         }
     }
 

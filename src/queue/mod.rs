@@ -222,4 +222,6 @@ pub(crate) fn destroyed(session: &Session, queue: &'static Queue) {
     queue.gone.store(true, Ordering::Release);
     session.signals.give_back(&mut lock(&queue.returned));
     session.reaper.look_now();
+    // Its blocks are for others, even if it never had a row.
+    session.log.wake();
 }
