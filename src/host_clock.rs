@@ -61,7 +61,7 @@ impl HostClock {
         HostClock { counter, line: records.header().host_clock(), readings }
     }
 
-    /// Compares the host's clock with the runtime's.
+    /// Compares the host's clock with the runtime's; what that says counts from the next calibration on.
     pub(crate) fn compare(&self, api: &Api) -> hsa::Result<()> {
         let frequency = api.timestamp_frequency()?;
         let mut best = (u64::MAX, 0);
@@ -76,7 +76,6 @@ impl HostClock {
         // Within what the two readings can tell it is the same clock.
         let same = best.1.unsigned_abs() <= best.0;
         lock(&self.readings).offset = if same { 0 } else { best.1 };
-        self.calibrate();
         Ok(())
     }
 
@@ -86,7 +85,8 @@ impl HostClock {
         self.counter.ticks()
     }
 
-    /// Reads both clocks: from now on ticks are converted by what they say.
+    /// Reads both clocks: from now on ticks are converted by what they say. Only by whoever writes the log, when no row is
+    /// being written: whoever recovers a log makes the same rows again.
     pub(crate) fn calibrate(&self) {
         let mut readings = lock(&self.readings);
         let now = self.counter.reading().0;

@@ -28,12 +28,14 @@ impl Left {
         records.agent(0, "gfx90a", "A GPU");
         records.kernels([(1, 24, "_Z3addPf"), (2, 8, "other")].into_iter());
         Line { tick: 1000, ns: 50_000, ns_per_tick: 10.0 }.store(records.header().clock(0).unwrap());
+        Line { tick: 400, ns: 40_000, ns_per_tick: 0.5 }.store(records.header().host_clock());
         let blocks = records.blocks(2);
         // SAFETY: blocks live as long as the process.
         let block: &'static Block = unsafe { blocks[1].as_ref() };
         block.assign(7, 0);
         for (i, record) in block.records.iter().enumerate().take(10) {
             record.id.store(i as u64, Ordering::Relaxed);
+            record.dispatch.store(400 + 2 * i as u64, Ordering::Relaxed);
             record.set_shape(Shape { kernel: if i == 3 { 2 } else { 1 }, ..Shape::default() });
             block.times[i].start.store(2000 + i as u64, Ordering::Relaxed);
             block.times[i].end.store(3000 + i as u64, Ordering::Relaxed);
@@ -81,7 +83,7 @@ fn rows_that_the_log_has_are_not_doubled_wherever_the_process_was_stopped_in_wri
     let whole = String::from_utf8(whole).unwrap();
     let (account, _) = (whole.lines().last().unwrap(), assert_eq!(missing.rows(), 6));
     assert!(account.ends_with("seen=11 logged=9 filtered=1 not-submitted=1 times-lost=2"), "{account}");
-    assert!(whole.contains("\"add(float*)\",0,60040,70040,10000,4,0,7,"), "{whole}");
+    assert!(whole.contains("\"add(float*)\",40004,60040,70040,10000,4,0,7,"), "{whole}");
     // The writer was stopped after any number of bytes of rows 4 to 6.
     let begun: String = whole.lines().filter(|l| l.starts_with('"')).take(3).map(|l| format!("{l}\n")).collect();
     let head = "kernel\n\"add(float*)\",0,before\n";
