@@ -201,7 +201,7 @@ fn hip_programs_that_go_wrong_end_as_on_hardware() {
 }
 
 #[test]
-fn a_program_without_code_for_the_processor_is_told_so_and_the_log_has_no_rows() {
+fn a_program_without_code_for_the_processor_is_told_so_and_the_log_has_none_of_its_kernels() {
     if bed::on_hardware() {
         return;
     }
@@ -218,7 +218,9 @@ fn a_program_without_code_for_the_processor_is_told_so_and_the_log_has_no_rows()
     assert!(bare.stderr.contains("hipErrorNoBinaryForGpu") || bare.stdout.contains("FAIL"), "{}", bare.stderr);
     let log = watched.read("log.csv");
     assert!(log.lines().any(|line| line.starts_with(&format!("# agent 0: {other},"))), "{log}");
-    assert_eq!(log.lines().filter(|line| !line.starts_with('#')).count(), 1, "the names of the columns only: {log}");
+    // The runtime may have run kernels of its own.
+    let of_program = |line: &&str| !line.starts_with('#') && !line.starts_with("\"__amd_rocclr_");
+    assert_eq!(log.lines().filter(of_program).count(), 1, "the names of the columns only: {log}");
 }
 
 #[test]
