@@ -105,7 +105,10 @@ impl Reaper {
                 has_fence = true;
             }
             self.look.store(false, Ordering::Release);
-            let seen = look(session, exit::access());
+            let seen = {
+                let may = session.may_use_runtime();
+                if *may { look(session, exit::access()) } else { Seen::default() }
+            };
             if seen.completed > 0 {
                 session.log.wake();
             }

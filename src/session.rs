@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, RwLock};
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use hsa::{Agent, AgentKind, Api, LiveTable};
@@ -42,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) queue_mode: QueueMode,
     agents: RwLock<Vec<&'static SeenAgent>>,
     api: AtomicPtr<Api>,
+    /// True while our threads may use the runtime and its memory; they hold it for as long as they do.
+    runtime: RwLock<bool>,
     passive: AtomicBool,
     said: Mutex<HashSet<&'static str>>,
 }
@@ -89,6 +91,7 @@ pub(crate) unsafe fn load(table: *mut HsaApiTable) {
         session.notice(format!("nothing is logged: {error}"));
         return;
     }
+    session.use_runtime(true);
     exit::runtime_is_up(true);
     hooks::runtime::started();
     hooks::install(&live);
@@ -109,9 +112,14 @@ fn create() -> &'static Session {
 /// The runtime is about to be shut down: what needs its functions is done now, because some refuse them in `OnUnload`.
 pub(crate) fn leave_runtime() {
     let Some(session) = current() else { return };
+    if !*session.may_use_runtime() {
+        return;
+    }
     session.drain(Access::Full);
+    session.queues.all().into_iter().for_each(queue::inplace::leave);
+    // What the reaper has in its hands is back in its place before signals are destroyed.
+    session.use_runtime(false);
     for queue in session.queues.all() {
-        queue::inplace::leave(queue);
         reaper::give_up(session, queue);
         queue::destroyed(session, queue);
     }
@@ -123,6 +131,7 @@ pub(crate) fn leave_runtime() {
 /// The runtime has more users than were counted.
 pub(crate) fn runtime_goes_on() {
     if let Some(session) = current() {
+        session.use_runtime(true);
         session.notice("the runtime is used after it was shut down: dispatches of queues that are older pass unseen");
     }
 }
@@ -171,6 +180,7 @@ impl Session {
             queue_mode: settings.queue_mode,
             agents: RwLock::default(),
             api: AtomicPtr::default(),
+            runtime: RwLock::new(false),
             passive: AtomicBool::new(false),
             said: Mutex::default(),
         }
@@ -208,6 +218,16 @@ impl Session {
     pub(crate) fn api(&self) -> &'static Api {
         // SAFETY: the pointer comes from a leaked box, in `load`, before the session can be reached through a hook.
         unsafe { &*self.api.load(Ordering::Acquire) }
+    }
+
+    /// Whether our threads may use the runtime and its memory, for as long as the answer is kept.
+    pub(crate) fn may_use_runtime(&self) -> RwLockReadGuard<'_, bool> {
+        self.runtime.read().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// From now on our threads may use the runtime, or none of them does any more.
+    fn use_runtime(&self, may: bool) {
+        *self.runtime.write().unwrap_or_else(|e| e.into_inner()) = may;
     }
 
     /// False once code of ours has panicked.

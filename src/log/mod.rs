@@ -132,7 +132,10 @@ impl Log {
     fn run(&self, session: &Session) {
         loop {
             self.news.store(false, Ordering::Release);
-            self.write_all(session, exit::access());
+            {
+                let may = session.may_use_runtime();
+                self.write_all(session, if *may { exit::access() } else { Access::Memory });
+            }
             std::thread::sleep(PAUSE);
             self.sleeper.sleep(None, || self.news.load(Ordering::Acquire));
         }
