@@ -107,7 +107,11 @@ impl Reaper {
             self.look.store(false, Ordering::Release);
             let seen = {
                 let may = session.may_use_runtime();
-                if *may { look(session, exit::access()) } else { Seen::default() }
+                let seen = if *may { look(session, exit::access()) } else { Seen::default() };
+                if *may && exit::access() == Access::Full && !session.queues.all().is_empty() {
+                    session.signals.make_reserve(session.api());
+                }
+                seen
             };
             if seen.completed > 0 {
                 session.log.wake();

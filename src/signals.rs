@@ -20,6 +20,9 @@ const BATCH: usize = 64;
 /// How many the reaper keeps ready for each queue that has nothing in flight. What is in flight comes back to the queue,
 /// so that a queue soon has as many as it uses.
 const READY: usize = 256;
+/// How many wait for whoever needs more at once: a burst has as many in flight as it has packets, and to make a signal
+/// takes longer than all else of a dispatch.
+const RESERVE: usize = 4096;
 
 /// The signals that wait for use.
 #[derive(Default)]
@@ -48,18 +51,35 @@ impl SignalPool {
         if stash.len() > had {
             return Ok(());
         }
+        self.make(api, stash)
+    }
+
+    /// Makes a batch.
+    fn make(&self, api: &Api, to: &mut Vec<OwnSignal>) -> hsa::Result<()> {
+        let had = to.len();
         for _ in 0..BATCH {
             match api.own_signal(1) {
                 Ok(signal) => {
                     reset(signal);
-                    stash.push(signal);
+                    to.push(signal);
                 }
-                Err(error) if stash.len() == had => return Err(error),
+                Err(error) if to.len() == had => return Err(error),
                 Err(_) => break,
             }
         }
-        lock(&self.0).made += stash.len() - had;
+        lock(&self.0).made += to.len() - had;
         Ok(())
+    }
+
+    /// Sees to it that there is a reserve, unless so many were made already that the queues have enough.
+    pub(crate) fn make_reserve(&self, api: &Api) {
+        while lock(&self.0).made < RESERVE {
+            let mut new = Vec::with_capacity(BATCH);
+            if self.make(api, &mut new).is_err() {
+                return;
+            }
+            self.give_back(&mut new);
+        }
     }
 
     /// Adds signals to `more` for a queue that has `there`, until it has enough.

@@ -43,7 +43,7 @@ fn another_tool_on_the_runtimes_intercept_queues_counts_the_same() {
             ("producers", "packets=50 slots=1024 threads=3 signal=mixed", 150),
             ("signals", "own 40", 40),
             ("signals", "shared 80", 80),
-            ("packets", "all", 115 - 1),
+            ("packets", "all 256", 115 - 1),
         ],
     );
 }

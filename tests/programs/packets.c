@@ -1,6 +1,6 @@
 // Packets of every type and with every bit that a producer may set. Prints a line "sent INDEX WORDS" for each, the
 // sixteen dwords in hexadecimal as they were written into the ring.
-//   packets all|agent
+//   packets all|agent [SLOTS]
 #include "hsa_check.h"
 
 static hsa_queue_t* queue;
@@ -112,10 +112,10 @@ static void barrier_values(void) {
 }
 
 int main(int argc, char** argv) {
-    EXPECT(argc == 2, "usage: packets all|agent");
+    EXPECT(argc == 2 || argc == 3, "usage: packets all|agent [SLOTS]");
     start();
     load();
-    queue = queue_of(64, on_error, &sent);
+    queue = queue_of(argc == 3 ? (uint32_t)atoi(argv[2]) : 64, on_error, &sent);
     const uint64_t empty = kernel("empty");
     if (!strcmp(argv[1], "agent")) {
         hsa_kernel_dispatch_packet_t before = packet_of(empty, 1, NULL, NO_SIGNAL);
