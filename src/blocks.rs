@@ -1,9 +1,9 @@
 //! Blocks of records that nobody uses at the moment, and references to records.
 //!
 //! # Threads
-//! A publisher takes a block every [`BLOCK_RECORDS`] dispatches: the one that the log thread has put aside for its queue,
-//! else one of the pool, if nobody else is just there. The log thread gives blocks back, and has the pool grow before it
-//! is empty.
+//! A publisher takes a block every [`BLOCK_RECORDS`] dispatches: the one that the reaper has put aside for its queue, else
+//! one of the pool, if nobody else is just there. The reaper has the pool grow before it is empty; the log thread gives
+//! blocks back.
 
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
@@ -72,7 +72,7 @@ impl Blocks {
         block
     }
 
-    /// The last resort: the queue takes blocks faster than the log thread makes them.
+    /// The last resort: the queue takes blocks faster than the reaper makes them.
     fn take_new(&self) -> BlockRef {
         let mut new = self.records.blocks(BATCH).into_iter().map(BlockRef);
         let block = new.next().unwrap_or(self.parked);
@@ -90,12 +90,16 @@ impl Blocks {
         }
     }
 
-    /// Puts a block aside for a queue, if it has none.
+    /// Puts a block aside for a queue, if it has none. Whoever takes back what was put aside, and knows that the queue is
+    /// gone, tells the caller: it sees afterwards that the queue is gone.
     pub(crate) fn put_aside(&self, spare: &Spare) {
-        if spare.0.load(Ordering::Relaxed).is_null()
-            && let Some(block) = lock(&self.pool).pop()
-        {
-            spare.0.store(block.0.as_ptr(), Ordering::Release);
+        if !spare.0.load(Ordering::Relaxed).is_null() {
+            return;
+        }
+        let mut pool = lock(&self.pool);
+        let Some(block) = pool.last() else { return };
+        if spare.0.compare_exchange(ptr::null_mut(), block.0.as_ptr(), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            pool.pop();
         }
     }
 

@@ -107,11 +107,8 @@ impl Reaper {
             self.look.store(false, Ordering::Release);
             let seen = {
                 let may = session.may_use_runtime();
-                let seen = if *may { look(session, exit::access()) } else { Seen::default() };
-                if *may && exit::access() == Access::Full && !session.queues.all().is_empty() {
-                    session.signals.make_reserve(session.api());
-                }
-                seen
+                let access = exit::access();
+                if *may { round(session, access) } else { Seen::default() }
             };
             if seen.completed > 0 {
                 session.log.wake();
@@ -130,6 +127,23 @@ impl Reaper {
             }
         }
     }
+}
+
+/// Looks at every queue, and makes ready what publishers are going to need.
+fn round(session: &'static Session, access: Access) -> Seen {
+    let seen = look(session, access);
+    let queues = session.queues.all();
+    if access == Access::Full && !queues.is_empty() {
+        session.signals.make_reserve(session.api());
+        session.blocks.prepare();
+        for queue in queues {
+            session.blocks.put_aside(&queue.spare);
+            if queue.gone.load(Ordering::Acquire) {
+                session.blocks.take_back(&queue.spare);
+            }
+        }
+    }
+    seen
 }
 
 /// True when a publisher has published what no look has seen yet.

@@ -34,8 +34,9 @@ pub(crate) use sink::Sink;
 
 /// Rows are written together when there are this many bytes of them, or none left to add.
 const BATCH: usize = 32 << 10;
-/// Between two looks for rows: what is complete is in the log this much later.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Between two looks for rows: what is complete is in the log this much later, and in the records at once. A burst of
+/// dispatches is over before its rows ask for a processor.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The log of the process.
 pub(crate) struct Log {
@@ -162,7 +163,6 @@ impl Log {
             self.write_rows(session, &mut writer, queue, access);
         }
         writer.flush();
-        session.blocks.prepare();
         for queue in queues {
             tidy(session, queue);
         }
@@ -316,13 +316,12 @@ fn empty_blocks(session: &Session, queue: &'static Queue) {
     *first = at;
 }
 
-/// Gives back what a queue does not need any more, and makes ready what it is going to need.
+/// Gives back what a queue does not need any more.
 fn tidy(session: &Session, queue: &'static Queue) {
     // Once the queue is gone its publisher adds nothing: what is written is all.
     let gone = queue.gone.load(Ordering::Acquire);
     empty_blocks(session, queue);
     if !gone {
-        session.blocks.put_aside(&queue.spare);
         return;
     }
     let mut first = lock(&queue.logged);

@@ -142,6 +142,18 @@ pub(crate) enum Work {
     Nothing,
 }
 
+/// A point in time of the process, in an order with all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    /// Later than all that were made before.
+    pub(crate) fn now() -> Moment {
+        static LATEST: AtomicU64 = AtomicU64::new(0);
+        Moment(LATEST.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+}
+
 /// A dispatch that has been launched.
 pub struct Dispatch {
     /// What it runs.
@@ -150,6 +162,8 @@ pub struct Dispatch {
     pub start: u64,
     /// Different for every dispatch of the process.
     pub(crate) serial: u64,
+    /// When its packet had been written: later than this, what a worker knows of the host's memory is good for it.
+    pub(crate) published: Moment,
     /// GPU ticks at its end, 0 before.
     end: AtomicU64,
     total: u64,
@@ -178,10 +192,11 @@ impl Drop for Running<'_> {
 
 impl Dispatch {
     /// A dispatch of which at most `capacity` workgroups are resident at a time.
-    pub(crate) fn new(launch: Launch, start: u64, capacity: u64) -> Dispatch {
+    pub(crate) fn new(launch: Launch, start: u64, capacity: u64, published: Moment) -> Dispatch {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         Dispatch {
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
+            published,
             total: launch.total(),
             launch,
             start,

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::code::Fetch;
-use crate::dispatch::{Dispatch, Work};
+use crate::dispatch::{Dispatch, Moment, Work};
 use crate::driver::{CompletedPacket, MemoryFault, QueueError};
 use crate::gpu::Gpu;
 use crate::lock;
@@ -72,21 +72,29 @@ impl Shared {
 /// Wakes the thread that looks after the queues.
 #[derive(Default)]
 struct Bell {
-    rung: Mutex<bool>,
+    rung: AtomicBool,
+    /// The thread is about to wait, or does.
+    waits: AtomicBool,
+    lock: Mutex<()>,
     changed: Condvar,
 }
 
 impl Bell {
     fn ring(&self) {
-        *lock(&self.rung) = true;
-        self.changed.notify_one();
+        // Sequentially consistent with `wait`: either this thread sees that one waits, or that one sees the bell.
+        if !self.rung.swap(true, Ordering::SeqCst) && self.waits.load(Ordering::SeqCst) {
+            drop(lock(&self.lock));
+            self.changed.notify_one();
+        }
     }
 
     fn wait(&self, at_most: Duration) {
-        let rung = lock(&self.rung);
-        let (mut rung, _) =
-            self.changed.wait_timeout_while(rung, at_most, |rung| !*rung).unwrap_or_else(|e| e.into_inner());
-        *rung = false;
+        let guard = lock(&self.lock);
+        self.waits.store(true, Ordering::SeqCst);
+        let silent = |(): &mut ()| !self.rung.load(Ordering::SeqCst);
+        drop(self.changed.wait_timeout_while(guard, at_most, silent));
+        self.waits.store(false, Ordering::Relaxed);
+        self.rung.swap(false, Ordering::SeqCst);
     }
 }
 
@@ -204,6 +212,8 @@ struct Tools {
     fetch: Fetch,
     /// The serial number of the dispatch that `fetch` has pages of.
     current: u64,
+    /// Since when `view` trusts registered memory.
+    looked: Moment,
 }
 
 /// A thread that runs workgroups.
@@ -260,6 +270,9 @@ impl Worker {
         if tools.current != dispatch.serial {
             tools.current = dispatch.serial;
             tools.fetch.restart();
+        }
+        if tools.looked < dispatch.published {
+            tools.looked = Moment::now();
             tools.view.distrust();
         }
         tools.view.refresh();
@@ -310,6 +323,7 @@ impl Worker {
                     view: View::new(gpu.space.clone()),
                     fetch: Fetch::new(gpu.code.clone()),
                     current: 0,
+                    looked: Moment::default(),
                 });
                 self.tools.len() - 1
             }

@@ -121,19 +121,23 @@ fn scalar_registers(wave: &mut Wave, launch: &Launch, place: &Place) {
 
 fn vector_registers(wave: &mut Wave, launch: &Launch, place: &Place, first: u32) {
     let [ex, ey, _] = place.extent;
-    let id = |l: usize| {
-        let n = first + l as u32;
-        [n % ex, n / ex % ey, n / ex / ey]
-    };
-    let wanted = launch.descriptor.enable_vgpr_workitem_id();
+    let mut next = [first % ex, first / ex % ey, first / ex / ey];
+    let ids: [[u32; 3]; LANES] = std::array::from_fn(|_| {
+        let id = next;
+        next[0] += 1;
+        if next[0] == ex {
+            next = [0, id[1] + 1, id[2]];
+        }
+        if next[1] == ey {
+            next = [0, 0, id[2] + 1];
+        }
+        id
+    });
     if wave.arch.packed_work_item_id() {
-        *wave.vector_mut(Operand::vgpr(0), 0) = std::array::from_fn(|l| {
-            let [x, y, z] = id(l);
-            x | y << 10 | z << 20
-        });
+        *wave.vector_mut(Operand::vgpr(0), 0) = ids.map(|[x, y, z]| x | y << 10 | z << 20);
         return;
     }
-    for d in 0..=wanted.min(2) {
-        *wave.vector_mut(Operand::vgpr(d), 0) = std::array::from_fn(|l| id(l)[d as usize]);
+    for d in 0..=launch.descriptor.enable_vgpr_workitem_id().min(2) {
+        *wave.vector_mut(Operand::vgpr(d), 0) = ids.map(|id| id[d as usize]);
     }
 }

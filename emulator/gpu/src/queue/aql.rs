@@ -16,7 +16,7 @@ use hsa_sys::abi::aql::{INVALID_HEADER, Packet, PacketType, vendor};
 use hsa_sys::abi::queue::{Queue as AbiQueue, properties};
 
 use super::{Doorbell, Progress, Queue};
-use crate::dispatch::{Dispatch, Launch};
+use crate::dispatch::{Dispatch, Launch, Moment};
 use crate::driver::{CompletedPacket, MemoryFault, PacketError, QueueError};
 use crate::engine::{Job, Worker};
 use crate::gpu::Gpu;
@@ -82,6 +82,8 @@ pub(crate) struct AqlQueue {
     limit: u64,
     /// What the doorbell held when it was looked at last.
     rung: u64,
+    /// Packets below `seen.0` had been written at `seen.1`.
+    seen: (u64, Moment),
     in_flight: VecDeque<Flight>,
     /// Whether completed packets get times: decided at the first packet, as the hardware does.
     profiling: Option<bool>,
@@ -120,6 +122,7 @@ impl AqlQueue {
             next: 0,
             limit: 0,
             rung: NEVER_RUNG,
+            seen: (0, Moment::default()),
             in_flight: VecDeque::new(),
             profiling: None,
             stalled: None,
@@ -174,6 +177,8 @@ impl AqlQueue {
         let slot = self.slot(self.next);
         let first = self.view.word32(slot, false)?.load(Ordering::Acquire);
         if PacketType::of(first as u16) == PacketType::Invalid {
+            // The doorbell was rung before the header was written.
+            self.seen.0 = self.seen.0.min(self.next);
             return Ok(None);
         }
         let mut packet = Packet([0; 16]);
@@ -339,7 +344,10 @@ impl AqlQueue {
             // Not the workers' business then.
             launch.completion_signal = 0;
         }
-        let dispatch = Arc::new(Dispatch::new(launch, start, capacity));
+        if self.next >= self.seen.0 {
+            self.seen = (self.limit, Moment::now());
+        }
+        let dispatch = Arc::new(Dispatch::new(launch, start, capacity, self.seen.1));
         let job = Job { gpu: self.gpu.clone(), queue: self.info.id, profiling, dispatch: dispatch.clone() };
         worker.begin(job);
         Ok(Flight { kernel: Some(dispatch), late })
