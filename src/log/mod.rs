@@ -37,6 +37,8 @@ const BATCH: usize = 32 << 10;
 /// Between two looks for rows: what is complete is in the log this much later, and in the records at once. A burst of
 /// dispatches is over before its rows ask for a processor.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The same while some GPU's clock is not known: without it, whoever reads the records of a process that died has no times.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The log of the process.
 pub(crate) struct Log {
@@ -135,9 +137,14 @@ impl Log {
             self.news.store(false, Ordering::Release);
             {
                 let may = session.may_use_runtime();
-                self.write_all(session, if *may { exit::access() } else { Access::Memory });
+                if *may {
+                    self.write_all(session, exit::access());
+                } else {
+                    // Rows are left to whoever shuts the runtime down, and can still have its clocks read.
+                    self.write_lines(&mut lock(&self.writer), session);
+                }
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(if knows_clocks(session) { PAUSE } else { FIRST_PAUSE });
             self.sleeper.sleep(None, || self.news.load(Ordering::Acquire));
         }
     }
@@ -145,6 +152,20 @@ impl Log {
     /// Writes everything that there is to write. With full `access`, the runtime is asked how to convert times.
     pub(crate) fn write_all(&self, session: &Session, access: Access) {
         let mut writer = lock(&self.writer);
+        self.write_lines(&mut writer, session);
+        session.clock.calibrate();
+        let queues = session.queues.all();
+        for queue in &queues {
+            self.write_rows(session, &mut writer, queue, access);
+        }
+        writer.flush();
+        for queue in queues {
+            tidy(session, queue);
+        }
+    }
+
+    /// Writes the lines that are no rows.
+    fn write_lines(&self, writer: &mut Writer, session: &Session) {
         if let Some(problem) = session.records.take_problem() {
             self.notice(format!("dispatches are recorded in memory that ends with the process: {problem}"));
         }
@@ -157,15 +178,6 @@ impl Log {
             }
         }
         writer.flush();
-        session.clock.calibrate();
-        let queues = session.queues.all();
-        for queue in &queues {
-            self.write_rows(session, &mut writer, queue, access);
-        }
-        writer.flush();
-        for queue in queues {
-            tidy(session, queue);
-        }
     }
 
     /// Writes the rows of a queue that are ready.
@@ -344,6 +356,11 @@ fn count(queue: &Queue, tally: &mut Tally) {
         tally.block(present.get());
         block = present.next();
     }
+}
+
+/// True when the times of every queue's agent can be converted.
+fn knows_clocks(session: &Session) -> bool {
+    session.queues.all().iter().all(|q| session.agent(q.agent).is_none_or(|a| a.clock.line().is_some()))
 }
 
 /// Sees to it that the times of an agent can be converted; true if the record told a recent tick for that.
