@@ -2,32 +2,29 @@
 //!
 //! # Threads
 //! Publishers look addresses up without a lock; loading and destroying executables changes the table under one.
-//!
+
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
 
 use dashmap::DashMap;
 use hsa::{Executable, KernelSymbol};
-use logdur_journal::Records;
+use logdur_journal::{Kernel, Records};
 use logdur_journal::names::demangle;
 
 use crate::address_map::AddressMap;
 use crate::session::lock;
 
 /// A kernel that was loaded, for ever: records name it by its number.
-pub(crate) struct Kernel {
-    /// Symbol without `.kd`.
-    pub(crate) symbol: String,
-    /// Bytes of arguments.
-    pub(crate) kernarg_size: u32,
+pub(crate) struct KnownKernel {
+    pub(crate) kernel: Kernel,
     demangled: OnceLock<String>,
     wanted: OnceLock<bool>,
 }
 
-impl Kernel {
+impl KnownKernel {
     /// The name for people; the symbol itself if it is not a mangled one.
     pub(crate) fn name(&self) -> &str {
-        self.demangled.get_or_init(|| demangle(&self.symbol))
+        self.demangled.get_or_init(|| demangle(&self.kernel.symbol))
     }
 
     /// Whether the log wants it, asked once.
@@ -49,9 +46,9 @@ pub(crate) struct Kernels {
 #[derive(Default)]
 struct Known {
     /// By number minus one.
-    kernels: Vec<&'static Kernel>,
-    /// Kernels of equal name and arguments are one.
-    numbers: HashMap<(String, u32), u32>,
+    kernels: Vec<&'static KnownKernel>,
+    /// Kernels of equal name, arguments and replacement are one.
+    numbers: HashMap<Kernel, u32>,
 }
 
 impl Kernels {
@@ -65,25 +62,38 @@ impl Kernels {
     }
 
     /// The kernel with a number.
-    pub(crate) fn by_number(&self, number: u32) -> Option<&'static Kernel> {
+    pub(crate) fn by_number(&self, number: u32) -> Option<&'static KnownKernel> {
         lock(&self.known).kernels.get((number as usize).checked_sub(1)?).copied()
     }
 
     /// Enters the kernels of an executable.
     pub(crate) fn loaded(&self, executable: Executable, symbols: Vec<KernelSymbol>) {
         let addresses: Vec<u64> = symbols.iter().map(|s| s.kernel_object).filter(|&a| a != 0).collect();
+        let named = symbols.into_iter().filter(|s| s.kernel_object != 0).map(|symbol| {
+            let name = symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name).to_owned();
+            let kernel = Kernel { symbol: name, kernarg_size: symbol.kernarg_size, replaced: String::new() };
+            (symbol.kernel_object, kernel)
+        });
+        self.enter(named, |object, number| self.numbers.set(object, number.into()));
+        self.executables.entry(executable.0).or_default().extend(addresses);
+    }
+
+    /// Number of a kernel in whose place another one runs.
+    pub(crate) fn replaced(&self, kernel: Kernel) -> u32 {
+        let mut number = 0;
+        self.enter([((), kernel)].into_iter(), |(), n| number = n);
+        number
+    }
+
+    /// Gives kernels their numbers, and names those that are new to whoever reads the records.
+    fn enter<T>(&self, kernels: impl Iterator<Item = (T, Kernel)>, mut with: impl FnMut(T, u32)) {
         let mut known = lock(&self.known);
         let before = known.kernels.len();
-        for symbol in symbols.into_iter().filter(|s| s.kernel_object != 0) {
-            let name = symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name).to_owned();
-            let number = known.number_of(name, symbol.kernarg_size);
-            self.numbers.set(symbol.kernel_object, number.into());
+        for (what, kernel) in kernels {
+            with(what, known.number_of(kernel));
         }
         let new = known.kernels[before..].iter().enumerate();
-        self.records
-            .kernels(new.map(|(i, kernel)| ((before + i) as u32 + 1, kernel.kernarg_size, kernel.symbol.as_str())));
-        drop(known);
-        self.executables.entry(executable.0).or_default().extend(addresses);
+        self.records.kernels(new.map(|(i, known)| ((before + i) as u32 + 1, &known.kernel)));
     }
 
     /// True when the executable's kernels are entered.
@@ -107,16 +117,14 @@ impl Kernels {
 }
 
 impl Known {
-    fn number_of(&mut self, symbol: String, kernarg_size: u32) -> u32 {
+    fn number_of(&mut self, kernel: Kernel) -> u32 {
         let next = self.kernels.len() as u32 + 1;
-        let key = (symbol, kernarg_size);
-        if let Some(&number) = self.numbers.get(&key) {
+        if let Some(&number) = self.numbers.get(&kernel) {
             return number;
         }
-        let kernel =
-            Kernel { symbol: key.0.clone(), kernarg_size, demangled: OnceLock::new(), wanted: OnceLock::new() };
-        self.kernels.push(Box::leak(Box::new(kernel)));
-        self.numbers.insert(key, next);
+        let known = KnownKernel { kernel: kernel.clone(), demangled: OnceLock::new(), wanted: OnceLock::new() };
+        self.kernels.push(Box::leak(Box::new(known)));
+        self.numbers.insert(kernel, next);
         next
     }
 }
@@ -144,7 +152,7 @@ mod tests {
     fn an_address_that_is_used_again_belongs_to_the_new_kernel() {
         let kernels = kernels();
         kernels.loaded(Executable(1), vec![symbol("_Z3addPf.kd", 0x1000), symbol("plain.kd", 0x1040)]);
-        let name = |at| kernels.by_number(kernels.number(at)).map(Kernel::name);
+        let name = |at| kernels.by_number(kernels.number(at)).map(KnownKernel::name);
         assert_eq!((name(0x1000), name(0x1040), name(0x1080)), (Some("add(float*)"), Some("plain"), None));
         kernels.destroyed(Executable(1));
         assert_eq!(kernels.number(0x1000), 0);

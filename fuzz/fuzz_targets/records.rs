@@ -19,7 +19,13 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let origin = Origin { format: Format::Csv, log: None, filter: Some("add".to_owned()) };
     let (records, _) = Records::create(&folder, &origin).expect("a file of records");
     records.agent(0, "gfx90a", "A GPU");
-    records.kernels([(1, 24, "_Z3addPf"), (2, 8, "other")].into_iter());
+    let kernel = |symbol: &str, kernarg_size, replaced: &str| logdur_journal::Kernel {
+        symbol: symbol.to_owned(),
+        kernarg_size,
+        replaced: replaced.to_owned(),
+    };
+    let kernels = [(1, &kernel("_Z3addPf", 24, "1a2b3c4d5e6f")), (2, &kernel("other", 8, ""))];
+    records.kernels(kernels.into_iter());
     Line { tick: 1000, ns: 50_000, ns_per_tick: 10.0 }.store(records.header().host_clock());
     // SAFETY: blocks live as long as the process.
     let block: &'static Block = unsafe { records.blocks(1)[0].as_ref() };

@@ -10,6 +10,8 @@ use crate::record::{Record, Shape, Times, flag};
 pub struct Row<'a> {
     /// Demangled; empty when it is not known.
     pub kernel: &'a str,
+    /// Short hash of the code object whose kernel ran in place of the application's; empty if its own did.
+    pub replaced: &'a str,
     /// Bytes of arguments of a known kernel.
     pub kernarg_size: Option<u32>,
     /// When the doorbell was rung, in nanoseconds of the system clock.
@@ -87,6 +89,7 @@ columns! {
     "kernargBytes": |row| number(row.kernarg_size.map(Into::into));
     "kernelObject": |row| Cell::Address(row.record.kernel_object.load(Ordering::Relaxed));
     "flags": |row| Cell::Flags(row.flags().collect());
+    "replaced": |row| if row.replaced.is_empty() { Cell::Nothing } else { Cell::Text(row.replaced) };
 }
 
 fn number<'a>(value: Option<u64>) -> Cell<'a> {

@@ -22,7 +22,7 @@ pub const HEADER_BYTES: usize = 2 * 4096;
 /// `LDRECORD`, as bytes in the file.
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"LDRECORD");
 /// Of the layout: a reader takes its own version only.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// `CHNK`, as bytes in the file.
 pub(crate) const CHUNK_MAGIC: u32 = u32::from_ne_bytes(*b"CHNK");
 /// Where chunks may begin.
@@ -58,7 +58,7 @@ pub(crate) enum Kind {
     Block = 2,
     /// Where rows go and how.
     Origin = 3,
-    /// Kernels: how many, then number, bytes of arguments and symbol of each.
+    /// Kernels: how many, then number, bytes of arguments, symbol and [`Kernel::replaced`](crate::Kernel::replaced) of each.
     Kernels = 4,
     /// A GPU: position, name, product.
     Agent = 5,

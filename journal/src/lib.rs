@@ -17,5 +17,6 @@ pub mod recover;
 pub mod snapshot;
 pub mod store;
 
+pub use names::Kernel;
 pub use record::{AppSignal, BLOCK_BYTES, BLOCK_RECORDS, Block, Fate, Record, Shape, State, Times, flag};
 pub use store::{Origin, Records};

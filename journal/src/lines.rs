@@ -204,6 +204,7 @@ mod tests {
             &mut line,
             &Row {
                 kernel: name,
+                replaced: "",
                 kernarg_size: Some(24),
                 dispatch: Some(7),
                 times,
@@ -220,14 +221,14 @@ mod tests {
     #[test]
     fn the_header_begins_with_logdurations_columns_and_is_never_shortened() {
         let header = Lines::of(Format::Csv).header();
-        let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags";
+        let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced";
         assert!(header.starts_with(known), "{header}");
     }
 
     #[test]
     fn csv_rows_quote_names_as_rfc_4180_says() {
         let line = row(Format::Csv, "f<char, '\"'>(int)", Some((100, 150)));
-        assert_eq!(line, "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,\n");
+        assert_eq!(line, "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,,\n");
     }
 
     #[test]
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_empty_and_said() {
         let line = row(Format::Csv, "k", None);
-        assert_eq!(line, "\"k\",7,,,,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,incomplete\n");
+        assert_eq!(line, "\"k\",7,,,,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,incomplete,\n");
     }
 
     #[test]

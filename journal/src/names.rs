@@ -2,6 +2,17 @@
 
 use cpp_demangle::Symbol;
 
+/// A kernel as records name it, by a number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// Its symbol, without `.kd`.
+    pub symbol: String,
+    /// Bytes of arguments of the application's kernel.
+    pub kernarg_size: u32,
+    /// Short hash of the code object whose kernel ran in place of the application's; empty if its own did.
+    pub replaced: String,
+}
+
 /// The demangled name of a kernel; the symbol itself if it is not a mangled one.
 pub fn demangle(symbol: &str) -> String {
     if !symbol.starts_with("_Z") {

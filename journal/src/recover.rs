@@ -16,7 +16,7 @@ use regex::Regex;
 use crate::account::Tally;
 use crate::columns::{self, Late, Row};
 use crate::lines::{Format, Lines};
-use crate::names::{demangle, one_line};
+use crate::names::{Kernel, demangle, one_line};
 use crate::record::{State, flag};
 use crate::snapshot::{Dispatch, Snapshot};
 
@@ -62,7 +62,7 @@ pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missin
         let number = record.shape().kernel;
         let kernel = snapshot.kernel(number);
         let (name, wanted) = names.entry(number).or_insert_with(|| {
-            let name = kernel.map_or(String::new(), |(_, symbol)| demangle(symbol));
+            let name = kernel.map_or(String::new(), |k| demangle(&k.symbol));
             let wanted = filter.as_ref().is_none_or(|f| f.is_match(&name));
             (name, wanted)
         });
@@ -70,7 +70,7 @@ pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missin
             in_flight.entry(name.clone()).or_default().push(record.id.load(Ordering::Relaxed));
         }
         if *wanted {
-            rows.push(row(snapshot, lines, dispatch, name, kernel.map(|(bytes, _)| bytes), late, &mut tally));
+            rows.push(row(snapshot, lines, dispatch, (name, kernel), late, &mut tally));
         } else {
             tally.filtered = tally.filtered.saturating_add(1);
         }
@@ -96,8 +96,7 @@ fn row(
     snapshot: &Snapshot,
     lines: Lines,
     dispatch: &Dispatch,
-    kernel: &str,
-    kernarg_size: Option<u32>,
+    (name, kernel): (&str, Option<&Kernel>),
     late: Late,
     tally: &mut Tally,
 ) -> Vec<u8> {
@@ -118,8 +117,9 @@ fn row(
     }
     let mut line = Vec::new();
     let row = Row {
-        kernel,
-        kernarg_size,
+        kernel: name,
+        kernarg_size: kernel.map(|k| k.kernarg_size),
+        replaced: kernel.map_or("", |k| &k.replaced),
         dispatch: columns::dispatch(record, snapshot.host_clock),
         times,
         agent: dispatch.agent,

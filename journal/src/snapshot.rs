@@ -18,6 +18,7 @@ use crate::layout::{
     CHUNK_ALIGN, CHUNK_MAGIC, ChunkHead, Fields, HEADER_BYTES, Header, Kind, MAGIC, MAX_AGENTS, VERSION, copied,
 };
 use crate::lines::Format;
+use crate::names::Kernel;
 use crate::process;
 use crate::record::{BLOCK_BYTES, Block, Fate, Record, State, Times, flag};
 use crate::store::Origin;
@@ -64,8 +65,8 @@ pub struct Snapshot {
     pub origin: Option<Origin>,
     /// Name and product of each GPU.
     pub agents: BTreeMap<u32, (String, String)>,
-    /// Bytes of arguments and symbol, by number.
-    kernels: HashMap<u32, (u32, String)>,
+    /// By number.
+    kernels: HashMap<u32, Kernel>,
     /// Of the counter that is read when a doorbell is rung.
     pub(crate) host_clock: Option<Line>,
     clocks: [Option<Line>; MAX_AGENTS],
@@ -195,8 +196,10 @@ impl Snapshot {
             Kind::Origin => self.origin = Some(origin(&mut fields)?),
             Kind::Kernels => {
                 for _ in 0..fields.number()? {
-                    let (number, bytes, symbol) = (fields.number()?, fields.number()?, fields.text()?);
-                    self.kernels.insert(number, (bytes, String::from_utf8_lossy(symbol).into_owned()));
+                    let (number, kernarg_size) = (fields.number()?, fields.number()?);
+                    let [symbol, replaced] =
+                        [fields.text()?, fields.text()?].map(|text| String::from_utf8_lossy(text).into_owned());
+                    self.kernels.insert(number, Kernel { symbol, kernarg_size, replaced });
                 }
             }
             Kind::Agent => {
@@ -232,9 +235,9 @@ impl Snapshot {
         self.dispatches.is_empty() && self.accounted == self.seen.wrapping_add(1)
     }
 
-    /// Bytes of arguments and symbol of a kernel.
-    pub fn kernel(&self, number: u32) -> Option<(u32, &str)> {
-        self.kernels.get(&number).map(|(bytes, symbol)| (*bytes, symbol.as_str()))
+    /// The kernel with a number.
+    pub fn kernel(&self, number: u32) -> Option<&Kernel> {
+        self.kernels.get(&number)
     }
 
     pub(crate) fn clock(&self, agent: usize) -> Option<Line> {

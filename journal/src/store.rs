@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use crate::layout::{Body, CHUNK_ALIGN, ChunkHead, HEADER_BYTES, Header, Kind};
 use crate::lines::Format;
+use crate::names::Kernel;
 use crate::process;
 use crate::quiet::Quiet;
 use crate::record::{BLOCK_BYTES, Block};
@@ -162,14 +163,15 @@ impl Records {
         self.append(Kind::Agent, &body.bytes());
     }
 
-    /// Names kernels to whoever reads the file: number, bytes of arguments, symbol.
-    pub fn kernels<'a>(&self, kernels: impl ExactSizeIterator<Item = (u32, u32, &'a str)>) {
+    /// Names kernels to whoever reads the file, by their numbers.
+    pub fn kernels<'a>(&self, kernels: impl ExactSizeIterator<Item = (u32, &'a Kernel)>) {
         if self.file.is_none() || kernels.len() == 0 {
             return;
         }
         let body = Body::default().number(kernels.len() as u32);
-        let add = |body: Body, (number, bytes, symbol): (u32, u32, &str)| {
-            body.number(number).number(bytes).text(symbol.as_bytes())
+        let add = |body: Body, (number, kernel): (u32, &Kernel)| {
+            let body = body.number(number).number(kernel.kernarg_size);
+            body.text(kernel.symbol.as_bytes()).text(kernel.replaced.as_bytes())
         };
         self.append(Kind::Kernels, &kernels.fold(body, add).bytes());
     }

@@ -87,6 +87,64 @@ impl Value for RecordsLocation {
     }
 }
 
+/// Folders, with colons in between.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Folders(pub Vec<PathBuf>);
+
+impl Value for Folders {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        Ok(Folders(std::env::split_paths(text).filter(|p| !p.as_os_str().is_empty()).collect()))
+    }
+}
+
+/// When a kernel that has a replacement is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheMode {
+    /// Always.
+    Swap,
+    /// So many dispatches of a kernel and shape as they are, so many replaced, and so on: the two are compared.
+    Alternate(u32),
+    /// The first dispatches of a kernel and shape; afterwards no more. The two are compared.
+    OffAfter(u32),
+}
+
+impl Value for CacheMode {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        let expected = || "expected swap, alternate, alternate:N or off-after:N, N being 1 or more".to_owned();
+        let text = text.to_str().ok_or_else(expected)?;
+        let (word, number) = text.split_once(':').map_or((text, None), |(word, number)| (word, Some(number)));
+        let number = number.map(|n| n.parse().ok().filter(|&n: &u32| n > 0).ok_or_else(expected)).transpose()?;
+        match (word, number) {
+            ("swap", None) => Ok(CacheMode::Swap),
+            ("alternate", n) => Ok(CacheMode::Alternate(n.unwrap_or(1))),
+            ("off-after", Some(n)) => Ok(CacheMode::OffAfter(n)),
+            _ => Err(expected()),
+        }
+    }
+}
+
+/// Which of several kernels that fit is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CachePick {
+    /// That of the file that was modified last.
+    Newest,
+    /// That of the code object whose hash begins with these hexadecimal digits.
+    Hash(String),
+}
+
+impl Value for Option<CachePick> {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        match text.to_str() {
+            Some("") => Ok(None),
+            Some("newest") => Ok(Some(CachePick::Newest)),
+            Some(text) if text.bytes().all(|b| b.is_ascii_hexdigit()) => {
+                Ok(Some(CachePick::Hash(text.to_ascii_lowercase())))
+            }
+            _ => Err("expected newest or the first digits of a hash".to_owned()),
+        }
+    }
+}
+
 settings! {
     /// What the interceptor is asked to do.
     Interceptor;
@@ -101,16 +159,20 @@ settings! {
     queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" ["`auto` | `inplace` | `intercept`"] or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";
     /// Folder of the file `logdur.PID.records`, in which dispatches are recorded until their rows are written. It is removed when the process ends in order; otherwise `omniprobe log FILE` writes what is missing. Better in memory than on a disk, which a dispatch might have to wait for. Set but empty: in private memory, and lost with the process.
     records: RecordsLocation = "LOGDUR_RECORDS" ["DIR"] or (RecordsLocation::Default) "`$XDG_RUNTIME_DIR`, else `/dev/shm`, else the folder for temporary files";
+    /// Kernels that swapping acts on, by their demangled names.
+    filter: Option<String> = "LOGDUR_FILTER" ["regular expression"] or (None) "every kernel";
+    /// Folders, with all below them, of code objects whose kernels replace those of the same name and arguments: `.hsaco` and `.co` files, offload bundles, programs and libraries with device code, Triton's cache. A kernel that cannot be proven to fit is not replaced, and a notice says why. Files that change meanwhile count from the next dispatch after the notice `cache: FILE active`.
+    kernel_cache: Folders = "LOGDUR_KERNEL_CACHE" ["DIR[:DIR…]"] or (Folders::default()) "nothing is replaced";
+    /// Which of several replacements that fit is taken, and whether one is when the code object that runs is among them.
+    kernel_cache_pick: Option<CachePick> = "LOGDUR_KERNEL_CACHE_PICK" ["`newest` | HASH"] or (None) "none: a notice lists them";
+    /// When kernels are replaced: always, in turns with the original, or for the first N dispatches of each kernel and shape. The last two compare both, in lines at the end of the log.
+    kernel_cache_mode: CacheMode = "LOGDUR_KERNEL_CACHE_MODE" ["`swap` | `alternate[:N]` | `off-after:N`"] or (CacheMode::Swap) "`swap`";
     /// Diagnostics of the library itself, into the file `logdur.PID.log` beside the log or in the folder for temporary files.
     log: Option<String> = "LOGDUR_LOG" ["`error` | `warn` | `info` | `debug` | `trace`"] or (None) "off";
     /// Set by `omniprobe`: a file that the library writes a line to when it is loaded.
     hello: Option<PathBuf> = "LOGDUR_HELLO" ["FILE"] or (None) "not written";
 
     coming:
-    /// Kernels that swapping and instrumentation act on.
-    filter = "LOGDUR_FILTER" ["regular expression"];
-    /// Folders of code objects whose kernels replace those of the same name.
-    kernel_cache = "LOGDUR_KERNEL_CACHE" ["DIR[:DIR…]"];
     /// Run instrumented clones.
     instrumented = "LOGDUR_INSTRUMENTED" ["`true` | `false`"];
     /// Which dispatches are instrumented.

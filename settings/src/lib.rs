@@ -10,7 +10,9 @@ mod value;
 
 pub use emulator::{Bar, ClockKind, Emulator, GpuList};
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
-pub use interceptor::{Format, Interceptor, LogLocation, QueueMode, RECORDS_AT, RecordsLocation};
+pub use interceptor::{
+    CacheMode, CachePick, Folders, Format, Interceptor, LogLocation, QueueMode, RECORDS_AT, RecordsLocation,
+};
 pub use value::Value;
 
 use std::ffi::{OsStr, OsString};
@@ -173,9 +175,25 @@ mod tests {
 
     #[test]
     fn a_variable_of_a_feature_to_come_gives_one_problem() {
-        let (_, problems) = interceptor(&[("LOGDUR_KERNEL_CACHE", "/cache")]);
+        let (_, problems) = interceptor(&[("LOGDUR_INSTRUMENTED", "true")]);
         assert_eq!(problems.len(), 1);
-        assert!(problems[0].to_string().contains("LOGDUR_KERNEL_CACHE: this feature is still to come"));
+        assert!(problems[0].to_string().contains("LOGDUR_INSTRUMENTED: this feature is still to come"));
+    }
+
+    #[test]
+    fn modes_and_picks_of_the_kernel_cache_are_read_and_nonsense_is_named() {
+        let mode = |text| interceptor(&[("LOGDUR_KERNEL_CACHE_MODE", text)]);
+        let of = |text| mode(text).0.kernel_cache_mode;
+        assert_eq!((of("swap"), of("alternate")), (CacheMode::Swap, CacheMode::Alternate(1)));
+        assert_eq!((of("alternate:3"), of("off-after:10")), (CacheMode::Alternate(3), CacheMode::OffAfter(10)));
+        for text in ["alternate:0", "off-after", "swap:2", "both", "alternate:x"] {
+            assert_eq!((of(text), mode(text).1.len()), (CacheMode::Swap, 1), "{text}");
+        }
+        let pick = |text| interceptor(&[("LOGDUR_KERNEL_CACHE_PICK", text)]).0.kernel_cache_pick;
+        assert_eq!((pick("newest"), pick("")), (Some(CachePick::Newest), None));
+        assert_eq!((pick("12AB"), pick("latest")), (Some(CachePick::Hash("12ab".to_owned())), None));
+        let folders = interceptor(&[("LOGDUR_KERNEL_CACHE", "/a::/b c")]).0.kernel_cache;
+        assert_eq!(folders, Folders(vec!["/a".into(), "/b c".into()]));
     }
 
     #[test]

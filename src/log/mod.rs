@@ -241,7 +241,8 @@ impl Log {
         }
         let row = Row {
             kernel: kernel.map_or("", |k| k.name()),
-            kernarg_size: kernel.map(|k| k.kernarg_size),
+            replaced: kernel.map_or("", |k| &k.kernel.replaced),
+            kernarg_size: kernel.map(|k| k.kernel.kernarg_size),
             dispatch: columns::dispatch(r, host),
             times,
             agent: queue.agent,

@@ -10,9 +10,11 @@
 
 mod agent;
 mod api;
+mod code;
 mod error;
 mod executable;
 mod live;
+mod memory;
 #[cfg(feature = "dlopen")]
 mod open;
 mod queue;

@@ -62,9 +62,17 @@ pub mod vendor {
 pub struct Packet(pub [u32; 16]);
 
 const KERNEL_OBJECT: usize = offset_of!(raw::hsa_kernel_dispatch_packet_t, kernel_object) / 4;
+const KERNARG_ADDRESS: usize = offset_of!(raw::hsa_kernel_dispatch_packet_t, kernarg_address) / 4;
+/// The size of LDS follows.
+const PRIVATE_SEGMENT_SIZE: usize = offset_of!(raw::hsa_kernel_dispatch_packet_t, private_segment_size) / 4;
 const COMPLETION_SIGNAL: usize = offset_of!(raw::hsa_kernel_dispatch_packet_t, completion_signal) / 4;
 const _: () =
     assert!(size_of::<raw::hsa_kernel_dispatch_packet_t>() == 64 && KERNEL_OBJECT == 8 && COMPLETION_SIGNAL == 14);
+const _: () = assert!(
+    PRIVATE_SEGMENT_SIZE == 6
+        && offset_of!(raw::hsa_kernel_dispatch_packet_t, group_segment_size) == 28
+        && KERNARG_ADDRESS == 10
+);
 const _: () = assert!(
     offset_of!(raw::hsa_barrier_and_packet_t, dep_signal) == 8
         && offset_of!(raw::hsa_barrier_and_packet_t, completion_signal) == 56
@@ -133,13 +141,13 @@ impl Packet {
     /// Kernel dispatch: bytes of scratch for each work-item.
     #[inline]
     pub const fn private_segment_size(&self) -> u32 {
-        self.0[6]
+        self.0[PRIVATE_SEGMENT_SIZE]
     }
 
     /// Kernel dispatch: bytes of LDS for each workgroup.
     #[inline]
     pub const fn group_segment_size(&self) -> u32 {
-        self.0[7]
+        self.0[PRIVATE_SEGMENT_SIZE + 1]
     }
 
     /// Kernel dispatch: address of the kernel descriptor.
@@ -151,7 +159,7 @@ impl Packet {
     /// Kernel dispatch: address of the kernel arguments.
     #[inline]
     pub const fn kernarg_address(&self) -> u64 {
-        self.pair(10)
+        self.pair(KERNARG_ADDRESS)
     }
 
     /// Handle of the signal that is decremented at completion, or 0. In the same place in every packet but PM4.
@@ -164,6 +172,20 @@ impl Packet {
     #[inline]
     pub const fn set_completion_signal(&mut self, handle: u64) {
         self.set_pair(COMPLETION_SIGNAL, handle);
+    }
+
+    /// Kernel dispatch: replaces the kernel, with the scratch and the LDS that it needs.
+    #[inline]
+    pub const fn set_kernel(&mut self, object: u64, private_segment_size: u32, group_segment_size: u32) {
+        self.0[PRIVATE_SEGMENT_SIZE] = private_segment_size;
+        self.0[PRIVATE_SEGMENT_SIZE + 1] = group_segment_size;
+        self.set_pair(KERNEL_OBJECT, object);
+    }
+
+    /// Kernel dispatch: replaces the address of the kernel arguments.
+    #[inline]
+    pub const fn set_kernarg_address(&mut self, address: u64) {
+        self.set_pair(KERNARG_ADDRESS, address);
     }
 
     /// Barrier-AND and barrier-OR: the five dependencies, 0 where there is none.
@@ -216,6 +238,14 @@ impl Slot {
         packet
     }
 
+    /// Kernel dispatch: replaces what [`Packet::set_kernel`] and [`Packet::set_kernarg_address`] do by that of a packet.
+    #[inline]
+    pub fn take_kernel_of(&self, packet: &Packet) {
+        for word in [PRIVATE_SEGMENT_SIZE / 2, KERNEL_OBJECT / 2, KERNARG_ADDRESS / 2] {
+            self.0[word].store(packet.pair(2 * word), Ordering::Relaxed);
+        }
+    }
+
     /// Replaces the completion signal.
     #[inline]
     pub fn set_completion_signal(&self, handle: u64) {
@@ -234,6 +264,12 @@ mod tests {
         assert_eq!((slot.load_header(), slot.read()), (packet.header(), packet));
         slot.set_completion_signal(0x1234_5678_9abc);
         packet.set_completion_signal(0x1234_5678_9abc);
+        assert_eq!(slot.read(), packet);
+        packet.set_kernel(0x7f00_0000_1040, 48, 4096);
+        packet.set_kernarg_address(0x7f00_0000_2000);
+        let changed = (packet.kernel_object(), packet.private_segment_size(), packet.group_segment_size());
+        assert_eq!((changed, packet.kernarg_address()), ((0x7f00_0000_1040, 48, 4096), 0x7f00_0000_2000));
+        slot.take_kernel_of(&packet);
         assert_eq!(slot.read(), packet);
     }
 
