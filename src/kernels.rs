@@ -8,8 +8,8 @@ use std::sync::{Mutex, OnceLock};
 
 use dashmap::DashMap;
 use hsa::{Executable, KernelSymbol};
-use logdur_journal::{Kernel, Records};
 use logdur_journal::names::demangle;
+use logdur_journal::{Kernel, Records};
 
 use crate::address_map::AddressMap;
 use crate::session::lock;

@@ -7,6 +7,7 @@
 pub mod account;
 pub mod clock;
 pub mod columns;
+pub mod compare;
 pub mod layout;
 pub mod lines;
 pub mod names;

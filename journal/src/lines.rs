@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use crate::columns::{COLUMNS, Cell, Row};
+use crate::compare::Comparison;
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,40 @@ impl Lines {
                 to.extend_from_slice(b"{\"records\":");
                 json_text(to, path);
                 _ = writeln!(to, ",\"pid\":{pid}}}");
+            }
+        }
+    }
+
+    /// How a kernel and its replacement compare.
+    pub fn comparison(self, to: &mut Vec<u8>, comparison: &Comparison, emulated: bool) {
+        let Comparison { subject, replaced, counts: [n, n_replaced], medians: [median, median_replaced], .. } =
+            comparison;
+        let (ratio, verdict) = (comparison.ratio, comparison.verdict(emulated));
+        let (grid, workgroup) = (subject.shape.grid.map(u64::from), subject.shape.workgroup.map(u64::from));
+        match self.0 {
+            Format::Csv => {
+                to.extend_from_slice(b"# compare: kernel=");
+                csv_cell(to, &Cell::Text(&subject.kernel));
+                _ = write!(to, " agent={} grid=", subject.agent);
+                decimals(to, grid, b'x');
+                to.extend_from_slice(b" workgroup=");
+                decimals(to, workgroup, b'x');
+                _ = write!(to, " replaced={replaced} n={n}/{n_replaced} medianNs={median:.0}/{median_replaced:.0}");
+                _ = write!(to, " ratio={ratio:.4} interval=");
+                match comparison.interval {
+                    Some((low, high)) => _ = write!(to, "{low:.4}..{high:.4}"),
+                    None => to.extend_from_slice(b"unknown"),
+                }
+                _ = writeln!(to, " verdict={verdict}");
+            }
+            Format::Json => {
+                let interval = comparison.interval.map(|(low, high)| [low, high]);
+                let value = serde_json::json!({"compare": {
+                    "kernel": subject.kernel, "agent": subject.agent, "grid": grid, "workgroup": workgroup,
+                    "replaced": replaced, "n": comparison.counts, "medianNs": comparison.medians, "ratio": ratio,
+                    "interval": interval, "verdict": verdict,
+                }});
+                _ = writeln!(to, "{value}");
             }
         }
     }
@@ -257,6 +292,33 @@ mod tests {
         assert_eq!(value["startNs"], serde_json::Value::Null);
         assert_eq!(value["grid"], serde_json::json!([1024, 2, 1]));
         assert_eq!(value["flags"], serde_json::json!(["incomplete"]));
+    }
+
+    #[test]
+    fn comparisons_say_how_many_how_long_and_what_follows() {
+        let shape = Shape { grid: [64, 2, 1], workgroup: [64, 1, 1], ..Shape::default() };
+        let shape = crate::compare::Shape { grid: shape.grid, workgroup: shape.workgroup };
+        let comparison = Comparison {
+            subject: crate::compare::Subject { kernel: "f(char, \"\")".to_owned(), agent: 1, shape },
+            replaced: "1a2b".to_owned(),
+            counts: [30, 20],
+            medians: [2000.0, 1000.0],
+            ratio: 0.5,
+            interval: Some((0.4, 0.6)),
+        };
+        let mut text = Vec::new();
+        Lines::of(Format::Csv).comparison(&mut text, &comparison, false);
+        let expected = "# compare: kernel=\"f(char, \"\"\"\")\" agent=1 grid=64x2x1 workgroup=64x1x1 replaced=1a2b n=30/20 medianNs=2000/1000 ratio=0.5000 interval=0.4000..0.6000 verdict=faster\n";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+        let mut text = Vec::new();
+        Lines::of(Format::Json).comparison(&mut text, &comparison, true);
+        let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let compare = &value["compare"];
+        assert_eq!(
+            (&compare["n"], &compare["interval"]),
+            (&serde_json::json!([30, 20]), &serde_json::json!([0.4, 0.6]))
+        );
+        assert_eq!(compare["verdict"], "emulated time, no verdict");
     }
 
     #[test]

@@ -27,12 +27,12 @@ impl Left {
         assert_eq!(earlier, [] as [PathBuf; 0]);
         records.agent(0, "gfx90a", "A GPU");
         let kernel = |symbol: &str, kernarg_size, replaced: &str| logdur_journal::Kernel {
-        symbol: symbol.to_owned(),
-        kernarg_size,
-        replaced: replaced.to_owned(),
-    };
-    let kernels = [(1, &kernel("_Z3addPf", 24, "1a2b3c4d5e6f")), (2, &kernel("other", 8, ""))];
-    records.kernels(kernels.into_iter());
+            symbol: symbol.to_owned(),
+            kernarg_size,
+            replaced: replaced.to_owned(),
+        };
+        let kernels = [(1, &kernel("_Z3addPf", 24, "1a2b3c4d5e6f")), (2, &kernel("other", 8, ""))];
+        records.kernels(kernels.into_iter());
         Line { tick: 1000, ns: 50_000, ns_per_tick: 10.0 }.store(records.header().clock(0).unwrap());
         Line { tick: 400, ns: 40_000, ns_per_tick: 0.5 }.store(records.header().host_clock());
         let blocks = records.blocks(2);
