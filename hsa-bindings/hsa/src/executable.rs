@@ -6,6 +6,7 @@ use std::ptr;
 use hsa_sys::raw::{
     self, hsa_agent_t, hsa_executable_symbol_info_t, hsa_executable_symbol_t, hsa_executable_t,
     hsa_loaded_code_object_t, hsa_status_t, hsa_ven_amd_loader_1_01_pfn_t,
+    hsa_ven_amd_loader_loaded_code_object_info_e,
 };
 
 use crate::error::{call, check};
@@ -164,13 +165,32 @@ impl Loader {
     }
 
     fn code_object_agent(&self, object: hsa_loaded_code_object_t) -> Result<u64> {
+        self.code_object_number(object, raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_AGENT)
+    }
+
+    /// Where the bytes are that a code object was loaded from, and how many. They are there for as long as the reader is
+    /// that it was loaded with.
+    ///
+    /// # Errors
+    /// When this loader cannot say.
+    pub fn code_object_bytes(&self, object: u64) -> Result<(u64, u64)> {
+        let object = hsa_loaded_code_object_t { handle: object };
+        let base = raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_BASE;
+        let size = raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_SIZE;
+        Ok((self.code_object_number(object, base)?, self.code_object_number(object, size)?))
+    }
+
+    fn code_object_number(
+        &self,
+        object: hsa_loaded_code_object_t,
+        attribute: hsa_ven_amd_loader_loaded_code_object_info_e,
+    ) -> Result<u64> {
         let call = "hsa_ven_amd_loader_loaded_code_object_get_info";
         let get_info = self.0.hsa_ven_amd_loader_loaded_code_object_get_info.ok_or(HsaError::Missing { call })?;
-        let mut agent = hsa_agent_t::default();
-        let (attribute, to) = (raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_AGENT, ptr::from_mut(&mut agent).cast());
-        // SAFETY: the attribute is an agent's handle.
-        check(unsafe { get_info(object, attribute, to) }, call)?;
-        Ok(agent.handle)
+        let mut value = 0u64;
+        // SAFETY: every attribute that is asked for above is a number or a handle of 64 bits.
+        check(unsafe { get_info(object, attribute, ptr::from_mut(&mut value).cast()) }, call)?;
+        Ok(value)
     }
 
     /// The executables that are loaded now.

@@ -1,0 +1,198 @@
+//! Rings of memory for kernel arguments that are laid out anew, one for each GPU and size of block.
+//!
+//! # Threads
+//! Publishers take blocks; nobody waits. A block is taken again once the dispatch that had it is not in flight.
+//!
+//! # Ordering
+//! A block's user is swapped with acquire and stored with release: whoever takes a block sees all that was done with it.
+//! The user's state is read before its number: a record that is used again has its new number before its new state.
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use hsa::{Api, Result};
+use logdur_journal::{Record, State, flag};
+
+/// Blocks of a ring: more are hardly ever in flight at once.
+const BLOCKS: usize = 4096;
+/// Blocks that are tried before the ring counts as full.
+const TRIES: usize = 64;
+/// The smallest block, and what every kernel's arguments are aligned to at most.
+const SMALLEST: usize = 256;
+
+/// A ring of blocks.
+pub(crate) struct KernargRing {
+    memory: NonNull<u8>,
+    block_bytes: usize,
+    blocks: Box<[Block]>,
+    next: AtomicUsize,
+}
+
+// SAFETY: the memory is the ring's own until the runtime is gone; a block of it is written by who has taken it.
+unsafe impl Send for KernargRing {}
+// SAFETY: as above.
+unsafe impl Sync for KernargRing {}
+
+/// Who uses a block.
+#[derive(Default)]
+struct Block {
+    /// Null if nobody ever did, [`TAKEN`] while somebody prepares a dispatch.
+    user: AtomicPtr<Record>,
+    /// The number of the dispatch.
+    id: AtomicU64,
+}
+
+/// Stands for a user that is not known: no record is there.
+const TAKEN: *mut Record = ptr::without_provenance_mut(1);
+
+/// A block that a dispatch is going to use. Dropped without one, it is never used again.
+#[must_use]
+pub(crate) struct Borrowed {
+    ring: &'static KernargRing,
+    index: usize,
+}
+
+/// Bytes of the blocks in which arguments of so many bytes have room.
+pub(crate) fn block_bytes(bytes: usize) -> usize {
+    bytes.next_power_of_two().max(SMALLEST)
+}
+
+impl KernargRing {
+    /// A ring in memory that a GPU can read, for arguments of at most so many bytes.
+    ///
+    /// # Errors
+    /// When the runtime has no such memory.
+    pub(crate) fn new(api: &Api, gpu: u64, bytes: usize) -> Result<&'static KernargRing> {
+        let block_bytes = block_bytes(bytes);
+        let memory = api.kernarg_memory(gpu, BLOCKS * block_bytes)?;
+        Ok(KernargRing::in_memory(memory, block_bytes, BLOCKS))
+    }
+
+    fn in_memory(memory: NonNull<u8>, block_bytes: usize, count: usize) -> &'static KernargRing {
+        let blocks = (0..count).map(|_| Block::default()).collect();
+        Box::leak(Box::new(KernargRing { memory, block_bytes, blocks, next: AtomicUsize::new(0) }))
+    }
+
+    /// A block that nobody uses; `None` if the ring is full.
+    pub(crate) fn take(&'static self) -> Option<Borrowed> {
+        (0..TRIES).find_map(|_| {
+            let index = self.next.fetch_add(1, Ordering::Relaxed) % self.blocks.len();
+            let block = &self.blocks[index];
+            let user = block.user.swap(TAKEN, Ordering::AcqRel);
+            if user == TAKEN {
+                return None;
+            }
+            if block.is_in_flight(user) {
+                block.user.store(user, Ordering::Release);
+                return None;
+            }
+            Some(Borrowed { ring: self, index })
+        })
+    }
+}
+
+impl Block {
+    fn is_in_flight(&self, user: *mut Record) -> bool {
+        // SAFETY: a user is null, or a record, which lives as long as the process.
+        let Some(user) = (unsafe { user.as_ref() }) else { return false };
+        user.state() == State::InFlight && user.id.load(Ordering::Relaxed) == self.id.load(Ordering::Relaxed)
+    }
+}
+
+impl Borrowed {
+    /// Where the block begins.
+    pub(crate) fn memory(&self) -> NonNull<u8> {
+        // SAFETY: the index is below the number of blocks, all of which are in the memory.
+        unsafe { self.ring.memory.add(self.index * self.ring.block_bytes) }
+    }
+
+    /// The dispatch with a record uses the block, until it is complete.
+    pub(crate) fn until_complete(self, record: &'static Record) {
+        if record.flags() & flag::NO_TIMES != 0 {
+            // Nobody is told when it is complete.
+            return;
+        }
+        let block = &self.ring.blocks[self.index];
+        block.id.store(record.id.load(Ordering::Relaxed), Ordering::Relaxed);
+        block.user.store(ptr::from_ref(record).cast_mut(), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(count: usize) -> &'static KernargRing {
+        let memory = NonNull::from(Box::leak(vec![0u8; count * SMALLEST].into_boxed_slice())).cast();
+        KernargRing::in_memory(memory, SMALLEST, count)
+    }
+
+    fn record(id: u64) -> &'static Record {
+        let record: &'static Record = Box::leak(Box::default());
+        record.id.store(id, Ordering::Relaxed);
+        record.set_state(State::InFlight);
+        record
+    }
+
+    #[test]
+    fn a_block_is_used_again_once_its_dispatch_is_complete_or_its_record_is_anothers() {
+        let ring = ring(2);
+        let (first, second) = (record(1), record(2));
+        let places = [first, second].map(|record| {
+            let block = ring.take().unwrap();
+            let place = block.memory();
+            block.until_complete(record);
+            place
+        });
+        assert_eq!(places[1].addr().get() - places[0].addr().get(), SMALLEST);
+        assert!(ring.take().is_none(), "both are in flight");
+        second.set_state(State::Done);
+        let block = ring.take().unwrap();
+        assert_eq!(block.memory(), places[1]);
+        block.until_complete(record(3));
+        // The record of the first has become that of another dispatch.
+        first.id.store(9, Ordering::Relaxed);
+        assert_eq!(ring.take().map(|b| b.memory()), Some(places[0]));
+    }
+
+    #[test]
+    fn a_block_whose_dispatch_nobody_sees_complete_is_not_used_again() {
+        let ring = ring(1);
+        let unseen = record(1);
+        unseen.add_flags(flag::NO_TIMES);
+        unseen.set_state(State::Done);
+        ring.take().unwrap().until_complete(unseen);
+        assert!(ring.take().is_none());
+    }
+
+    #[test]
+    fn threads_that_take_blocks_at_once_never_have_the_same() {
+        let ring = ring(64);
+        let owners: &'static [AtomicUsize] = Box::leak((0..64).map(|_| AtomicUsize::new(0)).collect());
+        let threads: Vec<_> = (1..=4)
+            .map(|me| {
+                std::thread::spawn(move || {
+                    let record = record(me as u64);
+                    let mut taken = 0;
+                    for _ in 0..20_000 {
+                        let Some(block) = ring.take() else { continue };
+                        let owner = &owners[block.index];
+                        assert_eq!(owner.swap(me, Ordering::Relaxed), 0);
+                        taken += 1;
+                        record.set_state(State::InFlight);
+                        owner.store(0, Ordering::Relaxed);
+                        block.until_complete(record);
+                        record.set_state(State::Done);
+                    }
+                    taken
+                })
+            })
+            .collect();
+        assert!(threads.into_iter().map(|t| t.join().unwrap()).sum::<usize>() > 20_000);
+    }
+
+    #[test]
+    fn blocks_have_room_for_what_is_asked_and_are_aligned() {
+        assert_eq!([1, 256, 257, 4096, 5000].map(block_bytes), [256, 256, 512, 4096, 8192]);
+    }
+}
