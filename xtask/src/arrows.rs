@@ -10,10 +10,12 @@ use crate::shell;
 
 /// Who may depend on whom, and nobody else. ARCHITECTURE.md shows the same list.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("omniprobe", &["hsa", "logdur-journal", "logdur-settings"]),
-    ("logdur", &["hsa", "hsa-sys", "logdur-journal", "logdur-settings"]),
+    ("omniprobe", &["amdgpu-code-object", "hsa", "logdur-journal", "logdur-kernel-cache", "logdur-settings"]),
+    ("logdur", &["hsa", "hsa-sys", "logdur-journal", "logdur-kernel-cache", "logdur-settings"]),
+    ("logdur-kernel-cache", &["amdgpu-code-object"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),
     ("hsa", &["hsa-sys"]),
+    ("amdgpu-code-object", &["hsa-sys"]),
     ("amdgpu-emu", &["amdgpu-isa", "hsa-sys"]),
     ("hsa-sys", &[]),
     ("amdgpu-isa", &[]),

@@ -1,0 +1,31 @@
+//! Folders of code objects, and whether a kernel in them may take the place of one that an application dispatches.
+//!
+//! [`Cache`] finds the kernels of folders by name, with an index that makes the next start fast. [`fit`] compares an
+//! [`Interface`] with another and says either how to swap, or every reason why not; the reasons are one table ([`rules`]).
+//!
+//! What this crate must do: allow only a swap that is proven compatible with the ABI — that it computes the same is
+//! the user's claim — and name kernel, file and reason of every other. What it must never do: call the HSA runtime,
+//! believe an index that does not fit its files, or panic on any file.
+//!
+//! Sources: LLVM's AMDGPUUsage for what kernels are told and how.
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod decision;
+mod error;
+mod hash;
+mod interface;
+mod kernarg;
+pub mod rules;
+mod swap;
+mod target;
+
+pub use cache::{Cache, Problem};
+pub use decision::{Candidate, Choice, Decision, Pick, Place, Stamp};
+pub use error::Error;
+pub use hash::{Hash, Prefix};
+pub use interface::{Interface, Parameter};
+pub use kernarg::{Copy, Fill, Kernarg, Layout, What};
+pub use rules::{Fact, Reason, Refusal};
+pub use swap::{Limits, PacketFacts, Sizes, Swap, fit};
