@@ -1,5 +1,5 @@
-//! What happens to a packet on its way to the GPU: kernel dispatches get a record and, if they have none, a completion
-//! signal; everything else passes unchanged.
+//! What happens to a packet on its way to the GPU: kernel dispatches may run another kernel, and get a record and, if they
+//! have none, a completion signal; everything else passes unchanged.
 //!
 //! # Threads
 //! The thread that publishes the queue's packets. Nothing here waits for another thread of ours.
@@ -16,6 +16,7 @@ use crate::cache_line::prefetch_for_write;
 use crate::pending::Left;
 use crate::queue::{Publisher, Queue};
 use crate::session::Session;
+use crate::swap::Swapped;
 
 /// How many records before its use a record's cache line is asked for: the threads that read records leave it elsewhere.
 const AHEAD: usize = 16;
@@ -55,8 +56,16 @@ impl Publisher {
             let packet = slot.read();
             match packet.packet_type() {
                 PacketType::KernelDispatch => {
-                    if let Some(own) = self.record(session, queue, &packet, id, now) {
-                        slot.set_completion_signal(own.handle());
+                    if let Some(swapper) = &session.swapper
+                        && let Some(swapped) = swapper.swap(&packet, queue.address())
+                    {
+                        self.record_swapped(session, queue, slot, swapped, (id, now));
+                    } else {
+                        let kernel = session.kernels.number(packet.kernel_object());
+                        let (_, own) = self.record(session, queue, &packet, kernel, (id, now));
+                        if let Some(own) = own {
+                            slot.set_completion_signal(own.handle());
+                        }
                     }
                     id += 1;
                 }
@@ -74,6 +83,26 @@ impl Publisher {
         }
     }
 
+    /// Lets another kernel run, and records its dispatch.
+    #[inline(never)]
+    fn record_swapped(
+        &mut self,
+        session: &'static Session,
+        queue: &Queue,
+        slot: &Slot,
+        swapped: Swapped,
+        id_and_time: (u64, u64),
+    ) {
+        slot.take_kernel_of(&swapped.packet);
+        let (record, own) = self.record(session, queue, &swapped.packet, swapped.kernel, id_and_time);
+        if let Some(own) = own {
+            slot.set_completion_signal(own.handle());
+        }
+        if let Some(kernargs) = swapped.kernargs {
+            kernargs.until_complete(record.record());
+        }
+    }
+
     /// Records a dispatch; returns the signal that has to be in its packet instead of its own.
     #[inline(always)]
     fn record(
@@ -81,23 +110,23 @@ impl Publisher {
         session: &'static Session,
         queue: &Queue,
         packet: &Packet,
-        id: u64,
-        now: u64,
-    ) -> Option<OwnSignal> {
+        kernel: u32,
+        (id, now): (u64, u64),
+    ) -> (RecordRef, Option<OwnSignal>) {
         let to = self.free_record(session, queue);
         let record = to.record();
-        fill(record, packet, id, now, session.kernels.number(packet.kernel_object()));
+        fill(record, packet, id, now, kernel);
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
         let app = packet.completion_signal();
         let timing = if app == 0 { Timing::Own } else { leave(session, queue, to, app, barrier) };
         if timing == Timing::AppSignal {
-            return None;
+            return (to, None);
         }
         let Some(own) = self.own_signal(session, queue) else {
             // Without a signal nobody can tell when it ends. The application's packet passes as it is.
             record.set_flags(barrier | flag::NO_TIMES);
             record.set_state(State::Done);
-            return None;
+            return (to, None);
         };
         record.set_flags(if timing == Timing::Forwarded { barrier | flag::FORWARDED } else { barrier });
         record.signal.store(own.handle(), Ordering::Relaxed);
@@ -105,7 +134,7 @@ impl Publisher {
             stand_in(session, queue, to, app);
         }
         record.set_state(State::InFlight);
-        Some(own)
+        (to, Some(own))
     }
 
     /// Lets a signal of ours stand in for that of a packet that is no dispatch, while it does for dispatches before it:

@@ -67,9 +67,9 @@ impl Kernels {
     }
 
     /// Enters the kernels of an executable.
-    pub(crate) fn loaded(&self, executable: Executable, symbols: Vec<KernelSymbol>) {
+    pub(crate) fn loaded(&self, executable: Executable, symbols: &[KernelSymbol]) {
         let addresses: Vec<u64> = symbols.iter().map(|s| s.kernel_object).filter(|&a| a != 0).collect();
-        let named = symbols.into_iter().filter(|s| s.kernel_object != 0).map(|symbol| {
+        let named = symbols.iter().filter(|s| s.kernel_object != 0).map(|symbol| {
             let name = symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name).to_owned();
             let kernel = Kernel { symbol: name, kernarg_size: symbol.kernarg_size, replaced: String::new() };
             (symbol.kernel_object, kernel)
@@ -151,12 +151,12 @@ mod tests {
     #[test]
     fn an_address_that_is_used_again_belongs_to_the_new_kernel() {
         let kernels = kernels();
-        kernels.loaded(Executable(1), vec![symbol("_Z3addPf.kd", 0x1000), symbol("plain.kd", 0x1040)]);
+        kernels.loaded(Executable(1), &[symbol("_Z3addPf.kd", 0x1000), symbol("plain.kd", 0x1040)]);
         let name = |at| kernels.by_number(kernels.number(at)).map(KnownKernel::name);
         assert_eq!((name(0x1000), name(0x1040), name(0x1080)), (Some("add(float*)"), Some("plain"), None));
         kernels.destroyed(Executable(1));
         assert_eq!(kernels.number(0x1000), 0);
-        kernels.loaded(Executable(2), vec![symbol("_Z3subPf.kd", 0x1000)]);
+        kernels.loaded(Executable(2), &[symbol("_Z3subPf.kd", 0x1000)]);
         assert_eq!(name(0x1000), Some("sub(float*)"));
     }
 
@@ -164,8 +164,8 @@ mod tests {
     fn kernels_of_equal_name_and_arguments_are_one_however_often_they_are_loaded() {
         let kernels = kernels();
         for round in 0..3u64 {
-            let symbols = (0..3000).map(|i| symbol(&format!("k{i}"), (round * 7000 + i + 1) * 64)).collect();
-            kernels.loaded(Executable(round), symbols);
+            let symbols: Vec<_> = (0..3000).map(|i| symbol(&format!("k{i}"), (round * 7000 + i + 1) * 64)).collect();
+            kernels.loaded(Executable(round), &symbols);
             assert!((0..3000).all(|i| kernels.number((round * 7000 + i + 1) * 64) == i as u32 + 1));
             kernels.destroyed(Executable(round));
         }

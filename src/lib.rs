@@ -39,6 +39,7 @@ mod reaper;
 mod records;
 mod session;
 mod signals;
+mod swap;
 mod wake;
 
 pub use entry::{HSA_AMD_TOOL_PRIORITY, OnLoad, OnUnload};

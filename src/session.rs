@@ -23,6 +23,7 @@ use crate::pending::Pending;
 use crate::queue::{self, Queues};
 use crate::reaper::{self, Access, Reaper};
 use crate::signals::SignalPool;
+use crate::swap::Swapper;
 use crate::{calls, diagnostics, exit, hooks, records};
 
 /// How long kernels in flight are waited for when the runtime or the process ends.
@@ -40,6 +41,8 @@ pub(crate) struct Session {
     pub(crate) reaper: Reaper,
     pub(crate) clock: HostClock,
     pub(crate) queue_mode: QueueMode,
+    /// Present when there is a kernel cache.
+    pub(crate) swapper: Option<Swapper>,
     agents: RwLock<Vec<&'static SeenAgent>>,
     api: AtomicPtr<Api>,
     /// True while our threads may use the runtime and its memory; they hold it for as long as they do.
@@ -94,7 +97,7 @@ pub(crate) unsafe fn load(table: *mut HsaApiTable) {
     session.use_runtime(true);
     exit::runtime_is_up(true);
     hooks::runtime::started();
-    hooks::install(&live);
+    hooks::install(&live, session.swapper.is_some());
 }
 
 fn create() -> &'static Session {
@@ -143,6 +146,7 @@ pub(crate) fn unload() {
     let Some(session) = current() else { return };
     session.log.write_account(session);
     session.kernels.forget();
+    session.swapper.iter().for_each(Swapper::forget);
     exit::runtime_is_up(false);
     hooks::restore(session.api());
 }
@@ -166,7 +170,8 @@ impl Session {
         let (sink, problem) = Sink::open(settings);
         let (records, said) = records::open(settings, &sink);
         let log = Log::new(settings, sink, problem, records);
-        said.into_iter().for_each(|text| log.notice(text));
+        let (swapper, of_cache) = Swapper::new(settings);
+        said.into_iter().chain(of_cache).for_each(|text| log.notice(text));
         Session {
             log,
             records,
@@ -178,6 +183,7 @@ impl Session {
             reaper: Reaper::new(),
             clock: HostClock::new(records),
             queue_mode: settings.queue_mode,
+            swapper,
             agents: RwLock::default(),
             api: AtomicPtr::default(),
             runtime: RwLock::new(false),

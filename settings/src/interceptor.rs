@@ -123,28 +123,6 @@ impl Value for CacheMode {
     }
 }
 
-/// Which of several kernels that fit is taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CachePick {
-    /// That of the file that was modified last.
-    Newest,
-    /// That of the code object whose hash begins with these hexadecimal digits.
-    Hash(String),
-}
-
-impl Value for Option<CachePick> {
-    fn parse(text: &OsStr) -> Result<Self, String> {
-        match text.to_str() {
-            Some("") => Ok(None),
-            Some("newest") => Ok(Some(CachePick::Newest)),
-            Some(text) if text.bytes().all(|b| b.is_ascii_hexdigit()) => {
-                Ok(Some(CachePick::Hash(text.to_ascii_lowercase())))
-            }
-            _ => Err("expected newest or the first digits of a hash".to_owned()),
-        }
-    }
-}
-
 settings! {
     /// What the interceptor is asked to do.
     Interceptor;
@@ -163,8 +141,8 @@ settings! {
     filter: Option<String> = "LOGDUR_FILTER" ["regular expression"] or (None) "every kernel";
     /// Folders, with all below them, of code objects whose kernels replace those of the same name and arguments: `.hsaco` and `.co` files, offload bundles, programs and libraries with device code, Triton's cache. A kernel that cannot be proven to fit is not replaced, and a notice says why. Files that change meanwhile count from the next dispatch after the notice `cache: FILE active`.
     kernel_cache: Folders = "LOGDUR_KERNEL_CACHE" ["DIR[:DIR…]"] or (Folders::default()) "nothing is replaced";
-    /// Which of several replacements that fit is taken, and whether one is when the code object that runs is among them.
-    kernel_cache_pick: Option<CachePick> = "LOGDUR_KERNEL_CACHE_PICK" ["`newest` | HASH"] or (None) "none: a notice lists them";
+    /// Which of several replacements that fit is taken, even when the code object that runs is among them: that of the file that was changed last, or that of a code object whose hash begins with these digits.
+    kernel_cache_pick: Option<String> = "LOGDUR_KERNEL_CACHE_PICK" ["`newest` | HASH[,HASH…]"] or (None) "none: a notice lists them";
     /// When kernels are replaced: always, in turns with the original, or for the first N dispatches of each kernel and shape. The last two compare both, in lines at the end of the log.
     kernel_cache_mode: CacheMode = "LOGDUR_KERNEL_CACHE_MODE" ["`swap` | `alternate[:N]` | `off-after:N`"] or (CacheMode::Swap) "`swap`";
     /// Diagnostics of the library itself, into the file `logdur.PID.log` beside the log or in the folder for temporary files.

@@ -10,9 +10,7 @@ mod value;
 
 pub use emulator::{Bar, ClockKind, Emulator, GpuList};
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
-pub use interceptor::{
-    CacheMode, CachePick, Folders, Format, Interceptor, LogLocation, QueueMode, RECORDS_AT, RecordsLocation,
-};
+pub use interceptor::{CacheMode, Folders, Format, Interceptor, LogLocation, QueueMode, RECORDS_AT, RecordsLocation};
 pub use value::Value;
 
 use std::ffi::{OsStr, OsString};
@@ -181,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_and_picks_of_the_kernel_cache_are_read_and_nonsense_is_named() {
+    fn modes_of_the_kernel_cache_are_read_and_nonsense_is_named() {
         let mode = |text| interceptor(&[("LOGDUR_KERNEL_CACHE_MODE", text)]);
         let of = |text| mode(text).0.kernel_cache_mode;
         assert_eq!((of("swap"), of("alternate")), (CacheMode::Swap, CacheMode::Alternate(1)));
@@ -189,9 +187,6 @@ mod tests {
         for text in ["alternate:0", "off-after", "swap:2", "both", "alternate:x"] {
             assert_eq!((of(text), mode(text).1.len()), (CacheMode::Swap, 1), "{text}");
         }
-        let pick = |text| interceptor(&[("LOGDUR_KERNEL_CACHE_PICK", text)]).0.kernel_cache_pick;
-        assert_eq!((pick("newest"), pick("")), (Some(CachePick::Newest), None));
-        assert_eq!((pick("12AB"), pick("latest")), (Some(CachePick::Hash("12ab".to_owned())), None));
         let folders = interceptor(&[("LOGDUR_KERNEL_CACHE", "/a::/b c")]).0.kernel_cache;
         assert_eq!(folders, Folders(vec!["/a".into(), "/b c".into()]));
     }

@@ -3,12 +3,38 @@
 use std::ffi::c_char;
 
 use hsa::{Api, Executable};
-use hsa_sys::raw::{self, hsa_executable_t, hsa_status_t};
+use hsa_sys::raw::{
+    self, hsa_agent_t, hsa_code_object_reader_t, hsa_executable_t, hsa_loaded_code_object_t, hsa_status_t,
+};
 
 use super::original;
 use crate::calls;
 use crate::entry::guard;
 use crate::session::{self, Session};
+
+pub(super) unsafe extern "C" fn load_agent_code_object(
+    executable: hsa_executable_t,
+    agent: hsa_agent_t,
+    reader: hsa_code_object_reader_t,
+    options: *const c_char,
+    loaded: *mut hsa_loaded_code_object_t,
+) -> hsa_status_t {
+    let mut ours = hsa_loaded_code_object_t::default();
+    // An application need not want to know.
+    let to = if loaded.is_null() { &raw mut ours } else { loaded };
+    let status = original!(core.hsa_executable_load_agent_code_object_fn(executable, agent, reader, options, to));
+    if status == raw::HSA_STATUS_SUCCESS {
+        guard((), || {
+            if let Some((session, swapper)) = session::current().and_then(|s| Some((s, s.swapper.as_ref()?))) {
+                swapper.watch(session);
+                // SAFETY: the runtime has written the handle there.
+                let handle = unsafe { to.read() }.handle;
+                swapper.loaded(session, Executable(executable.handle), agent.handle, handle);
+            }
+        });
+    }
+    status
+}
 
 pub(super) unsafe extern "C" fn freeze(executable: hsa_executable_t, options: *const c_char) -> hsa_status_t {
     let status = original!(core.hsa_executable_freeze_fn(executable, options));
@@ -41,7 +67,10 @@ fn enter(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()
             kernels.extend(api.kernels(executable, agent)?);
         }
         ::log::debug!("executable {:#x}: {} kernels", executable.0, kernels.len());
-        session.kernels.loaded(executable, kernels);
+        session.kernels.loaded(executable, &kernels);
+        if let Some(swapper) = &session.swapper {
+            swapper.frozen(session, executable, &kernels);
+        }
     }
     Ok(())
 }
@@ -51,6 +80,7 @@ pub(super) unsafe extern "C" fn destroy(executable: hsa_executable_t) -> hsa_sta
     guard((), || {
         if let Some(session) = session::current() {
             session.kernels.destroyed(Executable(executable.handle));
+            session.swapper.iter().for_each(|s| s.destroyed(Executable(executable.handle)));
         }
     });
     original!(core.hsa_executable_destroy_fn(executable))

@@ -1,7 +1,7 @@
 //! The entries of the runtime's tables that lead to us.
 //!
 //! A hook calls the function that was in the entry before, exactly once, whatever happens in our own code, and tells
-//! the session before or after. To add one: a function in the file of its subject, and a line in the table below.
+//! the session before or after. To add one: a function in the file of its subject, and a line in one of the tables below.
 
 mod copy;
 mod executable;
@@ -26,10 +26,10 @@ struct Hook {
     original: fn(&Api) -> usize,
 }
 
-/// Makes the list of hooks. That a function has its entry's type is checked by putting it into a table.
+/// Makes a list of hooks. That a function has its entry's type is checked by putting it into a table.
 macro_rules! hooks {
-    ($( $table:ident.$entry:ident => $hook:path; )*) => {
-        fn hooks() -> Vec<Hook> {
+    ($list:ident: $( $table:ident.$entry:ident => $hook:path; )*) => {
+        fn $list() -> Vec<Hook> {
             vec![$( Hook {
                 name: stringify!($entry),
                 slot: |live| hooks!(@at live $table $entry),
@@ -47,7 +47,8 @@ macro_rules! hooks {
     (@with amd $entry:ident $hook:path) => { AmdExtTable { $entry: Some($hook), ..Default::default() } };
 }
 
-hooks! {
+// Always there.
+hooks! { watching:
     core.hsa_init_fn => runtime::init;
     core.hsa_shut_down_fn => runtime::shut_down;
     core.hsa_queue_create_fn => queue::create;
@@ -80,17 +81,22 @@ hooks! {
     amd.hsa_amd_memory_async_copy_rect_fn => copy::memory_async_copy_rect;
 }
 
+// Only where kernels are swapped.
+hooks! { swapping:
+    core.hsa_executable_load_agent_code_object_fn => executable::load_agent_code_object;
+}
+
 /// The tables in which hooks are installed.
 static LIVE: Mutex<Option<LiveTable>> = Mutex::new(None);
 
 /// True when the hooks are in these tables already.
 pub(crate) fn installed(live: &LiveTable) -> bool {
-    hooks().iter().any(|hook| (hook.slot)(live).is_some_and(|slot| slot.load() == hook.ours))
+    watching().iter().any(|hook| (hook.slot)(live).is_some_and(|slot| slot.load() == hook.ours))
 }
 
-/// Installs the hooks; entries that this runtime lacks are left out.
-pub(crate) fn install(live: &LiveTable) {
-    for hook in hooks() {
+/// Installs the hooks, with those for swapping if kernels are swapped; entries that this runtime lacks are left out.
+pub(crate) fn install(live: &LiveTable, with_swapping: bool) {
+    for hook in watching().into_iter().chain(with_swapping.then(swapping).into_iter().flatten()) {
         let Some(slot) = (hook.slot)(live).filter(|slot| slot.load() != 0) else {
             ::log::debug!("this runtime has no {}", hook.name);
             continue;
@@ -104,7 +110,7 @@ pub(crate) fn install(live: &LiveTable) {
 /// Takes the hooks out again, where nobody has put another over them.
 pub(crate) fn restore(api: &Api) {
     let Some(live) = lock(&LIVE).take() else { return };
-    for hook in hooks() {
+    for hook in watching().into_iter().chain(swapping()) {
         if let Some(slot) = (hook.slot)(&live) {
             // SAFETY: the original was in this entry when the library was loaded.
             unsafe { slot.restore(hook.ours, (hook.original)(api)) };

@@ -17,6 +17,7 @@ use hsa::Agent;
 use logdur_journal::account::Tally;
 use logdur_journal::clock::Line as ClockLine;
 use logdur_journal::columns::{self, Row};
+use logdur_journal::compare::{self, Comparisons, Subject};
 use logdur_journal::lines::Lines;
 use logdur_journal::names::one_line;
 use logdur_journal::{Fate, Records, State, flag};
@@ -69,6 +70,8 @@ struct Writer {
     /// Rows in the buffer, and where each ends.
     rows: Vec<(RecordRef, usize)>,
     records: &'static Records,
+    /// Kernels and what replaces them.
+    comparisons: Comparisons,
     /// The log ends in the middle of a line.
     torn: bool,
 }
@@ -80,7 +83,15 @@ impl Log {
         let to_file = sink.path().is_some();
         records.header().set_log_bytes(sink.length());
         let log = Log {
-            writer: Mutex::new(Writer { sink, lines, buffer: Vec::new(), rows: Vec::new(), records, torn: false }),
+            writer: Mutex::new(Writer {
+                sink,
+                lines,
+                buffer: Vec::new(),
+                rows: Vec::new(),
+                records,
+                comparisons: Comparisons::default(),
+                torn: false,
+            }),
             lines: Mutex::default(),
             filter: None,
             started: AtomicBool::new(false),
@@ -166,6 +177,9 @@ impl Log {
 
     /// Writes the lines that are no rows.
     fn write_lines(&self, writer: &mut Writer, session: &Session) {
+        if let Some(swapper) = &session.swapper {
+            swapper.report(session);
+        }
         if let Some(problem) = session.records.take_problem() {
             self.notice(format!("dispatches are recorded in memory that ends with the process: {problem}"));
         }
@@ -251,6 +265,13 @@ impl Log {
             record: r,
             late: None,
         };
+        if let Some(swapper) = &session.swapper
+            && let Some((start, end)) = row.times.filter(|_| swapper.compares(shape.kernel))
+        {
+            let shape = compare::Shape { grid: shape.grid, workgroup: shape.workgroup };
+            let subject = Subject { kernel: row.kernel.to_owned(), agent: queue.agent, shape };
+            writer.comparisons.add(subject, row.replaced, end.saturating_sub(start));
+        }
         if !writer.sink.is_nowhere() {
             writer.lines.row(&mut writer.buffer, &row);
         }
@@ -269,7 +290,11 @@ impl Log {
         for queue in session.queues.all() {
             count(queue, &mut tally);
         }
-        let Writer { lines, buffer, .. } = &mut *writer;
+        let Writer { lines, buffer, comparisons, .. } = &mut *writer;
+        for comparison in comparisons.all() {
+            let emulated = session.agent(comparison.subject.agent).is_some_and(|a| a.agent.is_emulated());
+            lines.comparison(buffer, &comparison, emulated);
+        }
         let shown = tally.shown(seen, header.has_private_blocks(), header.events());
         lines.account(buffer, std::process::id(), &shown);
         if writer.flush() {

@@ -89,6 +89,11 @@ impl Queue {
         }
     }
 
+    /// Where the queue's `amd_queue_t` is; of use to its publisher only.
+    pub(crate) fn address(&self) -> u64 {
+        self.handle.load(Ordering::Relaxed).expose_provenance() as u64
+    }
+
     /// Learns the runtime's number of the queue, before its first packet.
     pub(crate) fn numbered(&self, id: u64) {
         self.id.store(id, Ordering::Relaxed);

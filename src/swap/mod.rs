@@ -1,0 +1,351 @@
+//! Kernels of a cache that run in place of the application's.
+//!
+//! What is decided, is decided when code is loaded or a file of the cache changes: a table says for the address of each
+//! kernel what runs in its place. Publishers look into it and do what it says.
+//!
+//! # Threads
+//! The application's threads that load code, and the one that watches the cache, take turns: the state is locked while
+//! one of them decides and has the runtime load what is decided for, which it is never asked to by the runtime itself.
+//! Publishers never take that lock.
+
+mod kernargs;
+mod objects;
+mod replacement;
+mod watch;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, RwLock};
+
+use amdgpu_code_object::Target;
+use hsa::{Api, Executable, KernelSymbol};
+use hsa_sys::abi::aql::Packet;
+use logdur_journal::Kernel;
+use logdur_journal::names::demangle;
+use logdur_kernel_cache::{Cache, Choice, Decision, Hash, Kernarg, Pick, Swap};
+use logdur_settings::{CacheMode, Interceptor};
+use regex::Regex;
+
+use crate::address_map::AddressMap;
+use crate::session::{Session, lock};
+
+pub(crate) use replacement::Swapped;
+
+use kernargs::KernargRing;
+use objects::{Object, Objects, Original, name_of};
+use replacement::{Replacement, Turns};
+
+/// What swaps kernels, when there is a cache.
+pub(crate) struct Swapper {
+    roots: Vec<PathBuf>,
+    filter: Option<Regex>,
+    pick: Option<Pick>,
+    mode: CacheMode,
+    state: Mutex<State>,
+    /// Address of a kernel's descriptor to that of its [`Replacement`].
+    replacements: AddressMap,
+    /// Numbers of the kernels whose durations are compared.
+    compared: RwLock<HashSet<u32>>,
+    watched: AtomicBool,
+}
+
+struct State {
+    cache: Cache,
+    objects: Objects,
+    /// What of the cache is loaded, by agent and code object.
+    alternatives: HashMap<(u64, Hash), Result<Vec<KernelSymbol>, String>>,
+    /// By agent and bytes of a block.
+    rings: HashMap<(u64, usize), &'static KernargRing>,
+    /// Of each agent.
+    targets: HashMap<u64, Option<Target>>,
+    /// What was last said of a kernel on an agent.
+    said: HashMap<(String, u64), String>,
+    /// Those that run, with what they are called.
+    running: Vec<(&'static Replacement, String)>,
+}
+
+/// What becomes of a kernel.
+enum Outcome {
+    /// Nothing is known that could run in its place.
+    Nothing,
+    /// It runs as it is.
+    Stays(String),
+    /// This one runs in its place.
+    Replaced(&'static Replacement, Box<Choice>),
+}
+
+impl Swapper {
+    /// What the settings ask for, and what is to be said of it; `None` without a cache.
+    pub(crate) fn new(settings: &Interceptor) -> (Option<Swapper>, Vec<String>) {
+        let roots = settings.kernel_cache.0.clone();
+        if roots.is_empty() {
+            return (None, Vec::new());
+        }
+        let mut said = Vec::new();
+        let filter = understood(Interceptor::filter, settings.filter.as_deref().map(Regex::new), &mut said);
+        let pick = settings.kernel_cache_pick.as_deref().map(str::parse);
+        let pick = understood(Interceptor::kernel_cache_pick, pick, &mut said);
+        let cache = Cache::open(&roots, index_folder().as_deref());
+        said.extend(cache.problems().iter().map(|p| format!("cache: {}: {}", p.path.display(), p.reason)));
+        let state = State {
+            cache,
+            objects: Objects::default(),
+            alternatives: HashMap::new(),
+            rings: HashMap::new(),
+            targets: HashMap::new(),
+            said: HashMap::new(),
+            running: Vec::new(),
+        };
+        let swapper = Swapper {
+            roots,
+            filter,
+            pick,
+            mode: settings.kernel_cache_mode,
+            state: Mutex::new(state),
+            replacements: AddressMap::new(),
+            compared: RwLock::default(),
+            watched: AtomicBool::new(false),
+        };
+        (Some(swapper), said)
+    }
+
+    /// What becomes of a packet of a queue at an address; `None` if it runs as it is.
+    #[inline]
+    pub(crate) fn swap(&self, packet: &Packet, queue: u64) -> Option<Swapped> {
+        let address = self.replacements.get(packet.kernel_object());
+        // A queue that is only being created has no address yet.
+        if address == 0 || queue == 0 {
+            return None;
+        }
+        let replacement: *const Replacement = ptr::with_exposed_provenance(address as usize);
+        // SAFETY: the table has addresses of replacements only, which are never freed.
+        unsafe { &*replacement }.swap(packet, queue)
+    }
+
+    /// The application has loaded a code object for an agent.
+    pub(crate) fn loaded(&self, session: &Session, executable: Executable, agent: u64, loaded: u64) {
+        match Object::of(session.api(), agent, loaded) {
+            Ok(object) => lock(&self.state).objects.loaded(executable, object),
+            Err(error) => session.notice(format!("cache: a code object's kernels stay as they are: {error}")),
+        }
+    }
+
+    /// An executable of the application's was frozen: its kernels have addresses.
+    pub(crate) fn frozen(&self, session: &Session, executable: Executable, symbols: &[KernelSymbol]) {
+        let mut state = lock(&self.state);
+        state.objects.frozen(executable, symbols);
+        let names: HashSet<&str> = symbols.iter().map(name_of).collect();
+        for name in names {
+            self.settle(session, &mut state, name);
+        }
+    }
+
+    /// An executable of the application's is about to be destroyed.
+    pub(crate) fn destroyed(&self, executable: Executable) {
+        for address in lock(&self.state).objects.destroyed(executable) {
+            self.replacements.set(address, 0);
+        }
+    }
+
+    /// The runtime is gone, with all that was loaded.
+    pub(crate) fn forget(&self) {
+        self.replacements.clear();
+        let mut state = lock(&self.state);
+        state.objects = Objects::default();
+        state.alternatives.clear();
+        state.rings.clear();
+        state.targets.clear();
+        state.running.clear();
+    }
+
+    /// True when durations of a kernel, by its number, are to be compared.
+    pub(crate) fn compares(&self, number: u32) -> bool {
+        self.mode != CacheMode::Swap && self.compared.read().unwrap_or_else(|e| e.into_inner()).contains(&number)
+    }
+
+    /// Says what was noticed when packets were published.
+    pub(crate) fn report(&self, session: &Session) {
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let State { running, said, .. } = &mut *state;
+        for (replacement, name) in running.iter() {
+            if let Some(refusal) = replacement.refusal.get() {
+                say(
+                    session,
+                    said,
+                    (name, replacement.kernel_object),
+                    format!("cache: {name} runs as it is where it has to: {refusal}"),
+                );
+            }
+            if replacement.was_full.swap(false, Ordering::Relaxed) {
+                session.notice_once(
+                    "kernargs",
+                    format!("cache: {name} ran as it is when more dispatches were in flight than there is memory for arguments that are laid out anew"),
+                );
+            }
+        }
+    }
+
+    /// Decides what becomes of the application's kernels of a name.
+    fn settle(&self, session: &Session, state: &mut State, name: &str) {
+        for original in state.objects.named(name) {
+            let address = original.symbol.kernel_object;
+            let agent = session.agent_position(original.symbol.agent).map_or("?".to_owned(), |p| p.to_string());
+            let shown = demangle(name);
+            let text = match self.outcome(session, state, &original) {
+                Outcome::Nothing => {
+                    let was_replaced = self.replacements.get(address) != 0;
+                    self.replacements.set(address, 0);
+                    if !was_replaced {
+                        continue;
+                    }
+                    format!("cache: {shown} on agent {agent} is the application's own again")
+                }
+                Outcome::Stays(reason) => {
+                    self.replacements.set(address, 0);
+                    format!("cache: {shown} on agent {agent} stays as it is: {reason}")
+                }
+                Outcome::Replaced(replacement, choice) => {
+                    let at = ptr::from_ref(replacement).expose_provenance() as u64;
+                    self.replacements.set(address, at);
+                    state.running.push((replacement, shown.clone()));
+                    if self.mode != CacheMode::Swap {
+                        let numbers = [session.kernels.number(address), replacement.kernel];
+                        self.compared.write().unwrap_or_else(|e| e.into_inner()).extend(numbers);
+                    }
+                    let (path, hash) = (choice.candidate.path.display(), choice.hash.short());
+                    format!("cache: {path} active: {shown} on agent {agent}, {hash}")
+                }
+            };
+            say(session, &mut state.said, (name, original.symbol.agent), text);
+        }
+    }
+
+    fn outcome(&self, session: &Session, state: &mut State, original: &Original) -> Outcome {
+        let name = name_of(&original.symbol);
+        if state.cache.candidates(name).is_empty() {
+            return Outcome::Nothing;
+        }
+        if self.filter.as_ref().is_some_and(|filter| !filter.is_match(&demangle(name))) {
+            return Outcome::Nothing;
+        }
+        let (interface, hash) = match original.interface() {
+            Ok(known) => known,
+            Err(reason) => return Outcome::Stays(reason),
+        };
+        let (api, agent) = (session.api(), original.symbol.agent);
+        let target = state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
+        match state.cache.decide(&interface, &hash, target.as_ref(), self.pick.as_ref()) {
+            Decision::Nothing => Outcome::Nothing,
+            Decision::Refused(refused) => {
+                let reasons = refused.iter().map(|(candidate, refusals)| {
+                    let reasons: Vec<_> = refusals.iter().map(ToString::to_string).collect();
+                    format!("{}: {}", candidate.path.display(), reasons.join(", "))
+                });
+                Outcome::Stays(reasons.collect::<Vec<_>>().join("; "))
+            }
+            Decision::Running(choices) => Outcome::Stays(format!(
+                "the code object that runs is among those that fit ({}); {} chooses",
+                listed(&choices),
+                Interceptor::kernel_cache_pick
+            )),
+            Decision::Several(choices) => Outcome::Stays(format!(
+                "several fit ({}); {} chooses",
+                listed(&choices),
+                Interceptor::kernel_cache_pick
+            )),
+            Decision::Swap { choice, swap } => match self.replace(session, state, original, &choice, swap) {
+                Ok(replacement) => Outcome::Replaced(replacement, choice),
+                Err(reason) => Outcome::Stays(format!("{}: {reason}", choice.candidate.path.display())),
+            },
+        }
+    }
+
+    /// Has the runtime load what takes a kernel's place.
+    fn replace(
+        &self,
+        session: &Session,
+        state: &mut State,
+        original: &Original,
+        choice: &Choice,
+        swap: Swap,
+    ) -> Result<&'static Replacement, String> {
+        let (api, agent) = (session.api(), original.symbol.agent);
+        let State { alternatives, cache, rings, .. } = state;
+        let loaded = alternatives.entry((agent, choice.hash)).or_insert_with(|| load(api, agent, cache, choice));
+        let symbols = loaded.as_ref().map_err(Clone::clone)?;
+        let name = name_of(&original.symbol);
+        let symbol = symbols.iter().find(|s| name_of(s) == name).ok_or("the runtime does not find the kernel in it")?;
+        let kernargs = match &swap.kernarg {
+            Kernarg::AsItIs => None,
+            Kernarg::Relaid(layout) => {
+                let bytes = kernargs::block_bytes(layout.size as usize);
+                let ring = match rings.get(&(agent, bytes)) {
+                    Some(ring) => *ring,
+                    None => KernargRing::new(api, agent, bytes).map_err(|e| e.to_string())?,
+                };
+                rings.insert((agent, bytes), ring);
+                Some(ring)
+            }
+        };
+        let kernel = session.kernels.replaced(Kernel {
+            symbol: name.to_owned(),
+            kernarg_size: original.symbol.kernarg_size,
+            replaced: choice.hash.short(),
+        });
+        Ok(Box::leak(Box::new(Replacement {
+            kernel_object: symbol.kernel_object,
+            kernel,
+            swap,
+            kernargs,
+            turns: Turns::new(self.mode),
+            refusal: OnceLock::new(),
+            was_full: AtomicBool::new(false),
+        })))
+    }
+}
+
+/// Loads a code object of the cache for an agent, for as long as the runtime lives.
+fn load(api: &Api, agent: u64, cache: &Cache, choice: &Choice) -> Result<Vec<KernelSymbol>, String> {
+    let bytes = cache.read(&choice.candidate).map_err(|e| e.to_string())?;
+    let found = Hash::of(&bytes);
+    if found != choice.hash {
+        return Err(format!("it has changed meanwhile: expected {}, found {}", choice.hash.short(), found.short()));
+    }
+    let executable = api.load_code(agent, bytes.leak()).map_err(|e| e.to_string())?;
+    api.kernels(executable, agent).map_err(|e| e.to_string())
+}
+
+fn target_of(api: &Api, agent: u64) -> Option<Target> {
+    let names = api.isa_names(agent).ok()?;
+    names.iter().find_map(|name| Target::parse(name).ok())
+}
+
+fn listed(choices: &[Choice]) -> String {
+    let all = choices.iter().map(|c| format!("{} {}", c.hash.short(), c.candidate.path.display()));
+    all.collect::<Vec<_>>().join(", ")
+}
+
+/// Says something of a kernel, unless it was the last that was said of it.
+fn say(session: &Session, said: &mut HashMap<(String, u64), String>, (name, key): (&str, u64), text: String) {
+    let last = said.entry((name.to_owned(), key)).or_default();
+    if *last != text {
+        session.notice(&text);
+        *last = text;
+    }
+}
+
+/// What a variable says, or nothing if it is not understood, which is said.
+fn understood<T, E: Display>(name: &str, value: Option<Result<T, E>>, said: &mut Vec<String>) -> Option<T> {
+    value?.inspect_err(|e| said.push(format!("{name}: {e}; it is ignored"))).ok()
+}
+
+/// Where the index of the cache is kept.
+fn index_folder() -> Option<PathBuf> {
+    let absolute = |path: PathBuf| Some(path).filter(|p| p.is_absolute());
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).and_then(absolute);
+    let home = || absolute(PathBuf::from(std::env::var_os("HOME")?)).map(|home| home.join(".cache"));
+    Some(cache.or_else(home)?.join("logdur"))
+}

@@ -1,0 +1,208 @@
+//! The thread that watches the cache's folders.
+//!
+//! # Threads
+//! One, started with the first code object that is loaded while there is a cache. It sleeps in `read` until the system
+//! tells of a change.
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use super::Swapper;
+use crate::session::{Session, lock};
+
+/// What tells that a file is complete, or gone. Source: `inotify(7)`.
+const EVENTS: u32 = libc::IN_CLOSE_WRITE
+    | libc::IN_MOVED_TO
+    | libc::IN_MOVED_FROM
+    | libc::IN_DELETE
+    | libc::IN_CREATE
+    | libc::IN_DELETE_SELF
+    | libc::IN_MOVE_SELF;
+
+/// `struct inotify_event` without its name: watch, mask, cookie, length of the name.
+const EVENT_BYTES: usize = 16;
+
+/// Folders that the system watches.
+struct Watcher {
+    events: File,
+    folders: HashMap<i32, PathBuf>,
+}
+
+/// A change: a folder and what is in it, or the folder itself.
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    Of(PathBuf),
+    /// More has changed than the system could tell.
+    Everything,
+}
+
+impl Swapper {
+    /// Watches the cache's folders from now on.
+    pub(crate) fn watch(&'static self, session: &'static Session) {
+        if !self.watched.swap(true, Ordering::AcqRel) {
+            session.spawn("logdur-cache", move || self.watch_for_ever(session));
+        }
+    }
+
+    fn watch_for_ever(&self, session: &Session) {
+        let said = |error: io::Error| session.notice(format!("cache: later changes are not seen: {error}"));
+        let mut watcher = match Watcher::new() {
+            Ok(watcher) => watcher,
+            Err(error) => return said(error),
+        };
+        // What changed between the first look and the watch.
+        let mut changes = vec![Change::Everything];
+        loop {
+            self.take_in(session, &mut watcher, &changes);
+            changes = match watcher.wait() {
+                Ok(changes) => changes,
+                Err(error) => return said(error),
+            };
+        }
+    }
+
+    /// Watches what is to be watched, looks at what has changed, and decides anew about its kernels.
+    fn take_in(&self, session: &Session, watcher: &mut Watcher, changes: &[Change]) {
+        // Never while the runtime is being shut down.
+        let may = session.may_use_runtime();
+        let mut state = lock(&self.state);
+        self.watch_folders(session, watcher, state.cache.folders());
+        let mut names = Vec::new();
+        for change in changes {
+            match change {
+                Change::Of(path) => names.extend(state.cache.update(path)),
+                Change::Everything => self.roots.iter().for_each(|root| names.extend(state.cache.update(root))),
+            }
+        }
+        self.watch_folders(session, watcher, state.cache.folders());
+        names.sort_unstable();
+        names.dedup();
+        for name in names.iter().filter(|_| *may) {
+            self.settle(session, &mut state, name);
+        }
+    }
+
+    fn watch_folders<'a>(&self, session: &Session, watcher: &mut Watcher, folders: impl Iterator<Item = &'a Path>) {
+        for folder in folders {
+            if let Err(error) = watcher.add(folder) {
+                let text = format!("cache: later changes in {} may not be seen: {error}", folder.display());
+                session.notice_once("watch", text);
+            }
+        }
+    }
+}
+
+impl Watcher {
+    fn new() -> io::Result<Watcher> {
+        // SAFETY: takes a number, and touches no memory.
+        let descriptor = unsafe { libc::inotify_init1(libc::IN_CLOEXEC) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        Ok(Watcher { events: unsafe { File::from_raw_fd(descriptor) }, folders: HashMap::new() })
+    }
+
+    /// Watches a folder, if it is not watched yet.
+    fn add(&mut self, folder: &Path) -> io::Result<()> {
+        let path = CString::new(folder.as_os_str().as_bytes())?;
+        // SAFETY: the path ends with a zero.
+        let watch =
+            unsafe { libc::inotify_add_watch(self.events.as_raw_fd(), path.as_ptr(), EVENTS | libc::IN_ONLYDIR) };
+        if watch < 0 {
+            let error = io::Error::last_os_error();
+            // Single files are watched with their folder.
+            return if error.raw_os_error() == Some(libc::ENOTDIR) { Ok(()) } else { Err(error) };
+        }
+        self.folders.insert(watch, folder.to_owned());
+        Ok(())
+    }
+
+    /// Sleeps until something has changed.
+    fn wait(&mut self) -> io::Result<Vec<Change>> {
+        let mut buffer = [0u8; 16 << 10];
+        let length = loop {
+            match self.events.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        Ok(changes(buffer.get(..length).unwrap_or(&[]), &mut self.folders))
+    }
+}
+
+/// What events tell. Source: `inotify(7)`.
+fn changes(mut events: &[u8], folders: &mut HashMap<i32, PathBuf>) -> Vec<Change> {
+    let mut changes = Vec::new();
+    while let Some((head, rest)) = events.split_at_checked(EVENT_BYTES) {
+        let word = |n: usize| head.get(4 * n..4 * n + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        let (watch, mask, length) = (word(0) as i32, word(1), word(3) as usize);
+        let Some((name, rest)) = rest.split_at_checked(length) else { break };
+        events = rest;
+        if mask & libc::IN_Q_OVERFLOW != 0 {
+            changes.push(Change::Everything);
+            continue;
+        }
+        if let Some(folder) = folders.get(&watch) {
+            let end = name.iter().position(|&b| b == 0).unwrap_or(length);
+            let name = OsStr::from_bytes(&name[..end]);
+            let path = if name.is_empty() { folder.clone() } else { folder.join(name) };
+            // A file that was only created is still to be written.
+            let begun = mask & libc::IN_CREATE != 0 && mask & libc::IN_ISDIR == 0 && !path.is_symlink();
+            if !begun && mask & libc::IN_IGNORED == 0 {
+                changes.push(Change::Of(path));
+            }
+        }
+        if mask & libc::IN_IGNORED != 0 {
+            folders.remove(&watch);
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn files_that_are_complete_or_gone_and_new_folders_are_told_files_that_are_begun_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut watcher = Watcher::new().unwrap();
+        watcher.add(folder.path()).unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let file = File::create(at("begun")).unwrap();
+        fs::create_dir(at("new")).unwrap();
+        assert_eq!(watcher.wait().unwrap(), [Change::Of(at("new"))]);
+        drop(file);
+        assert_eq!(watcher.wait().unwrap(), [Change::Of(at("begun"))]);
+        fs::rename(at("begun"), at("renamed")).unwrap();
+        assert_eq!(watcher.wait().unwrap(), [Change::Of(at("begun")), Change::Of(at("renamed"))]);
+        fs::remove_file(at("renamed")).unwrap();
+        assert_eq!(watcher.wait().unwrap(), [Change::Of(at("renamed"))]);
+    }
+
+    #[test]
+    fn events_that_are_cut_off_or_of_nobodys_folder_are_left_out() {
+        let mut folders = HashMap::from([(1, PathBuf::from("/cache"))]);
+        let event = |watch: i32, mask: u32, name: &[u8]| {
+            let words = [watch as u32, mask, 0, name.len() as u32];
+            [words.iter().flat_map(|w| w.to_ne_bytes()).collect(), name.to_vec()].concat()
+        };
+        let bytes: Vec<u8> = [
+            event(1, libc::IN_CLOSE_WRITE, b"a.hsaco\0\0\0\0\0"),
+            event(2, libc::IN_CLOSE_WRITE, b"b\0\0\0"),
+            event(-1, libc::IN_Q_OVERFLOW, b""),
+            event(1, libc::IN_CLOSE_WRITE, b"c\0\0\0"),
+        ]
+        .concat();
+        let cut = &bytes[..bytes.len() - 2];
+        assert_eq!(changes(cut, &mut folders), [Change::Of("/cache/a.hsaco".into()), Change::Everything]);
+    }
+}
