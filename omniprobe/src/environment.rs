@@ -30,6 +30,10 @@ impl Environment {
             (Interceptor::log_location, options.log_location.clone()),
             (Interceptor::log_format, options.log_format.clone().map(Into::into)),
             (Interceptor::log_filter, options.log_filter.clone().map(Into::into)),
+            (Interceptor::kernel_cache, caches(&options.cache_location)?),
+            (Interceptor::filter, options.kernels.clone().map(Into::into)),
+            (Interceptor::kernel_cache_mode, options.cache_mode.clone().map(Into::into)),
+            (Interceptor::kernel_cache_pick, options.cache_pick.clone().map(Into::into)),
         ];
         for (name, value) in ours {
             if let Some(value) = value {
@@ -87,6 +91,18 @@ impl Environment {
             .map(|(name, value)| format!("{}={}\n", name.to_string_lossy(), shell_word(&value.to_string_lossy())))
             .collect()
     }
+}
+
+/// Folders as `LOGDUR_KERNEL_CACHE` takes them, wherever the application goes.
+fn caches(folders: &[PathBuf]) -> Result<Option<OsString>> {
+    if folders.is_empty() {
+        return Ok(None);
+    }
+    let absolute =
+        |folder: &PathBuf| folder.canonicalize().with_context(|| format!("--cache-location {}", folder.display()));
+    let folders: Vec<PathBuf> = folders.iter().map(absolute).collect::<Result<_>>()?;
+    let joined = std::env::join_paths(&folders).context("--cache-location: a folder's name has a colon")?;
+    Ok(Some(joined))
 }
 
 /// A path as `HSA_TOOLS_LIB` takes it: the separator there is a space, quotes and backslashes are honoured (ROCr's

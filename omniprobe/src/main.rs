@@ -74,7 +74,7 @@ struct RunOptions {
     /// Say what is set and what is run, on stderr.
     #[arg(short, long)]
     verbose: bool,
-    /// Kernels that swapping and instrumentation act on (still to come).
+    /// Kernels that swapping acts on: a regular expression for their demangled names.
     #[arg(short, long, value_name = "REGEX")]
     kernels: Option<String>,
     /// Run instrumented clones (still to come).
@@ -92,9 +92,15 @@ struct RunOptions {
     /// Which dispatches are instrumented (still to come).
     #[arg(short, long, value_name = "all|random|1")]
     dispatches: Option<String>,
-    /// Folder of code objects whose kernels replace those of the same name (still to come).
+    /// Folder of code objects whose kernels replace those of the same name and arguments; may be given several times.
     #[arg(short, long, value_name = "DIR")]
-    cache_location: Option<PathBuf>,
+    cache_location: Vec<PathBuf>,
+    /// When kernels are replaced: always, in turns with the original, or for N dispatches. The last two compare both.
+    #[arg(long, value_name = "swap|alternate[:N]|off-after:N")]
+    cache_mode: Option<String>,
+    /// Which of several kernels that fit is taken.
+    #[arg(long, value_name = "newest|HASH[,HASH]")]
+    cache_pick: Option<String>,
     /// Where rows go: console, a file (%p is the process id), /dev/null.
     #[arg(short, long, value_name = "WHERE")]
     log_location: Option<OsString>,
@@ -115,10 +121,8 @@ impl RunOptions {
     /// The option whose feature is still to come, if one is used.
     fn still_to_come(&self) -> Option<&'static str> {
         let options = [
-            (self.kernels.is_some(), "-k/--kernels"),
             (self.instrumented, "-i/--instrumented"),
             (self.dispatches.is_some(), "-d/--dispatches"),
-            (self.cache_location.is_some(), "-c/--cache-location"),
             (!self.analyzers.is_empty(), "-a/--analyzers"),
         ];
         options.into_iter().find(|(used, _)| *used).map(|(_, name)| name)
