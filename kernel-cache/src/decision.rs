@@ -1,14 +1,17 @@
 //! Which of the kernels of a name runs.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use amdgpu_code_object::container::Kind;
 
+use crate::error::Error;
 use crate::hash::{Hash, Prefix};
 use crate::interface::Interface;
-use crate::rules::Refusal;
-use crate::swap::Swap;
+use crate::rules::{Fact, Reason, Refusal};
+use crate::swap::{Swap, fit};
+use crate::target;
 
 /// A kernel of the cache, and where its code object lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +92,105 @@ pub enum Decision {
     Running(Vec<Choice>),
     /// Several that differ fit, and nobody chose one.
     Several(Vec<Choice>),
+}
+
+/// What tells the candidates of a kernel apart.
+struct Fit {
+    choice: Choice,
+    swap: Swap,
+}
+
+impl Decision {
+    /// For a kernel whose target is the agent's, and the candidates of its name.
+    pub(crate) fn of(
+        original: &Interface,
+        running: &Hash,
+        pick: Option<&Pick>,
+        candidates: Vec<Candidate>,
+        hash: impl Fn(&Candidate) -> Result<Hash, Error>,
+    ) -> Decision {
+        if candidates.is_empty() {
+            return Decision::Nothing;
+        }
+        let runs = |c: &Candidate| target::runs_on(&c.interface.target.processor, &original.target.processor);
+        let (here, elsewhere): (Vec<_>, Vec<_>) = candidates.into_iter().partition(runs);
+        let here = if here.is_empty() { elsewhere } else { here };
+        let (mut fitting, mut refused) = (Vec::new(), Vec::new());
+        for candidate in here {
+            match fit(original, &candidate.interface) {
+                Ok(swap) => fitting.push((candidate, swap)),
+                Err(refusals) => refused.push((candidate, refusals)),
+            }
+        }
+        let mut fits: Vec<Fit> = Vec::new();
+        for (candidate, swap) in closest(fitting) {
+            match hash(&candidate) {
+                Ok(hash) => add(&mut fits, Fit { choice: Choice { candidate, hash }, swap }),
+                Err(error) => refused.push((candidate, vec![unreadable(&error)])),
+            }
+        }
+        if fits.is_empty() {
+            return Decision::Refused(refused);
+        }
+        Decision::among(fits, running, pick)
+    }
+
+    fn among(mut fits: Vec<Fit>, running: &Hash, pick: Option<&Pick>) -> Decision {
+        let chosen = match pick {
+            Some(Pick::Newest) => (0..fits.len()).max_by_key(|&n| fits.get(n).map(|f| age(&f.choice.candidate))),
+            Some(Pick::Hashes(prefixes)) => only(&fits, |hash| prefixes.iter().any(|p| p.matches(hash))),
+            None => None,
+        };
+        let runs = |fit: &Fit| fit.choice.hash == *running;
+        let chosen = chosen.or_else(|| if fits.iter().any(runs) { None } else { only(&fits, |_| true) });
+        match chosen.filter(|&n| fits.get(n).is_some_and(|fit| !runs(fit))) {
+            Some(n) => {
+                let Fit { choice, swap } = fits.swap_remove(n);
+                Decision::Swap { choice: Box::new(choice), swap }
+            }
+            None if fits.iter().any(runs) => Decision::Running(fits.into_iter().map(|fit| fit.choice).collect()),
+            None => Decision::Several(fits.into_iter().map(|fit| fit.choice).collect()),
+        }
+    }
+}
+
+/// By which the newest is found.
+fn age(candidate: &Candidate) -> (i64, &Path, u64, u64) {
+    let Place { container_offset, offset, .. } = candidate.place;
+    (candidate.stamp.modified, &candidate.path, container_offset, offset)
+}
+
+/// The only one whose hash has some property.
+fn only(fits: &[Fit], has: impl Fn(&Hash) -> bool) -> Option<usize> {
+    let mut found = fits.iter().enumerate().filter(|(_, fit)| has(&fit.choice.hash)).map(|(n, _)| n);
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// Of equal contents, the newest is kept.
+fn add(fits: &mut Vec<Fit>, fit: Fit) {
+    match fits.iter_mut().find(|known| known.choice.hash == fit.choice.hash) {
+        Some(known) if age(&known.choice.candidate) < age(&fit.choice.candidate) => *known = fit,
+        Some(_) => {}
+        None => fits.push(fit),
+    }
+}
+
+/// Of one bundle the runtime takes the code that is made most closely for the agent.
+fn closest(fitting: Vec<(Candidate, Swap)>) -> Vec<(Candidate, Swap)> {
+    let bundle = |c: &Candidate| (c.path.clone(), c.place.container_offset);
+    let closeness = |c: &Candidate| target::closeness(&c.interface.target);
+    let mut best = HashMap::new();
+    for (candidate, _) in &fitting {
+        let of_bundle = best.entry(bundle(candidate)).or_insert_with(|| closeness(candidate));
+        *of_bundle = closeness(candidate).max(*of_bundle);
+    }
+    let is_best = |(c, _): &(Candidate, Swap)| best.get(&bundle(c)) == Some(&closeness(c));
+    fitting.into_iter().filter(is_best).collect()
+}
+
+fn unreadable(error: &Error) -> Refusal {
+    let [expected, found] = ["the file of the index".to_owned(), error.to_string()].map(|s| Fact::Text(s.into()));
+    Refusal { reason: Reason::File, expected, found }
 }
 
 /// How one of several is chosen: `LOGDUR_KERNEL_CACHE_PICK`.

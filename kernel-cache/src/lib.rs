@@ -14,18 +14,24 @@
 mod cache;
 mod decision;
 mod error;
+mod file;
 mod hash;
+pub mod index;
 mod interface;
 mod kernarg;
+mod root;
 pub mod rules;
+mod scan;
+mod skim;
 mod swap;
 mod target;
+mod walk;
 
-pub use cache::{Cache, Problem};
+pub use cache::{Cache, Indexing, Problem};
 pub use decision::{Candidate, Choice, Decision, Pick, Place, Stamp};
 pub use error::Error;
 pub use hash::{Hash, Prefix};
 pub use interface::{Interface, Parameter};
 pub use kernarg::{Copy, Fill, Kernarg, Layout, What};
-pub use rules::{Fact, Reason, Refusal};
+pub use rules::{Accepted, Fact, Reason, Refusal};
 pub use swap::{Limits, PacketFacts, Sizes, Swap, fit};
