@@ -50,6 +50,8 @@ pub struct Place {
     pub id: String,
     /// Where the bundle begins in the file.
     pub container_offset: u64,
+    /// Bytes of the bundle in the file.
+    pub container_length: u64,
     /// Where it begins in the file, or in what a compressed bundle holds.
     pub offset: u64,
     /// Its bytes.

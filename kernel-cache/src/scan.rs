@@ -25,6 +25,7 @@ impl Place {
             in_host_elf: entry.in_host_elf,
             id: entry.id.clone(),
             container_offset: entry.container_offset,
+            container_length: entry.container_length,
             offset: entry.offset,
             length: entry.length,
         }
@@ -37,6 +38,7 @@ impl Place {
             in_host_elf: self.in_host_elf,
             id: self.id.clone(),
             container_offset: self.container_offset,
+            container_length: self.container_length,
             offset: self.offset,
             length: self.length,
             problem: None,
@@ -62,7 +64,7 @@ pub(crate) fn add(builder: &mut Builder, path: &Path, stamp: Stamp) -> io::Resul
     let settled = opened.stamp.is_settled();
     let mut file = builder.file(path, opened.stamp, settled);
     match container::entries(&opened) {
-        Ok(entries) => entries.iter().for_each(|entry| object(&mut file, &opened, entry)),
+        Ok(entries) => objects(&mut file, &opened, entries),
         Err(error) => file.problems.push(error.to_string()),
     }
     // Changed meanwhile: it may be half of one and half of another.
@@ -71,43 +73,42 @@ pub(crate) fn add(builder: &mut Builder, path: &Path, stamp: Stamp) -> io::Resul
     Ok(opened.read.load(Ordering::Relaxed))
 }
 
-fn object(file: &mut FileBuilder<'_>, opened: &Opened, entry: &Entry) {
-    let place = Place::of(entry);
-    let is_host = !entry.id.is_empty() && entry.target().is_none();
-    if entry.problem.is_none() && (is_host || entry.length == 0) {
-        return;
+fn objects(file: &mut FileBuilder<'_>, opened: &Opened, mut entries: Vec<Entry>) {
+    // Entries for the host are no code objects, and what is broken has said so itself.
+    for entry in entries.iter().filter(|e| e.problem.is_some()) {
+        file.problems.extend(entry.problem.iter().map(|problem| format!("{}: {problem}", Place::of(entry))));
     }
-    match parse(opened, entry) {
-        Ok(Some(object)) => {
-            file.problems.extend(object.problems.iter().map(|problem| format!("{place}: {problem}")));
-            let interfaces: Vec<Interface> = object.kernels.iter().map(|k| Interface::of(&object, k)).collect();
-            if let Some(first) = interfaces.first() {
-                let shared = Shared {
-                    place,
-                    abi: object.abi,
-                    variables: first.variables.clone(),
-                    stored_functions: first.stored_functions.clone(),
-                    target: object.target,
-                };
-                file.object(&shared, &interfaces);
-            }
+    entries.retain(|entry| entry.problem.is_none() && entry.is_code_object());
+    let (packed, bare): (Vec<Entry>, Vec<Entry>) =
+        entries.into_iter().partition(|entry| entry.kind == Kind::CompressedBundle);
+    for entry in &bare {
+        object(file, entry, skim(opened, entry.offset, entry.length));
+    }
+    container::read_each(opened, &packed, &mut |n, bytes| {
+        if let Some(entry) = packed.get(n) {
+            object(file, entry, bytes);
         }
-        Ok(None) => {}
-        Err(problem) => file.problems.push(format!("{place}: {problem}")),
-    }
+    });
 }
 
-/// `None` for what is no code object, and need not be one.
-fn parse(opened: &Opened, entry: &Entry) -> Result<Option<CodeObject>, Unreadable> {
-    if let Some(problem) = &entry.problem {
-        return Err(problem.clone());
-    }
-    let bytes = match entry.kind {
-        Kind::Bare | Kind::Bundle => skim(opened, entry.offset, entry.length)?,
-        _ => entry.read(opened)?,
+fn object(file: &mut FileBuilder<'_>, entry: &Entry, bytes: Result<Vec<u8>, Unreadable>) {
+    let place = Place::of(entry);
+    let is_code = |bytes: &Vec<u8>| !NOT_YET_CODE.iter().any(|magic| bytes.starts_with(magic));
+    let object = match bytes.map(|bytes| is_code(&bytes).then(|| CodeObject::parse(&bytes)).transpose()) {
+        Ok(Ok(Some(object))) => object,
+        Ok(Ok(None)) => return,
+        Ok(Err(problem)) | Err(problem) => return file.problems.push(format!("{place}: {problem}")),
     };
-    if NOT_YET_CODE.iter().any(|magic| bytes.starts_with(magic)) {
-        return Ok(None);
+    file.problems.extend(object.problems.iter().map(|problem| format!("{place}: {problem}")));
+    let interfaces: Vec<Interface> = object.kernels.iter().map(|k| Interface::of(&object, k)).collect();
+    if let Some(first) = interfaces.first() {
+        let shared = Shared {
+            place,
+            abi: object.abi,
+            variables: first.variables.clone(),
+            stored_functions: first.stored_functions.clone(),
+            target: object.target,
+        };
+        file.object(&shared, &interfaces);
     }
-    CodeObject::parse(&bytes).map(Some)
 }

@@ -87,11 +87,11 @@ fn ordinal<T: PartialEq>(all: &[T], value: &T) -> u8 {
 
 impl Shared {
     pub(super) fn write(&self, w: &mut Writer) {
-        let Place { kind, in_host_elf, id, container_offset, offset, length } = &self.place;
+        let Place { kind, in_host_elf, id, container_offset, container_length, offset, length } = &self.place;
         w.number(ordinal(&CONTAINERS, kind));
         w.flag(*in_host_elf);
         w.text(id);
-        [container_offset, offset, length].into_iter().for_each(|n| w.number(*n));
+        [container_offset, container_length, offset, length].into_iter().for_each(|n| w.number(*n));
         w.number(abi_number(self.abi));
         w.text(&self.target.processor);
         w.number(ordinal(&SETTINGS, &self.target.xnack));
@@ -108,6 +108,7 @@ impl Shared {
             in_host_elf: r.flag()?,
             id: r.text()?.to_owned(),
             container_offset: r.number()?,
+            container_length: r.number()?,
             offset: r.number()?,
             length: r.number()?,
         };

@@ -1,0 +1,9 @@
+//! What this crate reads, against what LLVM's tools and other readers read in the same bytes.
+
+mod bundles;
+mod compiled;
+mod large;
+mod metadata;
+mod mutations;
+mod readelf;
+mod second_reader;
