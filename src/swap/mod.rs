@@ -137,8 +137,8 @@ impl Swapper {
     pub(crate) fn frozen(&self, session: &Session, executable: Executable, symbols: &[KernelSymbol]) {
         let mut state = lock(&self.state);
         state.objects.frozen(executable, symbols);
-        let names: HashSet<&str> = symbols.iter().map(name_of).collect();
-        for name in names {
+        let mut settled = HashSet::new();
+        for name in symbols.iter().map(name_of).filter(|&name| settled.insert(name)) {
             self.settle(session, &mut state, name);
         }
     }

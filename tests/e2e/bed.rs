@@ -127,19 +127,34 @@ pub(crate) fn hip(name: &str) -> PathBuf {
     hip_optimized(name, "-O3")
 }
 
-/// A HIP program, compiled with an option like `-O3`.
-pub(crate) fn hip_optimized(name: &str, level: &str) -> PathBuf {
-    let program = programs().join(if level == "-O3" { name.to_owned() } else { format!("{name}{level}") });
+/// A HIP program, compiled with options like `-O3`.
+pub(crate) fn hip_optimized(name: &str, options: &str) -> PathBuf {
+    let words = options.replace(' ', "");
+    let program = programs().join(if options == "-O3" { name.to_owned() } else { format!("{name}{words}") });
     let sources = sources(&format!("{name}.hip"), "check.h");
     make(&program, &sources, || {
         let mut command = hipcc();
         command.args(archs().iter().map(|arch| format!("--offload-arch={arch}")));
         // Not every hipcc has this standard by itself, and rocPRIM needs it.
-        command.arg("-std=c++17").arg(level).arg(&sources[0]).arg("-o").arg(&program);
+        command.arg("-std=c++17").args(options.split_whitespace()).arg(&sources[0]).arg("-o").arg(&program);
         command.args(link_options()).args(versions::hiprtc());
         command
     });
     program
+}
+
+/// A HIP program as a library, for `in_library` to load and run.
+pub(crate) fn hip_library(name: &str) -> PathBuf {
+    let library = programs().join(format!("lib{name}.so"));
+    let sources = sources(&format!("{name}.hip"), "check.h");
+    make(&library, &sources, || {
+        let mut command = hipcc();
+        command.args(archs().iter().map(|arch| format!("--offload-arch={arch}")));
+        command.args(["-std=c++17", "-O3", "-shared", "-fPIC", "-Dmain=program"]);
+        command.arg(&sources[0]).arg("-o").arg(&library).args(link_options());
+        command
+    });
+    library
 }
 
 /// A C program of `tests/programs` that uses the HSA interface.
@@ -190,12 +205,18 @@ pub(crate) fn library(name: &str) -> PathBuf {
 
 /// The code object of `kernels.hip` for a processor.
 pub(crate) fn kernels(arch: &str) -> PathBuf {
-    let object = programs().join(format!("kernels.{arch}.hsaco"));
-    let source = root().join("tests/programs/kernels.hip");
-    make(&object, std::slice::from_ref(&source), || {
+    hip_object("kernels", arch, "-O2")
+}
+
+/// The code object of a HIP source for a processor, compiled with some options.
+pub(crate) fn hip_object(name: &str, arch: &str, options: &str) -> PathBuf {
+    let object = programs().join(format!("{name}{}.{arch}.hsaco", options.replace(' ', "")));
+    let sources = sources(&format!("{name}.hip"), "check.h");
+    make(&object, &sources, || {
         let mut command = hipcc();
-        command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-O2", "-c"]);
-        command.arg(format!("--offload-arch={arch}")).arg(&source).arg("-o").arg(&object);
+        command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-std=c++17", "-c"]);
+        command.args(options.split_whitespace()).arg(format!("--offload-arch={arch}"));
+        command.arg(&sources[0]).arg("-o").arg(&object);
         command
     });
     object

@@ -255,7 +255,22 @@ pub(crate) fn try_on_gpu(
     launches: &[Launch],
     watched: bool,
 ) -> Result<(Buffers, Outcome), Outcome> {
-    let run = Run::hsa("launch_kernel").arch(arch).env("TEST_KERNELS", object).args(["launches"]);
+    launched_by(launcher(arch), object, launches, watched)
+}
+
+/// What launches kernels.
+pub(crate) fn launcher(arch: &str) -> Run {
+    Run::hsa("launch_kernel").arch(arch)
+}
+
+/// As [`try_on_gpu`], by a [`launcher`] with variables of its own.
+pub(crate) fn launched_by(
+    run: Run,
+    object: &Path,
+    launches: &[Launch],
+    watched: bool,
+) -> Result<(Buffers, Outcome), Outcome> {
+    let run = run.env("TEST_KERNELS", object).args(["launches"]);
     let bytes = fs::read(object).unwrap();
     let folder = run.file("");
     let described: Vec<Described> =

@@ -19,6 +19,7 @@ pub(crate) const COLUMNS: &[&str] = &[
     "kernargBytes",
     "kernelObject",
     "flags",
+    "replaced",
 ];
 
 /// A row: the text in each column.

@@ -25,4 +25,5 @@ mod opencl;
 mod oracles;
 mod output;
 mod queues;
+mod swap;
 mod triton;

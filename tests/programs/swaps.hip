@@ -1,6 +1,7 @@
 // Kernels that are swapped for those of the same source compiled with -DOTHER. Each adds what it is compiled with to what it
 // computes, so that the data says whose code ran. Prints a line "KERNEL original|other" for each launch in the order of
-// the arguments, or of the table below without any; with "-d N" on device N; "-w" waits for a line of input before each.
+// the arguments, or of the table below without any, and PASS at its end; with "-d N" on device N; "-w" waits for a line of
+// input before each.
 //   swaps [-d DEVICE] [-w] [KERNEL...]
 #include "check.h"
 
@@ -213,5 +214,6 @@ int main(int argc, char** argv) {
         std::printf("%s %s\n", name.c_str(), launch->second());
         std::fflush(stdout);
     }
+    std::printf("PASS\n");
     return 0;
 }
