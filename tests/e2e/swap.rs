@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::bed::{self, Outcome, Run, built};
 use crate::compare::{Random, Type};
 use crate::launch::{self, Arg, Launch};
+use crate::triton;
 
 /// The launches of `swaps`, the kernel of each, and whether the replacement of the same source takes its place.
 const LAUNCHES: &[(&str, &str, bool)] = &[
@@ -263,6 +264,40 @@ fn the_code_object_that_runs_takes_nobodys_place_and_is_named() {
     let log = run.log();
     assert!(notice(&log, "increment on agent 0 stays").contains("the code object that runs is among"));
     assert!(log.rows.iter().all(|row| row.text("replaced").is_empty()));
+}
+
+/// Runs a case of Triton's with a cache of its own making: the row of its kernel, and the notices. The results are right.
+fn of_triton(case: &str, cache: &str) -> (crate::log::Row, String) {
+    let launcher = |folder: &Path| {
+        let run = launch::launcher(&bed::arch());
+        let indexes = run.file("indexes");
+        run.env("LOGDUR_KERNEL_CACHE", folder.join(cache)).env("XDG_CACHE_HOME", indexes)
+    };
+    let (wrong, run) = triton::swapped(case, launcher);
+    let log = run.log();
+    assert!(wrong.is_empty(), "{cache}: {wrong:?} {:#?}", log.notices);
+    assert_eq!(log.rows.len(), 1, "{cache}");
+    (log.rows[0].clone(), log.notices.join("\n"))
+}
+
+#[test]
+fn kernels_of_tritons_cache_are_swapped_where_only_their_schedule_differs_and_get_the_lds_that_it_needs() {
+    for (case, lds) in [("attention", 12288), ("matmul_fp32_40x36x50", 4096)] {
+        let (row, notices) = of_triton(case, &format!("{case}.stages"));
+        assert!(!row.text("replaced").is_empty(), "{case}: {notices}");
+        // More stages need more than the application asks for; fewer do not take it away.
+        assert_eq!(row.number("ldsBytes"), lds, "{case}");
+    }
+}
+
+#[test]
+fn kernels_of_triton_for_other_blocks_or_warps_do_not_run() {
+    let (row, notices) = of_triton("vector_add", "vector_add.blocks");
+    assert_eq!(row.text("replaced"), "", "{notices}");
+    assert!(notices.contains("the code object that runs is among those that fit"), "{notices}");
+    let (row, notices) = of_triton("vector_add", "vector_add.warps");
+    assert_eq!(row.text("replaced"), "", "{notices}");
+    assert!(notices.contains("workgroup size"), "{notices}");
 }
 
 #[test]

@@ -87,6 +87,18 @@ fn run(arch: &str, watched: bool, look: impl Fn(&Case, &bed::Outcome)) {
     assert!(cases.len() > 20, "only {} cases", cases.len());
 }
 
+/// Runs a case, watched, by a launcher that may swap its kernel: what is wrong with its results, and the run. `look` is told
+/// where the case is, to find what of it was compiled otherwise.
+pub(crate) fn swapped(name: &str, look: impl FnOnce(&Path) -> bed::Run) -> (Vec<String>, bed::Outcome) {
+    let folder = bed::triton(&bed::arch());
+    let cases: Vec<Case> = serde_json::from_slice(&fs::read(folder.join("cases.json")).unwrap()).unwrap();
+    let case = cases.iter().find(|case| case.name == name).unwrap_or_else(|| panic!("no case {name}"));
+    let object = folder.join(format!("{name}.hsaco"));
+    let run = launch::launched_by(look(&folder), &object, &[case.launch(&folder)], true);
+    let (got, run) = run.unwrap_or_else(|run| panic!("{name}: {}{}", run.stdout, run.stderr));
+    (case.wrong(&folder, &got[0]), run)
+}
+
 #[test]
 fn kernels_of_triton_compute_what_numpy_computes() {
     for arch in bed::archs() {

@@ -1,9 +1,12 @@
 """Compiles the kernels for a processor and writes them with their arguments and expected results: FOLDER ARCH.
 
-The folder gets a code object for each case, `N.before` and `N.after` files, and `cases.json`, which says what is what.
+The folder gets a code object for each case, `N.before` and `N.after` files, and `cases.json`, which says what is what;
+and, for some, folders like Triton's own cache with the same kernel compiled otherwise.
 """
 
+import dataclasses
 import json
+import os
 import struct
 import sys
 from pathlib import Path
@@ -27,6 +30,14 @@ TYPES = {
     "int64": "i64",
 }
 PACK = {"i32": "i", "i64": "q", "fp32": "f"}
+# What is compiled otherwise: case, folder, constants, options. Nothing else: the case itself, as Triton keeps it.
+OTHERWISE = [
+    ("attention", "attention.stages", {}, {"num_stages": 3}),
+    ("matmul_fp32_40x36x50", "matmul_fp32_40x36x50.stages", {}, {"num_stages": 1}),
+    ("vector_add", "vector_add.blocks", {"BLOCK": 512}, {}),
+    ("vector_add", "vector_add.blocks", {}, {}),
+    ("vector_add", "vector_add.warps", {}, {"num_warps": 2}),
+]
 
 
 def compile_case(case, arch, options):
@@ -47,11 +58,18 @@ def compile_case(case, arch, options):
     return triton.compile(source, target=GPUTarget("hip", arch, 64), options={"num_warps": case.warps, **options})
 
 
+def compile_otherwise(folder, case, arch, options):
+    for _, name, constants, changed in (other for other in OTHERWISE if other[0] == case.name):
+        os.environ["TRITON_CACHE_DIR"] = str(folder / name)
+        compile_case(dataclasses.replace(case, constants=case.constants | constants), arch, options | changed)
+
+
 def main():
     folder, arch = Path(sys.argv[1]), sys.argv[2]
     folder.mkdir(parents=True, exist_ok=True)
     # Said outright, since its default changes between versions.
     options = {"enable_fp_fusion": True}
+    cache = os.environ["TRITON_CACHE_DIR"]
     described = []
     for case in CASES:
         compiled = compile_case(case, arch, options)
@@ -74,6 +92,8 @@ def main():
         threads = metadata.num_warps * metadata.warp_size
         launch = {"kernel": metadata.name, "grid": case.grid, "threads": threads, "shared": metadata.shared}
         described.append({"name": case.name, **launch, "args": args})
+        compile_otherwise(folder, case, arch, options)
+        os.environ["TRITON_CACHE_DIR"] = cache
     (folder / "cases.json").write_text(json.dumps(described, indent=1))
 
 
