@@ -12,6 +12,7 @@ use crate::file::Opened;
 use crate::hash::Hash;
 use crate::interface::Interface;
 use crate::root::{Changes, Root};
+use crate::triton;
 
 /// The kernels of folders of code objects, by name.
 #[derive(Debug, Default)]
@@ -151,6 +152,9 @@ impl Cache {
         let mut changes = Changes::default();
         for root in &mut self.roots {
             root.update(&path, &mut changes);
+            if path.extension().is_some_and(|extension| extension == triton::DESCRIPTION) {
+                changes.names.extend(root.names_in(&path.with_extension(triton::CODE)));
+            }
         }
         let hashes = self.hashes.get_mut().unwrap_or_else(PoisonError::into_inner);
         hashes.retain(|(file, ..), _| !file.starts_with(&path));

@@ -12,6 +12,7 @@ use crate::interface::Interface;
 use crate::rules::{Fact, Reason, Refusal};
 use crate::swap::{Swap, fit};
 use crate::target;
+use crate::triton;
 
 /// A kernel of the cache, and where its code object lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +120,11 @@ impl Decision {
         let here = if here.is_empty() { elsewhere } else { here };
         let (mut fitting, mut refused) = (Vec::new(), Vec::new());
         for candidate in here {
-            match fit(original, &candidate.interface) {
+            let fits = fit(original, &candidate.interface).and_then(|mut swap| {
+                swap.limits.launch = triton::launch(&candidate).map_err(|refusal| vec![refusal])?;
+                Ok(swap)
+            });
+            match fits {
                 Ok(swap) => fitting.push((candidate, swap)),
                 Err(refusals) => refused.push((candidate, refusals)),
             }

@@ -25,6 +25,7 @@ mod scan;
 mod skim;
 mod swap;
 mod target;
+mod triton;
 mod walk;
 
 pub use cache::{Cache, Indexing, Problem};
@@ -35,3 +36,4 @@ pub use interface::{Interface, Parameter};
 pub use kernarg::{Copy, Fill, Kernarg, Layout, What};
 pub use rules::{Accepted, Fact, Reason, Refusal};
 pub use swap::{Limits, PacketFacts, Sizes, Swap, fit};
+pub use triton::Launch;

@@ -124,6 +124,11 @@ impl Root {
         self.blocks.iter().flat_map(Block::candidates)
     }
 
+    /// The names of the kernels in a file.
+    pub(crate) fn names_in(&self, path: &Path) -> impl Iterator<Item = String> {
+        self.blocks.iter().flat_map(|block| block.names_in(&block.below(path)))
+    }
+
     /// Looks at a path again.
     pub(crate) fn update(&mut self, path: &Path, changes: &mut Changes) {
         // A folder above the root may have been renamed.

@@ -215,6 +215,8 @@ rules! {
     PacketWorkgroup "workgroup" = packet_workgroup;
     /// The packet's workgroups have more work-items than it allows.
     PacketWorkgroupSize "workgroup size" = packet_workgroup_size;
+    /// Triton has compiled it for another number of warps than the packet's workgroups have.
+    PacketWarps "workgroup size of Triton" = packet_warps;
     /// It requires that every workgroup is complete, and the packet's grid is no multiple of its workgroup.
     PacketIncomplete "incomplete workgroup" = packet_incomplete;
     /// The packet has less LDS than the original was compiled for, or more than this processor has when it is added to the candidate's.
@@ -225,6 +227,8 @@ rules! {
     PacketCooperative "cooperative queue" = packet_cooperative;
 
     read:
+    /// Triton has made it, and the description beside it is not there yet or cannot be read: it alone says how much LDS the kernel wants.
+    Description "description";
     /// Its file cannot be read, or is no longer what the index says.
     File "file";
 }
@@ -474,6 +478,12 @@ fn packet_workgroup_size(limits: &Limits, facts: &PacketFacts) -> Found {
     let most = u64::from(limits.max_flat_workgroup_size?);
     let has = volume(facts.workgroup.map(u32::from));
     (has > most).then_some((Fact::AtMost(most), Fact::Number(has)))
+}
+
+fn packet_warps(limits: &Limits, facts: &PacketFacts) -> Found {
+    let expected = u64::from(limits.launch?.work_items);
+    let has = volume(facts.workgroup.map(u32::from));
+    (has != expected).then_some((Fact::Number(expected), Fact::Number(has)))
 }
 
 fn packet_incomplete(limits: &Limits, facts: &PacketFacts) -> Found {

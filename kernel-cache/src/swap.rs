@@ -4,6 +4,7 @@ use crate::interface::Interface;
 use crate::kernarg::Kernarg;
 use crate::rules::{self, Accepted, Refusal};
 use crate::target;
+use crate::triton::Launch;
 
 /// What a dispatch's packet and its queue say. Sizes are bytes, shapes work-items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +67,8 @@ pub struct Limits {
     pub complete_workgroups: bool,
     /// True when fewer workgroups might run at once than of the original.
     pub may_run_fewer: bool,
+    /// How the candidate is launched, where somebody says it.
+    pub launch: Option<Launch>,
 }
 
 /// What a swapped packet's sizes are, in bytes.
@@ -112,12 +115,15 @@ impl Limits {
                 .filter(|_| original.required_workgroup_size.is_none()),
             complete_workgroups: candidate.uniform_workgroup_size && !original.uniform_workgroup_size,
             may_run_fewer: resources(candidate).into_iter().zip(resources(original)).any(more),
+            launch: None,
         }
     }
 
-    /// LDS of a swapped packet: what was added to the original's is added to the candidate's.
+    /// LDS of a swapped packet: what was added to the original's is added to the candidate's, and not less than it is
+    /// launched with otherwise.
     pub(crate) fn group(&self, facts: &PacketFacts) -> u64 {
-        u64::from(self.candidate_group) + u64::from(facts.group.saturating_sub(self.original_group))
+        let dynamic = facts.group.saturating_sub(self.original_group);
+        u64::from(self.candidate_group) + u64::from(dynamic.max(self.launch.map_or(0, |launch| launch.group)))
     }
 
     /// Scratch of a swapped packet: never less than the packet's, and with the same room for a dynamic stack.

@@ -271,11 +271,16 @@ impl Block {
         found
     }
 
+    /// The names of the kernels in some files.
+    pub(crate) fn names_in(&self, files: &[usize]) -> Vec<String> {
+        let inside = |row: &KernelRow| self.file_of(*row).is_some_and(|file| files.contains(&file));
+        let rows = if files.is_empty() { Vec::new() } else { self.kernels().filter(inside).collect() };
+        rows.into_iter().filter_map(|row| self.name(row).map(str::to_owned)).collect()
+    }
+
     /// Marks files as no longer what they were, and says which kernels they had.
     pub(crate) fn retire(&mut self, files: &[usize]) -> Vec<String> {
-        let gone = |row: &KernelRow| self.file_of(*row).is_some_and(|file| files.contains(&file));
-        let rows = if files.is_empty() { Vec::new() } else { self.kernels().filter(gone).collect() };
-        let names = rows.into_iter().filter_map(|row| self.name(row).map(str::to_owned)).collect();
+        let names = self.names_in(files);
         for &file in files {
             if let Some(live) = self.live.get_mut(file) {
                 *live = false;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Setting, Target, ValueKind};
 use logdur_kernel_cache::rules::{ACCEPTED, ROWS, When};
-use logdur_kernel_cache::{Interface, Kernarg, PacketFacts, Reason, Sizes, fit};
+use logdur_kernel_cache::{Interface, Kernarg, Launch, PacketFacts, Reason, Sizes, Swap, fit};
 
 use crate::interfaces::{argument, packet, scale};
 
@@ -164,10 +164,27 @@ fn a_packet_that_the_candidate_cannot_take_runs_the_original_and_its_neighbour_d
         assert_eq!((refusal.reason, refusal.to_string().as_str()), (*reason, *words));
         swap.for_packet(&taken).unwrap_or_else(|refusal| panic!("{words}: {refusal}"));
     }
-    let tested: HashSet<Reason> = PACKETS.iter().map(|(reason, ..)| *reason).collect();
+    let apart = [Reason::PacketWarps];
+    let tested: HashSet<Reason> = PACKETS.iter().map(|(reason, ..)| *reason).chain(apart).collect();
     let of_packets: HashSet<Reason> =
         ROWS.iter().filter(|row| row.when == When::Dispatch).map(|row| row.reason).collect();
     assert_eq!(tested, of_packets, "every row of the table has its case");
+}
+
+#[test]
+fn a_kernel_of_tritons_gets_the_lds_that_it_is_launched_with_and_only_workgroups_that_it_was_made_for() {
+    let (original, candidate) = pair(|_, _| {});
+    let mut swap = fit(&original, &candidate).unwrap();
+    let group = |swap: &Swap, facts: &PacketFacts| swap.for_packet(facts).map(|sizes| sizes.group);
+    let facts = packet();
+    let dynamic = facts.group - original.group_size;
+    for (wanted, has) in [(dynamic + 4096, dynamic + 4096), (dynamic, dynamic), (0, dynamic)] {
+        swap.limits.launch = Some(Launch { group: wanted, work_items: 512 });
+        assert_eq!(group(&swap, &facts), Ok(candidate.group_size + has), "{wanted}");
+    }
+    swap.limits.launch = Some(Launch { group: 0, work_items: 256 });
+    let refusal = group(&swap, &facts).expect_err("another number of warps");
+    assert_eq!(refusal.to_string(), "workgroup size of Triton: expected 256, found 512");
 }
 
 #[test]
