@@ -61,8 +61,8 @@ struct State {
     rings: HashMap<(u64, usize), &'static KernargRing>,
     /// Of each agent.
     targets: HashMap<u64, Option<Target>>,
-    /// What was last said of a kernel on an agent.
-    said: HashMap<(String, u64), String>,
+    /// What was last said, of a kernel on an agent or of its packets.
+    said: HashMap<String, String>,
     /// Those that run, with what they are called.
     running: Vec<(&'static Replacement, String)>,
 }
@@ -172,12 +172,8 @@ impl Swapper {
         let State { running, said, .. } = &mut *state;
         for (replacement, name) in running.iter() {
             if let Some(refusal) = replacement.refusal.get() {
-                say(
-                    session,
-                    said,
-                    (name, replacement.kernel_object),
-                    format!("cache: {name} runs as it is where it has to: {refusal}"),
-                );
+                let text = format!("cache: {name} runs as it is where it has to: {refusal}");
+                say(session, said, format!("packets of {name}"), text);
             }
             if replacement.was_full.swap(false, Ordering::Relaxed) {
                 session.notice_once(
@@ -219,7 +215,7 @@ impl Swapper {
                     format!("cache: {path} active: {shown} on agent {agent}, {hash}")
                 }
             };
-            say(session, &mut state.said, (name, original.symbol.agent), text);
+            say(session, &mut state.said, format!("{name} on agent {agent}"), text);
         }
     }
 
@@ -328,9 +324,9 @@ fn listed(choices: &[Choice]) -> String {
     all.collect::<Vec<_>>().join(", ")
 }
 
-/// Says something of a kernel, unless it was the last that was said of it.
-fn say(session: &Session, said: &mut HashMap<(String, u64), String>, (name, key): (&str, u64), text: String) {
-    let last = said.entry((name.to_owned(), key)).or_default();
+/// Says something, unless it was the last that was said of the same.
+fn say(session: &Session, said: &mut HashMap<String, String>, of: String, text: String) {
+    let last = said.entry(of).or_default();
     if *last != text {
         session.notice(&text);
         *last = text;

@@ -48,25 +48,40 @@ fn too_much(before: &BTreeMap<String, u64>, with: &BTreeMap<String, u64>, waits:
     over.map(|(name, most)| format!("{name}: at most {most} expected, without {before:?}, with {with:?}"))
 }
 
+/// A cache with the kernels of the programs, compiled otherwise.
+fn replacements() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let object = bed::hip_object("kernels", &bed::arch(), "-O1");
+    std::fs::copy(object, folder.path().join("kernels.hsaco")).unwrap();
+    folder
+}
+
 #[test]
 fn a_dispatch_costs_the_application_no_allocation_and_no_system_call() {
     /// While the library's threads get no processor, the application's makes what it needs itself: on a busy machine one
     /// of so many runs is left to them.
     const RUNS: usize = 4;
-    let programs: [fn() -> Run; 4] = [
-        || Run::hsa("steady").args(["none"]),
-        || Run::hsa("steady").args(["own"]),
-        || Run::hsa("steady").args(["shared"]),
-        || Run::hip("steady_hip"),
+    let cache = replacements();
+    let in_cache = |run: Run| run.env("LOGDUR_KERNEL_CACHE", cache.path()).env("XDG_CACHE_HOME", cache.path());
+    let programs: [&dyn Fn() -> Run; 5] = [
+        &|| Run::hsa("steady").args(["none"]),
+        &|| Run::hsa("steady").args(["own"]),
+        &|| Run::hsa("steady").args(["shared"]),
+        &|| Run::hip("steady_hip"),
+        // Swapped.
+        &|| in_cache(Run::hsa("steady").args(["none"])),
     ];
     for (n, program) in programs.into_iter().enumerate() {
         let waits = versions::waits_while_it_launches() && n == 3;
+        let swaps = n == 4;
         let mut over = Vec::new();
         while over.len() < RUNS {
             let bare = counted(program(), false);
             let watched = counted(program(), true);
             let (Some(before), Some(with)) = (calls(&bare), calls(&watched)) else { return };
-            assert_eq!(watched.log().account()["logged"], 4 * DISPATCHES, "program {n}");
+            let log = watched.log();
+            assert_eq!(log.account()["logged"], 4 * DISPATCHES, "program {n}");
+            assert!(log.rows.iter().all(|row| row.text("replaced").is_empty() != swaps), "program {n}");
             let Some(what) = too_much(&before, &with, waits) else { break };
             over.push(what);
         }

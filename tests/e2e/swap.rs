@@ -325,6 +325,35 @@ fn dispatches_take_turns_and_the_log_compares_them() {
     assert_eq!(run("swap", 3), ("ot ot ot".to_owned(), Vec::new()));
 }
 
+#[test]
+fn kernels_are_swapped_in_every_life_of_the_runtime_and_said_to_be_once() {
+    let object = bed::hip_object("kernels", &bed::arch(), "-O1");
+    let lives = 20;
+    let run =
+        Swaps::new(bed::hsa("restart")).with(&object, "k.hsaco").map(|run| run.args([lives.to_string()])).watched();
+    let log = run.log();
+    assert_eq!(log.rows.len(), lives);
+    assert!(log.rows.iter().all(|row| !row.text("replaced").is_empty()), "{:#?}", log.notices);
+    notice(&log, "active: tally on agent 0");
+}
+
+#[test]
+fn producers_and_signals_of_every_kind_are_swapped_alike_and_lose_nothing() {
+    let object = bed::hip_object("kernels", &bed::arch(), "-O1");
+    for (program, arguments, dispatches) in [
+        ("producers", "packets=1000 slots=64 threads=3 signal=mixed", 3000),
+        ("producers", "packets=500 slots=64 threads=2 batch=16 ring=late index=cas", 1000),
+        ("signals", "shared 80", 80),
+        ("churn", "20 running", 0),
+    ] {
+        let swaps = Swaps::new(bed::hsa(program)).with(&object, "k.hsaco");
+        let log = swaps.map(|run| run.args(arguments.split(' '))).watched().log();
+        let account = log.account();
+        assert!(dispatches == 0 || account["logged"] == dispatches, "{program} {arguments}: {account:?}");
+        assert!(log.rows.iter().all(|row| !row.text("replaced").is_empty()), "{program} {arguments}");
+    }
+}
+
 /// A program that waits for a line before each launch.
 struct Waiting {
     child: Child,
