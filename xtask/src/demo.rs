@@ -60,9 +60,24 @@ pub(crate) fn compile_hsa(rocm: &Rocm, source: &Path) -> Result<PathBuf> {
 /// # Errors
 /// What the compiler says.
 pub(crate) fn kernels(rocm: &Rocm) -> Result<PathBuf> {
+    compile_by(device_compiler(rocm, "-O2"), &shell::root().join("tests/programs/kernels.hip"), &[])
+}
+
+/// Compiles a HIP source to a code object for gfx90a, with an option like `-O1`, into a folder.
+///
+/// # Errors
+/// What the compiler says.
+pub(crate) fn code_object(rocm: &Rocm, source: &Path, option: &str, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let name = source.file_stem().context("a source has a name")?;
+    let mut command = device_compiler(rocm, option);
+    shell::output(command.arg(source).arg("-o").arg(folder.join(name).with_extension("hsaco"))).map(drop)
+}
+
+fn device_compiler(rocm: &Rocm, option: &str) -> Command {
     let mut command = Command::new(&rocm.hipcc);
-    command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-O2", "-c", "--offload-arch=gfx90a"]);
-    compile_by(command, &shell::root().join("tests/programs/kernels.hip"), &[])
+    command.args(["--cuda-device-only", "--no-gpu-bundle-output", option, "-c", "--offload-arch=gfx90a"]);
+    command
 }
 
 fn compile_by(mut command: Command, source: &Path, libraries: &[&str]) -> Result<PathBuf> {

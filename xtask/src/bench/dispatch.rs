@@ -1,12 +1,13 @@
 //! `cargo xtask bench dispatch` and `producer`: what it costs to be watched, dispatch by dispatch.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::{LIBRARY, Variant, table};
-use crate::{demo, setup, shell};
+use super::{LIBRARY, Variant, emulated, table, variant, watched};
+use crate::setup::{self, Rocm};
+use crate::{demo, shell};
 
 /// Repeats of each variant, interleaved.
 const REPEATS: usize = 20;
@@ -45,12 +46,41 @@ pub(super) fn hsa() -> Result<()> {
     ] {
         table(title, ["ns a packet", "p99 ns"], &LIBRARY, REPEATS, |v| parsed(&run(&arguments, v)?))?;
     }
+    swapped(&rocm, &program, &kernels)?;
     let title = "from a doorbell to the end of the wait on the kernel's own signal";
     table(title, ["ns"], &LIBRARY, REPEATS, |v| parsed(&run(&["latency", "2000"], v)?))?;
     let title = "resident memory before and after 1,000,000 dispatches";
     table(title, ["KiB before", "KiB after"], &LIBRARY, 1, |v| parsed(&run(&["memory", "1000000"], v)?))?;
     let title = "processor time of the library's threads for each of 200,000 dispatches";
     table(title, ["reaper ns", "log ns"], &LIBRARY[1..2], REPEATS, |v| parsed(&run(&["threads", "200000"], v)?))
+}
+
+/// What it costs to look for a replacement, and to put it into the packet.
+fn swapped(rocm: &Rocm, program: &Path, kernels: &Path) -> Result<()> {
+    const VARIANTS: [Variant; 4] = [
+        variant("without", emulated),
+        variant("no cache", watched),
+        variant("none fits", |command| with_cache(command, OTHERS)),
+        variant("swapped", |command| with_cache(command, REPLACEMENTS)),
+    ];
+    const OTHERS: &str = "others";
+    const REPLACEMENTS: &str = "replacements";
+    fn with_cache(command: &mut Command, name: &str) {
+        watched(command);
+        command.env("LOGDUR_KERNEL_CACHE", caches().join(name)).env("XDG_CACHE_HOME", caches());
+    }
+    fn caches() -> PathBuf {
+        shell::cache().join("bench-caches")
+    }
+    let source = |name: &str| shell::root().join("tests/programs").join(name);
+    demo::code_object(rocm, &source("throughput.hip"), "-O2", &caches().join(OTHERS))?;
+    demo::code_object(rocm, &source("kernels.hip"), "-O1", &caches().join(REPLACEMENTS))?;
+    let title = "a held queue, one producer, packet by packet, with a kernel cache";
+    table(title, ["ns a packet", "p99 ns"], &VARIANTS, REPEATS, |variant| {
+        let mut command = Command::new(program);
+        (variant.command)(command.args(["held", "1", "1", "11"]).env("TEST_KERNELS", kernels));
+        parsed(&shell::output(&mut command)?)
+    })
 }
 
 fn numbers<const N: usize>(program: &Path, arguments: &[&str], variant: &Variant) -> Result<[f64; N]> {
