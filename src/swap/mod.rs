@@ -14,7 +14,6 @@ mod replacement;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +23,7 @@ use amdgpu_code_object::Target;
 use hsa::{Api, Executable, KernelSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_journal::Kernel;
-use logdur_journal::names::demangle;
+use logdur_journal::names::{demangle, one_line};
 use logdur_kernel_cache::{Cache, Choice, Decision, Hash, Kernarg, Pick, Swap};
 use logdur_settings::{CacheMode, Interceptor};
 use regex::Regex;
@@ -85,9 +84,18 @@ impl Swapper {
             return (None, Vec::new());
         }
         let mut said = Vec::new();
-        let filter = understood(Interceptor::filter, settings.filter.as_deref().map(Regex::new), &mut said);
-        let pick = settings.kernel_cache_pick.as_deref().map(str::parse);
-        let pick = understood(Interceptor::kernel_cache_pick, pick, &mut said);
+        let filter = match settings.filter.as_deref().map(Regex::new).transpose() {
+            Ok(filter) => filter,
+            Err(error) => {
+                // Somebody wanted only some kernels swapped: not all of them.
+                let (name, error) = (Interceptor::filter, one_line(&error.to_string()));
+                return (None, vec![format!("{name}: expected a regular expression, no kernel is swapped: {error}")]);
+            }
+        };
+        let pick = settings.kernel_cache_pick.as_deref().map(str::parse).transpose().unwrap_or_else(|error| {
+            said.push(format!("{}: {error}; it is ignored", Interceptor::kernel_cache_pick));
+            None
+        });
         let cache = Cache::open(&roots, index_folder().as_deref());
         said.extend(cache.problems().iter().map(|p| format!("cache: {}: {}", p.path.display(), p.reason)));
         let state = State {
@@ -331,11 +339,6 @@ fn say(session: &Session, said: &mut HashMap<String, String>, of: String, text: 
         session.notice(&text);
         *last = text;
     }
-}
-
-/// What a variable says, or nothing if it is not understood, which is said.
-fn understood<T, E: Display>(name: &str, value: Option<Result<T, E>>, said: &mut Vec<String>) -> Option<T> {
-    value?.inspect_err(|e| said.push(format!("{name}: {e}; it is ignored"))).ok()
 }
 
 /// Where the index of the cache is kept.

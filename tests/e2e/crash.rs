@@ -137,6 +137,24 @@ fn omniprobe_writes_what_an_application_that_dies_could_not_and_names_what_was_i
 }
 
 #[test]
+fn rows_that_others_write_say_which_kernels_were_swapped() {
+    let run = endless("abort", 200);
+    let (log, cache) = (run.file("log.csv"), run.file("cache"));
+    fs::create_dir(&cache).unwrap();
+    fs::copy(bed::hip_object("kernels", &bed::arch(), "-O1"), cache.join("kernels.hsaco")).unwrap();
+    let indexes = run.file("indexes");
+    let run = run.env("XDG_CACHE_HOME", indexes);
+    let run = run.probed(&["-l", log.to_str().unwrap(), "-c", cache.to_str().unwrap(), "-k", "^increment$"]);
+    let log = run.log();
+    assert_eq!((log.account()["seen"], log.rows.len()), (200, 200));
+    let hashes: BTreeSet<&str> = log.rows.iter().map(|row| row.text("replaced")).collect();
+    assert_eq!(hashes.len(), 1, "{hashes:?}");
+    let hash = hashes.first().unwrap();
+    let said = log.notices.iter().filter(|n| n.contains("active:") && n.ends_with(hash)).collect::<Vec<_>>();
+    assert!(!hash.is_empty() && said.len() == 1 && said[0].contains("active: increment"), "{hash}: {:?}", log.notices);
+}
+
+#[test]
 fn a_process_that_ends_in_order_leaves_no_records() {
     let run = endless("again", 40);
     let folder = run.file("records");

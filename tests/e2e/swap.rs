@@ -207,6 +207,28 @@ fn only_kernels_that_the_filter_names_are_swapped() {
 }
 
 #[test]
+fn settings_that_are_not_understood_and_caches_that_are_not_there_are_said_and_swap_nothing() {
+    let other = others(&bed::arch(), "-O3");
+    let notices = |change: &dyn Fn(Run) -> Run| {
+        let run = Swaps::program().with(&other, "o.hsaco").map(|run| change(run.args(["plain"]))).watched();
+        assert_eq!(said(&run), [("plain", "original")], "{:#?}", run.log().notices);
+        run.log().notices.join("\n")
+    };
+    let filter = notices(&|run| run.env("LOGDUR_FILTER", "("));
+    assert!(filter.contains("LOGDUR_FILTER: expected a regular expression, no kernel is swapped"), "{filter}");
+    let missing = notices(&|run| run.env("LOGDUR_KERNEL_CACHE", "/nonexistent"));
+    assert!(missing.contains("cache: /nonexistent: No such file"), "{missing}");
+    let broken = notices(&|run| {
+        let folder = run.file("broken");
+        fs::create_dir(&folder).unwrap();
+        let bytes = fs::read(&other).unwrap();
+        fs::write(folder.join("cut.hsaco"), &bytes[..3000]).unwrap();
+        run.env("LOGDUR_KERNEL_CACHE", folder)
+    });
+    assert!(broken.contains("cut.hsaco: code object at 0x0"), "{broken}");
+}
+
+#[test]
 fn kernels_of_a_shared_library_that_is_loaded_late_are_swapped() {
     let swaps = Swaps::new(bed::hsa("in_library")).with(&others(&bed::arch(), "-O3"), "o.hsaco");
     assert_eq!(said(&swaps.map(|run| run.args([bed::hip_library("swaps")])).watched()), all());
