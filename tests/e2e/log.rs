@@ -88,6 +88,11 @@ impl Log {
         last
     }
 
+    /// The rows of the program's own kernels: newer versions of HIP copy and fill by kernels, too.
+    pub(crate) fn of_program(&self) -> Vec<&Row> {
+        self.rows.iter().filter(|r| !r.kernel().starts_with("__amd_rocclr_")).collect()
+    }
+
     /// The rows of a kernel, by the beginning of its name.
     pub(crate) fn rows_of(&self, name: &str) -> Vec<&Row> {
         self.rows.iter().filter(|r| r.kernel().starts_with(name)).collect()

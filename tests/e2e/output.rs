@@ -106,13 +106,13 @@ fn what_is_not_understood_or_not_built_is_one_notice_each() {
     let run = Run::hip("vectors")
         .env("LOGDUR_LOG_FILTER", "(")
         .env("LOGDUR_LOG_FORMAT", "xml")
-        .env("LOGDUR_KERNEL_CACHE", "/nonexistent")
+        .env("LOGDUR_DISPATCHES", "all")
         .env("LOGDUR_INSTRUMENTED", "true")
         .watched()
         .passed();
     let log = run.log();
     assert_eq!(log.account()["logged"], versions::kernels_of_vectors(), "rows are written all the same");
-    for name in ["LOGDUR_LOG_FILTER", "LOGDUR_LOG_FORMAT", "LOGDUR_KERNEL_CACHE", "LOGDUR_INSTRUMENTED"] {
+    for name in ["LOGDUR_LOG_FILTER", "LOGDUR_LOG_FORMAT", "LOGDUR_DISPATCHES", "LOGDUR_INSTRUMENTED"] {
         assert_eq!(log.notices.iter().filter(|n| n.contains(name)).count(), 1, "{name} in {:?}", log.notices);
     }
 }

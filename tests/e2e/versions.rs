@@ -72,6 +72,11 @@ pub(crate) fn waits_while_it_launches() -> bool {
     hip() >= (6, 0)
 }
 
+/// HIP 7.2.4 of Debian launches a kernel that it has no code for by a pointer that is none, and dies.
+pub(crate) fn dies_without_code() -> bool {
+    hip() >= (7, 2)
+}
+
 /// The lines of a HIP program that are its own: HIP 7 describes a kernel that fails on standard output.
 pub(crate) fn own_lines(stdout: &str) -> Vec<&str> {
     let of_hip = |line: &str| ["Kernel Name: ", "VGPU=", "\t"].iter().any(|start| line.starts_with(start));
