@@ -26,5 +26,6 @@ pub use error::{HsaError, Result};
 pub use executable::{Executable, KernelSymbol, Loader};
 pub use hsa_sys as sys;
 pub use live::{LiveTable, Slot};
+pub use memory::Pool;
 pub use queue::QueueErrorCallback;
 pub use signal::OwnSignal;
