@@ -1,9 +1,11 @@
 //! What the kernel cache promises, story by story.
 
 mod compiled;
+mod decisions;
 mod folders;
 mod interfaces;
 mod kernargs;
 mod random;
 mod real;
 mod rules;
+mod updates;
