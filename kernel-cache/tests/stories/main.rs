@@ -3,6 +3,7 @@
 mod compiled;
 mod decisions;
 mod folders;
+mod index;
 mod interfaces;
 mod kernargs;
 mod random;
