@@ -11,7 +11,7 @@ use crate::shell;
 /// Who may depend on whom, and nobody else. ARCHITECTURE.md shows the same list.
 const ARROWS: &[(&str, &[&str])] = &[
     ("omniprobe", &["amdgpu-code-object", "hsa", "logdur-journal", "logdur-kernel-cache", "logdur-settings"]),
-    ("logdur", &["hsa", "hsa-sys", "logdur-journal", "logdur-kernel-cache", "logdur-settings"]),
+    ("logdur", &["amdgpu-code-object", "hsa", "hsa-sys", "logdur-journal", "logdur-kernel-cache", "logdur-settings"]),
     ("logdur-kernel-cache", &["amdgpu-code-object"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),
     ("hsa", &["hsa-sys"]),
