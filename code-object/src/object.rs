@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use crate::descriptor::Descriptor;
-use crate::elf::{Image, Note, STT_AMDGPU_HSA_KERNEL, Symbol};
+use crate::document::{self, Document};
+use crate::elf::{Image, Note, STT_AMDGPU_HSA_KERNEL, STT_OBJECT, Symbol};
 use crate::error::{Result, Unreadable};
 use crate::global::{self, AddressTaken, Global};
 use crate::kernel::Kernel;
-use crate::metadata::{self, Document, Form};
+use crate::metadata::{self, Form};
 use crate::target::{self, Setting, Target};
 use crate::value::Value;
 
@@ -61,7 +62,7 @@ pub struct CodeObject {
     /// Version of the metadata, like 1 and 2.
     pub metadata_version: Vec<u32>,
     /// Keys of the whole metadata that are not known, with their values, in the order of the alphabet.
-    pub unknown: Vec<(String, Value)>,
+    pub unknown: Vec<(String, Value<'static>)>,
     /// What was left out because it could not be understood: kernels, notes. The rest is as it should be.
     pub problems: Vec<Unreadable>,
 }
@@ -77,10 +78,11 @@ impl CodeObject {
         let abi = Abi::from_ident(image.abi_version());
         let mut notes = image.notes(false)?;
         let mut problems = Vec::new();
-        let mut document = metadata::merged(&notes, &mut problems)?;
+        let mut document = document::merged(&notes, &mut problems)?;
         if document.is_none() {
-            notes = image.notes(true)?;
-            document = metadata::merged(&notes, &mut problems)?;
+            let in_sections = image.notes(true)?;
+            document = document::merged(&in_sections, &mut problems)?;
+            notes.extend(in_sections);
         }
         let document = document.unwrap_or_default();
         let symbols = image.symbols()?;
@@ -92,9 +94,9 @@ impl CodeObject {
             globals: global::globals(&image, &symbols, &kernels),
             address_taken: global::address_taken(&image, &symbols)?,
             kernels,
-            printf: document.printf,
+            printf: document.printf.unwrap_or_default(),
             metadata_version: document.version,
-            unknown: document.unknown.into_iter().collect(),
+            unknown: document.unknown.into_iter().map(|(key, value)| (key, value.into_owned())).collect(),
             problems,
         })
     }
@@ -103,11 +105,11 @@ impl CodeObject {
     ///
     /// # Errors
     /// Like [`parse`](CodeObject::parse).
-    pub fn metadata(bytes: &[u8]) -> Result<Option<Value>> {
+    pub fn metadata(bytes: &[u8]) -> Result<Option<Value<'_>>> {
         let image = Image::parse(bytes)?;
         let mut problems = Vec::new();
         for in_sections in [false, true] {
-            if let Some(document) = metadata::merged(&image.notes(in_sections)?, &mut problems)? {
+            if let Some(document) = document::merged(&image.notes(in_sections)?, &mut problems)? {
                 return Ok(Some(document.into_value()));
             }
         }
@@ -123,11 +125,12 @@ impl CodeObject {
 /// The kernels of the metadata, with their descriptors.
 fn kernels(
     image: &Image<'_>,
-    document: &Document,
+    document: &Document<'_>,
     symbols: &[Symbol<'_>],
     problems: &mut Vec<Unreadable>,
 ) -> Vec<Kernel> {
-    let defined = symbols.iter().filter(|s| !s.undefined);
+    // Others, like an assembler's labels, may be many.
+    let defined = symbols.iter().filter(|s| !s.undefined && matches!(s.kind, STT_OBJECT | STT_AMDGPU_HSA_KERNEL));
     let by_name: HashMap<&str, &Symbol<'_>> = defined.map(|s| (s.name, s)).collect();
     let mut kernels = Vec::with_capacity(document.kernels.len());
     for (index, value) in document.kernels.iter().enumerate() {
@@ -149,7 +152,7 @@ fn kernels(
         if kernel.descriptor.is_none() {
             problems.push(Unreadable::Metadata {
                 kernel: kernel.name.clone(),
-                key: [".symbol", "SymbolName"][document.form as usize].to_owned(),
+                key: document.form.of([".symbol", "SymbolName"]).to_owned(),
                 expected: "the symbol of a descriptor that is in the file",
                 found: format!("{:?}", kernel.symbol),
             });
@@ -162,7 +165,7 @@ fn kernels(
 /// What the code was compiled for: the header says it, and where it has no name for the processor, the metadata.
 ///
 /// Source: AMDGPUUsage, "AMDGPU ELF Header", `e_flags`.
-fn target(abi: Abi, flags: u32, document: &Document, notes: &[Note<'_>]) -> Target {
+fn target(abi: Abi, flags: u32, document: &Document<'_>, notes: &[Note<'_>]) -> Target {
     // Objects of before there were numbers of processors have other flags: only whether xnack is on.
     if abi == Abi::V2 && flags & 0xff <= 3 {
         return old_target(notes);
@@ -227,3 +230,6 @@ fn old_target(notes: &[Note<'_>]) -> Target {
         generic_version: 0,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Files as sources of code objects, and what tells a file from what it was.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -74,4 +74,22 @@ impl Source for Opened {
         self.read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         self.file.read_exact_at(buffer, at)
     }
+}
+
+/// Writes a file, and its folder if that is not there: whole, or not at all.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    // Of this process alone: others may write at the same time, and the last to rename wins.
+    let unfinished = path.with_extension(format!("{}.unfinished", std::process::id()));
+    let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
+    if written.is_err() {
+        // Not there if it could not be made.
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
 }

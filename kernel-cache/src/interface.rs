@@ -46,8 +46,8 @@ pub struct Interface {
     /// How floating-point numbers are rounded and whether denormals are kept: FLOAT_MODE, DX10_CLAMP and IEEE_MODE as
     /// the MODE register has them at the kernel's start. `None` without a descriptor.
     pub float_mode: Option<u32>,
-    /// Variables of the code object that exist once for each copy of it, so that a swap would bring others. What nobody
-    /// outside of the code object can find and nobody can write is not among them.
+    /// Variables of the code object that somebody can write: each copy of it has its own, so that a swap would bring
+    /// others. Symbols that it does not define are among them.
     pub variables: Vec<String>,
     /// Functions of the code object whose address is stored in memory, where code of another one could call them.
     pub stored_functions: Vec<String>,
@@ -131,14 +131,11 @@ impl Interface {
 }
 
 fn variables(object: &CodeObject) -> Vec<String> {
-    let matters = |kind, exported| match kind {
-        GlobalKind::Descriptor | GlobalKind::CompilationUnitId => false,
-        // Tables of the compiler's and the device libraries' own.
-        GlobalKind::Constant => exported,
-        // One of the code object's own has a state that kernels of the other code object would not see.
-        _ => true,
-    };
-    object.globals.iter().filter(|g| matters(g.kind, g.exported)).map(|g| g.name.clone()).collect()
+    // Compilers put what the host may write, `__constant__` variables too, into memory that can be written; what is in
+    // memory that is only read has been part of the code since it was compiled. A variable without a name for others
+    // has a state as well, which kernels of the other code object would not see.
+    let matters = |kind| !matches!(kind, GlobalKind::Constant | GlobalKind::Descriptor | GlobalKind::CompilationUnitId);
+    object.globals.iter().filter(|g| matters(g.kind)).map(|g| g.name.clone()).collect()
 }
 
 fn stored_functions(object: &CodeObject) -> Vec<String> {

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod add;
 mod cache;
 mod decision;
 mod error;
@@ -28,6 +29,7 @@ mod target;
 mod triton;
 mod walk;
 
+pub use add::{Added, add};
 pub use cache::{Cache, Indexing, Problem};
 pub use decision::{Candidate, Choice, Decision, Pick, Place, Stamp};
 pub use error::Error;

@@ -193,7 +193,7 @@ rules! {
     HiddenArgumentSize "size of hidden argument" = hidden_argument_size;
     /// Its arguments need more memory than is laid anew for a dispatch.
     KernargSize "kernarg size" = kernarg_size;
-    /// Its code object has variables of its own: `__device__`, `__constant__`, managed ones, textures. They exist once more with each code object, and the application would go on writing and reading the original's. Tables that the compiler made are no such variables.
+    /// Its code object has variables of its own: `__device__`, `__constant__`, managed ones, textures. They exist once more with each code object, and the application would go on writing and reading the original's. Constants whose value the compiler knew are no such variables.
     Variables "variables" = variables;
     /// Functions of its code object have their address stored in memory (tables of virtual functions, function pointers): other code would call into it, or it into other code, with other registers than it was compiled for.
     StoredFunctions "stored functions" = stored_functions;

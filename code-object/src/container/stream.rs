@@ -136,6 +136,10 @@ impl<'a> Unpacked<'a> {
                 return Ok(Unpacked { decoder: Decoder::Bytes(io::Cursor::new(bytes)), position: 0, limit });
             }
             blocks *= 2;
+            if blocks > MAX_FIRST {
+                let what = "blocks of zstd before the end of a bundle's table";
+                return Err(Unreadable::TooLarge { what, at: start, limit: MAX_FIRST, found: blocks });
+            }
         }
     }
 
@@ -163,6 +167,8 @@ impl Read for Unpacked<'_> {
 const PIECE: u64 = 4096;
 /// The most that a block of zstd holds.
 const BLOCK: u64 = 128 << 10;
+/// So many blocks fit into the largest window that the decoder takes.
+const MAX_FIRST: u64 = 1024;
 
 fn damaged(at: u64, error: &dyn std::fmt::Display) -> Unreadable {
     Unreadable::unexpected("compressed data", at, "a frame of zstd", error.to_string())
@@ -183,8 +189,14 @@ impl Frame {
             return Err(damaged(at, &format!("\"{}\"", start.escape_ascii())));
         };
         let single_segment = descriptor >> 5 & 1;
-        let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
-        let content = [u64::from(single_segment), 2, 4, 8][usize::from(descriptor >> 6)];
+        let dictionary = match descriptor & 3 {
+            3 => 4,
+            size => u64::from(size),
+        };
+        let content = match descriptor >> 6 {
+            0 => u64::from(single_segment),
+            size => 1 << size,
+        };
         let window = u64::from(1 - single_segment);
         Ok(Frame { at: at.saturating_add(5 + window + dictionary + content), end })
     }

@@ -145,7 +145,17 @@ impl Block {
         if at > bytes.len() {
             return Err(Damage::new("tables", format!("at least {at} bytes"), bytes.len()));
         }
-        Ok(Block { files, objects, kernels, heap: at, live: vec![true; files.rows], bytes })
+        let block = Block { files, objects, kernels, heap: at, live: vec![true; files.rows], bytes };
+        // Files have their objects one behind the other, so that none is looked at twice.
+        let mut next = 0;
+        for n in 0..files.rows {
+            let found = block.objects_of(n).unwrap_or_default();
+            if found.start != next {
+                return Err(Damage::new("first object of a file", next, found.start));
+            }
+            next = found.end;
+        }
+        Ok(block)
     }
 
     /// As it is written to a file.
@@ -174,8 +184,6 @@ impl Block {
     /// A file.
     pub(crate) fn file(&self, n: usize) -> Option<FileRow<'_>> {
         let row = self.row(self.files, FILE_ROW, n)?;
-        let first = word(row, 48)? as usize;
-        let problems = word(row, 44)?;
         Some(FileRow {
             path: Path::new(OsStr::from_bytes(self.path_bytes(n)?)),
             stamp: Stamp {
@@ -185,9 +193,16 @@ impl Block {
                 inode: long(row, 32)?,
             },
             settled: word(row, 40)? == 1,
-            problems: self.values(problems)?.texts()?,
-            objects: first..first.checked_add(word(row, 52)? as usize)?,
+            problems: self.values(word(row, 44)?)?.texts()?,
+            objects: self.objects_of(n)?,
         })
+    }
+
+    /// The objects of a file; `None` when the table does not have them.
+    fn objects_of(&self, n: usize) -> Option<Range<usize>> {
+        let row = self.row(self.files, FILE_ROW, n)?;
+        let first = word(row, 48)? as usize;
+        Some(first..first.checked_add(word(row, 52)? as usize).filter(|&end| end <= self.objects.rows)?)
     }
 
     fn path_bytes(&self, n: usize) -> Option<&[u8]> {

@@ -140,12 +140,17 @@ impl Builder {
             }
         }
         bytes.extend_from_slice(&self.heap);
-        let length = (bytes.len() as u64).to_le_bytes();
-        replace(&mut bytes, 16, &length);
-        let sum = checksum(&bytes);
-        replace(&mut bytes, CHECKSUM.start, sum.as_bytes());
+        seal(&mut bytes);
         Block::of(bytes).map_err(|_| TooLarge)
     }
+}
+
+/// Puts the length and the checksum into the header.
+pub(super) fn seal(bytes: &mut [u8]) {
+    let length = (bytes.len() as u64).to_le_bytes();
+    replace(bytes, 16, &length);
+    let sum = checksum(bytes);
+    replace(bytes, CHECKSUM.start, sum.as_bytes());
 }
 
 fn replace(bytes: &mut [u8], at: usize, with: &[u8]) {

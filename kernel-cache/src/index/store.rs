@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::block::{Block, Damage};
+use crate::file;
 
 /// The index of a root.
-fn file(folder: &Path, root: &Path) -> PathBuf {
+fn index_file(folder: &Path, root: &Path) -> PathBuf {
     let hash = blake3::hash(root.as_os_str().as_bytes()).to_hex();
     folder.join(format!("kernels-{}.index", hash.get(..16).unwrap_or_default()))
 }
@@ -18,7 +19,7 @@ fn file(folder: &Path, root: &Path) -> PathBuf {
 /// # Errors
 /// When there is one that cannot be taken.
 pub(crate) fn load(folder: &Path, root: &Path) -> Result<Option<Block>, Damage> {
-    match fs::read(file(folder, root)) {
+    match fs::read(index_file(folder, root)) {
         Ok(bytes) => Block::parse(bytes, root).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Damage::new("file", "one that can be read", error)),
@@ -30,14 +31,5 @@ pub(crate) fn load(folder: &Path, root: &Path) -> Result<Option<Block>, Damage> 
 /// # Errors
 /// What the system says.
 pub(crate) fn save(folder: &Path, root: &Path, block: &Block) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let path = file(folder, root);
-    // Of this process alone: others may write at the same time, and the last to rename wins.
-    let unfinished = path.with_extension(format!("{}.unfinished", std::process::id()));
-    let written = fs::write(&unfinished, block.bytes()).and_then(|()| fs::rename(&unfinished, &path));
-    if written.is_err() {
-        // Not there if it could not be made.
-        let _ = fs::remove_file(&unfinished);
-    }
-    written
+    file::replace(&index_file(folder, root), block.bytes())
 }
