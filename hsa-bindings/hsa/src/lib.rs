@@ -23,7 +23,7 @@ mod signal;
 pub use agent::{Agent, AgentKind};
 pub use api::Api;
 pub use error::{HsaError, Result};
-pub use executable::{Executable, KernelSymbol, Loader};
+pub use executable::{Executable, KernelSymbol, LoadedAt, Loader, VariableSymbol};
 pub use hsa_sys as sys;
 pub use live::{LiveTable, Slot};
 pub use memory::Pool;
