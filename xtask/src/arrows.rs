@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("logdur", &["hsa", "hsa-sys", "logdur-journal", "logdur-settings"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),
     ("hsa", &["hsa-sys"]),
+    ("amdgpu-code-object", &["hsa-sys"]),
     ("amdgpu-emu", &["amdgpu-isa", "hsa-sys"]),
     ("hsa-sys", &[]),
     ("amdgpu-isa", &[]),

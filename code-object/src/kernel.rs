@@ -1,0 +1,168 @@
+//! A kernel and its arguments.
+
+use crate::descriptor::Descriptor;
+use crate::value::Value;
+use crate::value_kind::ValueKind;
+
+/// A kernel, as the metadata and its descriptor tell of it. Sizes are bytes.
+///
+/// Source: AMDGPUUsage, "AMDHSA Code Object V3 Kernel Metadata Map" and its successors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// Its name, mangled where the language does that.
+    pub name: String,
+    /// The symbol of its descriptor: `name.kd`, in version 2 `name@kd`.
+    pub symbol: String,
+    /// In the order of the list, hidden ones too.
+    pub arguments: Vec<Argument>,
+    /// Of the kernarg segment.
+    pub kernarg_size: u32,
+    /// Alignment of the kernarg segment.
+    pub kernarg_align: u32,
+    /// LDS of a workgroup that is known at compile time.
+    pub group_size: u32,
+    /// Scratch of a work-item that is known at compile time.
+    pub private_size: u32,
+    /// Lanes of a wave.
+    pub wavefront_size: u32,
+    /// Scalar registers of a wave.
+    pub sgprs: u32,
+    /// Vector registers of a work-item.
+    pub vgprs: u32,
+    /// Accumulation registers of a work-item, where the processor has any.
+    pub agprs: Option<u32>,
+    /// Scalar registers that were spilled.
+    pub sgpr_spills: Option<u32>,
+    /// Vector registers that were spilled.
+    pub vgpr_spills: Option<u32>,
+    /// The most work-items that a workgroup may have.
+    pub max_flat_workgroup_size: u32,
+    /// The only shape of workgroups that is right.
+    pub required_workgroup_size: Option<[u32; 3]>,
+    /// The shape of workgroups that it was made for.
+    pub workgroup_size_hint: Option<[u32; 3]>,
+    /// OpenCL's `vec_type_hint`.
+    pub vec_type_hint: Option<String>,
+    /// True when every workgroup has to be complete.
+    pub uniform_workgroup_size: bool,
+    /// True when scratch is needed whose size is not known at compile time.
+    pub uses_dynamic_stack: bool,
+    /// True when workgroups run in workgroup-processor mode (gfx10 and later).
+    pub workgroup_processor_mode: Option<bool>,
+    /// The shape of clusters of workgroups, where it is required.
+    pub cluster_dims: Option<[u32; 3]>,
+    /// What it is for.
+    pub kind: KernelKind,
+    /// The language it was written in.
+    pub language: Option<String>,
+    /// Its version.
+    pub language_version: Vec<u32>,
+    /// The symbol of the handle by which the device enqueues it.
+    pub device_enqueue_symbol: Option<String>,
+    /// What the packet processor reads. `None` when its symbol is not there.
+    pub descriptor: Option<Descriptor>,
+    /// Keys that are not known, with their values; those of version 2's inner maps as `CodeProps.Key`.
+    pub unknown: Vec<(String, Value)>,
+}
+
+impl Kernel {
+    /// The arguments that the application fills in.
+    pub fn explicit(&self) -> impl Iterator<Item = &Argument> {
+        self.arguments.iter().filter(|a| !a.kind.is_hidden())
+    }
+
+    /// The arguments that the runtime fills in.
+    pub fn hidden(&self) -> impl Iterator<Item = &Argument> {
+        self.arguments.iter().filter(|a| a.kind.is_hidden())
+    }
+}
+
+/// What a kernel is for: `.kind`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KernelKind {
+    /// Dispatched by the application.
+    #[default]
+    Normal,
+    /// Run when the code object is loaded.
+    Init,
+    /// Run when it is unloaded.
+    Fini,
+    /// One that this crate does not know.
+    Other(String),
+}
+
+/// An argument.
+///
+/// Source: AMDGPUUsage, "AMDHSA Code Object V3 Kernel Argument Metadata Map".
+#[derive(Clone, Debug, PartialEq)]
+pub struct Argument {
+    /// Its name in the source, where the compiler was asked to keep it.
+    pub name: Option<String>,
+    /// Its type in the source.
+    pub type_name: Option<String>,
+    /// From the beginning of the kernarg segment.
+    pub offset: u32,
+    /// In the kernarg segment.
+    pub size: u32,
+    /// What it is.
+    pub kind: ValueKind,
+    /// Version 2 only: its alignment, from which the offset was computed.
+    pub align: Option<u32>,
+    /// Deprecated: the type of a value, like `i32`.
+    pub value_type: Option<String>,
+    /// Alignment of what a pointer to LDS points to.
+    pub pointee_align: Option<u32>,
+    /// The memory that a pointer points to.
+    pub address_space: Option<AddressSpace>,
+    /// What the source says that images and pipes are used for.
+    pub access: Option<Access>,
+    /// What the kernel really does with what a pointer points to.
+    pub actual_access: Option<Access>,
+    /// Declared `const`.
+    pub is_const: bool,
+    /// Declared `restrict`.
+    pub is_restrict: bool,
+    /// Declared `volatile`.
+    pub is_volatile: bool,
+    /// Declared `pipe`.
+    pub is_pipe: bool,
+    /// Keys that are not known, with their values.
+    pub unknown: Vec<(String, Value)>,
+}
+
+/// The memory that a pointer points to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddressSpace {
+    /// Scratch.
+    Private,
+    /// Global.
+    Global,
+    /// Global that nobody writes.
+    Constant,
+    /// LDS.
+    Local,
+    /// Any of them.
+    Generic,
+    /// Global data share.
+    Region,
+    /// One that this crate does not know.
+    Other(String),
+}
+
+/// What is done with memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// It is only read.
+    ReadOnly,
+    /// It is only written.
+    WriteOnly,
+    /// Both.
+    ReadWrite,
+    /// Version 2 only: nothing is said.
+    Default,
+    /// One that this crate does not know.
+    Other(String),
+}

@@ -1,0 +1,35 @@
+//! AMD GPU code objects: what is in them, and where they are kept.
+//!
+//! [`container::entries`] finds code objects in bare ELFs, offload bundles (compressed or not), programs and libraries,
+//! and reads no more of a file than headers. [`CodeObject::parse`] turns the bytes of one into its kernels with their
+//! arguments, its globals and its target.
+//!
+//! What this crate must do: say what the bytes say, for every version of the ABI from 2 to 6, and keep by name what it
+//! does not know. What it must never do: input and output of its own, calls of the HSA runtime, panic or take memory
+//! without bound on any input.
+//!
+//! Sources: LLVM's AMDGPUUsage for the ELF and its metadata, clang's "Offload Bundler" page for bundles, the ELF
+//! specification.
+
+#![forbid(unsafe_code)]
+
+pub mod container;
+mod descriptor;
+mod error;
+mod global;
+mod kernel;
+mod object;
+mod source;
+mod target;
+mod value;
+mod value_kind;
+
+pub use descriptor::Descriptor;
+pub use error::{Result, Unreadable};
+pub use global::{AddressTaken, Global, GlobalKind};
+pub use kernel::{Access, AddressSpace, Argument, Kernel, KernelKind};
+pub use object::{Abi, CodeObject};
+pub use source::Source;
+pub use target::{Setting, Target};
+pub use value::Value;
+pub use value_kind::ValueKind;
