@@ -3,6 +3,7 @@
 use crate::descriptor::Descriptor;
 use crate::value::Value;
 use crate::value_kind::ValueKind;
+use crate::words::words;
 
 /// A kernel, as the metadata and its descriptor tell of it. Sizes are bytes.
 ///
@@ -77,21 +78,6 @@ impl Kernel {
     }
 }
 
-/// What a kernel is for: `.kind`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum KernelKind {
-    /// Dispatched by the application.
-    #[default]
-    Normal,
-    /// Run when the code object is loaded.
-    Init,
-    /// Run when it is unloaded.
-    Fini,
-    /// One that this crate does not know.
-    Other(String),
-}
-
 /// An argument.
 ///
 /// Source: AMDGPUUsage, "AMDHSA Code Object V3 Kernel Argument Metadata Map".
@@ -131,38 +117,43 @@ pub struct Argument {
     pub unknown: Vec<(String, Value)>,
 }
 
-/// The memory that a pointer points to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AddressSpace {
-    /// Scratch.
-    Private,
-    /// Global.
-    Global,
-    /// Global that nobody writes.
-    Constant,
-    /// LDS.
-    Local,
-    /// Any of them.
-    Generic,
-    /// Global data share.
-    Region,
-    /// One that this crate does not know.
-    Other(String),
+words! {
+    /// What a kernel is for: `.kind`.
+    KernelKind;
+    /// Dispatched by the application.
+    Normal = "normal" "Normal";
+    /// Run when the code object is loaded.
+    Init = "init" "Init";
+    /// Run when it is unloaded.
+    Fini = "fini" "Fini";
 }
 
-/// What is done with memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Access {
+words! {
+    /// The memory that a pointer points to.
+    AddressSpace;
+    /// Scratch.
+    Private = "private" "Private";
+    /// Global.
+    Global = "global" "Global";
+    /// Global that nobody writes.
+    Constant = "constant" "Constant";
+    /// LDS.
+    Local = "local" "Local";
+    /// Any of them.
+    Generic = "generic" "Generic";
+    /// Global data share.
+    Region = "region" "Region";
+}
+
+words! {
+    /// What is done with memory.
+    Access;
     /// It is only read.
-    ReadOnly,
+    ReadOnly = "read_only" "ReadOnly";
     /// It is only written.
-    WriteOnly,
+    WriteOnly = "write_only" "WriteOnly";
     /// Both.
-    ReadWrite,
+    ReadWrite = "read_write" "ReadWrite";
     /// Version 2 only: nothing is said.
-    Default,
-    /// One that this crate does not know.
-    Other(String),
+    Default = "default" "Default";
 }

@@ -18,11 +18,15 @@ mod descriptor;
 mod error;
 mod global;
 mod kernel;
+mod metadata;
+mod msgpack;
 mod object;
 mod source;
 mod target;
 mod value;
 mod value_kind;
+mod words;
+mod yaml;
 
 pub use descriptor::Descriptor;
 pub use error::{Result, Unreadable};

@@ -1,50 +1,11 @@
 //! What an argument is: one table of names.
 
-/// Makes the enum and both directions of its names.
-macro_rules! value_kinds {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal $old:literal;)*) => {
-        /// What an argument is and who fills it in. Source: AMDGPUUsage, "AMDHSA Code Object Kernel Argument Metadata
-        /// Map", `.value_kind`.
-        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum ValueKind {
-            $($(#[doc = $doc])+ $variant,)*
-            /// One that this crate does not know, by its name.
-            Other(String),
-        }
+use crate::words::words;
 
-        impl ValueKind {
-            /// All that have a name of their own.
-            pub const ALL: &'static [ValueKind] = &[$(ValueKind::$variant,)*];
-
-            /// The name in the metadata from ABI version 3 on.
-            pub fn name(&self) -> &str {
-                match self {
-                    $(ValueKind::$variant => $name,)*
-                    ValueKind::Other(name) => name,
-                }
-            }
-
-            /// The kind of a name of version 3 or later.
-            pub fn from_name(name: &str) -> ValueKind {
-                match name {
-                    $($name => ValueKind::$variant,)*
-                    other => ValueKind::Other(other.to_owned()),
-                }
-            }
-
-            /// The name in version 2, whose kinds are fewer.
-            pub(crate) fn from_old_name(name: &str) -> ValueKind {
-                $(if !$old.is_empty() && name == $old {
-                    return ValueKind::$variant;
-                })*
-                ValueKind::Other(name.to_owned())
-            }
-        }
-    };
-}
-
-value_kinds! {
+words! {
+    /// What an argument is and who fills it in. Source: AMDGPUUsage, "AMDHSA Code Object Kernel Argument Metadata Map",
+    /// `.value_kind`.
+    ValueKind;
     /// The argument's own bytes.
     ByValue = "by_value" "ByValue";
     /// An address of global or constant memory.
@@ -60,23 +21,23 @@ value_kinds! {
     /// Address of an OpenCL device queue.
     Queue = "queue" "Queue";
     /// Workgroups in x, incomplete ones not counted.
-    HiddenBlockCountX = "hidden_block_count_x" "";
+    HiddenBlockCountX = "hidden_block_count_x";
     /// Workgroups in y.
-    HiddenBlockCountY = "hidden_block_count_y" "";
+    HiddenBlockCountY = "hidden_block_count_y";
     /// Workgroups in z.
-    HiddenBlockCountZ = "hidden_block_count_z" "";
+    HiddenBlockCountZ = "hidden_block_count_z";
     /// Work-items of a complete workgroup in x.
-    HiddenGroupSizeX = "hidden_group_size_x" "";
+    HiddenGroupSizeX = "hidden_group_size_x";
     /// In y.
-    HiddenGroupSizeY = "hidden_group_size_y" "";
+    HiddenGroupSizeY = "hidden_group_size_y";
     /// In z.
-    HiddenGroupSizeZ = "hidden_group_size_z" "";
+    HiddenGroupSizeZ = "hidden_group_size_z";
     /// Work-items of the incomplete workgroup in x, or zero.
-    HiddenRemainderX = "hidden_remainder_x" "";
+    HiddenRemainderX = "hidden_remainder_x";
     /// In y.
-    HiddenRemainderY = "hidden_remainder_y" "";
+    HiddenRemainderY = "hidden_remainder_y";
     /// In z.
-    HiddenRemainderZ = "hidden_remainder_z" "";
+    HiddenRemainderZ = "hidden_remainder_z";
     /// OpenCL's global offset in x.
     HiddenGlobalOffsetX = "hidden_global_offset_x" "HiddenGlobalOffsetX";
     /// In y.
@@ -84,7 +45,7 @@ value_kinds! {
     /// In z.
     HiddenGlobalOffsetZ = "hidden_global_offset_z" "HiddenGlobalOffsetZ";
     /// Dimensions of the grid.
-    HiddenGridDims = "hidden_grid_dims" "";
+    HiddenGridDims = "hidden_grid_dims";
     /// Nothing: only room.
     HiddenNone = "hidden_none" "HiddenNone";
     /// Address of the buffer for printf.
@@ -92,7 +53,7 @@ value_kinds! {
     /// Address of the buffer for calls of the host.
     HiddenHostcallBuffer = "hidden_hostcall_buffer" "HiddenHostcallBuffer";
     /// Address of the heap of the device's malloc, version 1.
-    HiddenHeapV1 = "hidden_heap_v1" "";
+    HiddenHeapV1 = "hidden_heap_v1";
     /// Address of the default queue for enqueueing from the device.
     HiddenDefaultQueue = "hidden_default_queue" "HiddenDefaultQueue";
     /// Address of the completion action for enqueueing from the device.
@@ -100,24 +61,18 @@ value_kinds! {
     /// Address of what grids that span several devices synchronise with.
     HiddenMultigridSyncArg = "hidden_multigrid_sync_arg" "HiddenMultiGridSyncArg";
     /// Bytes of LDS that were added when the kernel was dispatched.
-    HiddenDynamicLdsSize = "hidden_dynamic_lds_size" "";
+    HiddenDynamicLdsSize = "hidden_dynamic_lds_size";
     /// The high half of the private aperture's address, where it is not in a register.
-    HiddenPrivateBase = "hidden_private_base" "";
+    HiddenPrivateBase = "hidden_private_base";
     /// The high half of the shared aperture's address, where it is not in a register.
-    HiddenSharedBase = "hidden_shared_base" "";
+    HiddenSharedBase = "hidden_shared_base";
     /// Address of the queue, where it is not in a register.
-    HiddenQueuePtr = "hidden_queue_ptr" "";
+    HiddenQueuePtr = "hidden_queue_ptr";
 }
 
 impl ValueKind {
-    /// True when the runtime fills it in, not the application.
+    /// True when the runtime fills it in, not the application: the names of all such kinds begin alike.
     pub fn is_hidden(&self) -> bool {
-        self.name().starts_with("hidden_") || self.name().starts_with("Hidden")
-    }
-}
-
-impl std::fmt::Display for ValueKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+        ["hidden_", "Hidden"].iter().any(|prefix| self.name().starts_with(prefix))
     }
 }
