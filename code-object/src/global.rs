@@ -1,5 +1,11 @@
 //! What a code object has besides kernels: variables, and functions whose address is known outside of the code.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::elf::{Image, Symbol};
+use crate::error::Result;
+use crate::kernel::Kernel;
+
 /// A variable of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Global {
@@ -42,4 +48,66 @@ pub struct AddressTaken {
     pub at: u64,
     /// True in the global offset table, through which functions are called as well.
     pub in_got: bool,
+}
+
+/// `STT_NOTYPE`, `STT_OBJECT` and `STT_FUNC`.
+const NO_TYPE: u8 = 0;
+const OBJECT: u8 = 1;
+const FUNCTION: u8 = 2;
+
+/// The variables of a code object, each once, by address and name.
+pub(crate) fn globals(image: &Image<'_>, symbols: &[Symbol<'_>], kernels: &[Kernel]) -> Vec<Global> {
+    let descriptors: HashSet<&str> = kernels.iter().map(|k| &*k.symbol).collect();
+    let mut globals: BTreeMap<(u64, &str), Global> = BTreeMap::new();
+    for symbol in symbols.iter().filter(|s| s.kind == OBJECT || s.undefined && s.kind == NO_TYPE && s.exported) {
+        let kind = match symbol.name {
+            _ if symbol.undefined => GlobalKind::External,
+            name if descriptors.contains(name) => GlobalKind::Descriptor,
+            name if name.starts_with("__hip_cuid_") => GlobalKind::CompilationUnitId,
+            _ if image.memory(symbol.address).is_some_and(|m| !m.writable) => GlobalKind::Constant,
+            _ => GlobalKind::Variable,
+        };
+        let global = globals.entry((symbol.address, symbol.name)).or_insert_with(|| Global {
+            name: symbol.name.to_owned(),
+            address: symbol.address,
+            size: symbol.size,
+            kind,
+            exported: false,
+        });
+        global.exported |= symbol.exported;
+    }
+    globals.into_values().collect()
+}
+
+/// The kinds of relocations that store an address of 64 bits, or half of one. Source: AMDGPUUsage, "AMDGPU ELF
+/// Relocation Records".
+const ABSOLUTE: &[u32] = &[1, 2, 3, 6];
+/// `R_AMDGPU_RELATIVE64`.
+const RELATIVE64: u32 = 13;
+
+/// The functions whose address is stored when the code object is loaded.
+///
+/// # Errors
+/// When a table of relocations leads outside of the file.
+pub(crate) fn address_taken(image: &Image<'_>, symbols: &[Symbol<'_>]) -> Result<Vec<AddressTaken>> {
+    let functions: HashMap<u64, &str> =
+        symbols.iter().filter(|s| s.kind == FUNCTION && !s.undefined).map(|s| (s.address, s.name)).collect();
+    let mut taken = Vec::new();
+    for relocation in image.relocations()? {
+        let base = match relocation.kind {
+            RELATIVE64 => Some(0),
+            kind if ABSOLUTE.contains(&kind) => image.dynamic_symbol(relocation.symbol),
+            _ => None,
+        };
+        let Some(address) = base.map(|base| base.wrapping_add_signed(relocation.addend)) else { continue };
+        if image.memory(address).is_some_and(|m| m.executable) {
+            taken.push(AddressTaken {
+                function: functions.get(&address).map(|&name| name.to_owned()),
+                at: relocation.at,
+                in_got: image.memory(relocation.at).is_some_and(|m| m.got),
+            });
+        }
+    }
+    taken.sort_by_key(|t| t.at);
+    Ok(taken)
 }

@@ -2,10 +2,15 @@
 //!
 //! Source: AMDGPUUsage, "Code Object V2 Metadata", "Code Object V3 Metadata" and those of later versions.
 
+use std::collections::BTreeMap;
+
+use crate::elf::Note;
 use crate::error::{Result, Unreadable};
 use crate::kernel::{Access, AddressSpace, Argument, Kernel, KernelKind};
+use crate::msgpack;
 use crate::value::Value;
 use crate::value_kind::ValueKind;
+use crate::yaml;
 
 /// A key from version 3 on, and in version 2; empty where there is none.
 type Key = [&'static str; 2];
@@ -225,4 +230,119 @@ fn argument(f: &mut Fields<'_>, end: u32) -> Result<Argument> {
         is_pipe: f.flag([".is_pipe", "IsPipe"])?,
         unknown: Vec::new(),
     })
+}
+
+/// `NT_AMD_HSA_METADATA` of the owner `AMD`: YAML.
+const OLD_NOTE: u32 = 10;
+/// `NT_AMDGPU_METADATA` of the owner `AMDGPU`: MessagePack.
+const NEW_NOTE: u32 = 32;
+
+/// The metadata of all notes.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(crate) form: Form,
+    pub(crate) version: Vec<u32>,
+    pub(crate) kernels: Vec<Value>,
+    pub(crate) printf: Vec<String>,
+    pub(crate) target: Option<String>,
+    pub(crate) unknown: BTreeMap<String, Value>,
+    /// Keys that were there, to write the document again.
+    has_printf: bool,
+}
+
+impl Default for Document {
+    fn default() -> Document {
+        Document {
+            form: Form::New,
+            version: Vec::new(),
+            kernels: Vec::new(),
+            printf: Vec::new(),
+            target: None,
+            unknown: BTreeMap::new(),
+            has_printf: false,
+        }
+    }
+}
+
+impl Document {
+    fn of(form: Form, value: &Value) -> Result<Document> {
+        let mut f = Fields::of(form, "", "the document", value)?;
+        let printf = f.texts(PRINTF)?;
+        Ok(Document {
+            form,
+            version: f.numbers(VERSION)?.unwrap_or_default(),
+            kernels: f.typed(KERNELS, "a list", Value::as_list)?.unwrap_or_default().to_vec(),
+            has_printf: printf.is_some(),
+            printf: printf.unwrap_or_default(),
+            target: f.text(TARGET)?,
+            unknown: f.rest().into_iter().collect(),
+        })
+    }
+
+    /// Takes in another note's document, as ROCm's code object manager does: of the same version, and with formats of
+    /// printf in one of them only, or the same in both.
+    ///
+    /// # Errors
+    /// What is in the way; nothing was taken then.
+    fn merge(&mut self, other: Document) -> std::result::Result<(), (String, String)> {
+        if self.form != other.form || self.version != other.version {
+            return Err((format!("version {:?} like the first", self.version), format!("{:?}", other.version)));
+        }
+        if self.has_printf && other.has_printf && self.printf != other.printf {
+            return Err(("the formats of printf of the first".to_owned(), "others".to_owned()));
+        }
+        if !self.has_printf {
+            (self.has_printf, self.printf) = (other.has_printf, other.printf);
+        }
+        if self.target.is_none() {
+            self.target = other.target;
+        }
+        for (key, value) in other.unknown {
+            self.unknown.entry(key).or_insert(value);
+        }
+        self.kernels.extend(other.kernels);
+        Ok(())
+    }
+
+    /// The document as it would be written.
+    pub(crate) fn into_value(self) -> Value {
+        let text = |key: Key| Value::Text(key[self.form as usize].to_owned());
+        let texts = self.printf.into_iter().map(Value::Text).collect();
+        let numbers = self.version.into_iter().map(|n| Value::Unsigned(n.into())).collect();
+        let mut pairs = vec![(text(KERNELS), Value::List(self.kernels)), (text(VERSION), Value::List(numbers))];
+        pairs.extend(self.has_printf.then(|| (text(PRINTF), Value::List(texts))));
+        pairs.extend(self.target.map(|target| (text(TARGET), Value::Text(target))));
+        pairs.extend(self.unknown.into_iter().map(|(key, value)| (Value::Text(key), value)));
+        Value::Map(pairs)
+    }
+}
+
+/// Merges the metadata of all notes; `None` when there is none. A note that does not go with the first is a problem.
+///
+/// # Errors
+/// When a note of metadata is damaged.
+pub(crate) fn merged(notes: &[Note<'_>], problems: &mut Vec<Unreadable>) -> Result<Option<Document>> {
+    let mut merged: Option<Document> = None;
+    for note in notes {
+        let document = match (note.owner, note.kind) {
+            (b"AMDGPU", NEW_NOTE) => Document::of(Form::New, &msgpack::read(note.bytes, note.at)?)?,
+            (b"AMD", OLD_NOTE) => {
+                let what = "YAML metadata";
+                let text = std::str::from_utf8(note.bytes).map_err(|e| {
+                    Unreadable::unexpected(what, note.at + e.valid_up_to() as u64, "UTF-8", "other bytes")
+                })?;
+                Document::of(Form::Old, &yaml::read(text, note.at)?)?
+            }
+            _ => continue,
+        };
+        match &mut merged {
+            None => merged = Some(document),
+            Some(first) => {
+                if let Err((expected, found)) = first.merge(document) {
+                    problems.push(Unreadable::unexpected("metadata note", note.at, expected, found));
+                }
+            }
+        }
+    }
+    Ok(merged)
 }

@@ -147,12 +147,6 @@ fn supports(name: &str) -> (bool, bool) {
     PROCESSORS.iter().find(|p| p.1 == name).map_or((false, false), |p| (p.2, p.3))
 }
 
-/// Every name with its number.
-#[cfg(test)]
-pub(crate) fn processors() -> impl Iterator<Item = (u8, &'static str)> {
-    PROCESSORS.iter().map(|p| (p.0, p.1))
-}
-
 const NO: bool = false;
 const YES: bool = true;
 

@@ -1,0 +1,260 @@
+//! The ELF of a code object: headers, notes, symbols, and bytes by address.
+//!
+//! Source: the ELF specification, and AMDGPUUsage, "Code Object", for what is AMD's.
+
+use object::elf;
+use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+use object::{LittleEndian, ReadRef as _};
+
+use crate::error::{Result, Unreadable};
+
+/// `ELFOSABI_AMDGPU_HSA`.
+const OSABI_HSA: u8 = 64;
+/// What has a type of its own among AMD's symbols: version 2's kernels.
+pub(crate) const STT_AMDGPU_HSA_KERNEL: u8 = 10;
+
+/// An ELF for the GPU.
+pub(crate) struct Image<'a> {
+    bytes: &'a [u8],
+    file: ElfFile64<'a, LittleEndian>,
+    sections: Vec<Range>,
+    segments: Vec<Range>,
+}
+
+/// A note: who defines its type, the type, its bytes and where they are in the file.
+pub(crate) struct Note<'a> {
+    pub(crate) owner: &'a [u8],
+    pub(crate) kind: u32,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) at: u64,
+}
+
+/// A symbol of one of the two tables.
+pub(crate) struct Symbol<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    /// `STT_…`.
+    pub(crate) kind: u8,
+    pub(crate) undefined: bool,
+    /// In the table that is there at run time, and not local.
+    pub(crate) exported: bool,
+}
+
+/// A relocation that is done when the code object is loaded.
+pub(crate) struct Relocation {
+    /// The address that is written.
+    pub(crate) at: u64,
+    /// `R_AMDGPU_…`.
+    pub(crate) kind: u32,
+    /// Number in the table of dynamic symbols; 0 for none.
+    pub(crate) symbol: usize,
+    pub(crate) addend: i64,
+}
+
+/// What is at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) writable: bool,
+    pub(crate) executable: bool,
+    /// The global offset table.
+    pub(crate) got: bool,
+}
+
+fn damaged(what: &'static str, at: u64, error: object::read::Error) -> Unreadable {
+    Unreadable::unexpected(what, at, "a table that is whole", error.to_string())
+}
+
+impl<'a> Image<'a> {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// When it is no ELF for AMD's GPUs under HSA.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Image<'a>> {
+        const WHAT: &str = "code object";
+        let size = size_of::<elf::FileHeader64<LittleEndian>>();
+        let Some(ident) = bytes.get(..size) else {
+            return Err(Unreadable::Short { what: WHAT, at: 0, expected: size as u64, found: bytes.len() as u64 });
+        };
+        let field = |at: usize| ident.get(at).copied().unwrap_or_default();
+        let half = |at: usize| u16::from_le_bytes([field(at), field(at + 1)]);
+        let wrong = |at, expected: &str, found: String| Err(Unreadable::unexpected(WHAT, at, expected, found));
+        // Offsets of `e_ident`'s parts and of `e_machine`.
+        if !ident.starts_with(&elf::ELFMAG) {
+            return wrong(0, "an ELF", format!("\"{}\"", ident.get(..4).unwrap_or_default().escape_ascii()));
+        }
+        if [field(4), field(5)] != [2, 1] {
+            return wrong(4, "64 bits, little-endian", format!("class {} and byte order {}", field(4), field(5)));
+        }
+        if half(18) != elf::EM_AMDGPU.0 {
+            return wrong(18, "machine 224, AMD GPU", half(18).to_string());
+        }
+        if field(7) != OSABI_HSA {
+            return wrong(7, "OS ABI 64, HSA", field(7).to_string());
+        }
+        let file = ElfFile64::parse(bytes).map_err(|e| damaged("ELF", 0, e))?;
+        Ok(Image { bytes, sections: sections(&file), segments: segments(&file), file })
+    }
+
+    pub(crate) fn abi_version(&self) -> u8 {
+        self.file.elf_header().e_ident().abi_version
+    }
+
+    pub(crate) fn flags(&self) -> u32 {
+        self.file.elf_header().e_flags(LittleEndian).0
+    }
+
+    fn offset_of(&self, part: &[u8]) -> u64 {
+        (part.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize) as u64
+    }
+
+    /// The notes of all segments of notes, or of all sections.
+    ///
+    /// # Errors
+    /// When one leads outside of its segment or section.
+    pub(crate) fn notes(&self, in_sections: bool) -> Result<Vec<Note<'a>>> {
+        let mut notes = Vec::new();
+        let mut add = |found: object::read::Result<_>, at| -> Result<()> {
+            let damaged = |e| damaged("notes", at, e);
+            let iterator: Option<object::read::elf::NoteIterator<'a, elf::FileHeader64<LittleEndian>>> =
+                found.map_err(damaged)?;
+            for note in iterator.into_iter().flatten() {
+                let note = note.map_err(damaged)?;
+                let (owner, kind) = (note.name(), note.n_type(LittleEndian).0);
+                notes.push(Note { owner, kind, bytes: note.desc(), at: self.offset_of(note.desc()) });
+            }
+            Ok(())
+        };
+        if in_sections {
+            for section in self.file.elf_section_table().iter() {
+                add(section.notes(LittleEndian, self.bytes), section.sh_offset(LittleEndian))?;
+            }
+        } else {
+            for segment in self.file.elf_program_headers() {
+                add(segment.notes(LittleEndian, self.bytes), segment.p_offset(LittleEndian))?;
+            }
+        }
+        Ok(notes)
+    }
+
+    /// The symbols of both tables; many are in both.
+    ///
+    /// # Errors
+    /// When the name of one is not there.
+    pub(crate) fn symbols(&self) -> Result<Vec<Symbol<'a>>> {
+        let mut symbols = Vec::new();
+        for (dynamic, table) in [(true, self.file.elf_dynamic_symbol_table()), (false, self.file.elf_symbol_table())] {
+            for symbol in table.iter().skip(1) {
+                let at = || table.section().0 as u64;
+                let name = symbol.name(LittleEndian, table.strings()).map_err(|e| damaged("symbol's name", at(), e))?;
+                symbols.push(Symbol {
+                    name: std::str::from_utf8(name).unwrap_or_default(),
+                    address: symbol.st_value(LittleEndian),
+                    size: symbol.st_size(LittleEndian),
+                    kind: symbol.st_type().0,
+                    undefined: symbol.is_undefined(LittleEndian),
+                    exported: dynamic && !symbol.is_local(),
+                });
+            }
+        }
+        Ok(symbols)
+    }
+
+    /// The relocations that are done when the code object is loaded.
+    ///
+    /// # Errors
+    /// When a table leads outside of the file.
+    pub(crate) fn relocations(&self) -> Result<Vec<Relocation>> {
+        let mut relocations = Vec::new();
+        for section in self.file.elf_section_table().iter() {
+            if section.sh_flags(LittleEndian).0 & elf::SHF_ALLOC.0 == 0 {
+                continue;
+            }
+            let at = section.sh_offset(LittleEndian);
+            let found = section.rela(LittleEndian, self.bytes).map_err(|e| damaged("relocations", at, e))?;
+            for relocation in found.into_iter().flat_map(|(table, _)| table) {
+                relocations.push(Relocation {
+                    at: relocation.r_offset.get(LittleEndian),
+                    kind: relocation.r_type(LittleEndian, false).0,
+                    symbol: relocation.r_sym(LittleEndian, false) as usize,
+                    addend: relocation.r_addend.get(LittleEndian),
+                });
+            }
+        }
+        Ok(relocations)
+    }
+
+    /// The address of a dynamic symbol.
+    pub(crate) fn dynamic_symbol(&self, index: usize) -> Option<u64> {
+        let symbol = self.file.elf_dynamic_symbol_table().symbol(object::SymbolIndex(index)).ok()?;
+        (!symbol.is_undefined(LittleEndian)).then(|| symbol.st_value(LittleEndian))
+    }
+
+    /// What is at an address: its section says so, or its segment where there are no sections.
+    pub(crate) fn memory(&self, address: u64) -> Option<Memory> {
+        find(&self.sections, address).or_else(|| find(&self.segments, address)).map(|(_, found)| found.memory)
+    }
+
+    /// Bytes of the file by address.
+    pub(crate) fn at_address(&self, address: u64, size: u64) -> Option<&'a [u8]> {
+        let (offset, segment) = find(&self.segments, address)?;
+        let in_file = offset.checked_add(size)? <= segment.in_file;
+        in_file.then(|| self.bytes.read_bytes_at(segment.offset.checked_add(offset)?, size).ok())?
+    }
+}
+
+/// A range of addresses.
+struct Range {
+    start: u64,
+    size: u64,
+    /// Where it is in the file.
+    offset: u64,
+    /// How much of it is in the file.
+    in_file: u64,
+    memory: Memory,
+}
+
+/// The range that has an address, and how far behind its beginning that is. Ranges are sorted and do not overlap, but in
+/// damaged files, where one of them is as good as the other.
+fn find(ranges: &[Range], address: u64) -> Option<(u64, &Range)> {
+    let before = ranges.get(..ranges.partition_point(|r| r.start <= address))?;
+    before.last().map(|r| (address.wrapping_sub(r.start), r)).filter(|(offset, r)| *offset < r.size)
+}
+
+fn sections(file: &ElfFile64<'_, LittleEndian>) -> Vec<Range> {
+    let table = file.elf_section_table();
+    let mut ranges = Vec::new();
+    for section in table.iter() {
+        let flags = section.sh_flags(LittleEndian).0;
+        let size = section.sh_size(LittleEndian);
+        if flags & elf::SHF_ALLOC.0 == 0 || size == 0 {
+            continue;
+        }
+        let memory = Memory {
+            writable: flags & elf::SHF_WRITE.0 != 0,
+            executable: flags & elf::SHF_EXECINSTR.0 != 0,
+            got: table.section_name(LittleEndian, section).is_ok_and(|name| name.starts_with(b".got")),
+        };
+        let (start, offset) = (section.sh_addr(LittleEndian), section.sh_offset(LittleEndian));
+        ranges.push(Range { start, size, offset, in_file: size, memory });
+    }
+    ranges.sort_by_key(|r| r.start);
+    ranges
+}
+
+fn segments(file: &ElfFile64<'_, LittleEndian>) -> Vec<Range> {
+    let loaded = file.elf_program_headers().iter().filter(|s| s.p_type(LittleEndian) == elf::PT_LOAD);
+    let range = |s: &elf::ProgramHeader64<LittleEndian>| {
+        let flags = s.p_flags(LittleEndian).0;
+        Range {
+            start: s.p_vaddr(LittleEndian),
+            size: s.p_memsz(LittleEndian),
+            offset: s.p_offset(LittleEndian),
+            in_file: s.p_filesz(LittleEndian),
+            memory: Memory { writable: flags & elf::PF_W.0 != 0, executable: flags & elf::PF_X.0 != 0, got: false },
+        }
+    };
+    let mut ranges: Vec<Range> = loaded.map(range).collect();
+    ranges.sort_by_key(|r| r.start);
+    ranges
+}
