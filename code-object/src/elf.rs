@@ -19,6 +19,8 @@ pub(crate) struct Image<'a> {
     file: ElfFile64<'a, LittleEndian>,
     sections: Vec<Range>,
     segments: Vec<Range>,
+    /// Memory that is only read once relocations are done.
+    relro: Vec<Range>,
 }
 
 /// A note: who defines its type, the type, its bytes and where they are in the file.
@@ -93,7 +95,13 @@ impl<'a> Image<'a> {
             return wrong(7, "OS ABI 64, HSA", field(7).to_string());
         }
         let file = ElfFile64::parse(bytes).map_err(|e| damaged("ELF", 0, e))?;
-        Ok(Image { bytes, sections: sections(&file), segments: segments(&file), file })
+        Ok(Image {
+            bytes,
+            sections: sections(&file),
+            segments: segments(&file, elf::PT_LOAD),
+            relro: segments(&file, elf::PT_GNU_RELRO),
+            file,
+        })
     }
 
     pub(crate) fn abi_version(&self) -> u8 {
@@ -190,9 +198,12 @@ impl<'a> Image<'a> {
         (!symbol.is_undefined(LittleEndian)).then(|| symbol.st_value(LittleEndian))
     }
 
-    /// What is at an address: its section says so, or its segment where there are no sections.
+    /// What is at an address: its section says so, or its segment where there are no sections. What is only written
+    /// by relocations is not writable.
     pub(crate) fn memory(&self, address: u64) -> Option<Memory> {
-        find(&self.sections, address).or_else(|| find(&self.segments, address)).map(|(_, found)| found.memory)
+        let (_, found) = find(&self.sections, address).or_else(|| find(&self.segments, address))?;
+        let writable = found.memory.writable && find(&self.relro, address).is_none();
+        Some(Memory { writable, ..found.memory })
     }
 
     /// Bytes of the file by address.
@@ -242,8 +253,8 @@ fn sections(file: &ElfFile64<'_, LittleEndian>) -> Vec<Range> {
     ranges
 }
 
-fn segments(file: &ElfFile64<'_, LittleEndian>) -> Vec<Range> {
-    let loaded = file.elf_program_headers().iter().filter(|s| s.p_type(LittleEndian) == elf::PT_LOAD);
+fn segments(file: &ElfFile64<'_, LittleEndian>, kind: elf::ProgramType) -> Vec<Range> {
+    let loaded = file.elf_program_headers().iter().filter(|s| s.p_type(LittleEndian) == kind);
     let range = |s: &elf::ProgramHeader64<LittleEndian>| {
         let flags = s.p_flags(LittleEndian).0;
         Range {

@@ -25,9 +25,9 @@ pub struct Global {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GlobalKind {
-    /// A variable that kernels may write.
+    /// A variable in memory that can be written. HIP's `__constant__` variables, which the host writes, are here too.
     Variable,
-    /// A variable in memory that kernels only read. The host may write `__constant__` ones.
+    /// In memory that nobody writes once the code object is loaded: tables of constants, of virtual functions.
     Constant,
     /// Has to be defined by whoever loads the code object.
     External,
