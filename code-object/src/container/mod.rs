@@ -1,4 +1,14 @@
 //! Code objects wherever they are kept: bare, in offload bundles, in programs and libraries.
+//!
+//! Nothing is read but headers, of a compressed bundle its first blocks, and what is asked for: a library of a gigabyte
+//! is listed by reading some hundred kilobytes of it.
+
+mod bundle;
+mod compressed;
+mod host;
+mod stream;
+
+use std::io::Read as _;
 
 use crate::error::{Result, Unreadable};
 use crate::source::{self, Source};
@@ -16,17 +26,20 @@ pub enum Kind {
     CompressedBundle,
 }
 
-/// Where a code object lies.
+/// Where a code object lies, or another thing that a bundle has, like an empty entry for the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// What it lies in.
     pub kind: Kind,
     /// True when that lies in a program or library for the host.
     pub in_host_elf: bool,
-    /// The bundle's name for it, like `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-`; empty for a bare one.
+    /// The bundle's name for it, like `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-`; empty for a bare one, and for a bundle
+    /// that cannot be listed.
     pub id: String,
     /// Where the bundle begins in the source; of a bare one, the code object itself.
     pub container_offset: u64,
+    /// Bytes of the bundle in the source; of a bare one, of the code object itself.
+    pub container_length: u64,
     /// From the beginning of the source; in a compressed bundle, of what it holds.
     pub offset: u64,
     /// In bytes. Entries for the host are often empty.
@@ -35,10 +48,20 @@ pub struct Entry {
     pub problem: Option<Unreadable>,
 }
 
+/// The most bytes of an entry of a compressed bundle: twice what code can address relative to itself.
+const MAX_UNPACKED: u64 = 4 << 30;
+
 impl Entry {
-    /// What the bundle says that it was compiled for; `None` for a bare one and for the host's.
+    /// What the bundle says that it was compiled for; `None` for a bare one, which says it itself, and for the host's.
     pub fn target(&self) -> Option<Target> {
-        None
+        // The kind of offloading, the triple with three or four parts, and the target ID.
+        let at = self.id.find("-gfx").or_else(|| self.id.find("-amdgcnspirv"))?;
+        Target::parse(self.id.get(at + 1..)?).ok()
+    }
+
+    /// True when it should be a code object: a bare one, or what has a target and is not empty.
+    pub fn is_code_object(&self) -> bool {
+        self.kind == Kind::Bare || (self.length != 0 && self.target().is_some())
     }
 
     /// Reads it.
@@ -46,15 +69,161 @@ impl Entry {
     /// # Errors
     /// When the source cannot be read or the bundle is damaged.
     pub fn read(&self, source: &dyn Source) -> Result<Vec<u8>> {
-        source::read(source, "code object", self.offset, self.length)
+        let mut found = None;
+        read_each(source, std::slice::from_ref(self), &mut |_, bytes| found = Some(bytes));
+        found.unwrap_or_else(|| Err(Unreadable::unexpected("entry", self.offset, "one result", "none")))
+    }
+
+    fn of(kind: Kind, at: u64, length: u64) -> Entry {
+        Entry {
+            kind,
+            in_host_elf: false,
+            id: String::new(),
+            container_offset: at,
+            container_length: length,
+            offset: at,
+            length,
+            problem: None,
+        }
+    }
+
+    fn broken(kind: Kind, at: u64, length: u64, problem: Unreadable) -> Entry {
+        Entry { problem: Some(problem), length: 0, ..Entry::of(kind, at, length) }
     }
 }
 
 /// Finds every code object. A source of another kind has none.
 ///
 /// # Errors
-/// When the source cannot be read. What is wrong with one entry or bundle is told by [`Entry::problem`].
+/// When the source cannot be read, or is an ELF whose headers are damaged. What is wrong with a bundle or with one
+/// entry of it is in [`Entry::problem`].
 pub fn entries(source: &dyn Source) -> Result<Vec<Entry>> {
-    let _ = source;
-    Ok(Vec::new())
+    const ELF: &[u8] = b"\x7fELF";
+    let start = source::read(source, "beginning", 0, source.len().min(bundle::MAGIC.len() as u64))?;
+    if start.starts_with(ELF) {
+        return Ok(match host::bundles(source)? {
+            host::Found::CodeObject => vec![Entry::of(Kind::Bare, 0, source.len())],
+            host::Found::Host(ranges) => {
+                let mut entries = Vec::new();
+                for range in ranges {
+                    entries.extend(bundles(source, range.start, range.end)?);
+                }
+                for entry in &mut entries {
+                    entry.in_host_elf = true;
+                }
+                entries
+            }
+        });
+    }
+    if starts_bundle(&start) { bundles(source, 0, source.len()) } else { Ok(Vec::new()) }
+}
+
+/// Reads many entries, in an order of its own: each compressed bundle is decompressed once, however many entries of it
+/// are asked for. `take` gets each entry's number in the list.
+pub fn read_each(source: &dyn Source, entries: &[Entry], take: &mut dyn FnMut(usize, Result<Vec<u8>>)) {
+    let mut order: Vec<(usize, &Entry)> = entries.iter().enumerate().collect();
+    order.sort_by_key(|(_, e)| (e.container_offset, e.offset));
+    let mut stream: Option<(u64, stream::Unpacked<'_>)> = None;
+    for (index, entry) in order {
+        take(
+            index,
+            match (&entry.problem, entry.kind) {
+                (Some(problem), _) => Err(problem.clone()),
+                (None, Kind::Bare | Kind::Bundle) => source::read(source, "code object", entry.offset, entry.length),
+                (None, Kind::CompressedBundle) => unpack(source, entry, &mut stream),
+            },
+        );
+    }
+}
+
+/// Reads an entry of a compressed bundle, going on with the stream of the entry before it if that is possible.
+fn unpack<'a>(
+    source: &'a dyn Source,
+    entry: &Entry,
+    stream: &mut Option<(u64, stream::Unpacked<'a>)>,
+) -> Result<Vec<u8>> {
+    let (at, what) = (entry.container_offset, "entry of a compressed bundle");
+    if entry.length > MAX_UNPACKED {
+        return Err(Unreadable::TooLarge { what, at: entry.offset, limit: MAX_UNPACKED, found: entry.length });
+    }
+    let (bundle, mut unpacked) = match stream.take() {
+        Some((bundle, unpacked)) if bundle == at && unpacked.position() <= entry.offset => (bundle, unpacked),
+        _ => (at, compressed::Header::read(source, at, entry.container_length)?.open(source)?),
+    };
+    let mut failed = |error: std::io::Error| {
+        Unreadable::unexpected("compressed bundle", at, "data that can be decompressed", error.to_string())
+    };
+    let skip = entry.offset.saturating_sub(unpacked.position());
+    std::io::copy(&mut unpacked.by_ref().take(skip), &mut std::io::sink()).map_err(&mut failed)?;
+    // Memory grows with what there is, not with what is claimed.
+    let mut bytes = Vec::new();
+    unpacked.by_ref().take(entry.length).read_to_end(&mut bytes).map_err(&mut failed)?;
+    let found = bytes.len() as u64;
+    if found != entry.length {
+        return Err(Unreadable::Short { what, at: entry.offset, expected: entry.length, found });
+    }
+    *stream = Some((bundle, unpacked));
+    Ok(bytes)
+}
+
+fn starts_bundle(bytes: &[u8]) -> bool {
+    bytes.starts_with(bundle::MAGIC) || bytes.starts_with(compressed::MAGIC)
+}
+
+/// The entries of the bundles in a range, which lie one behind the other with zeros in between.
+fn bundles(source: &dyn Source, start: u64, end: u64) -> Result<Vec<Entry>> {
+    let (mut entries, mut at) = (Vec::new(), start);
+    while let Some(here) = skip_zeros(source, at, end)? {
+        let length = (end - here).min(bundle::MAGIC.len() as u64);
+        let magic = source::read(source, "bundle", here, length)?;
+        let found = if magic.starts_with(bundle::MAGIC) {
+            bundle::entries(source, here, end)
+        } else if magic.starts_with(compressed::MAGIC) {
+            compressed::entries(source, here, end)
+        } else {
+            let found = format!("\"{}\"", magic.get(..8).unwrap_or(&magic).escape_ascii());
+            let problem = Unreadable::unexpected("bundle", here, "__CLANG_OFFLOAD_BUNDLE__ or CCOB", found);
+            bundle::Found { entries: vec![Entry::broken(Kind::Bundle, here, 0, problem)], length: None }
+        };
+        entries.extend(found.entries);
+        at = match found.length {
+            Some(length) => here.saturating_add(length.max(1)),
+            // Nobody knows where it ends: the next one is aligned.
+            None => match next_bundle(source, here, end)? {
+                Some(next) => next,
+                None => break,
+            },
+        };
+    }
+    Ok(entries)
+}
+
+/// The linker aligns bundles to this, and clang the code objects in them.
+const PAGE: u64 = 4096;
+
+/// The first byte that is not zero. Behind the rest of the page, only the beginnings of pages are looked at.
+fn skip_zeros(source: &dyn Source, at: u64, end: u64) -> Result<Option<u64>> {
+    let to = at.saturating_add(PAGE).min(end);
+    if at >= to {
+        return Ok(None);
+    }
+    let bytes = source::read(source, "padding", at, to - at)?;
+    match bytes.iter().position(|&b| b != 0) {
+        Some(zeros) => Ok(Some(at + zeros as u64)),
+        None => next_bundle(source, at, end),
+    }
+}
+
+/// The next beginning of a page behind `at` that has a bundle.
+fn next_bundle(source: &dyn Source, at: u64, end: u64) -> Result<Option<u64>> {
+    let mut page = at;
+    loop {
+        page = match page.checked_add(1).and_then(|next| next.checked_next_multiple_of(PAGE)) {
+            Some(next) if next.saturating_add(bundle::MAGIC.len() as u64) <= end => next,
+            _ => return Ok(None),
+        };
+        if starts_bundle(&source::read(source, "bundle", page, bundle::MAGIC.len() as u64)?) {
+            return Ok(Some(page));
+        }
+    }
 }
