@@ -1,5 +1,7 @@
 //! What this crate reads, against what LLVM's tools and other readers read in the same bytes.
 
+mod bundles;
 mod compiled;
+mod large;
 mod metadata;
 mod readelf;

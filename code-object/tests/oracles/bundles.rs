@@ -1,0 +1,187 @@
+//! Bundles, against `clang-offload-bundler`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use amdgpu_code_object::container::{self, Entry, Kind};
+
+use crate::compiled::{self, run};
+
+/// The host's entry and some targets, with a code object for each.
+fn parts() -> Vec<(&'static str, Option<PathBuf>)> {
+    let object = |target| compiled::object(19, 5, target, "arguments.cl", &["-O3"]);
+    vec![
+        ("host-x86_64-unknown-linux--", None),
+        ("hipv4-amdgcn-amd-amdhsa--gfx906:sramecc-", Some(object("gfx906:sramecc-"))),
+        ("hipv4-amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-", Some(object("gfx90a:sramecc+:xnack-"))),
+        ("hipv4-amdgcn-amd-amdhsa--gfx1030", Some(object("gfx1030"))),
+        ("openmp-amdgcn-amd-amdhsa--gfx942", Some(object("gfx942"))),
+    ]
+}
+
+/// A bundle of them, as the compiler's own tool makes it.
+fn bundled(name: &str, options: &[&str]) -> PathBuf {
+    let parts = parts();
+    let sources: Vec<PathBuf> = parts.iter().filter_map(|(_, path)| path.clone()).collect();
+    compiled::make(name, &sources, |output| {
+        let mut command = Command::new("clang-offload-bundler-19");
+        let targets: Vec<&str> = parts.iter().map(|(id, _)| *id).collect();
+        command.arg("-type=o").arg(format!("-targets={}", targets.join(","))).args(options);
+        for (_, path) in &parts {
+            let path = path.as_deref().unwrap_or(Path::new("/dev/null"));
+            command.arg(format!("-input={}", path.display()));
+        }
+        command.arg(format!("-output={}", output.display()));
+        command
+    })
+}
+
+fn entries(bytes: &[u8]) -> Vec<Entry> {
+    container::entries(&bytes).expect("a slice can be read")
+}
+
+/// What every form of the bundle has to give.
+fn assert_holds_the_parts(bytes: &[u8], kind: Kind) {
+    let entries = entries(bytes);
+    let parts = parts();
+    assert_eq!(entries.len(), parts.len());
+    for (entry, (id, path)) in entries.iter().zip(&parts) {
+        let expected = path.as_ref().map_or(Vec::new(), |path| fs::read(path).expect("it was compiled"));
+        assert_eq!((&*entry.id, entry.kind, &entry.problem), (*id, kind, &None));
+        assert_eq!(entry.read(&bytes), Ok(expected));
+        assert_eq!(entry.is_code_object(), path.is_some(), "{id}");
+        let target = entry.target().map(|target| target.to_string());
+        assert_eq!(target.as_deref(), path.as_ref().and(id.split_once("--")).map(|(_, target)| target));
+    }
+    // In one pass, whatever the order.
+    let mut reversed = entries.clone();
+    reversed.reverse();
+    let mut found = vec![None; reversed.len()];
+    container::read_each(&bytes, &reversed, &mut |index, bytes| found[index] = bytes.ok());
+    let expected: Vec<_> = reversed.iter().map(|entry| entry.read(&bytes).ok()).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_bundle_has_the_entries_that_clangs_bundler_put_into_it() {
+    for (name, options) in [("plain.hipfb", &[][..]), ("aligned.hipfb", &["-bundle-align=4096"])] {
+        let path = bundled(name, options);
+        assert_holds_the_parts(&fs::read(&path).unwrap(), Kind::Bundle);
+        let mut listed: Vec<String> = list(&path);
+        let mut ours: Vec<String> = entries(&fs::read(&path).unwrap()).into_iter().map(|e| e.id).collect();
+        listed.sort();
+        ours.sort();
+        assert_eq!(ours, listed);
+    }
+}
+
+/// The IDs that clang's bundler finds in a file.
+fn list(path: &Path) -> Vec<String> {
+    let mut command = Command::new("clang-offload-bundler-19");
+    command.args(["-list", "-type=o"]).arg(format!("-input={}", path.display()));
+    run(&mut command).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_bundle_that_clangs_bundler_compressed_has_the_same_entries() {
+    for level in ["-compression-level=1", "-compression-level=3", "-compression-level=19"] {
+        let path = bundled(&format!("compressed{level}.hipfb"), &["-compress", level]);
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(&bytes[..8], b"CCOB\x02\0\x01\0", "version 2, zstd");
+        assert_holds_the_parts(&bytes, Kind::CompressedBundle);
+    }
+}
+
+/// A compressed bundle of a version, with the hash that another one of the same contents has.
+fn compressed(version: u16, method: u16, packed: &[u8], unpacked: usize, hash: &[u8]) -> Vec<u8> {
+    let mut bytes = b"CCOB".to_vec();
+    bytes.extend(version.to_le_bytes());
+    bytes.extend(method.to_le_bytes());
+    let length = packed.len() + [20, 24, 32][usize::from(version) - 1];
+    match version {
+        1 => {}
+        2 => bytes.extend((length as u32).to_le_bytes()),
+        _ => bytes.extend((length as u64).to_le_bytes()),
+    }
+    match version {
+        1 | 2 => bytes.extend((unpacked as u32).to_le_bytes()),
+        _ => bytes.extend((unpacked as u64).to_le_bytes()),
+    }
+    bytes.extend(hash);
+    bytes.extend(packed);
+    bytes
+}
+
+#[test]
+fn every_version_of_the_header_and_both_methods_hold_the_same() {
+    let zstd = fs::read(bundled("compressed.hipfb", &["-compress"])).unwrap();
+    let plain = fs::read(bundled("plain.hipfb", &[])).unwrap();
+    let (hash, zstd) = (&zstd[16..24], &zstd[24..]);
+    let zlib = miniz_oxide::deflate::compress_to_vec_zlib(&plain, 6);
+    for version in 1..=3 {
+        for (method, packed) in [(0, &zlib[..]), (1, zstd)] {
+            let bytes = compressed(version, method, packed, plain.len(), hash);
+            assert_holds_the_parts(&bytes, Kind::CompressedBundle);
+            // Two of them, and a plain one, as the linker lays them.
+            let mut several = bytes.clone();
+            several.resize(several.len().next_multiple_of(4096), 0);
+            several.extend(&bytes);
+            several.resize(several.len().next_multiple_of(4096) + 3 * 4096, 0);
+            several.extend(&plain);
+            let ids: Vec<String> = entries(&bytes).into_iter().map(|e| e.id).collect();
+            let found = entries(&several);
+            let expected: Vec<&String> = ids.iter().chain(&ids).chain(&ids).collect();
+            assert_eq!(found.iter().map(|e| &e.id).collect::<Vec<_>>(), expected, "{version} {method}");
+            for (entry, first) in found.iter().zip(entries(&bytes).iter().cycle()) {
+                assert_eq!(entry.read(&several.as_slice()), first.read(&bytes.as_slice()), "{version} {method}");
+            }
+            // LLVM 19 knows the first two versions.
+            if version < 3 {
+                let path = compiled::folder().join(format!("rewritten-v{version}-{method}.hipfb"));
+                fs::write(&path, &bytes).unwrap();
+                let mut listed = list(&path);
+                let mut ours = ids;
+                listed.sort();
+                ours.sort();
+                assert_eq!(ours, listed, "{version} {method}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hip_program_and_its_object_file_have_the_code_of_each_processor() {
+    let source = compiled::source("globals.hip");
+    let archs = compiled::HIP_ARCHS.map(|arch| format!("--offload-arch={arch}"));
+    let options: Vec<&str> = archs.iter().map(String::as_str).collect();
+    let program = compiled::hip("globals.exe", &source, &options);
+    let object = compiled::hip("globals.o", &source, &[&options[..], &["-c"]].concat());
+    // The section under another name: what is left are the records that the program gives to the runtime.
+    let renamed = compiled::make("globals-renamed.exe", std::slice::from_ref(&program), |output| {
+        let mut command = Command::new("objcopy");
+        command.args(["--rename-section", ".hip_fatbin=.elsewhere"]).arg(&program).arg(output);
+        command
+    });
+    let fixed = compiled::hip("globals-fixed.exe", &source, &[&options[..], &["-no-pie", "-fno-pic"]].concat());
+    let fixed = compiled::make("globals-fixed-renamed.exe", std::slice::from_ref(&fixed), |output| {
+        let mut command = Command::new("objcopy");
+        command.args(["--rename-section", ".hip_fatbin=.elsewhere"]).arg(&fixed).arg(output);
+        command
+    });
+    for path in [program, object, renamed, fixed] {
+        let bytes = fs::read(&path).unwrap();
+        let entries = entries(&bytes);
+        assert!(entries.iter().all(|e| e.in_host_elf && e.problem.is_none()), "{}: {entries:?}", path.display());
+        let code: Vec<_> = entries.iter().filter(|e| e.is_code_object()).collect();
+        let targets: Vec<_> = code.iter().filter_map(|e| e.target()).map(|t| t.processor).collect();
+        assert_eq!(targets, compiled::HIP_ARCHS, "{}", path.display());
+        for (entry, arch) in code.iter().zip(&archs) {
+            let bare = ["--cuda-device-only", "--no-gpu-bundle-output", "-c", "-O3"];
+            let alone =
+                compiled::hip(&format!("globals{arch}-O3.co"), &source, &[&[arch.as_str()][..], &bare].concat());
+            let kernels = |bytes: &[u8]| amdgpu_code_object::CodeObject::parse(bytes).unwrap().kernels;
+            assert_eq!(kernels(&entry.read(&bytes.as_slice()).unwrap()), kernels(&fs::read(alone).unwrap()));
+        }
+    }
+}
