@@ -42,17 +42,21 @@ pub(crate) fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("tools print UTF-8")
 }
 
-/// Runs a command that makes a file, if the file is not there or older than one of the sources.
+/// Runs a command that makes a file, if the file was not made by this very command or is older than one of the sources.
 pub(crate) fn make(name: &str, sources: &[PathBuf], command: impl FnOnce(&Path) -> Command) -> PathBuf {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let time = |p: &Path| p.metadata().and_then(|d| d.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let output = folder().join(name);
-    if !sources.iter().all(|s| time(s) < time(&output)) {
+    let file = |end: &str| folder().join(format!("{name}{end}"));
+    let (output, partial, made_by) = (file(""), file(".partial"), file(".command"));
+    let mut command = command(&partial);
+    let words = format!("{command:?}");
+    let same = fs::read_to_string(&made_by).is_ok_and(|text| text == words);
+    if !same || sources.iter().any(|s| time(s) >= time(&output)) {
         // Complete or not there: a compiler may be stopped.
-        let partial = output.with_extension("partial");
-        run(&mut command(&partial));
+        run(&mut command);
         fs::rename(&partial, &output).expect("what was made is there");
+        fs::write(&made_by, words).expect("the folder can be written");
     }
     output
 }
