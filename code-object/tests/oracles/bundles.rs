@@ -26,7 +26,8 @@ fn bundled(name: &str, options: &[&str]) -> PathBuf {
     let sources: Vec<PathBuf> = parts.iter().filter_map(|(_, path)| path.clone()).collect();
     compiled::make(name, &sources, |output| {
         let mut command = Command::new("clang-offload-bundler-19");
-        let targets: Vec<&str> = parts.iter().map(|(id, _)| *id).collect();
+        // The bundler adds the last parts of a triple that it is given without.
+        let targets: Vec<&str> = parts.iter().map(|(id, _)| id.strip_suffix("--").unwrap_or(id)).collect();
         command.arg("-type=o").arg(format!("-targets={}", targets.join(","))).args(options);
         for (_, path) in &parts {
             let path = path.as_deref().unwrap_or(Path::new("/dev/null"));
