@@ -64,6 +64,24 @@ fn assert_holds_the_parts(bytes: &[u8], kind: Kind) {
     assert_eq!(found, expected);
 }
 
+/// Bundles of every form, for tests that change them.
+pub(crate) fn every_form() -> Vec<Vec<u8>> {
+    let plain = fs::read(bundled("plain.hipfb", &[])).unwrap();
+    let zlib = miniz_oxide::deflate::compress_to_vec_zlib(&plain, 6);
+    let zstd = fs::read(bundled("compressed.hipfb", &["-compress"])).unwrap();
+    let (hash, zstd) = (&zstd[16..24], &zstd[24..]);
+    let mut forms = vec![fs::read(bundled("aligned.hipfb", &["-bundle-align=4096"])).unwrap()];
+    for version in 1..=3 {
+        for (method, packed) in [(0, &zlib[..]), (1, zstd)] {
+            forms.push(compressed(version, method, packed, plain.len(), hash));
+        }
+    }
+    forms.push([&forms[1][..], &plain, &forms[4]].concat());
+    forms.push(plain);
+    forms.extend(host_programs().iter().map(|path| fs::read(path).unwrap()));
+    forms
+}
+
 #[test]
 fn a_bundle_has_the_entries_that_clangs_bundler_put_into_it() {
     for (name, options) in [("plain.hipfb", &[][..]), ("aligned.hipfb", &["-bundle-align=4096"])] {
@@ -151,36 +169,46 @@ fn every_version_of_the_header_and_both_methods_hold_the_same() {
     }
 }
 
+/// A program and its object file; and programs whose section of bundles has another name, so that what is left are the
+/// records that they give to the runtime.
+fn host_programs() -> Vec<PathBuf> {
+    let source = compiled::source("globals.hip");
+    let archs = compiled::HIP_ARCHS.map(|arch| format!("--offload-arch={arch}"));
+    let hip = |name: &str, options: &[&str]| {
+        let archs = archs.iter().map(String::as_str);
+        compiled::hip(name, &source, &archs.chain(options.iter().copied()).collect::<Vec<_>>())
+    };
+    let renamed = |name: &str, program: &PathBuf| {
+        compiled::make(name, std::slice::from_ref(program), |output| {
+            let mut command = Command::new("objcopy");
+            command.args(["--rename-section", ".hip_fatbin=.elsewhere"]).arg(program).arg(output);
+            command
+        })
+    };
+    let program = hip("globals.exe", &[]);
+    let fixed = hip("globals-fixed.exe", &["-no-pie", "-fno-pic"]);
+    vec![
+        hip("globals.o", &["-c"]),
+        renamed("globals-renamed.exe", &program),
+        renamed("globals-fixed-renamed.exe", &fixed),
+        program,
+    ]
+}
+
 #[test]
 fn a_hip_program_and_its_object_file_have_the_code_of_each_processor() {
     let source = compiled::source("globals.hip");
-    let archs = compiled::HIP_ARCHS.map(|arch| format!("--offload-arch={arch}"));
-    let options: Vec<&str> = archs.iter().map(String::as_str).collect();
-    let program = compiled::hip("globals.exe", &source, &options);
-    let object = compiled::hip("globals.o", &source, &[&options[..], &["-c"]].concat());
-    // The section under another name: what is left are the records that the program gives to the runtime.
-    let renamed = compiled::make("globals-renamed.exe", std::slice::from_ref(&program), |output| {
-        let mut command = Command::new("objcopy");
-        command.args(["--rename-section", ".hip_fatbin=.elsewhere"]).arg(&program).arg(output);
-        command
-    });
-    let fixed = compiled::hip("globals-fixed.exe", &source, &[&options[..], &["-no-pie", "-fno-pic"]].concat());
-    let fixed = compiled::make("globals-fixed-renamed.exe", std::slice::from_ref(&fixed), |output| {
-        let mut command = Command::new("objcopy");
-        command.args(["--rename-section", ".hip_fatbin=.elsewhere"]).arg(&fixed).arg(output);
-        command
-    });
-    for path in [program, object, renamed, fixed] {
+    for path in host_programs() {
         let bytes = fs::read(&path).unwrap();
         let entries = entries(&bytes);
         assert!(entries.iter().all(|e| e.in_host_elf && e.problem.is_none()), "{}: {entries:?}", path.display());
         let code: Vec<_> = entries.iter().filter(|e| e.is_code_object()).collect();
         let targets: Vec<_> = code.iter().filter_map(|e| e.target()).map(|t| t.processor).collect();
         assert_eq!(targets, compiled::HIP_ARCHS, "{}", path.display());
-        for (entry, arch) in code.iter().zip(&archs) {
-            let bare = ["--cuda-device-only", "--no-gpu-bundle-output", "-c", "-O3"];
-            let alone =
-                compiled::hip(&format!("globals{arch}-O3.co"), &source, &[&[arch.as_str()][..], &bare].concat());
+        for (entry, arch) in code.iter().zip(compiled::HIP_ARCHS) {
+            let arch = format!("--offload-arch={arch}");
+            let options = [&*arch, "--cuda-device-only", "--no-gpu-bundle-output", "-c", "-O3"];
+            let alone = compiled::hip(&format!("globals{arch}-O3.co"), &source, &options);
             let kernels = |bytes: &[u8]| amdgpu_code_object::CodeObject::parse(bytes).unwrap().kernels;
             assert_eq!(kernels(&entry.read(&bytes.as_slice()).unwrap()), kernels(&fs::read(alone).unwrap()));
         }

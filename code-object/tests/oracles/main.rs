@@ -4,4 +4,6 @@ mod bundles;
 mod compiled;
 mod large;
 mod metadata;
+mod mutations;
 mod readelf;
+mod second_reader;
