@@ -67,6 +67,7 @@ impl<'a> Fields<'a> {
 
     fn wrong(&self, key: &str, expected: &'static str, found: String) -> Unreadable {
         let key = match (self.under.as_str(), key) {
+            ("", "") => "the kernel".to_owned(),
             (under, "") => under.to_owned(),
             ("", key) => key.to_owned(),
             (under, key) => format!("{under}: {key}"),

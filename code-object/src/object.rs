@@ -79,8 +79,9 @@ impl CodeObject {
         let mut problems = Vec::new();
         let mut document = metadata::merged(&notes, &mut problems)?;
         if document.is_none() {
-            notes = image.notes(true)?;
-            document = metadata::merged(&notes, &mut problems)?;
+            let in_sections = image.notes(true)?;
+            document = metadata::merged(&in_sections, &mut problems)?;
+            notes.extend(in_sections);
         }
         let document = document.unwrap_or_default();
         let symbols = image.symbols()?;
@@ -227,3 +228,6 @@ fn old_target(notes: &[Note<'_>]) -> Target {
         generic_version: 0,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -227,3 +227,6 @@ fn next_bundle(source: &dyn Source, at: u64, end: u64) -> Result<Option<u64>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
