@@ -20,8 +20,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("amdgpu-isa", &[]),
     ("logdur-journal", &[]),
     ("logdur-settings", &[]),
-    // Prints the tables' documentation.
-    ("xtask", &["logdur-settings", "amdgpu-isa"]),
+    // Prints the tables' documentation, and reads corpora.
+    ("xtask", &["logdur-settings", "amdgpu-code-object", "amdgpu-isa"]),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

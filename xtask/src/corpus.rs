@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use amdgpu_code_object::container;
 use amdgpu_isa::{Arch, Decoder};
 use anyhow::{Context, Result, bail};
 
@@ -17,7 +18,6 @@ use crate::shell::{self, root};
 use crate::{demo, setup};
 
 mod kernels;
-mod objects;
 
 /// A development corpus: its name, what is in it, and what brings its files.
 struct Corpus {
@@ -113,7 +113,7 @@ fn count(files: &[PathBuf]) -> Result<BTreeMap<Arch, Tally>> {
             if !seen.insert(hash.finish()) {
                 return Ok(());
             }
-            let file = objects::Elf::parse(object)?;
+            let file = kernels::Elf::parse(object)?;
             let Some(arch) = kernels::arch(&file) else { return Ok(()) };
             let (_, decoder) = decoders.iter().find(|(a, _)| *a == arch).context("a decoder for each processor")?;
             let tally = tallies.entry(arch).or_default();
@@ -128,9 +128,23 @@ fn count(files: &[PathBuf]) -> Result<BTreeMap<Arch, Tally>> {
             }
             Ok(())
         };
-        objects::each(&bytes, &mut found).with_context(at)?;
+        each(&bytes, &mut found).with_context(at)?;
     }
     Ok(tallies)
+}
+
+/// Calls `found` with every code object that a file's bytes are or keep.
+fn each(bytes: &[u8], found: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let entries = container::entries(&bytes)?;
+    let mut outcome = Ok(());
+    container::read_each(&bytes, &entries, &mut |index, object| {
+        // The host's entries are empty, or a compiler's intermediate form.
+        let wanted = entries[index].is_code_object() || entries[index].problem.is_some();
+        if outcome.is_ok() && wanted {
+            outcome = object.map_err(anyhow::Error::from).and_then(|object| found(&object));
+        }
+    });
+    outcome
 }
 
 /// The table's rows for a corpus, and lines about what its kernels have that is not in the emulator's tables.

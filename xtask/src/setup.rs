@@ -29,6 +29,8 @@ const TESTS: &[Need] = &[
     Need { what: &["clang-15"], package: "clang-15" },
     Need { what: &["clang-19"], package: "clang-19" },
     Need { what: &["ld.lld-19"], package: "lld-19" },
+    // Makes bundles, compressed ones too.
+    Need { what: &["clang-offload-bundler-19"], package: "clang-tools-19" },
     Need { what: &["/usr/lib/x86_64-linux-gnu/amdgcn/bitcode/opencl.bc"], package: "rocm-device-libs" },
     Need { what: &["/etc/OpenCL/vendors/pocl.icd"], package: "pocl-opencl-icd" },
     Need { what: &["/usr/include/CL/cl.h"], package: "opencl-c-headers" },

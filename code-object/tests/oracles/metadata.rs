@@ -142,7 +142,7 @@ fn kernel(k: &Kernel, old: bool) -> Value {
     );
     tree.add(key([".workgroup_size_hint", "Attrs.WorkGroupSizeHint"]), k.workgroup_size_hint.and_then(|s| numbers(&s)));
     tree.add(key([".vec_type_hint", "Attrs.VecTypeHint"]), k.vec_type_hint.as_deref().and_then(text));
-    tree.add(key([".uniform_work_group_size", ""]), k.uniform_workgroup_size.then(|| Value::Unsigned(1)));
+    tree.add(key([".uniform_work_group_size", ""]), k.uniform_workgroup_size.then_some(Value::Unsigned(1)));
     tree.add(key([".uses_dynamic_stack", "CodeProps.IsDynamicCallStack"]), flag(k.uses_dynamic_stack));
     tree.add(key([".workgroup_processor_mode", ""]), k.workgroup_processor_mode.map(u32::from).and_then(number));
     tree.add(key([".cluster_dims", ""]), k.cluster_dims.and_then(|s| numbers(&s)));

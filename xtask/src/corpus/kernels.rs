@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use amdgpu_isa::{Arch, Decoder};
 use anyhow::{Context, Result};
-use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
-use super::objects::Elf;
+pub(super) type Elf<'a> = ElfFile64<'a, Endianness>;
 
 /// Names of instructions that are functions' calls: what is called counts too.
 const CALLS: &[&str] = &["s_swappc_b64", "s_call_b64"];
