@@ -9,7 +9,7 @@ fn bundle(parts: &[(&str, Option<u64>, &[u8])]) -> Vec<u8> {
     let start = bytes.len() + 8 + table;
     bytes.extend((parts.len() as u64).to_le_bytes());
     for (id, offset, part) in parts {
-        for number in [offset.unwrap_or((start + data.len()) as u64), part.len() as u64, id.len() as u64] {
+        for number in [offset.unwrap_or((start + data.len()) as u64), <[u8]>::len(part) as u64, id.len() as u64] {
             bytes.extend(number.to_le_bytes());
         }
         bytes.extend(id.as_bytes());
