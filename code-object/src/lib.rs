@@ -15,6 +15,7 @@
 
 pub mod container;
 mod descriptor;
+mod document;
 mod elf;
 mod error;
 mod global;

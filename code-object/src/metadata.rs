@@ -2,18 +2,15 @@
 //!
 //! Source: AMDGPUUsage, "Code Object V2 Metadata", "Code Object V3 Metadata" and those of later versions.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
-use crate::elf::Note;
 use crate::error::{Result, Unreadable};
 use crate::kernel::{Access, AddressSpace, Argument, Kernel, KernelKind};
-use crate::msgpack;
 use crate::value::Value;
 use crate::value_kind::ValueKind;
-use crate::yaml;
 
 /// A key from version 3 on, and in version 2; empty where there is none.
-type Key = [&'static str; 2];
+pub(crate) type Key = [&'static str; 2];
 
 /// Which of the two a document has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +21,13 @@ pub(crate) enum Form {
     Old = 1,
 }
 
-/// The keys of the whole document.
-pub(crate) const VERSION: Key = ["amdhsa.version", "Version"];
-pub(crate) const KERNELS: Key = ["amdhsa.kernels", "Kernels"];
-pub(crate) const PRINTF: Key = ["amdhsa.printf", "Printf"];
-pub(crate) const TARGET: Key = ["amdhsa.target", ""];
-
 /// A map whose keys are taken one after the other; what is left is not known.
-pub(crate) struct Fields<'a> {
+struct Fields<'a> {
     form: Form,
-    kernel: String,
-    /// What the map is under, for errors.
-    under: String,
-    pairs: Vec<(String, Option<&'a Value>)>,
+    kernel: &'a str,
+    /// Which argument it is, for errors.
+    argument: Option<usize>,
+    pairs: Vec<(Cow<'a, str>, Option<&'a Value>)>,
 }
 
 impl<'a> Fields<'a> {
@@ -44,8 +35,8 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// When it is no map, or a key is no text.
-    pub(crate) fn of(form: Form, kernel: &str, under: &str, value: &'a Value) -> Result<Fields<'a>> {
-        let mut fields = Fields { form, kernel: kernel.to_owned(), under: under.to_owned(), pairs: Vec::new() };
+    fn of(form: Form, kernel: &'a str, argument: Option<usize>, value: &'a Value) -> Result<Fields<'a>> {
+        let mut fields = Fields { form, kernel, argument, pairs: Vec::new() };
         fields.add("", value)?;
         Ok(fields)
     }
@@ -59,28 +50,29 @@ impl<'a> Fields<'a> {
             };
             match value {
                 Value::Map(_) if self.form == Form::Old && prefix.is_empty() => self.add(&format!("{key}."), value)?,
-                _ => self.pairs.push((format!("{prefix}{key}"), Some(value))),
+                _ if prefix.is_empty() => self.pairs.push((Cow::Borrowed(key), Some(value))),
+                _ => self.pairs.push((Cow::Owned(format!("{prefix}{key}")), Some(value))),
             }
         }
         Ok(())
     }
 
     fn wrong(&self, key: &str, expected: &'static str, found: String) -> Unreadable {
-        let key = match (self.under.as_str(), key) {
-            ("", "") => "the kernel".to_owned(),
-            (under, "") => under.to_owned(),
-            ("", key) => key.to_owned(),
-            (under, key) => format!("{under}: {key}"),
+        let key = match (self.argument, key) {
+            (Some(index), "") => format!("argument {index}"),
+            (Some(index), key) => format!("argument {index}: {key}"),
+            (None, "") => "the kernel".to_owned(),
+            (None, key) => key.to_owned(),
         };
-        Unreadable::Metadata { kernel: self.kernel.clone(), key, expected, found }
+        Unreadable::Metadata { kernel: self.kernel.to_owned(), key, expected, found }
     }
 
     /// What is left of the map has no meaning here.
-    pub(crate) fn rest(self) -> Vec<(String, Value)> {
-        self.pairs.into_iter().filter_map(|(key, value)| Some((key, value?.clone()))).collect()
+    fn rest(self) -> Vec<(String, Value)> {
+        self.pairs.into_iter().filter_map(|(key, value)| Some((key.into_owned(), value?.clone()))).collect()
     }
 
-    pub(crate) fn take(&mut self, key: Key) -> Option<&'a Value> {
+    fn take(&mut self, key: Key) -> Option<&'a Value> {
         let key = key[self.form as usize];
         self.pairs.iter_mut().find(|(k, _)| k == key).and_then(|(_, value)| value.take())
     }
@@ -102,7 +94,7 @@ impl<'a> Fields<'a> {
         value.ok_or_else(|| self.wrong(key[self.form as usize], expected, "nothing".to_owned()))
     }
 
-    pub(crate) fn text(&mut self, key: Key) -> Result<Option<String>> {
+    fn text(&mut self, key: Key) -> Result<Option<String>> {
         self.typed(key, "text", |v| v.as_text().map(str::to_owned))
     }
 
@@ -114,14 +106,9 @@ impl<'a> Fields<'a> {
         Ok(self.typed(key, "true or false", Value::as_bool)?.unwrap_or(false))
     }
 
-    pub(crate) fn numbers(&mut self, key: Key) -> Result<Option<Vec<u32>>> {
+    fn numbers(&mut self, key: Key) -> Result<Option<Vec<u32>>> {
         let read = |v: &Value| v.as_list()?.iter().map(|n| n.as_unsigned()?.try_into().ok()).collect();
         self.typed(key, "a list of numbers below 2^32", read)
-    }
-
-    pub(crate) fn texts(&mut self, key: Key) -> Result<Option<Vec<String>>> {
-        let read = |v: &Value| v.as_list()?.iter().map(|t| t.as_text().map(str::to_owned)).collect();
-        self.typed(key, "a list of texts", read)
     }
 
     fn shape(&mut self, key: Key) -> Result<Option<[u32; 3]>> {
@@ -151,8 +138,8 @@ const NUMBER: &str = "a number below 2^32";
 /// When something is missing that every kernel has, or is of another type.
 pub(crate) fn kernel(form: Form, index: usize, value: &Value) -> Result<Kernel> {
     let name = value.get([".name", "Name"][form as usize]).and_then(Value::as_text);
-    let label = name.map_or_else(|| format!("#{index}"), str::to_owned);
-    let mut f = Fields::of(form, &label, "", value)?;
+    let label = name.map_or_else(|| Cow::Owned(format!("#{index}")), Cow::Borrowed);
+    let mut f = Fields::of(form, &label, None, value)?;
     let name = f.text([".name", "Name"])?;
     let symbol = f.text([".symbol", "SymbolName"])?;
     Ok(Kernel {
@@ -191,7 +178,7 @@ fn arguments(kernel: &mut Fields<'_>) -> Result<Vec<Argument>> {
     let values = kernel.typed(key, "a list", Value::as_list)?.unwrap_or_default();
     let mut end = 0;
     let mut argument = |(index, value)| {
-        let mut f = Fields::of(kernel.form, &kernel.kernel, &format!("argument {index}"), value)?;
+        let mut f = Fields::of(kernel.form, kernel.kernel, Some(index), value)?;
         let argument = argument(&mut f, end)?;
         end = argument.offset.saturating_add(argument.size);
         Ok(Argument { unknown: f.rest(), ..argument })
@@ -231,119 +218,4 @@ fn argument(f: &mut Fields<'_>, end: u32) -> Result<Argument> {
         is_pipe: f.flag([".is_pipe", "IsPipe"])?,
         unknown: Vec::new(),
     })
-}
-
-/// `NT_AMD_HSA_METADATA` of the owner `AMD`: YAML.
-const OLD_NOTE: u32 = 10;
-/// `NT_AMDGPU_METADATA` of the owner `AMDGPU`: MessagePack.
-const NEW_NOTE: u32 = 32;
-
-/// The metadata of all notes.
-#[derive(Debug)]
-pub(crate) struct Document {
-    pub(crate) form: Form,
-    pub(crate) version: Vec<u32>,
-    pub(crate) kernels: Vec<Value>,
-    pub(crate) printf: Vec<String>,
-    pub(crate) target: Option<String>,
-    pub(crate) unknown: BTreeMap<String, Value>,
-    /// Keys that were there, to write the document again.
-    has_printf: bool,
-}
-
-impl Default for Document {
-    fn default() -> Document {
-        Document {
-            form: Form::New,
-            version: Vec::new(),
-            kernels: Vec::new(),
-            printf: Vec::new(),
-            target: None,
-            unknown: BTreeMap::new(),
-            has_printf: false,
-        }
-    }
-}
-
-impl Document {
-    fn of(form: Form, value: &Value) -> Result<Document> {
-        let mut f = Fields::of(form, "", "the document", value)?;
-        let printf = f.texts(PRINTF)?;
-        Ok(Document {
-            form,
-            version: f.numbers(VERSION)?.unwrap_or_default(),
-            kernels: f.typed(KERNELS, "a list", Value::as_list)?.unwrap_or_default().to_vec(),
-            has_printf: printf.is_some(),
-            printf: printf.unwrap_or_default(),
-            target: f.text(TARGET)?,
-            unknown: f.rest().into_iter().collect(),
-        })
-    }
-
-    /// Takes in another note's document, as ROCm's code object manager does: of the same version, and with formats of
-    /// printf in one of them only, or the same in both.
-    ///
-    /// # Errors
-    /// What is in the way; nothing was taken then.
-    fn merge(&mut self, other: Document) -> std::result::Result<(), (String, String)> {
-        if self.form != other.form || self.version != other.version {
-            return Err((format!("version {:?} like the first", self.version), format!("{:?}", other.version)));
-        }
-        if self.has_printf && other.has_printf && self.printf != other.printf {
-            return Err(("the formats of printf of the first".to_owned(), "others".to_owned()));
-        }
-        if !self.has_printf {
-            (self.has_printf, self.printf) = (other.has_printf, other.printf);
-        }
-        if self.target.is_none() {
-            self.target = other.target;
-        }
-        for (key, value) in other.unknown {
-            self.unknown.entry(key).or_insert(value);
-        }
-        self.kernels.extend(other.kernels);
-        Ok(())
-    }
-
-    /// The document as it would be written.
-    pub(crate) fn into_value(self) -> Value {
-        let text = |key: Key| Value::Text(key[self.form as usize].to_owned());
-        let texts = self.printf.into_iter().map(Value::Text).collect();
-        let numbers = self.version.into_iter().map(|n| Value::Unsigned(n.into())).collect();
-        let mut pairs = vec![(text(KERNELS), Value::List(self.kernels)), (text(VERSION), Value::List(numbers))];
-        pairs.extend(self.has_printf.then(|| (text(PRINTF), Value::List(texts))));
-        pairs.extend(self.target.map(|target| (text(TARGET), Value::Text(target))));
-        pairs.extend(self.unknown.into_iter().map(|(key, value)| (Value::Text(key), value)));
-        Value::Map(pairs)
-    }
-}
-
-/// Merges the metadata of all notes; `None` when there is none. A note that does not go with the first is a problem.
-///
-/// # Errors
-/// When a note of metadata is damaged.
-pub(crate) fn merged(notes: &[Note<'_>], problems: &mut Vec<Unreadable>) -> Result<Option<Document>> {
-    let mut merged: Option<Document> = None;
-    for note in notes {
-        let document = match (note.owner, note.kind) {
-            (b"AMDGPU", NEW_NOTE) => Document::of(Form::New, &msgpack::read(note.bytes, note.at)?)?,
-            (b"AMD", OLD_NOTE) => {
-                let what = "YAML metadata";
-                let text = std::str::from_utf8(note.bytes).map_err(|e| {
-                    Unreadable::unexpected(what, note.at + e.valid_up_to() as u64, "UTF-8", "other bytes")
-                })?;
-                Document::of(Form::Old, &yaml::read(text, note.at)?)?
-            }
-            _ => continue,
-        };
-        match &mut merged {
-            None => merged = Some(document),
-            Some(first) => {
-                if let Err((expected, found)) = first.merge(document) {
-                    problems.push(Unreadable::unexpected("metadata note", note.at, expected, found));
-                }
-            }
-        }
-    }
-    Ok(merged)
 }

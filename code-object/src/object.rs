@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use crate::descriptor::Descriptor;
+use crate::document::{self, Document};
 use crate::elf::{Image, Note, STT_AMDGPU_HSA_KERNEL, Symbol};
 use crate::error::{Result, Unreadable};
 use crate::global::{self, AddressTaken, Global};
 use crate::kernel::Kernel;
-use crate::metadata::{self, Document, Form};
+use crate::metadata::{self, Form};
 use crate::target::{self, Setting, Target};
 use crate::value::Value;
 
@@ -77,10 +78,10 @@ impl CodeObject {
         let abi = Abi::from_ident(image.abi_version());
         let mut notes = image.notes(false)?;
         let mut problems = Vec::new();
-        let mut document = metadata::merged(&notes, &mut problems)?;
+        let mut document = document::merged(&notes, &mut problems)?;
         if document.is_none() {
             let in_sections = image.notes(true)?;
-            document = metadata::merged(&in_sections, &mut problems)?;
+            document = document::merged(&in_sections, &mut problems)?;
             notes.extend(in_sections);
         }
         let document = document.unwrap_or_default();
@@ -93,7 +94,7 @@ impl CodeObject {
             globals: global::globals(&image, &symbols, &kernels),
             address_taken: global::address_taken(&image, &symbols)?,
             kernels,
-            printf: document.printf,
+            printf: document.printf.unwrap_or_default(),
             metadata_version: document.version,
             unknown: document.unknown.into_iter().collect(),
             problems,
@@ -108,7 +109,7 @@ impl CodeObject {
         let image = Image::parse(bytes)?;
         let mut problems = Vec::new();
         for in_sections in [false, true] {
-            if let Some(document) = metadata::merged(&image.notes(in_sections)?, &mut problems)? {
+            if let Some(document) = document::merged(&image.notes(in_sections)?, &mut problems)? {
                 return Ok(Some(document.into_value()));
             }
         }

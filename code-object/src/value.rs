@@ -79,8 +79,16 @@ impl Value {
 
 /// A map, in which no text may be a key twice: who reads it would not know which one is meant.
 pub(crate) fn map(what: &'static str, at: u64, pairs: Vec<(Value, Value)>) -> Result<Value> {
-    let mut seen = HashSet::with_capacity(pairs.len());
-    let twice = pairs.iter().filter_map(|(key, _)| key.as_text()).find(|key| !seen.insert(*key));
+    /// Up to so many, comparing each with each is faster than a set.
+    const FEW: usize = 32;
+    let twice = if pairs.len() <= FEW {
+        let before = |at: usize, key: &str| pairs.iter().take(at).any(|(k, _)| k.as_text() == Some(key));
+        let keys = pairs.iter().enumerate().filter_map(|(at, (key, _))| Some((at, key.as_text()?)));
+        keys.into_iter().find(|&(at, key)| before(at, key)).map(|(_, key)| key)
+    } else {
+        let mut seen = HashSet::with_capacity(pairs.len());
+        pairs.iter().filter_map(|(key, _)| key.as_text()).find(|key| !seen.insert(*key))
+    };
     match twice {
         Some(key) => Err(Unreadable::unexpected(what, at, "a map", format!("{key:?} twice"))),
         None => Ok(Value::Map(pairs)),
