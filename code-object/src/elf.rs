@@ -10,7 +10,10 @@ use crate::error::{Result, Unreadable};
 
 /// `ELFOSABI_AMDGPU_HSA`.
 const OSABI_HSA: u8 = 64;
-/// What has a type of its own among AMD's symbols: version 2's kernels.
+/// Types of symbols; the last is AMD's for version 2's kernels.
+pub(crate) const STT_NOTYPE: u8 = 0;
+pub(crate) const STT_OBJECT: u8 = 1;
+pub(crate) const STT_FUNC: u8 = 2;
 pub(crate) const STT_AMDGPU_HSA_KERNEL: u8 = 10;
 
 /// An ELF for the GPU.
@@ -145,7 +148,7 @@ impl<'a> Image<'a> {
         Ok(notes)
     }
 
-    /// The symbols of both tables; many are in both.
+    /// The symbols of both tables that have a type or are not defined; many are in both.
     ///
     /// # Errors
     /// When the name of one is not there.
@@ -153,14 +156,20 @@ impl<'a> Image<'a> {
         let mut symbols = Vec::new();
         for (dynamic, table) in [(true, self.file.elf_dynamic_symbol_table()), (false, self.file.elf_symbol_table())] {
             for symbol in table.iter().skip(1) {
+                let kind = symbol.st_type().0;
+                let undefined = symbol.is_undefined(LittleEndian);
+                // Assemblers leave thousands of labels.
+                if kind == STT_NOTYPE && !undefined {
+                    continue;
+                }
                 let at = || table.section().0 as u64;
                 let name = symbol.name(LittleEndian, table.strings()).map_err(|e| damaged("symbol's name", at(), e))?;
                 symbols.push(Symbol {
                     name: std::str::from_utf8(name).unwrap_or_default(),
                     address: symbol.st_value(LittleEndian),
                     size: symbol.st_size(LittleEndian),
-                    kind: symbol.st_type().0,
-                    undefined: symbol.is_undefined(LittleEndian),
+                    kind,
+                    undefined,
                     exported: dynamic && !symbol.is_local(),
                 });
             }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::elf::{Image, Symbol};
+use crate::elf::{Image, STT_FUNC, STT_NOTYPE, STT_OBJECT, Symbol};
 use crate::error::Result;
 use crate::kernel::Kernel;
 
@@ -50,16 +50,11 @@ pub struct AddressTaken {
     pub in_got: bool,
 }
 
-/// `STT_NOTYPE`, `STT_OBJECT` and `STT_FUNC`.
-const NO_TYPE: u8 = 0;
-const OBJECT: u8 = 1;
-const FUNCTION: u8 = 2;
-
 /// The variables of a code object, each once, by address and name.
 pub(crate) fn globals(image: &Image<'_>, symbols: &[Symbol<'_>], kernels: &[Kernel]) -> Vec<Global> {
     let descriptors: HashSet<&str> = kernels.iter().map(|k| &*k.symbol).collect();
     let mut globals: BTreeMap<(u64, &str), Global> = BTreeMap::new();
-    for symbol in symbols.iter().filter(|s| s.kind == OBJECT || s.undefined && s.kind == NO_TYPE && s.exported) {
+    for symbol in symbols.iter().filter(|s| s.kind == STT_OBJECT || s.undefined && s.kind == STT_NOTYPE && s.exported) {
         let kind = match symbol.name {
             _ if symbol.undefined => GlobalKind::External,
             name if descriptors.contains(name) => GlobalKind::Descriptor,
@@ -90,10 +85,14 @@ const RELATIVE64: u32 = 13;
 /// # Errors
 /// When a table of relocations leads outside of the file.
 pub(crate) fn address_taken(image: &Image<'_>, symbols: &[Symbol<'_>]) -> Result<Vec<AddressTaken>> {
+    let relocations = image.relocations()?;
+    if relocations.is_empty() {
+        return Ok(Vec::new());
+    }
     let functions: HashMap<u64, &str> =
-        symbols.iter().filter(|s| s.kind == FUNCTION && !s.undefined).map(|s| (s.address, s.name)).collect();
+        symbols.iter().filter(|s| s.kind == STT_FUNC && !s.undefined).map(|s| (s.address, s.name)).collect();
     let mut taken = Vec::new();
-    for relocation in image.relocations()? {
+    for relocation in relocations {
         let base = match relocation.kind {
             RELATIVE64 => Some(0),
             kind if ABSOLUTE.contains(&kind) => image.dynamic_symbol(relocation.symbol),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::descriptor::Descriptor;
 use crate::document::{self, Document};
-use crate::elf::{Image, Note, STT_AMDGPU_HSA_KERNEL, Symbol};
+use crate::elf::{Image, Note, STT_AMDGPU_HSA_KERNEL, STT_OBJECT, Symbol};
 use crate::error::{Result, Unreadable};
 use crate::global::{self, AddressTaken, Global};
 use crate::kernel::Kernel;
@@ -129,7 +129,8 @@ fn kernels(
     symbols: &[Symbol<'_>],
     problems: &mut Vec<Unreadable>,
 ) -> Vec<Kernel> {
-    let defined = symbols.iter().filter(|s| !s.undefined);
+    // Others, like an assembler's labels, may be many.
+    let defined = symbols.iter().filter(|s| !s.undefined && matches!(s.kind, STT_OBJECT | STT_AMDGPU_HSA_KERNEL));
     let by_name: HashMap<&str, &Symbol<'_>> = defined.map(|s| (s.name, s)).collect();
     let mut kernels = Vec::with_capacity(document.kernels.len());
     for (index, value) in document.kernels.iter().enumerate() {
