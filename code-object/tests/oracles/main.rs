@@ -2,6 +2,7 @@
 
 mod bundles;
 mod compiled;
+mod corpora;
 mod large;
 mod metadata;
 mod mutations;
