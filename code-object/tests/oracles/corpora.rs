@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use amdgpu_code_object::CodeObject;
 use amdgpu_code_object::container;
 
+use crate::large::Counted;
 use crate::{compiled, metadata, second_reader};
 
 /// All files below a folder.
@@ -25,7 +26,14 @@ fn below(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Every code object of a corpus, or of each file as many as fit into some megabytes.
+/// Takes a size from a budget, if there is so much left.
+fn within(budget: &mut u64, size: u64) -> bool {
+    let left = budget.checked_sub(size);
+    *budget = left.unwrap_or(*budget);
+    left.is_some()
+}
+
+/// Every code object of each corpus that is there, with `--full`; else as many as fit into some megabytes.
 #[test]
 fn what_libraries_of_others_have_is_what_llvm_prints() {
     let full = std::env::var_os("LOGDUR_TEST_FULL").is_some();
@@ -33,16 +41,18 @@ fn what_libraries_of_others_have_is_what_llvm_prints() {
     for corpus in fs::read_dir(compiled::root().join("target/xtask/corpora")).into_iter().flatten() {
         let corpus = corpus.unwrap();
         let (mut objects, mut kernels, mut compared, mut seen) = (0, 0, 0, HashSet::new());
-        let mut budget = if full { usize::MAX } else { 6 << 20 };
+        let [mut to_read, mut to_compare] = if full { [u64::MAX; 2] } else { [64 << 20, 6 << 20] };
         for path in below(&corpus.path()) {
             let at = || path.display().to_string();
-            let bytes = fs::read(&path).unwrap();
-            let entries = container::entries(&bytes.as_slice()).unwrap_or_else(|e| panic!("{}: {e}", at()));
-            container::read_each(&bytes.as_slice(), &entries, &mut |index, found| {
+            let source = Counted::open(&path);
+            let mut entries = container::entries(&source).unwrap_or_else(|e| panic!("{}: {e}", at()));
+            assert!(entries.iter().all(|e| e.problem.is_none()), "{}: {entries:?}", at());
+            entries.retain(|e| e.is_code_object() && within(&mut to_read, e.length));
+            container::read_each(&source, &entries, &mut |index, found| {
                 let object = found.unwrap_or_else(|e| panic!("{}: {e}", at()));
                 let mut hash = DefaultHasher::new();
                 object.hash(&mut hash);
-                if !entries[index].is_code_object() || !seen.insert(hash.finish()) {
+                if !seen.insert(hash.finish()) {
                     return;
                 }
                 let parsed = CodeObject::parse(&object).unwrap_or_else(|e| panic!("{}: {e}", at()));
@@ -53,10 +63,7 @@ fn what_libraries_of_others_have_is_what_llvm_prints() {
                 }
                 objects += 1;
                 kernels += parsed.kernels.len();
-                if object.len() < budget {
-                    if !full {
-                        budget -= object.len();
-                    }
+                if within(&mut to_compare, object.len() as u64) {
                     fs::write(&file, &object).unwrap();
                     metadata::assert_as_printed(&file);
                     compared += 1;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 
 use amdgpu_code_object::container;
@@ -12,10 +13,18 @@ use amdgpu_code_object::{CodeObject, Source};
 use crate::compiled;
 
 /// A file, and how many bytes were read of it.
-struct Counted {
+pub(crate) struct Counted {
     file: File,
     length: u64,
     read: Cell<u64>,
+}
+
+impl Counted {
+    pub(crate) fn open(path: &Path) -> Counted {
+        let file = File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let length = file.metadata().unwrap().len();
+        Counted { file, length, read: Cell::new(0) }
+    }
 }
 
 impl Source for Counted {
@@ -106,10 +115,9 @@ fn a_library_of_a_gigabyte_is_listed_by_reading_less_than_a_hundredth_of_it() {
     let seen = compiled::run(Command::new("llvm-readelf-19").arg("--sections").arg(&path));
     assert!(seen.contains(".hip_fatbin"), "LLVM sees the section: {seen}");
 
-    let file = File::open(&path).unwrap();
-    let length = file.metadata().unwrap().len();
+    let counted = Counted::open(&path);
+    let length = counted.len();
     assert!(length >= 1 << 30);
-    let counted = Counted { file, length, read: Cell::new(0) };
     let entries = container::entries(&counted).unwrap();
     assert_eq!(entries.len() as u64, 2 * COUNT);
     assert!(entries.iter().all(|e| e.problem.is_none() && e.in_host_elf), "{entries:?}");
