@@ -25,17 +25,17 @@ const NEW_NOTE: u32 = 32;
 
 /// The metadata of all notes.
 #[derive(Debug)]
-pub(crate) struct Document {
+pub(crate) struct Document<'a> {
     pub(crate) form: Form,
     pub(crate) version: Vec<u32>,
-    pub(crate) kernels: Vec<Value>,
+    pub(crate) kernels: Vec<Value<'a>>,
     pub(crate) printf: Option<Vec<String>>,
     pub(crate) target: Option<String>,
-    pub(crate) unknown: BTreeMap<String, Value>,
+    pub(crate) unknown: BTreeMap<String, Value<'a>>,
 }
 
-impl Default for Document {
-    fn default() -> Document {
+impl Default for Document<'_> {
+    fn default() -> Self {
         Document {
             form: Form::New,
             version: Vec::new(),
@@ -47,11 +47,12 @@ impl Default for Document {
     }
 }
 
-impl Document {
+impl<'a> Document<'a> {
     /// The document of a note at `at`.
-    fn of(form: Form, value: Value, at: u64) -> Result<Document> {
+    fn of(form: Form, value: Value<'a>, at: u64) -> Result<Document<'a>> {
         const WHAT: &str = "metadata";
-        let wrong = |what, expected: &str, found: &Value| Unreadable::unexpected(what, at, expected, found.describe());
+        let wrong =
+            |what, expected: &str, found: &Value<'_>| Unreadable::unexpected(what, at, expected, found.describe());
         let Value::Map(pairs) = value else { return Err(wrong(WHAT, "a map", &value)) };
         let mut document = Document { form, ..Document::default() };
         let key = |key: Key| key[form as usize];
@@ -74,10 +75,10 @@ impl Document {
                     document.printf = Some(texts.ok_or_else(|| wrong(key(PRINTF), "a list of texts", &value))?);
                 }
                 Value::Text(name) if name == key(TARGET) => match value {
-                    Value::Text(target) => document.target = Some(target),
+                    Value::Text(target) => document.target = Some(target.into_owned()),
                     other => return Err(wrong(key(TARGET), "text", &other)),
                 },
-                Value::Text(name) => _ = document.unknown.insert(name, value),
+                Value::Text(name) => _ = document.unknown.insert(name.into_owned(), value),
                 other => return Err(wrong(WHAT, "a map whose keys are text", &other)),
             }
         }
@@ -89,7 +90,7 @@ impl Document {
     ///
     /// # Errors
     /// What is in the way; nothing was taken then.
-    fn merge(&mut self, other: Document) -> std::result::Result<(), (String, String)> {
+    fn merge(&mut self, other: Document<'a>) -> std::result::Result<(), (String, String)> {
         if self.form != other.form || self.version != other.version {
             return Err((format!("version {:?} like the first", self.version), format!("{:?}", other.version)));
         }
@@ -106,14 +107,14 @@ impl Document {
     }
 
     /// The document as it would be written.
-    pub(crate) fn into_value(self) -> Value {
-        let text = |key: Key| Value::Text(key[self.form as usize].to_owned());
-        let texts = |texts: Vec<String>| Value::List(texts.into_iter().map(Value::Text).collect());
+    pub(crate) fn into_value(self) -> Value<'a> {
+        let text = |key: Key| Value::Text(key[self.form as usize].into());
+        let texts = |texts: Vec<String>| Value::List(texts.into_iter().map(|text| Value::Text(text.into())).collect());
         let numbers = self.version.into_iter().map(|n| Value::Unsigned(n.into())).collect();
         let mut pairs = vec![(text(KERNELS), Value::List(self.kernels)), (text(VERSION), Value::List(numbers))];
         pairs.extend(self.printf.map(|printf| (text(PRINTF), texts(printf))));
-        pairs.extend(self.target.map(|target| (text(TARGET), Value::Text(target))));
-        pairs.extend(self.unknown.into_iter().map(|(key, value)| (Value::Text(key), value)));
+        pairs.extend(self.target.map(|target| (text(TARGET), Value::Text(target.into()))));
+        pairs.extend(self.unknown.into_iter().map(|(key, value)| (Value::Text(key.into()), value)));
         Value::Map(pairs)
     }
 }
@@ -122,8 +123,8 @@ impl Document {
 ///
 /// # Errors
 /// When a note of metadata is damaged.
-pub(crate) fn merged(notes: &[Note<'_>], problems: &mut Vec<Unreadable>) -> Result<Option<Document>> {
-    let mut merged: Option<Document> = None;
+pub(crate) fn merged<'a>(notes: &[Note<'a>], problems: &mut Vec<Unreadable>) -> Result<Option<Document<'a>>> {
+    let mut merged: Option<Document<'a>> = None;
     for note in notes {
         let document = match (note.owner, note.kind) {
             (b"AMDGPU", NEW_NOTE) => Document::of(Form::New, msgpack::read(note.bytes, note.at)?, note.at)?,

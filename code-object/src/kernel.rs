@@ -63,7 +63,7 @@ pub struct Kernel {
     /// What the packet processor reads. `None` when its symbol is not there.
     pub descriptor: Option<Descriptor>,
     /// Keys that are not known, with their values; those of version 2's inner maps as `CodeProps.Key`.
-    pub unknown: Vec<(String, Value)>,
+    pub unknown: Vec<(String, Value<'static>)>,
 }
 
 impl Kernel {
@@ -114,7 +114,7 @@ pub struct Argument {
     /// Declared `pipe`.
     pub is_pipe: bool,
     /// Keys that are not known, with their values.
-    pub unknown: Vec<(String, Value)>,
+    pub unknown: Vec<(String, Value<'static>)>,
 }
 
 words! {

@@ -27,7 +27,7 @@ struct Fields<'a> {
     kernel: &'a str,
     /// Which argument it is, for errors.
     argument: Option<usize>,
-    pairs: Vec<(Cow<'a, str>, Option<&'a Value>)>,
+    pairs: Vec<(Cow<'a, str>, Option<&'a Value<'a>>)>,
 }
 
 impl<'a> Fields<'a> {
@@ -35,14 +35,14 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// When it is no map, or a key is no text.
-    fn of(form: Form, kernel: &'a str, argument: Option<usize>, value: &'a Value) -> Result<Fields<'a>> {
+    fn of(form: Form, kernel: &'a str, argument: Option<usize>, value: &'a Value<'a>) -> Result<Fields<'a>> {
         let mut fields = Fields { form, kernel, argument, pairs: Vec::new() };
         fields.add("", value)?;
         Ok(fields)
     }
 
     /// In version 2, maps that are in a kernel's map belong to it.
-    fn add(&mut self, prefix: &str, value: &'a Value) -> Result<()> {
+    fn add(&mut self, prefix: &str, value: &'a Value<'a>) -> Result<()> {
         let Value::Map(pairs) = value else { return Err(self.wrong(prefix, "a map", value.describe())) };
         for (key, value) in pairs {
             let Some(key) = key.as_text() else {
@@ -68,11 +68,14 @@ impl<'a> Fields<'a> {
     }
 
     /// What is left of the map has no meaning here.
-    fn rest(self) -> Vec<(String, Value)> {
-        self.pairs.into_iter().filter_map(|(key, value)| Some((key.into_owned(), value?.clone()))).collect()
+    fn rest(self) -> Vec<(String, Value<'static>)> {
+        self.pairs
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.into_owned(), value?.clone().into_owned())))
+            .collect()
     }
 
-    fn take(&mut self, key: Key) -> Option<&'a Value> {
+    fn take(&mut self, key: Key) -> Option<&'a Value<'a>> {
         let key = key[self.form as usize];
         self.pairs.iter_mut().find(|(k, _)| k == key).and_then(|(_, value)| value.take())
     }
@@ -81,7 +84,7 @@ impl<'a> Fields<'a> {
         &mut self,
         key: Key,
         expected: &'static str,
-        read: impl Fn(&'a Value) -> Option<T>,
+        read: impl Fn(&'a Value<'a>) -> Option<T>,
     ) -> Result<Option<T>> {
         let Some(value) = self.take(key) else { return Ok(None) };
         match read(value) {
@@ -107,7 +110,7 @@ impl<'a> Fields<'a> {
     }
 
     fn numbers(&mut self, key: Key) -> Result<Option<Vec<u32>>> {
-        let read = |v: &Value| v.as_list()?.iter().map(|n| n.as_unsigned()?.try_into().ok()).collect();
+        let read = |v: &Value<'_>| v.as_list()?.iter().map(|n| n.as_unsigned()?.try_into().ok()).collect();
         self.typed(key, "a list of numbers below 2^32", read)
     }
 
@@ -136,7 +139,7 @@ const NUMBER: &str = "a number below 2^32";
 ///
 /// # Errors
 /// When something is missing that every kernel has, or is of another type.
-pub(crate) fn kernel(form: Form, index: usize, value: &Value) -> Result<Kernel> {
+pub(crate) fn kernel(form: Form, index: usize, value: &Value<'_>) -> Result<Kernel> {
     let name = value.get([".name", "Name"][form as usize]).and_then(Value::as_text);
     let label = name.map_or_else(|| Cow::Owned(format!("#{index}")), Cow::Borrowed);
     let mut f = Fields::of(form, &label, None, value)?;

@@ -3,6 +3,8 @@
 //! Source: the MessagePack specification. What it takes is bounded: nesting, the number of values, and memory by the bytes
 //! that are there, whatever lengths they claim.
 
+use std::borrow::Cow;
+
 use crate::error::{Result, Unreadable};
 use crate::value::{self, Value};
 
@@ -16,7 +18,7 @@ pub(crate) const MAX_VALUES: u64 = 1 << 24;
 ///
 /// # Errors
 /// When they are anything else.
-pub(crate) fn read(bytes: &[u8], at: u64) -> Result<Value> {
+pub(crate) fn read(bytes: &[u8], at: u64) -> Result<Value<'_>> {
     let mut reader = Reader { rest: bytes, length: bytes.len() as u64, at, values: 0 };
     let value = reader.value(0)?;
     match reader.rest {
@@ -57,23 +59,23 @@ impl<'a> Reader<'a> {
         Ok(self.take(size)?.iter().fold(0, |n, &byte| n << 8 | u64::from(byte)))
     }
 
-    fn signed(&mut self, size: u64) -> Result<Value> {
+    fn signed(&mut self, size: u64) -> Result<Value<'a>> {
         let shift = 64 - 8 * size as u32;
         let number = (self.number(size)? << shift) as i64 >> shift;
         Ok(u64::try_from(number).map_or(Value::Signed(number), Value::Unsigned))
     }
 
-    fn text(&mut self, length: u64) -> Result<Value> {
+    fn text(&mut self, length: u64) -> Result<Value<'a>> {
         let bytes = self.take(length)?;
         Ok(match std::str::from_utf8(bytes) {
-            Ok(text) => Value::Text(text.to_owned()),
-            Err(_) => Value::Binary(bytes.to_vec()),
+            Ok(text) => Value::Text(Cow::Borrowed(text)),
+            Err(_) => Value::Binary(Cow::Borrowed(bytes)),
         })
     }
 
-    fn extension(&mut self, length: u64) -> Result<Value> {
+    fn extension(&mut self, length: u64) -> Result<Value<'a>> {
         let kind = self.number(1)? as u8 as i8;
-        Ok(Value::Extension(kind, self.take(length)?.to_vec()))
+        Ok(Value::Extension(kind, Cow::Borrowed(self.take(length)?)))
     }
 
     /// Every element has a byte at least: a claim beyond that is refused before any of it is read.
@@ -85,18 +87,18 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    fn list(&mut self, count: u64, depth: u32) -> Result<Value> {
+    fn list(&mut self, count: u64, depth: u32) -> Result<Value<'a>> {
         let count = self.count(count, 1)?;
         (0..count).map(|_| self.value(depth + 1)).collect::<Result<_>>().map(Value::List)
     }
 
-    fn map(&mut self, count: u64, depth: u32) -> Result<Value> {
+    fn map(&mut self, count: u64, depth: u32) -> Result<Value<'a>> {
         let (at, count) = (self.here(), self.count(count, 2)?);
         let pairs = (0..count).map(|_| Ok((self.value(depth + 1)?, self.value(depth + 1)?)));
         value::map(WHAT, at, pairs.collect::<Result<_>>()?)
     }
 
-    fn value(&mut self, depth: u32) -> Result<Value> {
+    fn value(&mut self, depth: u32) -> Result<Value<'a>> {
         self.values += 1;
         for (found, limit) in [(u64::from(depth), u64::from(MAX_DEPTH)), (self.values, MAX_VALUES)] {
             if found > limit {
@@ -115,7 +117,7 @@ impl<'a> Reader<'a> {
             0xc2 | 0xc3 => Value::Bool(first == 0xc3),
             0xc4..=0xc6 => {
                 let length = self.number(size(0xc4))?;
-                Value::Binary(self.take(length)?.to_vec())
+                Value::Binary(Cow::Borrowed(self.take(length)?))
             }
             0xc7..=0xc9 => {
                 let length = self.number(size(0xc7))?;
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
     use rmpv::Value as Other;
 
-    fn ours(other: &Other) -> Value {
+    fn ours(other: &Other) -> Value<'_> {
         match other {
             Other::Nil => Value::Nil,
             Other::Boolean(b) => Value::Bool(*b),
@@ -157,12 +159,12 @@ mod tests {
             Other::F32(f) => Value::Float(f64::from(*f)),
             Other::F64(f) => Value::Float(*f),
             Other::String(s) => {
-                s.as_str().map_or_else(|| Value::Binary(s.as_bytes().to_vec()), |s| Value::Text(s.to_owned()))
+                s.as_str().map_or_else(|| Value::Binary(s.as_bytes().into()), |s| Value::Text(s.into()))
             }
-            Other::Binary(b) => Value::Binary(b.clone()),
+            Other::Binary(b) => Value::Binary(b.into()),
             Other::Array(list) => Value::List(list.iter().map(ours).collect()),
             Other::Map(pairs) => Value::Map(pairs.iter().map(|(k, v)| (ours(k), ours(v))).collect()),
-            Other::Ext(kind, b) => Value::Extension(*kind, b.clone()),
+            Other::Ext(kind, b) => Value::Extension(*kind, b.into()),
         }
     }
 

@@ -62,7 +62,7 @@ pub struct CodeObject {
     /// Version of the metadata, like 1 and 2.
     pub metadata_version: Vec<u32>,
     /// Keys of the whole metadata that are not known, with their values, in the order of the alphabet.
-    pub unknown: Vec<(String, Value)>,
+    pub unknown: Vec<(String, Value<'static>)>,
     /// What was left out because it could not be understood: kernels, notes. The rest is as it should be.
     pub problems: Vec<Unreadable>,
 }
@@ -96,7 +96,7 @@ impl CodeObject {
             kernels,
             printf: document.printf.unwrap_or_default(),
             metadata_version: document.version,
-            unknown: document.unknown.into_iter().collect(),
+            unknown: document.unknown.into_iter().map(|(key, value)| (key, value.into_owned())).collect(),
             problems,
         })
     }
@@ -105,7 +105,7 @@ impl CodeObject {
     ///
     /// # Errors
     /// Like [`parse`](CodeObject::parse).
-    pub fn metadata(bytes: &[u8]) -> Result<Option<Value>> {
+    pub fn metadata(bytes: &[u8]) -> Result<Option<Value<'_>>> {
         let image = Image::parse(bytes)?;
         let mut problems = Vec::new();
         for in_sections in [false, true] {
@@ -125,7 +125,7 @@ impl CodeObject {
 /// The kernels of the metadata, with their descriptors.
 fn kernels(
     image: &Image<'_>,
-    document: &Document,
+    document: &Document<'_>,
     symbols: &[Symbol<'_>],
     problems: &mut Vec<Unreadable>,
 ) -> Vec<Kernel> {
@@ -165,7 +165,7 @@ fn kernels(
 /// What the code was compiled for: the header says it, and where it has no name for the processor, the metadata.
 ///
 /// Source: AMDGPUUsage, "AMDGPU ELF Header", `e_flags`.
-fn target(abi: Abi, flags: u32, document: &Document, notes: &[Note<'_>]) -> Target {
+fn target(abi: Abi, flags: u32, document: &Document<'_>, notes: &[Note<'_>]) -> Target {
     // Objects of before there were numbers of processors have other flags: only whether xnack is on.
     if abi == Abi::V2 && flags & 0xff <= 3 {
         return old_target(notes);

@@ -1,13 +1,15 @@
 //! Metadata as it is written, of any version of the ABI.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::error::{Result, Unreadable};
 
-/// A value of the metadata: MessagePack from version 3 on, YAML in version 2.
+/// A value of the metadata: MessagePack from version 3 on, YAML in version 2. Text is borrowed from the code object's
+/// bytes.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Value {
+pub enum Value<'a> {
     /// Nothing.
     Nil,
     /// True or false.
@@ -19,20 +21,20 @@ pub enum Value {
     /// A floating-point number.
     Float(f64),
     /// Text. What should be text and is no UTF-8 is [`Value::Binary`].
-    Text(String),
+    Text(Cow<'a, str>),
     /// Bytes.
-    Binary(Vec<u8>),
+    Binary(Cow<'a, [u8]>),
     /// Bytes of a type that is told by a number.
-    Extension(i8, Vec<u8>),
+    Extension(i8, Cow<'a, [u8]>),
     /// A list.
-    List(Vec<Value>),
+    List(Vec<Value<'a>>),
     /// Pairs in the order in which they are written.
-    Map(Vec<(Value, Value)>),
+    Map(Vec<(Value<'a>, Value<'a>)>),
 }
 
-impl Value {
+impl<'a> Value<'a> {
     /// The value of a key of a map.
-    pub fn get(&self, key: &str) -> Option<&Value> {
+    pub fn get(&self, key: &str) -> Option<&Value<'a>> {
         let Value::Map(pairs) = self else { return None };
         pairs.iter().find(|(k, _)| k.as_text() == Some(key)).map(|(_, value)| value)
     }
@@ -57,8 +59,24 @@ impl Value {
     }
 
     /// A list.
-    pub fn as_list(&self) -> Option<&[Value]> {
+    pub fn as_list(&self) -> Option<&[Value<'a>]> {
         if let Value::List(list) = self { Some(list) } else { None }
+    }
+
+    /// The same value, independent of the bytes that it was read from.
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
+            Value::Nil => Value::Nil,
+            Value::Bool(value) => Value::Bool(value),
+            Value::Unsigned(number) => Value::Unsigned(number),
+            Value::Signed(number) => Value::Signed(number),
+            Value::Float(number) => Value::Float(number),
+            Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
+            Value::Binary(bytes) => Value::Binary(Cow::Owned(bytes.into_owned())),
+            Value::Extension(kind, bytes) => Value::Extension(kind, Cow::Owned(bytes.into_owned())),
+            Value::List(list) => Value::List(list.into_iter().map(Value::into_owned).collect()),
+            Value::Map(pairs) => Value::Map(pairs.into_iter().map(|(k, v)| (k.into_owned(), v.into_owned())).collect()),
+        }
     }
 
     /// What it is, for an error.
@@ -78,7 +96,7 @@ impl Value {
 }
 
 /// A map, in which no text may be a key twice: who reads it would not know which one is meant.
-pub(crate) fn map(what: &'static str, at: u64, pairs: Vec<(Value, Value)>) -> Result<Value> {
+pub(crate) fn map<'a>(what: &'static str, at: u64, pairs: Vec<(Value<'a>, Value<'a>)>) -> Result<Value<'a>> {
     /// Up to so many, comparing each with each is faster than a set.
     const FEW: usize = 32;
     let twice = if pairs.len() <= FEW {

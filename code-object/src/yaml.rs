@@ -15,7 +15,7 @@ const MAX_DEPTH: u32 = 32;
 ///
 /// # Errors
 /// When it is anything else than LLVM writes.
-pub(crate) fn read(text: &str, at: u64) -> Result<Value> {
+pub(crate) fn read(text: &str, at: u64) -> Result<Value<'_>> {
     let mut reader = Reader { text, pos: 0, at };
     reader.skip_empty_lines();
     if reader.rest().starts_with("---") {
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A map or a list whose lines begin at `indent`. Stands at the line's beginning, or behind the `- ` of an item.
-    fn block(&mut self, indent: usize, depth: u32) -> Result<Value> {
+    fn block(&mut self, indent: usize, depth: u32) -> Result<Value<'a>> {
         let depth = self.deeper(depth)?;
         if self.rest().trim_start_matches(' ').starts_with("- ") {
             let mut list = Vec::new();
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         !self.at_end() && self.indent() == indent
     }
 
-    fn map(&mut self, indent: usize, depth: u32) -> Result<Value> {
+    fn map(&mut self, indent: usize, depth: u32) -> Result<Value<'a>> {
         let depth = self.deeper(depth)?;
         let start = self.at + self.pos as u64;
         let mut pairs = Vec::new();
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
             } else {
                 self.scalar(depth)?
             };
-            pairs.push((Value::Text(name.to_owned()), value));
+            pairs.push((Value::Text(name.into()), value));
             first = false;
         }
         if !self.at_end() && self.indent() > indent {
@@ -134,10 +134,10 @@ impl<'a> Reader<'a> {
     }
 
     /// What is left of a line: a list in brackets, which may go on in the next, or a scalar.
-    fn scalar(&mut self, depth: u32) -> Result<Value> {
+    fn scalar(&mut self, depth: u32) -> Result<Value<'a>> {
         let value = match self.rest().bytes().next() {
             Some(b'[') => self.flow(depth)?,
-            Some(b'\'' | b'"') => Value::Text(self.quoted()?),
+            Some(b'\'' | b'"') => Value::Text(self.quoted()?.into()),
             _ => {
                 let line = self.line();
                 self.pos += line.len();
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    fn flow(&mut self, depth: u32) -> Result<Value> {
+    fn flow(&mut self, depth: u32) -> Result<Value<'a>> {
         let depth = self.deeper(depth)?;
         self.pos += 1;
         let mut list = Vec::new();
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
                 None => return Err(self.unexpected("a bracket that closes the list")),
                 Some(b']') => break,
                 Some(b'[') => list.push(self.flow(depth)?),
-                Some(b'\'' | b'"') => list.push(Value::Text(self.quoted()?)),
+                Some(b'\'' | b'"') => list.push(Value::Text(self.quoted()?.into())),
                 Some(_) => {
                     let end = self.rest().find([',', ']', '\n']).unwrap_or(self.rest().len());
                     let text = self.rest().get(..end).unwrap_or_default();
@@ -247,7 +247,7 @@ fn key(line: &str) -> Option<&str> {
 }
 
 /// A scalar without quotes: LLVM puts text into quotes that looks like anything else.
-fn plain(text: &str) -> Value {
+fn plain(text: &str) -> Value<'_> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
         if let Ok(number) = text.parse() {
@@ -260,7 +260,7 @@ fn plain(text: &str) -> Value {
     match text {
         "true" => Value::Bool(true),
         "false" => Value::Bool(false),
-        text => Value::Text(text.to_owned()),
+        text => Value::Text(text.into()),
     }
 }
 
@@ -268,8 +268,8 @@ fn plain(text: &str) -> Value {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Value {
-        Value::Text(text.to_owned())
+    fn text(text: &str) -> Value<'_> {
+        Value::Text(text.into())
     }
 
     #[test]

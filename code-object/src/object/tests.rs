@@ -110,7 +110,7 @@ fn what_is_not_known_is_kept_by_its_name() {
     assert_eq!(object.unknown, [("amdhsa.mood".to_owned(), Value::Bool(true))]);
     let kernel = object.kernel("k").unwrap();
     assert_eq!(kernel.kind, KernelKind::Other("daemon".to_owned()));
-    assert_eq!(kernel.unknown, [(".speed".to_owned(), Value::Text("fast".to_owned()))]);
+    assert_eq!(kernel.unknown, [(".speed".to_owned(), Value::Text("fast".into()))]);
     let argument = &kernel.arguments[0];
     assert_eq!(argument.kind, ValueKind::Other("hidden_something_new".to_owned()));
     assert!(argument.kind.is_hidden());

@@ -14,7 +14,7 @@ fn parse(path: &Path) -> CodeObject {
 }
 
 /// Maps with their keys in the order of the alphabet: LLVM prints them so.
-fn sorted(value: &Value) -> Value {
+fn sorted<'a>(value: &Value<'a>) -> Value<'a> {
     match value {
         Value::List(list) => Value::List(list.iter().map(sorted).collect()),
         Value::Map(pairs) => {
@@ -27,7 +27,7 @@ fn sorted(value: &Value) -> Value {
 }
 
 /// The documents of several notes as one: the kernels of all, the rest of whichever has it.
-fn together(documents: Vec<Value>) -> Value {
+fn together(documents: Vec<Value<'static>>) -> Value<'static> {
     let mut documents = documents.into_iter();
     let Some(Value::Map(mut all)) = documents.next() else { panic!("a note of metadata") };
     for document in documents {
@@ -73,29 +73,29 @@ fn no_key_of_the_metadata_is_lost_as_it_is_written_and_as_fields() {
 
 /// Pairs of a key and a value, written as LLVM would.
 #[derive(Default)]
-struct Tree(Vec<(Value, Value)>);
+struct Tree(Vec<(Value<'static>, Value<'static>)>);
 
 impl Tree {
-    fn add(&mut self, key: &str, value: Option<Value>) {
+    fn add(&mut self, key: &str, value: Option<Value<'static>>) {
         if let Some(value) = value.filter(|_| !key.is_empty()) {
-            self.0.push((Value::Text(key.to_owned()), value));
+            self.0.push((Value::Text(key.to_owned().into()), value));
         }
     }
 }
 
-fn text(text: &str) -> Option<Value> {
-    Some(Value::Text(text.to_owned()))
+fn text(text: &str) -> Option<Value<'static>> {
+    Some(Value::Text(text.to_owned().into()))
 }
 
-fn number(number: u32) -> Option<Value> {
+fn number(number: u32) -> Option<Value<'static>> {
     Some(Value::Unsigned(number.into()))
 }
 
-fn numbers(numbers: &[u32]) -> Option<Value> {
+fn numbers(numbers: &[u32]) -> Option<Value<'static>> {
     Some(Value::List(numbers.iter().map(|&n| Value::Unsigned(n.into())).collect()))
 }
 
-fn argument(a: &Argument, old: bool) -> Value {
+fn argument(a: &Argument, old: bool) -> Value<'static> {
     let key = |keys: [&'static str; 2]| keys[usize::from(old)];
     // The names of version 2 are those of later versions in another spelling.
     let word = |name: &str| {
@@ -127,7 +127,7 @@ fn argument(a: &Argument, old: bool) -> Value {
 }
 
 /// A kernel's fields as metadata; in version 2 the inner maps are flat.
-fn kernel(k: &Kernel, old: bool) -> Value {
+fn kernel(k: &Kernel, old: bool) -> Value<'static> {
     let key = |keys: [&'static str; 2]| keys[usize::from(old)];
     // What is zero is not written in version 2.
     let count = |n: u32| number(n).filter(|_| !old || n != 0);
@@ -176,7 +176,7 @@ fn kernel(k: &Kernel, old: bool) -> Value {
 }
 
 /// A kernel as LLVM prints it, without what only says that something is not there, and flat in version 2.
-fn plain(value: &Value, old: bool) -> Value {
+fn plain(value: &Value<'static>, old: bool) -> Value<'static> {
     let Value::Map(pairs) = value else { panic!("a kernel is a map") };
     let mut tree = Tree::default();
     for (key, value) in pairs {

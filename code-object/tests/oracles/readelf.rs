@@ -14,7 +14,7 @@ fn output(path: &Path, options: &[&str]) -> String {
 }
 
 /// Every document of metadata that is in the notes.
-pub(crate) fn documents(path: &Path) -> Vec<Value> {
+pub(crate) fn documents(path: &Path) -> Vec<Value<'static>> {
     let text = output(path, &["--notes"]);
     let mut documents = Vec::new();
     let mut lines = text.lines();
@@ -33,7 +33,7 @@ pub(crate) fn header(path: &Path, name: &str) -> String {
     line.unwrap_or_else(|| panic!("no line {name} in {text}")).trim().to_owned()
 }
 
-fn yaml(text: &str) -> Value {
+fn yaml(text: &str) -> Value<'static> {
     let mut events = Parser::new_from_str(text).map(|event| event.unwrap_or_else(|e| panic!("{e}: {text}")).0);
     let mut events = events.by_ref().filter(|e| {
         !matches!(
@@ -47,7 +47,7 @@ fn yaml(text: &str) -> Value {
     value
 }
 
-fn node<'a>(event: Event<'a>, events: &mut impl Iterator<Item = Event<'a>>) -> Value {
+fn node<'a>(event: Event<'a>, events: &mut impl Iterator<Item = Event<'a>>) -> Value<'static> {
     const CUT: &str = "what was begun has an end";
     match event {
         Event::Scalar(text, style, _, tag) => {
@@ -81,7 +81,7 @@ fn node<'a>(event: Event<'a>, events: &mut impl Iterator<Item = Event<'a>>) -> V
 }
 
 /// LLVM puts a tag before what would be taken for another type, and quotes around what is no plain scalar.
-fn scalar(text: &str, plain: bool, tag: &str) -> Value {
+fn scalar(text: &str, plain: bool, tag: &str) -> Value<'static> {
     if tag == "nil" {
         return Value::Nil;
     }
@@ -96,5 +96,5 @@ fn scalar(text: &str, plain: bool, tag: &str) -> Value {
             return Value::Bool(value);
         }
     }
-    Value::Text(text.to_owned())
+    Value::Text(text.to_owned().into())
 }
