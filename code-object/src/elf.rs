@@ -57,6 +57,35 @@ pub(crate) struct Relocation {
     pub(crate) addend: i64,
 }
 
+/// The bytes of names that were taken: many symbols may have the same one.
+pub(crate) struct Names {
+    total: u64,
+    limit: u64,
+}
+
+impl Names {
+    /// Real files have names that are there once for each of the two tables, and once more for what refers to them.
+    pub(crate) fn of(image: &Image<'_>) -> Names {
+        Names { total: 0, limit: (16 << 20) + 4 * image.bytes.len() as u64 }
+    }
+
+    /// Counts one.
+    ///
+    /// # Errors
+    /// When it is too much.
+    pub(crate) fn count(&mut self, name: &[u8]) -> Result<()> {
+        self.total += name.len() as u64;
+        if self.total > self.limit {
+            let (what, limit, found) = ("names of symbols", self.limit, self.total);
+            return Err(Unreadable::TooLarge { what, at: 0, limit, found });
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a note's header.
+const NOTE_HEADER: u64 = 12;
+
 /// What is at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Memory {
@@ -122,9 +151,10 @@ impl<'a> Image<'a> {
     /// The notes of all segments of notes, or of all sections.
     ///
     /// # Errors
-    /// When one leads outside of its segment or section.
+    /// When one leads outside of its segment or section, or when they lie over each other.
     pub(crate) fn notes(&self, in_sections: bool) -> Result<Vec<Note<'a>>> {
         let mut notes = Vec::new();
+        let (mut total, limit) = (0, self.bytes.len() as u64);
         let mut add = |found: object::read::Result<_>, at| -> Result<()> {
             let damaged = |e| damaged("notes", at, e);
             let iterator: Option<object::read::elf::NoteIterator<'a, elf::FileHeader64<LittleEndian>>> =
@@ -132,6 +162,11 @@ impl<'a> Image<'a> {
             for note in iterator.into_iter().flatten() {
                 let note = note.map_err(damaged)?;
                 let (owner, kind) = (note.name(), note.n_type(LittleEndian).0);
+                // Headers of the same bytes, again and again, would make much of little.
+                total += NOTE_HEADER + note.desc().len() as u64;
+                if total > limit {
+                    return Err(Unreadable::TooLarge { what: "notes", at, limit, found: total });
+                }
                 notes.push(Note { owner, kind, bytes: note.desc(), at: self.offset_of(note.desc()) });
             }
             Ok(())
@@ -151,9 +186,10 @@ impl<'a> Image<'a> {
     /// The symbols of both tables that have a type or are not defined; many are in both.
     ///
     /// # Errors
-    /// When the name of one is not there.
+    /// When the name of one is not there, or when many have the same long one.
     pub(crate) fn symbols(&self) -> Result<Vec<Symbol<'a>>> {
         let mut symbols = Vec::new();
+        let mut names = Names::of(self);
         for (dynamic, table) in [(true, self.file.elf_dynamic_symbol_table()), (false, self.file.elf_symbol_table())] {
             for symbol in table.iter().skip(1) {
                 let kind = symbol.st_type().0;
@@ -164,6 +200,7 @@ impl<'a> Image<'a> {
                 }
                 let at = || table.section().0 as u64;
                 let name = symbol.name(LittleEndian, table.strings()).map_err(|e| damaged("symbol's name", at(), e))?;
+                names.count(name)?;
                 symbols.push(Symbol {
                     name: std::str::from_utf8(name).unwrap_or_default(),
                     address: symbol.st_value(LittleEndian),
@@ -180,7 +217,7 @@ impl<'a> Image<'a> {
     /// The relocations that are done when the code object is loaded.
     ///
     /// # Errors
-    /// When a table leads outside of the file.
+    /// When a table leads outside of the file, or when tables lie over each other.
     pub(crate) fn relocations(&self) -> Result<Vec<Relocation>> {
         let mut relocations = Vec::new();
         for section in self.file.elf_section_table().iter() {
@@ -189,7 +226,13 @@ impl<'a> Image<'a> {
             }
             let at = section.sh_offset(LittleEndian);
             let found = section.rela(LittleEndian, self.bytes).map_err(|e| damaged("relocations", at, e))?;
-            for relocation in found.into_iter().flat_map(|(table, _)| table) {
+            let table = found.map(|(table, _)| table).unwrap_or_default();
+            let total = (relocations.len() + table.len()) as u64 * size_of::<elf::Rela64<LittleEndian>>() as u64;
+            if total > self.bytes.len() as u64 {
+                let limit = self.bytes.len() as u64;
+                return Err(Unreadable::TooLarge { what: "relocations", at, limit, found: total });
+            }
+            for relocation in table {
                 relocations.push(Relocation {
                     at: relocation.r_offset.get(LittleEndian),
                     kind: relocation.r_type(LittleEndian, false).0,

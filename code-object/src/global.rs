@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::elf::{Image, STT_FUNC, STT_NOTYPE, STT_OBJECT, Symbol};
+use crate::elf::{Image, Names, STT_FUNC, STT_NOTYPE, STT_OBJECT, Symbol};
 use crate::error::Result;
 use crate::kernel::Kernel;
 
@@ -91,7 +91,7 @@ pub(crate) fn address_taken(image: &Image<'_>, symbols: &[Symbol<'_>]) -> Result
     }
     let functions: HashMap<u64, &str> =
         symbols.iter().filter(|s| s.kind == STT_FUNC && !s.undefined).map(|s| (s.address, s.name)).collect();
-    let mut taken = Vec::new();
+    let (mut taken, mut names) = (Vec::new(), Names::of(image));
     for relocation in relocations {
         let base = match relocation.kind {
             RELATIVE64 => Some(0),
@@ -100,8 +100,10 @@ pub(crate) fn address_taken(image: &Image<'_>, symbols: &[Symbol<'_>]) -> Result
         };
         let Some(address) = base.map(|base| base.wrapping_add_signed(relocation.addend)) else { continue };
         if image.memory(address).is_some_and(|m| m.executable) {
+            let function = functions.get(&address).copied();
+            names.count(function.unwrap_or_default().as_bytes())?;
             taken.push(AddressTaken {
-                function: functions.get(&address).map(|&name| name.to_owned()),
+                function: function.map(str::to_owned),
                 at: relocation.at,
                 in_got: image.memory(relocation.at).is_some_and(|m| m.got),
             });

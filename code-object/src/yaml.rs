@@ -179,8 +179,7 @@ impl<'a> Reader<'a> {
 
     /// Text in quotes, on one line.
     fn quoted(&mut self) -> Result<String> {
-        let line = self.line();
-        let mut chars = line.char_indices();
+        let mut chars = self.rest().char_indices();
         let single = chars.next().is_some_and(|(_, c)| c == '\'');
         let (mut text, mut close) = (String::new(), None);
         while let Some((at, c)) = chars.next() {
@@ -201,6 +200,7 @@ impl<'a> Reader<'a> {
                     Some(c) => text.push(c),
                     None => return Err(self.unexpected("an escape sequence of YAML")),
                 },
+                '\n' => break,
                 c => text.push(c),
             }
         }

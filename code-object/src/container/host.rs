@@ -125,6 +125,14 @@ fn named(
             ranges.push(start..start + size);
         }
     }
+    // What is there twice is one.
+    ranges.sort_by_key(|range| range.start);
+    let mut end = 0;
+    ranges.retain(|range| {
+        let apart = range.start >= end;
+        end = end.max(range.end);
+        apart
+    });
     Ok(ranges)
 }
 

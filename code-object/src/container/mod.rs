@@ -106,7 +106,7 @@ pub fn entries(source: &dyn Source) -> Result<Vec<Entry>> {
             host::Found::Host(ranges) => {
                 let mut entries = Vec::new();
                 for range in ranges {
-                    entries.extend(bundles(source, range.start, range.end)?);
+                    bundles(source, range.start, range.end, &mut entries)?;
                 }
                 for entry in &mut entries {
                     entry.in_host_elf = true;
@@ -115,7 +115,11 @@ pub fn entries(source: &dyn Source) -> Result<Vec<Entry>> {
             }
         });
     }
-    if starts_bundle(&start) { bundles(source, 0, source.len()) } else { Ok(Vec::new()) }
+    let mut entries = Vec::new();
+    if starts_bundle(&start) {
+        bundles(source, 0, source.len(), &mut entries)?;
+    }
+    Ok(entries)
 }
 
 /// Reads many entries, in an order of its own: each compressed bundle is decompressed once, however many entries of it
@@ -170,9 +174,12 @@ fn starts_bundle(bytes: &[u8]) -> bool {
     bytes.starts_with(bundle::MAGIC) || bytes.starts_with(compressed::MAGIC)
 }
 
-/// The entries of the bundles in a range, which lie one behind the other with zeros in between.
-fn bundles(source: &dyn Source, start: u64, end: u64) -> Result<Vec<Entry>> {
-    let (mut entries, mut at) = (Vec::new(), start);
+/// The most entries of one source: a thousand bundles of a hundred processors.
+const MAX_ENTRIES: usize = 100_000;
+
+/// Adds the entries of the bundles in a range, which lie one behind the other with zeros in between.
+fn bundles(source: &dyn Source, start: u64, end: u64, entries: &mut Vec<Entry>) -> Result<()> {
+    let mut at = start;
     while let Some(here) = skip_zeros(source, at, end)? {
         let length = (end - here).min(bundle::MAGIC.len() as u64);
         let magic = source::read(source, "bundle", here, length)?;
@@ -186,6 +193,10 @@ fn bundles(source: &dyn Source, start: u64, end: u64) -> Result<Vec<Entry>> {
             bundle::Found { entries: vec![Entry::broken(Kind::Bundle, here, 0, problem)], length: None }
         };
         entries.extend(found.entries);
+        if entries.len() > MAX_ENTRIES {
+            let (what, limit, found) = ("entries of bundles", MAX_ENTRIES as u64, entries.len() as u64);
+            return Err(Unreadable::TooLarge { what, at: here, limit, found });
+        }
         at = match found.length {
             Some(length) => here.saturating_add(length.max(1)),
             // Nobody knows where it ends: the next one is aligned.
@@ -195,7 +206,7 @@ fn bundles(source: &dyn Source, start: u64, end: u64) -> Result<Vec<Entry>> {
             },
         };
     }
-    Ok(entries)
+    Ok(())
 }
 
 /// The linker aligns bundles to this, and clang the code objects in them.

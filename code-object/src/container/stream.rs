@@ -136,6 +136,10 @@ impl<'a> Unpacked<'a> {
                 return Ok(Unpacked { decoder: Decoder::Bytes(io::Cursor::new(bytes)), position: 0, limit });
             }
             blocks *= 2;
+            if blocks > MAX_FIRST {
+                let what = "blocks of zstd before the end of a bundle's table";
+                return Err(Unreadable::TooLarge { what, at: start, limit: MAX_FIRST, found: blocks });
+            }
         }
     }
 
@@ -163,6 +167,8 @@ impl Read for Unpacked<'_> {
 const PIECE: u64 = 4096;
 /// The most that a block of zstd holds.
 const BLOCK: u64 = 128 << 10;
+/// So many blocks fit into the largest window that the decoder takes.
+const MAX_FIRST: u64 = 1024;
 
 fn damaged(at: u64, error: &dyn std::fmt::Display) -> Unreadable {
     Unreadable::unexpected("compressed data", at, "a frame of zstd", error.to_string())

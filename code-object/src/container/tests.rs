@@ -183,3 +183,18 @@ fn ids_of_every_form_name_their_target() {
     assert_eq!(target("hip-spirv64-amd-amdhsa--amdgcnspirv").as_deref(), Some("amdgcnspirv"));
     assert_eq!(target("host-x86_64-unknown-linux-gnu"), None);
 }
+
+#[test]
+fn a_small_file_has_no_endless_list_of_entries() {
+    // A table of 4096 entries is a kilobyte when it is compressed.
+    let row: Vec<u8> = [150_u64, 0, 1].iter().flat_map(|n| n.to_le_bytes()).chain([b'h']).collect();
+    let mut table = bundle::MAGIC.to_vec();
+    table.extend(4096_u64.to_le_bytes());
+    table.extend(row.repeat(4096));
+    let mut packed = zlib(&table);
+    assert_eq!(listed(&packed).len(), 4096);
+    packed.resize(packed.len().next_multiple_of(4096), 0);
+    let said = entries(&packed.repeat(30)).unwrap_err().to_string();
+    assert!(said.starts_with("entries of bundles at "), "{said}");
+    assert!(said.ends_with("expected at most 100000, found 102400"), "{said}");
+}

@@ -233,3 +233,68 @@ fn the_oldest_objects_say_in_a_note_what_they_are_for() {
     assert_eq!([isa(9, 0, 7), isa(9, 0, 12)], ["gfx906:sramecc-:xnack+", "gfx90c:xnack-"]);
     assert_eq!(CodeObject::parse(&elf(0, 0, &[])).unwrap().target.to_string(), "mach-0x0");
 }
+
+/// An ELF of some sections and segments: type, flags, offset, size, number of another section.
+fn elf_of_tables(sections: &[(u32, u64, u64, u64, u32)], segments: &[(u32, u64, u64)], data: &[u8]) -> Vec<u8> {
+    let mut bytes = elf(3, 0x53f, &[]);
+    bytes.truncate(64);
+    let data_at = 64;
+    let segments_at = data_at + data.len() as u64;
+    let sections_at = segments_at + segments.len() as u64 * 56;
+    bytes[32..40].copy_from_slice(&segments_at.to_le_bytes());
+    bytes[40..48].copy_from_slice(&sections_at.to_le_bytes());
+    // The table of the sections' names is the last one.
+    let sections = [sections, &[(3, 0, 64, 1, 0)]].concat();
+    for (at, half) in [(56, segments.len()), (58, 64), (60, sections.len() + 1), (62, sections.len())] {
+        bytes[at..at + 2].copy_from_slice(&(half as u16).to_le_bytes());
+    }
+    bytes.extend(data);
+    for (kind, offset, size) in segments {
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(4_u32.to_le_bytes());
+        for number in [*offset, 0, 0, *size, *size, 4] {
+            bytes.extend(number.to_le_bytes());
+        }
+    }
+    bytes.extend([0; 64]);
+    for (kind, flags, offset, size, link) in sections {
+        bytes.extend(0_u32.to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        for number in [flags, 0, offset, size] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(link.to_le_bytes());
+        bytes.extend([0; 4]);
+        for number in [1, 24_u64] {
+            bytes.extend(number.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+#[test]
+fn tables_that_name_the_same_bytes_again_and_again_take_no_more_memory_than_the_bytes() {
+    let said = |bytes: &[u8]| CodeObject::parse(bytes).unwrap_err().to_string();
+    // A thousand segments of the same note.
+    let note = metadata(&document(2, &[kernel("k", &[])], &[]));
+    let again = vec![(4, 64, note.len() as u64); 1000];
+    let text = said(&elf_of_tables(&[], &again, &note));
+    assert!(text.starts_with("notes at 0x40: expected at most "), "{text}");
+    // Ten thousand variables of the same long name.
+    let mut data = vec![b'n'; 1 << 20];
+    data.push(0);
+    let names = (3, 0, 64, data.len() as u64, 0);
+    let symbols_at = 64 + data.len() as u64;
+    for address in 0..10_000_u64 {
+        data.extend([0, 0, 0, 0, 1, 0, 1, 0]);
+        data.extend(address.to_le_bytes());
+        data.extend([0; 8]);
+    }
+    let symbols = (2, 0, symbols_at, 24 * 10_000, 2);
+    let text = said(&elf_of_tables(&[symbols, names], &[], &data));
+    assert!(text.starts_with("names of symbols at 0x0: expected at most "), "{text}");
+    // A thousand sections of the same relocations.
+    let again = vec![(4, 2, 64, 24 * 1000, 0); 1000];
+    let text = said(&elf_of_tables(&again, &[], &[0; 24 * 1000]));
+    assert!(text.starts_with("relocations at 0x40: expected at most "), "{text}");
+}
