@@ -55,7 +55,7 @@ impl<'a> Document<'a> {
             |what, expected: &str, found: &Value<'_>| Unreadable::unexpected(what, at, expected, found.describe());
         let Value::Map(pairs) = value else { return Err(wrong(WHAT, "a map", &value)) };
         let mut document = Document { form, ..Document::default() };
-        let key = |key: Key| key[form as usize];
+        let key = |key: Key| form.of(key);
         for (name, value) in pairs {
             match name {
                 Value::Text(name) if name == key(KERNELS) => match value {
@@ -108,7 +108,7 @@ impl<'a> Document<'a> {
 
     /// The document as it would be written.
     pub(crate) fn into_value(self) -> Value<'a> {
-        let text = |key: Key| Value::Text(key[self.form as usize].into());
+        let text = |key: Key| Value::Text(self.form.of(key).into());
         let texts = |texts: Vec<String>| Value::List(texts.into_iter().map(|text| Value::Text(text.into())).collect());
         let numbers = self.version.into_iter().map(|n| Value::Unsigned(n.into())).collect();
         let mut pairs = vec![(text(KERNELS), Value::List(self.kernels)), (text(VERSION), Value::List(numbers))];

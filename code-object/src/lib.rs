@@ -12,6 +12,17 @@
 //! specification.
 
 #![forbid(unsafe_code)]
+// Loaded into processes of others, on bytes of anybody's.
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::exit,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::string_slice
+)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod container;
 mod descriptor;

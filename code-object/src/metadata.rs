@@ -16,9 +16,19 @@ pub(crate) type Key = [&'static str; 2];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// MessagePack, version 3 and later.
-    New = 0,
+    New,
     /// YAML, version 2.
-    Old = 1,
+    Old,
+}
+
+impl Form {
+    /// The key in this form.
+    pub(crate) const fn of(self, [new, old]: Key) -> &'static str {
+        match self {
+            Form::New => new,
+            Form::Old => old,
+        }
+    }
 }
 
 /// A map whose keys are taken one after the other; what is left is not known.
@@ -76,7 +86,7 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, key: Key) -> Option<&'a Value<'a>> {
-        let key = key[self.form as usize];
+        let key = self.form.of(key);
         self.pairs.iter_mut().find(|(k, _)| k == key).and_then(|(_, value)| value.take())
     }
 
@@ -89,12 +99,12 @@ impl<'a> Fields<'a> {
         let Some(value) = self.take(key) else { return Ok(None) };
         match read(value) {
             Some(value) => Ok(Some(value)),
-            None => Err(self.wrong(key[self.form as usize], expected, value.describe())),
+            None => Err(self.wrong(self.form.of(key), expected, value.describe())),
         }
     }
 
     fn required<T>(&self, key: Key, expected: &'static str, value: Option<T>) -> Result<T> {
-        value.ok_or_else(|| self.wrong(key[self.form as usize], expected, "nothing".to_owned()))
+        value.ok_or_else(|| self.wrong(self.form.of(key), expected, "nothing".to_owned()))
     }
 
     fn text(&mut self, key: Key) -> Result<Option<String>> {
@@ -119,7 +129,7 @@ impl<'a> Fields<'a> {
             None => Ok(None),
             Some(list) => match <[u32; 3]>::try_from(list.as_slice()) {
                 Ok(shape) => Ok(Some(shape)),
-                Err(_) => Err(self.wrong(key[self.form as usize], "three numbers", format!("{list:?}"))),
+                Err(_) => Err(self.wrong(self.form.of(key), "three numbers", format!("{list:?}"))),
             },
         }
     }
@@ -140,7 +150,7 @@ const NUMBER: &str = "a number below 2^32";
 /// # Errors
 /// When something is missing that every kernel has, or is of another type.
 pub(crate) fn kernel(form: Form, index: usize, value: &Value<'_>) -> Result<Kernel> {
-    let name = value.get([".name", "Name"][form as usize]).and_then(Value::as_text);
+    let name = value.get(form.of([".name", "Name"])).and_then(Value::as_text);
     let label = name.map_or_else(|| Cow::Owned(format!("#{index}")), Cow::Borrowed);
     let mut f = Fields::of(form, &label, None, value)?;
     let name = f.text([".name", "Name"])?;

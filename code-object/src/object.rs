@@ -152,7 +152,7 @@ fn kernels(
         if kernel.descriptor.is_none() {
             problems.push(Unreadable::Metadata {
                 kernel: kernel.name.clone(),
-                key: [".symbol", "SymbolName"][document.form as usize].to_owned(),
+                key: document.form.of([".symbol", "SymbolName"]).to_owned(),
                 expected: "the symbol of a descriptor that is in the file",
                 found: format!("{:?}", kernel.symbol),
             });

@@ -189,8 +189,14 @@ impl Frame {
             return Err(damaged(at, &format!("\"{}\"", start.escape_ascii())));
         };
         let single_segment = descriptor >> 5 & 1;
-        let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
-        let content = [u64::from(single_segment), 2, 4, 8][usize::from(descriptor >> 6)];
+        let dictionary = match descriptor & 3 {
+            3 => 4,
+            size => u64::from(size),
+        };
+        let content = match descriptor >> 6 {
+            0 => u64::from(single_segment),
+            size => 1 << size,
+        };
         let window = u64::from(1 - single_segment);
         Ok(Frame { at: at.saturating_add(5 + window + dictionary + content), end })
     }
