@@ -10,8 +10,9 @@ use crate::shell;
 
 /// Who may depend on whom, and nobody else. ARCHITECTURE.md shows the same list.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("omniprobe", &["hsa", "logdur-journal", "logdur-settings"]),
-    ("logdur", &["hsa", "hsa-sys", "logdur-journal", "logdur-settings"]),
+    ("omniprobe", &["amdgpu-code-object", "hsa", "logdur-journal", "logdur-kernel-cache", "logdur-settings"]),
+    ("logdur", &["amdgpu-code-object", "hsa", "hsa-sys", "logdur-journal", "logdur-kernel-cache", "logdur-settings"]),
+    ("logdur-kernel-cache", &["amdgpu-code-object"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),
     ("hsa", &["hsa-sys"]),
     ("amdgpu-code-object", &["hsa-sys"]),
@@ -21,7 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("logdur-journal", &[]),
     ("logdur-settings", &[]),
     // Prints the tables' documentation, and reads corpora.
-    ("xtask", &["logdur-settings", "amdgpu-code-object", "amdgpu-isa"]),
+    ("xtask", &["logdur-settings", "amdgpu-code-object", "amdgpu-isa", "logdur-kernel-cache"]),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

@@ -1,0 +1,185 @@
+//! Folders of code objects.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use amdgpu_code_object::{CodeObject, Target};
+
+use crate::decision::{Candidate, Decision, Pick, Place, Stamp};
+use crate::error::Error;
+use crate::file::Opened;
+use crate::hash::Hash;
+use crate::interface::Interface;
+use crate::root::{Changes, Root};
+
+/// The kernels of folders of code objects, by name.
+#[derive(Debug, Default)]
+pub struct Cache {
+    roots: Vec<Root>,
+    problems: Vec<Problem>,
+    indexing: Indexing,
+    hashes: Mutex<HashMap<Contents, Hash>>,
+}
+
+/// Some contents: a place of a file as it was.
+type Contents = (PathBuf, Stamp, Place);
+
+/// What could not be read, and why. Everything else is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What was expected and what was found.
+    pub reason: String,
+}
+
+/// What it took to know the kernels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Indexing {
+    /// Files that there are.
+    pub files: usize,
+    /// Files that were read, because the index did not have them as they are.
+    pub files_read: usize,
+    /// Bytes of them that were read.
+    pub bytes_read: u64,
+    /// Indexes that were not taken, or could not be kept, by root: they only cost time.
+    pub problems: Vec<Problem>,
+}
+
+impl Cache {
+    /// Finds what is in folders and below, or in single files. The index of each root is kept in `index_folder`: it makes
+    /// the next start fast. A folder that cannot be written only costs time.
+    pub fn open(roots: &[PathBuf], index_folder: Option<&Path>) -> Cache {
+        let mut cache = Cache::default();
+        for root in roots {
+            // Of a path that cannot be made absolute, the walk says what is wrong with it.
+            let path = std::path::absolute(root).unwrap_or_else(|_| root.clone());
+            if cache.roots.iter().all(|known| known.path() != path) {
+                cache.roots.push(Root::open(path, index_folder, &mut cache.indexing));
+            }
+        }
+        cache.collect_problems();
+        cache
+    }
+
+    fn collect_problems(&mut self) {
+        self.problems = self.roots.iter().flat_map(Root::problems).collect();
+    }
+
+    /// What could not be read.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// What [`open`](Cache::open) took.
+    pub fn indexing(&self) -> &Indexing {
+        &self.indexing
+    }
+
+    /// The folders that were looked into, in which files may appear.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().flat_map(Root::folders)
+    }
+
+    /// Every kernel, sorted by file, place and name.
+    pub fn kernels(&self) -> Vec<Candidate> {
+        sorted(self.roots.iter().flat_map(Root::candidates).collect())
+    }
+
+    /// The kernels of a name, for every target, sorted by file and place.
+    pub fn candidates(&self, name: &str) -> Vec<Candidate> {
+        sorted(self.roots.iter().flat_map(|root| root.candidates_named(name)).collect())
+    }
+
+    /// What is done about a kernel of a code object that runs. `agent` is the target ID of the agent that it was loaded
+    /// for, where that is known: it says what the settings are that the code is right for both ways.
+    pub fn decide(
+        &self,
+        original: &Interface,
+        running: &Hash,
+        agent: Option<&Target>,
+        pick: Option<&Pick>,
+    ) -> Decision {
+        let mut original = original.clone();
+        if let Some(agent) = agent {
+            original.target = agent.clone();
+        }
+        Decision::of(&original, running, pick, self.candidates(&original.name), |candidate| self.hash(candidate))
+    }
+
+    /// The code object's bytes. They have the kernel that the index says, or it is an error.
+    ///
+    /// # Errors
+    /// When the file cannot be read, was changed, or the index is wrong about it.
+    pub fn read(&self, candidate: &Candidate) -> Result<Vec<u8>, Error> {
+        let bytes = contents(candidate)?;
+        let Candidate { path, place, interface, .. } = candidate;
+        let object = CodeObject::parse(&bytes).map_err(|source| Error::Unreadable {
+            path: path.clone(),
+            place: place.clone(),
+            source,
+        })?;
+        let mut named = object.kernels.iter().filter(|kernel| kernel.name == interface.name).peekable();
+        let found = if named.peek().is_none() { "none of this name" } else { "another" };
+        if !named.any(|kernel| Interface::of(&object, kernel) == *interface) {
+            let (path, place, kernel) = (path.clone(), place.clone(), interface.name.clone());
+            return Err(Error::Differs { path, place, kernel, found });
+        }
+        Ok(bytes)
+    }
+
+    /// The hash of a candidate's code object. It is computed once for a file as it is.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or was changed.
+    pub fn hash(&self, candidate: &Candidate) -> Result<Hash, Error> {
+        let hashes = || self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (candidate.path.clone(), candidate.stamp, candidate.place.clone());
+        if let Some(hash) = hashes().get(&key) {
+            return Ok(*hash);
+        }
+        let hash = Hash::of(&contents(candidate)?);
+        hashes().insert(key, hash);
+        Ok(hash)
+    }
+
+    /// Looks at a file or folder again after it was written, renamed or removed; what is below a folder too. Sorted names of
+    /// the kernels whose candidates may be others now. What is in no root changes nothing.
+    pub fn update(&mut self, path: &Path) -> Vec<String> {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let mut changes = Changes::default();
+        for root in &mut self.roots {
+            root.update(&path, &mut changes);
+        }
+        let hashes = self.hashes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        hashes.retain(|(file, ..), _| !file.starts_with(&path));
+        self.collect_problems();
+        let mut names = changes.names;
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+fn sorted(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    let order = |c: &Candidate| (c.place.container_offset, c.place.offset);
+    candidates.sort_by(|a, b| {
+        a.path.cmp(&b.path).then_with(|| order(a).cmp(&order(b))).then_with(|| a.interface.name.cmp(&b.interface.name))
+    });
+    // One root may be in another.
+    candidates.dedup();
+    candidates
+}
+
+/// The bytes of a candidate's code object, from the file as it was indexed.
+fn contents(candidate: &Candidate) -> Result<Vec<u8>, Error> {
+    let Candidate { path, place, stamp, .. } = candidate;
+    let failed = |source| Error::File { path: path.clone(), source };
+    let opened = Opened::open(path).map_err(failed)?;
+    let unchanged = |now| if now == *stamp { Ok(()) } else { Err(Error::Changed { path: path.clone() }) };
+    unchanged(opened.stamp)?;
+    let bytes = place.entry().read(&opened);
+    unchanged(opened.stamp_now().map_err(failed)?)?;
+    bytes.map_err(|source| Error::Unreadable { path: path.clone(), place: place.clone(), source })
+}

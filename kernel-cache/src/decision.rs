@@ -1,0 +1,232 @@
+//! Which of the kernels of a name runs.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use amdgpu_code_object::container::Kind;
+
+use crate::error::Error;
+use crate::hash::{Hash, Prefix};
+use crate::interface::Interface;
+use crate::rules::{Fact, Reason, Refusal};
+use crate::swap::{Swap, fit};
+use crate::target;
+
+/// A kernel of the cache, and where its code object lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The file.
+    pub path: PathBuf,
+    /// What the file was like when it was read.
+    pub stamp: Stamp,
+    /// Where in the file.
+    pub place: Place,
+    /// The kernel.
+    pub interface: Interface,
+}
+
+/// What tells a file from what it was before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// When its contents were changed, in nanoseconds since 1970.
+    pub modified: i64,
+    /// When anything of it was changed, its name too, in nanoseconds since 1970.
+    pub changed: i64,
+    /// Its bytes.
+    pub size: u64,
+    /// Its number in the file system.
+    pub inode: u64,
+}
+
+/// Where a code object lies in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// What it lies in.
+    pub kind: Kind,
+    /// True when that lies in a program or library for the host.
+    pub in_host_elf: bool,
+    /// The bundle's name for it; empty for a bare one.
+    pub id: String,
+    /// Where the bundle begins in the file.
+    pub container_offset: u64,
+    /// Bytes of the bundle in the file.
+    pub container_length: u64,
+    /// Where it begins in the file, or in what a compressed bundle holds.
+    pub offset: u64,
+    /// Its bytes.
+    pub length: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.id.is_empty() {
+            return write!(f, "code object at {:#x}", self.offset);
+        }
+        write!(f, "{} in the bundle at {:#x}", self.id, self.container_offset)
+    }
+}
+
+/// One of several candidates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The candidate.
+    pub candidate: Candidate,
+    /// Of its code object.
+    pub hash: Hash,
+}
+
+/// What is done about a kernel. Lists are sorted by file and place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// No file has a kernel of this name.
+    Nothing,
+    /// This one takes its place.
+    Swap {
+        /// The kernel that runs.
+        choice: Box<Choice>,
+        /// What changes in the packet.
+        swap: Swap,
+    },
+    /// None that there is fits. Those for other processors are listed only when there are no others.
+    Refused(Vec<(Candidate, Vec<Refusal>)>),
+    /// The code object that runs is among those that fit, and nobody chose another: it runs on.
+    Running(Vec<Choice>),
+    /// Several that differ fit, and nobody chose one.
+    Several(Vec<Choice>),
+}
+
+/// What tells the candidates of a kernel apart.
+struct Fit {
+    choice: Choice,
+    swap: Swap,
+}
+
+impl Decision {
+    /// For a kernel whose target is the agent's, and the candidates of its name.
+    pub(crate) fn of(
+        original: &Interface,
+        running: &Hash,
+        pick: Option<&Pick>,
+        candidates: Vec<Candidate>,
+        hash: impl Fn(&Candidate) -> Result<Hash, Error>,
+    ) -> Decision {
+        if candidates.is_empty() {
+            return Decision::Nothing;
+        }
+        let runs = |c: &Candidate| target::runs_on(&c.interface.target.processor, &original.target.processor);
+        let (here, elsewhere): (Vec<_>, Vec<_>) = candidates.into_iter().partition(runs);
+        let here = if here.is_empty() { elsewhere } else { here };
+        let (mut fitting, mut refused) = (Vec::new(), Vec::new());
+        for candidate in here {
+            match fit(original, &candidate.interface) {
+                Ok(swap) => fitting.push((candidate, swap)),
+                Err(refusals) => refused.push((candidate, refusals)),
+            }
+        }
+        let mut fits: Vec<Fit> = Vec::new();
+        for (candidate, swap) in closest(fitting) {
+            match hash(&candidate) {
+                Ok(hash) => add(&mut fits, Fit { choice: Choice { candidate, hash }, swap }),
+                Err(error) => refused.push((candidate, vec![unreadable(&error)])),
+            }
+        }
+        if fits.is_empty() {
+            return Decision::Refused(refused);
+        }
+        Decision::among(fits, running, pick)
+    }
+
+    fn among(mut fits: Vec<Fit>, running: &Hash, pick: Option<&Pick>) -> Decision {
+        let chosen = match pick {
+            Some(Pick::Newest) => (0..fits.len()).max_by_key(|&n| fits.get(n).map(|f| age(&f.choice.candidate))),
+            Some(Pick::Hashes(prefixes)) => only(&fits, |hash| prefixes.iter().any(|p| p.matches(hash))),
+            None => None,
+        };
+        let runs = |fit: &Fit| fit.choice.hash == *running;
+        let chosen = chosen.or_else(|| if fits.iter().any(runs) { None } else { only(&fits, |_| true) });
+        match chosen.filter(|&n| fits.get(n).is_some_and(|fit| !runs(fit))) {
+            Some(n) => {
+                let Fit { choice, swap } = fits.swap_remove(n);
+                Decision::Swap { choice: Box::new(choice), swap }
+            }
+            None if fits.iter().any(runs) => Decision::Running(fits.into_iter().map(|fit| fit.choice).collect()),
+            None => Decision::Several(fits.into_iter().map(|fit| fit.choice).collect()),
+        }
+    }
+}
+
+/// By which the newest is found.
+fn age(candidate: &Candidate) -> (i64, &Path, u64, u64) {
+    let Place { container_offset, offset, .. } = candidate.place;
+    (candidate.stamp.modified, &candidate.path, container_offset, offset)
+}
+
+/// The only one whose hash has some property.
+fn only(fits: &[Fit], has: impl Fn(&Hash) -> bool) -> Option<usize> {
+    let mut found = fits.iter().enumerate().filter(|(_, fit)| has(&fit.choice.hash)).map(|(n, _)| n);
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// Of equal contents, the newest is kept.
+fn add(fits: &mut Vec<Fit>, fit: Fit) {
+    match fits.iter_mut().find(|known| known.choice.hash == fit.choice.hash) {
+        Some(known) if age(&known.choice.candidate) < age(&fit.choice.candidate) => *known = fit,
+        Some(_) => {}
+        None => fits.push(fit),
+    }
+}
+
+/// Of one bundle the runtime takes the code that is made most closely for the agent.
+fn closest(fitting: Vec<(Candidate, Swap)>) -> Vec<(Candidate, Swap)> {
+    let bundle = |c: &Candidate| (c.path.clone(), c.place.container_offset);
+    let closeness = |c: &Candidate| target::closeness(&c.interface.target);
+    let mut best = HashMap::new();
+    for (candidate, _) in &fitting {
+        let of_bundle = best.entry(bundle(candidate)).or_insert_with(|| closeness(candidate));
+        *of_bundle = closeness(candidate).max(*of_bundle);
+    }
+    let is_best = |(c, _): &(Candidate, Swap)| best.get(&bundle(c)) == Some(&closeness(c));
+    fitting.into_iter().filter(is_best).collect()
+}
+
+fn unreadable(error: &Error) -> Refusal {
+    let [expected, found] = ["the file of the index".to_owned(), error.to_string()].map(|s| Fact::Text(s.into()));
+    Refusal { reason: Reason::File, expected, found }
+}
+
+/// How one of several is chosen: `LOGDUR_KERNEL_CACHE_PICK`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// The one in the file that was changed last; of equally old ones the last by path.
+    Newest,
+    /// The one whose code object's hash begins with one of these. Each kernel needs one that fits.
+    Hashes(Vec<Prefix>),
+}
+
+impl std::str::FromStr for Pick {
+    type Err = String;
+
+    /// `newest`, or hashes' first digits with commas in between.
+    fn from_str(text: &str) -> Result<Pick, String> {
+        if text == "newest" {
+            return Ok(Pick::Newest);
+        }
+        let hashes: Result<Vec<Prefix>, String> = text.split(',').map(|part| part.trim().parse()).collect();
+        Ok(Pick::Hashes(hashes.map_err(|reason| format!("{reason}; or newest"))?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_the_newest_or_the_beginnings_of_hashes() {
+        assert_eq!("newest".parse(), Ok(Pick::Newest));
+        let Ok(Pick::Hashes(hashes)) = "af1349b9,0123".parse() else { panic!("two hashes") };
+        assert_eq!(hashes.iter().map(ToString::to_string).collect::<Vec<_>>(), ["af1349b9", "0123"]);
+        let expected = r#"expected 4 to 64 hexadecimal digits, found "latest"; or newest"#;
+        assert_eq!("latest".parse::<Pick>(), Err(expected.to_owned()));
+    }
+}

@@ -1,0 +1,50 @@
+//! What goes wrong with single files.
+
+use std::io;
+use std::path::PathBuf;
+
+use amdgpu_code_object::Unreadable;
+
+use crate::decision::Place;
+
+/// Why a candidate's code object cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be opened or examined.
+    #[error("{path}: {source}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is another file now than when it was indexed.
+    #[error("{path}: it was changed after it was indexed", path = path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What was a code object is none.
+    #[error("{path}, {place}: {source}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        place: Place,
+        /// What is wrong with it.
+        source: Unreadable,
+    },
+    /// It does not have the kernel that the index says.
+    #[error("{path}, {place}: expected kernel {kernel} as in the index, found {found}", path = path.display())]
+    Differs {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        place: Place,
+        /// The kernel's name.
+        kernel: String,
+        /// What there is.
+        found: &'static str,
+    },
+}

@@ -1,0 +1,95 @@
+//! Files as sources of code objects, and what tells a file from what it was.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use amdgpu_code_object::Source;
+
+use crate::decision::Stamp;
+
+/// Clocks of file systems are coarse: two seconds where they are coarsest (FAT). A file that was changed so little time
+/// ago can be changed again and look the same.
+const COARSE: Duration = Duration::from_secs(2);
+
+impl Stamp {
+    /// What a file is like.
+    pub(crate) fn of(data: &Metadata) -> Stamp {
+        let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
+        Stamp {
+            modified: ns(data.mtime(), data.mtime_nsec()),
+            changed: ns(data.ctime(), data.ctime_nsec()),
+            size: data.size(),
+            inode: data.ino(),
+        }
+    }
+
+    /// True when every later change will show.
+    pub(crate) fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let before = now.saturating_sub(COARSE).as_nanos();
+        i128::from(self.modified) < i128::try_from(before).unwrap_or(0)
+    }
+}
+
+/// An open file, and how many bytes of it were read.
+pub(crate) struct Opened {
+    file: File,
+    pub(crate) stamp: Stamp,
+    pub(crate) read: AtomicU64,
+}
+
+impl Opened {
+    /// Opens a file. What is none is not waited for: a pipe would never come.
+    ///
+    /// # Errors
+    /// What the system says, or that it is no file.
+    pub(crate) fn open(path: &Path) -> io::Result<Opened> {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let data = file.metadata()?;
+        if !data.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file, found something else"));
+        }
+        Ok(Opened { file, stamp: Stamp::of(&data), read: AtomicU64::new(0) })
+    }
+
+    /// What it is like now.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn stamp_now(&self) -> io::Result<Stamp> {
+        Ok(Stamp::of(&self.file.metadata()?))
+    }
+}
+
+impl Source for Opened {
+    fn len(&self) -> u64 {
+        self.stamp.size
+    }
+
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.file.read_exact_at(buffer, at)
+    }
+}
+
+/// Writes a file, and its folder if that is not there: whole, or not at all.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    // Of this process alone: others may write at the same time, and the last to rename wins.
+    let unfinished = path.with_extension(format!("{}.unfinished", std::process::id()));
+    let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
+    if written.is_err() {
+        // Not there if it could not be made.
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}

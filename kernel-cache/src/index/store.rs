@@ -1,0 +1,35 @@
+//! Index files: one for each root, in a folder of the user's.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::block::{Block, Damage};
+use crate::file;
+
+/// The index of a root.
+fn index_file(folder: &Path, root: &Path) -> PathBuf {
+    let hash = blake3::hash(root.as_os_str().as_bytes()).to_hex();
+    folder.join(format!("kernels-{}.index", hash.get(..16).unwrap_or_default()))
+}
+
+/// Reads the index of a root. `None` when there is none.
+///
+/// # Errors
+/// When there is one that cannot be taken.
+pub(crate) fn load(folder: &Path, root: &Path) -> Result<Option<Block>, Damage> {
+    match fs::read(index_file(folder, root)) {
+        Ok(bytes) => Block::parse(bytes, root).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Damage::new("file", "one that can be read", error)),
+    }
+}
+
+/// Writes the index of a root: whole, or not at all.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn save(folder: &Path, root: &Path, block: &Block) -> io::Result<()> {
+    file::replace(&index_file(folder, root), block.bytes())
+}

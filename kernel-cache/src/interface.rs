@@ -1,0 +1,145 @@
+//! What a swap has to know of a kernel.
+
+use amdgpu_code_object::{Abi, AddressSpace, CodeObject, GlobalKind, Kernel, KernelKind, Target, ValueKind};
+
+/// What a swap has to know of a kernel: a value without its code object. Sizes are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name, mangled where the language does that, without `.kd`.
+    pub name: String,
+    /// Version of its code object's ABI.
+    pub abi: Abi,
+    /// What it was compiled for.
+    pub target: Target,
+    /// What it is for.
+    pub kind: KernelKind,
+    /// Explicit and hidden ones, in the order of the metadata.
+    pub arguments: Vec<Parameter>,
+    /// Of the kernarg segment: what the metadata and the descriptor say, and not less than the arguments need.
+    pub kernarg_size: u32,
+    /// Alignment of the kernarg segment.
+    pub kernarg_align: u32,
+    /// LDS of a workgroup that is known at compile time.
+    pub group_size: u32,
+    /// Scratch of a work-item that is known at compile time.
+    pub private_size: u32,
+    /// Lanes of a wave.
+    pub wavefront_size: u32,
+    /// The most work-items that a workgroup may have.
+    pub max_flat_workgroup_size: u32,
+    /// The only shape of workgroups that is right.
+    pub required_workgroup_size: Option<[u32; 3]>,
+    /// True when every workgroup has to be complete.
+    pub uniform_workgroup_size: bool,
+    /// True when scratch is needed whose size is not known at compile time.
+    pub uses_dynamic_stack: bool,
+    /// How many dwords of the kernarg segment are preloaded into registers, and from which dword on.
+    pub preload: (u32, u32),
+    /// The shape of clusters of workgroups, where it is required.
+    pub cluster_dims: Option<[u32; 3]>,
+    /// Scalar registers of a wave.
+    pub sgprs: u32,
+    /// Vector registers of a work-item.
+    pub vgprs: u32,
+    /// Accumulation registers of a work-item.
+    pub agprs: u32,
+    /// How floating-point numbers are rounded and whether denormals are kept: FLOAT_MODE, DX10_CLAMP and IEEE_MODE as
+    /// the MODE register has them at the kernel's start. `None` without a descriptor.
+    pub float_mode: Option<u32>,
+    /// Variables of the code object that somebody can write: each copy of it has its own, so that a swap would bring
+    /// others. Symbols that it does not define are among them.
+    pub variables: Vec<String>,
+    /// Functions of the code object whose address is stored in memory, where code of another one could call them.
+    pub stored_functions: Vec<String>,
+}
+
+/// An argument, as far as who fills it in has to know it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Parameter {
+    /// From the beginning of the kernarg segment.
+    pub offset: u32,
+    /// In the kernarg segment.
+    pub size: u32,
+    /// What it is.
+    pub kind: ValueKind,
+    /// The memory that a pointer points to, where the metadata says it.
+    pub address_space: Option<AddressSpace>,
+}
+
+impl Parameter {
+    /// Where it ends in the kernarg segment.
+    pub fn end(&self) -> u64 {
+        u64::from(self.offset) + u64::from(self.size)
+    }
+}
+
+impl Interface {
+    /// Of a kernel in its code object.
+    pub fn of(object: &CodeObject, kernel: &Kernel) -> Interface {
+        let arguments: Vec<Parameter> = kernel
+            .arguments
+            .iter()
+            .map(|a| Parameter {
+                offset: a.offset,
+                size: a.size,
+                kind: a.kind.clone(),
+                address_space: a.address_space.clone(),
+            })
+            .collect();
+        let end = arguments.iter().map(Parameter::end).max().unwrap_or(0);
+        let descriptor = kernel.descriptor.as_ref();
+        let fixed = descriptor.map(|d| d.fields);
+
+        Interface {
+            name: kernel.name.clone(),
+            abi: object.abi,
+            target: object.target.clone(),
+            kind: kernel.kind.clone(),
+            kernarg_size: kernel
+                .kernarg_size
+                .max(fixed.map_or(0, |d| d.kernarg_size))
+                .max(u32::try_from(end).unwrap_or(u32::MAX)),
+            kernarg_align: kernel.kernarg_align,
+            group_size: kernel.group_size.max(fixed.map_or(0, |d| d.group_segment_fixed_size)),
+            private_size: kernel.private_size.max(fixed.map_or(0, |d| d.private_segment_fixed_size)),
+            wavefront_size: kernel.wavefront_size,
+            max_flat_workgroup_size: kernel.max_flat_workgroup_size,
+            required_workgroup_size: kernel.required_workgroup_size,
+            uniform_workgroup_size: kernel.uniform_workgroup_size,
+            uses_dynamic_stack: kernel.uses_dynamic_stack || descriptor.is_some_and(|d| d.uses_dynamic_stack()),
+            preload: descriptor.map_or((0, 0), |d| d.kernarg_preload()),
+            cluster_dims: kernel.cluster_dims,
+            sgprs: kernel.sgprs,
+            vgprs: kernel.vgprs,
+            agprs: kernel.agprs.unwrap_or(0),
+            float_mode: fixed.map(|d| d.initial_mode()),
+            variables: variables(object),
+            stored_functions: stored_functions(object),
+            arguments,
+        }
+    }
+
+    /// The arguments that the application fills in.
+    pub fn explicit(&self) -> impl Iterator<Item = &Parameter> {
+        self.arguments.iter().filter(|a| !a.kind.is_hidden())
+    }
+
+    /// The arguments that the runtime fills in; room that nobody fills is not among them.
+    pub fn hidden(&self) -> impl Iterator<Item = &Parameter> {
+        self.arguments.iter().filter(|a| a.kind.is_hidden() && a.kind != ValueKind::HiddenNone)
+    }
+}
+
+fn variables(object: &CodeObject) -> Vec<String> {
+    // Compilers put what the host may write, `__constant__` variables too, into memory that can be written; what is in
+    // memory that is only read has been part of the code since it was compiled. A variable without a name for others
+    // has a state as well, which kernels of the other code object would not see.
+    let matters = |kind| !matches!(kind, GlobalKind::Constant | GlobalKind::Descriptor | GlobalKind::CompilationUnitId);
+    object.globals.iter().filter(|g| matters(g.kind)).map(|g| g.name.clone()).collect()
+}
+
+fn stored_functions(object: &CodeObject) -> Vec<String> {
+    // Through the global offset table functions are called as well.
+    let stored = object.address_taken.iter().filter(|a| !a.in_got);
+    stored.map(|a| a.function.clone().unwrap_or_else(|| format!("a function at {:#x}", a.at))).collect()
+}

@@ -1,0 +1,41 @@
+//! Folders of code objects, and whether a kernel in them may take the place of one that an application dispatches.
+//!
+//! [`Cache`] finds the kernels of folders by name, with an index that makes the next start fast. [`fit`] compares an
+//! [`Interface`] with another and says either how to swap, or every reason why not; the reasons are one table ([`rules`]).
+//!
+//! What this crate must do: allow only a swap that is proven compatible with the ABI — that it computes the same is
+//! the user's claim — and name kernel, file and reason of every other. What it must never do: call the HSA runtime,
+//! believe an index that does not fit its files, or panic on any file.
+//!
+//! Sources: LLVM's AMDGPUUsage for what kernels are told and how.
+
+#![forbid(unsafe_code)]
+
+mod add;
+mod cache;
+mod decision;
+mod error;
+mod file;
+mod hash;
+pub mod index;
+mod interface;
+mod kernarg;
+mod page;
+mod root;
+pub mod rules;
+mod scan;
+mod skim;
+mod swap;
+mod target;
+mod walk;
+
+pub use add::{Added, add};
+pub use cache::{Cache, Indexing, Problem};
+pub use decision::{Candidate, Choice, Decision, Pick, Place, Stamp};
+pub use error::Error;
+pub use hash::{Hash, Prefix};
+pub use interface::{Interface, Parameter};
+pub use kernarg::{Copy, Fill, Kernarg, Layout, What};
+pub use page::page;
+pub use rules::{Accepted, Fact, Reason, Refusal};
+pub use swap::{Limits, PacketFacts, Sizes, Swap, fit};

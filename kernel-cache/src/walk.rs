@@ -1,0 +1,76 @@
+//! The files of a folder and of those below it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::cache::Problem;
+use crate::decision::Stamp;
+
+/// Folders in folders: a path cannot be long enough for many more.
+const DEEPEST: usize = 512;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    /// Files, sorted by path.
+    pub(crate) files: Vec<(PathBuf, Stamp)>,
+    /// Folders that were looked into.
+    pub(crate) folders: Vec<PathBuf>,
+    /// What could not be looked at.
+    pub(crate) problems: Vec<Problem>,
+    /// Device and number of those folders: a folder that links lead to twice is looked into once.
+    seen: HashSet<(u64, u64)>,
+}
+
+impl Walk {
+    /// Looks into a folder and those below it; of a file, at itself. Links are followed.
+    pub(crate) fn of(root: &Path) -> Walk {
+        let mut walk = Walk::default();
+        walk.entry(root.to_path_buf(), &mut Vec::new());
+        walk.files.sort_by(|a, b| a.0.as_os_str().cmp(b.0.as_os_str()));
+        walk
+    }
+
+    fn problem(&mut self, path: PathBuf, reason: impl ToString) {
+        self.problems.push(Problem { path, reason: reason.to_string() });
+    }
+
+    fn entry(&mut self, path: PathBuf, above: &mut Vec<(u64, u64)>) {
+        let data = match fs::metadata(&path) {
+            Ok(data) => data,
+            Err(error) => return self.problem(path, error),
+        };
+        if data.is_file() {
+            self.files.push((path, Stamp::of(&data)));
+        } else if data.is_dir() {
+            let identity = (data.dev(), data.ino());
+            if above.contains(&identity) {
+                return self.problem(path, "expected a folder below, found a link to one above: a loop");
+            }
+            if above.len() >= DEEPEST {
+                return self.problem(path, format!("expected at most {DEEPEST} folders in folders, found more"));
+            }
+            if self.seen.insert(identity) {
+                above.push(identity);
+                self.folder(path, above);
+                above.pop();
+            }
+        }
+    }
+
+    fn folder(&mut self, path: PathBuf, above: &mut Vec<(u64, u64)>) {
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) => return self.problem(path, error),
+        };
+        self.folders.push(path.clone());
+        for entry in entries {
+            match entry {
+                Ok(entry) => self.entry(entry.path(), above),
+                Err(error) => self.problem(path.clone(), error),
+            }
+        }
+    }
+}

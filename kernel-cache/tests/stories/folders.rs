@@ -1,0 +1,302 @@
+//! Folders of code objects: what is found in them, and how the index follows them.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use amdgpu_code_object::container::Kind;
+use logdur_kernel_cache::{Cache, Candidate, Error};
+use tempfile::TempDir;
+
+use crate::compiled::{SCALE, SUM, run};
+
+/// A folder, and one for its index.
+pub(crate) struct Bed {
+    pub(crate) root: PathBuf,
+    pub(crate) index: PathBuf,
+    _kept: TempDir,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Bed {
+        let kept = tempfile::tempdir().expect("a folder for temporary files");
+        let (root, index) = (kept.path().join("kernels"), kept.path().join("index"));
+        fs::create_dir(&root).expect("the folder can be made");
+        Bed { root, index, _kept: kept }
+    }
+
+    /// Puts a file there that was last changed so many seconds ago.
+    pub(crate) fn put(&self, name: &str, bytes: &[u8], seconds_ago: u64) -> PathBuf {
+        let path = self.root.join(name);
+        fs::create_dir_all(path.parent().expect("it is in the root")).expect("the folder can be made");
+        fs::write(&path, bytes).expect("the file can be written");
+        age(&path, seconds_ago);
+        path
+    }
+
+    pub(crate) fn open(&self) -> Cache {
+        Cache::open(std::slice::from_ref(&self.root), Some(&self.index))
+    }
+
+    /// The only file of the index.
+    fn index_file(&self) -> PathBuf {
+        let mut files = fs::read_dir(&self.index).expect("the index was kept").map(|e| e.expect("an entry").path());
+        let file = files.next().expect("an index file");
+        assert_eq!(files.next(), None, "nothing else is left there");
+        file
+    }
+}
+
+pub(crate) fn age(path: &Path, seconds: u64) {
+    let file = fs::File::options().write(true).open(path).expect("the file is there");
+    file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).expect("its time can be set");
+}
+
+/// Long enough ago for a file system's clock.
+const AN_HOUR: u64 = 3600;
+
+fn names(cache: &Cache) -> Vec<(String, String)> {
+    let name = |c: &Candidate| c.path.file_name().expect("a name").to_string_lossy().into_owned();
+    cache.kernels().iter().map(|c| (name(c), c.interface.name.clone())).collect()
+}
+
+fn reasons(cache: &Cache) -> Vec<String> {
+    cache.problems().iter().map(|p| p.reason.clone()).collect()
+}
+
+const SUM_NAME: &str = "_Z3sumPfPKfi";
+
+#[test]
+fn kernels_are_found_in_everything_that_code_objects_are_kept_in() {
+    let bed = Bed::new();
+    let objects = [SCALE.path(), SCALE.target("gfx906").path()];
+    bed.put("bare.hsaco", &SCALE.bytes(), AN_HOUR);
+    let host = bed.root.join("host");
+    fs::write(&host, b"").expect("the file can be written");
+    for (name, options) in [("raw.co", &[][..]), ("packed.co", &["--compress"])] {
+        let mut command = Command::new("clang-offload-bundler-19");
+        command.args([
+            "--type=o",
+            "--targets=host-x86_64-unknown-linux-gnu-,hipv4-amdgcn-amd-amdhsa--gfx90a,hipv4-amdgcn-amd-amdhsa--gfx906",
+        ]);
+        command.args(options).arg(format!("--input={}", host.display()));
+        command.args(objects.iter().map(|path| format!("--input={}", path.display())));
+        run(command.arg(format!("--output={}", bed.root.join(name).display())));
+    }
+    fs::remove_file(host).expect("it is there");
+    let mut library = Command::new("hipcc");
+    library.args(["-shared", "-fPIC", "--offload-arch=gfx90a", "-o"]).arg(bed.root.join("libsum.so"));
+    run(library.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sources/sum.hip")));
+    let cache = bed.open();
+    let found: Vec<(String, Kind, bool, String)> = cache
+        .kernels()
+        .iter()
+        .map(|c| {
+            let file = c.path.file_name().expect("a name").to_string_lossy().into_owned();
+            (file, c.place.kind, c.place.in_host_elf, c.interface.target.to_string())
+        })
+        .collect();
+    let expected = [
+        ("bare.hsaco", Kind::Bare, false, "gfx90a"),
+        ("libsum.so", Kind::Bundle, true, "gfx90a"),
+        ("packed.co", Kind::CompressedBundle, false, "gfx90a"),
+        ("packed.co", Kind::CompressedBundle, false, "gfx906"),
+        ("raw.co", Kind::Bundle, false, "gfx90a"),
+        ("raw.co", Kind::Bundle, false, "gfx906"),
+    ];
+    assert_eq!(found, expected.map(|(f, k, h, t)| (f.to_owned(), k, h, t.to_owned())));
+    assert_eq!(reasons(&cache), [""; 0]);
+    // Whatever they are kept in, what is read is the code object.
+    for candidate in cache.candidates("scale") {
+        let build = if candidate.interface.target.to_string() == "gfx906" { SCALE.target("gfx906") } else { SCALE };
+        assert_eq!(cache.read(&candidate).expect("it is as it was"), build.bytes(), "{}", candidate.place);
+        assert_eq!(cache.hash(&candidate).expect("it is as it was"), build.hash());
+        assert_eq!(candidate.interface, build.kernel("scale"));
+    }
+}
+
+#[test]
+fn tritons_cache_is_read_past_what_else_is_in_it() {
+    let bed = Bed::new();
+    for (n, folder) in ["0a1b", "2c3d"].iter().enumerate() {
+        let file = |name: &str| format!("{folder}/{name}");
+        bed.put(&file("scale.hsaco"), &[SCALE.bytes(), vec![0; n]].concat(), AN_HOUR);
+        bed.put(&file("scale.json"), br#"{"name": "scale", "shared": 0}"#, AN_HOUR);
+        bed.put(&file("scale.amdgcn"), b"\t.text\n", AN_HOUR);
+        bed.put(&file("empty"), b"", AN_HOUR);
+        // The launcher: a library for the host without kernels.
+        let library = bed.root.join(folder).join("launcher.so");
+        run(Command::new("cc").args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(library));
+    }
+    let cache = bed.open();
+    let scale = ("scale.hsaco".to_owned(), "scale".to_owned());
+    assert_eq!((names(&cache), reasons(&cache)), (vec![scale.clone(), scale], Vec::new()));
+    assert_eq!(cache.folders().count(), 3);
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_is_found() {
+    let bed = Bed::new();
+    bed.put("good.co", &SCALE.bytes(), AN_HOUR);
+    let whole = SCALE.bytes();
+    bed.put("cut.co", &whole[..whole.len() / 2], AN_HOUR);
+    bed.put("bundle.co", b"__CLANG_OFFLOAD_BUNDLE__\xff\xff\xff\xff\xff\xff\xff\xff", AN_HOUR);
+    symlink("nowhere", bed.root.join("dangling")).expect("a link");
+    symlink(".", bed.root.join("loop")).expect("a link");
+    run(Command::new("mkfifo").arg(bed.root.join("pipe")));
+    let cache = bed.open();
+    assert_eq!(names(&cache), [("good.co".to_owned(), "scale".to_owned())]);
+    let mut problems: Vec<String> = cache
+        .problems()
+        .iter()
+        .map(|p| format!("{}: {}", p.path.file_name().expect("a name").to_string_lossy(), p.reason))
+        .collect();
+    problems.sort();
+    assert_eq!(problems.len(), 4, "{problems:?}");
+    for (problem, words) in problems.iter().zip([
+        "bundle.co: ",
+        "cut.co: code object at 0x0: ",
+        "dangling: No such file or directory",
+        "loop: expected a folder below, found a link to one above: a loop",
+    ]) {
+        assert!(problem.starts_with(words), "{problem:?} does not begin with {words:?}");
+    }
+    // Told again when nothing is read.
+    assert_eq!(bed.open().problems().len(), 4);
+    let missing = Cache::open(&[bed.root.join("missing")], None);
+    assert_eq!(reasons(&missing), ["No such file or directory (os error 2)"]);
+}
+
+#[test]
+fn a_second_start_reads_nothing_but_what_changed() {
+    let bed = Bed::new();
+    bed.put("a/scale.co", &SCALE.bytes(), AN_HOUR);
+    bed.put("b/sum.co", &SUM.bytes(), AN_HOUR);
+    bed.put("c/notes.txt", b"nothing", AN_HOUR);
+    let effort = |cache: &Cache| (cache.indexing().files, cache.indexing().files_read, cache.indexing().bytes_read > 0);
+    let first = bed.open();
+    assert_eq!(effort(&first), (3, 3, true));
+    let again = bed.open();
+    assert_eq!(effort(&again), (3, 0, false));
+    assert_eq!(again.kernels(), first.kernels());
+    assert_eq!(again.candidates(SUM_NAME).len(), 1);
+
+    // Other contents of the same size, and a file more.
+    let other = SCALE.options("-O3 -DFACTOR=int");
+    let mut bytes = other.bytes();
+    bytes.resize(SCALE.bytes().len().max(bytes.len()), 0);
+    bed.put("a/scale.co", &bytes, AN_HOUR / 2);
+    bed.put("a/more.co", &SCALE.bytes(), AN_HOUR);
+    let changed = bed.open();
+    assert_eq!(effort(&changed), (4, 2, true));
+    assert_eq!(
+        changed.candidates("scale").iter().map(|c| &c.interface).collect::<Vec<_>>(),
+        [&SCALE.kernel("scale"), &other.kernel("scale")]
+    );
+    fs::remove_dir_all(bed.root.join("a")).expect("it is there");
+    let removed = bed.open();
+    assert_eq!((effort(&removed), removed.candidates("scale").len()), ((2, 0, false), 0));
+    assert_eq!(effort(&bed.open()), (2, 0, false));
+}
+
+#[test]
+fn a_file_that_was_changed_just_now_is_read_again_since_the_next_change_may_look_the_same() {
+    let bed = Bed::new();
+    bed.put("scale.co", &SCALE.bytes(), 0);
+    assert_eq!(bed.open().indexing().files_read, 1);
+    assert_eq!(bed.open().indexing().files_read, 1);
+    age(&bed.root.join("scale.co"), AN_HOUR);
+    assert_eq!(bed.open().indexing().files_read, 1);
+    assert_eq!(bed.open().indexing().files_read, 0);
+}
+
+#[test]
+fn a_damaged_index_is_made_again_and_never_believed() {
+    let bed = Bed::new();
+    bed.put("scale.co", &SCALE.bytes(), AN_HOUR);
+    bed.put("sum.co", &SUM.bytes(), AN_HOUR);
+    let expected = bed.open().kernels();
+    let file = bed.index_file();
+    let whole = fs::read(&file).expect("the index was kept");
+    let check = |bytes: &[u8], what: &str| {
+        fs::write(&file, bytes).expect("it can be written");
+        let cache = bed.open();
+        assert_eq!(cache.kernels(), expected, "{what}");
+        assert_eq!(cache.indexing().files_read, 2, "{what}");
+        let problems = &cache.indexing().problems;
+        assert!(
+            problems.len() == 1 && problems[0].reason.starts_with("its index is made again: "),
+            "{what}: {problems:?}"
+        );
+        assert_eq!(fs::read(&file).expect("it was kept again"), whole, "{what}");
+    };
+    for at in (0..whole.len()).step_by(whole.len() / 97) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        check(&bytes, &format!("byte {at:#x} is another"));
+    }
+    for length in [0, 1, 71, 72, whole.len() / 2, whole.len() - 1] {
+        check(&whole[..length], &format!("{length} bytes are left"));
+    }
+    check(&[whole.clone(), vec![0]].concat(), "there is a byte more");
+    // A whole index, but another root's.
+    let other = Bed::new();
+    other.put("other.co", &SCALE.bytes(), AN_HOUR);
+    other.open();
+    check(&fs::read(other.index_file()).expect("the index was kept"), "it is another folder's");
+}
+
+#[test]
+fn an_index_that_cannot_be_kept_only_costs_time() {
+    let bed = Bed::new();
+    bed.put("scale.co", &SCALE.bytes(), AN_HOUR);
+    fs::write(&bed.index, b"no folder").expect("the file can be written");
+    for _ in 0..2 {
+        let cache = bed.open();
+        assert_eq!((names(&cache).len(), cache.indexing().files_read, reasons(&cache).len()), (1, 1, 0));
+        let problems: Vec<&str> = cache.indexing().problems.iter().map(|p| p.reason.as_str()).collect();
+        assert!(problems.iter().any(|reason| reason.contains("cannot be kept in")), "{problems:?}");
+    }
+    let without = Cache::open(std::slice::from_ref(&bed.root), None);
+    assert_eq!((names(&without).len(), without.indexing().problems.len()), (1, 0));
+}
+
+#[test]
+fn what_changed_since_it_was_indexed_is_not_read_as_what_it_was() {
+    let bed = Bed::new();
+    let path = bed.put("scale.co", &SCALE.bytes(), AN_HOUR);
+    let cache = bed.open();
+    let [candidate] = &cache.candidates("scale")[..] else { panic!("one kernel") };
+    bed.put("scale.co", &SCALE.bytes(), AN_HOUR / 2);
+    assert!(matches!(cache.read(candidate), Err(Error::Changed { .. })));
+    assert!(matches!(cache.hash(candidate), Err(Error::Changed { .. })));
+    fs::remove_file(path).expect("it is there");
+    let error = cache.read(candidate).expect_err("it is gone");
+    assert!(error.to_string().ends_with("scale.co: No such file or directory (os error 2)"), "{error}");
+}
+
+#[test]
+fn ten_thousand_small_files_are_indexed_once_and_every_one_is_found() {
+    const FILES: usize = 10_000;
+    let bed = Bed::new();
+    let (scale, sum) = (SCALE.bytes(), SUM.bytes());
+    for n in 0..FILES {
+        let bytes = if n % 100 == 0 { &sum } else { &scale };
+        // Contents that differ, as Triton's do.
+        let tail = (n as u32).to_le_bytes();
+        bed.put(&format!("{:02x}/{n}.hsaco", n % 256), &[bytes, &tail[..]].concat(), AN_HOUR);
+    }
+    let first = bed.open();
+    assert_eq!((first.indexing().files_read, first.problems().len()), (FILES, 0));
+    let second = bed.open();
+    assert_eq!((second.indexing().files_read, second.indexing().bytes_read), (0, 0));
+    for cache in [&first, &second] {
+        assert_eq!(
+            (cache.candidates(SUM_NAME).len(), cache.candidates("scale").len()),
+            (FILES / 100, FILES - FILES / 100)
+        );
+        assert_eq!(cache.candidates("scal").len(), 0);
+    }
+}

@@ -1,0 +1,63 @@
+//! Kernels made by hand.
+
+use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Target, ValueKind};
+use logdur_kernel_cache::{Interface, PacketFacts, Parameter};
+
+/// An argument.
+pub(crate) fn argument(offset: u32, size: u32, kind: ValueKind) -> Parameter {
+    let address_space = match kind {
+        ValueKind::GlobalBuffer => Some(AddressSpace::Global),
+        ValueKind::DynamicSharedPointer => Some(AddressSpace::Local),
+        _ => None,
+    };
+    Parameter { offset, size, kind, address_space }
+}
+
+/// `void scale(float* data, float factor, local float* scratch)` with the block count in x.
+pub(crate) fn scale() -> Interface {
+    Interface {
+        name: "_Z5scalePffPU3AS3f".to_owned(),
+        abi: Abi::V5,
+        target: Target::parse("gfx90a:sramecc+:xnack-").expect("a target ID"),
+        kind: KernelKind::Normal,
+        arguments: vec![
+            argument(0, 8, ValueKind::GlobalBuffer),
+            argument(8, 4, ValueKind::ByValue),
+            argument(12, 4, ValueKind::DynamicSharedPointer),
+            argument(16, 4, ValueKind::HiddenBlockCountX),
+        ],
+        kernarg_size: 272,
+        kernarg_align: 8,
+        group_size: 1024,
+        private_size: 16,
+        wavefront_size: 64,
+        max_flat_workgroup_size: 1024,
+        required_workgroup_size: None,
+        uniform_workgroup_size: false,
+        uses_dynamic_stack: false,
+        preload: (0, 0),
+        cluster_dims: None,
+        sgprs: 32,
+        vgprs: 24,
+        agprs: 0,
+        float_mode: Some(0x3f0),
+        variables: Vec::new(),
+        stored_functions: Vec::new(),
+    }
+}
+
+/// A dispatch of [`scale`] with 256 bytes of dynamic LDS.
+pub(crate) fn packet() -> PacketFacts {
+    PacketFacts {
+        grid: [1000, 6, 1],
+        workgroup: [256, 2, 1],
+        dimensions: 2,
+        private: 16,
+        group: 1024 + 256,
+        original_group: 1024,
+        cooperative: false,
+        queue: 0x7f12_3456_7890,
+        private_base_hi: 0x1_0000,
+        shared_base_hi: 0x2_0000,
+    }
+}
