@@ -19,7 +19,7 @@ const USAGE_ERROR: u8 = 2;
 #[command(
     name = "omniprobe",
     version,
-    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]"
+    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ..."
 )]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -38,6 +38,8 @@ enum Command {
     Doctor(PlaceOptions),
     /// Write the rows that processes could not write because they were killed.
     Log(LogOptions),
+    /// Folders of code objects: what is in them, and whether it would be used.
+    Cache(cmd::cache::CacheOptions),
     /// What `doctor` runs in a process of its own.
     #[command(hide = true)]
     Probe,
@@ -133,6 +135,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Some(Command::Doctor(place)) => cmd::doctor::run(&place),
         Some(Command::Log(options)) => cmd::log::run(&options),
+        Some(Command::Cache(options)) => cmd::cache::run(&options),
         Some(Command::Probe) => cmd::doctor::probe(),
         None => run(&cli.run, &cli.app),
     };

@@ -1,0 +1,61 @@
+//! `omniprobe cache ls`: the kernels of folders and files.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use logdur_kernel_cache::Hash;
+
+use super::{KernelFilter, table};
+
+/// What is listed.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Options {
+    /// Folders, with what is below them, or files.
+    #[arg(required = true, value_name = "DIR|FILE")]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    filter: KernelFilter,
+    /// A JSON object for each kernel, one a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists kernels.
+///
+/// # Errors
+/// When a folder or file is not there, or was changed meanwhile.
+pub(super) fn run(options: &Options) -> Result<ExitCode> {
+    let cache = super::open(&options.paths)?;
+    let mut kernels = cache.kernels();
+    kernels.retain(|k| options.filter.takes(k));
+    let hashed = kernels.iter().map(|kernel| Ok((kernel, cache.hash(kernel)?)));
+    let hashed: Vec<(_, Hash)> = hashed.collect::<Result<_>>()?;
+    if options.json {
+        table::lines(hashed.iter().map(|(k, hash)| table::json(k, Some(&hash.to_string())).to_string()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let head =
+        ["HASH", "TARGET", "ABI", "LDS", "SCRATCH", "VGPR", "AGPR", "SGPR", "GROUP", "ARGUMENTS", "KERNEL", "FILE"];
+    let row = |(kernel, hash): &(&logdur_kernel_cache::Candidate, Hash)| {
+        let i = &kernel.interface;
+        let shape = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
+        [
+            hash.short(),
+            i.target.to_string(),
+            format!("{:?}", i.abi),
+            i.group_size.to_string(),
+            i.private_size.to_string(),
+            i.vgprs.to_string(),
+            i.agprs.to_string(),
+            i.sgprs.to_string(),
+            i.required_workgroup_size.map_or_else(|| format!("≤{}", i.max_flat_workgroup_size), shape),
+            table::arguments(i),
+            table::demangled(&i.name),
+            kernel.path.display().to_string(),
+        ]
+    };
+    table::print(head, &hashed.iter().map(row).collect::<Vec<_>>())?;
+    Ok(ExitCode::SUCCESS)
+}

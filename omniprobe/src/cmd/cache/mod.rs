@@ -1,0 +1,75 @@
+//! `omniprobe cache`: what is in folders of code objects, and whether it would be used.
+
+mod add;
+mod check;
+mod ls;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use logdur_kernel_cache::{Cache, Candidate, Indexing};
+use regex::Regex;
+
+/// What is done with code objects.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CacheOptions {
+    #[command(subcommand)]
+    command: CacheCommand,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum CacheCommand {
+    /// List the kernels of folders and files: hash, target, sizes, arguments.
+    Ls(ls::Options),
+    /// Say of an application's or a code object's kernels whether they would be swapped, and why not.
+    Check(check::Options),
+    /// Take code objects out of programs, libraries and bundles, into a folder.
+    Add(add::Options),
+}
+
+/// Which kernels.
+#[derive(Args, Clone, Debug)]
+struct KernelFilter {
+    /// Only kernels whose demangled name matches.
+    #[arg(short, long, value_name = "REGEX")]
+    kernels: Option<Regex>,
+    /// Only code for this processor, like gfx90a.
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+}
+
+impl KernelFilter {
+    fn takes(&self, candidate: &Candidate) -> bool {
+        let interface = &candidate.interface;
+        self.arch.as_ref().is_none_or(|arch| *arch == interface.target.processor)
+            && self.kernels.as_ref().is_none_or(|r| r.is_match(&table::demangled(&interface.name)))
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a folder or file is not there, or cannot be written.
+pub(crate) fn run(options: &CacheOptions) -> Result<ExitCode> {
+    match &options.command {
+        CacheCommand::Ls(options) => ls::run(options),
+        CacheCommand::Check(options) => check::run(options),
+        CacheCommand::Add(options) => add::run(options),
+    }
+}
+
+/// Opens folders and files that the user named; what cannot be read in them is said on stderr.
+fn open(paths: &[PathBuf]) -> Result<Cache> {
+    for path in paths {
+        path.metadata().with_context(|| path.display().to_string())?;
+    }
+    let cache = Cache::open(paths, None);
+    let Indexing { problems, .. } = cache.indexing();
+    for problem in cache.problems().iter().chain(problems) {
+        eprintln!("omniprobe: {}: {}", problem.path.display(), problem.reason);
+    }
+    Ok(cache)
+}
