@@ -36,7 +36,7 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// The first digits of a [`Hash`], by which a user chooses one.
+/// The first digits of a `Hash`, by which a user chooses one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix(String);
 
