@@ -22,7 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("logdur-journal", &[]),
     ("logdur-settings", &[]),
     // Prints the tables' documentation, and reads corpora.
-    ("xtask", &["logdur-settings", "amdgpu-code-object", "amdgpu-isa"]),
+    ("xtask", &["logdur-settings", "amdgpu-code-object", "amdgpu-isa", "logdur-kernel-cache"]),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

@@ -1,5 +1,6 @@
 //! `cargo xtask bench NAME`: our figure beside the alternative's, from interleaved runs.
 
+mod cache;
 mod dispatch;
 mod start;
 mod waves;
@@ -30,6 +31,11 @@ const BENCHES: &[Bench] = &[
         run: dispatch::hsa,
     },
     Bench { name: "start", help: "what a process, a queue and an idle GPU cost, with and without", run: start::run },
+    Bench {
+        name: "cache",
+        help: "what it takes to know the kernels of folders, with and without an index",
+        run: cache::run,
+    },
     Bench { name: "waves", help: "wave-instructions a second of the emulated GPU", run: waves::run },
 ];
 

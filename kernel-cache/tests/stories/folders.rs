@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use amdgpu_code_object::container::Kind;
-use logdur_kernel_cache::{Cache, Candidate, Error};
+use logdur_kernel_cache::{Cache, Candidate, Unavailable};
 use tempfile::TempDir;
 
 use crate::compiled::{SCALE, SUM, run};
@@ -270,8 +270,8 @@ fn what_changed_since_it_was_indexed_is_not_read_as_what_it_was() {
     let cache = bed.open();
     let [candidate] = &cache.candidates("scale")[..] else { panic!("one kernel") };
     bed.put("scale.co", &SCALE.bytes(), AN_HOUR / 2);
-    assert!(matches!(cache.read(candidate), Err(Error::Changed { .. })));
-    assert!(matches!(cache.hash(candidate), Err(Error::Changed { .. })));
+    assert!(matches!(cache.read(candidate), Err(Unavailable::Changed { .. })));
+    assert!(matches!(cache.hash(candidate), Err(Unavailable::Changed { .. })));
     fs::remove_file(path).expect("it is there");
     let error = cache.read(candidate).expect_err("it is gone");
     assert!(error.to_string().ends_with("scale.co: No such file or directory (os error 2)"), "{error}");
