@@ -19,10 +19,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("amdgpu-emu", &["amdgpu-isa", "hsa-sys"]),
     ("hsa-sys", &[]),
     ("amdgpu-isa", &[]),
+    ("logdur-capture", &[]),
     ("logdur-journal", &[]),
     ("logdur-settings", &[]),
-    // Prints the tables' documentation.
-    ("xtask", &["logdur-settings", "amdgpu-isa"]),
+    // Prints the tables' documentation, and measures the capture file's writer and reader.
+    ("xtask", &["logdur-settings", "amdgpu-isa", "logdur-capture"]),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
