@@ -162,9 +162,18 @@ impl Capture {
     }
 
     /// A code object of the kernel cache was loaded for an agent.
-    pub(crate) fn loaded_ours(&self, session: &Session, executable: Executable, agent: u64, bytes: &[u8], symbols: &[KernelSymbol]) {
+    pub(crate) fn loaded_ours(
+        &self,
+        session: &Session,
+        executable: Executable,
+        agent: u64,
+        bytes: &[u8],
+        symbols: &[KernelSymbol],
+    ) {
         let mut file = lock(&self.file);
-        let noted = file.loaded_ours(session, executable, agent, bytes).map(|()| file.frozen(executable, symbols, &[]));
+        let noted = file
+            .loaded_ours(session, executable, agent, bytes)
+            .and_then(|()| file.frozen(session, executable, symbols, &[]));
         drop(file);
         self.check(session, noted);
     }
@@ -172,7 +181,8 @@ impl Capture {
     /// An executable was frozen: its kernels and variables have addresses.
     pub(crate) fn frozen(&self, session: &Session, executable: Executable, symbols: &[KernelSymbol]) {
         let variables = session.api().variables(executable).unwrap_or_default();
-        lock(&self.file).frozen(executable, symbols, &variables);
+        let noted = lock(&self.file).frozen(session, executable, symbols, &variables);
+        self.check(session, noted);
     }
 
     /// The runtime is about to go: what waits is let go.

@@ -1,5 +1,6 @@
 //! Taking one capture.
 
+use std::io;
 use std::ptr;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -56,16 +57,21 @@ impl Capture {
             Ok(()) => {}
             Err(Untaken::File(error)) => self.check(session, Err(error)),
             Err(why) => {
-                session.notice(format!("capture: a dispatch of queue {} was not captured: {why}", target.queue.id.load(Ordering::Relaxed)));
+                session.notice(format!(
+                    "capture: a dispatch of queue {} was not captured: {why}",
+                    target.queue.id.load(Ordering::Relaxed)
+                ));
                 let noted = lock(&self.file).lost(&why.to_string());
                 self.check(session, noted);
             }
         }
-        let spent = self.spent.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed) + start.elapsed().as_nanos() as u64;
+        let spent = self.spent.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed)
+            + start.elapsed().as_nanos() as u64;
         if spent >= self.seconds.saturating_mul(1_000_000_000) {
             self.stop(session, &format!("{} s were spent on it", self.seconds));
         }
-        if let Some(limit) = lock(&self.file).is_full() {
+        let full = lock(&self.file).is_full();
+        if let Some(limit) = full {
             self.stop(session, &format!("the file has {limit} bytes"));
         }
     }
@@ -89,7 +95,8 @@ impl Capture {
         let kernel = session.kernels.by_number(session.kernels.number(packet.kernel_object()));
         let kernarg = kernarg_of(&packet, kernel.map_or(0, |k| k.kernel.kernarg_size));
         let mut reader = Reader::new(session.api(), agent)?;
-        let before = self.snapshot(session, &mut reader, &kernarg, lock(&self.file).latest())?;
+        let latest = lock(&self.file).latest();
+        let before = self.snapshot(session, &mut reader, &kernarg, latest)?;
         let mut taken = Taken {
             target: (queue, target.index, target.occurrence),
             packet,
@@ -141,30 +148,28 @@ impl Capture {
         if ranges.is_empty() {
             return Ok(None);
         }
-        let mut file = lock(&self.file);
-        let mut unread = Vec::new();
-        let mut piece = vec![0; PIECE];
         let bytes: u64 = ranges.iter().map(|r| r.size).sum();
         let deadline = Instant::now() + PATIENCE + Duration::from_secs(bytes / BYTES_PER_SECOND);
-        let id = file.snapshot(parent, &ranges, |range, offset, to_file| {
-            let length = (range.size - offset).min(PIECE as u64) as usize;
-            let Some(to) = piece.get_mut(..length) else { return Ok(0) };
-            if let Err(why) = self.piece(reader, range, range.base + offset, to, deadline) {
-                unread.push(format!("{:#x}, {} bytes: {why}", range.base, range.size));
-                return Ok(0);
-            }
-            to_file(range.base + offset, to)?;
-            Ok(length as u64)
+        let mut file = lock(&self.file);
+        let (id, unread) = file.snapshot(session, parent, &ranges, |range, offset, to| {
+            self.piece(reader, range, range.base + offset, to, deadline).map_err(io::Error::other)
         })?;
         for what in unread {
-            session.notice(format!("capture: memory at {what}"));
+            session.notice(format!("capture: {what}"));
             file.lost(&what)?;
         }
         Ok(Some(id))
     }
 
     /// Reads a piece of memory, which is not freed meanwhile.
-    fn piece(&self, reader: &mut Reader, range: &Allocation, at: u64, to: &mut [u8], deadline: Instant) -> Result<(), String> {
+    fn piece(
+        &self,
+        reader: &mut Reader,
+        range: &Allocation,
+        at: u64,
+        to: &mut [u8],
+        deadline: Instant,
+    ) -> Result<(), String> {
         let _not_freed = self.reading.write().unwrap_or_else(PoisonError::into_inner);
         if lock(&self.memory).around(at).map(|a| a.base) != Some(range.base) {
             return Err("it was freed meanwhile".to_owned());
