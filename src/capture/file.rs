@@ -20,6 +20,7 @@ use logdur_capture::{
 use logdur_settings::{CaptureScope, Interceptor};
 
 use super::memory;
+use crate::clock::to_ns;
 use crate::queue;
 use crate::session::Session;
 use crate::swap::bytes_of;
@@ -312,8 +313,7 @@ impl File {
         self.queue(queue)?;
         let of_app = self.kernels.get(&taken.packet.kernel_object()).copied();
         let ran = self.kernels.get(&taken.ran).copied();
-        let clock = session.agent(queue.agent).and_then(|a| a.clock.line());
-        let ns = |tick: u64| clock.map_or(0, |line| line.to_ns(tick));
+        let ns = |tick: u64| if tick == 0 { 0 } else { system_ns(session, queue.agent, tick) };
         let (start, end) = taken.ticks.unwrap_or_default();
         let replaced = of_app.filter(|_| of_app != ran);
         self.writer()?.dispatch(&Dispatch {
@@ -431,6 +431,14 @@ fn allocation(session: &Session, range: &memory::Allocation) -> Allocation {
     };
     let (kind, backing) = if range.is_virtual { (AllocationKind::Virtual, kind) } else { (kind, kind) };
     Allocation { base: range.base, size: range.size, kind, owner, host_base, backing, ..Allocation::default() }
+}
+
+/// A GPU's tick in nanoseconds of the system clock; 0 if the runtime does not say.
+fn system_ns(session: &Session, agent: usize, tick: u64) -> u64 {
+    let Some(agent) = session.agent(agent) else { return 0 };
+    let api = session.api();
+    let converted = api.system_tick(agent.agent.handle, tick).and_then(|t| Ok(to_ns(t, api.timestamp_frequency()?)));
+    converted.unwrap_or(0)
 }
 
 /// What the process is.

@@ -79,7 +79,6 @@ impl Capture {
     fn try_take(&self, session: &'static Session, target: Target, stalled: &mut Stalled) -> Result<(), Untaken> {
         let queue = target.queue;
         let ring = queue.ring.as_ref().ok_or(Untaken::Queue)?;
-        let agent = session.agent(queue.agent).ok_or(Untaken::Queue)?.agent.handle;
         let deadline = Instant::now() + PATIENCE;
         let others = session.queues.all().into_iter().filter(|q| !ptr::eq(*q, queue));
         match self.quiesce {
@@ -94,7 +93,7 @@ impl Capture {
         let packet = ring.slot(target.index).read();
         let kernel = session.kernels.by_number(session.kernels.number(packet.kernel_object()));
         let kernarg = kernarg_of(&packet, kernel.map_or(0, |k| k.kernel.kernarg_size));
-        let mut reader = Reader::new(session.api(), agent)?;
+        let mut reader = Reader::new(session.api())?;
         let latest = lock(&self.file).latest();
         let before = self.snapshot(session, &mut reader, &kernarg, latest)?;
         let mut taken = Taken {
