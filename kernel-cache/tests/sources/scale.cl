@@ -60,6 +60,10 @@ ATTRIBUTES kernel void scale(
     constant char* hidden = (constant char*)__builtin_amdgcn_implicitarg_ptr();
     out[i] += *(constant unsigned long*)(hidden + HIDDEN);
 #endif
+#ifdef LONG
+    // Four hundred kilobytes of instructions that do nothing.
+    __asm__ volatile(".fill 100000, 4, 0xbf800000");
+#endif
 #ifdef STATE
     out[i] += state++;
 #endif
