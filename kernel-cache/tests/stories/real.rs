@@ -42,6 +42,8 @@ const CASES: &[Case] = &[
     // Variables, functions, stacks.
     (SCALE, SCALE.options("-O3 -DTABLE"), "scale", Ok((AS_IT_IS, &[]))),
     (SCALE, SCALE.options("-O3 -DSTATE"), "scale", Err(&["variables"])),
+    (SCALE, SCALE.options("-O3 -DELSEWHERE -Wl,--unresolved-symbols=ignore-all"), "scale", Err(&["variables"])),
+    (SCALE, SCALE.options("-O3 -DUNUSED -Wl,--unresolved-symbols=ignore-all"), "scale", Ok((AS_IT_IS, &[]))),
     (SUM, SUM.options("-O3 -DVARIABLE"), "sum", Err(&["variables"])),
     (SUM, SUM.options("-O3 -DCONSTANT"), "sum", Err(&["variables"])),
     (SUM, SUM.options("-O3 -DOWN_VARIABLE"), "sum", Err(&["variables"])),
