@@ -10,7 +10,7 @@ use amdgpu_code_object::container::Kind;
 use logdur_kernel_cache::{Cache, Candidate, Unavailable};
 use tempfile::TempDir;
 
-use crate::compiled::{SCALE, SUM, run};
+use crate::compiled::{Build, SCALE, SUM, run};
 
 /// A folder, and one for its index.
 pub(crate) struct Bed {
@@ -261,6 +261,28 @@ fn an_index_that_cannot_be_kept_only_costs_time() {
     }
     let without = Cache::open(std::slice::from_ref(&bed.root), None);
     assert_eq!((names(&without).len(), without.indexing().problems.len()), (1, 0));
+}
+
+#[test]
+fn instructions_are_not_read_for_the_index_and_nothing_is_missed_for_it() {
+    const LONG: Build = SCALE.options("-O3 -DLONG -DTABLE -DSTATE");
+    let bed = Bed::new();
+    let builds = [LONG, LONG.abi(15, 4).options("-O0 -DLONG -DSTATE"), LONG.target("gfx900").abi(15, 3)];
+    for (n, build) in builds.iter().enumerate() {
+        bed.put(&format!("{n}.co"), &build.bytes(), AN_HOUR);
+    }
+    let sizes: u64 = builds.iter().map(|build| build.bytes().len() as u64).sum();
+    let cache = bed.open();
+    assert!(cache.indexing().bytes_read * 10 < sizes, "{} of {sizes} bytes", cache.indexing().bytes_read);
+    let found: Vec<_> = cache.kernels().into_iter().map(|c| c.interface).collect();
+    // Parsed from all of their bytes.
+    assert_eq!(found, builds.map(|build| build.kernel("scale")));
+    assert!(found.iter().all(|kernel| kernel.variables == ["state"]));
+    assert!(cache.kernels().iter().all(|candidate| cache.read(candidate).is_ok()));
+    // Version 2 has what its descriptors are among the instructions.
+    let old = LONG.target("gfx900").abi(15, 2);
+    bed.put("0.co", &old.bytes(), AN_HOUR);
+    assert_eq!(bed.open().kernels()[0].interface, old.kernel("scale"));
 }
 
 #[test]
