@@ -148,6 +148,10 @@ pub(crate) fn unload() {
     // Done before, unless it was shut down around our hook.
     leave_runtime();
     let Some(session) = current() else { return };
+    if let Some(capture) = &session.capture {
+        capture.report(session);
+        session.log.write_all(session, Access::Memory);
+    }
     session.log.write_account(session);
     session.kernels.forget();
     session.swapper.iter().for_each(Swapper::forget);

@@ -51,6 +51,8 @@ pub(super) struct File {
     started: bool,
     report: HashMap<String, (u64, u64)>,
     lost: u64,
+    /// How many dispatches and losses there were when that was last said.
+    told: Option<u64>,
 }
 
 /// A dispatch that was captured.
@@ -121,6 +123,7 @@ impl File {
             started: false,
             report: HashMap::new(),
             lost: 0,
+            told: None,
         })
     }
 
@@ -365,12 +368,13 @@ impl File {
         self.writer()?.note(&note)
     }
 
-    /// Ends the file: what there is to say of it.
-    pub(super) fn finish(&mut self) -> Result<Vec<String>, Failed> {
-        let Some(writer) = self.writer.take() else { return Ok(Vec::new()) };
-        let bytes = writer.bytes();
-        writer.finish()?;
+    /// What there is to say of it, if that has changed since it was last said.
+    pub(super) fn report(&mut self) -> Vec<String> {
         let count: u64 = self.report.values().map(|(n, _)| n).sum();
+        if self.told.replace(count + self.lost) == Some(count + self.lost) {
+            return Vec::new();
+        }
+        let bytes = self.writer.as_ref().map_or(0, Writer::bytes);
         let mut lines = vec![format!(
             "capture: {}: {count} dispatches of {} kernels, {bytes} bytes, {} losses",
             self.path.display(),
@@ -380,7 +384,12 @@ impl File {
         let mut kernels: Vec<_> = self.report.iter().collect();
         kernels.sort();
         lines.extend(kernels.into_iter().map(|(name, (n, ns))| format!("capture: {name}: {n} dispatches, {ns} ns")));
-        Ok(lines)
+        lines
+    }
+
+    /// Ends the file.
+    pub(super) fn finish(&mut self) -> Result<(), Failed> {
+        self.writer.take().map_or(Ok(()), |writer| writer.finish().map(drop))
     }
 }
 

@@ -194,13 +194,17 @@ impl Capture {
         lock(&self.memory).forget();
     }
 
-    /// Writes the end of the file, and what there is to say of it.
+    /// Says what was captured.
+    pub(crate) fn report(&self, session: &Session) {
+        let lines = lock(&self.file).report();
+        lines.into_iter().for_each(|line| session.notice(line));
+    }
+
+    /// Writes the end of the file.
     pub(crate) fn finish(&self, session: &Session) {
+        self.report(session);
         let finished = lock(&self.file).finish();
-        match finished {
-            Ok(report) => report.into_iter().for_each(|line| session.notice(line)),
-            Err(error) => self.check(session, Err(error)),
-        }
+        self.check(session, finished);
     }
 
     /// After an error nothing more is captured.

@@ -10,6 +10,7 @@ mod log;
 mod versions;
 
 mod app_signals;
+mod capture;
 mod code_objects;
 mod costs;
 mod crash;

@@ -67,7 +67,13 @@ fn apply(event: &Event, memory: &mut Memory, numbers: &mut Numbers) {
 }
 
 /// Captures memory, the ranges by one of three ways.
-fn snapshot(writer: &mut Writer<Vec<u8>>, parent: Option<SnapshotId>, how: u8, memory: &Memory, before: Option<&Memory>) -> SnapshotId {
+fn snapshot(
+    writer: &mut Writer<Vec<u8>>,
+    parent: Option<SnapshotId>,
+    how: u8,
+    memory: &Memory,
+    before: Option<&Memory>,
+) -> SnapshotId {
     let mut snapshot = writer.snapshot(parent);
     let mut ranges: Vec<_> = memory.iter().collect();
     // The order does not matter.
@@ -122,7 +128,9 @@ fn different(before: &Memory, after: &Memory) -> BTreeMap<u64, Difference> {
 fn compare(changes: &[Change], expected: &BTreeMap<u64, Difference>) {
     let inside: u64 = expected
         .iter()
-        .map(|(at, what)| changes.iter().any(|c| c.what == *what && (c.address..c.address + c.length).contains(at)) as u64)
+        .map(|(at, what)| {
+            changes.iter().any(|c| c.what == *what && (c.address..c.address + c.length).contains(at)) as u64
+        })
         .sum();
     assert_eq!(inside, expected.len() as u64, "bytes that are different are in no change");
     for change in changes {
