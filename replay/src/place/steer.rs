@@ -204,42 +204,9 @@ impl Drop for Reserved {
 mod tests {
     use super::*;
 
-    /// What libhsakmt's `mmap_aperture_allocate_aligned` does: it maps enough to align in, and unmaps the rest.
-    fn like_the_library(bytes: u64) -> Result<(u64, Range<u64>)> {
-        let align = alignment(bytes);
-        let padded = bytes + align - PAGE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: new memory at an address that the kernel chooses.
-        let at = unsafe { libc::mmap(ptr::null_mut(), padded as usize, libc::PROT_NONE, flags, -1, 0) };
-        if at == libc::MAP_FAILED {
-            let source = io::Error::last_os_error();
-            return Err(Error::File { path: "mmap".to_owned(), source });
-        }
-        let at = at as u64;
-        let start = at.next_multiple_of(align);
-        unmap(&(at..start));
-        unmap(&(start + bytes..at + padded));
-        Ok((start, start..start + bytes))
-    }
-
-    #[test]
-    fn memory_comes_where_it_is_wanted_block_for_block_and_nothing_stays_filled() {
-        let range = 0x2b12_345f_e000..0x2b12_3481_3000;
-        let mut reserved = Reserved::keep(std::slice::from_ref(&range)).unwrap();
-        let mut got = Vec::new();
-        for block in super::super::blocks(&range) {
-            let bytes = block.end - block.start;
-            got.push(reserved.steer(&block, || like_the_library(bytes), |other| unmap(&other)).unwrap());
-        }
-        assert_eq!((got[0].start, got[got.len() - 1].end), (range.start, range.end));
-        drop(reserved);
-        assert!(Maps::now().unwrap().gaps().iter().any(|(gap, _)| gap.start == range.end));
-        got.iter().for_each(unmap);
-    }
-
     #[test]
     fn an_address_that_is_taken_is_named_with_what_is_there() {
-        let here = (&raw const TRIES as u64) / PAGE * PAGE;
+        let here = (unmap as fn(&Range<u64>) as usize as u64) / PAGE * PAGE;
         let error = Reserved::keep(&[here..here + PAGE]).unwrap_err().to_string();
         assert!(error.starts_with(&format!("4096 bytes at {here:#x}: /")), "{error}");
     }
