@@ -8,8 +8,21 @@
 //! and all that it wrote equals what the application got — and another word to everything weaker. What it must never do:
 //! replay something else without saying so.
 
+mod buffers;
+mod case;
+mod device;
 mod error;
+mod geometry;
+pub mod kernarg;
+mod memory;
 pub mod place;
+mod replacement;
+mod replay;
 pub mod verify;
 
+pub use case::{Case, Code, Pointer};
+pub use device::{Description, Times};
 pub use error::{Error, Exit, Fault, Result};
+pub use geometry::Geometry;
+pub use replacement::{Replacement, Which};
+pub use replay::{Options, Repetition, Report, replay};

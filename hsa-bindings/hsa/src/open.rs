@@ -51,7 +51,6 @@ impl Api {
             hsa_executable_load_agent_code_object_fn,
             hsa_executable_freeze_fn,
             hsa_executable_destroy_fn,
-            hsa_executable_get_symbol_by_name_fn,
             hsa_executable_iterate_agent_symbols_fn,
             hsa_executable_symbol_get_info_fn,
         );
