@@ -3,9 +3,10 @@
 use amdgpu_code_object::{CodeObject, Kernel, ValueKind};
 use hsa::sys::abi::aql::Packet;
 use logdur_capture::{Agent, Allocation, Dispatch, Global, Id, Loaded, Memory, Note, Placed, Reader, Scope, Severity};
-use logdur_kernel_cache::Interface;
+use logdur_kernel_cache::{Interface, PacketFacts};
 
 use crate::error::{Error, Result};
+use crate::{kernarg, memory};
 
 /// A code object that kernels of a dispatch come from.
 #[derive(Clone, Debug)]
@@ -156,6 +157,15 @@ impl<'r> Case<'r> {
             pointers.push(Pointer { name, number, type_name: argument.type_name.clone(), address });
         }
         pointers
+    }
+
+    /// What keeps the dispatch from being replayed, as far as the capture says it, one line each.
+    pub fn obstacles(&self) -> Vec<String> {
+        let in_memory = |address| self.before.ranges().iter().any(|(start, length)| (*start..start + length).contains(&address));
+        let facts = PacketFacts::default();
+        let segment = kernarg::restored(&self.dispatch.kernarg, &self.original.interface, &facts, false, in_memory);
+        let all = [segment.err(), memory::plan(self).err()];
+        all.into_iter().flatten().map(|error| error.to_string()).collect()
     }
 
     /// Why a result says less than that all the kernel can address was restored, one line each.
