@@ -12,7 +12,7 @@ use crate::verify::{Buffer, Rule, Tolerance, Type};
 ///
 /// # Errors
 /// When a rule is about no piece, or about one that does not begin at a multiple of its type's size.
-pub fn buffers(case: &Case<'_>, rules: &[Rule]) -> Result<Vec<Buffer>> {
+pub(crate) fn buffers(case: &Case<'_>, rules: &[Rule]) -> Result<Vec<Buffer>> {
     let pointers = case.pointers();
     let mut cuts: BTreeSet<u64> = pointers.iter().map(|p| p.address).collect();
     let mut cut = |start: u64, size: u64| cuts.extend([start, start.saturating_add(size)]);
@@ -65,7 +65,7 @@ fn pieces(range: Range<u64>, cuts: &BTreeSet<u64>) -> Vec<Range<u64>> {
 }
 
 /// Where an address is, in words: in which buffer, or how far from the nearest.
-pub fn nearest(buffers: &[Buffer], address: u64) -> Option<String> {
+pub(crate) fn nearest(buffers: &[Buffer], address: u64) -> Option<String> {
     let away = |b: &&Buffer| match address {
         at if at < b.start => b.start - at,
         at if at >= b.end => at - b.end + 1,

@@ -161,7 +161,8 @@ impl<'r> Case<'r> {
 
     /// What keeps the dispatch from being replayed, as far as the capture says it, one line each.
     pub fn obstacles(&self) -> Vec<String> {
-        let in_memory = |address| self.before.ranges().iter().any(|(start, length)| (*start..start + length).contains(&address));
+        let in_memory =
+            |address| self.before.ranges().iter().any(|(start, length)| (*start..start + length).contains(&address));
         let facts = PacketFacts::default();
         let segment = kernarg::restored(&self.dispatch.kernarg, &self.original.interface, &facts, false, in_memory);
         let all = [segment.err(), memory::plan(self).err()];

@@ -14,7 +14,7 @@ use logdur_capture::AllocationKind;
 use crate::error::{Doing, Error, Fault, Result};
 
 /// Bytes that are copied at once.
-pub const STAGING: usize = 4 << 20;
+pub(crate) const STAGING: usize = 4 << 20;
 /// A copy of that takes no longer.
 const COPY: Duration = Duration::from_secs(60);
 /// How long is looked without sleeping.
@@ -36,7 +36,7 @@ pub struct Description {
 }
 
 /// The device of a replay. The runtime is not shut down: the process ends.
-pub struct Device {
+pub(crate) struct Device {
     pub(crate) api: Api,
     pub(crate) gpu: u64,
     cpu: u64,
@@ -47,7 +47,7 @@ pub struct Device {
     staging: NonNull<u8>,
     ticks_per_second: u64,
     /// What it is.
-    pub description: Description,
+    pub(crate) description: Description,
 }
 
 /// How long a dispatch took.
@@ -64,7 +64,7 @@ impl Device {
     ///
     /// # Errors
     /// When there is no such GPU, or the runtime cannot be used.
-    pub fn open(captured_isa: Option<&str>, position: Option<usize>, queue_kind: u32) -> Result<Device> {
+    pub(crate) fn open(captured_isa: Option<&str>, position: Option<usize>, queue_kind: u32) -> Result<Device> {
         let api = Api::open(None).doing(|| "opening the HSA runtime".to_owned())?;
         api.init().doing(|| "starting the HSA runtime".to_owned())?;
         api.watch_faults().doing(|| "watching for faults".to_owned())?;
@@ -114,7 +114,7 @@ impl Device {
     }
 
     /// The queue.
-    pub fn queue(&self) -> &OwnQueue {
+    pub(crate) fn queue(&self) -> &OwnQueue {
         &self.queue
     }
 
@@ -164,7 +164,7 @@ impl Device {
     ///
     /// # Safety
     /// The address is of memory that the GPU can reach, has so many bytes, and that no kernel uses.
-    pub unsafe fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) unsafe fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         for (n, part) in bytes.chunks(STAGING).enumerate() {
             // SAFETY: the staging memory has at least so many bytes, and no copy uses it now.
             unsafe { self.staging.copy_from_nonoverlapping(NonNull::from(part).cast(), part.len()) };
@@ -181,7 +181,7 @@ impl Device {
     ///
     /// # Safety
     /// As for [`Device::write`].
-    pub unsafe fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+    pub(crate) unsafe fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         for (n, part) in bytes.chunks_mut(STAGING).enumerate() {
             let from = std::ptr::with_exposed_provenance(address as usize + n * STAGING);
             self.copy((self.staging.as_ptr(), self.cpu), (from, self.gpu), part.len())?;
@@ -198,7 +198,7 @@ impl Device {
     ///
     /// # Safety
     /// The packet is a dispatch whose kernel and kernarg segment are loaded and stay.
-    pub unsafe fn run(&self, mut packet: Packet, limit: Duration) -> Result<Times> {
+    pub(crate) unsafe fn run(&self, mut packet: Packet, limit: Duration) -> Result<Times> {
         self.done.memory().value.store(1, Ordering::Release);
         packet.set_completion_signal(self.done.handle());
         let start = Instant::now();

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// When the kernel is told of something that a replay does not have: by its name.
-pub fn restored(
+pub(crate) fn restored(
     captured: &[u8],
     interface: &Interface,
     facts: &PacketFacts,
@@ -63,7 +63,7 @@ fn hidden(
 }
 
 /// Rewrites the aligned words that are addresses of `from` as many bytes further; how many they were.
-pub fn relocate(segment: &mut [u8], from: &std::ops::Range<u64>, delta: u64) -> usize {
+pub(crate) fn relocate(segment: &mut [u8], from: &std::ops::Range<u64>, delta: u64) -> usize {
     let mut count = 0;
     for word in segment.as_chunks_mut::<8>().0 {
         let value = u64::from_le_bytes(*word);

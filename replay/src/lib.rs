@@ -14,7 +14,7 @@ mod device;
 mod error;
 pub mod extract;
 mod geometry;
-pub mod kernarg;
+mod kernarg;
 mod memory;
 mod npy;
 pub mod place;

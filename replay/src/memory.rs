@@ -13,16 +13,16 @@ use crate::place::{PAGE, Region, Reserved, blocks, regions};
 
 /// Some captured memory, and where it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Area {
+pub(crate) struct Area {
     /// As the application had it.
-    pub captured: Range<u64>,
+    pub(crate) captured: Range<u64>,
     /// The first byte's address now.
-    pub placed: u64,
+    pub(crate) placed: u64,
 }
 
 /// Pages that are not as they were before, by the captured address of their first byte: whole pages, but where an area
 /// begins or ends in one.
-pub type Pages = BTreeMap<u64, Vec<u8>>;
+pub(crate) type Pages = BTreeMap<u64, Vec<u8>>;
 
 /// What of a range is not in another.
 fn without(range: Range<u64>, other: &Range<u64>) -> [Range<u64>; 2] {
@@ -42,7 +42,7 @@ fn data(case: &Case<'_>) -> Vec<Range<u64>> {
 ///
 /// # Errors
 /// When a page would have to be of two kinds.
-pub fn plan(case: &Case<'_>) -> Result<Vec<Region>> {
+pub(crate) fn plan(case: &Case<'_>) -> Result<Vec<Region>> {
     let mut wanted = Vec::new();
     for range in data(case) {
         let mut at = range.start;
@@ -70,7 +70,7 @@ pub fn plan(case: &Case<'_>) -> Result<Vec<Region>> {
 ///
 /// # Errors
 /// When the memory cannot be had, or is elsewhere.
-pub fn allocate(device: &Device, plan: &[Region], reserved: &mut Reserved) -> Result<Vec<String>> {
+pub(crate) fn allocate(device: &Device, plan: &[Region], reserved: &mut Reserved) -> Result<Vec<String>> {
     let mut weaker = BTreeSet::new();
     for region in plan {
         let (pool, same) = device.pool(region.kind)?;
@@ -96,7 +96,7 @@ pub fn allocate(device: &Device, plan: &[Region], reserved: &mut Reserved) -> Re
 }
 
 /// The captured memory, and where it is when the code is so many bytes from where it was.
-pub fn areas(case: &Case<'_>, code_moved: u64) -> Vec<Area> {
+pub(crate) fn areas(case: &Case<'_>, code_moved: u64) -> Vec<Area> {
     let mut areas: Vec<Area> =
         data(case).into_iter().map(|captured| Area { placed: captured.start, captured }).collect();
     let code = case.loaded.map_or(0..0, |l| l.base..l.base.saturating_add(l.size));
@@ -125,7 +125,7 @@ fn steps(area: &Area) -> impl Iterator<Item = (u64, u64, usize)> {
 ///
 /// # Errors
 /// When the capture cannot be read, or the device not be written to.
-pub fn restore(device: &Device, before: &Memory<'_>, areas: &[Area]) -> Result<()> {
+pub(crate) fn restore(device: &Device, before: &Memory<'_>, areas: &[Area]) -> Result<()> {
     let mut bytes = Vec::new();
     for (captured, placed, length) in areas.iter().flat_map(steps) {
         bytes.resize(length, 0);
@@ -140,7 +140,7 @@ pub fn restore(device: &Device, before: &Memory<'_>, areas: &[Area]) -> Result<(
 ///
 /// # Errors
 /// As for [`restore`].
-pub fn restore_pages(device: &Device, before: &Memory<'_>, areas: &[Area], pages: &BTreeSet<u64>) -> Result<()> {
+pub(crate) fn restore_pages(device: &Device, before: &Memory<'_>, areas: &[Area], pages: &BTreeSet<u64>) -> Result<()> {
     let parts = areas.iter().flat_map(|area| {
         let first = area.captured.start / PAGE * PAGE;
         let pages = pages.range(first..area.captured.end);
@@ -157,7 +157,7 @@ pub fn restore_pages(device: &Device, before: &Memory<'_>, areas: &[Area], pages
 ///
 /// # Errors
 /// When the capture or the device cannot be read.
-pub fn changed(device: &Device, before: &Memory<'_>, areas: &[Area]) -> Result<Pages> {
+pub(crate) fn changed(device: &Device, before: &Memory<'_>, areas: &[Area]) -> Result<Pages> {
     let (mut old, mut new) = (Vec::new(), Vec::new());
     let mut pages = Pages::new();
     for (captured, placed, length) in areas.iter().flat_map(steps) {
@@ -184,7 +184,11 @@ pub fn changed(device: &Device, before: &Memory<'_>, areas: &[Area]) -> Result<P
 ///
 /// # Errors
 /// When the capture is damaged.
-pub fn written(before: &Memory<'_>, after: &Memory<'_>, areas: &[Area]) -> Result<(BTreeSet<u64>, Vec<Range<u64>>)> {
+pub(crate) fn written(
+    before: &Memory<'_>,
+    after: &Memory<'_>,
+    areas: &[Area],
+) -> Result<(BTreeSet<u64>, Vec<Range<u64>>)> {
     let (mut pages, mut gone) = (BTreeSet::new(), Vec::new());
     for change in after.changed_since(before)? {
         let range = change.address..change.address + change.length;
@@ -207,7 +211,7 @@ pub fn written(before: &Memory<'_>, after: &Memory<'_>, areas: &[Area]) -> Resul
 ///
 /// # Errors
 /// When the address is in no area.
-pub fn page_end(areas: &[Area], start: u64) -> Result<u64> {
+pub(crate) fn page_end(areas: &[Area], start: u64) -> Result<u64> {
     let area = areas.iter().find(|area| area.captured.contains(&start));
     let area = area.ok_or_else(|| Error::Unsupported(format!("a change at {start:#x}, where nothing was restored")))?;
     Ok(area.captured.end.min(start / PAGE * PAGE + PAGE))

@@ -61,20 +61,20 @@ impl Which {
 
 /// A kernel that runs in the captured one's place.
 #[derive(Debug)]
-pub struct Other {
+pub(crate) struct Other {
     /// Its code.
-    pub code: Code,
+    pub(crate) code: Code,
     /// What changes in the packet.
-    pub swap: Swap,
+    pub(crate) swap: Swap,
     /// Where it came from.
-    pub place: String,
+    pub(crate) place: String,
 }
 
 /// The kernel that runs in the place of the application's; `None` when that runs itself. `isa` is the agent's.
 ///
 /// # Errors
 /// When the kernel of a file may not take its place: every reason. When it cannot be read, or several fit.
-pub fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) -> Result<Option<Other>> {
+pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) -> Result<Option<Other>> {
     let original = &case.original;
     let mut asked = false;
     for replacement in replacements {

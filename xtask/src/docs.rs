@@ -9,8 +9,11 @@ use crate::shell::root;
 /// A page: its file, and what prints it.
 type Page = (&'static str, fn() -> String);
 
-const PAGES: &[Page] =
-    &[("docs/environment.md", logdur_settings::page), ("docs/isa-coverage.md", amdgpu_isa::coverage::page)];
+const PAGES: &[Page] = &[
+    ("docs/capture-format.md", logdur_capture::page),
+    ("docs/environment.md", logdur_settings::page),
+    ("docs/isa-coverage.md", amdgpu_isa::coverage::page),
+];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let check = match args {

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::{Dispatch, Placed, Reader};
-use logdur_journal::names;
 use logdur_replay::{Error, Exit};
 use regex::Regex;
+
+use super::output::demangled;
 
 /// A capture, and which of its dispatches.
 #[derive(Args, Clone, Debug)]
@@ -28,11 +29,6 @@ pub(crate) struct Captured {
 pub(crate) fn symbol<'r>(reader: &'r Reader, dispatch: &Dispatch) -> &'r str {
     let kernel = dispatch.replaced_kernel.unwrap_or(dispatch.kernel);
     reader.records().kernels.iter().find(|k| k.id == kernel).map_or("", |k| &k.symbol)
-}
-
-/// A kernel's name as people write it.
-pub(crate) fn demangled(symbol: &str) -> String {
-    names::one_line(&names::demangle(symbol))
 }
 
 impl Captured {
@@ -62,7 +58,8 @@ impl Captured {
         if found.is_empty() {
             let all: Vec<String> = reader.dispatches().iter().map(|d| d.id.to_string()).collect();
             let (what, expected) = (self.file.display().to_string(), "a dispatch like the one asked for".to_owned());
-            let found = if all.is_empty() { "none at all".to_owned() } else { format!("dispatches {}", all.join(", ")) };
+            let found =
+                if all.is_empty() { "none at all".to_owned() } else { format!("dispatches {}", all.join(", ")) };
             return Err(Error::Usage { what, expected, found }.into());
         }
         Ok(found)

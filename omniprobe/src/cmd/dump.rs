@@ -64,7 +64,9 @@ fn value_text(value: &Shown) -> String {
         Shown::Text(text) => format!("{text:?}"),
         Shown::Bytes(bytes) if bytes.len() <= SHOWN => hex(bytes),
         Shown::Bytes(bytes) => format!("<{} bytes>", bytes.len()),
-        Shown::Record(fields) => all(fields.iter().map(|(name, value)| format!("{name}={}", value_text(value))).collect()),
+        Shown::Record(fields) => {
+            all(fields.iter().map(|(name, value)| format!("{name}={}", value_text(value))).collect())
+        }
         Shown::List(values) => all(values.iter().map(value_text).collect()),
     }
 }

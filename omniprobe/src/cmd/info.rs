@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::captured::{self, Captured};
 use super::lines;
+use super::output::demangled;
 
 /// What is shown.
 #[derive(Args, Clone, Debug)]
@@ -49,13 +50,14 @@ struct Row<'r> {
 
 impl<'r> Row<'r> {
     fn of(reader: &'r Reader, dispatch: &'r Placed<Dispatch>) -> Row<'r> {
-        let kernel = captured::demangled(captured::symbol(reader, dispatch));
+        let kernel = demangled(captured::symbol(reader, dispatch));
         let (mut obstacles, mut weaknesses, mut geometry, mut bytes) = (Vec::new(), Vec::new(), String::new(), 0);
         match Case::of(reader, dispatch) {
             Ok(case) => {
                 let shape = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
                 let packet = case.packet();
-                geometry = format!("{} by {}", shape(packet.grid_size()), shape(packet.workgroup_size().map(u32::from)));
+                geometry =
+                    format!("{} by {}", shape(packet.grid_size()), shape(packet.workgroup_size().map(u32::from)));
                 bytes = case.before.ranges().iter().map(|(_, length)| length).sum();
                 (obstacles, weaknesses) = (case.obstacles(), case.weaknesses());
             }
@@ -72,14 +74,16 @@ impl<'r> Row<'r> {
 fn ending(end: &End) -> String {
     match end {
         End::Finished => "finished".to_owned(),
-        End::Unfinished { whole, cut, .. } => format!("not finished: {whole} bytes are whole, {cut} behind them are not"),
+        End::Unfinished { whole, cut, .. } => {
+            format!("not finished: {whole} bytes are whole, {cut} behind them are not")
+        }
     }
 }
 
 fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
     let records = reader.records();
-    let header = reader.header();
-    let mut all = vec![format!("format {}.{}, {}", header.major, header.minor, ending(reader.end()))];
+    let (major, minor) = reader.header().version;
+    let mut all = vec![format!("format {}.{}, {}", major, minor, ending(reader.end()))];
     for s in reader.sessions() {
         all.push(format!("process {} on {}: {} {}", s.pid, s.host, s.exe, s.arguments.join(" ")).trim_end().to_owned());
         all.push(format!("captured by {}, runtime {}", s.tool_version, s.runtime_version));
@@ -136,17 +140,23 @@ fn as_json(reader: &Reader, rows: &[Row<'_>]) -> Value {
         .iter()
         .map(|n| json!({ "severity": n.severity.to_string(), "code": n.code, "text": n.text, "dispatch": n.dispatch }))
         .collect();
-    let sessions: Vec<Value> =
-        reader.sessions().iter().map(|s| json!({ "pid": s.pid, "host": s.host, "exe": s.exe, "arguments": s.arguments })).collect();
+    let sessions: Vec<Value> = reader
+        .sessions()
+        .iter()
+        .map(|s| json!({ "pid": s.pid, "host": s.host, "exe": s.exe, "arguments": s.arguments }))
+        .collect();
     let agents: Vec<Value> = records
         .agents
         .iter()
         .map(|a| json!({ "id": a.id, "isa": a.isa, "product": a.product, "emulated": a.emulated }))
         .collect();
-    let code: Vec<Value> =
-        records.code_objects.iter().map(|c| json!({ "id": c.id.to_string(), "size": c.size, "isa": c.isa, "uri": c.uri })).collect();
+    let code: Vec<Value> = records
+        .code_objects
+        .iter()
+        .map(|c| json!({ "id": c.id.to_string(), "size": c.size, "isa": c.isa, "uri": c.uri }))
+        .collect();
     json!({
-        "format": [reader.header().major, reader.header().minor],
+        "format": reader.header().version,
         "finished": *reader.end() == End::Finished,
         "sessions": sessions, "agents": agents, "code_objects": code, "dispatches": dispatches, "notes": notes,
     })

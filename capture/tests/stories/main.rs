@@ -1,0 +1,11 @@
+//! Captures that are written, cut off, damaged, killed, and read again.
+
+mod bed;
+mod crash;
+mod damage;
+mod exercise;
+mod full_disk;
+mod memory;
+mod mutants;
+mod old_versions;
+mod sizes;
