@@ -19,7 +19,7 @@ const USAGE_ERROR: u8 = 2;
 #[command(
     name = "omniprobe",
     version,
-    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ..."
+    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ...\n       omniprobe info|dump|extract|fsck|replay|verify CAPTURE [OPTIONS]"
 )]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -38,6 +38,18 @@ enum Command {
     Doctor(PlaceOptions),
     /// Write the rows that processes could not write because they were killed.
     Log(LogOptions),
+    /// Say what is in a capture, and whether it can be replayed.
+    Info(cmd::info::Options),
+    /// Show every record of a capture.
+    Dump(cmd::dump::Options),
+    /// Write code objects and buffers of a capture to files.
+    Extract(cmd::extract::Options),
+    /// Look at every byte of a capture, and write what is whole of a damaged one.
+    Fsck(cmd::fsck::Options),
+    /// Run captured dispatches again, alone, at the addresses that they had.
+    Replay(cmd::replay::Options),
+    /// Replay, and compare what is written with what the application got.
+    Verify(cmd::replay::Options),
     /// Folders of code objects: what is in them, and whether it would be used.
     Cache(cmd::cache::CacheOptions),
     /// What `doctor` runs in a process of its own.
@@ -139,6 +151,12 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Some(Command::Doctor(place)) => cmd::doctor::run(&place),
         Some(Command::Log(options)) => cmd::log::run(&options),
+        Some(Command::Info(options)) => return cmd::captured::end(cmd::info::run(&options)),
+        Some(Command::Dump(options)) => return cmd::captured::end(cmd::dump::run(&options)),
+        Some(Command::Extract(options)) => return cmd::captured::end(cmd::extract::run(&options)),
+        Some(Command::Fsck(options)) => return cmd::captured::end(cmd::fsck::run(&options)),
+        Some(Command::Replay(options)) => return cmd::captured::end(cmd::replay::run(&options)),
+        Some(Command::Verify(options)) => return cmd::captured::end(cmd::replay::run(&options.verifying())),
         Some(Command::Cache(options)) => cmd::cache::run(&options),
         Some(Command::Probe) => cmd::doctor::probe(),
         None => run(&cli.run, &cli.app),

@@ -4,6 +4,7 @@
 //! Run by `cargo xtask test`, which builds what is tested here.
 
 mod bed;
+mod captures;
 mod compare;
 mod launch;
 mod log;
@@ -26,5 +27,6 @@ mod opencl;
 mod oracles;
 mod output;
 mod queues;
+mod replay;
 mod swap;
 mod triton;

@@ -10,7 +10,18 @@ use crate::shell;
 
 /// Who may depend on whom, and nobody else. ARCHITECTURE.md shows the same list.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("omniprobe", &["amdgpu-code-object", "hsa", "logdur-journal", "logdur-kernel-cache", "logdur-settings"]),
+    (
+        "omniprobe",
+        &[
+            "amdgpu-code-object",
+            "hsa",
+            "logdur-capture",
+            "logdur-journal",
+            "logdur-kernel-cache",
+            "logdur-replay",
+            "logdur-settings",
+        ],
+    ),
     (
         "logdur",
         &[
@@ -23,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "logdur-settings",
         ],
     ),
+    ("logdur-replay", &["amdgpu-code-object", "hsa", "logdur-capture", "logdur-kernel-cache"]),
     ("logdur-kernel-cache", &["amdgpu-code-object"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),
     ("hsa", &["hsa-sys"]),

@@ -1,0 +1,113 @@
+//! Which memory has to be where.
+
+use std::ops::Range;
+
+use logdur_capture::AllocationKind;
+
+use crate::error::{Error, Result};
+
+/// Bytes of a page of the host.
+pub const PAGE: u64 = 4096;
+/// The largest alignment that the driver's library gives to memory, a huge page of the GPU.
+const HUGE: u64 = 2 << 20;
+
+/// A piece of memory of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its addresses, whole pages.
+    pub range: Range<u64>,
+    /// What memory it is.
+    pub kind: AllocationKind,
+}
+
+/// Joins what allocations need into regions of whole pages, by address.
+///
+/// # Errors
+/// When a page would have to be of two kinds, or a range leaves the address space.
+pub fn regions(wanted: impl IntoIterator<Item = Region>) -> Result<Vec<Region>> {
+    let mut wanted: Vec<Region> = wanted.into_iter().filter(|r| r.range.start < r.range.end).collect();
+    wanted.sort_by_key(|r| (r.range.start, r.range.end));
+    let mut regions: Vec<Region> = Vec::new();
+    for Region { range, kind } in wanted {
+        let length = range.end - range.start;
+        let refused = |why: String| Error::Placement { address: range.start, length, why };
+        let end = range.end.checked_next_multiple_of(PAGE).ok_or_else(|| refused("not an address".to_owned()))?;
+        let range = range.start / PAGE * PAGE..end;
+        match regions.last_mut() {
+            Some(last) if range.start < last.range.end && last.kind != kind => {
+                let why = format!("expected memory of one kind in a page, found {} and {kind}", last.kind);
+                return Err(refused(why));
+            }
+            Some(last) if range.start <= last.range.end && last.kind == kind => {
+                last.range.end = last.range.end.max(range.end);
+            }
+            _ => regions.push(Region { range, kind }),
+        }
+    }
+    Ok(regions)
+}
+
+/// What the start of memory of some size is a multiple of: the driver's library aligns it to the largest power of two
+/// that is not more than its size, up to a huge page (libhsakmt's `mmap_aperture_allocate_aligned`).
+pub fn alignment(bytes: u64) -> u64 {
+    if bytes >= HUGE { HUGE } else { 1 << bytes.max(PAGE).ilog2() }
+}
+
+/// Cuts whole pages into pieces whose starts are multiples of what the driver's library aligns pieces of their size to.
+pub fn blocks(range: &Range<u64>) -> Vec<Range<u64>> {
+    let mut blocks = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let left = range.end - at;
+        let aligned = 1 << at.trailing_zeros().min(HUGE.trailing_zeros());
+        let size = if aligned == HUGE && left >= HUGE { left / HUGE * HUGE } else { aligned.min(1 << left.ilog2()) };
+        blocks.push(at..at + size);
+        at += size;
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use AllocationKind::{DeviceCoarse, HostPool};
+
+    fn region(range: Range<u64>, kind: AllocationKind) -> Region {
+        Region { range, kind }
+    }
+
+    #[test]
+    fn neighbours_of_a_kind_are_one_region_of_whole_pages() {
+        let found = regions([
+            region(0x5800..0x6000, DeviceCoarse),
+            region(0x1010..0x1020, DeviceCoarse),
+            region(0x2000..0x5801, DeviceCoarse),
+            region(0x6000..0x6001, HostPool),
+        ]);
+        assert_eq!(found.unwrap(), [region(0x1000..0x6000, DeviceCoarse), region(0x6000..0x7000, HostPool)]);
+        let apart = regions([region(0x1000..0x2000, HostPool), region(0x3000..0x4000, HostPool)]);
+        assert_eq!(apart.unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_page_of_two_kinds_is_refused_with_both() {
+        let error = regions([region(0x1000..0x1100, HostPool), region(0x1100..0x1200, DeviceCoarse)]).unwrap_err();
+        let text = "256 bytes at 0x1100: expected memory of one kind in a page, found HostPool and DeviceCoarse";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.exit(), crate::Exit::Placement);
+        regions([region(u64::MAX - 5..u64::MAX, HostPool)]).unwrap_err();
+    }
+
+    #[test]
+    fn blocks_cover_a_range_and_start_where_the_library_would_put_them() {
+        for range in [0x1000..0x2000, 0x3000..0xb000, 0x1f_f000..0x80_3000, 0x20_0000..0x60_0000, 0x1000..0x40_1000] {
+            let blocks = blocks(&range);
+            assert_eq!((blocks[0].start, blocks[blocks.len() - 1].end), (range.start, range.end));
+            assert!(blocks.windows(2).all(|pair| pair[0].end == pair[1].start), "{blocks:x?}");
+            for block in &blocks {
+                assert_eq!(block.start % alignment(block.end - block.start), 0, "{block:x?}");
+            }
+        }
+        assert_eq!(blocks(&(0x20_0000..0x60_0000)).len(), 1);
+    }
+}
