@@ -250,6 +250,13 @@ impl<'a> Image<'a> {
         (!symbol.is_undefined(LittleEndian)).then(|| symbol.st_value(LittleEndian))
     }
 
+    /// The name of a dynamic symbol; the first one is none.
+    pub(crate) fn dynamic_symbol_name(&self, index: usize) -> Option<&'a [u8]> {
+        let table = self.file.elf_dynamic_symbol_table();
+        let symbol = table.symbol(object::SymbolIndex(index)).ok().filter(|_| index != 0)?;
+        symbol.name(LittleEndian, table.strings()).ok()
+    }
+
     /// What is at an address: its section says so, or its segment where there are no sections. What is only written
     /// by relocations is not writable.
     pub(crate) fn memory(&self, address: u64) -> Option<Memory> {

@@ -19,6 +19,9 @@ pub struct Global {
     pub kind: GlobalKind,
     /// True when the runtime can find it by its name.
     pub exported: bool,
+    /// True when a relocation that is done at load time names it. Assemblers leave undefined symbols behind that nothing
+    /// refers to, and no runtime asks for those.
+    pub relocated: bool,
 }
 
 /// What a symbol of an object is.
@@ -51,7 +54,12 @@ pub struct AddressTaken {
 }
 
 /// The variables of a code object, each once, by address and name.
-pub(crate) fn globals(image: &Image<'_>, symbols: &[Symbol<'_>], kernels: &[Kernel]) -> Vec<Global> {
+///
+/// # Errors
+/// When a table of relocations leads outside of the file.
+pub(crate) fn globals(image: &Image<'_>, symbols: &[Symbol<'_>], kernels: &[Kernel]) -> Result<Vec<Global>> {
+    let relocations = image.relocations()?;
+    let relocated: HashSet<&[u8]> = relocations.iter().filter_map(|r| image.dynamic_symbol_name(r.symbol)).collect();
     let descriptors: HashSet<&str> = kernels.iter().map(|k| &*k.symbol).collect();
     let mut globals: BTreeMap<(u64, &str), Global> = BTreeMap::new();
     for symbol in symbols.iter().filter(|s| s.kind == STT_OBJECT || s.undefined && s.kind == STT_NOTYPE && s.exported) {
@@ -68,10 +76,11 @@ pub(crate) fn globals(image: &Image<'_>, symbols: &[Symbol<'_>], kernels: &[Kern
             size: symbol.size,
             kind,
             exported: false,
+            relocated: relocated.contains(symbol.name.as_bytes()),
         });
         global.exported |= symbol.exported;
     }
-    globals.into_values().collect()
+    Ok(globals.into_values().collect())
 }
 
 /// The kinds of relocations that store an address of 64 bits, or half of one. Source: AMDGPUUsage, "AMDGPU ELF

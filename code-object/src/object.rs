@@ -91,7 +91,7 @@ impl CodeObject {
         Ok(CodeObject {
             abi,
             target,
-            globals: global::globals(&image, &symbols, &kernels),
+            globals: global::globals(&image, &symbols, &kernels)?,
             address_taken: global::address_taken(&image, &symbols)?,
             kernels,
             printf: document.printf.unwrap_or_default(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
 use crate::decision::Candidate;
-use crate::error::Error;
+use crate::error::Unavailable;
 use crate::file::{self, Opened};
 use crate::hash::Hash;
 
@@ -28,7 +28,7 @@ pub struct Added {
 ///
 /// # Errors
 /// When a code object cannot be read, or its file not written.
-pub fn add(folder: &Path, cache: &Cache, kernels: Vec<Candidate>) -> Result<Vec<Added>, Error> {
+pub fn add(folder: &Path, cache: &Cache, kernels: Vec<Candidate>) -> Result<Vec<Added>, Unavailable> {
     let mut added: Vec<Added> = Vec::new();
     for kernel in kernels {
         let hash = cache.hash(&kernel)?;
@@ -37,7 +37,7 @@ pub fn add(folder: &Path, cache: &Cache, kernels: Vec<Candidate>) -> Result<Vec<
             None => {
                 let bytes = cache.read(&kernel)?;
                 let path = folder.join(format!("{}.hsaco", hash.short()));
-                let failed = |source| Error::File { path: path.clone(), source };
+                let failed = |source| Unavailable::File { path: path.clone(), source };
                 let was_there = has(&path, &hash).map_err(failed)?;
                 if !was_there {
                     file::replace(&path, &bytes).map_err(failed)?;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use amdgpu_code_object::{CodeObject, Target};
+use amdgpu_code_object::{CodeObject, Target, Unreadable};
 
 use crate::decision::{Candidate, Decision, Pick, Place, Stamp};
-use crate::error::Error;
+use crate::error::Unavailable;
 use crate::file::Opened;
 use crate::hash::Hash;
 use crate::interface::Interface;
@@ -113,19 +113,15 @@ impl Cache {
     ///
     /// # Errors
     /// When the file cannot be read, was changed, or the index is wrong about it.
-    pub fn read(&self, candidate: &Candidate) -> Result<Vec<u8>, Error> {
+    pub fn read(&self, candidate: &Candidate) -> Result<Vec<u8>, Unavailable> {
         let bytes = contents(candidate)?;
         let Candidate { path, place, interface, .. } = candidate;
-        let object = CodeObject::parse(&bytes).map_err(|source| Error::Unreadable {
-            path: path.clone(),
-            place: place.clone(),
-            source,
-        })?;
+        let object = CodeObject::parse(&bytes).map_err(|source| unreadable(candidate, source))?;
         let mut named = object.kernels.iter().filter(|kernel| kernel.name == interface.name).peekable();
         let found = if named.peek().is_none() { "none of this name" } else { "another" };
         if !named.any(|kernel| Interface::of(&object, kernel) == *interface) {
-            let (path, place, kernel) = (path.clone(), place.clone(), interface.name.clone());
-            return Err(Error::Differs { path, place, kernel, found });
+            let (path, place, kernel) = (path.clone(), Box::new(place.clone()), interface.name.clone());
+            return Err(Unavailable::Differs { path, place, kernel, found });
         }
         Ok(bytes)
     }
@@ -134,7 +130,7 @@ impl Cache {
     ///
     /// # Errors
     /// When the file cannot be read, or was changed.
-    pub fn hash(&self, candidate: &Candidate) -> Result<Hash, Error> {
+    pub fn hash(&self, candidate: &Candidate) -> Result<Hash, Unavailable> {
         let hashes = || self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (candidate.path.clone(), candidate.stamp, candidate.place.clone());
         if let Some(hash) = hashes().get(&key) {
@@ -177,13 +173,18 @@ fn sorted(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
 }
 
 /// The bytes of a candidate's code object, from the file as it was indexed.
-fn contents(candidate: &Candidate) -> Result<Vec<u8>, Error> {
+fn contents(candidate: &Candidate) -> Result<Vec<u8>, Unavailable> {
     let Candidate { path, place, stamp, .. } = candidate;
-    let failed = |source| Error::File { path: path.clone(), source };
+    let failed = |source| Unavailable::File { path: path.clone(), source };
     let opened = Opened::open(path).map_err(failed)?;
-    let unchanged = |now| if now == *stamp { Ok(()) } else { Err(Error::Changed { path: path.clone() }) };
+    let unchanged = |now| if now == *stamp { Ok(()) } else { Err(Unavailable::Changed { path: path.clone() }) };
     unchanged(opened.stamp)?;
     let bytes = place.entry().read(&opened);
     unchanged(opened.stamp_now().map_err(failed)?)?;
-    bytes.map_err(|source| Error::Unreadable { path: path.clone(), place: place.clone(), source })
+    bytes.map_err(|source| unreadable(candidate, source))
+}
+
+fn unreadable(candidate: &Candidate, source: Unreadable) -> Unavailable {
+    let (path, place) = (candidate.path.clone(), Box::new(candidate.place.clone()));
+    Unavailable::Unreadable { path, place, source: Box::new(source) }
 }

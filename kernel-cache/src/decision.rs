@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use amdgpu_code_object::container::Kind;
 
-use crate::error::Error;
+use crate::error::Unavailable;
 use crate::hash::{Hash, Prefix};
 use crate::interface::Interface;
 use crate::rules::{Fact, Reason, Refusal};
@@ -110,7 +110,7 @@ impl Decision {
         running: &Hash,
         pick: Option<&Pick>,
         candidates: Vec<Candidate>,
-        hash: impl Fn(&Candidate) -> Result<Hash, Error>,
+        hash: impl Fn(&Candidate) -> Result<Hash, Unavailable>,
     ) -> Decision {
         if candidates.is_empty() {
             return Decision::Nothing;
@@ -195,7 +195,7 @@ fn closest(fitting: Vec<(Candidate, Swap)>) -> Vec<(Candidate, Swap)> {
     fitting.into_iter().filter(is_best).collect()
 }
 
-fn unreadable(error: &Error) -> Refusal {
+fn unreadable(error: &Unavailable) -> Refusal {
     let [expected, found] = ["the file of the index".to_owned(), error.to_string()].map(|s| Fact::Text(s.into()));
     Refusal { reason: Reason::File, expected, found }
 }

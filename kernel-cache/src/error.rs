@@ -10,7 +10,7 @@ use crate::decision::Place;
 /// Why a candidate's code object cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum Unavailable {
     /// The file cannot be opened or examined.
     #[error("{path}: {source}", path = path.display())]
     File {
@@ -31,9 +31,9 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// Where in it.
-        place: Place,
+        place: Box<Place>,
         /// What is wrong with it.
-        source: Unreadable,
+        source: Box<Unreadable>,
     },
     /// It does not have the kernel that the index says.
     #[error("{path}, {place}: expected kernel {kernel} as in the index, found {found}", path = path.display())]
@@ -41,7 +41,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// Where in it.
-        place: Place,
+        place: Box<Place>,
         /// The kernel's name.
         kernel: String,
         /// What there is.

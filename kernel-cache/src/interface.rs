@@ -1,6 +1,6 @@
 //! What a swap has to know of a kernel.
 
-use amdgpu_code_object::{Abi, AddressSpace, CodeObject, GlobalKind, Kernel, KernelKind, Target, ValueKind};
+use amdgpu_code_object::{Abi, AddressSpace, CodeObject, Global, GlobalKind, Kernel, KernelKind, Target, ValueKind};
 
 /// What a swap has to know of a kernel: a value without its code object. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Interface {
     /// the MODE register has them at the kernel's start. `None` without a descriptor.
     pub float_mode: Option<u32>,
     /// Variables of the code object that somebody can write: each copy of it has its own, so that a swap would bring
-    /// others. Symbols that it does not define are among them.
+    /// others. Symbols that it uses and does not define are among them.
     pub variables: Vec<String>,
     /// Functions of the code object whose address is stored in memory, where code of another one could call them.
     pub stored_functions: Vec<String>,
@@ -135,7 +135,9 @@ fn variables(object: &CodeObject) -> Vec<String> {
     // memory that is only read has been part of the code since it was compiled. A variable without a name for others
     // has a state as well, which kernels of the other code object would not see.
     let matters = |kind| !matches!(kind, GlobalKind::Constant | GlobalKind::Descriptor | GlobalKind::CompilationUnitId);
-    object.globals.iter().filter(|g| matters(g.kind)).map(|g| g.name.clone()).collect()
+    // Of what is defined elsewhere, only that matters which is used.
+    let is_used = |g: &&Global| g.kind != GlobalKind::External || g.relocated;
+    object.globals.iter().filter(|g| matters(g.kind)).filter(is_used).map(|g| g.name.clone()).collect()
 }
 
 fn stored_functions(object: &CodeObject) -> Vec<String> {

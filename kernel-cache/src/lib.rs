@@ -10,6 +10,17 @@
 //! Sources: LLVM's AMDGPUUsage for what kernels are told and how.
 
 #![forbid(unsafe_code)]
+// Loaded into processes of others, on bytes of anybody's.
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::exit,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::string_slice
+)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod add;
 mod cache;
@@ -20,6 +31,7 @@ mod hash;
 pub mod index;
 mod interface;
 mod kernarg;
+mod page;
 mod root;
 pub mod rules;
 mod scan;
@@ -32,10 +44,11 @@ mod walk;
 pub use add::{Added, add};
 pub use cache::{Cache, Indexing, Problem};
 pub use decision::{Candidate, Choice, Decision, Pick, Place, Stamp};
-pub use error::Error;
+pub use error::Unavailable;
 pub use hash::{Hash, Prefix};
 pub use interface::{Interface, Parameter};
 pub use kernarg::{Copy, Fill, Kernarg, Layout, What};
+pub use page::page;
 pub use rules::{Accepted, Fact, Reason, Refusal};
 pub use swap::{Limits, PacketFacts, Sizes, Swap, fit};
 pub use triton::Launch;

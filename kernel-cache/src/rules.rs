@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use amdgpu_code_object::{Abi, AddressSpace, KernelKind, ValueKind};
-
-use crate::interface::{Interface, Parameter};
-use crate::kernarg::{What, counterpart};
+use crate::interface::Interface;
 use crate::swap::{Limits, PacketFacts};
-use crate::target;
+
+mod checks;
 
 /// What a rule finds: what the original or the packet needs, and what the candidate has.
 type Found = Option<(Fact, Fact)>;
@@ -170,61 +168,61 @@ impl fmt::Display for Reason {
 rules! {
     load:
     /// It is for another processor; code for a family runs on its members.
-    Processor "processor" = processor;
+    Processor "processor" = checks::processor;
     /// It depends on xnack being on or off, and it is the other way.
-    Xnack "xnack" = xnack;
+    Xnack "xnack" = checks::xnack;
     /// It depends on sramecc being on or off, and it is the other way.
-    Sramecc "sramecc" = sramecc;
+    Sramecc "sramecc" = checks::sramecc;
     /// Its code object's ABI is newer than what is known here, and not the original's.
-    AbiVersion "ABI version" = abi_version;
+    AbiVersion "ABI version" = checks::abi_version;
     /// It is run when code is loaded or unloaded, not dispatched.
-    Kind "kind" = kind;
+    Kind "kind" = checks::kind;
     /// Its code object has no kernel descriptor for it.
-    Descriptor "descriptor" = descriptor;
+    Descriptor "descriptor" = checks::descriptor;
     /// Its waves have another number of lanes.
-    WavefrontSize "wave size" = wavefront_size;
+    WavefrontSize "wave size" = checks::wavefront_size;
     /// It takes more or fewer explicit arguments.
-    ArgumentCount "argument count" = argument_count;
+    ArgumentCount "argument count" = checks::argument_count;
     /// An explicit argument differs in place, size or kind, or points into LDS or scratch on one side only. Names, types, `const` and `restrict` do not matter, nor whether a pointer is called global, constant or generic.
-    Argument "argument" = argument;
+    Argument "argument" = checks::argument;
     /// It needs a hidden argument that the original does not have and that nobody but the application's runtime knows: buffers for printf, calls of the host and malloc, queues and completion actions of device enqueue, grids over several devices, and kinds that are not known here.
-    HiddenArgument "hidden argument" = hidden_argument;
+    HiddenArgument "hidden argument" = checks::hidden_argument;
     /// A hidden argument has another size than the original's, or one that such an argument does not have.
-    HiddenArgumentSize "size of hidden argument" = hidden_argument_size;
+    HiddenArgumentSize "size of hidden argument" = checks::hidden_argument_size;
     /// Its arguments need more memory than is laid anew for a dispatch.
-    KernargSize "kernarg size" = kernarg_size;
+    KernargSize "kernarg size" = checks::kernarg_size;
     /// Its code object has variables of its own: `__device__`, `__constant__`, managed ones, textures. They exist once more with each code object, and the application would go on writing and reading the original's. Constants whose value the compiler knew are no such variables.
-    Variables "variables" = variables;
+    Variables "variables" = checks::variables;
     /// Functions of its code object have their address stored in memory (tables of virtual functions, function pointers): other code would call into it, or it into other code, with other registers than it was compiled for.
-    StoredFunctions "stored functions" = stored_functions;
+    StoredFunctions "stored functions" = checks::stored_functions;
     /// It needs a stack whose size is not known at compile time: recursion, or calls through pointers, which may lead into other code objects.
-    DynamicStack "dynamic stack" = dynamic_stack;
+    DynamicStack "dynamic stack" = checks::dynamic_stack;
     /// It requires clusters of workgroups of another shape, or of any where the original requires none.
-    ClusterDims "cluster" = cluster_dims;
+    ClusterDims "cluster" = checks::cluster_dims;
     /// Both require a shape of workgroups, and not the same.
-    RequiredWorkgroupSize "required workgroup" = required_workgroup_size;
+    RequiredWorkgroupSize "required workgroup" = checks::required_workgroup_size;
     /// The original's required workgroup has more work-items than it allows.
-    MaxWorkgroupSize "workgroup limit" = max_workgroup_size;
+    MaxWorkgroupSize "workgroup limit" = checks::max_workgroup_size;
     /// It was compiled for more LDS than a workgroup of this processor can have.
-    GroupSize "LDS" = group_size;
+    GroupSize "LDS" = checks::group_size;
     /// It was compiled for more scratch than a wave can have.
-    PrivateSize "scratch" = private_size;
+    PrivateSize "scratch" = checks::private_size;
 
     dispatch:
     /// It requires another shape of workgroups than the packet has.
-    PacketWorkgroup "workgroup" = packet_workgroup;
+    PacketWorkgroup "workgroup" = checks::packet_workgroup;
     /// The packet's workgroups have more work-items than it allows.
-    PacketWorkgroupSize "workgroup size" = packet_workgroup_size;
+    PacketWorkgroupSize "workgroup size" = checks::packet_workgroup_size;
     /// Triton has compiled it for another number of warps than the packet's workgroups have.
-    PacketWarps "workgroup size of Triton" = packet_warps;
+    PacketWarps "workgroup size of Triton" = checks::packet_warps;
     /// It requires that every workgroup is complete, and the packet's grid is no multiple of its workgroup.
-    PacketIncomplete "incomplete workgroup" = packet_incomplete;
+    PacketIncomplete "incomplete workgroup" = checks::packet_incomplete;
     /// The packet has less LDS than the original was compiled for, or more than this processor has when it is added to the candidate's.
-    PacketGroup "LDS of the packet" = packet_group;
+    PacketGroup "LDS of the packet" = checks::packet_group;
     /// The packet's scratch together with the candidate's is more than a wave can have.
-    PacketPrivate "scratch of the packet" = packet_private;
+    PacketPrivate "scratch of the packet" = checks::packet_private;
     /// The queue is a cooperative one, on which all workgroups have to run at once, and it needs more registers, LDS or scratch than the original: some might never start.
-    PacketCooperative "cooperative queue" = packet_cooperative;
+    PacketCooperative "cooperative queue" = checks::packet_cooperative;
 
     read:
     /// Triton has made it, and the description beside it is not there yet or cannot be read: it alone says how much LDS the kernel wants.
@@ -247,27 +245,27 @@ pub const ACCEPTED: &[AcceptedRow] = &[
     AcceptedRow {
         name: "ABI version",
         help: "Both are known, and hidden arguments are told by kind.",
-        check: differing_abi,
+        check: checks::differing_abi,
     },
     AcceptedRow {
         name: "kernarg segment",
         help: "It is larger, or hidden arguments are at other places: it is laid anew for each dispatch. What the original has is copied; block counts, sizes of workgroups, remainders, dimensions, the size of dynamic LDS, the queue and apertures come from the packet and the queue; global offsets are zero.",
-        check: |o, c| differing(o.kernarg_size, c.kernarg_size, |n| Fact::Bytes(n.into())),
+        check: |o, c| checks::differing(o.kernarg_size, c.kernarg_size, |n| Fact::Bytes(n.into())),
     },
     AcceptedRow {
         name: "kernarg preload",
         help: "Dwords of the kernarg segment that are preloaded into registers: the code has a beginning for firmware that does not do it.",
-        check: |o, c| differing(o.preload, c.preload, |(length, _)| Fact::Number(length.into())),
+        check: |o, c| checks::differing(o.preload, c.preload, |(length, _)| Fact::Number(length.into())),
     },
     AcceptedRow {
         name: "LDS",
         help: "The packet gets the candidate's, and what was added to the original's.",
-        check: |o, c| differing(o.group_size, c.group_size, |n| Fact::Bytes(n.into())),
+        check: |o, c| checks::differing(o.group_size, c.group_size, |n| Fact::Bytes(n.into())),
     },
     AcceptedRow {
         name: "scratch",
         help: "The packet gets the larger.",
-        check: |o, c| differing(o.private_size, c.private_size, |n| Fact::Bytes(n.into())),
+        check: |o, c| checks::differing(o.private_size, c.private_size, |n| Fact::Bytes(n.into())),
     },
     AcceptedRow {
         name: "registers",
@@ -275,34 +273,36 @@ pub const ACCEPTED: &[AcceptedRow] = &[
         check: |o, c| {
             let all = |i: &Interface| [i.vgprs, i.agprs, i.sgprs];
             let shown = |[v, a, s]: [u32; 3]| Fact::shown(format_args!("{v} vector, {a} accumulation, {s} scalar"));
-            differing(all(o), all(c), shown)
+            checks::differing(all(o), all(c), shown)
         },
     },
     AcceptedRow {
         name: "workgroup limit",
         help: "Packets with larger workgroups run the original.",
-        check: |o, c| differing(o.max_flat_workgroup_size, c.max_flat_workgroup_size, |n| Fact::Number(n.into())),
+        check: |o, c| {
+            checks::differing(o.max_flat_workgroup_size, c.max_flat_workgroup_size, |n| Fact::Number(n.into()))
+        },
     },
     AcceptedRow {
         name: "required workgroup",
         help: "Packets with workgroups of another shape run the original.",
-        check: |o, c| differing(o.required_workgroup_size, c.required_workgroup_size, Fact::shape),
+        check: |o, c| checks::differing(o.required_workgroup_size, c.required_workgroup_size, Fact::shape),
     },
     AcceptedRow {
         name: "complete workgroups",
         help: "Where only the candidate requires them, packets with incomplete ones run the original.",
-        check: |o, c| differing(o.uniform_workgroup_size, c.uniform_workgroup_size, Fact::shown),
+        check: |o, c| checks::differing(o.uniform_workgroup_size, c.uniform_workgroup_size, Fact::shown),
     },
     AcceptedRow {
         name: "dynamic stack",
         help: "The candidate needs none where the original did; the packet keeps the room.",
-        check: |o, c| differing(o.uses_dynamic_stack, c.uses_dynamic_stack, Fact::shown),
+        check: |o, c| checks::differing(o.uses_dynamic_stack, c.uses_dynamic_stack, Fact::shown),
     },
     AcceptedRow {
         name: "float mode",
         help: "Rounding, denormals and NaNs are treated as the candidate was compiled.",
         check: |o, c| {
-            differing(o.float_mode, c.float_mode, |mode| {
+            checks::differing(o.float_mode, c.float_mode, |mode| {
                 mode.map_or(Fact::said("unknown"), |m| Fact::shown(format_args!("{m:#x}")))
             })
         },
@@ -316,201 +316,4 @@ pub(crate) fn accepted(original: &Interface, candidate: &Interface) -> Vec<Accep
         Some(Accepted { name: row.name, original, candidate })
     };
     ACCEPTED.iter().filter_map(differs).collect()
-}
-
-fn differing<T: PartialEq>(original: T, candidate: T, fact: impl Fn(T) -> Fact) -> Found {
-    (original != candidate).then(|| (fact(original), fact(candidate)))
-}
-
-fn differing_abi(original: &Interface, candidate: &Interface) -> Found {
-    differing(original.abi, candidate.abi, |abi| Fact::shown(format_args!("{abi:?}")))
-}
-
-fn processor(original: &Interface, candidate: &Interface) -> Found {
-    let [there, code] = [original, candidate].map(|i| &i.target.processor);
-    (!target::runs_on(code, there)).then(|| (Fact::shown(there), Fact::shown(code)))
-}
-
-fn xnack(original: &Interface, candidate: &Interface) -> Found {
-    let fits = target::setting_fits(candidate.target.xnack, original.target.xnack);
-    (!fits).then(|| (Fact::shown(&original.target), Fact::shown(&candidate.target)))
-}
-
-fn sramecc(original: &Interface, candidate: &Interface) -> Found {
-    let fits = target::setting_fits(candidate.target.sramecc, original.target.sramecc);
-    (!fits).then(|| (Fact::shown(&original.target), Fact::shown(&candidate.target)))
-}
-
-fn abi_version(original: &Interface, candidate: &Interface) -> Found {
-    let known = !matches!(candidate.abi, Abi::Later(_)) || candidate.abi == original.abi;
-    (!known).then(|| (Fact::said("at most V6"), Fact::shown(format_args!("{:?}", candidate.abi))))
-}
-
-fn kind(original: &Interface, candidate: &Interface) -> Found {
-    let other = [original, candidate].into_iter().find(|i| i.kind != KernelKind::Normal)?;
-    Some((Fact::shown(KernelKind::Normal), Fact::shown(&other.kind)))
-}
-
-fn descriptor(_: &Interface, candidate: &Interface) -> Found {
-    candidate.float_mode.is_none().then(|| (Fact::shown(format_args!("{}.kd", candidate.name)), Fact::said("none")))
-}
-
-fn wavefront_size(original: &Interface, candidate: &Interface) -> Found {
-    differing(original.wavefront_size, candidate.wavefront_size, |n| Fact::Number(n.into()))
-}
-
-fn argument_count(original: &Interface, candidate: &Interface) -> Found {
-    differing(original.explicit().count(), candidate.explicit().count(), |n| Fact::Number(n as u64))
-}
-
-fn argument(original: &Interface, candidate: &Interface) -> Found {
-    let mut pairs = original.explicit().zip(candidate.explicit()).enumerate();
-    let (n, (o, c)) = pairs.find(|(_, (o, c))| !same_argument(o, c))?;
-    let shown = |a: &Parameter| {
-        let space = a.address_space.as_ref().map_or(String::new(), |space| format!(" ({space})"));
-        format!("argument {} of {} bytes at {}, {}{space}", n + 1, a.size, a.offset, a.kind)
-    };
-    Some((Fact::shown(shown(o)), Fact::shown(shown(c))))
-}
-
-fn same_argument(original: &Parameter, candidate: &Parameter) -> bool {
-    // Global, constant and generic addresses are the same 64 bits. Source: AMDGPUUsage, "Address Spaces".
-    let flat = |space: &Option<AddressSpace>| {
-        matches!(space, None | Some(AddressSpace::Global | AddressSpace::Constant | AddressSpace::Generic))
-    };
-    let [o, c] = [original, candidate];
-    (o.offset, o.size, &o.kind) == (c.offset, c.size, &c.kind)
-        && (o.address_space == c.address_space || flat(&o.address_space) && flat(&c.address_space))
-}
-
-fn hidden_argument(original: &Interface, candidate: &Interface) -> Found {
-    let unknown = |h: &&Parameter| counterpart(original, h).is_none() && What::of(&h.kind).is_none();
-    let hidden = candidate.hidden().find(unknown)?;
-    Some((Fact::said("what the original has, or the packet tells"), Fact::shown(&hidden.kind)))
-}
-
-fn hidden_argument_size(original: &Interface, candidate: &Interface) -> Found {
-    candidate.hidden().find_map(|hidden| {
-        let expected = counterpart(original, hidden).map_or_else(|| size_of_hidden(&hidden.kind), |o| Some(o.size))?;
-        let fact = |size| Fact::shown(format_args!("{} of {size} bytes", hidden.kind));
-        (expected != hidden.size).then(|| (fact(expected), fact(hidden.size)))
-    })
-}
-
-/// Source: AMDGPUUsage, "AMDHSA Code Object V5 Kernel Argument Metadata Map Additions".
-fn size_of_hidden(kind: &ValueKind) -> Option<u32> {
-    Some(match What::of(kind)? {
-        What::BlockCount(_) | What::DynamicLdsSize | What::PrivateBase | What::SharedBase => 4,
-        What::GroupSize(_) | What::Remainder(_) | What::GridDims => 2,
-        What::GlobalOffset | What::Queue => 8,
-    })
-}
-
-/// More than any runtime has for a kernel's arguments: what metadata claims is not allocated without bound.
-const KERNARG_LIMIT: u32 = 64 << 10;
-
-fn kernarg_size(original: &Interface, candidate: &Interface) -> Found {
-    let most = KERNARG_LIMIT.max(original.kernarg_size);
-    (candidate.kernarg_size > most).then(|| (Fact::AtMost(most.into()), Fact::Bytes(candidate.kernarg_size.into())))
-}
-
-fn variables(_: &Interface, candidate: &Interface) -> Found {
-    named(&candidate.variables)
-}
-
-fn stored_functions(_: &Interface, candidate: &Interface) -> Found {
-    named(&candidate.stored_functions)
-}
-
-fn named(names: &[String]) -> Found {
-    /// Of more, the rest is counted.
-    const SHOWN: usize = 4;
-    if names.is_empty() {
-        return None;
-    }
-    let mut text = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text += &format!(" and {} more", names.len() - SHOWN);
-    }
-    Some((Fact::said("none"), Fact::Text(text.into())))
-}
-
-fn dynamic_stack(_: &Interface, candidate: &Interface) -> Found {
-    candidate.uses_dynamic_stack.then(|| (Fact::said("none"), Fact::said("a dynamic stack")))
-}
-
-fn cluster_dims(original: &Interface, candidate: &Interface) -> Found {
-    differing(original.cluster_dims, candidate.cluster_dims, Fact::shape)
-}
-
-fn required_workgroup_size(original: &Interface, candidate: &Interface) -> Found {
-    let (o, c) = (original.required_workgroup_size?, candidate.required_workgroup_size?);
-    differing(o, c, Fact::Shape)
-}
-
-fn max_workgroup_size(original: &Interface, candidate: &Interface) -> Found {
-    let needed = original.required_workgroup_size.map(volume)?;
-    let most = u64::from(candidate.max_flat_workgroup_size);
-    (needed > most).then_some((Fact::AtLeast(needed), Fact::Number(most)))
-}
-
-fn group_size(original: &Interface, candidate: &Interface) -> Found {
-    let limit = target::group_limit(&original.target.processor);
-    (candidate.group_size > limit).then(|| (Fact::AtMost(limit.into()), Fact::Bytes(candidate.group_size.into())))
-}
-
-fn private_size(_: &Interface, candidate: &Interface) -> Found {
-    let limit = target::private_limit(candidate.wavefront_size);
-    (candidate.private_size > limit).then(|| (Fact::AtMost(limit.into()), Fact::Bytes(candidate.private_size.into())))
-}
-
-fn volume(shape: [u32; 3]) -> u64 {
-    shape.into_iter().fold(1, |product, n| product.saturating_mul(u64::from(n)))
-}
-
-fn packet_workgroup(limits: &Limits, facts: &PacketFacts) -> Found {
-    let required = limits.required_workgroup_size?;
-    let has = facts.workgroup.map(u32::from);
-    (has != required).then_some((Fact::Shape(required), Fact::Shape(has)))
-}
-
-fn packet_workgroup_size(limits: &Limits, facts: &PacketFacts) -> Found {
-    let most = u64::from(limits.max_flat_workgroup_size?);
-    let has = volume(facts.workgroup.map(u32::from));
-    (has > most).then_some((Fact::AtMost(most), Fact::Number(has)))
-}
-
-fn packet_warps(limits: &Limits, facts: &PacketFacts) -> Found {
-    let expected = u64::from(limits.launch?.work_items);
-    let has = volume(facts.workgroup.map(u32::from));
-    (has != expected).then_some((Fact::Number(expected), Fact::Number(has)))
-}
-
-fn packet_incomplete(limits: &Limits, facts: &PacketFacts) -> Found {
-    if !limits.complete_workgroups {
-        return None;
-    }
-    let group = facts.workgroup.map(u32::from);
-    let whole = facts.grid.into_iter().zip(group).all(|(grid, group)| grid.checked_rem(group) == Some(0));
-    (!whole).then_some((Fact::Shape(group), Fact::Shape(facts.grid)))
-}
-
-fn packet_group(limits: &Limits, facts: &PacketFacts) -> Found {
-    let (has, will) = (facts.group, limits.group(facts));
-    if has < limits.original_group {
-        return Some((Fact::AtLeast(limits.original_group.into()), Fact::Bytes(has.into())));
-    }
-    let most = u64::from(limits.group_limit);
-    (will > most).then_some((Fact::AtMost(most), Fact::Bytes(will)))
-}
-
-fn packet_private(limits: &Limits, facts: &PacketFacts) -> Found {
-    // What the application asks for by itself is between it and the runtime.
-    let (will, most) = (limits.private(facts), u64::from(limits.private_limit.max(facts.private)));
-    (will > most).then_some((Fact::AtMost(most), Fact::Bytes(will)))
-}
-
-fn packet_cooperative(limits: &Limits, facts: &PacketFacts) -> Found {
-    let refused = facts.cooperative && limits.may_run_fewer;
-    refused.then_some((Fact::said("no more than the original needs"), Fact::said("more registers, LDS or scratch")))
 }

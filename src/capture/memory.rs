@@ -150,7 +150,10 @@ mod tests {
         memory.managed(0x20_000, 0x1000);
         memory.attached(0, 5);
         let base = |memory: &Memory, at| memory.around(at).map(|a| a.base);
-        assert_eq!([0x8fff, 0x9000, 0x90ff, 0x9100].map(|at| base(&memory, at)), [None, Some(0x9000), Some(0x9000), None]);
+        assert_eq!(
+            [0x8fff, 0x9000, 0x90ff, 0x9100].map(|at| base(&memory, at)),
+            [None, Some(0x9000), Some(0x9000), None]
+        );
         assert_eq!(memory.around(0x9001).and_then(Allocation::host), Some(0x1000));
         assert_eq!(memory.all().count(), 2);
         memory.unlocked(0x1000);

@@ -162,9 +162,18 @@ impl Capture {
     }
 
     /// A code object of the kernel cache was loaded for an agent.
-    pub(crate) fn loaded_ours(&self, session: &Session, executable: Executable, agent: u64, bytes: &[u8], symbols: &[KernelSymbol]) {
+    pub(crate) fn loaded_ours(
+        &self,
+        session: &Session,
+        executable: Executable,
+        agent: u64,
+        bytes: &[u8],
+        symbols: &[KernelSymbol],
+    ) {
         let mut file = lock(&self.file);
-        let noted = file.loaded_ours(session, executable, agent, bytes).map(|()| file.frozen(executable, symbols, &[]));
+        let noted = file
+            .loaded_ours(session, executable, agent, bytes)
+            .and_then(|()| file.frozen(session, executable, symbols, &[]));
         drop(file);
         self.check(session, noted);
     }
@@ -172,7 +181,8 @@ impl Capture {
     /// An executable was frozen: its kernels and variables have addresses.
     pub(crate) fn frozen(&self, session: &Session, executable: Executable, symbols: &[KernelSymbol]) {
         let variables = session.api().variables(executable).unwrap_or_default();
-        lock(&self.file).frozen(executable, symbols, &variables);
+        let noted = lock(&self.file).frozen(session, executable, symbols, &variables);
+        self.check(session, noted);
     }
 
     /// The runtime is about to go: what waits is let go.
@@ -184,13 +194,17 @@ impl Capture {
         lock(&self.memory).forget();
     }
 
-    /// Writes the end of the file, and what there is to say of it.
+    /// Says what was captured.
+    pub(crate) fn report(&self, session: &Session) {
+        let lines = lock(&self.file).report();
+        lines.into_iter().for_each(|line| session.notice(line));
+    }
+
+    /// Writes the end of the file.
     pub(crate) fn finish(&self, session: &Session) {
+        self.report(session);
         let finished = lock(&self.file).finish();
-        match finished {
-            Ok(report) => report.into_iter().for_each(|line| session.notice(line)),
-            Err(error) => self.check(session, Err(error)),
-        }
+        self.check(session, finished);
     }
 
     /// After an error nothing more is captured.

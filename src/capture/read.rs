@@ -47,13 +47,15 @@ pub(super) struct Reader {
 unsafe impl Send for Reader {}
 
 impl Reader {
-    /// For copies from some GPU.
+    /// For copies from every GPU.
     ///
     /// # Errors
     /// When the runtime has no memory or signal for it.
-    pub(super) fn new(api: &'static Api, gpu: u64) -> Result<Reader, Unread> {
-        let host = api.agents()?.into_iter().find(|a| a.kind == AgentKind::Cpu).ok_or(Unread::NoHost)?.handle;
-        Ok(Reader { api, host, room: api.kernarg_memory(gpu, PIECE)?, copied: api.own_signal(0)?, lost: false })
+    pub(super) fn new(api: &'static Api) -> Result<Reader, Unread> {
+        let agents = api.agents()?;
+        let host = agents.iter().find(|a| a.kind == AgentKind::Cpu).ok_or(Unread::NoHost)?.handle;
+        let gpus: Vec<u64> = agents.iter().filter(|a| a.kind == AgentKind::Gpu).map(|a| a.handle).collect();
+        Ok(Reader { api, host, room: api.kernarg_memory(&gpus, PIECE)?, copied: api.own_signal(0)?, lost: false })
     }
 
     /// Fills `to`, at most [`PIECE`], with what is in memory from an address on.

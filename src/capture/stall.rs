@@ -9,7 +9,6 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hsa::Api;
 use logdur_journal::{Record, State, Times};
 
 use crate::blocks::RecordRef;
@@ -101,7 +100,12 @@ pub(super) fn next_record(session: &Session, queue: &Queue, deadline: Instant) -
 }
 
 /// Publishes the packet that a queue is held at, and no more.
-pub(super) fn publish_one(session: &'static Session, queue: &'static Queue, ring: &Ring, deadline: Instant) -> Result<(), Expired> {
+pub(super) fn publish_one(
+    session: &'static Session,
+    queue: &'static Queue,
+    ring: &Ring,
+    deadline: Instant,
+) -> Result<(), Expired> {
     let index = ring.hold.load(Ordering::Acquire);
     ring.hold.store(index + 1, Ordering::Release);
     loop {

@@ -35,12 +35,12 @@ fn leaving(body: impl FnOnce(&mut Memory)) {
 }
 
 /// What the runtime has written to a place of the caller's.
-fn written<T: Copy>(to: *const T) -> T {
+fn written<T: Copy>(to: *mut T) -> T {
     // SAFETY: the runtime's call has succeeded, and has written there.
     unsafe { to.read() }
 }
 
-fn address<T>(pointer: *const T) -> u64 {
+fn address<T>(pointer: *mut T) -> u64 {
     pointer.addr() as u64
 }
 

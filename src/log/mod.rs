@@ -210,14 +210,19 @@ impl Log {
                         old = old.filter(|_| !calibrate(session, queue, agent, record));
                     }
                     self.write_row(session, writer, queue, agent, host, record);
-                    if writer.buffer.len() >= BATCH {
-                        writer.flush();
-                        empty_blocks(session, queue);
-                    }
                 }
                 State::InFlight | State::Logged => {}
             }
             at.advance();
+            if writer.buffer.len() >= BATCH {
+                // On to the next block first: once the one behind is emptied, it does not say any more which one follows.
+                let goes_on = at.record().is_some();
+                writer.flush();
+                empty_blocks(session, queue);
+                if !goes_on {
+                    break;
+                }
+            }
         }
     }
 

@@ -178,8 +178,8 @@ fn publish(
         return;
     }
     let (mut end, mut dispatches) = ring.ready(&mut publisher.room);
-    if let Some(capture) = session.and_then(|s| s.capture.as_ref())
-        && let Some(target) = capture.first_wanted(queue, (first..end).map(|index| (index, ring.slot(index))))
+    if let Some((session, capture)) = session.and_then(|s| Some((s, s.capture.as_ref()?)))
+        && let Some(target) = capture.first_wanted(session, queue, (first..end).map(|index| (index, ring.slot(index))))
     {
         // What is before it is published now, it itself and what is behind it by and by.
         ring.hold.store(target, Ordering::Release);

@@ -36,6 +36,8 @@ pub(crate) struct Ring {
     pub(crate) looked_at: AtomicU64,
     /// The packet that waits for a capture: it and those behind it are not published. [`NO_HOLD`] otherwise.
     pub(crate) hold: AtomicU64,
+    /// The last packet that was held, and has not to be again.
+    pub(crate) passed: AtomicU64,
     queue: *mut hsa_queue_t,
     slots: *const Slot,
     size: u64,
@@ -65,6 +67,7 @@ impl Ring {
             owners: AtomicU64::new(1),
             looked_at: AtomicU64::new(0),
             hold: AtomicU64::new(NO_HOLD),
+            passed: AtomicU64::new(NO_HOLD),
             queue,
             slots: fields.base_address.cast(),
             size: fields.size.into(),

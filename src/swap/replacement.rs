@@ -243,7 +243,7 @@ mod tests {
         let place = NonNull::from(to.as_mut_slice()).cast();
         // SAFETY: both have the bytes of the layout.
         unsafe { lay_out(&layout, from.as_ptr(), place, &facts) };
-        let mut expected = vec![0u8; 40];
+        let mut expected = [0u8; 40];
         expected[..12].copy_from_slice(&from[..12]);
         expected[32..].copy_from_slice(&from[16..]);
         expected[16] = 4;

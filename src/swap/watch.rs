@@ -80,7 +80,14 @@ impl Swapper {
                 Change::Everything => self.roots.iter().for_each(|root| names.extend(state.cache.update(root))),
             }
         }
-        self.watch_folders(session, watcher, state.cache.folders());
+        // What happened in a new folder between the look and the watch, nobody tells.
+        loop {
+            let new = self.watch_folders(session, watcher, state.cache.folders());
+            if new.is_empty() {
+                break;
+            }
+            new.iter().for_each(|folder| names.extend(state.cache.update(folder)));
+        }
         names.sort_unstable();
         names.dedup();
         for name in names.iter().filter(|_| *may) {
@@ -88,13 +95,25 @@ impl Swapper {
         }
     }
 
-    fn watch_folders<'a>(&self, session: &Session, watcher: &mut Watcher, folders: impl Iterator<Item = &'a Path>) {
+    /// Watches folders, and says which of them were not watched before.
+    fn watch_folders<'a>(
+        &self,
+        session: &Session,
+        watcher: &mut Watcher,
+        folders: impl Iterator<Item = &'a Path>,
+    ) -> Vec<PathBuf> {
+        let mut new = Vec::new();
         for folder in folders {
-            if let Err(error) = watcher.add(folder) {
-                let text = format!("cache: later changes in {} may not be seen: {error}", folder.display());
-                session.notice_once("watch", text);
+            match watcher.add(folder) {
+                Ok(true) => new.push(folder.to_owned()),
+                Ok(false) => {}
+                Err(error) => {
+                    let text = format!("cache: later changes in {} may not be seen: {error}", folder.display());
+                    session.notice_once("watch", text);
+                }
             }
         }
+        new
     }
 }
 
@@ -109,8 +128,8 @@ impl Watcher {
         Ok(Watcher { events: unsafe { File::from_raw_fd(descriptor) }, folders: HashMap::new() })
     }
 
-    /// Watches a folder, if it is not watched yet.
-    fn add(&mut self, folder: &Path) -> io::Result<()> {
+    /// Watches a folder; true if it was not watched yet.
+    fn add(&mut self, folder: &Path) -> io::Result<bool> {
         let path = CString::new(folder.as_os_str().as_bytes())?;
         // SAFETY: the path ends with a zero.
         let watch =
@@ -118,10 +137,9 @@ impl Watcher {
         if watch < 0 {
             let error = io::Error::last_os_error();
             // Single files are watched with their folder.
-            return if error.raw_os_error() == Some(libc::ENOTDIR) { Ok(()) } else { Err(error) };
+            return if error.raw_os_error() == Some(libc::ENOTDIR) { Ok(false) } else { Err(error) };
         }
-        self.folders.insert(watch, folder.to_owned());
-        Ok(())
+        Ok(self.folders.insert(watch, folder.to_owned()).is_none())
     }
 
     /// Sleeps until something has changed.

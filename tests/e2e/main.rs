@@ -11,6 +11,7 @@ mod log;
 mod versions;
 
 mod app_signals;
+mod capture;
 mod code_objects;
 mod costs;
 mod crash;

@@ -193,7 +193,7 @@ fn llvm(arch: Arch, words: [u32; 2]) -> Result<String> {
 }
 
 /// A file, or all files below a folder.
-fn below(path: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn below(path: &Path) -> Result<Vec<PathBuf>> {
     let at = || path.display().to_string();
     if !fs::metadata(path).with_context(at)?.is_dir() {
         return Ok(vec![path.to_path_buf()]);
@@ -208,6 +208,22 @@ fn below(path: &Path) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// The folders of the corpora that have been fetched or compiled.
+pub(crate) fn folders() -> Result<Vec<(String, PathBuf)>> {
+    let all = shell::cache().join("corpora");
+    let entries = fs::read_dir(&all).with_context(|| format!("{}: run `cargo xtask corpus hip`", all.display()))?;
+    let mut folders = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        // A fetch that was stopped.
+        if path.is_dir() && path.extension().is_none_or(|e| e != "partial") {
+            folders.push((path.file_name().context("a folder has a name")?.to_string_lossy().into_owned(), path));
+        }
+    }
+    folders.sort();
+    Ok(folders)
 }
 
 fn folder(name: &str) -> PathBuf {

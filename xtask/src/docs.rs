@@ -13,6 +13,7 @@ const PAGES: &[Page] = &[
     ("docs/capture-format.md", logdur_capture::page),
     ("docs/environment.md", logdur_settings::page),
     ("docs/isa-coverage.md", amdgpu_isa::coverage::page),
+    ("docs/kernel-cache.md", logdur_kernel_cache::page),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

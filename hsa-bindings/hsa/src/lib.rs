@@ -27,7 +27,7 @@ pub use agent::{Agent, AgentKind};
 pub use api::Api;
 pub use dispatch::{DispatchTime, OwnQueue};
 pub use error::{HsaError, Result};
-pub use executable::{Executable, KernelSymbol, Loader};
+pub use executable::{Executable, KernelSymbol, LoadedAt, Loader, VariableSymbol};
 pub use fault::{MemoryFault, fault};
 pub use hsa_sys as sys;
 pub use live::{LiveTable, Slot};

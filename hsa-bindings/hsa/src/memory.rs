@@ -80,20 +80,21 @@ impl Api {
         }
     }
 
-    /// Memory for kernel arguments that a GPU can read, zeroed, for as long as the runtime lives.
+    /// Memory for kernel arguments that some GPUs can read and write, zeroed, for as long as the runtime lives.
     ///
     /// # Errors
     /// When the runtime has no such memory, or not enough.
-    pub fn kernarg_memory(&self, gpu: u64, bytes: usize) -> Result<NonNull<u8>> {
+    pub fn kernarg_memory(&self, gpus: &[u64], bytes: usize) -> Result<NonNull<u8>> {
         const MISSING: HsaError = HsaError::Missing { call: "memory for kernel arguments" };
         let pool = self.pools()?.into_iter().find(|pool| !pool.is_gpu && pool.is_for_kernargs()).ok_or(MISSING)?;
         let pool = hsa_amd_memory_pool_t { handle: pool.handle };
         let mut memory: *mut c_void = ptr::null_mut();
         // SAFETY: the pool is one of an agent of this runtime, which writes one pointer.
         unsafe { call!(self.amd.hsa_amd_memory_pool_allocate_fn(pool, bytes, 0, &mut memory)) }?;
-        let agents = [hsa_agent_t { handle: gpu }];
-        // SAFETY: one agent, no flags, memory that was allocated above.
-        unsafe { call!(self.amd.hsa_amd_agents_allow_access_fn(1, agents.as_ptr(), ptr::null(), memory)) }?;
+        let agents: Vec<hsa_agent_t> = gpus.iter().map(|&handle| hsa_agent_t { handle }).collect();
+        let count = agents.len() as u32;
+        // SAFETY: so many agents, no flags, memory that was allocated above.
+        unsafe { call!(self.amd.hsa_amd_agents_allow_access_fn(count, agents.as_ptr(), ptr::null(), memory)) }?;
         let memory = NonNull::new(memory.cast::<u8>()).ok_or(MISSING)?;
         // SAFETY: the memory has so many bytes, and nobody else knows it.
         unsafe { memory.write_bytes(0, bytes) };

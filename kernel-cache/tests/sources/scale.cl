@@ -12,6 +12,12 @@ constant int table[4] = {1, 2, 3, 4};
 #ifdef STATE
 global int state = 4;
 #endif
+#ifdef ELSEWHERE
+extern global int elsewhere __attribute__((visibility("default")));
+#elif defined UNUSED
+// Left behind by macros of assembly.
+__asm__(".globl UNDEF\n.set alias, UNDEF");
+#endif
 
 ATTRIBUTES kernel void scale(
 #ifdef ORDER
@@ -55,10 +61,17 @@ ATTRIBUTES kernel void scale(
 #ifdef TABLE
     out[i] += table[i & 3];
 #endif
+#ifdef ELSEWHERE
+    out[i] += elsewhere;
+#endif
 #ifdef HIDDEN
     // What the device's library does to find the buffer for printf and others: LLVM sees which of them are used.
     constant char* hidden = (constant char*)__builtin_amdgcn_implicitarg_ptr();
     out[i] += *(constant unsigned long*)(hidden + HIDDEN);
+#endif
+#ifdef LONG
+    // Four hundred kilobytes of instructions that do nothing.
+    __asm__ volatile(".fill 100000, 4, 0xbf800000");
 #endif
 #ifdef STATE
     out[i] += state++;

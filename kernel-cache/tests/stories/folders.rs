@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use amdgpu_code_object::container::Kind;
-use logdur_kernel_cache::{Cache, Candidate, Error};
+use logdur_kernel_cache::{Cache, Candidate, Unavailable};
 use tempfile::TempDir;
 
-use crate::compiled::{SCALE, SUM, run};
+use crate::compiled::{Build, SCALE, SUM, run};
 
 /// A folder, and one for its index.
 pub(crate) struct Bed {
@@ -264,14 +264,36 @@ fn an_index_that_cannot_be_kept_only_costs_time() {
 }
 
 #[test]
+fn instructions_are_not_read_for_the_index_and_nothing_is_missed_for_it() {
+    const LONG: Build = SCALE.options("-O3 -DLONG -DTABLE -DSTATE");
+    let bed = Bed::new();
+    let builds = [LONG, LONG.abi(15, 4).options("-O0 -DLONG -DSTATE"), LONG.target("gfx900").abi(15, 3)];
+    for (n, build) in builds.iter().enumerate() {
+        bed.put(&format!("{n}.co"), &build.bytes(), AN_HOUR);
+    }
+    let sizes: u64 = builds.iter().map(|build| build.bytes().len() as u64).sum();
+    let cache = bed.open();
+    assert!(cache.indexing().bytes_read * 10 < sizes, "{} of {sizes} bytes", cache.indexing().bytes_read);
+    let found: Vec<_> = cache.kernels().into_iter().map(|c| c.interface).collect();
+    // Parsed from all of their bytes.
+    assert_eq!(found, builds.map(|build| build.kernel("scale")));
+    assert!(found.iter().all(|kernel| kernel.variables == ["state"]));
+    assert!(cache.kernels().iter().all(|candidate| cache.read(candidate).is_ok()));
+    // Version 2 has what its descriptors are among the instructions.
+    let old = LONG.target("gfx900").abi(15, 2);
+    bed.put("0.co", &old.bytes(), AN_HOUR);
+    assert_eq!(bed.open().kernels()[0].interface, old.kernel("scale"));
+}
+
+#[test]
 fn what_changed_since_it_was_indexed_is_not_read_as_what_it_was() {
     let bed = Bed::new();
     let path = bed.put("scale.co", &SCALE.bytes(), AN_HOUR);
     let cache = bed.open();
     let [candidate] = &cache.candidates("scale")[..] else { panic!("one kernel") };
     bed.put("scale.co", &SCALE.bytes(), AN_HOUR / 2);
-    assert!(matches!(cache.read(candidate), Err(Error::Changed { .. })));
-    assert!(matches!(cache.hash(candidate), Err(Error::Changed { .. })));
+    assert!(matches!(cache.read(candidate), Err(Unavailable::Changed { .. })));
+    assert!(matches!(cache.hash(candidate), Err(Unavailable::Changed { .. })));
     fs::remove_file(path).expect("it is there");
     let error = cache.read(candidate).expect_err("it is gone");
     assert!(error.to_string().ends_with("scale.co: No such file or directory (os error 2)"), "{error}");

@@ -42,6 +42,8 @@ const CASES: &[Case] = &[
     // Variables, functions, stacks.
     (SCALE, SCALE.options("-O3 -DTABLE"), "scale", Ok((AS_IT_IS, &[]))),
     (SCALE, SCALE.options("-O3 -DSTATE"), "scale", Err(&["variables"])),
+    (SCALE, SCALE.options("-O3 -DELSEWHERE -Wl,--unresolved-symbols=ignore-all"), "scale", Err(&["variables"])),
+    (SCALE, SCALE.options("-O3 -DUNUSED -Wl,--unresolved-symbols=ignore-all"), "scale", Ok((AS_IT_IS, &[]))),
     (SUM, SUM.options("-O3 -DVARIABLE"), "sum", Err(&["variables"])),
     (SUM, SUM.options("-O3 -DCONSTANT"), "sum", Err(&["variables"])),
     (SUM, SUM.options("-O3 -DOWN_VARIABLE"), "sum", Err(&["variables"])),
@@ -57,6 +59,12 @@ const CASES: &[Case] = &[
     (SCALE.options("-O3 -DATTRIBUTES=__attribute__((reqd_work_group_size(32,2,1)))"),
         SCALE.options("-O3 -DATTRIBUTES=__attribute__((reqd_work_group_size(64,1,1)))"), "scale", Err(&["required workgroup"])),
     (SCALE, SCALE.options("-O3 -cl-uniform-work-group-size"), "scale", Ok((AS_IT_IS, &["complete workgroups"]))),
+    // Versions of the ABI. The compiler marks what is right for both settings of xnack as code for "on" in the old ones.
+    (SCALE.target("gfx900").abi(15, 2), SCALE.target("gfx900"), "scale", Ok((AS_IT_IS, &["ABI version"]))),
+    (SCALE.target("gfx900").abi(15, 3), SCALE.target("gfx900").abi(15, 2), "scale", Ok((AS_IT_IS, &["ABI version"]))),
+    (SCALE.target("gfx900:xnack+").abi(15, 4), SCALE.target("gfx900").abi(15, 3), "scale", Ok((AS_IT_IS, &["ABI version"]))),
+    (SCALE.target("gfx900:xnack-").abi(15, 4), SCALE.target("gfx900").abi(15, 3), "scale", Err(&["xnack"])),
+    (SCALE.target("gfx900").abi(19, 6), SCALE.target("gfx900").abi(15, 4), "scale", Ok((AS_IT_IS, &["ABI version"]))),
     // Hidden arguments.
     (SCALE, SCALE.options("-O3 -DBLOCKS"), "scale", Ok((RELAID, &["kernarg segment", "registers"]))),
     (SCALE.options("-O3 -DBLOCKS"), SCALE, "scale", Ok((AS_IT_IS, &["kernarg segment", "registers"]))),

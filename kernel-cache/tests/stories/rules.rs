@@ -133,9 +133,12 @@ fn what_does_not_matter_leaves_the_kernarg_segment_as_it_is_and_is_not_spoken_of
     }
 }
 
+/// A change to a packet.
+type Turn = fn(&mut PacketFacts);
+
 /// A packet that a swap refuses, and one that is just right.
 #[rustfmt::skip]
-const PACKETS: &[(Reason, Change, fn(&mut PacketFacts), fn(&mut PacketFacts), &str)] = &[
+const PACKETS: &[(Reason, Change, Turn, Turn, &str)] = &[
     (Reason::PacketWorkgroup, |_, c| c.required_workgroup_size = Some([256, 2, 1]),
         |p| p.workgroup = [256, 1, 1], |_| {}, "workgroup: expected 256x2x1, found 256x1x1"),
     (Reason::PacketWorkgroupSize, |_, c| c.max_flat_workgroup_size = 512,

@@ -1,0 +1,231 @@
+//! `omniprobe cache` on what compilers and LLVM's tools make, which are the oracles.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Two kernels; with LDS, one has another argument.
+const SOURCE: &str = "
+#ifdef LARGER
+typedef int index;
+#else
+typedef long index;
+#endif
+kernel void first(global float* data, int n) {
+#ifdef LARGER
+    local float shared[256];
+    shared[n & 255] = data[n];
+    __builtin_amdgcn_s_barrier();
+    data[n + 1] = shared[(n + 1) & 255];
+#endif
+    data[n] *= 2;
+}
+kernel void second(global float* data, index n) { data[n] += 1; }
+";
+
+struct Bed {
+    folder: TempDir,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        fs::write(folder.path().join("source.cl"), SOURCE).expect("the source can be written");
+        Bed { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn compile(&self, output: &str, arch: &str, options: &[&str]) -> PathBuf {
+        let path = self.path(output);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
+        let mut command = Command::new("clang-19");
+        command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-O3"]);
+        tool(command.arg(format!("-mcpu={arch}")).args(options).arg(self.path("source.cl")).arg("-o").arg(&path));
+        path
+    }
+
+    /// A bundle of code objects for some processors, as clang makes it.
+    fn bundle(&self, output: &str, parts: &[(&str, &Path)]) -> PathBuf {
+        let path = self.path(output);
+        let ids: String = parts.iter().map(|(arch, _)| format!(",hipv4-amdgcn-amd-amdhsa--{arch}")).collect();
+        let mut command = Command::new("clang-offload-bundler-19");
+        command.args(["--type=o", "--compress", "--input=/dev/null"]);
+        command.arg(format!("--targets=host-x86_64-unknown-linux-gnu-{ids}"));
+        command.args(parts.iter().map(|(_, part)| format!("--input={}", part.display())));
+        tool(command.arg(format!("--output={}", path.display())));
+        path
+    }
+}
+
+fn tool(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn omniprobe(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_omniprobe"));
+    command.arg("cache").args(arguments.iter().map(|a| a.as_ref()));
+    command.output().expect("omniprobe was built")
+}
+
+fn stdout(output: &Output) -> String {
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn json(output: &Output) -> Vec<Value> {
+    stdout(output).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// The number of a key of a kernel in what `llvm-readelf` prints of the metadata: an entry of the list for each kernel.
+fn by_readelf(object: &Path, kernel: &str, key: &str) -> u64 {
+    let text = tool(Command::new("llvm-readelf-19").arg("--notes").arg(object));
+    let value = |entry: &str, key: &str| {
+        // The first key of an entry is on the line of its dash.
+        let mut lines = entry.lines().filter_map(|line| line.strip_prefix("    .").or(line.strip_prefix('.')));
+        lines.find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_owned()))
+    };
+    let entry = text.split("\n  - ").find(|entry| value(entry, "name").as_deref() == Some(kernel));
+    let number = entry.and_then(|entry| value(entry, key)?.parse().ok());
+    number.unwrap_or_else(|| panic!("{key} of {kernel} in {text}"))
+}
+
+/// Keys of JSON and of the metadata for the same.
+const KEYS: [(&str, &str); 8] = [
+    ("group_size", "group_segment_fixed_size"),
+    ("private_size", "private_segment_fixed_size"),
+    ("kernarg_size", "kernarg_segment_size"),
+    ("kernarg_align", "kernarg_segment_align"),
+    ("wavefront_size", "wavefront_size"),
+    ("max_flat_workgroup_size", "max_flat_workgroup_size"),
+    ("vgprs", "vgpr_count"),
+    ("sgprs", "sgpr_count"),
+];
+
+#[test]
+fn a_listing_says_of_every_kernel_what_readelf_says() {
+    let bed = Bed::new();
+    let object = bed.compile("cache/larger.co", "gfx90a", &["-DLARGER"]);
+    let rows = json(&omniprobe(&[&"ls", &"--json", &object]));
+    assert_eq!(rows.iter().map(|row| row["kernel"].as_str()).collect::<Vec<_>>(), [Some("first"), Some("second")]);
+    for row in &rows {
+        for (ours, theirs) in KEYS {
+            let kernel = row["kernel"].as_str().expect("a name");
+            assert_eq!(row[ours].as_u64(), Some(by_readelf(&object, kernel, theirs)), "{ours} of {kernel}");
+        }
+        assert_eq!(row["target"], "gfx90a");
+    }
+    let table = stdout(&omniprobe(&[&"ls", &bed.path("cache"), &"-k", &"^fir"]));
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("HASH") && lines[1].contains(" 1024 "), "{table}");
+}
+
+#[test]
+fn a_check_names_the_swap_or_every_reason_and_its_status_says_which() {
+    let bed = Bed::new();
+    let application = bed.compile("application.co", "gfx90a", &[]);
+    let larger = bed.compile("cache/larger.co", "gfx90a", &["-DLARGER"]);
+    let output = omniprobe(&[&"check", &bed.path("cache"), &application]);
+    let text = stdout(&output);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(output.status.success(), "{text}");
+    assert_eq!((lines[0], lines[2]), ("first [gfx90a]: swapped", "    LDS: 0 bytes becomes 1024 bytes"));
+    assert!(lines[1].ends_with(&format!("{} (code object at 0x0)", larger.display())), "{text}");
+    let refusal = "argument: expected argument 2 of 8 bytes at 8, by_value, found argument 2 of 4 bytes at 8, by_value";
+    assert!(text.contains("second [gfx90a]: not swapped\n") && text.contains(refusal), "{text}");
+    let refused = omniprobe(&[&"check", &"--json", &"-k", &"second", &bed.path("cache"), &application]);
+    assert_eq!(refused.status.code(), Some(1));
+    let rows = json(&refused);
+    assert_eq!((rows.len(), &rows[0]["decision"]), (1, &Value::from("refused")));
+    assert_eq!(rows[0]["candidates"][0]["refusals"][0]["reason"], "argument");
+    // The application's own code beside it, until somebody chooses.
+    fs::copy(&application, bed.path("cache/own.co")).expect("it can be copied");
+    let decision = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| {
+        let cache = bed.path("cache");
+        let all: Vec<&dyn AsRef<std::ffi::OsStr>> = [&"check" as &dyn AsRef<_>, &"--json", &"-k", &"first"]
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .collect();
+        let all: Vec<&dyn AsRef<std::ffi::OsStr>> =
+            all.into_iter().chain([&cache as &dyn AsRef<_>, &application]).collect();
+        json(&omniprobe(&all))[0]["decision"].as_str().map(str::to_owned)
+    };
+    assert_eq!(decision(&[]).as_deref(), Some("running"));
+    let hash = json(&omniprobe(&[&"ls", &"--json", &larger]))[0]["hash"].as_str().expect("a hash").to_owned();
+    assert_eq!(decision(&[&"--pick", &&hash[..12]]).as_deref(), Some("swap"));
+}
+
+#[test]
+fn code_objects_are_taken_out_of_bundles_as_clangs_bundler_does_it() {
+    let bed = Bed::new();
+    let parts = [bed.compile("a.co", "gfx90a", &[]), bed.compile("b.co", "gfx906", &[])];
+    let bundle = bed.bundle("both.co", &[("gfx90a", &parts[0]), ("gfx906", &parts[1])]);
+    let folder = bed.path("cache/of/mine");
+    let text = stdout(&omniprobe(&[&"add", &folder, &bundle]));
+    assert_eq!(text.lines().count(), 2, "{text}");
+    let contents = || {
+        let mut all: Vec<Vec<u8>> = fs::read_dir(&folder)
+            .expect("the folder was made")
+            .map(|entry| fs::read(entry.expect("an entry").path()).expect("a file"))
+            .collect();
+        all.sort();
+        all
+    };
+    let mut expected: Vec<Vec<u8>> = ["gfx90a", "gfx906"]
+        .map(|arch| {
+            let output = bed.path("unbundled");
+            let mut command = Command::new("clang-offload-bundler-19");
+            command.args(["--unbundle", "--type=o"]).arg(format!("--targets=hipv4-amdgcn-amd-amdhsa--{arch}"));
+            command.arg(format!("--input={}", bundle.display())).arg(format!("--output={}", output.display()));
+            tool(&mut command);
+            fs::read(output).expect("it was unbundled")
+        })
+        .into();
+    expected.sort();
+    assert_eq!(contents(), expected);
+    // Once more changes nothing; a file that is not what its name says is not overwritten.
+    let again = stdout(&omniprobe(&[&"add", &folder, &bundle]));
+    assert!(again.lines().all(|line| line.ends_with("2 kernels, was there")), "{again}");
+    let file = fs::read_dir(&folder).expect("it is there").next().expect("a file").expect("an entry").path();
+    fs::write(&file, b"mine").expect("it can be written");
+    let refused = omniprobe(&[&"add", &folder, &bundle]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said.contains("expected the contents of its name, found others"), "{said}");
+    assert_eq!(fs::read(&file).expect("it is there"), b"mine");
+    // Only one of the two.
+    let one = stdout(&omniprobe(&[&"add", &bed.path("other"), &bundle, &"--arch", &"gfx906"]));
+    assert!(one.lines().count() == 1 && one.contains(": gfx906, 2 kernels"), "{one}");
+}
+
+#[test]
+fn what_is_not_there_or_broken_is_named() {
+    let bed = Bed::new();
+    let said = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| {
+        let output = omniprobe(arguments);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).trim_end().to_owned())
+    };
+    let missing = bed.path("missing");
+    let expected = format!("omniprobe: {}: No such file or directory (os error 2)", missing.display());
+    assert_eq!(said(&[&"ls", &missing]), (Some(2), expected));
+    let source = bed.path("source.cl");
+    let expected = format!("omniprobe: {}: expected kernels, found none", source.display());
+    assert_eq!(said(&[&"add", &bed.path("cache"), &source]), (Some(2), expected));
+    let whole = fs::read(bed.compile("whole.co", "gfx90a", &[])).expect("it was made");
+    let cut = bed.path("cut.co");
+    fs::write(&cut, &whole[..whole.len() / 2]).expect("it can be written");
+    let (code, text) = said(&[&"ls", &cut]);
+    assert!(
+        code == Some(0) && text.starts_with(&format!("omniprobe: {}: code object at 0x0: ", cut.display())),
+        "{text}"
+    );
+    let (code, text) = said(&[&"check", &bed.path("."), &cut, &"--pick", &"latest"]);
+    assert!(code == Some(2) && text.contains("expected 4 to 64 hexadecimal digits"), "{text}");
+}
