@@ -19,10 +19,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("amdgpu-emu", &["amdgpu-isa", "hsa-sys"]),
     ("hsa-sys", &[]),
     ("amdgpu-isa", &[]),
+    ("logdur-capture", &[]),
     ("logdur-journal", &[]),
     ("logdur-settings", &[]),
     // Prints the tables' documentation, and reads corpora.
-    ("xtask", &["logdur-settings", "amdgpu-code-object", "amdgpu-isa", "logdur-kernel-cache"]),
+    ("xtask", &["logdur-settings", "amdgpu-code-object", "amdgpu-isa", "logdur-capture", "logdur-kernel-cache"]),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

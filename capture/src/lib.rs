@@ -1,0 +1,44 @@
+//! The capture file: dispatches of an application with their code and the memory before and after them.
+//!
+//! [`Writer`] makes a file, [`Reader`] reads one, whole or not. docs/capture-format.md describes every byte.
+//!
+//! ```text
+//! header | frame | frame | … | footer         frame: head (type, lengths, checksums) and body
+//!
+//! Pack      contents of chunks of memory, each named by its BLAKE3 hash, each in the file once
+//! Extents   which contents are at which addresses, as far as that changed since the parent
+//! records   Snapshot, Dispatch, Agent, …: fields with numbers (see [`records`])
+//! ```
+//! What the crate must do: keep what was committed readable, whatever becomes of the process; say what is missing. What
+//! it must never do: panic on any file or memory, need memory that grows with what is captured, know the HSA runtime.
+
+mod chunk;
+mod error;
+mod extent;
+mod frame;
+mod header;
+mod id;
+mod index;
+mod known;
+mod pack;
+pub mod records;
+mod snapshot;
+mod state;
+mod storage;
+mod table;
+mod value;
+mod writer;
+
+pub use error::Error;
+pub use frame::{MAX_BODY, STRUCTURAL};
+pub use header::{CHUNK, HEADER_BYTES, Header, MAJOR, MINOR, PAGE};
+pub use id::Id;
+pub use pack::Compress;
+pub use records::{
+    Agent, Allocation, AllocationKind, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Packet, Place,
+    Placed, Property, Queue, Record, Records, Scope, Session, Severity, Snapshot, SnapshotId,
+};
+pub use snapshot::SnapshotWriter;
+pub use storage::{FileStorage, Storage};
+pub use value::{FieldRow, Fields, Kind, Shown};
+pub use writer::{Options, Sync, Writer};
