@@ -48,17 +48,30 @@ pub(crate) mod flag {
 
 /// How the body of a frame is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Codec {
     /// As it is.
-    Raw = 0,
+    Raw,
     /// One LZ4 block.
-    Lz4 = 1,
+    Lz4,
+    /// What this version does not know.
+    Other(u8),
 }
 
 impl Codec {
-    fn of(number: u8) -> Option<Codec> {
-        [Codec::Raw, Codec::Lz4].into_iter().find(|c| *c as u8 == number)
+    fn number(self) -> u8 {
+        match self {
+            Codec::Raw => 0,
+            Codec::Lz4 => 1,
+            Codec::Other(number) => number,
+        }
+    }
+
+    fn of(number: u8) -> Codec {
+        match number {
+            0 => Codec::Raw,
+            1 => Codec::Lz4,
+            other => Codec::Other(other),
+        }
     }
 }
 
@@ -104,7 +117,7 @@ impl Head {
         put(&self.sequence.to_le_bytes());
         put(&self.stored.to_le_bytes());
         put(&self.raw.to_le_bytes());
-        put(&[self.codec as u8, 0, 0, 0]);
+        put(&[self.codec.number(), 0, 0, 0]);
         put(&tag.to_le_bytes());
         put(&self.crc.to_le_bytes());
         let crc = crc32fast::hash(out.get(..HEAD - 4).unwrap_or_default());
@@ -139,16 +152,13 @@ impl Head {
             ));
         }
         let [codec, r0, r1, r2] = array::<4>(bytes, 32);
-        let Some(codec) = Codec::of(codec) else {
-            return Err(Error::Newer { offset, what: format!("a frame that is stored by codec {codec}") });
-        };
         let head = Head {
             kind: u16_at(4),
             flags: u16_at(6),
             sequence: u64_at(8),
             stored: u64_at(16),
             raw: u64_at(24),
-            codec,
+            codec: Codec::of(codec),
             crc: u32_at(40),
         };
         if head.flags & !flag::KNOWN != 0 || [r0, r1, r2] != [0; 3] {
@@ -157,7 +167,7 @@ impl Head {
                 what: format!("a frame with flags {:#x}, reserved {:02x?}", head.flags, [r0, r1, r2]),
             });
         }
-        if head.stored > MAX_BODY || head.raw > MAX_BODY || (codec == Codec::Raw && head.stored != head.raw) {
+        if head.stored > MAX_BODY || head.raw > MAX_BODY || (head.codec == Codec::Raw && head.stored != head.raw) {
             let expected = format!("a body of at most {MAX_BODY} bytes, as long as stored if it is stored as it is");
             return Err(Error::damaged(offset, expected, format!("{} bytes, {} stored", head.raw, head.stored)));
         }
@@ -191,6 +201,7 @@ impl Head {
                 }
                 Ok(body)
             }
+            Codec::Other(number) => Err(Error::Newer { offset, what: format!("a frame that is stored by codec {number}") }),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::Error;
 
 /// The first eight bytes: a transfer that changes line ends or cuts bit 7 changes them.
-pub const MAGIC: [u8; 8] = *b"LDCAP\r\n\x1a";
+pub(crate) const MAGIC: [u8; 8] = *b"LDCAP\r\n\x1a";
 /// A reader takes files of its own major version, of any minor.
 pub const MAJOR: u16 = 1;
 /// Goes up when fields, optional frames, or anything else is added that older readers may ignore.

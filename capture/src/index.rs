@@ -25,13 +25,17 @@ pub(crate) struct Entry {
 }
 
 /// The entries that are not in the file yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Builder {
     previous: u64,
     entries: Vec<Entry>,
 }
 
 impl Builder {
+    pub(crate) fn new(entries: Vec<Entry>) -> Builder {
+        Builder { previous: 0, entries }
+    }
+
     pub(crate) fn push(&mut self, offset: u64, kind: u16) {
         self.entries.push(Entry { offset, kind });
     }
@@ -81,4 +85,23 @@ pub(crate) fn parse(body: &[u8], offset: u64) -> Result<(u64, Vec<Entry>), Error
         kind: u16::from_le_bytes(array(row, 8)),
     };
     Ok((u64::from_le_bytes(*previous), rows.iter().map(entry).collect()))
+}
+
+/// Number of frames and offset of the footer, from the last bytes of a file; `None` when it has no footer.
+pub(crate) fn trailer(bytes: &[u8; TRAILER]) -> Option<(u64, u64)> {
+    let (numbers, magic) = bytes.split_at(16);
+    (*magic == END_MAGIC).then(|| (u64::from_le_bytes(array(numbers, 0)), u64::from_le_bytes(array(numbers, 8))))
+}
+
+/// Reads a footer: the number of frames, the offset of the index before, and the entries.
+pub(crate) fn parse_footer(body: &[u8], offset: u64) -> Result<(u64, u64, Vec<Entry>), Error> {
+    let (rest, last) = body.split_last_chunk::<TRAILER>().unwrap_or((&[], &[0; TRAILER]));
+    let Some((frames, at)) = trailer(last) else {
+        return Err(Error::damaged(offset, "a footer, which ends with LDCAPEND", format!("{last:02x?}")));
+    };
+    if at != offset {
+        return Err(Error::damaged(offset, format!("a footer that says its offset {offset}"), at.to_string()));
+    }
+    let (previous, entries) = parse(rest, offset)?;
+    Ok((frames, previous, entries))
 }

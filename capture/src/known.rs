@@ -1,6 +1,6 @@
 //! The contents that are in the file already, as far as they are remembered.
 //!
-//! The table has a fixed size: 32 bytes for each content, in sets of four. A fifth in a set replaces the oldest, which
+//! The table has a fixed size: 32 bytes for each content, in sets of eight. A ninth in a set replaces the oldest, which
 //! is then written again when it comes again: the file gets larger, never wrong.
 
 use crate::chunk::Key;
@@ -20,7 +20,7 @@ struct Slot {
     chunk: u32,
 }
 
-const WAYS: usize = 4;
+const WAYS: usize = 8;
 const EMPTY: [Slot; WAYS] = [Slot { key: Key([0; 16]), pack: 0, chunk: 0 }; WAYS];
 
 /// Bytes of a slot.

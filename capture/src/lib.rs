@@ -12,6 +12,7 @@
 //! What the crate must do: keep what was committed readable, whatever becomes of the process; say what is missing. What
 //! it must never do: panic on any file or memory, need memory that grows with what is captured, know the HSA runtime.
 
+mod check;
 mod chunk;
 mod error;
 mod extent;
@@ -20,25 +21,35 @@ mod header;
 mod id;
 mod index;
 mod known;
+mod map;
+mod memory;
 mod pack;
+mod reader;
 pub mod records;
+mod scan;
 mod snapshot;
+mod source;
 mod state;
 mod storage;
 mod table;
 mod value;
 mod writer;
 
+pub use check::Report;
 pub use error::Error;
 pub use frame::{MAX_BODY, STRUCTURAL};
 pub use header::{CHUNK, HEADER_BYTES, Header, MAJOR, MINOR, PAGE};
 pub use id::Id;
+pub use memory::{Change, Difference, Memory};
 pub use pack::Compress;
+pub use reader::Reader;
 pub use records::{
     Agent, Allocation, AllocationKind, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Packet, Place,
     Placed, Property, Queue, Record, Records, Scope, Session, Severity, Snapshot, SnapshotId,
 };
+pub use scan::{End, Finding};
 pub use snapshot::SnapshotWriter;
+pub use source::Source;
 pub use storage::{FileStorage, Storage};
 pub use value::{FieldRow, Fields, Kind, Shown};
 pub use writer::{Options, Sync, Writer};

@@ -20,7 +20,7 @@ use crate::extent::{Extent, What};
 use crate::frame::{Codec, HEAD, Head, MAX_BODY, flag, kind, padding};
 use crate::header::{HEADER_BYTES, Header};
 use crate::id::Id;
-use crate::index;
+use crate::index::{self, Entry};
 use crate::known::{Known, Spot};
 use crate::pack::{self, Compress};
 use crate::records::{
@@ -108,20 +108,25 @@ impl<S: Storage> Writer<S> {
     /// When it cannot be written to.
     pub fn new(mut storage: S, options: &Options) -> Result<Writer<S>, Error> {
         let created_ns = options.created_ns.unwrap_or_else(now_ns);
-        let header = Header::new(options.uuid.unwrap_or_else(random), created_ns);
-        let bytes = header.to_bytes();
+        let options = &Options { uuid: options.uuid.or_else(|| Some(random())), ..*options };
+        let bytes = Header::new(options.uuid.unwrap_or_default(), created_ns).to_bytes();
         let length = bytes.len() as u64;
         storage.append(&bytes).map_err(|source| Error::Write { end: 0, bytes: length, source })?;
-        Ok(Writer {
+        Ok(Writer::resume(storage, options, HEADER_BYTES as u64, 0, Vec::new()))
+    }
+
+    /// Goes on with a file: what it has so far, how many frames that are, and which ones. The file's number is the options'.
+    pub(crate) fn resume(storage: S, options: &Options, end: u64, sequence: u64, entries: Vec<Entry>) -> Writer<S> {
+        Writer {
             storage,
             options: *options,
-            tag: header.tag(),
-            end: HEADER_BYTES as u64,
-            sequence: 0,
+            tag: Header::new(options.uuid.unwrap_or_default(), 0).tag(),
+            end,
+            sequence,
             stopped: false,
             pack: pack::Builder::new(),
             known: Known::new(options.memory / 3),
-            index: index::Builder::default(),
+            index: index::Builder::new(entries),
             frame: Vec::new(),
             staging: Vec::new(),
             code_objects: HashSet::new(),
@@ -129,7 +134,7 @@ impl<S: Storage> Writer<S> {
             state_of: None,
             snapshots: 0,
             told_of_memory: false,
-        })
+        }
     }
 
     /// Writes what the process is.
@@ -334,17 +339,17 @@ impl<S: Storage> Writer<S> {
 
     /// Writes a record; it commits what is before it.
     fn record<R: Record>(&mut self, record: &R) -> Result<(), Error> {
-        self.framed(R::NAME, R::TYPE, flag::COMMIT, |body| record.write(body))
+        self.framed(R::NAME, R::TYPE, flag::COMMIT, &mut |body| record.write(body))
     }
 
     /// Writes the record of a snapshot, which is committed by what comes after it.
     pub(crate) fn snapshot_record(&mut self, record: &crate::records::Snapshot) -> Result<(), Error> {
-        self.framed("Snapshot", crate::records::Snapshot::TYPE, 0, |body| crate::value::Fields::write(record, body))
+        self.framed("Snapshot", crate::records::Snapshot::TYPE, 0, &mut |body| crate::value::Fields::write(record, body))
     }
 
     /// Writes extents of a snapshot.
     pub(crate) fn extents(&mut self, id: SnapshotId, extents: &[Extent]) -> Result<(), Error> {
-        self.framed("frame of extents", kind::EXTENTS, 0, |body| {
+        self.framed("frame of extents", kind::EXTENTS, 0, &mut |body| {
             body.extend_from_slice(&id.0.to_le_bytes());
             extents.iter().for_each(|extent| extent.put(body));
         })
@@ -354,7 +359,7 @@ impl<S: Storage> Writer<S> {
         self.flush()?;
         let (previous, entries) = self.index.take();
         let (end, frames) = (self.end, self.sequence + 1);
-        self.framed("footer", kind::FOOTER, flag::OPTIONAL | flag::COMMIT, |body| {
+        self.framed("footer", kind::FOOTER, flag::OPTIONAL | flag::COMMIT, &mut |body| {
             index::put(previous, &entries, body);
             index::put_trailer(frames, end, body);
         })
@@ -366,7 +371,7 @@ impl<S: Storage> Writer<S> {
         what: &'static str,
         kind: u16,
         flags: u16,
-        fill: impl FnOnce(&mut Vec<u8>),
+        fill: &mut dyn FnMut(&mut Vec<u8>),
     ) -> Result<(), Error> {
         self.running()?;
         self.flush()?;
@@ -387,7 +392,7 @@ impl<S: Storage> Writer<S> {
         if self.index.is_full() && kind != kind::FOOTER {
             let (previous, entries) = self.index.take();
             let at = self.end;
-            self.framed("index", kind::INDEX, flag::OPTIONAL, |body| index::put(previous, &entries, body))?;
+            self.framed("index", kind::INDEX, flag::OPTIONAL, &mut |body| index::put(previous, &entries, body))?;
             self.index.follow(at);
         }
         Ok(())
@@ -424,11 +429,11 @@ impl<S: Storage> Writer<S> {
             dispatch: None,
             time_ns: self.now(),
         };
-        let put_note = |body: &mut Vec<u8>| crate::value::Fields::write(&note, body);
-        if self.last_words(Note::TYPE, flag::COMMIT, put_note) {
+        let mut put_note = |body: &mut Vec<u8>| crate::value::Fields::write(&note, body);
+        if self.last_words(Note::TYPE, flag::COMMIT, &mut put_note) {
             let (previous, entries) = self.index.take();
             let (end, frames) = (self.end, self.sequence + 1);
-            self.last_words(kind::FOOTER, flag::OPTIONAL | flag::COMMIT, |body| {
+            self.last_words(kind::FOOTER, flag::OPTIONAL | flag::COMMIT, &mut |body| {
                 index::put(previous, &entries, body);
                 index::put_trailer(frames, end, body);
             });
@@ -439,7 +444,7 @@ impl<S: Storage> Writer<S> {
 
 impl<S: Storage> Writer<S> {
     /// Writes a frame after a failure: whole, or not at all.
-    fn last_words(&mut self, kind: u16, flags: u16, fill: impl FnOnce(&mut Vec<u8>)) -> bool {
+    fn last_words(&mut self, kind: u16, flags: u16, fill: &mut dyn FnMut(&mut Vec<u8>)) -> bool {
         self.frame.clear();
         self.frame.resize(HEAD, 0);
         fill(&mut self.frame);

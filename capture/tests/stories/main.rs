@@ -1,0 +1,10 @@
+//! Captures that are written, cut off, damaged, killed, and read again.
+
+mod bed;
+mod crash;
+mod damage;
+mod full_disk;
+mod memory;
+mod mutants;
+mod old_versions;
+mod sizes;
