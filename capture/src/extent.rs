@@ -1,6 +1,7 @@
 //! Extents: which contents are at which addresses.
 
 use crate::error::Error;
+use crate::frame::MAX_BODY;
 use crate::header::array;
 
 /// Bytes of an extent in a file.
@@ -105,6 +106,10 @@ impl Extent {
                 "an extent that ends before the last address",
                 format!("{length} bytes at {address:#x}"),
             ));
+        }
+        // Chunks are in one pack, which no more go into.
+        if matches!(what, What::Chunks { .. }) && length > MAX_BODY {
+            return Err(Error::damaged(offset, format!("an extent of at most {MAX_BODY} bytes of a pack"), length.to_string()));
         }
         Ok(Extent { address, length, what })
     }

@@ -78,7 +78,11 @@ impl Frames {
         }
         let mut bytes = [0; HEADER_BYTES];
         source.read_at(0, &mut bytes).map_err(read)?;
-        Ok(Frames { source, length, header: Header::parse(&bytes)? })
+        let header = Header::parse(&bytes)?;
+        if u64::from(header.bytes) > length {
+            return Err(Error::damaged(12, format!("a header within the file's {length} bytes"), header.bytes.to_string()));
+        }
+        Ok(Frames { source, length, header })
     }
 
     /// Where the first frame begins.

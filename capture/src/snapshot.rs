@@ -155,6 +155,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
 
     /// The end of a range, if nothing of it was captured yet.
     fn free(&self, address: u64, length: u64) -> Result<u64, Error> {
+        self.writer.running()?;
         let wrong = |expected| Error::Range { address, length, expected };
         let end = address.checked_add(length).ok_or_else(|| wrong("an end that is an address"))?;
         if self.new.overlaps(address, end) {

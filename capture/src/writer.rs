@@ -278,7 +278,8 @@ impl<S: Storage> Writer<S> {
         (self.options.memory - self.options.memory / 3) / size_of::<Key>()
     }
 
-    fn running(&self) -> Result<(), Error> {
+    /// An error when nothing more is written.
+    pub(crate) fn running(&self) -> Result<(), Error> {
         if self.stopped { Err(Error::Stopped) } else { Ok(()) }
     }
 

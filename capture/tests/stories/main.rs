@@ -3,6 +3,7 @@
 mod bed;
 mod crash;
 mod damage;
+mod exercise;
 mod full_disk;
 mod memory;
 mod mutants;
