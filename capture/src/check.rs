@@ -107,11 +107,21 @@ impl Reader {
     pub fn repair(&self, to: &Path) -> Result<Vec<Finding>, Error> {
         let mut storage = FileStorage::create(to).map_err(|source| Error::File { path: to.to_owned(), source })?;
         let mut lost = Vec::new();
-        let mut repair = Repair { reader: self, storage: &mut storage, end: 0, sequence: None, entries: Vec::new(), held: 0, error: None };
+        let mut repair = Repair {
+            reader: self,
+            storage: &mut storage,
+            end: 0,
+            sequence: None,
+            entries: Vec::new(),
+            held: 0,
+            error: None,
+        };
         repair.copy(0, self.frames.first());
         self.parts(&mut |part| match part {
             // They are written anew.
-            Part::Whole(place, head, _) if head.kind == kind::INDEX || head.kind == kind::FOOTER => repair.pad(place.offset, place.offset + head.frame_bytes()),
+            Part::Whole(place, head, _) if head.kind == kind::INDEX || head.kind == kind::FOOTER => {
+                repair.pad(place.offset, place.offset + head.frame_bytes())
+            }
             Part::Whole(place, head, _) => repair.keep(place, &head),
             Part::Lost(from, to, why) => {
                 if to < self.frames.length {
@@ -124,7 +134,11 @@ impl Reader {
         if let Some(error) = error {
             return Err(error);
         }
-        let options = Options { uuid: Some(self.header().uuid), created_ns: Some(self.header().created_ns), ..Options::default() };
+        let options = Options {
+            uuid: Some(self.header().uuid),
+            created_ns: Some(self.header().created_ns),
+            ..Options::default()
+        };
         let mut writer = Writer::resume(storage, &options, end, sequence.map_or(0, |last| last + 1), entries);
         if !lost.is_empty() {
             let list: Vec<String> = lost.iter().map(ToString::to_string).collect();
@@ -261,7 +275,10 @@ impl Check {
             if is == id {
                 self.report.chunks += 1;
             } else {
-                self.report.add(offset, format!("offset {offset}: chunk {}: expected bytes named {id}, found {is}", lengths.len()));
+                self.report.add(
+                    offset,
+                    format!("offset {offset}: chunk {}: expected bytes named {id}, found {is}", lengths.len()),
+                );
             }
             lengths.push(bytes.len() as u32);
         }
@@ -273,7 +290,9 @@ impl Check {
     fn extents(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         for extent in Extent::parse(bytes, offset)? {
             let What::Chunks { pack, first, start } = extent.what else { continue };
-            let wrong = |found: String| Error::damaged(offset, format!("an extent {extent:x?} of chunks that are there"), found);
+            let wrong = |found: String| {
+                Error::damaged(offset, format!("an extent {extent:x?} of chunks that are there"), found)
+            };
             let lengths = self.packs.get(&pack).ok_or_else(|| wrong(format!("no pack before it at {pack}")))?;
             let chunks = lengths.get(first as usize..).unwrap_or_default();
             let count = chunk::count(start, extent.end());
@@ -296,7 +315,11 @@ impl Check {
         let (frames, ..) = index::parse_footer(body, offset)?;
         self.finished = true;
         if frames != self.frames {
-            return Err(Error::damaged(offset, format!("a footer that counts {} frames", self.frames), frames.to_string()));
+            return Err(Error::damaged(
+                offset,
+                format!("a footer that counts {} frames", self.frames),
+                frames.to_string(),
+            ));
         }
         Ok(())
     }
@@ -309,7 +332,10 @@ impl Check {
                 && !self.snapshots.contains(&parent)
             {
                 let at = snapshot.place.offset;
-                self.report.add(at, format!("offset {at}: snapshot {}: its parent {} is not before it", snapshot.id.0, parent.0));
+                self.report.add(
+                    at,
+                    format!("offset {at}: snapshot {}: its parent {} is not before it", snapshot.id.0, parent.0),
+                );
             }
             if let Err(error) = reader.extents_of(snapshot) {
                 self.report.findings.push(Finding::from(&error));
@@ -323,14 +349,25 @@ impl Check {
         let objects: HashSet<Id> = records.code_objects.iter().map(|c| c.id).collect();
         for dispatch in &records.dispatches {
             let at = dispatch.place.offset;
-            for id in [dispatch.before, dispatch.after].into_iter().flatten().filter(|id| !self.snapshots.contains(id)) {
-                self.report.add(at, format!("offset {at}: dispatch {}: snapshot {} is not in the file", dispatch.id, id.0));
+            for id in [dispatch.before, dispatch.after].into_iter().flatten().filter(|id| !self.snapshots.contains(id))
+            {
+                self.report
+                    .add(at, format!("offset {at}: dispatch {}: snapshot {} is not in the file", dispatch.id, id.0));
             }
             if dispatch.kernel != 0 && !kernels.contains(&dispatch.kernel) {
-                self.report.add(at, format!("offset {at}: dispatch {}: kernel {} is not in the file", dispatch.id, dispatch.kernel));
+                self.report.add(
+                    at,
+                    format!("offset {at}: dispatch {}: kernel {} is not in the file", dispatch.id, dispatch.kernel),
+                );
             }
             if !dispatch.code_object.is_none() && !objects.contains(&dispatch.code_object) {
-                self.report.add(at, format!("offset {at}: dispatch {}: code object {} is not in the file", dispatch.id, dispatch.code_object));
+                self.report.add(
+                    at,
+                    format!(
+                        "offset {at}: dispatch {}: code object {} is not in the file",
+                        dispatch.id, dispatch.code_object
+                    ),
+                );
             }
         }
         for object in &records.code_objects {
@@ -344,19 +381,31 @@ impl Check {
                 self.report.findings.push(Finding::from(&error));
             } else if is != object.id || size != object.size {
                 let at = object.place.offset;
-                self.report.add(at, format!("offset {at}: a code object: expected {} bytes named {}, found {size} named {is}", object.size, object.id));
+                self.report.add(
+                    at,
+                    format!(
+                        "offset {at}: a code object: expected {} bytes named {}, found {size} named {is}",
+                        object.size, object.id
+                    ),
+                );
             }
         }
         match reader.end() {
             crate::scan::End::Finished => {
                 let indexed = reader.indexed();
                 if indexed != self.entries {
-                    self.report.add(0, format!("the index has {} frames, the file {}, or others", indexed.len(), self.entries.len()));
+                    self.report.add(
+                        0,
+                        format!("the index has {} frames, the file {}, or others", indexed.len(), self.entries.len()),
+                    );
                 }
             }
             crate::scan::End::Unfinished { whole, cut, why } => {
                 let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-                self.report.add(*whole, format!("the file was not finished: {cut} bytes after {whole} are not committed{why}"));
+                self.report.add(
+                    *whole,
+                    format!("the file was not finished: {cut} bytes after {whole} are not committed{why}"),
+                );
             }
         }
     }

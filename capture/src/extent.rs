@@ -109,7 +109,11 @@ impl Extent {
         }
         // Chunks are in one pack, which no more go into.
         if matches!(what, What::Chunks { .. }) && length > MAX_BODY {
-            return Err(Error::damaged(offset, format!("an extent of at most {MAX_BODY} bytes of a pack"), length.to_string()));
+            return Err(Error::damaged(
+                offset,
+                format!("an extent of at most {MAX_BODY} bytes of a pack"),
+                length.to_string(),
+            ));
         }
         Ok(Extent { address, length, what })
     }

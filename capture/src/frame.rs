@@ -201,7 +201,9 @@ impl Head {
                 }
                 Ok(body)
             }
-            Codec::Other(number) => Err(Error::Newer { offset, what: format!("a frame that is stored by codec {number}") }),
+            Codec::Other(number) => {
+                Err(Error::Newer { offset, what: format!("a frame that is stored by codec {number}") })
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ mod known;
 mod map;
 mod memory;
 mod pack;
+mod page;
 mod reader;
 pub mod records;
 mod scan;
@@ -42,6 +43,7 @@ pub use header::{CHUNK, HEADER_BYTES, Header, MAJOR, MINOR, PAGE};
 pub use id::Id;
 pub use memory::{Change, Difference, Memory};
 pub use pack::Compress;
+pub use page::page;
 pub use reader::Reader;
 pub use records::{
     Agent, Allocation, AllocationKind, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Packet, Place,

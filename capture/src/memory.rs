@@ -115,7 +115,9 @@ impl<'r> Memory<'r> {
                 (None, Some(_)) => changes.add(at, end, Difference::Removed),
                 (Some(a), Some(b)) if a.what == b.what => {}
                 // Of fewer bytes than a pattern has, some of the pattern are not there.
-                (Some(Extent { what: What::Fill(_), .. }), Some(Extent { what: What::Fill(_), .. })) if end - at >= 8 => {
+                (Some(Extent { what: What::Fill(_), .. }), Some(Extent { what: What::Fill(_), .. }))
+                    if end - at >= 8 =>
+                {
                     changes.add(at, end, Difference::Changed);
                 }
                 (Some(a), Some(b)) => {

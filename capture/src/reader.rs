@@ -213,7 +213,11 @@ impl Reader {
             }
             let record = self.snapshot_record(id).ok_or(Error::NoSnapshot(id))?;
             if record.parent.is_some_and(|parent| parent >= id) {
-                return Err(Error::damaged(record.place.offset, "a parent that was written before", format!("{:?}", record.parent)));
+                return Err(Error::damaged(
+                    record.place.offset,
+                    "a parent that was written before",
+                    format!("{:?}", record.parent),
+                ));
             }
             chain.push(record);
             next = record.parent;
@@ -275,13 +279,7 @@ impl Reader {
     }
 
     /// Gives the bytes of one chunk's part of an extent, from an address to another at most; where they end.
-    pub(crate) fn piece(
-        &self,
-        extent: &Extent,
-        from: u64,
-        to: u64,
-        each: &mut dyn FnMut(&[u8]),
-    ) -> Result<u64, Error> {
+    pub(crate) fn piece(&self, extent: &Extent, from: u64, to: u64, each: &mut dyn FnMut(&[u8])) -> Result<u64, Error> {
         let What::Chunks { pack: offset, first, start } = extent.what else { return Ok(to) };
         let number = from / CHUNK - start / CHUNK;
         let chunk_start = if number == 0 { start } else { from / CHUNK * CHUNK };
@@ -292,8 +290,10 @@ impl Reader {
         match chunk.and_then(|(bytes, _)| bytes.get(part)) {
             Some(bytes) => each(bytes),
             None => {
-                let expected = format!("a pack whose chunk {} has {} bytes", u64::from(first) + number, stop - chunk_start);
-                let found = chunk.map_or(format!("{} chunks", pack.count()), |(bytes, _)| format!("{} bytes", bytes.len()));
+                let expected =
+                    format!("a pack whose chunk {} has {} bytes", u64::from(first) + number, stop - chunk_start);
+                let found =
+                    chunk.map_or(format!("{} chunks", pack.count()), |(bytes, _)| format!("{} bytes", bytes.len()));
                 return Err(Error::damaged(offset, expected, found));
             }
         }

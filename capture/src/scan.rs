@@ -74,13 +74,21 @@ impl Frames {
         let read = |source| Error::Read { offset: 0, bytes: HEADER_BYTES as u64, source };
         let length = source.length().map_err(read)?;
         if length < HEADER_BYTES as u64 {
-            return Err(Error::damaged(0, format!("a capture file, of {HEADER_BYTES} bytes at least"), format!("{length} bytes")));
+            return Err(Error::damaged(
+                0,
+                format!("a capture file, of {HEADER_BYTES} bytes at least"),
+                format!("{length} bytes"),
+            ));
         }
         let mut bytes = [0; HEADER_BYTES];
         source.read_at(0, &mut bytes).map_err(read)?;
         let header = Header::parse(&bytes)?;
         if u64::from(header.bytes) > length {
-            return Err(Error::damaged(12, format!("a header within the file's {length} bytes"), header.bytes.to_string()));
+            return Err(Error::damaged(
+                12,
+                format!("a header within the file's {length} bytes"),
+                header.bytes.to_string(),
+            ));
         }
         Ok(Frames { source, length, header })
     }
@@ -122,7 +130,11 @@ impl Frames {
     pub(crate) fn body_of(&self, offset: u64, kind: u16) -> Result<Vec<u8>, Error> {
         let head = self.head(offset)?;
         if head.kind != kind {
-            return Err(Error::damaged(offset, format!("a frame of type {kind}"), format!("one of type {}", head.kind)));
+            return Err(Error::damaged(
+                offset,
+                format!("a frame of type {kind}"),
+                format!("one of type {}", head.kind),
+            ));
         }
         self.body(offset, &head)
     }
@@ -149,7 +161,11 @@ impl Frames {
         let Some((_, offset)) = index::trailer(&trailer) else { return Ok(None) };
         let head = self.head(offset)?;
         if head.kind != kind::FOOTER || offset + head.frame_bytes() != self.length {
-            return Err(Error::damaged(offset, "a footer that ends with the file", format!("a frame of type {}", head.kind)));
+            return Err(Error::damaged(
+                offset,
+                "a footer that ends with the file",
+                format!("a frame of type {}", head.kind),
+            ));
         }
         let (_, mut previous, mut entries) = index::parse_footer(&self.body(offset, &head)?, offset)?;
         let mut parts = Vec::new();

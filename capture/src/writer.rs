@@ -345,7 +345,9 @@ impl<S: Storage> Writer<S> {
 
     /// Writes the record of a snapshot, which is committed by what comes after it.
     pub(crate) fn snapshot_record(&mut self, record: &crate::records::Snapshot) -> Result<(), Error> {
-        self.framed("Snapshot", crate::records::Snapshot::TYPE, 0, &mut |body| crate::value::Fields::write(record, body))
+        self.framed("Snapshot", crate::records::Snapshot::TYPE, 0, &mut |body| {
+            crate::value::Fields::write(record, body)
+        })
     }
 
     /// Writes extents of a snapshot.

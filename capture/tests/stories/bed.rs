@@ -57,7 +57,13 @@ pub(crate) fn introduce<S: Storage>(writer: &mut Writer<S>, code: &[u8]) -> Id {
     };
     writer.session(&session).unwrap();
     let isa = "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-".to_owned();
-    let agent = Agent { id: 1, isa: isa.clone(), product: "AMD Instinct MI250X (emulated)".to_owned(), emulated: true, ..Agent::default() };
+    let agent = Agent {
+        id: 1,
+        isa: isa.clone(),
+        product: "AMD Instinct MI250X (emulated)".to_owned(),
+        emulated: true,
+        ..Agent::default()
+    };
     writer.agent(&agent).unwrap();
     writer.queue(&Queue { id: 1, agent: 1, size: 16384, kind: 0, priority: 2, properties: vec![] }).unwrap();
     let about = CodeObject { isa, uri: "file:///opt/app#offset=4096".to_owned(), ..CodeObject::default() };

@@ -69,7 +69,10 @@ fn whenever_the_process_is_killed_every_committed_dispatch_is_readable() {
         assert_eq!(reader.problems(), []);
         let dispatches = reader.dispatches();
         let count = dispatches.len() as u64;
-        assert!(count > committed && count <= committed + 2, "{count} dispatches are there, {committed} was the last one");
+        assert!(
+            count > committed && count <= committed + 2,
+            "{count} dispatches are there, {committed} was the last one"
+        );
         for dispatch in dispatches.iter().skip(dispatches.len().saturating_sub(3)).chain(dispatches.first()) {
             let states = [(dispatch.before, dispatch.id), (dispatch.after, dispatch.id + 1)];
             for (snapshot, number) in states {

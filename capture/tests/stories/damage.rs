@@ -6,7 +6,9 @@ use crate::bed;
 
 /// True when a file that is not as it was written is taken for one that is.
 fn passes(bytes: Vec<u8>) -> bool {
-    Reader::new(bytes).is_ok_and(|reader| reader.problems().is_empty() && *reader.end() == End::Finished && reader.check_frames().is_clean())
+    Reader::new(bytes).is_ok_and(|reader| {
+        reader.problems().is_empty() && *reader.end() == End::Finished && reader.check_frames().is_clean()
+    })
 }
 
 #[test]

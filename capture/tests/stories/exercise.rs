@@ -24,7 +24,9 @@ pub(crate) fn seal(bytes: &mut [u8]) {
         bytes[at + 36..at + 40].copy_from_slice(&tag);
         let stored = u64::from_le_bytes(bytes[at + 16..at + 24].try_into().unwrap());
         let end = usize::try_from(stored).ok().and_then(|n| n.checked_next_multiple_of(8)?.checked_add(at + HEAD));
-        let Some(end) = end.filter(|end| *end <= bytes.len()) else { return put_crc(bytes, at, at + HEAD - 4, at + HEAD - 4) };
+        let Some(end) = end.filter(|end| *end <= bytes.len()) else {
+            return put_crc(bytes, at, at + HEAD - 4, at + HEAD - 4);
+        };
         put_crc(bytes, at + HEAD, end, at + 40);
         put_crc(bytes, at, at + HEAD - 4, at + HEAD - 4);
         at = end;

@@ -128,7 +128,8 @@ fn at_the_limit_of_the_size_of_files_the_application_lives_and_the_capture_is_re
     let output = command.args(["--exact", story, "--nocapture"]).env(ROLE, &path).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}: {text}", output.status);
-    let committed: usize = text.split("alive after ").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    let committed: usize =
+        text.split("alive after ").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
     let reader = Reader::open(&path).unwrap();
     assert!(committed > 10);
     assert_eq!(reader.dispatches().len(), committed);

@@ -67,7 +67,13 @@ fn apply(event: &Event, memory: &mut Memory, numbers: &mut Numbers) {
 }
 
 /// Captures memory, the ranges by one of three ways.
-fn snapshot(writer: &mut Writer<Vec<u8>>, parent: Option<SnapshotId>, how: u8, memory: &Memory, before: Option<&Memory>) -> SnapshotId {
+fn snapshot(
+    writer: &mut Writer<Vec<u8>>,
+    parent: Option<SnapshotId>,
+    how: u8,
+    memory: &Memory,
+    before: Option<&Memory>,
+) -> SnapshotId {
     let mut snapshot = writer.snapshot(parent);
     let mut ranges: Vec<_> = memory.iter().collect();
     // The order does not matter.
@@ -101,7 +107,8 @@ fn snapshot(writer: &mut Writer<Vec<u8>>, parent: Option<SnapshotId>, how: u8, m
 
 /// Addresses that are different, from looking at every byte: from, to, in which way.
 fn different(before: &Memory, after: &Memory) -> Vec<(u64, u64, Difference)> {
-    let ends = |memory: &Memory| memory.iter().flat_map(|(at, bytes)| [*at, at + bytes.len() as u64]).collect::<Vec<_>>();
+    let ends =
+        |memory: &Memory| memory.iter().flat_map(|(at, bytes)| [*at, at + bytes.len() as u64]).collect::<Vec<_>>();
     let mut cuts = [ends(before), ends(after)].concat();
     cuts.sort_unstable();
     cuts.dedup();
@@ -136,7 +143,8 @@ fn compare(changes: &[Change], expected: &[(u64, u64, Difference)]) {
         let mut at = from;
         while at < to {
             let change = changes.iter().find(|c| c.what == what && c.address <= at && at < c.address + c.length);
-            at = change.unwrap_or_else(|| panic!("{what:?} at {at:#x} is in no change")).address + change.unwrap().length;
+            at = change.unwrap_or_else(|| panic!("{what:?} at {at:#x} is in no change")).address
+                + change.unwrap().length;
         }
     }
     for change in changes {

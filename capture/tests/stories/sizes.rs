@@ -68,7 +68,12 @@ fn zeros_patterns_and_what_is_there_already_cost_nothing() {
         to.chunks_mut(4).for_each(|word| word.copy_from_slice(&1.5_f32.to_le_bytes()[..word.len()]));
         Ok(())
     };
-    snapshot.range(0x10_0000_0000, 64 << 20, &mut |_, to| { to.fill(0); Ok(()) }).unwrap();
+    snapshot
+        .range(0x10_0000_0000, 64 << 20, &mut |_, to| {
+            to.fill(0);
+            Ok(())
+        })
+        .unwrap();
     snapshot.range(0x20_0000_0000, 64 << 20, &mut fill).unwrap();
     // The same 64 KiB in 64 places.
     for i in 0..64 {
@@ -90,7 +95,8 @@ fn zeros_patterns_and_what_is_there_already_cost_nothing() {
 #[test]
 fn what_is_remembered_stays_within_its_limit_and_forgetting_is_told_once() {
     let limit = 96 << 10;
-    let mut writer = Writer::new(Vec::new(), &Options { memory: limit, compress: Compress::None, ..bed::options(1) }).unwrap();
+    let mut writer =
+        Writer::new(Vec::new(), &Options { memory: limit, compress: Compress::None, ..bed::options(1) }).unwrap();
     let mut numbers = Numbers(9);
     let mut parent = None;
     for _ in 0..3 {
