@@ -27,6 +27,7 @@ mod pack;
 mod page;
 mod reader;
 pub mod records;
+mod repair;
 mod scan;
 mod snapshot;
 mod source;
