@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use crate::chunk;
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::extent::{Extent, What};
 use crate::frame::{HEAD, Head, flag, kind};
 use crate::id::Id;
@@ -132,12 +132,12 @@ impl Check {
             kind::PACK => self.pack(offset, body),
             kind::EXTENTS => body
                 .split_first_chunk::<8>()
-                .ok_or_else(|| Error::damaged(offset, "a snapshot's number", format!("{} bytes", body.len())))
+                .ok_or_else(|| CaptureError::damaged(offset, "a snapshot's number", format!("{} bytes", body.len())))
                 .and_then(|(_, extents)| self.extents(offset, extents)),
             kind::INDEX => index::parse(&body, offset).map(|_| ()),
             kind::FOOTER => self.footer(offset, &body),
             kind::PADDING if body.iter().all(|byte| *byte == 0) => Ok(()),
-            kind::PADDING => Err(Error::damaged(offset, "padding of zeros", "other bytes")),
+            kind::PADDING => Err(CaptureError::damaged(offset, "padding of zeros", "other bytes")),
             other if !scan::known(other) && head.flags & flag::OPTIONAL == 0 => Err(scan::unknown(offset, other)),
             _ => Ok(()),
         };
@@ -149,7 +149,7 @@ impl Check {
         }
     }
 
-    fn pack(&mut self, offset: u64, body: Vec<u8>) -> Result<(), Error> {
+    fn pack(&mut self, offset: u64, body: Vec<u8>) -> Result<(), CaptureError> {
         let pack = Pack::parse(body, offset)?;
         let mut lengths = Vec::with_capacity(pack.count() as usize);
         for (bytes, id) in (0..pack.count()).filter_map(|number| pack.chunk(number)) {
@@ -169,11 +169,11 @@ impl Check {
     }
 
     /// Every chunk that extents name has to be there, and as long as its place.
-    fn extents(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    fn extents(&mut self, offset: u64, bytes: &[u8]) -> Result<(), CaptureError> {
         for extent in Extent::parse(bytes, offset)? {
             let What::Chunks { pack, first, start } = extent.what else { continue };
             let wrong = |found: String| {
-                Error::damaged(offset, format!("an extent {extent:x?} of chunks that are there"), found)
+                CaptureError::damaged(offset, format!("an extent {extent:x?} of chunks that are there"), found)
             };
             let lengths = self.packs.get(&pack).ok_or_else(|| wrong(format!("no pack before it at {pack}")))?;
             let chunks = lengths.get(first as usize..).unwrap_or_default();
@@ -193,11 +193,11 @@ impl Check {
         Ok(())
     }
 
-    fn footer(&mut self, offset: u64, body: &[u8]) -> Result<(), Error> {
+    fn footer(&mut self, offset: u64, body: &[u8]) -> Result<(), CaptureError> {
         let (frames, ..) = index::parse_footer(body, offset)?;
         self.finished = true;
         if frames != self.frames {
-            return Err(Error::damaged(
+            return Err(CaptureError::damaged(
                 offset,
                 format!("a footer that counts {} frames", self.frames),
                 frames.to_string(),

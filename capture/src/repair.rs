@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::check::Part;
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::frame::{Codec, HEAD, Head, MAX_BODY, flag, kind, padding};
 use crate::index::Entry;
 use crate::reader::Reader;
@@ -19,8 +19,9 @@ impl Reader {
     ///
     /// # Errors
     /// When the other file cannot be written.
-    pub fn repair(&self, to: &Path) -> Result<Vec<Finding>, Error> {
-        let mut storage = FileStorage::create(to).map_err(|source| Error::File { path: to.to_owned(), source })?;
+    pub fn repair(&self, to: &Path) -> Result<Vec<Finding>, CaptureError> {
+        let mut storage =
+            FileStorage::create(to).map_err(|source| CaptureError::File { path: to.to_owned(), source })?;
         let mut lost = Vec::new();
         let mut repair = Repair {
             reader: self,
@@ -35,7 +36,7 @@ impl Reader {
         self.parts(&mut |part| {
             match part {
                 // They are written anew.
-                Part::Whole(place, head, _) if head.kind == kind::INDEX || head.kind == kind::FOOTER => {
+                Part::Whole(_, head, _) if head.kind == kind::INDEX || head.kind == kind::FOOTER => {
                     repair.held += head.frame_bytes();
                 }
                 Part::Whole(place, head, _) => repair.keep(place, &head),
@@ -75,7 +76,7 @@ struct Repair<'a> {
     entries: Vec<Entry>,
     /// Bytes that are to become padding, if something follows.
     held: u64,
-    error: Option<Error>,
+    error: Option<CaptureError>,
 }
 
 impl Repair<'_> {
@@ -132,7 +133,7 @@ impl Repair<'_> {
         }
         match self.storage.append(bytes) {
             Ok(()) => self.end += bytes.len() as u64,
-            Err(source) => self.error = Some(Error::Write { end: self.end, bytes: bytes.len() as u64, source }),
+            Err(source) => self.error = Some(CaptureError::Write { end: self.end, bytes: bytes.len() as u64, source }),
         }
     }
 }
