@@ -7,7 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::ptr;
 
-use crate::error::{Error, Result};
+use crate::error::{ReplayError, Result};
 use crate::place::{Maps, PAGE, alignment};
 
 /// Left free behind the heap, so that it can grow while everything else is filled.
@@ -113,7 +113,7 @@ impl Reserved {
             Some(there) => format!("{} is at {:#x}", there.name, there.range.start),
             None => error.to_string(),
         };
-        Err(Error::Placement { address: range.start, length: range.end - range.start, why })
+        Err(ReplayError::Placement { address: range.start, length: range.end - range.start, why })
     }
 
     /// Gives addresses of a range back to everybody.
@@ -182,7 +182,7 @@ impl Reserved {
             }
             self.close(room);
         }
-        Err(Error::Placement { address: range.start, length, why: found.join("; ") })
+        Err(ReplayError::Placement { address: range.start, length, why: found.join("; ") })
     }
 }
 
@@ -207,7 +207,8 @@ mod tests {
     #[test]
     fn an_address_that_is_taken_is_named_with_what_is_there() {
         let here = (unmap as fn(&Range<u64>) as usize as u64) / PAGE * PAGE;
-        let error = Reserved::keep(&[here..here + PAGE]).unwrap_err().to_string();
+        let page = here..here + PAGE;
+        let error = Reserved::keep(&[page]).unwrap_err().to_string();
         assert!(error.starts_with(&format!("4096 bytes at {here:#x}: /")), "{error}");
     }
 }
