@@ -128,7 +128,51 @@ struct RunOptions {
     #[arg(short, long, value_name = "NAME", num_args = 1..)]
     analyzers: Vec<String>,
     #[command(flatten)]
+    capture: CaptureOptions,
+    #[command(flatten)]
     place: PlaceOptions,
+}
+
+/// What is captured. The library reads the values; what it cannot is a notice in the log.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Captures")]
+struct CaptureOptions {
+    /// Capture dispatches, with memory before and after them, into a file (%p is the process id, %r the rank).
+    #[arg(long, value_name = "FILE|DIR")]
+    capture: Option<OsString>,
+    /// Kernels that are captured, by their names, demangled or mangled.
+    #[arg(long, value_name = "REGEX", requires = "capture")]
+    capture_kernels: Option<OsString>,
+    /// Which dispatches of each kernel and geometry; without it, the first.
+    #[arg(long, value_name = "1,3-7|every:N|random:P%", requires = "capture")]
+    capture_dispatches: Option<OsString>,
+    /// Only dispatches of this grid, in work-items.
+    #[arg(long, value_name = "X[xY[xZ]]", requires = "capture")]
+    capture_grid: Option<OsString>,
+    /// Only dispatches to this GPU, by its place among the GPUs.
+    #[arg(long, value_name = "N", requires = "capture")]
+    capture_device: Option<OsString>,
+    /// How much memory is captured; without it, all.
+    #[arg(long, value_name = "SCOPE", requires = "capture", value_parser = ["kernarg", "args", "reachable", "all"])]
+    capture_scope: Option<String>,
+    /// Whether memory is captured after the kernel, too; without it, yes.
+    #[arg(long, value_name = "0|1", requires = "capture", value_parser = ["0", "1"])]
+    capture_after: Option<String>,
+    /// Stop when the file has so many bytes; without it, 8G.
+    #[arg(long, value_name = "BYTES", requires = "capture")]
+    capture_max_bytes: Option<OsString>,
+    /// Stop after so many seconds that were spent on captures; without it, 60.
+    #[arg(long, value_name = "N", requires = "capture")]
+    capture_max_seconds: Option<OsString>,
+    /// End the application when so many dispatches are captured.
+    #[arg(long, value_name = "N", requires = "capture")]
+    capture_quit: Option<OsString>,
+    /// How memory is compressed in the file.
+    #[arg(long, value_name = "HOW", requires = "capture", value_parser = ["auto", "none", "lz4"])]
+    capture_compress: Option<String>,
+    /// What has to be at rest while memory is read; without it, the whole process.
+    #[arg(long, value_name = "WHAT", requires = "capture", value_parser = ["queue", "device", "process"])]
+    capture_quiesce: Option<String>,
 }
 
 impl RunOptions {

@@ -164,6 +164,8 @@ settings! {
     capture_max_bytes: Bytes = "LOGDUR_CAPTURE_MAX_BYTES" ["BYTES"] or (Bytes(8 << 30)) "`8G`";
     /// Capturing stops after so many seconds that were spent on it.
     capture_max_seconds: u32 = "LOGDUR_CAPTURE_MAX_SECONDS" ["number"] or (60) "`60`";
+    /// Ends the process with SIGTERM when so many dispatches are captured; the file is whole then.
+    capture_quit: Option<u32> = "LOGDUR_CAPTURE_QUIT" ["number"] or (None) "the application goes on";
     /// How memory is compressed in the file.
     capture_compress: Compress = "LOGDUR_CAPTURE_COMPRESS" ["`auto` | `none` | `lz4`"] or (Compress::Auto) "`auto`";
     /// What has to be at rest while memory is read.

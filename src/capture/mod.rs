@@ -26,6 +26,7 @@ use logdur_journal::names::one_line;
 use logdur_settings::{CaptureScope, Interceptor, Quiesce};
 
 use crate::queue::Queue;
+use crate::reaper::Access;
 use crate::session::{Session, lock};
 use crate::wake::Sleeper;
 
@@ -52,6 +53,10 @@ pub(crate) struct Capture {
     /// A limit was reached, or the file could not be written: nothing more is captured.
     stopped: AtomicBool,
     seconds: u64,
+    /// After how many dispatches the process is ended.
+    quit: Option<u64>,
+    /// How many were captured; only the capture thread counts.
+    taken: AtomicU64,
     /// Nanoseconds that were spent.
     spent: AtomicU64,
 }
@@ -97,6 +102,8 @@ impl Capture {
             started: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             seconds: settings.capture_max_seconds.into(),
+            quit: settings.capture_quit.map(u64::from),
+            taken: AtomicU64::new(0),
             spent: AtomicU64::new(0),
         };
         (Some(capture), said)
@@ -212,6 +219,16 @@ impl Capture {
         if let Err(error) = result {
             self.stop(session, &error.to_string());
         }
+    }
+
+    /// Ends the process, as the user has asked for: with a signal that the application may handle, and a file that is whole.
+    fn quit(&self, session: &'static Session, captured: u64) {
+        self.stop(session, &format!("{}={captured}: the process is ended", Interceptor::capture_quit));
+        self.finish(session);
+        session.drain(Access::Full);
+        session.log.write_all(session, Access::Full);
+        // SAFETY: no memory is involved.
+        unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
     }
 
     fn stop(&self, session: &Session, reason: &str) {

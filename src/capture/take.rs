@@ -54,7 +54,12 @@ impl Capture {
         reaper::tell_kept(session, target.queue);
         drop(stalled);
         match result {
-            Ok(()) => {}
+            Ok(()) => {
+                let captured = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
+                if self.quit == Some(captured) {
+                    self.quit(session, captured);
+                }
+            }
             Err(Untaken::File(error)) => self.check(session, Err(error)),
             Err(why) => {
                 session.notice(format!(

@@ -2,8 +2,9 @@
 //! notice.
 
 use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
 
-use logdur_capture::{Dispatch, Id, Placed, Reader, Scope, SnapshotId};
+use logdur_capture::{Dispatch, End, Id, Placed, Reader, Scope, SnapshotId};
 
 use crate::bed::{self, Outcome, Run};
 
@@ -235,4 +236,21 @@ fn what_did_not_change_costs_nothing() {
     assert_eq!((first, twelve), (1, 12));
     // A chunk of 64 KiB for each buffer that a launch fills, and the records.
     assert!(many - one < 11 * (3 << 16), "{one} bytes for one, {many} for twelve");
+}
+
+#[test]
+fn the_process_ends_when_enough_is_captured_and_the_file_and_the_log_are_whole() {
+    let run = Run::hip("swaps");
+    let (file, log) = (run.file("run.ldcap"), run.file("log.csv"));
+    let (file_name, log_name) = (file.to_string_lossy(), log.to_string_lossy());
+    let run = run.probed(&["--capture", &file_name, "--capture-quit", "2", "-l", &log_name]);
+    assert_eq!(run.status.signal(), Some(libc::SIGTERM), "{}", run.stderr);
+    let reader = Reader::open(&file).unwrap();
+    assert!(reader.check().is_clean());
+    assert_eq!(reader.end(), &End::Finished);
+    assert_eq!(reader.dispatches().len(), 2);
+    let log = run.log();
+    let timed = log.rows.iter().filter(|row| !row.text("durationNs").is_empty()).count();
+    assert!(timed >= 2, "{:?}", log.rows);
+    assert!(log.notices.iter().any(|n| n.contains("LOGDUR_CAPTURE_QUIT=2")), "{:?}", log.notices);
 }

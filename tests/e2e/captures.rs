@@ -12,8 +12,8 @@ use object::LittleEndian;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 
-/// Where code objects are said to have been loaded.
-const CODE: u64 = 0x7f20_1234_5000;
+/// Where code objects are said to have been loaded: aligned as the driver's library aligns all that is larger.
+const CODE: u64 = 0x7f20_1240_0000;
 
 /// An allocation of the application's.
 #[derive(Clone)]

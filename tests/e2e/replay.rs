@@ -1,5 +1,6 @@
 //! Captured dispatches that are run again, alone, in fresh processes, and compared with what the application got.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -273,4 +274,25 @@ fn a_capture_is_described_checked_and_taken_apart() {
     let found = on_file(run, "fsck", &damaged, "", &["--repair", "whole.ldcap"]);
     assert_eq!(found.status.code(), Some(2), "{}{}", found.stdout, found.stderr);
     assert!(found.stdout.contains("offset") && found.folder.path().join("whole.ldcap").exists(), "{}", found.stdout);
+}
+
+#[test]
+fn what_programs_computed_is_computed_again_in_fresh_processes() {
+    for arch in bed::archs() {
+        for (program, least) in [("swaps", 10), ("functions", 50), ("groups", 5)] {
+            let run = Run::hip(program).arch(&arch);
+            let file = run.file("run.ldcap");
+            let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
+            let kernels: BTreeSet<_> = run.log().rows.iter().map(|row| row.kernel().to_owned()).collect();
+            let outcome = on_file(Run::new(built("omniprobe")), "verify", &file, &arch, &["--json"]);
+            let verified: Vec<Value> = outcome.stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+            assert!(verified.len() >= kernels.len(), "{program} on {arch}: {}", outcome.stderr);
+            // A kernel may leave memory as it was: that is said, and is no PASS.
+            let passed = |v: &&Value| v["result"].as_str().is_some_and(|word| word.starts_with("PASS"));
+            let idle = verified.iter().filter(|v| v["result"] == "NOTHING_WRITTEN").count();
+            let passed = verified.iter().filter(passed).count();
+            assert_eq!(passed + idle, verified.len(), "{program} on {arch}: {verified:#?}");
+            assert!(passed >= least, "{program} on {arch}: {passed} of {}", verified.len());
+        }
+    }
 }
