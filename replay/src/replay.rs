@@ -267,7 +267,7 @@ fn prepare(
         None => packet.set_kernel(own.kernel_object, facts.private, facts.group),
     }
     let bytes = segment.len().max(1);
-    let kernarg = device.api.kernarg_memory(device.gpu, bytes);
+    let kernarg = device.api.kernarg_memory(&[device.gpu], bytes);
     let kernarg = kernarg.doing(|| format!("{bytes} bytes for kernel arguments"))?;
     packet.set_kernarg_address(kernarg.as_ptr().expose_provenance() as u64);
     Ok(Launch { packet, kernarg, segment })

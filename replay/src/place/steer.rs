@@ -1,18 +1,22 @@
 //! Addresses that are kept for the runtime, and given to it.
 //!
 //! # Threads
-//! One. What other threads map meanwhile finds no gap as large as the wanted one; it is tried again then.
+//! One. What other threads map meanwhile may take the wanted gap; it is tried again then.
 
 use std::io;
 use std::ops::Range;
 use std::ptr;
 
 use crate::error::{Error, Result};
-use crate::place::{Maps, PAGE, alignment};
+use crate::place::{Maps, PAGE, alignment, default_alignment};
 
-/// Left free behind the heap, so that it can grow while everything else is filled.
-const HEAP_ROOM: u64 = 64 << 20;
-/// How often memory is allocated until it is where it should be.
+/// What is left to other threads and to the runtime's own needs, while everything else is filled. The kernel takes the
+/// highest gap below where it begins to look, and only when there is none the lowest above that: so this is below the
+/// wanted one, or above it.
+const RELIEF: u64 = 1 << 30;
+/// Less would not do: glibc's allocator maps twice 64 MiB for a thread.
+const ENOUGH: u64 = 256 << 20;
+/// How often gaps are looked for.
 const TRIES: u32 = 4;
 
 /// Addresses without memory that nobody else is given.
@@ -53,27 +57,49 @@ impl Drop for Plugs {
     }
 }
 
+/// Cuts a part out of ranges.
+fn cut(ranges: Vec<Range<u64>>, part: &Range<u64>) -> Vec<Range<u64>> {
+    let pieces = |range: Range<u64>| {
+        let before = range.start..range.end.min(part.start);
+        let behind = range.start.max(part.end)..range.end;
+        [before, behind].into_iter().filter(|piece| piece.start < piece.end)
+    };
+    ranges.into_iter().flat_map(pieces).collect()
+}
+
+/// The part of gaps that is left to everybody else: the nearest below or above, not touching the wanted one.
+fn relief(gaps: &[Range<u64>], room: &Range<u64>, below: bool) -> Range<u64> {
+    let apart = |gap: &Range<u64>| match below {
+        true => gap.start..gap.end.min(room.start.saturating_sub(PAGE)),
+        false => gap.start.max(room.end + PAGE)..gap.end,
+    };
+    let mut parts: Vec<Range<u64>> = gaps.iter().map(apart).filter(|p| p.start + ENOUGH <= p.end).collect();
+    if below {
+        parts.reverse();
+    }
+    let Some(part) = parts.first() else { return 0..0 };
+    let length = RELIEF.min(part.end - part.start);
+    if below { part.end - length..part.end } else { part.start..part.start + length }
+}
+
 impl Plugs {
-    /// Fills every gap in which `room` would find place, but that itself.
-    fn around(room: &Range<u64>, spare_heap: bool) -> Result<Plugs> {
+    /// Fills every gap in which `room` would find place, but that itself and one that the kernel takes later.
+    fn around(room: &Range<u64>, below: bool) -> Result<Plugs> {
         let length = room.end - room.start;
         let mut plugs = Plugs(Vec::new());
-        for (gap, before) in Maps::now()?.gaps() {
-            let heap = if spare_heap && before == "[heap]" && gap.start < room.start { HEAP_ROOM } else { 0 };
-            let start = gap.start.saturating_add(heap).min(gap.end);
-            let parts = if start <= room.start && room.end <= gap.end {
-                [start..room.start, room.end..gap.end]
-            } else {
-                [start..gap.end, 0..0]
-            };
-            let holds_room = start <= room.start && room.end <= gap.end;
-            let large = |part: &Range<u64>| part.start < part.end && (holds_room || part.end - part.start >= length);
-            for part in parts.into_iter().filter(large) {
-                // Somebody else was faster: the gap is smaller now, which is what is wanted.
-                if map(&part).is_ok() {
-                    plugs.0.push(part);
-                }
+        let mut spared = None;
+        // Other threads, and the stack, may take a part of a gap before it is filled: then the rest of it is.
+        for _ in 0..TRIES {
+            let gaps: Vec<Range<u64>> = Maps::now()?.gaps().into_iter().map(|(gap, _)| gap).collect();
+            let spared = spared.get_or_insert_with(|| relief(&gaps, room, below));
+            let around_room = |gap: &Range<u64>| gap.start < room.end && room.start < gap.end;
+            let fits = |gap: &Range<u64>| around_room(gap) || gap.end - gap.start >= length;
+            let large = gaps.into_iter().filter(fits).collect();
+            let parts = cut(cut(large, room), spared);
+            if parts.is_empty() {
+                break;
             }
+            plugs.0.extend(parts.into_iter().filter(|part| map(part).is_ok()));
         }
         Ok(plugs)
     }
@@ -91,7 +117,7 @@ impl Reserved {
             kept.take(range)?;
         }
         let beside = |range: &Range<u64>| {
-            let slack = alignment(range.end - range.start) - PAGE;
+            let slack = default_alignment(range.end - range.start) - PAGE;
             [range.end..range.end + slack, range.start.saturating_sub(slack)..range.start]
         };
         for slack in ranges.iter().flat_map(beside) {
@@ -154,19 +180,21 @@ impl Reserved {
         mut free: impl FnMut(T),
     ) -> Result<T> {
         let length = range.end - range.start;
-        let slack = alignment(length) - PAGE;
-        let behind = range.start..range.end + slack;
-        let before = range.start.saturating_sub(slack)..range.end;
         let mut found = Vec::new();
-        for attempt in 0..TRIES {
-            let room = if attempt % 2 == 0 || slack == 0 { &behind } else { &before };
+        let default = default_alignment(length);
+        let default = if range.start.is_multiple_of(default) { default } else { PAGE };
+        let ways = [alignment(length), default].into_iter().flat_map(|align| [(align, true), (align, false)]);
+        for ((align, behind), below) in ways.flat_map(|way| [(way, true), (way, false)]) {
+            let slack = align - PAGE;
+            let room =
+                &if behind { range.start..range.end + slack } else { range.start.saturating_sub(slack)..range.end };
             self.open(room);
             if let Some(there) = Maps::now()?.first_in(room) {
                 found.push(format!("{:#x} is taken by {:?}", there.range.start, there.name));
                 self.close(room);
                 continue;
             }
-            let plugs = Plugs::around(room, attempt < TRIES / 2)?;
+            let plugs = Plugs::around(room, below)?;
             let allocated = allocate();
             drop(plugs);
             match allocated {
@@ -203,6 +231,17 @@ impl Drop for Reserved {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_to_others_does_not_touch_what_is_wanted() {
+        let gaps = [0x1000..0x4000_0000, 0x7f00_0000_0000..0x7f01_0000_0000];
+        let room = 0x7f00_4000_0000..0x7f00_4000_1000;
+        assert_eq!(relief(&gaps, &room, true), 0x7f00_0000_0000..0x7f00_3fff_f000);
+        assert_eq!(relief(&gaps, &room, false), 0x7f00_4000_2000..0x7f00_8000_2000);
+        assert_eq!(relief(&gaps[..1], &room, false), 0..0);
+        let parts = cut(gaps.to_vec(), &room);
+        assert_eq!(parts[1..], [0x7f00_0000_0000..0x7f00_4000_0000, 0x7f00_4000_1000..0x7f01_0000_0000]);
+    }
 
     #[test]
     fn an_address_that_is_taken_is_named_with_what_is_there() {
