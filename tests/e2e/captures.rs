@@ -88,8 +88,7 @@ impl Captured {
         let code_object = writer.code_object(&about, &self.code).unwrap();
         assert_eq!(code_object, Id::of(&self.code));
         let (descriptor, size) = places(&self.code, &format!("{}.kd", self.kernel));
-        let loaded =
-            Loaded { executable: 1, code_object, agent: 1, base: CODE, size, delta: CODE, uri: String::new() };
+        let loaded = Loaded { executable: 1, code_object, agent: 1, base: CODE, size, delta: CODE, uri: String::new() };
         writer.loaded(&loaded).unwrap();
         let object = CODE + descriptor;
         let symbol = self.kernel.to_owned();

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::place::{Maps, PAGE, alignment, default_alignment};
 
 /// What is left to other threads and to the runtime's own needs, while everything else is filled. The kernel takes the
-/// highest gap below where it begins to look, and only when there is none the lowest above that: so this is below the
-/// wanted one, or above it.
+/// highest gap below where it begins to look, and only when there is none the lowest above that: so what it takes later is
+/// below the wanted one, or above it.
 const RELIEF: u64 = 1 << 30;
 /// Less would not do: glibc's allocator maps twice 64 MiB for a thread.
 const ENOUGH: u64 = 256 << 20;
@@ -67,23 +67,30 @@ fn cut(ranges: Vec<Range<u64>>, part: &Range<u64>) -> Vec<Range<u64>> {
     ranges.into_iter().flat_map(pieces).collect()
 }
 
-/// The part of gaps that is left to everybody else: the nearest below or above, not touching the wanted one.
-fn relief(gaps: &[Range<u64>], room: &Range<u64>, below: bool) -> Range<u64> {
+/// A part of the gaps on one side of a range, the nearest that has at least and at most so many bytes, not touching it.
+fn nearest(gaps: &[Range<u64>], room: &Range<u64>, below: bool, bytes: Range<u64>) -> Range<u64> {
     let apart = |gap: &Range<u64>| match below {
         true => gap.start..gap.end.min(room.start.saturating_sub(PAGE)),
         false => gap.start.max(room.end + PAGE)..gap.end,
     };
-    let mut parts: Vec<Range<u64>> = gaps.iter().map(apart).filter(|p| p.start + ENOUGH <= p.end).collect();
+    let mut parts: Vec<Range<u64>> = gaps.iter().map(apart).filter(|p| p.start + bytes.start <= p.end).collect();
     if below {
         parts.reverse();
     }
     let Some(part) = parts.first() else { return 0..0 };
-    let length = RELIEF.min(part.end - part.start);
+    let length = bytes.end.min(part.end - part.start);
     if below { part.end - length..part.end } else { part.start..part.start + length }
 }
 
+/// What is left to everybody else: for what fits there, a gap that the kernel takes before the wanted one, and is too small
+/// for what is wanted; for what is larger, one that it takes after that.
+fn spare(gaps: &[Range<u64>], room: &Range<u64>, below: bool) -> [Range<u64>; 2] {
+    let length = room.end - room.start;
+    [nearest(gaps, room, !below, PAGE..(length - PAGE).min(RELIEF)), nearest(gaps, room, below, ENOUGH..RELIEF)]
+}
+
 impl Plugs {
-    /// Fills every gap in which `room` would find place, but that itself and one that the kernel takes later.
+    /// Fills every gap in which `room` would find place, but that itself and what is left to others.
     fn around(room: &Range<u64>, below: bool) -> Result<Plugs> {
         let length = room.end - room.start;
         let mut plugs = Plugs(Vec::new());
@@ -91,11 +98,11 @@ impl Plugs {
         // Other threads, and the stack, may take a part of a gap before it is filled: then the rest of it is.
         for _ in 0..TRIES {
             let gaps: Vec<Range<u64>> = Maps::now()?.gaps().into_iter().map(|(gap, _)| gap).collect();
-            let spared = spared.get_or_insert_with(|| relief(&gaps, room, below));
+            let spared = spared.get_or_insert_with(|| spare(&gaps, room, below));
             let around_room = |gap: &Range<u64>| gap.start < room.end && room.start < gap.end;
             let fits = |gap: &Range<u64>| around_room(gap) || gap.end - gap.start >= length;
             let large = gaps.into_iter().filter(fits).collect();
-            let parts = cut(cut(large, room), spared);
+            let parts = spared.iter().fold(cut(large, room), cut);
             if parts.is_empty() {
                 break;
             }
@@ -236,9 +243,12 @@ mod tests {
     fn what_is_left_to_others_does_not_touch_what_is_wanted() {
         let gaps = [0x1000..0x4000_0000, 0x7f00_0000_0000..0x7f01_0000_0000];
         let room = 0x7f00_4000_0000..0x7f00_4000_1000;
-        assert_eq!(relief(&gaps, &room, true), 0x7f00_0000_0000..0x7f00_3fff_f000);
-        assert_eq!(relief(&gaps, &room, false), 0x7f00_4000_2000..0x7f00_8000_2000);
-        assert_eq!(relief(&gaps[..1], &room, false), 0..0);
+        let large = PAGE..1 << 30;
+        assert_eq!(nearest(&gaps, &room, true, large.clone()), 0x7f00_0000_0000..0x7f00_3fff_f000);
+        assert_eq!(nearest(&gaps, &room, false, large.clone()), 0x7f00_4000_2000..0x7f00_8000_2000);
+        assert_eq!(nearest(&gaps[..1], &room, false, large), 0..0);
+        let [first, last] = spare(&gaps, &(room.start..room.end + 0x3000), true);
+        assert_eq!((first, last), (0x7f00_4000_5000..0x7f00_4000_8000, 0x7f00_0000_0000..0x7f00_3fff_f000));
         let parts = cut(gaps.to_vec(), &room);
         assert_eq!(parts[1..], [0x7f00_0000_0000..0x7f00_4000_0000, 0x7f00_4000_1000..0x7f01_0000_0000]);
     }
