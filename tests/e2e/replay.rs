@@ -160,6 +160,8 @@ fn memory_of_every_kind_is_where_it_was() {
         (WORDS + 0x3000, AllocationKind::HostPool, 1),
         (WORDS + 0x4000, AllocationKind::Kernarg, 2),
         (0x7f31_4000_0000, AllocationKind::DeviceCoarse, 1500),
+        (0x7f31_5000_3000, AllocationKind::DeviceCoarse, 512),
+        (0x7f31_6000_0000, AllocationKind::HostPool, 512),
         (0x7f31_8012_3000, AllocationKind::LockedHost, 7),
         (0x7f31_9012_3000, AllocationKind::Managed, 3),
         (0x2b00_0000_0000, AllocationKind::DeviceCoarse, 1),

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::ptr;
 
 use crate::error::{Error, Result};
-use crate::place::{Maps, PAGE, alignment, default_alignment};
+use crate::place::{Maps, PAGE};
 
 /// What is left to other threads and to the runtime's own needs, while everything else is filled. The kernel takes the
 /// highest gap below where it begins to look, and only when there is none the lowest above that: so what it takes later is
@@ -113,8 +113,7 @@ impl Plugs {
 }
 
 impl Reserved {
-    /// Keeps ranges of whole pages, by address, and what the runtime needs beside them to align memory, as far as it is
-    /// free.
+    /// Keeps ranges of whole pages.
     ///
     /// # Errors
     /// When one of the addresses is taken: by what.
@@ -122,16 +121,6 @@ impl Reserved {
         let mut kept = Reserved::default();
         for range in ranges {
             kept.take(range)?;
-        }
-        let beside = |range: &Range<u64>| {
-            let slack = default_alignment(range.end - range.start) - PAGE;
-            [range.end..range.end + slack, range.start.saturating_sub(slack)..range.start]
-        };
-        for slack in ranges.iter().flat_map(beside) {
-            let free = slack.start < slack.end && kept.0.iter().all(|k| k.end <= slack.start || slack.end <= k.start);
-            if free && map(&slack).is_ok() {
-                kept.0.push(slack);
-            }
         }
         Ok(kept)
     }
@@ -186,27 +175,20 @@ impl Reserved {
         mut allocate: impl FnMut() -> Result<(u64, T)>,
         mut free: impl FnMut(T),
     ) -> Result<T> {
-        let length = range.end - range.start;
         let mut found = Vec::new();
-        let default = default_alignment(length);
-        let default = if range.start.is_multiple_of(default) { default } else { PAGE };
-        let ways = [alignment(length), default].into_iter().flat_map(|align| [(align, true), (align, false)]);
-        for ((align, behind), below) in ways.flat_map(|way| [(way, true), (way, false)]) {
-            let slack = align - PAGE;
-            let room =
-                &if behind { range.start..range.end + slack } else { range.start.saturating_sub(slack)..range.end };
-            self.open(room);
-            if let Some(there) = Maps::now()?.first_in(room) {
+        for below in [true, false, true, false] {
+            self.open(range);
+            if let Some(there) = Maps::now()?.first_in(range) {
                 found.push(format!("{:#x} is taken by {:?}", there.range.start, there.name));
-                self.close(room);
-                continue;
+                self.close(range);
+                break;
             }
-            let plugs = Plugs::around(room, below)?;
+            let plugs = Plugs::around(range, below)?;
             let allocated = allocate();
             drop(plugs);
             match allocated {
                 Ok((address, memory)) if address == range.start => {
-                    self.close(room);
+                    self.close(range);
                     return Ok(memory);
                 }
                 Ok((address, memory)) => {
@@ -215,8 +197,9 @@ impl Reserved {
                 }
                 Err(error) => found.push(text(&error)),
             }
-            self.close(room);
+            self.close(range);
         }
+        let length = range.end - range.start;
         Err(Error::Placement { address: range.start, length, why: found.join("; ") })
     }
 }
