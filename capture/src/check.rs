@@ -1,20 +1,18 @@
-//! Looks at every byte of a file, and writes what is whole of a damaged one to another.
+//! Looks at every byte of a file.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::ops::ControlFlow;
 
 use crate::chunk;
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::extent::{Extent, What};
-use crate::frame::{HEAD, Head, MAX_BODY, flag, kind, padding};
+use crate::frame::{HEAD, Head, flag, kind};
 use crate::id::Id;
 use crate::index::{self, Entry};
 use crate::pack::Pack;
 use crate::reader::Reader;
-use crate::records::{Note, Place, Severity, SnapshotId};
+use crate::records::{Place, SnapshotId};
 use crate::scan::{self, Finding, Walk};
-use crate::storage::{FileStorage, Storage};
-use crate::writer::{Options, Writer};
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,21 +45,30 @@ pub(crate) enum Part {
 }
 
 impl Reader {
-    /// Looks at the checksums of every frame: whether any byte of the file changed since it was written. What the frames
-    /// say is not looked at.
-    pub fn check_frames(&self) -> Report {
-        let mut report = Report::default();
+    /// Looks at the checksums of every frame, up to the first that is wrong: whether any byte of the file changed since it
+    /// was written. What the frames say is not looked at.
+    ///
+    /// # Errors
+    /// What changed.
+    pub fn verify(&self) -> Result<(), Finding> {
+        let mut found = None;
         self.parts(&mut |part| match part {
-            Part::Whole(..) => report.frames += 1,
-            Part::Lost(_, _, why) => report.findings.push(why),
+            Part::Whole(..) => ControlFlow::Continue(()),
+            Part::Lost(_, _, why) => {
+                found = Some(why);
+                ControlFlow::Break(())
+            }
         });
-        report
+        found.map_or(Ok(()), Err)
     }
 
     /// Looks at everything: checksums, ids, references, the index.
     pub fn check(&self) -> Report {
         let mut check = Check::default();
-        self.parts(&mut |part| check.take(part));
+        self.parts(&mut |part| {
+            check.take(part);
+            ControlFlow::Continue(())
+        });
         check.ends(self);
         let mut report = check.report;
         for finding in self.problems() {
@@ -72,155 +79,30 @@ impl Reader {
         report
     }
 
-    /// Goes over the whole file.
-    pub(crate) fn parts(&self, each: &mut dyn FnMut(Part)) {
+    /// Goes over the whole file, as long as that is wanted.
+    pub(crate) fn parts(&self, each: &mut dyn FnMut(Part) -> ControlFlow<()>) {
         let mut walk = Walk::new(&self.frames);
         loop {
             let from = walk.offset;
-            let error = match walk.next() {
+            let (part, jump) = match walk.next() {
                 None => break,
                 Some(Ok((place, head))) => match self.frames.body(place.offset, &head) {
-                    Ok(body) => {
-                        each(Part::Whole(place, head, body));
-                        continue;
-                    }
-                    Err(error) => {
-                        each(Part::Lost(place.offset, walk.offset, Finding::from(&error)));
-                        continue;
-                    }
+                    Ok(body) => (Part::Whole(place, head, body), None),
+                    Err(error) => (Part::Lost(place.offset, walk.offset, Finding::from(&error)), None),
                 },
-                Some(Err(error)) => error,
-            };
-            // What lies in between is lost; a padding that takes its place needs room for a head.
-            let next = self.frames.resume(from + HEAD as u64, walk.last());
-            let to = next.map_or(self.frames.length, |(offset, _)| offset);
-            each(Part::Lost(from, to, Finding::from(&error)));
-            walk.jump(to);
-        }
-    }
-
-    /// Writes a file with everything that is whole of this one: damaged frames are taken out, what was cut off is left
-    /// out, a note says what was lost, and an index ends it. What it says that was lost is returned.
-    ///
-    /// # Errors
-    /// When the other file cannot be written.
-    pub fn repair(&self, to: &Path) -> Result<Vec<Finding>, Error> {
-        let mut storage = FileStorage::create(to).map_err(|source| Error::File { path: to.to_owned(), source })?;
-        let mut lost = Vec::new();
-        let mut repair = Repair {
-            reader: self,
-            storage: &mut storage,
-            end: 0,
-            sequence: None,
-            entries: Vec::new(),
-            held: 0,
-            error: None,
-        };
-        repair.copy(0, self.frames.first());
-        self.parts(&mut |part| match part {
-            // They are written anew.
-            Part::Whole(place, head, _) if head.kind == kind::INDEX || head.kind == kind::FOOTER => {
-                repair.pad(place.offset, place.offset + head.frame_bytes())
-            }
-            Part::Whole(place, head, _) => repair.keep(place, &head),
-            Part::Lost(from, to, why) => {
-                if to < self.frames.length {
-                    repair.pad(from, to);
+                Some(Err(error)) => {
+                    // What lies in between is lost; a padding that takes its place needs room for a head.
+                    let next = self.frames.resume(from + HEAD as u64, walk.last());
+                    let to = next.map_or(self.frames.length, |(offset, _)| offset);
+                    (Part::Lost(from, to, Finding::from(&error)), Some(to))
                 }
-                lost.push(why);
-            }
-        });
-        let Repair { end, sequence, entries, error, .. } = repair;
-        if let Some(error) = error {
-            return Err(error);
-        }
-        let options = Options {
-            uuid: Some(self.header().uuid),
-            created_ns: Some(self.header().created_ns),
-            ..Options::default()
-        };
-        let mut writer = Writer::resume(storage, &options, end, sequence.map_or(0, |last| last + 1), entries);
-        if !lost.is_empty() {
-            let list: Vec<String> = lost.iter().map(ToString::to_string).collect();
-            let text = format!("repaired; lost: {}", list.join("; "));
-            writer.note(&Note { severity: Severity::Loss, code: "repaired".to_owned(), text, ..Note::default() })?;
-        }
-        writer.finish()?;
-        Ok(lost)
-    }
-}
-
-/// A repaired file that is being written. Frames stay at their offsets, which others refer to.
-struct Repair<'a> {
-    reader: &'a Reader,
-    storage: &'a mut FileStorage,
-    end: u64,
-    sequence: Option<u64>,
-    entries: Vec<Entry>,
-    /// Bytes that are to become padding, if something follows.
-    held: u64,
-    error: Option<Error>,
-}
-
-impl Repair<'_> {
-    fn keep(&mut self, place: Place, head: &Head) {
-        self.fill();
-        if !matches!(head.kind, kind::PACK | kind::PADDING) {
-            self.entries.push(Entry { offset: place.offset, kind: head.kind });
-        }
-        self.copy(place.offset, place.offset + head.frame_bytes());
-        self.sequence = Some(place.sequence);
-    }
-
-    fn pad(&mut self, from: u64, to: u64) {
-        self.held += to - from;
-    }
-
-    /// Writes the padding that is held. Its number is that of the first frame that it takes the place of.
-    fn fill(&mut self) {
-        while self.held > 0 {
-            let most = MAX_BODY + HEAD as u64;
-            // Not so much that too little for a head is left.
-            let bytes = if self.held > most { self.held.min(most) - 4096 } else { self.held };
-            let sequence = self.sequence.map_or(0, |last| last + 1);
-            let body = vec![0; (bytes.saturating_sub(HEAD as u64)) as usize];
-            let stored = body.len() as u64 - padding(body.len() as u64);
-            let head = Head {
-                kind: kind::PADDING,
-                flags: flag::OPTIONAL,
-                sequence,
-                stored,
-                raw: stored,
-                codec: crate::frame::Codec::Raw,
-                crc: crc32fast::hash(&body),
             };
-            self.append(&head.to_bytes(self.reader.header().tag()));
-            self.append(&body);
-            self.sequence = Some(sequence);
-            self.held -= bytes;
-        }
-    }
-
-    fn copy(&mut self, from: u64, to: u64) {
-        let mut at = from;
-        let mut block = Vec::new();
-        while at < to && self.error.is_none() {
-            block.resize((to - at).min(1 << 20) as usize, 0);
-            match self.reader.frames.read(at, &mut block) {
-                Ok(()) => self.append(&block),
-                Err(error) => self.error = Some(error),
+            if each(part).is_break() {
+                break;
             }
-            at += block.len() as u64;
-        }
-    }
-
-    fn append(&mut self, bytes: &[u8]) {
-        if self.error.is_some() {
-            return;
-        }
-        match self.storage.append(bytes) {
-            Ok(()) => self.end += bytes.len() as u64,
-            Err(source) => self.error = Some(Error::Write { end: self.end, bytes: bytes.len() as u64, source }),
+            if let Some(to) = jump {
+                walk.jump(to);
+            }
         }
     }
 }
@@ -250,12 +132,12 @@ impl Check {
             kind::PACK => self.pack(offset, body),
             kind::EXTENTS => body
                 .split_first_chunk::<8>()
-                .ok_or_else(|| Error::damaged(offset, "a snapshot's number", format!("{} bytes", body.len())))
+                .ok_or_else(|| CaptureError::damaged(offset, "a snapshot's number", format!("{} bytes", body.len())))
                 .and_then(|(_, extents)| self.extents(offset, extents)),
             kind::INDEX => index::parse(&body, offset).map(|_| ()),
             kind::FOOTER => self.footer(offset, &body),
             kind::PADDING if body.iter().all(|byte| *byte == 0) => Ok(()),
-            kind::PADDING => Err(Error::damaged(offset, "padding of zeros", "other bytes")),
+            kind::PADDING => Err(CaptureError::damaged(offset, "padding of zeros", "other bytes")),
             other if !scan::known(other) && head.flags & flag::OPTIONAL == 0 => Err(scan::unknown(offset, other)),
             _ => Ok(()),
         };
@@ -267,7 +149,7 @@ impl Check {
         }
     }
 
-    fn pack(&mut self, offset: u64, body: Vec<u8>) -> Result<(), Error> {
+    fn pack(&mut self, offset: u64, body: Vec<u8>) -> Result<(), CaptureError> {
         let pack = Pack::parse(body, offset)?;
         let mut lengths = Vec::with_capacity(pack.count() as usize);
         for (bytes, id) in (0..pack.count()).filter_map(|number| pack.chunk(number)) {
@@ -287,11 +169,11 @@ impl Check {
     }
 
     /// Every chunk that extents name has to be there, and as long as its place.
-    fn extents(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    fn extents(&mut self, offset: u64, bytes: &[u8]) -> Result<(), CaptureError> {
         for extent in Extent::parse(bytes, offset)? {
             let What::Chunks { pack, first, start } = extent.what else { continue };
             let wrong = |found: String| {
-                Error::damaged(offset, format!("an extent {extent:x?} of chunks that are there"), found)
+                CaptureError::damaged(offset, format!("an extent {extent:x?} of chunks that are there"), found)
             };
             let lengths = self.packs.get(&pack).ok_or_else(|| wrong(format!("no pack before it at {pack}")))?;
             let chunks = lengths.get(first as usize..).unwrap_or_default();
@@ -311,11 +193,11 @@ impl Check {
         Ok(())
     }
 
-    fn footer(&mut self, offset: u64, body: &[u8]) -> Result<(), Error> {
+    fn footer(&mut self, offset: u64, body: &[u8]) -> Result<(), CaptureError> {
         let (frames, ..) = index::parse_footer(body, offset)?;
         self.finished = true;
         if frames != self.frames {
-            return Err(Error::damaged(
+            return Err(CaptureError::damaged(
                 offset,
                 format!("a footer that counts {} frames", self.frames),
                 frames.to_string(),

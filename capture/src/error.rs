@@ -8,7 +8,7 @@ use crate::records::SnapshotId;
 /// Why something was not written or not read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum CaptureError {
     /// The file cannot be made or opened.
     #[error("{}", path.display())]
     File {
@@ -106,8 +106,8 @@ pub enum Error {
     },
 }
 
-impl Error {
-    pub(crate) fn damaged(offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Error {
-        Error::Damaged { offset, expected: expected.into(), found: found.into() }
+impl CaptureError {
+    pub(crate) fn damaged(offset: u64, expected: impl Into<String>, found: impl Into<String>) -> CaptureError {
+        CaptureError::Damaged { offset, expected: expected.into(), found: found.into() }
     }
 }

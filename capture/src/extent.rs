@@ -1,6 +1,6 @@
 //! Extents: which contents are at which addresses.
 
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::frame::MAX_BODY;
 use crate::header::array;
 
@@ -55,7 +55,7 @@ impl Extent {
             (What::Fill(a), What::Fill(b)) => a == b,
             // The chunks that lie between are those that boundaries make, so that their places follow from addresses.
             (What::Chunks { pack, first, start }, What::Chunks { pack: other, first: next_first, .. }) => {
-                let whole = next.address % crate::CHUNK == 0;
+                let whole = next.address.is_multiple_of(crate::CHUNK);
                 let follows = u64::from(first) + crate::chunk::count(start, self.end()) as u64 == u64::from(next_first);
                 whole && pack == other && follows
             }
@@ -82,26 +82,26 @@ impl Extent {
     }
 
     /// Reads extents; `offset` is the frame's.
-    pub(crate) fn parse(bytes: &[u8], offset: u64) -> Result<Vec<Extent>, Error> {
+    pub(crate) fn parse(bytes: &[u8], offset: u64) -> Result<Vec<Extent>, CaptureError> {
         let (all, rest) = bytes.as_chunks::<EXTENT>();
         if !rest.is_empty() {
             let expected = format!("extents of {EXTENT} bytes each");
-            return Err(Error::damaged(offset, expected, format!("{} bytes", bytes.len())));
+            return Err(CaptureError::damaged(offset, expected, format!("{} bytes", bytes.len())));
         }
         all.iter().map(|bytes| Extent::parse_one(bytes, offset)).collect()
     }
 
-    fn parse_one(bytes: &[u8; EXTENT], offset: u64) -> Result<Extent, Error> {
+    fn parse_one(bytes: &[u8; EXTENT], offset: u64) -> Result<Extent, CaptureError> {
         let u64_at = |at| u64::from_le_bytes(array(bytes, at));
         let (address, length, word) = (u64_at(0), u64_at(8), u64_at(16));
         let what = match array::<4>(bytes, 28) {
             [0, 0, 0, 0] => What::Dropped,
             [1, 0, 0, 0] => What::Chunks { pack: word, first: u32::from_le_bytes(array(bytes, 24)), start: address },
             [2, 0, 0, 0] => What::Fill(word),
-            other => return Err(Error::damaged(offset, "an extent of kind 0, 1 or 2", format!("{other:?}"))),
+            other => return Err(CaptureError::damaged(offset, "an extent of kind 0, 1 or 2", format!("{other:?}"))),
         };
         if length == 0 || address.checked_add(length).is_none() {
-            return Err(Error::damaged(
+            return Err(CaptureError::damaged(
                 offset,
                 "an extent that ends before the last address",
                 format!("{length} bytes at {address:#x}"),
@@ -109,7 +109,7 @@ impl Extent {
         }
         // Chunks are in one pack, which no more go into.
         if matches!(what, What::Chunks { .. }) && length > MAX_BODY {
-            return Err(Error::damaged(
+            return Err(CaptureError::damaged(
                 offset,
                 format!("an extent of at most {MAX_BODY} bytes of a pack"),
                 length.to_string(),

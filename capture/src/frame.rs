@@ -1,6 +1,6 @@
 //! Frames: what a file consists of after its header. A head that guards itself, then bytes that it guards.
 
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::header::array;
 
 /// Bytes of a frame's head.
@@ -128,12 +128,12 @@ impl Head {
     }
 
     /// Reads a head. What is wrong with it is said with the offset of the frame.
-    pub(crate) fn parse(bytes: &[u8; HEAD], tag: u32, offset: u64) -> Result<Head, Error> {
+    pub(crate) fn parse(bytes: &[u8; HEAD], tag: u32, offset: u64) -> Result<Head, CaptureError> {
         let u16_at = |at: usize| u16::from_le_bytes(array(bytes, at));
         let u32_at = |at: usize| u32::from_le_bytes(array(bytes, at));
         let u64_at = |at: usize| u64::from_le_bytes(array(bytes, at));
         if array::<4>(bytes, 0) != MAGIC {
-            return Err(Error::damaged(
+            return Err(CaptureError::damaged(
                 offset,
                 "a frame, which begins with LDFR",
                 format!("{:02x?}", array::<4>(bytes, 0)),
@@ -142,10 +142,10 @@ impl Head {
         let (said, is) = (u32_at(HEAD - 4), crc32fast::hash(bytes.get(..HEAD - 4).unwrap_or_default()));
         if said != is {
             let expected = format!("a frame whose head has the checksum {is:#010x}");
-            return Err(Error::damaged(offset, expected, format!("{said:#010x}")));
+            return Err(CaptureError::damaged(offset, expected, format!("{said:#010x}")));
         }
         if u32_at(36) != tag {
-            return Err(Error::damaged(
+            return Err(CaptureError::damaged(
                 offset,
                 format!("a frame of this file, {tag:#010x}"),
                 format!("one of {:#010x}", u32_at(36)),
@@ -162,29 +162,34 @@ impl Head {
             crc: u32_at(40),
         };
         if head.flags & !flag::KNOWN != 0 || [r0, r1, r2] != [0; 3] {
-            return Err(Error::Newer {
+            return Err(CaptureError::Newer {
                 offset,
                 what: format!("a frame with flags {:#x}, reserved {:02x?}", head.flags, [r0, r1, r2]),
             });
         }
         if head.stored > MAX_BODY || head.raw > MAX_BODY || (head.codec == Codec::Raw && head.stored != head.raw) {
             let expected = format!("a body of at most {MAX_BODY} bytes, as long as stored if it is stored as it is");
-            return Err(Error::damaged(offset, expected, format!("{} bytes, {} stored", head.raw, head.stored)));
+            return Err(CaptureError::damaged(offset, expected, format!("{} bytes, {} stored", head.raw, head.stored)));
+        }
+        // Each of those before it has a head.
+        if head.sequence > offset / HEAD as u64 {
+            let expected = format!("a number of at most {}", offset / HEAD as u64);
+            return Err(CaptureError::damaged(offset, expected, format!("frame number {}", head.sequence)));
         }
         // LZ4 makes at most 255 bytes of one: more is a claim that only costs memory.
         if head.raw > head.stored.saturating_mul(256).saturating_add(256) {
             let expected = format!("at most {} bytes", head.stored * 256 + 256);
-            return Err(Error::damaged(offset, expected, format!("{} bytes from {}", head.raw, head.stored)));
+            return Err(CaptureError::damaged(offset, expected, format!("{} bytes from {}", head.raw, head.stored)));
         }
         Ok(head)
     }
 
     /// The decoded body from the bytes of the file behind the head: the stored body and its padding.
-    pub(crate) fn body(&self, stored: Vec<u8>, offset: u64) -> Result<Vec<u8>, Error> {
+    pub(crate) fn body(&self, stored: Vec<u8>, offset: u64) -> Result<Vec<u8>, CaptureError> {
         let is = crc32fast::hash(&stored);
         if is != self.crc {
             let expected = format!("a frame whose body has the checksum {:#010x}", self.crc);
-            return Err(Error::damaged(offset, expected, format!("{is:#010x}")));
+            return Err(CaptureError::damaged(offset, expected, format!("{is:#010x}")));
         }
         let mut stored = stored;
         stored.truncate(self.stored as usize);
@@ -195,14 +200,14 @@ impl Head {
                 // The length is not believed before the block fills it: the decoder writes no further.
                 let mut body = vec![0; self.raw as usize];
                 let length = lz4_flex::block::decompress_into(&stored, &mut body)
-                    .map_err(|e| Error::damaged(offset, expected(), e.to_string()))?;
+                    .map_err(|e| CaptureError::damaged(offset, expected(), e.to_string()))?;
                 if length != body.len() {
-                    return Err(Error::damaged(offset, expected(), format!("one of {length}")));
+                    return Err(CaptureError::damaged(offset, expected(), format!("one of {length}")));
                 }
                 Ok(body)
             }
             Codec::Other(number) => {
-                Err(Error::Newer { offset, what: format!("a frame that is stored by codec {number}") })
+                Err(CaptureError::Newer { offset, what: format!("a frame that is stored by codec {number}") })
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The first bytes of a file.
 
-use crate::error::Error;
+use crate::error::CaptureError;
 
 /// The first eight bytes: a transfer that changes line ends or cuts bit 7 changes them.
 pub(crate) const MAGIC: [u8; 8] = *b"LDCAP\r\n\x1a";
@@ -63,12 +63,12 @@ impl Header {
         out
     }
 
-    pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Header, Error> {
+    pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Header, CaptureError> {
         let u16_at = |at: usize| u16::from_le_bytes(array(bytes, at));
         let u32_at = |at: usize| u32::from_le_bytes(array(bytes, at));
         let u64_at = |at: usize| u64::from_le_bytes(array(bytes, at));
         if array::<8>(bytes, 0) != MAGIC {
-            return Err(Error::damaged(
+            return Err(CaptureError::damaged(
                 0,
                 "a capture file, which begins with LDCAP",
                 format!("{:02x?}", array::<8>(bytes, 0)),
@@ -77,11 +77,15 @@ impl Header {
         // Before the checksum, which another major version may have elsewhere.
         if u16_at(8) != MAJOR {
             let what = format!("version {}.{} of the format, this reader has {MAJOR}.{MINOR}", u16_at(8), u16_at(10));
-            return Err(Error::Newer { offset: 8, what });
+            return Err(CaptureError::Newer { offset: 8, what });
         }
         let (said, is) = (u32_at(HEADER_BYTES - 4), crc32fast::hash(bytes.get(..HEADER_BYTES - 4).unwrap_or_default()));
         if said != is {
-            return Err(Error::damaged(124, format!("the header's checksum {is:#010x}"), format!("{said:#010x}")));
+            return Err(CaptureError::damaged(
+                124,
+                format!("the header's checksum {is:#010x}"),
+                format!("{said:#010x}"),
+            ));
         }
         let header = Header {
             version: (u16_at(8), u16_at(10)),
@@ -93,15 +97,18 @@ impl Header {
         };
         let unknown = header.required & !KNOWN_FEATURES;
         if unknown != 0 {
-            return Err(Error::Newer { offset: 16, what: format!("features {unknown:#x}, which have to be known") });
+            return Err(CaptureError::Newer {
+                offset: 16,
+                what: format!("features {unknown:#x}, which have to be known"),
+            });
         }
-        if u64::from(header.bytes) < HEADER_BYTES as u64 || header.bytes % 8 != 0 {
+        if u64::from(header.bytes) < HEADER_BYTES as u64 || !header.bytes.is_multiple_of(8) {
             let expected = format!("a header of {HEADER_BYTES} bytes or more, a multiple of 8");
-            return Err(Error::damaged(12, expected, header.bytes.to_string()));
+            return Err(CaptureError::damaged(12, expected, header.bytes.to_string()));
         }
         for (at, expected) in [(48, CHUNK), (52, PAGE)] {
             if u64::from(u32_at(at)) != expected {
-                return Err(Error::damaged(at as u64, expected.to_string(), u32_at(at).to_string()));
+                return Err(CaptureError::damaged(at as u64, expected.to_string(), u32_at(at).to_string()));
             }
         }
         Ok(header)

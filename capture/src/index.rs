@@ -6,7 +6,7 @@
 //! trailer         of the footer only: number of frames u64, offset of the footer u64, "LDCAPEND"
 //! ```
 
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::header::array;
 
 /// The last bytes of a file that was finished.
@@ -71,14 +71,14 @@ pub(crate) fn put_trailer(frames: u64, offset: u64, out: &mut Vec<u8>) {
 }
 
 /// Reads an index, without the trailer: the offset of the one before, and the entries. `offset` is the frame's.
-pub(crate) fn parse(body: &[u8], offset: u64) -> Result<(u64, Vec<Entry>), Error> {
+pub(crate) fn parse(body: &[u8], offset: u64) -> Result<(u64, Vec<Entry>), CaptureError> {
     let Some((previous, rest)) = body.split_first_chunk::<8>() else {
-        return Err(Error::damaged(offset, "an index", format!("{} bytes", body.len())));
+        return Err(CaptureError::damaged(offset, "an index", format!("{} bytes", body.len())));
     };
     let (rows, rest) = rest.as_chunks::<ENTRY>();
     if !rest.is_empty() {
         let expected = format!("an index with entries of {ENTRY} bytes");
-        return Err(Error::damaged(offset, expected, format!("{} bytes", body.len())));
+        return Err(CaptureError::damaged(offset, expected, format!("{} bytes", body.len())));
     }
     let entry = |row: &[u8; ENTRY]| Entry {
         offset: u64::from_le_bytes(array(row, 0)),
@@ -94,13 +94,13 @@ pub(crate) fn trailer(bytes: &[u8; TRAILER]) -> Option<(u64, u64)> {
 }
 
 /// Reads a footer: the number of frames, the offset of the index before, and the entries.
-pub(crate) fn parse_footer(body: &[u8], offset: u64) -> Result<(u64, u64, Vec<Entry>), Error> {
+pub(crate) fn parse_footer(body: &[u8], offset: u64) -> Result<(u64, u64, Vec<Entry>), CaptureError> {
     let (rest, last) = body.split_last_chunk::<TRAILER>().unwrap_or((&[], &[0; TRAILER]));
     let Some((frames, at)) = trailer(last) else {
-        return Err(Error::damaged(offset, "a footer, which ends with LDCAPEND", format!("{last:02x?}")));
+        return Err(CaptureError::damaged(offset, "a footer, which ends with LDCAPEND", format!("{last:02x?}")));
     };
     if at != offset {
-        return Err(Error::damaged(offset, format!("a footer that says its offset {offset}"), at.to_string()));
+        return Err(CaptureError::damaged(offset, format!("a footer that says its offset {offset}"), at.to_string()));
     }
     let (previous, entries) = parse(rest, offset)?;
     Ok((frames, previous, entries))

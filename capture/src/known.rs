@@ -56,7 +56,7 @@ impl Known {
     /// Remembers where a content is.
     pub(crate) fn put(&mut self, key: Key, spot: Spot) {
         if self.held >= self.sets.len() * WAYS / 2 && self.sets.len() < self.most {
-            let old = std::mem::replace(&mut self.sets, Vec::new());
+            let old = std::mem::take(&mut self.sets);
             self.sets = vec![EMPTY; old.len() * 2];
             self.held = 0;
             for slot in old.into_iter().flatten().filter(|s| s.pack != 0) {

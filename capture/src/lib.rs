@@ -12,6 +12,19 @@
 //! What the crate must do: keep what was committed readable, whatever becomes of the process; say what is missing. What
 //! it must never do: panic on any file or memory, need memory that grows with what is captured, know the HSA runtime.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::print_stdout,
+        clippy::print_stderr,
+        clippy::exit,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
 mod check;
 mod chunk;
 mod error;
@@ -27,6 +40,7 @@ mod pack;
 mod page;
 mod reader;
 pub mod records;
+mod repair;
 mod scan;
 mod snapshot;
 mod source;
@@ -37,7 +51,7 @@ mod value;
 mod writer;
 
 pub use check::Report;
-pub use error::Error;
+pub use error::CaptureError;
 pub use frame::{MAX_BODY, STRUCTURAL};
 pub use header::{CHUNK, HEADER_BYTES, Header, MAJOR, MINOR, PAGE};
 pub use id::Id;

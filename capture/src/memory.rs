@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::chunk;
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::extent::{Extent, What};
 use crate::header::{CHUNK, PAGE};
 use crate::map::Map;
@@ -64,9 +64,9 @@ impl<'r> Memory<'r> {
     ///
     /// # Errors
     /// When not all of it was captured, or the file is damaged where it is.
-    pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Error> {
+    pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), CaptureError> {
         let length = to.len() as u64;
-        let missing = |at: u64, length| Error::NotCaptured { snapshot: self.id, address: at, length };
+        let missing = |at: u64, length| CaptureError::NotCaptured { snapshot: self.id, address: at, length };
         let end = address.checked_add(length).ok_or(missing(address, length))?;
         let mut at = address;
         let mut rest = to;
@@ -79,7 +79,7 @@ impl<'r> Memory<'r> {
     }
 
     /// Writes the beginning of a piece's part to a buffer, and takes that much of the buffer away; where the part ends.
-    fn copy(&self, piece: &Extent, from: u64, to: u64, rest: &mut &mut [u8]) -> Result<u64, Error> {
+    fn copy(&self, piece: &Extent, from: u64, to: u64, rest: &mut &mut [u8]) -> Result<u64, CaptureError> {
         let mut put = |write: &mut dyn FnMut(&mut [u8]), length: usize| {
             if let Some((now, later)) = std::mem::take(rest).split_at_mut_checked(length) {
                 write(now);
@@ -98,7 +98,7 @@ impl<'r> Memory<'r> {
     ///
     /// # Errors
     /// When the file is damaged where the contents are.
-    pub fn changed_since(&self, earlier: &Memory<'_>) -> Result<Vec<Change>, Error> {
+    pub fn changed_since(&self, earlier: &Memory<'_>) -> Result<Vec<Change>, CaptureError> {
         let mut changes = Changes::default();
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         let mut at = 0;

@@ -6,7 +6,7 @@
 //! count           u32
 //! ```
 
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::frame::{Codec, HEAD};
 use crate::header::array;
 use crate::id::Id;
@@ -124,8 +124,9 @@ struct Chunk {
 
 impl Pack {
     /// Reads the body of a pack; `offset` is the frame's.
-    pub(crate) fn parse(body: Vec<u8>, offset: u64) -> Result<Pack, Error> {
-        let bad = |found: String| Error::damaged(offset, "a pack: chunks, their lengths and ids, their number", found);
+    pub(crate) fn parse(body: Vec<u8>, offset: u64) -> Result<Pack, CaptureError> {
+        let bad =
+            |found: String| CaptureError::damaged(offset, "a pack: chunks, their lengths and ids, their number", found);
         let Some((rest, count)) = body.split_last_chunk::<4>() else {
             return Err(bad(format!("{} bytes", body.len())));
         };

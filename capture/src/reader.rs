@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::extent::{EXTENT, Extent, What};
 use crate::frame::{flag, kind};
 use crate::header::{CHUNK, Header};
@@ -49,8 +49,8 @@ impl Reader {
     /// # Errors
     /// When it cannot be read, is no capture, or needs a newer reader. A file whose writer did not come to its end is
     /// read as far as it goes ([`Self::end`]).
-    pub fn open(path: &Path) -> Result<Reader, Error> {
-        let file = File::open(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    pub fn open(path: &Path) -> Result<Reader, CaptureError> {
+        let file = File::open(path).map_err(|source| CaptureError::File { path: path.to_owned(), source })?;
         Reader::new(file)
     }
 
@@ -58,7 +58,7 @@ impl Reader {
     ///
     /// # Errors
     /// As for [`Self::open`].
-    pub fn new(source: impl Source + 'static) -> Result<Reader, Error> {
+    pub fn new(source: impl Source + 'static) -> Result<Reader, CaptureError> {
         let frames = Frames::new(Box::new(source))?;
         let mut problems = Vec::new();
         let found = frames.find(&mut problems)?;
@@ -78,7 +78,7 @@ impl Reader {
                 kind::EXTENTS => extents.push(entry.offset),
                 kind::PADDING | kind::PACK | kind::INDEX | kind::FOOTER => {}
                 _ => match reader.take(entry.offset) {
-                    Err(error @ Error::Newer { .. }) => return Err(error),
+                    Err(error @ CaptureError::Newer { .. }) => return Err(error),
                     Err(error) => reader.problems.push(Finding::from(&error)),
                     Ok(Some(snapshot)) => {
                         reader.extents.insert(snapshot, std::mem::take(&mut extents));
@@ -91,7 +91,7 @@ impl Reader {
     }
 
     /// Takes a record in; which snapshot it is, if it is one.
-    fn take(&mut self, offset: u64) -> Result<Option<SnapshotId>, Error> {
+    fn take(&mut self, offset: u64) -> Result<Option<SnapshotId>, CaptureError> {
         let head = self.frames.head(offset)?;
         if !scan::known(head.kind) {
             return if head.flags & flag::OPTIONAL != 0 { Ok(None) } else { Err(scan::unknown(offset, head.kind)) };
@@ -99,7 +99,7 @@ impl Reader {
         let body = self.frames.body(offset, &head)?;
         let place = Place { sequence: head.sequence, offset };
         match self.records.take(place, head.kind, &body) {
-            Some(Err(why)) => Err(Error::damaged(offset, "a record", why.to_string())),
+            Some(Err(why)) => Err(CaptureError::damaged(offset, "a record", why.to_string())),
             Some(Ok(())) if head.kind == Snapshot::TYPE => Ok(self.records.snapshots.last().map(|s| s.id)),
             _ => Ok(None),
         }
@@ -165,14 +165,14 @@ impl Reader {
     ///
     /// # Errors
     /// When it is not in the file, or its bytes are not those that its id names.
-    pub fn code_object(&self, id: Id) -> Result<Vec<u8>, Error> {
-        let record = self.records.code_objects.iter().find(|c| c.id == id).ok_or(Error::NoCodeObject(id))?;
+    pub fn code_object(&self, id: Id) -> Result<Vec<u8>, CaptureError> {
+        let record = self.records.code_objects.iter().find(|c| c.id == id).ok_or(CaptureError::NoCodeObject(id))?;
         let mut bytes = Vec::new();
         self.code_object_pieces(record.place.offset, &record.extents, &mut |piece| bytes.extend_from_slice(piece))?;
         let is = Id::of(&bytes);
         if is != id || bytes.len() as u64 != record.size {
             let found = format!("{} bytes named {is}", bytes.len());
-            return Err(Error::damaged(record.place.offset, format!("{} bytes named {id}", record.size), found));
+            return Err(CaptureError::damaged(record.place.offset, format!("{} bytes named {id}", record.size), found));
         }
         Ok(bytes)
     }
@@ -183,12 +183,12 @@ impl Reader {
         offset: u64,
         extents: &[u8],
         each: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), Error> {
+    ) -> Result<(), CaptureError> {
         let mut at = 0;
         for extent in Extent::parse(extents, offset)? {
             if extent.address != at || extent.end() > MAX_CODE_OBJECT || !matches!(extent.what, What::Chunks { .. }) {
                 let expected = format!("chunks of a code object of at most {MAX_CODE_OBJECT} bytes, from {at} on");
-                return Err(Error::damaged(offset, expected, format!("{extent:?}")));
+                return Err(CaptureError::damaged(offset, expected, format!("{extent:?}")));
             }
             while at < extent.end() {
                 at = self.piece(&extent, at, extent.end(), each)?;
@@ -201,7 +201,7 @@ impl Reader {
     ///
     /// # Errors
     /// When it is not in the file, or one of its parents or where its contents are is damaged.
-    pub fn snapshot(&self, id: SnapshotId) -> Result<Memory<'_>, Error> {
+    pub fn snapshot(&self, id: SnapshotId) -> Result<Memory<'_>, CaptureError> {
         let mut chain = Vec::new();
         let mut map = Arc::new(Map::default());
         let mut next = Some(id);
@@ -211,9 +211,9 @@ impl Reader {
                 map = kept;
                 break;
             }
-            let record = self.snapshot_record(id).ok_or(Error::NoSnapshot(id))?;
+            let record = self.snapshot_record(id).ok_or(CaptureError::NoSnapshot(id))?;
             if record.parent.is_some_and(|parent| parent >= id) {
-                return Err(Error::damaged(
+                return Err(CaptureError::damaged(
                     record.place.offset,
                     "a parent that was written before",
                     format!("{:?}", record.parent),
@@ -244,7 +244,7 @@ impl Reader {
     }
 
     /// What a snapshot says on top of its parent.
-    pub(crate) fn extents_of(&self, snapshot: &Placed<Snapshot>) -> Result<Vec<Extent>, Error> {
+    pub(crate) fn extents_of(&self, snapshot: &Placed<Snapshot>) -> Result<Vec<Extent>, CaptureError> {
         let mut all = Vec::new();
         let mut frames = 0;
         for &offset in self.extents.get(&snapshot.id).into_iter().flatten() {
@@ -256,13 +256,13 @@ impl Reader {
         }
         if frames != snapshot.frames {
             let expected = format!("snapshot {} with {} frames of extents", snapshot.id.0, snapshot.frames);
-            return Err(Error::damaged(snapshot.place.offset, expected, frames.to_string()));
+            return Err(CaptureError::damaged(snapshot.place.offset, expected, frames.to_string()));
         }
         Ok(all)
     }
 
     /// The pack at an offset.
-    pub(crate) fn pack(&self, offset: u64) -> Result<Arc<Pack>, Error> {
+    pub(crate) fn pack(&self, offset: u64) -> Result<Arc<Pack>, CaptureError> {
         let mut packs = self.packs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = packs.iter().position(|p| p.0 == offset) {
             let kept = packs.remove(at);
@@ -279,7 +279,13 @@ impl Reader {
     }
 
     /// Gives the bytes of one chunk's part of an extent, from an address to another at most; where they end.
-    pub(crate) fn piece(&self, extent: &Extent, from: u64, to: u64, each: &mut dyn FnMut(&[u8])) -> Result<u64, Error> {
+    pub(crate) fn piece(
+        &self,
+        extent: &Extent,
+        from: u64,
+        to: u64,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> Result<u64, CaptureError> {
         let What::Chunks { pack: offset, first, start } = extent.what else { return Ok(to) };
         let number = from / CHUNK - start / CHUNK;
         let chunk_start = if number == 0 { start } else { from / CHUNK * CHUNK };
@@ -294,7 +300,7 @@ impl Reader {
                     format!("a pack whose chunk {} has {} bytes", u64::from(first) + number, stop - chunk_start);
                 let found =
                     chunk.map_or(format!("{} chunks", pack.count()), |(bytes, _)| format!("{} bytes", bytes.len()));
-                return Err(Error::damaged(offset, expected, found));
+                return Err(CaptureError::damaged(offset, expected, found));
             }
         }
         Ok(stop)

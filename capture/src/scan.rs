@@ -1,6 +1,6 @@
 //! Finds the frames of a file: by its index, or one after the other.
 
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::frame::{self, HEAD, Head, flag, kind};
 use crate::header::{HEADER_BYTES, Header};
 use crate::index::{self, Entry};
@@ -22,10 +22,12 @@ impl std::fmt::Display for Finding {
     }
 }
 
-impl From<&Error> for Finding {
-    fn from(error: &Error) -> Finding {
+impl From<&CaptureError> for Finding {
+    fn from(error: &CaptureError) -> Finding {
         let offset = match error {
-            Error::Damaged { offset, .. } | Error::Newer { offset, .. } | Error::Read { offset, .. } => *offset,
+            CaptureError::Damaged { offset, .. }
+            | CaptureError::Newer { offset, .. }
+            | CaptureError::Read { offset, .. } => *offset,
             _ => 0,
         };
         let why = std::error::Error::source(error).map_or_else(String::new, |why| format!(": {why}"));
@@ -70,11 +72,11 @@ pub(crate) struct Found {
 }
 
 impl Frames {
-    pub(crate) fn new(source: Box<dyn Source>) -> Result<Frames, Error> {
-        let read = |source| Error::Read { offset: 0, bytes: HEADER_BYTES as u64, source };
+    pub(crate) fn new(source: Box<dyn Source>) -> Result<Frames, CaptureError> {
+        let read = |source| CaptureError::Read { offset: 0, bytes: HEADER_BYTES as u64, source };
         let length = source.length().map_err(read)?;
         if length < HEADER_BYTES as u64 {
-            return Err(Error::damaged(
+            return Err(CaptureError::damaged(
                 0,
                 format!("a capture file, of {HEADER_BYTES} bytes at least"),
                 format!("{length} bytes"),
@@ -84,7 +86,7 @@ impl Frames {
         source.read_at(0, &mut bytes).map_err(read)?;
         let header = Header::parse(&bytes)?;
         if u64::from(header.bytes) > length {
-            return Err(Error::damaged(
+            return Err(CaptureError::damaged(
                 12,
                 format!("a header within the file's {length} bytes"),
                 header.bytes.to_string(),
@@ -98,39 +100,43 @@ impl Frames {
         u64::from(self.header.bytes)
     }
 
-    pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Error> {
+    pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), CaptureError> {
         let bytes = to.len() as u64;
-        self.source.read_at(offset, to).map_err(|source| Error::Read { offset, bytes, source })
+        self.source.read_at(offset, to).map_err(|source| CaptureError::Read { offset, bytes, source })
     }
 
     /// The head of the frame at an offset. All of the frame is in the file.
-    pub(crate) fn head(&self, offset: u64) -> Result<Head, Error> {
+    pub(crate) fn head(&self, offset: u64) -> Result<Head, CaptureError> {
         let left = self.length.saturating_sub(offset);
         if left < HEAD as u64 {
-            return Err(Error::damaged(offset, format!("a frame, of {HEAD} bytes at least"), format!("{left} bytes")));
+            return Err(CaptureError::damaged(
+                offset,
+                format!("a frame, of {HEAD} bytes at least"),
+                format!("{left} bytes"),
+            ));
         }
         let mut bytes = [0; HEAD];
         self.read(offset, &mut bytes)?;
         let head = Head::parse(&bytes, self.header.tag(), offset)?;
         if head.frame_bytes() > left {
             let expected = format!("a frame of {} bytes", head.frame_bytes());
-            return Err(Error::damaged(offset, expected, format!("{left} bytes: it is cut off")));
+            return Err(CaptureError::damaged(offset, expected, format!("{left} bytes: it is cut off")));
         }
         Ok(head)
     }
 
     /// The decoded body of the frame at an offset.
-    pub(crate) fn body(&self, offset: u64, head: &Head) -> Result<Vec<u8>, Error> {
+    pub(crate) fn body(&self, offset: u64, head: &Head) -> Result<Vec<u8>, CaptureError> {
         let mut bytes = vec![0; (head.stored + frame::padding(head.stored)) as usize];
         self.read(offset + HEAD as u64, &mut bytes)?;
         head.body(bytes, offset)
     }
 
     /// The decoded body of the frame at an offset, which has to be of a type.
-    pub(crate) fn body_of(&self, offset: u64, kind: u16) -> Result<Vec<u8>, Error> {
+    pub(crate) fn body_of(&self, offset: u64, kind: u16) -> Result<Vec<u8>, CaptureError> {
         let head = self.head(offset)?;
         if head.kind != kind {
-            return Err(Error::damaged(
+            return Err(CaptureError::damaged(
                 offset,
                 format!("a frame of type {kind}"),
                 format!("one of type {}", head.kind),
@@ -140,11 +146,11 @@ impl Frames {
     }
 
     /// Finds the frames. A file that needs a newer reader is refused.
-    pub(crate) fn find(&self, problems: &mut Vec<Finding>) -> Result<Found, Error> {
+    pub(crate) fn find(&self, problems: &mut Vec<Finding>) -> Result<Found, CaptureError> {
         match self.by_footer() {
             Ok(Some(entries)) => return Ok(Found { entries, end: End::Finished }),
             Ok(None) => {}
-            Err(error @ Error::Newer { .. }) => return Err(error),
+            Err(error @ CaptureError::Newer { .. }) => return Err(error),
             // The frames are there without their index.
             Err(error) => problems.push(Finding::from(&error)),
         }
@@ -152,7 +158,7 @@ impl Frames {
     }
 
     /// The entries of the index; `None` without a footer.
-    fn by_footer(&self) -> Result<Option<Vec<Entry>>, Error> {
+    fn by_footer(&self) -> Result<Option<Vec<Entry>>, CaptureError> {
         let Some(at) = self.length.checked_sub(index::TRAILER as u64).filter(|at| *at >= self.first()) else {
             return Ok(None);
         };
@@ -161,7 +167,7 @@ impl Frames {
         let Some((_, offset)) = index::trailer(&trailer) else { return Ok(None) };
         let head = self.head(offset)?;
         if head.kind != kind::FOOTER || offset + head.frame_bytes() != self.length {
-            return Err(Error::damaged(
+            return Err(CaptureError::damaged(
                 offset,
                 "a footer that ends with the file",
                 format!("a frame of type {}", head.kind),
@@ -172,7 +178,7 @@ impl Frames {
         let mut before = offset;
         while previous != 0 {
             if previous >= before {
-                return Err(Error::damaged(before, format!("an index before {before}"), previous.to_string()));
+                return Err(CaptureError::damaged(before, format!("an index before {before}"), previous.to_string()));
             }
             parts.push(entries);
             before = previous;
@@ -181,13 +187,13 @@ impl Frames {
         parts.push(entries);
         let entries: Vec<Entry> = parts.into_iter().rev().flatten().collect();
         if !entries.is_sorted_by(|a, b| a.offset < b.offset) {
-            return Err(Error::damaged(offset, "an index in the order of the file", "another order"));
+            return Err(CaptureError::damaged(offset, "an index in the order of the file", "another order"));
         }
         Ok(Some(entries))
     }
 
     /// Goes from head to head, as far as they are whole.
-    fn scan(&self) -> Result<Found, Error> {
+    fn scan(&self) -> Result<Found, CaptureError> {
         let (mut entries, mut committed, mut whole) = (Vec::new(), 0, self.first());
         let mut walk = Walk::new(self);
         let why = loop {
@@ -204,7 +210,7 @@ impl Frames {
                         (committed, whole) = (entries.len(), walk.offset);
                     }
                 }
-                Some(Err(error @ Error::Newer { .. })) => return Err(error),
+                Some(Err(error @ CaptureError::Newer { .. })) => return Err(error),
                 Some(Err(error)) => break Some(Finding::from(&error)),
             }
         };
@@ -240,8 +246,8 @@ pub(crate) fn known(kind: u16) -> bool {
     frame::STRUCTURAL.iter().any(|row| row.0 == kind) || crate::records::RECORDS.iter().any(|row| row.0 == kind)
 }
 
-pub(crate) fn unknown(offset: u64, kind: u16) -> Error {
-    Error::Newer { offset, what: format!("a frame of type {kind}, which has to be known") }
+pub(crate) fn unknown(offset: u64, kind: u16) -> CaptureError {
+    CaptureError::Newer { offset, what: format!("a frame of type {kind}, which has to be known") }
 }
 
 /// Goes from frame to frame. After an error it stays where it is.
@@ -269,14 +275,14 @@ impl<'f> Walk<'f> {
         self.last = self.last.map(|last| (last.0, true));
     }
 
-    pub(crate) fn next(&mut self) -> Option<Result<(Place, Head), Error>> {
+    pub(crate) fn next(&mut self) -> Option<Result<(Place, Head), CaptureError>> {
         if self.offset >= self.frames.length {
             return None;
         }
         Some(self.step())
     }
 
-    fn step(&mut self) -> Result<(Place, Head), Error> {
+    fn step(&mut self) -> Result<(Place, Head), CaptureError> {
         let offset = self.offset;
         let head = self.frames.head(offset)?;
         let follows = match self.last {
@@ -286,7 +292,7 @@ impl<'f> Walk<'f> {
         };
         if !follows {
             let expected = format!("the frame after number {:?}", self.last().unwrap_or_default());
-            return Err(Error::damaged(offset, expected, format!("number {}", head.sequence)));
+            return Err(CaptureError::damaged(offset, expected, format!("number {}", head.sequence)));
         }
         self.last = Some((head.sequence, head.kind == kind::PADDING));
         self.offset = offset + head.frame_bytes();

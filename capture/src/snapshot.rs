@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::chunk::{self, Key};
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::extent::{Extent, What};
 use crate::id::Id;
 use crate::records::{Snapshot, SnapshotId};
@@ -71,14 +71,14 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
     /// there; it is called in order.
     ///
     /// # Errors
-    /// [`Error::Memory`] when `read` fails: what was read before is in the snapshot, the rest is not, and the snapshot
+    /// [`CaptureError::Memory`] when `read` fails: what was read before is in the snapshot, the rest is not, and the snapshot
     /// is marked incomplete; others can follow. Otherwise when the capture has stopped, or stops.
     pub fn range(
         &mut self,
         address: u64,
         length: u64,
         read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), CaptureError> {
         let end = self.free(address, length)?;
         let mut staging = std::mem::take(&mut self.writer.staging);
         let mut visit = self.begin(address, end);
@@ -92,7 +92,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
                 Ok(()) => self.chunks(&mut visit, at, &staging),
                 Err(source) => {
                     self.incomplete = true;
-                    Err(Error::Memory { address: at, length: end - at, source })
+                    Err(CaptureError::Memory { address: at, length: end - at, source })
                 }
             };
             at = stop;
@@ -107,7 +107,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
     ///
     /// # Errors
     /// When the capture has stopped, or stops.
-    pub fn bytes(&mut self, address: u64, bytes: &[u8]) -> Result<(), Error> {
+    pub fn bytes(&mut self, address: u64, bytes: &[u8]) -> Result<(), CaptureError> {
         let end = self.free(address, bytes.len() as u64)?;
         let mut visit = self.begin(address, end);
         let outcome = self.chunks(&mut visit, address, bytes);
@@ -118,11 +118,11 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
     /// Takes a range from the parent as it is there, without looking at memory.
     ///
     /// # Errors
-    /// [`Error::Range`] when the parent does not have all of it. The snapshot can go on; [`Self::range`] captures it.
-    pub fn unchanged(&mut self, address: u64, length: u64) -> Result<(), Error> {
+    /// [`CaptureError::Range`] when the parent does not have all of it. The snapshot can go on; [`Self::range`] captures it.
+    pub fn unchanged(&mut self, address: u64, length: u64) -> Result<(), CaptureError> {
         let end = self.free(address, length)?;
         if !self.old.covers(address, end) {
-            return Err(Error::Range { address, length, expected: "memory that the parent has" });
+            return Err(CaptureError::Range { address, length, expected: "memory that the parent has" });
         }
         self.old.carry(address, end, &mut self.new);
         self.bytes += length;
@@ -138,7 +138,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
     ///
     /// # Errors
     /// When the capture has stopped, or stops.
-    pub fn finish(mut self) -> Result<SnapshotId, Error> {
+    pub fn finish(mut self) -> Result<SnapshotId, CaptureError> {
         for (start, end) in state::without(&self.had, &self.new.intervals()) {
             self.say(Extent { address: start, length: end - start, what: What::Dropped })?;
         }
@@ -154,9 +154,9 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
     }
 
     /// The end of a range, if nothing of it was captured yet.
-    fn free(&self, address: u64, length: u64) -> Result<u64, Error> {
+    fn free(&self, address: u64, length: u64) -> Result<u64, CaptureError> {
         self.writer.running()?;
-        let wrong = |expected| Error::Range { address, length, expected };
+        let wrong = |expected| CaptureError::Range { address, length, expected };
         let end = address.checked_add(length).ok_or_else(|| wrong("an end that is an address"))?;
         if self.new.overlaps(address, end) {
             return Err(wrong("addresses that are not in the snapshot yet"));
@@ -172,7 +172,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
     }
 
     /// Captures the next bytes of a range.
-    fn chunks(&mut self, visit: &mut state::Visit, mut address: u64, mut bytes: &[u8]) -> Result<(), Error> {
+    fn chunks(&mut self, visit: &mut state::Visit, mut address: u64, mut bytes: &[u8]) -> Result<(), CaptureError> {
         while !bytes.is_empty() {
             let to_boundary = (chunk::boundary(address) - address).min(bytes.len() as u64);
             let (chunk, rest) = bytes.split_at_checked(to_boundary as usize).unwrap_or((bytes, &[]));
@@ -203,7 +203,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         Ok(())
     }
 
-    fn say(&mut self, extent: Extent) -> Result<(), Error> {
+    fn say(&mut self, extent: Extent) -> Result<(), CaptureError> {
         if self.extents.last_mut().is_some_and(|last| last.join(&extent)) {
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
+    fn flush(&mut self) -> Result<(), CaptureError> {
         if self.extents.is_empty() {
             return Ok(());
         }

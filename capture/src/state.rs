@@ -76,7 +76,7 @@ impl State {
         }
         let Range { end, mut keys } = self.ranges.remove(&first)?;
         if first < start {
-            let whole = start % CHUNK == 0;
+            let whole = start.is_multiple_of(CHUNK);
             let before = (start / CHUNK - first / CHUNK) as usize;
             let tail = if whole && before <= keys.len() { keys.split_off(before) } else { Vec::new() };
             if !whole {
@@ -126,7 +126,7 @@ impl State {
             let stop = old_end.min(end);
             if old_end > end {
                 let count = chunk::count(at, end);
-                let whole = end % CHUNK == 0 && count <= keys.len();
+                let whole = end.is_multiple_of(CHUNK) && count <= keys.len();
                 let tail = if whole { keys.split_off(count) } else { Vec::new() };
                 if !whole {
                     keys = Vec::new();

@@ -3,7 +3,7 @@
 //! What it promises: it never panics, and needs a bounded amount of memory, whatever is captured ([`Options::memory`]).
 //! After a method has returned, what it wrote is the operating system's, so that it outlives the process. When the first
 //! write fails, the file is cut back to its last whole frame, a note says why, and nothing more is written: that call
-//! returns [`Error::Write`], every later one [`Error::Stopped`].
+//! returns [`CaptureError::Write`], every later one [`CaptureError::Stopped`].
 //!
 //! # Threads
 //! One thread at a time, which may change.
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::chunk::Key;
-use crate::error::Error;
+use crate::error::CaptureError;
 use crate::extent::{Extent, What};
 use crate::frame::{Codec, HEAD, Head, MAX_BODY, flag, kind, padding};
 use crate::header::{HEADER_BYTES, Header};
@@ -90,13 +90,52 @@ pub struct Writer<S: Storage = FileStorage> {
     told_of_memory: bool,
 }
 
+/// Makes the methods that write a record.
+macro_rules! records {
+    ($( $(#[doc = $doc:literal])+ $name:ident: $record:ident; )*) => {
+        impl<S: Storage> Writer<S> {
+            $(
+                $(#[doc = $doc])+
+                ///
+                /// # Errors
+                /// When the capture has stopped, or stops; when the record is larger than [`MAX_BODY`](crate::MAX_BODY).
+                pub fn $name(&mut self, $name: &$record) -> Result<(), CaptureError> {
+                    self.record($name)
+                }
+            )*
+        }
+    };
+}
+
+records! {
+    /// Writes what the process is.
+    session: Session;
+    /// Writes what an agent is.
+    agent: Agent;
+    /// Writes that a code object was loaded.
+    loaded: Loaded;
+    /// Writes what a kernel is.
+    kernel: Kernel;
+    /// Writes that there is an allocation from now on.
+    allocation: Allocation;
+    /// Writes where a variable of a code object is.
+    global: Global;
+    /// Writes what a queue is.
+    queue: Queue;
+    /// Writes a dispatch, and commits it: from here on it is in the file, whatever becomes of the process.
+    dispatch: Dispatch;
+    /// Writes what a reader has to be told.
+    note: Note;
+}
+
 impl Writer<FileStorage> {
     /// Makes a file; what had the name before is replaced.
     ///
     /// # Errors
     /// When it cannot be made or not be written to.
-    pub fn create(path: &Path, options: &Options) -> Result<Writer<FileStorage>, Error> {
-        let storage = FileStorage::create(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    pub fn create(path: &Path, options: &Options) -> Result<Writer<FileStorage>, CaptureError> {
+        let storage =
+            FileStorage::create(path).map_err(|source| CaptureError::File { path: path.to_owned(), source })?;
         Writer::new(storage, options)
     }
 }
@@ -106,12 +145,12 @@ impl<S: Storage> Writer<S> {
     ///
     /// # Errors
     /// When it cannot be written to.
-    pub fn new(mut storage: S, options: &Options) -> Result<Writer<S>, Error> {
+    pub fn new(mut storage: S, options: &Options) -> Result<Writer<S>, CaptureError> {
         let created_ns = options.created_ns.unwrap_or_else(now_ns);
         let options = &Options { uuid: options.uuid.or_else(|| Some(random())), ..*options };
         let bytes = Header::new(options.uuid.unwrap_or_default(), created_ns).to_bytes();
         let length = bytes.len() as u64;
-        storage.append(&bytes).map_err(|source| Error::Write { end: 0, bytes: length, source })?;
+        storage.append(&bytes).map_err(|source| CaptureError::Write { end: 0, bytes: length, source })?;
         Ok(Writer::resume(storage, options, HEADER_BYTES as u64, 0, Vec::new()))
     }
 
@@ -137,27 +176,11 @@ impl<S: Storage> Writer<S> {
         }
     }
 
-    /// Writes what the process is.
-    ///
-    /// # Errors
-    /// When the capture has stopped, or stops.
-    pub fn session(&mut self, session: &Session) -> Result<(), Error> {
-        self.record(session)
-    }
-
-    /// Writes what an agent is.
-    ///
-    /// # Errors
-    /// When the capture has stopped, or stops.
-    pub fn agent(&mut self, agent: &Agent) -> Result<(), Error> {
-        self.record(agent)
-    }
-
     /// Writes a code object's bytes, unless they are in the file; their id. `about` needs neither id, size nor extents.
     ///
     /// # Errors
     /// When the capture has stopped, or stops.
-    pub fn code_object(&mut self, about: &CodeObject, bytes: &[u8]) -> Result<Id, Error> {
+    pub fn code_object(&mut self, about: &CodeObject, bytes: &[u8]) -> Result<Id, CaptureError> {
         let id = Id::of(bytes);
         if self.code_objects.contains(&id) {
             return self.running().map(|()| id);
@@ -179,52 +202,12 @@ impl<S: Storage> Writer<S> {
         Ok(id)
     }
 
-    /// Writes that a code object was loaded.
-    ///
-    /// # Errors
-    /// When the capture has stopped, or stops.
-    pub fn loaded(&mut self, loaded: &Loaded) -> Result<(), Error> {
-        self.record(loaded)
-    }
-
-    /// Writes what a kernel is.
-    ///
-    /// # Errors
-    /// When the capture has stopped, or stops; when the kernel's metadata is larger than [`MAX_BODY`](crate::MAX_BODY).
-    pub fn kernel(&mut self, kernel: &Kernel) -> Result<(), Error> {
-        self.record(kernel)
-    }
-
-    /// Writes that there is an allocation from now on.
-    ///
-    /// # Errors
-    /// When the capture has stopped, or stops.
-    pub fn allocation(&mut self, allocation: &Allocation) -> Result<(), Error> {
-        self.record(allocation)
-    }
-
     /// Writes that the allocation of that base is no more.
     ///
     /// # Errors
     /// When the capture has stopped, or stops.
-    pub fn freed(&mut self, base: u64) -> Result<(), Error> {
+    pub fn freed(&mut self, base: u64) -> Result<(), CaptureError> {
         self.record(&Freed { base })
-    }
-
-    /// Writes where a variable of a code object is.
-    ///
-    /// # Errors
-    /// When the capture has stopped, or stops.
-    pub fn global(&mut self, global: &Global) -> Result<(), Error> {
-        self.record(global)
-    }
-
-    /// Writes what a queue is.
-    ///
-    /// # Errors
-    /// When the capture has stopped, or stops.
-    pub fn queue(&mut self, queue: &Queue) -> Result<(), Error> {
-        self.record(queue)
     }
 
     /// Begins a snapshot of memory. What is as in the parent costs nothing, if the parent is the newest snapshot; after
@@ -233,27 +216,11 @@ impl<S: Storage> Writer<S> {
         SnapshotWriter::new(self, parent)
     }
 
-    /// Writes a dispatch, and commits it: from here on it is in the file, whatever becomes of the process.
-    ///
-    /// # Errors
-    /// When the capture has stopped, or stops.
-    pub fn dispatch(&mut self, dispatch: &Dispatch) -> Result<(), Error> {
-        self.record(dispatch)
-    }
-
-    /// Writes what a reader has to be told.
-    ///
-    /// # Errors
-    /// When the capture has stopped, or stops.
-    pub fn note(&mut self, note: &Note) -> Result<(), Error> {
-        self.record(note)
-    }
-
     /// Ends the file with an index, so that it opens at once; what it was written to.
     ///
     /// # Errors
     /// When the capture has stopped, or stops.
-    pub fn finish(mut self) -> Result<S, Error> {
+    pub fn finish(mut self) -> Result<S, CaptureError> {
         self.footer()?;
         Ok(self.storage)
     }
@@ -279,16 +246,16 @@ impl<S: Storage> Writer<S> {
     }
 
     /// An error when nothing more is written.
-    pub(crate) fn running(&self) -> Result<(), Error> {
-        if self.stopped { Err(Error::Stopped) } else { Ok(()) }
+    pub(crate) fn running(&self) -> Result<(), CaptureError> {
+        if self.stopped { Err(CaptureError::Stopped) } else { Ok(()) }
     }
 
     /// Says once that the process has more memory than can be remembered.
-    pub(crate) fn tell_of_memory(&mut self) -> Result<(), Error> {
+    pub(crate) fn tell_of_memory(&mut self) -> Result<(), CaptureError> {
         if std::mem::replace(&mut self.told_of_memory, true) {
             return Ok(());
         }
-        let most = self.most_keys() as u64 * crate::CHUNK >> 30;
+        let most = (self.most_keys() as u64 * crate::CHUNK) >> 30;
         let text =
             format!("more than {most} GiB of memory: what does not fit is written in every snapshot, changed or not");
         self.note(&Note {
@@ -305,14 +272,14 @@ impl<S: Storage> Writer<S> {
     }
 
     /// Where the content of a chunk is: it is written if it is not in the file, and no fill.
-    pub(crate) fn content(&mut self, bytes: &[u8], address: u64) -> Result<What, Error> {
+    pub(crate) fn content(&mut self, bytes: &[u8], address: u64) -> Result<What, CaptureError> {
         let id = Id::of(bytes);
         let spot = self.place(bytes, &id, Key::of_id(&id))?;
         Ok(What::Chunks { pack: spot.pack, first: spot.chunk, start: address })
     }
 
     /// Where a content is, written if it was not.
-    pub(crate) fn place(&mut self, bytes: &[u8], id: &Id, key: Key) -> Result<Spot, Error> {
+    pub(crate) fn place(&mut self, bytes: &[u8], id: &Id, key: Key) -> Result<Spot, CaptureError> {
         self.running()?;
         if let Some(spot) = self.known.find(&key) {
             return Ok(spot);
@@ -327,7 +294,7 @@ impl<S: Storage> Writer<S> {
     }
 
     /// Writes the pack that is being filled.
-    fn flush(&mut self) -> Result<(), Error> {
+    fn flush(&mut self) -> Result<(), CaptureError> {
         if self.pack.is_empty() {
             return Ok(());
         }
@@ -339,26 +306,26 @@ impl<S: Storage> Writer<S> {
     }
 
     /// Writes a record; it commits what is before it.
-    fn record<R: Record>(&mut self, record: &R) -> Result<(), Error> {
+    fn record<R: Record>(&mut self, record: &R) -> Result<(), CaptureError> {
         self.framed(R::NAME, R::TYPE, flag::COMMIT, &mut |body| record.write(body))
     }
 
     /// Writes the record of a snapshot, which is committed by what comes after it.
-    pub(crate) fn snapshot_record(&mut self, record: &crate::records::Snapshot) -> Result<(), Error> {
+    pub(crate) fn snapshot_record(&mut self, record: &crate::records::Snapshot) -> Result<(), CaptureError> {
         self.framed("Snapshot", crate::records::Snapshot::TYPE, 0, &mut |body| {
             crate::value::Fields::write(record, body)
         })
     }
 
     /// Writes extents of a snapshot.
-    pub(crate) fn extents(&mut self, id: SnapshotId, extents: &[Extent]) -> Result<(), Error> {
+    pub(crate) fn extents(&mut self, id: SnapshotId, extents: &[Extent]) -> Result<(), CaptureError> {
         self.framed("frame of extents", kind::EXTENTS, 0, &mut |body| {
             body.extend_from_slice(&id.0.to_le_bytes());
             extents.iter().for_each(|extent| extent.put(body));
         })
     }
 
-    fn footer(&mut self) -> Result<(), Error> {
+    fn footer(&mut self) -> Result<(), CaptureError> {
         self.flush()?;
         let (previous, entries) = self.index.take();
         let (end, frames) = (self.end, self.sequence + 1);
@@ -375,7 +342,7 @@ impl<S: Storage> Writer<S> {
         kind: u16,
         flags: u16,
         fill: &mut dyn FnMut(&mut Vec<u8>),
-    ) -> Result<(), Error> {
+    ) -> Result<(), CaptureError> {
         self.running()?;
         self.flush()?;
         self.frame.clear();
@@ -383,14 +350,14 @@ impl<S: Storage> Writer<S> {
         fill(&mut self.frame);
         let bytes = (self.frame.len() - HEAD) as u64;
         if bytes > MAX_BODY {
-            return Err(Error::TooLarge { what, bytes, most: MAX_BODY });
+            return Err(CaptureError::TooLarge { what, bytes, most: MAX_BODY });
         }
         let head = Head { kind, flags, sequence: self.sequence, stored: 0, raw: bytes, codec: Codec::Raw, crc: 0 };
         let written = append(&mut self.storage, head, self.tag, &mut self.frame);
         self.wrote(kind, written)?;
         if flags & flag::COMMIT != 0 && self.options.sync == Sync::Commit {
             let synced = self.storage.sync();
-            synced.map_err(|source| self.stop(Error::Write { end: self.end, bytes: 0, source }))?;
+            synced.map_err(|source| self.stop(CaptureError::Write { end: self.end, bytes: 0, source }))?;
         }
         if self.index.is_full() && kind != kind::FOOTER {
             let (previous, entries) = self.index.take();
@@ -402,7 +369,7 @@ impl<S: Storage> Writer<S> {
     }
 
     /// Counts a frame that was written, or stops.
-    fn wrote(&mut self, kind: u16, (bytes, written): (u64, std::io::Result<()>)) -> Result<(), Error> {
+    fn wrote(&mut self, kind: u16, (bytes, written): (u64, std::io::Result<()>)) -> Result<(), CaptureError> {
         match written {
             Ok(()) => {
                 if kind != kind::PACK && kind != kind::INDEX && kind != kind::FOOTER {
@@ -412,12 +379,12 @@ impl<S: Storage> Writer<S> {
                 self.sequence += 1;
                 Ok(())
             }
-            Err(source) => Err(self.stop(Error::Write { end: self.end, bytes, source })),
+            Err(source) => Err(self.stop(CaptureError::Write { end: self.end, bytes, source })),
         }
     }
 
     /// Cuts the file back to its last whole frame, and says in it why it ends there, if there is room for that.
-    fn stop(&mut self, error: Error) -> Error {
+    fn stop(&mut self, error: CaptureError) -> CaptureError {
         if std::mem::replace(&mut self.stopped, true) {
             return error;
         }

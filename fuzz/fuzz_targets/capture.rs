@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use logdur_capture::{Compress, Options};
 
+#[allow(dead_code, reason = "the stories need more of it")]
 #[path = "../../capture/tests/stories/bed.rs"]
 mod bed;
 #[path = "../../capture/tests/stories/exercise.rs"]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::case::Case;
-use crate::error::{Error, Result};
+use crate::error::{ReplayError, Result};
 use crate::verify::{Buffer, Rule, Tolerance, Type};
 
 /// Cuts the captured memory where something begins or ends that has a name of its own, and applies what the user says of
@@ -33,7 +33,7 @@ pub(crate) fn buffers(case: &Case<'_>, rules: &[Rule]) -> Result<Vec<Buffer>> {
             Some((rule, used)) => {
                 *used = true;
                 if piece.start % rule.of.size() as u64 != 0 {
-                    return Err(Error::Usage {
+                    return Err(ReplayError::Usage {
                         what: format!("--tol {}", rule.buffer),
                         expected: format!("a buffer at a multiple of {} bytes", rule.of.size()),
                         found: format!("{:#x}", piece.start),
@@ -52,7 +52,7 @@ pub(crate) fn buffers(case: &Case<'_>, rules: &[Rule]) -> Result<Vec<Buffer>> {
         known.extend(case.globals.iter().map(|g| g.symbol.clone()));
         known.push("an address".to_owned());
         let expected = format!("one of {}", known.join(", "));
-        return Err(Error::Usage { what: "--tol".to_owned(), expected, found: rule.buffer.clone() });
+        return Err(ReplayError::Usage { what: "--tol".to_owned(), expected, found: rule.buffer.clone() });
     }
     Ok(buffers)
 }
@@ -89,7 +89,8 @@ mod tests {
     fn ranges_are_cut_inside_and_nowhere_else() {
         let cuts = BTreeSet::from([5, 10, 15, 20, 30]);
         assert_eq!(pieces(10..25, &cuts), [10..15, 15..20, 20..25]);
-        assert_eq!(pieces(21..25, &cuts), [21..25]);
+        let whole = 21..25;
+        assert_eq!(pieces(21..25, &cuts), [whole]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use hsa::sys::abi::aql::Packet;
 use logdur_capture::{Agent, Allocation, Dispatch, Global, Id, Loaded, Memory, Note, Placed, Reader, Scope, Severity};
 use logdur_kernel_cache::{Interface, PacketFacts};
 
-use crate::error::{Error, Result};
+use crate::error::{ReplayError, Result};
 use crate::{kernarg, memory};
 
 /// A code object that kernels of a dispatch come from.
@@ -29,10 +29,10 @@ impl Code {
     /// # Errors
     /// When they are no code object, or have no such kernel.
     pub fn parse(place: impl Fn() -> String, bytes: Vec<u8>, symbol: &str) -> Result<Code> {
-        let object = CodeObject::parse(&bytes).map_err(|source| Error::CodeObject { place: place(), source })?;
+        let object = CodeObject::parse(&bytes).map_err(|source| ReplayError::CodeObject { place: place(), source })?;
         let Some(kernel) = object.kernel(symbol).cloned() else {
             let names: Vec<&str> = object.kernels.iter().map(|k| &*k.name).collect();
-            return Err(Error::Usage {
+            return Err(ReplayError::Usage {
                 what: place(),
                 expected: format!("a kernel {symbol}"),
                 found: names.join(", "),
@@ -81,13 +81,13 @@ impl<'r> Case<'r> {
     /// When the capture lacks what is needed, or is damaged where it is.
     pub fn of(reader: &'r Reader, dispatch: &'r Placed<Dispatch>) -> Result<Case<'r>> {
         let records = reader.records();
-        let missing = |what: String| Error::Incomplete { dispatch: dispatch.id, what };
+        let missing = |what: String| ReplayError::Incomplete { dispatch: dispatch.id, what };
         let code = |kernel: u64| {
             let kernel = records.kernels.iter().find(|k| k.id == kernel);
             let kernel = kernel.ok_or_else(|| missing(format!("kernel {}", dispatch.kernel)))?;
             let bytes = reader.code_object(kernel.code_object)?;
             let place = || format!("code object {} of the capture", kernel.code_object);
-            Ok::<_, Error>((kernel, Code::parse(place, bytes, &kernel.symbol)?))
+            Ok::<_, ReplayError>((kernel, Code::parse(place, bytes, &kernel.symbol)?))
         };
         let (kernel, original, ran_instead) = match dispatch.replaced_kernel {
             Some(replaced) => {

@@ -11,7 +11,7 @@ use hsa::sys::abi::aql::Packet;
 use hsa::{Agent, AgentKind, Api, OwnQueue, OwnSignal, Pool};
 use logdur_capture::AllocationKind;
 
-use crate::error::{Doing, Error, Fault, Result};
+use crate::error::{Doing, Fault, ReplayError, Result};
 
 /// Bytes that are copied at once.
 pub(crate) const STAGING: usize = 4 << 20;
@@ -79,7 +79,7 @@ impl Device {
             if position.map_or(like, |position| position == number) && chosen.is_none() {
                 if !like {
                     let expected = captured_isa.unwrap_or_default().to_owned();
-                    return Err(Error::Environment { what: "the GPU", expected, found: isa });
+                    return Err(ReplayError::Environment { what: "the GPU", expected, found: isa });
                 }
                 chosen = Some((*gpu, isa));
                 continue;
@@ -89,9 +89,9 @@ impl Device {
         let Some((gpu, isa)) = chosen else {
             let expected = position.map_or(captured_isa.unwrap_or("a GPU").to_owned(), |n| format!("GPU {n}"));
             let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
-            return Err(Error::Environment { what: "the GPU", expected, found });
+            return Err(ReplayError::Environment { what: "the GPU", expected, found });
         };
-        let missing = |what| Error::Environment { what, expected: "one".to_owned(), found: "none".to_owned() };
+        let missing = |what| ReplayError::Environment { what, expected: "one".to_owned(), found: "none".to_owned() };
         let cpu = agents.iter().find(|a| a.kind == AgentKind::Cpu).ok_or_else(|| missing("the host's agent"))?.handle;
         let pools = api.pools().doing(|| "listing pools".to_owned())?;
         let host = pools.iter().find(|p| !p.is_gpu && p.is_fine_grained() && !p.is_for_kernargs());
@@ -142,7 +142,7 @@ impl Device {
             _ => (None, of_gpu(false)),
         };
         let found = same.map(|pool| (pool, true)).or(instead.map(|pool| (pool, false)));
-        found.ok_or_else(|| Error::Environment {
+        found.ok_or_else(|| ReplayError::Environment {
             what: "the pools of memory",
             expected: format!("one for {kind}"),
             found: "none".to_owned(),
@@ -225,10 +225,10 @@ impl Device {
                 };
                 // Of a fault of memory the runtime may tell after it has stopped the queue.
                 let address = fault.or_else(|| later(Duration::from_millis(100), hsa::fault)).map(|f| f.address);
-                return Err(Error::Fault(Fault { what, address, nearest: None }));
+                return Err(ReplayError::Fault(Fault { what, address, nearest: None }));
             }
             if start.elapsed() > limit {
-                return Err(Error::Timeout { seconds: limit.as_secs_f64() });
+                return Err(ReplayError::Timeout { seconds: limit.as_secs_f64() });
             }
             if start.elapsed() > SPIN {
                 std::thread::sleep(LOOK);

@@ -33,10 +33,10 @@ pub enum Exit {
 /// Why a dispatch was not replayed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ReplayError {
     /// The capture cannot be read.
     #[error("the capture")]
-    Capture(#[from] logdur_capture::Error),
+    Capture(#[from] logdur_capture::CaptureError),
     /// What was asked for is not there, or is not allowed for this kernel.
     #[error("{what}: expected {expected}, found {found}")]
     Usage {
@@ -122,20 +122,20 @@ pub enum Error {
 }
 
 /// The result of what may fail so.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = std::result::Result<T, ReplayError>;
 
-impl Error {
+impl ReplayError {
     /// The status that says so.
     pub fn exit(&self) -> Exit {
         match self {
-            Error::Capture(_) | Error::CodeObject { .. } => Exit::Corrupt,
-            Error::Usage { .. } | Error::File { .. } => Exit::Usage,
-            Error::Incomplete { .. } => Exit::Incomplete,
-            Error::Runtime { .. } | Error::Environment { .. } => Exit::Environment,
-            Error::Placement { .. } => Exit::Placement,
-            Error::Fault(_) => Exit::Fault,
-            Error::Unsupported(_) | Error::Refused { .. } => Exit::Unsupported,
-            Error::Timeout { .. } => Exit::Timeout,
+            ReplayError::Capture(_) | ReplayError::CodeObject { .. } => Exit::Corrupt,
+            ReplayError::Usage { .. } | ReplayError::File { .. } => Exit::Usage,
+            ReplayError::Incomplete { .. } => Exit::Incomplete,
+            ReplayError::Runtime { .. } | ReplayError::Environment { .. } => Exit::Environment,
+            ReplayError::Placement { .. } => Exit::Placement,
+            ReplayError::Fault(_) => Exit::Fault,
+            ReplayError::Unsupported(_) | ReplayError::Refused { .. } => Exit::Unsupported,
+            ReplayError::Timeout { .. } => Exit::Timeout,
         }
     }
 }
@@ -147,7 +147,7 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for std::result::Result<T, HsaError> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|source| Error::Runtime { doing: what(), source })
+        self.map_err(|source| ReplayError::Runtime { doing: what(), source })
     }
 }
 

@@ -8,16 +8,16 @@ use logdur_capture::{Memory, Reader};
 
 use crate::buffers::buffers;
 use crate::case::Case;
-use crate::error::{Error, Result};
+use crate::error::{ReplayError, Result};
 use crate::npy;
 use crate::verify::{Buffer, Rule};
 
 /// Bytes that are read at once.
 const STEP: u64 = 4 << 20;
 
-fn failed(path: &Path) -> impl Fn(std::io::Error) -> Error {
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> ReplayError {
     let path = path.display().to_string();
-    move |source| Error::File { path: path.clone(), source }
+    move |source| ReplayError::File { path: path.clone(), source }
 }
 
 /// Writes every code object into a folder, named by its hash; the files.

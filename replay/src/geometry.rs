@@ -3,7 +3,7 @@
 use hsa::sys::abi::aql::Packet;
 use logdur_kernel_cache::Interface;
 
-use crate::error::{Error, Result};
+use crate::error::{ReplayError, Result};
 
 /// What is to be other than it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Geometry {
     /// When the kernel was not compiled for it: which limit, and what was asked for.
     pub fn apply(&self, packet: &mut Packet, interface: &Interface) -> Result<()> {
         let refuse = |what: &str, expected: String, found: String| {
-            Err(Error::Usage { what: format!("{what} of {}", interface.name), expected, found })
+            Err(ReplayError::Usage { what: format!("{what} of {}", interface.name), expected, found })
         };
         let shape = |[x, y, z]: [u32; 3]| format!("{x},{y},{z}");
         let workgroup = self.workgroup.unwrap_or(packet.workgroup_size().map(u32::from));

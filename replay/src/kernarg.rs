@@ -3,7 +3,7 @@
 use amdgpu_code_object::ValueKind;
 use logdur_kernel_cache::{Fill, Interface, PacketFacts, Parameter, What};
 
-use crate::error::{Error, Result};
+use crate::error::{ReplayError, Result};
 
 /// The captured bytes with the hidden arguments of a replay. `new_geometry` says that grid or workgroup are not the
 /// captured ones; `captured` says whether an address is in memory that the replay restores.
@@ -24,7 +24,7 @@ pub(crate) fn restored(
     for argument in interface.hidden() {
         let (start, end) = (argument.offset as usize, argument.end() as usize);
         let Some(bytes) = segment.get_mut(start..end) else {
-            return Err(Error::Unsupported(format!("{}: outside of the kernarg segment", argument.kind)));
+            return Err(ReplayError::Unsupported(format!("{}: outside of the kernarg segment", argument.kind)));
         };
         let value = bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
         if let Some(new) = hidden(argument, value, facts, new_geometry, &in_memory)? {
@@ -57,7 +57,7 @@ fn hidden(
             {
                 Ok(None)
             }
-            _ => Err(Error::Unsupported(format!("{} {captured:#x}", argument.kind))),
+            _ => Err(ReplayError::Unsupported(format!("{} {captured:#x}", argument.kind))),
         },
     }
 }

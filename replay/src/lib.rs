@@ -25,7 +25,7 @@ pub mod verify;
 
 pub use case::{Case, Code, Pointer};
 pub use device::{Description, Times};
-pub use error::{Error, Exit, Fault, Result};
+pub use error::{Exit, Fault, ReplayError, Result};
 pub use geometry::Geometry;
 pub use process::{leave, worker};
 pub use replacement::{Replacement, Which};

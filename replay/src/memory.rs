@@ -8,7 +8,7 @@ use logdur_capture::{AllocationKind, Difference, Memory};
 
 use crate::case::Case;
 use crate::device::{Device, STAGING};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, ReplayError, Result};
 use crate::place::{PAGE, Region, Reserved, blocks, regions};
 
 /// Some captured memory, and where it is now.
@@ -213,7 +213,8 @@ pub(crate) fn written(
 /// When the address is in no area.
 pub(crate) fn page_end(areas: &[Area], start: u64) -> Result<u64> {
     let area = areas.iter().find(|area| area.captured.contains(&start));
-    let area = area.ok_or_else(|| Error::Unsupported(format!("a change at {start:#x}, where nothing was restored")))?;
+    let area =
+        area.ok_or_else(|| ReplayError::Unsupported(format!("a change at {start:#x}, where nothing was restored")))?;
     Ok(area.captured.end.min(start / PAGE * PAGE + PAGE))
 }
 

@@ -7,7 +7,7 @@ use amdgpu_code_object::Target;
 use logdur_kernel_cache::{Cache, Candidate, Choice, Decision, Hash, Prefix, Refusal, Swap, fit};
 
 use crate::case::{Case, Code};
-use crate::error::{Error, Result};
+use crate::error::{ReplayError, Result};
 
 /// Where a kernel that takes the place of another is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
         asked = true;
         let cache = Cache::open(&roots, None);
         if let Some(problem) = cache.problems().first() {
-            return Err(Error::Usage {
+            return Err(ReplayError::Usage {
                 what: problem.path.display().to_string(),
                 expected: "code objects".to_owned(),
                 found: problem.reason.clone(),
@@ -99,7 +99,7 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
             Decision::Nothing if matches!(replacement, Replacement::Cache(_)) => {}
             Decision::Nothing => {
                 let refusal = format!("{}: no kernel of this name", roots_shown(&roots));
-                return Err(Error::Refused { kernel: original.kernel.name.clone(), refusals: vec![refusal] });
+                return Err(ReplayError::Refused { kernel: original.kernel.name.clone(), refusals: vec![refusal] });
             }
             // The same code.
             Decision::Running(_) => {}
@@ -109,11 +109,11 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
                     format!("{} ({}): {}", candidate.path.display(), candidate.place, reasons.join(", "))
                 };
                 let refusals = refused.iter().map(one).collect();
-                return Err(Error::Refused { kernel: original.kernel.name.clone(), refusals });
+                return Err(ReplayError::Refused { kernel: original.kernel.name.clone(), refusals });
             }
             Decision::Several(choices) => {
                 let shown: Vec<String> = choices.iter().map(shown).collect();
-                return Err(Error::Usage {
+                return Err(ReplayError::Usage {
                     what: format!("the code for {}", original.kernel.name),
                     expected: "one that fits".to_owned(),
                     found: shown.join(", "),
@@ -124,7 +124,7 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
     match &case.ran_instead {
         // What the application's process swapped is swapped again, unless something else was asked for.
         Some(ran) if !asked => {
-            let refused = |refusals: Vec<Refusal>| Error::Refused {
+            let refused = |refusals: Vec<Refusal>| ReplayError::Refused {
                 kernel: original.kernel.name.clone(),
                 refusals: refusals.iter().map(ToString::to_string).collect(),
             };
@@ -147,7 +147,11 @@ fn chosen(cache: &Cache, original: &Code, choice: Choice, swap: Swap) -> Result<
     let place = format!("{} ({})", choice.candidate.path.display(), choice.candidate.place);
     let unreadable = |error: &dyn std::error::Error| {
         let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
-        Error::Usage { what: place.clone(), expected: "a code object".to_owned(), found: format!("{error}{cause}") }
+        ReplayError::Usage {
+            what: place.clone(),
+            expected: "a code object".to_owned(),
+            found: format!("{error}{cause}"),
+        }
     };
     let bytes = cache.read(&choice.candidate).map_err(|error| unreadable(&error))?;
     let code = Code::parse(|| place.clone(), bytes, &original.kernel.name)?;

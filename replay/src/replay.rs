@@ -14,7 +14,7 @@ use logdur_kernel_cache::{Kernarg, PacketFacts};
 use crate::buffers;
 use crate::case::{Case, Code};
 use crate::device::{Description, Device, Times};
-use crate::error::{Doing, Error, Exit, Result};
+use crate::error::{Doing, Exit, ReplayError, Result};
 use crate::geometry::Geometry;
 use crate::kernarg;
 use crate::memory::{self, Area, Pages};
@@ -104,7 +104,7 @@ const LEAST: Duration = Duration::from_secs(10);
 /// Replays a dispatch in this process, which has not started the runtime yet and does so here, once.
 ///
 /// # Errors
-/// What keeps it from being replayed: see [`Error`]. After a fault or a kernel that does not end, the process should end
+/// What keeps it from being replayed: see [`ReplayError`]. After a fault or a kernel that does not end, the process should end
 /// without shutting the runtime down.
 pub fn replay(case: &Case<'_>, options: &Options) -> Result<Report> {
     let mut weaknesses = case.weaknesses();
@@ -138,9 +138,9 @@ pub fn replay(case: &Case<'_>, options: &Options) -> Result<Report> {
         .limit
         .unwrap_or_else(|| LEAST.max(Duration::from_nanos(case.duration_ns().unwrap_or(0).saturating_mul(1000))));
     let with_place = |error| match error {
-        Error::Fault(mut fault) => {
+        ReplayError::Fault(mut fault) => {
             fault.nearest = fault.address.and_then(|address| buffers::nearest(&buffers, address));
-            Error::Fault(fault)
+            ReplayError::Fault(fault)
         }
         error => error,
     };
@@ -172,7 +172,7 @@ fn load_code(device: &Device, code: &Code) -> Result<(KernelSymbol, Executable)>
     let executable = device.api.load_code(device.gpu, bytes).doing(|| format!("loading code object {}", code.id))?;
     let symbols = device.api.kernels(executable, device.gpu).doing(|| "listing kernels".to_owned())?;
     let found = symbols.into_iter().find(|symbol| symbol.name == code.kernel.symbol);
-    let found = found.ok_or_else(|| Error::Environment {
+    let found = found.ok_or_else(|| ReplayError::Environment {
         what: "the kernels that the runtime loaded",
         expected: code.kernel.symbol.clone(),
         found: "none of this name".to_owned(),
@@ -208,7 +208,7 @@ fn load_in_place(
     };
     match reserved.steer(range, allocate, free) {
         Ok((symbol, _)) => Ok(symbol),
-        Err(Error::Placement { why, .. }) => {
+        Err(ReplayError::Placement { why, .. }) => {
             weaknesses.push(format!("code at another address: {why}"));
             load(device, &case.original)
         }
@@ -227,7 +227,7 @@ fn prepare(
 ) -> Result<Launch> {
     let mut packet = case.packet();
     if packet.packet_type() != PacketType::KernelDispatch {
-        return Err(Error::Unsupported(format!("a packet that is no dispatch: {:?}", packet.packet_type())));
+        return Err(ReplayError::Unsupported(format!("a packet that is no dispatch: {:?}", packet.packet_type())));
     }
     let interface = &case.original.interface;
     if options.geometry.is_other() {
@@ -255,7 +255,7 @@ fn prepare(
     let mut segment = kernarg::restored(&case.dispatch.kernarg, interface, &facts, other_geometry, in_memory)?;
     match other {
         Some((other, symbol)) => {
-            let sizes = other.swap.for_packet(&facts).map_err(|refusal| Error::Refused {
+            let sizes = other.swap.for_packet(&facts).map_err(|refusal| ReplayError::Refused {
                 kernel: case.original.kernel.name.clone(),
                 refusals: vec![refusal.to_string()],
             })?;
@@ -355,7 +355,7 @@ fn compare(case: &Case<'_>, areas: &[Area], buffers: &[Buffer], runs: &[Pages]) 
 fn save(case: &Case<'_>, folder: &Path, buffers: &[Buffer], pages: &Pages) -> Result<()> {
     let failed = |path: &Path| {
         let path = path.display().to_string();
-        move |source| Error::File { path, source }
+        move |source| ReplayError::File { path, source }
     };
     std::fs::create_dir_all(folder).map_err(failed(folder))?;
     for buffer in buffers {

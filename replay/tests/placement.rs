@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::ptr;
 
 use logdur_replay::place::{Maps, PAGE, Reserved, blocks};
-use logdur_replay::{Error, Result};
+use logdur_replay::{ReplayError, Result};
 
 fn unmap(range: &Range<u64>) {
     if range.start < range.end {
@@ -23,7 +23,7 @@ fn like_the_library(bytes: u64) -> Result<(u64, Range<u64>)> {
     // SAFETY: new memory at an address that the kernel chooses.
     let at = unsafe { libc::mmap(ptr::null_mut(), padded as usize, libc::PROT_NONE, flags, -1, 0) };
     if at == libc::MAP_FAILED {
-        return Err(Error::File { path: "mmap".to_owned(), source: io::Error::last_os_error() });
+        return Err(ReplayError::File { path: "mmap".to_owned(), source: io::Error::last_os_error() });
     }
     let at = at as u64;
     let start = at.next_multiple_of(align);

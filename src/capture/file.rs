@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use hsa::{Executable, KernelSymbol, LoadedAt, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::{
-    Agent, Allocation, AllocationKind, CodeObject, Compress, Dispatch, Error, Global, Id, Kernel, Loaded, Note,
+    Agent, Allocation, AllocationKind, CaptureError, CodeObject, Compress, Dispatch, Global, Id, Kernel, Loaded, Note,
     Options, Property, Queue, Scope, Session as Process, Severity, SnapshotId, Writer,
 };
 use logdur_settings::{CaptureScope, Interceptor};
@@ -31,7 +31,7 @@ const TOLD: &[&str] = &["HSA_", "HIP_", "AMD_", "ROCR_", "GPU_", "LOGDUR_", "KFD
 const RANKS: &[&str] = &["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
 
 /// Why the file cannot be written.
-pub(super) type Failed = Error;
+pub(super) type Failed = CaptureError;
 
 /// The file, and what is in it so far.
 pub(super) struct File {
@@ -143,7 +143,7 @@ impl File {
     }
 
     fn writer(&mut self) -> Result<&mut Writer, Failed> {
-        self.writer.as_mut().ok_or(Error::Stopped)
+        self.writer.as_mut().ok_or(CaptureError::Stopped)
     }
 
     /// What the file begins with: process and GPUs.
@@ -273,13 +273,13 @@ impl File {
     ) -> Result<(SnapshotId, Vec<String>), Failed> {
         self.begin(session)?;
         self.allocations(session, ranges)?;
-        let writer = self.writer.as_mut().ok_or(Error::Stopped)?;
+        let writer = self.writer.as_mut().ok_or(CaptureError::Stopped)?;
         let mut snapshot = writer.snapshot(parent);
         let mut unread = Vec::new();
         for range in ranges {
             match snapshot.range(range.base, range.size, &mut |offset, to| read(range, offset, to)) {
                 Ok(()) => {}
-                Err(error @ (Error::Memory { .. } | Error::Range { .. })) => {
+                Err(error @ (CaptureError::Memory { .. } | CaptureError::Range { .. })) => {
                     snapshot.incomplete();
                     let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
                     unread.push(format!("{error}: {cause}"));

@@ -47,7 +47,8 @@ fn memory_is_captured_as_it_was_before_the_kernel_and_as_the_kernel_left_it() {
         let log = run.log();
         assert_eq!(log.account()["logged"], log.rows.len() as u64);
         let start: Vec<i32> = (0..256).map(|i| i % 7).collect();
-        let expected: [(&str, fn(i32) -> i32); 3] =
+        type After = fn(i32) -> i32;
+        let expected: [(&str, After); 3] =
             [("plain", |i| i / 128), ("placed", |i| 2_128_000 + i / 128 + 7), ("tiled", |i| 127 - i % 128 + 496)];
         for (kernel, after) in expected {
             let dispatch = of(&reader, kernel);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use logdur_capture::{Error, Options, Reader, Severity, Storage, Writer};
+use logdur_capture::{CaptureError, Options, Reader, Severity, Storage, Writer};
 
 use crate::bed::{self, Numbers};
 
@@ -46,7 +46,7 @@ impl Storage for &mut Disk {
 }
 
 /// Captures dispatches until that fails: how many were committed, and the error.
-fn capture(writer: &mut Writer<impl Storage>, numbers: &mut Numbers) -> (u64, Error) {
+fn capture(writer: &mut Writer<impl Storage>, numbers: &mut Numbers) -> (u64, CaptureError) {
     let mut parent = None;
     for number in 0..1000 {
         let attempt = (|| {
@@ -72,19 +72,19 @@ fn when_a_write_fails_the_capture_ends_with_a_note_and_says_why_once() {
             let mut disk = Disk { bytes: Vec::new(), room, torn, refuses_truncation, writes: writes.clone() };
             let mut writer = match Writer::new(&mut disk, &bed::options(1)) {
                 Ok(writer) => writer,
-                Err(Error::Write { end: 0, .. }) if room < 128 => continue,
+                Err(CaptureError::Write { end: 0, .. }) if room < 128 => continue,
                 Err(other) => panic!("{other:?}"),
             };
             let (committed, error) = capture(&mut writer, &mut Numbers(8));
-            assert!(matches!(error, Error::Write { .. }), "{error:?}");
+            assert!(matches!(error, CaptureError::Write { .. }), "{error:?}");
             let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
             assert!(why.contains("No space left"), "{why}");
             // From then on nothing is tried.
             let before = writes.get();
             assert!(writer.has_stopped());
-            assert!(matches!(writer.freed(1), Err(Error::Stopped)));
-            assert!(matches!(writer.snapshot(None).bytes(0, &[1, 2, 3]), Err(Error::Stopped)));
-            assert!(matches!(writer.finish(), Err(Error::Stopped)));
+            assert!(matches!(writer.freed(1), Err(CaptureError::Stopped)));
+            assert!(matches!(writer.snapshot(None).bytes(0, &[1, 2, 3]), Err(CaptureError::Stopped)));
+            assert!(matches!(writer.finish(), Err(CaptureError::Stopped)));
             assert_eq!(writes.get(), before, "written after the end");
 
             let reader = Reader::new(disk.bytes).unwrap();

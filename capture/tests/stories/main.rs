@@ -7,5 +7,6 @@ mod exercise;
 mod full_disk;
 mod memory;
 mod mutants;
+mod newer;
 mod old_versions;
 mod sizes;

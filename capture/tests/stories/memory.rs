@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use logdur_capture::{Change, Compress, Difference, Error, Options, PAGE, Reader, SnapshotId, Writer};
+use logdur_capture::{CaptureError, Change, Compress, Difference, Options, PAGE, Reader, SnapshotId, Writer};
 use proptest::prelude::*;
 
 use crate::bed::{self, Numbers};
@@ -222,7 +222,7 @@ fn memory_that_cannot_be_read_makes_the_snapshot_incomplete_and_the_rest_is_capt
         to.fill(9);
         if offset < 1 << 20 { Ok(()) } else { Err(std::io::Error::other("the GPU is gone")) }
     });
-    assert!(matches!(failed, Err(Error::Memory { address: 0x20_0000, .. })), "{failed:?}");
+    assert!(matches!(failed, Err(CaptureError::Memory { address: 0x20_0000, .. })), "{failed:?}");
     snapshot.bytes(0x90_0000, b"still here").unwrap();
     let id = snapshot.finish().unwrap();
     let reader = Reader::new(writer.finish().unwrap()).unwrap();
@@ -230,7 +230,7 @@ fn memory_that_cannot_be_read_makes_the_snapshot_incomplete_and_the_rest_is_capt
     assert!(!memory.is_complete());
     assert_eq!(memory.ranges(), [(0x10_0000, 1 << 20), (0x90_0000, 10)]);
     let missing = memory.read(0x1f_fffc, &mut [0; 8]).unwrap_err();
-    assert!(matches!(missing, Error::NotCaptured { address: 0x20_0000, length: 4, .. }), "{missing:?}");
+    assert!(matches!(missing, CaptureError::NotCaptured { address: 0x20_0000, length: 4, .. }), "{missing:?}");
 }
 
 #[test]
@@ -238,12 +238,12 @@ fn what_is_said_twice_or_is_not_in_the_parent_is_refused_and_the_snapshot_goes_o
     let mut writer = Writer::new(Vec::new(), &bed::options(1)).unwrap();
     let mut snapshot = writer.snapshot(None);
     snapshot.bytes(100, &[1; 50]).unwrap();
-    assert!(matches!(snapshot.bytes(149, &[2; 2]), Err(Error::Range { .. })));
-    assert!(matches!(snapshot.unchanged(500, 5), Err(Error::Range { .. })));
-    assert!(matches!(snapshot.bytes(u64::MAX, &[1; 2]), Err(Error::Range { .. })));
+    assert!(matches!(snapshot.bytes(149, &[2; 2]), Err(CaptureError::Range { .. })));
+    assert!(matches!(snapshot.unchanged(500, 5), Err(CaptureError::Range { .. })));
+    assert!(matches!(snapshot.bytes(u64::MAX, &[1; 2]), Err(CaptureError::Range { .. })));
     let first = snapshot.finish().unwrap();
     let mut snapshot = writer.snapshot(Some(first));
-    assert!(matches!(snapshot.unchanged(90, 20), Err(Error::Range { .. })));
+    assert!(matches!(snapshot.unchanged(90, 20), Err(CaptureError::Range { .. })));
     snapshot.unchanged(110, 20).unwrap();
     let second = snapshot.finish().unwrap();
     let reader = Reader::new(writer.finish().unwrap()).unwrap();
@@ -281,7 +281,7 @@ fn records_are_read_as_they_were_written() {
     assert_eq!(one.value, before);
     let sizes = |place| reader.allocations_at(place).iter().map(|a| a.size).collect::<Vec<_>>();
     assert_eq!((sizes(one.place), sizes(two.place)), (vec![10], vec![20]));
-    assert!(matches!(reader.snapshot(SnapshotId(9)), Err(Error::NoSnapshot(_))));
-    assert!(matches!(reader.code_object(logdur_capture::Id::of(b"other")), Err(Error::NoCodeObject(_))));
+    assert!(matches!(reader.snapshot(SnapshotId(9)), Err(CaptureError::NoSnapshot(_))));
+    assert!(matches!(reader.code_object(logdur_capture::Id::of(b"other")), Err(CaptureError::NoCodeObject(_))));
     assert_eq!(reader.check().findings, []);
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::{Dispatch, Placed, Reader};
-use logdur_replay::{Error, Exit};
+use logdur_replay::{Exit, ReplayError};
 use regex::Regex;
 
 use super::output::demangled;
@@ -37,7 +37,7 @@ impl Captured {
     /// # Errors
     /// When it cannot be read.
     pub(crate) fn open(&self) -> Result<Reader> {
-        let reader = Reader::open(&self.file).map_err(Error::from)?;
+        let reader = Reader::open(&self.file).map_err(ReplayError::from)?;
         for problem in reader.problems() {
             eprintln!("omniprobe: {}: offset {}: {problem}", self.file.display(), problem.offset);
         }
@@ -60,7 +60,7 @@ impl Captured {
             let (what, expected) = (self.file.display().to_string(), "a dispatch like the one asked for".to_owned());
             let found =
                 if all.is_empty() { "none at all".to_owned() } else { format!("dispatches {}", all.join(", ")) };
-            return Err(Error::Usage { what, expected, found }.into());
+            return Err(ReplayError::Usage { what, expected, found }.into());
         }
         Ok(found)
     }
@@ -77,7 +77,7 @@ pub(crate) fn end(done: Result<Exit>) -> ExitCode {
 
 /// The status of an error.
 pub(crate) fn status(error: &anyhow::Error) -> Exit {
-    match (error.downcast_ref::<Error>(), error.downcast_ref::<logdur_capture::Error>()) {
+    match (error.downcast_ref::<ReplayError>(), error.downcast_ref::<logdur_capture::CaptureError>()) {
         (Some(error), _) => error.exit(),
         (None, Some(_)) => Exit::Corrupt,
         (None, None) => Exit::Usage,

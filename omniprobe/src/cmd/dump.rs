@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use logdur_capture::{Place, Reader, Shown};
-use logdur_replay::{Error, Exit};
+use logdur_replay::{Exit, ReplayError};
 use serde_json::{Map, Value, json};
 
 use super::lines;
@@ -38,7 +38,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture cannot be read.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let reader = Reader::open(&options.file).map_err(Error::from)?;
+    let reader = Reader::open(&options.file).map_err(ReplayError::from)?;
     let records = reader.records().shown();
     match options.format {
         Format::Text => lines(records.iter().map(|(place, name, fields)| text(*place, name, fields)))?,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::{End, Reader};
-use logdur_replay::{Error, Exit};
+use logdur_replay::{Exit, ReplayError};
 use serde_json::{Value, json};
 
 use super::lines;
@@ -29,9 +29,9 @@ pub(crate) struct Options {
 /// # Errors
 /// When it is no capture, or the other file cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let reader = Reader::open(&options.file).map_err(Error::from)?;
+    let reader = Reader::open(&options.file).map_err(ReplayError::from)?;
     let report = reader.check();
-    let repaired = options.repair.as_deref().map(|to| reader.repair(to)).transpose().map_err(Error::from)?;
+    let repaired = options.repair.as_deref().map(|to| reader.repair(to)).transpose().map_err(ReplayError::from)?;
     let finished = *reader.end() == End::Finished;
     if options.json {
         let finding = |f: &logdur_capture::Finding| json!({ "offset": f.offset, "text": f.text });

@@ -3,7 +3,7 @@
 use std::fs;
 use std::ops::Range;
 
-use crate::error::{Error, Result};
+use crate::error::{ReplayError, Result};
 
 /// Addresses that no mapping is made at: Linux' `vm.mmap_min_addr` is 64 KiB by default.
 const LOWEST: u64 = 0x1_0000;
@@ -30,7 +30,7 @@ impl Maps {
     /// When the kernel does not tell.
     pub fn now() -> Result<Maps> {
         let path = "/proc/self/maps";
-        let text = fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        let text = fs::read_to_string(path).map_err(|source| ReplayError::File { path: path.to_owned(), source })?;
         Ok(Maps::parse(&text))
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use logdur_capture::AllocationKind;
 
-use crate::error::{Error, Result};
+use crate::error::{ReplayError, Result};
 
 /// Bytes of a page of the host.
 pub const PAGE: u64 = 4096;
@@ -30,7 +30,7 @@ pub fn regions(wanted: impl IntoIterator<Item = Region>) -> Result<Vec<Region>> 
     let mut regions: Vec<Region> = Vec::new();
     for Region { range, kind } in wanted {
         let length = range.end - range.start;
-        let refused = |why: String| Error::Placement { address: range.start, length, why };
+        let refused = |why: String| ReplayError::Placement { address: range.start, length, why };
         let end = range.end.checked_next_multiple_of(PAGE).ok_or_else(|| refused("not an address".to_owned()))?;
         let range = range.start / PAGE * PAGE..end;
         match regions.last_mut() {

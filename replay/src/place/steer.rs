@@ -7,7 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::ptr;
 
-use crate::error::{Error, Result};
+use crate::error::{ReplayError, Result};
 use crate::place::{Maps, PAGE};
 
 /// What is left to other threads and to the runtime's own needs, while everything else is filled. The kernel takes the
@@ -135,7 +135,7 @@ impl Reserved {
             Some(there) => format!("{} is at {:#x}", there.name, there.range.start),
             None => error.to_string(),
         };
-        Err(Error::Placement { address: range.start, length: range.end - range.start, why })
+        Err(ReplayError::Placement { address: range.start, length: range.end - range.start, why })
     }
 
     /// Gives addresses of a range back to everybody.
@@ -200,7 +200,7 @@ impl Reserved {
             self.close(range);
         }
         let length = range.end - range.start;
-        Err(Error::Placement { address: range.start, length, why: found.join("; ") })
+        Err(ReplayError::Placement { address: range.start, length, why: found.join("; ") })
     }
 }
 
@@ -239,7 +239,8 @@ mod tests {
     #[test]
     fn an_address_that_is_taken_is_named_with_what_is_there() {
         let here = (unmap as fn(&Range<u64>) as usize as u64) / PAGE * PAGE;
-        let error = Reserved::keep(&[here..here + PAGE]).unwrap_err().to_string();
+        let page = here..here + PAGE;
+        let error = Reserved::keep(&[page]).unwrap_err().to_string();
         assert!(error.starts_with(&format!("4096 bytes at {here:#x}: /")), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! What came of a replay, for people and for programs.
 
 use logdur_replay::verify::{BufferReport, Overall, Verdict};
-use logdur_replay::{Error, Exit, Report};
+use logdur_replay::{Exit, ReplayError, Report};
 use serde_json::{Value, json};
 
 use crate::cmd::output::demangled;
@@ -145,8 +145,8 @@ fn buffer_json(report: &BufferReport) -> Value {
 
 /// An error as an object for programs.
 pub(super) fn error(dispatch: u64, error: &anyhow::Error, status: Exit) -> Value {
-    let fault = match error.downcast_ref::<Error>() {
-        Some(Error::Fault(fault)) => Some(json!({ "address": fault.address, "nearest": fault.nearest })),
+    let fault = match error.downcast_ref::<ReplayError>() {
+        Some(ReplayError::Fault(fault)) => Some(json!({ "address": fault.address, "nearest": fault.nearest })),
         _ => None,
     };
     json!({ "dispatch": dispatch, "result": format!("{status:?}"), "status": status as u8, "error": format!("{error:#}"), "fault": fault })
