@@ -199,6 +199,34 @@ fn what_the_library_captures_of_programs_is_the_same_in_fresh_processes() {
 }
 
 #[test]
+fn variables_of_the_device_are_as_they_were_and_are_compared() {
+    let arch = bed::arch();
+    // `count` of memory.hip: 4 workgroups of 128 add their number, from 1 on, to each of 64 counters, twice.
+    let words = |add: i32| (0..64).flat_map(|n: i32| (n * n + add).to_le_bytes()).collect::<Vec<u8>>();
+    let reals = |factor: f64| [0.1, -7.0, 1e-300, 3.0].iter().flat_map(|r| (r * factor).to_le_bytes()).collect();
+    let mut captured = Captured {
+        code: fs::read(bed::hip_object("memory", &arch, "-O3")).unwrap(),
+        kernarg: vec![0; 256],
+        grid: 4 * 128,
+        workgroup: 128,
+        variables: vec![("counters", words(0), words(2 * (1 + 2 + 3 + 4))), ("initialized", reals(1.0), reals(2.0))],
+        ..Captured::of("_Z5countv", &arch, 0, Vec::new())
+    };
+    let outcome = tool("verify", &captured, &["--tol", "initialized=f64"]);
+    ended(&outcome, "PASS", 0);
+    assert!(outcome.stdout.contains("MATCH            counters b32"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("MATCH            initialized f64"), "{}", outcome.stdout);
+    captured.variables[0].1[4 * 3] ^= 1;
+    let outcome = tool("verify", &captured, &["--tol", "counters=i32"]);
+    ended(&outcome, "FAIL", 6);
+    assert!(
+        outcome.stdout.contains("counters[3] at") && outcome.stdout.contains("expected 29, found 28"),
+        "{}",
+        outcome.stdout
+    );
+}
+
+#[test]
 fn a_host_buffer_is_written_by_the_kernel_where_it_was() {
     let buffer = Buffer { kind: AllocationKind::HostPool, ..incremented() };
     let captured = Captured { buffers: vec![buffer], ..increment(&bed::arch()) };
