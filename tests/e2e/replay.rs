@@ -148,6 +148,9 @@ fn tolerances_are_given_afterwards_and_a_smaller_scope_is_said() {
     let nobody = tool("verify", &captured, &["--tol", "out=i32"]);
     assert!(nobody.stderr.contains("--tol: expected one of arg0, an address, found out"), "{}", nobody.stderr);
     assert_eq!(nobody.status.code(), Some(1));
+    let misspelt = tool("verify", &captured, &["--tol", "arg0=f8"]);
+    assert!(misspelt.stderr.contains("expected a type (b8, "), "{}", misspelt.stderr);
+    assert_eq!(misspelt.status.code(), Some(1));
 }
 
 #[test]
