@@ -14,6 +14,9 @@ use clap::{Args, Parser, Subcommand};
 /// How everything but success of our own is reported; the application's status is passed through as it is.
 const USAGE_ERROR: u8 = 2;
 
+/// The tools that read captures: their statuses are [`logdur_replay::Exit`]'s.
+const CAPTURE_TOOLS: &[&str] = &["info", "dump", "extract", "fsck", "replay", "verify"];
+
 /// Log the duration of every kernel that an application dispatches to an AMD GPU.
 #[derive(Parser)]
 #[command(
@@ -232,7 +235,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
     // Help and version are no errors; clap knows where each goes.
     let _ = error.print();
-    if error.use_stderr() { ExitCode::from(USAGE_ERROR) } else { ExitCode::SUCCESS }
+    let of_captures = std::env::args_os().nth(1).is_some_and(|word| CAPTURE_TOOLS.iter().any(|tool| word == *tool));
+    let usage = if of_captures { logdur_replay::Exit::Usage as u8 } else { USAGE_ERROR };
+    if error.use_stderr() { ExitCode::from(usage) } else { ExitCode::SUCCESS }
 }
 
 #[cfg(test)]

@@ -181,6 +181,17 @@ impl<'r> Case<'r> {
         if self.after.as_ref().is_some_and(|after| !after.is_complete()) {
             all.push("the memory after the kernel is incomplete".to_owned());
         }
+        // What nobody writes was loaded with the code.
+        let ranges = self.before.ranges();
+        let written = &self.original.interface.variables;
+        for g in self.globals.iter().filter(|g| written.contains(&g.symbol)) {
+            let captured = |(start, length): &(u64, u64)| {
+                *start <= g.address && g.address.saturating_add(g.size) <= start + length
+            };
+            if !ranges.iter().any(captured) {
+                all.push(format!("variable {}: its memory was not captured", g.symbol));
+            }
+        }
         all.extend(self.losses.iter().map(|note| format!("{}: {}", note.code, note.text)));
         all
     }

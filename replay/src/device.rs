@@ -135,9 +135,10 @@ impl Device {
         let (same, instead) = match kind {
             AllocationKind::DeviceCoarse => (of_gpu(false), None),
             AllocationKind::DeviceFine | AllocationKind::DeviceExtended => (of_gpu(true), of_gpu(false)),
-            AllocationKind::HostPool => (of_host(false), of_host(true)),
+            // What is locked is of the fine-grained pool, unless another was asked for (`hsa_amd_memory_lock`).
+            AllocationKind::HostPool | AllocationKind::LockedHost => (of_host(false), of_host(true)),
             AllocationKind::Kernarg => (of_host(true), of_host(false)),
-            AllocationKind::LockedHost | AllocationKind::Managed => (None, of_host(false).or(of_host(true))),
+            AllocationKind::Managed => (None, of_host(false).or(of_host(true))),
             _ => (None, of_gpu(false)),
         };
         let found = same.map(|pool| (pool, true)).or(instead.map(|pool| (pool, false)));

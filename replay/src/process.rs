@@ -5,8 +5,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Variables of the runtime with which addresses are free to choose: every allocation its own, and no pages between.
-const RUNTIME: [(&str, &str); 2] = [("HSA_DISABLE_FRAGMENT_ALLOCATOR", "1"), ("HSA_SVM_GUARD_PAGES", "0")];
+/// Variables of the runtime with which addresses are free to choose: every allocation its own, no pages between, and at any
+/// page.
+const RUNTIME: [(&str, &str); 3] =
+    [("HSA_DISABLE_FRAGMENT_ALLOCATOR", "1"), ("HSA_SVM_GUARD_PAGES", "0"), ("HSA_MAX_VA_ALIGN", "0")];
 
 /// A command for this program or, with the dynamic loader of another C library and the folders of its libraries, for this
 /// program by that. The first attempt has a layout of addresses that is always the same, and much free; later ones have

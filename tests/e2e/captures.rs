@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use logdur_capture::{
-    Agent, Allocation, AllocationKind, CodeObject, Dispatch, Id, Kernel, Loaded, Options, Packet, Scope, Session,
-    Writer,
+    Agent, Allocation, AllocationKind, CodeObject, Dispatch, Global, Id, Kernel, Loaded, Options, Packet, Scope,
+    Session, Writer,
 };
 use object::LittleEndian;
 use object::elf::FileHeader64;
@@ -43,6 +43,8 @@ pub(crate) struct Captured {
     pub(crate) lds: u32,
     pub(crate) kernarg: Vec<u8>,
     pub(crate) buffers: Vec<Buffer>,
+    /// Variables of the code object, with their bytes before and after.
+    pub(crate) variables: Vec<(&'static str, Vec<u8>, Vec<u8>)>,
     pub(crate) scope: Scope,
     /// False for one without memory after the kernel.
     pub(crate) after: bool,
@@ -73,6 +75,7 @@ impl Captured {
             lds: 0,
             kernarg: address.to_le_bytes().to_vec(),
             buffers,
+            variables: Vec::new(),
             scope: Scope::All,
             after: true,
         }
@@ -100,12 +103,21 @@ impl Captured {
             let access = vec![1];
             writer.allocation(&Allocation { base, size, kind, owner: 1, access, ..Allocation::default() }).unwrap();
         }
+        let mut variables = Vec::new();
+        for (symbol, before, after) in &self.variables {
+            let (address, size) = (CODE + places(&self.code, symbol).0, before.len() as u64);
+            let symbol = (*symbol).to_owned();
+            writer.global(&Global { executable: 1, code_object, agent: 1, symbol, address, size }).unwrap();
+            variables.push((address, before, after));
+        }
         let mut snapshot = writer.snapshot(None);
         self.buffers.iter().for_each(|b| snapshot.bytes(b.base, &b.before).unwrap());
+        variables.iter().for_each(|(address, before, _)| snapshot.bytes(*address, before).unwrap());
         let before = snapshot.finish().unwrap();
         let after = self.after.then(|| {
             let mut snapshot = writer.snapshot(Some(before));
             self.buffers.iter().for_each(|b| snapshot.bytes(b.base, &b.after).unwrap());
+            variables.iter().for_each(|(address, _, after)| snapshot.bytes(*address, after).unwrap());
             snapshot.finish().unwrap()
         });
         let dispatch = Dispatch {

@@ -149,6 +149,9 @@ fn tolerances_are_given_afterwards_and_a_smaller_scope_is_said() {
     let nobody = tool("verify", &captured, &["--tol", "out=i32"]);
     assert!(nobody.stderr.contains("--tol: expected one of arg0, an address, found out"), "{}", nobody.stderr);
     assert_eq!(nobody.status.code(), Some(1));
+    let misspelt = tool("verify", &captured, &["--tol", "arg0=f8"]);
+    assert!(misspelt.stderr.contains("expected a type (b8, "), "{}", misspelt.stderr);
+    assert_eq!(misspelt.status.code(), Some(1));
 }
 
 #[test]
@@ -161,7 +164,10 @@ fn memory_of_every_kind_is_where_it_was() {
         (WORDS + 0x3000, AllocationKind::HostPool, 1),
         (WORDS + 0x4000, AllocationKind::Kernarg, 2),
         (0x7f31_4000_0000, AllocationKind::DeviceCoarse, 1500),
+        (0x7f31_5000_3000, AllocationKind::DeviceCoarse, 512),
+        (0x7f31_6000_0000, AllocationKind::HostPool, 512),
         (0x7f31_8012_3000, AllocationKind::LockedHost, 7),
+        (0x7f31_9012_3000, AllocationKind::Managed, 3),
         (0x2b00_0000_0000, AllocationKind::DeviceCoarse, 1),
     ];
     for (seed, (base, kind, pages)) in more.into_iter().enumerate() {
@@ -171,8 +177,61 @@ fn memory_of_every_kind_is_where_it_was() {
     let captured = Captured::of("increment", &arch, WORDS, buffers);
     let outcome = tool("verify", &captured, &[]);
     ended(&outcome, "PASS (qualified)", 0);
-    assert!(outcome.stdout.contains("LockedHost memory is backed by memory of the host"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("Managed memory is backed by memory of the host"), "{}", outcome.stdout);
     assert!(outcome.stdout.contains("placed: exact"), "{}", outcome.stdout);
+}
+
+#[test]
+fn what_the_library_captures_of_programs_is_the_same_in_fresh_processes() {
+    // In place, atomics, LDS, scratch, variables of the device, lambdas with what they hold.
+    let names = ["plain", "placed", "tiled", "scratch"];
+    // Of the atomics, those whose results do not depend on who comes first.
+    for (name, run, options) in [
+        ("swaps", Run::hip("swaps").args(names), &["--json"][..]),
+        ("atomics", Run::hip("atomics"), &["--json", "--kernel", "crowd"][..]),
+    ] {
+        let file = run.file("run.ldcap");
+        let captured = run.env("LOGDUR_CAPTURE", &file).watched().passed();
+        let outcome = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), options);
+        let results: Vec<Value> = outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(results.len() >= 4, "{name}: {}{}", outcome.stdout, outcome.stderr);
+        for result in &results {
+            // What fills memory with what is there already proves nothing, and says so.
+            let fine = ["PASS", "NOTHING_WRITTEN"].iter().any(|word| result["result"] == *word);
+            assert!(fine, "{name}: {result:#}");
+        }
+        let passed = results.iter().filter(|r| r["result"] == "PASS").count();
+        assert!(passed * 10 >= results.len() * 8, "{name}: {passed} of {}", results.len());
+        drop(captured);
+    }
+}
+
+#[test]
+fn variables_of_the_device_are_as_they_were_and_are_compared() {
+    let arch = bed::arch();
+    // `count` of memory.hip: 4 workgroups of 128 add their number, from 1 on, to each of 64 counters, twice.
+    let words = |add: i32| (0..64).flat_map(|n: i32| (n * n + add).to_le_bytes()).collect::<Vec<u8>>();
+    let reals = |factor: f64| [0.1, -7.0, 1e-300, 3.0].iter().flat_map(|r| (r * factor).to_le_bytes()).collect();
+    let mut captured = Captured {
+        code: fs::read(bed::hip_object("memory", &arch, "-O3")).unwrap(),
+        kernarg: vec![0; 256],
+        grid: 4 * 128,
+        workgroup: 128,
+        variables: vec![("counters", words(0), words(2 * (1 + 2 + 3 + 4))), ("initialized", reals(1.0), reals(2.0))],
+        ..Captured::of("_Z5countv", &arch, 0, Vec::new())
+    };
+    let outcome = tool("verify", &captured, &["--tol", "initialized=f64"]);
+    ended(&outcome, "PASS", 0);
+    assert!(outcome.stdout.contains("MATCH            counters b32"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("MATCH            initialized f64"), "{}", outcome.stdout);
+    captured.variables[0].1[4 * 3] ^= 1;
+    let outcome = tool("verify", &captured, &["--tol", "counters=i32"]);
+    ended(&outcome, "FAIL", 6);
+    assert!(
+        outcome.stdout.contains("counters[3] at") && outcome.stdout.contains("expected 29, found 28"),
+        "{}",
+        outcome.stdout
+    );
 }
 
 #[test]

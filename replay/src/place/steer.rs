@@ -1,18 +1,22 @@
 //! Addresses that are kept for the runtime, and given to it.
 //!
 //! # Threads
-//! One. What other threads map meanwhile finds no gap as large as the wanted one; it is tried again then.
+//! One. What other threads map meanwhile may take the wanted gap; it is tried again then.
 
 use std::io;
 use std::ops::Range;
 use std::ptr;
 
 use crate::error::{ReplayError, Result};
-use crate::place::{Maps, PAGE, alignment};
+use crate::place::{Maps, PAGE};
 
-/// Left free behind the heap, so that it can grow while everything else is filled.
-const HEAP_ROOM: u64 = 64 << 20;
-/// How often memory is allocated until it is where it should be.
+/// What is left to other threads and to the runtime's own needs, while everything else is filled. The kernel takes the
+/// highest gap below where it begins to look, and only when there is none the lowest above that: so what it takes later is
+/// below the wanted one, or above it.
+const RELIEF: u64 = 1 << 30;
+/// Less would not do: glibc's allocator maps twice 64 MiB for a thread.
+const ENOUGH: u64 = 256 << 20;
+/// How often gaps are looked for.
 const TRIES: u32 = 4;
 
 /// Addresses without memory that nobody else is given.
@@ -53,35 +57,63 @@ impl Drop for Plugs {
     }
 }
 
+/// Cuts a part out of ranges.
+fn cut(ranges: Vec<Range<u64>>, part: &Range<u64>) -> Vec<Range<u64>> {
+    let pieces = |range: Range<u64>| {
+        let before = range.start..range.end.min(part.start);
+        let behind = range.start.max(part.end)..range.end;
+        [before, behind].into_iter().filter(|piece| piece.start < piece.end)
+    };
+    ranges.into_iter().flat_map(pieces).collect()
+}
+
+/// A part of the gaps on one side of a range, the nearest that has at least and at most so many bytes, not touching it.
+fn nearest(gaps: &[Range<u64>], room: &Range<u64>, below: bool, bytes: Range<u64>) -> Range<u64> {
+    let apart = |gap: &Range<u64>| match below {
+        true => gap.start..gap.end.min(room.start.saturating_sub(PAGE)),
+        false => gap.start.max(room.end + PAGE)..gap.end,
+    };
+    let mut parts: Vec<Range<u64>> = gaps.iter().map(apart).filter(|p| p.start + bytes.start <= p.end).collect();
+    if below {
+        parts.reverse();
+    }
+    let Some(part) = parts.first() else { return 0..0 };
+    let length = bytes.end.min(part.end - part.start);
+    if below { part.end - length..part.end } else { part.start..part.start + length }
+}
+
+/// What is left to everybody else: for what fits there, a gap that the kernel takes before the wanted one, and is too small
+/// for what is wanted; for what is larger, one that it takes after that.
+fn spare(gaps: &[Range<u64>], room: &Range<u64>, below: bool) -> [Range<u64>; 2] {
+    let length = room.end - room.start;
+    [nearest(gaps, room, !below, PAGE..(length - PAGE).min(RELIEF)), nearest(gaps, room, below, ENOUGH..RELIEF)]
+}
+
 impl Plugs {
-    /// Fills every gap in which `room` would find place, but that itself.
-    fn around(room: &Range<u64>, spare_heap: bool) -> Result<Plugs> {
+    /// Fills every gap in which `room` would find place, but that itself and what is left to others.
+    fn around(room: &Range<u64>, below: bool) -> Result<Plugs> {
         let length = room.end - room.start;
         let mut plugs = Plugs(Vec::new());
-        for (gap, before) in Maps::now()?.gaps() {
-            let heap = if spare_heap && before == "[heap]" && gap.start < room.start { HEAP_ROOM } else { 0 };
-            let start = gap.start.saturating_add(heap).min(gap.end);
-            let parts = if start <= room.start && room.end <= gap.end {
-                [start..room.start, room.end..gap.end]
-            } else {
-                [start..gap.end, 0..0]
-            };
-            let holds_room = start <= room.start && room.end <= gap.end;
-            let large = |part: &Range<u64>| part.start < part.end && (holds_room || part.end - part.start >= length);
-            for part in parts.into_iter().filter(large) {
-                // Somebody else was faster: the gap is smaller now, which is what is wanted.
-                if map(&part).is_ok() {
-                    plugs.0.push(part);
-                }
+        let mut spared = None;
+        // Other threads, and the stack, may take a part of a gap before it is filled: then the rest of it is.
+        for _ in 0..TRIES {
+            let gaps: Vec<Range<u64>> = Maps::now()?.gaps().into_iter().map(|(gap, _)| gap).collect();
+            let spared = spared.get_or_insert_with(|| spare(&gaps, room, below));
+            let around_room = |gap: &Range<u64>| gap.start < room.end && room.start < gap.end;
+            let fits = |gap: &Range<u64>| around_room(gap) || gap.end - gap.start >= length;
+            let large = gaps.into_iter().filter(fits).collect();
+            let parts = spared.iter().fold(cut(large, room), cut);
+            if parts.is_empty() {
+                break;
             }
+            plugs.0.extend(parts.into_iter().filter(|part| map(part).is_ok()));
         }
         Ok(plugs)
     }
 }
 
 impl Reserved {
-    /// Keeps ranges of whole pages, by address, and what the runtime needs beside them to align memory, as far as it is
-    /// free.
+    /// Keeps ranges of whole pages.
     ///
     /// # Errors
     /// When one of the addresses is taken: by what.
@@ -89,16 +121,6 @@ impl Reserved {
         let mut kept = Reserved::default();
         for range in ranges {
             kept.take(range)?;
-        }
-        let beside = |range: &Range<u64>| {
-            let slack = alignment(range.end - range.start) - PAGE;
-            [range.end..range.end + slack, range.start.saturating_sub(slack)..range.start]
-        };
-        for slack in ranges.iter().flat_map(beside) {
-            let free = slack.start < slack.end && kept.0.iter().all(|k| k.end <= slack.start || slack.end <= k.start);
-            if free && map(&slack).is_ok() {
-                kept.0.push(slack);
-            }
         }
         Ok(kept)
     }
@@ -153,25 +175,20 @@ impl Reserved {
         mut allocate: impl FnMut() -> Result<(u64, T)>,
         mut free: impl FnMut(T),
     ) -> Result<T> {
-        let length = range.end - range.start;
-        let slack = alignment(length) - PAGE;
-        let behind = range.start..range.end + slack;
-        let before = range.start.saturating_sub(slack)..range.end;
         let mut found = Vec::new();
-        for attempt in 0..TRIES {
-            let room = if attempt % 2 == 0 || slack == 0 { &behind } else { &before };
-            self.open(room);
-            if let Some(there) = Maps::now()?.first_in(room) {
+        for below in [true, false, true, false] {
+            self.open(range);
+            if let Some(there) = Maps::now()?.first_in(range) {
                 found.push(format!("{:#x} is taken by {:?}", there.range.start, there.name));
-                self.close(room);
-                continue;
+                self.close(range);
+                break;
             }
-            let plugs = Plugs::around(room, attempt < TRIES / 2)?;
+            let plugs = Plugs::around(range, below)?;
             let allocated = allocate();
             drop(plugs);
             match allocated {
                 Ok((address, memory)) if address == range.start => {
-                    self.close(room);
+                    self.close(range);
                     return Ok(memory);
                 }
                 Ok((address, memory)) => {
@@ -180,8 +197,9 @@ impl Reserved {
                 }
                 Err(error) => found.push(text(&error)),
             }
-            self.close(room);
+            self.close(range);
         }
+        let length = range.end - range.start;
         Err(ReplayError::Placement { address: range.start, length, why: found.join("; ") })
     }
 }
@@ -203,6 +221,20 @@ impl Drop for Reserved {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_to_others_does_not_touch_what_is_wanted() {
+        let gaps = [0x1000..0x4000_0000, 0x7f00_0000_0000..0x7f01_0000_0000];
+        let room = 0x7f00_4000_0000..0x7f00_4000_1000;
+        let large = PAGE..1 << 30;
+        assert_eq!(nearest(&gaps, &room, true, large.clone()), 0x7f00_0000_0000..0x7f00_3fff_f000);
+        assert_eq!(nearest(&gaps, &room, false, large.clone()), 0x7f00_4000_2000..0x7f00_8000_2000);
+        assert_eq!(nearest(&gaps[..1], &room, false, large), 0..0);
+        let [first, last] = spare(&gaps, &(room.start..room.end + 0x3000), true);
+        assert_eq!((first, last), (0x7f00_4000_5000..0x7f00_4000_8000, 0x7f00_0000_0000..0x7f00_3fff_f000));
+        let parts = cut(gaps.to_vec(), &room);
+        assert_eq!(parts[1..], [0x7f00_0000_0000..0x7f00_4000_0000, 0x7f00_4000_1000..0x7f01_0000_0000]);
+    }
 
     #[test]
     fn an_address_that_is_taken_is_named_with_what_is_there() {

@@ -69,6 +69,9 @@ pub(crate) struct Options {
     /// A JSON object for each dispatch, one a line.
     #[arg(long)]
     json: bool,
+    /// Every repetition is compared, not only the first.
+    #[arg(skip)]
+    compare_all: bool,
     /// The dispatch that this process runs.
     #[arg(long, hide = true)]
     worker: Option<u64>,
@@ -78,9 +81,9 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The same for `verify`, which always compares.
+    /// The same for `verify`, which compares every repetition.
     pub(crate) fn verifying(self) -> Options {
-        Options { no_verify: false, ..self }
+        Options { no_verify: false, compare_all: true, ..self }
     }
 }
 
@@ -177,7 +180,11 @@ fn replay(options: &Options, dispatch: u64) -> Result<Exit> {
     }
     let how = logdur_replay::Options {
         repetitions: options.repetitions,
-        verified: if options.no_verify { 0 } else { options.repetitions.min(COMPARED) },
+        verified: match options.no_verify {
+            true => 0,
+            false if options.compare_all => options.repetitions,
+            false => options.repetitions.min(COMPARED),
+        },
         device: options.device,
         limit: options.timeout,
         geometry: Geometry { grid: options.grid, workgroup: options.workgroup },
