@@ -36,19 +36,6 @@ pub fn worker(program: &Path, loader: Option<(&Path, &OsStr)>, attempt: u32) -> 
     command
 }
 
-/// Lets the heap grow now by what it may need later, while other addresses are kept from everybody: without, an allocation
-/// of the C library's takes the very gap that is left for the runtime, or fails.
-pub(crate) fn grow_heap() {
-    const ROOM: libc::c_int = 32 << 20;
-    // SAFETY: parameters of the allocator only: it keeps what it has, and large blocks come from the heap, too.
-    unsafe {
-        libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, ROOM);
-    }
-    // SAFETY: a block that nobody else knows of, not used; hidden from a compiler that would leave both calls out.
-    unsafe { libc::free(std::hint::black_box(libc::malloc(ROOM as usize / 2))) };
-}
-
 /// Ends the process without the runtime's own end, which may wait for a kernel that does not come to its.
 pub fn leave(status: u8) -> ! {
     // SAFETY: nothing of this process runs afterwards.

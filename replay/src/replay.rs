@@ -19,7 +19,6 @@ use crate::geometry::Geometry;
 use crate::kernarg;
 use crate::memory::{self, Area, Pages};
 use crate::place::{PAGE, Region, Reserved};
-use crate::process::grow_heap;
 use crate::replacement::{self, Other, Replacement};
 use crate::verify::{Buffer, BufferReport, Comparison, Overall, Piece, Rule};
 
@@ -113,7 +112,6 @@ pub fn replay(case: &Case<'_>, options: &Options) -> Result<Report> {
     let plan = memory::plan(case)?;
     let code_range = case.loaded.map(|l| l.base / PAGE * PAGE..(l.base + l.size).next_multiple_of(PAGE));
     let ranges: Vec<Range<u64>> = plan.iter().map(|r| r.range.clone()).chain(code_range.clone()).collect();
-    grow_heap();
     let mut reserved = Reserved::keep(&ranges)?;
 
     let isa = case.agent.map(|agent| agent.isa.as_str()).filter(|isa| !isa.is_empty());
@@ -208,8 +206,6 @@ fn load_in_place(
         // Where it stays it is only in the way.
         let _ = device.api.unload_code(executable);
     };
-    // What the runtime allocates with its first code object only is not to take the addresses that are opened below.
-    free(load_code(device, &case.original)?);
     match reserved.steer(range, allocate, free) {
         Ok((symbol, _)) => Ok(symbol),
         Err(ReplayError::Placement { why, .. }) => {
