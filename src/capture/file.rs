@@ -301,8 +301,8 @@ impl File {
             self.writer()?.freed(base)?;
         }
         for range in ranges {
+            let Some(allocation) = allocation(session, range) else { continue };
             if self.allocations.insert(range.base, range.size).is_none() {
-                let allocation = allocation(session, range);
                 self.writer()?.allocation(&allocation)?;
             }
         }
@@ -420,7 +420,7 @@ fn bytes_of_packet(packet: &Packet) -> [u8; 64] {
     bytes
 }
 
-fn allocation(session: &Session, range: &memory::Allocation) -> Allocation {
+fn allocation(session: &Session, range: &memory::Allocation) -> Option<Allocation> {
     let kind = match range.kind {
         memory::Kind::Pool(pool) if pool.is_gpu && pool.is_fine_grained() => AllocationKind::DeviceFine,
         memory::Kind::Pool(pool) if pool.is_gpu => AllocationKind::DeviceCoarse,
@@ -429,6 +429,7 @@ fn allocation(session: &Session, range: &memory::Allocation) -> Allocation {
         memory::Kind::Locked { .. } => AllocationKind::LockedHost,
         memory::Kind::Managed => AllocationKind::Managed,
         memory::Kind::Foreign => AllocationKind::Ipc,
+        memory::Kind::Variable { .. } => return None,
     };
     let owner = match range.kind {
         memory::Kind::Pool(pool) => session.agent_position(pool.agent).map_or(0, number_of),
@@ -439,7 +440,7 @@ fn allocation(session: &Session, range: &memory::Allocation) -> Allocation {
         _ => None,
     };
     let (kind, backing) = if range.is_virtual { (AllocationKind::Virtual, kind) } else { (kind, kind) };
-    Allocation { base: range.base, size: range.size, kind, owner, host_base, backing, ..Allocation::default() }
+    Some(Allocation { base: range.base, size: range.size, kind, owner, host_base, backing, ..Allocation::default() })
 }
 
 /// A GPU's tick in nanoseconds of the system clock; 0 if the runtime does not say.

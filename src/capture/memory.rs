@@ -1,11 +1,11 @@
-//! The memory that kernels can reach: what the application has allocated, locked and mapped.
+//! The memory that kernels can reach: what the application has allocated, locked and mapped, and variables of its code.
 //!
 //! # Threads
 //! Any that allocate; a capture looks at all of it. Whoever frees memory waits until a capture has read it.
 
 use std::collections::{BTreeMap, HashMap};
 
-use hsa::{Api, Pool};
+use hsa::{Api, Executable, Pool, VariableSymbol};
 
 /// What a piece of memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,13 @@ pub(crate) enum Kind {
     Managed,
     /// Of another process.
     Foreign,
+    /// A variable of a code object.
+    Variable {
+        /// The agent that it was loaded for.
+        agent: u64,
+        /// What it goes with.
+        executable: Executable,
+    },
 }
 
 /// A piece of memory.
@@ -42,7 +49,7 @@ impl Allocation {
             Kind::Pool(pool) if pool.is_gpu => None,
             Kind::Pool(_) | Kind::Managed => Some(self.base),
             Kind::Locked { host } => Some(host),
-            Kind::Foreign => None,
+            Kind::Foreign | Kind::Variable { .. } => None,
         }
     }
 
@@ -98,6 +105,21 @@ impl Memory {
     /// Memory that moves by itself.
     pub(crate) fn managed(&mut self, base: u64, size: u64) {
         self.enter(base, size, Kind::Managed, false);
+    }
+
+    /// Variables of an executable. One in memory that is known already, as an alias is, is captured with that.
+    pub(crate) fn loaded(&mut self, executable: Executable, variables: &[VariableSymbol]) {
+        for variable in variables {
+            if self.around(variable.address).is_none() {
+                let kind = Kind::Variable { agent: variable.agent, executable };
+                self.enter(variable.address, variable.size.into(), kind, false);
+            }
+        }
+    }
+
+    /// An executable is gone, with its variables.
+    pub(crate) fn unloaded(&mut self, gone: Executable) {
+        self.live.retain(|_, a| !matches!(a.kind, Kind::Variable { executable, .. } if executable == gone));
     }
 
     /// Memory of another process.

@@ -188,6 +188,7 @@ impl Capture {
     /// An executable was frozen: its kernels and variables have addresses.
     pub(crate) fn frozen(&self, session: &Session, executable: Executable, symbols: &[KernelSymbol]) {
         let variables = session.api().variables(executable).unwrap_or_default();
+        self.memory(|memory| memory.loaded(executable, &variables));
         let noted = lock(&self.file).frozen(session, executable, symbols, &variables);
         self.check(session, noted);
     }

@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hsa::{AgentKind, Api, OwnSignal};
+use hsa::{AgentKind, Api, OwnSignal, Pool};
 
 use super::memory::{Allocation, Kind};
 
@@ -79,12 +79,14 @@ impl Reader {
             unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
             return Ok(());
         }
-        let Kind::Pool(pool) = memory.kind else { return Err(Unread::Foreign) };
+        let (Kind::Pool(Pool { agent, .. }) | Kind::Variable { agent, .. }) = memory.kind else {
+            return Err(Unread::Foreign);
+        };
         if self.lost {
             return Err(Unread::Expired);
         }
         self.copied.memory().value.store(1, Ordering::Release);
-        let from = (ptr::with_exposed_provenance(address as usize), pool.agent);
+        let from = (ptr::with_exposed_provenance(address as usize), agent);
         // SAFETY: the caller's promise, and the room's size.
         unsafe { self.api.start_copy((self.room.as_ptr(), self.host), from, to.len(), self.copied) }?;
         while self.copied.memory().value.load(Ordering::Acquire) > 0 {

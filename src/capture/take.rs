@@ -11,7 +11,7 @@ use logdur_capture::SnapshotId;
 use logdur_settings::{CaptureScope, Quiesce};
 
 use super::file::{Failed, Taken};
-use super::memory::Allocation;
+use super::memory::{Allocation, Kind};
 use super::read::{PIECE, Reader};
 use super::stall::{self, Stalled};
 use super::{Capture, Target};
@@ -191,6 +191,8 @@ impl Capture {
             words.filter_map(|word| memory.around(word).copied()).collect()
         };
         let mut found = at(kernarg);
+        // Code reaches its variables without an argument.
+        found.extend(all.iter().filter(|a| matches!(a.kind, Kind::Variable { .. })));
         drop(memory);
         found.sort_by_key(|a| a.base);
         found.dedup();

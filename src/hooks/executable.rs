@@ -88,6 +88,8 @@ pub(super) unsafe extern "C" fn destroy(executable: hsa_executable_t) -> hsa_sta
         if let Some(session) = session::current() {
             session.kernels.destroyed(Executable(executable.handle));
             session.swapper.iter().for_each(|s| s.destroyed(Executable(executable.handle)));
+            let capture = session.capture.iter();
+            capture.for_each(|c| c.memory_leaves(|memory| memory.unloaded(Executable(executable.handle))));
         }
     });
     original!(core.hsa_executable_destroy_fn(executable))

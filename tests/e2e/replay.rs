@@ -338,7 +338,7 @@ fn a_capture_is_described_checked_and_taken_apart() {
 #[test]
 fn what_programs_computed_is_computed_again_in_fresh_processes() {
     for arch in bed::archs() {
-        for (program, least) in [("swaps", 10), ("functions", 50), ("groups", 5)] {
+        for (program, least) in [("swaps", 10), ("memory", 50), ("groups", 5)] {
             let run = Run::hip(program).arch(&arch);
             let file = run.file("run.ldcap");
             let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
