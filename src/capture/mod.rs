@@ -228,8 +228,9 @@ impl Capture {
         self.finish(session);
         session.drain(Access::Full);
         session.log.write_all(session, Access::Full);
+        let process = std::process::id().cast_signed();
         // SAFETY: no memory is involved.
-        unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+        unsafe { libc::kill(process, libc::SIGTERM) };
     }
 
     fn stop(&self, session: &Session, reason: &str) {
