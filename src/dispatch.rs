@@ -166,6 +166,16 @@ impl Publisher {
         }
     }
 
+    /// The record that the next dispatch is going to have.
+    pub(crate) fn next_record(&mut self, session: &Session, queue: &Queue) -> RecordRef {
+        loop {
+            if let Some(record) = self.free.record() {
+                return record;
+            }
+            self.go_on(session, queue);
+        }
+    }
+
     /// Goes on in another block.
     #[cold]
     fn go_on(&mut self, session: &Session, queue: &Queue) {
@@ -208,7 +218,7 @@ fn leave(session: &'static Session, queue: &Queue, to: RecordRef, app: u64, barr
     to.record().set_flags(barrier | flag::APP_SIGNAL);
     to.record().signal.store(app, Ordering::Relaxed);
     // What the application sees of this packet it must not see before what was ahead of it.
-    let in_order = queue.forwarding.load(Ordering::Acquire) == 0;
+    let in_order = queue.forwarding.load(Ordering::Acquire) == 0 && !queue.keeps.load(Ordering::Relaxed);
     let can_stay = || in_order && kind_of() == kind::USER && !session.pending.is_shared_with_others(app);
     timing(can_stay, || session.pending.enter(app, to))
 }

@@ -88,6 +88,7 @@ extern "C" fn after_destructors() {
                 reaper::give_up(session, queue);
             }
         }
+        session.capture.iter().for_each(|capture| capture.finish(session));
         session.log.write_all(session, Access::Memory);
         session.log.write_account(session);
         session.records.remove();

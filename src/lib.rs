@@ -24,6 +24,7 @@ mod address_map;
 mod blocks;
 mod cache_line;
 mod calls;
+mod capture;
 mod clock;
 mod diagnostics;
 mod dispatch;

@@ -57,7 +57,7 @@ pub(crate) struct Seen {
 }
 
 /// An application's signal that one of ours stood in for.
-struct Forward {
+pub(crate) struct Forward {
     signal: u64,
     start: u64,
     end: u64,
@@ -179,7 +179,11 @@ pub(crate) fn look(session: &'static Session, access: Access) -> Seen {
         let of_queue = found.look(session, queue);
         seen.completed += of_queue.completed;
         seen.in_flight += of_queue.in_flight;
-        found.forward(session, queue, access);
+        if queue.keeps.load(Ordering::Acquire) {
+            found.keep(session, queue);
+        } else {
+            found.forward(session, queue, access);
+        }
         give_signals(session, queue, &mut found.signals, access);
     }
     seen
@@ -197,6 +201,14 @@ fn give_signals(session: &Session, queue: &Queue, signals: &mut Vec<OwnSignal>, 
     if queue.gone.load(Ordering::Acquire) {
         session.signals.give_back(&mut returned);
     }
+}
+
+/// Tells the application what was kept from it while a dispatch of the queue was captured.
+pub(crate) fn tell_kept(session: &Session, queue: &Queue) {
+    queue.keeps.store(false, Ordering::Release);
+    let mut found = Found { signals: Vec::new(), forwards: std::mem::take(&mut *lock(&queue.kept)) };
+    session.reaper.forwarding.fetch_add(found.forwards.len() as u32, Ordering::AcqRel);
+    found.forward(session, queue, exit::access());
 }
 
 /// Moves on from records that are done: afterwards no look touches the blocks before them.
@@ -339,6 +351,12 @@ impl Found {
         self.signals.push(own);
         r.set_state(State::Done);
         true
+    }
+
+    /// Puts away what the application is to be told later; nobody looks for it meanwhile.
+    fn keep(&mut self, session: &Session, queue: &Queue) {
+        session.reaper.forwarding.fetch_sub(self.forwards.len() as u32, Ordering::AcqRel);
+        lock(&queue.kept).append(&mut self.forwards);
     }
 
     /// Gives applications' signals the times and the decrement that the GPU gave to ours.

@@ -15,6 +15,7 @@ use logdur_journal::Records;
 use logdur_settings::{Interceptor, QueueMode};
 
 use crate::blocks::Blocks;
+use crate::capture::Capture;
 use crate::clock::AgentClock;
 use crate::host_clock::HostClock;
 use crate::kernels::Kernels;
@@ -43,6 +44,8 @@ pub(crate) struct Session {
     pub(crate) queue_mode: QueueMode,
     /// Present when there is a kernel cache.
     pub(crate) swapper: Option<Swapper>,
+    /// Present when dispatches are captured.
+    pub(crate) capture: Option<Capture>,
     agents: RwLock<Vec<&'static SeenAgent>>,
     api: AtomicPtr<Api>,
     /// True while our threads may use the runtime and its memory; they hold it for as long as they do.
@@ -97,7 +100,7 @@ pub(crate) unsafe fn load(table: *mut HsaApiTable) {
     session.use_runtime(true);
     exit::runtime_is_up(true);
     hooks::runtime::started();
-    hooks::install(&live, session.swapper.is_some());
+    hooks::install(&live, session);
 }
 
 fn create() -> &'static Session {
@@ -118,6 +121,7 @@ pub(crate) fn leave_runtime() {
     if !*session.may_use_runtime() {
         return;
     }
+    session.capture.iter().for_each(|capture| capture.leave(session));
     session.drain(Access::Full);
     session.queues.all().into_iter().for_each(queue::inplace::leave);
     // What the reaper has in its hands is back in its place before signals are destroyed.
@@ -144,6 +148,10 @@ pub(crate) fn unload() {
     // Done before, unless it was shut down around our hook.
     leave_runtime();
     let Some(session) = current() else { return };
+    if let Some(capture) = &session.capture {
+        capture.report(session);
+        session.log.write_all(session, Access::Memory);
+    }
     session.log.write_account(session);
     session.kernels.forget();
     session.swapper.iter().for_each(Swapper::forget);
@@ -171,7 +179,8 @@ impl Session {
         let (records, said) = records::open(settings, &sink);
         let log = Log::new(settings, sink, problem, records);
         let (swapper, of_cache) = Swapper::new(settings);
-        said.into_iter().chain(of_cache).for_each(|text| log.notice(text));
+        let (capture, of_capture) = Capture::new(settings);
+        said.into_iter().chain(of_cache).chain(of_capture).for_each(|text| log.notice(text));
         Session {
             log,
             records,
@@ -184,6 +193,7 @@ impl Session {
             clock: HostClock::new(records),
             queue_mode: settings.queue_mode,
             swapper,
+            capture,
             agents: RwLock::default(),
             api: AtomicPtr::default(),
             runtime: RwLock::new(false),

@@ -174,6 +174,26 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// The segment for a dispatch, from the application's own. What that is too short for is zero.
+    pub fn lay(&self, source: &[u8], facts: &PacketFacts) -> Vec<u8> {
+        let mut segment = vec![0; self.size as usize];
+        let mut put = |to: u32, bytes: &[u8]| {
+            let room = segment.get_mut(to as usize..).unwrap_or_default();
+            room.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+        };
+        for copy in &self.copies {
+            let from = source.get(copy.from as usize..).unwrap_or_default();
+            put(copy.to, from.get(..copy.len as usize).unwrap_or(from));
+        }
+        for fill in &self.fills {
+            let value = fill.value(facts).to_le_bytes();
+            put(fill.to, value.get(..fill.size as usize).unwrap_or(&value));
+        }
+        segment
+    }
+}
+
 /// Adds a copy, to the one before it where they are neighbours in both segments.
 fn copy(copies: &mut Vec<Copy>, from: u32, to: u32, len: u32) {
     match copies.last_mut() {

@@ -26,6 +26,7 @@ impl Environment {
         all.set("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
         // HIP 7 could ring the doorbell itself, past every tool.
         all.set("DEBUG_CLR_DIRECT_DOORBELL", "0");
+        let capture = &options.capture;
         let ours = [
             (Interceptor::log_location, options.log_location.clone()),
             (Interceptor::log_format, options.log_format.clone().map(Into::into)),
@@ -34,6 +35,18 @@ impl Environment {
             (Interceptor::filter, options.kernels.clone().map(Into::into)),
             (Interceptor::kernel_cache_mode, options.cache_mode.clone().map(Into::into)),
             (Interceptor::kernel_cache_pick, options.cache_pick.clone().map(Into::into)),
+            (Interceptor::capture, capture.capture.clone()),
+            (Interceptor::capture_kernels, capture.capture_kernels.clone()),
+            (Interceptor::capture_dispatches, capture.capture_dispatches.clone()),
+            (Interceptor::capture_grid, capture.capture_grid.clone()),
+            (Interceptor::capture_device, capture.capture_device.clone()),
+            (Interceptor::capture_scope, capture.capture_scope.clone().map(Into::into)),
+            (Interceptor::capture_after, capture.capture_after.clone().map(Into::into)),
+            (Interceptor::capture_max_bytes, capture.capture_max_bytes.clone()),
+            (Interceptor::capture_max_seconds, capture.capture_max_seconds.clone()),
+            (Interceptor::capture_quit, capture.capture_quit.clone()),
+            (Interceptor::capture_compress, capture.capture_compress.clone().map(Into::into)),
+            (Interceptor::capture_quiesce, capture.capture_quiesce.clone().map(Into::into)),
         ];
         for (name, value) in ours {
             if let Some(value) = value {

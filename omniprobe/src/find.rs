@@ -1,6 +1,6 @@
 //! Where our libraries, a ROCm and a program are.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -41,6 +41,17 @@ pub(crate) fn rocm_libraries(rocm: &Path) -> Result<Vec<PathBuf>> {
         bail!("--rocm {}: expected {RUNTIME} in one of {}, found none", rocm.display(), ROCM_LIBRARIES.join(", "));
     }
     Ok(folders)
+}
+
+/// The dynamic loader of a ROCm that has a C library of its own, and the folders of its libraries as that takes them.
+///
+/// # Errors
+/// When the folder is no ROCm.
+pub(crate) fn loader(rocm: &Path) -> Result<Option<(PathBuf, OsString)>> {
+    let folders = rocm_libraries(rocm)?;
+    let found = folders.iter().map(|folder| folder.join("ld-linux-x86-64.so.2")).find(|loader| loader.exists());
+    let joined = std::env::join_paths(&folders).context("--rocm: a folder's name has a colon")?;
+    Ok(found.map(|loader| (loader, joined)))
 }
 
 /// The program that a shell would run for a name.

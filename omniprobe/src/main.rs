@@ -14,12 +14,15 @@ use clap::{Args, Parser, Subcommand};
 /// How everything but success of our own is reported; the application's status is passed through as it is.
 const USAGE_ERROR: u8 = 2;
 
+/// The tools that read captures: their statuses are [`logdur_replay::Exit`]'s.
+const CAPTURE_TOOLS: &[&str] = &["info", "dump", "extract", "fsck", "replay", "verify"];
+
 /// Log the duration of every kernel that an application dispatches to an AMD GPU.
 #[derive(Parser)]
 #[command(
     name = "omniprobe",
     version,
-    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ..."
+    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ...\n       omniprobe info|dump|extract|fsck|replay|verify CAPTURE [OPTIONS]"
 )]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -38,6 +41,18 @@ enum Command {
     Doctor(PlaceOptions),
     /// Write the rows that processes could not write because they were killed.
     Log(LogOptions),
+    /// Say what is in a capture, and whether it can be replayed.
+    Info(cmd::info::Options),
+    /// Show every record of a capture.
+    Dump(cmd::dump::Options),
+    /// Write code objects and buffers of a capture to files.
+    Extract(cmd::extract::Options),
+    /// Look at every byte of a capture, and write what is whole of a damaged one.
+    Fsck(cmd::fsck::Options),
+    /// Run captured dispatches again, alone, at the addresses that they had.
+    Replay(cmd::replay::Options),
+    /// Replay, and compare what is written with what the application got.
+    Verify(cmd::replay::Options),
     /// Folders of code objects: what is in them, and whether it would be used.
     Cache(cmd::cache::CacheOptions),
     /// What `doctor` runs in a process of its own.
@@ -116,7 +131,51 @@ struct RunOptions {
     #[arg(short, long, value_name = "NAME", num_args = 1..)]
     analyzers: Vec<String>,
     #[command(flatten)]
+    capture: CaptureOptions,
+    #[command(flatten)]
     place: PlaceOptions,
+}
+
+/// What is captured. The library reads the values; what it cannot is a notice in the log.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Captures")]
+struct CaptureOptions {
+    /// Capture dispatches, with memory before and after them, into a file (%p is the process id, %r the rank).
+    #[arg(long, value_name = "FILE|DIR")]
+    capture: Option<OsString>,
+    /// Kernels that are captured, by their names, demangled or mangled.
+    #[arg(long, value_name = "REGEX", requires = "capture")]
+    capture_kernels: Option<OsString>,
+    /// Which dispatches of each kernel and geometry; without it, the first.
+    #[arg(long, value_name = "1,3-7|every:N|random:P%", requires = "capture")]
+    capture_dispatches: Option<OsString>,
+    /// Only dispatches of this grid, in work-items.
+    #[arg(long, value_name = "X[xY[xZ]]", requires = "capture")]
+    capture_grid: Option<OsString>,
+    /// Only dispatches to this GPU, by its place among the GPUs.
+    #[arg(long, value_name = "N", requires = "capture")]
+    capture_device: Option<OsString>,
+    /// How much memory is captured; without it, all.
+    #[arg(long, value_name = "SCOPE", requires = "capture", value_parser = ["kernarg", "args", "reachable", "all"])]
+    capture_scope: Option<String>,
+    /// Whether memory is captured after the kernel, too; without it, yes.
+    #[arg(long, value_name = "0|1", requires = "capture", value_parser = ["0", "1"])]
+    capture_after: Option<String>,
+    /// Stop when the file has so many bytes; without it, 8G.
+    #[arg(long, value_name = "BYTES", requires = "capture")]
+    capture_max_bytes: Option<OsString>,
+    /// Stop after so many seconds that were spent on captures; without it, 60.
+    #[arg(long, value_name = "N", requires = "capture")]
+    capture_max_seconds: Option<OsString>,
+    /// End the application when so many dispatches are captured.
+    #[arg(long, value_name = "N", requires = "capture")]
+    capture_quit: Option<OsString>,
+    /// How memory is compressed in the file.
+    #[arg(long, value_name = "HOW", requires = "capture", value_parser = ["auto", "none", "lz4"])]
+    capture_compress: Option<String>,
+    /// What has to be at rest while memory is read; without it, the whole process.
+    #[arg(long, value_name = "WHAT", requires = "capture", value_parser = ["queue", "device", "process"])]
+    capture_quiesce: Option<String>,
 }
 
 impl RunOptions {
@@ -139,6 +198,12 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Some(Command::Doctor(place)) => cmd::doctor::run(&place),
         Some(Command::Log(options)) => cmd::log::run(&options),
+        Some(Command::Info(options)) => return cmd::captured::end(cmd::info::run(&options)),
+        Some(Command::Dump(options)) => return cmd::captured::end(cmd::dump::run(&options)),
+        Some(Command::Extract(options)) => return cmd::captured::end(cmd::extract::run(&options)),
+        Some(Command::Fsck(options)) => return cmd::captured::end(cmd::fsck::run(&options)),
+        Some(Command::Replay(options)) => return cmd::captured::end(cmd::replay::run(&options)),
+        Some(Command::Verify(options)) => return cmd::captured::end(cmd::replay::run(&options.verifying())),
         Some(Command::Cache(options)) => cmd::cache::run(&options),
         Some(Command::Probe) => cmd::doctor::probe(),
         None => run(&cli.run, &cli.app),
@@ -170,7 +235,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
     // Help and version are no errors; clap knows where each goes.
     let _ = error.print();
-    if error.use_stderr() { ExitCode::from(USAGE_ERROR) } else { ExitCode::SUCCESS }
+    let of_captures = std::env::args_os().nth(1).is_some_and(|word| CAPTURE_TOOLS.iter().any(|tool| word == *tool));
+    let usage = if of_captures { logdur_replay::Exit::Usage as u8 } else { USAGE_ERROR };
+    if error.use_stderr() { ExitCode::from(usage) } else { ExitCode::SUCCESS }
 }
 
 #[cfg(test)]

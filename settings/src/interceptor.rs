@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use crate::{Value, settings};
+use crate::value::Bytes;
+use crate::{CaptureScope, Compress, Grid, Occurrences, Quiesce, Value, settings};
 
 /// Where rows go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,6 +146,30 @@ settings! {
     kernel_cache_pick: Option<String> = "LOGDUR_KERNEL_CACHE_PICK" ["`newest` | HASH[,HASH…]"] or (None) "none: a notice lists them";
     /// When kernels are replaced: always, in turns with the original, or for the first N dispatches of each kernel and shape. The last two compare both, in lines at the end of the log.
     kernel_cache_mode: CacheMode = "LOGDUR_KERNEL_CACHE_MODE" ["`swap` | `alternate[:N]` | `off-after:N`"] or (CacheMode::Swap) "`swap`";
+    /// Captures dispatches into this file, or into a file of the folder: arguments, memory before and after, code. `%p` stands for the process id, `%r` for the rank of MPI or SLURM; two processes never share a file.
+    capture: Option<PathBuf> = "LOGDUR_CAPTURE" ["FILE | DIR"] or (None) "nothing is captured";
+    /// Kernels that are captured, by their names, demangled or mangled.
+    capture_kernels: Option<String> = "LOGDUR_CAPTURE_KERNELS" ["regular expression"] or (None) "every kernel";
+    /// Which dispatches of each kernel and geometry.
+    capture_dispatches: Occurrences = "LOGDUR_CAPTURE_DISPATCHES" ["`1,3-7` | `every:N` | `random:P%`"] or (Occurrences::first()) "`1`: the first";
+    /// Only dispatches of this grid, in work-items.
+    capture_grid: Option<Grid> = "LOGDUR_CAPTURE_GRID" ["X[xY[xZ]]"] or (None) "any";
+    /// Only dispatches to this GPU, by its place among the GPUs.
+    capture_device: Option<u32> = "LOGDUR_CAPTURE_DEVICE" ["number"] or (None) "any";
+    /// How much memory: none but the arguments; what they point to; what may be reached from there; everything.
+    capture_scope: CaptureScope = "LOGDUR_CAPTURE_SCOPE" ["`kernarg` | `args` | `reachable` | `all`"] or (CaptureScope::All) "`all`";
+    /// Whether memory is captured after the kernel, too: what a replay is compared with.
+    capture_after: u32 = "LOGDUR_CAPTURE_AFTER" ["`0` | `1`"] or (1) "`1`";
+    /// Capturing stops when the file has so many bytes.
+    capture_max_bytes: Bytes = "LOGDUR_CAPTURE_MAX_BYTES" ["BYTES"] or (Bytes(8 << 30)) "`8G`";
+    /// Capturing stops after so many seconds that were spent on it.
+    capture_max_seconds: u32 = "LOGDUR_CAPTURE_MAX_SECONDS" ["number"] or (60) "`60`";
+    /// Ends the process with SIGTERM when so many dispatches are captured; the file is whole then.
+    capture_quit: Option<u32> = "LOGDUR_CAPTURE_QUIT" ["number"] or (None) "the application goes on";
+    /// How memory is compressed in the file.
+    capture_compress: Compress = "LOGDUR_CAPTURE_COMPRESS" ["`auto` | `none` | `lz4`"] or (Compress::Auto) "`auto`";
+    /// What has to be at rest while memory is read.
+    capture_quiesce: Quiesce = "LOGDUR_CAPTURE_QUIESCE" ["`queue` | `device` | `process`"] or (Quiesce::Process) "`process`";
     /// Diagnostics of the library itself, into the file `logdur.PID.log` beside the log or in the folder for temporary files.
     log: Option<String> = "LOGDUR_LOG" ["`error` | `warn` | `info` | `debug` | `trace`"] or (None) "off";
     /// Set by `omniprobe`: a file that the library writes a line to when it is loaded.

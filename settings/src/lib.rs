@@ -3,11 +3,13 @@
 //! The libraries read them, `omniprobe` sets them, and `docs/environment.md` is printed from them. A value that is not
 //! understood never stops the application: the default takes its place and a [`Problem`] says so.
 
+mod capture;
 mod emulator;
 mod injection;
 mod interceptor;
 mod value;
 
+pub use capture::{CaptureScope, Compress, Grid, Occurrences, Quiesce};
 pub use emulator::{Bar, ClockKind, Emulator, GpuList};
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
 pub use interceptor::{CacheMode, Folders, Format, Interceptor, LogLocation, QueueMode, RECORDS_AT, RecordsLocation};

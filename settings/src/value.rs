@@ -34,6 +34,12 @@ impl Value for u32 {
     }
 }
 
+impl Value for Option<u32> {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        if text.is_empty() { Ok(None) } else { u32::parse(text).map(Some) }
+    }
+}
+
 /// A number of bytes, with an optional suffix K, M, G or T.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);

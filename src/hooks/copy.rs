@@ -16,6 +16,9 @@ fn before(signal: hsa_signal_t) {
     guard((), || {
         if let Some(session) = session::current().filter(|_| signal.handle != 0) {
             session.pending.before_reuse(signal.handle);
+            if let Some(capture) = &session.capture {
+                capture.copies.starts(signal.handle);
+            }
         }
     });
 }

@@ -25,10 +25,14 @@ pub(super) unsafe extern "C" fn load_agent_code_object(
     let status = original!(core.hsa_executable_load_agent_code_object_fn(executable, agent, reader, options, to));
     if status == raw::HSA_STATUS_SUCCESS {
         guard((), || {
-            if let Some((session, swapper)) = session::current().and_then(|s| Some((s, s.swapper.as_ref()?))) {
+            let Some(session) = session::current() else { return };
+            // SAFETY: the runtime has written the handle there.
+            let handle = unsafe { to.read() }.handle;
+            if let Some(capture) = &session.capture {
+                capture.loaded(session, Executable(executable.handle), agent.handle, handle);
+            }
+            if let Some(swapper) = &session.swapper {
                 swapper.watch(session);
-                // SAFETY: the runtime has written the handle there.
-                let handle = unsafe { to.read() }.handle;
                 swapper.loaded(session, Executable(executable.handle), agent.handle, handle);
             }
         });
@@ -68,6 +72,9 @@ fn enter(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()
         }
         ::log::debug!("executable {:#x}: {} kernels", executable.0, kernels.len());
         session.kernels.loaded(executable, &kernels);
+        if let Some(capture) = &session.capture {
+            capture.frozen(session, executable, &kernels);
+        }
         if let Some(swapper) = &session.swapper {
             swapper.frozen(session, executable, &kernels);
         }
@@ -81,6 +88,8 @@ pub(super) unsafe extern "C" fn destroy(executable: hsa_executable_t) -> hsa_sta
         if let Some(session) = session::current() {
             session.kernels.destroyed(Executable(executable.handle));
             session.swapper.iter().for_each(|s| s.destroyed(Executable(executable.handle)));
+            let capture = session.capture.iter();
+            capture.for_each(|c| c.memory_leaves(|memory| memory.unloaded(Executable(executable.handle))));
         }
     });
     original!(core.hsa_executable_destroy_fn(executable))

@@ -6,6 +6,7 @@
 mod copy;
 mod executable;
 mod index;
+mod memory;
 mod queue;
 pub(crate) mod runtime;
 mod signal;
@@ -16,7 +17,7 @@ use hsa::{Api, LiveTable, Slot};
 use hsa_sys::raw::{AmdExtTable, CoreApiTable};
 use std::sync::Mutex;
 
-use crate::session::lock;
+use crate::session::{Session, lock};
 
 /// A hook: where its entry is, and the function's address.
 struct Hook {
@@ -81,9 +82,26 @@ hooks! { watching:
     amd.hsa_amd_memory_async_copy_rect_fn => copy::memory_async_copy_rect;
 }
 
-// Only where kernels are swapped.
-hooks! { swapping:
+// Only where kernels are swapped or captured.
+hooks! { of_code:
     core.hsa_executable_load_agent_code_object_fn => executable::load_agent_code_object;
+}
+
+// Only where dispatches are captured.
+hooks! { of_memory:
+    amd.hsa_amd_memory_pool_allocate_fn => memory::pool_allocate;
+    amd.hsa_amd_memory_pool_free_fn => memory::pool_free;
+    core.hsa_memory_allocate_fn => memory::allocate;
+    core.hsa_memory_free_fn => memory::free;
+    amd.hsa_amd_memory_lock_fn => memory::lock;
+    amd.hsa_amd_memory_lock_to_pool_fn => memory::lock_to_pool;
+    amd.hsa_amd_memory_unlock_fn => memory::unlock;
+    amd.hsa_amd_svm_attributes_set_fn => memory::svm_attributes_set;
+    amd.hsa_amd_ipc_memory_attach_fn => memory::ipc_attach;
+    amd.hsa_amd_ipc_memory_detach_fn => memory::ipc_detach;
+    amd.hsa_amd_vmem_handle_create_fn => memory::vmem_handle_create;
+    amd.hsa_amd_vmem_map_fn => memory::vmem_map;
+    amd.hsa_amd_vmem_unmap_fn => memory::vmem_unmap;
 }
 
 /// The tables in which hooks are installed.
@@ -94,9 +112,12 @@ pub(crate) fn installed(live: &LiveTable) -> bool {
     watching().iter().any(|hook| (hook.slot)(live).is_some_and(|slot| slot.load() == hook.ours))
 }
 
-/// Installs the hooks, with those for swapping if kernels are swapped; entries that this runtime lacks are left out.
-pub(crate) fn install(live: &LiveTable, with_swapping: bool) {
-    for hook in watching().into_iter().chain(with_swapping.then(swapping).into_iter().flatten()) {
+/// Installs the hooks that a session needs; entries that this runtime lacks are left out.
+pub(crate) fn install(live: &LiveTable, session: &Session) {
+    let code = session.swapper.is_some() || session.capture.is_some();
+    let code = code.then(of_code).into_iter().flatten();
+    let memory = session.capture.is_some().then(of_memory).into_iter().flatten();
+    for hook in watching().into_iter().chain(code).chain(memory) {
         let Some(slot) = (hook.slot)(live).filter(|slot| slot.load() != 0) else {
             ::log::debug!("this runtime has no {}", hook.name);
             continue;
@@ -110,7 +131,7 @@ pub(crate) fn install(live: &LiveTable, with_swapping: bool) {
 /// Takes the hooks out again, where nobody has put another over them.
 pub(crate) fn restore(api: &Api) {
     let Some(live) = lock(&LIVE).take() else { return };
-    for hook in watching().into_iter().chain(swapping()) {
+    for hook in watching().into_iter().chain(of_code()).chain(of_memory()) {
         if let Some(slot) = (hook.slot)(&live) {
             // SAFETY: the original was in this entry when the library was loaded.
             unsafe { slot.restore(hook.ours, (hook.original)(api)) };

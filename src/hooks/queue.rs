@@ -27,6 +27,7 @@ pub(super) unsafe extern "C" fn create(
         let position = session.agent_position(agent.handle).filter(|_| !queue.is_null())?;
         session.reaper.start(session);
         session.log.start(session);
+        session.capture.iter().for_each(|capture| capture.start(session));
         Some((session, calls::get()?, position))
     });
     let made = watched.and_then(|(session, api, position)| {

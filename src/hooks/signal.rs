@@ -27,6 +27,9 @@ pub(super) unsafe extern "C" fn destroy(signal: hsa_signal_t) -> hsa_status_t {
     guard((), || {
         if let Some(session) = session::current() {
             session.pending.before_destroy(signal.handle);
+            if let Some(capture) = &session.capture {
+                capture.copies.destroyed(signal.handle);
+            }
         }
     });
     original!(core.hsa_signal_destroy_fn(signal))

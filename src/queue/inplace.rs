@@ -177,7 +177,14 @@ fn publish(
         bypass(ring, api, session, queue);
         return;
     }
-    let (end, dispatches) = ring.ready(&mut publisher.room);
+    let (mut end, mut dispatches) = ring.ready(&mut publisher.room);
+    if let Some((session, capture)) = session.and_then(|s| Some((s, s.capture.as_ref()?)))
+        && let Some(target) = capture.first_wanted(session, queue, (first..end).map(|index| (index, ring.slot(index))))
+    {
+        // What is before it is published now, it itself and what is behind it by and by.
+        ring.hold.store(target, Ordering::Release);
+        (end, dispatches) = ring.ready(&mut publisher.room);
+    }
     if end == first {
         // The packet processor goes where the doorbell says, whatever the index; what it has taken is invalid then.
         if ring.read_index() > first {
@@ -210,6 +217,12 @@ fn bypass(ring: &Ring, api: &Api, session: Option<&'static Session>, queue: &Que
             ));
         }
     });
+}
+
+/// Publishes what may be published now: a hold has changed.
+pub(crate) fn go_on(session: &'static Session, queue: &'static Queue) {
+    let (Some(ring), Some(api)) = (&queue.ring, calls::get()) else { return };
+    queue.publisher.work(|publisher| publish(publisher, queue, ring, api, Some(session)));
 }
 
 /// The reaper's look: publishes packets that were left behind because they were written after their doorbell was rung.

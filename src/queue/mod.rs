@@ -18,9 +18,10 @@ use logdur_settings::QueueMode;
 
 use crate::blocks::{Blocks, Cursor, Spare};
 use crate::cache_line::OwnLine;
+use crate::reaper::Forward;
 use crate::session::{Session, lock};
 
-pub(crate) use ring::Ring;
+pub(crate) use ring::{NO_HOLD, Ring};
 
 use turn::Turn;
 
@@ -59,6 +60,10 @@ pub(crate) struct Queue {
     pub(crate) forwarding: AtomicU32,
     /// Signals that the reaper has given back for this queue's next packets.
     pub(crate) returned: OwnLine<Mutex<Vec<OwnSignal>>>,
+    /// A dispatch is being captured: the application is not told of its end before that of the capture.
+    pub(crate) keeps: AtomicBool,
+    /// What it is not told yet.
+    pub(crate) kept: Mutex<Vec<Forward>>,
 }
 
 /// What the thread that publishes a queue's packets works with.
@@ -86,6 +91,8 @@ impl Queue {
             logged: Mutex::new(start),
             forwarding: AtomicU32::new(0),
             returned: OwnLine::default(),
+            keeps: AtomicBool::new(false),
+            kept: Mutex::default(),
         }
     }
 

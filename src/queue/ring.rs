@@ -19,6 +19,9 @@ use hsa_sys::raw::{hsa_queue_t, hsa_signal_t};
 
 use crate::cache_line::OwnLine;
 
+/// No packet is held: none ever has this number.
+pub(crate) const NO_HOLD: u64 = u64::MAX;
+
 /// A ring and the index that producers see.
 pub(crate) struct Ring {
     pub(crate) write_index: OwnLine<AtomicU64>,
@@ -31,6 +34,10 @@ pub(crate) struct Ring {
     pub(crate) owners: AtomicU64,
     /// What was published at the reaper's last look.
     pub(crate) looked_at: AtomicU64,
+    /// The packet that waits for a capture: it and those behind it are not published. [`NO_HOLD`] otherwise.
+    pub(crate) hold: AtomicU64,
+    /// The last packet that was held, and has not to be again.
+    pub(crate) passed: AtomicU64,
     queue: *mut hsa_queue_t,
     slots: *const Slot,
     size: u64,
@@ -59,6 +66,8 @@ impl Ring {
             doorbell: fields.doorbell_signal.handle,
             owners: AtomicU64::new(1),
             looked_at: AtomicU64::new(0),
+            hold: AtomicU64::new(NO_HOLD),
+            passed: AtomicU64::new(NO_HOLD),
             queue,
             slots: fields.base_address.cast(),
             size: fields.size.into(),
@@ -114,7 +123,7 @@ impl Ring {
             // Producers reserve first and wait for room afterwards: the index may be ahead of the slots.
             *room = self.read_index() + self.size;
         }
-        let limit = reserved.min(*room);
+        let limit = reserved.min(*room).min(self.hold.load(Ordering::Acquire));
         let (mut end, mut dispatches) = (self.published.load(Ordering::Relaxed), 0);
         while end < limit {
             match PacketType::of(self.slot(end).load_header()) {

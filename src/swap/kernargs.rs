@@ -64,7 +64,7 @@ impl KernargRing {
     /// When the runtime has no such memory.
     pub(crate) fn new(api: &Api, gpu: u64, bytes: usize) -> Result<&'static KernargRing> {
         let block_bytes = block_bytes(bytes);
-        let memory = api.kernarg_memory(gpu, BLOCKS * block_bytes)?;
+        let memory = api.kernarg_memory(&[gpu], BLOCKS * block_bytes)?;
         Ok(KernargRing::in_memory(memory, block_bytes, BLOCKS))
     }
 

@@ -31,6 +31,7 @@ use regex::Regex;
 use crate::address_map::AddressMap;
 use crate::session::{Session, lock};
 
+pub(crate) use objects::bytes_of;
 pub(crate) use replacement::Swapped;
 
 use kernargs::KernargRing;
@@ -278,7 +279,7 @@ impl Swapper {
     ) -> Result<&'static Replacement, String> {
         let (api, agent) = (session.api(), original.symbol.agent);
         let State { alternatives, cache, rings, .. } = state;
-        let loaded = alternatives.entry((agent, choice.hash)).or_insert_with(|| load(api, agent, cache, choice));
+        let loaded = alternatives.entry((agent, choice.hash)).or_insert_with(|| load(session, agent, cache, choice));
         let symbols = loaded.as_ref().map_err(Clone::clone)?;
         let name = name_of(&original.symbol);
         let symbol = symbols.iter().find(|s| name_of(s) == name).ok_or("the runtime does not find the kernel in it")?;
@@ -312,14 +313,20 @@ impl Swapper {
 }
 
 /// Loads a code object of the cache for an agent, for as long as the runtime lives.
-fn load(api: &Api, agent: u64, cache: &Cache, choice: &Choice) -> Result<Vec<KernelSymbol>, String> {
+fn load(session: &Session, agent: u64, cache: &Cache, choice: &Choice) -> Result<Vec<KernelSymbol>, String> {
+    let api = session.api();
     let bytes = cache.read(&choice.candidate).map_err(|e| e.to_string())?;
     let found = Hash::of(&bytes);
     if found != choice.hash {
         return Err(format!("it has changed meanwhile: expected {}, found {}", choice.hash.short(), found.short()));
     }
-    let executable = api.load_code(agent, bytes.leak()).map_err(|e| e.to_string())?;
-    api.kernels(executable, agent).map_err(|e| e.to_string())
+    let bytes: &'static [u8] = bytes.leak();
+    let executable = api.load_code(agent, bytes).map_err(|e| e.to_string())?;
+    let symbols = api.kernels(executable, agent).map_err(|e| e.to_string())?;
+    if let Some(capture) = &session.capture {
+        capture.loaded_ours(session, executable, agent, bytes, &symbols);
+    }
+    Ok(symbols)
 }
 
 fn target_of(api: &Api, agent: u64) -> Option<Target> {

@@ -38,20 +38,29 @@ pub(super) fn name_of(symbol: &KernelSymbol) -> &str {
     symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name)
 }
 
+/// The bytes of a code object that has just been loaded.
+///
+/// # Errors
+/// When the runtime does not say where they are.
+pub(crate) fn bytes_of(api: &Api, loaded: u64) -> hsa::Result<Vec<u8>> {
+    let (base, size) = api.loader()?.code_object_bytes(loaded)?;
+    let mut bytes: Vec<u8> = Vec::with_capacity(size as usize);
+    let from = ptr::with_exposed_provenance(base as usize);
+    // SAFETY: the runtime says that the bytes are there, which they are for as long as the reader that they were loaded
+    // with: until the application's call, in which we are, returns.
+    unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), size as usize) };
+    // SAFETY: so many bytes were just written.
+    unsafe { bytes.set_len(size as usize) };
+    Ok(bytes)
+}
+
 impl Object {
     /// Reads a code object that has just been loaded.
     ///
     /// # Errors
     /// When the runtime does not say where its bytes are.
     pub(super) fn of(api: &Api, agent: u64, loaded: u64) -> hsa::Result<Object> {
-        let (base, size) = api.loader()?.code_object_bytes(loaded)?;
-        let mut bytes: Vec<u8> = Vec::with_capacity(size as usize);
-        let from = ptr::with_exposed_provenance(base as usize);
-        // SAFETY: the runtime says that the bytes are there, which they are for as long as the reader that they were
-        // loaded with: until the application's call, in which we are, returns.
-        unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), size as usize) };
-        // SAFETY: so many bytes were just written.
-        unsafe { bytes.set_len(size as usize) };
+        let bytes = bytes_of(api, loaded)?;
         let code = CodeObject::parse(&bytes).map_err(|e| e.to_string());
         Ok(Object { agent, hash: Hash::of(&bytes), code })
     }

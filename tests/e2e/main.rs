@@ -4,12 +4,14 @@
 //! Run by `cargo xtask test`, which builds what is tested here.
 
 mod bed;
+mod captures;
 mod compare;
 mod launch;
 mod log;
 mod versions;
 
 mod app_signals;
+mod capture;
 mod code_objects;
 mod costs;
 mod crash;
@@ -25,5 +27,6 @@ mod opencl;
 mod oracles;
 mod output;
 mod queues;
+mod replay;
 mod swap;
 mod triton;

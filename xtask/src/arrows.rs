@@ -10,8 +10,31 @@ use crate::shell;
 
 /// Who may depend on whom, and nobody else. ARCHITECTURE.md shows the same list.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("omniprobe", &["amdgpu-code-object", "hsa", "logdur-journal", "logdur-kernel-cache", "logdur-settings"]),
-    ("logdur", &["amdgpu-code-object", "hsa", "hsa-sys", "logdur-journal", "logdur-kernel-cache", "logdur-settings"]),
+    (
+        "omniprobe",
+        &[
+            "amdgpu-code-object",
+            "hsa",
+            "logdur-capture",
+            "logdur-journal",
+            "logdur-kernel-cache",
+            "logdur-replay",
+            "logdur-settings",
+        ],
+    ),
+    (
+        "logdur",
+        &[
+            "amdgpu-code-object",
+            "hsa",
+            "hsa-sys",
+            "logdur-capture",
+            "logdur-journal",
+            "logdur-kernel-cache",
+            "logdur-settings",
+        ],
+    ),
+    ("logdur-replay", &["amdgpu-code-object", "hsa", "logdur-capture", "logdur-kernel-cache"]),
     ("logdur-kernel-cache", &["amdgpu-code-object"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),
     ("hsa", &["hsa-sys"]),
@@ -19,10 +42,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("amdgpu-emu", &["amdgpu-isa", "hsa-sys"]),
     ("hsa-sys", &[]),
     ("amdgpu-isa", &[]),
+    ("logdur-capture", &[]),
     ("logdur-journal", &[]),
     ("logdur-settings", &[]),
-    // Prints the tables' documentation, and reads corpora.
-    ("xtask", &["logdur-settings", "amdgpu-code-object", "amdgpu-isa", "logdur-kernel-cache"]),
+    // Prints the tables' documentation, reads corpora, and measures.
+    ("xtask", &["logdur-settings", "amdgpu-code-object", "amdgpu-isa", "logdur-capture", "logdur-kernel-cache"]),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME`: our figure beside the alternative's, from interleaved runs.
 
 mod cache;
+mod capture_format;
 mod dispatch;
 mod start;
 mod waves;
@@ -36,11 +37,16 @@ const BENCHES: &[Bench] = &[
         help: "what it takes to know the kernels of folders, with and without an index",
         run: cache::run,
     },
+    Bench {
+        name: "capture-format",
+        help: "what writing and opening capture files costs, beside copying the same bytes",
+        run: capture_format::run,
+    },
     Bench { name: "waves", help: "wave-instructions a second of the emulated GPU", run: waves::run },
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let names = || BENCHES.iter().map(|b| format!("\n  {:<10} {}", b.name, b.help)).collect::<String>();
+    let names = || BENCHES.iter().map(|b| format!("\n  {:<14} {}", b.name, b.help)).collect::<String>();
     let [name] = args else { bail!("expected one name:{}", names()) };
     let bench =
         BENCHES.iter().find(|b| b.name == name).with_context(|| format!("no benchmark {name:?}:{}", names()))?;

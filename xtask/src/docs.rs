@@ -10,6 +10,7 @@ use crate::shell::root;
 type Page = (&'static str, fn() -> String);
 
 const PAGES: &[Page] = &[
+    ("docs/capture-format.md", logdur_capture::page),
     ("docs/environment.md", logdur_settings::page),
     ("docs/isa-coverage.md", amdgpu_isa::coverage::page),
     ("docs/kernel-cache.md", logdur_kernel_cache::page),

@@ -43,7 +43,11 @@ const COMMANDS: &[Command] = &[
         run: test::run,
     },
     Command { name: "ci", help: "everything that a change has to pass", run: ci::run },
-    Command { name: "bench", help: "measure: dispatch, producer, start, cache, waves", run: bench::run },
+    Command {
+        name: "bench",
+        help: "measure: dispatch, producer, start, cache, capture-format, waves",
+        run: bench::run,
+    },
     Command {
         name: "bindings",
         help: "regenerate the bindings to the runtime's and the kernel's headers (--check: only compare)",

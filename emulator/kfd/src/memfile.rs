@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::lock;
 
@@ -12,11 +12,73 @@ pub(crate) const PAGE: u64 = 4096;
 /// Identity of an open file: device and inode.
 pub(crate) type Identity = (u64, u64);
 
+/// What is free of some bytes.
+struct Free(Mutex<Vec<(u64, u64)>>);
+
+impl Free {
+    fn new(from: u64, to: u64) -> Free {
+        Free(Mutex::new(vec![(from, to)]))
+    }
+
+    /// Takes `len` bytes (whole pages), aligned to `align`.
+    fn allocate(&self, len: u64, align: u64) -> Option<u64> {
+        let mut free = lock(&self.0);
+        let (n, start) = free.iter().enumerate().find_map(|(n, &(from, to))| {
+            let start = from.next_multiple_of(align);
+            (start.checked_add(len)? <= to).then_some((n, start))
+        })?;
+        let (from, to) = free.swap_remove(n);
+        if from < start {
+            free.push((from, start));
+        }
+        if start + len < to {
+            free.push((start + len, to));
+        }
+        free.sort_unstable();
+        Some(start)
+    }
+
+    fn release(&self, start: u64, len: u64) {
+        let mut free = lock(&self.0);
+        free.push((start, start + len));
+        free.sort_unstable();
+        free.dedup_by(|next, last| {
+            let joined = last.1 == next.0;
+            if joined {
+                last.1 = next.1;
+            }
+            joined
+        });
+    }
+}
+
+/// Addresses that are kept for mappings of the emulator's own, far from where the kernel places those of the application:
+/// a real driver takes no addresses of the process, and programs that ask for a certain one count on it. Empty where the
+/// kernel refuses.
+fn room() -> &'static Free {
+    const START: usize = 0x1800_0000_0000;
+    const SIZE: usize = 1 << 42;
+    static ROOM: OnceLock<Free> = OnceLock::new();
+    ROOM.get_or_init(|| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let wanted = std::ptr::without_provenance_mut(START);
+        // SAFETY: a new mapping, which replaces nothing.
+        let base = unsafe { libc::mmap(wanted, SIZE, libc::PROT_NONE, flags, -1, 0) };
+        let size = if base == wanted { SIZE } else { 0 };
+        if size == 0 && base != libc::MAP_FAILED {
+            // A kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint.
+            // SAFETY: it was mapped above, and nobody else knows it.
+            unsafe { libc::munmap(base, SIZE) };
+        }
+        Free::new(START as u64, (START + size) as u64)
+    })
+}
+
 /// A file in memory, sparse, with a list of what is free.
 pub(crate) struct MemFile {
     fd: OwnedFd,
     identity: Identity,
-    free: Mutex<Vec<(u64, u64)>>,
+    free: Free,
 }
 
 /// Identity of whatever is behind a descriptor.
@@ -58,7 +120,7 @@ impl MemFile {
             return Err(io::Error::last_os_error());
         }
         let identity = identity(fd.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
-        Ok(MemFile { fd, identity, free: Mutex::new(vec![(from, size)]) })
+        Ok(MemFile { fd, identity, free: Free::new(from, size) })
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -90,20 +152,7 @@ impl MemFile {
 
     /// Takes `len` bytes (whole pages), aligned to `align`.
     pub(crate) fn allocate(&self, len: u64, align: u64) -> Option<u64> {
-        let mut free = lock(&self.free);
-        let (n, start) = free.iter().enumerate().find_map(|(n, &(from, to))| {
-            let start = from.next_multiple_of(align);
-            (start.checked_add(len)? <= to).then_some((n, start))
-        })?;
-        let (from, to) = free.swap_remove(n);
-        if from < start {
-            free.push((from, start));
-        }
-        if start + len < to {
-            free.push((start + len, to));
-        }
-        free.sort_unstable();
-        Some(start)
+        self.free.allocate(len, align)
     }
 
     /// Gives bytes back to the file and their memory to the system.
@@ -111,16 +160,7 @@ impl MemFile {
         let flags = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: a valid descriptor; a failure only keeps the memory.
         unsafe { libc::fallocate(self.fd.as_raw_fd(), flags, start as libc::off_t, len as libc::off_t) };
-        let mut free = lock(&self.free);
-        free.push((start, start + len));
-        free.sort_unstable();
-        free.dedup_by(|next, last| {
-            let joined = last.1 == next.0;
-            if joined {
-                last.1 = next.1;
-            }
-            joined
-        });
+        self.free.release(start, len);
     }
 
     /// Maps `len` bytes from `start` for the emulator itself.
@@ -129,24 +169,22 @@ impl MemFile {
     /// When the address space is used up.
     pub(crate) fn map(&self, start: u64, len: u64) -> io::Result<Arc<Mapping>> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping wherever there is room.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len as usize,
-                protection,
-                libc::MAP_SHARED,
-                self.fd.as_raw_fd(),
-                start as libc::off_t,
-            )
-        };
+        let len = len.next_multiple_of(PAGE);
+        let at = room().allocate(len, PAGE);
+        let wanted = std::ptr::without_provenance_mut(at.unwrap_or(0) as usize);
+        let flags = libc::MAP_SHARED | if at.is_some() { libc::MAP_FIXED } else { 0 };
+        // SAFETY: a new mapping, in a piece of the room that nobody else has or where the kernel has room.
+        let base =
+            unsafe { libc::mmap(wanted, len as usize, protection, flags, self.fd.as_raw_fd(), start as libc::off_t) };
         if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+            let error = io::Error::last_os_error();
+            at.iter().for_each(|&at| room().release(at, len));
+            return Err(error);
         }
         // A forked child has no GPU, and must not keep the memory of its parent's.
         // SAFETY: advice on the mapping just made.
         unsafe { libc::madvise(base, len as usize, libc::MADV_DONTFORK) };
-        Ok(Arc::new(Mapping { base: base.cast(), len }))
+        Ok(Arc::new(Mapping { base: base.cast(), len, in_room: at.is_some() }))
     }
 }
 
@@ -154,6 +192,7 @@ impl MemFile {
 pub(crate) struct Mapping {
     base: *mut u8,
     len: u64,
+    in_room: bool,
 }
 
 // SAFETY: the mapping is only accessed through atomics, wherever the pointer goes.
@@ -169,8 +208,18 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: made by mmap with this length; the last user is gone.
-        unsafe { libc::munmap(self.base.cast(), self.len as usize) };
+        let (base, len) = (self.base.cast(), self.len as usize);
+        if !self.in_room {
+            // SAFETY: made by mmap with this length; the last user is gone.
+            unsafe { libc::munmap(base, len) };
+            return;
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: as above; the addresses stay kept.
+        let kept = unsafe { libc::mmap(base, len, libc::PROT_NONE, flags, -1, 0) };
+        if kept != libc::MAP_FAILED {
+            room().release(self.base.expose_provenance() as u64, self.len);
+        }
     }
 }
 
@@ -188,6 +237,13 @@ mod tests {
         file.release(a, 2 * PAGE);
         file.release(b, PAGE);
         assert_eq!(file.allocate(64 * PAGE, PAGE), Some(0), "all pieces are one again");
+    }
+
+    #[test]
+    fn mappings_take_no_addresses_of_the_application() {
+        let file = MemFile::new(c"test", 4 * PAGE, 0).expect("memfd");
+        let (one, other) = (file.map(0, PAGE).expect("mapped"), file.map(0, PAGE).expect("mapped"));
+        assert!(one.in_room && other.in_room && one.base() != other.base());
     }
 
     #[test]

@@ -54,6 +54,17 @@ impl Api {
         frozen.map(|()| Executable(executable.handle))
     }
 
+    /// Unloads what [`Api::load_code`] has loaded.
+    ///
+    /// # Errors
+    /// When the runtime does not know it.
+    pub fn unload_code(&self, executable: Executable) -> Result<()> {
+        let executable = hsa_executable_t { handle: executable.0 };
+        // SAFETY: the runtime checks the handle. Kernels of it that run are the caller's concern, as with every call that
+        // takes memory away from a GPU: they fault there, nothing happens here.
+        unsafe { call!(self.core.hsa_executable_destroy_fn(executable)) }
+    }
+
     /// The names of the instruction sets that an agent runs, best first, like `amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-`.
     ///
     /// # Errors

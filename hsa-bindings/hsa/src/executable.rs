@@ -33,6 +33,30 @@ pub struct KernelSymbol {
     pub private_segment_size: u32,
 }
 
+/// A variable of an executable, as the loader knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariableSymbol {
+    /// Name of the symbol.
+    pub name: String,
+    /// The agent that it was loaded for.
+    pub agent: u64,
+    /// Where it is.
+    pub address: u64,
+    /// Bytes.
+    pub size: u32,
+}
+
+/// Where a code object was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadedAt {
+    /// The address of its first byte.
+    pub base: u64,
+    /// Bytes.
+    pub size: u64,
+    /// What is added to an address of its file.
+    pub delta: u64,
+}
+
 /// The loader's extension, which is in no table and has to be asked for.
 #[derive(Clone, Copy)]
 pub struct Loader(hsa_ven_amd_loader_1_01_pfn_t);
@@ -89,11 +113,68 @@ impl Api {
         }
     }
 
+    /// The variables of a frozen executable, for every agent that it has code for.
+    ///
+    /// # Errors
+    /// When the executable is not valid.
+    pub fn variables(&self, executable: Executable) -> Result<Vec<VariableSymbol>> {
+        unsafe extern "C" fn collect(
+            _: hsa_executable_t,
+            agent: hsa_agent_t,
+            symbol: hsa_executable_symbol_t,
+            data: *mut c_void,
+        ) -> hsa_status_t {
+            // SAFETY: `data` is the `Collected` that is passed below, which nothing else uses during the iteration.
+            let to = unsafe { &mut *data.cast::<Collected<'_, VariableSymbol>>() };
+            match to.api.variable(symbol, agent) {
+                Ok(variable) => to.items.extend(variable),
+                Err(error) => to.error = Some(error),
+            }
+            raw::HSA_STATUS_SUCCESS
+        }
+        let mut all = Vec::new();
+        for agent in self.loader()?.agents(self, executable)? {
+            let mut list = Collected { api: self, items: Vec::new(), error: None };
+            let (executable, agent) = (hsa_executable_t { handle: executable.0 }, hsa_agent_t { handle: agent });
+            let to = ptr::from_mut(&mut list).cast();
+            // SAFETY: the callback takes the list and does not keep it.
+            unsafe { call!(self.core.hsa_executable_iterate_agent_symbols_fn(executable, agent, Some(collect), to)) }?;
+            all.append(&mut list.items);
+        }
+        Ok(all)
+    }
+
+    /// What is known of a symbol if it is a variable.
+    fn variable(&self, symbol: hsa_executable_symbol_t, agent: hsa_agent_t) -> Result<Option<VariableSymbol>> {
+        if self.symbol_number::<u32>(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_TYPE)? != raw::HSA_SYMBOL_KIND_VARIABLE.0 {
+            return Ok(None);
+        }
+        Ok(Some(VariableSymbol {
+            name: self.symbol_name(symbol)?,
+            agent: agent.handle,
+            address: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_ADDRESS)?,
+            size: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_VARIABLE_SIZE)?,
+        }))
+    }
+
     /// What is known of a symbol if it is a kernel.
     fn kernel(&self, symbol: hsa_executable_symbol_t, agent: hsa_agent_t) -> Result<Option<KernelSymbol>> {
         if self.symbol_number::<u32>(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_TYPE)? != raw::HSA_SYMBOL_KIND_KERNEL.0 {
             return Ok(None);
         }
+        Ok(Some(KernelSymbol {
+            name: self.symbol_name(symbol)?,
+            agent: agent.handle,
+            kernel_object: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT)?,
+            kernarg_size: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_SIZE)?,
+            group_segment_size: self
+                .symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE)?,
+            private_segment_size: self
+                .symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE)?,
+        }))
+    }
+
+    fn symbol_name(&self, symbol: hsa_executable_symbol_t) -> Result<String> {
         let length: u32 = self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_NAME_LENGTH)?;
         // One byte more than the name, in case a runtime ends it with a zero.
         let mut name = vec![0u8; length as usize + 1];
@@ -106,16 +187,7 @@ impl Api {
             ))
         }?;
         name.truncate(length as usize);
-        Ok(Some(KernelSymbol {
-            name: String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned(),
-            agent: agent.handle,
-            kernel_object: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT)?,
-            kernarg_size: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_SIZE)?,
-            group_segment_size: self
-                .symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE)?,
-            private_segment_size: self
-                .symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE)?,
-        }))
+        Ok(String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned())
     }
 
     fn symbol_number<T: Default>(
@@ -178,6 +250,19 @@ impl Loader {
         let base = raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_BASE;
         let size = raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_SIZE;
         Ok((self.code_object_number(object, base)?, self.code_object_number(object, size)?))
+    }
+
+    /// Where a code object was loaded.
+    ///
+    /// # Errors
+    /// When this loader cannot say.
+    pub fn loaded_at(&self, object: u64) -> Result<LoadedAt> {
+        let object = hsa_loaded_code_object_t { handle: object };
+        Ok(LoadedAt {
+            base: self.code_object_number(object, raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_BASE)?,
+            size: self.code_object_number(object, raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_SIZE)?,
+            delta: self.code_object_number(object, raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_DELTA)?,
+        })
     }
 
     fn code_object_number(

@@ -9,10 +9,13 @@
 //! past the size that a table states.
 
 mod agent;
+mod allocate;
 mod api;
 mod code;
+mod dispatch;
 mod error;
 mod executable;
+mod fault;
 mod live;
 mod memory;
 #[cfg(feature = "dlopen")]
@@ -22,9 +25,12 @@ mod signal;
 
 pub use agent::{Agent, AgentKind};
 pub use api::Api;
+pub use dispatch::{DispatchTime, OwnQueue};
 pub use error::{HsaError, Result};
-pub use executable::{Executable, KernelSymbol, Loader};
+pub use executable::{Executable, KernelSymbol, LoadedAt, Loader, VariableSymbol};
+pub use fault::{MemoryFault, fault};
 pub use hsa_sys as sys;
 pub use live::{LiveTable, Slot};
+pub use memory::Pool;
 pub use queue::QueueErrorCallback;
 pub use signal::OwnSignal;

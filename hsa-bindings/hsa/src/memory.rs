@@ -6,31 +6,102 @@ use std::ptr::{self, NonNull};
 use hsa_sys::raw::{self, hsa_agent_t, hsa_amd_memory_pool_info_t, hsa_amd_memory_pool_t, hsa_status_t};
 
 use crate::error::call;
-use crate::{AgentKind, Api, HsaError, Result};
+use crate::{AgentKind, Api, HsaError, OwnSignal, Result};
+
+/// A pool of memory; regions of the standard's interface are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Its handle.
+    pub handle: u64,
+    /// The agent whose memory it is.
+    pub agent: u64,
+    /// True for a GPU's.
+    pub is_gpu: bool,
+    /// Bits of `hsa_amd_memory_pool_global_flag_t`; `None` for memory that is not global.
+    pub global_flags: Option<u32>,
+}
+
+impl Pool {
+    /// True for memory of kernel arguments.
+    pub fn is_for_kernargs(&self) -> bool {
+        self.has(raw::HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT)
+    }
+
+    /// True when all agents see each other's writes while a kernel runs.
+    pub fn is_fine_grained(&self) -> bool {
+        self.has(raw::HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED)
+            || self.has(raw::HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_EXTENDED_SCOPE_FINE_GRAINED)
+    }
+
+    fn has(&self, flag: raw::hsa_amd_memory_pool_global_flag_s) -> bool {
+        self.global_flags.is_some_and(|flags| flags & flag.0 != 0)
+    }
+}
 
 impl Api {
-    /// Memory for kernel arguments that a GPU can read, zeroed, for as long as the runtime lives.
+    /// Every pool of every agent.
+    ///
+    /// # Errors
+    /// When the runtime is not initialised.
+    pub fn pools(&self) -> Result<Vec<Pool>> {
+        let mut all = Vec::new();
+        for agent in self.agents()? {
+            for pool in self.pools_of(agent.handle)? {
+                let segment = self.pool_number(pool, raw::HSA_AMD_MEMORY_POOL_INFO_SEGMENT)?;
+                let flags = || self.pool_number(pool, raw::HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS);
+                let global_flags = (segment == raw::HSA_AMD_SEGMENT_GLOBAL.0).then(flags).transpose()?;
+                let is_gpu = agent.kind == AgentKind::Gpu;
+                all.push(Pool { handle: pool.handle, agent: agent.handle, is_gpu, global_flags });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Starts a copy between two agents' memories; the signal is decremented when it is complete.
+    ///
+    /// # Errors
+    /// What the runtime says; the signal is then left alone.
+    ///
+    /// # Safety
+    /// Both sides must have so many bytes until the copy is complete, and be accessible to the agents.
+    pub unsafe fn start_copy(
+        &self,
+        to: (*mut u8, u64),
+        from: (*const u8, u64),
+        bytes: usize,
+        signal: OwnSignal,
+    ) -> Result<()> {
+        let [to_agent, from_agent] = [to.1, from.1].map(|handle| hsa_agent_t { handle });
+        let signal = raw::hsa_signal_t { handle: signal.handle() };
+        let (to, from) = (to.0.cast(), from.0.cast());
+        // SAFETY: the caller's promise; there are no dependencies.
+        unsafe {
+            call!(self.amd.hsa_amd_memory_async_copy_fn(to, to_agent, from, from_agent, bytes, 0, ptr::null(), signal))
+        }
+    }
+
+    /// Memory for kernel arguments that some GPUs can read and write, zeroed, for as long as the runtime lives.
     ///
     /// # Errors
     /// When the runtime has no such memory, or not enough.
-    pub fn kernarg_memory(&self, gpu: u64, bytes: usize) -> Result<NonNull<u8>> {
+    pub fn kernarg_memory(&self, gpus: &[u64], bytes: usize) -> Result<NonNull<u8>> {
         const MISSING: HsaError = HsaError::Missing { call: "memory for kernel arguments" };
-        let hosts = self.agents()?.into_iter().filter(|a| a.kind == AgentKind::Cpu);
-        let pool = hosts.filter_map(|host| self.kernarg_pool(host.handle).ok().flatten()).next().ok_or(MISSING)?;
+        let pool = self.pools()?.into_iter().find(|pool| !pool.is_gpu && pool.is_for_kernargs()).ok_or(MISSING)?;
+        let pool = hsa_amd_memory_pool_t { handle: pool.handle };
         let mut memory: *mut c_void = ptr::null_mut();
         // SAFETY: the pool is one of an agent of this runtime, which writes one pointer.
         unsafe { call!(self.amd.hsa_amd_memory_pool_allocate_fn(pool, bytes, 0, &mut memory)) }?;
-        let agents = [hsa_agent_t { handle: gpu }];
-        // SAFETY: one agent, no flags, memory that was allocated above.
-        unsafe { call!(self.amd.hsa_amd_agents_allow_access_fn(1, agents.as_ptr(), ptr::null(), memory)) }?;
+        let agents: Vec<hsa_agent_t> = gpus.iter().map(|&handle| hsa_agent_t { handle }).collect();
+        let count = agents.len() as u32;
+        // SAFETY: so many agents, no flags, memory that was allocated above.
+        unsafe { call!(self.amd.hsa_amd_agents_allow_access_fn(count, agents.as_ptr(), ptr::null(), memory)) }?;
         let memory = NonNull::new(memory.cast::<u8>()).ok_or(MISSING)?;
         // SAFETY: the memory has so many bytes, and nobody else knows it.
         unsafe { memory.write_bytes(0, bytes) };
         Ok(memory)
     }
 
-    /// An agent's pool of global memory for kernel arguments.
-    fn kernarg_pool(&self, agent: u64) -> Result<Option<hsa_amd_memory_pool_t>> {
+    fn pools_of(&self, agent: u64) -> Result<Vec<hsa_amd_memory_pool_t>> {
         unsafe extern "C" fn collect(pool: hsa_amd_memory_pool_t, data: *mut c_void) -> hsa_status_t {
             // SAFETY: `data` is the list that is passed below, which nothing else uses during the iteration.
             unsafe { (*data.cast::<Vec<hsa_amd_memory_pool_t>>()).push(pool) };
@@ -40,13 +111,7 @@ impl Api {
         let to = ptr::from_mut(&mut pools).cast();
         // SAFETY: the callback takes the list and does not keep it.
         unsafe { call!(self.amd.hsa_amd_agent_iterate_memory_pools_fn(agent, Some(collect), to)) }?;
-        let for_kernargs = |&pool: &hsa_amd_memory_pool_t| {
-            let global = raw::HSA_AMD_SEGMENT_GLOBAL.0;
-            let flag = raw::HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT.0;
-            self.pool_number(pool, raw::HSA_AMD_MEMORY_POOL_INFO_SEGMENT).is_ok_and(|segment| segment == global)
-                && self.pool_number(pool, raw::HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS).is_ok_and(|f| f & flag != 0)
-        };
-        Ok(pools.into_iter().find(for_kernargs))
+        Ok(pools)
     }
 
     fn pool_number(&self, pool: hsa_amd_memory_pool_t, attribute: hsa_amd_memory_pool_info_t) -> Result<u32> {

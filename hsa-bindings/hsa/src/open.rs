@@ -7,13 +7,15 @@ use libloading::os::unix::{Library, RTLD_NOW};
 
 use crate::{Api, HsaError, Result};
 
-/// Fills the entries of a table from the exports of a library that have their names.
+/// Fills the entries of a table from the exports of a library: an entry is called as its function, with `_fn` behind it.
 macro_rules! load {
-    ($library:ident, $table:expr; $($entry:ident = $symbol:literal),* $(,)?) => {
+    ($library:ident, $table:expr; $($entry:ident),* $(,)?) => {
         $(
+            let name = stringify!($entry);
+            let name = name.strip_suffix("_fn").unwrap_or(name);
             // SAFETY: the runtime's export of this name has the type of the table's entry: the table is declared with
             // `decltype` of the function (`hsa_api_trace.h`).
-            $table.$entry = unsafe { $library.get($symbol) }.ok().map(|symbol| *symbol);
+            $table.$entry = unsafe { $library.get(name.as_bytes()) }.ok().map(|symbol| *symbol);
         )*
     };
 }
@@ -30,11 +32,41 @@ impl Api {
         let library = unsafe { Library::open(Some(name), RTLD_NOW) }.map_err(|e| HsaError::Open(e.to_string()))?;
         let mut api = Api { core: CoreApiTable::default(), amd: AmdExtTable::default() };
         load!(library, api.core;
-            hsa_init_fn = b"hsa_init\0",
-            hsa_shut_down_fn = b"hsa_shut_down\0",
-            hsa_system_get_info_fn = b"hsa_system_get_info\0",
-            hsa_iterate_agents_fn = b"hsa_iterate_agents\0",
-            hsa_agent_get_info_fn = b"hsa_agent_get_info\0",
+            hsa_init_fn,
+            hsa_shut_down_fn,
+            hsa_system_get_info_fn,
+            hsa_system_get_major_extension_table_fn,
+            hsa_iterate_agents_fn,
+            hsa_agent_get_info_fn,
+            hsa_agent_iterate_isas_fn,
+            hsa_isa_get_info_alt_fn,
+            hsa_queue_create_fn,
+            hsa_queue_destroy_fn,
+            hsa_signal_create_fn,
+            hsa_signal_destroy_fn,
+            hsa_signal_store_screlease_fn,
+            hsa_code_object_reader_create_from_memory_fn,
+            hsa_code_object_reader_destroy_fn,
+            hsa_executable_create_alt_fn,
+            hsa_executable_load_agent_code_object_fn,
+            hsa_executable_freeze_fn,
+            hsa_executable_destroy_fn,
+            hsa_executable_iterate_agent_symbols_fn,
+            hsa_executable_symbol_get_info_fn,
+        );
+        load!(library, api.amd;
+            hsa_amd_agent_iterate_memory_pools_fn,
+            hsa_amd_memory_pool_get_info_fn,
+            hsa_amd_memory_pool_allocate_fn,
+            hsa_amd_memory_pool_free_fn,
+            hsa_amd_agents_allow_access_fn,
+            hsa_amd_memory_async_copy_fn,
+            hsa_amd_signal_create_fn,
+            hsa_amd_profiling_set_profiler_enabled_fn,
+            hsa_amd_profiling_get_dispatch_time_fn,
+            hsa_amd_profiling_convert_tick_to_system_domain_fn,
+            hsa_amd_pointer_info_fn,
+            hsa_amd_register_system_event_handler_fn,
         );
         let _stays_open = library.into_raw();
         Ok(api)

@@ -1,6 +1,15 @@
 //! One file for each subcommand.
 
 pub(crate) mod cache;
+pub(crate) mod captured;
 pub(crate) mod doctor;
+pub(crate) mod dump;
+pub(crate) mod extract;
+pub(crate) mod fsck;
+pub(crate) mod info;
 pub(crate) mod log;
+mod output;
+pub(crate) mod replay;
 pub(crate) mod run;
+
+use output::lines;

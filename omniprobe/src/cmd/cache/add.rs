@@ -7,7 +7,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use logdur_kernel_cache::Added;
 
-use super::{KernelFilter, table};
+use super::KernelFilter;
+use crate::cmd::output;
 
 /// What is added where.
 #[derive(Args, Clone, Debug)]
@@ -40,6 +41,6 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         let there = if a.was_there { ", was there" } else { "" };
         format!("{}: {target}, {} kernels{there}", a.path.display(), a.kernels.len())
     };
-    table::lines(added.iter().map(line))?;
+    output::lines(added.iter().map(line))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,8 @@ use clap::Args;
 use logdur_kernel_cache::{Candidate, Choice, Decision, Hash, Kernarg, Pick};
 use serde_json::{Value, json};
 
-use super::{KernelFilter, table};
+use super::KernelFilter;
+use crate::cmd::output;
 
 /// What is compared with what.
 #[derive(Args, Clone, Debug)]
@@ -58,7 +59,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
             lines.extend(as_text(kernel, &decision));
         }
     }
-    table::lines(lines)?;
+    output::lines(lines)?;
     Ok(if swapped { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -70,7 +71,7 @@ fn shown(choice: &Choice) -> String {
 /// The kernel with what is decided, and a line for each candidate.
 fn as_text(kernel: &Candidate, decision: &Decision) -> Vec<String> {
     let i = &kernel.interface;
-    let title = |text: &str| format!("{} [{}]: {text}", table::demangled(&i.name), i.target);
+    let title = |text: &str| format!("{} [{}]: {text}", output::demangled(&i.name), i.target);
     let list = |text: &str, choices: &[Choice]| {
         std::iter::once(title(text)).chain(choices.iter().map(|choice| format!("    {}", shown(choice)))).collect()
     };

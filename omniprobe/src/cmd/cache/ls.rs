@@ -8,6 +8,7 @@ use clap::Args;
 use logdur_kernel_cache::Hash;
 
 use super::{KernelFilter, table};
+use crate::cmd::output;
 
 /// What is listed.
 #[derive(Args, Clone, Debug)]
@@ -33,7 +34,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let hashed = kernels.iter().map(|kernel| Ok((kernel, cache.hash(kernel)?)));
     let hashed: Vec<(_, Hash)> = hashed.collect::<Result<_>>()?;
     if options.json {
-        table::lines(hashed.iter().map(|(k, hash)| table::json(k, Some(&hash.to_string())).to_string()))?;
+        output::lines(hashed.iter().map(|(k, hash)| table::json(k, Some(&hash.to_string())).to_string()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let head =
@@ -52,7 +53,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
             i.sgprs.to_string(),
             i.required_workgroup_size.map_or_else(|| format!("≤{}", i.max_flat_workgroup_size), shape),
             table::arguments(i),
-            table::demangled(&i.name),
+            output::demangled(&i.name),
             kernel.path.display().to_string(),
         ]
     };

@@ -13,6 +13,8 @@ use clap::{Args, Subcommand};
 use logdur_kernel_cache::{Cache, Candidate, Indexing};
 use regex::Regex;
 
+use crate::cmd::output;
+
 /// What is done with code objects.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CacheOptions {
@@ -45,7 +47,7 @@ impl KernelFilter {
     fn takes(&self, candidate: &Candidate) -> bool {
         let interface = &candidate.interface;
         self.arch.as_ref().is_none_or(|arch| *arch == interface.target.processor)
-            && self.kernels.as_ref().is_none_or(|r| r.is_match(&table::demangled(&interface.name)))
+            && self.kernels.as_ref().is_none_or(|r| r.is_match(&output::demangled(&interface.name)))
     }
 }
 

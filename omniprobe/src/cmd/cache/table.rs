@@ -1,11 +1,10 @@
 //! How kernels are shown.
 
-use std::io::{self, Write};
-
-use anyhow::{Context, Result};
-use logdur_journal::names;
+use anyhow::Result;
 use logdur_kernel_cache::{Candidate, Interface, Parameter};
 use serde_json::{Value, json};
+
+use crate::cmd::output::{demangled, lines};
 
 /// Rows under a head, each column as wide as its widest cell; the last one is not filled up.
 pub(super) fn print<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Result<()> {
@@ -20,29 +19,6 @@ pub(super) fn print<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Re
         padded.join("  ").trim_end().to_owned()
     };
     lines(std::iter::once(line(head)).chain(rows.iter().map(|row| line(row.each_ref().map(String::as_str)))))
-}
-
-/// Lines on standard output. Whoever closes it has seen enough.
-///
-/// # Errors
-/// When it cannot be written.
-pub(super) fn lines(lines: impl IntoIterator<Item = String>) -> Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let write = || {
-        for line in lines {
-            writeln!(out, "{line}")?;
-        }
-        out.flush()
-    };
-    match write() {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("writing to standard output"),
-    }
-}
-
-/// A kernel's name as people write it.
-pub(super) fn demangled(name: &str) -> String {
-    names::one_line(&names::demangle(name))
 }
 
 /// An argument in a word: its kind, and its size where the kind does not say it.

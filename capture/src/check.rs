@@ -1,0 +1,294 @@
+//! Looks at every byte of a file.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use crate::chunk;
+use crate::error::CaptureError;
+use crate::extent::{Extent, What};
+use crate::frame::{HEAD, Head, flag, kind};
+use crate::id::Id;
+use crate::index::{self, Entry};
+use crate::pack::Pack;
+use crate::reader::Reader;
+use crate::records::{Place, SnapshotId};
+use crate::scan::{self, Finding, Walk};
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Frames that are whole.
+    pub frames: u64,
+    /// Chunks of memory and code objects whose bytes are those that their ids name.
+    pub chunks: u64,
+    /// What is wrong. None: every byte of the file is as it was written.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// True when nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    fn add(&mut self, offset: u64, text: impl Into<String>) {
+        self.findings.push(Finding { offset, text: text.into() });
+    }
+}
+
+/// A part of a file: a frame, or what is none.
+pub(crate) enum Part {
+    /// A frame whose checksums are right, and its decoded body.
+    Whole(Place, Head, Vec<u8>),
+    /// Bytes from an offset to another that are no frame, and why.
+    Lost(u64, u64, Finding),
+}
+
+impl Reader {
+    /// Looks at the checksums of every frame, up to the first that is wrong: whether any byte of the file changed since it
+    /// was written. What the frames say is not looked at.
+    ///
+    /// # Errors
+    /// What changed.
+    pub fn verify(&self) -> Result<(), Finding> {
+        let mut found = None;
+        self.parts(&mut |part| match part {
+            Part::Whole(..) => ControlFlow::Continue(()),
+            Part::Lost(_, _, why) => {
+                found = Some(why);
+                ControlFlow::Break(())
+            }
+        });
+        found.map_or(Ok(()), Err)
+    }
+
+    /// Looks at everything: checksums, ids, references, the index.
+    pub fn check(&self) -> Report {
+        let mut check = Check::default();
+        self.parts(&mut |part| {
+            check.take(part);
+            ControlFlow::Continue(())
+        });
+        check.ends(self);
+        let mut report = check.report;
+        for finding in self.problems() {
+            if !report.findings.contains(finding) {
+                report.findings.push(finding.clone());
+            }
+        }
+        report
+    }
+
+    /// Goes over the whole file, as long as that is wanted.
+    pub(crate) fn parts(&self, each: &mut dyn FnMut(Part) -> ControlFlow<()>) {
+        let mut walk = Walk::new(&self.frames);
+        loop {
+            let from = walk.offset;
+            let (part, jump) = match walk.next() {
+                None => break,
+                Some(Ok((place, head))) => match self.frames.body(place.offset, &head) {
+                    Ok(body) => (Part::Whole(place, head, body), None),
+                    Err(error) => (Part::Lost(place.offset, walk.offset, Finding::from(&error)), None),
+                },
+                Some(Err(error)) => {
+                    // What lies in between is lost; a padding that takes its place needs room for a head.
+                    let next = self.frames.resume(from + HEAD as u64, walk.last());
+                    let to = next.map_or(self.frames.length, |(offset, _)| offset);
+                    (Part::Lost(from, to, Finding::from(&error)), Some(to))
+                }
+            };
+            if each(part).is_break() {
+                break;
+            }
+            if let Some(to) = jump {
+                walk.jump(to);
+            }
+        }
+    }
+}
+
+/// What a check has seen.
+#[derive(Default)]
+struct Check {
+    report: Report,
+    /// Lengths of the chunks of each pack.
+    packs: HashMap<u64, Vec<u32>>,
+    entries: Vec<Entry>,
+    frames: u64,
+    snapshots: HashSet<SnapshotId>,
+    finished: bool,
+}
+
+impl Check {
+    fn take(&mut self, part: Part) {
+        let (place, head, body) = match part {
+            Part::Lost(_, _, why) => return self.report.findings.push(why),
+            Part::Whole(place, head, body) => (place, head, body),
+        };
+        let offset = place.offset;
+        self.report.frames += 1;
+        self.frames = place.sequence + 1;
+        let outcome = match head.kind {
+            kind::PACK => self.pack(offset, body),
+            kind::EXTENTS => body
+                .split_first_chunk::<8>()
+                .ok_or_else(|| CaptureError::damaged(offset, "a snapshot's number", format!("{} bytes", body.len())))
+                .and_then(|(_, extents)| self.extents(offset, extents)),
+            kind::INDEX => index::parse(&body, offset).map(|_| ()),
+            kind::FOOTER => self.footer(offset, &body),
+            kind::PADDING if body.iter().all(|byte| *byte == 0) => Ok(()),
+            kind::PADDING => Err(CaptureError::damaged(offset, "padding of zeros", "other bytes")),
+            other if !scan::known(other) && head.flags & flag::OPTIONAL == 0 => Err(scan::unknown(offset, other)),
+            _ => Ok(()),
+        };
+        if !matches!(head.kind, kind::PACK | kind::PADDING | kind::INDEX | kind::FOOTER) {
+            self.entries.push(Entry { offset, kind: head.kind });
+        }
+        if let Err(error) = outcome {
+            self.report.findings.push(Finding::from(&error));
+        }
+    }
+
+    fn pack(&mut self, offset: u64, body: Vec<u8>) -> Result<(), CaptureError> {
+        let pack = Pack::parse(body, offset)?;
+        let mut lengths = Vec::with_capacity(pack.count() as usize);
+        for (bytes, id) in (0..pack.count()).filter_map(|number| pack.chunk(number)) {
+            let is = Id::of(bytes);
+            if is == id {
+                self.report.chunks += 1;
+            } else {
+                self.report.add(
+                    offset,
+                    format!("offset {offset}: chunk {}: expected bytes named {id}, found {is}", lengths.len()),
+                );
+            }
+            lengths.push(bytes.len() as u32);
+        }
+        self.packs.insert(offset, lengths);
+        Ok(())
+    }
+
+    /// Every chunk that extents name has to be there, and as long as its place.
+    fn extents(&mut self, offset: u64, bytes: &[u8]) -> Result<(), CaptureError> {
+        for extent in Extent::parse(bytes, offset)? {
+            let What::Chunks { pack, first, start } = extent.what else { continue };
+            let wrong = |found: String| {
+                CaptureError::damaged(offset, format!("an extent {extent:x?} of chunks that are there"), found)
+            };
+            let lengths = self.packs.get(&pack).ok_or_else(|| wrong(format!("no pack before it at {pack}")))?;
+            let chunks = lengths.get(first as usize..).unwrap_or_default();
+            let count = chunk::count(start, extent.end());
+            if chunks.len() < count {
+                return Err(wrong(format!("{} chunks from there on", chunks.len())));
+            }
+            let mut at = start;
+            for length in chunks.iter().take(count) {
+                let stop = chunk::boundary(at).min(extent.end());
+                if u64::from(*length) != stop - at {
+                    return Err(wrong(format!("one of {length} bytes for {:#x}", at)));
+                }
+                at = stop;
+            }
+        }
+        Ok(())
+    }
+
+    fn footer(&mut self, offset: u64, body: &[u8]) -> Result<(), CaptureError> {
+        let (frames, ..) = index::parse_footer(body, offset)?;
+        self.finished = true;
+        if frames != self.frames {
+            return Err(CaptureError::damaged(
+                offset,
+                format!("a footer that counts {} frames", self.frames),
+                frames.to_string(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// What can only be said of all of it.
+    fn ends(&mut self, reader: &Reader) {
+        let records = reader.records();
+        for snapshot in &records.snapshots {
+            if let Some(parent) = snapshot.parent
+                && !self.snapshots.contains(&parent)
+            {
+                let at = snapshot.place.offset;
+                self.report.add(
+                    at,
+                    format!("offset {at}: snapshot {}: its parent {} is not before it", snapshot.id.0, parent.0),
+                );
+            }
+            if let Err(error) = reader.extents_of(snapshot) {
+                self.report.findings.push(Finding::from(&error));
+            }
+            if !self.snapshots.insert(snapshot.id) {
+                let at = snapshot.place.offset;
+                self.report.add(at, format!("offset {at}: a second snapshot {}", snapshot.id.0));
+            }
+        }
+        let kernels: HashSet<u64> = records.kernels.iter().map(|k| k.id).collect();
+        let objects: HashSet<Id> = records.code_objects.iter().map(|c| c.id).collect();
+        for dispatch in &records.dispatches {
+            let at = dispatch.place.offset;
+            for id in [dispatch.before, dispatch.after].into_iter().flatten().filter(|id| !self.snapshots.contains(id))
+            {
+                self.report
+                    .add(at, format!("offset {at}: dispatch {}: snapshot {} is not in the file", dispatch.id, id.0));
+            }
+            if dispatch.kernel != 0 && !kernels.contains(&dispatch.kernel) {
+                self.report.add(
+                    at,
+                    format!("offset {at}: dispatch {}: kernel {} is not in the file", dispatch.id, dispatch.kernel),
+                );
+            }
+            if !dispatch.code_object.is_none() && !objects.contains(&dispatch.code_object) {
+                self.report.add(
+                    at,
+                    format!(
+                        "offset {at}: dispatch {}: code object {} is not in the file",
+                        dispatch.id, dispatch.code_object
+                    ),
+                );
+            }
+        }
+        for object in &records.code_objects {
+            let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
+            let pieces = reader.code_object_pieces(object.place.offset, &object.extents, &mut |piece| {
+                hasher.update(piece);
+                size += piece.len() as u64;
+            });
+            let is = Id(*hasher.finalize().as_bytes());
+            if let Err(error) = pieces {
+                self.report.findings.push(Finding::from(&error));
+            } else if is != object.id || size != object.size {
+                let at = object.place.offset;
+                self.report.add(
+                    at,
+                    format!(
+                        "offset {at}: a code object: expected {} bytes named {}, found {size} named {is}",
+                        object.size, object.id
+                    ),
+                );
+            }
+        }
+        match reader.end() {
+            crate::scan::End::Finished => {
+                let indexed = reader.indexed();
+                if indexed != self.entries {
+                    self.report.add(
+                        0,
+                        format!("the index has {} frames, the file {}, or others", indexed.len(), self.entries.len()),
+                    );
+                }
+            }
+            crate::scan::End::Unfinished { whole, cut, why } => {
+                let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+                self.report.add(
+                    *whole,
+                    format!("the file was not finished: {cut} bytes after {whole} are not committed{why}"),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The capture file: dispatches of an application with their code and the memory before and after them.
+//!
+//! [`Writer`] makes a file, [`Reader`] reads one, whole or not. docs/capture-format.md describes every byte.
+//!
+//! ```text
+//! header | frame | frame | … | footer         frame: head (type, lengths, checksums) and body
+//!
+//! Pack      contents of chunks of memory, each named by its BLAKE3 hash, each in the file once
+//! Extents   which contents are at which addresses, as far as that changed since the parent
+//! records   Snapshot, Dispatch, Agent, …: fields with numbers (see [`records`])
+//! ```
+//! What the crate must do: keep what was committed readable, whatever becomes of the process; say what is missing. What
+//! it must never do: panic on any file or memory, need memory that grows with what is captured, know the HSA runtime.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::print_stdout,
+        clippy::print_stderr,
+        clippy::exit,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod check;
+mod chunk;
+mod error;
+mod extent;
+mod frame;
+mod header;
+mod id;
+mod index;
+mod known;
+mod map;
+mod memory;
+mod pack;
+mod page;
+mod reader;
+pub mod records;
+mod repair;
+mod scan;
+mod snapshot;
+mod source;
+mod state;
+mod storage;
+mod table;
+mod value;
+mod writer;
+
+pub use check::Report;
+pub use error::CaptureError;
+pub use frame::{MAX_BODY, STRUCTURAL};
+pub use header::{CHUNK, HEADER_BYTES, Header, MAJOR, MINOR, PAGE};
+pub use id::Id;
+pub use memory::{Change, Difference, Memory};
+pub use pack::Compress;
+pub use page::page;
+pub use reader::Reader;
+pub use records::{
+    Agent, Allocation, AllocationKind, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Packet, Place,
+    Placed, Property, Queue, Record, Records, Scope, Session, Severity, Snapshot, SnapshotId,
+};
+pub use scan::{End, Finding};
+pub use snapshot::SnapshotWriter;
+pub use source::Source;
+pub use storage::{FileStorage, Storage};
+pub use value::{FieldRow, Fields, Kind, Shown};
+pub use writer::{Options, Sync, Writer};

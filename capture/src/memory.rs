@@ -1,0 +1,174 @@
+//! The memory of a snapshot.
+
+use std::sync::Arc;
+
+use crate::chunk;
+use crate::error::CaptureError;
+use crate::extent::{Extent, What};
+use crate::header::{CHUNK, PAGE};
+use crate::map::Map;
+use crate::reader::Reader;
+use crate::records::SnapshotId;
+
+/// Memory at a moment.
+#[derive(Clone, Debug)]
+pub struct Memory<'r> {
+    reader: &'r Reader,
+    id: SnapshotId,
+    map: Arc<Map>,
+}
+
+/// What became of some addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Difference {
+    /// Some bytes of these pages are others now.
+    Changed,
+    /// They were not there.
+    Added,
+    /// They are no longer there.
+    Removed,
+}
+
+/// Addresses that are different.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Change {
+    /// The first.
+    pub address: u64,
+    /// How many.
+    pub length: u64,
+    /// In which way.
+    pub what: Difference,
+}
+
+impl<'r> Memory<'r> {
+    pub(crate) fn new(reader: &'r Reader, id: SnapshotId, map: Arc<Map>) -> Memory<'r> {
+        Memory { reader, id, map }
+    }
+
+    /// Which snapshot it is.
+    pub fn id(&self) -> SnapshotId {
+        self.id
+    }
+
+    /// False when something is missing that should have been captured.
+    pub fn is_complete(&self) -> bool {
+        self.reader.snapshot_record(self.id).is_some_and(|snapshot| !snapshot.incomplete)
+    }
+
+    /// Address and length of everything that was captured, in order, neighbours joined.
+    pub fn ranges(&self) -> Vec<(u64, u64)> {
+        self.map.ranges()
+    }
+
+    /// Fills a buffer with the memory from an address on.
+    ///
+    /// # Errors
+    /// When not all of it was captured, or the file is damaged where it is.
+    pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), CaptureError> {
+        let length = to.len() as u64;
+        let missing = |at: u64, length| CaptureError::NotCaptured { snapshot: self.id, address: at, length };
+        let end = address.checked_add(length).ok_or(missing(address, length))?;
+        let mut at = address;
+        let mut rest = to;
+        while at < end {
+            let piece = self.map.at(at).ok_or(missing(at, end - at))?;
+            let stop = self.copy(piece, at, piece.end().min(end), &mut rest)?;
+            at = stop;
+        }
+        Ok(())
+    }
+
+    /// Writes the beginning of a piece's part to a buffer, and takes that much of the buffer away; where the part ends.
+    fn copy(&self, piece: &Extent, from: u64, to: u64, rest: &mut &mut [u8]) -> Result<u64, CaptureError> {
+        let mut put = |write: &mut dyn FnMut(&mut [u8]), length: usize| {
+            if let Some((now, later)) = std::mem::take(rest).split_at_mut_checked(length) {
+                write(now);
+                *rest = later;
+            }
+        };
+        if let What::Fill(pattern) = piece.what {
+            put(&mut |now| chunk::write_fill(pattern, from, now), (to - from) as usize);
+            return Ok(to);
+        }
+        self.reader.piece(piece, from, to, &mut |bytes| put(&mut |now| now.copy_from_slice(bytes), bytes.len()))
+    }
+
+    /// What is different from another snapshot, mostly the parent: in order, in pages of 4 KiB where both have memory.
+    /// Contents are only read where they are not known to be the same.
+    ///
+    /// # Errors
+    /// When the file is damaged where the contents are.
+    pub fn changed_since(&self, earlier: &Memory<'_>) -> Result<Vec<Change>, CaptureError> {
+        let mut changes = Changes::default();
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        loop {
+            let (now, before) = (self.map.at(at), earlier.map.at(at));
+            let ends = [(&self.map, now), (&earlier.map, before)].into_iter().filter_map(|(map, piece)| match piece {
+                Some(piece) => Some(piece.end()),
+                None => map.after(at).map(|next| next.address),
+            });
+            let Some(mut end) = ends.min() else { break };
+            match (now, before) {
+                (None, None) => {}
+                (Some(_), None) => changes.add(at, end, Difference::Added),
+                (None, Some(_)) => changes.add(at, end, Difference::Removed),
+                (Some(a), Some(b)) if a.what == b.what => {}
+                // Of fewer bytes than a pattern has, some of the pattern are not there.
+                (Some(Extent { what: What::Fill(_), .. }), Some(Extent { what: What::Fill(_), .. }))
+                    if end - at >= 8 =>
+                {
+                    changes.add(at, end, Difference::Changed);
+                }
+                (Some(a), Some(b)) => {
+                    end = end.min(chunk::boundary(at));
+                    if spot(a, at) != spot(b, at) || spot(a, at).is_none() {
+                        for (memory, bytes) in [(self, &mut ours), (earlier, &mut theirs)] {
+                            bytes.resize((end - at) as usize, 0);
+                            memory.read(at, bytes)?;
+                        }
+                        changes.compare(at, &ours, &theirs);
+                    }
+                }
+            }
+            at = end;
+        }
+        Ok(changes.all)
+    }
+}
+
+/// Which content is at an address, and where in it.
+fn spot(piece: &Extent, at: u64) -> Option<(u64, u64, u64)> {
+    let What::Chunks { pack, first, start } = piece.what else { return None };
+    let number = at / CHUNK - start / CHUNK;
+    let chunk_start = if number == 0 { start } else { at / CHUNK * CHUNK };
+    Some((pack, u64::from(first) + number, at - chunk_start))
+}
+
+#[derive(Default)]
+struct Changes {
+    all: Vec<Change>,
+}
+
+impl Changes {
+    fn add(&mut self, start: u64, end: u64, what: Difference) {
+        match self.all.last_mut() {
+            Some(last) if last.what == what && last.address + last.length == start => last.length += end - start,
+            _ => self.all.push(Change { address: start, length: end - start, what }),
+        }
+    }
+
+    /// Adds the pages that are different.
+    fn compare(&mut self, mut at: u64, mut ours: &[u8], mut theirs: &[u8]) {
+        while !ours.is_empty() {
+            let page = (PAGE - at % PAGE) as usize;
+            let (now, our_rest) = ours.split_at_checked(page).unwrap_or((ours, &[]));
+            let (before, their_rest) = theirs.split_at_checked(page).unwrap_or((theirs, &[]));
+            let end = at + now.len() as u64;
+            if now != before {
+                self.add(at, end, Difference::Changed);
+            }
+            (at, ours, theirs) = (end, our_rest, their_rest);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Packs: contents, one after the other, with their ids.
+//!
+//! ```text
+//! data            the chunks' bytes
+//! table           for each chunk: length u32, id 32 bytes
+//! count           u32
+//! ```
+
+use crate::error::CaptureError;
+use crate::frame::{Codec, HEAD};
+use crate::header::array;
+use crate::id::Id;
+
+/// Bytes of chunks after which a pack is written.
+pub(crate) const TARGET: usize = 1 << 20;
+/// Bytes of a row of the table.
+const ROW: usize = 36;
+/// Less than this is not worth decoding: 1 part in 10.
+const WORTH: usize = 10;
+
+/// How contents are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compress {
+    /// As they are.
+    None,
+    /// By LZ4 where the first chunk of a pack says that it saves a tenth.
+    #[default]
+    Auto,
+    /// By LZ4 where the whole pack becomes smaller.
+    Lz4,
+}
+
+/// A pack that is being filled. Its buffers are kept for the next one.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    /// Room for the frame's head, then the chunks.
+    body: Vec<u8>,
+    table: Vec<u8>,
+    count: u32,
+    packed: Vec<u8>,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Builder {
+        Builder { body: vec![0; HEAD], table: Vec::new(), count: 0, packed: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// True when a chunk of so many bytes goes into the next pack.
+    pub(crate) fn is_full_for(&self, bytes: usize) -> bool {
+        !self.is_empty() && self.body.len() - HEAD + bytes > TARGET
+    }
+
+    /// Adds a chunk; its number in the pack.
+    pub(crate) fn push(&mut self, bytes: &[u8], id: &Id) -> u32 {
+        self.body.extend_from_slice(bytes);
+        self.table.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        self.table.extend_from_slice(&id.0);
+        self.count += 1;
+        self.count - 1
+    }
+
+    /// Ends the pack: how it is stored, how long it is decoded, and the frame with room for the head.
+    pub(crate) fn end(&mut self, compress: Compress) -> (Codec, u64, &mut Vec<u8>) {
+        let first = u32::from_le_bytes(array(&self.table, 0)) as usize;
+        self.body.extend_from_slice(&self.table);
+        self.body.extend_from_slice(&self.count.to_le_bytes());
+        self.table.clear();
+        self.count = 0;
+        let body = self.body.get(HEAD..).unwrap_or_default();
+        let raw = body.len();
+        let enough = raw - raw / WORTH;
+        let lz4 = match compress {
+            Compress::None => None,
+            Compress::Auto => {
+                // What the first chunk does not save, the others of its allocation mostly do not either.
+                let probe = body.get(..first).unwrap_or(body);
+                lz4(probe, &mut self.packed)
+                    .filter(|n| *n <= probe.len() - probe.len() / WORTH)
+                    .and_then(|_| lz4(body, &mut self.packed).filter(|n| *n <= enough))
+            }
+            Compress::Lz4 => lz4(body, &mut self.packed).filter(|n| *n < raw),
+        };
+        match lz4 {
+            Some(length) => {
+                self.packed.truncate(HEAD + length);
+                (Codec::Lz4, raw as u64, &mut self.packed)
+            }
+            None => (Codec::Raw, raw as u64, &mut self.body),
+        }
+    }
+
+    /// Makes room for the next pack.
+    pub(crate) fn clear(&mut self) {
+        self.body.truncate(HEAD);
+        self.table.clear();
+        self.count = 0;
+    }
+}
+
+/// Packs bytes behind the room for a head; how many they are then.
+fn lz4(bytes: &[u8], to: &mut Vec<u8>) -> Option<usize> {
+    to.resize(HEAD + lz4_flex::block::get_maximum_output_size(bytes.len()), 0);
+    lz4_flex::block::compress_into(bytes, to.get_mut(HEAD..)?).ok()
+}
+
+/// A pack that was read.
+#[derive(Debug)]
+pub(crate) struct Pack {
+    body: Vec<u8>,
+    chunks: Vec<Chunk>,
+}
+
+/// A chunk of a pack.
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    start: u32,
+    length: u32,
+    id: Id,
+}
+
+impl Pack {
+    /// Reads the body of a pack; `offset` is the frame's.
+    pub(crate) fn parse(body: Vec<u8>, offset: u64) -> Result<Pack, CaptureError> {
+        let bad =
+            |found: String| CaptureError::damaged(offset, "a pack: chunks, their lengths and ids, their number", found);
+        let Some((rest, count)) = body.split_last_chunk::<4>() else {
+            return Err(bad(format!("{} bytes", body.len())));
+        };
+        let count = u32::from_le_bytes(*count) as usize;
+        let table = count.checked_mul(ROW).and_then(|bytes| rest.len().checked_sub(bytes));
+        let Some((data, table)) = table.and_then(|at| rest.split_at_checked(at)) else {
+            return Err(bad(format!("{count} chunks in {} bytes", body.len())));
+        };
+        let mut start = 0_u32;
+        let mut chunks = Vec::with_capacity(count);
+        for row in table.as_chunks::<ROW>().0 {
+            let length = u32::from_le_bytes(array(row, 0));
+            chunks.push(Chunk { start, length, id: Id(array(row, 4)) });
+            start = start.checked_add(length).ok_or_else(|| bad("lengths that are too large".to_owned()))?;
+        }
+        if start as usize != data.len() {
+            return Err(bad(format!("{start} bytes in the table, {} in the pack", data.len())));
+        }
+        Ok(Pack { body, chunks })
+    }
+
+    /// A chunk's bytes and id.
+    pub(crate) fn chunk(&self, number: u32) -> Option<(&[u8], Id)> {
+        let chunk = self.chunks.get(number as usize)?;
+        let bytes = self.body.get(chunk.start as usize..)?.get(..chunk.length as usize)?;
+        Some((bytes, chunk.id))
+    }
+
+    /// How many chunks there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.chunks.len() as u32
+    }
+}

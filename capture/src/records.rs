@@ -1,0 +1,385 @@
+//! What a capture says: the tables of records. docs/capture-format.md has the same tables.
+//!
+//! Numbers that tell things apart (`Agent::id`, `Queue::id`, …) are chosen by whoever writes the file; 0 is nothing.
+
+use std::ops::Deref;
+
+use crate::id::Id;
+use crate::table::{fields, nested, numbered, records};
+use crate::value::{Fields, Kind, Shown, Value, Wrong, numbers};
+
+/// The name of a snapshot in its file: 1, 2, 3, ….
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SnapshotId(pub u64);
+
+numbers! { SnapshotId: |id| id.0, |number| Some(SnapshotId(number)); }
+
+/// The 64 bytes of an AQL packet, as the queue had them (HSA Platform System Architecture, 2.9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet(pub [u8; 64]);
+
+impl Default for Packet {
+    fn default() -> Packet {
+        Packet([0; 64])
+    }
+}
+
+impl Value for Packet {
+    const KIND: Kind = Kind::Bytes;
+    fn put(&self, tag: u16, out: &mut Vec<u8>) {
+        self.0.put(tag, out);
+    }
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+        self.0.take(bytes)
+    }
+    fn shown(&self) -> Option<Shown> {
+        self.0.shown()
+    }
+}
+
+numbered! {
+    /// Where memory is and who may see it.
+    AllocationKind {
+        /// Of a GPU, coherent at the ends of kernels.
+        1 DeviceCoarse,
+        /// Of a GPU, coherent at once.
+        2 DeviceFine,
+        /// Of a GPU, with extended scope.
+        3 DeviceExtended,
+        /// Of the host, from a pool of the runtime.
+        4 HostPool,
+        /// Of the host, meant for kernel arguments.
+        5 Kernarg,
+        /// Of the host, the application's own, made visible to agents; their address for it may be another.
+        6 LockedHost,
+        /// Moves between host and GPUs: managed memory, shared virtual memory.
+        7 Managed,
+        /// Mapped by the application's own calls: reserved address, handle.
+        8 Virtual,
+        /// Of another process.
+        9 Ipc,
+        /// Not from this runtime: of another device or library.
+        10 Foreign,
+    }
+
+    /// What of a dispatch's memory is in its snapshots.
+    Scope {
+        /// Nothing but the kernarg segment.
+        1 Kernarg,
+        /// The allocations that the arguments point to.
+        2 Args,
+        /// The allocations that can be reached from the arguments by following what looks like an address.
+        3 Reachable,
+        /// Everything that the agent can address.
+        4 All,
+    }
+
+    /// How much a note matters.
+    Severity {
+        /// Good to know.
+        1 Info,
+        /// Something was not captured: what depends on it cannot be replayed faithfully.
+        2 Loss,
+        /// The capture ended here, before the application did.
+        3 Stop,
+    }
+}
+
+fields! {
+    /// A name and a value.
+    Property {
+        /// The name.
+        1 name: String,
+        /// The value.
+        2 value: String,
+    }
+
+    /// The process that is captured, and with what.
+    Session {
+        /// The process.
+        1 pid: u32,
+        /// Its rank in a parallel job.
+        2 rank: Option<u32>,
+        /// The machine's name.
+        3 host: String,
+        /// The program's path.
+        4 exe: String,
+        /// The command line, word by word.
+        5 arguments: Vec<String>,
+        /// When the process began, in ns since 1970.
+        6 start_ns: u64,
+        /// Variables of the environment that are on the list of those that may be told.
+        7 environment: Vec<Property>,
+        /// The version of what captures.
+        8 tool_version: String,
+        /// The version of the HSA runtime.
+        9 runtime_version: String,
+        /// Anything else: driver, kernel, container.
+        10 properties: Vec<Property>,
+    }
+
+    /// A GPU or a CPU, as the runtime describes it.
+    Agent {
+        /// Its number.
+        1 id: u64,
+        /// Its ISA, like `amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-`; empty for a CPU.
+        2 isa: String,
+        /// Its product name.
+        3 product: String,
+        /// Its position among the agents of its kind.
+        4 position: u32,
+        /// True when it is not hardware.
+        5 emulated: bool,
+        /// Anything else: partition modes, clocks, compute units, memory.
+        6 properties: Vec<Property>,
+        /// How often its clock ticks in a second.
+        7 ticks_per_second: u64,
+    }
+
+    /// A code object's bytes. Those with the same bytes are written once.
+    CodeObject {
+        /// The BLAKE3 hash of its bytes.
+        1 id: Id,
+        /// How many bytes it has.
+        2 size: u64,
+        /// The ISA that it is for, as its ELF header says.
+        3 isa: String,
+        /// Where it came from.
+        4 uri: String,
+        /// Its bytes: extents, addressed from 0.
+        5 extents: Vec<u8>,
+    }
+
+    /// A code object in memory, as part of an executable.
+    Loaded {
+        /// The executable's number.
+        1 executable: u64,
+        /// The code object.
+        2 code_object: Id,
+        /// The agent.
+        3 agent: u64,
+        /// The address of its first loaded byte.
+        4 base: u64,
+        /// How many bytes are there.
+        5 size: u64,
+        /// What is added to an address of its ELF file (`hsa_ven_amd_loader`: load delta).
+        6 delta: u64,
+        /// What the loader says of where it came from.
+        7 uri: String,
+    }
+
+    /// A kernel of a loaded code object.
+    Kernel {
+        /// Its number.
+        1 id: u64,
+        /// Its symbol, mangled, without `.kd`.
+        2 symbol: String,
+        /// The code object that it is in.
+        3 code_object: Id,
+        /// The executable that it is in.
+        4 executable: u64,
+        /// The agent.
+        5 agent: u64,
+        /// The address that packets have: of its descriptor.
+        6 object: u64,
+        /// The 64 bytes of its descriptor (LLVM's AMDGPUUsage: Kernel Descriptor).
+        7 descriptor: Vec<u8>,
+        /// Its entry of the code object's metadata, as MessagePack, not changed (AMDGPUUsage: Code Object Metadata).
+        8 metadata: Vec<u8>,
+    }
+
+    /// Memory that agents can reach, from now on.
+    Allocation {
+        /// The agents' address for it.
+        1 base: u64,
+        /// How many bytes.
+        2 size: u64,
+        /// What memory it is.
+        3 kind: AllocationKind,
+        /// The agent whose memory it is.
+        4 owner: u64,
+        /// The agents that may use it.
+        5 access: Vec<u64>,
+        /// The flags of the call that made it, as they were.
+        6 flags: u64,
+        /// The host's address for it, when that is another.
+        7 host_base: Option<u64>,
+        /// Of [`AllocationKind::Virtual`]: the number of the handle that is mapped.
+        8 handle: u64,
+        /// Of [`AllocationKind::Virtual`] and others with a choice: what memory is behind it.
+        9 backing: AllocationKind,
+        /// The segment, the pool, the alignment: what else has to be the same to have such memory again.
+        10 properties: Vec<Property>,
+    }
+
+    /// Memory is no longer there: the allocation of that base.
+    Freed {
+        /// The agents' address for it.
+        1 base: u64,
+    }
+
+    /// A variable of a loaded code object.
+    Global {
+        /// The executable that it is in.
+        1 executable: u64,
+        /// The code object that it is in.
+        2 code_object: Id,
+        /// The agent.
+        3 agent: u64,
+        /// Its symbol.
+        4 symbol: String,
+        /// Its address.
+        5 address: u64,
+        /// How many bytes.
+        6 size: u64,
+    }
+
+    /// A queue of an agent.
+    Queue {
+        /// Its number.
+        1 id: u64,
+        /// The agent.
+        2 agent: u64,
+        /// How many packets it holds.
+        3 size: u32,
+        /// `hsa_queue_type_t`.
+        4 kind: u32,
+        /// `hsa_amd_queue_priority_t`, and 1 more; 0 is not known.
+        5 priority: u32,
+        /// Anything else: CU masks, limits of scratch.
+        6 properties: Vec<Property>,
+    }
+
+    /// The memory at a moment: what the frames of extents with its number say, on top of its parent.
+    Snapshot {
+        /// Its number.
+        1 id: SnapshotId,
+        /// The snapshot that it goes on from: what is not said anew is as it was there.
+        2 parent: Option<SnapshotId>,
+        /// True when something that should be in it is not. A note says what.
+        3 incomplete: bool,
+        /// How many frames of extents it has.
+        4 frames: u64,
+        /// How many bytes it describes, those of its parents included.
+        5 bytes: u64,
+        /// How many of them were read and found as in its parent.
+        6 unchanged: u64,
+    }
+
+    /// A dispatch, complete: with this record it is captured.
+    Dispatch {
+        /// Its number in the process, as rows of the log have it.
+        1 id: u64,
+        /// The queue.
+        2 queue: u64,
+        /// Its packet's index in the queue.
+        3 index: u64,
+        /// Its packet, as the application made it.
+        4 packet: Packet,
+        /// The bytes of the kernarg segment that the packet points to.
+        5 kernarg: Vec<u8>,
+        /// The kernel that ran.
+        6 kernel: u64,
+        /// The code object that ran.
+        7 code_object: Id,
+        /// The code object of the application, when another ran in its place.
+        8 replaced: Option<Id>,
+        /// The kernel of the application, when another ran in its place.
+        9 replaced_kernel: Option<u64>,
+        /// The memory before.
+        10 before: Option<SnapshotId>,
+        /// The memory after.
+        11 after: Option<SnapshotId>,
+        /// When it began, in the agent's ticks.
+        12 start_ticks: u64,
+        /// When it ended, in the agent's ticks.
+        13 end_ticks: u64,
+        /// When it began, in ns since 1970.
+        14 start_ns: u64,
+        /// When it ended, in ns since 1970.
+        15 end_ns: u64,
+        /// When the host gave it to the queue, in ns since 1970.
+        16 enqueue_ns: u64,
+        /// How many dispatches of its kernel were before it, and 1 more.
+        17 occurrence: u64,
+        /// What of the memory is in the snapshots.
+        18 scope: Scope,
+        /// The bytes of the kernarg segment that ran, when they were laid out anew for a replacement.
+        19 replaced_kernarg: Vec<u8>,
+    }
+
+    /// What a reader has to be told: what was not captured, above all.
+    Note {
+        /// How much it matters.
+        1 severity: Severity,
+        /// What it is, in one word that stays the same.
+        2 code: String,
+        /// What it is, in a sentence.
+        3 text: String,
+        /// The number of the dispatch that it is about.
+        4 dispatch: Option<u64>,
+        /// When it was written, in ns since 1970.
+        5 time_ns: u64,
+    }
+}
+
+nested! { Property }
+
+records! {
+    /// The process that is captured, and with what.
+    16 Session sessions,
+    /// GPUs and CPUs.
+    17 Agent agents,
+    /// Code objects, each once.
+    18 CodeObject code_objects,
+    /// Code objects in memory.
+    19 Loaded loaded,
+    /// Kernels of loaded code objects.
+    20 Kernel kernels,
+    /// Memory that agents can reach, from its record on.
+    21 Allocation allocations,
+    /// Memory that is no longer there.
+    22 Freed freed,
+    /// Variables of loaded code objects.
+    23 Global globals,
+    /// Queues.
+    24 Queue queues,
+    /// Memory at a moment.
+    25 Snapshot snapshots,
+    /// Captured dispatches.
+    26 Dispatch dispatches,
+    /// What a reader has to be told.
+    27 Note notes,
+}
+
+/// A struct that is the body of a frame.
+pub trait Record: Fields {
+    /// The type of its frames.
+    const TYPE: u16;
+}
+
+/// Where in a file a frame is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The number of the frame: which came before which.
+    pub sequence: u64,
+    /// Bytes before it.
+    pub offset: u64,
+}
+
+/// A record, and where it is.
+#[derive(Clone, Debug)]
+pub struct Placed<T> {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub value: T,
+}
+
+impl<T> Deref for Placed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}

@@ -1,0 +1,98 @@
+//! Where a capture is written: to the end of a file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// What a writer writes to.
+pub trait Storage {
+    /// Writes all of the bytes behind what is there.
+    ///
+    /// # Errors
+    /// When not all of them were written; some may have been.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Takes away what is behind the first `length` bytes.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    fn truncate(&mut self, length: u64) -> io::Result<()>;
+
+    /// Returns when everything is on the disk.
+    ///
+    /// # Errors
+    /// When that is not known.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file. What was appended is the operating system's: it outlives the process, however that ends.
+#[derive(Debug)]
+pub struct FileStorage {
+    file: File,
+    length: u64,
+}
+
+impl FileStorage {
+    /// Makes a new file; what had the name before is replaced.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn create(path: &Path) -> io::Result<FileStorage> {
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+        Ok(FileStorage { file, length: 0 })
+    }
+}
+
+impl Storage for FileStorage {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let after = self.length.saturating_add(bytes.len() as u64);
+        let limit = size_limit();
+        if after > limit {
+            let text = format!("the process's limit of the size of files, {limit} bytes (RLIMIT_FSIZE)");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
+        self.file.write_all(bytes)?;
+        self.length = after;
+        Ok(())
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        use std::io::{Seek, SeekFrom};
+        self.file.set_len(length)?;
+        self.file.seek(SeekFrom::Start(length))?;
+        self.length = length;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// How large the process's files may become. Growing one further raises a signal, which kills by default (setrlimit(2)):
+/// so it is asked before each write, not once, since the application may change it.
+fn size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is written during the call, to a struct of ours.
+    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } {
+        0 => limit.rlim_cur,
+        _ => u64::MAX,
+    }
+}
+
+/// In memory.
+impl Storage for Vec<u8> {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        Vec::truncate(self, length as usize);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

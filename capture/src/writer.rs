@@ -1,0 +1,463 @@
+//! Writes a capture file, frame after frame, only ever at its end.
+//!
+//! What it promises: it never panics, and needs a bounded amount of memory, whatever is captured ([`Options::memory`]).
+//! After a method has returned, what it wrote is the operating system's, so that it outlives the process. When the first
+//! write fails, the file is cut back to its last whole frame, a note says why, and nothing more is written: that call
+//! returns [`CaptureError::Write`], every later one [`CaptureError::Stopped`].
+//!
+//! # Threads
+//! One thread at a time, which may change.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::chunk::Key;
+use crate::error::CaptureError;
+use crate::extent::{Extent, What};
+use crate::frame::{Codec, HEAD, Head, MAX_BODY, flag, kind, padding};
+use crate::header::{HEADER_BYTES, Header};
+use crate::id::Id;
+use crate::index::{self, Entry};
+use crate::known::{Known, Spot};
+use crate::pack::{self, Compress};
+use crate::records::{
+    Agent, Allocation, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Queue, Record, Session, Severity,
+    SnapshotId,
+};
+use crate::snapshot::SnapshotWriter;
+use crate::state::State;
+use crate::storage::{FileStorage, Storage};
+
+/// When a write is waited for until the disk has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sync {
+    /// Never: what was written outlives the process, not a machine that goes down.
+    #[default]
+    Never,
+    /// At every commit.
+    Commit,
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How contents are stored.
+    pub compress: Compress,
+    /// When to wait for the disk.
+    pub sync: Sync,
+    /// Bytes for what is remembered of earlier contents, at most. A third is the table of contents that are in the file
+    /// (32 bytes for each chunk of 64 KiB), the rest the keys of the newest snapshot's chunks (16 bytes each): with the
+    /// default, 96 MiB, 64 GiB of different contents and 256 GiB of memory. What does not fit is written again.
+    /// Beside it, the writer has buffers of 4 MiB.
+    pub memory: usize,
+    /// The file's number; `None` takes a random one.
+    pub uuid: Option<[u8; 16]>,
+    /// When the file was made, in ns since 1970; `None` takes the clock's time. Notes of the writer itself have it too.
+    pub created_ns: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { compress: Compress::Auto, sync: Sync::Never, memory: 96 << 20, uuid: None, created_ns: None }
+    }
+}
+
+/// A capture file that is being written.
+#[derive(Debug)]
+pub struct Writer<S: Storage = FileStorage> {
+    storage: S,
+    options: Options,
+    tag: u32,
+    /// Bytes of the file: whole frames.
+    end: u64,
+    /// Frames so far.
+    sequence: u64,
+    stopped: bool,
+    pack: pack::Builder,
+    known: Known,
+    index: index::Builder,
+    /// Room for a head, then the body of a frame.
+    frame: Vec<u8>,
+    /// What memory is read into.
+    pub(crate) staging: Vec<u8>,
+    code_objects: HashSet<Id>,
+    pub(crate) state: State,
+    pub(crate) state_of: Option<SnapshotId>,
+    pub(crate) snapshots: u64,
+    told_of_memory: bool,
+}
+
+/// Makes the methods that write a record.
+macro_rules! records {
+    ($( $(#[doc = $doc:literal])+ $name:ident: $record:ident; )*) => {
+        impl<S: Storage> Writer<S> {
+            $(
+                $(#[doc = $doc])+
+                ///
+                /// # Errors
+                /// When the capture has stopped, or stops; when the record is larger than [`MAX_BODY`](crate::MAX_BODY).
+                pub fn $name(&mut self, $name: &$record) -> Result<(), CaptureError> {
+                    self.record($name)
+                }
+            )*
+        }
+    };
+}
+
+records! {
+    /// Writes what the process is.
+    session: Session;
+    /// Writes what an agent is.
+    agent: Agent;
+    /// Writes that a code object was loaded.
+    loaded: Loaded;
+    /// Writes what a kernel is.
+    kernel: Kernel;
+    /// Writes that there is an allocation from now on.
+    allocation: Allocation;
+    /// Writes where a variable of a code object is.
+    global: Global;
+    /// Writes what a queue is.
+    queue: Queue;
+    /// Writes a dispatch, and commits it: from here on it is in the file, whatever becomes of the process.
+    dispatch: Dispatch;
+    /// Writes what a reader has to be told.
+    note: Note;
+}
+
+impl Writer<FileStorage> {
+    /// Makes a file; what had the name before is replaced.
+    ///
+    /// # Errors
+    /// When it cannot be made or not be written to.
+    pub fn create(path: &Path, options: &Options) -> Result<Writer<FileStorage>, CaptureError> {
+        let storage =
+            FileStorage::create(path).map_err(|source| CaptureError::File { path: path.to_owned(), source })?;
+        Writer::new(storage, options)
+    }
+}
+
+impl<S: Storage> Writer<S> {
+    /// Begins a file in a storage that is empty.
+    ///
+    /// # Errors
+    /// When it cannot be written to.
+    pub fn new(mut storage: S, options: &Options) -> Result<Writer<S>, CaptureError> {
+        let created_ns = options.created_ns.unwrap_or_else(now_ns);
+        let options = &Options { uuid: options.uuid.or_else(|| Some(random())), ..*options };
+        let bytes = Header::new(options.uuid.unwrap_or_default(), created_ns).to_bytes();
+        let length = bytes.len() as u64;
+        storage.append(&bytes).map_err(|source| CaptureError::Write { end: 0, bytes: length, source })?;
+        Ok(Writer::resume(storage, options, HEADER_BYTES as u64, 0, Vec::new()))
+    }
+
+    /// Goes on with a file: what it has so far, how many frames that are, and which ones. The file's number is the options'.
+    pub(crate) fn resume(storage: S, options: &Options, end: u64, sequence: u64, entries: Vec<Entry>) -> Writer<S> {
+        Writer {
+            storage,
+            options: *options,
+            tag: Header::new(options.uuid.unwrap_or_default(), 0).tag(),
+            end,
+            sequence,
+            stopped: false,
+            pack: pack::Builder::new(),
+            known: Known::new(options.memory / 3),
+            index: index::Builder::new(entries),
+            frame: Vec::new(),
+            staging: Vec::new(),
+            code_objects: HashSet::new(),
+            state: State::default(),
+            state_of: None,
+            snapshots: 0,
+            told_of_memory: false,
+        }
+    }
+
+    /// Writes a code object's bytes, unless they are in the file; their id. `about` needs neither id, size nor extents.
+    ///
+    /// # Errors
+    /// When the capture has stopped, or stops.
+    pub fn code_object(&mut self, about: &CodeObject, bytes: &[u8]) -> Result<Id, CaptureError> {
+        let id = Id::of(bytes);
+        if self.code_objects.contains(&id) {
+            return self.running().map(|()| id);
+        }
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut address = 0;
+        for chunk in bytes.chunks(crate::CHUNK as usize) {
+            let what = self.content(chunk, address)?;
+            let next = Extent { address, length: chunk.len() as u64, what };
+            if !extents.last_mut().is_some_and(|last| last.join(&next)) {
+                extents.push(next);
+            }
+            address += chunk.len() as u64;
+        }
+        let mut record = CodeObject { id, size: address, extents: Vec::new(), ..about.clone() };
+        extents.iter().for_each(|extent| extent.put(&mut record.extents));
+        self.record(&record)?;
+        self.code_objects.insert(id);
+        Ok(id)
+    }
+
+    /// Writes that the allocation of that base is no more.
+    ///
+    /// # Errors
+    /// When the capture has stopped, or stops.
+    pub fn freed(&mut self, base: u64) -> Result<(), CaptureError> {
+        self.record(&Freed { base })
+    }
+
+    /// Begins a snapshot of memory. What is as in the parent costs nothing, if the parent is the newest snapshot; after
+    /// another, or after one that was not finished, everything is looked at anew, and has no parent.
+    pub fn snapshot(&mut self, parent: Option<SnapshotId>) -> SnapshotWriter<'_, S> {
+        SnapshotWriter::new(self, parent)
+    }
+
+    /// Ends the file with an index, so that it opens at once; what it was written to.
+    ///
+    /// # Errors
+    /// When the capture has stopped, or stops.
+    pub fn finish(mut self) -> Result<S, CaptureError> {
+        self.footer()?;
+        Ok(self.storage)
+    }
+
+    /// Bytes of the file so far. Contents that wait for others are not counted: at most 1 MiB.
+    pub fn bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// True when a write has failed.
+    pub fn has_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Bytes of memory that hold what is remembered; grows up to [`Options::memory`].
+    pub fn remembered_bytes(&self) -> usize {
+        self.known.bytes() + self.state.keys() * size_of::<Key>()
+    }
+
+    /// How many keys of chunks may be remembered.
+    pub(crate) fn most_keys(&self) -> usize {
+        (self.options.memory - self.options.memory / 3) / size_of::<Key>()
+    }
+
+    /// An error when nothing more is written.
+    pub(crate) fn running(&self) -> Result<(), CaptureError> {
+        if self.stopped { Err(CaptureError::Stopped) } else { Ok(()) }
+    }
+
+    /// Says once that the process has more memory than can be remembered.
+    pub(crate) fn tell_of_memory(&mut self) -> Result<(), CaptureError> {
+        if std::mem::replace(&mut self.told_of_memory, true) {
+            return Ok(());
+        }
+        let most = (self.most_keys() as u64 * crate::CHUNK) >> 30;
+        let text =
+            format!("more than {most} GiB of memory: what does not fit is written in every snapshot, changed or not");
+        self.note(&Note {
+            severity: Severity::Info,
+            code: "much-memory".to_owned(),
+            text,
+            dispatch: None,
+            time_ns: self.now(),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.options.created_ns.unwrap_or_else(now_ns)
+    }
+
+    /// Where the content of a chunk is: it is written if it is not in the file, and no fill.
+    pub(crate) fn content(&mut self, bytes: &[u8], address: u64) -> Result<What, CaptureError> {
+        let id = Id::of(bytes);
+        let spot = self.place(bytes, &id, Key::of_id(&id))?;
+        Ok(What::Chunks { pack: spot.pack, first: spot.chunk, start: address })
+    }
+
+    /// Where a content is, written if it was not.
+    pub(crate) fn place(&mut self, bytes: &[u8], id: &Id, key: Key) -> Result<Spot, CaptureError> {
+        self.running()?;
+        if let Some(spot) = self.known.find(&key) {
+            return Ok(spot);
+        }
+        if self.pack.is_full_for(bytes.len()) {
+            self.flush()?;
+        }
+        // Nothing else is written before the pack is: so it will be there.
+        let spot = Spot { pack: self.end, chunk: self.pack.push(bytes, id) };
+        self.known.put(key, spot);
+        Ok(spot)
+    }
+
+    /// Writes the pack that is being filled.
+    fn flush(&mut self) -> Result<(), CaptureError> {
+        if self.pack.is_empty() {
+            return Ok(());
+        }
+        let (codec, raw, buffer) = self.pack.end(self.options.compress);
+        let frame = Head { kind: kind::PACK, flags: 0, sequence: self.sequence, stored: 0, raw, codec, crc: 0 };
+        let written = append(&mut self.storage, frame, self.tag, buffer);
+        self.pack.clear();
+        self.wrote(kind::PACK, written)
+    }
+
+    /// Writes a record; it commits what is before it.
+    fn record<R: Record>(&mut self, record: &R) -> Result<(), CaptureError> {
+        self.framed(R::NAME, R::TYPE, flag::COMMIT, &mut |body| record.write(body))
+    }
+
+    /// Writes the record of a snapshot, which is committed by what comes after it.
+    pub(crate) fn snapshot_record(&mut self, record: &crate::records::Snapshot) -> Result<(), CaptureError> {
+        self.framed("Snapshot", crate::records::Snapshot::TYPE, 0, &mut |body| {
+            crate::value::Fields::write(record, body)
+        })
+    }
+
+    /// Writes extents of a snapshot.
+    pub(crate) fn extents(&mut self, id: SnapshotId, extents: &[Extent]) -> Result<(), CaptureError> {
+        self.framed("frame of extents", kind::EXTENTS, 0, &mut |body| {
+            body.extend_from_slice(&id.0.to_le_bytes());
+            extents.iter().for_each(|extent| extent.put(body));
+        })
+    }
+
+    fn footer(&mut self) -> Result<(), CaptureError> {
+        self.flush()?;
+        let (previous, entries) = self.index.take();
+        let (end, frames) = (self.end, self.sequence + 1);
+        self.framed("footer", kind::FOOTER, flag::OPTIONAL | flag::COMMIT, &mut |body| {
+            index::put(previous, &entries, body);
+            index::put_trailer(frames, end, body);
+        })
+    }
+
+    /// Writes a frame that is no pack, behind the pack that is being filled.
+    fn framed(
+        &mut self,
+        what: &'static str,
+        kind: u16,
+        flags: u16,
+        fill: &mut dyn FnMut(&mut Vec<u8>),
+    ) -> Result<(), CaptureError> {
+        self.running()?;
+        self.flush()?;
+        self.frame.clear();
+        self.frame.resize(HEAD, 0);
+        fill(&mut self.frame);
+        let bytes = (self.frame.len() - HEAD) as u64;
+        if bytes > MAX_BODY {
+            return Err(CaptureError::TooLarge { what, bytes, most: MAX_BODY });
+        }
+        let head = Head { kind, flags, sequence: self.sequence, stored: 0, raw: bytes, codec: Codec::Raw, crc: 0 };
+        let written = append(&mut self.storage, head, self.tag, &mut self.frame);
+        self.wrote(kind, written)?;
+        if flags & flag::COMMIT != 0 && self.options.sync == Sync::Commit {
+            let synced = self.storage.sync();
+            synced.map_err(|source| self.stop(CaptureError::Write { end: self.end, bytes: 0, source }))?;
+        }
+        if self.index.is_full() && kind != kind::FOOTER {
+            let (previous, entries) = self.index.take();
+            let at = self.end;
+            self.framed("index", kind::INDEX, flag::OPTIONAL, &mut |body| index::put(previous, &entries, body))?;
+            self.index.follow(at);
+        }
+        Ok(())
+    }
+
+    /// Counts a frame that was written, or stops.
+    fn wrote(&mut self, kind: u16, (bytes, written): (u64, std::io::Result<()>)) -> Result<(), CaptureError> {
+        match written {
+            Ok(()) => {
+                if kind != kind::PACK && kind != kind::INDEX && kind != kind::FOOTER {
+                    self.index.push(self.end, kind);
+                }
+                self.end += bytes;
+                self.sequence += 1;
+                Ok(())
+            }
+            Err(source) => Err(self.stop(CaptureError::Write { end: self.end, bytes, source })),
+        }
+    }
+
+    /// Cuts the file back to its last whole frame, and says in it why it ends there, if there is room for that.
+    fn stop(&mut self, error: CaptureError) -> CaptureError {
+        if std::mem::replace(&mut self.stopped, true) {
+            return error;
+        }
+        if self.storage.truncate(self.end).is_err() {
+            return error;
+        }
+        let why = std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
+        let note = Note {
+            severity: Severity::Stop,
+            code: "write-failed".to_owned(),
+            text: format!("{error}{why}"),
+            dispatch: None,
+            time_ns: self.now(),
+        };
+        let mut put_note = |body: &mut Vec<u8>| crate::value::Fields::write(&note, body);
+        if self.last_words(Note::TYPE, flag::COMMIT, &mut put_note) {
+            let (previous, entries) = self.index.take();
+            let (end, frames) = (self.end, self.sequence + 1);
+            self.last_words(kind::FOOTER, flag::OPTIONAL | flag::COMMIT, &mut |body| {
+                index::put(previous, &entries, body);
+                index::put_trailer(frames, end, body);
+            });
+        }
+        error
+    }
+}
+
+impl<S: Storage> Writer<S> {
+    /// Writes a frame after a failure: whole, or not at all.
+    fn last_words(&mut self, kind: u16, flags: u16, fill: &mut dyn FnMut(&mut Vec<u8>)) -> bool {
+        self.frame.clear();
+        self.frame.resize(HEAD, 0);
+        fill(&mut self.frame);
+        let raw = (self.frame.len() - HEAD) as u64;
+        let head = Head { kind, flags, sequence: self.sequence, stored: 0, raw, codec: Codec::Raw, crc: 0 };
+        match append(&mut self.storage, head, self.tag, &mut self.frame) {
+            (bytes, Ok(())) => {
+                self.index.push(self.end, kind);
+                self.end += bytes;
+                self.sequence += 1;
+                true
+            }
+            (_, Err(_)) => {
+                // If that fails too, a reader cuts off what is no frame.
+                let _ = self.storage.truncate(self.end);
+                false
+            }
+        }
+    }
+}
+
+/// Puts the head before a body and the padding behind it, and appends the frame; how many bytes that are.
+fn append(storage: &mut impl Storage, head: Head, tag: u32, buffer: &mut Vec<u8>) -> (u64, std::io::Result<()>) {
+    let stored = (buffer.len() - HEAD) as u64;
+    buffer.resize(buffer.len() + padding(stored) as usize, 0);
+    let crc = crc32fast::hash(buffer.get(HEAD..).unwrap_or_default());
+    let head = Head { stored, crc, ..head }.to_bytes(tag);
+    if let Some(to) = buffer.first_chunk_mut() {
+        *to = head;
+    }
+    (buffer.len() as u64, storage.append(buffer))
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}
+
+/// A number that no other file has: the kernel's random bytes, or, without those, time and process.
+fn random() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    if File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes)).is_err() {
+        let [time, process] = [now_ns().to_le_bytes(), u64::from(std::process::id()).to_le_bytes()];
+        bytes.copy_from_slice([time, process].as_flattened());
+    }
+    bytes
+}

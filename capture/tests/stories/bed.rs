@@ -1,0 +1,152 @@
+//! What the stories share: numbers that are the same in every run, a capture with everything in it.
+
+use logdur_capture::{
+    Agent, Allocation, AllocationKind, CodeObject, Dispatch, Global, Id, Kernel, Loaded, Note, Options, Packet,
+    Property, Queue, Scope, Session, Severity, SnapshotId, Storage, Writer,
+};
+
+/// How many of something a test takes: few, or with `cargo xtask test --full` all that is promised.
+pub(crate) fn count(few: usize, full: usize) -> usize {
+    if std::env::var_os("LOGDUR_TEST_FULL").is_some() { full } else { few }
+}
+
+/// Numbers that are the same in every run: xorshift.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbers(pub(crate) u64);
+
+impl Numbers {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    /// Bytes that no codec makes smaller.
+    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let words = (0..length.div_ceil(8)).flat_map(|_| self.next().to_le_bytes());
+        words.take(length).collect()
+    }
+}
+
+pub(crate) fn options(seed: u64) -> Options {
+    Options { uuid: Some([seed as u8; 16]), created_ns: Some(1_700_000_000_000_000_000), ..Options::default() }
+}
+
+fn property(name: &str, value: &str) -> Property {
+    Property { name: name.to_owned(), value: value.to_owned() }
+}
+
+/// Writes what comes before the first dispatch: one of each record.
+pub(crate) fn introduce<S: Storage>(writer: &mut Writer<S>, code: &[u8]) -> Id {
+    let session = Session {
+        pid: 4711,
+        rank: Some(0),
+        host: "node".to_owned(),
+        exe: "/opt/app".to_owned(),
+        arguments: vec!["app".to_owned(), String::new(), "-n".to_owned(), "3".to_owned()],
+        start_ns: 1_700_000_000_000_000_000,
+        environment: vec![property("HIP_VISIBLE_DEVICES", "0"), property("EMPTY", "")],
+        tool_version: "0.1.0".to_owned(),
+        runtime_version: "1.14".to_owned(),
+        properties: vec![],
+    };
+    writer.session(&session).unwrap();
+    let isa = "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-".to_owned();
+    let agent = Agent {
+        id: 1,
+        isa: isa.clone(),
+        product: "AMD Instinct MI250X (emulated)".to_owned(),
+        emulated: true,
+        ..Agent::default()
+    };
+    writer.agent(&agent).unwrap();
+    writer.queue(&Queue { id: 1, agent: 1, size: 16384, kind: 0, priority: 2, properties: vec![] }).unwrap();
+    let about = CodeObject { isa, uri: "file:///opt/app#offset=4096".to_owned(), ..CodeObject::default() };
+    let id = writer.code_object(&about, code).unwrap();
+    let (base, size) = (0x7f00_0000_0000, code.len() as u64);
+    writer
+        .loaded(&Loaded { executable: 1, code_object: id, agent: 1, base, size, delta: base, uri: String::new() })
+        .unwrap();
+    let kernel = Kernel {
+        id: 1,
+        symbol: "_Z3addPfS_i".to_owned(),
+        code_object: id,
+        executable: 1,
+        agent: 1,
+        object: base + 64,
+        descriptor: vec![5; 64],
+        metadata: vec![0x81, 0xa5, b'.', b'n', b'a', b'm', b'e', 0xa3, b'a', b'd', b'd'],
+    };
+    writer.kernel(&kernel).unwrap();
+    let symbol = "counter".to_owned();
+    writer.global(&Global { executable: 1, code_object: id, agent: 1, symbol, address: base + 4096, size: 4 }).unwrap();
+    id
+}
+
+pub(crate) fn allocation(base: u64, size: u64) -> Allocation {
+    let kind = AllocationKind::DeviceCoarse;
+    Allocation { base, size, kind, owner: 1, access: vec![1, 0], flags: 0, ..Allocation::default() }
+}
+
+pub(crate) fn dispatch(number: u64, code: Id, before: SnapshotId, after: SnapshotId) -> Dispatch {
+    let mut packet = [0; 64];
+    packet[..8].copy_from_slice(&[2, 0x15, 1, 0, 64, 0, 1, 0]);
+    packet[8..16].copy_from_slice(&number.to_le_bytes());
+    Dispatch {
+        id: number,
+        queue: 1,
+        index: number,
+        packet: Packet(packet),
+        kernarg: number.to_le_bytes().repeat(5),
+        kernel: 1,
+        code_object: code,
+        before: Some(before),
+        after: Some(after),
+        start_ticks: 100 * number,
+        end_ticks: 100 * number + 42,
+        start_ns: 1_700_000_000_000_000_000 + number,
+        end_ns: 1_700_000_000_000_000_420 + number,
+        enqueue_ns: 1_700_000_000_000_000_000,
+        occurrence: number + 1,
+        scope: Scope::All,
+        ..Dispatch::default()
+    }
+}
+
+/// A capture of a few dispatches, each of which changes a little of `bytes` bytes of memory.
+pub(crate) fn capture(options: &Options, dispatches: u64, bytes: usize) -> Vec<u8> {
+    let mut numbers = Numbers(options.uuid.map_or(1, |uuid| u64::from(uuid[0]) + 1));
+    let mut writer = Writer::new(Vec::new(), options).unwrap();
+    let code = introduce(&mut writer, &numbers.bytes(300));
+    let base = 0x7f12_3456_7000;
+    let mut memory = numbers.bytes(bytes / 2);
+    memory.resize(bytes, 0);
+    let words = memory.chunks_exact_mut(4).take(bytes / 16).enumerate();
+    words.for_each(|(i, word)| word.copy_from_slice(&(i as u32 / 100).to_le_bytes()));
+    writer.allocation(&allocation(base, bytes as u64)).unwrap();
+    let mut parent = None;
+    for number in 0..dispatches {
+        let mut ids = Vec::new();
+        for _ in 0..2 {
+            let mut snapshot = writer.snapshot(parent);
+            snapshot.bytes(base, &memory).unwrap();
+            if number == 0 {
+                snapshot.bytes(base + (1 << 30), &[number as u8; 5000]).unwrap();
+            }
+            parent = Some(snapshot.finish().unwrap());
+            ids.extend(parent);
+            let at = numbers.below(bytes);
+            memory[at] = memory[at].wrapping_add(1);
+        }
+        writer.dispatch(&dispatch(number, code, ids[0], ids[1])).unwrap();
+    }
+    let text = "2 words of the kernarg segment point to memory that nobody allocated".to_owned();
+    let code = "dangling-pointer".to_owned();
+    writer.note(&Note { severity: Severity::Loss, code, text, dispatch: Some(0), time_ns: 1 }).unwrap();
+    writer.finish().unwrap()
+}

@@ -1,0 +1,39 @@
+//! A capture file with bytes changed anywhere: it is read, or refused with a reason, and nothing may panic.
+//!
+//! Four bytes are a change: where, in little-endian order, and to what. What is left over says how much of the file there is;
+//! if that is an odd number of bytes, checksums are made right, so that what is behind them is reached.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use logdur_capture::{Compress, Options};
+
+#[allow(dead_code, reason = "the stories need more of it")]
+#[path = "../../capture/tests/stories/bed.rs"]
+mod bed;
+#[path = "../../capture/tests/stories/exercise.rs"]
+mod exercise;
+
+static WHOLE: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+    let options = |compress| Options { compress, ..bed::options(2) };
+    [bed::capture(&options(Compress::None), 2, 3000), bed::capture(&options(Compress::Lz4), 3, 9000)]
+});
+
+fuzz_target!(|data: &[u8]| {
+    let Some((which, data)) = data.split_first() else { return };
+    let mut bytes = WHOLE[usize::from(which % 2)].clone();
+    let (changes, rest) = data.as_chunks::<4>();
+    for &[a, b, c, to] in changes {
+        let at = u32::from_le_bytes([a, b, c, 0]) as usize % bytes.len();
+        bytes[at] = to;
+    }
+    if let [a, b, ..] = rest {
+        bytes.truncate(usize::from(u16::from_le_bytes([*a, *b])).max(1));
+    }
+    if rest.len() % 2 == 1 {
+        exercise::seal(&mut bytes);
+    }
+    exercise::exercise(bytes);
+});

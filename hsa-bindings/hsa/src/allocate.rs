@@ -1,0 +1,48 @@
+//! Memory of pools, and bytes into and out of it.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use hsa_sys::raw::{hsa_agent_t, hsa_amd_memory_pool_t};
+
+use crate::error::call;
+use crate::{Api, HsaError, Pool, Result};
+
+impl Api {
+    /// Memory of a pool that some agents may use. Its contents are whatever they are.
+    ///
+    /// # Errors
+    /// When the pool has not so much, or an agent cannot reach it; nothing stays allocated then.
+    pub fn allocate(&self, pool: &Pool, bytes: usize, agents: &[u64]) -> Result<NonNull<u8>> {
+        let mut memory: *mut c_void = ptr::null_mut();
+        let handle = hsa_amd_memory_pool_t { handle: pool.handle };
+        // SAFETY: the pool is one of this runtime, which writes one pointer.
+        unsafe { call!(self.amd.hsa_amd_memory_pool_allocate_fn(handle, bytes, 0, &mut memory)) }?;
+        let memory = NonNull::new(memory.cast::<u8>()).ok_or(HsaError::Missing { call: "memory of a pool" })?;
+        if let Err(error) = self.allow_access(memory, agents) {
+            // SAFETY: it was allocated above, and nobody else knows it. If it stays, it is of no use to anybody.
+            let _ = unsafe { self.free(memory) };
+            return Err(error);
+        }
+        Ok(memory)
+    }
+
+    fn allow_access(&self, memory: NonNull<u8>, agents: &[u64]) -> Result<()> {
+        let agents: Vec<hsa_agent_t> = agents.iter().map(|&handle| hsa_agent_t { handle }).collect();
+        let (count, memory) = (u32::try_from(agents.len()).unwrap_or(u32::MAX), memory.as_ptr().cast());
+        // SAFETY: as many agents as the number says, no flags, memory of this runtime.
+        unsafe { call!(self.amd.hsa_amd_agents_allow_access_fn(count, agents.as_ptr(), ptr::null(), memory)) }
+    }
+
+    /// Gives memory of [`Api::allocate`] back.
+    ///
+    /// # Errors
+    /// When the runtime does not know it.
+    ///
+    /// # Safety
+    /// Nobody uses it any more.
+    pub unsafe fn free(&self, memory: NonNull<u8>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { call!(self.amd.hsa_amd_memory_pool_free_fn(memory.as_ptr().cast())) }
+    }
+}

@@ -1,0 +1,133 @@
+//! Dispatches of our own, on a queue of our own.
+//!
+//! # Threads
+//! One thread writes packets; the runtime's own tells of errors.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use hsa_sys::abi::aql::Packet;
+use hsa_sys::abi::queue::Queue;
+use hsa_sys::raw::{self, hsa_agent_t, hsa_queue_t, hsa_signal_t, hsa_status_t};
+
+use crate::error::{HsaError, call};
+use crate::{Api, OwnSignal, Result};
+
+/// Packets that a queue of ours holds: one is in it at a time.
+const PACKETS: u32 = 64;
+
+/// A queue that this process made, with completion times.
+#[derive(Debug)]
+pub struct OwnQueue {
+    queue: *mut hsa_queue_t,
+    /// The status that the runtime stopped the queue with, or 0.
+    error: &'static AtomicU32,
+}
+
+/// When a dispatch ran, in ticks of the system's clock ([`Api::timestamp_frequency`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DispatchTime {
+    /// When it began.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+}
+
+impl Api {
+    /// Makes a queue of an agent. It lives as long as the runtime.
+    ///
+    /// # Errors
+    /// What the runtime says.
+    pub fn own_queue(&self, agent: u64, kind: u32) -> Result<OwnQueue> {
+        unsafe extern "C" fn failed(status: hsa_status_t, _: *mut hsa_queue_t, data: *mut c_void) {
+            // SAFETY: `data` is the number that is passed below, which is never freed.
+            unsafe { &*data.cast::<AtomicU32>() }.store(status.0, Ordering::Release);
+        }
+        let error: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+        let data = ptr::from_ref(error).cast_mut().cast();
+        let (mut queue, agent) = (ptr::null_mut(), hsa_agent_t { handle: agent });
+        // SAFETY: the callback gets the number that it expects; the runtime writes one pointer.
+        unsafe {
+            call!(self.core.hsa_queue_create_fn(
+                agent,
+                PACKETS,
+                kind,
+                Some(failed),
+                data,
+                u32::MAX,
+                u32::MAX,
+                &mut queue
+            ))
+        }?;
+        // SAFETY: the queue was made above.
+        unsafe { self.enable_profiling(queue) }?;
+        Ok(OwnQueue { queue, error })
+    }
+
+    /// Publishes a packet of a queue of ours and rings its doorbell.
+    ///
+    /// # Errors
+    /// When the runtime has no doorbells.
+    ///
+    /// # Safety
+    /// What the packet refers to stays there until it is complete, and every packet before it is complete.
+    pub unsafe fn submit(&self, queue: &OwnQueue, packet: &Packet) -> Result<()> {
+        // SAFETY: the queue was made by `own_queue`, and queues begin with this structure.
+        let fields = unsafe { &*queue.queue };
+        let index = queue.memory().write_dispatch_id.fetch_add(1, Ordering::Relaxed);
+        let slot = fields.base_address.cast::<[AtomicU64; 8]>().wrapping_add((index % u64::from(fields.size)) as usize);
+        // SAFETY: the index is reduced to the ring's size; slots are 64 bytes.
+        let slot = unsafe { &*slot };
+        let words: [u64; 8] = std::array::from_fn(|n| {
+            let word = |at: usize| u64::from(packet.0.get(at).copied().unwrap_or(0));
+            word(2 * n) | word(2 * n + 1) << 32
+        });
+        // Everything but the header, whose type keeps the slot closed until it is stored last.
+        for (to, word) in slot.iter().zip(words).skip(1) {
+            to.store(word, Ordering::Relaxed);
+        }
+        let halves = ptr::from_ref(slot).cast::<AtomicU16>();
+        for (n, half) in [(3, words[0] >> 48), (2, words[0] >> 32), (1, words[0] >> 16), (0, words[0])] {
+            // SAFETY: the first eight bytes of the slot are four half-words, aligned, accessed as atomics.
+            unsafe { &*halves.wrapping_add(n) }.store(half as u16, Ordering::Release);
+        }
+        let ring = self.core.hsa_signal_store_screlease_fn.ok_or(HsaError::Missing { call: "hsa_signal_store" })?;
+        // SAFETY: the doorbell of a queue that lives.
+        unsafe { ring(fields.doorbell_signal, index as i64) };
+        Ok(())
+    }
+
+    /// When the last packet that completed on a signal ran.
+    ///
+    /// # Errors
+    /// When it was none of this agent.
+    pub fn dispatch_time(&self, agent: u64, signal: OwnSignal) -> Result<DispatchTime> {
+        let mut time = raw::hsa_amd_profiling_dispatch_time_t::default();
+        let (agent, signal) = (hsa_agent_t { handle: agent }, hsa_signal_t { handle: signal.handle() });
+        // SAFETY: a signal of ours; the runtime writes two numbers.
+        unsafe { call!(self.amd.hsa_amd_profiling_get_dispatch_time_fn(agent, signal, &mut time)) }?;
+        Ok(DispatchTime { start: time.start, end: time.end })
+    }
+}
+
+impl OwnQueue {
+    /// The address of its structure, `amd_queue_t`.
+    pub fn address(&self) -> u64 {
+        self.queue as u64
+    }
+
+    /// Its structure.
+    pub fn memory(&self) -> &Queue {
+        // SAFETY: the queue was made by `own_queue` and lives as long as the runtime.
+        unsafe { Queue::from_address(self.address()) }
+    }
+
+    /// Why the runtime has stopped it, if it has.
+    pub fn error(&self) -> Option<HsaError> {
+        match self.error.load(Ordering::Acquire) {
+            0 => None,
+            status => Some(HsaError::Status { call: "the queue", status }),
+        }
+    }
+}

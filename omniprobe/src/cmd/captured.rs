@@ -1,0 +1,85 @@
+//! What the tools that read captures have in common: the file, which of its dispatches, and how they end.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use logdur_capture::{Dispatch, Placed, Reader};
+use logdur_replay::{Exit, ReplayError};
+use regex::Regex;
+
+use super::output::demangled;
+
+/// A capture, and which of its dispatches.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Captured {
+    /// The capture.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Only dispatches of kernels whose demangled or mangled name matches.
+    #[arg(short, long, value_name = "REGEX")]
+    kernel: Option<Regex>,
+    /// Only the dispatch of this number; may be given several times.
+    #[arg(short, long, value_name = "N")]
+    dispatch: Vec<u64>,
+}
+
+/// The symbol of the kernel that the application dispatched; empty when the capture does not have it.
+pub(crate) fn symbol<'r>(reader: &'r Reader, dispatch: &Dispatch) -> &'r str {
+    let kernel = dispatch.replaced_kernel.unwrap_or(dispatch.kernel);
+    reader.records().kernels.iter().find(|k| k.id == kernel).map_or("", |k| &k.symbol)
+}
+
+impl Captured {
+    /// Opens the capture; what is wrong with it is said on stderr.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn open(&self) -> Result<Reader> {
+        let reader = Reader::open(&self.file).map_err(ReplayError::from)?;
+        for problem in reader.problems() {
+            eprintln!("omniprobe: {}: offset {}: {problem}", self.file.display(), problem.offset);
+        }
+        Ok(reader)
+    }
+
+    /// The dispatches that are asked for.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn dispatches<'r>(&self, reader: &'r Reader) -> Result<Vec<&'r Placed<Dispatch>>> {
+        let named = |d: &Dispatch| {
+            let symbol = symbol(reader, d);
+            self.kernel.as_ref().is_none_or(|kernel| kernel.is_match(symbol) || kernel.is_match(&demangled(symbol)))
+        };
+        let wanted = |d: &&Placed<Dispatch>| (self.dispatch.is_empty() || self.dispatch.contains(&d.id)) && named(d);
+        let found: Vec<_> = reader.dispatches().iter().filter(wanted).collect();
+        if found.is_empty() {
+            let all: Vec<String> = reader.dispatches().iter().map(|d| d.id.to_string()).collect();
+            let (what, expected) = (self.file.display().to_string(), "a dispatch like the one asked for".to_owned());
+            let found =
+                if all.is_empty() { "none at all".to_owned() } else { format!("dispatches {}", all.join(", ")) };
+            return Err(ReplayError::Usage { what, expected, found }.into());
+        }
+        Ok(found)
+    }
+}
+
+/// Ends a tool: with its status, or with that of its error, which is said.
+pub(crate) fn end(done: Result<Exit>) -> ExitCode {
+    let status = done.unwrap_or_else(|error| {
+        eprintln!("omniprobe: {error:#}");
+        status(&error)
+    });
+    ExitCode::from(status as u8)
+}
+
+/// The status of an error.
+pub(crate) fn status(error: &anyhow::Error) -> Exit {
+    match (error.downcast_ref::<ReplayError>(), error.downcast_ref::<logdur_capture::CaptureError>()) {
+        (Some(error), _) => error.exit(),
+        (None, Some(_)) => Exit::Corrupt,
+        (None, None) => Exit::Usage,
+    }
+}

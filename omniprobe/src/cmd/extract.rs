@@ -1,0 +1,47 @@
+//! `omniprobe extract`: code objects and buffers of a capture, as files.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use logdur_replay::verify::Rule;
+use logdur_replay::{Case, Exit, extract};
+
+use super::captured::Captured;
+use super::lines;
+
+/// What is written, and where.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    captured: Captured,
+    /// The folder.
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// What a buffer's elements are, like `out=f32`: it becomes a file of NumPy; may be given several times.
+    #[arg(long = "type", value_name = "NAME=TYPE")]
+    types: Vec<Rule>,
+    /// Memory that no argument and no variable names, too.
+    #[arg(long)]
+    all: bool,
+    /// Only code objects.
+    #[arg(long)]
+    code: bool,
+}
+
+/// Writes files, and prints their names.
+///
+/// # Errors
+/// When the capture is damaged, or a file cannot be written.
+pub(crate) fn run(options: &Options) -> Result<Exit> {
+    let reader = options.captured.open()?;
+    let mut files = extract::code_objects(&reader, &options.output)?;
+    if !options.code {
+        for dispatch in options.captured.dispatches(&reader)? {
+            let case = Case::of(&reader, dispatch)?;
+            files.extend(extract::memory(&case, &options.types, options.all, &options.output)?);
+        }
+    }
+    lines(files.iter().map(|file| file.display().to_string()))?;
+    Ok(Exit::Success)
+}

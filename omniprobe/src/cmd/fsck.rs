@@ -1,0 +1,62 @@
+//! `omniprobe fsck`: whether every byte of a capture is as it was written.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use logdur_capture::{End, Reader};
+use logdur_replay::{Exit, ReplayError};
+use serde_json::{Value, json};
+
+use super::lines;
+
+/// What is looked at.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// The capture.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Write what is whole of it to another file.
+    #[arg(long, value_name = "OUT")]
+    repair: Option<PathBuf>,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks at every byte.
+///
+/// # Errors
+/// When it is no capture, or the other file cannot be written.
+pub(crate) fn run(options: &Options) -> Result<Exit> {
+    let reader = Reader::open(&options.file).map_err(ReplayError::from)?;
+    let report = reader.check();
+    let repaired = options.repair.as_deref().map(|to| reader.repair(to)).transpose().map_err(ReplayError::from)?;
+    let finished = *reader.end() == End::Finished;
+    if options.json {
+        let finding = |f: &logdur_capture::Finding| json!({ "offset": f.offset, "text": f.text });
+        let findings: Vec<Value> = report.findings.iter().map(finding).collect();
+        let lost: Option<Vec<Value>> = repaired.map(|lost| lost.iter().map(finding).collect());
+        let all = json!({
+            "frames": report.frames, "chunks": report.chunks, "finished": finished, "findings": findings, "lost": lost,
+        });
+        lines([all.to_string()])?;
+    } else {
+        let end = if finished { "finished" } else { "not finished" };
+        let mut all: Vec<String> = report.findings.iter().map(|f| format!("offset {}: {f}", f.offset)).collect();
+        let dispatches = reader.dispatches().len();
+        all.push(format!(
+            "{}: {} frames, {} chunks, {dispatches} dispatches, {end}, {} findings",
+            options.file.display(),
+            report.frames,
+            report.chunks,
+            report.findings.len()
+        ));
+        if let (Some(lost), Some(to)) = (repaired, &options.repair) {
+            all.extend(lost.iter().map(|f| format!("lost at offset {}: {f}", f.offset)));
+            all.push(format!("{}: written", to.display()));
+        }
+        lines(all)?;
+    }
+    Ok(if report.is_clean() { Exit::Success } else { Exit::Corrupt })
+}

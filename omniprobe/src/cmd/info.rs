@@ -1,0 +1,163 @@
+//! `omniprobe info`: what is in a capture.
+
+use anyhow::Result;
+use clap::Args;
+use logdur_capture::{Dispatch, End, Placed, Reader};
+use logdur_replay::{Case, Exit};
+use serde_json::{Value, json};
+
+use super::captured::{self, Captured};
+use super::lines;
+use super::output::demangled;
+
+/// What is shown.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    captured: Captured,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Says what is in a capture.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn run(options: &Options) -> Result<Exit> {
+    let reader = options.captured.open()?;
+    // A capture without dispatches has a session all the same.
+    let dispatches = if reader.dispatches().is_empty() { Vec::new() } else { options.captured.dispatches(&reader)? };
+    let rows: Vec<Row<'_>> = dispatches.into_iter().map(|dispatch| Row::of(&reader, dispatch)).collect();
+    if options.json {
+        lines([as_json(&reader, &rows).to_string()])?;
+    } else {
+        lines(as_text(&reader, &rows))?;
+    }
+    Ok(Exit::Success)
+}
+
+/// A dispatch, as it is shown.
+struct Row<'r> {
+    dispatch: &'r Dispatch,
+    kernel: String,
+    geometry: String,
+    /// Bytes that were captured before the kernel.
+    bytes: u64,
+    obstacles: Vec<String>,
+    weaknesses: Vec<String>,
+}
+
+impl<'r> Row<'r> {
+    fn of(reader: &'r Reader, dispatch: &'r Placed<Dispatch>) -> Row<'r> {
+        let kernel = demangled(captured::symbol(reader, dispatch));
+        let (mut obstacles, mut weaknesses, mut geometry, mut bytes) = (Vec::new(), Vec::new(), String::new(), 0);
+        match Case::of(reader, dispatch) {
+            Ok(case) => {
+                let shape = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
+                let packet = case.packet();
+                geometry =
+                    format!("{} by {}", shape(packet.grid_size()), shape(packet.workgroup_size().map(u32::from)));
+                bytes = case.before.ranges().iter().map(|(_, length)| length).sum();
+                (obstacles, weaknesses) = (case.obstacles(), case.weaknesses());
+            }
+            Err(error) => obstacles.push(format!("{:#}", anyhow::Error::from(error))),
+        }
+        Row { dispatch, kernel, geometry, bytes, obstacles, weaknesses }
+    }
+
+    fn duration_ns(&self) -> u64 {
+        self.dispatch.end_ns.saturating_sub(self.dispatch.start_ns)
+    }
+}
+
+fn ending(end: &End) -> String {
+    match end {
+        End::Finished => "finished".to_owned(),
+        End::Unfinished { whole, cut, .. } => {
+            format!("not finished: {whole} bytes are whole, {cut} behind them are not")
+        }
+    }
+}
+
+fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
+    let records = reader.records();
+    let (major, minor) = reader.header().version;
+    let mut all = vec![format!("format {}.{}, {}", major, minor, ending(reader.end()))];
+    for s in reader.sessions() {
+        all.push(format!("process {} on {}: {} {}", s.pid, s.host, s.exe, s.arguments.join(" ")).trim_end().to_owned());
+        all.push(format!("captured by {}, runtime {}", s.tool_version, s.runtime_version));
+    }
+    for a in records.agents.iter().filter(|a| !a.isa.is_empty()) {
+        all.push(format!("agent {}: {} {}{}", a.id, a.isa, a.product, if a.emulated { " [emulated]" } else { "" }));
+    }
+    for c in &records.code_objects {
+        all.push(format!("code object {}: {} bytes, {} {}", c.id, c.size, c.isa, c.uri).trim_end().to_owned());
+    }
+    for row in rows {
+        let d = row.dispatch;
+        all.push(format!(
+            "dispatch {}: {}, occurrence {}, grid {}, {} ns, scope {}, {} bytes before{}",
+            d.id,
+            row.kernel,
+            d.occurrence,
+            row.geometry,
+            row.duration_ns(),
+            d.scope,
+            row.bytes,
+            if d.after.is_some() { " and after" } else { ", nothing after" },
+        ));
+        if let Some(replaced) = d.replaced {
+            all.push(format!("    ran {} in the place of {replaced}", d.code_object));
+        }
+        all.extend(row.obstacles.iter().map(|text| format!("    cannot be replayed: {text}")));
+        all.extend(row.weaknesses.iter().map(|text| format!("    qualified: {text}")));
+    }
+    for note in reader.notes() {
+        let about = note.dispatch.map_or_else(String::new, |d| format!(" (dispatch {d})"));
+        all.push(format!("note {} {}{about}: {}", note.severity, note.code, note.text));
+    }
+    all
+}
+
+fn as_json(reader: &Reader, rows: &[Row<'_>]) -> Value {
+    let records = reader.records();
+    let dispatches: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let d = row.dispatch;
+            json!({
+                "dispatch": d.id, "kernel": row.kernel, "occurrence": d.occurrence, "geometry": row.geometry,
+                "duration_ns": row.duration_ns(), "scope": d.scope.to_string(), "bytes": row.bytes,
+                "after": d.after.is_some(), "code_object": d.code_object.to_string(),
+                "replaced": d.replaced.map(|id| id.to_string()),
+                "obstacles": row.obstacles, "weaknesses": row.weaknesses,
+            })
+        })
+        .collect();
+    let notes: Vec<Value> = reader
+        .notes()
+        .iter()
+        .map(|n| json!({ "severity": n.severity.to_string(), "code": n.code, "text": n.text, "dispatch": n.dispatch }))
+        .collect();
+    let sessions: Vec<Value> = reader
+        .sessions()
+        .iter()
+        .map(|s| json!({ "pid": s.pid, "host": s.host, "exe": s.exe, "arguments": s.arguments }))
+        .collect();
+    let agents: Vec<Value> = records
+        .agents
+        .iter()
+        .map(|a| json!({ "id": a.id, "isa": a.isa, "product": a.product, "emulated": a.emulated }))
+        .collect();
+    let code: Vec<Value> = records
+        .code_objects
+        .iter()
+        .map(|c| json!({ "id": c.id.to_string(), "size": c.size, "isa": c.isa, "uri": c.uri }))
+        .collect();
+    json!({
+        "format": reader.header().version,
+        "finished": *reader.end() == End::Finished,
+        "sessions": sessions, "agents": agents, "code_objects": code, "dispatches": dispatches, "notes": notes,
+    })
+}

@@ -1,0 +1,153 @@
+//! What came of a replay, for people and for programs.
+
+use logdur_replay::verify::{BufferReport, Overall, Verdict};
+use logdur_replay::{Exit, ReplayError, Report};
+use serde_json::{Value, json};
+
+use crate::cmd::output::demangled;
+
+/// How the memory was placed.
+fn placed(attempt: u32) -> String {
+    if attempt == 0 { "exact".to_owned() } else { format!("exact after {attempt} retries") }
+}
+
+/// The last word: what was found, and whether that says less than it could.
+fn word(report: &Report) -> String {
+    match report.overall {
+        Some(Overall::Pass) if !report.weaknesses.is_empty() => "PASS (qualified)".to_owned(),
+        Some(overall) => overall.to_string(),
+        None => "verification skipped".to_owned(),
+    }
+}
+
+/// Lines for people.
+pub(super) fn text(report: &Report, attempt: u32) -> Vec<String> {
+    let device = &report.device;
+    let mut all = vec![format!(
+        "dispatch {}: {} on {} {} (HSA {}), placed: {}, scope: {}",
+        report.dispatch,
+        demangled(&report.kernel),
+        device.isa,
+        device.product,
+        device.runtime,
+        placed(attempt),
+        report.scope
+    )];
+    all.push(format!("  code {}", report.code));
+    if let Some((id, place)) = &report.replaced {
+        all.push(format!("  replaced by {id}, {place}"));
+    }
+    for (number, repetition) in report.repetitions.iter().enumerate() {
+        let verified = if repetition.verified { "verified" } else { "verification skipped" };
+        let times = repetition.times;
+        all.push(format!(
+            "  repetition {number}: GPU {} ns, launch and wait {} ns, {verified}",
+            times.gpu_ns, times.host_ns
+        ));
+    }
+    if let Some(recorded) = report.recorded_ns {
+        all.push(format!("  recorded: GPU {recorded} ns"));
+    }
+    // Of memory that nothing names, only what was changed.
+    let told = |b: &&BufferReport| b.verdict != Verdict::Untouched || !b.buffer.name.starts_with("0x");
+    all.extend(report.buffers.iter().filter(told).flat_map(buffer));
+    all.extend(report.weaknesses.iter().map(|text| format!("  qualified: {text}")));
+    all.push(word(report));
+    all
+}
+
+fn buffer(report: &BufferReport) -> Vec<String> {
+    let b = &report.buffer;
+    let mut line = format!("  {:<16} {} {}", report.verdict.to_string(), b.name, b.of);
+    if !b.tolerance.is_exact() {
+        line += &format!(" ({})", b.tolerance);
+    }
+    line += &format!(": {} bytes written, {} replayed", report.written, report.replayed);
+    let counts = [
+        (report.mismatches, "elements differ"),
+        (report.outside, "elements elsewhere changed"),
+        (report.near, "elements near"),
+        (report.nans, "other NaNs"),
+        (report.masked, "bytes masked"),
+    ];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        line += &format!(", {count} {what}");
+    }
+    let largest = [
+        ("abs", report.max_abs.map(|v| format!("{v:e}"))),
+        ("rel", report.max_rel.map(|v| format!("{v:e}"))),
+        ("ulp", report.max_ulp.map(|v| v.to_string())),
+    ];
+    for (name, value) in largest {
+        if let Some(value) = value {
+            line += &format!(", max {name} {value}");
+        }
+    }
+    let mut all = vec![line];
+    if let Some(first) = &report.first {
+        all.push(format!(
+            "    first: {}[{}] at {:#x}: expected {}, found {}, before {}",
+            b.name, first.index, first.address, first.expected, first.found, first.before
+        ));
+    }
+    all
+}
+
+/// An object for programs.
+pub(super) fn json(report: &Report, attempt: u32, status: Exit) -> Value {
+    let buffers: Vec<Value> = report.buffers.iter().map(buffer_json).collect();
+    let repetitions: Vec<Value> = report
+        .repetitions
+        .iter()
+        .map(|r| json!({ "gpu_ns": r.times.gpu_ns, "host_ns": r.times.host_ns, "verified": r.verified }))
+        .collect();
+    json!({
+        "dispatch": report.dispatch,
+        "kernel": report.kernel,
+        "demangled": demangled(&report.kernel),
+        "result": word(report),
+        "status": status as u8,
+        "placed": placed(attempt),
+        "scope": report.scope.to_string(),
+        "qualified": report.weaknesses,
+        "code": report.code.to_string(),
+        "replaced_by": report.replaced.as_ref().map(|(id, _)| id.to_string()),
+        "replaced_from": report.replaced.as_ref().map(|(_, place)| place),
+        "isa": report.device.isa,
+        "product": report.device.product,
+        "emulated": report.device.emulated,
+        "runtime": report.device.runtime,
+        "recorded_ns": report.recorded_ns,
+        "repetitions": repetitions,
+        "buffers": buffers,
+    })
+}
+
+fn buffer_json(report: &BufferReport) -> Value {
+    let b = &report.buffer;
+    let first = report.first.as_ref().map(|f| {
+        json!({
+            "index": f.index, "address": f.address, "before": f.before, "expected": f.expected, "found": f.found,
+        })
+    });
+    // JSON has no infinities.
+    let number = |value: Option<f64>| value.map(|v| if v.is_finite() { json!(v) } else { json!(v.to_string()) });
+    json!({
+        "name": b.name, "start": b.start, "end": b.end, "type": b.of.to_string(),
+        "tolerance": (!b.tolerance.is_exact()).then(|| b.tolerance.to_string()),
+        "verdict": report.verdict.to_string(),
+        "written": report.written, "replayed": report.replayed, "mismatches": report.mismatches,
+        "outside": report.outside, "near": report.near, "nans": report.nans, "masked": report.masked,
+        "max_abs": number(report.max_abs), "max_rel": number(report.max_rel), "max_ulp": report.max_ulp,
+        "first": first,
+    })
+}
+
+/// An error as an object for programs.
+pub(super) fn error(dispatch: u64, error: &anyhow::Error, status: Exit) -> Value {
+    let fault = match error.downcast_ref::<ReplayError>() {
+        Some(ReplayError::Fault(fault)) => Some(json!({ "address": fault.address, "nearest": fault.nearest })),
+        _ => None,
+    };
+    json!({ "dispatch": dispatch, "result": format!("{status:?}"), "status": status as u8, "error": format!("{error:#}"), "fault": fault })
+}

@@ -1,0 +1,112 @@
+//! Names for memory: what arguments point to, variables, allocations.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::case::Case;
+use crate::error::{ReplayError, Result};
+use crate::verify::{Buffer, Rule, Tolerance, Type};
+
+/// Cuts the captured memory where something begins or ends that has a name of its own, and applies what the user says of
+/// the pieces.
+///
+/// # Errors
+/// When a rule is about no piece, or about one that does not begin at a multiple of its type's size.
+pub(crate) fn buffers(case: &Case<'_>, rules: &[Rule]) -> Result<Vec<Buffer>> {
+    let pointers = case.pointers();
+    let mut cuts: BTreeSet<u64> = pointers.iter().map(|p| p.address).collect();
+    let mut cut = |start: u64, size: u64| cuts.extend([start, start.saturating_add(size)]);
+    case.allocations.iter().for_each(|a| cut(a.base, a.size));
+    case.globals.iter().for_each(|g| cut(g.address, g.size));
+    let ranges = case.before.ranges().into_iter().map(|(start, length)| start..start + length);
+    let mut used = vec![false; rules.len()];
+    let mut buffers = Vec::new();
+    for piece in ranges.flat_map(|range| pieces(range, &cuts)) {
+        let of_pointer: Vec<_> = pointers.iter().filter(|p| p.address == piece.start).collect();
+        let global = case.globals.iter().find(|g| g.address == piece.start);
+        let mut names: Vec<String> = of_pointer.iter().flat_map(|p| [p.name.clone(), p.number.clone()]).collect();
+        names.extend(global.map(|g| g.symbol.clone()));
+        names.push(format!("{:#x}", piece.start));
+        let rule = rules.iter().zip(&mut used).find(|(rule, _)| names.contains(&rule.buffer));
+        let source = of_pointer.iter().find_map(|p| Type::of_pointer(p.type_name.as_deref()?));
+        let (of, tolerance) = match rule {
+            Some((rule, used)) => {
+                *used = true;
+                if piece.start % rule.of.size() as u64 != 0 {
+                    return Err(ReplayError::Usage {
+                        what: format!("--tol {}", rule.buffer),
+                        expected: format!("a buffer at a multiple of {} bytes", rule.of.size()),
+                        found: format!("{:#x}", piece.start),
+                    });
+                }
+                (rule.of, rule.tolerance)
+            }
+            None => (source.unwrap_or(Type::Bits(4)), Tolerance::default()),
+        };
+        let of = if piece.start % of.size() as u64 == 0 { of } else { Type::Bits(1) };
+        let name = names.into_iter().next().unwrap_or_default();
+        buffers.push(Buffer { name, start: piece.start, end: piece.end, of, tolerance });
+    }
+    if let Some((rule, _)) = rules.iter().zip(used).find(|(_, used)| !used) {
+        let mut known: Vec<String> = pointers.iter().map(|p| p.name.clone()).collect();
+        known.extend(case.globals.iter().map(|g| g.symbol.clone()));
+        known.push("an address".to_owned());
+        let expected = format!("one of {}", known.join(", "));
+        return Err(ReplayError::Usage { what: "--tol".to_owned(), expected, found: rule.buffer.clone() });
+    }
+    Ok(buffers)
+}
+
+fn pieces(range: Range<u64>, cuts: &BTreeSet<u64>) -> Vec<Range<u64>> {
+    let inner = cuts.range(range.clone()).copied().filter(|cut| *cut > range.start);
+    let starts: Vec<u64> = std::iter::once(range.start).chain(inner).collect();
+    let ends = starts.iter().skip(1).copied().chain([range.end]);
+    starts.iter().copied().zip(ends).map(|(start, end)| start..end).collect()
+}
+
+/// Where an address is, in words: in which buffer, or how far from the nearest.
+pub(crate) fn nearest(buffers: &[Buffer], address: u64) -> Option<String> {
+    let away = |b: &&Buffer| match address {
+        at if at < b.start => b.start - at,
+        at if at >= b.end => at - b.end + 1,
+        _ => 0,
+    };
+    let buffer = buffers.iter().min_by_key(away)?;
+    let size = buffer.end - buffer.start;
+    let what = format!("{} ({size} bytes at {:#x})", buffer.name, buffer.start);
+    Some(match address {
+        at if at < buffer.start => format!("{} bytes before {what}", buffer.start - at),
+        at if at >= buffer.end => format!("{} bytes behind {what}", at - buffer.end),
+        at => format!("at byte {} of {what}", at - buffer.start),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_inside_and_nowhere_else() {
+        let cuts = BTreeSet::from([5, 10, 15, 20, 30]);
+        assert_eq!(pieces(10..25, &cuts), [10..15, 15..20, 20..25]);
+        let whole = 21..25;
+        assert_eq!(pieces(21..25, &cuts), [whole]);
+    }
+
+    #[test]
+    fn the_nearest_buffer_of_an_address_is_named_with_the_distance() {
+        let buffer = |name: &str, start, end| Buffer {
+            name: name.to_owned(),
+            start,
+            end,
+            of: Type::F32,
+            tolerance: Tolerance::default(),
+        };
+        let all = [buffer("in", 0x1000, 0x1100), buffer("out", 0x2000, 0x2100)];
+        let at = |address| nearest(&all, address).unwrap();
+        assert_eq!(at(0x2004), "at byte 4 of out (256 bytes at 0x2000)");
+        assert_eq!(at(0x2100), "0 bytes behind out (256 bytes at 0x2000)");
+        assert_eq!(at(0x1fff), "1 bytes before out (256 bytes at 0x2000)");
+        assert_eq!(nearest(&[], 1), None);
+    }
+}

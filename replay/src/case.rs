@@ -1,0 +1,211 @@
+//! One dispatch of a capture, with everything that it needs.
+
+use amdgpu_code_object::{CodeObject, Kernel, ValueKind};
+use hsa::sys::abi::aql::Packet;
+use logdur_capture::{Agent, Allocation, Dispatch, Global, Id, Loaded, Memory, Note, Placed, Reader, Scope, Severity};
+use logdur_kernel_cache::{Interface, PacketFacts};
+
+use crate::error::{ReplayError, Result};
+use crate::{kernarg, memory};
+
+/// A code object that kernels of a dispatch come from.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// The BLAKE3 hash of its bytes.
+    pub id: Id,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// What is in it.
+    pub object: CodeObject,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// What a swap has to know of the kernel.
+    pub interface: Interface,
+}
+
+impl Code {
+    /// Of bytes that have a kernel of some name.
+    ///
+    /// # Errors
+    /// When they are no code object, or have no such kernel.
+    pub fn parse(place: impl Fn() -> String, bytes: Vec<u8>, symbol: &str) -> Result<Code> {
+        let object = CodeObject::parse(&bytes).map_err(|source| ReplayError::CodeObject { place: place(), source })?;
+        let Some(kernel) = object.kernel(symbol).cloned() else {
+            let names: Vec<&str> = object.kernels.iter().map(|k| &*k.name).collect();
+            return Err(ReplayError::Usage {
+                what: place(),
+                expected: format!("a kernel {symbol}"),
+                found: names.join(", "),
+            });
+        };
+        let interface = Interface::of(&object, &kernel);
+        Ok(Code { id: Id::of(&bytes), bytes, kernel, interface, object })
+    }
+}
+
+/// One dispatch of a capture, with everything that it needs.
+#[derive(Debug)]
+pub struct Case<'r> {
+    /// The dispatch.
+    pub dispatch: &'r Placed<Dispatch>,
+    /// The agent that it ran on, if the capture says it.
+    pub agent: Option<&'r Agent>,
+    /// The application's kernel.
+    pub original: Code,
+    /// The address that the application's kernel had for packets.
+    pub kernel_object: u64,
+    /// Where its code object was loaded.
+    pub loaded: Option<&'r Loaded>,
+    /// The kernel that ran in its place, if one did.
+    pub ran_instead: Option<Code>,
+    /// What memory there was.
+    pub allocations: Vec<&'r Placed<Allocation>>,
+    /// The variables of its code object.
+    pub globals: Vec<&'r Global>,
+    /// All code in memory.
+    pub all_loaded: Vec<&'r Loaded>,
+    /// The memory before.
+    pub before: Memory<'r>,
+    /// The memory after.
+    pub after: Option<Memory<'r>>,
+    /// What the capture says is missing.
+    pub losses: Vec<&'r Note>,
+    /// The queue's `hsa_queue_type_t`.
+    pub queue_kind: u32,
+}
+
+impl<'r> Case<'r> {
+    /// Takes a dispatch out of a capture.
+    ///
+    /// # Errors
+    /// When the capture lacks what is needed, or is damaged where it is.
+    pub fn of(reader: &'r Reader, dispatch: &'r Placed<Dispatch>) -> Result<Case<'r>> {
+        let records = reader.records();
+        let missing = |what: String| ReplayError::Incomplete { dispatch: dispatch.id, what };
+        let code = |kernel: u64| {
+            let kernel = records.kernels.iter().find(|k| k.id == kernel);
+            let kernel = kernel.ok_or_else(|| missing(format!("kernel {}", dispatch.kernel)))?;
+            let bytes = reader.code_object(kernel.code_object)?;
+            let place = || format!("code object {} of the capture", kernel.code_object);
+            Ok::<_, ReplayError>((kernel, Code::parse(place, bytes, &kernel.symbol)?))
+        };
+        let (kernel, original, ran_instead) = match dispatch.replaced_kernel {
+            Some(replaced) => {
+                let (kernel, original) = code(replaced)?;
+                (kernel, original, Some(code(dispatch.kernel)?.1))
+            }
+            None if dispatch.replaced.is_some() => {
+                return Err(missing("kernel that the application dispatched, in whose place another ran".to_owned()));
+            }
+            None => {
+                let (kernel, original) = code(dispatch.kernel)?;
+                (kernel, original, None)
+            }
+        };
+        let before = dispatch.before.ok_or_else(|| missing("memory before the kernel".to_owned()))?;
+        let of_agent = |loaded: &&Placed<Loaded>| loaded.agent == kernel.agent && loaded.place < dispatch.place;
+        let all_loaded: Vec<&Loaded> = records.loaded.iter().filter(of_agent).map(|l| &l.value).collect();
+        let same =
+            |executable: u64, code_object: Id| executable == kernel.executable && code_object == kernel.code_object;
+        let about = |note: &&Placed<Note>| {
+            note.severity == Severity::Loss && note.dispatch.is_none_or(|about| about == dispatch.id)
+        };
+        let queue = records.queues.iter().find(|q| q.id == dispatch.queue);
+        Ok(Case {
+            dispatch,
+            agent: records.agents.iter().find(|a| a.id == kernel.agent).map(|a| &a.value),
+            original,
+            kernel_object: kernel.object,
+            loaded: all_loaded.iter().find(|l| same(l.executable, l.code_object)).copied(),
+            ran_instead,
+            allocations: reader.allocations_at(dispatch.place),
+            globals: records.globals.iter().filter(|g| same(g.executable, g.code_object)).map(|g| &g.value).collect(),
+            all_loaded,
+            before: reader.snapshot(before)?,
+            after: dispatch.after.map(|after| reader.snapshot(after)).transpose()?,
+            losses: reader.notes().iter().filter(about).map(|n| &n.value).collect(),
+            queue_kind: queue.map_or(0, |queue| queue.kind),
+        })
+    }
+
+    /// The packet, as the application made it.
+    pub fn packet(&self) -> Packet {
+        let mut packet = Packet([0; 16]);
+        for (word, bytes) in packet.0.iter_mut().zip(self.dispatch.packet.0.as_chunks().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        packet
+    }
+
+    /// How long the kernel ran, in nanoseconds; `None` when that is not known.
+    pub fn duration_ns(&self) -> Option<u64> {
+        self.dispatch.end_ns.checked_sub(self.dispatch.start_ns).filter(|ns| *ns > 0)
+    }
+
+    /// The pointers among the arguments: name, type in the source, address.
+    pub fn pointers(&self) -> Vec<Pointer> {
+        let mut pointers = Vec::new();
+        for (number, argument) in self.original.kernel.explicit().enumerate() {
+            if argument.kind != ValueKind::GlobalBuffer {
+                continue;
+            }
+            let at = argument.offset as usize;
+            let bytes = self.dispatch.kernarg.get(at..).and_then(|rest| rest.first_chunk());
+            let Some(address) = bytes.map(|bytes| u64::from_le_bytes(*bytes)).filter(|a| *a != 0) else { continue };
+            let number = format!("arg{number}");
+            let name = argument.name.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| number.clone());
+            pointers.push(Pointer { name, number, type_name: argument.type_name.clone(), address });
+        }
+        pointers
+    }
+
+    /// What keeps the dispatch from being replayed, as far as the capture says it, one line each.
+    pub fn obstacles(&self) -> Vec<String> {
+        let in_memory =
+            |address| self.before.ranges().iter().any(|(start, length)| (*start..start + length).contains(&address));
+        let facts = PacketFacts::default();
+        let segment = kernarg::restored(&self.dispatch.kernarg, &self.original.interface, &facts, false, in_memory);
+        let all = [segment.err(), memory::plan(self).err()];
+        all.into_iter().flatten().map(|error| error.to_string()).collect()
+    }
+
+    /// Why a result says less than that all the kernel can address was restored, one line each.
+    pub fn weaknesses(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.dispatch.scope != Scope::All {
+            all.push(format!("scope {}: not all memory was captured", self.dispatch.scope));
+        }
+        if !self.before.is_complete() {
+            all.push("the memory before the kernel is incomplete".to_owned());
+        }
+        if self.after.as_ref().is_some_and(|after| !after.is_complete()) {
+            all.push("the memory after the kernel is incomplete".to_owned());
+        }
+        // What nobody writes was loaded with the code.
+        let ranges = self.before.ranges();
+        let written = &self.original.interface.variables;
+        for g in self.globals.iter().filter(|g| written.contains(&g.symbol)) {
+            let captured = |(start, length): &(u64, u64)| {
+                *start <= g.address && g.address.saturating_add(g.size) <= start + length
+            };
+            if !ranges.iter().any(captured) {
+                all.push(format!("variable {}: its memory was not captured", g.symbol));
+            }
+        }
+        all.extend(self.losses.iter().map(|note| format!("{}: {}", note.code, note.text)));
+        all
+    }
+}
+
+/// An argument that is an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// Its name in the source, or its number.
+    pub name: String,
+    /// Its number: `arg0` is the first.
+    pub number: String,
+    /// Its type in the source, where the compiler kept that.
+    pub type_name: Option<String>,
+    /// What it points to.
+    pub address: u64,
+}

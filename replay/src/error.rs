@@ -1,0 +1,176 @@
+//! What can go wrong, and the status that says which kind it was.
+
+use std::fmt;
+
+use hsa::HsaError;
+
+/// The exit status of the tools that read captures: one for each kind of end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done, and what was verified is as it should be.
+    Success = 0,
+    /// The command line is not right.
+    Usage = 1,
+    /// The file cannot be read, or is damaged.
+    Corrupt = 2,
+    /// The machine is not like the one of the capture: no such GPU, no runtime, not enough memory.
+    Environment = 3,
+    /// The memory could not be placed at the captured addresses.
+    Placement = 4,
+    /// The GPU reported a fault.
+    Fault = 5,
+    /// Something else was computed, or nothing.
+    Mismatch = 6,
+    /// The dispatch needs what replay does not do.
+    Unsupported = 7,
+    /// The kernel did not end in time.
+    Timeout = 8,
+    /// The capture lacks what is needed.
+    Incomplete = 9,
+}
+
+/// Why a dispatch was not replayed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// The capture cannot be read.
+    #[error("the capture")]
+    Capture(#[from] logdur_capture::CaptureError),
+    /// What was asked for is not there, or is not allowed for this kernel.
+    #[error("{what}: expected {expected}, found {found}")]
+    Usage {
+        /// Which option.
+        what: String,
+        /// What it takes.
+        expected: String,
+        /// What it was.
+        found: String,
+    },
+    /// The capture has no such record, or an empty one.
+    #[error("dispatch {dispatch}: the capture has no {what}")]
+    Incomplete {
+        /// The dispatch.
+        dispatch: u64,
+        /// What is missing.
+        what: String,
+    },
+    /// A code object of the capture or of a file is not one.
+    #[error("{place}")]
+    CodeObject {
+        /// Where it came from.
+        place: String,
+        /// What is wrong with it.
+        source: amdgpu_code_object::Unreadable,
+    },
+    /// A file cannot be read.
+    #[error("{path}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The runtime refused.
+    #[error("{doing}")]
+    Runtime {
+        /// What it was asked for.
+        doing: String,
+        /// What it said.
+        source: HsaError,
+    },
+    /// There is no device like the captured one.
+    #[error("{what}: expected {expected}, found {found}")]
+    Environment {
+        /// What is not as it was.
+        what: &'static str,
+        /// What it was.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// An address is taken, or the runtime did not give it.
+    #[error("{length} bytes at {address:#x}: {why}")]
+    Placement {
+        /// The address.
+        address: u64,
+        /// How many bytes.
+        length: u64,
+        /// What is there instead.
+        why: String,
+    },
+    /// The GPU reported a fault.
+    #[error("{0}")]
+    Fault(Fault),
+    /// What replay does not do.
+    #[error("unsupported: {0}")]
+    Unsupported(String),
+    /// A kernel may not take the captured one's place.
+    #[error("{kernel} is not replaced: {}", .refusals.join("; "))]
+    Refused {
+        /// The captured kernel.
+        kernel: String,
+        /// Every reason.
+        refusals: Vec<String>,
+    },
+    /// The kernel runs and runs.
+    #[error("the kernel did not end within {seconds} s")]
+    Timeout {
+        /// How long was waited.
+        seconds: f64,
+    },
+}
+
+/// The result of what may fail so.
+pub type Result<T> = std::result::Result<T, ReplayError>;
+
+impl ReplayError {
+    /// The status that says so.
+    pub fn exit(&self) -> Exit {
+        match self {
+            ReplayError::Capture(_) | ReplayError::CodeObject { .. } => Exit::Corrupt,
+            ReplayError::Usage { .. } | ReplayError::File { .. } => Exit::Usage,
+            ReplayError::Incomplete { .. } => Exit::Incomplete,
+            ReplayError::Runtime { .. } | ReplayError::Environment { .. } => Exit::Environment,
+            ReplayError::Placement { .. } => Exit::Placement,
+            ReplayError::Fault(_) => Exit::Fault,
+            ReplayError::Unsupported(_) | ReplayError::Refused { .. } => Exit::Unsupported,
+            ReplayError::Timeout { .. } => Exit::Timeout,
+        }
+    }
+}
+
+/// Says what the runtime was asked for when it refuses.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> Doing<T> for std::result::Result<T, HsaError> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|source| ReplayError::Runtime { doing: what(), source })
+    }
+}
+
+/// A fault of the GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What the runtime said.
+    pub what: String,
+    /// The address, if it is one of memory.
+    pub address: Option<u64>,
+    /// The captured buffer that is nearest to it: its name, and how far from it the address is.
+    pub nearest: Option<String>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GPU fault: {}", self.what)?;
+        if let Some(address) = self.address {
+            write!(f, " at {address:#x}")?;
+        }
+        match &self.nearest {
+            Some(nearest) => write!(f, ", {nearest}"),
+            None => Ok(()),
+        }
+    }
+}

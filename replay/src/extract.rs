@@ -1,0 +1,80 @@
+//! What a capture holds, as files.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use logdur_capture::{Memory, Reader};
+
+use crate::buffers::buffers;
+use crate::case::Case;
+use crate::error::{ReplayError, Result};
+use crate::npy;
+use crate::verify::{Buffer, Rule};
+
+/// Bytes that are read at once.
+const STEP: u64 = 4 << 20;
+
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> ReplayError {
+    let path = path.display().to_string();
+    move |source| ReplayError::File { path: path.clone(), source }
+}
+
+/// Writes every code object into a folder, named by its hash; the files.
+///
+/// # Errors
+/// When one is damaged, or a file cannot be written.
+pub fn code_objects(reader: &Reader, folder: &Path) -> Result<Vec<PathBuf>> {
+    fs::create_dir_all(folder).map_err(failed(folder))?;
+    let mut files = Vec::new();
+    for object in &reader.records().code_objects {
+        let path = folder.join(format!("{}.hsaco", object.id));
+        fs::write(&path, reader.code_object(object.id)?).map_err(failed(&path))?;
+        files.push(path);
+    }
+    Ok(files)
+}
+
+/// Writes the memory of a dispatch into a folder, a file for each buffer before and after the kernel: `.npy` where it is
+/// known what its elements are, `.bin` otherwise. Allocations that no argument and no variable names are left out unless
+/// `all` is asked for. The files.
+///
+/// # Errors
+/// When the capture is damaged, or a file cannot be written.
+pub fn memory(case: &Case<'_>, rules: &[Rule], all: bool, folder: &Path) -> Result<Vec<PathBuf>> {
+    let folder = folder.join(format!("dispatch-{}", case.dispatch.id));
+    fs::create_dir_all(&folder).map_err(failed(&folder))?;
+    let mut files = Vec::new();
+    for buffer in buffers(case, rules)?.iter().filter(|b| all || !b.name.starts_with("0x")) {
+        for (when, memory) in [("before", Some(&case.before)), ("after", case.after.as_ref())] {
+            if let Some(memory) = memory.filter(|memory| holds(memory, buffer)) {
+                files.push(write(memory, buffer, when, &folder)?);
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn holds(memory: &Memory<'_>, buffer: &Buffer) -> bool {
+    memory.ranges().iter().any(|(start, length)| *start <= buffer.start && buffer.end <= start + length)
+}
+
+fn write(memory: &Memory<'_>, buffer: &Buffer, when: &str, folder: &Path) -> Result<PathBuf> {
+    let (length, size) = (buffer.end - buffer.start, buffer.of.size() as u64);
+    let header = npy::header(buffer.of, length / size).filter(|_| length % size == 0);
+    // Names are the source's; what a file system has other uses for is not taken over.
+    let name = buffer.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect::<String>();
+    let ending = if header.is_some() { "npy" } else { "bin" };
+    let path = folder.join(format!("{name}.{when}.{ending}"));
+    let mut file = fs::File::create(&path).map_err(failed(&path))?;
+    file.write_all(&header.unwrap_or_default()).map_err(failed(&path))?;
+    let mut at = buffer.start;
+    let mut bytes = Vec::new();
+    while at < buffer.end {
+        bytes.resize((buffer.end - at).min(STEP) as usize, 0);
+        memory.read(at, &mut bytes)?;
+        file.write_all(&bytes).map_err(failed(&path))?;
+        at += bytes.len() as u64;
+    }
+    Ok(path)
+}

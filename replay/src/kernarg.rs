@@ -1,0 +1,161 @@
+//! The kernarg segment of a replay: the captured one, with what the runtime had put into it made anew.
+
+use amdgpu_code_object::ValueKind;
+use logdur_kernel_cache::{Fill, Interface, PacketFacts, Parameter, What};
+
+use crate::error::{ReplayError, Result};
+
+/// The captured bytes with the hidden arguments of a replay. `new_geometry` says that grid or workgroup are not the
+/// captured ones; `captured` says whether an address is in memory that the replay restores.
+///
+/// # Errors
+/// When the kernel is told of something that a replay does not have: by its name.
+pub(crate) fn restored(
+    captured: &[u8],
+    interface: &Interface,
+    facts: &PacketFacts,
+    new_geometry: bool,
+    in_memory: impl Fn(u64) -> bool,
+) -> Result<Vec<u8>> {
+    let mut segment = captured.to_vec();
+    if segment.len() < interface.kernarg_size as usize {
+        segment.resize(interface.kernarg_size as usize, 0);
+    }
+    for argument in interface.hidden() {
+        let (start, end) = (argument.offset as usize, argument.end() as usize);
+        let Some(bytes) = segment.get_mut(start..end) else {
+            return Err(ReplayError::Unsupported(format!("{}: outside of the kernarg segment", argument.kind)));
+        };
+        let value = bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+        if let Some(new) = hidden(argument, value, facts, new_geometry, &in_memory)? {
+            let new = new.to_le_bytes();
+            bytes.iter_mut().zip(new).for_each(|(to, byte)| *to = byte);
+        }
+    }
+    Ok(segment)
+}
+
+/// What a hidden argument is in a replay; `None` when it stays as it was.
+fn hidden(
+    argument: &Parameter,
+    captured: u64,
+    facts: &PacketFacts,
+    new_geometry: bool,
+    in_memory: &impl Fn(u64) -> bool,
+) -> Result<Option<u64>> {
+    let fill = |what| Fill { to: argument.offset, size: argument.size, what };
+    match What::of(&argument.kind) {
+        Some(what @ (What::Queue | What::PrivateBase | What::SharedBase)) => Ok(Some(fill(what).value(facts))),
+        // OpenCL's offset is the application's choice, as is the LDS that it added.
+        Some(What::GlobalOffset | What::DynamicLdsSize) => Ok(None),
+        Some(what) => Ok(new_geometry.then(|| fill(what).value(facts))),
+        None if captured == 0 => Ok(None),
+        // Plain memory, which kernels read and write by themselves.
+        None => match argument.kind {
+            ValueKind::HiddenHeapV1 | ValueKind::HiddenMultigridSyncArg | ValueKind::HiddenPrintfBuffer
+                if in_memory(captured) =>
+            {
+                Ok(None)
+            }
+            _ => Err(ReplayError::Unsupported(format!("{} {captured:#x}", argument.kind))),
+        },
+    }
+}
+
+/// Rewrites the aligned words that are addresses of `from` as many bytes further; how many they were.
+pub(crate) fn relocate(segment: &mut [u8], from: &std::ops::Range<u64>, delta: u64) -> usize {
+    let mut count = 0;
+    for word in segment.as_chunks_mut::<8>().0 {
+        let value = u64::from_le_bytes(*word);
+        if from.contains(&value) && delta != 0 {
+            *word = value.wrapping_add(delta).to_le_bytes();
+            count += 1;
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use amdgpu_code_object::{Abi, KernelKind, Target};
+
+    use super::*;
+
+    /// A kernel with some hidden arguments behind eight bytes of its own.
+    pub(crate) fn interface(hidden: &[(&str, u32)]) -> Interface {
+        let mut offset = 8;
+        let mut arguments = Vec::new();
+        for &(kind, size) in hidden {
+            arguments.push(Parameter { offset, size, kind: ValueKind::from_name(kind), address_space: None });
+            offset += size;
+        }
+        Interface {
+            name: "k".to_owned(),
+            abi: Abi::V5,
+            target: Target::parse("gfx90a").unwrap(),
+            kind: KernelKind::Normal,
+            arguments,
+            kernarg_size: offset,
+            kernarg_align: 8,
+            group_size: 0,
+            private_size: 0,
+            wavefront_size: 64,
+            max_flat_workgroup_size: 1024,
+            required_workgroup_size: None,
+            uniform_workgroup_size: false,
+            uses_dynamic_stack: false,
+            preload: (0, 0),
+            cluster_dims: None,
+            sgprs: 16,
+            vgprs: 8,
+            agprs: 0,
+            float_mode: None,
+            variables: Vec::new(),
+            stored_functions: Vec::new(),
+        }
+    }
+
+    const FACTS: PacketFacts = PacketFacts {
+        grid: [1000, 1, 1],
+        workgroup: [64, 1, 1],
+        dimensions: 1,
+        private: 0,
+        group: 0,
+        original_group: 0,
+        cooperative: false,
+        queue: 0x7f00_0000_4000,
+        private_base_hi: 1,
+        shared_base_hi: 2,
+    };
+
+    #[test]
+    fn queues_are_made_anew_and_geometry_only_when_it_is_another() {
+        let kernel = interface(&[("hidden_queue_ptr", 8), ("hidden_block_count_x", 4), ("hidden_remainder_x", 2)]);
+        let captured = vec![0x11; 22];
+        let same = restored(&captured, &kernel, &FACTS, false, |_| false).unwrap();
+        assert_eq!((&same[..8], &same[8..16]), (&captured[..8], &0x7f00_0000_4000u64.to_le_bytes()[..]));
+        assert_eq!(same[16..], captured[16..]);
+        let other = restored(&captured, &kernel, &FACTS, true, |_| false).unwrap();
+        assert_eq!((&other[16..20], &other[20..22]), (&15u32.to_le_bytes()[..], &40u16.to_le_bytes()[..]));
+    }
+
+    #[test]
+    fn what_a_replay_does_not_have_is_refused_by_name_unless_the_kernel_was_not_given_it() {
+        let kernel = interface(&[("hidden_hostcall_buffer", 8)]);
+        let refused = restored(&[0x11; 16], &kernel, &FACTS, false, |_| true).unwrap_err();
+        assert_eq!(refused.to_string(), "unsupported: hidden_hostcall_buffer 0x1111111111111111");
+        assert_eq!(refused.exit(), crate::Exit::Unsupported);
+        restored(&[0; 16], &kernel, &FACTS, false, |_| false).unwrap();
+        let heap = interface(&[("hidden_heap_v1", 8)]);
+        restored(&[0x11; 16], &heap, &FACTS, false, |_| true).unwrap();
+        restored(&[0x11; 16], &heap, &FACTS, false, |_| false).unwrap_err();
+        restored(&[0x11; 16], &interface(&[("hidden_unheard_of", 8)]), &FACTS, false, |_| true).unwrap_err();
+    }
+
+    #[test]
+    fn addresses_in_code_move_with_it() {
+        let mut segment: Vec<u8> = [0x5000u64, 0x4fff, 0x6000].iter().flat_map(|w| w.to_le_bytes()).collect();
+        assert_eq!(relocate(&mut segment, &(0x5000..0x6000), 0x1000), 1);
+        assert_eq!(segment[..8], 0x6000u64.to_le_bytes());
+    }
+}

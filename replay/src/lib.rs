@@ -1,0 +1,32 @@
+//! Replays captured dispatches, and proves that they compute what the application got.
+//!
+//! A [`Case`] is one dispatch of a capture with all that it needs. [`replay`] puts its memory at the addresses that it had,
+//! its code beside it, runs it on a queue of its own, and compares what it wrote with what the application's own dispatch
+//! wrote ([`verify`]). It is a plain HSA program: the runtime is opened in this process, on whatever device there is.
+//!
+//! What this crate must do: give PASS a meaning — every byte that the capture has was at its address, the same code ran,
+//! and all that it wrote equals what the application got — and another word to everything weaker. What it must never do:
+//! replay something else without saying so.
+
+mod buffers;
+mod case;
+mod device;
+mod error;
+pub mod extract;
+mod geometry;
+mod kernarg;
+mod memory;
+mod npy;
+pub mod place;
+mod process;
+mod replacement;
+mod replay;
+pub mod verify;
+
+pub use case::{Case, Code, Pointer};
+pub use device::{Description, Times};
+pub use error::{Exit, Fault, ReplayError, Result};
+pub use geometry::Geometry;
+pub use process::{leave, worker};
+pub use replacement::{Replacement, Which};
+pub use replay::{Options, Repetition, Report, replay};

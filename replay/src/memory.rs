@@ -1,0 +1,233 @@
+//! The captured memory on the device: put there, put back, and read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use logdur_capture::{AllocationKind, Difference, Memory};
+
+use crate::case::Case;
+use crate::device::{Device, STAGING};
+use crate::error::{Doing, ReplayError, Result};
+use crate::place::{PAGE, Region, Reserved, blocks, regions};
+
+/// Some captured memory, and where it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Area {
+    /// As the application had it.
+    pub(crate) captured: Range<u64>,
+    /// The first byte's address now.
+    pub(crate) placed: u64,
+}
+
+/// Pages that are not as they were before, by the captured address of their first byte: whole pages, but where an area
+/// begins or ends in one.
+pub(crate) type Pages = BTreeMap<u64, Vec<u8>>;
+
+/// What of a range is not in another.
+fn without(range: Range<u64>, other: &Range<u64>) -> [Range<u64>; 2] {
+    let before = range.start..range.end.min(other.start);
+    let behind = range.start.max(other.end)..range.end;
+    if other.start >= range.end || other.end <= range.start { [range.clone(), 0..0] } else { [before, behind] }
+}
+
+/// The captured memory but for the code, which is loaded.
+fn data(case: &Case<'_>) -> Vec<Range<u64>> {
+    let code = case.loaded.map_or(0..0, |l| l.base..l.base.saturating_add(l.size));
+    let ranges = case.before.ranges().into_iter().map(|(start, length)| start..start + length);
+    ranges.flat_map(|range| without(range, &code)).filter(|r| r.start < r.end).collect()
+}
+
+/// What memory has to be where. What is in no allocation is taken for the GPU's.
+///
+/// # Errors
+/// When a page would have to be of two kinds.
+pub(crate) fn plan(case: &Case<'_>) -> Result<Vec<Region>> {
+    let mut wanted = Vec::new();
+    for range in data(case) {
+        let mut at = range.start;
+        while at < range.end {
+            let around = |a: &&&logdur_capture::Placed<logdur_capture::Allocation>| {
+                a.base <= at && at < a.base.saturating_add(a.size)
+            };
+            let (end, kind) = match case.allocations.iter().find(around) {
+                Some(a) if a.kind == AllocationKind::Virtual => (a.base.saturating_add(a.size), a.backing),
+                Some(a) => (a.base.saturating_add(a.size), a.kind),
+                None => {
+                    let next = case.allocations.iter().map(|a| a.base).find(|base| *base > at);
+                    (next.unwrap_or(range.end), AllocationKind::DeviceCoarse)
+                }
+            };
+            let end = end.min(range.end);
+            wanted.push(Region { range: at..end, kind });
+            at = end;
+        }
+    }
+    regions(wanted)
+}
+
+/// Allocates regions at their addresses; one line for each kind of memory that is not what the application had.
+///
+/// # Errors
+/// When the memory cannot be had, or is elsewhere.
+pub(crate) fn allocate(device: &Device, plan: &[Region], reserved: &mut Reserved) -> Result<Vec<String>> {
+    let mut weaker = BTreeSet::new();
+    for region in plan {
+        let (pool, same) = device.pool(region.kind)?;
+        if !same {
+            let what = if pool.is_gpu { "memory of the GPU" } else { "memory of the host" };
+            weaker.insert(format!("{} memory is backed by {what}", region.kind));
+        }
+        for block in blocks(&region.range) {
+            let bytes = (block.end - block.start) as usize;
+            let allocate = || {
+                let memory = device.api.allocate(&pool, bytes, &[device.gpu]);
+                let memory = memory.doing(|| format!("allocating {bytes} bytes for {:#x}", block.start))?;
+                Ok((memory.as_ptr().expose_provenance() as u64, memory))
+            };
+            let free = |memory: NonNull<u8>| {
+                // SAFETY: it was allocated just now, and nobody uses it. If it stays, it is only in the way.
+                let _ = unsafe { device.api.free(memory) };
+            };
+            reserved.steer(&block, allocate, free)?;
+        }
+    }
+    Ok(weaker.into_iter().collect())
+}
+
+/// The captured memory, and where it is when the code is so many bytes from where it was.
+pub(crate) fn areas(case: &Case<'_>, code_moved: u64) -> Vec<Area> {
+    let mut areas: Vec<Area> =
+        data(case).into_iter().map(|captured| Area { placed: captured.start, captured }).collect();
+    let code = case.loaded.map_or(0..0, |l| l.base..l.base.saturating_add(l.size));
+    for global in case.globals.iter().filter(|g| code.contains(&g.address)) {
+        for (start, length) in case.before.ranges() {
+            let captured = global.address.max(start)..global.address.saturating_add(global.size).min(start + length);
+            if captured.start < captured.end {
+                areas.push(Area { placed: captured.start.wrapping_add(code_moved), captured });
+            }
+        }
+    }
+    areas.sort_by_key(|area| area.captured.start);
+    areas
+}
+
+/// The pieces of an area that are copied at once.
+fn steps(area: &Area) -> impl Iterator<Item = (u64, u64, usize)> {
+    let length = area.captured.end - area.captured.start;
+    (0..length).step_by(STAGING).map(move |at| {
+        let bytes = (length - at).min(STAGING as u64) as usize;
+        (area.captured.start + at, area.placed.wrapping_add(at), bytes)
+    })
+}
+
+/// Writes the memory before the kernel to where it is now.
+///
+/// # Errors
+/// When the capture cannot be read, or the device not be written to.
+pub(crate) fn restore(device: &Device, before: &Memory<'_>, areas: &[Area]) -> Result<()> {
+    let mut bytes = Vec::new();
+    for (captured, placed, length) in areas.iter().flat_map(steps) {
+        bytes.resize(length, 0);
+        before.read(captured, &mut bytes)?;
+        // SAFETY: areas lie in memory that `allocate` has made, or in variables of loaded code; no kernel runs.
+        unsafe { device.write(placed, &bytes) }?;
+    }
+    Ok(())
+}
+
+/// Writes some pages as they were before the kernel.
+///
+/// # Errors
+/// As for [`restore`].
+pub(crate) fn restore_pages(device: &Device, before: &Memory<'_>, areas: &[Area], pages: &BTreeSet<u64>) -> Result<()> {
+    let parts = areas.iter().flat_map(|area| {
+        let first = area.captured.start / PAGE * PAGE;
+        let pages = pages.range(first..area.captured.end);
+        pages.filter_map(|page| {
+            let captured = area.captured.start.max(*page)..area.captured.end.min(page / PAGE * PAGE + PAGE);
+            let placed = area.placed.wrapping_add(captured.start.wrapping_sub(area.captured.start));
+            (captured.start < captured.end).then_some(Area { placed, captured })
+        })
+    });
+    restore(device, before, &parts.collect::<Vec<_>>())
+}
+
+/// Reads the memory and keeps the pages that are not as before.
+///
+/// # Errors
+/// When the capture or the device cannot be read.
+pub(crate) fn changed(device: &Device, before: &Memory<'_>, areas: &[Area]) -> Result<Pages> {
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    let mut pages = Pages::new();
+    for (captured, placed, length) in areas.iter().flat_map(steps) {
+        old.resize(length, 0);
+        new.resize(length, 0);
+        before.read(captured, &mut old)?;
+        // SAFETY: areas lie in memory that `allocate` has made, or in variables of loaded code; no kernel runs.
+        unsafe { device.read(placed, &mut new) }?;
+        let (mut at, mut old, mut new) = (captured, old.as_slice(), new.as_slice());
+        while !new.is_empty() {
+            let page = (PAGE - at % PAGE) as usize;
+            let (was, old_rest) = old.split_at_checked(page).unwrap_or((old, &[]));
+            let (is, new_rest) = new.split_at_checked(page).unwrap_or((new, &[]));
+            if was != is {
+                pages.insert(at, is.to_vec());
+            }
+            (at, old, new) = (at + is.len() as u64, old_rest, new_rest);
+        }
+    }
+    Ok(pages)
+}
+
+/// The pages that the application's kernel changed, cut by the areas like [`changed`]'s, and what is not there after it.
+///
+/// # Errors
+/// When the capture is damaged.
+pub(crate) fn written(
+    before: &Memory<'_>,
+    after: &Memory<'_>,
+    areas: &[Area],
+) -> Result<(BTreeSet<u64>, Vec<Range<u64>>)> {
+    let (mut pages, mut gone) = (BTreeSet::new(), Vec::new());
+    for change in after.changed_since(before)? {
+        let range = change.address..change.address + change.length;
+        if change.what == Difference::Removed {
+            gone.push(range);
+            continue;
+        }
+        for area in areas {
+            let (mut at, end) = (range.start.max(area.captured.start), range.end.min(area.captured.end));
+            while at < end {
+                pages.insert(at.max(area.captured.start).max(at / PAGE * PAGE));
+                at = at / PAGE * PAGE + PAGE;
+            }
+        }
+    }
+    Ok((pages, gone))
+}
+
+/// The end of the page of an area that begins at an address.
+///
+/// # Errors
+/// When the address is in no area.
+pub(crate) fn page_end(areas: &[Area], start: u64) -> Result<u64> {
+    let area = areas.iter().find(|area| area.captured.contains(&start));
+    let area =
+        area.ok_or_else(|| ReplayError::Unsupported(format!("a change at {start:#x}, where nothing was restored")))?;
+    Ok(area.captured.end.min(start / PAGE * PAGE + PAGE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_taken_out_of_ranges_of_memory() {
+        assert_eq!(without(10..20, &(12..15)), [10..12, 15..20]);
+        assert_eq!(without(10..20, &(0..12)).map(|r| r.end.saturating_sub(r.start)), [0, 8]);
+        assert_eq!(without(10..20, &(20..30))[0], 10..20);
+        let left: u64 = without(10..20, &(5..30)).iter().map(|r| r.end.saturating_sub(r.start)).sum();
+        assert_eq!(left, 0);
+    }
+}

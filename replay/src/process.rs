@@ -1,0 +1,43 @@
+//! Replays run in processes of their own: a new layout of addresses for each, and a fault ends only one.
+
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Variables of the runtime with which addresses are free to choose: every allocation its own, no pages between, and at any
+/// page.
+const RUNTIME: [(&str, &str); 3] =
+    [("HSA_DISABLE_FRAGMENT_ALLOCATOR", "1"), ("HSA_SVM_GUARD_PAGES", "0"), ("HSA_MAX_VA_ALIGN", "0")];
+
+/// A command for this program or, with the dynamic loader of another C library and the folders of its libraries, for this
+/// program by that. The first attempt has a layout of addresses that is always the same, and much free; later ones have
+/// one that the kernel draws.
+pub fn worker(program: &Path, loader: Option<(&Path, &OsStr)>, attempt: u32) -> Command {
+    let mut command = match loader {
+        Some((loader, libraries)) => {
+            let mut command = Command::new(loader);
+            command.arg("--library-path").arg(libraries).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    command.envs(RUNTIME);
+    if attempt == 0 {
+        let fixed = || {
+            // SAFETY: the call changes flags of the process and no memory. Where it is not allowed, as in some containers,
+            // the layout is drawn like the later ones.
+            unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
+            Ok(())
+        };
+        // SAFETY: the closure allocates nothing and only makes a system call.
+        unsafe { command.pre_exec(fixed) };
+    }
+    command
+}
+
+/// Ends the process without the runtime's own end, which may wait for a kernel that does not come to its.
+pub fn leave(status: u8) -> ! {
+    // SAFETY: nothing of this process runs afterwards.
+    unsafe { libc::_exit(status.into()) }
+}

@@ -1,0 +1,176 @@
+//! Kernels of files that are replayed in the captured one's place, by the rules of the kernel cache.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use amdgpu_code_object::Target;
+use logdur_kernel_cache::{Cache, Candidate, Choice, Decision, Hash, Prefix, Refusal, Swap, fit};
+
+use crate::case::{Case, Code};
+use crate::error::{ReplayError, Result};
+
+/// Where a kernel that takes the place of another is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replacement {
+    /// In folders, as `LOGDUR_KERNEL_CACHE` does. What is not there is not replaced.
+    Cache(Vec<PathBuf>),
+    /// In a file.
+    File {
+        /// The kernels that are replaced.
+        of: Which,
+        /// The file: a code object, a bundle, a program.
+        path: PathBuf,
+    },
+}
+
+/// The kernels that a file is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All.
+    All,
+    /// Those of a name, or of a code object whose hash begins so.
+    Named(String),
+}
+
+impl FromStr for Replacement {
+    type Err = String;
+
+    /// `HASH=PATH`, `NAME=PATH` or `all=PATH`.
+    fn from_str(text: &str) -> std::result::Result<Replacement, String> {
+        match text.split_once('=') {
+            Some((of, path)) if !of.is_empty() && !path.is_empty() => {
+                let of = if of == "all" { Which::All } else { Which::Named(of.to_owned()) };
+                Ok(Replacement::File { of, path: path.into() })
+            }
+            _ => Err(format!("expected HASH=PATH, NAME=PATH or all=PATH, found {text:?}")),
+        }
+    }
+}
+
+impl Which {
+    fn takes(&self, original: &Code) -> bool {
+        match self {
+            Which::All => true,
+            Which::Named(name) => {
+                let hash = Hash::of(&original.bytes);
+                *name == original.kernel.name || name.parse::<Prefix>().is_ok_and(|prefix| prefix.matches(&hash))
+            }
+        }
+    }
+}
+
+/// A kernel that runs in the captured one's place.
+#[derive(Debug)]
+pub(crate) struct Other {
+    /// Its code.
+    pub(crate) code: Code,
+    /// What changes in the packet.
+    pub(crate) swap: Swap,
+    /// Where it came from.
+    pub(crate) place: String,
+}
+
+/// The kernel that runs in the place of the application's; `None` when that runs itself. `isa` is the agent's.
+///
+/// # Errors
+/// When the kernel of a file may not take its place: every reason. When it cannot be read, or several fit.
+pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) -> Result<Option<Other>> {
+    let original = &case.original;
+    let mut asked = false;
+    for replacement in replacements {
+        let roots = match replacement {
+            Replacement::Cache(folders) => folders.clone(),
+            Replacement::File { of, path } if of.takes(original) => vec![path.clone()],
+            Replacement::File { .. } => continue,
+        };
+        asked = true;
+        let cache = Cache::open(&roots, None);
+        if let Some(problem) = cache.problems().first() {
+            return Err(ReplayError::Usage {
+                what: problem.path.display().to_string(),
+                expected: "code objects".to_owned(),
+                found: problem.reason.clone(),
+            });
+        }
+        let agent = isa.rsplit("--").next().and_then(|id| Target::parse(id).ok());
+        let decision = cache.decide(&original.interface, &Hash::of(&original.bytes), agent.as_ref(), None);
+        match decision {
+            Decision::Swap { choice, swap } => return Ok(Some(chosen(&cache, original, *choice, swap)?)),
+            Decision::Nothing if matches!(replacement, Replacement::Cache(_)) => {}
+            Decision::Nothing => {
+                let refusal = format!("{}: no kernel of this name", roots_shown(&roots));
+                return Err(ReplayError::Refused { kernel: original.kernel.name.clone(), refusals: vec![refusal] });
+            }
+            // The same code.
+            Decision::Running(_) => {}
+            Decision::Refused(refused) => {
+                let one = |(candidate, refusals): &(Candidate, Vec<Refusal>)| {
+                    let reasons: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+                    format!("{} ({}): {}", candidate.path.display(), candidate.place, reasons.join(", "))
+                };
+                let refusals = refused.iter().map(one).collect();
+                return Err(ReplayError::Refused { kernel: original.kernel.name.clone(), refusals });
+            }
+            Decision::Several(choices) => {
+                let shown: Vec<String> = choices.iter().map(shown).collect();
+                return Err(ReplayError::Usage {
+                    what: format!("the code for {}", original.kernel.name),
+                    expected: "one that fits".to_owned(),
+                    found: shown.join(", "),
+                });
+            }
+        }
+    }
+    match &case.ran_instead {
+        // What the application's process swapped is swapped again, unless something else was asked for.
+        Some(ran) if !asked => {
+            let refused = |refusals: Vec<Refusal>| ReplayError::Refused {
+                kernel: original.kernel.name.clone(),
+                refusals: refusals.iter().map(ToString::to_string).collect(),
+            };
+            let swap = fit(&original.interface, &ran.interface).map_err(refused)?;
+            Ok(Some(Other { code: ran.clone(), swap, place: "the capture".to_owned() }))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn roots_shown(roots: &[PathBuf]) -> String {
+    roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn shown(choice: &Choice) -> String {
+    format!("{} {} ({})", choice.hash.short(), choice.candidate.path.display(), choice.candidate.place)
+}
+
+fn chosen(cache: &Cache, original: &Code, choice: Choice, swap: Swap) -> Result<Other> {
+    let place = format!("{} ({})", choice.candidate.path.display(), choice.candidate.place);
+    let unreadable = |error: &dyn std::error::Error| {
+        let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
+        ReplayError::Usage {
+            what: place.clone(),
+            expected: "a code object".to_owned(),
+            found: format!("{error}{cause}"),
+        }
+    };
+    let bytes = cache.read(&choice.candidate).map_err(|error| unreadable(&error))?;
+    let code = Code::parse(|| place.clone(), bytes, &original.kernel.name)?;
+    Ok(Other { code, swap, place })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replacement_says_which_kernels_it_is_for() {
+        let of = |text: &str| match text.parse::<Replacement>() {
+            Ok(Replacement::File { of, path }) => Ok((of, path)),
+            Ok(Replacement::Cache(_)) => Err("a cache".to_owned()),
+            Err(error) => Err(error),
+        };
+        assert_eq!(of("all=a.hsaco"), Ok((Which::All, "a.hsaco".into())));
+        assert_eq!(of("saxpy=x=y"), Ok((Which::Named("saxpy".to_owned()), "x=y".into())));
+        assert_eq!(of("a.hsaco"), Err("expected HASH=PATH, NAME=PATH or all=PATH, found \"a.hsaco\"".to_owned()));
+    }
+}

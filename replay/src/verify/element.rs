@@ -1,0 +1,312 @@
+//! Elements of buffers: what their bytes mean, and how far two of them are apart.
+
+use std::fmt;
+use std::str::FromStr;
+
+use half::{bf16, f16};
+
+/// The type of a buffer's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// Bytes whose meaning is not known, in words of so many: they are equal or not.
+    Bits(u8),
+    /// A signed integer of so many bytes.
+    Int(u8),
+    /// An unsigned integer of so many bytes.
+    Unsigned(u8),
+    /// IEEE 754 binary16.
+    F16,
+    /// The upper half of a binary32.
+    Bf16,
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary64.
+    F64,
+}
+
+/// Every type that can be named, with its name.
+const NAMES: &[(&str, Type)] = &[
+    ("b8", Type::Bits(1)),
+    ("b16", Type::Bits(2)),
+    ("b32", Type::Bits(4)),
+    ("b64", Type::Bits(8)),
+    ("i8", Type::Int(1)),
+    ("i16", Type::Int(2)),
+    ("i32", Type::Int(4)),
+    ("i64", Type::Int(8)),
+    ("u8", Type::Unsigned(1)),
+    ("u16", Type::Unsigned(2)),
+    ("u32", Type::Unsigned(4)),
+    ("u64", Type::Unsigned(8)),
+    ("f16", Type::F16),
+    ("bf16", Type::Bf16),
+    ("f32", Type::F32),
+    ("f64", Type::F64),
+];
+
+/// What pointers of kernels' sources point to, as the metadata of code objects has it, and the type of that.
+const SOURCES: &[(&str, Type)] = &[
+    ("float", Type::F32),
+    ("double", Type::F64),
+    ("half", Type::F16),
+    ("char", Type::Int(1)),
+    ("uchar", Type::Unsigned(1)),
+    ("short", Type::Int(2)),
+    ("ushort", Type::Unsigned(2)),
+    ("int", Type::Int(4)),
+    ("uint", Type::Unsigned(4)),
+    ("long", Type::Int(8)),
+    ("ulong", Type::Unsigned(8)),
+];
+
+impl Type {
+    /// Bytes of an element.
+    pub fn size(self) -> usize {
+        match self {
+            Type::Bits(bytes) | Type::Int(bytes) | Type::Unsigned(bytes) => usize::from(bytes),
+            Type::F16 | Type::Bf16 => 2,
+            Type::F32 => 4,
+            Type::F64 => 8,
+        }
+    }
+
+    /// Of what a pointer's type in the source points to, like `float*` or `__global uint4*`; `None` for other texts.
+    pub fn of_pointer(source: &str) -> Option<Type> {
+        let pointee = source.trim().strip_suffix('*')?.trim();
+        let word = pointee.rsplit(' ').next()?.trim_end_matches(|c: char| c.is_ascii_digit());
+        SOURCES.iter().find(|(name, _)| *name == word).map(|(_, of)| *of)
+    }
+
+    /// The bytes as a number; integers that a double does not hold are the nearest that it does.
+    fn number(self, bytes: &[u8]) -> f64 {
+        match self {
+            Type::F16 => f16::from_bits(bits(bytes) as u16).to_f64(),
+            Type::Bf16 => bf16::from_bits(bits(bytes) as u16).to_f64(),
+            Type::F32 => f32::from_bits(bits(bytes) as u32).into(),
+            Type::F64 => f64::from_bits(bits(bytes)),
+            Type::Int(_) => signed(bytes) as f64,
+            Type::Unsigned(_) | Type::Bits(_) => bits(bytes) as f64,
+        }
+    }
+
+    /// True for types whose numbers have units in the last place.
+    fn is_float(self) -> bool {
+        matches!(self, Type::F16 | Type::Bf16 | Type::F32 | Type::F64)
+    }
+
+    /// How far the second is from the first.
+    pub fn distance(self, expected: &[u8], found: &[u8]) -> Distance {
+        if matches!(self, Type::Bits(_)) {
+            return Distance { abs: None, rel: None, ulp: None, nan: false };
+        }
+        let (e, f) = (self.number(expected), self.number(found));
+        if e.is_nan() || f.is_nan() {
+            return Distance { abs: None, rel: None, ulp: None, nan: e.is_nan() && f.is_nan() };
+        }
+        // Infinities are apart from everything but themselves.
+        let abs = if e == f { 0.0 } else { (e - f).abs() };
+        let rel = if abs == 0.0 { 0.0 } else { abs / e.abs() };
+        let ulp = self.is_float().then(|| {
+            let [e, f] = [expected, found].map(|bytes| self.ordinal(bytes));
+            u64::try_from((e - f).unsigned_abs()).unwrap_or(u64::MAX)
+        });
+        Distance { abs: Some(abs), rel: Some(rel), ulp, nan: false }
+    }
+
+    /// The place of a floating-point number among all of its type: neighbours differ by one, both zeros are zero.
+    fn ordinal(self, bytes: &[u8]) -> i128 {
+        let sign = 1u64 << (8 * self.size() - 1);
+        let bits = bits(bytes);
+        let magnitude = i128::from(bits & !sign);
+        if bits & sign == 0 { magnitude } else { -magnitude }
+    }
+
+    /// The element as people write it.
+    pub fn show(self, bytes: &[u8]) -> String {
+        match self {
+            Type::Bits(_) => format!("{:#0width$x}", bits(bytes), width = 2 + 2 * self.size()),
+            Type::Int(_) => signed(bytes).to_string(),
+            Type::Unsigned(_) => bits(bytes).to_string(),
+            Type::F16 => f16::from_bits(bits(bytes) as u16).to_string(),
+            Type::Bf16 => bf16::from_bits(bits(bytes) as u16).to_string(),
+            Type::F32 => format!("{:?}", f32::from_bits(bits(bytes) as u32)),
+            Type::F64 => format!("{:?}", f64::from_bits(bits(bytes))),
+        }
+    }
+}
+
+fn bits(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))
+}
+
+fn signed(bytes: &[u8]) -> i64 {
+    let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+    (bits(bytes) << unused) as i64 >> unused
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMES.iter().find(|(_, of)| of == self).map_or("bits", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Type {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Type, String> {
+        let known = || NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let found = NAMES.iter().find(|(name, _)| *name == text).map(|(_, of)| *of);
+        found.ok_or_else(|| format!("expected a type ({}), found {text:?}", known()))
+    }
+}
+
+/// How far two elements are apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distance {
+    /// The difference; `None` where there is none: bits, and when one is not a number.
+    pub abs: Option<f64>,
+    /// The difference by the expected value's magnitude.
+    pub rel: Option<f64>,
+    /// Numbers of the type between them, the found one counted.
+    pub ulp: Option<u64>,
+    /// True when both are not a number.
+    pub nan: bool,
+}
+
+/// What is near enough. An element is when any of the limits that are given holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tolerance {
+    /// The largest difference.
+    pub abs: Option<f64>,
+    /// The largest difference by the expected value's magnitude.
+    pub rel: Option<f64>,
+    /// The most numbers between.
+    pub ulp: Option<u64>,
+}
+
+impl Tolerance {
+    /// True when a distance is within a limit. Two that are not numbers are the same; one is never near a number.
+    pub fn takes(&self, distance: &Distance) -> bool {
+        let within = |found: Option<f64>, most: Option<f64>| found.zip(most).is_some_and(|(found, most)| found <= most);
+        distance.nan
+            || within(distance.abs, self.abs)
+            || within(distance.rel, self.rel)
+            || distance.ulp.zip(self.ulp).is_some_and(|(found, most)| found <= most)
+    }
+
+    /// True when nothing but equality is near enough.
+    pub fn is_exact(&self) -> bool {
+        *self == Tolerance::default()
+    }
+}
+
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = |name: &str, value: Option<String>| value.map(|value| format!("{name}={value}"));
+        let limits = [
+            limit("abs", self.abs.map(|v| v.to_string())),
+            limit("rel", self.rel.map(|v| v.to_string())),
+            limit("ulp", self.ulp.map(|v| v.to_string())),
+        ];
+        f.write_str(&limits.into_iter().flatten().collect::<Vec<_>>().join(","))
+    }
+}
+
+/// What a user says of a buffer: `NAME=TYPE[:LIMIT=VALUE[,LIMIT=VALUE]]`, like `out=f16:rel=1e-2,abs=1e-6`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// The buffer: an argument's name, `argN`, a global's name, or an address.
+    pub buffer: String,
+    /// What its elements are.
+    pub of: Type,
+    /// What is near enough.
+    pub tolerance: Tolerance,
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rule, String> {
+        let form = || format!("expected NAME=TYPE[:abs=X,rel=X,ulp=N], found {text:?}");
+        let (buffer, rest) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(form)?;
+        let (of, limits) = rest.split_once(':').unwrap_or((rest, ""));
+        let of: Type = of.parse()?;
+        let mut tolerance = Tolerance::default();
+        for limit in limits.split(',').filter(|limit| !limit.is_empty()) {
+            let (name, value) = limit.split_once('=').ok_or_else(form)?;
+            let real = || match value.parse::<f64>() {
+                Ok(number) if number >= 0.0 => Ok(Some(number)),
+                _ => Err(format!("{name}: expected a number that is not negative, found {value:?}")),
+            };
+            match name {
+                "abs" => tolerance.abs = real()?,
+                "rel" => tolerance.rel = real()?,
+                "ulp" if of.is_float() => {
+                    let count = value.parse().map_err(|_| format!("ulp: expected a count, found {value:?}"))?;
+                    tolerance.ulp = Some(count);
+                }
+                "ulp" => return Err(format!("ulp: expected a floating-point type, found {of}")),
+                _ => return Err(format!("expected abs, rel or ulp, found {name:?}")),
+            }
+        }
+        if matches!(of, Type::Bits(_)) && !tolerance.is_exact() {
+            return Err(format!("{of}: bits are equal or not, found {tolerance}"));
+        }
+        Ok(Rule { buffer: buffer.to_owned(), of, tolerance })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_of_floats_are_counted_over_zero_and_in_their_own_steps() {
+        let f = |value: f32| value.to_le_bytes();
+        let next = f32::from_bits(1.0f32.to_bits() + 1);
+        let distance = Type::F32.distance(&f(1.0), &f(next));
+        assert_eq!((distance.ulp, distance.abs), (Some(1), Some(f64::from(f32::EPSILON))));
+        let tiny = f32::from_bits(1);
+        assert_eq!(Type::F32.distance(&f(tiny), &f(-tiny)).ulp, Some(2));
+        assert_eq!(Type::F32.distance(&f(0.0), &f(-0.0)).abs, Some(0.0));
+        let one = f16::from_f32(1.0).to_bits();
+        assert_eq!(Type::F16.distance(&one.to_le_bytes(), &(one + 3).to_le_bytes()).ulp, Some(3));
+    }
+
+    #[test]
+    fn a_nan_is_near_another_and_never_near_a_number() {
+        let f = |value: f32| value.to_le_bytes();
+        let wide = Tolerance { abs: Some(f64::INFINITY), rel: Some(f64::INFINITY), ulp: Some(u64::MAX) };
+        let other = f32::from_bits(f32::NAN.to_bits() + 1);
+        assert!(wide.takes(&Type::F32.distance(&f(f32::NAN), &f(other))));
+        assert!(!wide.takes(&Type::F32.distance(&f(f32::NAN), &f(1.0))));
+        assert!(!wide.takes(&Type::F32.distance(&f(1.0), &f(f32::NAN))));
+        let narrow = Tolerance { rel: Some(0.5), ..Tolerance::default() };
+        assert!(!narrow.takes(&Type::F32.distance(&f(f32::INFINITY), &f(f32::MAX))));
+        assert!(narrow.takes(&Type::F32.distance(&f(f32::INFINITY), &f(f32::INFINITY))));
+    }
+
+    #[test]
+    fn rules_are_read_as_they_are_written_and_bad_ones_say_what_is_expected() {
+        let rule: Rule = "out=f16:rel=1e-2,abs=0.5".parse().unwrap();
+        assert_eq!((rule.buffer.as_str(), rule.of), ("out", Type::F16));
+        assert_eq!(rule.tolerance, Tolerance { abs: Some(0.5), rel: Some(0.01), ulp: None });
+        let error = |text: &str| text.parse::<Rule>().unwrap_err();
+        assert_eq!(error("out"), "expected NAME=TYPE[:abs=X,rel=X,ulp=N], found \"out\"");
+        assert!(error("out=f8").starts_with("expected a type (b8,"));
+        assert_eq!(error("out=i32:ulp=1"), "ulp: expected a floating-point type, found i32");
+        assert_eq!(error("out=f32:rel=-1"), "rel: expected a number that is not negative, found \"-1\"");
+        assert_eq!(error("out=b32:abs=1"), "b32: bits are equal or not, found abs=1");
+    }
+
+    #[test]
+    fn elements_are_shown_by_their_type_and_types_come_from_the_source() {
+        assert_eq!(Type::Int(2).show(&[0xfe, 0xff]), "-2");
+        assert_eq!(Type::Bits(4).show(&[1, 2, 0, 0]), "0x00000201");
+        assert_eq!(Type::F32.show(&1.5f32.to_le_bytes()), "1.5");
+        assert_eq!(Type::of_pointer("float*"), Some(Type::F32));
+        assert_eq!(Type::of_pointer("__global uint4 *"), Some(Type::Unsigned(4)));
+        assert_eq!(Type::of_pointer("struct node*"), None);
+    }
+}

@@ -1,0 +1,483 @@
+//! What is written into the capture file.
+//!
+//! # Threads
+//! Whoever has locked it: threads that load code, and the capture thread.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use hsa::{Executable, KernelSymbol, LoadedAt, VariableSymbol};
+use hsa_sys::abi::aql::Packet;
+use logdur_capture::{
+    Agent, Allocation, AllocationKind, CaptureError, CodeObject, Compress, Dispatch, Global, Id, Kernel, Loaded, Note,
+    Options, Property, Queue, Scope, Session as Process, Severity, SnapshotId, Writer,
+};
+use logdur_settings::{CaptureScope, Interceptor};
+
+use super::memory;
+use crate::clock::to_ns;
+use crate::queue;
+use crate::session::Session;
+use crate::swap::bytes_of;
+
+/// Variables of the environment that are told: what runtimes and tools read, nothing that could be secret.
+const TOLD: &[&str] = &["HSA_", "HIP_", "AMD_", "ROCR_", "GPU_", "LOGDUR_", "KFDEMU_", "OMP_", "SLURM_PROCID"];
+/// Where a parallel job says a process's rank.
+const RANKS: &[&str] = &["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
+
+/// Why the file cannot be written.
+pub(super) type Failed = CaptureError;
+
+/// The file, and what is in it so far.
+pub(super) struct File {
+    path: PathBuf,
+    writer: Option<Writer>,
+    limit: u64,
+    /// Executables that are not frozen yet: what was loaded into them.
+    loading: HashMap<u64, Vec<(u64, Id)>>,
+    /// By the address of its descriptor: number, code object.
+    kernels: HashMap<u64, (u64, Id)>,
+    /// Kernels and agents, queues and allocations that the file has.
+    numbers: u64,
+    agents: HashSet<usize>,
+    queues: HashSet<u64>,
+    allocations: HashMap<u64, u64>,
+    latest: Option<SnapshotId>,
+    started: bool,
+    report: HashMap<String, (u64, u64)>,
+    lost: u64,
+    /// How many dispatches and losses there were when that was last said.
+    told: Option<u64>,
+}
+
+/// A dispatch that was captured.
+pub(super) struct Taken {
+    /// Its queue, its number there, and its number among those of its kernel and geometry.
+    pub(super) target: (&'static queue::Queue, u64, u64),
+    /// As the application made it.
+    pub(super) packet: Packet,
+    pub(super) kernarg: Vec<u8>,
+    pub(super) before: Option<SnapshotId>,
+    pub(super) after: Option<SnapshotId>,
+    pub(super) scope: CaptureScope,
+    /// The descriptor of the kernel that ran.
+    pub(super) ran: u64,
+    /// Its number in the process.
+    pub(super) id: u64,
+    /// When it ran.
+    pub(super) ticks: Option<(u64, u64)>,
+}
+
+/// The path of this process's file: `%p` is the process, `%r` its rank; in a folder it has a name of its own.
+fn path_of(wanted: &Path) -> PathBuf {
+    let mut text = Vec::new();
+    let mut rest = wanted.as_os_str().as_bytes();
+    while let Some(at) = rest.iter().position(|&b| b == b'%') {
+        let (before, from) = rest.split_at(at);
+        text.extend_from_slice(before);
+        match from.get(1) {
+            Some(b'p') => text.extend_from_slice(std::process::id().to_string().as_bytes()),
+            Some(b'r') => text.extend_from_slice(rank().unwrap_or(0).to_string().as_bytes()),
+            _ => text.extend_from_slice(from.get(..2).unwrap_or(from)),
+        }
+        rest = from.get(2..).unwrap_or(&[]);
+    }
+    text.extend_from_slice(rest);
+    let path = PathBuf::from(OsStr::from_bytes(&text));
+    if path.is_dir() { path.join(format!("logdur.{}.ldcap", std::process::id())) } else { path }
+}
+
+fn rank() -> Option<u32> {
+    RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+impl File {
+    /// Makes the file. One that is there is not overwritten: another process may be writing it.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(super) fn create(wanted: &Path, settings: &Interceptor) -> Result<File, Failed> {
+        let path = free_path(path_of(wanted));
+        let compress = match settings.capture_compress {
+            logdur_settings::Compress::Auto => Compress::Auto,
+            logdur_settings::Compress::None => Compress::None,
+            logdur_settings::Compress::Lz4 => Compress::Lz4,
+        };
+        let writer = Writer::create(&path, &Options { compress, ..Options::default() })?;
+        Ok(File {
+            path,
+            writer: Some(writer),
+            limit: settings.capture_max_bytes.0,
+            loading: HashMap::new(),
+            kernels: HashMap::new(),
+            numbers: 0,
+            agents: HashSet::new(),
+            queues: HashSet::new(),
+            allocations: HashMap::new(),
+            latest: None,
+            started: false,
+            report: HashMap::new(),
+            lost: 0,
+            told: None,
+        })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The limit, once it is reached.
+    pub(super) fn is_full(&self) -> Option<u64> {
+        self.writer.as_ref().filter(|w| w.bytes() >= self.limit).map(|_| self.limit)
+    }
+
+    /// The newest snapshot.
+    pub(super) fn latest(&self) -> Option<SnapshotId> {
+        self.latest
+    }
+
+    fn writer(&mut self) -> Result<&mut Writer, Failed> {
+        self.writer.as_mut().ok_or(CaptureError::Stopped)
+    }
+
+    /// What the file begins with: process and GPUs.
+    fn begin(&mut self, session: &Session) -> Result<(), Failed> {
+        if !std::mem::replace(&mut self.started, true) {
+            let process = process(session);
+            self.writer()?.session(&process)?;
+        }
+        for position in 0.. {
+            let Some(agent) = session.agent(position) else { break };
+            if !self.agents.insert(position) {
+                continue;
+            }
+            let isa = session.api().isa_names(agent.agent.handle).unwrap_or_default().into_iter().next();
+            self.writer()?.agent(&Agent {
+                id: number_of(position),
+                isa: isa.unwrap_or_else(|| agent.agent.name.clone()),
+                product: agent.agent.product.clone(),
+                position: position as u32,
+                emulated: agent.agent.is_emulated(),
+                ..Agent::default()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The application has loaded a code object.
+    pub(super) fn loaded(
+        &mut self,
+        session: &Session,
+        executable: Executable,
+        agent: u64,
+        loaded: u64,
+    ) -> Result<(), Failed> {
+        let api = session.api();
+        let at = api.loader().and_then(|loader| loader.loaded_at(loaded)).unwrap_or_default();
+        match bytes_of(api, loaded) {
+            Ok(bytes) => self.code(session, executable, agent, &bytes, at),
+            Err(error) => self.lost(&format!("a code object of the application: {error}")),
+        }
+    }
+
+    /// A code object of the kernel cache was loaded.
+    pub(super) fn loaded_ours(
+        &mut self,
+        session: &Session,
+        executable: Executable,
+        agent: u64,
+        bytes: &[u8],
+    ) -> Result<(), Failed> {
+        self.code(session, executable, agent, bytes, LoadedAt::default())
+    }
+
+    fn code(
+        &mut self,
+        session: &Session,
+        executable: Executable,
+        agent: u64,
+        bytes: &[u8],
+        at: LoadedAt,
+    ) -> Result<(), Failed> {
+        self.begin(session)?;
+        let position = session.agent_position(agent);
+        let isa = amdgpu_code_object::CodeObject::parse(bytes).map(|c| c.target.to_string()).unwrap_or_default();
+        let writer = self.writer()?;
+        let id = writer.code_object(&CodeObject { isa, ..CodeObject::default() }, bytes)?;
+        writer.loaded(&Loaded {
+            executable: executable.0,
+            code_object: id,
+            agent: position.map_or(0, number_of),
+            base: at.base,
+            size: at.size,
+            delta: at.delta,
+            uri: String::new(),
+        })?;
+        self.loading.entry(executable.0).or_default().push((agent, id));
+        Ok(())
+    }
+
+    /// An executable was frozen.
+    pub(super) fn frozen(
+        &mut self,
+        session: &Session,
+        executable: Executable,
+        kernels: &[KernelSymbol],
+        variables: &[VariableSymbol],
+    ) -> Result<(), Failed> {
+        let loaded = self.loading.remove(&executable.0).unwrap_or_default();
+        let code_of = |agent: u64| loaded.iter().find(|(of, _)| *of == agent).map_or(Id::default(), |(_, id)| *id);
+        let agent_of = |agent: u64| session.agent_position(agent).map_or(0, number_of);
+        for symbol in kernels.iter().filter(|s| s.kernel_object != 0) {
+            self.numbers += 1;
+            let (id, code_object) = (self.numbers, code_of(symbol.agent));
+            self.kernels.insert(symbol.kernel_object, (id, code_object));
+            let kernel = Kernel {
+                id,
+                symbol: symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name).to_owned(),
+                code_object,
+                executable: executable.0,
+                agent: agent_of(symbol.agent),
+                object: symbol.kernel_object,
+                ..Kernel::default()
+            };
+            self.writer()?.kernel(&kernel)?;
+        }
+        for variable in variables {
+            let global = Global {
+                executable: executable.0,
+                code_object: code_of(variable.agent),
+                agent: agent_of(variable.agent),
+                symbol: variable.name.clone(),
+                address: variable.address,
+                size: variable.size.into(),
+            };
+            self.writer()?.global(&global)?;
+        }
+        Ok(())
+    }
+
+    /// Writes memory; `read` fills a buffer with what is at an offset of a range.
+    pub(super) fn snapshot(
+        &mut self,
+        session: &Session,
+        parent: Option<SnapshotId>,
+        ranges: &[memory::Allocation],
+        mut read: impl FnMut(&memory::Allocation, u64, &mut [u8]) -> io::Result<()>,
+    ) -> Result<(SnapshotId, Vec<String>), Failed> {
+        self.begin(session)?;
+        self.allocations(session, ranges)?;
+        let writer = self.writer.as_mut().ok_or(CaptureError::Stopped)?;
+        let mut snapshot = writer.snapshot(parent);
+        let mut unread = Vec::new();
+        for range in ranges {
+            match snapshot.range(range.base, range.size, &mut |offset, to| read(range, offset, to)) {
+                Ok(()) => {}
+                Err(error @ (CaptureError::Memory { .. } | CaptureError::Range { .. })) => {
+                    snapshot.incomplete();
+                    let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                    unread.push(format!("{error}: {cause}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let id = snapshot.finish()?;
+        self.latest = Some(id);
+        Ok((id, unread))
+    }
+
+    fn allocations(&mut self, session: &Session, ranges: &[memory::Allocation]) -> Result<(), Failed> {
+        let now: HashMap<u64, u64> = ranges.iter().map(|r| (r.base, r.size)).collect();
+        let gone: Vec<u64> =
+            self.allocations.iter().filter(|(base, size)| now.get(base) != Some(size)).map(|(b, _)| *b).collect();
+        for base in gone {
+            self.allocations.remove(&base);
+            self.writer()?.freed(base)?;
+        }
+        for range in ranges {
+            let Some(allocation) = allocation(session, range) else { continue };
+            if self.allocations.insert(range.base, range.size).is_none() {
+                self.writer()?.allocation(&allocation)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a dispatch.
+    pub(super) fn dispatch(&mut self, session: &Session, taken: &Taken) -> Result<(), Failed> {
+        self.begin(session)?;
+        let (queue, index, occurrence) = taken.target;
+        self.queue(queue)?;
+        let of_app = self.kernels.get(&taken.packet.kernel_object()).copied();
+        let ran = self.kernels.get(&taken.ran).copied();
+        let ns = |tick: u64| if tick == 0 { 0 } else { system_ns(session, queue.agent, tick) };
+        let (start, end) = taken.ticks.unwrap_or_default();
+        let replaced = of_app.filter(|_| of_app != ran);
+        self.writer()?.dispatch(&Dispatch {
+            id: taken.id,
+            queue: queue.id.load(Ordering::Relaxed),
+            index,
+            packet: logdur_capture::Packet(bytes_of_packet(&taken.packet)),
+            kernarg: taken.kernarg.clone(),
+            kernel: ran.map_or(0, |(number, _)| number),
+            code_object: ran.map_or(Id::default(), |(_, id)| id),
+            replaced: replaced.map(|(_, id)| id),
+            replaced_kernel: replaced.map(|(number, _)| number),
+            before: taken.before,
+            after: taken.after,
+            start_ticks: start,
+            end_ticks: end,
+            start_ns: ns(start),
+            end_ns: ns(end),
+            enqueue_ns: 0,
+            occurrence,
+            scope: match taken.scope {
+                CaptureScope::Kernarg => Scope::Kernarg,
+                CaptureScope::Args => Scope::Args,
+                CaptureScope::Reachable => Scope::Reachable,
+                CaptureScope::All => Scope::All,
+            },
+            replaced_kernarg: Vec::new(),
+        })?;
+        let number = session.kernels.number(taken.packet.kernel_object());
+        let name = session.kernels.by_number(number).map_or("", |k| k.name()).to_owned();
+        let counted = self.report.entry(name).or_default();
+        counted.0 += 1;
+        counted.1 += ns(end).saturating_sub(ns(start));
+        Ok(())
+    }
+
+    fn queue(&mut self, queue: &queue::Queue) -> Result<(), Failed> {
+        let id = queue.id.load(Ordering::Relaxed);
+        if self.queues.insert(id) {
+            self.writer()?.queue(&Queue { id, agent: number_of(queue.agent), ..Queue::default() })?;
+        }
+        Ok(())
+    }
+
+    /// Writes that something was not captured.
+    pub(super) fn lost(&mut self, what: &str) -> Result<(), Failed> {
+        self.lost += 1;
+        let note = Note { severity: Severity::Loss, code: "lost".to_owned(), text: what.to_owned(), ..Note::default() };
+        self.writer()?.note(&note)
+    }
+
+    /// What there is to say of it, if that has changed since it was last said.
+    pub(super) fn report(&mut self) -> Vec<String> {
+        let count: u64 = self.report.values().map(|(n, _)| n).sum();
+        if self.told.replace(count + self.lost) == Some(count + self.lost) {
+            return Vec::new();
+        }
+        let bytes = self.writer.as_ref().map_or(0, Writer::bytes);
+        let mut lines = vec![format!(
+            "capture: {}: {count} dispatches of {} kernels, {bytes} bytes, {} losses",
+            self.path.display(),
+            self.report.len(),
+            self.lost
+        )];
+        let mut kernels: Vec<_> = self.report.iter().collect();
+        kernels.sort();
+        lines.extend(kernels.into_iter().map(|(name, (n, ns))| format!("capture: {name}: {n} dispatches, {ns} ns")));
+        lines
+    }
+
+    /// Ends the file.
+    pub(super) fn finish(&mut self) -> Result<(), Failed> {
+        self.writer.take().map_or(Ok(()), |writer| writer.finish().map(drop))
+    }
+}
+
+/// The path itself, or the first of `NAME.1.EXTENSION`, `NAME.2.EXTENSION`, … that is free.
+fn free_path(path: PathBuf) -> PathBuf {
+    let numbered = |n: u32| {
+        let mut name = path.file_stem().unwrap_or_default().to_owned();
+        name.push(format!(".{n}"));
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        path.with_file_name(name)
+    };
+    std::iter::once(path.clone()).chain((1..).map(numbered)).find(|p| !p.exists()).unwrap_or(path)
+}
+
+/// The number of the agent at a position: 0 is none.
+fn number_of(position: usize) -> u64 {
+    position as u64 + 1
+}
+
+fn bytes_of_packet(packet: &Packet) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    for (to, word) in bytes.chunks_exact_mut(4).zip(packet.0) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+fn allocation(session: &Session, range: &memory::Allocation) -> Option<Allocation> {
+    let kind = match range.kind {
+        memory::Kind::Pool(pool) if pool.is_gpu && pool.is_fine_grained() => AllocationKind::DeviceFine,
+        memory::Kind::Pool(pool) if pool.is_gpu => AllocationKind::DeviceCoarse,
+        memory::Kind::Pool(pool) if pool.is_for_kernargs() => AllocationKind::Kernarg,
+        memory::Kind::Pool(_) => AllocationKind::HostPool,
+        memory::Kind::Locked { .. } => AllocationKind::LockedHost,
+        memory::Kind::Managed => AllocationKind::Managed,
+        memory::Kind::Foreign => AllocationKind::Ipc,
+        memory::Kind::Variable { .. } => return None,
+    };
+    let owner = match range.kind {
+        memory::Kind::Pool(pool) => session.agent_position(pool.agent).map_or(0, number_of),
+        _ => 0,
+    };
+    let host_base = match range.kind {
+        memory::Kind::Locked { host } if host != range.base => Some(host),
+        _ => None,
+    };
+    let (kind, backing) = if range.is_virtual { (AllocationKind::Virtual, kind) } else { (kind, kind) };
+    Some(Allocation { base: range.base, size: range.size, kind, owner, host_base, backing, ..Allocation::default() })
+}
+
+/// A GPU's tick in nanoseconds of the system clock; 0 if the runtime does not say.
+fn system_ns(session: &Session, agent: usize, tick: u64) -> u64 {
+    let Some(agent) = session.agent(agent) else { return 0 };
+    let api = session.api();
+    let converted = api.system_tick(agent.agent.handle, tick).and_then(|t| Ok(to_ns(t, api.timestamp_frequency()?)));
+    converted.unwrap_or(0)
+}
+
+/// What the process is.
+fn process(session: &Session) -> Process {
+    let told = |name: &str| TOLD.iter().any(|prefix| name.starts_with(prefix));
+    let environment = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok().filter(|name| told(name))?;
+        Some(Property { name, value: value.to_string_lossy().into_owned() })
+    });
+    let exe = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    Process {
+        pid: std::process::id(),
+        rank: rank(),
+        host: host(),
+        exe: exe.to_string_lossy().into_owned(),
+        arguments: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+        environment: environment.collect(),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        runtime_version: session.api().build_version(),
+        ..Process::default()
+    }
+}
+
+fn host() -> String {
+    let mut names = MaybeUninit::<libc::utsname>::zeroed();
+    // SAFETY: the kernel fills the structure.
+    unsafe { libc::uname(names.as_mut_ptr()) };
+    // SAFETY: zeros are a value of it, and so is what the kernel has written.
+    let names = unsafe { names.assume_init() };
+    // SAFETY: the name ends with a zero inside of its array.
+    unsafe { CStr::from_ptr(names.nodename.as_ptr()) }.to_string_lossy().into_owned()
+}

@@ -1,0 +1,185 @@
+//! The memory that kernels can reach: what the application has allocated, locked and mapped, and variables of its code.
+//!
+//! # Threads
+//! Any that allocate; a capture looks at all of it. Whoever frees memory waits until a capture has read it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hsa::{Api, Executable, Pool, VariableSymbol};
+
+/// What a piece of memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Of a pool.
+    Pool(Pool),
+    /// The application's own, which the GPU reads at another or the same address.
+    Locked {
+        /// Where the host has it.
+        host: u64,
+    },
+    /// The application's own, which moves between host and GPU by itself.
+    Managed,
+    /// Of another process.
+    Foreign,
+    /// A variable of a code object.
+    Variable {
+        /// The agent that it was loaded for.
+        agent: u64,
+        /// What it goes with.
+        executable: Executable,
+    },
+}
+
+/// A piece of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allocation {
+    /// Where GPUs see it.
+    pub(crate) base: u64,
+    /// Bytes.
+    pub(crate) size: u64,
+    pub(crate) kind: Kind,
+    /// Mapped by `hsa_amd_vmem_map`.
+    pub(crate) is_virtual: bool,
+}
+
+impl Allocation {
+    /// Where the host reads it, if it can.
+    pub(crate) fn host(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Pool(pool) if pool.is_gpu => None,
+            Kind::Pool(_) | Kind::Managed => Some(self.base),
+            Kind::Locked { host } => Some(host),
+            Kind::Foreign | Kind::Variable { .. } => None,
+        }
+    }
+
+    /// Where it ends.
+    pub(crate) fn end(&self) -> u64 {
+        self.base.saturating_add(self.size)
+    }
+}
+
+/// All of it, by address.
+#[derive(Default)]
+pub(crate) struct Memory {
+    live: BTreeMap<u64, Allocation>,
+    pools: HashMap<u64, Pool>,
+    /// Pools of the handles that `hsa_amd_vmem_handle_create` has given out.
+    handles: HashMap<u64, Pool>,
+}
+
+impl Memory {
+    fn pool(&mut self, api: &Api, handle: u64) -> Option<Pool> {
+        if !self.pools.contains_key(&handle) {
+            // New ones do not come: all are learnt together.
+            self.pools = api.pools().ok()?.into_iter().map(|pool| (pool.handle, pool)).collect();
+        }
+        self.pools.get(&handle).copied()
+    }
+
+    fn enter(&mut self, base: u64, size: u64, kind: Kind, is_virtual: bool) {
+        if base != 0 && size != 0 {
+            self.live.insert(base, Allocation { base, size, kind, is_virtual });
+        }
+    }
+
+    /// Memory of a pool.
+    pub(crate) fn allocated(&mut self, api: &Api, pool: u64, base: u64, size: u64) {
+        let kind = self.pool(api, pool).map_or(Kind::Foreign, Kind::Pool);
+        self.enter(base, size, kind, false);
+    }
+
+    /// Memory of the application's own.
+    pub(crate) fn locked(&mut self, host: u64, base: u64, size: u64) {
+        self.enter(base, size, Kind::Locked { host }, false);
+    }
+
+    /// Memory of the application's own is no longer locked.
+    pub(crate) fn unlocked(&mut self, host: u64) {
+        let found = self.live.values().find(|a| a.kind == (Kind::Locked { host })).map(|a| a.base);
+        if let Some(base) = found {
+            self.live.remove(&base);
+        }
+    }
+
+    /// Memory that moves by itself.
+    pub(crate) fn managed(&mut self, base: u64, size: u64) {
+        self.enter(base, size, Kind::Managed, false);
+    }
+
+    /// Variables of an executable. One in memory that is known already, as an alias is, is captured with that.
+    pub(crate) fn loaded(&mut self, executable: Executable, variables: &[VariableSymbol]) {
+        for variable in variables {
+            if self.around(variable.address).is_none() {
+                let kind = Kind::Variable { agent: variable.agent, executable };
+                self.enter(variable.address, variable.size.into(), kind, false);
+            }
+        }
+    }
+
+    /// An executable is gone, with its variables.
+    pub(crate) fn unloaded(&mut self, gone: Executable) {
+        self.live.retain(|_, a| !matches!(a.kind, Kind::Variable { executable, .. } if executable == gone));
+    }
+
+    /// Memory of another process.
+    pub(crate) fn attached(&mut self, base: u64, size: u64) {
+        self.enter(base, size, Kind::Foreign, false);
+    }
+
+    /// Memory that is to be mapped somewhere.
+    pub(crate) fn handle_created(&mut self, api: &Api, pool: u64, handle: u64) {
+        if let Some(pool) = self.pool(api, pool) {
+            self.handles.insert(handle, pool);
+        }
+    }
+
+    /// It is mapped.
+    pub(crate) fn mapped(&mut self, handle: u64, base: u64, size: u64) {
+        let kind = self.handles.get(&handle).copied().map_or(Kind::Foreign, Kind::Pool);
+        self.enter(base, size, kind, true);
+    }
+
+    /// Memory at an address is gone.
+    pub(crate) fn freed(&mut self, base: u64) {
+        self.live.remove(&base);
+    }
+
+    /// All memory, by address.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Allocation> {
+        self.live.values()
+    }
+
+    /// The memory that an address is in.
+    pub(crate) fn around(&self, address: u64) -> Option<&Allocation> {
+        self.live.range(..=address).next_back().map(|(_, a)| a).filter(|a| address < a.end())
+    }
+
+    /// The runtime is gone, and all of its memory.
+    pub(crate) fn forget(&mut self) {
+        *self = Memory::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_found_by_any_address_in_it_until_it_is_gone() {
+        let mut memory = Memory::default();
+        memory.locked(0x1000, 0x9000, 0x100);
+        memory.managed(0x20_000, 0x1000);
+        memory.attached(0, 5);
+        let base = |memory: &Memory, at| memory.around(at).map(|a| a.base);
+        assert_eq!(
+            [0x8fff, 0x9000, 0x90ff, 0x9100].map(|at| base(&memory, at)),
+            [None, Some(0x9000), Some(0x9000), None]
+        );
+        assert_eq!(memory.around(0x9001).and_then(Allocation::host), Some(0x1000));
+        assert_eq!(memory.all().count(), 2);
+        memory.unlocked(0x1000);
+        memory.freed(0x20_000);
+        assert_eq!(memory.all().count(), 0);
+    }
+}

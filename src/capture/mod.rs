@@ -1,0 +1,241 @@
+//! Captures: dispatches with the memory before and after them, into a file.
+//!
+//! A dispatch that is to be captured is not published: its queue is held there, and the thread of the application goes on.
+//! The capture thread brings queues to rest, reads memory, lets the one dispatch run, reads memory again, and lets
+//! everything go on. All of that has one time limit: when it is over, the dispatch runs as any other, with a note.
+//!
+//! # Threads
+//! Publishers choose and hold; one thread captures, one dispatch after the other. The application's threads that free memory
+//! wait while a piece of it is read.
+
+mod copies;
+mod file;
+mod memory;
+mod read;
+mod select;
+mod stall;
+mod take;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use hsa::{Executable, KernelSymbol};
+use hsa_sys::abi::aql::{PacketType, Slot};
+use logdur_journal::names::one_line;
+use logdur_settings::{CaptureScope, Interceptor, Quiesce};
+
+use crate::queue::Queue;
+use crate::reaper::Access;
+use crate::session::{Session, lock};
+use crate::wake::Sleeper;
+
+pub(crate) use copies::Copies;
+pub(crate) use memory::Memory;
+
+use file::File;
+use select::Selection;
+
+/// What captures, when there is a file for it.
+pub(crate) struct Capture {
+    selection: Selection,
+    scope: CaptureScope,
+    quiesce: Quiesce,
+    after: bool,
+    memory: Mutex<Memory>,
+    /// Held for writing while a piece of memory is read.
+    reading: RwLock<()>,
+    pub(crate) copies: Copies,
+    file: Mutex<File>,
+    inbox: Mutex<VecDeque<Target>>,
+    sleeper: Sleeper,
+    started: AtomicBool,
+    /// A limit was reached, or the file could not be written: nothing more is captured.
+    stopped: AtomicBool,
+    seconds: u64,
+    /// After how many dispatches the process is ended.
+    quit: Option<u64>,
+    /// How many were captured; only the capture thread counts.
+    taken: AtomicU64,
+    /// Nanoseconds that were spent.
+    spent: AtomicU64,
+}
+
+/// A dispatch that waits to be captured.
+#[derive(Clone, Copy)]
+struct Target {
+    queue: &'static Queue,
+    /// The packet's number in its queue.
+    index: u64,
+    /// Its number among those of its kernel and geometry.
+    occurrence: u64,
+}
+
+impl Capture {
+    /// What the settings ask for, and what is to be said of it; `None` without a file.
+    pub(crate) fn new(settings: &Interceptor) -> (Option<Capture>, Vec<String>) {
+        let Some(path) = &settings.capture else { return (None, Vec::new()) };
+        let name = Interceptor::capture;
+        let selection = match Selection::new(settings) {
+            Ok(selection) => selection,
+            Err(error) => {
+                let (name, error) = (Interceptor::capture_kernels, one_line(&error.to_string()));
+                return (None, vec![format!("{name}: expected a regular expression, nothing is captured: {error}")]);
+            }
+        };
+        let file = match File::create(path, settings) {
+            Ok(file) => file,
+            Err(error) => return (None, vec![format!("{name}: {error}; nothing is captured")]),
+        };
+        let said = vec![format!("capture: {}", file.path().display())];
+        let capture = Capture {
+            selection,
+            scope: settings.capture_scope,
+            quiesce: settings.capture_quiesce,
+            after: settings.capture_after != 0,
+            memory: Mutex::default(),
+            reading: RwLock::new(()),
+            copies: Copies::default(),
+            file: Mutex::new(file),
+            inbox: Mutex::default(),
+            sleeper: Sleeper::new(),
+            started: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            seconds: settings.capture_max_seconds.into(),
+            quit: settings.capture_quit.map(u64::from),
+            taken: AtomicU64::new(0),
+            spent: AtomicU64::new(0),
+        };
+        (Some(capture), said)
+    }
+
+    /// The first of some packets of a queue that is to be captured; the capture thread is told of it.
+    pub(crate) fn first_wanted<'a>(
+        &self,
+        session: &Session,
+        queue: &'static Queue,
+        slots: impl Iterator<Item = (u64, &'a Slot)>,
+    ) -> Option<u64> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let passed = queue.ring.as_ref()?.passed.load(Ordering::Acquire);
+        for (index, slot) in slots.filter(|(index, _)| *index != passed) {
+            let packet = slot.read();
+            if packet.packet_type() != PacketType::KernelDispatch {
+                continue;
+            }
+            if let Some(occurrence) = self.selection.wants(&session.kernels, queue.agent, &packet) {
+                lock(&self.inbox).push_back(Target { queue, index, occurrence });
+                self.sleeper.wake();
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Starts the thread if it does not run yet.
+    pub(crate) fn start(&'static self, session: &'static Session) {
+        if !self.started.swap(true, Ordering::AcqRel) {
+            session.spawn("logdur-capture", move || self.run(session));
+        }
+    }
+
+    fn run(&self, session: &'static Session) {
+        loop {
+            let next = lock(&self.inbox).pop_front();
+            match next {
+                Some(target) => self.take(session, target),
+                None => self.sleeper.sleep(None, || !lock(&self.inbox).is_empty()),
+            }
+        }
+    }
+
+    /// Memory has come.
+    pub(crate) fn memory(&self, body: impl FnOnce(&mut Memory)) {
+        body(&mut lock(&self.memory));
+    }
+
+    /// Memory is about to go: not while it is being read.
+    pub(crate) fn memory_leaves(&self, body: impl FnOnce(&mut Memory)) {
+        let _not_read = self.reading.read().unwrap_or_else(PoisonError::into_inner);
+        body(&mut lock(&self.memory));
+    }
+
+    /// The application has loaded a code object for an agent.
+    pub(crate) fn loaded(&self, session: &Session, executable: Executable, agent: u64, loaded: u64) {
+        let noted = lock(&self.file).loaded(session, executable, agent, loaded);
+        self.check(session, noted);
+    }
+
+    /// A code object of the kernel cache was loaded for an agent.
+    pub(crate) fn loaded_ours(
+        &self,
+        session: &Session,
+        executable: Executable,
+        agent: u64,
+        bytes: &[u8],
+        symbols: &[KernelSymbol],
+    ) {
+        let mut file = lock(&self.file);
+        let noted = file
+            .loaded_ours(session, executable, agent, bytes)
+            .and_then(|()| file.frozen(session, executable, symbols, &[]));
+        drop(file);
+        self.check(session, noted);
+    }
+
+    /// An executable was frozen: its kernels and variables have addresses.
+    pub(crate) fn frozen(&self, session: &Session, executable: Executable, symbols: &[KernelSymbol]) {
+        let variables = session.api().variables(executable).unwrap_or_default();
+        self.memory(|memory| memory.loaded(executable, &variables));
+        let noted = lock(&self.file).frozen(session, executable, symbols, &variables);
+        self.check(session, noted);
+    }
+
+    /// The runtime is about to go: what waits is let go.
+    pub(crate) fn leave(&self, session: &'static Session) {
+        self.stopped.store(true, Ordering::Release);
+        for target in std::mem::take(&mut *lock(&self.inbox)) {
+            drop(stall::Stalled::with(session, target.queue));
+        }
+        lock(&self.memory).forget();
+    }
+
+    /// Says what was captured.
+    pub(crate) fn report(&self, session: &Session) {
+        let lines = lock(&self.file).report();
+        lines.into_iter().for_each(|line| session.notice(line));
+    }
+
+    /// Writes the end of the file.
+    pub(crate) fn finish(&self, session: &Session) {
+        self.report(session);
+        let finished = lock(&self.file).finish();
+        self.check(session, finished);
+    }
+
+    /// After an error nothing more is captured.
+    fn check(&self, session: &Session, result: Result<(), file::Failed>) {
+        if let Err(error) = result {
+            self.stop(session, &error.to_string());
+        }
+    }
+
+    /// Ends the process, as the user has asked for: with a signal that the application may handle, and a file that is whole.
+    fn quit(&self, session: &'static Session, captured: u64) {
+        self.stop(session, &format!("{}={captured}: the process is ended", Interceptor::capture_quit));
+        self.finish(session);
+        session.drain(Access::Full);
+        session.log.write_all(session, Access::Full);
+        let process = std::process::id().cast_signed();
+        // SAFETY: no memory is involved.
+        unsafe { libc::kill(process, libc::SIGTERM) };
+    }
+
+    fn stop(&self, session: &Session, reason: &str) {
+        if !self.stopped.swap(true, Ordering::AcqRel) {
+            session.notice(format!("capture: nothing more is captured: {reason}"));
+        }
+    }
+}

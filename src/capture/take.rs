@@ -1,0 +1,243 @@
+//! Taking one capture.
+
+use std::io;
+use std::ptr;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hsa_sys::abi::aql::Packet;
+use logdur_capture::SnapshotId;
+use logdur_settings::{CaptureScope, Quiesce};
+
+use super::file::{Failed, Taken};
+use super::memory::{Allocation, Kind};
+use super::read::{PIECE, Reader};
+use super::stall::{self, Stalled};
+use super::{Capture, Target};
+use crate::queue::Ring;
+use crate::reaper;
+use crate::session::{Session, lock};
+
+/// The time for one capture but for the reading of memory: earlier work and the dispatch itself have to end in it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The time for reading: as many bytes as a slow bus copies meanwhile.
+const BYTES_PER_SECOND: u64 = 256 << 20;
+
+/// Why a dispatch was not captured.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Untaken {
+    /// What was before it.
+    #[error("earlier work had not ended in {} s", PATIENCE.as_secs())]
+    Busy,
+    /// Itself.
+    #[error("it had not ended in {} s: it may wait for work that was held for the capture", PATIENCE.as_secs())]
+    Endless,
+    /// Its queue was destroyed, or is not one that can be held.
+    #[error("its queue could not be held")]
+    Queue,
+    /// What it needs of the runtime.
+    #[error("memory cannot be read: {0}")]
+    Unread(#[from] super::read::Unread),
+    /// The file.
+    #[error(transparent)]
+    File(#[from] Failed),
+}
+
+impl Capture {
+    /// Captures a dispatch, or says why not; the queues go on in any case.
+    pub(super) fn take(&self, session: &'static Session, target: Target) {
+        let start = Instant::now();
+        let mut stalled = Stalled::with(session, target.queue);
+        let result = self.try_take(session, target, &mut stalled);
+        // Before the queues go on: what is behind is not to be seen before.
+        reaper::tell_kept(session, target.queue);
+        drop(stalled);
+        match result {
+            Ok(()) => {
+                let captured = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
+                if self.quit == Some(captured) {
+                    self.quit(session, captured);
+                }
+            }
+            Err(Untaken::File(error)) => self.check(session, Err(error)),
+            Err(why) => {
+                session.notice(format!(
+                    "capture: a dispatch of queue {} was not captured: {why}",
+                    target.queue.id.load(Ordering::Relaxed)
+                ));
+                let noted = lock(&self.file).lost(&why.to_string());
+                self.check(session, noted);
+            }
+        }
+        let spent = self.spent.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed)
+            + start.elapsed().as_nanos() as u64;
+        if spent >= self.seconds.saturating_mul(1_000_000_000) {
+            self.stop(session, &format!("{} s were spent on it", self.seconds));
+        }
+        let full = lock(&self.file).is_full();
+        if let Some(limit) = full {
+            self.stop(session, &format!("the file has {limit} bytes"));
+        }
+    }
+
+    fn try_take(&self, session: &'static Session, target: Target, stalled: &mut Stalled) -> Result<(), Untaken> {
+        let queue = target.queue;
+        let ring = queue.ring.as_ref().ok_or(Untaken::Queue)?;
+        let deadline = Instant::now() + PATIENCE;
+        let others = session.queues.all().into_iter().filter(|q| !ptr::eq(*q, queue));
+        match self.quiesce {
+            Quiesce::Queue => {}
+            Quiesce::Device => stalled.hold(others.filter(|q| q.agent == queue.agent)),
+            Quiesce::Process => stalled.hold(others),
+        }
+        stalled.drain(deadline).map_err(|_| Untaken::Busy)?;
+        if !self.copies.drain(deadline) {
+            return Err(Untaken::Busy);
+        }
+        let packet = ring.slot(target.index).read();
+        let kernel = session.kernels.by_number(session.kernels.number(packet.kernel_object()));
+        let kernarg = kernarg_of(&packet, kernel.map_or(0, |k| k.kernel.kernarg_size));
+        let mut reader = Reader::new(session.api())?;
+        let latest = lock(&self.file).latest();
+        let before = self.snapshot(session, &mut reader, &kernarg, latest)?;
+        let mut taken = Taken {
+            target: (queue, target.index, target.occurrence),
+            packet,
+            kernarg,
+            before,
+            after: None,
+            scope: self.scope,
+            ran: packet.kernel_object(),
+            id: 0,
+            ticks: None,
+        };
+        let after = self.run_alone(session, stalled, ring, &mut taken, queue)?;
+        if after && self.after {
+            taken.after = self.snapshot(session, &mut reader, &taken.kernarg, before)?;
+        }
+        Ok(lock(&self.file).dispatch(session, &taken)?)
+    }
+
+    /// Lets the one dispatch run. False when its memory afterwards would say nothing.
+    fn run_alone(
+        &self,
+        session: &'static Session,
+        stalled: &Stalled,
+        ring: &Ring,
+        taken: &mut Taken,
+        queue: &'static crate::queue::Queue,
+    ) -> Result<bool, Untaken> {
+        let deadline = Instant::now() + PATIENCE;
+        let record = stall::next_record(session, queue, deadline).map_err(|_| Untaken::Queue)?;
+        ring.passed.store(taken.target.1, Ordering::Release);
+        queue.keeps.store(true, Ordering::Release);
+        stall::publish_one(session, queue, ring, deadline).map_err(|_| Untaken::Queue)?;
+        taken.id = record.record().id.load(Ordering::Acquire);
+        taken.ran = record.record().kernel_object.load(Ordering::Acquire);
+        stalled.drain(deadline).map_err(|_| Untaken::Endless)?;
+        taken.ticks = stall::times(record.record(), record.times(), taken.id);
+        Ok(true)
+    }
+
+    /// Reads memory into the file.
+    fn snapshot(
+        &self,
+        session: &Session,
+        reader: &mut Reader,
+        kernarg: &[u8],
+        parent: Option<SnapshotId>,
+    ) -> Result<Option<SnapshotId>, Untaken> {
+        let ranges = self.ranges(reader, kernarg);
+        if ranges.is_empty() {
+            return Ok(None);
+        }
+        let bytes: u64 = ranges.iter().map(|r| r.size).sum();
+        let deadline = Instant::now() + PATIENCE + Duration::from_secs(bytes / BYTES_PER_SECOND);
+        let mut file = lock(&self.file);
+        let (id, unread) = file.snapshot(session, parent, &ranges, |range, offset, to| {
+            self.piece(reader, range, range.base + offset, to, deadline).map_err(io::Error::other)
+        })?;
+        for what in unread {
+            session.notice(format!("capture: {what}"));
+            file.lost(&what)?;
+        }
+        Ok(Some(id))
+    }
+
+    /// Reads a piece of memory, which is not freed meanwhile.
+    fn piece(
+        &self,
+        reader: &mut Reader,
+        range: &Allocation,
+        at: u64,
+        to: &mut [u8],
+        deadline: Instant,
+    ) -> Result<(), String> {
+        let _not_freed = self.reading.write().unwrap_or_else(PoisonError::into_inner);
+        if lock(&self.memory).around(at).map(|a| a.base) != Some(range.base) {
+            return Err("it was freed meanwhile".to_owned());
+        }
+        // SAFETY: it is allocated, and whoever wants to free it waits for the lock.
+        unsafe { reader.read(range, at, to, deadline) }.map_err(|e| e.to_string())
+    }
+
+    /// The memory that is in the scope of a dispatch.
+    fn ranges(&self, reader: &mut Reader, kernarg: &[u8]) -> Vec<Allocation> {
+        let memory = lock(&self.memory);
+        let all: Vec<Allocation> = memory.all().copied().collect();
+        let at = |words: &[u8]| -> Vec<Allocation> {
+            let words = words.chunks_exact(8).filter_map(|w| w.try_into().ok()).map(u64::from_le_bytes);
+            words.filter_map(|word| memory.around(word).copied()).collect()
+        };
+        let mut found = at(kernarg);
+        // Code reaches its variables without an argument.
+        found.extend(all.iter().filter(|a| matches!(a.kind, Kind::Variable { .. })));
+        drop(memory);
+        found.sort_by_key(|a| a.base);
+        found.dedup();
+        match self.scope {
+            CaptureScope::Kernarg => Vec::new(),
+            CaptureScope::Args => found,
+            CaptureScope::Reachable => self.reachable(reader, found),
+            CaptureScope::All => all,
+        }
+    }
+
+    /// What may be reached from some memory: everything in it that looks like an address is taken for one.
+    fn reachable(&self, reader: &mut Reader, mut found: Vec<Allocation>) -> Vec<Allocation> {
+        let (mut next, mut piece) = (0, vec![0; PIECE]);
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(range) = found.get(next).copied() {
+            next += 1;
+            for offset in (0..range.size).step_by(PIECE) {
+                let length = (range.size - offset).min(PIECE as u64) as usize;
+                let Some(to) = piece.get_mut(..length) else { continue };
+                // What cannot be read is told when it is to be written.
+                if self.piece(reader, &range, range.base + offset, to, deadline).is_err() {
+                    break;
+                }
+                let memory = lock(&self.memory);
+                let words = to.chunks_exact(8).filter_map(|w| w.try_into().ok()).map(u64::from_le_bytes);
+                for inside in words.filter_map(|word| memory.around(word)) {
+                    if !found.iter().any(|known| known.base == inside.base) {
+                        found.push(*inside);
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The arguments of a packet, which are complete.
+fn kernarg_of(packet: &Packet, size: u32) -> Vec<u8> {
+    let address = packet.kernarg_address();
+    let mut bytes = vec![0; size as usize];
+    if address != 0 {
+        let from = ptr::with_exposed_provenance::<u8>(address as usize);
+        // SAFETY: the packet is complete, so that its arguments are there until it is executed, which is for us to begin.
+        unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+    }
+    bytes
+}

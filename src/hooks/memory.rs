@@ -1,0 +1,164 @@
+//! Memory that the application allocates, locks, maps and frees, for captures.
+
+use std::ffi::{c_int, c_void};
+
+use hsa_sys::raw::{
+    HSA_STATUS_SUCCESS, hsa_agent_t, hsa_amd_ipc_memory_t, hsa_amd_memory_pool_t, hsa_amd_memory_type_t,
+    hsa_amd_svm_attribute_pair_t, hsa_amd_vmem_alloc_handle_t, hsa_region_t, hsa_status_t,
+};
+
+use super::original;
+use crate::calls;
+use crate::capture::{Capture, Memory};
+use crate::entry::guard;
+use crate::session;
+
+fn with(body: impl FnOnce(&Capture)) {
+    guard((), || {
+        if let Some(capture) = session::current().and_then(|s| s.capture.as_ref()) {
+            body(capture);
+        }
+    });
+}
+
+/// Tells of memory that is new, if the runtime's call has succeeded.
+fn entered(status: hsa_status_t, body: impl FnOnce(&mut Memory)) -> hsa_status_t {
+    if status == HSA_STATUS_SUCCESS {
+        with(|capture| capture.memory(body));
+    }
+    status
+}
+
+/// Memory is about to go: not while it is being read.
+fn leaving(body: impl FnOnce(&mut Memory)) {
+    with(|capture| capture.memory_leaves(body));
+}
+
+/// What the runtime has written to a place of the caller's.
+fn written<T: Copy>(to: *mut T) -> T {
+    // SAFETY: the runtime's call has succeeded, and has written there.
+    unsafe { to.read() }
+}
+
+fn address<T>(pointer: *mut T) -> u64 {
+    pointer.addr() as u64
+}
+
+pub(super) unsafe extern "C" fn pool_allocate(
+    pool: hsa_amd_memory_pool_t,
+    size: usize,
+    flags: u32,
+    memory: *mut *mut c_void,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_memory_pool_allocate_fn(pool, size, flags, memory));
+    entered(status, |all| {
+        if let Some(api) = calls::get() {
+            all.allocated(api, pool.handle, address(written(memory)), size as u64);
+        }
+    })
+}
+
+pub(super) unsafe extern "C" fn pool_free(memory: *mut c_void) -> hsa_status_t {
+    leaving(|all| all.freed(address(memory)));
+    original!(amd.hsa_amd_memory_pool_free_fn(memory))
+}
+
+pub(super) unsafe extern "C" fn allocate(region: hsa_region_t, size: usize, memory: *mut *mut c_void) -> hsa_status_t {
+    let status = original!(core.hsa_memory_allocate_fn(region, size, memory));
+    entered(status, |all| {
+        if let Some(api) = calls::get() {
+            all.allocated(api, region.handle, address(written(memory)), size as u64);
+        }
+    })
+}
+
+pub(super) unsafe extern "C" fn free(memory: *mut c_void) -> hsa_status_t {
+    leaving(|all| all.freed(address(memory)));
+    original!(core.hsa_memory_free_fn(memory))
+}
+
+pub(super) unsafe extern "C" fn lock(
+    host: *mut c_void,
+    size: usize,
+    agents: *mut hsa_agent_t,
+    count: c_int,
+    gpu: *mut *mut c_void,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_memory_lock_fn(host, size, agents, count, gpu));
+    entered(status, |all| all.locked(address(host), address(written(gpu)), size as u64))
+}
+
+pub(super) unsafe extern "C" fn lock_to_pool(
+    host: *mut c_void,
+    size: usize,
+    agents: *mut hsa_agent_t,
+    count: c_int,
+    pool: hsa_amd_memory_pool_t,
+    flags: u32,
+    gpu: *mut *mut c_void,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_memory_lock_to_pool_fn(host, size, agents, count, pool, flags, gpu));
+    entered(status, |all| all.locked(address(host), address(written(gpu)), size as u64))
+}
+
+pub(super) unsafe extern "C" fn unlock(host: *mut c_void) -> hsa_status_t {
+    leaving(|all| all.unlocked(address(host)));
+    original!(amd.hsa_amd_memory_unlock_fn(host))
+}
+
+pub(super) unsafe extern "C" fn svm_attributes_set(
+    memory: *mut c_void,
+    size: usize,
+    attributes: *mut hsa_amd_svm_attribute_pair_t,
+    count: usize,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_svm_attributes_set_fn(memory, size, attributes, count));
+    entered(status, |all| all.managed(address(memory), size as u64))
+}
+
+pub(super) unsafe extern "C" fn ipc_attach(
+    handle: *const hsa_amd_ipc_memory_t,
+    size: usize,
+    count: u32,
+    agents: *const hsa_agent_t,
+    memory: *mut *mut c_void,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_ipc_memory_attach_fn(handle, size, count, agents, memory));
+    entered(status, |all| all.attached(address(written(memory)), size as u64))
+}
+
+pub(super) unsafe extern "C" fn ipc_detach(memory: *mut c_void) -> hsa_status_t {
+    leaving(|all| all.freed(address(memory)));
+    original!(amd.hsa_amd_ipc_memory_detach_fn(memory))
+}
+
+pub(super) unsafe extern "C" fn vmem_handle_create(
+    pool: hsa_amd_memory_pool_t,
+    size: usize,
+    kind: hsa_amd_memory_type_t,
+    flags: u64,
+    handle: *mut hsa_amd_vmem_alloc_handle_t,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_vmem_handle_create_fn(pool, size, kind, flags, handle));
+    entered(status, |all| {
+        if let Some(api) = calls::get() {
+            all.handle_created(api, pool.handle, written(handle).handle);
+        }
+    })
+}
+
+pub(super) unsafe extern "C" fn vmem_map(
+    memory: *mut c_void,
+    size: usize,
+    offset: usize,
+    handle: hsa_amd_vmem_alloc_handle_t,
+    flags: u64,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_vmem_map_fn(memory, size, offset, handle, flags));
+    entered(status, |all| all.mapped(handle.handle, address(memory), size as u64))
+}
+
+pub(super) unsafe extern "C" fn vmem_unmap(memory: *mut c_void, size: usize) -> hsa_status_t {
+    leaving(|all| all.freed(address(memory)));
+    original!(amd.hsa_amd_vmem_unmap_fn(memory, size))
+}

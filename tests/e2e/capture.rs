@@ -1,0 +1,256 @@
+//! Captures: what is in the file is what the program gave to the GPU and what the GPU made of it, and the program does not
+//! notice.
+
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+
+use logdur_capture::{Dispatch, End, Id, Placed, Reader, Scope, SnapshotId};
+
+use crate::bed::{self, Outcome, Run};
+
+/// A run that is captured.
+fn captured(run: Run) -> (Outcome, Reader) {
+    let file = run.file("run.ldcap");
+    let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
+    let reader = Reader::open(&file).unwrap_or_else(|e| panic!("{e}: {:?}", run.log().notices));
+    let report = reader.check();
+    assert!(report.is_clean(), "{report:?}");
+    (run, reader)
+}
+
+/// The one dispatch of a kernel.
+fn of<'a>(reader: &'a Reader, symbol: &str) -> &'a Placed<Dispatch> {
+    let number = |d: &Placed<Dispatch>| d.replaced_kernel.unwrap_or(d.kernel);
+    let named =
+        |d: &&Placed<Dispatch>| reader.records().kernels.iter().any(|k| k.id == number(d) && k.symbol == symbol);
+    let mut all = reader.dispatches().iter().filter(named);
+    let (first, second) = (all.next(), all.next());
+    assert!(second.is_none(), "{symbol} is there more than once");
+    first.unwrap_or_else(|| panic!("{symbol} was not captured"))
+}
+
+/// Numbers in a snapshot, from an address on.
+fn numbers(reader: &Reader, snapshot: Option<SnapshotId>, address: u64, count: usize) -> Vec<i32> {
+    let mut bytes = vec![0; 4 * count];
+    reader.snapshot(snapshot.unwrap()).unwrap().read(address, &mut bytes).unwrap();
+    bytes.chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+/// The argument at an offset, an address.
+fn pointer(dispatch: &Dispatch, at: usize) -> u64 {
+    u64::from_le_bytes(dispatch.kernarg[at..at + 8].try_into().unwrap())
+}
+
+#[test]
+fn memory_is_captured_as_it_was_before_the_kernel_and_as_the_kernel_left_it() {
+    for arch in bed::archs() {
+        let (run, reader) = captured(Run::hip("swaps").arch(&arch).args(["plain", "placed", "tiled"]));
+        let log = run.log();
+        assert_eq!(log.account()["logged"], log.rows.len() as u64);
+        let start: Vec<i32> = (0..256).map(|i| i % 7).collect();
+        type After = fn(i32) -> i32;
+        let expected: [(&str, After); 3] =
+            [("plain", |i| i / 128), ("placed", |i| 2_128_000 + i / 128 + 7), ("tiled", |i| 127 - i % 128 + 496)];
+        for (kernel, after) in expected {
+            let dispatch = of(&reader, kernel);
+            let out = pointer(dispatch, 0);
+            assert_eq!(numbers(&reader, dispatch.before, out, 256), start, "{kernel} on {arch}");
+            let after: Vec<i32> = (0..256).map(after).collect();
+            assert_eq!(numbers(&reader, dispatch.after, out, 256), after, "{kernel} on {arch}");
+            assert_eq!((dispatch.scope, dispatch.occurrence), (Scope::All, 1));
+            // The row has the same times, and the code that ran is there.
+            let row = log.rows_of(kernel)[0];
+            assert_eq!(row.number("id"), dispatch.id);
+            assert_eq!(dispatch.end_ns.abs_diff(dispatch.start_ns).abs_diff(row.number("durationNs")), 0, "{kernel}");
+            assert_eq!(Id::of(&reader.code_object(dispatch.code_object).unwrap()), dispatch.code_object);
+        }
+        let session = &reader.sessions()[0];
+        assert!(
+            session.exe.ends_with("/swaps") && session.arguments[1..] == ["plain", "placed", "tiled"],
+            "{session:?}"
+        );
+        assert!(reader.records().agents[0].isa.contains(&arch), "{:?}", reader.records().agents[0]);
+    }
+}
+
+#[test]
+fn the_packet_is_the_one_that_the_gpu_took() {
+    if bed::on_hardware() {
+        return;
+    }
+    let (run, reader) = captured(Run::hip("swaps").args(["plain", "registers", "scratch"]));
+    for kernel in ["plain", "registers", "scratch"] {
+        let dispatch = of(&reader, kernel);
+        let words: String = dispatch
+            .packet
+            .0
+            .chunks_exact(4)
+            .map(|w| format!("{:08x}", u32::from_le_bytes(w.try_into().unwrap())))
+            .collect();
+        // All but the completion signal: the program's kernels have none, and get one of ours.
+        let same = |line: &serde_json::Value| line["words"].as_str().is_some_and(|w| w[..112] == words[..112]);
+        assert_eq!(run.trace().iter().filter(|line| same(line)).count(), 1, "{kernel}: {words}");
+    }
+}
+
+#[test]
+fn programs_do_not_notice_that_their_dispatches_are_captured() {
+    let programs = [
+        "vectors",
+        "atomics",
+        "calls",
+        "functions",
+        "groups",
+        "lanes",
+        "local_memory",
+        "matrices",
+        "modules",
+        "printing",
+    ];
+    for program in programs {
+        let bare = Run::hip(program).bare().passed();
+        let (run, reader) = captured(Run::hip(program));
+        assert_eq!(run.stdout, bare.stdout, "{program}");
+        let log = run.log();
+        assert!(log.notices.iter().any(|n| n.ends_with(" 0 losses")), "{program}: {:?}", log.notices);
+        let geometries: BTreeSet<[&str; 3]> =
+            log.rows.iter().map(|r| ["kernel", "grid", "workgroup"].map(|c| r.text(c))).collect();
+        assert_eq!(reader.dispatches().len(), geometries.len(), "{program}: the first of each kernel and geometry");
+        assert!(
+            reader.dispatches().iter().all(|d| d.before.is_some() && d.after.is_some() && d.end_ticks > d.start_ticks)
+        );
+    }
+}
+
+#[test]
+fn signals_producers_and_queues_of_every_kind_lose_nothing_while_they_are_captured() {
+    for (program, arguments, dispatches) in [
+        ("producers", "packets=300 slots=64 threads=3 signal=mixed", 900),
+        ("producers", "packets=200 slots=64 threads=2 batch=16 ring=late index=cas", 400),
+        ("signals", "own 40", 40),
+        ("signals", "shared 80", 80),
+        ("packets", "all", 114),
+    ] {
+        let run = Run::hsa(program).args(arguments.split(' ')).env("LOGDUR_CAPTURE_DISPATCHES", "every:50");
+        let (run, reader) = captured(run);
+        assert_eq!(run.log().account()["logged"], dispatches, "{program} {arguments}");
+        assert!(run.log().rows.iter().all(|r| r.flags().is_empty()), "{program} {arguments}");
+        assert!(!reader.dispatches().is_empty(), "{program} {arguments}: {:?}", run.log().notices);
+    }
+}
+
+#[test]
+fn selectors_choose_kernels_geometries_and_occurrences() {
+    let dispatches = |variables: &[(&str, &str)]| {
+        let names = ["plain", "tiled", "plain", "bounded128", "bounded64", "plain"];
+        let run = variables.iter().fold(Run::hip("swaps").args(names), |run, (name, value)| run.env(name, value));
+        let (_, reader) = captured(run);
+        let name =
+            |d: &Placed<Dispatch>| reader.records().kernels.iter().find(|k| k.id == d.kernel).unwrap().symbol.clone();
+        reader
+            .dispatches()
+            .iter()
+            .map(|d| format!("{} {}", name(d), d.occurrence))
+            .filter(|n| !n.starts_with("__amd"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(dispatches(&[]), ["plain 1", "tiled 1", "bounded 1", "bounded 1"]);
+    let kernels = [("LOGDUR_CAPTURE_KERNELS", "^(plain|tiled)$"), ("LOGDUR_CAPTURE_DISPATCHES", "2-3")];
+    assert_eq!(dispatches(&kernels), ["plain 2", "plain 3"]);
+    assert_eq!(dispatches(&[("LOGDUR_CAPTURE_GRID", "128")]), ["bounded 1"]);
+    let odd = [("LOGDUR_CAPTURE_KERNELS", "plain"), ("LOGDUR_CAPTURE_DISPATCHES", "every:2")];
+    assert_eq!(dispatches(&odd), ["plain 1", "plain 3"]);
+    assert_eq!(dispatches(&[("LOGDUR_CAPTURE_DEVICE", "1")]), [] as [&str; 0]);
+}
+
+#[test]
+fn the_scope_says_how_much_memory_is_captured() {
+    let sizes = |scope: &str| {
+        let run = Run::hip("swaps")
+            .args(["scratch"])
+            .env("LOGDUR_CAPTURE_SCOPE", scope)
+            .env("LOGDUR_CAPTURE_KERNELS", "scratch");
+        let (_, reader) = captured(run);
+        let dispatch = of(&reader, "scratch");
+        let ranges = dispatch.before.map(|id| reader.snapshot(id).unwrap().ranges()).unwrap_or_default();
+        let holds = |at: u64| ranges.iter().any(|(start, length)| (*start..start + length).contains(&at));
+        (ranges.len(), [0, 8].map(|at| holds(pointer(dispatch, at))))
+    };
+    assert_eq!(sizes("kernarg"), (0, [false, false]));
+    assert_eq!(sizes("args").1, [true, true]);
+    assert_eq!(sizes("reachable").1, [true, true]);
+    let all = sizes("all");
+    assert!(all.1 == [true, true] && all.0 >= sizes("args").0, "{all:?}");
+}
+
+#[test]
+fn a_kernel_that_waits_for_what_is_held_runs_uncaptured_and_nothing_hangs() {
+    let run = Run::hsa("overlap").args(["queues", "3"]);
+    let file = run.file("run.ldcap");
+    let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
+    let log = run.log();
+    log.account();
+    assert!(log.notices.iter().any(|n| n.contains("was not captured: ")), "{:?}", log.notices);
+    let reader = Reader::open(&file).unwrap();
+    assert!(!reader.notes().is_empty());
+    // Of one queue alone it can be told.
+    let (_, reader) = captured(Run::hsa("overlap").args(["queues", "3"]).env("LOGDUR_CAPTURE_QUIESCE", "queue"));
+    assert!(reader.notes().len() + reader.dispatches().len() > 0);
+}
+
+#[test]
+fn limits_stop_the_capture_and_the_program_goes_on() {
+    let (run, reader) = captured(Run::hip("swaps").env("LOGDUR_CAPTURE_MAX_BYTES", "4K"));
+    assert!(run.log().notices.iter().any(|n| n.contains("nothing more is captured: the file has 4096 bytes")));
+    assert_eq!(reader.dispatches().len(), 1);
+    let run = Run::hip("swaps").env("LOGDUR_CAPTURE", "/nonexistent/run.ldcap").watched().passed();
+    assert!(run.log().notices.iter().any(|n| n.contains("LOGDUR_CAPTURE") && n.contains("nothing is captured")));
+}
+
+#[test]
+fn a_swapped_kernel_is_captured_as_it_ran_and_the_applications_own_is_named() {
+    let object = bed::hip_object("swaps", &bed::arch(), "-DOTHER -O3");
+    let run = Run::hip("swaps").args(["plain", "wider"]);
+    let cache = run.file("cache");
+    std::fs::create_dir(&cache).unwrap();
+    std::fs::copy(&object, cache.join("o.hsaco")).unwrap();
+    let indexes = run.file("indexes");
+    let (run, reader) = captured(run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes));
+    assert!(run.stdout.starts_with("plain other\nwider original\n"), "{}", run.stdout);
+    let (plain, wider) = (of(&reader, "plain"), of(&reader, "wider"));
+    assert_eq!(plain.code_object, Id::of(&std::fs::read(&object).unwrap()));
+    assert_eq!(plain.replaced, Some(wider.code_object));
+    assert_eq!(wider.replaced, None);
+    let expected: Vec<i32> = (0..256).map(|i| 1000 + i / 128).collect();
+    assert_eq!(numbers(&reader, plain.after, pointer(plain, 0), 256), expected);
+}
+
+#[test]
+fn what_did_not_change_costs_nothing() {
+    let size = |dispatches: &str| {
+        let run = Run::hip("swaps").args(["plain"; 12]).env("LOGDUR_CAPTURE_DISPATCHES", dispatches);
+        let (run, reader) = captured(run.env("LOGDUR_CAPTURE_COMPRESS", "none"));
+        (run.folder.path().join("run.ldcap").metadata().unwrap().len(), reader.dispatches().len())
+    };
+    let ((one, first), (many, twelve)) = (size("1"), size("1-12"));
+    assert_eq!((first, twelve), (1, 12));
+    // A chunk of 64 KiB for each buffer that a launch fills, and the records.
+    assert!(many - one < 11 * (3 << 16), "{one} bytes for one, {many} for twelve");
+}
+
+#[test]
+fn the_process_ends_when_enough_is_captured_and_the_file_and_the_log_are_whole() {
+    let run = Run::hip("swaps");
+    let (file, log) = (run.file("run.ldcap"), run.file("log.csv"));
+    let (file_name, log_name) = (file.to_string_lossy(), log.to_string_lossy());
+    let run = run.probed(&["--capture", &file_name, "--capture-quit", "2", "-l", &log_name]);
+    assert_eq!(run.status.signal(), Some(libc::SIGTERM), "{}", run.stderr);
+    let reader = Reader::open(&file).unwrap();
+    assert!(reader.check().is_clean());
+    assert_eq!(reader.end(), &End::Finished);
+    assert_eq!(reader.dispatches().len(), 2);
+    let log = run.log();
+    let timed = log.rows.iter().filter(|row| !row.text("durationNs").is_empty()).count();
+    assert!(timed >= 2, "{:?}", log.rows);
+    assert!(log.notices.iter().any(|n| n.contains("LOGDUR_CAPTURE_QUIT=2")), "{:?}", log.notices);
+}
