@@ -51,15 +51,13 @@ impl Reader {
     /// # Errors
     /// What changed.
     pub fn verify(&self) -> Result<(), Finding> {
-        let mut found = None;
-        self.parts(&mut |part| match part {
-            Part::Whole(..) => ControlFlow::Continue(()),
-            Part::Lost(_, _, why) => {
-                found = Some(why);
-                ControlFlow::Break(())
-            }
-        });
-        found.map_or(Ok(()), Err)
+        let mut walk = Walk::new(&self.frames);
+        let mut buffer = Vec::new();
+        while let Some(step) = walk.next() {
+            let whole = step.and_then(|(place, head)| self.frames.verify(place.offset, &head, &mut buffer));
+            whole.map_err(|error| Finding::from(&error))?;
+        }
+        Ok(())
     }
 
     /// Looks at everything: checksums, ids, references, the index.

@@ -184,13 +184,18 @@ impl Head {
         Ok(head)
     }
 
+    /// Compares the checksum of a body, and of the zeros behind it, with what it should be.
+    pub(crate) fn expect(&self, crc: u32, offset: u64) -> Result<(), CaptureError> {
+        if crc == self.crc {
+            return Ok(());
+        }
+        let expected = format!("a frame whose body has the checksum {:#010x}", self.crc);
+        Err(CaptureError::damaged(offset, expected, format!("{crc:#010x}")))
+    }
+
     /// The decoded body from the bytes of the file behind the head: the stored body and its padding.
     pub(crate) fn body(&self, stored: Vec<u8>, offset: u64) -> Result<Vec<u8>, CaptureError> {
-        let is = crc32fast::hash(&stored);
-        if is != self.crc {
-            let expected = format!("a frame whose body has the checksum {:#010x}", self.crc);
-            return Err(CaptureError::damaged(offset, expected, format!("{is:#010x}")));
-        }
+        self.expect(crc32fast::hash(&stored), offset)?;
         let mut stored = stored;
         stored.truncate(self.stored as usize);
         match self.codec {

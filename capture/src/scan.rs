@@ -132,6 +132,20 @@ impl Frames {
         head.body(bytes, offset)
     }
 
+    /// Compares the body of the frame at an offset with its checksum, a buffer's worth at a time.
+    pub(crate) fn verify(&self, offset: u64, head: &Head, buffer: &mut Vec<u8>) -> Result<(), CaptureError> {
+        const STEP: u64 = 64 << 10;
+        let mut hasher = crc32fast::Hasher::new();
+        let (mut at, end) = (offset + HEAD as u64, offset + head.frame_bytes());
+        while at < end {
+            buffer.resize(STEP.min(end - at) as usize, 0);
+            self.read(at, buffer)?;
+            hasher.update(buffer);
+            at += buffer.len() as u64;
+        }
+        head.expect(hasher.finalize(), offset)
+    }
+
     /// The decoded body of the frame at an offset, which has to be of a type.
     pub(crate) fn body_of(&self, offset: u64, kind: u16) -> Result<Vec<u8>, CaptureError> {
         let head = self.head(offset)?;
