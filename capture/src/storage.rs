@@ -41,6 +41,15 @@ impl FileStorage {
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
         Ok(FileStorage { file, length: 0 })
     }
+
+    /// Makes a new file of a name that no file has: of several processes that try, one succeeds.
+    ///
+    /// # Errors
+    /// When there is a file ([`io::ErrorKind::AlreadyExists`]), or none can be made.
+    pub fn create_new(path: &Path) -> io::Result<FileStorage> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        Ok(FileStorage { file, length: 0 })
+    }
 }
 
 impl Storage for FileStorage {

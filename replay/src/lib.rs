@@ -1,6 +1,6 @@
 //! Replays captured dispatches, and proves that they compute what the application got.
 //!
-//! A [`Case`] is one dispatch of a capture with all that it needs. [`replay`] puts its memory at the addresses that it had,
+//! A [`Case`] is one dispatch of a capture with all that it needs. [`replay()`] puts its memory at the addresses that it had,
 //! its code beside it, runs it on a queue of its own, and compares what it wrote with what the application's own dispatch
 //! wrote ([`verify`]). It is a plain HSA program: the runtime is opened in this process, on whatever device there is.
 //!

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use hsa::{Executable, KernelSymbol, LoadedAt, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::{
-    Agent, Allocation, AllocationKind, CaptureError, CodeObject, Compress, Dispatch, Global, Id, Kernel, Loaded, Note,
-    Options, Property, Queue, Scope, Session as Process, Severity, SnapshotId, Writer,
+    Agent, Allocation, AllocationKind, CaptureError, CodeObject, Compress, Dispatch, FileStorage, Global, Id, Kernel,
+    Loaded, Note, Options, Property, Queue, Scope, Session as Process, Severity, SnapshotId, Writer,
 };
 use logdur_settings::{CaptureScope, Interceptor};
 
@@ -102,13 +102,13 @@ impl File {
     /// # Errors
     /// When it cannot be made.
     pub(super) fn create(wanted: &Path, settings: &Interceptor) -> Result<File, Failed> {
-        let path = free_path(path_of(wanted));
+        let (path, storage) = new_file(path_of(wanted))?;
         let compress = match settings.capture_compress {
             logdur_settings::Compress::Auto => Compress::Auto,
             logdur_settings::Compress::None => Compress::None,
             logdur_settings::Compress::Lz4 => Compress::Lz4,
         };
-        let writer = Writer::create(&path, &Options { compress, ..Options::default() })?;
+        let writer = Writer::new(storage, &Options { compress, ..Options::default() })?;
         Ok(File {
             path,
             writer: Some(writer),
@@ -393,8 +393,8 @@ impl File {
     }
 }
 
-/// The path itself, or the first of `NAME.1.EXTENSION`, `NAME.2.EXTENSION`, … that is free.
-fn free_path(path: PathBuf) -> PathBuf {
+/// A file of this path, or of the first of `NAME.1.EXTENSION`, `NAME.2.EXTENSION`, … that is free.
+fn new_file(path: PathBuf) -> Result<(PathBuf, FileStorage), Failed> {
     let numbered = |n: u32| {
         let mut name = path.file_stem().unwrap_or_default().to_owned();
         name.push(format!(".{n}"));
@@ -404,7 +404,17 @@ fn free_path(path: PathBuf) -> PathBuf {
         }
         path.with_file_name(name)
     };
-    std::iter::once(path.clone()).chain((1..).map(numbered)).find(|p| !p.exists()).unwrap_or(path)
+    let (mut n, mut candidate) = (0, path.clone());
+    loop {
+        match FileStorage::create_new(&candidate) {
+            Ok(storage) => return Ok((candidate, storage)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                n += 1;
+                candidate = numbered(n);
+            }
+            Err(source) => return Err(CaptureError::File { path: candidate, source }),
+        }
+    }
 }
 
 /// The number of the agent at a position: 0 is none.
