@@ -33,6 +33,8 @@ public:
     explicit Array(size_t length) : length_(length) {
         CHECK(hipMalloc(&start_, length * sizeof(T)));
         CHECK(hipMemset(start_, 0, length * sizeof(T)));
+        // It may return before the memory is zero (HIP 6), and streams that do not block do not wait for it.
+        CHECK(hipStreamSynchronize(nullptr));
     }
     explicit Array(const std::vector<T>& values) : length_(values.size()) {
         CHECK(hipMalloc(&start_, length_ * sizeof(T)));
