@@ -67,7 +67,7 @@ fn enter(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()
             continue;
         }
         let mut kernels = Vec::new();
-        for agent in loader.agents(api, executable)? {
+        for agent in loader.agents(executable)? {
             kernels.extend(api.kernels(executable, agent)?);
         }
         ::log::debug!("executable {:#x}: {} kernels", executable.0, kernels.len());

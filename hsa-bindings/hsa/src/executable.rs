@@ -61,9 +61,13 @@ pub struct LoadedAt {
 #[derive(Clone, Copy)]
 pub struct Loader(hsa_ven_amd_loader_1_01_pfn_t);
 
-/// A list that a callback of the runtime fills; the error that ended it, if any.
-struct Collected<'a, T> {
+/// What is known of a symbol, if it is of the kind that is looked for.
+type ReadSymbol<T> = fn(&Api, hsa_executable_symbol_t, hsa_agent_t) -> Result<Option<T>>;
+
+/// The symbols that a callback of the runtime reads; the last error, if any.
+struct Symbols<'a, T> {
     api: &'a Api,
+    read: ReadSymbol<T>,
     items: Vec<T>,
     error: Option<HsaError>,
 }
@@ -88,29 +92,7 @@ impl Api {
     /// # Errors
     /// When the executable or the agent is not valid.
     pub fn kernels(&self, executable: Executable, agent: u64) -> Result<Vec<KernelSymbol>> {
-        unsafe extern "C" fn collect(
-            _: hsa_executable_t,
-            agent: hsa_agent_t,
-            symbol: hsa_executable_symbol_t,
-            data: *mut c_void,
-        ) -> hsa_status_t {
-            // SAFETY: `data` is the `Collected` that is passed below, which nothing else uses during the iteration.
-            let to = unsafe { &mut *data.cast::<Collected<'_, KernelSymbol>>() };
-            match to.api.kernel(symbol, agent) {
-                Ok(kernel) => to.items.extend(kernel),
-                Err(error) => to.error = Some(error),
-            }
-            raw::HSA_STATUS_SUCCESS
-        }
-        let mut list = Collected { api: self, items: Vec::new(), error: None };
-        let (executable, agent) = (hsa_executable_t { handle: executable.0 }, hsa_agent_t { handle: agent });
-        let to = ptr::from_mut(&mut list).cast();
-        // SAFETY: the callback takes the list and does not keep it.
-        unsafe { call!(self.core.hsa_executable_iterate_agent_symbols_fn(executable, agent, Some(collect), to)) }?;
-        match list.error {
-            Some(error) if list.items.is_empty() => Err(error),
-            _ => Ok(list.items),
-        }
+        self.symbols(executable, agent, Api::kernel)
     }
 
     /// The variables of a frozen executable, for every agent that it has code for.
@@ -118,30 +100,38 @@ impl Api {
     /// # Errors
     /// When the executable is not valid.
     pub fn variables(&self, executable: Executable) -> Result<Vec<VariableSymbol>> {
-        unsafe extern "C" fn collect(
+        let mut all = Vec::new();
+        for agent in self.loader()?.agents(executable)? {
+            all.append(&mut self.symbols(executable, agent, Api::variable)?);
+        }
+        Ok(all)
+    }
+
+    /// What `read` makes of the symbols of an executable; an error of one symbol does not hide the others.
+    fn symbols<T>(&self, executable: Executable, agent: u64, read: ReadSymbol<T>) -> Result<Vec<T>> {
+        unsafe extern "C" fn collect<T>(
             _: hsa_executable_t,
             agent: hsa_agent_t,
             symbol: hsa_executable_symbol_t,
             data: *mut c_void,
         ) -> hsa_status_t {
-            // SAFETY: `data` is the `Collected` that is passed below, which nothing else uses during the iteration.
-            let to = unsafe { &mut *data.cast::<Collected<'_, VariableSymbol>>() };
-            match to.api.variable(symbol, agent) {
-                Ok(variable) => to.items.extend(variable),
+            // SAFETY: `data` is the `Symbols` that is passed below, which nothing else uses during the iteration.
+            let to = unsafe { &mut *data.cast::<Symbols<'_, T>>() };
+            match (to.read)(to.api, symbol, agent) {
+                Ok(item) => to.items.extend(item),
                 Err(error) => to.error = Some(error),
             }
             raw::HSA_STATUS_SUCCESS
         }
-        let mut all = Vec::new();
-        for agent in self.loader()?.agents(self, executable)? {
-            let mut list = Collected { api: self, items: Vec::new(), error: None };
-            let (executable, agent) = (hsa_executable_t { handle: executable.0 }, hsa_agent_t { handle: agent });
-            let to = ptr::from_mut(&mut list).cast();
-            // SAFETY: the callback takes the list and does not keep it.
-            unsafe { call!(self.core.hsa_executable_iterate_agent_symbols_fn(executable, agent, Some(collect), to)) }?;
-            all.append(&mut list.items);
+        let mut list = Symbols { api: self, read, items: Vec::new(), error: None };
+        let (executable, agent) = (hsa_executable_t { handle: executable.0 }, hsa_agent_t { handle: agent });
+        let to = ptr::from_mut(&mut list).cast();
+        // SAFETY: the callback takes the list, of the same `T`, and does not keep it.
+        unsafe { call!(self.core.hsa_executable_iterate_agent_symbols_fn(executable, agent, Some(collect::<T>), to)) }?;
+        match list.error {
+            Some(error) if list.items.is_empty() => Err(error),
+            _ => Ok(list.items),
         }
-        Ok(all)
     }
 
     /// What is known of a symbol if it is a variable.
@@ -209,25 +199,25 @@ impl Loader {
     ///
     /// # Errors
     /// When the executable is not valid.
-    pub fn agents(&self, api: &Api, executable: Executable) -> Result<Vec<u64>> {
+    pub fn agents(&self, executable: Executable) -> Result<Vec<u64>> {
         unsafe extern "C" fn collect(
             _: hsa_executable_t,
             object: hsa_loaded_code_object_t,
             data: *mut c_void,
         ) -> hsa_status_t {
             // SAFETY: `data` is the list that is passed below, which nothing else uses during the iteration.
-            unsafe { (*data.cast::<Collected<'_, u64>>()).items.push(object.handle) };
+            unsafe { (*data.cast::<Vec<u64>>()).push(object.handle) };
             raw::HSA_STATUS_SUCCESS
         }
         let call = "hsa_ven_amd_loader_executable_iterate_loaded_code_objects";
         let iterate =
             self.0.hsa_ven_amd_loader_executable_iterate_loaded_code_objects.ok_or(HsaError::Missing { call })?;
-        let mut list = Collected { api, items: Vec::new(), error: None };
+        let mut list = Vec::<u64>::new();
         let (executable, to) = (hsa_executable_t { handle: executable.0 }, ptr::from_mut(&mut list).cast());
         // SAFETY: the callback takes the list and does not keep it.
         check(unsafe { iterate(executable, Some(collect), to) }, call)?;
         let mut agents = Vec::new();
-        for object in list.items {
+        for object in list {
             let agent = self.code_object_agent(hsa_loaded_code_object_t { handle: object })?;
             if !agents.contains(&agent) {
                 agents.push(agent);
@@ -285,11 +275,11 @@ impl Loader {
     pub fn executables(&self, api: &Api) -> Result<Vec<Executable>> {
         unsafe extern "C" fn collect(executable: hsa_executable_t, data: *mut c_void) -> hsa_status_t {
             // SAFETY: `data` is the list that is passed below, which nothing else uses during the iteration.
-            unsafe { (*data.cast::<Collected<'_, Executable>>()).items.push(Executable(executable.handle)) };
+            unsafe { (*data.cast::<Vec<Executable>>()).push(Executable(executable.handle)) };
             raw::HSA_STATUS_SUCCESS
         }
         let call = "hsa_ven_amd_loader_iterate_executables";
-        let mut list = Collected { api, items: Vec::new(), error: None };
+        let mut list = Vec::<Executable>::new();
         let to = ptr::from_mut(&mut list).cast();
         // `hsa_ven_amd_loader_iterate_executables` came after 1.01: it is looked for through the table of 1.03.
         let mut newer = raw::hsa_ven_amd_loader_1_03_pfn_t::default();
@@ -300,6 +290,6 @@ impl Loader {
         let iterate = newer.hsa_ven_amd_loader_iterate_executables.ok_or(HsaError::Missing { call })?;
         // SAFETY: the callback takes the list and does not keep it.
         check(unsafe { iterate(Some(collect), to) }, call)?;
-        Ok(list.items)
+        Ok(list)
     }
 }
