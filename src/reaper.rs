@@ -179,9 +179,7 @@ pub(crate) fn look(session: &'static Session, access: Access) -> Seen {
         let of_queue = found.look(session, queue);
         seen.completed += of_queue.completed;
         seen.in_flight += of_queue.in_flight;
-        if queue.keeps.load(Ordering::Acquire) {
-            found.keep(session, queue);
-        } else {
+        if !found.keep(session, queue) {
             found.forward(session, queue, access);
         }
         give_signals(session, queue, &mut found.signals, access);
@@ -205,8 +203,11 @@ fn give_signals(session: &Session, queue: &Queue, signals: &mut Vec<OwnSignal>, 
 
 /// Tells the application what was kept from it while a dispatch of the queue was captured.
 pub(crate) fn tell_kept(session: &Session, queue: &Queue) {
+    let mut kept = lock(&queue.kept);
+    // A look that finds more from now on tells it itself: none may come between.
     queue.keeps.store(false, Ordering::Release);
-    let mut found = Found { signals: Vec::new(), forwards: std::mem::take(&mut *lock(&queue.kept)) };
+    let mut found = Found { signals: Vec::new(), forwards: std::mem::take(&mut *kept) };
+    drop(kept);
     session.reaper.forwarding.fetch_add(found.forwards.len() as u32, Ordering::AcqRel);
     found.forward(session, queue, exit::access());
 }
@@ -353,10 +354,18 @@ impl Found {
         true
     }
 
-    /// Puts away what the application is to be told later; nobody looks for it meanwhile.
-    fn keep(&mut self, session: &Session, queue: &Queue) {
-        session.reaper.forwarding.fetch_sub(self.forwards.len() as u32, Ordering::AcqRel);
-        lock(&queue.kept).append(&mut self.forwards);
+    /// Puts away what the application is to be told later, if it is: nobody looks for it meanwhile.
+    fn keep(&mut self, session: &Session, queue: &Queue) -> bool {
+        if self.forwards.is_empty() || !queue.keeps.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut kept = lock(&queue.kept);
+        let keeps = queue.keeps.load(Ordering::Acquire);
+        if keeps {
+            session.reaper.forwarding.fetch_sub(self.forwards.len() as u32, Ordering::AcqRel);
+            kept.append(&mut self.forwards);
+        }
+        keeps
     }
 
     /// Gives applications' signals the times and the decrement that the GPU gave to ours.

@@ -50,8 +50,11 @@ pub(super) struct File {
     latest: Option<SnapshotId>,
     started: bool,
     report: HashMap<String, (u64, u64)>,
-    lost: u64,
-    /// How many dispatches and losses there were when that was last said.
+    /// What could not be read, once each.
+    losses: HashSet<String>,
+    /// Dispatches that were chosen and not captured.
+    untaken: u64,
+    /// How many dispatches, captured or not, and losses there were when that was last said.
     told: Option<u64>,
 }
 
@@ -122,7 +125,8 @@ impl File {
             latest: None,
             started: false,
             report: HashMap::new(),
-            lost: 0,
+            losses: HashSet::new(),
+            untaken: 0,
             told: None,
         })
     }
@@ -182,7 +186,7 @@ impl File {
         let at = api.loader().and_then(|loader| loader.loaded_at(loaded)).unwrap_or_default();
         match bytes_of(api, loaded) {
             Ok(bytes) => self.code(session, executable, agent, &bytes, at),
-            Err(error) => self.lost(&format!("a code object of the application: {error}")),
+            Err(error) => self.lost(&format!("a code object of the application: {error}")).map(drop),
         }
     }
 
@@ -361,25 +365,39 @@ impl File {
         Ok(())
     }
 
-    /// Writes that something was not captured.
-    pub(super) fn lost(&mut self, what: &str) -> Result<(), Failed> {
-        self.lost += 1;
-        let note = Note { severity: Severity::Loss, code: "lost".to_owned(), text: what.to_owned(), ..Note::default() };
-        self.writer()?.note(&note)
+    /// Writes once that something could not be read; true if it is written now.
+    pub(super) fn lost(&mut self, what: &str) -> Result<bool, Failed> {
+        let new = self.losses.insert(what.to_owned());
+        if new {
+            self.note(Severity::Loss, "lost", what)?;
+        }
+        Ok(new)
+    }
+
+    /// Writes that a dispatch was not captured. What was captured is no less whole for it.
+    pub(super) fn untaken(&mut self, why: &str) -> Result<(), Failed> {
+        self.untaken += 1;
+        self.note(Severity::Info, "untaken", why)
+    }
+
+    fn note(&mut self, severity: Severity, code: &str, text: &str) -> Result<(), Failed> {
+        self.writer()?.note(&Note { severity, code: code.to_owned(), text: text.to_owned(), ..Note::default() })
     }
 
     /// What there is to say of it, if that has changed since it was last said.
     pub(super) fn report(&mut self) -> Vec<String> {
         let count: u64 = self.report.values().map(|(n, _)| n).sum();
-        if self.told.replace(count + self.lost) == Some(count + self.lost) {
+        let all = count + self.untaken + self.losses.len() as u64;
+        if self.told.replace(all) == Some(all) {
             return Vec::new();
         }
         let bytes = self.writer.as_ref().map_or(0, Writer::bytes);
         let mut lines = vec![format!(
-            "capture: {}: {count} dispatches of {} kernels, {bytes} bytes, {} losses",
+            "capture: {}: {count} dispatches of {} kernels, {bytes} bytes, {} not captured, {} losses",
             self.path.display(),
             self.report.len(),
-            self.lost
+            self.untaken,
+            self.losses.len()
         )];
         let mut kernels: Vec<_> = self.report.iter().collect();
         kernels.sort();

@@ -30,7 +30,7 @@ use crate::reaper::Access;
 use crate::session::{Session, lock};
 use crate::wake::Sleeper;
 
-pub(crate) use copies::Copies;
+pub(crate) use copies::{Copies, Engines};
 pub(crate) use memory::Memory;
 
 use file::File;
@@ -145,7 +145,15 @@ impl Capture {
         loop {
             let next = lock(&self.inbox).pop_front();
             match next {
-                Some(target) => self.take(session, target),
+                Some(target) => {
+                    // The runtime is not shut down meanwhile.
+                    let may = session.may_use_runtime();
+                    if *may {
+                        self.take(session, target);
+                    } else {
+                        drop(stall::Stalled::with(session, target.queue));
+                    }
+                }
                 None => self.sleeper.sleep(None, || !lock(&self.inbox).is_empty()),
             }
         }

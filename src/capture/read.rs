@@ -3,12 +3,14 @@
 //! # Threads
 //! The capture thread.
 
+use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hsa::{AgentKind, Api, OwnSignal, Pool};
 
+use super::copies::Blocked;
 use super::memory::{Allocation, Kind};
 
 /// Bytes that are read at once.
@@ -25,6 +27,9 @@ pub(super) enum Unread {
     /// The copy is not complete.
     #[error("the time was over before it was copied")]
     Expired,
+    /// The application has unmapped what it had locked.
+    #[error("it is not mapped: {0}")]
+    Unmapped(io::Error),
     /// It is somebody else's.
     #[error("it is memory of another process")]
     Foreign,
@@ -58,7 +63,7 @@ impl Reader {
         Ok(Reader { api, host, room: api.kernarg_memory(&gpus, PIECE)?, copied: api.own_signal(0)?, lost: false })
     }
 
-    /// Fills `to`, at most [`PIECE`], with what is in memory from an address on.
+    /// Fills `to`, at most [`PIECE`], with what is in memory from an address on, by an engine that is not `blocked`.
     ///
     /// # Errors
     /// Why that could not be done.
@@ -70,9 +75,13 @@ impl Reader {
         memory: &Allocation,
         address: u64,
         to: &mut [u8],
+        blocked: Blocked,
         deadline: Instant,
     ) -> Result<(), Unread> {
         let skipped = address - memory.base;
+        if let Kind::Locked { host } = memory.kind {
+            return own_memory(host + skipped, to);
+        }
         if let Some(host) = memory.host() {
             let from = ptr::with_exposed_provenance((host + skipped) as usize);
             // SAFETY: the caller's promise. The application may write there: what is read then is neither old nor new.
@@ -86,9 +95,16 @@ impl Reader {
             return Err(Unread::Expired);
         }
         self.copied.memory().value.store(1, Ordering::Release);
-        let from = (ptr::with_exposed_provenance(address as usize), agent);
-        // SAFETY: the caller's promise, and the room's size.
-        unsafe { self.api.start_copy((self.room.as_ptr(), self.host), from, to.len(), self.copied) }?;
+        // ROCr chooses the engine by the agents that it is told: there is one for each direction, and what it takes for
+        // memory of one GPU is copied by a kernel if it is large.
+        let (to_agent, from_agent) = match blocked {
+            Blocked { to_host: false, .. } => (self.host, agent),
+            Blocked { to_gpu: false, .. } => (agent, self.host),
+            _ => (agent, agent),
+        };
+        let from = (ptr::with_exposed_provenance(address as usize), from_agent);
+        // SAFETY: the caller's promise, and the room's size. The GPU can access both.
+        unsafe { self.api.start_copy((self.room.as_ptr(), to_agent), from, to.len(), self.copied) }?;
         while self.copied.memory().value.load(Ordering::Acquire) > 0 {
             if Instant::now() >= deadline {
                 self.lost = true;
@@ -99,5 +115,39 @@ impl Reader {
         // SAFETY: the copy into the room is complete.
         unsafe { ptr::copy_nonoverlapping(self.room.as_ptr(), to.as_mut_ptr(), to.len()) };
         Ok(())
+    }
+}
+
+/// Reads the application's own memory, which it may have unmapped though it is locked: the kernel says so, instead of a
+/// fault.
+fn own_memory(from: u64, to: &mut [u8]) -> Result<(), Unread> {
+    let process = std::process::id().cast_signed();
+    let mut done = 0;
+    while let Some(rest) = to.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        let from = ptr::with_exposed_provenance_mut(from as usize + done);
+        let remote = libc::iovec { iov_base: from, iov_len: rest.len() };
+        let local = libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() };
+        // SAFETY: the kernel writes at most as many bytes as `rest` has, and reads only what is mapped.
+        let read = unsafe { libc::process_vm_readv(process, &local, 1, &remote, 1, 0) };
+        if read <= 0 {
+            return Err(Unread::Unmapped(io::Error::last_os_error()));
+        }
+        done += read.cast_unsigned();
+    }
+    Ok(())
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if self.lost {
+            // The copy may still write there.
+            return;
+        }
+        // SAFETY: no copy is under way that would end it, and nobody else knows it.
+        let signal = unsafe { self.api.destroy_own_signal(self.copied) };
+        // SAFETY: no copy is under way that would write there, and nobody else knows it.
+        let room = unsafe { self.api.free(self.room) };
+        // What the runtime keeps is of no harm.
+        drop((signal, room));
     }
 }

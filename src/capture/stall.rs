@@ -1,7 +1,7 @@
 //! Bringing queues to rest, and letting them go on.
 //!
-//! A queue is held by a number: packets from there on are not published. The application goes on reserving and writing
-//! packets, and waits for nothing but what it waits for anyway.
+//! The queue of a dispatch that is to be captured is held by a number: packets from there on are not published. The others
+//! are paused. The application goes on reserving and writing packets, and waits for nothing but what it waits for anyway.
 //!
 //! # Threads
 //! The capture thread.
@@ -9,8 +9,10 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use hsa_sys::abi::aql::PacketType;
 use logdur_journal::{Record, State, Times};
 
+use super::copies::value;
 use crate::blocks::RecordRef;
 use crate::exit;
 use crate::queue::{NO_HOLD, Queue, Ring, inplace};
@@ -27,34 +29,35 @@ pub(super) struct Expired;
 /// Queues at rest; they go on when this is dropped.
 pub(super) struct Stalled {
     session: &'static Session,
-    held: Vec<&'static Queue>,
-    /// Those that others are held for, too.
-    watched: Vec<&'static Queue>,
+    /// That of the dispatch.
+    target: &'static Queue,
+    paused: Vec<&'static Queue>,
 }
 
 impl Stalled {
     /// The queue of a packet that is held, which has been told so already.
     pub(super) fn with(session: &'static Session, target: &'static Queue) -> Stalled {
-        Stalled { session, held: vec![target], watched: vec![target] }
+        Stalled { session, target, paused: Vec::new() }
     }
 
-    /// Holds other queues where they are.
-    pub(super) fn hold(&mut self, others: impl Iterator<Item = &'static Queue>) {
+    /// Pauses other queues where they are.
+    pub(super) fn pause(&mut self, others: impl Iterator<Item = &'static Queue>) {
         for queue in others {
             let Some(ring) = &queue.ring else { continue };
-            // Whoever publishes just now sees it the next time; what it publishes is waited for.
-            if ring.hold.compare_exchange(NO_HOLD, 0, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                self.held.push(queue);
-            }
-            self.watched.push(queue);
+            ring.paused.store(true, Ordering::Release);
+            self.paused.push(queue);
         }
+    }
+
+    fn queues(&self) -> impl Iterator<Item = &'static Queue> {
+        std::iter::once(self.target).chain(self.paused.iter().copied())
     }
 
     /// Waits until nothing of these queues is in flight.
     pub(super) fn drain(&self, deadline: Instant) -> Result<(), Expired> {
         loop {
             reaper::look(self.session, exit::access());
-            if self.watched.iter().all(|queue| is_idle(queue)) {
+            if self.queues().all(is_idle) {
                 return Ok(());
             }
             if Instant::now() >= deadline {
@@ -67,23 +70,63 @@ impl Stalled {
 
 impl Drop for Stalled {
     fn drop(&mut self) {
-        for queue in &self.held {
-            if let Some(ring) = &queue.ring {
-                ring.hold.store(NO_HOLD, Ordering::Release);
-            }
-            inplace::go_on(self.session, queue);
+        if let Some(ring) = &self.target.ring {
+            ring.hold.store(NO_HOLD, Ordering::Release);
         }
+        for ring in self.paused.iter().filter_map(|queue| queue.ring.as_ref()) {
+            ring.paused.store(false, Ordering::Release);
+        }
+        self.queues().for_each(|queue| inplace::go_on(self.session, queue));
         self.session.reaper.wake();
     }
 }
 
-/// True when everything that was published is complete, as far as it can be seen.
+/// True when everything that was published is complete, as far as it can be seen, or waits behind a barrier for signals
+/// that nothing decrements while queues are at rest.
 fn is_idle(queue: &Queue) -> bool {
     if queue.gone.load(Ordering::Acquire) {
         return true;
     }
-    let taken = queue.ring.as_ref().is_none_or(|ring| ring.read_index() >= ring.published.load(Ordering::Acquire));
-    taken && lock(&queue.reaped).record().is_none_or(|record| record.record().state() == State::Free)
+    // Whoever published when the queue was paused may not have seen it: what that published is seen here, and nobody
+    // publishes any more.
+    if !queue.publisher.pass() {
+        return false;
+    }
+    let behind = queue.ring.as_ref().map_or(Some(0), behind_barrier);
+    behind == Some(in_flight(queue))
+}
+
+/// Dispatches that have been published and no record says are complete.
+fn in_flight(queue: &Queue) -> usize {
+    let mut at = *lock(&queue.reaped);
+    let mut count = 0;
+    while let Some(record) = at.record() {
+        match record.record().state() {
+            State::Free => break,
+            State::InFlight => count += 1,
+            State::Done | State::Logged => {}
+        }
+        at.advance();
+    }
+    count
+}
+
+/// Dispatches that the packet processor has not come to, since it waits at a barrier before them; `None` when it has packets
+/// to process.
+fn behind_barrier(ring: &Ring) -> Option<usize> {
+    let (next, end) = (ring.read_index(), ring.published.load(Ordering::Acquire));
+    if next >= end {
+        return Some(0);
+    }
+    let header = ring.slot(next).load_header();
+    let mut waits = ring.slot(next).read().dependencies().into_iter().filter(|&s| s != 0).map(|s| value(s) != 0);
+    let waits = match PacketType::of(header) {
+        PacketType::BarrierAnd => waits.any(|waits| waits),
+        PacketType::BarrierOr => waits.all(|waits| waits),
+        _ => false,
+    };
+    let is_dispatch = |index: &u64| PacketType::of(ring.slot(*index).load_header()) == PacketType::KernelDispatch;
+    waits.then(|| (next..end).filter(is_dispatch).count())
 }
 
 /// The next record that a queue's publisher is going to use.

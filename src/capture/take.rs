@@ -62,11 +62,9 @@ impl Capture {
             }
             Err(Untaken::File(error)) => self.check(session, Err(error)),
             Err(why) => {
-                session.notice(format!(
-                    "capture: a dispatch of queue {} was not captured: {why}",
-                    target.queue.id.load(Ordering::Relaxed)
-                ));
-                let noted = lock(&self.file).lost(&why.to_string());
+                let what = format!("a dispatch of queue {}: {why}", target.queue.id.load(Ordering::Relaxed));
+                session.notice(format!("capture: not captured: {what}"));
+                let noted = lock(&self.file).untaken(&what);
                 self.check(session, noted);
             }
         }
@@ -88,8 +86,8 @@ impl Capture {
         let others = session.queues.all().into_iter().filter(|q| !ptr::eq(*q, queue));
         match self.quiesce {
             Quiesce::Queue => {}
-            Quiesce::Device => stalled.hold(others.filter(|q| q.agent == queue.agent)),
-            Quiesce::Process => stalled.hold(others),
+            Quiesce::Device => stalled.pause(others.filter(|q| q.agent == queue.agent)),
+            Quiesce::Process => stalled.pause(others),
         }
         stalled.drain(deadline).map_err(|_| Untaken::Busy)?;
         if !self.copies.drain(deadline) {
@@ -159,8 +157,9 @@ impl Capture {
             self.piece(reader, range, range.base + offset, to, deadline).map_err(io::Error::other)
         })?;
         for what in unread {
-            session.notice(format!("capture: {what}"));
-            file.lost(&what)?;
+            if file.lost(&what)? {
+                session.notice(format!("capture: {what}"));
+            }
         }
         Ok(Some(id))
     }
@@ -178,8 +177,9 @@ impl Capture {
         if lock(&self.memory).around(at).map(|a| a.base) != Some(range.base) {
             return Err("it was freed meanwhile".to_owned());
         }
+        let blocked = self.copies.blocked();
         // SAFETY: it is allocated, and whoever wants to free it waits for the lock.
-        unsafe { reader.read(range, at, to, deadline) }.map_err(|e| e.to_string())
+        unsafe { reader.read(range, at, to, blocked, deadline) }.map_err(|e| e.to_string())
     }
 
     /// The memory that is in the scope of a dispatch.

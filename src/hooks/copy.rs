@@ -4,23 +4,48 @@
 use std::ffi::c_void;
 
 use hsa_sys::raw::{
-    hsa_agent_t, hsa_amd_copy_direction_t, hsa_amd_sdma_engine_id_t, hsa_dim3_t, hsa_pitched_ptr_t, hsa_signal_t,
-    hsa_status_t,
+    HSA_AMD_SDMA_ENGINE_0, HSA_AMD_SDMA_ENGINE_1, hsa_agent_t, hsa_amd_copy_direction_t, hsa_amd_sdma_engine_id_t,
+    hsa_dim3_t, hsa_pitched_ptr_t, hsa_signal_t, hsa_status_t, hsaHostToDevice,
 };
 
 use super::original;
+use crate::capture::Engines;
 use crate::entry::guard;
-use crate::session;
+use crate::session::{self, Session};
 
-fn before(signal: hsa_signal_t) {
-    guard((), || {
-        if let Some(session) = session::current().filter(|_| signal.handle != 0) {
-            session.pending.before_reuse(signal.handle);
-            if let Some(capture) = &session.capture {
-                capture.copies.starts(signal.handle);
+/// What a copy is asked for with.
+struct Asked {
+    /// So many signals that have to be 0 first.
+    count: u32,
+    dependency: *const hsa_signal_t,
+    completion: hsa_signal_t,
+}
+
+impl Asked {
+    /// The copy is about to be asked for.
+    ///
+    /// # Safety
+    /// The application's promise: so many signals are there.
+    unsafe fn before(&self, engines: impl Fn(&Session) -> Engines) {
+        guard((), || {
+            if let Some(session) = session::current().filter(|_| self.completion.handle != 0) {
+                session.pending.before_reuse(self.completion.handle);
+                if let Some(capture) = &session.capture {
+                    let count = if self.dependency.is_null() { 0 } else { self.count as usize };
+                    // SAFETY: the caller's promise.
+                    let dependencies = (0..count).map(|n| unsafe { self.dependency.wrapping_add(n).read() }.handle);
+                    let dependencies = dependencies.filter(|&handle| handle != 0).collect();
+                    capture.copies.starts(self.completion.handle, dependencies, engines(session));
+                }
             }
-        }
-    });
+        });
+    }
+}
+
+/// The engine that the runtime chooses by the agents of the two sides.
+fn by_agents(session: &Session, to: hsa_agent_t, from: hsa_agent_t) -> Engines {
+    let is_gpu = |agent: hsa_agent_t| session.agent_position(agent.handle).is_some();
+    Engines { to_gpu: is_gpu(to) && !is_gpu(from), to_host: is_gpu(from) }
 }
 
 pub(super) unsafe extern "C" fn memory_async_copy(
@@ -33,7 +58,9 @@ pub(super) unsafe extern "C" fn memory_async_copy(
     dependency: *const hsa_signal_t,
     completion: hsa_signal_t,
 ) -> hsa_status_t {
-    before(completion);
+    let asked = Asked { count: dependencies, dependency, completion };
+    // SAFETY: the application's promise to the runtime.
+    unsafe { asked.before(|session| by_agents(session, to_agent, from_agent)) };
     original!(amd.hsa_amd_memory_async_copy_fn(
         to,
         to_agent,
@@ -58,7 +85,11 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
     engine: hsa_amd_sdma_engine_id_t,
     force: bool,
 ) -> hsa_status_t {
-    before(completion);
+    // As the runtime numbers them; it uses others between GPUs.
+    let engines = Engines { to_gpu: engine == HSA_AMD_SDMA_ENGINE_0, to_host: engine == HSA_AMD_SDMA_ENGINE_1 };
+    let asked = Asked { count: dependencies, dependency, completion };
+    // SAFETY: the application's promise to the runtime.
+    unsafe { asked.before(|_| engines) };
     original!(amd.hsa_amd_memory_async_copy_on_engine_fn(
         to,
         to_agent,
@@ -85,7 +116,10 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
     dependency: *const hsa_signal_t,
     completion: hsa_signal_t,
 ) -> hsa_status_t {
-    before(completion);
+    let to_gpu = direction == hsaHostToDevice;
+    let asked = Asked { count: dependencies, dependency, completion };
+    // SAFETY: the application's promise to the runtime.
+    unsafe { asked.before(|_| Engines { to_gpu, to_host: !to_gpu }) };
     original!(amd.hsa_amd_memory_async_copy_rect_fn(
         to,
         to_offset,

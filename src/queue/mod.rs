@@ -60,7 +60,8 @@ pub(crate) struct Queue {
     pub(crate) forwarding: AtomicU32,
     /// Signals that the reaper has given back for this queue's next packets.
     pub(crate) returned: OwnLine<Mutex<Vec<OwnSignal>>>,
-    /// A dispatch is being captured: the application is not told of its end before that of the capture.
+    /// A dispatch is being captured: the application is not told of its end before that of the capture. Changed under the
+    /// lock of `kept`.
     pub(crate) keeps: AtomicBool,
     /// What it is not told yet.
     pub(crate) kept: Mutex<Vec<Forward>>,

@@ -36,6 +36,8 @@ pub(crate) struct Ring {
     pub(crate) looked_at: AtomicU64,
     /// The packet that waits for a capture: it and those behind it are not published. [`NO_HOLD`] otherwise.
     pub(crate) hold: AtomicU64,
+    /// A dispatch of another queue is being captured: nothing is published.
+    pub(crate) paused: AtomicBool,
     /// The last packet that was held, and has not to be again.
     pub(crate) passed: AtomicU64,
     queue: *mut hsa_queue_t,
@@ -67,6 +69,7 @@ impl Ring {
             owners: AtomicU64::new(1),
             looked_at: AtomicU64::new(0),
             hold: AtomicU64::new(NO_HOLD),
+            paused: AtomicBool::new(false),
             passed: AtomicU64::new(NO_HOLD),
             queue,
             slots: fields.base_address.cast(),
@@ -123,7 +126,8 @@ impl Ring {
             // Producers reserve first and wait for room afterwards: the index may be ahead of the slots.
             *room = self.read_index() + self.size;
         }
-        let limit = reserved.min(*room).min(self.hold.load(Ordering::Acquire));
+        let held = if self.paused.load(Ordering::Acquire) { 0 } else { self.hold.load(Ordering::Acquire) };
+        let limit = reserved.min(*room).min(held);
         let (mut end, mut dispatches) = (self.published.load(Ordering::Relaxed), 0);
         while end < limit {
             match PacketType::of(self.slot(end).load_header()) {

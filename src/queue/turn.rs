@@ -53,6 +53,14 @@ impl<T> Turn<T> {
         }
     }
 
+    /// Takes the turn and gives it back: whoever has it later sees what this thread has done before. False if another
+    /// thread is at it. Work that is left word of meanwhile is not done: this is for queues that are held, and go on later.
+    pub(crate) fn pass(&self) -> bool {
+        let mut passed = false;
+        self.work(|_| passed = true);
+        passed || self.state.load(Ordering::Acquire) == CLOSED
+    }
+
     /// Takes the turn or leaves word; true if it was taken.
     #[inline]
     fn take(&self) -> bool {

@@ -190,12 +190,39 @@ fn a_kernel_that_waits_for_what_is_held_runs_uncaptured_and_nothing_hangs() {
     let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
     let log = run.log();
     log.account();
-    assert!(log.notices.iter().any(|n| n.contains("was not captured: ")), "{:?}", log.notices);
+    assert!(log.notices.iter().any(|n| n.contains("not captured: ")), "{:?}", log.notices);
     let reader = Reader::open(&file).unwrap();
     assert!(!reader.notes().is_empty());
     // Of one queue alone it can be told.
     let (_, reader) = captured(Run::hsa("overlap").args(["queues", "3"]).env("LOGDUR_CAPTURE_QUIESCE", "queue"));
     assert!(reader.notes().len() + reader.dispatches().len() > 0);
+}
+
+#[test]
+fn a_kernel_that_waits_for_a_thread_of_the_program_is_captured() {
+    let (run, reader) = captured(Run::hip("rough").args(["flag"]));
+    assert!(run.log().notices.iter().any(|n| n.ends_with(" 0 not captured, 0 losses")), "{:?}", run.log().notices);
+    let waited = of(&reader, "_Z15wait_then_writePKiPiS1_");
+    assert_eq!(numbers(&reader, waited.after, pointer(waited, 8), 64), [1; 64]);
+}
+
+#[test]
+fn a_kernel_that_waits_for_one_of_another_queue_goes_on_after_the_time_limit() {
+    let (run, reader) = captured(Run::hip("rough").args(["other"]).env("LOGDUR_CAPTURE_KERNELS", "wait_then_write"));
+    assert_eq!(reader.dispatches().len(), 0);
+    assert!(reader.notes().iter().any(|n| n.code == "untaken" && n.text.contains("had not ended in 5 s")));
+    assert!(run.log().rows_of("wait_then_write(int const*, int*, int*)")[0].number("durationNs") > 4_000_000_000);
+}
+
+#[test]
+fn memory_that_was_unmapped_while_the_gpu_had_it_is_named_and_the_rest_is_captured() {
+    let (run, reader) = captured(Run::hip("rough").args(["unmapped"]));
+    let notes: Vec<_> = reader.notes().iter().filter(|n| n.text.contains("could not be read")).collect();
+    assert!(notes.len() == 1 && notes[0].text.starts_with("16384 bytes at 0x"), "{notes:?}");
+    assert!(run.log().notices.iter().any(|n| n.contains(&notes[0].text)), "{:?}", run.log().notices);
+    let added = of(&reader, "_Z7add_onePi");
+    assert!(!reader.snapshot(added.before.unwrap()).unwrap().is_complete());
+    assert_eq!(numbers(&reader, added.after, pointer(added, 0), 64), [1; 64]);
 }
 
 #[test]

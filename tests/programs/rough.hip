@@ -1,0 +1,79 @@
+// What a program may do while one of its dispatches is captured: as arguments, which.
+#include "check.h"
+
+#include <sys/mman.h>
+
+#include <string>
+#include <thread>
+
+__global__ void add_one(int* out) { out[threadIdx.x] += 1; }
+
+// Waits for somebody who works at the same time.
+__global__ void wait_then_write(const int* flag, int* out, int* begun) {
+    if (begun) __hip_atomic_store(begun, 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
+    while (__hip_atomic_load(flag, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM) == 0) {
+        __builtin_amdgcn_s_sleep(8);
+    }
+    out[threadIdx.x] = 1;
+}
+
+__global__ void raise(int* flag) { __hip_atomic_store(flag, 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM); }
+
+static void expect_ones(const Array<int>& out, const char* what) {
+    const std::vector<int> host = out.host();
+    for (int value : host) EXPECT(value == 1, "%s: %d", what, value);
+}
+
+// Memory that was given to the GPU, and then away.
+static void unmapped() {
+    const size_t bytes = 4 * 4096;
+    void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(pages != MAP_FAILED, "mmap");
+    CHECK(hipHostRegister(pages, bytes, hipHostRegisterDefault));
+    EXPECT(munmap(static_cast<char*>(pages) + 4096, bytes - 4096) == 0, "munmap");
+    Array<int> out(64);
+    add_one<<<1, 64>>>(out);
+    expect_ones(out, "unmapped");
+}
+
+// A kernel that ends when a thread of the host says so.
+static void flag() {
+    int* raised;
+    CHECK(hipHostMalloc(&raised, sizeof(int), hipHostMallocCoherent));
+    *raised = 0;
+    Array<int> out(64);
+    wait_then_write<<<1, 64>>>(raised, out, nullptr);
+    // This thread has to come so far.
+    __atomic_store_n(raised, 1, __ATOMIC_RELEASE);
+    expect_ones(out, "flag");
+    CHECK(hipHostFree(raised));
+}
+
+// A kernel that ends when one of another stream says so.
+static void other() {
+    int* flags;
+    CHECK(hipHostMalloc(&flags, 2 * sizeof(int), hipHostMallocCoherent));
+    int *raised = flags, *begun = flags + 1;
+    *raised = *begun = 0;
+    Array<int> out(64);
+    hipStream_t first, second;
+    CHECK(hipStreamCreateWithFlags(&first, hipStreamNonBlocking));
+    CHECK(hipStreamCreateWithFlags(&second, hipStreamNonBlocking));
+    wait_then_write<<<1, 64, 0, first>>>(raised, out, begun);
+    while (__atomic_load_n(begun, __ATOMIC_ACQUIRE) == 0) std::this_thread::yield();
+    raise<<<1, 1, 0, second>>>(raised);
+    expect_ones(out, "other");
+    CHECK(hipStreamDestroy(first));
+    CHECK(hipStreamDestroy(second));
+    CHECK(hipHostFree(flags));
+}
+
+int main(int argc, char** argv) {
+    for (int i = 1; i < argc; i++) {
+        const std::string name = argv[i];
+        if (name == "unmapped") unmapped();
+        if (name == "flag") flag();
+        if (name == "other") other();
+    }
+    std::printf("PASS\n");
+}
