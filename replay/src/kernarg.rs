@@ -52,7 +52,10 @@ fn hidden(
         None if captured == 0 => Ok(None),
         // Plain memory, which kernels read and write by themselves.
         None => match argument.kind {
-            ValueKind::HiddenHeapV1 | ValueKind::HiddenMultigridSyncArg | ValueKind::HiddenPrintfBuffer
+            ValueKind::HiddenHeapV1
+            | ValueKind::HiddenMultigridSyncArg
+            | ValueKind::HiddenPrintfBuffer
+            | ValueKind::HiddenHostcallBuffer
                 if in_memory(captured) =>
             {
                 Ok(None)
@@ -142,10 +145,11 @@ pub(crate) mod tests {
     #[test]
     fn what_a_replay_does_not_have_is_refused_by_name_unless_the_kernel_was_not_given_it() {
         let kernel = interface(&[("hidden_hostcall_buffer", 8)]);
-        let refused = restored(&[0x11; 16], &kernel, &FACTS, false, |_| true).unwrap_err();
+        let refused = restored(&[0x11; 16], &kernel, &FACTS, false, |_| false).unwrap_err();
         assert_eq!(refused.to_string(), "unsupported: hidden_hostcall_buffer 0x1111111111111111");
         assert_eq!(refused.exit(), crate::Exit::Unsupported);
         restored(&[0; 16], &kernel, &FACTS, false, |_| false).unwrap();
+        restored(&[0x11; 16], &kernel, &FACTS, false, |_| true).unwrap();
         let heap = interface(&[("hidden_heap_v1", 8)]);
         restored(&[0x11; 16], &heap, &FACTS, false, |_| true).unwrap();
         restored(&[0x11; 16], &heap, &FACTS, false, |_| false).unwrap_err();

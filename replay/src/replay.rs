@@ -16,9 +16,11 @@ use crate::case::{Case, Code};
 use crate::device::{Description, Device, Times};
 use crate::error::{Doing, Exit, ReplayError, Result};
 use crate::geometry::Geometry;
+use crate::hostcall;
 use crate::kernarg;
 use crate::memory::{self, Area, Pages};
 use crate::place::{PAGE, Region, Reserved};
+use crate::reach;
 use crate::replacement::{self, Other, Replacement};
 use crate::verify::{Buffer, BufferReport, Comparison, Overall, Piece, Rule};
 
@@ -137,7 +139,7 @@ pub fn replay(case: &Case<'_>, options: &Options) -> Result<Report> {
     let limit = options
         .limit
         .unwrap_or_else(|| LEAST.max(Duration::from_nanos(case.duration_ns().unwrap_or(0).saturating_mul(1000))));
-    let with_place = |error| match error {
+    let explained = |error| match hostcall::explained(case, error) {
         ReplayError::Fault(mut fault) => {
             fault.nearest = fault.address.and_then(|address| buffers::nearest(&buffers, address));
             ReplayError::Fault(fault)
@@ -145,11 +147,12 @@ pub fn replay(case: &Case<'_>, options: &Options) -> Result<Report> {
         error => error,
     };
     let run = Run { case, device: &device, areas: &areas, launch: &launch, limit };
-    let (repetitions, runs) = run.all(options).map_err(with_place)?;
+    let (repetitions, runs) = run.all(options).map_err(explained)?;
     if let (Some(folder), Some(first)) = (&options.save, runs.first()) {
         save(case, folder, &buffers, first)?;
     }
-    let compared = if runs.is_empty() { Vec::new() } else { compare(case, &areas, &buffers, &runs)? };
+    let mut compared = if runs.is_empty() { Vec::new() } else { compare(case, &areas, &buffers, &runs)? };
+    reach::settle(case, &mut compared)?;
     Ok(Report {
         dispatch: case.dispatch.id,
         kernel: case.original.kernel.name.clone(),

@@ -7,6 +7,9 @@ use std::ptr;
 use logdur_replay::place::{Maps, PAGE, Reserved, blocks};
 use logdur_replay::{ReplayError, Result};
 
+/// By how much glibc's allocator lets its heap grow at least: `M_TOP_PAD`, and a page.
+const HEAP: isize = (128 << 10) + PAGE as isize;
+
 fn unmap(range: &Range<u64>) {
     if range.start < range.end {
         // SAFETY: only what was mapped below comes here, and nobody has pointers into it.
@@ -48,7 +51,14 @@ fn placed(range: &Range<u64>) {
     let mut got = Vec::new();
     for block in blocks(range) {
         let bytes = block.end - block.start;
-        got.push(reserved.steer(&block, || like_the_library(bytes), |other| unmap(&other)).unwrap());
+        let allocate = || {
+            // What glibc's allocator does when its heap is used up; where it fails, it maps memory, maybe the wanted one.
+            // SAFETY: the heap grows, and nobody uses what it grows by.
+            let grown = unsafe { libc::sbrk(HEAP) };
+            assert!(bytes <= PAGE + HEAP as u64 || grown.addr() != usize::MAX, "the heap cannot grow");
+            like_the_library(bytes)
+        };
+        got.push(reserved.steer(&block, allocate, |other| unmap(&other)).unwrap());
     }
     assert_eq!((got[0].start, got[got.len() - 1].end), (range.start, range.end));
     drop(reserved);

@@ -89,6 +89,17 @@ fn spare(gaps: &[Range<u64>], room: &Range<u64>, below: bool) -> [Range<u64>; 2]
     [nearest(gaps, room, !below, PAGE..(length - PAGE).min(RELIEF)), nearest(gaps, room, below, ENOUGH..RELIEF)]
 }
 
+/// What is left to the program's heap of the gap behind it, by the same rules. An allocator whose heap cannot grow maps
+/// memory.
+fn growth(gap: &Range<u64>, room: &Range<u64>, below: bool) -> Range<u64> {
+    let small = room.end - room.start - PAGE;
+    let (length, limit) = match gap.contains(&room.start) {
+        true => (RELIEF, gap.start.max(room.start - PAGE)),
+        false => (if below && gap.end <= room.start { RELIEF } else { small }, gap.end),
+    };
+    gap.start..gap.start.saturating_add(length).min(limit)
+}
+
 impl Plugs {
     /// Fills every gap in which `room` would find place, but that itself and what is left to others.
     fn around(room: &Range<u64>, below: bool) -> Result<Plugs> {
@@ -97,12 +108,15 @@ impl Plugs {
         let mut spared = None;
         // Other threads, and the stack, may take a part of a gap before it is filled: then the rest of it is.
         for _ in 0..TRIES {
-            let gaps: Vec<Range<u64>> = Maps::now()?.gaps().into_iter().map(|(gap, _)| gap).collect();
+            let maps = Maps::now()?;
+            let (gaps, names): (Vec<Range<u64>>, Vec<&str>) = maps.gaps().into_iter().unzip();
+            let heap =
+                gaps.iter().zip(names).find(|(_, name)| *name == "[heap]").map(|(gap, _)| growth(gap, room, below));
             let spared = spared.get_or_insert_with(|| spare(&gaps, room, below));
             let around_room = |gap: &Range<u64>| gap.start < room.end && room.start < gap.end;
             let fits = |gap: &Range<u64>| around_room(gap) || gap.end - gap.start >= length;
             let large = gaps.into_iter().filter(fits).collect();
-            let parts = spared.iter().fold(cut(large, room), cut);
+            let parts = spared.iter().chain(&heap).fold(cut(large, room), cut);
             if parts.is_empty() {
                 break;
             }
@@ -232,6 +246,10 @@ mod tests {
         assert_eq!(nearest(&gaps[..1], &room, false, large), 0..0);
         let [first, last] = spare(&gaps, &(room.start..room.end + 0x3000), true);
         assert_eq!((first, last), (0x7f00_4000_5000..0x7f00_4000_8000, 0x7f00_0000_0000..0x7f00_3fff_f000));
+        assert_eq!(growth(&gaps[0], &room, true), 0x1000..0x4000_0000);
+        assert_eq!(growth(&gaps[0], &(0x2_0000..0x4_0000), true), 0x1000..0x1_f000);
+        assert_eq!(growth(&gaps[1], &(0x2_0000..0x4_0000), true), 0x7f00_0000_0000..0x7f00_0001_f000);
+        assert_eq!(growth(&gaps[1], &(0x2_0000..0x4_0000), false), 0x7f00_0000_0000..0x7f00_0001_f000);
         let parts = cut(gaps.to_vec(), &room);
         assert_eq!(parts[1..], [0x7f00_0000_0000..0x7f00_4000_0000, 0x7f00_4000_1000..0x7f01_0000_0000]);
     }

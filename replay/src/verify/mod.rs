@@ -16,6 +16,9 @@ use std::fmt;
 pub enum Verdict {
     /// Neither changed it.
     Untouched,
+    /// It is memory of the host that the kernel was given no way to, and the replay changed nothing in it: the application's
+    /// threads did, while its kernel ran.
+    ChangedByHost,
     /// Every byte is as the application got it.
     Match,
     /// Every byte is, but for those that replays differ in among themselves.
@@ -43,6 +46,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Verdict::Untouched => "UNTOUCHED",
+            Verdict::ChangedByHost => "CHANGED_BY_HOST",
             Verdict::Match => "MATCH",
             Verdict::MatchMasked => "MATCH_MASKED",
             Verdict::WithinTol => "WITHIN_TOL",
@@ -134,11 +138,15 @@ impl Overall {
         if buffers.iter().any(|b| b.verdict.is_failure()) {
             return Overall::Fail;
         }
-        let compared = |b: &&BufferReport| !matches!(b.verdict, Verdict::Untouched | Verdict::NoReference);
-        match buffers.iter().find(compared) {
-            Some(_) => Overall::Pass,
-            None if buffers.iter().any(|b| b.verdict == Verdict::Untouched) => Overall::NothingWritten,
-            None => Overall::NoReference,
+        let (mut compared, mut referenced) = (false, false);
+        for verdict in buffers.iter().map(|b| b.verdict) {
+            referenced |= verdict != Verdict::NoReference;
+            compared |= !matches!(verdict, Verdict::NoReference | Verdict::Untouched | Verdict::ChangedByHost);
+        }
+        match (compared, referenced) {
+            (true, _) => Overall::Pass,
+            (false, true) => Overall::NothingWritten,
+            (false, false) => Overall::NoReference,
         }
     }
 }

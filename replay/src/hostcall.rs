@@ -1,0 +1,44 @@
+//! Kernels that can call the host: `printf`, failed assertions, allocations on the heap.
+//!
+//! They are given a buffer (`hidden_hostcall_buffer`, AMDGPUUsage, "Kernel Argument Metadata Map") which the application's HIP
+//! listens to. A replay restores the buffer, so that the many that never call are replayed; nobody listens to it.
+
+use amdgpu_code_object::ValueKind;
+
+use crate::case::Case;
+use crate::error::ReplayError;
+use crate::place::PAGE;
+
+/// Bytes at the beginning of the buffer that say where its parts are, and which signal wakes the host.
+const HEADER: usize = 64;
+
+/// Says of a failure that it comes of calling the host, if it does.
+pub(crate) fn explained(case: &Case<'_>, error: ReplayError) -> ReplayError {
+    let Some(buffer) = buffer(case) else { return error };
+    let how = match &error {
+        ReplayError::Timeout { seconds } => format!("waited for it for {seconds} s"),
+        ReplayError::Fault(fault) if fault.address.is_some_and(|address| is_part(case, buffer, address)) => {
+            "signalled it".to_owned()
+        }
+        _ => return error,
+    };
+    ReplayError::Unsupported(format!(
+        "hidden_hostcall_buffer {buffer:#x}: the kernel called the host, as printf and a failed assertion do, and {how}: in a \
+         replay nobody answers"
+    ))
+}
+
+/// The buffer that the kernel was given.
+fn buffer(case: &Case<'_>) -> Option<u64> {
+    let argument = case.original.interface.hidden().find(|a| a.kind == ValueKind::HiddenHostcallBuffer)?;
+    let bytes = case.dispatch.kernarg.get(argument.offset as usize..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*bytes)).filter(|address| *address != 0)
+}
+
+/// True when the buffer points into the page of an address.
+fn is_part(case: &Case<'_>, buffer: u64, address: u64) -> bool {
+    let mut header = [0; HEADER];
+    let words = header.as_chunks_mut().0;
+    case.before.read(buffer, words.as_flattened_mut()).is_ok()
+        && words.iter().any(|word| u64::from_le_bytes(*word) / PAGE == address / PAGE)
+}
