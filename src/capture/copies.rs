@@ -1,18 +1,14 @@
-//! Asynchronous copies of the application's that may be under way.
+//! Copies of the application's that may be under way, and are not to begin while memory is captured.
 //!
 //! # Threads
-//! Any that start copies or destroy signals; the capture thread waits for what is there.
+//! Any that start copies or destroy signals; the capture thread waits for what is there and holds what is to come.
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use hsa_sys::abi::signal::Signal;
 
 use crate::session::lock;
-
-/// How long to sleep between two looks.
-const LOOK: Duration = Duration::from_micros(100);
 
 /// DMA engines of a GPU: the runtime has one for each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,9 +32,43 @@ struct Copy {
     engines: Engines,
 }
 
-/// The copies that were not complete when they were last looked at.
+/// What is known of copies.
 #[derive(Default)]
-pub(crate) struct Copies(Mutex<Vec<Copy>>);
+struct Known {
+    /// Those that were not complete when they were last looked at.
+    copies: Vec<Copy>,
+    /// Threads in calls that return when their copy is complete.
+    inside: usize,
+    /// Memory is being captured: no copy begins.
+    held: bool,
+}
+
+/// The application's copies.
+#[derive(Default)]
+pub(crate) struct Copies {
+    known: Mutex<Known>,
+    /// They may begin again.
+    released: Condvar,
+}
+
+/// Copies do not begin until this is dropped.
+pub(super) struct Held<'a>(&'a Copies);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.known).held = false;
+        self.0.released.notify_all();
+    }
+}
+
+/// A call that returns when its copy is complete.
+pub(crate) struct Inside<'a>(&'a Copies);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.known).inside -= 1;
+    }
+}
 
 /// The value of a signal that the application has given to a copy or a barrier that is not complete.
 pub(super) fn value(signal: u64) -> i64 {
@@ -58,46 +88,58 @@ impl Copy {
 }
 
 impl Copies {
-    /// A copy is about to be started.
+    /// Waits while copies are held, which is as long as a capture takes.
+    fn released<'a>(&self, known: MutexGuard<'a, Known>) -> MutexGuard<'a, Known> {
+        self.released.wait_while(known, |known| known.held).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A copy is about to be started. One that waits for what a capture holds does not begin, and its thread goes on.
     pub(crate) fn starts(&self, completion: u64, dependencies: Vec<u64>, engines: Engines) {
-        let mut all = lock(&self.0);
-        // Of those that are complete nobody wants to know.
-        if all.len().is_power_of_two() {
-            all.retain(|copy| !copy.is_complete());
+        let copy = Copy { completion, dependencies, engines };
+        let mut known = lock(&self.known);
+        if !copy.waits() {
+            known = self.released(known);
         }
-        all.push(Copy { completion, dependencies, engines });
+        // Of those that are complete nobody wants to know.
+        if known.copies.len().is_power_of_two() {
+            known.copies.retain(|copy| !copy.is_complete());
+        }
+        known.copies.push(copy);
+    }
+
+    /// A call is about to copy, and returns when that is done.
+    pub(crate) fn inside(&self) -> Inside<'_> {
+        self.released(lock(&self.known)).inside += 1;
+        Inside(self)
     }
 
     /// A signal is about to be destroyed.
     pub(crate) fn destroyed(&self, signal: u64) {
-        let mut all = lock(&self.0);
-        all.retain(|copy| copy.completion != signal);
-        all.iter_mut().for_each(|copy| copy.dependencies.retain(|&s| s != signal));
+        let copies = &mut lock(&self.known).copies;
+        copies.retain(|copy| copy.completion != signal);
+        copies.iter_mut().for_each(|copy| copy.dependencies.retain(|&s| s != signal));
     }
 
     /// The engines that work in order and have come to a copy that waits, or will: what is asked of them now waits too.
     pub(super) fn blocked(&self) -> Blocked {
         let mut blocked = Blocked::default();
-        for copy in lock(&self.0).iter().filter(|copy| !copy.is_complete() && copy.waits()) {
+        for copy in lock(&self.known).copies.iter().filter(|copy| !copy.is_complete() && copy.waits()) {
             blocked.to_gpu |= copy.engines.to_gpu;
             blocked.to_host |= copy.engines.to_host;
         }
         blocked
     }
 
-    /// Waits until all have ended that have begun; false when the time is over.
-    pub(super) fn drain(&self, deadline: Instant) -> bool {
-        loop {
-            let mut all = lock(&self.0);
-            all.retain(|copy| !copy.is_complete());
-            if all.iter().all(Copy::waits) {
-                return true;
-            }
-            drop(all);
-            if Instant::now() >= deadline {
-                return false;
-            }
-            std::thread::sleep(LOOK);
-        }
+    /// Lets no copy begin any more.
+    pub(super) fn hold(&self) -> Held<'_> {
+        lock(&self.known).held = true;
+        Held(self)
+    }
+
+    /// True when all have ended that have begun.
+    pub(super) fn are_at_rest(&self) -> bool {
+        let mut known = lock(&self.known);
+        known.copies.retain(|copy| !copy.is_complete());
+        known.inside == 0 && known.copies.iter().all(Copy::waits)
     }
 }

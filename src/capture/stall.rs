@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use hsa_sys::abi::aql::PacketType;
 use logdur_journal::{Record, State, Times};
 
-use super::copies::value;
+use super::copies::{Copies, value};
 use crate::blocks::RecordRef;
 use crate::exit;
 use crate::queue::{NO_HOLD, Queue, Ring, inplace};
@@ -53,17 +53,24 @@ impl Stalled {
         std::iter::once(self.target).chain(self.paused.iter().copied())
     }
 
-    /// Waits until nothing of these queues is in flight.
-    pub(super) fn drain(&self, deadline: Instant) -> Result<(), Expired> {
+    /// Waits until nothing of these queues is in flight, and no copy. They are looked at twice: what has ended after its first
+    /// look may have let something begin that had been looked at before, and shows in how far queues have come.
+    pub(super) fn drain(&self, copies: &Copies, deadline: Instant) -> Result<(), Expired> {
+        let mut before = None;
         loop {
             reaper::look(self.session, exit::access());
-            if self.queues().all(is_idle) {
+            let now: Option<Vec<Rest>> = self.queues().map(Rest::of).collect();
+            let at_rest = now.is_some() && copies.are_at_rest();
+            if at_rest && now == before {
                 return Ok(());
             }
+            before = now.filter(|_| at_rest);
             if Instant::now() >= deadline {
                 return Err(Expired);
             }
-            std::thread::sleep(LOOK);
+            if !at_rest {
+                std::thread::sleep(LOOK);
+            }
         }
     }
 }
@@ -81,19 +88,32 @@ impl Drop for Stalled {
     }
 }
 
-/// True when everything that was published is complete, as far as it can be seen, or waits behind a barrier for signals
-/// that nothing decrements while queues are at rest.
-fn is_idle(queue: &Queue) -> bool {
-    if queue.gone.load(Ordering::Acquire) {
-        return true;
+/// How far a queue has come when everything that was published is complete, as far as it can be seen, or waits behind a
+/// barrier for signals that nothing decrements while queues are at rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rest {
+    read_index: u64,
+    in_flight: usize,
+}
+
+impl Rest {
+    /// Of a queue that is at rest.
+    fn of(queue: &Queue) -> Option<Rest> {
+        if queue.gone.load(Ordering::Acquire) {
+            return Some(Rest { read_index: u64::MAX, in_flight: 0 });
+        }
+        // Whoever published when the queue was paused may not have seen it: what that published is seen here, and nobody
+        // publishes any more.
+        if !queue.publisher.pass() {
+            return None;
+        }
+        let read_index = queue.ring.as_ref().map_or(0, Ring::read_index);
+        let behind = queue.ring.as_ref().map_or(Some(0), behind_barrier)?;
+        let in_flight = in_flight(queue);
+        // The application's signals have been decremented for what has ended, but for what is kept from it.
+        let told = queue.forwarding.load(Ordering::Acquire) as usize <= behind + lock(&queue.kept).len();
+        (in_flight == behind && told).then_some(Rest { read_index, in_flight })
     }
-    // Whoever published when the queue was paused may not have seen it: what that published is seen here, and nobody
-    // publishes any more.
-    if !queue.publisher.pass() {
-        return false;
-    }
-    let behind = queue.ring.as_ref().map_or(Some(0), behind_barrier);
-    behind == Some(in_flight(queue))
 }
 
 /// Dispatches that have been published and no record says are complete.

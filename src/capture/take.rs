@@ -89,10 +89,8 @@ impl Capture {
             Quiesce::Device => stalled.pause(others.filter(|q| q.agent == queue.agent)),
             Quiesce::Process => stalled.pause(others),
         }
-        stalled.drain(deadline).map_err(|_| Untaken::Busy)?;
-        if !self.copies.drain(deadline) {
-            return Err(Untaken::Busy);
-        }
+        let _held = self.copies.hold();
+        stalled.drain(&self.copies, deadline).map_err(|_| Untaken::Busy)?;
         let packet = ring.slot(target.index).read();
         let kernel = session.kernels.by_number(session.kernels.number(packet.kernel_object()));
         let kernarg = kernarg_of(&packet, kernel.map_or(0, |k| k.kernel.kernarg_size));
@@ -133,7 +131,7 @@ impl Capture {
         stall::publish_one(session, queue, ring, deadline).map_err(|_| Untaken::Queue)?;
         taken.id = record.record().id.load(Ordering::Acquire);
         taken.ran = record.record().kernel_object.load(Ordering::Acquire);
-        stalled.drain(deadline).map_err(|_| Untaken::Endless)?;
+        stalled.drain(&self.copies, deadline).map_err(|_| Untaken::Endless)?;
         taken.ticks = stall::times(record.record(), record.times(), taken.id);
         Ok(true)
     }

@@ -1,5 +1,5 @@
-//! Asynchronous copies: their completion signals may be ones that a dispatch completed on, whose times the copy — done by
-//! a kernel of the runtime's own — is about to overwrite.
+//! Copies. Their completion signals may be ones that a dispatch completed on, whose times the copy — done by a kernel of the
+//! runtime's own — is about to overwrite. While memory is captured, none begins.
 
 use std::ffi::c_void;
 
@@ -9,7 +9,7 @@ use hsa_sys::raw::{
 };
 
 use super::original;
-use crate::capture::Engines;
+use crate::capture::{Engines, Inside};
 use crate::entry::guard;
 use crate::session::{self, Session};
 
@@ -46,6 +46,21 @@ impl Asked {
 fn by_agents(session: &Session, to: hsa_agent_t, from: hsa_agent_t) -> Engines {
     let is_gpu = |agent: hsa_agent_t| session.agent_position(agent.handle).is_some();
     Engines { to_gpu: is_gpu(to) && !is_gpu(from), to_host: is_gpu(from) }
+}
+
+/// Says that this thread copies until it is dropped.
+fn copying() -> Option<Inside<'static>> {
+    guard(None, || Some(session::current()?.capture.as_ref()?.copies.inside()))
+}
+
+pub(super) unsafe extern "C" fn memory_copy(to: *mut c_void, from: *const c_void, size: usize) -> hsa_status_t {
+    let _copying = copying();
+    original!(core.hsa_memory_copy_fn(to, from, size))
+}
+
+pub(super) unsafe extern "C" fn memory_fill(to: *mut c_void, value: u32, count: usize) -> hsa_status_t {
+    let _copying = copying();
+    original!(amd.hsa_amd_memory_fill_fn(to, value, count))
 }
 
 pub(super) unsafe extern "C" fn memory_async_copy(

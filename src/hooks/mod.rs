@@ -91,6 +91,8 @@ hooks! { of_code:
 hooks! { of_memory:
     amd.hsa_amd_memory_pool_allocate_fn => memory::pool_allocate;
     amd.hsa_amd_memory_pool_free_fn => memory::pool_free;
+    core.hsa_memory_copy_fn => copy::memory_copy;
+    amd.hsa_amd_memory_fill_fn => copy::memory_fill;
     core.hsa_memory_allocate_fn => memory::allocate;
     core.hsa_memory_free_fn => memory::free;
     amd.hsa_amd_memory_lock_fn => memory::lock;
