@@ -1,5 +1,9 @@
 //! Frames: what a file consists of after its header. A head that guards itself, then bytes that it guards.
 
+use std::io::Read;
+
+use ruzstd::decoding::StreamingDecoder;
+
 use crate::error::CaptureError;
 use crate::header::array;
 
@@ -53,6 +57,8 @@ pub(crate) enum Codec {
     Raw,
     /// One LZ4 block.
     Lz4,
+    /// One zstd frame (RFC 8878).
+    Zstd,
     /// What this version does not know.
     Other(u8),
 }
@@ -62,6 +68,7 @@ impl Codec {
         match self {
             Codec::Raw => 0,
             Codec::Lz4 => 1,
+            Codec::Zstd => 2,
             Codec::Other(number) => number,
         }
     }
@@ -70,9 +77,15 @@ impl Codec {
         match number {
             0 => Codec::Raw,
             1 => Codec::Lz4,
+            2 => Codec::Zstd,
             other => Codec::Other(other),
         }
     }
+}
+
+/// True when so few stored bytes may be so many when they are decoded: the most that LZ4 saves.
+pub(crate) fn is_believed(raw: u64, stored: u64) -> bool {
+    raw <= stored.saturating_mul(256).saturating_add(256)
 }
 
 /// The head of a frame.
@@ -177,7 +190,7 @@ impl Head {
             return Err(CaptureError::damaged(offset, expected, format!("frame number {}", head.sequence)));
         }
         // LZ4 makes at most 255 bytes of one: more is a claim that only costs memory.
-        if head.raw > head.stored.saturating_mul(256).saturating_add(256) {
+        if !is_believed(head.raw, head.stored) {
             let expected = format!("at most {} bytes", head.stored * 256 + 256);
             return Err(CaptureError::damaged(offset, expected, format!("{} bytes from {}", head.raw, head.stored)));
         }
@@ -210,6 +223,19 @@ impl Head {
                     return Err(CaptureError::damaged(offset, expected(), format!("one of {length}")));
                 }
                 Ok(body)
+            }
+            Codec::Zstd => {
+                let expected = || format!("a zstd frame of {} bytes", self.raw);
+                let damaged = |found: String| CaptureError::damaged(offset, expected(), found);
+                let mut decoder =
+                    StreamingDecoder::new(stored.as_slice()).map_err(|error| damaged(error.to_string()))?;
+                let mut body = vec![0; self.raw as usize];
+                decoder.read_exact(&mut body).map_err(|error| damaged(error.to_string()))?;
+                match decoder.read(&mut [0]) {
+                    Ok(0) => Ok(body),
+                    Ok(_) => Err(damaged("a longer one".to_owned())),
+                    Err(error) => Err(damaged(error.to_string())),
+                }
             }
             Codec::Other(number) => {
                 Err(CaptureError::Newer { offset, what: format!("a frame that is stored by codec {number}") })

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::error::CaptureError;
-use crate::frame::{Codec, HEAD};
+use crate::frame::{Codec, HEAD, is_believed};
 use crate::header::array;
 use crate::id::Id;
 
@@ -28,6 +28,8 @@ pub enum Compress {
     Auto,
     /// By LZ4 where the whole pack becomes smaller.
     Lz4,
+    /// By zstd where the whole pack becomes smaller: smaller files than LZ4's, and slower.
+    Zstd,
 }
 
 /// A pack that is being filled. Its buffers are kept for the next one.
@@ -73,7 +75,7 @@ impl Builder {
         let body = self.body.get(HEAD..).unwrap_or_default();
         let raw = body.len();
         let enough = raw - raw / WORTH;
-        let lz4 = match compress {
+        let packed = match compress {
             Compress::None => None,
             Compress::Auto => {
                 // What the first chunk does not save, the others of its allocation mostly do not either.
@@ -81,13 +83,19 @@ impl Builder {
                 lz4(probe, &mut self.packed)
                     .filter(|n| *n <= probe.len() - probe.len() / WORTH)
                     .and_then(|_| lz4(body, &mut self.packed).filter(|n| *n <= enough))
+                    .map(|n| (Codec::Lz4, n))
             }
-            Compress::Lz4 => lz4(body, &mut self.packed).filter(|n| *n < raw),
+            Compress::Lz4 => lz4(body, &mut self.packed).filter(|n| *n < raw).map(|n| (Codec::Lz4, n)),
+            Compress::Zstd => {
+                // A reader believes no more than what LZ4 could have saved.
+                let n = zstd(body, &mut self.packed);
+                (n < raw && is_believed(raw as u64, n as u64)).then_some((Codec::Zstd, n))
+            }
         };
-        match lz4 {
-            Some(length) => {
+        match packed {
+            Some((codec, length)) => {
                 self.packed.truncate(HEAD + length);
-                (Codec::Lz4, raw as u64, &mut self.packed)
+                (codec, raw as u64, &mut self.packed)
             }
             None => (Codec::Raw, raw as u64, &mut self.body),
         }
@@ -105,6 +113,14 @@ impl Builder {
 fn lz4(bytes: &[u8], to: &mut Vec<u8>) -> Option<usize> {
     to.resize(HEAD + lz4_flex::block::get_maximum_output_size(bytes.len()), 0);
     lz4_flex::block::compress_into(bytes, to.get_mut(HEAD..)?).ok()
+}
+
+/// The same as one frame of zstd.
+fn zstd(bytes: &[u8], to: &mut Vec<u8>) -> usize {
+    to.truncate(HEAD);
+    to.resize(HEAD, 0);
+    ruzstd::encoding::compress(bytes, &mut *to, ruzstd::encoding::CompressionLevel::Fastest);
+    to.len() - HEAD
 }
 
 /// A pack that was read.

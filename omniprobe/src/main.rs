@@ -30,6 +30,9 @@ struct Cli {
     command: Option<Command>,
     #[command(flatten)]
     run: RunOptions,
+    /// Print a page on how scripts and agents use this program.
+    #[arg(long, global = true)]
+    agents_md: bool,
     /// The application and its arguments.
     #[arg(last = true, value_name = "APP")]
     app: Vec<OsString>,
@@ -171,7 +174,7 @@ struct CaptureOptions {
     #[arg(long, value_name = "N", requires = "capture")]
     capture_quit: Option<OsString>,
     /// How memory is compressed in the file.
-    #[arg(long, value_name = "HOW", requires = "capture", value_parser = ["auto", "none", "lz4"])]
+    #[arg(long, value_name = "HOW", requires = "capture", value_parser = ["auto", "none", "lz4", "zstd"])]
     capture_compress: Option<String>,
     /// What has to be at rest while memory is read; without it, the whole process.
     #[arg(long, value_name = "WHAT", requires = "capture", value_parser = ["queue", "device", "process"])]
@@ -190,7 +193,19 @@ impl RunOptions {
     }
 }
 
+/// What `--agents-md` prints.
+const AGENTS_MD: &str = include_str!("../../docs/agents.md");
+
+/// True for `--agents-md` anywhere but among the application's arguments, also where something is missing that a command needs.
+fn wants_agents_md(arguments: impl Iterator<Item = OsString>) -> bool {
+    arguments.skip(1).take_while(|word| word != "--").any(|word| word == "--agents-md")
+}
+
 fn main() -> ExitCode {
+    if wants_agents_md(std::env::args_os()) {
+        let printed = cmd::lines(AGENTS_MD.lines().map(str::to_owned));
+        return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
@@ -255,6 +270,15 @@ mod tests {
         let cli = Cli::parse_from(["omniprobe", "-l", "a.csv", "--", "./app", "-l", "b"]);
         assert_eq!(cli.run.log_location, Some("a.csv".into()));
         assert_eq!(cli.app, ["./app", "-l", "b"]);
+    }
+
+    #[test]
+    fn the_page_for_agents_is_printed_for_every_command_and_not_for_the_application() {
+        let wants = |line: &str| wants_agents_md(line.split(' ').map(OsString::from));
+        assert!(wants("omniprobe --agents-md") && wants("omniprobe verify --agents-md"));
+        assert!(!wants("omniprobe -v -- ./app --agents-md"));
+        let tools = CAPTURE_TOOLS.iter().filter(|tool| !AGENTS_MD.contains(&format!("omniprobe {tool} ")));
+        assert_eq!(tools.collect::<Vec<_>>(), Vec::<&&str>::new(), "not on the page");
     }
 
     #[test]

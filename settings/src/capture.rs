@@ -116,6 +116,8 @@ words! {
     None "none",
     /// By LZ4.
     Lz4 "lz4",
+    /// By zstd.
+    Zstd "zstd",
 }
 
 words! {

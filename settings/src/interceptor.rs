@@ -167,7 +167,7 @@ settings! {
     /// Ends the process with SIGTERM when so many dispatches are captured; the file is whole then.
     capture_quit: Option<u32> = "LOGDUR_CAPTURE_QUIT" ["number"] or (None) "the application goes on";
     /// How memory is compressed in the file.
-    capture_compress: Compress = "LOGDUR_CAPTURE_COMPRESS" ["`auto` | `none` | `lz4`"] or (Compress::Auto) "`auto`";
+    capture_compress: Compress = "LOGDUR_CAPTURE_COMPRESS" ["`auto` | `none` | `lz4` | `zstd`"] or (Compress::Auto) "`auto`";
     /// What has to be at rest while memory is read.
     capture_quiesce: Quiesce = "LOGDUR_CAPTURE_QUIESCE" ["`queue` | `device` | `process`"] or (Quiesce::Process) "`process`";
     /// Diagnostics of the library itself, into the file `logdur.PID.log` beside the log or in the folder for temporary files.

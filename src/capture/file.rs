@@ -110,6 +110,7 @@ impl File {
             logdur_settings::Compress::Auto => Compress::Auto,
             logdur_settings::Compress::None => Compress::None,
             logdur_settings::Compress::Lz4 => Compress::Lz4,
+            logdur_settings::Compress::Zstd => Compress::Zstd,
         };
         let writer = Writer::new(storage, &Options { compress, ..Options::default() })?;
         Ok(File {

@@ -113,8 +113,10 @@ fn make(output: &Path, sources: &[PathBuf], command: impl FnOnce() -> Command) {
     });
 }
 
+/// A file of `tests/programs`, or of the documentation if it is in `example`, and a header.
 fn sources(file: &str, header: &str) -> [PathBuf; 2] {
-    [file, header].map(|name| root().join("tests/programs").join(name))
+    let folder = if file.starts_with("example/") { "docs" } else { "tests/programs" };
+    [root().join(folder).join(file), root().join("tests/programs").join(header)]
 }
 
 /// The compiler of HIP programs.

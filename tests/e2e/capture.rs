@@ -266,6 +266,23 @@ fn what_did_not_change_costs_nothing() {
 }
 
 #[test]
+fn a_second_capture_in_much_memory_costs_what_changed() {
+    const CHANGED: u64 = 1 << 20;
+    let mebibytes = bed::count(64, 2048) as u64;
+    let size = |dispatches: &str, count: usize| {
+        let run = Run::hip("rough").args([format!("large={mebibytes}")]).env("LOGDUR_CAPTURE_KERNELS", "add_one");
+        let run = run.env("LOGDUR_CAPTURE_DISPATCHES", dispatches).env("LOGDUR_CAPTURE_COMPRESS", "none");
+        let (run, reader) = captured(run);
+        assert_eq!(reader.dispatches().len(), count, "{:?}", run.log().notices);
+        run.folder.path().join("run.ldcap").metadata().unwrap().len()
+    };
+    let (one, both) = (size("1", 1), size("1-2", 2));
+    assert!(one > mebibytes << 20, "{one} bytes");
+    // The records, and the chunks of 64 KiB in which the runtime's own memory has changed.
+    assert!(both - one <= CHANGED + CHANGED / 100 + (512 << 10), "{one} bytes for one, {both} for two");
+}
+
+#[test]
 fn the_process_ends_when_enough_is_captured_and_the_file_and_the_log_are_whole() {
     let run = Run::hip("swaps");
     let (file, log) = (run.file("run.ldcap"), run.file("log.csv"));

@@ -33,7 +33,8 @@ fn tool(name: &str, captured: &Captured, options: &[&str]) -> Outcome {
     on_file(run, name, &file, &captured.arch, options)
 }
 
-fn on_file(run: Run, name: &str, file: &Path, arch: &str, options: &[&str]) -> Outcome {
+/// Runs a tool on a file; `run` is of any program.
+pub(crate) fn on_file(run: Run, name: &str, file: &Path, arch: &str, options: &[&str]) -> Outcome {
     let bare = run.command();
     let mut command = Command::new(built("omniprobe"));
     command.arg(name).arg(file).args(options).stdin(Stdio::null());
@@ -367,6 +368,24 @@ fn in_short(verdict: &Value) -> Value {
         buffers.retain(|b| !["UNTOUCHED", "MATCH"].iter().any(|word| b["verdict"] == *word));
     }
     short
+}
+
+#[test]
+fn the_worked_example_goes_as_its_page_says() {
+    let arch = bed::arch();
+    let run = Run::hip("example/app");
+    let file = run.file("app.ldcap");
+    let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", "smooth").arch(&arch).watched();
+    assert!(run.status.success() && run.stdout.ends_with("0.333333 1 2.66667\n"), "{}{}", run.stdout, run.stderr);
+    for (options, word, status, said) in
+        [("-O3", "FAIL", 6, "[255] at 0x"), ("-O3 -DRIGHT", "PASS", 0, "MATCH            arg1 f32: ")]
+    {
+        let other = format!("all={}", bed::hip_object("example/new", &arch, options).display());
+        let tool = Run::new(built("omniprobe"));
+        let outcome = on_file(tool, "verify", &file, &arch, &["--hsaco", &other, "--tol", "arg1=f32"]);
+        ended(&outcome, word, status);
+        assert!(outcome.stdout.contains(said), "{}", outcome.stdout);
+    }
 }
 
 #[test]

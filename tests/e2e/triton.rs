@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::bed;
 use crate::compare::{Near, Type};
 use crate::launch::{self, Arg, Launch};
+use crate::replay;
 
 /// A case, as `prepare.py` describes it.
 #[derive(Deserialize)]
@@ -113,4 +114,25 @@ fn kernels_of_triton_compute_the_same_when_watched_and_are_in_the_log_by_name() 
         let named = log.rows.iter().filter(|row| row.kernel() == case.kernel).count();
         assert_eq!(named, 1, "{} in {:?}", case.kernel, log.rows.iter().map(|row| row.kernel()).collect::<Vec<_>>());
     });
+}
+
+#[test]
+fn kernels_of_triton_compute_the_same_again_from_captures() {
+    let arch = bed::arch();
+    let folder = bed::triton(&arch);
+    let cases: Vec<Case> = serde_json::from_slice(&fs::read(folder.join("cases.json")).unwrap()).unwrap();
+    let mut wrong = Vec::new();
+    for case in cases.iter().take(bed::count(8, usize::MAX)) {
+        let object = folder.join(format!("{}.hsaco", case.name));
+        let run = launch::launcher(&arch);
+        let file = run.file("run.ldcap");
+        let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", format!("^{}$", case.kernel));
+        let launched = launch::launched_by(run, &object, &[case.launch(&folder)], true);
+        let (_, _run) = launched.unwrap_or_else(|run| panic!("{}: {}{}", case.name, run.stdout, run.stderr));
+        let verified = replay::on_file(bed::Run::new(bed::built("omniprobe")), "verify", &file, &arch, &[]);
+        if verified.stdout.lines().last() != Some("PASS") {
+            wrong.push(format!("{}: {}{}", case.name, verified.stdout, verified.stderr));
+        }
+    }
+    assert!(wrong.is_empty(), "{arch}\n{}", wrong.join("\n"));
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-__global__ void add_one(int* out) { out[threadIdx.x] += 1; }
+__global__ void add_one(int* out) { out[blockIdx.x * blockDim.x + threadIdx.x] += 1; }
 
 // Waits for somebody who works at the same time.
 __global__ void wait_then_write(const int* flag, int* out, int* begun) {
@@ -68,12 +68,25 @@ static void other() {
     CHECK(hipHostFree(flags));
 }
 
+// Much memory of which little is changed, twice.
+static void large(size_t mebibytes) {
+    const size_t words = mebibytes << 18, changed = 1 << 18;
+    std::vector<int> host(words);
+    unsigned state = 1;
+    for (int& word : host) word = int(state = state * 1664525 + 1013904223);
+    Array<int> all(host);
+    for (int launch = 0; launch < 2; launch++) add_one<<<changed / 256, 256>>>(all + words / 2);
+    CHECK(hipDeviceSynchronize());
+    CHECK(hipMemcpy(host.data(), all + words / 2, sizeof(int), hipMemcpyDeviceToHost));
+}
+
 int main(int argc, char** argv) {
     for (int i = 1; i < argc; i++) {
         const std::string name = argv[i];
         if (name == "unmapped") unmapped();
         if (name == "flag") flag();
         if (name == "other") other();
+        if (name.rfind("large=", 0) == 0) large(std::stoul(name.substr(6)));
     }
     std::printf("PASS\n");
 }

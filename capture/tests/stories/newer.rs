@@ -67,12 +67,12 @@ fn a_codec_that_is_not_known_is_named_where_its_contents_are_asked_for() {
     const PACK: u16 = 2;
     let mut bytes = bed::capture(&bed::options(9), 1, 3000);
     let at = frame_of(&bytes, PACK);
-    bytes[at + 32] = 2;
+    bytes[at + 32] = 3;
     seal(&mut bytes);
     let reader = Reader::new(bytes).unwrap();
     let id = reader.records().code_objects[0].id;
     let error = reader.code_object(id).unwrap_err().to_string();
-    assert!(error.contains("codec 2") && error.contains("a newer reader is needed"), "{error}");
+    assert!(error.contains("codec 3") && error.contains("a newer reader is needed"), "{error}");
     assert!(!reader.check().is_clean());
 }
 

@@ -117,7 +117,7 @@ fn what_is_remembered_stays_within_its_limit_and_forgetting_is_told_once() {
 #[test]
 fn what_compresses_is_compressed_unless_it_may_not_be() {
     let mut sizes = Vec::new();
-    for compress in [Compress::None, Compress::Auto, Compress::Lz4] {
+    for compress in [Compress::None, Compress::Auto, Compress::Lz4, Compress::Zstd] {
         let mut writer = Writer::new(Vec::new(), &Options { compress, ..bed::options(1) }).unwrap();
         let ramp: Vec<u8> = (0..1_u32 << 18).flat_map(|i| (i / 1000).to_le_bytes()).collect();
         let mut snapshot = writer.snapshot(None);

@@ -12,4 +12,4 @@ mod output;
 pub(crate) mod replay;
 pub(crate) mod run;
 
-use output::lines;
+pub(crate) use output::lines;

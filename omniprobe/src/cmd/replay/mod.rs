@@ -4,13 +4,15 @@
 
 mod show;
 
+use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
 use logdur_replay::verify::Rule;
 use logdur_replay::{Case, Exit, Geometry, Replacement};
 
@@ -117,31 +119,51 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let mut environment = Environment::default();
     environment.place(&options.place, None)?;
     let mut status = Exit::Success as u8;
-    for dispatch in options.captured.dispatches(&reader)? {
+    let dispatches = options.captured.dispatches(&reader)?;
+    // On a terminal only.
+    let bar = ProgressBar::new(dispatches.len() as u64).with_style(
+        ProgressStyle::with_template("{wide_bar} {pos} of {len} dispatches, {eta} left").context("the progress bar")?,
+    );
+    for dispatch in dispatches {
+        bar.tick();
         let mut ended = Exit::Placement as u8;
         for attempt in 0..=options.place_retries {
-            ended = start(options, &environment, dispatch.id, attempt)?;
+            ended = start(options, &environment, dispatch.id, attempt, &bar)?;
             if ended != Exit::Placement as u8 {
                 break;
             }
         }
+        bar.inc(1);
         if status == Exit::Success as u8 {
             status = ended;
         }
     }
+    bar.finish_and_clear();
     // Statuses of workers are passed on as they are.
     std::process::exit(status.into())
 }
 
 /// Runs a dispatch in a process of its own; its status.
-fn start(options: &Options, environment: &Environment, dispatch: u64, attempt: u32) -> Result<u8> {
+fn start(options: &Options, environment: &Environment, dispatch: u64, attempt: u32, bar: &ProgressBar) -> Result<u8> {
     let program = std::env::current_exe().context("where this program is")?;
     let loader = options.place.rocm.as_deref().map(find::loader).transpose()?.flatten();
     let loader = loader.as_ref().map(|(loader, libraries)| (loader.as_path(), libraries.as_os_str()));
     let mut command: Command = logdur_replay::worker(&program, loader, attempt);
     command.args(std::env::args_os().skip(1)).args([format!("--worker={dispatch}"), format!("--attempt={attempt}")]);
     command.envs(environment.iter());
-    let ended = command.status().context("starting the process of a dispatch")?;
+    let starting = "starting the process of a dispatch";
+    let ended = if bar.is_hidden() {
+        command.status().context(starting)?
+    } else {
+        // What it says must not be written into the bar.
+        let output = command.stdin(Stdio::inherit()).output().context(starting)?;
+        bar.suspend(|| {
+            io::stdout().write_all(&output.stdout)?;
+            io::stderr().write_all(&output.stderr)
+        })
+        .context("writing what the process of a dispatch said")?;
+        output.status
+    };
     if let Some(signal) = ended.signal() {
         eprintln!("omniprobe: dispatch {dispatch}: the process of the replay was ended by signal {signal}");
         return Ok(Exit::Fault as u8);
