@@ -422,10 +422,9 @@ fn a_kernel_that_calls_the_host_is_refused_and_says_why() {
 #[test]
 fn what_programs_computed_is_computed_again_in_fresh_processes() {
     for arch in bed::archs() {
-        // Kernels that can call the host and do not are among them, and those of graphs.
-        for (program, least) in
-            [("swaps", 10), ("memory", 50), ("groups", 5), ("calls", 5), ("copies", 5), ("graphs", 1)]
-        {
+        // Kernels that can call the host and do not are among them, those of graphs, and copies on several queues.
+        let programs = ["swaps", "memory", "groups", "calls", "graphs", "copies"];
+        for program in programs.into_iter().take(bed::count(5, 6)) {
             let run = Run::hip(program).arch(&arch);
             let file = run.file("run.ldcap");
             let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
@@ -439,7 +438,7 @@ fn what_programs_computed_is_computed_again_in_fresh_processes() {
                 verified.iter().filter(|v| !is(v, "PASS") && !is(v, "NOTHING_WRITTEN")).map(in_short).collect();
             assert!(other.is_empty(), "{program} on {arch}: {other:#?}");
             let passed = verified.iter().filter(|v| is(v, "PASS")).count();
-            assert!(passed >= least, "{program} on {arch}: {passed} of {}", verified.len());
+            assert!(passed * 2 >= verified.len(), "{program} on {arch}: {passed} of {}", verified.len());
         }
     }
 }
