@@ -113,6 +113,11 @@ impl Copies {
         Inside(self)
     }
 
+    /// The application gives a signal a value, for something else: a copy that had it is complete.
+    pub(crate) fn reused(&self, signal: u64) {
+        lock(&self.known).copies.retain(|copy| copy.completion != signal);
+    }
+
     /// A signal is about to be destroyed.
     pub(crate) fn destroyed(&self, signal: u64) {
         let copies = &mut lock(&self.known).copies;

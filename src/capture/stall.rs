@@ -139,7 +139,12 @@ fn behind_barrier(ring: &Ring) -> Option<usize> {
         return Some(0);
     }
     let header = ring.slot(next).load_header();
-    let mut waits = ring.slot(next).read().dependencies().into_iter().filter(|&s| s != 0).map(|s| value(s) != 0);
+    let packet = ring.slot(next).read();
+    // While the packet processor has not gone on, nobody writes the slot: this is the packet that it is at.
+    if ring.read_index() != next {
+        return None;
+    }
+    let mut waits = packet.dependencies().into_iter().filter(|&signal| signal != 0).map(|signal| value(signal) != 0);
     let waits = match PacketType::of(header) {
         PacketType::BarrierAnd => waits.any(|waits| waits),
         PacketType::BarrierOr => waits.all(|waits| waits),

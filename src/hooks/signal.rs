@@ -12,6 +12,7 @@ macro_rules! store_hooks {
     ($($hook:ident $store_fn:ident),*) => {
         $(pub(super) unsafe extern "C" fn $hook(signal: hsa_signal_t, value: hsa_signal_value_t) {
             if !inplace::rang(signal) {
+                reused(signal);
                 original!(core.$store_fn(signal, value) else ());
             }
         })*
@@ -21,6 +22,14 @@ macro_rules! store_hooks {
 store_hooks! {
     store_relaxed hsa_signal_store_relaxed_fn, store_screlease hsa_signal_store_screlease_fn,
     silent_store_relaxed hsa_signal_silent_store_relaxed_fn, silent_store_screlease hsa_signal_silent_store_screlease_fn
+}
+
+fn reused(signal: hsa_signal_t) {
+    guard((), || {
+        if let Some(capture) = session::current().and_then(|session| session.capture.as_ref()) {
+            capture.copies.reused(signal.handle);
+        }
+    });
 }
 
 pub(super) unsafe extern "C" fn destroy(signal: hsa_signal_t) -> hsa_status_t {
