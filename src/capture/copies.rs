@@ -10,17 +10,21 @@ use hsa_sys::abi::signal::Signal;
 
 use crate::session::lock;
 
-/// DMA engines of a GPU: the runtime has one for each direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Engines {
-    /// That for copies to the GPU.
-    pub(crate) to_gpu: bool,
+/// A DMA engine: the runtime has one of a GPU for each direction. It copies in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Engine {
+    /// The GPU's agent.
+    pub(crate) gpu: u64,
     /// That for copies from the GPU; of small ones inside of it, too.
     pub(crate) to_host: bool,
 }
 
-/// Engines that do nothing for now.
-pub(super) type Blocked = Engines;
+/// Which engines of a GPU have come to a copy that waits, or will.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Blocked {
+    pub(super) to_gpu: bool,
+    pub(super) to_host: bool,
+}
 
 /// A copy, by its signals.
 struct Copy {
@@ -28,8 +32,8 @@ struct Copy {
     completion: u64,
     /// It begins when all of these are 0.
     dependencies: Vec<u64>,
-    /// The engines that may have been asked for it.
-    engines: Engines,
+    /// The engine that may have been asked for it.
+    engine: Option<Engine>,
 }
 
 /// What is known of copies.
@@ -94,8 +98,8 @@ impl Copies {
     }
 
     /// A copy is about to be started. One that waits for what a capture holds does not begin, and its thread goes on.
-    pub(crate) fn starts(&self, completion: u64, dependencies: Vec<u64>, engines: Engines) {
-        let copy = Copy { completion, dependencies, engines };
+    pub(crate) fn starts(&self, completion: u64, dependencies: Vec<u64>, engine: Option<Engine>) {
+        let copy = Copy { completion, dependencies, engine };
         let mut known = lock(&self.known);
         if !copy.waits() {
             known = self.released(known);
@@ -125,12 +129,14 @@ impl Copies {
         copies.iter_mut().for_each(|copy| copy.dependencies.retain(|&s| s != signal));
     }
 
-    /// The engines that work in order and have come to a copy that waits, or will: what is asked of them now waits too.
-    pub(super) fn blocked(&self) -> Blocked {
+    /// The engines of a GPU that what is asked of them now would wait for.
+    pub(super) fn blocked(&self, gpu: u64) -> Blocked {
+        let known = lock(&self.known);
+        let waiting = known.copies.iter().filter(|copy| !copy.is_complete() && copy.waits());
         let mut blocked = Blocked::default();
-        for copy in lock(&self.known).copies.iter().filter(|copy| !copy.is_complete() && copy.waits()) {
-            blocked.to_gpu |= copy.engines.to_gpu;
-            blocked.to_host |= copy.engines.to_host;
+        for engine in waiting.filter_map(|copy| copy.engine).filter(|engine| engine.gpu == gpu) {
+            blocked.to_gpu |= !engine.to_host;
+            blocked.to_host |= engine.to_host;
         }
         blocked
     }
@@ -141,10 +147,18 @@ impl Copies {
         Held(self)
     }
 
-    /// True when all have ended that have begun.
+    /// True when all have ended that have begun: the others wait, or their engine does at one before them.
     pub(super) fn are_at_rest(&self) -> bool {
         let mut known = lock(&self.known);
         known.copies.retain(|copy| !copy.is_complete());
-        known.inside == 0 && known.copies.iter().all(Copy::waits)
+        let mut blocked = Vec::new();
+        known.inside == 0
+            && known.copies.iter().all(|copy| {
+                let waits = copy.waits();
+                if waits {
+                    blocked.extend(copy.engine);
+                }
+                waits || copy.engine.is_some_and(|engine| blocked.contains(&engine))
+            })
     }
 }

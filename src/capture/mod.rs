@@ -30,7 +30,7 @@ use crate::reaper::Access;
 use crate::session::{Session, lock};
 use crate::wake::Sleeper;
 
-pub(crate) use copies::{Copies, Engines, Inside};
+pub(crate) use copies::{Copies, Engine, Inside};
 pub(crate) use memory::Memory;
 
 use file::File;

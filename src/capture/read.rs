@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hsa::{AgentKind, Api, OwnSignal, Pool};
 
-use super::copies::Blocked;
+use super::copies::{Blocked, Copies};
 use super::memory::{Allocation, Kind};
 
 /// Bytes that are read at once.
@@ -63,7 +63,8 @@ impl Reader {
         Ok(Reader { api, host, room: api.kernarg_memory(&gpus, PIECE)?, copied: api.own_signal(0)?, lost: false })
     }
 
-    /// Fills `to`, at most [`PIECE`], with what is in memory from an address on, by an engine that is not `blocked`.
+    /// Fills `to`, at most [`PIECE`], with what is in memory from an address on, by an engine that no
+    /// waiting copy blocks.
     ///
     /// # Errors
     /// Why that could not be done.
@@ -75,7 +76,7 @@ impl Reader {
         memory: &Allocation,
         address: u64,
         to: &mut [u8],
-        blocked: Blocked,
+        copies: &Copies,
         deadline: Instant,
     ) -> Result<(), Unread> {
         let skipped = address - memory.base;
@@ -97,7 +98,7 @@ impl Reader {
         self.copied.memory().value.store(1, Ordering::Release);
         // ROCr chooses the engine by the agents that it is told: there is one for each direction, and what it takes for
         // memory of one GPU is copied by a kernel if it is large.
-        let (to_agent, from_agent) = match blocked {
+        let (to_agent, from_agent) = match copies.blocked(agent) {
             Blocked { to_host: false, .. } => (self.host, agent),
             Blocked { to_gpu: false, .. } => (agent, self.host),
             _ => (agent, agent),

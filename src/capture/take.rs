@@ -175,9 +175,8 @@ impl Capture {
         if lock(&self.memory).around(at).map(|a| a.base) != Some(range.base) {
             return Err("it was freed meanwhile".to_owned());
         }
-        let blocked = self.copies.blocked();
         // SAFETY: it is allocated, and whoever wants to free it waits for the lock.
-        unsafe { reader.read(range, at, to, blocked, deadline) }.map_err(|e| e.to_string())
+        unsafe { reader.read(range, at, to, &self.copies, deadline) }.map_err(|e| e.to_string())
     }
 
     /// The memory that is in the scope of a dispatch.

@@ -9,7 +9,7 @@ use hsa_sys::raw::{
 };
 
 use super::original;
-use crate::capture::{Engines, Inside};
+use crate::capture::{Engine, Inside};
 use crate::entry::guard;
 use crate::session::{self, Session};
 
@@ -26,7 +26,7 @@ impl Asked {
     ///
     /// # Safety
     /// The application's promise: so many signals are there.
-    unsafe fn before(&self, engines: impl Fn(&Session) -> Engines) {
+    unsafe fn before(&self, engine: impl Fn(&Session) -> Option<Engine>) {
         guard((), || {
             if let Some(session) = session::current().filter(|_| self.completion.handle != 0) {
                 session.pending.before_reuse(self.completion.handle);
@@ -35,7 +35,7 @@ impl Asked {
                     // SAFETY: the caller's promise.
                     let dependencies = (0..count).map(|n| unsafe { self.dependency.wrapping_add(n).read() }.handle);
                     let dependencies = dependencies.filter(|&handle| handle != 0).collect();
-                    capture.copies.starts(self.completion.handle, dependencies, engines(session));
+                    capture.copies.starts(self.completion.handle, dependencies, engine(session));
                 }
             }
         });
@@ -43,9 +43,12 @@ impl Asked {
 }
 
 /// The engine that the runtime chooses by the agents of the two sides.
-fn by_agents(session: &Session, to: hsa_agent_t, from: hsa_agent_t) -> Engines {
-    let is_gpu = |agent: hsa_agent_t| session.agent_position(agent.handle).is_some();
-    Engines { to_gpu: is_gpu(to) && !is_gpu(from), to_host: is_gpu(from) }
+fn by_agents(session: &Session, to: hsa_agent_t, from: hsa_agent_t) -> Option<Engine> {
+    let is_gpu = |agent: &hsa_agent_t| session.agent_position(agent.handle).is_some();
+    let to_host = is_gpu(&from);
+    // Inside of a GPU it depends on the size whether an engine copies or a kernel.
+    let gpu = Some(if to_host { from } else { to }).filter(|gpu| is_gpu(gpu) && to.handle != from.handle)?;
+    Some(Engine { gpu: gpu.handle, to_host })
 }
 
 /// Says that this thread copies until it is dropped.
@@ -100,11 +103,16 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
     engine: hsa_amd_sdma_engine_id_t,
     force: bool,
 ) -> hsa_status_t {
-    // As the runtime numbers them; it uses others between GPUs.
-    let engines = Engines { to_gpu: engine == HSA_AMD_SDMA_ENGINE_0, to_host: engine == HSA_AMD_SDMA_ENGINE_1 };
     let asked = Asked { count: dependencies, dependency, completion };
     // SAFETY: the application's promise to the runtime.
-    unsafe { asked.before(|_| engines) };
+    unsafe {
+        asked.before(|session| {
+            let gpu = by_agents(session, to_agent, from_agent)?.gpu;
+            // As the runtime numbers them; it uses others between GPUs.
+            let to_host = engine == HSA_AMD_SDMA_ENGINE_1;
+            (to_host || engine == HSA_AMD_SDMA_ENGINE_0).then_some(Engine { gpu, to_host })
+        })
+    };
     original!(amd.hsa_amd_memory_async_copy_on_engine_fn(
         to,
         to_agent,
@@ -131,10 +139,10 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
     dependency: *const hsa_signal_t,
     completion: hsa_signal_t,
 ) -> hsa_status_t {
-    let to_gpu = direction == hsaHostToDevice;
+    let engine = Engine { gpu: agent.handle, to_host: direction != hsaHostToDevice };
     let asked = Asked { count: dependencies, dependency, completion };
     // SAFETY: the application's promise to the runtime.
-    unsafe { asked.before(|_| Engines { to_gpu, to_host: !to_gpu }) };
+    unsafe { asked.before(|_| Some(engine)) };
     original!(amd.hsa_amd_memory_async_copy_rect_fn(
         to,
         to_offset,
