@@ -130,11 +130,7 @@ impl<'r> Case<'r> {
 
     /// The packet, as the application made it.
     pub fn packet(&self) -> Packet {
-        let mut packet = Packet([0; 16]);
-        for (word, bytes) in packet.0.iter_mut().zip(self.dispatch.packet.0.as_chunks().0) {
-            *word = u32::from_le_bytes(*bytes);
-        }
-        packet
+        Packet::from_bytes(&self.dispatch.packet.0)
     }
 
     /// How long the kernel ran, in nanoseconds; `None` when that is not known.

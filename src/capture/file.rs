@@ -328,7 +328,7 @@ impl File {
             id: taken.id,
             queue: queue.id.load(Ordering::Relaxed),
             index,
-            packet: logdur_capture::Packet(bytes_of_packet(&taken.packet)),
+            packet: logdur_capture::Packet(taken.packet.to_bytes()),
             kernarg: taken.kernarg.clone(),
             kernel: ran.map_or(0, |(number, _)| number),
             code_object: ran.map_or(Id::default(), |(_, id)| id),
@@ -439,14 +439,6 @@ fn new_file(path: PathBuf) -> Result<(PathBuf, FileStorage), Failed> {
 /// The number of the agent at a position: 0 is none.
 fn number_of(position: usize) -> u64 {
     position as u64 + 1
-}
-
-fn bytes_of_packet(packet: &Packet) -> [u8; 64] {
-    let mut bytes = [0; 64];
-    for (to, word) in bytes.chunks_exact_mut(4).zip(packet.0) {
-        to.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
 }
 
 fn allocation(session: &Session, range: &memory::Allocation) -> Option<Allocation> {

@@ -87,6 +87,24 @@ impl Packet {
         words
     });
 
+    /// Of its bytes in memory.
+    pub fn from_bytes(bytes: &[u8; 64]) -> Packet {
+        let mut packet = Packet([0; 16]);
+        for (word, bytes) in packet.0.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        packet
+    }
+
+    /// Its bytes in memory.
+    pub fn to_bytes(&self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(self.0) {
+            *to = word.to_le_bytes();
+        }
+        bytes
+    }
+
     /// The header.
     #[inline]
     pub const fn header(&self) -> u16 {
@@ -262,6 +280,8 @@ mod tests {
         let mut packet = Packet(core::array::from_fn(|n| n as u32 * 0x0101_0101 + 2));
         let slot = Slot::new(packet);
         assert_eq!((slot.load_header(), slot.read()), (packet.header(), packet));
+        let bytes = packet.to_bytes();
+        assert_eq!((Packet::from_bytes(&bytes), &bytes[..5]), (packet, &[2, 0, 0, 0, 3][..]));
         slot.set_completion_signal(0x1234_5678_9abc);
         packet.set_completion_signal(0x1234_5678_9abc);
         assert_eq!(slot.read(), packet);
