@@ -154,19 +154,16 @@ impl Publisher {
     /// The next free record; the publisher moves past it.
     #[inline]
     fn free_record(&mut self, session: &Session, queue: &Queue) -> RecordRef {
-        loop {
-            if let Some(record) = self.free.record() {
-                if let Some(later) = record.block.get().records.get(record.slot + AHEAD) {
-                    prefetch_for_write(later);
-                }
-                self.free.advance();
-                return record;
-            }
-            self.go_on(session, queue);
+        let record = self.next_record(session, queue);
+        if let Some(later) = record.block.get().records.get(record.slot + AHEAD) {
+            prefetch_for_write(later);
         }
+        self.free.advance();
+        record
     }
 
     /// The record that the next dispatch is going to have.
+    #[inline]
     pub(crate) fn next_record(&mut self, session: &Session, queue: &Queue) -> RecordRef {
         loop {
             if let Some(record) = self.free.record() {

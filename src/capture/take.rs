@@ -68,8 +68,8 @@ impl Capture {
                 self.check(session, noted);
             }
         }
-        let spent = self.spent.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed)
-            + start.elapsed().as_nanos() as u64;
+        let now = start.elapsed().as_nanos() as u64;
+        let spent = self.spent.fetch_add(now, Ordering::Relaxed) + now;
         if spent >= self.seconds.saturating_mul(1_000_000_000) {
             self.stop(session, &format!("{} s were spent on it", self.seconds));
         }

@@ -396,9 +396,19 @@ impl Run {
 /// Variables that a developer may have set and that would change what is tested.
 fn is_ours(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    ["LOGDUR_LOG", "LOGDUR_RECORDS", "LOGDUR_FILTER", "LOGDUR_KERNEL", "LOGDUR_QUEUE", "KFDEMU_", "HSA_", "LD_PRELOAD"]
-        .iter()
-        .any(|p| name.starts_with(p))
+    [
+        "LOGDUR_CAPTURE",
+        "LOGDUR_LOG",
+        "LOGDUR_RECORDS",
+        "LOGDUR_FILTER",
+        "LOGDUR_KERNEL",
+        "LOGDUR_QUEUE",
+        "KFDEMU_",
+        "HSA_",
+        "LD_PRELOAD",
+    ]
+    .iter()
+    .any(|p| name.starts_with(p))
 }
 
 impl Outcome {
