@@ -6,7 +6,8 @@
 //!
 //! # Threads
 //! Publishers choose and hold; one thread captures, one dispatch after the other. The application's threads that free memory
-//! wait while a piece of it is read.
+//! wait while a piece of it is read, those that copy until the capture is done, those that load code while a snapshot is
+//! written.
 
 mod copies;
 mod file;

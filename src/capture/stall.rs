@@ -43,8 +43,10 @@ impl Stalled {
     /// Pauses other queues where they are.
     pub(super) fn pause(&mut self, others: impl Iterator<Item = &'static Queue>) {
         for queue in others {
-            let Some(ring) = &queue.ring else { continue };
-            ring.paused.store(true, Ordering::Release);
+            // The runtime's intercept queues cannot be; what is in flight of them is waited for.
+            if let Some(ring) = &queue.ring {
+                ring.paused.store(true, Ordering::Release);
+            }
             self.paused.push(queue);
         }
     }
@@ -103,8 +105,8 @@ impl Rest {
             return Some(Rest { read_index: u64::MAX, in_flight: 0 });
         }
         // Whoever published when the queue was paused may not have seen it: what that published is seen here, and nobody
-        // publishes any more.
-        if !queue.publisher.pass() {
+        // publishes any more. An intercept queue's publisher is given packets once, and must find the turn free.
+        if queue.ring.is_some() && !queue.publisher.pass() {
             return None;
         }
         let read_index = queue.ring.as_ref().map_or(0, Ring::read_index);

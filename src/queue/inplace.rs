@@ -179,7 +179,11 @@ fn publish(
     }
     let (mut end, mut dispatches) = ring.ready(&mut publisher.room);
     if let Some((session, capture)) = session.and_then(|s| Some((s, s.capture.as_ref()?)))
-        && let Some(target) = capture.first_wanted(session, queue, (first..end).map(|index| (index, ring.slot(index))))
+        && let Some(target) = {
+            let slots = (first..end).map(|index| (index, ring.slot(index)));
+            // After a panic the turn would stay taken.
+            guard(None, || capture.first_wanted(session, queue, slots))
+        }
     {
         // What is before it is published now, it itself and what is behind it by and by.
         ring.hold.store(target, Ordering::Release);

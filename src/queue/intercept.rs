@@ -66,6 +66,12 @@ pub(crate) unsafe fn create(
         unsafe { api.destroy_queue(handle) }?;
         return Err(error);
     }
+    if session.capture.is_some() {
+        session.notice(format!(
+            "capture: queue {id} is one of the runtime's intercept queues: its dispatches are not captured, and not held \
+             while others are"
+        ));
+    }
     Ok(handle)
 }
 

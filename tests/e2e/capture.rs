@@ -226,6 +226,20 @@ fn memory_that_was_unmapped_while_the_gpu_had_it_is_named_and_the_rest_is_captur
 }
 
 #[test]
+fn queues_whose_dispatches_cannot_be_captured_are_named() {
+    let run = Run::hip("swaps").env("LOGDUR_QUEUE_MODE", "intercept");
+    let (run, reader) = captured(run);
+    let log = run.log();
+    if log.notices.iter().any(|n| n.starts_with("LOGDUR_QUEUE_MODE=intercept: ")) {
+        // This runtime's are known to fail, and are not used.
+        return;
+    }
+    assert_eq!(reader.dispatches().len(), 0);
+    assert!(log.notices.iter().any(|n| n.contains("its dispatches are not captured")), "{:?}", log.notices);
+    assert_eq!(log.account()["logged"], log.rows.len() as u64);
+}
+
+#[test]
 fn limits_stop_the_capture_and_the_program_goes_on() {
     let (run, reader) = captured(Run::hip("swaps").env("LOGDUR_CAPTURE_MAX_BYTES", "4K"));
     assert!(run.log().notices.iter().any(|n| n.contains("nothing more is captured: the file has 4096 bytes")));
