@@ -16,6 +16,9 @@ pub(crate) const STT_OBJECT: u8 = 1;
 pub(crate) const STT_FUNC: u8 = 2;
 pub(crate) const STT_AMDGPU_HSA_KERNEL: u8 = 10;
 
+/// `R_AMDGPU_RELATIVE64`: the address where the code object is loaded, and the addend.
+pub(crate) const RELATIVE64: u32 = 13;
+
 /// An ELF for the GPU.
 pub(crate) struct Image<'a> {
     bytes: &'a [u8],
@@ -263,6 +266,29 @@ impl<'a> Image<'a> {
         let (_, found) = find(&self.sections, address).or_else(|| find(&self.segments, address))?;
         let writable = found.memory.writable && find(&self.relro, address).is_none();
         Some(Memory { writable, ..found.memory })
+    }
+
+    /// The first address of what is loaded, and the one after the last; `None` when nothing is.
+    pub(crate) fn extent(&self) -> Option<(u64, u64)> {
+        let first = self.segments.first()?.start;
+        let end = self.segments.iter().filter_map(|s| s.start.checked_add(s.size)).max()?;
+        (first < end).then_some((first, end))
+    }
+
+    /// What is loaded from the file: addresses and bytes.
+    ///
+    /// # Errors
+    /// When a segment leads outside of the file, or is larger there than in memory.
+    pub(crate) fn loaded(&self) -> Result<Vec<(u64, &'a [u8])>> {
+        let bytes = |s: &Range| {
+            let found = self.bytes.read_bytes_at(s.offset, s.in_file).ok().filter(|_| s.in_file <= s.size);
+            let wrong = || {
+                let found = format!("{} bytes at {:#x}", s.in_file, s.offset);
+                Unreadable::unexpected("segment", s.start, "bytes of the file", found)
+            };
+            found.map(|bytes| (s.start, bytes)).ok_or_else(wrong)
+        };
+        self.segments.iter().map(bytes).collect()
     }
 
     /// Bytes of the file by address.

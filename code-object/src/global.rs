@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::elf::{Image, Names, STT_FUNC, STT_NOTYPE, STT_OBJECT, Symbol};
+use crate::elf::{Image, Names, RELATIVE64, STT_FUNC, STT_NOTYPE, STT_OBJECT, Symbol};
 use crate::error::Result;
 use crate::kernel::Kernel;
 
@@ -86,8 +86,6 @@ pub(crate) fn globals(image: &Image<'_>, symbols: &[Symbol<'_>], kernels: &[Kern
 /// The kinds of relocations that store an address of 64 bits, or half of one. Source: AMDGPUUsage, "AMDGPU ELF
 /// Relocation Records".
 const ABSOLUTE: &[u32] = &[1, 2, 3, 6];
-/// `R_AMDGPU_RELATIVE64`.
-const RELATIVE64: u32 = 13;
 
 /// The functions whose address is stored when the code object is loaded.
 ///

@@ -30,6 +30,7 @@ mod document;
 mod elf;
 mod error;
 mod global;
+pub mod image;
 mod kernel;
 mod metadata;
 mod msgpack;

@@ -6,6 +6,7 @@ use logdur_capture::{Agent, Allocation, Dispatch, Global, Id, Loaded, Memory, No
 use logdur_kernel_cache::{Interface, PacketFacts};
 
 use crate::error::{ReplayError, Result};
+use crate::place::regions;
 use crate::{kernarg, memory};
 
 /// A code object that kernels of a dispatch come from.
@@ -161,7 +162,7 @@ impl<'r> Case<'r> {
             |address| self.before.ranges().iter().any(|(start, length)| (*start..start + length).contains(&address));
         let facts = PacketFacts::default();
         let segment = kernarg::restored(&self.dispatch.kernarg, &self.original.interface, &facts, false, in_memory);
-        let all = [segment.err(), memory::plan(self).err()];
+        let all = [segment.err(), regions(memory::wanted(self)).err()];
         all.into_iter().flatten().map(|error| error.to_string()).collect()
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A [`Case`] is one dispatch of a capture with all that it needs. [`replay()`] puts its memory at the addresses that it had,
 //! its code beside it, runs it on a queue of its own, and compares what it wrote with what the application's own dispatch
-//! wrote ([`verify`]). It is a plain HSA program: the runtime is opened in this process, on whatever device there is.
+//! wrote ([`verify`]). It is a plain HSA program: the runtime is opened in this process, on whatever device there is; or there is
+//! no runtime at all, and the emulated GPU is asked directly ([`Backend`]).
 //!
 //! What this crate must do: give PASS a meaning — every byte that the capture has was at its address, the same code ran,
 //! and all that it wrote equals what the application got — and another word to everything weaker. What it must never do:
@@ -11,6 +12,7 @@
 mod buffers;
 mod case;
 mod device;
+mod dirty;
 mod error;
 pub mod extract;
 mod geometry;
@@ -23,12 +25,14 @@ mod process;
 mod reach;
 mod replacement;
 mod replay;
+mod stage;
 pub mod verify;
 
 pub use case::{Case, Code, Pointer};
-pub use device::{Description, Times};
+pub use device::{Backend, Description, Times};
 pub use error::{Exit, Fault, ReplayError, Result};
 pub use geometry::Geometry;
 pub use process::{leave, worker};
 pub use replacement::{Replacement, Which};
 pub use replay::{Options, Repetition, Report, replay};
+pub use stage::{Setup, Variant};

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::ptr::NonNull;
 
 use logdur_capture::{AllocationKind, Difference, Memory};
 
 use crate::case::Case;
-use crate::device::{Device, STAGING};
-use crate::error::{Doing, ReplayError, Result};
-use crate::place::{PAGE, Region, Reserved, blocks, regions};
+use crate::device::Device;
+use crate::error::{ReplayError, Result};
+use crate::place::{PAGE, Region};
+
+/// Bytes that are read of the capture at once.
+const STEP: usize = 4 << 20;
 
 /// Some captured memory, and where it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +41,7 @@ fn data(case: &Case<'_>) -> Vec<Range<u64>> {
 }
 
 /// What memory has to be where. What is in no allocation is taken for the GPU's.
-///
-/// # Errors
-/// When a page would have to be of two kinds.
-pub(crate) fn plan(case: &Case<'_>) -> Result<Vec<Region>> {
+pub(crate) fn wanted(case: &Case<'_>) -> Vec<Region> {
     let mut wanted = Vec::new();
     for range in data(case) {
         let mut at = range.start;
@@ -63,36 +62,7 @@ pub(crate) fn plan(case: &Case<'_>) -> Result<Vec<Region>> {
             at = end;
         }
     }
-    regions(wanted)
-}
-
-/// Allocates regions at their addresses; one line for each kind of memory that is not what the application had.
-///
-/// # Errors
-/// When the memory cannot be had, or is elsewhere.
-pub(crate) fn allocate(device: &Device, plan: &[Region], reserved: &mut Reserved) -> Result<Vec<String>> {
-    let mut weaker = BTreeSet::new();
-    for region in plan {
-        let (pool, same) = device.pool(region.kind)?;
-        if !same {
-            let what = if pool.is_gpu { "memory of the GPU" } else { "memory of the host" };
-            weaker.insert(format!("{} memory is backed by {what}", region.kind));
-        }
-        for block in blocks(&region.range) {
-            let bytes = (block.end - block.start) as usize;
-            let allocate = || {
-                let memory = device.api.allocate(&pool, bytes, &[device.gpu]);
-                let memory = memory.doing(|| format!("allocating {bytes} bytes for {:#x}", block.start))?;
-                Ok((memory.as_ptr().expose_provenance() as u64, memory))
-            };
-            let free = |memory: NonNull<u8>| {
-                // SAFETY: it was allocated just now, and nobody uses it. If it stays, it is only in the way.
-                let _ = unsafe { device.api.free(memory) };
-            };
-            reserved.steer(&block, allocate, free)?;
-        }
-    }
-    Ok(weaker.into_iter().collect())
+    wanted
 }
 
 /// The captured memory, and where it is when the code is so many bytes from where it was.
@@ -115,8 +85,8 @@ pub(crate) fn areas(case: &Case<'_>, code_moved: u64) -> Vec<Area> {
 /// The pieces of an area that are copied at once.
 fn steps(area: &Area) -> impl Iterator<Item = (u64, u64, usize)> {
     let length = area.captured.end - area.captured.start;
-    (0..length).step_by(STAGING).map(move |at| {
-        let bytes = (length - at).min(STAGING as u64) as usize;
+    (0..length).step_by(STEP).map(move |at| {
+        let bytes = (length - at).min(STEP as u64) as usize;
         (area.captured.start + at, area.placed.wrapping_add(at), bytes)
     })
 }
@@ -125,39 +95,22 @@ fn steps(area: &Area) -> impl Iterator<Item = (u64, u64, usize)> {
 ///
 /// # Errors
 /// When the capture cannot be read, or the device not be written to.
-pub(crate) fn restore(device: &Device, before: &Memory<'_>, areas: &[Area]) -> Result<()> {
+pub(crate) fn restore(device: &dyn Device, before: &Memory<'_>, areas: &[Area]) -> Result<()> {
     let mut bytes = Vec::new();
     for (captured, placed, length) in areas.iter().flat_map(steps) {
         bytes.resize(length, 0);
         before.read(captured, &mut bytes)?;
         // SAFETY: areas lie in memory that `allocate` has made, or in variables of loaded code; no kernel runs.
-        unsafe { device.write(placed, &bytes) }?;
+        unsafe { device.write(&[(placed, &bytes)]) }?;
     }
     Ok(())
-}
-
-/// Writes some pages as they were before the kernel.
-///
-/// # Errors
-/// As for [`restore`].
-pub(crate) fn restore_pages(device: &Device, before: &Memory<'_>, areas: &[Area], pages: &BTreeSet<u64>) -> Result<()> {
-    let parts = areas.iter().flat_map(|area| {
-        let first = area.captured.start / PAGE * PAGE;
-        let pages = pages.range(first..area.captured.end);
-        pages.filter_map(|page| {
-            let captured = area.captured.start.max(*page)..area.captured.end.min(page / PAGE * PAGE + PAGE);
-            let placed = area.placed.wrapping_add(captured.start.wrapping_sub(area.captured.start));
-            (captured.start < captured.end).then_some(Area { placed, captured })
-        })
-    });
-    restore(device, before, &parts.collect::<Vec<_>>())
 }
 
 /// Reads the memory and keeps the pages that are not as before.
 ///
 /// # Errors
 /// When the capture or the device cannot be read.
-pub(crate) fn changed(device: &Device, before: &Memory<'_>, areas: &[Area]) -> Result<Pages> {
+pub(crate) fn changed(device: &dyn Device, before: &Memory<'_>, areas: &[Area]) -> Result<Pages> {
     let (mut old, mut new) = (Vec::new(), Vec::new());
     let mut pages = Pages::new();
     for (captured, placed, length) in areas.iter().flat_map(steps) {
@@ -165,19 +118,27 @@ pub(crate) fn changed(device: &Device, before: &Memory<'_>, areas: &[Area]) -> R
         new.resize(length, 0);
         before.read(captured, &mut old)?;
         // SAFETY: areas lie in memory that `allocate` has made, or in variables of loaded code; no kernel runs.
-        unsafe { device.read(placed, &mut new) }?;
-        let (mut at, mut old, mut new) = (captured, old.as_slice(), new.as_slice());
-        while !new.is_empty() {
-            let page = (PAGE - at % PAGE) as usize;
-            let (was, old_rest) = old.split_at_checked(page).unwrap_or((old, &[]));
-            let (is, new_rest) = new.split_at_checked(page).unwrap_or((new, &[]));
-            if was != is {
-                pages.insert(at, is.to_vec());
-            }
-            (at, old, new) = (at + is.len() as u64, old_rest, new_rest);
-        }
+        unsafe { device.read(&mut [(placed, &mut new)]) }?;
+        differing(captured, &old, &new, &mut pages);
     }
     Ok(pages)
+}
+
+/// Keeps the pages of new bytes that are not like the old ones; both begin at an address.
+pub(crate) fn differing(at: u64, old: &[u8], new: &[u8], pages: &mut Pages) {
+    if old == new {
+        return;
+    }
+    let (mut at, mut old, mut new) = (at, old, new);
+    while !new.is_empty() {
+        let page = (PAGE - at % PAGE) as usize;
+        let (was, old_rest) = old.split_at_checked(page).unwrap_or((old, &[]));
+        let (is, new_rest) = new.split_at_checked(page).unwrap_or((new, &[]));
+        if was != is {
+            pages.insert(at, is.to_vec());
+        }
+        (at, old, new) = (at + is.len() as u64, old_rest, new_rest);
+    }
 }
 
 /// The pages that the application's kernel changed, cut by the areas like [`changed`]'s, and what is not there after it.

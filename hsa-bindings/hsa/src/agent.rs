@@ -59,6 +59,17 @@ impl Api {
         handles.into_iter().map(|handle| self.agent(handle)).collect()
     }
 
+    /// Bytes of an agent's data caches, level 1 first, 0 for those that it has not; all 0 when the runtime does not say.
+    pub fn cache_sizes(&self, agent: u64) -> [u32; 4] {
+        let mut sizes = [0u32; 4];
+        let attribute = raw::HSA_AGENT_INFO_CACHE_SIZE;
+        // SAFETY: the attribute is four numbers of 32 bits (`hsa.h`).
+        let asked = unsafe {
+            call!(self.core.hsa_agent_get_info_fn(hsa_agent_t { handle: agent }, attribute, sizes.as_mut_ptr().cast()))
+        };
+        if asked.is_ok() { sizes } else { [0; 4] }
+    }
+
     fn agent(&self, handle: u64) -> Result<Agent> {
         let kind: u32 = self.agent_number(handle, raw::HSA_AGENT_INFO_DEVICE)?;
         let kind = match raw::hsa_device_type_t(kind) {

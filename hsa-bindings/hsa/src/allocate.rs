@@ -45,4 +45,16 @@ impl Api {
         // SAFETY: the caller's promise.
         unsafe { call!(self.amd.hsa_amd_memory_pool_free_fn(memory.as_ptr().cast())) }
     }
+
+    /// Fills memory with a word of 32 bits; it is complete when this returns.
+    ///
+    /// # Errors
+    /// What the runtime says.
+    ///
+    /// # Safety
+    /// The memory has so many words, and nobody uses it meanwhile.
+    pub unsafe fn fill(&self, memory: NonNull<u8>, word: u32, words: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { call!(self.amd.hsa_amd_memory_fill_fn(memory.as_ptr().cast(), word, words)) }
+    }
 }

@@ -206,6 +206,16 @@ impl Packet {
         self.set_pair(KERNARG_ADDRESS, address);
     }
 
+    /// Widens both fences to the whole system: other agents' writes are seen, and other agents see this packet's. Source:
+    /// `hsa.h`, `hsa_packet_header_t` and `hsa_fence_scope_t`.
+    #[inline]
+    pub const fn set_system_fences(&mut self) {
+        const SYSTEM: u32 = 2;
+        const ACQUIRE: u32 = 9;
+        const RELEASE: u32 = 11;
+        self.0[0] = self.0[0] & !(3 << ACQUIRE | 3 << RELEASE) | SYSTEM << ACQUIRE | SYSTEM << RELEASE;
+    }
+
     /// Barrier-AND and barrier-OR: the five dependencies, 0 where there is none.
     pub const fn dependencies(&self) -> [u64; 5] {
         [self.pair(2), self.pair(4), self.pair(6), self.pair(8), self.pair(10)]

@@ -1,0 +1,133 @@
+//! Memory of the emulated GPU: at whatever addresses are wanted, since its page tables are ours.
+
+use std::ops::Range;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use amdgpu_emu::memory::{AddressSpace, Backing};
+
+use crate::error::{ReplayError, Result};
+use crate::place::PAGE;
+
+/// The lowest address of what nobody asked for at an address.
+const LOWEST: u64 = 1 << 32;
+/// Addresses between what is mapped, so that who runs over its end is told.
+const GUARD: u64 = 64 << 10;
+
+/// Pages of the host.
+struct Pages {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the pages belong to whoever has this, in whatever thread.
+unsafe impl Send for Pages {}
+// SAFETY: nothing is done with a shared one; the GPU accesses the pages through atomics.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// So many bytes, all 0. Only what is touched takes memory.
+    fn new(bytes: u64) -> std::io::Result<Pages> {
+        let bytes = bytes as usize;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: new memory at an address of the kernel's choice.
+        let base = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        let failed = base == libc::MAP_FAILED;
+        let base = NonNull::new(base.cast::<u8>()).filter(|_| !failed);
+        base.map(|base| Pages { base, bytes }).ok_or_else(std::io::Error::last_os_error)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the pages were mapped by `new`, and nobody has them any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// What is mapped, by address, and what is not to be used for anything else.
+pub(super) struct Memory {
+    space: Arc<AddressSpace>,
+    mapped: Vec<(Range<u64>, Arc<Pages>)>,
+    kept: Vec<Range<u64>>,
+}
+
+impl Memory {
+    /// Of a GPU. `kept` are addresses that are going to be asked for.
+    pub(super) fn new(space: Arc<AddressSpace>, kept: &[Range<u64>]) -> Memory {
+        Memory { space, mapped: Vec::new(), kept: kept.to_vec() }
+    }
+
+    /// Maps whole pages, all 0, at an address where nothing is mapped.
+    ///
+    /// # Errors
+    /// When the host has no such memory.
+    pub(super) fn map(&mut self, range: &Range<u64>) -> Result<()> {
+        let bytes = range.end - range.start;
+        let failed = |source: std::io::Error| ReplayError::Placement {
+            address: range.start,
+            length: bytes,
+            why: source.to_string(),
+        };
+        let pages = Arc::new(Pages::new(bytes).map_err(failed)?);
+        // SAFETY: the pages are readable and writable as long as somebody has them, and the backing has them.
+        let backing = unsafe { Backing::new(pages.base.as_ptr(), bytes, pages.clone()) };
+        self.space.map(range.start, backing, true);
+        self.mapped.push((range.clone(), pages));
+        Ok(())
+    }
+
+    /// Maps so many bytes where nobody wants anything else.
+    ///
+    /// # Errors
+    /// As for [`Memory::map`].
+    pub(super) fn map_anywhere(&mut self, bytes: u64) -> Result<u64> {
+        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        let mut taken: Vec<&Range<u64>> = self.kept.iter().chain(self.mapped.iter().map(|(range, _)| range)).collect();
+        taken.sort_by_key(|range| range.start);
+        let mut start = LOWEST;
+        for range in taken {
+            if start + bytes + GUARD <= range.start {
+                break;
+            }
+            start = start.max((range.end + GUARD).next_multiple_of(PAGE));
+        }
+        self.map(&(start..start + bytes))?;
+        Ok(start)
+    }
+
+    /// Where bytes are in the host.
+    ///
+    /// # Errors
+    /// When they are not mapped, all in one piece.
+    pub(super) fn at(&self, address: u64, bytes: usize) -> Result<NonNull<u8>> {
+        let end = address.saturating_add(bytes as u64);
+        let found = self.mapped.iter().find(|(range, _)| range.start <= address && end <= range.end);
+        let (range, pages) = found.ok_or_else(|| ReplayError::Placement {
+            address,
+            length: bytes as u64,
+            why: "not mapped for the emulated GPU".to_owned(),
+        })?;
+        // SAFETY: inside of the pages, which are as long as the range.
+        Ok(unsafe { pages.base.add((address - range.start) as usize) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_anywhere_is_where_nothing_is_and_nothing_will_be() {
+        let wanted = LOWEST + PAGE..LOWEST + 3 * PAGE;
+        let mut memory = Memory::new(Arc::new(AddressSpace::default()), std::slice::from_ref(&wanted));
+        let first = memory.map_anywhere(PAGE).unwrap();
+        let second = memory.map_anywhere(5).unwrap();
+        assert_eq!((first, second), (wanted.end + GUARD, wanted.end + GUARD + PAGE + GUARD));
+        memory.map(&wanted).unwrap();
+        let place = memory.at(wanted.start + 8, 16).unwrap();
+        // SAFETY: mapped above, so many bytes.
+        assert_eq!(unsafe { place.cast::<u64>().read() }, 0);
+        memory.at(wanted.end - 8, 16).unwrap_err();
+    }
+}

@@ -1,0 +1,265 @@
+//! The emulated GPU itself, without a runtime or a driver: its page tables, its loader and its queue are here.
+//!
+//! What it must do: run a dispatch as the runtime would have it run, at the captured addresses, or refuse by name. Its clock
+//! counts what is executed, ten nanoseconds for a wave's instruction: the same in every run, and no statement about hardware.
+//!
+//! # Threads
+//! The engine has threads of its own. They touch memory only while [`Device::run`] waits for a packet.
+
+mod memory;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use amdgpu_code_object::image;
+use amdgpu_emu::clock::{Clock, TICKS_PER_SECOND};
+use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
+use amdgpu_emu::queue::Doorbell;
+use amdgpu_emu::queue::aql::AqlQueueInfo;
+use amdgpu_emu::{Arch, Engine, Gpu, PRIVATE_APERTURE_HI, SHARED_APERTURE_HI, Shape};
+use hsa::sys::abi::aql::Packet;
+use hsa::sys::abi::queue::{Queue, properties};
+use hsa::sys::abi::signal::{Signal, kind};
+
+use self::memory::Memory;
+use super::{CodePlace, Description, Device, QueueFacts, Times, nanoseconds, processor};
+use crate::case::{Case, Code};
+use crate::error::{Fault, ReplayError, Result};
+use crate::place::{PAGE, Region};
+
+/// Packets of the ring.
+const SLOTS: u64 = 64;
+/// Bytes of a packet.
+const SLOT: u64 = 64;
+/// The queue's number.
+const QUEUE: u32 = 1;
+/// Compute units: how many workgroups are resident at a time follows from that.
+const COMPUTE_UNITS: u32 = 16;
+/// How long is looked without sleeping.
+const SPIN: Duration = Duration::from_micros(50);
+/// How long is slept between looks.
+const LOOK: Duration = Duration::from_micros(20);
+/// Nanoseconds of a tick.
+const TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
+
+/// What the machine tells its driver: the first thing that went wrong.
+#[derive(Default)]
+struct Told(Mutex<Option<Fault>>);
+
+impl Told {
+    fn tell(&self, what: String, address: Option<u64>) {
+        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(Fault { what, address, nearest: None });
+    }
+
+    fn told(&self) -> Option<Fault> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Driver for Told {
+    // Nobody waits for events here: signals are looked at.
+    fn raise_event(&self, _event: u32) {}
+    fn wave_interrupt(&self, _event: u32) {}
+
+    fn queue_error(&self, _queue: u32, error: &QueueError) {
+        self.tell(error.to_string(), None);
+    }
+
+    fn memory_fault(&self, fault: &MemoryFault) {
+        self.tell(fault.what.clone(), Some(fault.address));
+    }
+
+    // Everything that matters comes as an error, too.
+    fn log(&self, _text: &str) {}
+
+    fn wants_trace(&self) -> bool {
+        false
+    }
+
+    fn trace(&self, _packet: &CompletedPacket) {}
+}
+
+/// The emulated GPU.
+pub(super) struct Emulated {
+    memory: Memory,
+    engine: Engine,
+    told: Arc<Told>,
+    rung: Arc<AtomicU64>,
+    next: u64,
+    /// Addresses of the ring, the queue and its signal.
+    ring: u64,
+    queue: u64,
+    signal: u64,
+    description: Description,
+}
+
+impl Emulated {
+    /// A GPU like the one of a capture.
+    ///
+    /// # Errors
+    /// When that is none that is emulated, or the host has no threads or memory for it.
+    pub(super) fn open(captured_isa: Option<&str>, case: &Case<'_>, wanted: &[Range<u64>]) -> Result<Emulated> {
+        let target = &case.original.object.target;
+        let isa = captured_isa.map_or_else(|| target.to_string(), str::to_owned);
+        let arch: Arch = processor(&isa).parse().map_err(|error| ReplayError::Unsupported(format!("{error}")))?;
+        let told = Arc::new(Told::default());
+        let shape = Shape { arch, compute_units: COMPUTE_UNITS };
+        let gpu = Arc::new(Gpu::new(0, shape, Arc::new(Clock::deterministic()), told.clone()));
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let failed = |source: std::io::Error| ReplayError::Environment {
+            what: "threads",
+            expected: format!("{threads} for the emulated GPU"),
+            found: source.to_string(),
+        };
+        let engine = Engine::start(threads).map_err(failed)?;
+        let mut memory = Memory::new(gpu.space.clone(), wanted);
+        let ring = memory.map_anywhere(SLOTS * SLOT)?;
+        let queue = memory.map_anywhere(size_of::<Queue>() as u64)?;
+        let signal = memory.map_anywhere(size_of::<Signal>() as u64)?;
+        let rung = Arc::new(AtomicU64::new(u64::MAX));
+        // SAFETY: the atomic lives as long as its owner, which the doorbell has.
+        let doorbell = unsafe { Doorbell::new(Arc::as_ptr(&rung), rung.clone()) };
+        let description = Description {
+            isa,
+            product: format!("{arch} (emulated)"),
+            emulated: true,
+            runtime: "no runtime".to_owned(),
+        };
+        let device = Emulated { memory, engine, told, rung, next: 0, ring, queue, signal, description };
+        let header = device.queue_memory()?;
+        header.queue_properties.store(properties::ENABLE_PROFILING, Ordering::Relaxed);
+        header.group_segment_aperture_base_hi.store(SHARED_APERTURE_HI, Ordering::Relaxed);
+        header.private_segment_aperture_base_hi.store(PRIVATE_APERTURE_HI, Ordering::Relaxed);
+        device.signal_memory()?.kind.store(kind::USER, Ordering::Release);
+        let injections = Vec::new();
+        let info = AqlQueueInfo { id: QUEUE, ring, slots: SLOTS, queue, doorbell, injections };
+        device.engine.add_aql(info, gpu);
+        Ok(device)
+    }
+
+    fn queue_memory(&self) -> Result<&Queue> {
+        let place = self.memory.at(self.queue, size_of::<Queue>())?;
+        // SAFETY: mapped for as long as `self`, page-aligned, and of atomics only; so many zeroes are a queue.
+        Ok(unsafe { place.cast().as_ref() })
+    }
+
+    fn signal_memory(&self) -> Result<&Signal> {
+        let place = self.memory.at(self.signal, size_of::<Signal>())?;
+        // SAFETY: as above.
+        Ok(unsafe { place.cast().as_ref() })
+    }
+
+    /// Puts code into mapped memory; the address of its kernel for packets.
+    fn place(&self, code: &Code, loaded: &image::Loaded, base: u64) -> Result<u64> {
+        // SAFETY: mapped by the caller, and nothing runs.
+        unsafe { self.write(&[(base, &loaded.bytes)]) }?;
+        let descriptor = code.object.globals.iter().find(|global| global.name == code.kernel.symbol);
+        let missing = || ReplayError::Unsupported(format!("{}: the code object has no descriptor", code.kernel.symbol));
+        Ok(descriptor.ok_or_else(missing)?.address.wrapping_sub(loaded.first).wrapping_add(base))
+    }
+
+    fn lay_out(code: &Code, base: u64) -> Result<image::Loaded> {
+        let place = || format!("code object {}", code.id);
+        image::load(&code.bytes, base, |_| None).map_err(|source| ReplayError::CodeObject { place: place(), source })
+    }
+}
+
+impl Device for Emulated {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn queue(&self) -> QueueFacts {
+        QueueFacts { address: self.queue, private_base_hi: PRIVATE_APERTURE_HI, shared_base_hi: SHARED_APERTURE_HI }
+    }
+
+    fn allocate(&mut self, wanted: &[Region]) -> Result<Vec<String>> {
+        // Of whatever kind: all of it is the host's.
+        let mut pages: Vec<Range<u64>> = Vec::new();
+        let mut sorted: Vec<&Range<u64>> = wanted.iter().map(|region| &region.range).collect();
+        sorted.sort_by_key(|range| range.start);
+        for range in sorted {
+            let (start, end) = (range.start / PAGE * PAGE, range.end.div_ceil(PAGE) * PAGE);
+            match pages.last_mut() {
+                Some(last) if start <= last.end => last.end = last.end.max(end),
+                _ => pages.push(start..end),
+            }
+        }
+        pages.iter().try_for_each(|range| self.memory.map(range))?;
+        Ok(Vec::new())
+    }
+
+    fn load_at(&mut self, code: &Code, place: &CodePlace) -> Result<u64> {
+        self.memory.map(&place.pages)?;
+        self.place(code, &Self::lay_out(code, place.base)?, place.base)
+    }
+
+    fn load(&mut self, code: &Code) -> Result<u64> {
+        // Where it is decides what is in it, and how much it is decides where it can be.
+        let bytes = Self::lay_out(code, 0)?.bytes.len();
+        let base = self.memory.map_anywhere(bytes as u64)?;
+        self.place(code, &Self::lay_out(code, base)?, base)
+    }
+
+    fn settle(&mut self) {}
+
+    fn kernarg(&mut self, bytes: usize) -> Result<u64> {
+        self.memory.map_anywhere(bytes as u64)
+    }
+
+    unsafe fn write(&self, pieces: &[(u64, &[u8])]) -> Result<()> {
+        for &(address, bytes) in pieces {
+            let to = self.memory.at(address, bytes.len())?;
+            // SAFETY: so many bytes are mapped there, and no wave runs: the caller's promise.
+            unsafe { to.copy_from_nonoverlapping(std::ptr::NonNull::from(bytes).cast(), bytes.len()) };
+        }
+        Ok(())
+    }
+
+    unsafe fn read(&self, pieces: &mut [(u64, &mut [u8])]) -> Result<()> {
+        for (address, bytes) in pieces {
+            let from = self.memory.at(*address, bytes.len())?;
+            // SAFETY: as above.
+            unsafe { from.copy_to_nonoverlapping(std::ptr::NonNull::from(&mut **bytes).cast(), bytes.len()) };
+        }
+        Ok(())
+    }
+
+    fn flush_caches(&mut self) -> Result<()> {
+        Err(ReplayError::Unsupported(format!("cold caches: {} has none", self.description.product)))
+    }
+
+    unsafe fn run(&mut self, mut packet: Packet, limit: Duration) -> Result<Times> {
+        let signal = self.signal_memory()?;
+        signal.value.store(1, Ordering::Release);
+        packet.set_completion_signal(self.signal);
+        let slot = self.ring + self.next % SLOTS * SLOT;
+        // SAFETY: the ring's memory; the packet processor has left the slot, since every packet is waited for.
+        unsafe { self.write(&[(slot, &packet.to_bytes())]) }?;
+        self.queue_memory()?.write_dispatch_id.store(self.next + 1, Ordering::Release);
+        let start = Instant::now();
+        self.rung.store(self.next, Ordering::Release);
+        self.engine.wake();
+        self.next += 1;
+        let signal = self.signal_memory()?;
+        while signal.value.load(Ordering::Acquire) > 0 {
+            if let Some(fault) = self.told.told() {
+                return Err(ReplayError::Fault(fault));
+            }
+            if start.elapsed() > limit {
+                self.engine.remove(QUEUE);
+                return Err(ReplayError::Timeout { seconds: limit.as_secs_f64() });
+            }
+            if start.elapsed() > SPIN {
+                std::thread::sleep(LOOK);
+            }
+            std::hint::spin_loop();
+        }
+        let host_ns = nanoseconds(start.elapsed());
+        let (began, ended) = signal.ticks();
+        Ok(Times { gpu_ns: ended.saturating_sub(began) * TICK, host_ns })
+    }
+}

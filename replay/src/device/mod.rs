@@ -1,0 +1,182 @@
+//! What a captured dispatch runs on: memory at addresses of our choice, code, and a queue.
+//!
+//! Two kinds: a GPU under the HSA runtime ([`rocm`]), and the emulated GPU itself, without any runtime ([`emu`]). Whatever is
+//! above knows neither.
+//!
+//! # Threads
+//! One.
+
+mod emu;
+mod rocm;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use hsa::sys::abi::aql::Packet;
+
+use crate::case::{Case, Code};
+use crate::error::Result;
+use crate::place::Region;
+
+/// Where dispatches are replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// On a GPU of the HSA runtime.
+    #[default]
+    Rocm,
+    /// On the emulated GPU, without a runtime: on any machine, and never a statement about time.
+    Emulated,
+}
+
+/// What a replay ran on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// The agent's ISA.
+    pub isa: String,
+    /// Its product name.
+    pub product: String,
+    /// True when it is not hardware.
+    pub emulated: bool,
+    /// What is between us and it: the runtime's version of the HSA interface, and its own.
+    pub runtime: String,
+}
+
+/// How long a dispatch took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// On the GPU, in nanoseconds, by the packet processor's time stamps.
+    pub gpu_ns: u64,
+    /// From before the packet was written until its end was seen, in nanoseconds.
+    pub host_ns: u64,
+}
+
+/// What kernels are told of the queue that they run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueFacts {
+    /// Its address.
+    pub(crate) address: u64,
+    /// High half of the scratch aperture.
+    pub(crate) private_base_hi: u32,
+    /// High half of the LDS aperture.
+    pub(crate) shared_base_hi: u32,
+}
+
+/// Where code is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CodePlace {
+    /// Its pages.
+    pub(crate) pages: Range<u64>,
+    /// Where it begins.
+    pub(crate) base: u64,
+    /// The address of the kernel for packets, when it is there.
+    pub(crate) kernel_object: u64,
+}
+
+/// A device. What is allocated and loaded stays as long as the process.
+pub(crate) trait Device {
+    /// What it is.
+    fn description(&self) -> &Description;
+
+    /// Its queue.
+    fn queue(&self) -> QueueFacts;
+
+    /// Allocates memory at its addresses; one line for each kind of memory that is not what was wanted.
+    ///
+    /// # Errors
+    /// When it cannot be had, or is elsewhere.
+    fn allocate(&mut self, wanted: &[Region]) -> Result<Vec<String>>;
+
+    /// Loads code where it is wanted; the address of its kernel for packets.
+    ///
+    /// # Errors
+    /// [`Placement`](crate::ReplayError::Placement) when it can only be elsewhere.
+    fn load_at(&mut self, code: &Code, place: &CodePlace) -> Result<u64>;
+
+    /// Loads code anywhere; the address of its kernel for packets.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    fn load(&mut self, code: &Code) -> Result<u64>;
+
+    /// Nothing more has to be at an address of our choice.
+    fn settle(&mut self);
+
+    /// Memory for kernel arguments.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn kernarg(&mut self, bytes: usize) -> Result<u64>;
+
+    /// Writes to memory of the GPU.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    ///
+    /// # Safety
+    /// Addresses are of memory of [`allocate`](Device::allocate) or [`kernarg`](Device::kernarg), or of variables of loaded
+    /// code, and no kernel runs.
+    unsafe fn write(&self, pieces: &[(u64, &[u8])]) -> Result<()>;
+
+    /// Reads memory of the GPU.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    ///
+    /// # Safety
+    /// As for [`write`](Device::write).
+    unsafe fn read(&self, pieces: &mut [(u64, &mut [u8])]) -> Result<()>;
+
+    /// Puts something else into the caches.
+    ///
+    /// # Errors
+    /// When there is no memory for that.
+    fn flush_caches(&mut self) -> Result<()>;
+
+    /// Runs a packet, with a completion signal of the device's.
+    ///
+    /// # Errors
+    /// A fault, or that it does not end in time: the device is of no use then.
+    ///
+    /// # Safety
+    /// The packet is a dispatch whose kernel and kernarg segment are loaded and stay.
+    unsafe fn run(&mut self, packet: Packet, limit: Duration) -> Result<Times>;
+}
+
+/// Opens a device for a case: the one of a position, or the first that is like the captured one. Addresses that are going
+/// to be wanted are kept free from now on.
+///
+/// # Errors
+/// When there is no such device, or it cannot be used.
+pub(crate) fn open(
+    backend: Backend,
+    case: &Case<'_>,
+    position: Option<usize>,
+    wanted: &[Range<u64>],
+) -> Result<Box<dyn Device>> {
+    let isa = case.agent.map(|agent| agent.isa.as_str()).filter(|isa| !isa.is_empty());
+    match backend {
+        Backend::Rocm => Ok(Box::new(rocm::Rocm::open(isa, position, case.queue_kind, wanted)?)),
+        Backend::Emulated => Ok(Box::new(emu::Emulated::open(isa, case, wanted)?)),
+    }
+}
+
+/// The processor of an ISA's name: `gfx90a` of `amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-`.
+fn processor(isa: &str) -> &str {
+    let id = isa.rsplit("--").next().unwrap_or(isa);
+    id.split(':').next().unwrap_or(id)
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_is_told_from_its_settings() {
+        assert_eq!(processor("amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-"), "gfx90a");
+        assert_eq!(processor("gfx906"), "gfx906");
+    }
+}

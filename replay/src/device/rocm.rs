@@ -1,0 +1,423 @@
+//! A GPU under the HSA runtime of this process: an agent, a queue, and bytes into and out of memory.
+//!
+//! # Threads
+//! One.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hsa::sys::abi::aql::Packet;
+use hsa::{Agent, AgentKind, Api, Executable, OwnQueue, OwnSignal, Pool};
+use logdur_capture::AllocationKind;
+
+use super::{CodePlace, Description, Device, QueueFacts, Times, nanoseconds, processor};
+use crate::case::Code;
+use crate::error::{Doing, Fault, ReplayError, Result};
+use crate::place::{Region, Reserved, blocks, regions};
+
+/// Bytes that are copied at once.
+const STAGING: usize = 4 << 20;
+/// A copy of that takes no longer.
+const COPY: Duration = Duration::from_secs(60);
+/// How long is looked without sleeping.
+const SPIN: Duration = Duration::from_micros(200);
+/// How long is slept between looks.
+const LOOK: Duration = Duration::from_micros(50);
+/// What is streamed through the caches at least: more than any L2, where the runtime does not say how large they are.
+const CACHES: usize = 64 << 20;
+
+/// A GPU under the runtime. That is not shut down: the process ends.
+pub(super) struct Rocm {
+    api: Api,
+    gpu: u64,
+    cpu: u64,
+    pools: Vec<Pool>,
+    queue: OwnQueue,
+    done: OwnSignal,
+    copied: OwnSignal,
+    staging: NonNull<u8>,
+    ticks_per_second: u64,
+    description: Description,
+    /// Addresses that are kept free until memory and code are where they should be.
+    reserved: Reserved,
+    /// Memory of the host: its addresses are good for the processor as well.
+    host: Vec<Range<u64>>,
+    /// What is streamed through the caches.
+    stream: Option<(NonNull<u8>, usize)>,
+}
+
+/// A part of a copy through the staging memory: where it is in that, its other address, and how much.
+type Part = (usize, u64, usize);
+
+/// Cuts pieces into parts that fill the staging memory, one time after the other: of each time, the piece, where in it, and
+/// the part.
+fn times(lengths: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<(usize, usize, Part)>> {
+    let (mut all, mut now, mut filled) = (Vec::new(), Vec::new(), 0);
+    for (piece, (address, length)) in lengths.enumerate() {
+        let mut at = 0;
+        while at < length {
+            if filled == STAGING {
+                all.push(std::mem::take(&mut now));
+                filled = 0;
+            }
+            let bytes = (length - at).min(STAGING - filled);
+            now.push((piece, at, (filled, address + at as u64, bytes)));
+            at += bytes;
+            filled += bytes;
+        }
+    }
+    all.push(now);
+    all
+}
+
+impl Rocm {
+    /// Starts the runtime and takes a GPU: that of a position, or the first that is like the captured one.
+    ///
+    /// # Errors
+    /// When an address that is wanted is taken; when there is no such GPU, or the runtime cannot be used.
+    pub(super) fn open(
+        captured_isa: Option<&str>,
+        position: Option<usize>,
+        queue_kind: u32,
+        wanted: &[Range<u64>],
+    ) -> Result<Rocm> {
+        let reserved = Reserved::keep(wanted)?;
+        let api = Api::open(None).doing(|| "opening the HSA runtime".to_owned())?;
+        api.init().doing(|| "starting the HSA runtime".to_owned())?;
+        api.watch_faults().doing(|| "watching for faults".to_owned())?;
+        let agents = api.agents().doing(|| "listing agents".to_owned())?;
+        let gpus: Vec<&Agent> = agents.iter().filter(|a| a.kind == AgentKind::Gpu).collect();
+        let isas = |gpu: &Agent| api.isa_names(gpu.handle).doing(|| "listing instruction sets".to_owned());
+        let mut found = Vec::new();
+        let mut chosen = None;
+        for (number, gpu) in gpus.iter().enumerate() {
+            let isa = isas(gpu)?.into_iter().next().unwrap_or_default();
+            let like = captured_isa.is_none_or(|captured| processor(captured) == processor(&isa));
+            if position.map_or(like, |position| position == number) && chosen.is_none() {
+                if !like {
+                    let expected = captured_isa.unwrap_or_default().to_owned();
+                    return Err(ReplayError::Environment { what: "the GPU", expected, found: isa });
+                }
+                chosen = Some((*gpu, isa));
+                continue;
+            }
+            found.push(format!("{number}: {isa}"));
+        }
+        let Some((gpu, isa)) = chosen else {
+            let expected = position.map_or(captured_isa.unwrap_or("a GPU").to_owned(), |n| format!("GPU {n}"));
+            let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
+            return Err(ReplayError::Environment { what: "the GPU", expected, found });
+        };
+        let missing = |what| ReplayError::Environment { what, expected: "one".to_owned(), found: "none".to_owned() };
+        let cpu = agents.iter().find(|a| a.kind == AgentKind::Cpu).ok_or_else(|| missing("the host's agent"))?.handle;
+        let pools = api.pools().doing(|| "listing pools".to_owned())?;
+        let host = pools.iter().find(|p| !p.is_gpu && p.is_fine_grained() && !p.is_for_kernargs());
+        let host = host.or_else(|| pools.iter().find(|p| !p.is_gpu && p.global_flags.is_some()));
+        let host = *host.ok_or_else(|| missing("the host's pool of memory"))?;
+        let staging = api.allocate(&host, STAGING, &[gpu.handle]).doing(|| format!("{STAGING} bytes for copies"))?;
+        let signal = || api.own_signal(0).doing(|| "making a signal".to_owned());
+        let (done, copied) = (signal()?, signal()?);
+        let queue = api.own_queue(gpu.handle, queue_kind).doing(|| "making a queue".to_owned())?;
+        let (major, minor) = api.version().doing(|| "asking for the version".to_owned())?;
+        let ticks_per_second = api.timestamp_frequency().doing(|| "asking for the clock".to_owned())?.max(1);
+        let description = Description {
+            isa,
+            product: gpu.product.clone(),
+            emulated: gpu.is_emulated(),
+            runtime: format!("{major}.{minor} {}", api.build_version()).trim_end().to_owned(),
+        };
+        let gpu = gpu.handle;
+        Ok(Rocm {
+            api,
+            gpu,
+            cpu,
+            pools,
+            queue,
+            done,
+            copied,
+            staging,
+            ticks_per_second,
+            description,
+            reserved,
+            host: Vec::new(),
+            stream: None,
+        })
+    }
+
+    /// The pool for memory of a kind, and whether it is what the application had.
+    ///
+    /// # Errors
+    /// When the device has no such pool.
+    pub(crate) fn pool(&self, kind: AllocationKind) -> Result<(Pool, bool)> {
+        let global = |pool: &&Pool| pool.global_flags.is_some();
+        let of_gpu = |fine: bool| {
+            let mut pools = self.pools.iter().filter(global);
+            pools.find(|p| p.is_gpu && p.agent == self.gpu && p.is_fine_grained() == fine).copied()
+        };
+        let of_host = |kernarg: bool| {
+            let mut pools = self.pools.iter().filter(global);
+            pools.find(|p| !p.is_gpu && p.is_for_kernargs() == kernarg && p.is_fine_grained()).copied()
+        };
+        let (same, instead) = match kind {
+            AllocationKind::DeviceCoarse => (of_gpu(false), None),
+            AllocationKind::DeviceFine | AllocationKind::DeviceExtended => (of_gpu(true), of_gpu(false)),
+            // What is locked is of the fine-grained pool, unless another was asked for (`hsa_amd_memory_lock`).
+            AllocationKind::HostPool | AllocationKind::LockedHost => (of_host(false), of_host(true)),
+            AllocationKind::Kernarg => (of_host(true), of_host(false)),
+            AllocationKind::Managed => (None, of_host(false).or(of_host(true))),
+            _ => (None, of_gpu(false)),
+        };
+        let found = same.map(|pool| (pool, true)).or(instead.map(|pool| (pool, false)));
+        found.ok_or_else(|| ReplayError::Environment {
+            what: "the pools of memory",
+            expected: format!("one for {kind}"),
+            found: "none".to_owned(),
+        })
+    }
+
+    /// Loads code; the address of its kernel for packets, and what it is part of.
+    fn load_code(&self, code: &Code) -> Result<(u64, Executable)> {
+        // The runtime wants the bytes for as long as the process lives.
+        let bytes: &'static [u8] = Box::leak(code.bytes.clone().into_boxed_slice());
+        let executable = self.api.load_code(self.gpu, bytes).doing(|| format!("loading code object {}", code.id))?;
+        let symbols = self.api.kernels(executable, self.gpu).doing(|| "listing kernels".to_owned())?;
+        let found = symbols.into_iter().find(|symbol| symbol.name == code.kernel.symbol);
+        let found = found.ok_or_else(|| ReplayError::Environment {
+            what: "the kernels that the runtime loaded",
+            expected: code.kernel.symbol.clone(),
+            found: "none of this name".to_owned(),
+        });
+        Ok((found?.kernel_object, executable))
+    }
+
+    /// The address for the processor, if it has one.
+    fn on_host(&self, address: u64, bytes: usize) -> Option<NonNull<u8>> {
+        let end = address.checked_add(bytes as u64)?;
+        let inside = self.host.iter().any(|range| range.start <= address && end <= range.end);
+        NonNull::new(std::ptr::with_exposed_provenance_mut(address as usize)).filter(|_| inside)
+    }
+
+    /// Copies parts between the staging memory and the GPU's, all at once.
+    ///
+    /// # Safety
+    /// The parts are inside of the staging memory; their other addresses are of memory that the GPU can reach.
+    unsafe fn copy(&self, parts: &[(usize, usize, Part)], to_gpu: bool) -> Result<()> {
+        self.copied.memory().value.store(parts.len() as i64, Ordering::Release);
+        for &(_, _, (at, address, bytes)) in parts {
+            // SAFETY: inside of the staging memory, by the caller's promise.
+            let staged = unsafe { self.staging.add(at) }.as_ptr();
+            let there: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
+            let [staged, there] = [(staged, self.cpu), (there, self.gpu)];
+            let (to, from) = if to_gpu { (there, staged) } else { (staged, there) };
+            // SAFETY: both sides have so many bytes, by the caller's promise; all copies are waited for.
+            unsafe { self.api.start_copy(to, (from.0.cast_const(), from.1), bytes, self.copied) }
+                .doing(|| format!("copying {bytes} bytes {} {address:#x}", if to_gpu { "to" } else { "from" }))?;
+        }
+        self.wait(self.copied, COPY)
+    }
+
+    fn wait(&self, signal: OwnSignal, limit: Duration) -> Result<()> {
+        let start = Instant::now();
+        while signal.memory().value.load(Ordering::Acquire) > 0 {
+            let fault = hsa::fault();
+            let error = self.queue.error();
+            if fault.is_some() || error.is_some() {
+                let what = match error {
+                    Some(error) => error.to_string(),
+                    None => "memory that must not be accessed".to_owned(),
+                };
+                // Of a fault of memory the runtime may tell after it has stopped the queue.
+                let address = fault.or_else(|| later(Duration::from_millis(100), hsa::fault)).map(|f| f.address);
+                return Err(ReplayError::Fault(Fault { what, address, nearest: None }));
+            }
+            if start.elapsed() > limit {
+                return Err(ReplayError::Timeout { seconds: limit.as_secs_f64() });
+            }
+            if start.elapsed() > SPIN {
+                std::thread::sleep(LOOK);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+}
+
+impl Device for Rocm {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn queue(&self) -> QueueFacts {
+        let memory = self.queue.memory();
+        QueueFacts {
+            address: self.queue.address(),
+            private_base_hi: memory.private_segment_aperture_base_hi.load(Ordering::Relaxed),
+            shared_base_hi: memory.group_segment_aperture_base_hi.load(Ordering::Relaxed),
+        }
+    }
+
+    fn allocate(&mut self, wanted: &[Region]) -> Result<Vec<String>> {
+        let mut weaker = BTreeSet::new();
+        for region in regions(wanted.iter().cloned())? {
+            let (pool, same) = self.pool(region.kind)?;
+            if !same {
+                let what = if pool.is_gpu { "memory of the GPU" } else { "memory of the host" };
+                weaker.insert(format!("{} memory is backed by {what}", region.kind));
+            }
+            for block in blocks(&region.range) {
+                let bytes = (block.end - block.start) as usize;
+                let allocate = || {
+                    let memory = self.api.allocate(&pool, bytes, &[self.gpu]);
+                    let memory = memory.doing(|| format!("allocating {bytes} bytes for {:#x}", block.start))?;
+                    Ok((memory.as_ptr().expose_provenance() as u64, memory))
+                };
+                let free = |memory: NonNull<u8>| {
+                    // SAFETY: it was allocated just now, and nobody uses it. If it stays, it is only in the way.
+                    let _ = unsafe { self.api.free(memory) };
+                };
+                self.reserved.steer(&block, allocate, free)?;
+                if !pool.is_gpu {
+                    self.host.push(block);
+                }
+            }
+        }
+        Ok(weaker.into_iter().collect())
+    }
+
+    fn load_at(&mut self, code: &Code, place: &CodePlace) -> Result<u64> {
+        // What it keeps free is not to be borrowed together with the runtime.
+        let mut reserved = std::mem::take(&mut self.reserved);
+        let start = place.pages.start;
+        let allocate = || {
+            let (object, executable) = self.load_code(code)?;
+            Ok((start.wrapping_add(object.wrapping_sub(place.kernel_object)), (object, executable)))
+        };
+        let free = |(_, executable)| {
+            // Where it stays it is only in the way.
+            let _ = self.api.unload_code(executable);
+        };
+        let loaded = reserved.steer(&place.pages, allocate, free);
+        self.reserved = reserved;
+        loaded.map(|(object, _)| object)
+    }
+
+    fn load(&mut self, code: &Code) -> Result<u64> {
+        self.load_code(code).map(|(object, _)| object)
+    }
+
+    fn settle(&mut self) {
+        self.reserved = Reserved::default();
+    }
+
+    fn kernarg(&mut self, bytes: usize) -> Result<u64> {
+        let bytes = bytes.max(1);
+        let memory = self.api.kernarg_memory(&[self.gpu], bytes);
+        let memory = memory.doing(|| format!("{bytes} bytes for kernel arguments"))?;
+        let address = memory.as_ptr().expose_provenance() as u64;
+        self.host.push(address..address + bytes as u64);
+        Ok(address)
+    }
+
+    unsafe fn write(&self, pieces: &[(u64, &[u8])]) -> Result<()> {
+        let mut far = Vec::new();
+        for &(address, bytes) in pieces {
+            match self.on_host(address, bytes.len()) {
+                // SAFETY: memory of the host with so many bytes, which no kernel uses: the caller's promise.
+                Some(to) => unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) },
+                None => far.push((address, bytes)),
+            }
+        }
+        for parts in times(far.iter().map(|(address, bytes)| (*address, bytes.len()))) {
+            for &(piece, at, (staged, _, length)) in &parts {
+                let Some(from) = far.get(piece).and_then(|(_, bytes)| bytes.get(at..at + length)) else { continue };
+                // SAFETY: `times` cuts parts that are inside of the staging memory, which no copy uses now.
+                unsafe { self.staging.add(staged).copy_from_nonoverlapping(NonNull::from(from).cast(), length) };
+            }
+            // SAFETY: parts of `times`, of memory of this device: the caller's promise.
+            unsafe { self.copy(&parts, true) }?;
+        }
+        Ok(())
+    }
+
+    unsafe fn read(&self, pieces: &mut [(u64, &mut [u8])]) -> Result<()> {
+        let mut far = Vec::new();
+        for (address, bytes) in pieces {
+            match self.on_host(*address, bytes.len()) {
+                // SAFETY: memory of the host with so many bytes, which no kernel uses: the caller's promise.
+                Some(from) => unsafe { from.copy_to_nonoverlapping(NonNull::from(&mut **bytes).cast(), bytes.len()) },
+                None => far.push((*address, &mut **bytes)),
+            }
+        }
+        for parts in times(far.iter().map(|(address, bytes)| (*address, bytes.len()))) {
+            // SAFETY: parts of `times`, of memory of this device: the caller's promise.
+            unsafe { self.copy(&parts, false) }?;
+            for &(piece, at, (staged, _, length)) in &parts {
+                let Some(to) = far.get_mut(piece).and_then(|(_, bytes)| bytes.get_mut(at..at + length)) else { continue };
+                // SAFETY: inside of the staging memory, and the copy is complete.
+                unsafe { self.staging.add(staged).copy_to_nonoverlapping(NonNull::from(to).cast(), length) };
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_caches(&mut self) -> Result<()> {
+        let (memory, bytes) = match self.stream {
+            Some(stream) => stream,
+            None => {
+                let caches: usize = self.api.cache_sizes(self.gpu).into_iter().map(|bytes| bytes as usize).sum();
+                let bytes = CACHES.max(2 * caches).next_multiple_of(1 << 20);
+                let (pool, _) = self.pool(AllocationKind::DeviceCoarse)?;
+                let memory = self.api.allocate(&pool, bytes, &[self.gpu]);
+                let memory = memory.doing(|| format!("allocating {bytes} bytes to stream through the caches"))?;
+                *self.stream.insert((memory, bytes))
+            }
+        };
+        // SAFETY: it was allocated with so many bytes, and nobody else uses it.
+        unsafe { self.api.fill(memory, 0, bytes / size_of::<u32>()) }.doing(|| "filling memory".to_owned())
+    }
+
+    unsafe fn run(&mut self, mut packet: Packet, limit: Duration) -> Result<Times> {
+        self.done.memory().value.store(1, Ordering::Release);
+        packet.set_completion_signal(self.done.handle());
+        // The host writes and reads the memory between dispatches, whatever the application's packet said.
+        packet.set_system_fences();
+        let start = Instant::now();
+        // SAFETY: the caller's promise; one packet is waited for before the next.
+        unsafe { self.api.submit(&self.queue, &packet) }.doing(|| "submitting the packet".to_owned())?;
+        self.wait(self.done, limit)?;
+        let host_ns = nanoseconds(start.elapsed());
+        let time = self.api.dispatch_time(self.gpu, self.done).doing(|| "asking when the kernel ran".to_owned())?;
+        let ticks = u128::from(time.end.saturating_sub(time.start));
+        let gpu_ns = u64::try_from(ticks * 1_000_000_000 / u128::from(self.ticks_per_second)).unwrap_or(u64::MAX);
+        Ok(Times { gpu_ns, host_ns })
+    }
+}
+
+/// What comes within some time.
+fn later<T>(limit: Duration, look: impl Fn() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        let found = look();
+        if found.is_some() || start.elapsed() > limit {
+            return found;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_fill_the_staging_memory_and_none_is_cut_without_need() {
+        let large = STAGING + 3;
+        let all = times([(0x1000, 8), (0x2000, large), (0x9000, 0)].into_iter());
+        assert_eq!(all[0], [(0, 0, (0, 0x1000, 8)), (1, 0, (8, 0x2000, STAGING - 8))]);
+        assert_eq!(all[1], [(1, STAGING - 8, (0, 0x2000 + (STAGING - 8) as u64, 11))]);
+        assert_eq!(all.len(), 2);
+    }
+}
