@@ -11,5 +11,6 @@ pub(crate) mod log;
 mod output;
 pub(crate) mod replay;
 pub(crate) mod run;
+mod worker;
 
 pub(crate) use output::lines;

@@ -37,7 +37,7 @@ pub struct Description {
     pub product: String,
     /// True when it is not hardware.
     pub emulated: bool,
-    /// What is between us and it: the runtime's version of the HSA interface, and its own.
+    /// What is between us and it: `HSA`, the version of the interface that the runtime has, and its own; or `no runtime`.
     pub runtime: String,
 }
 

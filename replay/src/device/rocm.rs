@@ -127,7 +127,7 @@ impl Rocm {
             isa,
             product: gpu.product.clone(),
             emulated: gpu.is_emulated(),
-            runtime: format!("{major}.{minor} {}", api.build_version()).trim_end().to_owned(),
+            runtime: format!("HSA {major}.{minor} {}", api.build_version()).trim_end().to_owned(),
         };
         let gpu = gpu.handle;
         Ok(Rocm {

@@ -24,7 +24,7 @@ fn word(report: &Report) -> String {
 pub(super) fn text(report: &Report, attempt: u32) -> Vec<String> {
     let device = &report.device;
     let mut all = vec![format!(
-        "dispatch {}: {} on {} {} (HSA {}), placed: {}, scope: {}",
+        "dispatch {}: {} on {} {} ({}), placed: {}, scope: {}",
         report.dispatch,
         demangled(&report.kernel),
         device.isa,
@@ -144,7 +144,7 @@ fn buffer_json(report: &BufferReport) -> Value {
 }
 
 /// An error as an object for programs.
-pub(super) fn error(dispatch: u64, error: &anyhow::Error, status: Exit) -> Value {
+pub(in crate::cmd) fn error(dispatch: u64, error: &anyhow::Error, status: Exit) -> Value {
     let fault = match error.downcast_ref::<ReplayError>() {
         Some(ReplayError::Fault(fault)) => Some(json!({ "address": fault.address, "nearest": fault.nearest })),
         _ => None,

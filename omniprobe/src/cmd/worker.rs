@@ -1,0 +1,232 @@
+//! Processes that replay a dispatch each: this program with two more options. What they run on, and how they end.
+
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use logdur_capture::Reader;
+use logdur_replay::verify::Rule;
+use logdur_replay::{Case, Exit, Geometry, Replacement, Setup, Variant};
+
+use super::captured::{self, Captured};
+use super::lines;
+use super::replay::show;
+use crate::environment::Environment;
+use crate::{PlaceOptions, find};
+
+/// Where dispatches are replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// On a GPU, or an emulated one, under the ROCm runtime.
+    Rocm,
+    /// On the emulated GPU alone: no ROCm is needed, and any machine will do.
+    Emu,
+}
+
+/// What dispatches are replayed on.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct On {
+    #[command(flatten)]
+    place: PlaceOptions,
+    /// Where dispatches are replayed.
+    #[arg(long, value_name = "WHERE", value_enum, default_value = "rocm", conflicts_with_all = ["emulate", "rocm"])]
+    backend: Backend,
+    /// The position of the GPU; by default the first like the captured one.
+    #[arg(long, value_name = "N")]
+    device: Option<usize>,
+    /// What a buffer's elements are and what is near enough, like `out=f16:rel=1e-2,abs=1e-6,ulp=4`; may be given several
+    /// times.
+    #[arg(long, value_name = "NAME=TYPE[:LIMITS]")]
+    tol: Vec<Rule>,
+    /// How many seconds a launch may take; by default 1000 times the application's, and 10 at least.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// How often other layouts of addresses are tried.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    place_retries: u32,
+    /// The dispatch that this process runs.
+    #[arg(long, hide = true)]
+    worker: Option<u64>,
+    /// How often its placement has failed.
+    #[arg(long, hide = true, default_value_t = 0)]
+    pub(crate) attempt: u32,
+}
+
+/// What of a dispatch is other than it was.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Other {
+    /// Another grid, in work-items.
+    #[arg(long, value_name = "X,Y,Z", value_parser = shape)]
+    grid: Option<Shape>,
+    /// Another workgroup, in work-items.
+    #[arg(long, value_name = "X,Y,Z", value_parser = shape)]
+    workgroup: Option<Shape>,
+    /// Run the kernel of a file instead: for a code object's hash, a kernel's name, or all; may be given several times.
+    #[arg(long, value_name = "HASH|NAME|all=PATH")]
+    hsaco: Vec<Replacement>,
+    /// Run the kernels of this folder instead, where they fit; may be given several times.
+    #[arg(long, value_name = "DIR")]
+    cache: Vec<PathBuf>,
+}
+
+impl Other {
+    /// For the library.
+    pub(crate) fn variant(&self) -> Variant {
+        let mut replacements = self.hsaco.clone();
+        if !self.cache.is_empty() {
+            replacements.push(Replacement::Cache(self.cache.clone()));
+        }
+        Variant { geometry: Geometry { grid: self.grid, workgroup: self.workgroup }, replacements }
+    }
+}
+
+/// A size in three dimensions.
+type Shape = [u32; 3];
+
+fn shape(text: &str) -> Result<Shape, String> {
+    let refuse = || format!("expected one to three numbers, found {text:?}");
+    let mut shape = [1; 3];
+    let mut numbers = text.split(',');
+    for (to, number) in shape.iter_mut().zip(&mut numbers) {
+        *to = number.parse().map_err(|_| refuse())?;
+    }
+    if numbers.next().is_some() { Err(refuse()) } else { Ok(shape) }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let refuse = || format!("expected a number of seconds, found {text:?}");
+    text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(refuse)
+}
+
+impl On {
+    /// For the library.
+    pub(crate) fn setup(&self) -> Setup {
+        let backend = match self.backend {
+            Backend::Rocm => logdur_replay::Backend::Rocm,
+            Backend::Emu => logdur_replay::Backend::Emulated,
+        };
+        Setup { backend, device: self.device, limit: self.timeout, rules: self.tol.clone() }
+    }
+
+    /// The layouts of addresses that are tried: the emulated GPU has its own.
+    fn attempts(&self) -> std::ops::RangeInclusive<u32> {
+        0..=if self.backend == Backend::Emu { 0 } else { self.place_retries }
+    }
+
+    /// A command that replays a dispatch in a process of its own.
+    ///
+    /// # Errors
+    /// When it is not known where this program is, or what it has to be run by.
+    fn command(&self, environment: &Environment, dispatch: u64, attempt: u32) -> Result<Command> {
+        let program = std::env::current_exe().context("where this program is")?;
+        let loader = self.place.rocm.as_deref().map(find::loader).transpose()?.flatten();
+        let loader = loader.as_ref().map(|(loader, libraries)| (loader.as_path(), libraries.as_os_str()));
+        let mut command = logdur_replay::worker(&program, loader, attempt);
+        command.args(std::env::args_os().skip(1)).args([format!("--worker={dispatch}"), format!("--attempt={attempt}")]);
+        command.envs(environment.iter());
+        Ok(command)
+    }
+
+    /// The variables that such processes need.
+    fn environment(&self) -> Result<Environment> {
+        let mut environment = Environment::default();
+        if self.backend == Backend::Rocm {
+            environment.place(&self.place, None)?;
+        }
+        Ok(environment)
+    }
+}
+
+/// Does work for each dispatch, in a process of its own; the first status that is no success.
+///
+/// # Errors
+/// When the capture cannot be read, or this program not be started again.
+pub(crate) fn each(
+    captured: &Captured,
+    on: &On,
+    json: bool,
+    work: impl FnOnce(&Case<'_>) -> Result<Exit>,
+) -> Result<Exit> {
+    if let Some(dispatch) = on.worker {
+        end(on, json, dispatch, || with_case(captured, dispatch, work));
+    }
+    let reader = captured.open()?;
+    let environment = on.environment()?;
+    let mut status = Exit::Success as u8;
+    let dispatches = captured.dispatches(&reader)?;
+    // On a terminal only.
+    let bar = ProgressBar::new(dispatches.len() as u64).with_style(
+        ProgressStyle::with_template("{wide_bar} {pos} of {len} dispatches, {eta} left").context("the progress bar")?,
+    );
+    for dispatch in dispatches {
+        bar.tick();
+        let mut ended = Exit::Placement as u8;
+        for attempt in on.attempts() {
+            let ran = run(on.command(&environment, dispatch.id, attempt)?, &bar)?;
+            ended = status_of(ran, dispatch.id);
+            if ended != Exit::Placement as u8 {
+                break;
+            }
+        }
+        bar.inc(1);
+        if status == Exit::Success as u8 {
+            status = ended;
+        }
+    }
+    bar.finish_and_clear();
+    // Statuses of workers are passed on as they are.
+    std::process::exit(status.into())
+}
+
+/// Runs a command; what it says does not get into the bar.
+fn run(mut command: Command, bar: &ProgressBar) -> Result<ExitStatus> {
+    let starting = "starting the process of a dispatch";
+    if bar.is_hidden() {
+        return command.status().context(starting);
+    }
+    let output = command.stdin(Stdio::inherit()).output().context(starting)?;
+    bar.suspend(|| {
+        io::stdout().write_all(&output.stdout)?;
+        io::stderr().write_all(&output.stderr)
+    })
+    .context("writing what the process of a dispatch said")?;
+    Ok(output.status)
+}
+
+/// The status of a worker's end.
+fn status_of(ended: ExitStatus, dispatch: u64) -> u8 {
+    if let Some(signal) = ended.signal() {
+        eprintln!("omniprobe: dispatch {dispatch}: the process of the replay was ended by signal {signal}");
+        return Exit::Fault as u8;
+    }
+    ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::Environment as u8)
+}
+
+fn with_case(captured: &Captured, dispatch: u64, work: impl FnOnce(&Case<'_>) -> Result<Exit>) -> Result<Exit> {
+    let reader: Reader = captured.open()?;
+    let found = reader.dispatches().iter().find(|d| d.id == dispatch);
+    work(&Case::of(&reader, found.context("the dispatch is no longer there")?)?)
+}
+
+/// Does a dispatch's work in this process and ends it.
+fn end(on: &On, json: bool, dispatch: u64, work: impl FnOnce() -> Result<Exit>) -> ! {
+    let status = work().unwrap_or_else(|error| {
+        let status = captured::status(&error);
+        // Another layout of addresses is tried; of the last one it is said what was in the way.
+        if status != Exit::Placement || on.attempt == *on.attempts().end() {
+            if json {
+                let said = show::error(dispatch, &error, status).to_string();
+                // Whoever does not listen has the status.
+                let _ = lines([said]);
+            }
+            eprintln!("omniprobe: dispatch {dispatch}: {error:#}");
+        }
+        status
+    });
+    logdur_replay::leave(status as u8)
+}
