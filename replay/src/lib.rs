@@ -26,6 +26,7 @@ mod reach;
 mod replacement;
 mod replay;
 mod stage;
+pub mod stats;
 pub mod verify;
 
 pub use case::{Case, Code, Pointer};
