@@ -9,6 +9,7 @@
 //! and all that it wrote equals what the application got — and another word to everything weaker. What it must never do:
 //! replay something else without saying so.
 
+pub mod bench;
 mod buffers;
 mod case;
 mod device;
@@ -27,6 +28,7 @@ mod replacement;
 mod replay;
 mod stage;
 pub mod stats;
+mod trials;
 pub mod verify;
 
 pub use case::{Case, Code, Pointer};
@@ -37,3 +39,4 @@ pub use process::{leave, worker};
 pub use replacement::{Replacement, Which};
 pub use replay::{Options, Repetition, Report, replay};
 pub use stage::{Setup, Variant};
+pub use trials::{Trial, Trials};

@@ -34,7 +34,7 @@ pub struct Setup {
 }
 
 /// What of a dispatch is other than it was.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variant {
     /// Another geometry.
     pub geometry: Geometry,
@@ -45,7 +45,6 @@ pub struct Variant {
 /// A packet and its arguments.
 pub(crate) struct Launch {
     packet: Packet,
-    kernarg: u64,
     segment: Vec<u8>,
     /// The code object that runs instead of the application's, and where it came from.
     pub(crate) replaced: Option<(Id, String)>,
@@ -69,6 +68,8 @@ pub(crate) struct Stage<'c> {
     dirty: Dirty,
     /// True when everything but that is as it was before the kernel.
     rest_is_restored: bool,
+    /// Memory for arguments, and how much of it there is: one launch runs at a time.
+    kernarg: (u64, usize),
     /// Other code that is loaded: the addresses of kernels.
     others: HashMap<Id, u64>,
     /// Why a result says less than it could, one line each.
@@ -130,6 +131,7 @@ impl<'c> Stage<'c> {
             dirty: Dirty::of(&case.before, &areas, written)?,
             areas,
             rest_is_restored: false,
+            kernarg: (0, 0),
             others: HashMap::new(),
             weaknesses,
         })
@@ -205,9 +207,7 @@ impl<'c> Stage<'c> {
             let count = kernarg::relocate(&mut segment, &(loaded.base..loaded.base + loaded.size), moved);
             weaknesses.push(format!("relocated: {count} arguments rewritten"));
         }
-        let kernarg = self.device.kernarg(segment.len())?;
-        packet.set_kernarg_address(kernarg);
-        Ok(Launch { packet, kernarg, segment, replaced: other.map(|other| (other.code.id, other.place)), weaknesses })
+        Ok(Launch { packet, segment, replaced: other.map(|other| (other.code.id, other.place)), weaknesses })
     }
 
     /// Loads other code, once.
@@ -243,10 +243,16 @@ impl<'c> Stage<'c> {
     /// # Errors
     /// A fault, by the buffer that is nearest; a kernel that does not end. The device is of no use then.
     pub(crate) fn run(&mut self, launch: &Launch) -> Result<Times> {
+        let bytes = launch.segment.len();
+        if self.kernarg.0 == 0 || self.kernarg.1 < bytes {
+            self.kernarg = (self.device.kernarg(bytes)?, bytes);
+        }
         // SAFETY: the segment was allocated with so many bytes, and no kernel runs.
-        unsafe { self.device.write(&[(launch.kernarg, &launch.segment)]) }?;
+        unsafe { self.device.write(&[(self.kernarg.0, &launch.segment)]) }?;
+        let mut packet = launch.packet;
+        packet.set_kernarg_address(self.kernarg.0);
         // SAFETY: kernel and segment are loaded and stay as long as the process.
-        let ran = unsafe { self.device.run(launch.packet, self.limit) };
+        let ran = unsafe { self.device.run(packet, self.limit) };
         ran.map_err(|error| match hostcall::explained(self.case, error) {
             ReplayError::Fault(mut fault) => {
                 fault.nearest = fault.address.and_then(|address| buffers::nearest(&self.buffers, address));

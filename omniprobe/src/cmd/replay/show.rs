@@ -1,38 +1,46 @@
 //! What came of a replay, for people and for programs.
 
 use logdur_replay::verify::{BufferReport, Overall, Verdict};
-use logdur_replay::{Exit, ReplayError, Report};
+use logdur_replay::{Description, Exit, ReplayError, Report};
 use serde_json::{Value, json};
 
 use crate::cmd::output::demangled;
 
 /// How the memory was placed.
-fn placed(attempt: u32) -> String {
+pub(in crate::cmd) fn placed(attempt: u32) -> String {
     if attempt == 0 { "exact".to_owned() } else { format!("exact after {attempt} retries") }
 }
 
 /// The last word: what was found, and whether that says less than it could.
-fn word(report: &Report) -> String {
-    match report.overall {
-        Some(Overall::Pass) if !report.weaknesses.is_empty() => "PASS (qualified)".to_owned(),
-        Some(overall) => overall.to_string(),
-        None => "verification skipped".to_owned(),
+pub(in crate::cmd) fn word(overall: Overall, weaknesses: &[String]) -> String {
+    match overall {
+        Overall::Pass if !weaknesses.is_empty() => "PASS (qualified)".to_owned(),
+        overall => overall.to_string(),
     }
+}
+
+/// The word of a report.
+fn word_of(report: &Report) -> String {
+    let skipped = || "verification skipped".to_owned();
+    report.overall.map_or_else(skipped, |overall| word(overall, &report.weaknesses))
+}
+
+/// What ran on what.
+pub(in crate::cmd) fn heading(dispatch: u64, kernel: &str, device: &Description, attempt: u32) -> String {
+    format!(
+        "dispatch {dispatch}: {} on {} {} ({}), placed: {}",
+        demangled(kernel),
+        device.isa,
+        device.product,
+        device.runtime,
+        placed(attempt)
+    )
 }
 
 /// Lines for people.
 pub(super) fn text(report: &Report, attempt: u32) -> Vec<String> {
-    let device = &report.device;
-    let mut all = vec![format!(
-        "dispatch {}: {} on {} {} ({}), placed: {}, scope: {}",
-        report.dispatch,
-        demangled(&report.kernel),
-        device.isa,
-        device.product,
-        device.runtime,
-        placed(attempt),
-        report.scope
-    )];
+    let heading = heading(report.dispatch, &report.kernel, &report.device, attempt);
+    let mut all = vec![format!("{heading}, scope: {}", report.scope)];
     all.push(format!("  code {}", report.code));
     if let Some((id, place)) = &report.replaced {
         all.push(format!("  replaced by {id}, {place}"));
@@ -52,11 +60,12 @@ pub(super) fn text(report: &Report, attempt: u32) -> Vec<String> {
     let told = |b: &&BufferReport| b.verdict != Verdict::Untouched || !b.buffer.name.starts_with("0x");
     all.extend(report.buffers.iter().filter(told).flat_map(buffer));
     all.extend(report.weaknesses.iter().map(|text| format!("  qualified: {text}")));
-    all.push(word(report));
+    all.push(word_of(report));
     all
 }
 
-fn buffer(report: &BufferReport) -> Vec<String> {
+/// What was found of a buffer, for people.
+pub(in crate::cmd) fn buffer(report: &BufferReport) -> Vec<String> {
     let b = &report.buffer;
     let mut line = format!("  {:<16} {} {}", report.verdict.to_string(), b.name, b.of);
     if !b.tolerance.is_exact() {
@@ -105,7 +114,7 @@ pub(super) fn json(report: &Report, attempt: u32, status: Exit) -> Value {
         "dispatch": report.dispatch,
         "kernel": report.kernel,
         "demangled": demangled(&report.kernel),
-        "result": word(report),
+        "result": word_of(report),
         "status": status as u8,
         "placed": placed(attempt),
         "scope": report.scope.to_string(),
@@ -123,7 +132,8 @@ pub(super) fn json(report: &Report, attempt: u32, status: Exit) -> Value {
     })
 }
 
-fn buffer_json(report: &BufferReport) -> Value {
+/// What was found of a buffer, for programs.
+pub(in crate::cmd) fn buffer_json(report: &BufferReport) -> Value {
     let b = &report.buffer;
     let first = report.first.as_ref().map(|f| {
         json!({

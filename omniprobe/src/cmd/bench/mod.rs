@@ -1,0 +1,133 @@
+//! `omniprobe bench`: how long captured dispatches take.
+
+mod show;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use logdur_replay::bench::{self, Restore};
+use logdur_replay::{Case, Exit, Replacement, Variant, Which};
+
+use super::captured::Captured;
+use super::lines;
+use super::worker::{self, On, Other};
+
+/// Runs that count, unless a target says when it is enough.
+const RUNS: u32 = 30;
+/// With a target, runs at most.
+const MOST: u32 = 2000;
+
+/// What is put back between runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Restored {
+    /// What the kernel changes.
+    Dirty,
+    /// All captured memory.
+    Full,
+    /// Nothing.
+    None,
+}
+
+/// What is in the caches when a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CacheState {
+    /// What the last run and the restoring left.
+    Warm,
+    /// Something else.
+    Cold,
+}
+
+/// How dispatches are measured.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    captured: Captured,
+    #[command(flatten)]
+    on: On,
+    #[command(flatten)]
+    other: Other,
+    /// Runs that count; with --target-ci, at most.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: Option<u32>,
+    /// Runs before those.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    warm_up: u32,
+    /// Stop when the median is known so well, with a confidence of 95 %: `1%` is 1 % to either side.
+    #[arg(long, value_name = "P%", value_parser = percent)]
+    target_ci: Option<f64>,
+    /// What is put back between runs.
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "dirty")]
+    restore: Restored,
+    /// What is in the caches when a run begins.
+    #[arg(long, value_name = "STATE", value_enum, default_value = "warm")]
+    cache_state: CacheState,
+    /// Measure the kernels of two files in turns, and say whether one is faster.
+    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["hsaco", "cache"])]
+    compare: Option<Vec<PathBuf>>,
+    /// Measure a kernel that computes something else, too.
+    #[arg(long)]
+    no_verify: bool,
+    /// A JSON object for each dispatch, one a line.
+    #[arg(long)]
+    json: bool,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|p: &f64| *p > 0.0 && *p < 100.0);
+    number.map(|percent| percent / 100.0).ok_or_else(|| format!("expected a percentage like 1%, found {text:?}"))
+}
+
+/// Measures dispatches.
+///
+/// # Errors
+/// When the capture cannot be read, or this program not be started again.
+pub(crate) fn run(options: &Options) -> Result<Exit> {
+    worker::each(&options.captured, &options.on, options.json, |case| measure(options, case))
+}
+
+fn measure(options: &Options, case: &Case<'_>) -> Result<Exit> {
+    let variant = options.other.variant();
+    let of_file = |path: &PathBuf| {
+        let file = Replacement::File { of: Which::All, path: path.clone() };
+        Variant { replacements: vec![file], ..variant.clone() }
+    };
+    let variants = match &options.compare {
+        Some(files) => files.iter().map(of_file).collect(),
+        None => vec![variant],
+    };
+    let how = bench::Options {
+        setup: options.on.setup(),
+        variants,
+        warm_up: options.warm_up,
+        repetitions: options.repetitions.unwrap_or(if options.target_ci.is_some() { MOST } else { RUNS }),
+        target: options.target_ci,
+        restore: match options.restore {
+            Restored::Dirty => Restore::Dirty,
+            Restored::Full => Restore::Full,
+            Restored::None => Restore::None,
+        },
+        cold: options.cache_state == CacheState::Cold,
+        whatever: options.no_verify,
+    };
+    let report = bench::bench(case, &how)?;
+    if options.json {
+        lines([show::json(&report, &how, options.on.attempt).to_string()])?;
+    } else {
+        lines(show::text(&report, &how, options.on.attempt))?;
+    }
+    Ok(if options.no_verify { Exit::Success } else { report.exit() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_percentage() {
+        assert_eq!(percent("1%"), Ok(0.01));
+        assert_eq!(percent("0.5"), Ok(0.005));
+        assert_eq!(percent("0%"), Err("expected a percentage like 1%, found \"0%\"".to_owned()));
+        percent("x").unwrap_err();
+    }
+}

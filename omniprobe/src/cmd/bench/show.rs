@@ -1,0 +1,138 @@
+//! What was measured, for people and for programs.
+
+use logdur_replay::bench::{Options, Report, Restore, Side};
+use logdur_replay::stats::{Pairs, Summary};
+use logdur_replay::verify::Overall;
+use serde_json::{Value, json};
+
+use crate::cmd::output::demangled;
+use crate::cmd::replay::show::{self, buffer, heading, placed};
+
+/// The probability of a chance that is taken for none.
+const CHANCE: f64 = 0.05;
+
+/// Lines for people.
+pub(super) fn text(report: &Report, how: &Options, attempt: u32) -> Vec<String> {
+    let mut all = vec![heading(report.dispatch, &report.kernel, &report.device, attempt)];
+    let restored = match how.restore {
+        Restore::Dirty => "what is changed",
+        Restore::Full => "all",
+        Restore::None => "nothing",
+    };
+    let took = report.restore_ns.map_or_else(String::new, |ns| format!(" in {ns} ns"));
+    let caches = if how.cold { "cold" } else { "warm" };
+    all.push(format!(
+        "  before each run {restored} is put back, {} of {} bytes{took}; caches are {caches}",
+        report.restored, report.bytes
+    ));
+    for (side, name) in report.sides.iter().zip(names(report)) {
+        all.extend(self::side(side, name, report.recorded_ns));
+    }
+    if let Some(recorded) = report.recorded_ns {
+        all.push(format!("  recorded: GPU {recorded} ns"));
+    }
+    all.extend(report.pairs.iter().map(|pairs| format!("  B/A: {}", compared(pairs, report.device.emulated))));
+    if report.device.emulated {
+        all.push("  emulated: these times say nothing of hardware".to_owned());
+    }
+    all
+}
+
+/// What kernels are called when there are two.
+fn names(report: &Report) -> &'static [&'static str] {
+    if report.sides.len() > 1 { &["A: ", "B: "] } else { &[""] }
+}
+
+fn side(side: &Side, name: &str, recorded: Option<u64>) -> Vec<String> {
+    let mut all = Vec::new();
+    if let Some((id, place)) = &side.replaced {
+        all.push(format!("  {name}replaced by {id}, {place}"));
+    }
+    all.push(format!("  {name}{}", show::word(side.overall, &side.weaknesses)));
+    if side.overall != Overall::Pass {
+        all.extend(side.buffers.iter().filter(|b| b.verdict.is_failure()).flat_map(buffer));
+    }
+    all.extend(side.weaknesses.iter().map(|text| format!("  {name}qualified: {text}")));
+    let Some(s) = &side.summary else {
+        all.push(format!("  {name}not measured: what it computes is something else"));
+        return all;
+    };
+    let sure = if s.is_sure() { "95 % between" } else { "too few runs to be sure: between" };
+    all.push(format!(
+        "  {name}GPU median {} ns, {sure} {} and {} ns; {} runs, min {}, MAD {}, p95 {} ns",
+        s.median_ns, s.low_ns, s.high_ns, s.runs, s.min_ns, s.mad_ns, s.p95_ns
+    ));
+    if s.bimodal {
+        all.push(format!("  {name}two middles: the runs are of two kinds, and the median is of neither"));
+    }
+    if let Some(host) = Summary::of(&side.host_ns) {
+        all.push(format!("  {name}launch and wait median {} ns", host.median_ns));
+    }
+    all.extend(ratio(s, recorded).map(|ratio| format!("  {name}replayed/recorded {ratio:.3}")));
+    all
+}
+
+/// Replayed by recorded.
+fn ratio(summary: &Summary, recorded: Option<u64>) -> Option<f64> {
+    recorded.map(|recorded| summary.median_ns / recorded as f64)
+}
+
+/// Which is faster, if that is no chance, and times mean anything.
+fn compared(pairs: &Pairs, emulated: bool) -> String {
+    let numbers = format!("{:.4}, the median of {} pairs, p = {:.2e}", pairs.ratio, pairs.count, pairs.p);
+    format!("{numbers}: {}", verdict(pairs, emulated))
+}
+
+fn verdict(pairs: &Pairs, emulated: bool) -> &'static str {
+    match pairs.ratio {
+        _ if emulated => "no verdict, it is emulated",
+        _ if pairs.p >= CHANCE => "no difference can be told from chance",
+        ratio if ratio < 1.0 => "B is faster",
+        ratio if ratio > 1.0 => "A is faster",
+        _ => "as fast",
+    }
+}
+
+/// An object for programs.
+pub(super) fn json(report: &Report, how: &Options, attempt: u32) -> Value {
+    let sides: Vec<Value> = report.sides.iter().map(|side| side_json(side, report.recorded_ns)).collect();
+    let compared = report.pairs.as_ref().map(|pairs| {
+        json!({
+            "ratio": pairs.ratio, "pairs": pairs.count, "p": pairs.p, "verdict": verdict(pairs, report.device.emulated),
+        })
+    });
+    json!({
+        "dispatch": report.dispatch,
+        "kernel": report.kernel,
+        "demangled": demangled(&report.kernel),
+        "status": report.exit() as u8,
+        "placed": placed(attempt),
+        "isa": report.device.isa,
+        "product": report.device.product,
+        "emulated": report.device.emulated,
+        "runtime": report.device.runtime,
+        "recorded_ns": report.recorded_ns,
+        "restore": format!("{:?}", how.restore).to_lowercase(),
+        "restored_bytes": report.restored,
+        "restore_ns": report.restore_ns,
+        "bytes": report.bytes,
+        "cache_state": if how.cold { "cold" } else { "warm" },
+        "sides": sides,
+        "compared": compared,
+    })
+}
+
+fn side_json(side: &Side, recorded: Option<u64>) -> Value {
+    json!({
+        "result": show::word(side.overall, &side.weaknesses),
+        "qualified": side.weaknesses,
+        "replaced_by": side.replaced.as_ref().map(|(id, _)| id.to_string()),
+        "replaced_from": side.replaced.as_ref().map(|(_, place)| place),
+        "gpu": side.summary,
+        "host": Summary::of(&side.host_ns),
+        "replayed_by_recorded": side.summary.as_ref().and_then(|s| ratio(s, recorded)),
+        "gpu_ns": side.gpu_ns,
+        "host_ns": side.host_ns,
+        "buffers": side.buffers.iter().map(show::buffer_json).collect::<Vec<_>>(),
+    })
+}

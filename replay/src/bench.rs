@@ -1,0 +1,221 @@
+//! How long a captured dispatch takes, measured: one kernel, or two in turns.
+//!
+//! Nothing is timed that was not verified first, and it is looked at again afterwards: a kernel that computes something else
+//! is as fast as it likes.
+
+use std::time::Instant;
+
+use crate::case::Case;
+use crate::device::Description;
+use crate::error::{Exit, Result};
+use crate::stage::{Launch, Setup, Stage, Variant};
+use crate::stats::{Pairs, Summary, pairs};
+use crate::verify::{BufferReport, Overall};
+
+/// Runs of each kernel before one may be sure enough: fewer say nothing of how they are spread.
+pub const LEAST: u32 = 10;
+
+/// What is put back between runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restore {
+    /// What the kernel changes.
+    #[default]
+    Dirty,
+    /// All memory.
+    Full,
+    /// Nothing: the kernel works on what the last run left, and only the first one was verified.
+    None,
+}
+
+/// How a dispatch is measured.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What it runs on.
+    pub setup: Setup,
+    /// One kernel, or two that are compared.
+    pub variants: Vec<Variant>,
+    /// Runs before those that count.
+    pub warm_up: u32,
+    /// Runs that count, of each kernel; at most, where there is a target.
+    pub repetitions: u32,
+    /// The relative half-width of the median's confidence interval at which it is enough.
+    pub target: Option<f64>,
+    /// What is put back between runs.
+    pub restore: Restore,
+    /// Put something else into the caches before each run.
+    pub cold: bool,
+    /// Measure a kernel that computes something else, too.
+    pub whatever: bool,
+}
+
+/// What was measured of a kernel.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// The code object that ran instead of the application's, and where it came from.
+    pub replaced: Option<(logdur_capture::Id, String)>,
+    /// What it computed, before it was measured and afterwards.
+    pub overall: Overall,
+    /// What was found of each buffer.
+    pub buffers: Vec<BufferReport>,
+    /// Why that says less than it could.
+    pub weaknesses: Vec<String>,
+    /// Nanoseconds on the GPU, in the order of the runs; none when it computed something else.
+    pub gpu_ns: Vec<u64>,
+    /// Nanoseconds from before the packet was written until its end was seen.
+    pub host_ns: Vec<u64>,
+    /// What `gpu_ns` say.
+    pub summary: Option<Summary>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The dispatch's number in its process.
+    pub dispatch: u64,
+    /// The kernel's symbol.
+    pub kernel: String,
+    /// The device.
+    pub device: Description,
+    /// How long the application's dispatch took.
+    pub recorded_ns: Option<u64>,
+    /// Bytes of all captured memory.
+    pub bytes: u64,
+    /// Bytes that were put back before each run.
+    pub restored: u64,
+    /// How long that took, the median in nanoseconds.
+    pub restore_ns: Option<f64>,
+    /// Each kernel.
+    pub sides: Vec<Side>,
+    /// The second kernel's durations by the first's, of runs next to each other.
+    pub pairs: Option<Pairs>,
+}
+
+impl Report {
+    /// The status that says it.
+    pub fn exit(&self) -> Exit {
+        match self.sides.iter().find(|side| side.overall != Overall::Pass).map(|side| side.overall) {
+            None => Exit::Success,
+            Some(Overall::NoReference) => Exit::Incomplete,
+            Some(_) => Exit::Mismatch,
+        }
+    }
+}
+
+/// Measures a dispatch in this process, which has not started the runtime yet.
+///
+/// # Errors
+/// As for [`replay`](crate::replay()).
+pub fn bench(case: &Case<'_>, options: &Options) -> Result<Report> {
+    let mut stage = Stage::set(case, &options.setup)?;
+    let mut launches = Vec::new();
+    for variant in &options.variants {
+        launches.push(stage.launch(variant)?);
+    }
+    let mut sides = Vec::new();
+    for launch in &launches {
+        stage.restore()?;
+        sides.push(verified(&mut stage, launch)?);
+    }
+    let mut restores = Vec::new();
+    if options.whatever || sides.iter().all(|side| side.overall == Overall::Pass) {
+        let mut runs = Runs { stage: &mut stage, options, restores: &mut restores };
+        runs.all(&launches, &mut sides)?;
+        if options.restore != Restore::None {
+            for (launch, side) in launches.iter().zip(&mut sides) {
+                stage.restore()?;
+                let last = verified(&mut stage, launch)?;
+                if last.overall != Overall::Pass {
+                    (side.overall, side.buffers) = (last.overall, last.buffers);
+                }
+            }
+        }
+    }
+    for side in &mut sides {
+        side.summary = Summary::of(&side.gpu_ns);
+    }
+    let pairs = match sides.as_slice() {
+        [a, b] => pairs(&a.gpu_ns.iter().copied().zip(b.gpu_ns.iter().copied()).collect::<Vec<_>>()),
+        _ => None,
+    };
+    let (bytes, dirty) = stage.bytes();
+    Ok(Report {
+        dispatch: case.dispatch.id,
+        kernel: case.original.kernel.name.clone(),
+        device: stage.device().description().clone(),
+        recorded_ns: case.duration_ns(),
+        bytes,
+        restored: match options.restore {
+            Restore::Dirty => dirty,
+            Restore::Full => bytes,
+            Restore::None => 0,
+        },
+        restore_ns: Summary::of(&restores).map(|summary| summary.median_ns),
+        sides,
+        pairs,
+    })
+}
+
+/// Runs a launch on restored memory and compares all that it changed.
+fn verified(stage: &mut Stage<'_>, launch: &Launch) -> Result<Side> {
+    stage.run(launch)?;
+    let pages = stage.changed()?;
+    let buffers = stage.compare(&[pages])?;
+    Ok(Side {
+        replaced: launch.replaced.clone(),
+        overall: Overall::of(&buffers),
+        buffers,
+        weaknesses: stage.weaknesses.iter().chain(&launch.weaknesses).cloned().collect(),
+        gpu_ns: Vec::new(),
+        host_ns: Vec::new(),
+        summary: None,
+    })
+}
+
+/// The runs that are timed.
+struct Runs<'a, 'c> {
+    stage: &'a mut Stage<'c>,
+    options: &'a Options,
+    restores: &'a mut Vec<u64>,
+}
+
+impl Runs<'_, '_> {
+    fn all(&mut self, launches: &[Launch], sides: &mut [Side]) -> Result<()> {
+        for launch in launches.iter().cycle().take(launches.len() * self.options.warm_up as usize) {
+            self.run(launch)?;
+        }
+        self.restores.clear();
+        for number in 0..self.options.repetitions.max(1) {
+            // A B, then B A: what drifts, drifts for both.
+            let mut order: Vec<(&Launch, &mut Side)> = launches.iter().zip(&mut *sides).collect();
+            if number % 2 == 1 {
+                order.reverse();
+            }
+            for (launch, side) in order {
+                let times = self.run(launch)?;
+                side.gpu_ns.push(times.gpu_ns);
+                side.host_ns.push(times.host_ns);
+            }
+            let sure = |target| sides.iter().all(|s| Summary::of(&s.gpu_ns).is_some_and(|s| s.is_as_sure_as(target)));
+            // Whether it is enough is asked seldom: the answer takes longer than a short kernel.
+            let runs = number + 1;
+            if runs >= LEAST && runs.is_multiple_of(LEAST / 2) && self.options.target.is_some_and(sure) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, launch: &Launch) -> Result<crate::Times> {
+        let start = Instant::now();
+        match self.options.restore {
+            Restore::Dirty => self.stage.restore()?,
+            Restore::Full => self.stage.restore_all()?,
+            Restore::None => {}
+        }
+        self.restores.push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        if self.options.cold {
+            self.stage.flush_caches()?;
+        }
+        self.stage.run(launch)
+    }
+}

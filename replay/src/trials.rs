@@ -1,0 +1,105 @@
+//! Variants of a captured dispatch, tried one after the other on memory that stays where it is.
+//!
+//! Each is verified before it is timed: all memory is looked at after its first run, and what it changes after every other
+//! one. So a trial costs what the kernel changes, not what the application had.
+
+use crate::case::Case;
+use crate::device::Description;
+use crate::error::Result;
+use crate::memory::Pages;
+use crate::stage::{Launch, Setup, Stage, Variant};
+use crate::verify::{BufferReport, Overall};
+
+/// What came of a variant.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// What it computed.
+    pub overall: Overall,
+    /// What was found of each buffer, when that is something else.
+    pub buffers: Vec<BufferReport>,
+    /// Why a PASS says less than it could.
+    pub weaknesses: Vec<String>,
+    /// Nanoseconds on the GPU of each repetition, all verified; none when it computed something else.
+    pub gpu_ns: Vec<u64>,
+}
+
+/// A dispatch on a device, of which variants are tried.
+pub struct Trials<'c> {
+    stage: Stage<'c>,
+    /// Of which all memory was looked at.
+    seen: Vec<Variant>,
+}
+
+impl<'c> Trials<'c> {
+    /// Puts a dispatch on a device, in this process, which has not started the runtime yet.
+    ///
+    /// # Errors
+    /// As for [`replay`](crate::replay()).
+    pub fn set(case: &'c Case<'c>, setup: &Setup) -> Result<Trials<'c>> {
+        Ok(Trials { stage: Stage::set(case, setup)?, seen: Vec::new() })
+    }
+
+    /// What it is on.
+    pub fn device(&self) -> &Description {
+        self.stage.device().description()
+    }
+
+    /// Tries a variant.
+    ///
+    /// # Errors
+    /// When it may not be launched; nothing is lost then. When it faults or does not end: the process is of no use then.
+    pub fn run(&mut self, variant: &Variant, repetitions: u32) -> Result<Trial> {
+        let launch = self.stage.launch(variant)?;
+        let mut trial = Trial {
+            overall: Overall::Pass,
+            buffers: Vec::new(),
+            weaknesses: self.stage.weaknesses.iter().chain(&launch.weaknesses).cloned().collect(),
+            gpu_ns: Vec::new(),
+        };
+        let first = self.first(&launch, variant)?;
+        if !self.passes(&first, &mut trial)? {
+            return Ok(trial);
+        }
+        for _ in 0..repetitions {
+            self.stage.restore()?;
+            let times = self.stage.run(&launch)?;
+            let pages = self.stage.changed_of_known()?;
+            if pages != first && !self.passes(&pages, &mut trial)? {
+                return Ok(trial);
+            }
+            trial.gpu_ns.push(times.gpu_ns);
+        }
+        Ok(trial)
+    }
+
+    /// The first run of a variant: what it changes.
+    fn first(&mut self, launch: &Launch, variant: &Variant) -> Result<Pages> {
+        self.stage.restore()?;
+        self.stage.run(launch)?;
+        if self.seen.contains(variant) {
+            return self.stage.changed_of_known();
+        }
+        self.seen.push(variant.clone());
+        let known = self.stage.bytes().1;
+        let pages = self.stage.changed()?;
+        if self.stage.bytes().1 == known {
+            return Ok(pages);
+        }
+        // Somebody wrote where nobody had written: this one, or a later run of one that was tried before.
+        self.stage.restore_all()?;
+        self.stage.run(launch)?;
+        self.stage.changed()
+    }
+
+    /// Compares what a run changed with what the application's kernel changed.
+    fn passes(&mut self, pages: &Pages, trial: &mut Trial) -> Result<bool> {
+        let buffers = self.stage.compare(std::slice::from_ref(pages))?;
+        trial.overall = Overall::of(&buffers);
+        let passes = trial.overall == Overall::Pass;
+        if !passes {
+            trial.gpu_ns.clear();
+            trial.buffers = buffers;
+        }
+        Ok(passes)
+    }
+}
