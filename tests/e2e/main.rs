@@ -10,7 +10,9 @@ mod launch;
 mod log;
 mod versions;
 
+mod alone;
 mod app_signals;
+mod bench;
 mod capture;
 mod code_objects;
 mod costs;

@@ -12,22 +12,22 @@ use crate::bed::{self, Outcome, Run, built};
 use crate::captures::{Buffer, Captured};
 
 /// A buffer's address: a page somewhere, as the runtime's pools give them out.
-const WORDS: u64 = 0x7f31_0020_3000;
+pub(crate) const WORDS: u64 = 0x7f31_0020_3000;
 
 /// Some words, and what `increment` makes of the first 256.
-fn incremented() -> Buffer {
+pub(crate) fn incremented() -> Buffer {
     let before: Vec<u32> = (0..3000u32).map(|n| n.wrapping_mul(0x9e37_79b9)).collect();
     let mut after = before.clone();
     after[..256].iter_mut().for_each(|w| *w = w.wrapping_add(1));
     Buffer::words(WORDS, &before, &after)
 }
 
-fn increment(arch: &str) -> Captured {
+pub(crate) fn increment(arch: &str) -> Captured {
     Captured::of("increment", arch, WORDS, vec![incremented()])
 }
 
 /// Runs a tool of `omniprobe` on a capture.
-fn tool(name: &str, captured: &Captured, options: &[&str]) -> Outcome {
+pub(crate) fn tool(name: &str, captured: &Captured, options: &[&str]) -> Outcome {
     let run = Run::new(built("omniprobe"));
     let file = captured.write(&run.file("a.ldcap"));
     on_file(run, name, &file, &captured.arch, options)
@@ -38,7 +38,8 @@ pub(crate) fn on_file(run: Run, name: &str, file: &Path, arch: &str, options: &[
     let bare = run.command();
     let mut command = Command::new(built("omniprobe"));
     command.arg(name).arg(file).args(options).stdin(Stdio::null());
-    if ["replay", "verify"].contains(&name) {
+    let runs = ["replay", "verify", "bench", "tune"].contains(&name);
+    if runs && !options.contains(&"--backend") {
         command.args(bed::rocm_option());
         if !bed::on_hardware() {
             command.args(["--emulate", arch]);
@@ -55,13 +56,13 @@ pub(crate) fn on_file(run: Run, name: &str, file: &Path, arch: &str, options: &[
 
 /// The last line, and the status.
 #[track_caller]
-fn ended(outcome: &Outcome, word: &str, status: i32) {
+pub(crate) fn ended(outcome: &Outcome, word: &str, status: i32) {
     let last = outcome.stdout.lines().last().unwrap_or_default();
     let all = format!("{}\n{}{}", outcome.status, outcome.stdout, outcome.stderr);
     assert_eq!((last, outcome.status.code()), (word, Some(status)), "{all}");
 }
 
-fn json(outcome: &Outcome) -> Value {
+pub(crate) fn json(outcome: &Outcome) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|e| panic!("{e}: {}{}", outcome.stdout, outcome.stderr))
 }
 

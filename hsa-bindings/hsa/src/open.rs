@@ -61,6 +61,7 @@ impl Api {
             hsa_amd_memory_pool_free_fn,
             hsa_amd_agents_allow_access_fn,
             hsa_amd_memory_async_copy_fn,
+            hsa_amd_memory_fill_fn,
             hsa_amd_signal_create_fn,
             hsa_amd_profiling_set_profiler_enabled_fn,
             hsa_amd_profiling_get_dispatch_time_fn,

@@ -1,0 +1,104 @@
+//! Captures on the emulated GPU alone: no ROCm, no runtime, any machine. It has to say what a GPU under the runtime says.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::bed::{self, Run, built};
+use crate::captures::{Buffer, Captured};
+use crate::replay::{self, WORDS, ended, increment, json, on_file};
+
+/// A tool on the emulated GPU alone.
+fn tool(name: &str, captured: &Captured, options: &[&str]) -> bed::Outcome {
+    replay::tool(name, captured, &[options, &["--backend", "emu"]].concat())
+}
+
+/// The dispatches and their results, one a line.
+fn results(outcome: &bed::Outcome) -> Vec<(Value, Value, Value)> {
+    let values = outcome.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let verdicts = |v: &Value| v["buffers"].as_array().unwrap().iter().map(|b| b["verdict"].clone()).collect();
+    values.map(|v| (v["dispatch"].clone(), v["result"].clone(), verdicts(&v))).collect()
+}
+
+#[test]
+fn what_programs_computed_is_computed_again_without_a_runtime() {
+    for arch in bed::archs() {
+        // Device code with tables of functions, variables and scratch; LDS; every kind of memory; atomics.
+        for program in ["functions", "local_memory", "memory", "matrices"] {
+            let run = Run::hip(program).arch(&arch);
+            let file = run.file("run.ldcap");
+            let _run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
+            let verify = |options: &[&str]| {
+                results(&on_file(Run::new(built("omniprobe")), "verify", &file, &arch, options))
+            };
+            let alone = verify(&["--json", "--backend", "emu"]);
+            let said = |start: &str| alone.iter().filter(|(_, r, _)| r.as_str().unwrap().starts_with(start)).count();
+            let (passed, nothing) = (said("PASS"), said("NOTHING_WRITTEN"));
+            assert!(passed > 0 && passed + nothing == alone.len(), "{program} on {arch}: {alone:#?}");
+            if program == "memory" {
+                assert_eq!(alone, verify(&["--json"]), "{program} on {arch}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_rocm_is_needed_and_none_is_looked_for() {
+    let run = Run::new(built("omniprobe"));
+    let file = increment(&bed::arch()).write(&run.file("a.ldcap"));
+    // Nothing of this process's environment: no path, no library.
+    let mut command = Command::new(built("omniprobe"));
+    command.arg("verify").arg(&file).args(["--backend", "emu", "--json"]).env_clear().stdin(Stdio::null());
+    let outcome = run.finish(command);
+    let said = json(&outcome);
+    assert_eq!((&said["result"], &said["runtime"]), (&"PASS".into(), &"no runtime".into()), "{said:#}");
+    assert_eq!((&said["emulated"], &said["placed"]), (&true.into(), &"exact".into()), "{said:#}");
+    assert_eq!(said["product"], format!("{} (emulated)", bed::arch()));
+}
+
+#[test]
+fn what_differs_is_named_as_on_a_gpu() {
+    let arch = bed::arch();
+    let mut flipped = increment(&arch);
+    flipped.buffers[0].before[4 * 77 + 1] ^= 0x40;
+    let outcome = tool("verify", &flipped, &["--tol", "arg0=u32"]);
+    ended(&outcome, "FAIL", 6);
+    assert!(outcome.stdout.contains(&format!("[77] at {:#x}: expected ", WORDS + 4 * 77)), "{}", outcome.stdout);
+    ended(&tool("verify", &increment(&arch), &["--grid", "128"]), "FAIL", 6);
+    let other = bed::hip_object("kernels", &arch, "-O1");
+    ended(&tool("verify", &increment(&arch), &["--hsaco", &format!("all={}", other.display())]), "PASS", 0);
+}
+
+#[test]
+fn faults_and_kernels_that_do_not_end_have_their_statuses() {
+    let arch = bed::arch();
+    let buffers = vec![Buffer::words(WORDS, &[0; 1024], &[0; 1024])];
+    let wild = Captured::of("write_to", &arch, WORDS + 0x100_0000, buffers.clone());
+    let outcome = tool("verify", &wild, &[]);
+    assert_eq!(outcome.status.code(), Some(5), "{}{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.stderr.contains("GPU fault") && outcome.stderr.contains("(4096 bytes at 0x"), "{}", outcome.stderr);
+
+    let endless = Captured { grid: 64, ..Captured::of("wait_for", &arch, WORDS, buffers) };
+    let outcome = tool("replay", &endless, &["--timeout", "0.5"]);
+    assert_eq!(outcome.status.code(), Some(8), "{}{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.stderr.contains("did not end within 0.5 s"), "{}", outcome.stderr);
+}
+
+#[test]
+fn every_address_can_be_had() {
+    let arch = bed::arch();
+    for base in [0x1000, 0x7fff_ffff_0000] {
+        let words = replay::incremented();
+        let captured = Captured::of("increment", &arch, base, vec![Buffer { base, ..words }]);
+        ended(&tool("verify", &captured, &[]), "PASS", 0);
+    }
+}
+
+#[test]
+fn a_processor_that_is_not_emulated_is_refused_with_those_that_are() {
+    let captured = Captured { arch: "gfx1100".to_owned(), ..increment("gfx90a") };
+    let outcome = tool("verify", &captured, &[]);
+    assert_eq!(outcome.status.code(), Some(7), "{}{}", outcome.stdout, outcome.stderr);
+    let text = "unknown processor \"gfx1100\": expected one of gfx900, gfx906, gfx908, gfx90a, gfx942";
+    assert!(outcome.stderr.contains(text), "{}", outcome.stderr);
+}
