@@ -24,7 +24,7 @@ fn results(outcome: &bed::Outcome) -> Vec<(Value, Value, Value)> {
 fn what_programs_computed_is_computed_again_without_a_runtime() {
     for arch in bed::archs() {
         // Device code with tables of functions, variables and scratch; LDS; every kind of memory; atomics.
-        for program in ["functions", "local_memory", "memory", "matrices"] {
+        for program in ["functions", "local_memory", "memory", "groups"] {
             let run = Run::hip(program).arch(&arch);
             let file = run.file("run.ldcap");
             let _run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
