@@ -23,6 +23,7 @@ mod process;
 mod reach;
 mod replacement;
 mod replay;
+pub mod stats;
 pub mod verify;
 
 pub use case::{Case, Code, Pointer};
