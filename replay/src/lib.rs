@@ -24,6 +24,7 @@ mod reach;
 mod replacement;
 mod replay;
 pub mod stats;
+pub mod tune;
 pub mod verify;
 
 pub use case::{Case, Code, Pointer};
