@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -64,6 +65,29 @@ impl Captured {
         }
         Ok(found)
     }
+
+    /// The one dispatch that is asked for.
+    ///
+    /// # Errors
+    /// When there is none, or there are several.
+    pub(crate) fn one<'r>(&self, reader: &'r Reader) -> Result<&'r Placed<Dispatch>> {
+        let found = self.dispatches(reader)?;
+        match found.as_slice() {
+            [one] => Ok(one),
+            several => {
+                let shown = |d: &&Placed<Dispatch>| format!("{} ({})", d.id, demangled(symbol(reader, d)));
+                let several: Vec<String> = several.iter().map(shown).collect();
+                let (what, expected) = (self.file.display().to_string(), "one dispatch, by --dispatch N".to_owned());
+                Err(ReplayError::Usage { what, expected, found: several.join(", ") }.into())
+            }
+        }
+    }
+}
+
+/// A number of seconds.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let refuse = || format!("expected a number of seconds, found {text:?}");
+    text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(refuse)
 }
 
 /// Ends a tool: with its status, or with that of its error, which is said.

@@ -11,5 +11,6 @@ pub(crate) mod log;
 mod output;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod tune;
 
 pub(crate) use output::lines;

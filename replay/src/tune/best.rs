@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Config, Trial, quoted};
+use super::{Config, Trial, shell_word};
 use crate::stats::{Ratio, ratio_of_medians};
 
 /// The best configuration.
@@ -34,12 +34,14 @@ pub struct Place {
     pub file: PathBuf,
     /// The dispatch.
     pub dispatch: u64,
+    /// Further options of every replay of it, as words: the device, what is near enough.
+    pub options: Vec<String>,
 }
 
 impl Place {
     /// The command that replays a configuration.
     pub fn replay(&self, config: &Config) -> String {
-        let file = quoted(&self.file.to_string_lossy());
+        let file = shell_word(&self.file.to_string_lossy());
         let mut command = format!("omniprobe replay {file} --dispatch {}", self.dispatch);
         for (option, shape) in [("--grid", config.geometry.grid), ("--workgroup", config.geometry.workgroup)] {
             if let Some([x, y, z]) = shape {
@@ -47,7 +49,10 @@ impl Place {
             }
         }
         if let Some(path) = &config.code {
-            command += &format!(" --hsaco {}", quoted(&format!("all={}", path.display())));
+            command += &format!(" --hsaco {}", shell_word(&format!("all={}", path.display())));
+        }
+        for option in &self.options {
+            command += &format!(" {}", shell_word(option));
         }
         command
     }
@@ -55,7 +60,7 @@ impl Place {
     /// The commands that run the application with a configuration's code; none when that is the captured one. The
     /// application dispatches its own grids and workgroups.
     pub fn application(&self, config: &Config) -> Vec<String> {
-        let copied = |path: &PathBuf| format!("mkdir -p CACHE && cp {} CACHE/", quoted(&path.to_string_lossy()));
+        let copied = |path: &PathBuf| format!("mkdir -p CACHE && cp {} CACHE/", shell_word(&path.to_string_lossy()));
         let run = || "omniprobe -c CACHE -- APP".to_owned();
         config.code.iter().flat_map(|path| [copied(path), run()]).collect()
     }

@@ -91,9 +91,9 @@ impl Template {
             match piece {
                 Piece::Text(text) => part += text,
                 Piece::Value(name) | Piece::Words(name) if name == OUT => parts.push(std::mem::take(&mut part)),
-                Piece::Value(name) => part += &quoted(&value(name)?),
+                Piece::Value(name) => part += &shell_word(&value(name)?),
                 Piece::Words(name) => {
-                    let words: Vec<String> = value(name)?.split_whitespace().map(quoted).collect();
+                    let words: Vec<String> = value(name)?.split_whitespace().map(shell_word).collect();
                     part += &words.join(" ");
                 }
             }
@@ -110,7 +110,7 @@ pub struct Job(Vec<String>);
 impl Job {
     /// The command that writes a file.
     pub fn command(&self, out: &Path) -> String {
-        self.0.join(&quoted(&out.to_string_lossy()))
+        self.0.join(&shell_word(&out.to_string_lossy()))
     }
 }
 
@@ -121,7 +121,7 @@ impl fmt::Display for Job {
 }
 
 /// A word of the shell that is this text.
-pub fn quoted(text: &str) -> String {
+pub fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()

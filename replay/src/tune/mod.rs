@@ -31,7 +31,7 @@ use crate::geometry::Geometry;
 use crate::stats::Summary;
 
 pub use best::{Best, Place};
-pub use compile::{Compiling, Job, Template, quoted};
+pub use compile::{Compiling, Job, Template, shell_word};
 pub use expression::Expression;
 pub use journal::{Identity, Journal};
 pub use parameter::{CAPTURED, Parameter, Shape};

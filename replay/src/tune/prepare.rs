@@ -20,20 +20,21 @@ pub struct Prepared {
     pub same: usize,
 }
 
-/// Makes configurations. `counted` is told how many jobs there are for the compiler, and `compiled` is called after each,
+/// Makes configurations of a space's choices. `counted` is told how many jobs there are for the compiler, and `compiled` is called after each,
 /// from any thread.
 ///
 /// # Errors
-/// When the choices are none (see [`Space::choices`]), or the folder for code cannot be made.
+/// When the folder for code cannot be made.
 pub fn prepare(
     subject: &Subject<'_>,
     space: &Space,
+    choices: Vec<Choice<'_>>,
     compiling: &Compiling,
     journal: &Journal,
     counted: &dyn Fn(usize),
     compiled: &(dyn Fn() + Sync),
 ) -> Result<Prepared> {
-    let drafts: Vec<Draft<'_>> = space.choices()?.into_iter().map(|choice| Draft::of(subject, space, choice)).collect();
+    let drafts: Vec<Draft<'_>> = choices.into_iter().map(|choice| Draft::of(subject, space, choice)).collect();
     // What failed to compile before a search was killed is not compiled again.
     let wanted = drafts.iter().filter_map(|draft| draft.sizes.as_ref().ok().and(draft.job.as_ref()));
     let jobs: BTreeSet<Job> = wanted.filter(|job| journal.failed(job).is_none()).cloned().collect();

@@ -86,7 +86,7 @@ fn journal(folder: &TempDir, resume: bool) -> Journal {
 fn prepared(folder: &TempDir, space: &Space, journal: &Journal) -> Prepared {
     let limit = Duration::from_secs(60);
     let compiling = Compiling { folder: folder.path().join("code"), jobs: 2, limit, keep: false };
-    prepare(&subject(), space, &compiling, journal, &|_| (), &|| ()).unwrap()
+    prepare(&subject(), space, space.choices().unwrap(), &compiling, journal, &|_| (), &|| ()).unwrap()
 }
 
 const PLAN: Plan = Plan { first: 3, repetitions: 20, halving: true, target: None };
@@ -329,7 +329,11 @@ fn the_table_has_a_row_for_every_configuration_and_quotes_what_needs_it() {
 
 #[test]
 fn commands_run_the_best_again_and_in_the_application() {
-    let place = Place { file: "my app.ldcap".into(), dispatch: 7 };
+    let place = Place {
+        file: "my app.ldcap".into(),
+        dispatch: 7,
+        options: vec!["--emulate".to_owned(), "2*gfx90a".to_owned()],
+    };
     let mut config = Config {
         number: 1,
         values: Vec::new(),
@@ -339,12 +343,14 @@ fn commands_run_the_best_again_and_in_the_application() {
         code_hash: None,
         command: None,
     };
-    assert_eq!(place.replay(&config), "omniprobe replay 'my app.ldcap' --dispatch 7 --workgroup 16,16,1");
+    assert_eq!(
+        place.replay(&config),
+        "omniprobe replay 'my app.ldcap' --dispatch 7 --workgroup 16,16,1 --emulate '2*gfx90a'"
+    );
     assert_eq!(place.application(&config), Vec::<String>::new());
     config.geometry.grid = Some([512, 1, 1]);
     config.code = Some("out/code/a.hsaco".into());
-    let replay =
-        "omniprobe replay 'my app.ldcap' --dispatch 7 --grid 512,1,1 --workgroup 16,16,1 --hsaco all=out/code/a.hsaco";
+    let replay = "omniprobe replay 'my app.ldcap' --dispatch 7 --grid 512,1,1 --workgroup 16,16,1 --hsaco all=out/code/a.hsaco --emulate '2*gfx90a'";
     assert_eq!(place.replay(&config), replay);
     let expected = ["mkdir -p CACHE && cp out/code/a.hsaco CACHE/", "omniprobe -c CACHE -- APP"];
     assert_eq!(place.application(&config), expected);
