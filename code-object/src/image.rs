@@ -62,7 +62,8 @@ pub fn load(bytes: &[u8], base: u64, define: impl Fn(&str) -> Option<u64>) -> Re
             continue;
         }
         let at = relocation.at;
-        let unknown = || Unreadable::unexpected("relocation", at, "a kind that loaders know", relocation.kind.to_string());
+        let unknown =
+            || Unreadable::unexpected("relocation", at, "a kind that loaders know", relocation.kind.to_string());
         let known = KINDS.iter().find(|(number, ..)| *number == relocation.kind);
         let &(_, shift, size, is_distance) = known.ok_or_else(unknown)?;
         let symbol = match relocation.symbol {
@@ -73,7 +74,8 @@ pub fn load(bytes: &[u8], base: u64, define: impl Fn(&str) -> Option<u64>) -> Re
                 let name = image.dynamic_symbol_name(relocation.symbol).unwrap_or_default();
                 let name = String::from_utf8_lossy(name);
                 let found = defined.or_else(|| define(&name));
-                found.ok_or_else(|| Unreadable::unexpected("relocation", at, format!("an address of {name}"), "none"))?
+                found
+                    .ok_or_else(|| Unreadable::unexpected("relocation", at, format!("an address of {name}"), "none"))?
             }
         };
         let mut value = symbol.wrapping_add_signed(relocation.addend);

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use logdur_replay::tune::shell_word;
 use logdur_settings::{Emulator, Interceptor};
 
 use crate::{PlaceOptions, RunOptions, find};
@@ -142,15 +143,6 @@ fn preloadable(path: &Path) -> Result<PathBuf> {
     std::os::unix::fs::symlink(path, &link)
         .with_context(|| format!("linking {} to {}", link.display(), path.display()))?;
     Ok(link)
-}
-
-fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+%@".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]

@@ -15,14 +15,14 @@ use clap::{Args, Parser, Subcommand};
 const USAGE_ERROR: u8 = 2;
 
 /// The tools that read captures: their statuses are [`logdur_replay::Exit`]'s.
-const CAPTURE_TOOLS: &[&str] = &["info", "dump", "extract", "fsck", "replay", "verify", "bench"];
+const CAPTURE_TOOLS: &[&str] = &["info", "dump", "extract", "fsck", "replay", "verify", "bench", "tune"];
 
 /// Log the duration of every kernel that an application dispatches to an AMD GPU.
 #[derive(Parser)]
 #[command(
     name = "omniprobe",
     version,
-    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ...\n       omniprobe info|dump|extract|fsck|replay|verify|bench CAPTURE [OPTIONS]"
+    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ...\n       omniprobe info|dump|extract|fsck|replay|verify|bench|tune CAPTURE [OPTIONS]"
 )]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -58,6 +58,8 @@ enum Command {
     Verify(cmd::replay::Options),
     /// Measure how long captured dispatches take, alone or against another kernel.
     Bench(cmd::bench::Options),
+    /// Run a captured dispatch with other workgroups, grids and code, compare each, and find the best.
+    Tune(Box<cmd::tune::Options>),
     /// Folders of code objects: what is in them, and whether it would be used.
     Cache(cmd::cache::CacheOptions),
     /// What `doctor` runs in a process of its own.
@@ -222,6 +224,7 @@ fn main() -> ExitCode {
         Some(Command::Replay(options)) => return cmd::captured::end(cmd::replay::run(&options)),
         Some(Command::Verify(options)) => return cmd::captured::end(cmd::replay::run(&options.verifying())),
         Some(Command::Bench(options)) => return cmd::captured::end(cmd::bench::run(&options)),
+        Some(Command::Tune(options)) => return cmd::captured::end(cmd::tune::run(&options)),
         Some(Command::Cache(options)) => cmd::cache::run(&options),
         Some(Command::Probe) => cmd::doctor::probe(),
         None => run(&cli.run, &cli.app),

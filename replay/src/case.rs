@@ -1,5 +1,7 @@
 //! One dispatch of a capture, with everything that it needs.
 
+use std::time::Duration;
+
 use amdgpu_code_object::{CodeObject, Kernel, ValueKind};
 use hsa::sys::abi::aql::Packet;
 use logdur_capture::{Agent, Allocation, Dispatch, Global, Id, Loaded, Memory, Note, Placed, Reader, Scope, Severity};
@@ -137,6 +139,13 @@ impl<'r> Case<'r> {
     /// How long the kernel ran, in nanoseconds; `None` when that is not known.
     pub fn duration_ns(&self) -> Option<u64> {
         self.dispatch.end_ns.checked_sub(self.dispatch.start_ns).filter(|ns| *ns > 0)
+    }
+
+    /// How long a launch may take: what was asked for, or 1000 times as long as the application's and 10 s at least.
+    pub fn limit(&self, asked: Option<Duration>) -> Duration {
+        const LEAST: Duration = Duration::from_secs(10);
+        let long = Duration::from_nanos(self.duration_ns().unwrap_or(0).saturating_mul(1000));
+        asked.unwrap_or_else(|| LEAST.max(long))
     }
 
     /// The pointers among the arguments: name, type in the source, address.

@@ -133,10 +133,8 @@ mod tests {
 
     #[test]
     fn near_pages_of_an_area_are_one_copy_and_those_of_others_are_not() {
-        let areas = [
-            Area { captured: 0x1800..0x9000, placed: 0x1800 },
-            Area { captured: 0x9000..0x20_0000, placed: 0x5_9000 },
-        ];
+        let areas =
+            [Area { captured: 0x1800..0x9000, placed: 0x1800 }, Area { captured: 0x9000..0x20_0000, placed: 0x5_9000 }];
         let pages = BTreeSet::from([0x1800, 0x3000, 0x8000, 0x9000, 0xf000, 0x1f_f000]);
         let run = |start, end, placed| Area { captured: start..end, placed };
         let expected = [

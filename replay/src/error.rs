@@ -3,9 +3,10 @@
 use std::fmt;
 
 use hsa::HsaError;
+use serde::{Deserialize, Serialize};
 
 /// The exit status of the tools that read captures: one for each kind of end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Exit {
     /// Done, and what was verified is as it should be.

@@ -2,11 +2,12 @@
 
 use hsa::sys::abi::aql::Packet;
 use logdur_kernel_cache::Interface;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{ReplayError, Result};
 
 /// What is to be other than it was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
     /// Work-items of the grid.
     pub grid: Option<[u32; 3]>,

@@ -28,7 +28,8 @@ mod replacement;
 mod replay;
 mod stage;
 pub mod stats;
-mod trials;
+pub mod tune;
+mod variants;
 pub mod verify;
 
 pub use case::{Case, Code, Pointer};
@@ -39,4 +40,4 @@ pub use process::{leave, worker};
 pub use replacement::{Replacement, Which};
 pub use replay::{Options, Repetition, Report, replay};
 pub use stage::{Setup, Variant};
-pub use trials::{Trial, Trials};
+pub use variants::{Ran, Variants};

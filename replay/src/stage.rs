@@ -52,9 +52,6 @@ pub(crate) struct Launch {
     pub(crate) weaknesses: Vec<String>,
 }
 
-/// The shortest time that a launch may take.
-const LEAST: Duration = Duration::from_secs(10);
-
 /// A captured dispatch's memory and code on a device.
 pub(crate) struct Stage<'c> {
     case: &'c Case<'c>,
@@ -121,13 +118,12 @@ impl<'c> Stage<'c> {
             Some(after) => memory::written(&case.before, after, &areas)?.0,
             None => BTreeSet::new(),
         };
-        let long = Duration::from_nanos(case.duration_ns().unwrap_or(0).saturating_mul(1000));
         Ok(Stage {
             case,
             device,
             buffers,
             own,
-            limit: setup.limit.unwrap_or_else(|| LEAST.max(long)),
+            limit: case.limit(setup.limit),
             dirty: Dirty::of(&case.before, &areas, written)?,
             areas,
             rest_is_restored: false,
@@ -324,7 +320,8 @@ impl<'c> Stage<'c> {
                 case.before.read(start, &mut before)?;
                 after.read(start, &mut expected)?;
                 let at = (start - page) as usize;
-                let of_run = |run| Pages::get(run, page).and_then(|bytes| bytes.get(at..at + length)).unwrap_or(&before);
+                let of_run =
+                    |run| Pages::get(run, page).and_then(|bytes| bytes.get(at..at + length)).unwrap_or(&before);
                 let found: Vec<&[u8]> = runs.iter().map(of_run).collect();
                 comparison.take(&Piece { address: start, before: &before, expected: &expected, found: &found });
             }

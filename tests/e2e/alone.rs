@@ -28,9 +28,8 @@ fn what_programs_computed_is_computed_again_without_a_runtime() {
             let run = Run::hip(program).arch(&arch);
             let file = run.file("run.ldcap");
             let _run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
-            let verify = |options: &[&str]| {
-                results(&on_file(Run::new(built("omniprobe")), "verify", &file, &arch, options))
-            };
+            let verify =
+                |options: &[&str]| results(&on_file(Run::new(built("omniprobe")), "verify", &file, &arch, options));
             let alone = verify(&["--json", "--backend", "emu"]);
             let said = |start: &str| alone.iter().filter(|(_, r, _)| r.as_str().unwrap().starts_with(start)).count();
             let (passed, nothing) = (said("PASS"), said("NOTHING_WRITTEN"));

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -10,6 +11,7 @@ use logdur_replay::{Exit, ReplayError};
 use regex::Regex;
 
 use super::output::demangled;
+use super::tune::process::NotReady;
 
 /// A capture, and which of its dispatches.
 #[derive(Args, Clone, Debug)]
@@ -64,6 +66,36 @@ impl Captured {
         }
         Ok(found)
     }
+
+    /// The one dispatch that is asked for.
+    ///
+    /// # Errors
+    /// When there is none, or there are several.
+    pub(crate) fn one<'r>(&self, reader: &'r Reader) -> Result<&'r Placed<Dispatch>> {
+        let found = self.dispatches(reader)?;
+        match found.as_slice() {
+            [one] => Ok(one),
+            several => {
+                let shown = |d: &&Placed<Dispatch>| format!("{} ({})", d.id, demangled(symbol(reader, d)));
+                let several: Vec<String> = several.iter().map(shown).collect();
+                let (what, expected) = (self.file.display().to_string(), "one dispatch, by --dispatch N".to_owned());
+                Err(ReplayError::Usage { what, expected, found: several.join(", ") }.into())
+            }
+        }
+    }
+}
+
+/// A number of seconds.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let refuse = || format!("expected a number of seconds, found {text:?}");
+    text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(refuse)
+}
+
+/// A part of a whole: of an option.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let (number, by) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let share = number.parse::<f64>().ok().map(|number| number / by).filter(|share| *share > 0.0 && share.is_finite());
+    share.ok_or_else(|| format!("expected a part like 1% or 0.01, found {text:?}"))
 }
 
 /// Ends a tool: with its status, or with that of its error, which is said.
@@ -77,9 +109,24 @@ pub(crate) fn end(done: Result<Exit>) -> ExitCode {
 
 /// The status of an error.
 pub(crate) fn status(error: &anyhow::Error) -> Exit {
+    if let Some(not_ready) = error.downcast_ref::<NotReady>() {
+        return not_ready.exit;
+    }
     match (error.downcast_ref::<ReplayError>(), error.downcast_ref::<logdur_capture::CaptureError>()) {
         (Some(error), _) => error.exit(),
         (None, Some(_)) => Exit::Corrupt,
         (None, None) => Exit::Usage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_written_in_hundredths_or_as_they_are() {
+        assert_eq!((share("1%"), share("0.05")), (Ok(0.01), Ok(0.05)));
+        assert_eq!(share("0").unwrap_err(), "expected a part like 1% or 0.01, found \"0\"");
+        assert!(share("-1%").is_err() && share("one").is_err() && share("inf").is_err());
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod log;
 mod output;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod tune;
 mod worker;
 
 pub(crate) use output::lines;

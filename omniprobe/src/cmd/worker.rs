@@ -13,7 +13,7 @@ use logdur_capture::Reader;
 use logdur_replay::verify::Rule;
 use logdur_replay::{Case, Exit, Geometry, Replacement, Setup, Variant};
 
-use super::captured::{self, Captured};
+use super::captured::{self, Captured, seconds};
 use super::lines;
 use super::replay::show;
 use crate::environment::Environment;
@@ -98,11 +98,6 @@ fn shape(text: &str) -> Result<Shape, String> {
     if numbers.next().is_some() { Err(refuse()) } else { Ok(shape) }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let refuse = || format!("expected a number of seconds, found {text:?}");
-    text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(refuse)
-}
-
 impl On {
     /// For the library.
     pub(crate) fn setup(&self) -> Setup {
@@ -113,8 +108,22 @@ impl On {
         Setup { backend, device: self.device, limit: self.timeout, rules: self.tol.clone() }
     }
 
+    /// As options again: for a command line to copy, and to tell one search from another.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let one = |option: &str, value: Option<String>| value.map(|value| [option.to_owned(), value]);
+        let place = [
+            one("--backend", (self.backend == Backend::Emu).then(|| "emu".to_owned())),
+            one("--emulate", self.place.emulate.clone()),
+            one("--rocm", self.place.rocm.as_ref().map(|rocm| rocm.display().to_string())),
+            one("--device", self.device.map(|device| device.to_string())),
+            one("--timeout", self.timeout.map(|timeout| timeout.as_secs_f64().to_string())),
+        ];
+        let rules = self.tol.iter().map(|rule| one("--tol", Some(rule.to_string())));
+        place.into_iter().chain(rules).flatten().flatten().collect()
+    }
+
     /// The layouts of addresses that are tried: the emulated GPU has its own.
-    fn attempts(&self) -> std::ops::RangeInclusive<u32> {
+    pub(crate) fn attempts(&self) -> std::ops::RangeInclusive<u32> {
         0..=if self.backend == Backend::Emu { 0 } else { self.place_retries }
     }
 
@@ -122,23 +131,32 @@ impl On {
     ///
     /// # Errors
     /// When it is not known where this program is, or what it has to be run by.
-    fn command(&self, environment: &Environment, dispatch: u64, attempt: u32) -> Result<Command> {
+    pub(crate) fn command(&self, environment: &Environment, dispatch: u64, attempt: u32) -> Result<Command> {
         let program = std::env::current_exe().context("where this program is")?;
         let loader = self.place.rocm.as_deref().map(find::loader).transpose()?.flatten();
         let loader = loader.as_ref().map(|(loader, libraries)| (loader.as_path(), libraries.as_os_str()));
         let mut command = logdur_replay::worker(&program, loader, attempt);
-        command.args(std::env::args_os().skip(1)).args([format!("--worker={dispatch}"), format!("--attempt={attempt}")]);
+        command
+            .args(std::env::args_os().skip(1))
+            .args([format!("--worker={dispatch}"), format!("--attempt={attempt}")]);
         command.envs(environment.iter());
         Ok(command)
     }
 
     /// The variables that such processes need.
-    fn environment(&self) -> Result<Environment> {
+    pub(crate) fn environment(&self) -> Result<Environment> {
         let mut environment = Environment::default();
         if self.backend == Backend::Rocm {
             environment.place(&self.place, None)?;
         }
         Ok(environment)
+    }
+}
+
+/// Does a dispatch's work in this process and ends it, if this is a worker.
+pub(crate) fn work(captured: &Captured, on: &On, json: bool, work: impl FnOnce(&Case<'_>) -> Result<Exit>) {
+    if let Some(dispatch) = on.worker {
+        end(on, json, dispatch, || with_case(captured, dispatch, work));
     }
 }
 

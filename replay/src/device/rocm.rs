@@ -355,7 +355,9 @@ impl Device for Rocm {
             // SAFETY: parts of `times`, of memory of this device: the caller's promise.
             unsafe { self.copy(&parts, false) }?;
             for &(piece, at, (staged, _, length)) in &parts {
-                let Some(to) = far.get_mut(piece).and_then(|(_, bytes)| bytes.get_mut(at..at + length)) else { continue };
+                let Some(to) = far.get_mut(piece).and_then(|(_, bytes)| bytes.get_mut(at..at + length)) else {
+                    continue;
+                };
                 // SAFETY: inside of the staging memory, and the copy is complete.
                 unsafe { self.staging.add(staged).copy_to_nonoverlapping(NonNull::from(to).cast(), length) };
             }

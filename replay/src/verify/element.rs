@@ -224,6 +224,13 @@ pub struct Rule {
     pub tolerance: Tolerance,
 }
 
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.buffer, self.of)?;
+        if self.tolerance.is_exact() { Ok(()) } else { write!(f, ":{}", self.tolerance) }
+    }
+}
+
 impl FromStr for Rule {
     type Err = String;
 
@@ -292,6 +299,7 @@ mod tests {
         let rule: Rule = "out=f16:rel=1e-2,abs=0.5".parse().unwrap();
         assert_eq!((rule.buffer.as_str(), rule.of), ("out", Type::F16));
         assert_eq!(rule.tolerance, Tolerance { abs: Some(0.5), rel: Some(0.01), ulp: None });
+        assert_eq!(rule.to_string().parse(), Ok(rule));
         let error = |text: &str| text.parse::<Rule>().unwrap_err();
         assert_eq!(error("out"), "expected NAME=TYPE[:abs=X,rel=X,ulp=N], found \"out\"");
         assert!(error("out=f8").starts_with("expected a type (b8,"));

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use logdur_replay::bench::{self, Restore};
 use logdur_replay::{Case, Exit, Replacement, Variant, Which};
 
-use super::captured::Captured;
+use super::captured::{Captured, share};
 use super::lines;
 use super::worker::{self, On, Other};
 
@@ -53,8 +53,8 @@ pub(crate) struct Options {
     /// Runs before those.
     #[arg(long, value_name = "N", default_value_t = 3)]
     warm_up: u32,
-    /// Stop when the median is known so well, with a confidence of 95 %: `1%` is 1 % to either side.
-    #[arg(long, value_name = "P%", value_parser = percent)]
+    /// Enough is known when half of the 95 % interval of the median is no more than this, like 1%.
+    #[arg(long, value_name = "P%", value_parser = share)]
     target_ci: Option<f64>,
     /// What is put back between runs.
     #[arg(long, value_name = "WHAT", value_enum, default_value = "dirty")]
@@ -71,11 +71,6 @@ pub(crate) struct Options {
     /// A JSON object for each dispatch, one a line.
     #[arg(long)]
     json: bool,
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|p: &f64| *p > 0.0 && *p < 100.0);
-    number.map(|percent| percent / 100.0).ok_or_else(|| format!("expected a percentage like 1%, found {text:?}"))
 }
 
 /// Measures dispatches.
@@ -117,17 +112,4 @@ fn measure(options: &Options, case: &Case<'_>) -> Result<Exit> {
         lines(show::text(&report, &how, options.on.attempt))?;
     }
     Ok(if options.no_verify { Exit::Success } else { report.exit() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_target_is_a_percentage() {
-        assert_eq!(percent("1%"), Ok(0.01));
-        assert_eq!(percent("0.5"), Ok(0.005));
-        assert_eq!(percent("0%"), Err("expected a percentage like 1%, found \"0%\"".to_owned()));
-        percent("x").unwrap_err();
-    }
 }

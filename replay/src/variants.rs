@@ -1,7 +1,7 @@
 //! Variants of a captured dispatch, tried one after the other on memory that stays where it is.
 //!
 //! Each is verified before it is timed: all memory is looked at after its first run, and what it changes after every other
-//! one. So a trial costs what the kernel changes, not what the application had.
+//! one. So a variant costs what the kernel changes, not what the application had.
 
 use crate::case::Case;
 use crate::device::Description;
@@ -12,31 +12,29 @@ use crate::verify::{BufferReport, Overall};
 
 /// What came of a variant.
 #[derive(Clone, Debug)]
-pub struct Trial {
+pub struct Ran {
     /// What it computed.
     pub overall: Overall,
     /// What was found of each buffer, when that is something else.
     pub buffers: Vec<BufferReport>,
-    /// Why a PASS says less than it could.
-    pub weaknesses: Vec<String>,
     /// Nanoseconds on the GPU of each repetition, all verified; none when it computed something else.
     pub gpu_ns: Vec<u64>,
 }
 
 /// A dispatch on a device, of which variants are tried.
-pub struct Trials<'c> {
+pub struct Variants<'c> {
     stage: Stage<'c>,
     /// Of which all memory was looked at.
     seen: Vec<Variant>,
 }
 
-impl<'c> Trials<'c> {
+impl<'c> Variants<'c> {
     /// Puts a dispatch on a device, in this process, which has not started the runtime yet.
     ///
     /// # Errors
     /// As for [`replay`](crate::replay()).
-    pub fn set(case: &'c Case<'c>, setup: &Setup) -> Result<Trials<'c>> {
-        Ok(Trials { stage: Stage::set(case, setup)?, seen: Vec::new() })
+    pub fn set(case: &'c Case<'c>, setup: &Setup) -> Result<Variants<'c>> {
+        Ok(Variants { stage: Stage::set(case, setup)?, seen: Vec::new() })
     }
 
     /// What it is on.
@@ -44,32 +42,32 @@ impl<'c> Trials<'c> {
         self.stage.device().description()
     }
 
+    /// Why a result says less than it could, one line each.
+    pub fn weaknesses(&self) -> &[String] {
+        &self.stage.weaknesses
+    }
+
     /// Tries a variant.
     ///
     /// # Errors
     /// When it may not be launched; nothing is lost then. When it faults or does not end: the process is of no use then.
-    pub fn run(&mut self, variant: &Variant, repetitions: u32) -> Result<Trial> {
+    pub fn run(&mut self, variant: &Variant, repetitions: u32) -> Result<Ran> {
         let launch = self.stage.launch(variant)?;
-        let mut trial = Trial {
-            overall: Overall::Pass,
-            buffers: Vec::new(),
-            weaknesses: self.stage.weaknesses.iter().chain(&launch.weaknesses).cloned().collect(),
-            gpu_ns: Vec::new(),
-        };
+        let mut ran = Ran { overall: Overall::Pass, buffers: Vec::new(), gpu_ns: Vec::new() };
         let first = self.first(&launch, variant)?;
-        if !self.passes(&first, &mut trial)? {
-            return Ok(trial);
+        if !self.passes(&first, &mut ran)? {
+            return Ok(ran);
         }
         for _ in 0..repetitions {
             self.stage.restore()?;
             let times = self.stage.run(&launch)?;
             let pages = self.stage.changed_of_known()?;
-            if pages != first && !self.passes(&pages, &mut trial)? {
-                return Ok(trial);
+            if pages != first && !self.passes(&pages, &mut ran)? {
+                return Ok(ran);
             }
-            trial.gpu_ns.push(times.gpu_ns);
+            ran.gpu_ns.push(times.gpu_ns);
         }
-        Ok(trial)
+        Ok(ran)
     }
 
     /// The first run of a variant: what it changes.
@@ -92,13 +90,13 @@ impl<'c> Trials<'c> {
     }
 
     /// Compares what a run changed with what the application's kernel changed.
-    fn passes(&mut self, pages: &Pages, trial: &mut Trial) -> Result<bool> {
+    fn passes(&mut self, pages: &Pages, ran: &mut Ran) -> Result<bool> {
         let buffers = self.stage.compare(std::slice::from_ref(pages))?;
-        trial.overall = Overall::of(&buffers);
-        let passes = trial.overall == Overall::Pass;
+        ran.overall = Overall::of(&buffers);
+        let passes = ran.overall == Overall::Pass;
         if !passes {
-            trial.gpu_ns.clear();
-            trial.buffers = buffers;
+            ran.gpu_ns.clear();
+            ran.buffers = buffers;
         }
         Ok(passes)
     }

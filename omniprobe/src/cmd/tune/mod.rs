@@ -1,0 +1,209 @@
+//! `omniprobe tune`: a captured dispatch with other workgroups, grids and code.
+
+pub(super) mod process;
+mod show;
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use logdur_kernel_cache::Hash;
+use logdur_replay::tune::{
+    Compiling, Identity, Journal, Keep, Parameter, Place, Plan, Runner, Shape, Space, Subject, Template, prepare,
+    search, write_csv,
+};
+use logdur_replay::{Case, Exit};
+
+use super::captured::{Captured, seconds, share};
+use super::lines;
+use super::worker::{self, On};
+use process::Processes;
+
+/// What is tried, and how.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    captured: Captured,
+    #[command(flatten)]
+    on: On,
+    /// The folder for what is found: trials.jsonl, trials.csv and code.
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Go on with the search in the folder.
+    #[arg(long)]
+    resume: bool,
+    #[command(flatten)]
+    choices: Choices,
+    #[command(flatten)]
+    effort: Effort,
+    /// A JSON object at the end.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What may be chosen.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "What is tried")]
+struct Choices {
+    /// A parameter and its values. A value may be a range: `lo..hi` (inclusive), `lo..hi:step`, `lo..hi:*factor`. A comma in
+    /// a value is written `\,`; may be given several times.
+    #[arg(long, value_name = "NAME=V1,V2,...")]
+    param: Vec<Parameter>,
+    /// A workgroup, in work-items. Sizes are whole numbers, `{param}`, the captured `{grid_x}`, `{workgroup_x}` and so on,
+    /// + - * / and parentheses; may be given several times, each is tried.
+    #[arg(long, value_name = "X[,Y[,Z]]")]
+    workgroup: Vec<Shape>,
+    /// A grid, in work-items, written like a workgroup; may be given several times, each is tried.
+    #[arg(long, value_name = "X[,Y[,Z]]")]
+    grid: Vec<Shape>,
+    /// What of the grid stays when only the workgroup changes: its work-items, or its workgroups, for kernels whose
+    /// work-items go on in a loop until all is done.
+    #[arg(long, value_name = "items|groups", default_value = "items", value_parser = str::parse::<Keep>)]
+    keep: Keep,
+    /// A folder of code objects: each file in it that has a kernel of this name is tried, and the captured code.
+    #[arg(long, value_name = "DIR")]
+    hsaco_dir: Option<PathBuf>,
+    /// Do not try other workgroups and grids with the captured code.
+    #[arg(long)]
+    no_original: bool,
+    /// A command that compiles, for `sh -c`: `{param}` is a value as one word, `{param*}` are its words, `{out}` is the
+    /// file to write.
+    #[arg(long, value_name = "COMMAND")]
+    compile: Option<Template>,
+    /// How many compilers run at once; by default as many as there are processors.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// How many seconds a compiler may take.
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    compile_timeout: Duration,
+    /// Draw so many different configurations, instead of trying all.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    random: Option<u64>,
+    /// What they are drawn by: the same seed draws the same.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+}
+
+/// How much is measured.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "How much is measured")]
+struct Effort {
+    /// Repetitions of every configuration, to begin with.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    first: u32,
+    /// Repetitions of each configuration that is not given up.
+    #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: u32,
+    /// Give up no configuration before it has all repetitions.
+    #[arg(long)]
+    no_halving: bool,
+    /// Enough is known of a configuration when half of the 95 % interval of its median is no more than this, like 1%.
+    #[arg(long, value_name = "P%", value_parser = share)]
+    target_ci: Option<f64>,
+}
+
+/// Tunes a dispatch.
+///
+/// # Errors
+/// When the capture cannot be read, there is nothing to choose, or what is found cannot be written.
+pub(crate) fn run(options: &Options) -> Result<Exit> {
+    worker::work(&options.captured, &options.on, false, |case| process::serve(case, &options.on.setup()));
+    let reader = options.captured.open()?;
+    let case = Case::of(&reader, options.captured.one(&reader)?)?;
+    let subject = Subject::of(&case);
+    let space = options.space(&subject)?;
+    let choices = space.choices()?;
+    let plan = options.plan();
+    let mut runner = Processes::start(&options.on, &case)?;
+    let identity = options.identity(&case, &space, &plan)?;
+    let mut journal = Journal::open(&options.output, &identity, options.resume)?;
+
+    // On a terminal only.
+    let bar = ProgressBar::new(choices.len() as u64).with_style(style("compiled")?);
+    let compiling = options.compiling();
+    let counted = |jobs: usize| bar.set_length(jobs as u64);
+    let prepared = prepare(&subject, &space, choices, &compiling, &journal, &counted, &|| bar.inc(1))?;
+    bar.reset();
+    bar.set_style(style("repetitions")?);
+    let trials = search(prepared.configs, &plan, &mut runner, &mut journal, &mut |progress| {
+        bar.set_length(progress.expected);
+        bar.set_position(progress.done);
+    })?;
+    bar.finish_and_clear();
+
+    let table = options.output.join("trials.csv");
+    write_csv(&table, &subject, &trials)?;
+    let found = show::Found {
+        kernel: &subject.kernel,
+        sizes: subject.sizes,
+        keep: space.keep,
+        trials: &trials,
+        same: prepared.same,
+        qualified: runner.qualified(),
+        emulated: runner.emulated(),
+        place: options.place_of(case.dispatch.id),
+        table: &table,
+    };
+    if options.json {
+        lines([found.json().to_string()])?;
+    } else {
+        lines(found.text())?;
+    }
+    Ok(found.exit())
+}
+
+fn style(what: &str) -> Result<ProgressStyle> {
+    ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}} of {{len}} {what}, {{eta}} left"))
+        .context("the progress bar")
+}
+
+impl Options {
+    fn space(&self, subject: &Subject<'_>) -> Result<Space> {
+        let choices = &self.choices;
+        Ok(Space {
+            parameters: choices.param.clone(),
+            workgroups: choices.workgroup.clone(),
+            grids: choices.grid.clone(),
+            keep: choices.keep,
+            files: choices.hsaco_dir.as_ref().map(|folder| subject.files(folder)).transpose()?.unwrap_or_default(),
+            no_original: choices.no_original,
+            compile: choices.compile.clone(),
+            random: choices.random,
+            seed: choices.seed,
+        })
+    }
+
+    fn plan(&self) -> Plan {
+        let Effort { first, repetitions, no_halving, target_ci } = self.effort;
+        Plan { first, repetitions, halving: !no_halving, target: target_ci }
+    }
+
+    fn compiling(&self) -> Compiling {
+        let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        Compiling {
+            folder: self.output.join("code"),
+            jobs: self.choices.jobs.map_or_else(processors, usize::from),
+            limit: self.choices.compile_timeout,
+            keep: self.resume,
+        }
+    }
+
+    /// What a journal has to be about to be gone on with.
+    fn identity(&self, case: &Case<'_>, space: &Space, plan: &Plan) -> Result<Identity> {
+        let file = &self.captured.file;
+        let options = format!("{space:?} {plan:?} {:?}", self.on.words());
+        Ok(Identity {
+            capture: file.canonicalize().with_context(|| file.display().to_string())?,
+            dispatch: case.dispatch.id,
+            kernel: case.original.id.to_string(),
+            options: Hash::of(options.as_bytes()).to_string(),
+        })
+    }
+
+    fn place_of(&self, dispatch: u64) -> Place {
+        Place { file: self.captured.file.clone(), dispatch, options: self.on.words() }
+    }
+}

@@ -1,0 +1,290 @@
+//! What runs the trials of `omniprobe tune`: a process that has the captured memory on a device, and is asked for one
+//! configuration after the other. Whatever a kernel does to it, it is a result; the next trial has a new one.
+//!
+//! Both sides speak lines of JSON, over standard input and output.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use logdur_replay::tune::{Config, Outcome, Runner};
+use logdur_replay::verify::{BufferReport, Overall};
+use logdur_replay::{Case, Exit, Ran, Replacement, ReplayError, Setup, Variant, Variants, Which};
+use serde::{Deserialize, Serialize};
+
+use crate::cmd::captured;
+use crate::cmd::replay::show;
+use crate::cmd::worker::On;
+use crate::environment::Environment;
+
+/// What a process may need besides its launches: to look at all memory, twice.
+const SLACK: Duration = Duration::from_secs(120);
+/// Lines that are shown of what a process said before it ended.
+const LAST: usize = 3;
+
+/// A configuration that is asked for.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    config: Config,
+    repetitions: u32,
+}
+
+/// What a process says.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Answer {
+    /// The memory is on the device.
+    Ready {
+        /// That is not hardware.
+        emulated: bool,
+        /// Why a result says less than it could.
+        qualified: Vec<String>,
+    },
+    /// It could not be put there: the status, and why.
+    NotReady(Exit, String),
+    /// What came of a request.
+    Done(Outcome),
+    /// What came of it, and the device is of no use any more.
+    Last(Outcome),
+}
+
+/// The memory could not be put on a device.
+#[derive(Debug)]
+pub(crate) struct NotReady {
+    /// Of which kind that is.
+    pub(crate) exit: Exit,
+    text: String,
+}
+
+impl fmt::Display for NotReady {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for NotReady {}
+
+/// Answers requests in this process, until there are no more.
+///
+/// # Errors
+/// When nobody listens.
+pub(super) fn serve(case: &Case<'_>, setup: &Setup) -> Result<Exit> {
+    let mut output = io::stdout().lock();
+    let mut say = |answer: &Answer| -> Result<()> {
+        writeln!(output, "{}", serde_json::to_string(answer)?)?;
+        Ok(output.flush()?)
+    };
+    let mut variants = match Variants::set(case, setup) {
+        Ok(variants) => variants,
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            let status = captured::status(&error);
+            say(&Answer::NotReady(status, format!("{error:#}")))?;
+            return Ok(status);
+        }
+    };
+    say(&Answer::Ready { emulated: variants.device().emulated, qualified: variants.weaknesses().to_vec() })?;
+    for line in io::stdin().lock().lines() {
+        let request: Request = serde_json::from_str(&line?).context("a request")?;
+        let file = request.config.code.iter().map(|path| Replacement::File { of: Which::All, path: path.clone() });
+        let variant = Variant { geometry: request.config.geometry, replacements: file.collect() };
+        let answer = match variants.run(&variant, request.repetitions) {
+            Ok(ran) if ran.overall == Overall::Pass => Answer::Done(Outcome::measured(ran.gpu_ns)),
+            Ok(ran) => Answer::Done(Outcome::Mismatch { text: mismatch(&ran) }),
+            Err(error) => failed(error),
+        };
+        say(&answer)?;
+        if matches!(answer, Answer::Last(_)) {
+            break;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// What a configuration computed that is something else, in one line.
+fn mismatch(ran: &Ran) -> String {
+    let failing = |b: &&BufferReport| b.verdict.is_failure();
+    let lines: Vec<String> = ran.buffers.iter().filter(failing).take(1).flat_map(show::buffer).collect();
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim()).collect();
+    if lines.is_empty() { ran.overall.to_string() } else { lines.join("; ") }
+}
+
+/// What an error is: a result of the configuration's.
+fn failed(error: ReplayError) -> Answer {
+    let exit = error.exit();
+    let seconds = if let ReplayError::Timeout { seconds } = &error { *seconds } else { 0.0 };
+    let text = format!("{:#}", anyhow::Error::from(error));
+    match exit {
+        Exit::Usage => Answer::Done(Outcome::Invalid { text }),
+        Exit::Unsupported | Exit::Corrupt => Answer::Done(Outcome::Refused { text }),
+        Exit::Fault => Answer::Last(Outcome::Fault { text }),
+        Exit::Timeout => Answer::Last(Outcome::Hang { seconds }),
+        _ => Answer::Last(Outcome::Crash { text }),
+    }
+}
+
+/// A process that answers.
+struct Server {
+    child: Child,
+    requests: ChildStdin,
+    answers: Receiver<String>,
+    /// What it says on its standard error, known when that is closed.
+    said: Option<JoinHandle<String>>,
+}
+
+impl Server {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When this program cannot be started again.
+    fn start(on: &On, environment: &Environment, dispatch: u64, attempt: u32) -> Result<Server> {
+        let mut command = on.command(environment, dispatch, attempt)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("starting the process of trials")?;
+        let requests = child.stdin.take().context("its standard input")?;
+        let output = child.stdout.take().context("its standard output")?;
+        let mut errors = child.stderr.take().context("its standard error")?;
+        let (send, answers) = mpsc::channel();
+        thread::spawn(move || {
+            let lines = BufReader::new(output).lines().map_while(io::Result::ok);
+            // Whoever does not wait any more does not want to know.
+            lines.take_while(|line| send.send(line.clone()).is_ok()).for_each(drop);
+        });
+        let said = thread::spawn(move || {
+            let mut text = Vec::new();
+            // What could be read is shown.
+            let _ = errors.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        Ok(Server { child, requests, answers, said: Some(said) })
+    }
+
+    /// What it says next.
+    ///
+    /// # Errors
+    /// [`RecvTimeoutError`], or that it is not to be understood.
+    fn answer(&mut self, limit: Duration) -> Result<Answer> {
+        let line = self.answers.recv_timeout(limit)?;
+        serde_json::from_str(&line).with_context(|| format!("expected an answer, found {line:?}"))
+    }
+
+    /// Asks for a configuration.
+    ///
+    /// # Errors
+    /// As for [`Server::answer`], and when it has ended.
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Answer> {
+        writeln!(self.requests, "{}", serde_json::to_string(request)?)?;
+        self.answer(limit)
+    }
+
+    /// Ends it, if it has not; how it ended, and what it said last.
+    fn end(&mut self) -> String {
+        // It may have ended meanwhile.
+        let _ = self.child.kill();
+        let status = self.child.wait();
+        let said = self.said.take().and_then(|said| said.join().ok()).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().rev().take(LAST).collect();
+        let said: String = lines.iter().rev().map(|line| format!(": {line}")).collect();
+        match status {
+            Ok(status) => match (status.signal(), status.code()) {
+                (Some(signal), _) => format!("ended by signal {signal}{said}"),
+                (None, code) => format!("ended with status {}{said}", code.unwrap_or_default()),
+            },
+            Err(error) => format!("{error}{said}"),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Processes that run trials, one after the other.
+pub(super) struct Processes<'a> {
+    on: &'a On,
+    environment: Environment,
+    dispatch: u64,
+    /// How long a launch may take.
+    limit: Duration,
+    server: Option<Server>,
+    emulated: bool,
+    qualified: Vec<String>,
+}
+
+impl<'a> Processes<'a> {
+    /// The first of them, with the memory on the device.
+    ///
+    /// # Errors
+    /// What keeps the dispatch from being replayed.
+    pub(super) fn start(on: &'a On, case: &Case<'_>) -> Result<Processes<'a>> {
+        let (environment, limit) = (on.environment()?, case.limit(on.setup().limit));
+        let dispatch = case.dispatch.id;
+        let (emulated, qualified) = (false, Vec::new());
+        let mut processes = Processes { on, environment, dispatch, limit, server: None, emulated, qualified };
+        processes.renew()?;
+        Ok(processes)
+    }
+
+    /// Starts a process, and waits until it has the memory on the device.
+    fn renew(&mut self) -> Result<()> {
+        for attempt in self.on.attempts() {
+            let mut server = Server::start(self.on, &self.environment, self.dispatch, attempt)?;
+            match server.answer(SLACK) {
+                Ok(Answer::Ready { emulated, qualified }) => {
+                    (self.emulated, self.qualified) = (emulated, qualified);
+                    self.server = Some(server);
+                    return Ok(());
+                }
+                Ok(Answer::NotReady(Exit::Placement, _)) if attempt != *self.on.attempts().end() => {}
+                Ok(Answer::NotReady(exit, text)) => return Err(NotReady { exit, text }.into()),
+                Ok(Answer::Done(_) | Answer::Last(_)) => bail!("the process of trials answered before it was asked"),
+                Err(error) => bail!("the process of trials: {error}: {}", server.end()),
+            }
+        }
+        bail!("no layout of addresses was tried")
+    }
+
+    fn run_one(&mut self, request: &Request) -> Result<Outcome> {
+        if self.server.is_none() {
+            self.renew()?;
+        }
+        let Some(mut server) = self.server.take() else { bail!("no process of trials") };
+        // It looks after its launches itself, unless it cannot.
+        let limit = self.limit.saturating_mul(request.repetitions.saturating_add(2)).saturating_add(SLACK);
+        match server.ask(request, limit) {
+            Ok(Answer::Done(outcome)) => {
+                self.server = Some(server);
+                Ok(outcome)
+            }
+            Ok(Answer::Last(outcome)) => Ok(outcome),
+            Ok(_) => bail!("the process of trials answered something else"),
+            Err(error) if error.downcast_ref() == Some(&RecvTimeoutError::Timeout) => {
+                Ok(Outcome::Hang { seconds: limit.as_secs_f64() })
+            }
+            Err(_) => Ok(Outcome::Crash { text: format!("the process {}", server.end()) }),
+        }
+    }
+}
+
+impl Runner for Processes<'_> {
+    fn run(&mut self, config: &Config, repetitions: u32) -> Outcome {
+        let request = Request { config: config.clone(), repetitions };
+        self.run_one(&request).unwrap_or_else(|error| Outcome::Crash { text: format!("{error:#}") })
+    }
+
+    fn emulated(&self) -> bool {
+        self.emulated
+    }
+
+    fn qualified(&self) -> Vec<String> {
+        self.qualified.clone()
+    }
+}

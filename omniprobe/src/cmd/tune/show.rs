@@ -1,0 +1,295 @@
+//! What a search found, for people and for programs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use logdur_replay::Exit;
+use logdur_replay::stats::Summary;
+use logdur_replay::tune::{Best, Keep, Outcome, Place, Sizes, Trial};
+use serde_json::{Value, json};
+
+use crate::cmd::output::demangled;
+
+/// How many configurations are shown.
+const SHOWN: usize = 10;
+
+/// What is said of times that are not those of hardware.
+const EMULATED: &str = "times are those of an emulated GPU: they say nothing of hardware";
+
+/// What a search found.
+pub(super) struct Found<'a> {
+    /// The kernel's symbol.
+    pub(super) kernel: &'a str,
+    /// What the application dispatched.
+    pub(super) sizes: Sizes,
+    pub(super) keep: Keep,
+    pub(super) trials: &'a [Trial],
+    /// How many choices were the same as others.
+    pub(super) same: usize,
+    /// Why it says less than it could that configurations compute what the application got.
+    pub(super) qualified: Vec<String>,
+    pub(super) emulated: bool,
+    pub(super) place: Place,
+    /// Where all of it is.
+    pub(super) table: &'a Path,
+}
+
+impl Found<'_> {
+    /// Success when the captured configuration was measured; else what came of that.
+    pub(super) fn exit(&self) -> Exit {
+        self.trials.first().and_then(|trial| trial.outcome.as_ref()).map_or(Exit::Usage, Outcome::exit)
+    }
+
+    /// Lines for people.
+    pub(super) fn text(&self) -> Vec<String> {
+        let mut all = vec![
+            format!("dispatch {}: {}, {}", self.place.dispatch, demangled(self.kernel), shape(Some(self.sizes))),
+            format!("  grid when only the workgroup changes: {}", self.keep),
+            format!("  {}", self.counted()),
+        ];
+        all.extend(self.qualified.iter().map(|text| format!("  qualified: {text}")));
+        if self.emulated {
+            all.push(format!("  {EMULATED}"));
+        }
+        all.extend(self.ranked().into_iter().take(SHOWN).map(|(trial, summary)| row(trial, summary)));
+        let failed = self.trials.first().and_then(|trial| trial.outcome.as_ref()).filter(|o| o.times().is_none());
+        if let Some(failed) = failed {
+            all.push(format!("the captured configuration: {failed}; nothing to compare with"));
+        }
+        all.extend(self.best().map(|(best, trial)| self.verdict(best, trial)).into_iter().flatten());
+        all.push(format!("all of them: {}", self.table.display()));
+        all
+    }
+
+    /// An object for programs.
+    pub(super) fn json(&self) -> Value {
+        let trials: Vec<Value> =
+            self.ranked().into_iter().take(SHOWN).map(|(trial, summary)| trial_json(trial, summary)).collect();
+        let best = self.best().map(|(best, trial)| {
+            let ratio = best.ratio.map(|r| json!({ "value": r.value, "low": r.low, "high": r.high }));
+            json!({
+                "config": best.number, "ratio": ratio, "replay": self.place.replay(&trial.config),
+                "application": self.place.application(&trial.config),
+            })
+        });
+        json!({
+            "dispatch": self.place.dispatch,
+            "kernel": self.kernel,
+            "demangled": demangled(self.kernel),
+            "status": self.exit() as u8,
+            "qualified": self.qualified,
+            "emulated": self.emulated,
+            "note": self.emulated.then_some(EMULATED),
+            "grid": self.sizes.grid,
+            "workgroup": self.sizes.workgroup,
+            "keep": self.keep.to_string(),
+            "configurations": self.trials.len(),
+            "same": self.same,
+            "results": self.results(),
+            "captured": self.trials.first().and_then(|trial| trial.outcome.as_ref()).map(Outcome::to_string),
+            "best": best,
+            "trials": trials,
+            "table": self.table.display().to_string(),
+        })
+    }
+
+    fn best(&self) -> Option<(Best, &Trial)> {
+        let best = Best::of(self.trials)?;
+        Some((best, self.trials.get(best.number)?))
+    }
+
+    /// What was measured: first what was not given up, by median.
+    fn ranked(&self) -> Vec<(&Trial, &Summary)> {
+        let mut measured: Vec<_> = self.trials.iter().filter_map(|trial| Some((trial, trial.summary()?))).collect();
+        let key = |(trial, summary): &(&Trial, &Summary)| (trial.given_up.is_some(), summary.median_ns);
+        measured.sort_by(|a, b| {
+            let (a, b) = (key(a), key(b));
+            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        });
+        measured
+    }
+
+    fn results(&self) -> BTreeMap<&'static str, usize> {
+        let mut results = BTreeMap::new();
+        for trial in self.trials {
+            *results.entry(trial.outcome.as_ref().map_or("not-run", Outcome::word)).or_default() += 1;
+        }
+        results
+    }
+
+    fn counted(&self) -> String {
+        let results: Vec<String> = self.results().iter().map(|(word, count)| format!("{count} {word}")).collect();
+        let given_up = self.trials.iter().filter(|trial| trial.given_up.is_some()).count();
+        let more = [(given_up, "given up early"), (self.same, "the same as others and not among them")];
+        let more: String =
+            more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("; {count} {what}")).collect();
+        format!("{} configurations: {}{more}", self.trials.len(), results.join(", "))
+    }
+
+    fn verdict(&self, best: Best, trial: &Trial) -> Vec<String> {
+        // Of an emulated device nothing is the best.
+        let word = if self.emulated { "smallest of these numbers" } else { "best" };
+        let captured = if best.number == 0 { ", the captured one" } else { "" };
+        let mut all = vec![format!("{word}: configuration {}{captured}", best.number)];
+        if let Some(ratio) = best.ratio.filter(|_| best.number != 0) {
+            let shown = ratio.low <= 1.0 && 1.0 <= ratio.high;
+            let doubt = if shown && !self.emulated { ": no difference shown" } else { "" };
+            all.push(format!(
+                "  median by the captured one's: {:.3}, 95 % between {:.3} and {:.3}{doubt}",
+                ratio.value, ratio.low, ratio.high
+            ));
+        }
+        all.push(format!("  {}", self.place.replay(&trial.config)));
+        let application = self.place.application(&trial.config);
+        if !application.is_empty() && trial.config.geometry.is_other() {
+            all.push("  in the application, which has to dispatch it so itself:".to_owned());
+        }
+        all.extend(application.into_iter().map(|command| format!("  {command}")));
+        all
+    }
+}
+
+fn shape(sizes: Option<Sizes>) -> String {
+    let by = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
+    sizes.map_or_else(String::new, |sizes| format!("grid {} by {}", by(sizes.grid), by(sizes.workgroup)))
+}
+
+fn row(trial: &Trial, s: &Summary) -> String {
+    let config = &trial.config;
+    let mut line = format!(
+        "  {:>5}: median {} ns, MAD {}, 95 % {} to {}, {} runs; {}",
+        config.number,
+        s.median_ns,
+        s.mad_ns,
+        s.low_ns,
+        s.high_ns,
+        s.runs,
+        shape(config.sizes)
+    );
+    if config.number == 0 {
+        line += ", captured";
+    }
+    config.values.iter().for_each(|(name, value)| line += &format!(", {name}={value}"));
+    if let Some(path) = &config.code {
+        line += &format!(", {}", path.display());
+    }
+    if s.bimodal {
+        line += ", two middles";
+    }
+    if let Some(round) = trial.given_up {
+        line += &format!(", given up after round {round}");
+    }
+    line
+}
+
+fn trial_json(trial: &Trial, summary: &Summary) -> Value {
+    let config = &trial.config;
+    let values: BTreeMap<&str, &str> = config.values.iter().map(|(name, value)| (&**name, &**value)).collect();
+    json!({
+        "config": config.number,
+        "values": values,
+        "grid": config.sizes.map(|s| s.grid),
+        "workgroup": config.sizes.map(|s| s.workgroup),
+        "code": config.code.as_ref().map(|path| path.display().to_string()),
+        "code_hash": config.code_hash,
+        "command": config.command,
+        "given_up": trial.given_up,
+        "summary": summary,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use logdur_replay::Geometry;
+    use logdur_replay::tune::Config;
+
+    use super::*;
+
+    const SIZES: Sizes = Sizes { grid: [1024, 1, 1], workgroup: [64, 1, 1] };
+
+    fn trial(number: usize, outcome: Outcome) -> Trial {
+        let workgroup = [64 << number, 1, 1];
+        let config = Config {
+            number,
+            values: vec![("n".to_owned(), workgroup[0].to_string())],
+            geometry: Geometry { grid: None, workgroup: (number != 0).then_some(workgroup) },
+            sizes: Some(Sizes { workgroup, ..SIZES }),
+            code: (number == 1).then(|| "t/code/a.hsaco".into()),
+            code_hash: None,
+            command: None,
+        };
+        Trial { config, outcome: Some(outcome), given_up: None }
+    }
+
+    fn measured(number: usize, ns: u64) -> Trial {
+        trial(number, Outcome::measured((0..20).map(|i| ns + i).collect()))
+    }
+
+    fn found(trials: &[Trial], emulated: bool) -> Found<'_> {
+        let place = Place { file: "a.ldcap".into(), dispatch: 7, options: Vec::new() };
+        Found {
+            kernel: "k",
+            sizes: SIZES,
+            keep: Keep::Items,
+            trials,
+            same: 1,
+            qualified: Vec::new(),
+            emulated,
+            place,
+            table: Path::new("t/trials.csv"),
+        }
+    }
+
+    #[test]
+    fn the_best_is_told_with_its_ratio_and_commands_to_copy() {
+        let trials = [measured(0, 1000), measured(1, 500), trial(2, Outcome::Hang { seconds: 2.0 })];
+        let text = found(&trials, false).text();
+        assert_eq!(text[2], "  3 configurations: 1 hang, 2 measured; 1 the same as others and not among them");
+        let best = text.iter().position(|line| line == "best: configuration 1").unwrap();
+        assert!(
+            text[best + 1].starts_with("  median by the captured one's: 0.505, 95 % between 0.5"),
+            "{}",
+            text[best + 1]
+        );
+        assert_eq!(
+            text[best + 2],
+            "  omniprobe replay a.ldcap --dispatch 7 --workgroup 128,1,1 --hsaco all=t/code/a.hsaco"
+        );
+        assert_eq!(
+            text[best + 4..best + 6],
+            ["  mkdir -p CACHE && cp t/code/a.hsaco CACHE/", "  omniprobe -c CACHE -- APP"]
+        );
+        let json = found(&trials, false).json();
+        assert_eq!(
+            (&json["best"]["config"], &json["status"], &json["results"]["hang"]),
+            (&json!(1), &json!(0), &json!(1))
+        );
+        assert_eq!(json["trials"][0]["values"]["n"], "128");
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_said_to_be_so() {
+        let text = found(&[measured(0, 1000), measured(1, 999)], false).text().join("\n");
+        assert!(text.contains(": no difference shown"), "{text}");
+    }
+
+    #[test]
+    fn numbers_of_an_emulated_gpu_are_not_said_to_be_better() {
+        let trials = [measured(0, 1000), measured(1, 500)];
+        let text = found(&trials, true).text().join("\n");
+        assert!(text.contains(EMULATED) && text.contains("smallest of these numbers: configuration 1"), "{text}");
+        assert!(["best", "fast", "slow", "better"].iter().all(|word| !text.contains(word)), "{text}");
+        let json = found(&trials, true).json();
+        assert_eq!((&json["emulated"], &json["note"]), (&json!(true), &json!(EMULATED)));
+    }
+
+    #[test]
+    fn a_captured_configuration_that_fails_is_the_tools_end() {
+        let trials = [trial(0, Outcome::Mismatch { text: "out[3]".to_owned() })];
+        let found = found(&trials, false);
+        assert_eq!(found.exit(), Exit::Mismatch);
+        assert!(
+            found.text().contains(&"the captured configuration: mismatch: out[3]; nothing to compare with".to_owned())
+        );
+    }
+}

@@ -1,0 +1,67 @@
+//! The best configuration, how it compares with the captured one, and commands that run it.
+
+use std::path::PathBuf;
+
+use super::{Config, Trial, shell_word};
+use crate::stats::{Ratio, ratio_of_medians};
+
+/// The best configuration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Best {
+    /// Its number; 0 is the captured one.
+    pub number: usize,
+    /// Its median by the captured configuration's, where both have one. Both are the times that it was chosen by: of many
+    /// configurations that are the same, the best looks a little better than it is.
+    pub ratio: Option<Ratio>,
+}
+
+impl Best {
+    /// Of the trials of a search, that with the smallest median among those that were not given up; of several, the first.
+    /// `None` when none was measured. What was measured was compared before.
+    pub fn of(trials: &[Trial]) -> Option<Best> {
+        let rivals = trials.iter().filter(|trial| trial.is_rival());
+        let medians = rivals.filter_map(|trial| Some((trial, trial.summary()?.median_ns)));
+        let (best, _) = medians.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        let captured = trials.first().map_or(&[][..], Trial::gpu_ns);
+        Some(Best { number: best.config.number, ratio: ratio_of_medians(best.gpu_ns(), captured) })
+    }
+}
+
+/// Which dispatch of which capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The capture.
+    pub file: PathBuf,
+    /// The dispatch.
+    pub dispatch: u64,
+    /// Further options of every replay of it, as words: the device, what is near enough.
+    pub options: Vec<String>,
+}
+
+impl Place {
+    /// The command that replays a configuration.
+    pub fn replay(&self, config: &Config) -> String {
+        let file = shell_word(&self.file.to_string_lossy());
+        let mut command = format!("omniprobe replay {file} --dispatch {}", self.dispatch);
+        for (option, shape) in [("--grid", config.geometry.grid), ("--workgroup", config.geometry.workgroup)] {
+            if let Some([x, y, z]) = shape {
+                command += &format!(" {option} {x},{y},{z}");
+            }
+        }
+        if let Some(path) = &config.code {
+            command += &format!(" --hsaco {}", shell_word(&format!("all={}", path.display())));
+        }
+        for option in &self.options {
+            command += &format!(" {}", shell_word(option));
+        }
+        command
+    }
+
+    /// The commands that run the application with a configuration's code; none when that is the captured one. The
+    /// application dispatches its own grids and workgroups.
+    pub fn application(&self, config: &Config) -> Vec<String> {
+        let copied = |path: &PathBuf| format!("mkdir -p CACHE && cp {} CACHE/", shell_word(&path.to_string_lossy()));
+        let run = || "omniprobe -c CACHE -- APP".to_owned();
+        config.code.iter().flat_map(|path| [copied(path), run()]).collect()
+    }
+}

@@ -1,0 +1,141 @@
+//! What was found, a line for each finished round of a configuration, in a file that survives whoever writes it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Config, Job, Outcome};
+use crate::error::{ReplayError, Result};
+
+/// The file's name in the folder of a search.
+const NAME: &str = "trials.jsonl";
+
+/// What a search is about: its journal is of use to the same one only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The capture.
+    pub capture: PathBuf,
+    /// The dispatch.
+    pub dispatch: u64,
+    /// The hash of the captured kernel's code object.
+    pub kernel: String,
+    /// The hash of everything else that the search depends on.
+    pub options: String,
+}
+
+/// A finished round of a configuration.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Line {
+    /// The first is 0.
+    round: u32,
+    config: Config,
+    /// Of this round alone.
+    outcome: Outcome,
+}
+
+/// A journal, open for more.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    lines: BTreeMap<(usize, u32), Line>,
+}
+
+impl Journal {
+    /// Opens the journal of a folder, which is made. With `resume` it may be there; a last line that was not written to its
+    /// end is cut off.
+    ///
+    /// # Errors
+    /// When there is one and `resume` is not set, another process has it, it is of another search, or it is damaged.
+    pub fn open(folder: &Path, identity: &Identity, resume: bool) -> Result<Journal> {
+        let path = folder.join(NAME);
+        let failed = |source: io::Error| ReplayError::File { path: path.display().to_string(), source };
+        let refuse = |what: String, expected: &str, found: String| {
+            Err(ReplayError::Usage { what, expected: expected.to_owned(), found })
+        };
+        fs::create_dir_all(folder).map_err(failed)?;
+        if path.exists() && !resume {
+            return refuse(path.display().to_string(), "no such file, or --resume", "one".to_owned());
+        }
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = options.map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return refuse(path.display().to_string(), "a journal that nobody writes", "one in use".to_owned());
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(failed)?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        file.set_len(whole as u64).map_err(failed)?;
+        file.seek(SeekFrom::End(0)).map_err(failed)?;
+        text.truncate(whole);
+        let mut journal = Journal { path: path.clone(), file, lines: BTreeMap::new() };
+        let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+        let place = |number: usize| format!("{}, line {number}", path.display());
+        match lines.next().map(serde_json::from_slice::<Identity>) {
+            None => journal.write(identity)?,
+            Some(Ok(found)) if found == *identity => {}
+            Some(Ok(found)) => {
+                return refuse(place(1), &format!("the journal of {}", shown(identity)), shown(&found));
+            }
+            Some(Err(error)) => return refuse(place(1), "the journal of a search", error.to_string()),
+        }
+        for (number, line) in lines.enumerate() {
+            match serde_json::from_slice::<Line>(line) {
+                Ok(line) => journal.lines.insert((line.config.number, line.round), line),
+                Err(error) => return refuse(place(number + 2), "a round of a configuration", error.to_string()),
+            };
+        }
+        Ok(journal)
+    }
+
+    /// What came of a configuration in a round, if it has been there.
+    ///
+    /// # Errors
+    /// When the configuration of this number was another.
+    pub(super) fn recorded(&self, config: &Config, round: u32) -> Result<Option<Outcome>> {
+        let Some(line) = self.lines.get(&(config.number, round)) else { return Ok(None) };
+        if line.config == *config {
+            return Ok(Some(line.outcome.clone()));
+        }
+        Err(ReplayError::Usage {
+            what: format!("{}, configuration {}", self.path.display(), config.number),
+            expected: serde_json::to_string(config).unwrap_or_default(),
+            found: serde_json::to_string(&line.config).unwrap_or_default(),
+        })
+    }
+
+    /// What failed when a job was done.
+    pub(super) fn failed(&self, job: &Job) -> Option<&Outcome> {
+        let command = job.to_string();
+        let line = self.lines.values().find(|line| line.config.command.as_ref() == Some(&command))?;
+        matches!(line.outcome, Outcome::CompileFailed { .. }).then_some(&line.outcome)
+    }
+
+    /// Adds a finished round of a configuration.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn add(&mut self, config: &Config, round: u32, outcome: &Outcome) -> Result<()> {
+        self.write(&Line { round, config: config.clone(), outcome: outcome.clone() })
+    }
+
+    /// Writes a line at once: what the kernel has outlives this process.
+    fn write(&mut self, line: &impl Serialize) -> Result<()> {
+        let failed = |source: io::Error| ReplayError::File { path: self.path.display().to_string(), source };
+        let mut text = serde_json::to_vec(line).map_err(|error| failed(error.into()))?;
+        text.push(b'\n');
+        self.file.write_all(&text).map_err(failed)
+    }
+}
+
+fn shown(identity: &Identity) -> String {
+    let Identity { capture, dispatch, kernel, options } = identity;
+    format!("{}, dispatch {dispatch}, kernel {kernel}, options {options}", capture.display())
+}
