@@ -32,3 +32,4 @@ mod queues;
 mod replay;
 mod swap;
 mod triton;
+mod tune;

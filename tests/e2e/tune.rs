@@ -1,0 +1,126 @@
+//! `omniprobe tune`: each configuration is verified before it is timed, and whatever a kernel does is a result.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::bed::{self, Outcome, Run, built};
+use crate::replay::{increment, json, on_file};
+
+/// Tunes a dispatch of `increment`; `folder` is for what is found.
+fn tune(folder: &Path, options: &[&str]) -> Outcome {
+    let run = Run::new(built("omniprobe"));
+    let arch = bed::arch();
+    let file = folder.with_extension("ldcap");
+    if !file.exists() {
+        increment(&arch).write(&file);
+    }
+    on_file(run, "tune", &file, &arch, &[&["-o", folder.to_str().unwrap(), "--json"], options].concat())
+}
+
+/// A command that compiles a candidate in a way.
+fn template() -> String {
+    let source = bed::root().join("tests/programs/candidates.hip");
+    let hipcc = bed::hipcc().get_program().to_owned();
+    let options = "--cuda-device-only --no-gpu-bundle-output -std=c++17 -O3 -c";
+    let (hipcc, arch, source) = (hipcc.display(), bed::arch(), source.display());
+    format!("{hipcc} {options} --offload-arch={arch} -DWAY={{way}} {source} -o {{out}}")
+}
+
+/// What came of each configuration, by the value of a parameter; the captured one has none.
+fn results(folder: &Path) -> Vec<(String, String, String)> {
+    let mut table = csv::Reader::from_path(folder.join("trials.csv")).unwrap();
+    let heads = table.headers().unwrap().clone();
+    let column = |name: &str| heads.iter().position(|head| head == name).unwrap_or_else(|| panic!("no {name}"));
+    let columns = ["way", "result", "reason"].map(column);
+    let rows = table.records().map(Result::unwrap);
+    rows.map(|row| columns.map(|column| row[column].to_owned()).into()).collect()
+}
+
+#[test]
+fn candidates_that_hang_fault_or_compute_something_else_are_results_and_not_the_end() {
+    let run = Run::new(built("omniprobe"));
+    let folder = run.file("found");
+    let ways = "way=0..6";
+    let options = ["--compile", &template(), "--param", ways, "--timeout", "0.7", "-r", "6", "--no-halving"];
+    let outcome = tune(&folder, &options);
+    assert_eq!(outcome.status.code(), Some(0), "{}{}", outcome.stdout, outcome.stderr);
+    let results = results(&folder);
+    let result = |way: &str| results.iter().find(|r| r.0 == way).unwrap_or_else(|| panic!("{way}: {results:#?}"));
+    assert_eq!(results[0].1, "measured", "{results:#?}");
+    let expected = [("1", "hang"), ("2", "fault"), ("3", "mismatch"), ("4", "mismatch"), ("5", "measured")];
+    for (way, word) in expected {
+        assert_eq!(result(way).1, word, "{results:#?}");
+    }
+    assert!(result("6").1 == "compile-failed" && result("6").2.contains("does not compile"), "{results:#?}");
+    assert!(result("1").2.contains("within 0.7 s") && result("2").2.contains("GPU fault"), "{results:#?}");
+    assert!(result("3").2.contains("[77]") && result("4").2.contains("TOUCHED_OUTSIDE"), "{results:#?}");
+    // Kernel 0 is the captured one, or at least as good; the one that takes its time is not the best.
+    let said = json(&outcome);
+    assert_ne!(said["best"]["config"], results.iter().position(|r| r.0 == "5").unwrap(), "{said:#}");
+    assert_eq!(said["emulated"], !bed::on_hardware(), "{said:#}");
+}
+
+#[test]
+fn a_search_that_was_killed_goes_on_where_it_was() {
+    let run = Run::hip("example/app").arch(&bed::arch());
+    let folder = run.file("found");
+    let _run = run.env("LOGDUR_CAPTURE", folder.with_extension("ldcap")).watched();
+    // Work-items that have no element of their own do nothing: 32 other grids compute the same.
+    let options = ["--param", "n=1280..9216:256", "--grid", "{n}", "--no-halving", "-r", "40", "--backend", "emu"];
+    let mut command = Command::new(built("omniprobe"));
+    command.arg("tune").arg(folder.with_extension("ldcap")).arg("-o").arg(&folder).args(options);
+    let mut search = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let journal = folder.join("trials.jsonl");
+    let lines = || fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while lines() < 5 && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    search.kill().unwrap();
+    search.wait().unwrap();
+    let before = fs::read_to_string(&journal).unwrap();
+    assert!(before.lines().count() >= 5, "{before}");
+    // Without --resume what is there is not overwritten; with other options it is not gone on with.
+    let refused = tune(&folder, &options);
+    assert_eq!(refused.status.code(), Some(1), "{}{}", refused.stdout, refused.stderr);
+    let other = tune(&folder, &[&options[..], &["--resume", "--seed", "3", "--random", "4"]].concat());
+    assert_eq!(other.status.code(), Some(1), "{}{}", other.stdout, other.stderr);
+    let outcome = tune(&folder, &[&options[..], &["--resume"]].concat());
+    let said = json(&outcome);
+    assert_eq!((outcome.status.code(), &said["results"]["measured"]), (Some(0), &33.into()), "{said:#}");
+    // What was whole is still there, and each configuration was measured once.
+    let after = fs::read_to_string(&journal).unwrap();
+    let whole = before.rfind('\n').map_or(0, |end| end + 1);
+    assert!(after.starts_with(&before[..whole]), "{before}\n{after}");
+    let numbers: Vec<Value> = after.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(numbers.len(), 33, "{after}");
+}
+
+#[test]
+fn the_worked_example_goes_as_its_page_says() {
+    let arch = bed::arch();
+    let run = Run::hip("example/tiled");
+    let (file, folder, cache) = (run.file("tiled.ldcap"), run.file("found"), run.file("cache"));
+    let run = run.arch(&arch).env("LOGDUR_CAPTURE", &file).watched();
+    assert!(run.status.success() && run.stdout.ends_with("379 375 376\n"), "{}{}", run.stdout, run.stderr);
+    let template = template().replace("-DWAY={way}", "-DTILE={tile}").replace("programs/candidates", "../docs/example/tiled");
+    let options = ["-o", folder.to_str().unwrap(), "--compile", &template, "--param", "tile=1,4,16", "--json"];
+    let options = [&options[..], &["--backend", "emu"]].concat();
+    let outcome = on_file(Run::new(built("omniprobe")), "tune", &file, &arch, &options);
+    let said = json(&outcome);
+    // Fewer barriers are fewer instructions, on whatever device.
+    let best = &said["trials"][0];
+    assert_eq!((outcome.status.code(), &best["values"]["tile"]), (Some(0), &"16".into()), "{said:#}");
+    fs::create_dir(&cache).unwrap();
+    fs::copy(best["code"].as_str().unwrap(), cache.join("tiled.hsaco")).unwrap();
+    let run = Run::hip("example/tiled").arch(&arch).env("LOGDUR_KERNEL_CACHE", &cache).watched();
+    assert!(run.status.success() && run.stdout.ends_with("379 375 376\n"), "{}{}", run.stdout, run.stderr);
+    let rows = run.log().rows;
+    let hash = logdur_capture::Id::of(&fs::read(cache.join("tiled.hsaco")).unwrap()).to_string();
+    let replaced = rows.iter().find(|row| row.kernel() == "multiply").unwrap().text("replaced").to_owned();
+    assert!(!replaced.is_empty() && hash.starts_with(&replaced), "{replaced} {hash}");
+}
