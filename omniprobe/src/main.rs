@@ -14,15 +14,15 @@ use clap::{Args, Parser, Subcommand};
 /// How everything but success of our own is reported; the application's status is passed through as it is.
 const USAGE_ERROR: u8 = 2;
 
-/// The tools that read captures: their statuses are [`logdur_replay::Exit`]'s.
-const CAPTURE_TOOLS: &[&str] = &["info", "dump", "extract", "fsck", "replay", "verify"];
+/// The tools that read captures, and code that could be in one: their statuses are [`logdur_replay::Exit`]'s.
+const CAPTURE_TOOLS: &[&str] = &["info", "dump", "extract", "fsck", "replay", "verify", "isa"];
 
 /// Log the duration of every kernel that an application dispatches to an AMD GPU.
 #[derive(Parser)]
 #[command(
     name = "omniprobe",
     version,
-    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ...\n       omniprobe info|dump|extract|fsck|replay|verify CAPTURE [OPTIONS]"
+    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ...\n       omniprobe info|dump|extract|fsck|replay|verify CAPTURE [OPTIONS]\n       omniprobe isa CODE-OBJECT [KERNEL] [OPTIONS]"
 )]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -56,6 +56,8 @@ enum Command {
     Replay(cmd::replay::Options),
     /// Replay, and compare what is written with what the application got.
     Verify(cmd::replay::Options),
+    /// Show the instructions of a kernel, with source lines where its code object has them.
+    Isa(cmd::isa::Options),
     /// Folders of code objects: what is in them, and whether it would be used.
     Cache(cmd::cache::CacheOptions),
     /// What `doctor` runs in a process of its own.
@@ -219,6 +221,7 @@ fn main() -> ExitCode {
         Some(Command::Fsck(options)) => return cmd::captured::end(cmd::fsck::run(&options)),
         Some(Command::Replay(options)) => return cmd::captured::end(cmd::replay::run(&options)),
         Some(Command::Verify(options)) => return cmd::captured::end(cmd::replay::run(&options.verifying())),
+        Some(Command::Isa(options)) => return cmd::captured::end(cmd::isa::run(&options)),
         Some(Command::Cache(options)) => cmd::cache::run(&options),
         Some(Command::Probe) => cmd::doctor::probe(),
         None => run(&cli.run, &cli.app),

@@ -16,6 +16,7 @@ pub mod extract;
 mod geometry;
 mod hostcall;
 mod kernarg;
+pub mod listing;
 mod memory;
 mod npy;
 pub mod place;

@@ -7,6 +7,8 @@ pub(crate) mod dump;
 pub(crate) mod extract;
 pub(crate) mod fsck;
 pub(crate) mod info;
+pub(crate) mod isa;
+mod listing;
 pub(crate) mod log;
 mod output;
 pub(crate) mod replay;
