@@ -21,6 +21,7 @@ mod errors;
 mod guest;
 mod hip;
 mod launcher;
+mod listing;
 mod machine;
 mod neighbours;
 mod opencl;

@@ -4,12 +4,21 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use logdur_capture::{Dispatch, Placed, Reader};
 use logdur_replay::{Exit, ReplayError};
 use regex::Regex;
 
 use super::output::demangled;
+
+/// What runs captured dispatches, or reads their code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// The ROCm runtime, on a GPU that it has.
+    Rocm,
+    /// The emulated GPU, without any runtime.
+    Emu,
+}
 
 /// A capture, and which of its dispatches.
 #[derive(Args, Clone, Debug)]
