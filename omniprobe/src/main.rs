@@ -15,14 +15,14 @@ use clap::{Args, Parser, Subcommand};
 const USAGE_ERROR: u8 = 2;
 
 /// The tools that read captures, and code that could be in one: their statuses are [`logdur_replay::Exit`]'s.
-const CAPTURE_TOOLS: &[&str] = &["info", "dump", "extract", "fsck", "replay", "verify", "isa"];
+const CAPTURE_TOOLS: &[&str] = &["info", "dump", "extract", "fsck", "replay", "verify", "diff", "isa"];
 
 /// Log the duration of every kernel that an application dispatches to an AMD GPU.
 #[derive(Parser)]
 #[command(
     name = "omniprobe",
     version,
-    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ...\n       omniprobe info|dump|extract|fsck|replay|verify CAPTURE [OPTIONS]\n       omniprobe isa CODE-OBJECT [KERNEL] [OPTIONS]"
+    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ...\n       omniprobe info|dump|extract|fsck|replay|verify CAPTURE [OPTIONS]\n       omniprobe diff CAPTURE CAPTURE [OPTIONS]\n       omniprobe isa CODE-OBJECT [KERNEL] [OPTIONS]"
 )]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -56,6 +56,8 @@ enum Command {
     Replay(cmd::replay::Options),
     /// Replay, and compare what is written with what the application got.
     Verify(cmd::replay::Options),
+    /// Say what is different between dispatches of two captures, or of one.
+    Diff(cmd::diff::Options),
     /// Show the instructions of a kernel, with source lines where its code object has them.
     Isa(cmd::isa::Options),
     /// Folders of code objects: what is in them, and whether it would be used.
@@ -221,6 +223,7 @@ fn main() -> ExitCode {
         Some(Command::Fsck(options)) => return cmd::captured::end(cmd::fsck::run(&options)),
         Some(Command::Replay(options)) => return cmd::captured::end(cmd::replay::run(&options)),
         Some(Command::Verify(options)) => return cmd::captured::end(cmd::replay::run(&options.verifying())),
+        Some(Command::Diff(options)) => return cmd::captured::end(cmd::diff::run(&options)),
         Some(Command::Isa(options)) => return cmd::captured::end(cmd::isa::run(&options)),
         Some(Command::Cache(options)) => cmd::cache::run(&options),
         Some(Command::Probe) => cmd::doctor::probe(),

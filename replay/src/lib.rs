@@ -11,6 +11,7 @@
 mod buffers;
 mod case;
 mod device;
+pub mod diff;
 mod error;
 pub mod extract;
 mod geometry;
@@ -26,7 +27,7 @@ mod replacement;
 mod replay;
 pub mod verify;
 
-pub use case::{Case, Code, Pointer};
+pub use case::{Case, Code, Pointer, symbol};
 pub use device::{Description, Times};
 pub use error::{Exit, Fault, ReplayError, Result};
 pub use geometry::Geometry;

@@ -15,6 +15,7 @@ mod capture;
 mod code_objects;
 mod costs;
 mod crash;
+mod diff;
 mod durations;
 mod emulator;
 mod errors;

@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod captured;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod dump;
 pub(crate) mod extract;
