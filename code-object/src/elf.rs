@@ -1,4 +1,4 @@
-//! The ELF of a code object: headers, notes, symbols, and bytes by address.
+//! The ELF of a code object: headers, notes, symbols, and bytes by address. [`crate::code`] is what others see of it.
 //!
 //! Source: the ELF specification, and AMDGPUUsage, "Code Object", for what is AMD's.
 
@@ -19,8 +19,8 @@ pub(crate) const STT_AMDGPU_HSA_KERNEL: u8 = 10;
 /// `R_AMDGPU_RELATIVE64`: the address where the code object is loaded, and the addend.
 pub(crate) const RELATIVE64: u32 = 13;
 
-/// An ELF for the GPU.
-pub(crate) struct Image<'a> {
+/// An ELF for the GPU: its code and its sections.
+pub struct Image<'a> {
     bytes: &'a [u8],
     file: ElfFile64<'a, LittleEndian>,
     sections: Vec<Range>,
@@ -98,7 +98,7 @@ pub(crate) struct Memory {
     pub(crate) got: bool,
 }
 
-fn damaged(what: &'static str, at: u64, error: object::read::Error) -> Unreadable {
+pub(crate) fn damaged(what: &'static str, at: u64, error: object::read::Error) -> Unreadable {
     Unreadable::unexpected(what, at, "a table that is whole", error.to_string())
 }
 
@@ -107,7 +107,7 @@ impl<'a> Image<'a> {
     ///
     /// # Errors
     /// When it is no ELF for AMD's GPUs under HSA.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Image<'a>> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Image<'a>> {
         const WHAT: &str = "code object";
         let size = size_of::<elf::FileHeader64<LittleEndian>>();
         let Some(ident) = bytes.get(..size) else {
@@ -137,6 +137,10 @@ impl<'a> Image<'a> {
             relro: segments(&file, elf::PT_GNU_RELRO),
             file,
         })
+    }
+
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     pub(crate) fn abi_version(&self) -> u8 {
@@ -289,6 +293,18 @@ impl<'a> Image<'a> {
             found.map(|bytes| (s.start, bytes)).ok_or_else(wrong)
         };
         self.segments.iter().map(bytes).collect()
+    }
+
+    /// Address and size of what can be executed, by address.
+    pub(crate) fn executable(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let ranges = if self.sections.is_empty() { &self.segments } else { &self.sections };
+        ranges.iter().filter(|r| r.memory.executable).map(|r| (r.start, r.in_file.min(r.size)))
+    }
+
+    /// The section of a name.
+    pub(crate) fn section_header(&self, name: &str) -> Option<&elf::SectionHeader64<LittleEndian>> {
+        let table = self.file.elf_section_table();
+        table.section_by_name(LittleEndian, name.as_bytes()).map(|(_, section)| section)
     }
 
     /// Bytes of the file by address.

@@ -2,7 +2,7 @@
 //!
 //! [`container::entries`] finds code objects in bare ELFs, offload bundles (compressed or not), programs and libraries,
 //! and reads no more of a file than headers. [`CodeObject::parse`] turns the bytes of one into its kernels with their
-//! arguments, its globals and its target.
+//! arguments, its globals and its target; [`Image`] has its code and its sections.
 //!
 //! What this crate must do: say what the bytes say, for every version of the ABI from 2 to 6, and keep by name what it
 //! does not know. What it must never do: input and output of its own, calls of the HSA runtime, panic or take memory
@@ -24,14 +24,15 @@
 )]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+mod code;
 pub mod container;
 mod descriptor;
 mod document;
 mod elf;
 mod error;
 mod global;
-pub mod image;
 mod kernel;
+pub mod load;
 mod metadata;
 mod msgpack;
 mod object;
@@ -42,7 +43,9 @@ mod value_kind;
 mod words;
 mod yaml;
 
+pub use code::Function;
 pub use descriptor::Descriptor;
+pub use elf::Image;
 pub use error::{Result, Unreadable};
 pub use global::{AddressTaken, Global, GlobalKind};
 pub use kernel::{Access, AddressSpace, Argument, Kernel, KernelKind};

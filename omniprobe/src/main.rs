@@ -14,15 +14,15 @@ use clap::{Args, Parser, Subcommand};
 /// How everything but success of our own is reported; the application's status is passed through as it is.
 const USAGE_ERROR: u8 = 2;
 
-/// The tools that read captures: their statuses are [`logdur_replay::Exit`]'s.
-const CAPTURE_TOOLS: &[&str] = &["info", "dump", "extract", "fsck", "replay", "verify", "bench", "tune"];
+/// The tools that read captures, and code that could be in one: their statuses are [`logdur_replay::Exit`]'s.
+const CAPTURE_TOOLS: &[&str] = &["info", "dump", "extract", "fsck", "replay", "verify", "bench", "tune", "diff", "isa"];
 
 /// Log the duration of every kernel that an application dispatches to an AMD GPU.
 #[derive(Parser)]
 #[command(
     name = "omniprobe",
     version,
-    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ...\n       omniprobe info|dump|extract|fsck|replay|verify|bench|tune CAPTURE [OPTIONS]"
+    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ...\n       omniprobe info|dump|extract|fsck|replay|verify|bench|tune CAPTURE [OPTIONS]\n       omniprobe diff CAPTURE CAPTURE [OPTIONS]\n       omniprobe isa CODE-OBJECT [KERNEL] [OPTIONS]"
 )]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -60,6 +60,10 @@ enum Command {
     Bench(cmd::bench::Options),
     /// Run a captured dispatch with other workgroups, grids and code, compare each, and find the best.
     Tune(Box<cmd::tune::Options>),
+    /// Say what is different between dispatches of two captures, or of one.
+    Diff(cmd::diff::Options),
+    /// Show the instructions of a kernel, with source lines where its code object has them.
+    Isa(cmd::isa::Options),
     /// Folders of code objects: what is in them, and whether it would be used.
     Cache(cmd::cache::CacheOptions),
     /// What `doctor` runs in a process of its own.
@@ -225,6 +229,8 @@ fn main() -> ExitCode {
         Some(Command::Verify(options)) => return cmd::captured::end(cmd::replay::run(&options.verifying())),
         Some(Command::Bench(options)) => return cmd::captured::end(cmd::bench::run(&options)),
         Some(Command::Tune(options)) => return cmd::captured::end(cmd::tune::run(&options)),
+        Some(Command::Diff(options)) => return cmd::captured::end(cmd::diff::run(&options)),
+        Some(Command::Isa(options)) => return cmd::captured::end(cmd::isa::run(&options)),
         Some(Command::Cache(options)) => cmd::cache::run(&options),
         Some(Command::Probe) => cmd::doctor::probe(),
         None => run(&cli.run, &cli.app),

@@ -77,6 +77,12 @@ pub struct Case<'r> {
     pub queue_kind: u32,
 }
 
+/// The symbol of the kernel that the application dispatched; empty when the capture does not have it.
+pub fn symbol<'r>(reader: &'r Reader, dispatch: &Dispatch) -> &'r str {
+    let kernel = dispatch.replaced_kernel.unwrap_or(dispatch.kernel);
+    reader.records().kernels.iter().find(|k| k.id == kernel).map_or("", |k| &k.symbol)
+}
+
 impl<'r> Case<'r> {
     /// Takes a dispatch out of a capture.
     ///

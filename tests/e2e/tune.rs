@@ -107,7 +107,8 @@ fn the_worked_example_goes_as_its_page_says() {
     let (file, folder, cache) = (run.file("tiled.ldcap"), run.file("found"), run.file("cache"));
     let run = run.arch(&arch).env("LOGDUR_CAPTURE", &file).watched();
     assert!(run.status.success() && run.stdout.ends_with("379 375 376\n"), "{}{}", run.stdout, run.stderr);
-    let template = template().replace("-DWAY={way}", "-DTILE={tile}").replace("programs/candidates", "../docs/example/tiled");
+    let template =
+        template().replace("-DWAY={way}", "-DTILE={tile}").replace("programs/candidates", "../docs/example/tiled");
     let options = ["-o", folder.to_str().unwrap(), "--compile", &template, "--param", "tile=1,4,16", "--json"];
     let options = [&options[..], &["--backend", "emu"]].concat();
     let outcome = on_file(Run::new(built("omniprobe")), "tune", &file, &arch, &options);

@@ -4,6 +4,7 @@
 //! method in 16 bits each, the size of the file from version 2 on, the size of what it holds, and a hash.
 
 use std::io::Read as _;
+use std::ops::Range;
 
 use super::bundle::{self, Found};
 use super::stream::{Method, Unpacked};
@@ -17,6 +18,27 @@ const WHAT: &str = "header of a compressed bundle";
 /// real bundles of forty alike processors some hundred.
 const MAX_RATIO: u64 = 2048;
 const SLACK: u64 = 1 << 20;
+
+/// Refuses a size that so many packed bytes cannot have.
+fn is_believed(what: &'static str, at: u64, packed: u64, unpacked: u64) -> Result<()> {
+    let limit = packed.saturating_mul(MAX_RATIO).saturating_add(SLACK);
+    if unpacked > limit { Err(Unreadable::TooLarge { what, at, limit, found: unpacked }) } else { Ok(()) }
+}
+
+/// Decompresses a part of a source that holds so many bytes.
+///
+/// # Errors
+/// When it cannot be decompressed, holds another number of bytes, or claims what it cannot hold.
+pub(crate) fn unpacked(source: &dyn Source, method: Method, part: Range<u64>, size: u64) -> Result<Vec<u8>> {
+    let (what, at) = ("compressed section", part.start);
+    is_believed(what, at, part.end.saturating_sub(part.start), size)?;
+    let mut bytes = Vec::new();
+    let mut stream = Unpacked::open(source, method, part.start, part.end, size)?;
+    let read = stream.by_ref().take(size).read_to_end(&mut bytes);
+    read.map_err(|e| Unreadable::unexpected(what, at, "data that can be decompressed", e.to_string()))?;
+    let found = bytes.len() as u64;
+    if found == size { Ok(bytes) } else { Err(Unreadable::Short { what, at, expected: size, found }) }
+}
 
 /// The header of a compressed bundle.
 pub(super) struct Header {
@@ -61,10 +83,7 @@ impl Header {
         let Some(packed) = length.checked_sub(size) else {
             return Err(Unreadable::Short { what: "compressed bundle", at, expected: size, found: length });
         };
-        let limit = packed.saturating_mul(MAX_RATIO).saturating_add(SLACK);
-        if unpacked > limit {
-            return Err(Unreadable::TooLarge { what: "contents of a compressed bundle", at, limit, found: unpacked });
-        }
+        is_believed("contents of a compressed bundle", at, packed, unpacked)?;
         Ok(Header { at, size, length, unpacked, method })
     }
 

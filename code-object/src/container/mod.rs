@@ -14,6 +14,9 @@ use crate::error::{Result, Unreadable};
 use crate::source::{self, Source};
 use crate::target::Target;
 
+pub(crate) use compressed::unpacked;
+pub(crate) use stream::Method;
+
 /// What code objects are kept in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

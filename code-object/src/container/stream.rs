@@ -11,9 +11,9 @@ use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use crate::error::{Result, Unreadable};
 use crate::source::{self, Source};
 
-/// How a bundle is compressed. Source: LLVM's `Support/Compression.h`.
+/// How bytes are compressed. Source: LLVM's `Support/Compression.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Method {
+pub(crate) enum Method {
     Zlib,
     Zstd,
 }

@@ -1,6 +1,7 @@
 //! What this crate reads, against what LLVM's tools and other readers read in the same bytes.
 
 mod bundles;
+mod code;
 mod compiled;
 mod corpora;
 mod large;

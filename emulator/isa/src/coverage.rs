@@ -1,5 +1,9 @@
 //! The page that says which instructions there are.
 
+mod absent;
+
+pub use absent::absent;
+
 use std::fmt::Write;
 
 use crate::arch::Arch;

@@ -1,6 +1,6 @@
 //! A decoded instruction: a row of the tables and the operands it was written with.
 
-use crate::op::{Op, Run};
+use crate::op::{Flags, Op, Run};
 use crate::operand::Operand;
 
 /// How the instruction was written.
@@ -161,6 +161,22 @@ impl Inst {
     #[inline]
     pub fn dpp(&self) -> Option<Dpp> {
         (self.form == Form::Dpp).then(|| Dpp::new(self.control))
+    }
+
+    /// Where a jump that the instruction itself gives goes, when it is at an address.
+    pub fn target(&self, address: u64) -> Option<u64> {
+        let next = address.wrapping_add(self.size.into());
+        self.op.flags.has(Flags::BRANCH).then(|| next.wrapping_add_signed(i64::from(self.imm) * 4))
+    }
+
+    /// False when what is behind the instruction is never what runs next: jumps that are always taken, ends, traps.
+    pub fn goes_on(&self) -> bool {
+        !matches!(self.op.name, "s_branch" | "s_setpc_b64" | "s_endpgm" | "s_endpgm_saved" | "s_trap")
+    }
+
+    /// True when it jumps to an address in registers.
+    pub fn is_indirect(&self) -> bool {
+        matches!(self.op.name, "s_setpc_b64" | "s_swappc_b64")
     }
 
     /// True when a bit of [`control`] is set.

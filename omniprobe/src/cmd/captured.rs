@@ -1,17 +1,26 @@
 //! What the tools that read captures have in common: the file, which of its dispatches, and how they end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use logdur_capture::{Dispatch, Placed, Reader};
-use logdur_replay::{Exit, ReplayError};
+use logdur_replay::{Exit, ReplayError, symbol};
 use regex::Regex;
 
 use super::output::demangled;
 use super::tune::process::NotReady;
+
+/// What runs captured dispatches, or reads their code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// The ROCm runtime, on a GPU that it has.
+    Rocm,
+    /// The emulated GPU, without any runtime.
+    Emu,
+}
 
 /// A capture, and which of its dispatches.
 #[derive(Args, Clone, Debug)]
@@ -27,23 +36,20 @@ pub(crate) struct Captured {
     dispatch: Vec<u64>,
 }
 
-/// The symbol of the kernel that the application dispatched; empty when the capture does not have it.
-pub(crate) fn symbol<'r>(reader: &'r Reader, dispatch: &Dispatch) -> &'r str {
-    let kernel = dispatch.replaced_kernel.unwrap_or(dispatch.kernel);
-    reader.records().kernels.iter().find(|k| k.id == kernel).map_or("", |k| &k.symbol)
-}
-
 impl Captured {
     /// Opens the capture; what is wrong with it is said on stderr.
     ///
     /// # Errors
     /// When it cannot be read.
     pub(crate) fn open(&self) -> Result<Reader> {
-        let reader = Reader::open(&self.file).map_err(ReplayError::from)?;
-        for problem in reader.problems() {
-            eprintln!("omniprobe: {}: offset {}: {problem}", self.file.display(), problem.offset);
-        }
-        Ok(reader)
+        open(&self.file)
+    }
+
+    /// True for a kernel that is asked for, and a dispatch of it; one without a number, if none is asked for by its number.
+    pub(crate) fn wants(&self, symbol: &str, dispatch: Option<u64>) -> bool {
+        let numbered = self.dispatch.is_empty() || dispatch.is_some_and(|id| self.dispatch.contains(&id));
+        let named = |kernel: &Regex| kernel.is_match(symbol) || kernel.is_match(&demangled(symbol));
+        numbered && self.kernel.as_ref().is_none_or(named)
     }
 
     /// The dispatches that are asked for.
@@ -51,11 +57,7 @@ impl Captured {
     /// # Errors
     /// When there is none.
     pub(crate) fn dispatches<'r>(&self, reader: &'r Reader) -> Result<Vec<&'r Placed<Dispatch>>> {
-        let named = |d: &Dispatch| {
-            let symbol = symbol(reader, d);
-            self.kernel.as_ref().is_none_or(|kernel| kernel.is_match(symbol) || kernel.is_match(&demangled(symbol)))
-        };
-        let wanted = |d: &&Placed<Dispatch>| (self.dispatch.is_empty() || self.dispatch.contains(&d.id)) && named(d);
+        let wanted = |d: &&Placed<Dispatch>| self.wants(symbol(reader, d), Some(d.id));
         let found: Vec<_> = reader.dispatches().iter().filter(wanted).collect();
         if found.is_empty() {
             let all: Vec<String> = reader.dispatches().iter().map(|d| d.id.to_string()).collect();
@@ -96,6 +98,18 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     let (number, by) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let share = number.parse::<f64>().ok().map(|number| number / by).filter(|share| *share > 0.0 && share.is_finite());
     share.ok_or_else(|| format!("expected a part like 1% or 0.01, found {text:?}"))
+}
+
+/// Opens a capture; what is wrong with it is said on stderr.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn open(file: &Path) -> Result<Reader> {
+    let reader = Reader::open(file).map_err(ReplayError::from)?;
+    for problem in reader.problems() {
+        eprintln!("omniprobe: {}: offset {}: {problem}", file.display(), problem.offset);
+    }
+    Ok(reader)
 }
 
 /// Ends a tool: with its status, or with that of its error, which is said.

@@ -1,14 +1,19 @@
-//! `omniprobe dump`: every record of a capture.
+//! `omniprobe dump`: every record of a capture, and the code that was dispatched.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use logdur_capture::{Place, Reader, Shown};
+use logdur_capture::{Id, Place, Reader, Shown};
+use logdur_replay::listing::{Listing, Which};
 use logdur_replay::{Exit, ReplayError};
 use serde_json::{Map, Value, json};
 
-use super::lines;
+use super::captured::{self, Backend};
+use super::output::demangled;
+use super::{lines, listing};
 
 /// Bytes that are shown; of more only how many they are: they are in the record, whose offset is shown.
 const SHOWN: usize = 64;
@@ -31,25 +36,83 @@ pub(crate) struct Options {
     /// How it is written.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
+    /// After each code object, the instructions of the kernels in it that were dispatched.
+    #[arg(long)]
+    disassemble: bool,
+    /// Whose disassembler: both are the same one, which is part of this program and needs no ROCm.
+    #[arg(long, value_name = "BACKEND", requires = "disassemble")]
+    backend: Option<Backend>,
 }
 
-/// Shows every record.
+/// Shows every record. Code that cannot be disassembled is told on stderr, and gives the status.
 ///
 /// # Errors
 /// When the capture cannot be read.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
     let reader = Reader::open(&options.file).map_err(ReplayError::from)?;
+    // There is one disassembler only.
+    let _ = options.backend;
+    let status = Cell::new(Exit::Success);
+    let code = |place| {
+        let object = reader.records().code_objects.iter().find(|c| options.disassemble && c.place == place);
+        let kernels = object.map(|object| dispatched(&reader, object.id)).unwrap_or_default();
+        let shown = kernels.iter().flat_map(|(id, symbol)| {
+            kernel(&reader, *id, symbol, options.format).unwrap_or_else(|error| {
+                eprintln!("omniprobe: {}: {error:#}", demangled(symbol));
+                if status.get() == Exit::Success {
+                    status.set(captured::status(&error));
+                }
+                Vec::new()
+            })
+        });
+        shown.collect::<Vec<String>>()
+    };
     let records = reader.records().shown();
-    match options.format {
-        Format::Text => lines(records.iter().map(|(place, name, fields)| text(*place, name, fields)))?,
-        Format::Jsonl => lines(records.iter().map(|(place, name, fields)| {
-            let place = json!({ "record": name, "offset": place.offset, "sequence": place.sequence });
-            let Value::Object(mut all) = place else { return String::new() };
-            all.insert("fields".to_owned(), object(fields));
-            Value::Object(all).to_string()
-        }))?,
+    lines(records.iter().flat_map(|(place, name, fields)| {
+        let record = match options.format {
+            Format::Text => text(*place, name, fields),
+            Format::Jsonl => {
+                let all = json!({ "record": name, "offset": place.offset, "sequence": place.sequence });
+                with(all, "fields", object(fields)).to_string()
+            }
+        };
+        std::iter::once(record).chain(code(*place))
+    }))?;
+    Ok(status.get())
+}
+
+/// The kernels of a code object that were dispatched, or that ran in the place of one that was; each once.
+fn dispatched(reader: &Reader, id: Id) -> Vec<(Id, &str)> {
+    let is = |kernel: u64| reader.dispatches().iter().any(|d| d.kernel == kernel || d.replaced_kernel == Some(kernel));
+    let kernels = reader.records().kernels.iter().filter(|k| k.code_object == id && is(k.id));
+    let symbols: BTreeSet<&str> = kernels.map(|k| &*k.symbol).collect();
+    symbols.into_iter().map(|symbol| (id, symbol)).collect()
+}
+
+/// The instructions of a kernel.
+fn kernel(reader: &Reader, id: Id, symbol: &str, format: Format) -> Result<Vec<String>> {
+    let bytes = reader.code_object(id).map_err(ReplayError::from)?;
+    let listing = Listing::of(&format!("code object {id} of the capture"), &bytes, Which::Kernel(symbol))?;
+    Ok(match format {
+        Format::Text => {
+            let lines = listing.parts.iter().flat_map(|part| listing::text(&listing, part));
+            lines.map(|line| format!("  {line}")).collect()
+        }
+        Format::Jsonl => {
+            let all = listing.parts.iter().flat_map(|part| listing::json(&listing, part));
+            let marked =
+                |value| with(with(value, "record", json!("instruction")), "code_object", json!(id.to_string()));
+            all.map(|value| marked(value).to_string()).collect()
+        }
+    })
+}
+
+/// An object with one more value.
+fn with(mut object: Value, name: &str, value: Value) -> Value {
+    if let Value::Object(all) = &mut object {
+        all.insert(name.to_owned(), value);
     }
-    Ok(Exit::Success)
+    object
 }
 
 fn text(place: Place, name: &str, fields: &[(&str, Shown)]) -> String {

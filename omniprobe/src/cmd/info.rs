@@ -3,10 +3,10 @@
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::{Dispatch, End, Placed, Reader};
-use logdur_replay::{Case, Exit};
+use logdur_replay::{Case, Exit, symbol};
 use serde_json::{Value, json};
 
-use super::captured::{self, Captured};
+use super::captured::Captured;
 use super::lines;
 use super::output::demangled;
 
@@ -50,7 +50,7 @@ struct Row<'r> {
 
 impl<'r> Row<'r> {
     fn of(reader: &'r Reader, dispatch: &'r Placed<Dispatch>) -> Row<'r> {
-        let kernel = demangled(captured::symbol(reader, dispatch));
+        let kernel = demangled(symbol(reader, dispatch));
         let (mut obstacles, mut weaknesses, mut geometry, mut bytes) = (Vec::new(), Vec::new(), String::new(), 0);
         match Case::of(reader, dispatch) {
             Ok(case) => {

@@ -3,11 +3,14 @@
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod captured;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod dump;
 pub(crate) mod extract;
 pub(crate) mod fsck;
 pub(crate) mod info;
+pub(crate) mod isa;
+mod listing;
 pub(crate) mod log;
 mod output;
 pub(crate) mod replay;

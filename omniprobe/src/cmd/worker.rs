@@ -7,26 +7,17 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use logdur_capture::Reader;
 use logdur_replay::verify::Rule;
 use logdur_replay::{Case, Exit, Geometry, Replacement, Setup, Variant};
 
-use super::captured::{self, Captured, seconds};
+use super::captured::{self, Backend, Captured, seconds};
 use super::lines;
 use super::replay::show;
 use crate::environment::Environment;
 use crate::{PlaceOptions, find};
-
-/// Where dispatches are replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Backend {
-    /// On a GPU, or an emulated one, under the ROCm runtime.
-    Rocm,
-    /// On the emulated GPU alone: no ROCm is needed, and any machine will do.
-    Emu,
-}
 
 /// What dispatches are replayed on.
 #[derive(Args, Clone, Debug)]

@@ -73,7 +73,20 @@ impl Type {
     /// Of what a pointer's type in the source points to, like `float*` or `__global uint4*`; `None` for other texts.
     pub fn of_pointer(source: &str) -> Option<Type> {
         let pointee = source.trim().strip_suffix('*')?.trim();
-        let word = pointee.rsplit(' ').next()?.trim_end_matches(|c: char| c.is_ascii_digit());
+        Type::of_source(pointee.trim_end_matches(|c: char| c.is_ascii_digit()))
+    }
+
+    /// Of a value of so many bytes and of a type in the source, like `float`; bits where that is not known, and `None` for
+    /// what is no single number.
+    pub fn of_value(source: Option<&str>, size: usize) -> Option<Type> {
+        let known = source.and_then(|source| Type::of_source(source.trim())).filter(|of| of.size() == size);
+        let bits = || u8::try_from(size).ok().map(Type::Bits).filter(|of| NAMES.iter().any(|(_, named)| named == of));
+        known.or_else(bits)
+    }
+
+    /// Of a type in the source, whatever qualifies it.
+    fn of_source(source: &str) -> Option<Type> {
+        let word = source.rsplit(' ').next()?;
         SOURCES.iter().find(|(name, _)| *name == word).map(|(_, of)| *of)
     }
 

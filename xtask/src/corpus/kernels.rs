@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use amdgpu_isa::decode::length;
 use amdgpu_isa::{Arch, Decoder};
 use anyhow::{Context, Result};
 use object::read::elf::ElfFile64;
@@ -106,53 +107,4 @@ fn decode(bytes: &[u8], decoder: &Decoder) -> Code {
         };
     }
     code
-}
-
-/// How many dwords an instruction has whose operation is not known. Source: the formats in the Vega ISA manual.
-fn length(word: u32) -> usize {
-    let literal = |shift: u32| word >> shift & 0xff == 0xff;
-    let long = match word >> 26 {
-        // Interpolation is the one short family among the long ones.
-        0b110101 => false,
-        0b110000..=0b111111 => true,
-        // Scalar: two sources, or one; immediates are within the word.
-        top if top >> 4 == 0b10 => match word >> 23 {
-            0b101111111 => false,
-            0b101111101 => literal(0),
-            top if top >> 5 == 0b1011 && top != 0b101111110 => false,
-            _ => literal(0) || literal(8),
-        },
-        // Vector: a literal, or a control word of the sub-dword and data-parallel forms.
-        _ => matches!(word & 0x1ff, 249 | 250 | 255),
-    };
-    1 + usize::from(long)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_guessed_length_is_the_length_of_every_instruction_that_is_known() {
-        // v_add_f32, the same with a literal, with a control word, in its long form; s_mov_b32, s_add_u32 with a
-        // literal; s_nop, s_movk_i32, s_cmp_eq_u32 with a literal; s_load_dword, ds_read_b32.
-        let words: &[[u32; 2]] = &[
-            [0x0200_0501, 0],
-            [0x0200_04ff, 0x1234],
-            [0x0200_04f9, 0x0606_0601],
-            [0xd101_0000, 0x0002_0501],
-            [0xbe80_0001, 0],
-            [0x8000_ff01, 0x1234],
-            [0xbf80_00ff, 0],
-            [0xb000_00ff, 0],
-            [0xbf06_ff01, 0x1234],
-            [0xc002_0000, 0],
-            [0xd86c_0000, 0],
-        ];
-        let decoder = Decoder::new(Arch::Gfx906);
-        for words in words {
-            let inst = decoder.decode(words).unwrap_or_else(|e| panic!("{words:08x?}: {e}"));
-            assert_eq!(length(words[0]), usize::from(inst.size) / 4, "{}", inst.op.name);
-        }
-    }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use amdgpu_isa::coverage::is_absent;
+use amdgpu_isa::coverage::{absent, is_absent};
+use amdgpu_isa::decode::DecodeError;
 use amdgpu_isa::{Arch, Decoder};
 
 use crate::llvm_mc::{assemble, bytes, disassemble, ours};
@@ -60,6 +61,16 @@ fn llvm_and_we_read_the_same_instructions_in_random_words() {
                     (None, Some(text)) if !is_absent(operation(&text), arch) => {
                         let line = format!("{words:08x?}: {text} is neither in the tables nor on their page");
                         wrong.entry(operation(&text).to_owned()).or_default().push(line);
+                    }
+                    // Whose opcodes have the names that LLVM has for them.
+                    (None, Some(text)) => {
+                        if let Err(DecodeError::Opcode(family, code)) = decoder.decode(words)
+                            && absent(family, code, arch) != Some(operation(&text))
+                        {
+                            let line =
+                                format!("{words:08x?}: {text} has another name: {:?}", absent(family, code, arch));
+                            wrong.entry(operation(&text).to_owned()).or_default().push(line);
+                        }
                     }
                     _ => {}
                 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use amdgpu_code_object::image;
+use amdgpu_code_object::load::{self, Loaded};
 use amdgpu_emu::clock::{Clock, TICKS_PER_SECOND};
 use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::queue::Doorbell;
@@ -27,6 +27,7 @@ use self::memory::Memory;
 use super::{CodePlace, Description, Device, QueueFacts, Times, nanoseconds, processor};
 use crate::case::{Case, Code};
 use crate::error::{Fault, ReplayError, Result};
+use crate::listing::missing;
 use crate::place::{PAGE, Region};
 
 /// Packets of the ring.
@@ -41,6 +42,8 @@ const COMPUTE_UNITS: u32 = 16;
 const SPIN: Duration = Duration::from_micros(50);
 /// How long is slept between looks.
 const LOOK: Duration = Duration::from_micros(20);
+/// How many missing instructions are named.
+const SHOWN: usize = 8;
 /// Nanoseconds of a tick.
 const TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
 
@@ -84,6 +87,7 @@ impl Driver for Told {
 
 /// The emulated GPU.
 pub(super) struct Emulated {
+    arch: Arch,
     memory: Memory,
     engine: Engine,
     told: Arc<Told>,
@@ -128,7 +132,7 @@ impl Emulated {
             emulated: true,
             runtime: "no runtime".to_owned(),
         };
-        let device = Emulated { memory, engine, told, rung, next: 0, ring, queue, signal, description };
+        let device = Emulated { arch, memory, engine, told, rung, next: 0, ring, queue, signal, description };
         let header = device.queue_memory()?;
         header.queue_properties.store(properties::ENABLE_PROFILING, Ordering::Relaxed);
         header.group_segment_aperture_base_hi.store(SHARED_APERTURE_HI, Ordering::Relaxed);
@@ -153,7 +157,7 @@ impl Emulated {
     }
 
     /// Puts code into mapped memory; the address of its kernel for packets.
-    fn place(&self, code: &Code, loaded: &image::Loaded, base: u64) -> Result<u64> {
+    fn place(&self, code: &Code, loaded: &Loaded, base: u64) -> Result<u64> {
         // SAFETY: mapped by the caller, and nothing runs.
         unsafe { self.write(&[(base, &loaded.bytes)]) }?;
         let descriptor = code.object.globals.iter().find(|global| global.name == code.kernel.symbol);
@@ -161,9 +165,21 @@ impl Emulated {
         Ok(descriptor.ok_or_else(missing)?.address.wrapping_sub(loaded.first).wrapping_add(base))
     }
 
-    fn lay_out(code: &Code, base: u64) -> Result<image::Loaded> {
+    /// Lays code out for an address, if the GPU has all that its kernel can get to.
+    fn lay_out(&self, code: &Code, base: u64) -> Result<Loaded> {
+        let missing = missing(&code.bytes, self.arch, &code.kernel.name)?;
+        if !missing.is_empty() {
+            let (all, arch) = (missing.len(), self.arch);
+            let shown: Vec<String> = missing.iter().take(SHOWN).map(ToString::to_string).collect();
+            let more = if all > SHOWN { format!(" and {} more", all - SHOWN) } else { String::new() };
+            let kernel = &code.kernel.name;
+            return Err(ReplayError::Unsupported(format!(
+                "{kernel}: {all} instructions that the emulated {arch} does not have: {}{more}",
+                shown.join(", ")
+            )));
+        }
         let place = || format!("code object {}", code.id);
-        image::load(&code.bytes, base, |_| None).map_err(|source| ReplayError::CodeObject { place: place(), source })
+        load::load(&code.bytes, base, |_| None).map_err(|source| ReplayError::CodeObject { place: place(), source })
     }
 }
 
@@ -194,14 +210,16 @@ impl Device for Emulated {
 
     fn load_at(&mut self, code: &Code, place: &CodePlace) -> Result<u64> {
         self.memory.map(&place.pages)?;
-        self.place(code, &Self::lay_out(code, place.base)?, place.base)
+        let loaded = self.lay_out(code, place.base)?;
+        self.place(code, &loaded, place.base)
     }
 
     fn load(&mut self, code: &Code) -> Result<u64> {
         // Where it is decides what is in it, and how much it is decides where it can be.
-        let bytes = Self::lay_out(code, 0)?.bytes.len();
+        let bytes = self.lay_out(code, 0)?.bytes.len();
         let base = self.memory.map_anywhere(bytes as u64)?;
-        self.place(code, &Self::lay_out(code, base)?, base)
+        let loaded = self.lay_out(code, base)?;
+        self.place(code, &loaded, base)
     }
 
     fn settle(&mut self) {}

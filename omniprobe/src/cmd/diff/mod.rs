@@ -1,0 +1,104 @@
+//! `omniprobe diff`: what is different between dispatches of two captures.
+
+mod show;
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use logdur_capture::Reader;
+use logdur_replay::diff::{self, Pair};
+use logdur_replay::verify::Rule;
+use logdur_replay::{Exit, ReplayError, symbol};
+
+use super::captured::{self, Captured};
+use super::lines;
+
+/// What is compared with what, and how.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    captured: Captured,
+    /// The capture that it is compared with; the same file compares dispatches of one capture.
+    #[arg(value_name = "OTHER")]
+    other: PathBuf,
+    /// The dispatch of the other capture, for the one of the first that is chosen by --dispatch or --kernel. Without it, the
+    /// n-th of a kernel belongs to the other's n-th of that kernel.
+    #[arg(long, value_name = "N")]
+    dispatch_b: Option<u64>,
+    /// What a buffer's elements are and what is near enough, like `out=f16:rel=1e-2,abs=1e-6,ulp=4`; may be given several
+    /// times.
+    #[arg(long, value_name = "NAME=TYPE[:LIMITS]")]
+    tol: Vec<Rule>,
+    /// Hidden arguments, too: what the runtime puts behind the application's.
+    #[arg(long)]
+    all: bool,
+    /// A JSON object for each pair of dispatches, one a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Compares dispatches. The status is 6 when something is different, or a dispatch has no partner.
+///
+/// # Errors
+/// When a capture cannot be read, or has no such dispatch.
+pub(crate) fn run(options: &Options) -> Result<Exit> {
+    let a = options.captured.open()?;
+    // Of one file, what has the same name is not read to be compared.
+    let is_same = fs::canonicalize(&options.captured.file).ok() == fs::canonicalize(&options.other).ok();
+    let other = if is_same { None } else { Some(captured::open(&options.other)?) };
+    let b = other.as_ref().unwrap_or(&a);
+    let how = diff::Options { rules: options.tol.clone(), hidden: options.all };
+    let (mut told, mut ends) = (HashSet::new(), Vec::new());
+    for pair in pairs(options, &a, b)? {
+        let (shown, end) = match (pair.a, pair.b) {
+            (Some(of_a), Some(of_b)) => match diff::compare((&a, of_a), (b, of_b), &how) {
+                Ok(diff) if options.json => (vec![show::json(&diff).to_string()], diff.exit()),
+                Ok(diff) => (show::text(&diff, &mut told), diff.exit()),
+                Err(error) => {
+                    let status = error.exit();
+                    let error = anyhow::Error::from(error);
+                    eprintln!("omniprobe: dispatches {} and {}: {error:#}", of_a.id, of_b.id);
+                    let object = show::error([of_a.id, of_b.id], &error, status);
+                    (options.json.then(|| object.to_string()).into_iter().collect(), status)
+                }
+            },
+            (of_a, of_b) => {
+                let kernel = of_a.map(|d| symbol(&a, d)).or_else(|| of_b.map(|d| symbol(b, d))).unwrap_or_default();
+                let numbers = [of_a.map(|d| d.id), of_b.map(|d| d.id)];
+                let json = || show::alone_json(kernel, numbers).to_string();
+                (vec![if options.json { json() } else { show::alone(kernel, numbers) }], Exit::Mismatch)
+            }
+        };
+        lines(shown)?;
+        ends.push(end);
+    }
+    if !options.json {
+        lines([show::summary(&ends)])?;
+    }
+    // What could not be compared at all says more than a difference, and that more than what is missing.
+    let is = |end: &Exit| ![Exit::Success, Exit::Mismatch, Exit::Incomplete].contains(end);
+    let other = ends.iter().copied().find(is);
+    let of = |wanted: Exit| ends.contains(&wanted).then_some(wanted);
+    Ok(other.or(of(Exit::Mismatch)).or(of(Exit::Incomplete)).unwrap_or(Exit::Success))
+}
+
+/// The pairs that are asked for.
+fn pairs<'r>(options: &Options, a: &'r Reader, b: &'r Reader) -> Result<Vec<Pair<'r>>> {
+    let chosen = options.captured.dispatches(a)?;
+    let Some(number) = options.dispatch_b else {
+        return Ok(diff::pairs(a, b, |symbol, dispatch| options.captured.wants(symbol, dispatch)));
+    };
+    let refuse =
+        |expected: String, found: String| ReplayError::Usage { what: "--dispatch-b".to_owned(), expected, found };
+    let [of_a] = chosen[..] else {
+        let expected = "one dispatch of the first capture, chosen by --dispatch or --kernel".to_owned();
+        return Err(refuse(expected, chosen.len().to_string()).into());
+    };
+    let of_b = b.dispatches().iter().find(|d| d.id == number);
+    let all = || b.dispatches().iter().map(|d| d.id.to_string()).collect::<Vec<_>>().join(", ");
+    let of_b = of_b.ok_or_else(|| refuse(format!("one of {}", all()), number.to_string()))?;
+    Ok(vec![Pair { a: Some(of_a), b: Some(of_b) }])
+}

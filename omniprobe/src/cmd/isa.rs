@@ -1,0 +1,51 @@
+//! `omniprobe isa`: the instructions of a kernel.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use logdur_replay::Exit;
+use logdur_replay::listing::{Listing, Wanted, Which, choose};
+
+use super::output::demangled;
+use super::{lines, listing};
+
+/// Which code is shown, and how.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// A code object, a bundle of them, a program or a library.
+    #[arg(value_name = "CODE-OBJECT")]
+    file: PathBuf,
+    /// The kernel's name, demangled or mangled; arguments may be left out. Without it, the only one that there is.
+    #[arg(value_name = "KERNEL")]
+    kernel: Option<String>,
+    /// The code for this processor or target ID, where a file has code for several.
+    #[arg(long, value_name = "TARGET")]
+    target: Option<String>,
+    /// All code of the code object: its kernels, the functions that they call, what lies between.
+    #[arg(long)]
+    all: bool,
+    /// A JSON object for each instruction, one a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows the instructions.
+///
+/// # Errors
+/// When the file has no such kernel, or several, or is for a processor whose instructions are not known.
+pub(crate) fn run(options: &Options) -> Result<Exit> {
+    let wanted = Wanted { kernel: options.kernel.as_deref(), target: options.target.as_deref(), any: options.all };
+    let chosen = choose(&options.file, wanted, &demangled)?;
+    let which = if options.all { Which::All } else { Which::Kernel(&chosen.kernel) };
+    let listing = Listing::of(&chosen.place, &chosen.bytes, which)?;
+    if let Some(problem) = &listing.problem {
+        eprintln!("omniprobe: {}: source lines: {problem}", chosen.place);
+    }
+    if options.json {
+        lines(listing.parts.iter().flat_map(|part| listing::json(&listing, part)).map(|value| value.to_string()))?;
+    } else {
+        lines(listing.parts.iter().flat_map(|part| listing::text(&listing, part)))?;
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,275 @@
+//! Memory of two dispatches: what arguments point to, and variables, before and after the kernel.
+//!
+//! The memory before is read where both captures have it, and the memory after only where it could be another: when both
+//! dispatches had the same before, where one of the kernels wrote. Of one file, contents of the same name are not read at all.
+
+use std::ops::Range;
+
+use logdur_capture::{Difference, Memory};
+
+use super::{Diff, Fact, Side};
+use crate::buffers::buffers;
+use crate::error::Result;
+use crate::verify::{Buffer, Comparison, Piece, Rule, Tolerance, Type};
+
+/// Bytes that are read at once of each of the two; whole elements of every type.
+const STEP: u64 = 1 << 20;
+
+/// A buffer of two dispatches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BufferDiff {
+    /// Its name: of an argument, or of a variable.
+    pub name: String,
+    /// What its elements are.
+    pub of: Type,
+    /// What is near enough.
+    pub tolerance: Tolerance,
+    /// Its addresses.
+    pub starts: [u64; 2],
+    /// How many bytes each has. What only one has is not compared.
+    pub sizes: [u64; 2],
+    /// Before the kernels.
+    pub before: Compared,
+    /// After them; `None` when a capture does not have it.
+    pub after: Option<Compared>,
+}
+
+/// What was found of a buffer at a time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Compared {
+    /// Elements that differ.
+    pub differing: u64,
+    /// Elements that are not equal but near enough, or not a number in both.
+    pub near: u64,
+    /// The largest difference, of elements that are near or not.
+    pub max_abs: Option<f64>,
+    /// The largest difference by the first's magnitude.
+    pub max_rel: Option<f64>,
+    /// The most numbers between.
+    pub max_ulp: Option<u64>,
+    /// The first element that differs.
+    pub first: Option<First>,
+    /// Bytes that were read of each to know it.
+    pub read: u64,
+}
+
+/// An element that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct First {
+    /// Its number in the buffer.
+    pub index: u64,
+    /// In the first.
+    pub a: String,
+    /// In the second.
+    pub b: String,
+}
+
+impl BufferDiff {
+    /// True when sizes or elements differ.
+    pub fn differs(&self) -> bool {
+        let [a, b] = self.sizes;
+        a != b || self.before.differing > 0 || self.after.as_ref().is_some_and(|after| after.differing > 0)
+    }
+}
+
+impl Compared {
+    fn is_equal(&self) -> bool {
+        self.differing + self.near == 0
+    }
+}
+
+/// Compares the buffers of two dispatches.
+///
+/// # Errors
+/// When a capture is damaged, or a rule is about no buffer of the first.
+pub(super) fn compare(sides: &[Side<'_>; 2], rules: &[Rule], diff: &mut Diff) -> Result<()> {
+    let [a, b] = sides;
+    let named = |mut all: Vec<Buffer>| {
+        all.retain(|buffer| !buffer.name.starts_with("0x"));
+        all
+    };
+    let (of_a, mut of_b) = (named(buffers(&a.case, rules)?), named(buffers(&b.case, &[])?));
+    let changes = Changes::of(sides)?;
+    for (which, side) in ["first", "second"].iter().zip(sides) {
+        diff.missing.extend(absent(side).into_iter().map(|what| format!("the {which}: {what}")));
+    }
+    for buffer in of_a {
+        let size = buffer.end - buffer.start;
+        match of_b.iter().position(|other| other.name == buffer.name) {
+            Some(at) => {
+                let other = of_b.remove(at);
+                diff.buffers.push(one(sides, buffer, &other, &changes, &mut diff.missing)?);
+            }
+            None => diff.alone.push(Fact { name: buffer.name, a: format!("{size} bytes"), b: "none".to_owned() }),
+        }
+    }
+    let alone =
+        of_b.into_iter().map(|b| Fact { a: "none".to_owned(), b: format!("{} bytes", b.end - b.start), name: b.name });
+    diff.alone.extend(alone);
+    Ok(())
+}
+
+/// What the capture lacks of what would be compared.
+fn absent(side: &Side<'_>) -> Vec<String> {
+    let case = &side.case;
+    let ranges = case.before.ranges();
+    let is_there = |address: u64| ranges.iter().any(|(start, length)| address.wrapping_sub(*start) < *length);
+    let pointers = case.pointers().into_iter().map(|p| (p.name, p.address));
+    let variables = case.globals.iter().filter(|g| case.original.interface.variables.contains(&g.symbol));
+    let named = pointers.chain(variables.map(|g| (g.symbol.clone(), g.address)));
+    let gone = named.filter(|(_, address)| !is_there(*address));
+    let mut all: Vec<String> = gone.map(|(name, at)| format!("{name}: {at:#x} was not captured")).collect();
+    if !case.before.is_complete() {
+        all.push("the memory before the kernel is incomplete".to_owned());
+    }
+    match &case.after {
+        None => all.push("no memory after the kernel".to_owned()),
+        Some(after) if !after.is_complete() => all.push("the memory after the kernel is incomplete".to_owned()),
+        Some(_) => {}
+    }
+    all
+}
+
+/// Where memory is known to be another. Everywhere else contents are the same.
+struct Changes {
+    /// What each of the kernels changed.
+    written: [Vec<Range<u64>>; 2],
+    /// What differs between the two before and after, when they are of one file.
+    between: Option<[Vec<Range<u64>>; 2]>,
+}
+
+impl Changes {
+    fn of(sides: &[Side<'_>; 2]) -> Result<Changes> {
+        let [a, b] = sides;
+        let since = |now: Option<&Memory<'_>>, then: Option<&Memory<'_>>| -> Result<Vec<Range<u64>>> {
+            let (Some(now), Some(then)) = (now, then) else { return Ok(Vec::new()) };
+            let changes = now.changed_since(then)?;
+            let changed = changes.iter().filter(|c| c.what == Difference::Changed);
+            Ok(changed.map(|c| c.address..c.address + c.length).collect())
+        };
+        let written = [since(a.after(), Some(&a.case.before))?, since(b.after(), Some(&b.case.before))?];
+        let between = match std::ptr::eq(a.reader, b.reader) {
+            true => Some([since(Some(&b.case.before), Some(&a.case.before))?, since(b.after(), a.after())?]),
+            false => None,
+        };
+        Ok(Changes { written, between })
+    }
+}
+
+/// The parts of ranges of addresses that are in a buffer's first bytes, as bytes from its beginning on.
+fn within(ranges: &[Range<u64>], start: u64, length: u64) -> Vec<Range<u64>> {
+    let cut = |r: &Range<u64>| r.start.saturating_sub(start)..r.end.saturating_sub(start).min(length);
+    ranges.iter().map(cut).filter(|r| r.start < r.end).collect()
+}
+
+/// Ranges that are sorted, do not overlap, and begin and end with whole elements.
+fn whole(mut ranges: Vec<Range<u64>>, size: u64, length: u64) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|r| r.start);
+    let mut all: Vec<Range<u64>> = Vec::new();
+    for r in ranges {
+        let (start, end) = (r.start / size * size, r.end.next_multiple_of(size).min(length));
+        match all.last_mut() {
+            Some(last) if start <= last.end => last.end = last.end.max(end),
+            _ => all.push(start..end),
+        }
+    }
+    all
+}
+
+/// What both have of their first bytes, as bytes from the beginning on.
+fn held(memories: [&Memory<'_>; 2], starts: [u64; 2], length: u64) -> Vec<Range<u64>> {
+    let [a, b] = [(memories[0], starts[0]), (memories[1], starts[1])].map(|(memory, start)| {
+        let ranges: Vec<_> = memory.ranges().into_iter().map(|(at, length)| at..at + length).collect();
+        within(&ranges, start, length)
+    });
+    let both = a.iter().flat_map(|a| b.iter().map(|b| a.start.max(b.start)..a.end.min(b.end)));
+    both.filter(|r| r.start < r.end).collect()
+}
+
+fn one(
+    sides: &[Side<'_>; 2],
+    buffer: Buffer,
+    other: &Buffer,
+    changes: &Changes,
+    missing: &mut Vec<String>,
+) -> Result<BufferDiff> {
+    let starts = [buffer.start, other.start];
+    let sizes = [buffer.end - buffer.start, other.end - other.start];
+    let (length, of, tolerance) = (sizes[0].min(sizes[1]), buffer.of, buffer.tolerance);
+    let size = of.size() as u64;
+    // Of one file, and at one address.
+    let between = changes.between.as_ref().filter(|_| starts[0] == starts[1]);
+    let everything = || std::iter::once(0..length).collect::<Vec<_>>();
+    let parts = between.map_or_else(everything, |[before, _]| whole(within(before, starts[0], length), size, length));
+    let compared = |memories: [&Memory<'_>; 2], parts: &[Range<u64>]| elements(memories, &buffer, starts, parts);
+    let before = compared([&sides[0].case.before, &sides[1].case.before], &parts)?;
+    let after = match (sides[0].after(), sides[1].after()) {
+        (Some(a), Some(b)) => {
+            let parts = match between {
+                Some([_, after]) => within(after, starts[0], length),
+                None if before.is_equal() => {
+                    let [of_a, of_b] = &changes.written;
+                    [within(of_a, starts[0], length), within(of_b, starts[1], length)].concat()
+                }
+                None => everything(),
+            };
+            let there = whole(held([a, b], starts, length), 1, length);
+            let absent = length - there.iter().map(|r| r.end - r.start).sum::<u64>();
+            if absent > 0 {
+                missing.push(format!("{}: {absent} bytes were not captured after both kernels", buffer.name));
+            }
+            let parts = whole(parts, size, length);
+            let parts = parts.iter().flat_map(|p| there.iter().map(|t| p.start.max(t.start)..p.end.min(t.end)));
+            Some(compared([a, b], &parts.filter(|p| p.start < p.end).collect::<Vec<_>>())?)
+        }
+        _ => None,
+    };
+    Ok(BufferDiff { name: buffer.name, of, tolerance, starts, sizes, before, after })
+}
+
+/// Compares the elements in some parts of a buffer.
+fn elements(memories: [&Memory<'_>; 2], buffer: &Buffer, starts: [u64; 2], parts: &[Range<u64>]) -> Result<Compared> {
+    let mut comparison = Comparison::new(buffer.clone());
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    let mut read = 0;
+    for part in parts {
+        let mut at = part.start;
+        while at < part.end {
+            let bytes = (part.end - at).min(STEP);
+            for (memory, start, to) in [(memories[0], starts[0], &mut a), (memories[1], starts[1], &mut b)] {
+                to.resize(bytes as usize, 0);
+                memory.read(start + at, to)?;
+            }
+            // Seen from the second, every element that differs was changed by the first.
+            if a != b {
+                comparison.take(&Piece { address: starts[0] + at, before: &b, expected: &a, found: &[&b] });
+            }
+            at += bytes;
+            read += bytes;
+        }
+    }
+    let report = comparison.finish();
+    Ok(Compared {
+        differing: report.mismatches + report.outside,
+        near: report.near + report.nans,
+        max_abs: report.max_abs,
+        max_rel: report.max_rel,
+        max_ulp: report.max_ulp,
+        first: report.first.map(|first| First { index: first.index, a: first.expected, b: first.found }),
+        read,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_pages_become_whole_elements_of_a_buffer() {
+        let ranges = [0x1000..0x2000, 0x3000..0x4000];
+        assert_eq!(within(&ranges, 0x1804, 0x2000), [0..0x7fc, 0x17fc..0x2000]);
+        assert_eq!(within(&ranges, 0x4000, 0x2000), []);
+        let all = whole(vec![0x17fc..0x1fff, 3..9, 8..10], 8, 0x1ffd);
+        assert_eq!(all, [0..16, 0x17f8..0x1ffd]);
+    }
+}

@@ -1,0 +1,158 @@
+//! The code object of a file, and the kernel in it, that somebody means.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use amdgpu_code_object::Target;
+use logdur_kernel_cache::{Cache, Candidate};
+
+use crate::error::{ReplayError, Result};
+
+/// A code object of a file, and a kernel in it.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The code object.
+    pub bytes: Vec<u8>,
+    /// Where it is, for people.
+    pub place: String,
+    /// The kernel's name, mangled where the language does that.
+    pub kernel: String,
+}
+
+/// Which kernel is meant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'w> {
+    /// Its name, mangled, demangled, or demangled without its arguments.
+    pub kernel: Option<&'w str>,
+    /// The processor or the target ID that its code is for.
+    pub target: Option<&'w str>,
+    /// True when any kernel of the code object will do.
+    pub any: bool,
+}
+
+/// Finds the one kernel of a file that is meant: of a code object, a bundle, a program or library.
+///
+/// # Errors
+/// When the file cannot be read, has none that is meant, or several: which there are.
+pub fn choose(path: &Path, wanted: Wanted<'_>, demangled: &dyn Fn(&str) -> String) -> Result<Chosen> {
+    let shown = path.display().to_string();
+    path.metadata().map_err(|source| ReplayError::File { path: shown.clone(), source })?;
+    let usage = |expected: String, found: String| ReplayError::Usage { what: shown.clone(), expected, found };
+    let cache = Cache::open(&[path.to_owned()], None);
+    let all = cache.kernels();
+    if all.is_empty() {
+        let found = cache.problems().first().map_or_else(|| "none".to_owned(), |problem| problem.reason.clone());
+        return Err(usage("code objects with kernels".to_owned(), found));
+    }
+    let listed = |kernels: &[Candidate]| {
+        let names: BTreeSet<String> = kernels.iter().map(|k| demangled(&k.interface.name)).collect();
+        names.iter().map(|name| format!("\n  {name}")).collect::<String>()
+    };
+    let mut found = all.clone();
+    if let Some(kernel) = wanted.kernel {
+        let exact = |k: &Candidate| k.interface.name == kernel || demangled(&k.interface.name) == kernel;
+        let near = |k: &Candidate| without_arguments(&demangled(&k.interface.name)) == kernel;
+        let is_exact = all.iter().any(exact);
+        found.retain(|k| if is_exact { exact(k) } else { near(k) });
+        if found.is_empty() {
+            return Err(usage(format!("a kernel {kernel}"), format!("others:{}", listed(&all))));
+        }
+    }
+    found = of_target(found, wanted.target)?;
+    let names: BTreeSet<&str> = found.iter().map(|k| &*k.interface.name).collect();
+    if names.len() > 1 && !wanted.any {
+        let expected = "the name of one of its kernels".to_owned();
+        return Err(usage(expected, format!("{} that may be meant:{}", names.len(), listed(&found))));
+    }
+    let targets: BTreeSet<String> = found.iter().map(|k| k.interface.target.to_string()).collect();
+    if targets.len() > 1 {
+        return Err(ReplayError::Usage {
+            what: "--target".to_owned(),
+            expected: format!("one of {}", targets.into_iter().collect::<Vec<_>>().join(", ")),
+            found: wanted.target.unwrap_or("none").to_owned(),
+        });
+    }
+    one(&cache, &found, usage)
+}
+
+/// The kernels for a target.
+fn of_target(mut found: Vec<Candidate>, wanted: Option<&str>) -> Result<Vec<Candidate>> {
+    let Some(wanted) = wanted else { return Ok(found) };
+    let targets: BTreeSet<String> = found.iter().map(|k| k.interface.target.to_string()).collect();
+    let is = |target: &Target| target.processor == wanted || target.to_string() == wanted;
+    found.retain(|k| is(&k.interface.target));
+    if found.is_empty() {
+        return Err(ReplayError::Usage {
+            what: "--target".to_owned(),
+            expected: format!("one of {}", targets.into_iter().collect::<Vec<_>>().join(", ")),
+            found: wanted.to_owned(),
+        });
+    }
+    Ok(found)
+}
+
+/// The code object that the kernels are in, if it is one: it may be there several times.
+fn one(cache: &Cache, found: &[Candidate], usage: impl Fn(String, String) -> ReplayError) -> Result<Chosen> {
+    let changed = |error: &dyn std::error::Error| {
+        let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
+        usage("a file that can be read".to_owned(), format!("{error}{cause}"))
+    };
+    let mut places = Vec::new();
+    for kernel in found {
+        let hash = cache.hash(kernel).map_err(|e| changed(&e))?;
+        if places.iter().all(|(other, _)| *other != hash) {
+            places.push((hash, kernel.place.to_string()));
+        }
+    }
+    if places.len() > 1 {
+        let places: String = places.iter().map(|(hash, place)| format!("\n  {} {place}", hash.short())).collect();
+        return Err(usage("one code object that has it".to_owned(), format!("several:{places}")));
+    }
+    let Some(first) = found.first() else { return Err(usage("a kernel".to_owned(), "none".to_owned())) };
+    let bytes = cache.read(first).map_err(|e| changed(&e))?;
+    let place = format!("{} ({})", first.path.display(), first.place);
+    Ok(Chosen { bytes, place, kernel: first.interface.name.clone() })
+}
+
+/// A demangled name without arguments and result: `ns::sum<int>` of `void ns::sum<int>(int*, (anonymous namespace)::t)`.
+fn without_arguments(name: &str) -> &str {
+    let mut depth = 0;
+    let mut end = name.len();
+    if name.ends_with(')') {
+        for (at, letter) in name.char_indices().rev() {
+            depth += i32::from(letter == ')') - i32::from(letter == '(');
+            if depth == 0 {
+                end = at;
+                break;
+            }
+        }
+    }
+    let name = name.get(..end).unwrap_or(name);
+    depth = 0;
+    let mut start = 0;
+    for (at, letter) in name.char_indices() {
+        match letter {
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth -= 1,
+            ' ' if depth == 0 => start = at + 1,
+            _ => {}
+        }
+    }
+    name.get(start..).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_without_arguments_has_its_namespaces_and_its_parameters_of_templates() {
+        assert_eq!(without_arguments("saxpy(float, float const*)"), "saxpy");
+        assert_eq!(
+            without_arguments("void ns::k<4, float (*)(int)>(float*, void (*)(int))"),
+            "ns::k<4, float (*)(int)>"
+        );
+        assert_eq!(without_arguments("(anonymous namespace)::k(int)"), "(anonymous namespace)::k");
+        assert_eq!(without_arguments("gemm"), "gemm");
+    }
+}

@@ -1,0 +1,78 @@
+//! Which instructions of a kernel the emulated GPU's tables lack, of code that LLVM makes.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use std::io::Write;
+
+use logdur_replay::listing::{Arch, missing};
+
+/// Compiles OpenCL C; the code object.
+fn compile(arch: &str, source: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let output = folder.join(format!("{arch}-{}.co", std::thread::current().name().expect("a test").replace(':', "_")));
+    let mut command = Command::new("clang-19");
+    command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-O2", "-"]);
+    command.arg(format!("-mcpu={arch}")).arg("-o").arg(&output).stdin(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    child.stdin.take().expect("a pipe").write_all(source.as_bytes()).expect("clang reads its input");
+    assert!(child.wait().expect("clang ends").success());
+    std::fs::read(output).expect("clang has written its output")
+}
+
+fn names(code: &[u8], arch: Arch, kernel: &str) -> Vec<String> {
+    let found = missing(code, arch, kernel).expect("a kernel");
+    found.iter().map(|m| m.name.map_or_else(|| m.why.to_string(), str::to_owned)).collect()
+}
+
+#[test]
+fn what_the_tables_lack_is_named_and_what_no_wave_gets_to_is_not() {
+    let source = r#"
+        kernel void plain(global float* out) { out[0] += 1; }
+        kernel void eight(global float* out, int n) {
+            if (n > 3)
+                __asm__ volatile("v_cvt_f32_fp8 v0, v1\n\tv_cvt_pk_f32_bf8_sdwa v[2:3], v1 src0_sel:WORD_1" ::: "v0", "v2", "v3");
+            else
+                __asm__ volatile("s_movrels_b32 s4, s5" ::: "s4");
+            out[0] = n;
+        }
+        kernel void data() { __asm__ volatile("s_endpgm\n\t.long 0xffffffff\n\t.long 0xf0001234"); }
+        kernel void jump() { __asm__ volatile("s_branch 1\n\t.long 0xffffffff\n\ts_nop 0"); }
+        kernel void wild() { __asm__ volatile(".long 0xc7ffffff\n\t.long 0"); }
+    "#;
+    let code = compile("gfx942", source);
+    for kernel in ["plain", "data", "jump"] {
+        assert_eq!(names(&code, Arch::Gfx942, kernel), [""; 0], "{kernel}");
+    }
+    let mut found = names(&code, Arch::Gfx942, "eight");
+    found.sort_unstable();
+    assert_eq!(found, ["s_movrels_b32", "v_cvt_f32_fp8", "v_cvt_pk_f32_bf8"]);
+    assert_eq!(names(&code, Arch::Gfx942, "wild"), ["unknown encoding"]);
+    let said = missing(&code, Arch::Gfx942, "wild").expect("a kernel")[0].to_string();
+    assert!(said.starts_with("unknown encoding at 0x") && said.ends_with("(c7ffffff 00000000)"), "{said}");
+    assert!(missing(&code, Arch::Gfx942, "nothing").is_err());
+}
+
+#[test]
+fn functions_count_for_the_kernels_that_call() {
+    let source = r#"
+        __attribute__((noinline)) int called(int n) { __asm__ volatile("ds_nop"); return n * n; }
+        kernel void calls(global int* out) { out[0] = called(out[1]); }
+        kernel void alone(global int* out) { out[0] = 1; }
+    "#;
+    let code = compile("gfx90a", source);
+    assert_eq!(names(&code, Arch::Gfx90a, "calls"), ["ds_nop"]);
+    assert_eq!(names(&code, Arch::Gfx90a, "alone"), [""; 0]);
+}
+
+#[test]
+fn all_of_a_kernel_counts_that_jumps_by_address() {
+    let source = r#"
+        kernel void far() {
+            __asm__ volatile("s_getpc_b64 s[4:5]\n\ts_add_u32 s4, s4, 20\n\ts_addc_u32 s5, s5, 0\n\ts_setpc_b64 s[4:5]\n\t"
+                             "s_nop 0\n\ts_nop 0\n\ts_movreld_b32 s4, s5" ::: "s4", "s5");
+        }
+    "#;
+    let code = compile("gfx906", source);
+    assert_eq!(names(&code, Arch::Gfx906, "far"), ["s_movreld_b32"]);
+}
