@@ -101,3 +101,13 @@ fn a_processor_that_is_not_emulated_is_refused_with_those_that_are() {
     let text = "unknown processor \"gfx1100\": expected one of gfx900, gfx906, gfx908, gfx90a, gfx942";
     assert!(outcome.stderr.contains(text), "{}", outcome.stderr);
 }
+
+#[test]
+fn an_instruction_that_is_not_emulated_is_refused_by_its_name_before_anything_runs() {
+    let arch = bed::arch();
+    let other = bed::hip_object("candidates", &arch, "-DWAY=7 -O3");
+    let outcome = tool("verify", &increment(&arch), &["--hsaco", &format!("all={}", other.display())]);
+    assert_eq!(outcome.status.code(), Some(7), "{}{}", outcome.stdout, outcome.stderr);
+    let text = format!("increment: 1 instructions that the emulated {arch} does not have: ds_nop at 0x");
+    assert!(outcome.stderr.contains(&text), "{}", outcome.stderr);
+}

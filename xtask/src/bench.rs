@@ -3,6 +3,7 @@
 mod cache;
 mod capture_format;
 mod dispatch;
+mod replay;
 mod start;
 mod waves;
 
@@ -41,6 +42,11 @@ const BENCHES: &[Bench] = &[
         name: "capture-format",
         help: "what writing and opening capture files costs, beside copying the same bytes",
         run: capture_format::run,
+    },
+    Bench {
+        name: "replay",
+        help: "what trials of a captured dispatch cost, and putting memory back beside putting all of it back",
+        run: replay::run,
     },
     Bench { name: "waves", help: "wave-instructions a second of the emulated GPU", run: waves::run },
 ];
