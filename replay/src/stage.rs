@@ -25,6 +25,9 @@ use crate::{hostcall, kernarg, reach};
 pub struct Setup {
     /// The kind of device.
     pub backend: Backend,
+    /// The clock of [`Backend::Emulated`] counts instructions, ten nanoseconds for a wave's: the same in every run, also of what
+    /// kernels make of the time.
+    pub counted: bool,
     /// The position of the GPU; `None` for the first that is like the captured one.
     pub device: Option<usize>,
     /// How long a launch may take; `None` is 1000 times as long as the application's, and 10 s at least.
@@ -97,7 +100,7 @@ impl<'c> Stage<'c> {
             touches
         });
         ranges.extend(place.iter().map(|place| place.pages.clone()));
-        let mut device = device::open(setup.backend, case, setup.device, &ranges)?;
+        let mut device = device::open(setup, case, &ranges)?;
         let own = match place {
             None => {
                 weaknesses.push("code at another address: the capture does not say where it was".to_owned());

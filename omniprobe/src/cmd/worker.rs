@@ -96,7 +96,7 @@ impl On {
             Backend::Rocm => logdur_replay::Backend::Rocm,
             Backend::Emu => logdur_replay::Backend::Emulated,
         };
-        Setup { backend, device: self.device, limit: self.timeout, rules: self.tol.clone() }
+        Setup { backend, counted: false, device: self.device, limit: self.timeout, rules: self.tol.clone() }
     }
 
     /// As options again: for a command line to copy, and to tell one search from another.

@@ -17,6 +17,7 @@ use hsa::sys::abi::aql::Packet;
 use crate::case::{Case, Code};
 use crate::error::Result;
 use crate::place::Region;
+use crate::stage::Setup;
 
 /// Where dispatches are replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,16 +148,11 @@ pub(crate) trait Device {
 ///
 /// # Errors
 /// When there is no such device, or it cannot be used.
-pub(crate) fn open(
-    backend: Backend,
-    case: &Case<'_>,
-    position: Option<usize>,
-    wanted: &[Range<u64>],
-) -> Result<Box<dyn Device>> {
+pub(crate) fn open(setup: &Setup, case: &Case<'_>, wanted: &[Range<u64>]) -> Result<Box<dyn Device>> {
     let isa = case.agent.map(|agent| agent.isa.as_str()).filter(|isa| !isa.is_empty());
-    match backend {
-        Backend::Rocm => Ok(Box::new(rocm::Rocm::open(isa, position, case.queue_kind, wanted)?)),
-        Backend::Emulated => Ok(Box::new(emu::Emulated::open(isa, case, wanted)?)),
+    match setup.backend {
+        Backend::Rocm => Ok(Box::new(rocm::Rocm::open(isa, setup.device, case.queue_kind, wanted)?)),
+        Backend::Emulated => Ok(Box::new(emu::Emulated::open(isa, case, wanted, setup.counted)?)),
     }
 }
 

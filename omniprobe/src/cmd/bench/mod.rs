@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use logdur_replay::bench::{self, Restore};
-use logdur_replay::{Case, Exit, Replacement, Variant, Which};
+use logdur_replay::{Case, Exit, Replacement, Setup, Variant, Which};
 
 use super::captured::{Captured, share};
 use super::lines;
@@ -92,7 +92,7 @@ fn measure(options: &Options, case: &Case<'_>) -> Result<Exit> {
         None => vec![variant],
     };
     let how = bench::Options {
-        setup: options.on.setup(),
+        setup: Setup { counted: true, ..options.on.setup() },
         variants,
         warm_up: options.warm_up,
         repetitions: options.repetitions.unwrap_or(if options.target_ci.is_some() { MOST } else { RUNS }),

@@ -15,7 +15,7 @@ use logdur_replay::tune::{
     Compiling, Identity, Journal, Keep, Parameter, Place, Plan, Runner, Shape, Space, Subject, Template, prepare,
     search, write_csv,
 };
-use logdur_replay::{Case, Exit};
+use logdur_replay::{Case, Exit, Setup};
 
 use super::captured::{Captured, seconds, share};
 use super::lines;
@@ -110,7 +110,9 @@ struct Effort {
 /// # Errors
 /// When the capture cannot be read, there is nothing to choose, or what is found cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    worker::work(&options.captured, &options.on, false, |case| process::serve(case, &options.on.setup()));
+    worker::work(&options.captured, &options.on, false, |case| {
+        process::serve(case, &Setup { counted: true, ..options.on.setup() })
+    });
     let reader = options.captured.open()?;
     let case = Case::of(&reader, options.captured.one(&reader)?)?;
     let subject = Subject::of(&case);

@@ -1,7 +1,7 @@
 //! The emulated GPU itself, without a runtime or a driver: its page tables, its loader and its queue are here.
 //!
-//! What it must do: run a dispatch as the runtime would have it run, at the captured addresses, or refuse by name. Its clock
-//! counts what is executed, ten nanoseconds for a wave's instruction: the same in every run, and no statement about hardware.
+//! What it must do: run a dispatch as the runtime would have it run, at the captured addresses, or refuse by name. Its times
+//! are no statement about hardware, whether its clock is the host's or counts what is executed.
 //!
 //! # Threads
 //! The engine has threads of its own. They touch memory only while [`Device::run`] waits for a packet.
@@ -105,13 +105,19 @@ impl Emulated {
     ///
     /// # Errors
     /// When that is none that is emulated, or the host has no threads or memory for it.
-    pub(super) fn open(captured_isa: Option<&str>, case: &Case<'_>, wanted: &[Range<u64>]) -> Result<Emulated> {
+    pub(super) fn open(
+        captured_isa: Option<&str>,
+        case: &Case<'_>,
+        wanted: &[Range<u64>],
+        counted: bool,
+    ) -> Result<Emulated> {
         let target = &case.original.object.target;
         let isa = captured_isa.map_or_else(|| target.to_string(), str::to_owned);
         let arch: Arch = processor(&isa).parse().map_err(|error| ReplayError::Unsupported(format!("{error}")))?;
         let told = Arc::new(Told::default());
+        let clock = if counted { Clock::deterministic() } else { Clock::real() };
         let shape = Shape { arch, compute_units: COMPUTE_UNITS };
-        let gpu = Arc::new(Gpu::new(0, shape, Arc::new(Clock::deterministic()), told.clone()));
+        let gpu = Arc::new(Gpu::new(0, shape, Arc::new(clock), told.clone()));
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let failed = |source: std::io::Error| ReplayError::Environment {
             what: "threads",
