@@ -35,7 +35,8 @@ impl<'a> Image<'a> {
     pub fn functions(&self, object: &CodeObject) -> Result<Vec<Function>> {
         let symbols = self.symbols()?;
         let mut found = BTreeMap::new();
-        let mut starts: BTreeSet<u64> = self.text().iter().map(|(start, bytes)| start + bytes.len() as u64).collect();
+        let ends = self.text().into_iter().map(|(start, bytes)| start.saturating_add(bytes.len() as u64));
+        let mut starts: BTreeSet<u64> = ends.collect();
         for symbol in symbols.iter().filter(|s| !s.undefined) {
             match symbol.kind {
                 STT_FUNC if self.code(symbol.address).is_some() => {

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use amdgpu_code_object::{CodeObject, Target};
+use amdgpu_code_object::{CodeObject, Image, Target};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -16,6 +16,12 @@ fuzz_target!(|data: &[u8]| {
     for kernel in &object.kernels {
         assert_eq!(kernel.explicit().count() + kernel.hidden().count(), kernel.arguments.len());
     }
+    // Functions have code, and sections are there or refused.
+    let image = Image::parse(data).expect("what is a code object has headers");
+    for function in image.functions(&object).unwrap_or_default() {
+        assert!(image.code(function.address).is_some(), "{function:?}");
+    }
+    let _ = image.section(".debug_line");
     // A target is its text.
     let text = object.target.to_string();
     if let Ok(again) = Target::parse(&text) {

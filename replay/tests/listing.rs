@@ -1,18 +1,17 @@
-//! Which instructions of a kernel the emulated GPU's tables lack, of code that LLVM makes.
+//! Which instructions of a kernel the emulated GPU's tables lack, of code that LLVM makes; and code that is damaged.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use std::io::Write;
-
-use logdur_replay::listing::{Arch, missing};
+use logdur_replay::listing::{Arch, Listing, Which, missing};
 
 /// Compiles OpenCL C; the code object.
 fn compile(arch: &str, source: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let output = folder.join(format!("{arch}-{}.co", std::thread::current().name().expect("a test").replace(':', "_")));
     let mut command = Command::new("clang-19");
-    command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-O2", "-"]);
+    command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-O2", "-g", "-"]);
     command.arg(format!("-mcpu={arch}")).arg("-o").arg(&output).stdin(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     child.stdin.take().expect("a pipe").write_all(source.as_bytes()).expect("clang reads its input");
@@ -75,4 +74,30 @@ fn all_of_a_kernel_counts_that_jumps_by_address() {
     "#;
     let code = compile("gfx906", source);
     assert_eq!(names(&code, Arch::Gfx906, "far"), ["s_movreld_b32"]);
+}
+
+#[test]
+fn damaged_code_objects_are_listed_as_far_as_they_go_or_refused() {
+    let source = "
+        __attribute__((noinline)) int called(int n) { return n * n; }
+        kernel void calls(global int* out) { for (int i = 0; i < out[9]; ++i) out[i] = called(out[1]); }
+    ";
+    let whole = compile("gfx90a", source);
+    let (mut listed, mut refused) = (0, 0);
+    for at in (0..whole.len()).step_by(5) {
+        let mut bytes = whole.clone();
+        for value in [0xff, bytes[at] ^ 0x08] {
+            bytes[at] = value;
+            let _ = missing(&bytes, Arch::Gfx90a, "calls");
+            match Listing::of("a test", &bytes, Which::All) {
+                Ok(listing) => {
+                    listed += 1;
+                    let words: usize = listing.parts.iter().flat_map(|p| listing.lines(p)).map(|l| l.words.len()).sum();
+                    assert!(4 * words <= bytes.len() + 4 * listing.parts.len(), "byte {at}");
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(listed > 100 && refused > 10, "{listed} listed, {refused} refused");
 }

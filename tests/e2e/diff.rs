@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use logdur_capture::Id;
+use logdur_capture::{AllocationKind, Id};
 use serde_json::{Value, json};
 
 use crate::bed::{self, Outcome, Run, built};
@@ -128,6 +128,52 @@ fn pointers_are_told_apart_by_what_they_point_to_and_sizes_are_said() {
     let text = diff(&a, &increment(ELSEWHERE, 4000), &[]);
     assert_eq!(text.status.code(), Some(6));
     assert!(text.stdout.contains("sizes: A 12000 bytes, B 16000 bytes\n    before: same\n"), "{}", text.stdout);
+}
+
+#[test]
+fn values_and_elements_are_read_by_the_types_of_the_source() {
+    let arch = bed::arch();
+    let source = bed::root().join("tests/programs/opencl/convert.cl");
+    let code = fs::read(bed::opencl_object(&source, &arch, 19, 3, 5, "-cl-kernel-arg-info")).unwrap();
+    let captured = |base: u64, count: u32, first: f32| {
+        let buffer = |number: u64, bytes: Vec<u8>| Buffer {
+            base: base + number * 0x1_0000,
+            kind: AllocationKind::DeviceCoarse,
+            before: bytes.clone(),
+            after: bytes,
+        };
+        let longs: Vec<u8> = (-8i64..8).flat_map(i64::to_le_bytes).collect();
+        let floats: Vec<u8> = [first, 2.0, 3.0].iter().flat_map(|f| f.to_le_bytes()).collect();
+        // `as` and `bs` are the same buffer.
+        let numbers = [0, 0, 1, 2].map(|number| base + number * 0x1_0000);
+        let mut kernarg: Vec<u8> = numbers.iter().flat_map(|address| address.to_le_bytes()).collect();
+        kernarg.extend(count.to_le_bytes());
+        let buffers = vec![buffer(0, longs.clone()), buffer(1, longs), buffer(2, floats)];
+        Captured { code: code.clone(), kernarg, ..Captured::of("to_float", &arch, 0, buffers) }
+    };
+    let a = captured(WORDS, 16, 1.0);
+    one(&a, &captured(ELSEWHERE, 16, 1.0), &["--all"], 0);
+    let mut b = captured(ELSEWHERE, 15, 1.5);
+    // `bs` is now what `cs` is.
+    b.kernarg[8..16].copy_from_slice(&(ELSEWHERE + 0x1_0000).to_le_bytes());
+    let said = one(&a, &b, &[], 6);
+    let expected = json!([
+        {
+            "name": "bs", "type": "long*",
+            "a": { "value": "0x7f3100203000", "points_to": "byte 0 of allocation 0 (128 bytes)" },
+            "b": { "value": "0x7f4400711000", "points_to": "byte 0 of allocation 1 (128 bytes)" },
+        },
+        { "name": "n", "type": "uint", "a": { "value": "16", "points_to": null }, "b": { "value": "15", "points_to": null } },
+    ]);
+    assert_eq!(said["arguments"], expected, "{said:#}");
+    let buffers = said["buffers"].as_array().unwrap();
+    let types: Vec<_> = buffers.iter().map(|b| (b["name"].as_str().unwrap(), b["type"].as_str().unwrap())).collect();
+    assert!(types.contains(&("as", "i64")) && types.contains(&("out", "f32")), "{said:#}");
+    let out = buffers.iter().find(|b| b["name"] == "out").unwrap();
+    assert_eq!(out["before"]["first"], json!({ "index": 0, "a": "1.0", "b": "1.5" }));
+    // In the order of the arguments; each with what the other's argument of that name points to.
+    let names: Vec<_> = types.iter().map(|(name, _)| *name).collect();
+    assert_eq!((names, &said["alone"]), (vec!["as", "bs", "cs", "out"], &json!([])), "{said:#}");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! `omniprobe dump`: every record of a capture, and the code that was dispatched.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use logdur_capture::{Id, Place, Reader, Shown};
+use logdur_capture::{CodeObject, Fields, Id, Place, Reader, Shown};
 use logdur_replay::listing::{Listing, Which};
 use logdur_replay::{Exit, ReplayError};
 use serde_json::{Map, Value, json};
@@ -53,11 +53,14 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     // There is one disassembler only.
     let _ = options.backend;
     let status = Cell::new(Exit::Success);
-    let code = |place| {
-        let object = reader.records().code_objects.iter().find(|c| options.disassemble && c.place == place);
-        let kernels = object.map(|object| dispatched(&reader, object.id)).unwrap_or_default();
-        let shown = kernels.iter().flat_map(|(id, symbol)| {
-            kernel(&reader, *id, symbol, options.format).unwrap_or_else(|error| {
+    let kernels = if options.disassemble { dispatched(&reader) } else { BTreeMap::new() };
+    let code = |name: &str, place| {
+        let objects = &reader.records().code_objects;
+        let object = objects.iter().find(|c| name == CodeObject::NAME && c.place == place);
+        let kernels = object.and_then(|object| Some((object.id, kernels.get(&object.id)?)));
+        let kernels = kernels.iter().flat_map(|(id, symbols)| symbols.iter().map(|symbol| (*id, *symbol)));
+        let shown = kernels.flat_map(|(id, symbol)| {
+            kernel(&reader, id, symbol, options.format).unwrap_or_else(|error| {
                 eprintln!("omniprobe: {}: {error:#}", demangled(symbol));
                 if status.get() == Exit::Success {
                     status.set(captured::status(&error));
@@ -76,17 +79,20 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
                 with(all, "fields", object(fields)).to_string()
             }
         };
-        std::iter::once(record).chain(code(*place))
+        std::iter::once(record).chain(code(name, *place))
     }))?;
     Ok(status.get())
 }
 
-/// The kernels of a code object that were dispatched, or that ran in the place of one that was; each once.
-fn dispatched(reader: &Reader, id: Id) -> Vec<(Id, &str)> {
-    let is = |kernel: u64| reader.dispatches().iter().any(|d| d.kernel == kernel || d.replaced_kernel == Some(kernel));
-    let kernels = reader.records().kernels.iter().filter(|k| k.code_object == id && is(k.id));
-    let symbols: BTreeSet<&str> = kernels.map(|k| &*k.symbol).collect();
-    symbols.into_iter().map(|symbol| (id, symbol)).collect()
+/// The kernels that were dispatched, or that ran in the place of one that was, by their code objects.
+fn dispatched(reader: &Reader) -> BTreeMap<Id, BTreeSet<&str>> {
+    let numbers: HashSet<u64> =
+        reader.dispatches().iter().flat_map(|d| [Some(d.kernel), d.replaced_kernel]).flatten().collect();
+    let mut all = BTreeMap::<Id, BTreeSet<&str>>::new();
+    for kernel in reader.records().kernels.iter().filter(|k| numbers.contains(&k.id)) {
+        all.entry(kernel.code_object).or_default().insert(&kernel.symbol);
+    }
+    all
 }
 
 /// The instructions of a kernel.

@@ -122,10 +122,10 @@ pub(super) fn differing(sides: &[Side<'_>; 2], hidden: bool) -> Vec<Argument> {
 /// An argument, if it is not the same.
 fn argument(spots: &[Spots<'_>; 2], declared: [Option<&Declared>; 2], number: impl Fn() -> String) -> Option<Argument> {
     let [a, b] = [(&spots[0], declared[0]), (&spots[1], declared[1])].map(|(s, d)| bytes(s.case, d?));
-    if let (Some(a), Some(b)) = (a, b)
-        && same(spots, [a, b])
-    {
-        return None;
+    match (a, b) {
+        (Some(a), Some(b)) if same(spots, [a, b]) => return None,
+        (None, None) => return None,
+        _ => {}
     }
     let values = [(&spots[0], declared[0], a), (&spots[1], declared[1], b)];
     let of = declared[0].or(declared[1])?;

@@ -3,12 +3,14 @@
 //! The memory before is read where both captures have it, and the memory after only where it could be another: when both
 //! dispatches had the same before, where one of the kernels wrote. Of one file, contents of the same name are not read at all.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use logdur_capture::{Difference, Memory};
 
 use super::{Diff, Fact, Side};
 use crate::buffers::buffers;
+use crate::case::Case;
 use crate::error::Result;
 use crate::verify::{Buffer, Comparison, Piece, Rule, Tolerance, Type};
 
@@ -84,29 +86,59 @@ impl Compared {
 /// When a capture is damaged, or a rule is about no buffer of the first.
 pub(super) fn compare(sides: &[Side<'_>; 2], rules: &[Rule], diff: &mut Diff) -> Result<()> {
     let [a, b] = sides;
-    let named = |mut all: Vec<Buffer>| {
-        all.retain(|buffer| !buffer.name.starts_with("0x"));
-        all
-    };
-    let (of_a, mut of_b) = (named(buffers(&a.case, rules)?), named(buffers(&b.case, &[])?));
+    let (of_a, of_b) = (buffers(&a.case, rules)?, buffers(&b.case, &[])?);
     let changes = Changes::of(sides)?;
     for (which, side) in ["first", "second"].iter().zip(sides) {
         diff.missing.extend(absent(side).into_iter().map(|what| format!("the {which}: {what}")));
     }
-    for buffer in of_a {
-        let size = buffer.end - buffer.start;
-        match of_b.iter().position(|other| other.name == buffer.name) {
-            Some(at) => {
-                let other = of_b.remove(at);
-                diff.buffers.push(one(sides, buffer, &other, &changes, &mut diff.missing)?);
-            }
-            None => diff.alone.push(Fact { name: buffer.name, a: format!("{size} bytes"), b: "none".to_owned() }),
+    let at = |all: &[Buffer], address: u64| all.iter().find(|buffer| buffer.start == address).cloned();
+    let (names_a, names_b) = (names(&a.case), names(&b.case));
+    let mut seen = HashSet::new();
+    for Named { name, number, address } in &names_a {
+        let Some(buffer) = at(&of_a, *address).map(|buffer| Buffer { name: name.clone(), ..buffer }) else { continue };
+        let partner = names_b.iter().find(|other| other.name == *name).or_else(|| {
+            // Of another kernel, arguments may have other names.
+            names_b.iter().find(|other| number.is_some() && other.number == *number)
+        });
+        let Some(partner) = partner else {
+            diff.alone.push(alone(name, [Some(&buffer), None]));
+            continue;
+        };
+        // Two arguments that point to the same in both are one buffer.
+        if let Some(other) = at(&of_b, partner.address).filter(|other| seen.insert((buffer.start, other.start))) {
+            diff.buffers.push(one(sides, buffer, &other, &changes, &mut diff.missing)?);
         }
     }
-    let alone =
-        of_b.into_iter().map(|b| Fact { a: "none".to_owned(), b: format!("{} bytes", b.end - b.start), name: b.name });
-    diff.alone.extend(alone);
+    for Named { name, number, address } in &names_b {
+        let is = |other: &Named| other.name == *name || number.is_some() && other.number == *number;
+        if !names_a.iter().any(is) {
+            diff.alone.extend(at(&of_b, *address).map(|buffer| alone(name, [None, Some(&buffer)])));
+        }
+    }
     Ok(())
+}
+
+/// A buffer that only one of the two has.
+fn alone(name: &str, buffers: [Option<&Buffer>; 2]) -> Fact {
+    let size = |b: Option<&Buffer>| b.map_or_else(|| "none".to_owned(), |b| format!("{} bytes", b.end - b.start));
+    let [a, b] = buffers.map(size);
+    Fact { name: name.to_owned(), a, b }
+}
+
+/// What has a name, and where it is.
+struct Named {
+    name: String,
+    /// Of an argument: `arg0` is the first.
+    number: Option<String>,
+    address: u64,
+}
+
+/// The pointers among the arguments, and the variables.
+fn names(case: &Case<'_>) -> Vec<Named> {
+    let pointers = case.pointers().into_iter();
+    let pointers = pointers.map(|p| Named { name: p.name, number: Some(p.number), address: p.address });
+    let variables = case.globals.iter().map(|g| Named { name: g.symbol.clone(), number: None, address: g.address });
+    pointers.chain(variables).collect()
 }
 
 /// What the capture lacks of what would be compared.
@@ -114,11 +146,12 @@ fn absent(side: &Side<'_>) -> Vec<String> {
     let case = &side.case;
     let ranges = case.before.ranges();
     let is_there = |address: u64| ranges.iter().any(|(start, length)| address.wrapping_sub(*start) < *length);
-    let pointers = case.pointers().into_iter().map(|p| (p.name, p.address));
-    let variables = case.globals.iter().filter(|g| case.original.interface.variables.contains(&g.symbol));
-    let named = pointers.chain(variables.map(|g| (g.symbol.clone(), g.address)));
-    let gone = named.filter(|(_, address)| !is_there(*address));
-    let mut all: Vec<String> = gone.map(|(name, at)| format!("{name}: {at:#x} was not captured")).collect();
+    // What nobody writes was loaded with the code.
+    let written = &case.original.interface.variables;
+    let gone = |n: &&Named| !is_there(n.address) && (n.number.is_some() || written.contains(&n.name));
+    let names = names(case);
+    let mut all: Vec<String> =
+        names.iter().filter(gone).map(|n| format!("{}: {:#x} was not captured", n.name, n.address)).collect();
     if !case.before.is_complete() {
         all.push("the memory before the kernel is incomplete".to_owned());
     }

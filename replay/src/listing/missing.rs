@@ -103,7 +103,7 @@ impl Walk<'_> {
                         self.missing.push(Missing { address: at, words, name, why });
                     }
                 }
-                at = at.saturating_add(size);
+                at = at.wrapping_add(size);
             }
         }
         indirect
@@ -119,7 +119,7 @@ impl Walk<'_> {
             all.push(at);
             let size = (decode(&self.decoder, rest).0.len() * WORD).min(rest.len());
             rest = rest.get(size..).unwrap_or_default();
-            at += size as u64;
+            at = at.wrapping_add(size as u64);
         }
         all
     }

@@ -234,7 +234,7 @@ fn instructions<'l>(
         let (words, inst) = decode(decoder, rest);
         let (at, size) = (address, (words.len() * WORD).min(rest.len()));
         rest = rest.get(size..).unwrap_or_default();
-        address += size as u64;
+        address = address.wrapping_add(size as u64);
         Some((at, words, inst))
     })
 }

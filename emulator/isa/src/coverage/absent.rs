@@ -147,3 +147,24 @@ const OPCODES: &[(Family, u16, &str)] = &[
     (Family::Mubuf, 0x27, "buffer_store_format_d16_hi_x"),
     (Family::Mubuf, 0x3d, "buffer_store_lds_dword"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Index;
+    use crate::ops::TABLES;
+
+    #[test]
+    fn every_opcode_is_absent_where_the_page_says_so() {
+        for (family, code, name) in OPCODES {
+            let archs: Vec<Arch> = Arch::ALL.into_iter().filter(|arch| is_absent(name, *arch)).collect();
+            assert!(!archs.is_empty(), "{name} is not on the page");
+            for arch in archs {
+                assert!(Index::new(*family, arch, TABLES).get((*code).into()).is_none(), "{name} of {arch}");
+                assert_eq!(absent(*family, *code, arch), Some(*name), "{arch}");
+            }
+        }
+        assert_eq!(absent(Family::Vop3, 0x194, Arch::Gfx942), Some("v_cvt_f32_fp8"));
+        assert_eq!(absent(Family::Vop3, 0x194, Arch::Gfx90a), None);
+    }
+}
