@@ -76,6 +76,8 @@ pub struct Report {
     pub kernel: String,
     /// The device.
     pub device: Description,
+    /// True when not all memory and code is at its address.
+    pub relocated: bool,
     /// How long the application's dispatch took.
     pub recorded_ns: Option<u64>,
     /// Bytes of all captured memory.
@@ -142,6 +144,7 @@ pub fn bench(case: &Case<'_>, options: &Options) -> Result<Report> {
         dispatch: case.dispatch.id,
         kernel: case.original.kernel.name.clone(),
         device: stage.device().description().clone(),
+        relocated: stage.is_relocated(),
         recorded_ns: case.duration_ns(),
         bytes,
         restored: match options.restore {
@@ -164,7 +167,7 @@ fn verified(stage: &mut Stage<'_>, launch: &Launch) -> Result<Side> {
         replaced: launch.replaced.clone(),
         overall: Overall::of(&buffers),
         buffers,
-        weaknesses: stage.weaknesses.iter().chain(&launch.weaknesses).cloned().collect(),
+        weaknesses: stage.weaknesses.clone(),
         gpu_ns: Vec::new(),
         host_ns: Vec::new(),
         summary: None,

@@ -7,6 +7,7 @@ use logdur_capture::Memory;
 use crate::device::Device;
 use crate::error::Result;
 use crate::memory::{self, Area, Pages};
+use crate::moved::Moved;
 use crate::place::PAGE;
 
 /// Bytes between two pages that are copied along: a copy of its own takes longer.
@@ -18,7 +19,7 @@ const KEPT: u64 = 1 << 30;
 pub(crate) struct Dirty {
     pages: BTreeSet<u64>,
     runs: Vec<Area>,
-    /// The bytes of all runs, one behind the other.
+    /// The bytes of all runs, one behind the other, for where things are now.
     before: Option<Vec<u8>>,
 }
 
@@ -53,7 +54,7 @@ impl Dirty {
     ///
     /// # Errors
     /// When the capture cannot be read.
-    pub(crate) fn of(before: &Memory<'_>, areas: &[Area], pages: BTreeSet<u64>) -> Result<Dirty> {
+    pub(crate) fn of(before: &Memory<'_>, areas: &[Area], moved: &Moved, pages: BTreeSet<u64>) -> Result<Dirty> {
         let runs = runs(areas, &pages);
         let total: u64 = runs.iter().map(|run| length(run) as u64).sum();
         let kept = (total <= KEPT).then(|| {
@@ -62,6 +63,7 @@ impl Dirty {
             for run in &runs {
                 let (now, behind) = std::mem::take(&mut rest).split_at_mut(length(run));
                 before.read(run.captured.start, now)?;
+                moved.forward(run.captured.start, now);
                 rest = behind;
             }
             Ok::<_, crate::ReplayError>(bytes)
@@ -83,9 +85,9 @@ impl Dirty {
     ///
     /// # Errors
     /// When the capture cannot be read, or the device not be written to.
-    pub(crate) fn restore(&self, device: &dyn Device, before: &Memory<'_>) -> Result<()> {
+    pub(crate) fn restore(&self, device: &dyn Device, before: &Memory<'_>, moved: &Moved) -> Result<()> {
         let Some(bytes) = &self.before else {
-            return memory::restore(device, before, &self.runs);
+            return memory::restore(device, before, &self.runs, moved).map(drop);
         };
         let mut rest = bytes.as_slice();
         let mut pieces = Vec::with_capacity(self.runs.len());
@@ -102,9 +104,9 @@ impl Dirty {
     ///
     /// # Errors
     /// When the capture or the device cannot be read.
-    pub(crate) fn changed(&self, device: &dyn Device, before: &Memory<'_>) -> Result<Pages> {
+    pub(crate) fn changed(&self, device: &dyn Device, before: &Memory<'_>, moved: &Moved) -> Result<Pages> {
         let Some(old) = &self.before else {
-            return memory::changed(device, before, &self.runs);
+            return memory::changed(device, before, &self.runs, moved);
         };
         let mut new = vec![0; old.len()];
         let mut rest = new.as_mut_slice();
@@ -120,7 +122,7 @@ impl Dirty {
         for run in &self.runs {
             let (was, old_rest) = old.split_at_checked(length(run)).unwrap_or((old, &[]));
             let (is, new_rest) = new.split_at_checked(length(run)).unwrap_or((new, &[]));
-            memory::differing(run.captured.start, was, is, &mut pages);
+            memory::differing(run.captured.start, was, is, moved, &mut pages);
             (old, new) = (old_rest, new_rest);
         }
         Ok(pages)

@@ -65,19 +65,6 @@ fn hidden(
     }
 }
 
-/// Rewrites the aligned words that are addresses of `from` as many bytes further; how many they were.
-pub(crate) fn relocate(segment: &mut [u8], from: &std::ops::Range<u64>, delta: u64) -> usize {
-    let mut count = 0;
-    for word in segment.as_chunks_mut::<8>().0 {
-        let value = u64::from_le_bytes(*word);
-        if from.contains(&value) && delta != 0 {
-            *word = value.wrapping_add(delta).to_le_bytes();
-            count += 1;
-        }
-    }
-    count
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use amdgpu_code_object::{Abi, KernelKind, Target};
@@ -154,12 +141,5 @@ pub(crate) mod tests {
         restored(&[0x11; 16], &heap, &FACTS, false, |_| true).unwrap();
         restored(&[0x11; 16], &heap, &FACTS, false, |_| false).unwrap_err();
         restored(&[0x11; 16], &interface(&[("hidden_unheard_of", 8)]), &FACTS, false, |_| true).unwrap_err();
-    }
-
-    #[test]
-    fn addresses_in_code_move_with_it() {
-        let mut segment: Vec<u8> = [0x5000u64, 0x4fff, 0x6000].iter().flat_map(|w| w.to_le_bytes()).collect();
-        assert_eq!(relocate(&mut segment, &(0x5000..0x6000), 0x1000), 1);
-        assert_eq!(segment[..8], 0x6000u64.to_le_bytes());
     }
 }

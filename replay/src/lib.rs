@@ -22,6 +22,7 @@ mod hostcall;
 mod kernarg;
 pub mod listing;
 mod memory;
+mod moved;
 mod npy;
 pub mod place;
 mod process;

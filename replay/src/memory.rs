@@ -8,6 +8,7 @@ use logdur_capture::{AllocationKind, Difference, Memory};
 use crate::case::Case;
 use crate::device::Device;
 use crate::error::{ReplayError, Result};
+use crate::moved::Moved;
 use crate::place::{PAGE, Region};
 
 /// Bytes that are read of the capture at once.
@@ -65,16 +66,15 @@ pub(crate) fn wanted(case: &Case<'_>) -> Vec<Region> {
     wanted
 }
 
-/// The captured memory, and where it is when the code is so many bytes from where it was.
-pub(crate) fn areas(case: &Case<'_>, code_moved: u64) -> Vec<Area> {
-    let mut areas: Vec<Area> =
-        data(case).into_iter().map(|captured| Area { placed: captured.start, captured }).collect();
+/// The captured memory, and where it is.
+pub(crate) fn areas(case: &Case<'_>, moved: &Moved) -> Vec<Area> {
+    let mut areas: Vec<Area> = data(case).into_iter().flat_map(|range| moved.areas(range)).collect();
     let code = case.loaded.map_or(0..0, |l| l.base..l.base.saturating_add(l.size));
     for global in case.globals.iter().filter(|g| code.contains(&g.address)) {
         for (start, length) in case.before.ranges() {
             let captured = global.address.max(start)..global.address.saturating_add(global.size).min(start + length);
             if captured.start < captured.end {
-                areas.push(Area { placed: captured.start.wrapping_add(code_moved), captured });
+                areas.push(Area { placed: moved.placed(captured.start), captured });
             }
         }
     }
@@ -82,50 +82,53 @@ pub(crate) fn areas(case: &Case<'_>, code_moved: u64) -> Vec<Area> {
     areas
 }
 
-/// The pieces of an area that are copied at once.
+/// The pieces of an area that are copied at once. They end at multiples of an address's size: none is cut.
 fn steps(area: &Area) -> impl Iterator<Item = (u64, u64, usize)> {
-    let length = area.captured.end - area.captured.start;
-    (0..length).step_by(STEP).map(move |at| {
-        let bytes = (length - at).min(STEP as u64) as usize;
-        (area.captured.start + at, area.placed.wrapping_add(at), bytes)
+    let (start, end) = (area.captured.start, area.captured.end);
+    let first = start / STEP as u64;
+    (first..end.div_ceil(STEP as u64)).map(move |step| {
+        let (from, to) = (start.max(step * STEP as u64), end.min((step + 1) * STEP as u64));
+        (from, area.placed.wrapping_add(from - start), (to - from) as usize)
     })
 }
 
-/// Writes the memory before the kernel to where it is now.
+/// Writes the memory before the kernel to where it is now; how many addresses were rewritten.
 ///
 /// # Errors
 /// When the capture cannot be read, or the device not be written to.
-pub(crate) fn restore(device: &dyn Device, before: &Memory<'_>, areas: &[Area]) -> Result<()> {
-    let mut bytes = Vec::new();
+pub(crate) fn restore(device: &dyn Device, before: &Memory<'_>, areas: &[Area], moved: &Moved) -> Result<usize> {
+    let (mut bytes, mut rewritten) = (Vec::new(), 0);
     for (captured, placed, length) in areas.iter().flat_map(steps) {
         bytes.resize(length, 0);
         before.read(captured, &mut bytes)?;
-        // SAFETY: areas lie in memory that `allocate` has made, or in variables of loaded code; no kernel runs.
+        rewritten += moved.forward(captured, &mut bytes);
+        // SAFETY: areas lie in memory of the device, or in variables of loaded code; no kernel runs.
         unsafe { device.write(&[(placed, &bytes)]) }?;
     }
-    Ok(())
+    Ok(rewritten)
 }
 
 /// Reads the memory and keeps the pages that are not as before.
 ///
 /// # Errors
 /// When the capture or the device cannot be read.
-pub(crate) fn changed(device: &dyn Device, before: &Memory<'_>, areas: &[Area]) -> Result<Pages> {
+pub(crate) fn changed(device: &dyn Device, before: &Memory<'_>, areas: &[Area], moved: &Moved) -> Result<Pages> {
     let (mut old, mut new) = (Vec::new(), Vec::new());
     let mut pages = Pages::new();
     for (captured, placed, length) in areas.iter().flat_map(steps) {
         old.resize(length, 0);
         new.resize(length, 0);
         before.read(captured, &mut old)?;
-        // SAFETY: areas lie in memory that `allocate` has made, or in variables of loaded code; no kernel runs.
+        moved.forward(captured, &mut old);
+        // SAFETY: as above.
         unsafe { device.read(&mut [(placed, &mut new)]) }?;
-        differing(captured, &old, &new, &mut pages);
+        differing(captured, &old, &new, moved, &mut pages);
     }
     Ok(pages)
 }
 
-/// Keeps the pages of new bytes that are not like the old ones; both begin at an address.
-pub(crate) fn differing(at: u64, old: &[u8], new: &[u8], pages: &mut Pages) {
+/// Keeps the pages of new bytes that are not like the old ones, as they would have been captured; both begin at an address.
+pub(crate) fn differing(at: u64, old: &[u8], new: &[u8], moved: &Moved, pages: &mut Pages) {
     if old == new {
         return;
     }
@@ -135,7 +138,9 @@ pub(crate) fn differing(at: u64, old: &[u8], new: &[u8], pages: &mut Pages) {
         let (was, old_rest) = old.split_at_checked(page).unwrap_or((old, &[]));
         let (is, new_rest) = new.split_at_checked(page).unwrap_or((new, &[]));
         if was != is {
-            pages.insert(at, is.to_vec());
+            let mut changed = is.to_vec();
+            moved.backward(at, &mut changed);
+            pages.insert(at, changed);
         }
         (at, old, new) = (at + is.len() as u64, old_rest, new_rest);
     }

@@ -51,6 +51,8 @@ pub struct Report {
     pub code: Id,
     /// The code object that was replayed instead, and where it came from.
     pub replaced: Option<(Id, String)>,
+    /// True when not all memory and code is at its address.
+    pub relocated: bool,
     /// Why a PASS says less than it could, one line each.
     pub weaknesses: Vec<String>,
     /// How long the application's dispatch took.
@@ -104,7 +106,8 @@ pub fn replay(case: &Case<'_>, options: &Options) -> Result<Report> {
         scope: case.dispatch.scope,
         device: stage.device().description().clone(),
         code: case.original.id,
-        weaknesses: stage.weaknesses.into_iter().chain(launch.weaknesses).collect(),
+        relocated: stage.is_relocated(),
+        weaknesses: stage.weaknesses,
         replaced: launch.replaced,
         recorded_ns: case.duration_ns(),
         repetitions,

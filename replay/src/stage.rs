@@ -15,6 +15,7 @@ use crate::dirty::Dirty;
 use crate::error::{ReplayError, Result};
 use crate::geometry::Geometry;
 use crate::memory::{self, Area, Pages};
+use crate::moved::Moved;
 use crate::place::PAGE;
 use crate::replacement::{self, Other, Replacement};
 use crate::verify::{Buffer, BufferReport, Comparison, Piece, Rule};
@@ -30,6 +31,8 @@ pub struct Setup {
     pub counted: bool,
     /// The position of the GPU; `None` for the first that is like the captured one.
     pub device: Option<usize>,
+    /// Memory whose addresses cannot be had may be elsewhere: what looks like an address of it is rewritten then, which is said.
+    pub relocate: bool,
     /// How long a launch may take; `None` is 1000 times as long as the application's, and 10 s at least.
     pub limit: Option<Duration>,
     /// What buffers are made of, and what is near enough.
@@ -51,8 +54,6 @@ pub(crate) struct Launch {
     segment: Vec<u8>,
     /// The code object that runs instead of the application's, and where it came from.
     pub(crate) replaced: Option<(Id, String)>,
-    /// Why a result says less than it could.
-    pub(crate) weaknesses: Vec<String>,
 }
 
 /// A captured dispatch's memory and code on a device.
@@ -60,6 +61,7 @@ pub(crate) struct Stage<'c> {
     case: &'c Case<'c>,
     device: Box<dyn Device>,
     areas: Vec<Area>,
+    moved: Moved,
     buffers: Vec<Buffer>,
     /// The address of the application's kernel for packets.
     own: u64,
@@ -114,9 +116,14 @@ impl<'c> Stage<'c> {
                 loaded => loaded?,
             },
         };
-        weaknesses.extend(device.allocate(&wanted)?);
+        let mut parts = device.allocate(&wanted, &mut weaknesses)?;
         device.settle();
-        let areas = memory::areas(case, own.wrapping_sub(case.kernel_object));
+        parts.extend(case.loaded.map(|l| Area {
+            captured: l.base..l.base.saturating_add(l.size),
+            placed: l.base.wrapping_add(own.wrapping_sub(case.kernel_object)),
+        }));
+        let moved = Moved::of(parts);
+        let areas = memory::areas(case, &moved);
         let written = match &case.after {
             Some(after) => memory::written(&case.before, after, &areas)?.0,
             None => BTreeSet::new(),
@@ -127,8 +134,9 @@ impl<'c> Stage<'c> {
             buffers,
             own,
             limit: case.limit(setup.limit),
-            dirty: Dirty::of(&case.before, &areas, written)?,
+            dirty: Dirty::of(&case.before, &areas, &moved, written)?,
             areas,
+            moved,
             rest_is_restored: false,
             kernarg: (0, 0),
             others: HashMap::new(),
@@ -139,6 +147,11 @@ impl<'c> Stage<'c> {
     /// The device.
     pub(crate) fn device(&self) -> &dyn Device {
         &*self.device
+    }
+
+    /// True when something is not at its address.
+    pub(crate) fn is_relocated(&self) -> bool {
+        !self.moved.is_empty()
     }
 
     /// What the memory is called.
@@ -200,13 +213,8 @@ impl<'c> Stage<'c> {
             }
             None => packet.set_kernel(self.own, facts.private, facts.group),
         }
-        let mut weaknesses = Vec::new();
-        let moved = self.own.wrapping_sub(case.kernel_object);
-        if let Some(loaded) = case.loaded.filter(|_| moved != 0) {
-            let count = kernarg::relocate(&mut segment, &(loaded.base..loaded.base + loaded.size), moved);
-            weaknesses.push(format!("relocated: {count} arguments rewritten"));
-        }
-        Ok(Launch { packet, segment, replaced: other.map(|other| (other.code.id, other.place)), weaknesses })
+        self.moved.forward(0, &mut segment);
+        Ok(Launch { packet, segment, replaced: other.map(|other| (other.code.id, other.place)) })
     }
 
     /// Loads other code, once.
@@ -224,7 +232,14 @@ impl<'c> Stage<'c> {
     /// # Errors
     /// When the capture cannot be read, or the device not be written to.
     pub(crate) fn restore_all(&mut self) -> Result<()> {
-        memory::restore(self.device(), &self.case.before, &self.areas)?;
+        let rewritten = memory::restore(self.device(), &self.case.before, &self.areas, &self.moved)?;
+        if !self.rest_is_restored && !self.moved.is_empty() {
+            let parts = self.moved.count();
+            self.weaknesses.push(format!(
+                "relocated: {parts} parts of memory or code are elsewhere, {rewritten} words that look like their addresses were \
+                 rewritten"
+            ));
+        }
         self.rest_is_restored = true;
         Ok(())
     }
@@ -234,7 +249,10 @@ impl<'c> Stage<'c> {
     /// # Errors
     /// As for [`Stage::restore_all`].
     pub(crate) fn restore(&mut self) -> Result<()> {
-        if self.rest_is_restored { self.dirty.restore(self.device(), &self.case.before) } else { self.restore_all() }
+        if !self.rest_is_restored {
+            return self.restore_all();
+        }
+        self.dirty.restore(self.device(), &self.case.before, &self.moved)
     }
 
     /// Runs a launch on the memory as it is.
@@ -254,7 +272,8 @@ impl<'c> Stage<'c> {
         let ran = unsafe { self.device.run(packet, self.limit) };
         ran.map_err(|error| match hostcall::explained(self.case, error) {
             ReplayError::Fault(mut fault) => {
-                fault.nearest = fault.address.and_then(|address| buffers::nearest(&self.buffers, address));
+                fault.nearest =
+                    fault.address.and_then(|address| buffers::nearest(&self.buffers, self.moved.captured(address)));
                 ReplayError::Fault(fault)
             }
             error => error,
@@ -266,10 +285,10 @@ impl<'c> Stage<'c> {
     /// # Errors
     /// When the capture or the device cannot be read.
     pub(crate) fn changed(&mut self) -> Result<Pages> {
-        let pages = memory::changed(self.device(), &self.case.before, &self.areas)?;
+        let pages = memory::changed(self.device(), &self.case.before, &self.areas, &self.moved)?;
         if pages.keys().any(|page| !self.dirty.pages().contains(page)) {
             let all = self.dirty.pages().iter().chain(pages.keys()).copied().collect();
-            self.dirty = Dirty::of(&self.case.before, &self.areas, all)?;
+            self.dirty = Dirty::of(&self.case.before, &self.areas, &self.moved, all)?;
         }
         Ok(pages)
     }
@@ -279,7 +298,7 @@ impl<'c> Stage<'c> {
     /// # Errors
     /// As for [`Stage::changed`].
     pub(crate) fn changed_of_known(&self) -> Result<Pages> {
-        self.dirty.changed(self.device(), &self.case.before)
+        self.dirty.changed(self.device(), &self.case.before, &self.moved)
     }
 
     /// Puts something else into the caches.

@@ -18,6 +18,18 @@ KERNEL wait_for(volatile unsigned* flag) {
 // Writes where the host says.
 KERNEL write_to(unsigned* where) { where[INDEX] = INDEX; }
 
+// Adds what the elements of a list have, into the first.
+struct Element {
+    Element* next;
+    unsigned long long value;
+};
+KERNEL chase(Element* first) {
+    if (__builtin_amdgcn_workitem_id_x() != 0) return;
+    unsigned long long sum = 0;
+    for (Element* element = first; element != nullptr; element = element->next) sum += element->value;
+    first->value = sum;
+}
+
 // A word that is no instruction.
 KERNEL illegal() { asm volatile(".long 0xffffffff"); }
 

@@ -40,6 +40,9 @@ pub(crate) struct On {
     /// How often other layouts of addresses are tried.
     #[arg(long, value_name = "N", default_value_t = 8)]
     place_retries: u32,
+    /// Do not replay with memory elsewhere when all layouts were tried.
+    #[arg(long)]
+    no_relocate: bool,
     /// The dispatch that this process runs.
     #[arg(long, hide = true)]
     worker: Option<u64>,
@@ -96,7 +99,14 @@ impl On {
             Backend::Rocm => logdur_replay::Backend::Rocm,
             Backend::Emu => logdur_replay::Backend::Emulated,
         };
-        Setup { backend, counted: false, device: self.device, limit: self.timeout, rules: self.tol.clone() }
+        Setup {
+            backend,
+            counted: false,
+            relocate: self.attempt > self.place_retries,
+            device: self.device,
+            limit: self.timeout,
+            rules: self.tol.clone(),
+        }
     }
 
     /// As options again: for a command line to copy, and to tell one search from another.
@@ -113,9 +123,12 @@ impl On {
         place.into_iter().chain(rules).flatten().flatten().collect()
     }
 
-    /// The layouts of addresses that are tried: the emulated GPU has its own.
+    /// The layouts of addresses that are tried, at last one in which memory may be elsewhere. The emulated GPU alone has its own.
     pub(crate) fn attempts(&self) -> std::ops::RangeInclusive<u32> {
-        0..=if self.backend == Backend::Emu { 0 } else { self.place_retries }
+        0..=match self.backend {
+            Backend::Emu => 0,
+            Backend::Rocm => self.place_retries.saturating_add(u32::from(!self.no_relocate)),
+        }
     }
 
     /// A command that replays a dispatch in a process of its own.

@@ -16,6 +16,7 @@ use hsa::sys::abi::aql::Packet;
 
 use crate::case::{Case, Code};
 use crate::error::Result;
+use crate::memory::Area;
 use crate::place::Region;
 use crate::stage::Setup;
 
@@ -81,11 +82,12 @@ pub(crate) trait Device {
     /// Its queue.
     fn queue(&self) -> QueueFacts;
 
-    /// Allocates memory at its addresses; one line for each kind of memory that is not what was wanted.
+    /// Allocates memory at its addresses; what is elsewhere, if that is allowed. One line for each kind of memory that is not
+    /// what was wanted.
     ///
     /// # Errors
-    /// When it cannot be had, or is elsewhere.
-    fn allocate(&mut self, wanted: &[Region]) -> Result<Vec<String>>;
+    /// When it cannot be had, or is elsewhere and that is not allowed.
+    fn allocate(&mut self, wanted: &[Region], weaknesses: &mut Vec<String>) -> Result<Vec<Area>>;
 
     /// Loads code where it is wanted; the address of its kernel for packets.
     ///
@@ -151,7 +153,7 @@ pub(crate) trait Device {
 pub(crate) fn open(setup: &Setup, case: &Case<'_>, wanted: &[Range<u64>]) -> Result<Box<dyn Device>> {
     let isa = case.agent.map(|agent| agent.isa.as_str()).filter(|isa| !isa.is_empty());
     match setup.backend {
-        Backend::Rocm => Ok(Box::new(rocm::Rocm::open(isa, setup.device, case.queue_kind, wanted)?)),
+        Backend::Rocm => Ok(Box::new(rocm::Rocm::open(isa, setup, case.queue_kind, wanted)?)),
         Backend::Emulated => Ok(Box::new(emu::Emulated::open(isa, case, wanted, setup.counted)?)),
     }
 }

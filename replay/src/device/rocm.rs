@@ -16,7 +16,9 @@ use logdur_capture::AllocationKind;
 use super::{CodePlace, Description, Device, QueueFacts, Times, nanoseconds, processor};
 use crate::case::Code;
 use crate::error::{Doing, Fault, ReplayError, Result};
+use crate::memory::Area;
 use crate::place::{Region, Reserved, blocks, regions};
+use crate::stage::Setup;
 
 /// Bytes that are copied at once.
 const STAGING: usize = 4 << 20;
@@ -43,6 +45,8 @@ pub(super) struct Rocm {
     description: Description,
     /// Addresses that are kept free until memory and code are where they should be.
     reserved: Reserved,
+    /// Memory may be elsewhere.
+    relocate: bool,
     /// Memory of the host: its addresses are good for the processor as well.
     host: Vec<Range<u64>>,
     /// What is streamed through the caches.
@@ -80,11 +84,12 @@ impl Rocm {
     /// When an address that is wanted is taken; when there is no such GPU, or the runtime cannot be used.
     pub(super) fn open(
         captured_isa: Option<&str>,
-        position: Option<usize>,
+        setup: &Setup,
         queue_kind: u32,
         wanted: &[Range<u64>],
     ) -> Result<Rocm> {
-        let reserved = Reserved::keep(wanted)?;
+        let position = setup.device;
+        let reserved = if setup.relocate { Reserved::keep_free(wanted) } else { Reserved::keep(wanted)? };
         let api = Api::open(None).doing(|| "opening the HSA runtime".to_owned())?;
         api.init().doing(|| "starting the HSA runtime".to_owned())?;
         api.watch_faults().doing(|| "watching for faults".to_owned())?;
@@ -142,6 +147,7 @@ impl Rocm {
             ticks_per_second,
             description,
             reserved,
+            relocate: setup.relocate,
             host: Vec::new(),
             stream: None,
         })
@@ -176,6 +182,39 @@ impl Rocm {
             expected: format!("one for {kind}"),
             found: "none".to_owned(),
         })
+    }
+
+    /// Allocates memory of a pool at its addresses: all of it, or none.
+    fn allocate_at(&mut self, pool: &Pool, range: &Range<u64>) -> Result<()> {
+        let free = |memory: NonNull<u8>| {
+            // SAFETY: it was allocated just now, and nobody uses it. If it stays, it is only in the way.
+            let _ = unsafe { self.api.free(memory) };
+        };
+        let mut had = Vec::new();
+        for block in blocks(range) {
+            let bytes = (block.end - block.start) as usize;
+            let allocate = || {
+                let memory = self.api.allocate(pool, bytes, &[self.gpu]);
+                let memory = memory.doing(|| format!("allocating {bytes} bytes for {:#x}", block.start))?;
+                Ok((memory.as_ptr().expose_provenance() as u64, memory))
+            };
+            match self.reserved.steer(&block, allocate, free) {
+                Ok(memory) => had.push(memory),
+                Err(error) => {
+                    had.into_iter().for_each(free);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Allocates as much memory as a range has wherever the runtime gives it.
+    fn allocate_anywhere(&self, pool: &Pool, range: &Range<u64>) -> Result<u64> {
+        let bytes = (range.end - range.start) as usize;
+        let memory = self.api.allocate(pool, bytes, &[self.gpu]);
+        let memory = memory.doing(|| format!("allocating {bytes} bytes instead of {:#x}", range.start))?;
+        Ok(memory.as_ptr().expose_provenance() as u64)
     }
 
     /// Loads code; the address of its kernel for packets, and what it is part of.
@@ -259,32 +298,26 @@ impl Device for Rocm {
         }
     }
 
-    fn allocate(&mut self, wanted: &[Region]) -> Result<Vec<String>> {
-        let mut weaker = BTreeSet::new();
+    fn allocate(&mut self, wanted: &[Region], weaknesses: &mut Vec<String>) -> Result<Vec<Area>> {
+        let (mut weaker, mut moved) = (BTreeSet::new(), Vec::new());
         for region in regions(wanted.iter().cloned())? {
             let (pool, same) = self.pool(region.kind)?;
             if !same {
                 let what = if pool.is_gpu { "memory of the GPU" } else { "memory of the host" };
                 weaker.insert(format!("{} memory is backed by {what}", region.kind));
             }
-            for block in blocks(&region.range) {
-                let bytes = (block.end - block.start) as usize;
-                let allocate = || {
-                    let memory = self.api.allocate(&pool, bytes, &[self.gpu]);
-                    let memory = memory.doing(|| format!("allocating {bytes} bytes for {:#x}", block.start))?;
-                    Ok((memory.as_ptr().expose_provenance() as u64, memory))
-                };
-                let free = |memory: NonNull<u8>| {
-                    // SAFETY: it was allocated just now, and nobody uses it. If it stays, it is only in the way.
-                    let _ = unsafe { self.api.free(memory) };
-                };
-                self.reserved.steer(&block, allocate, free)?;
-                if !pool.is_gpu {
-                    self.host.push(block);
-                }
+            let placed = match self.allocate_at(&pool, &region.range) {
+                Err(ReplayError::Placement { .. }) if self.relocate => self.allocate_anywhere(&pool, &region.range)?,
+                placed => placed.map(|()| region.range.start)?,
+            };
+            let bytes = region.range.end - region.range.start;
+            if !pool.is_gpu {
+                self.host.push(placed..placed + bytes);
             }
+            moved.push(Area { captured: region.range, placed });
         }
-        Ok(weaker.into_iter().collect())
+        weaknesses.extend(weaker);
+        Ok(moved)
     }
 
     fn load_at(&mut self, code: &Code, place: &CodePlace) -> Result<u64> {

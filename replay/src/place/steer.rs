@@ -139,6 +139,13 @@ impl Reserved {
         Ok(kept)
     }
 
+    /// Keeps what is free of ranges of whole pages.
+    pub fn keep_free(ranges: &[Range<u64>]) -> Reserved {
+        let mut kept = Reserved::default();
+        ranges.iter().for_each(|range| kept.close(range));
+        kept
+    }
+
     fn take(&mut self, range: &Range<u64>) -> Result<()> {
         let Err(error) = map(range) else {
             self.0.push(range.clone());

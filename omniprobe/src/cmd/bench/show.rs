@@ -13,7 +13,7 @@ const CHANCE: f64 = 0.05;
 
 /// Lines for people.
 pub(super) fn text(report: &Report, how: &Options, attempt: u32) -> Vec<String> {
-    let mut all = vec![heading(report.dispatch, &report.kernel, &report.device, attempt)];
+    let mut all = vec![heading(report.dispatch, &report.kernel, &report.device, &placed(attempt, report.relocated))];
     let restored = match how.restore {
         Restore::Dirty => "what is changed",
         Restore::Full => "all",
@@ -106,7 +106,7 @@ pub(super) fn json(report: &Report, how: &Options, attempt: u32) -> Value {
         "kernel": report.kernel,
         "demangled": demangled(&report.kernel),
         "status": report.exit() as u8,
-        "placed": placed(attempt),
+        "placed": placed(attempt, report.relocated),
         "isa": report.device.isa,
         "product": report.device.product,
         "emulated": report.device.emulated,

@@ -7,8 +7,12 @@ use serde_json::{Value, json};
 use crate::cmd::output::demangled;
 
 /// How the memory was placed.
-pub(in crate::cmd) fn placed(attempt: u32) -> String {
-    if attempt == 0 { "exact".to_owned() } else { format!("exact after {attempt} retries") }
+pub(in crate::cmd) fn placed(attempt: u32, relocated: bool) -> String {
+    match attempt {
+        _ if relocated => "relocated".to_owned(),
+        0 => "exact".to_owned(),
+        retries => format!("exact after {retries} retries"),
+    }
 }
 
 /// The last word: what was found, and whether that says less than it could.
@@ -26,20 +30,19 @@ fn word_of(report: &Report) -> String {
 }
 
 /// What ran on what.
-pub(in crate::cmd) fn heading(dispatch: u64, kernel: &str, device: &Description, attempt: u32) -> String {
+pub(in crate::cmd) fn heading(dispatch: u64, kernel: &str, device: &Description, placed: &str) -> String {
     format!(
-        "dispatch {dispatch}: {} on {} {} ({}), placed: {}",
+        "dispatch {dispatch}: {} on {} {} ({}), placed: {placed}",
         demangled(kernel),
         device.isa,
         device.product,
         device.runtime,
-        placed(attempt)
     )
 }
 
 /// Lines for people.
 pub(super) fn text(report: &Report, attempt: u32) -> Vec<String> {
-    let heading = heading(report.dispatch, &report.kernel, &report.device, attempt);
+    let heading = heading(report.dispatch, &report.kernel, &report.device, &placed(attempt, report.relocated));
     let mut all = vec![format!("{heading}, scope: {}", report.scope)];
     all.push(format!("  code {}", report.code));
     if let Some((id, place)) = &report.replaced {
@@ -116,7 +119,7 @@ pub(super) fn json(report: &Report, attempt: u32, status: Exit) -> Value {
         "demangled": demangled(&report.kernel),
         "result": word_of(report),
         "status": status as u8,
-        "placed": placed(attempt),
+        "placed": placed(attempt, report.relocated),
         "scope": report.scope.to_string(),
         "qualified": report.weaknesses,
         "code": report.code.to_string(),

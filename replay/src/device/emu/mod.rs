@@ -28,6 +28,7 @@ use super::{CodePlace, Description, Device, QueueFacts, Times, nanoseconds, proc
 use crate::case::{Case, Code};
 use crate::error::{Fault, ReplayError, Result};
 use crate::listing::missing;
+use crate::memory::Area;
 use crate::place::{PAGE, Region};
 
 /// Packets of the ring.
@@ -198,7 +199,7 @@ impl Device for Emulated {
         QueueFacts { address: self.queue, private_base_hi: PRIVATE_APERTURE_HI, shared_base_hi: SHARED_APERTURE_HI }
     }
 
-    fn allocate(&mut self, wanted: &[Region]) -> Result<Vec<String>> {
+    fn allocate(&mut self, wanted: &[Region], _weaknesses: &mut Vec<String>) -> Result<Vec<Area>> {
         // Of whatever kind: all of it is the host's.
         let mut pages: Vec<Range<u64>> = Vec::new();
         let mut sorted: Vec<&Range<u64>> = wanted.iter().map(|region| &region.range).collect();
