@@ -16,6 +16,8 @@ use crate::place::{Maps, PAGE};
 const RELIEF: u64 = 1 << 30;
 /// Less would not do: glibc's allocator maps twice 64 MiB for a thread.
 const ENOUGH: u64 = 256 << 20;
+/// What the heap has in stock while gaps are filled, in pieces that glibc's allocator takes from the heap.
+const STOCK: [usize; 32] = [64 << 10; 32];
 /// How often gaps are looked for.
 const TRIES: u32 = 4;
 
@@ -98,6 +100,13 @@ fn growth(gap: &Range<u64>, room: &Range<u64>, below: bool) -> Range<u64> {
         false => (if below && gap.end <= room.start { RELIEF } else { small }, gap.end),
     };
     gap.start..gap.start.saturating_add(length).min(limit)
+}
+
+/// Has the heap grow as long as it can: while gaps are filled it may be able to no more, and threads of the runtime allocate.
+fn stock_up() {
+    // SAFETY: the call sets a number of the allocator: what is given back stays with it.
+    unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX) };
+    drop(STOCK.map(|bytes| std::hint::black_box(Vec::<u8>::with_capacity(bytes))));
 }
 
 impl Plugs {
@@ -204,6 +213,7 @@ impl Reserved {
                 self.close(range);
                 break;
             }
+            stock_up();
             let plugs = Plugs::around(range, below)?;
             let allocated = allocate();
             drop(plugs);
