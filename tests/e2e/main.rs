@@ -30,3 +30,4 @@ mod queues;
 mod replay;
 mod swap;
 mod triton;
+mod twins;

@@ -362,7 +362,7 @@ fn a_capture_is_described_checked_and_taken_apart() {
 }
 
 /// A verdict without the buffers that are as they should be.
-fn in_short(verdict: &Value) -> Value {
+pub(crate) fn in_short(verdict: &Value) -> Value {
     let mut short = verdict.clone();
     if let Some(buffers) = short["buffers"].as_array_mut() {
         buffers.retain(|b| !["UNTOUCHED", "MATCH"].iter().any(|word| b["verdict"] == *word));
