@@ -1,8 +1,8 @@
 //! Twins of captured dispatches that verify as PASS: with one byte of their input or one instruction changed, they must
 //! fail and name the element.
 //!
-//! What is changed is found in the capture and in the code by the rules below; no kernel's name decides. A rule can find
-//! what the kernel does not use: then the next that it finds is tried, [`TRIES`] in all.
+//! What is changed is found in the capture and in the code by the rules below; no kernel's name decides. A rule can
+//! find what the kernel does not use: then the next that it finds is tried, [`TRIES`] in all.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -53,9 +53,9 @@ fn beginning(memory: &Memory<'_>, address: u64) -> Vec<u8> {
     (address..address + LOOKED_AT).step_by(4).map_while(word).flatten().collect()
 }
 
-/// A bit of the first number at an address that is not zero, or of the first one if all are, addresses left out. One whose
-/// exponent is that of a number between 2⁻⁶³ and 2⁶⁵ is taken for a float, of which a bit in the middle of the mantissa is another; of
-/// others it is the lowest.
+/// A bit of the first number at an address that is not zero, or of the first one if all are, addresses left out. One
+/// whose exponent is that of a number between 2⁻⁶³ and 2⁶⁵ is taken for a float, of which a bit in the middle of the
+/// mantissa is another; of others it is the lowest.
 fn bit_at(memory: &Memory<'_>, address: u64) -> Option<Bit> {
     let bytes = beginning(memory, address);
     let pointers: Vec<usize> = addresses(memory, &bytes).map(|(at, _)| at).collect();
@@ -117,8 +117,8 @@ struct Store {
     bytes: u8,
 }
 
-/// The instructions by which a kernel gives results to memory: stores and atomics that are not of LDS. Those to buffers may be of
-/// scratch.
+/// The instructions by which a kernel gives results to memory: stores and atomics that are not of LDS. Those to buffers
+/// may be of scratch.
 fn stores(arch: &str, code: &[u8], kernel: &str) -> Vec<Store> {
     let decoder = Decoder::new(arch.parse().unwrap());
     let range = bytes_of(code, kernel);
@@ -138,9 +138,9 @@ fn stores(arch: &str, code: &[u8], kernel: &str) -> Vec<Store> {
     found
 }
 
-/// Makes a store or an atomic take its data from the register that has its address, or the lower half of it. Source: the
-/// Vega ISA manual, FLAT and MUBUF: the address is in bits 32 to 39, the data in bits 40 to 47; gfx90a's manual: bit 55 takes
-/// the data from accumulation registers, and data of more than 32 bits begins at an even one.
+/// Makes a store or an atomic take its data from the register that has its address, or the lower half of it. Source:
+/// the Vega ISA manual, FLAT and MUBUF: the address is in bits 32 to 39, the data in bits 40 to 47; gfx90a's manual:
+/// bit 55 takes the data from accumulation registers, and data of more than 32 bits begins at an even one.
 fn patch(code: &mut [u8], store: &Store) {
     let words = &mut code[store.at + 4..store.at + 8];
     let word = u32::from_le_bytes(words.try_into().unwrap());
@@ -239,8 +239,8 @@ fn names_an_element(said: &Value) -> bool {
     said["result"] == "FAIL" && said["status"] == 6 && named
 }
 
-/// Of the dispatches that do not fail, whatever is tried, what was said of them. What is tried comes by a number; it leaves out
-/// dispatches in which there is nothing more to change.
+/// Of the dispatches that do not fail, whatever is tried, what was said of them. What is tried comes by a number; it
+/// leaves out dispatches in which there is nothing more to change.
 fn that_pass(wanted: &[u64], mut attempt: impl FnMut(usize, &[u64]) -> BTreeMap<u64, Value>) -> Vec<Vec<Value>> {
     let mut left: BTreeMap<u64, Vec<Value>> = wanted.iter().map(|id| (*id, Vec::new())).collect();
     for number in 0..TRIES {
@@ -299,8 +299,8 @@ fn verified_copy(reader: &Reader, changes: Changes, arch: &str, twin: &Path, opt
     verified(twin, arch, options)
 }
 
-/// Verifies dispatches with other code: from files, as somebody does who has changed a kernel; where the rules of the kernel cache
-/// refuse that, as they do for code with variables, from a capture that has it.
+/// Verifies dispatches with other code: from files, as somebody does who has changed a kernel; where the rules of the
+/// kernel cache refuse that, as they do for code with variables, from a capture that has it.
 fn by_another_code(reader: &Reader, changes: Changes, arch: &str, twin: &Path) -> BTreeMap<u64, Value> {
     let Changes { dispatches, code } = changes;
     let mut options = Vec::new();

@@ -8,7 +8,9 @@ __device__ int index() { return blockIdx.x * blockDim.x + threadIdx.x; }
 extern "C" __global__ void in_place(float* x) { x[index()] = x[index()] * 1.5f + 0.25f; }
 
 // What is in each bin does not depend on who comes first.
-extern "C" __global__ void counted(const unsigned* in, unsigned* bins) { atomicAdd(&bins[in[index()] % 16], in[index()]); }
+extern "C" __global__ void counted(const unsigned* in, unsigned* bins) {
+    atomicAdd(&bins[in[index()] % 16], in[index()]);
+}
 
 extern "C" __global__ void turned(const float* in, float* out) {
     __shared__ float group[GROUP];

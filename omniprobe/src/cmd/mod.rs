@@ -9,6 +9,7 @@ pub(crate) mod fsck;
 pub(crate) mod info;
 pub(crate) mod log;
 mod output;
+mod progress;
 pub(crate) mod replay;
 pub(crate) mod run;
 

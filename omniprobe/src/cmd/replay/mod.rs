@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use logdur_replay::verify::Rule;
 use logdur_replay::{Case, Exit, Geometry, Replacement};
 
 use super::captured::{self, Captured};
-use super::lines;
+use super::{lines, progress};
 use crate::environment::Environment;
 use crate::{PlaceOptions, find};
 
@@ -120,10 +120,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     environment.place(&options.place, None)?;
     let mut status = Exit::Success as u8;
     let dispatches = options.captured.dispatches(&reader)?;
-    // On a terminal only.
-    let bar = ProgressBar::new(dispatches.len() as u64).with_style(
-        ProgressStyle::with_template("{wide_bar} {pos} of {len} dispatches, {eta} left").context("the progress bar")?,
-    );
+    let bar = progress::bar("{pos} of {len} dispatches", dispatches.len() as u64)?;
     for dispatch in dispatches {
         bar.tick();
         let mut ended = Exit::Placement as u8;
