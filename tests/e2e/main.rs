@@ -22,6 +22,7 @@ mod guest;
 mod hip;
 mod launcher;
 mod machine;
+mod mapped;
 mod neighbours;
 mod opencl;
 mod oracles;

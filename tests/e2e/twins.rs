@@ -260,7 +260,7 @@ fn that_pass(wanted: &[u64], mut attempt: impl FnMut(usize, &[u64]) -> BTreeMap<
 }
 
 /// Every dispatch of a capture is a PASS, and its twins fail and name the element. How many there are.
-fn fail(file: &Path, arch: &str) -> usize {
+pub(crate) fn fail(file: &Path, arch: &str) -> usize {
     let reader = Reader::open(file).unwrap();
     let said = verified(file, arch, &[]);
     let passed: Vec<u64> = said.iter().filter(|(_, v)| v["result"] == "PASS").map(|(id, _)| *id).collect();
