@@ -449,7 +449,7 @@ fn allocation(session: &Session, range: &memory::Allocation) -> Option<Allocatio
         memory::Kind::Pool(_) => AllocationKind::HostPool,
         memory::Kind::Locked { .. } => AllocationKind::LockedHost,
         memory::Kind::Managed => AllocationKind::Managed,
-        memory::Kind::Foreign => AllocationKind::Ipc,
+        memory::Kind::Foreign { .. } => AllocationKind::Ipc,
         memory::Kind::Variable { .. } => return None,
     };
     let owner = match range.kind {

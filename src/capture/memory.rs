@@ -20,7 +20,10 @@ pub(crate) enum Kind {
     /// The application's own, which moves between host and GPU by itself.
     Managed,
     /// Of another process.
-    Foreign,
+    Foreign {
+        /// A GPU that can read it, where one is known.
+        agent: Option<u64>,
+    },
     /// A variable of a code object.
     Variable {
         /// The agent that it was loaded for.
@@ -49,7 +52,7 @@ impl Allocation {
             Kind::Pool(pool) if pool.is_gpu => None,
             Kind::Pool(_) | Kind::Managed => Some(self.base),
             Kind::Locked { host } => Some(host),
-            Kind::Foreign | Kind::Variable { .. } => None,
+            Kind::Foreign { .. } | Kind::Variable { .. } => None,
         }
     }
 
@@ -85,7 +88,7 @@ impl Memory {
 
     /// Memory of a pool.
     pub(crate) fn allocated(&mut self, api: &Api, pool: u64, base: u64, size: u64) {
-        let kind = self.pool(api, pool).map_or(Kind::Foreign, Kind::Pool);
+        let kind = self.pool(api, pool).map_or(Kind::Foreign { agent: None }, Kind::Pool);
         self.enter(base, size, kind, false);
     }
 
@@ -122,9 +125,9 @@ impl Memory {
         self.live.retain(|_, a| !matches!(a.kind, Kind::Variable { executable, .. } if executable == gone));
     }
 
-    /// Memory of another process.
-    pub(crate) fn attached(&mut self, base: u64, size: u64) {
-        self.enter(base, size, Kind::Foreign, false);
+    /// Memory of another process, which an agent can read.
+    pub(crate) fn attached(&mut self, base: u64, size: u64, agent: Option<u64>) {
+        self.enter(base, size, Kind::Foreign { agent }, false);
     }
 
     /// Memory that is to be mapped somewhere.
@@ -136,7 +139,7 @@ impl Memory {
 
     /// It is mapped.
     pub(crate) fn mapped(&mut self, handle: u64, base: u64, size: u64) {
-        let kind = self.handles.get(&handle).copied().map_or(Kind::Foreign, Kind::Pool);
+        let kind = self.handles.get(&handle).copied().map_or(Kind::Foreign { agent: None }, Kind::Pool);
         self.enter(base, size, kind, true);
     }
 
@@ -170,7 +173,7 @@ mod tests {
         let mut memory = Memory::default();
         memory.locked(0x1000, 0x9000, 0x100);
         memory.managed(0x20_000, 0x1000);
-        memory.attached(0, 5);
+        memory.attached(0, 5, None);
         let base = |memory: &Memory, at| memory.around(at).map(|a| a.base);
         assert_eq!(
             [0x8fff, 0x9000, 0x90ff, 0x9100].map(|at| base(&memory, at)),

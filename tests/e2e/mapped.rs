@@ -30,3 +30,10 @@ fn memory_that_the_application_maps_is_captured_and_a_fresh_process_computes_the
         computed_again("virtual_memory", AllocationKind::Virtual);
     }
 }
+
+#[test]
+fn memory_of_another_process_is_captured_and_a_fresh_process_computes_the_same() {
+    if versions::attaches_by_the_driver() {
+        computed_again("attached_memory", AllocationKind::Ipc);
+    }
+}
