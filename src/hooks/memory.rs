@@ -127,7 +127,7 @@ pub(super) unsafe extern "C" fn ipc_attach(
     let status = original!(amd.hsa_amd_ipc_memory_attach_fn(handle, size, count, agents, memory));
     let mut given = (0..count as usize).map(|n| {
         // SAFETY: the runtime's call has succeeded: the list has so many agents.
-        unsafe { agents.add(n).read() }.handle
+        unsafe { agents.wrapping_add(n).read() }.handle
     });
     entered(status, |all| {
         let gpus = calls::get().and_then(|api| api.agents().ok()).unwrap_or_default();
