@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hsa::{Api, Executable, Pool, VariableSymbol};
+use hsa_sys::abi::signal::Signal;
 
 /// What a piece of memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(crate) enum Kind {
         /// A GPU that can read it, where one is known.
         agent: Option<u64>,
     },
+    /// A signal of the application's, which kernels may be given the address of.
+    Signal,
     /// A variable of a code object.
     Variable {
         /// The agent that it was loaded for.
@@ -50,7 +53,7 @@ impl Allocation {
     pub(crate) fn host(&self) -> Option<u64> {
         match self.kind {
             Kind::Pool(pool) if pool.is_gpu => None,
-            Kind::Pool(_) | Kind::Managed => Some(self.base),
+            Kind::Pool(_) | Kind::Managed | Kind::Signal => Some(self.base),
             Kind::Locked { host } => Some(host),
             Kind::Foreign { .. } | Kind::Variable { .. } => None,
         }
@@ -148,9 +151,14 @@ impl Memory {
         self.live.remove(&base);
     }
 
-    /// All memory, by address.
+    /// A signal has come, in memory of the runtime's that nobody else tells of. It goes as other memory does.
+    pub(crate) fn signal(&mut self, handle: u64) {
+        self.enter(handle, size_of::<Signal>() as u64, Kind::Signal, false);
+    }
+
+    /// All memory, by address, but for signals: of those there are many, and hardly one is a kernel's to use.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Allocation> {
-        self.live.values()
+        self.live.values().filter(|a| a.kind != Kind::Signal)
     }
 
     /// The memory that an address is in.
@@ -180,6 +188,9 @@ mod tests {
             [None, Some(0x9000), Some(0x9000), None]
         );
         assert_eq!(memory.around(0x9001).and_then(Allocation::host), Some(0x1000));
+        assert_eq!(memory.all().count(), 2);
+        memory.signal(0x30_000);
+        assert_eq!((base(&memory, 0x30_008), base(&memory, 0x30_040)), (Some(0x30_000), None));
         assert_eq!(memory.all().count(), 2);
         memory.unlocked(0x1000);
         memory.freed(0x20_000);

@@ -1,11 +1,12 @@
-//! Memory that the application allocates, locks, maps and frees, for captures.
+//! Memory that the application allocates, locks, maps and frees, for captures; signals are memory, too.
 
 use std::ffi::{c_int, c_void};
 
 use hsa::AgentKind;
 use hsa_sys::raw::{
     HSA_STATUS_SUCCESS, hsa_agent_t, hsa_amd_ipc_memory_t, hsa_amd_memory_pool_t, hsa_amd_memory_type_t,
-    hsa_amd_svm_attribute_pair_t, hsa_amd_vmem_alloc_handle_t, hsa_region_t, hsa_status_t,
+    hsa_amd_svm_attribute_pair_t, hsa_amd_vmem_alloc_handle_t, hsa_region_t, hsa_signal_t, hsa_signal_value_t,
+    hsa_status_t,
 };
 
 use super::original;
@@ -172,4 +173,25 @@ pub(super) unsafe extern "C" fn vmem_map(
 pub(super) unsafe extern "C" fn vmem_unmap(memory: *mut c_void, size: usize) -> hsa_status_t {
     leaving(|all| all.freed(address(memory)));
     original!(amd.hsa_amd_vmem_unmap_fn(memory, size))
+}
+
+pub(super) unsafe extern "C" fn signal_create(
+    value: hsa_signal_value_t,
+    count: u32,
+    consumers: *const hsa_agent_t,
+    signal: *mut hsa_signal_t,
+) -> hsa_status_t {
+    let status = original!(core.hsa_signal_create_fn(value, count, consumers, signal));
+    entered(status, |all| all.signal(written(signal).handle))
+}
+
+pub(super) unsafe extern "C" fn amd_signal_create(
+    value: hsa_signal_value_t,
+    count: u32,
+    consumers: *const hsa_agent_t,
+    attributes: u64,
+    signal: *mut hsa_signal_t,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_signal_create_fn(value, count, consumers, attributes, signal));
+    entered(status, |all| all.signal(written(signal).handle))
 }
