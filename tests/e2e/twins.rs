@@ -259,7 +259,8 @@ fn that_pass(wanted: &[u64], mut attempt: impl FnMut(usize, &[u64]) -> BTreeMap<
     left.into_values().collect()
 }
 
-/// Every dispatch of a capture is a PASS, and its twins fail and name the element. How many there are.
+/// Every dispatch of a capture is a PASS, which may be qualified, and its twins fail and name the element. How many there
+/// are.
 pub(crate) fn fail(file: &Path, arch: &str) -> usize {
     let reader = Reader::open(file).unwrap();
     let said = verified(file, arch, &[]);

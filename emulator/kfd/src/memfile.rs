@@ -179,7 +179,8 @@ impl MemFile {
 /// The name of the files that are memory of a GPU.
 pub(crate) const MEMORY: &CStr = c"kfdemu-memory";
 
-/// Maps `len` bytes from `start` of a file of a GPU's memory that is another process's, or this one's, by its descriptor there.
+/// Maps `len` bytes from `start` of a file of a GPU's memory that is another process's, or this one's, by its descriptor
+/// there.
 ///
 /// # Errors
 /// When the process, or its descriptor of such a file, is not there.
@@ -194,7 +195,8 @@ pub(crate) fn map_of_other(process: u32, number: u32, start: u64, len: u64) -> i
     map(&unsafe { OwnedFd::from_raw_fd(fd) }, start, len)
 }
 
-/// Opens what a path of the kernel's stands for, by the system call itself: the library's function is one that we replace.
+/// Opens what a path of the kernel's stands for, by the system call itself: the library's function is one that we
+/// replace.
 fn reopen(path: &str, flags: i32) -> io::Result<RawFd> {
     let path = format!("{path}\0");
     // SAFETY: the path ends with a zero byte.
