@@ -62,8 +62,13 @@ impl Reader {
 
     /// Looks at everything: checksums, ids, references, the index.
     pub fn check(&self) -> Report {
+        self.check_with(&mut |_| ())
+    }
+
+    /// The same; `progress` is told now and then how many of the file's [`Self::bytes`] have been looked at.
+    pub fn check_with(&self, progress: &mut dyn FnMut(u64)) -> Report {
         let mut check = Check::default();
-        self.parts(&mut |part| {
+        self.parts(progress, &mut |part| {
             check.take(part);
             ControlFlow::Continue(())
         });
@@ -77,11 +82,12 @@ impl Reader {
         report
     }
 
-    /// Goes over the whole file, as long as that is wanted.
-    pub(crate) fn parts(&self, each: &mut dyn FnMut(Part) -> ControlFlow<()>) {
+    /// Goes over the whole file, as long as that is wanted. `progress` is told how far that is.
+    pub(crate) fn parts(&self, progress: &mut dyn FnMut(u64), each: &mut dyn FnMut(Part) -> ControlFlow<()>) {
         let mut walk = Walk::new(&self.frames);
         loop {
             let from = walk.offset;
+            progress(from);
             let (part, jump) = match walk.next() {
                 None => break,
                 Some(Ok((place, head))) => match self.frames.body(place.offset, &head) {

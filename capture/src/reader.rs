@@ -114,6 +114,11 @@ impl Reader {
         &self.frames.header
     }
 
+    /// How many bytes the file has.
+    pub fn bytes(&self) -> u64 {
+        self.frames.length
+    }
+
     /// Whether the file was finished, and what was cut off if it was not.
     pub fn end(&self) -> &End {
         &self.end

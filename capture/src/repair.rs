@@ -20,6 +20,14 @@ impl Reader {
     /// # Errors
     /// When the other file cannot be written.
     pub fn repair(&self, to: &Path) -> Result<Vec<Finding>, CaptureError> {
+        self.repair_with(to, &mut |_| ())
+    }
+
+    /// The same; `progress` is told now and then how many of the file's [`Self::bytes`] have been looked at.
+    ///
+    /// # Errors
+    /// When the other file cannot be written.
+    pub fn repair_with(&self, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<Vec<Finding>, CaptureError> {
         let mut storage =
             FileStorage::create(to).map_err(|source| CaptureError::File { path: to.to_owned(), source })?;
         let mut lost = Vec::new();
@@ -33,7 +41,7 @@ impl Reader {
             error: None,
         };
         repair.copy(0, self.frames.first());
-        self.parts(&mut |part| {
+        self.parts(progress, &mut |part| {
             match part {
                 // They are written anew.
                 Part::Whole(_, head, _) if head.kind == kind::INDEX || head.kind == kind::FOOTER => {

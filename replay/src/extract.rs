@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use logdur_capture::{Memory, Reader};
+use logdur_capture::{Id, Memory, Reader};
 
 use crate::buffers::buffers;
 use crate::case::Case;
@@ -20,19 +20,15 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> ReplayError {
     move |source| ReplayError::File { path: path.clone(), source }
 }
 
-/// Writes every code object into a folder, named by its hash; the files.
+/// Writes a code object into a folder, named by its hash; the file.
 ///
 /// # Errors
-/// When one is damaged, or a file cannot be written.
-pub fn code_objects(reader: &Reader, folder: &Path) -> Result<Vec<PathBuf>> {
+/// When it is damaged, or the file cannot be written.
+pub fn code_object(reader: &Reader, id: Id, folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder).map_err(failed(folder))?;
-    let mut files = Vec::new();
-    for object in &reader.records().code_objects {
-        let path = folder.join(format!("{}.hsaco", object.id));
-        fs::write(&path, reader.code_object(object.id)?).map_err(failed(&path))?;
-        files.push(path);
-    }
-    Ok(files)
+    let path = folder.join(format!("{id}.hsaco"));
+    fs::write(&path, reader.code_object(id)?).map_err(failed(&path))?;
+    Ok(path)
 }
 
 /// Writes the memory of a dispatch into a folder, a file for each buffer before and after the kernel: `.npy` where it is

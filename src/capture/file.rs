@@ -446,10 +446,11 @@ fn allocation(session: &Session, range: &memory::Allocation) -> Option<Allocatio
         memory::Kind::Pool(pool) if pool.is_gpu && pool.is_fine_grained() => AllocationKind::DeviceFine,
         memory::Kind::Pool(pool) if pool.is_gpu => AllocationKind::DeviceCoarse,
         memory::Kind::Pool(pool) if pool.is_for_kernargs() => AllocationKind::Kernarg,
-        memory::Kind::Pool(_) => AllocationKind::HostPool,
+        // Signals are of a pool, too, in blocks of the runtime's own.
+        memory::Kind::Pool(_) | memory::Kind::Signal => AllocationKind::HostPool,
         memory::Kind::Locked { .. } => AllocationKind::LockedHost,
         memory::Kind::Managed => AllocationKind::Managed,
-        memory::Kind::Foreign => AllocationKind::Ipc,
+        memory::Kind::Foreign { .. } => AllocationKind::Ipc,
         memory::Kind::Variable { .. } => return None,
     };
     let owner = match range.kind {

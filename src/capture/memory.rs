@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hsa::{Api, Executable, Pool, VariableSymbol};
+use hsa_sys::abi::signal::Signal;
 
 /// What a piece of memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,12 @@ pub(crate) enum Kind {
     /// The application's own, which moves between host and GPU by itself.
     Managed,
     /// Of another process.
-    Foreign,
+    Foreign {
+        /// A GPU that can read it, where one is known.
+        agent: Option<u64>,
+    },
+    /// A signal of the application's, which kernels may be given the address of.
+    Signal,
     /// A variable of a code object.
     Variable {
         /// The agent that it was loaded for.
@@ -47,9 +53,9 @@ impl Allocation {
     pub(crate) fn host(&self) -> Option<u64> {
         match self.kind {
             Kind::Pool(pool) if pool.is_gpu => None,
-            Kind::Pool(_) | Kind::Managed => Some(self.base),
+            Kind::Pool(_) | Kind::Managed | Kind::Signal => Some(self.base),
             Kind::Locked { host } => Some(host),
-            Kind::Foreign | Kind::Variable { .. } => None,
+            Kind::Foreign { .. } | Kind::Variable { .. } => None,
         }
     }
 
@@ -85,7 +91,7 @@ impl Memory {
 
     /// Memory of a pool.
     pub(crate) fn allocated(&mut self, api: &Api, pool: u64, base: u64, size: u64) {
-        let kind = self.pool(api, pool).map_or(Kind::Foreign, Kind::Pool);
+        let kind = self.pool(api, pool).map_or(Kind::Foreign { agent: None }, Kind::Pool);
         self.enter(base, size, kind, false);
     }
 
@@ -122,9 +128,9 @@ impl Memory {
         self.live.retain(|_, a| !matches!(a.kind, Kind::Variable { executable, .. } if executable == gone));
     }
 
-    /// Memory of another process.
-    pub(crate) fn attached(&mut self, base: u64, size: u64) {
-        self.enter(base, size, Kind::Foreign, false);
+    /// Memory of another process, which an agent can read.
+    pub(crate) fn attached(&mut self, base: u64, size: u64, agent: Option<u64>) {
+        self.enter(base, size, Kind::Foreign { agent }, false);
     }
 
     /// Memory that is to be mapped somewhere.
@@ -136,7 +142,7 @@ impl Memory {
 
     /// It is mapped.
     pub(crate) fn mapped(&mut self, handle: u64, base: u64, size: u64) {
-        let kind = self.handles.get(&handle).copied().map_or(Kind::Foreign, Kind::Pool);
+        let kind = self.handles.get(&handle).copied().map_or(Kind::Foreign { agent: None }, Kind::Pool);
         self.enter(base, size, kind, true);
     }
 
@@ -145,9 +151,14 @@ impl Memory {
         self.live.remove(&base);
     }
 
-    /// All memory, by address.
+    /// A signal has come, in memory of the runtime's that nobody else tells of. It goes as other memory does.
+    pub(crate) fn signal(&mut self, handle: u64) {
+        self.enter(handle, size_of::<Signal>() as u64, Kind::Signal, false);
+    }
+
+    /// All memory, by address, but for signals: of those there are many, and hardly one is a kernel's to use.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Allocation> {
-        self.live.values()
+        self.live.values().filter(|a| a.kind != Kind::Signal)
     }
 
     /// The memory that an address is in.
@@ -170,13 +181,16 @@ mod tests {
         let mut memory = Memory::default();
         memory.locked(0x1000, 0x9000, 0x100);
         memory.managed(0x20_000, 0x1000);
-        memory.attached(0, 5);
+        memory.attached(0, 5, None);
         let base = |memory: &Memory, at| memory.around(at).map(|a| a.base);
         assert_eq!(
             [0x8fff, 0x9000, 0x90ff, 0x9100].map(|at| base(&memory, at)),
             [None, Some(0x9000), Some(0x9000), None]
         );
         assert_eq!(memory.around(0x9001).and_then(Allocation::host), Some(0x1000));
+        assert_eq!(memory.all().count(), 2);
+        memory.signal(0x30_000);
+        assert_eq!((base(&memory, 0x30_008), base(&memory, 0x30_040)), (Some(0x30_000), None));
         assert_eq!(memory.all().count(), 2);
         memory.unlocked(0x1000);
         memory.freed(0x20_000);

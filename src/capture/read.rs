@@ -31,7 +31,7 @@ pub(super) enum Unread {
     #[error("it is not mapped: {0}")]
     Unmapped(io::Error),
     /// It is somebody else's.
-    #[error("it is memory of another process")]
+    #[error("it is memory of another process, and no GPU is known that can read it")]
     Foreign,
     /// The machine has no processor.
     #[error("the runtime has no agent for the host")]
@@ -89,7 +89,9 @@ impl Reader {
             unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
             return Ok(());
         }
-        let (Kind::Pool(Pool { agent, .. }) | Kind::Variable { agent, .. }) = memory.kind else {
+        let (Kind::Pool(Pool { agent, .. }) | Kind::Variable { agent, .. } | Kind::Foreign { agent: Some(agent) }) =
+            memory.kind
+        else {
             return Err(Unread::Foreign);
         };
         if self.lost {

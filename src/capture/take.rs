@@ -197,7 +197,7 @@ impl Capture {
             CaptureScope::Kernarg => Vec::new(),
             CaptureScope::Args => found,
             CaptureScope::Reachable => self.reachable(reader, found),
-            CaptureScope::All => all,
+            CaptureScope::All => with_signals(all, found),
         }
     }
 
@@ -225,6 +225,13 @@ impl Capture {
         }
         found
     }
+}
+
+/// All memory, and the signals among what arguments point to.
+fn with_signals(mut all: Vec<Allocation>, found: Vec<Allocation>) -> Vec<Allocation> {
+    all.extend(found.into_iter().filter(|a| a.kind == Kind::Signal));
+    all.sort_by_key(|a| a.base);
+    all
 }
 
 /// The arguments of a packet, which are complete.

@@ -1,10 +1,12 @@
-//! Memory that the application allocates, locks, maps and frees, for captures.
+//! Memory that the application allocates, locks, maps and frees, for captures; signals are memory, too.
 
 use std::ffi::{c_int, c_void};
 
+use hsa::AgentKind;
 use hsa_sys::raw::{
     HSA_STATUS_SUCCESS, hsa_agent_t, hsa_amd_ipc_memory_t, hsa_amd_memory_pool_t, hsa_amd_memory_type_t,
-    hsa_amd_svm_attribute_pair_t, hsa_amd_vmem_alloc_handle_t, hsa_region_t, hsa_status_t,
+    hsa_amd_svm_attribute_pair_t, hsa_amd_vmem_alloc_handle_t, hsa_region_t, hsa_signal_t, hsa_signal_value_t,
+    hsa_status_t,
 };
 
 use super::original;
@@ -124,7 +126,17 @@ pub(super) unsafe extern "C" fn ipc_attach(
     memory: *mut *mut c_void,
 ) -> hsa_status_t {
     let status = original!(amd.hsa_amd_ipc_memory_attach_fn(handle, size, count, agents, memory));
-    entered(status, |all| all.attached(address(written(memory)), size as u64))
+    let mut given = (0..count as usize).map(|n| {
+        // SAFETY: the runtime's call has succeeded: the list has so many agents.
+        unsafe { agents.wrapping_add(n).read() }.handle
+    });
+    entered(status, |all| {
+        let gpus = calls::get().and_then(|api| api.agents().ok()).unwrap_or_default();
+        let mut gpus = gpus.iter().filter(|a| a.kind == AgentKind::Gpu).map(|a| a.handle);
+        // Without a list, all can.
+        let reads = if count == 0 { gpus.next() } else { given.find(|agent| gpus.clone().any(|gpu| gpu == *agent)) };
+        all.attached(address(written(memory)), size as u64, reads);
+    })
 }
 
 pub(super) unsafe extern "C" fn ipc_detach(memory: *mut c_void) -> hsa_status_t {
@@ -161,4 +173,25 @@ pub(super) unsafe extern "C" fn vmem_map(
 pub(super) unsafe extern "C" fn vmem_unmap(memory: *mut c_void, size: usize) -> hsa_status_t {
     leaving(|all| all.freed(address(memory)));
     original!(amd.hsa_amd_vmem_unmap_fn(memory, size))
+}
+
+pub(super) unsafe extern "C" fn signal_create(
+    value: hsa_signal_value_t,
+    count: u32,
+    consumers: *const hsa_agent_t,
+    signal: *mut hsa_signal_t,
+) -> hsa_status_t {
+    let status = original!(core.hsa_signal_create_fn(value, count, consumers, signal));
+    entered(status, |all| all.signal(written(signal).handle))
+}
+
+pub(super) unsafe extern "C" fn amd_signal_create(
+    value: hsa_signal_value_t,
+    count: u32,
+    consumers: *const hsa_agent_t,
+    attributes: u64,
+    signal: *mut hsa_signal_t,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_signal_create_fn(value, count, consumers, attributes, signal));
+    entered(status, |all| all.signal(written(signal).handle))
 }

@@ -104,6 +104,8 @@ hooks! { of_memory:
     amd.hsa_amd_vmem_handle_create_fn => memory::vmem_handle_create;
     amd.hsa_amd_vmem_map_fn => memory::vmem_map;
     amd.hsa_amd_vmem_unmap_fn => memory::vmem_unmap;
+    core.hsa_signal_create_fn => memory::signal_create;
+    amd.hsa_amd_signal_create_fn => memory::amd_signal_create;
 }
 
 /// The tables in which hooks are installed.

@@ -38,6 +38,8 @@ pub(super) unsafe extern "C" fn destroy(signal: hsa_signal_t) -> hsa_status_t {
             session.pending.before_destroy(signal.handle);
             if let Some(capture) = &session.capture {
                 capture.copies.destroyed(signal.handle);
+                // Its memory stays the runtime's.
+                capture.memory(|all| all.freed(signal.handle));
             }
         }
     });

@@ -52,6 +52,7 @@ stories! {
     local_memory_is_shared_by_the_workgroup_alone "local_memory" Both;
     matrix_instructions_sum_products_of_every_shape "matrices" Both;
     every_kind_of_memory_is_where_the_runtime_says "memory" Both;
+    kernels_get_to_their_memory_in_every_way "reached" Both;
     copies_and_fills_write_their_bytes_and_no_others "copies" Best;
     streams_run_side_by_side_and_wait_when_told "streams" Both;
     graphs_do_what_was_captured_or_built "graphs" Both;

@@ -392,8 +392,33 @@ fn a_capture_is_described_checked_and_taken_apart() {
     assert!(found.stdout.contains("offset") && found.folder.path().join("whole.ldcap").exists(), "{}", found.stdout);
 }
 
+#[test]
+fn tools_show_on_a_terminal_how_far_they_are_and_nowhere_else() {
+    let run = Run::new(built("omniprobe"));
+    let file = increment(&bed::arch()).write(&run.file("a.ldcap"));
+    for (options, counted) in
+        [(&["fsck"][..], " left"), (&["extract", "--output", "out"], " 2 of 2 code objects and dispatches")]
+    {
+        let words: Vec<String> = [&[built("omniprobe").to_str().unwrap()], options, &[file.to_str().unwrap()]]
+            .concat()
+            .iter()
+            .map(|word| format!("'{word}'"))
+            .collect();
+        // Both streams are the terminal's.
+        let mut terminal = Command::new("script");
+        terminal.args(["-qec", &words.join(" "), "/dev/null"]).current_dir(file.parent().unwrap());
+        let shown = String::from_utf8(terminal.stdin(Stdio::null()).output().unwrap().stdout).unwrap();
+        assert!(shown.contains(counted), "{counted}: {shown}");
+        let plain =
+            Command::new(built("omniprobe")).args(options).arg(&file).current_dir(file.parent().unwrap()).output();
+        let plain = plain.unwrap();
+        assert!(plain.status.success() && plain.stderr.is_empty(), "{}", String::from_utf8_lossy(&plain.stderr));
+        assert!(!String::from_utf8(plain.stdout).unwrap().contains(counted));
+    }
+}
+
 /// A verdict without the buffers that are as they should be.
-fn in_short(verdict: &Value) -> Value {
+pub(crate) fn in_short(verdict: &Value) -> Value {
     let mut short = verdict.clone();
     if let Some(buffers) = short["buffers"].as_array_mut() {
         buffers.retain(|b| !["UNTOUCHED", "MATCH"].iter().any(|word| b["verdict"] == *word));

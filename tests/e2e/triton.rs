@@ -1,7 +1,7 @@
 //! Kernels that Triton compiled, against NumPy: `tests/programs/triton`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -49,6 +49,17 @@ impl Case {
         Launch { kernel: self.kernel.clone(), grid, workgroup: vec![self.threads], lds: self.shared, args }
     }
 
+    /// Runs it captured.
+    fn captured(&self, folder: &Path, arch: &str) -> (PathBuf, bed::Outcome) {
+        let run = launch::launcher(arch);
+        let file = run.file("run.ldcap");
+        let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", format!("^{}$", self.kernel));
+        let object = folder.join(format!("{}.hsaco", self.name));
+        let launched = launch::launched_by(run, &object, &[self.launch(folder)], true);
+        let (_, run) = launched.unwrap_or_else(|run| panic!("{}: {}{}", self.name, run.stdout, run.stderr));
+        (file, run)
+    }
+
     /// What is wrong with the buffers after the launch.
     fn wrong(&self, folder: &Path, got: &[Vec<u8>]) -> Vec<String> {
         let buffers = self.args.iter().filter_map(|a| match a {
@@ -73,10 +84,24 @@ impl Case {
     }
 }
 
+fn cases(folder: &Path) -> Vec<Case> {
+    serde_json::from_slice(&fs::read(folder.join("cases.json")).unwrap()).unwrap()
+}
+
+fn case(folder: &Path, name: &str) -> Case {
+    cases(folder).into_iter().find(|case| case.name == name).unwrap_or_else(|| panic!("no case {name}"))
+}
+
+/// A capture of a case, and the run that it is of.
+pub(crate) fn captured(name: &str, arch: &str) -> (PathBuf, bed::Outcome) {
+    let folder = bed::triton(arch);
+    case(&folder, name).captured(&folder, arch)
+}
+
 /// Runs every case on a processor, and shows each run's outcome.
 fn run(arch: &str, watched: bool, look: impl Fn(&Case, &bed::Outcome)) {
     let folder = bed::triton(arch);
-    let cases: Vec<Case> = serde_json::from_slice(&fs::read(folder.join("cases.json")).unwrap()).unwrap();
+    let cases = cases(&folder);
     let mut wrong = Vec::new();
     for case in &cases {
         let object = folder.join(format!("{}.hsaco", case.name));
@@ -92,8 +117,7 @@ fn run(arch: &str, watched: bool, look: impl Fn(&Case, &bed::Outcome)) {
 /// where the case is, to find what of it was compiled otherwise.
 pub(crate) fn swapped(name: &str, look: impl FnOnce(&Path) -> bed::Run) -> (Vec<String>, bed::Outcome) {
     let folder = bed::triton(&bed::arch());
-    let cases: Vec<Case> = serde_json::from_slice(&fs::read(folder.join("cases.json")).unwrap()).unwrap();
-    let case = cases.iter().find(|case| case.name == name).unwrap_or_else(|| panic!("no case {name}"));
+    let case = case(&folder, name);
     let object = folder.join(format!("{name}.hsaco"));
     let run = launch::launched_by(look(&folder), &object, &[case.launch(&folder)], true);
     let (got, run) = run.unwrap_or_else(|run| panic!("{name}: {}{}", run.stdout, run.stderr));
@@ -120,15 +144,9 @@ fn kernels_of_triton_compute_the_same_when_watched_and_are_in_the_log_by_name() 
 fn kernels_of_triton_compute_the_same_again_from_captures() {
     let arch = bed::arch();
     let folder = bed::triton(&arch);
-    let cases: Vec<Case> = serde_json::from_slice(&fs::read(folder.join("cases.json")).unwrap()).unwrap();
     let mut wrong = Vec::new();
-    for case in cases.iter().take(bed::count(8, usize::MAX)) {
-        let object = folder.join(format!("{}.hsaco", case.name));
-        let run = launch::launcher(&arch);
-        let file = run.file("run.ldcap");
-        let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", format!("^{}$", case.kernel));
-        let launched = launch::launched_by(run, &object, &[case.launch(&folder)], true);
-        let (_, _run) = launched.unwrap_or_else(|run| panic!("{}: {}{}", case.name, run.stdout, run.stderr));
+    for case in cases(&folder).iter().take(bed::count(8, usize::MAX)) {
+        let (file, _run) = case.captured(&folder, &arch);
         let verified = replay::on_file(bed::Run::new(bed::built("omniprobe")), "verify", &file, &arch, &[]);
         if verified.stdout.lines().last() != Some("PASS") {
             wrong.push(format!("{}: {}{}", case.name, verified.stdout, verified.stderr));

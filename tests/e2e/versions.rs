@@ -5,19 +5,33 @@ use std::sync::LazyLock;
 
 use crate::bed;
 
+/// Major and minor number that a header of the ROCm to test on defines, by the beginning of their names.
+fn defined(header: &str, names: &str) -> (u32, u32) {
+    let header = bed::rocm().unwrap_or_else(|| "/usr".into()).join("include").join(header);
+    let text = fs::read_to_string(&header).unwrap_or_else(|e| panic!("{}: {e}", header.display()));
+    let number = |part: &str| {
+        let name = format!("{names}{part}");
+        let line = text.lines().find_map(|line| line.strip_prefix("#define ")?.strip_prefix(&name));
+        line.and_then(|rest| rest.trim().parse().ok()).unwrap_or_else(|| panic!("no {name} in {}", header.display()))
+    };
+    (number("_MAJOR"), number("_MINOR"))
+}
+
 /// Major and minor number of the HIP to test on, by its headers.
 pub(crate) fn hip() -> (u32, u32) {
-    static VERSION: LazyLock<(u32, u32)> = LazyLock::new(|| {
-        let header = bed::rocm().unwrap_or_else(|| "/usr".into()).join("include/hip/hip_version.h");
-        let text = fs::read_to_string(&header).unwrap_or_else(|e| panic!("{}: {e}", header.display()));
-        let number = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix("#define ")?.strip_prefix(name));
-            line.and_then(|rest| rest.trim().parse().ok())
-                .unwrap_or_else(|| panic!("no {name} in {}", header.display()))
-        };
-        (number("HIP_VERSION_MAJOR"), number("HIP_VERSION_MINOR"))
-    });
+    static VERSION: LazyLock<(u32, u32)> = LazyLock::new(|| defined("hip/hip_version.h", "HIP_VERSION"));
     *VERSION
+}
+
+/// True where applications can map memory themselves: `hsa_amd_vmem_*`, of version 1.4 of AMD's extensions.
+pub(crate) fn has_virtual_memory() -> bool {
+    defined("hsa/hsa_ext_amd.h", "HSA_AMD_INTERFACE_VERSION") >= (1, 4)
+}
+
+/// True where the runtime has memory of another process by requests of ROCm's own driver, which the emulated one
+/// answers. ROCr 6 passes descriptors from process to process; told not to, it finds no node of what it has attached.
+pub(crate) fn attaches_by_the_driver() -> bool {
+    defined("hsa/hsa_ext_amd.h", "HSA_AMD_INTERFACE_VERSION") < (1, 4)
 }
 
 /// Major version of the clang that compiles HIP.

@@ -21,6 +21,11 @@ pub(crate) enum Store {
         /// The emulator's own view of it.
         mapping: Arc<Mapping>,
     },
+    /// Part of a device's memory of another process.
+    Imported {
+        /// The emulator's own view of it.
+        mapping: Arc<Mapping>,
+    },
     /// The application's own memory.
     User {
         /// Its host address.
@@ -97,8 +102,10 @@ impl Buffer {
     /// The host memory that a GPU shall see behind the buffer.
     pub(crate) fn backing(&self) -> Option<Backing> {
         match &self.store {
-            // SAFETY: the mapping has this size and lives as long as its Arc, which the backing keeps.
-            Store::Memory { mapping, .. } => Some(unsafe { Backing::new(mapping.base(), self.size, mapping.clone()) }),
+            Store::Memory { mapping, .. } | Store::Imported { mapping } => {
+                // SAFETY: the mapping has this size and lives as long as its Arc, which the backing keeps.
+                Some(unsafe { Backing::new(mapping.base(), self.size, mapping.clone()) })
+            }
             // SAFETY: the application, or the runtime for it, registered these whole pages for the GPU. Like the driver,
             // the emulator follows what the application does with them between kernels.
             Store::User { address } => Some(unsafe {
@@ -152,7 +159,7 @@ impl Buffer {
                 drop(mapping);
                 state.devices[device].memory.release(offset, self.size);
             }
-            Store::Register | Store::User { .. } => {}
+            Store::Imported { .. } | Store::Register | Store::User { .. } => {}
         }
     }
 }

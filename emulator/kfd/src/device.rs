@@ -18,7 +18,7 @@ use logdur_settings::{ClockKind, Emulator};
 use crate::buffer::Buffers;
 use crate::event::{Events, MemoryException};
 use crate::lock;
-use crate::memfile::{Identity, MemFile, identity};
+use crate::memfile::{self, Identity, MemFile, identity};
 use crate::process_log::ProcessLog;
 use crate::product::Product;
 use crate::queue::Queues;
@@ -197,7 +197,7 @@ impl State {
             };
             let compute_units = plan.settings.compute_units.clamp(1, 1024).next_multiple_of(product.array_count);
             let shape = Shape { arch: product.arch, compute_units };
-            let memory = MemFile::new(c"kfdemu-memory", MEMORY_FILE, 0)?;
+            let memory = MemFile::new(memfile::MEMORY, MEMORY_FILE, 0)?;
             devices.push(Device {
                 gpu_id,
                 product,

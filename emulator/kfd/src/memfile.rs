@@ -1,7 +1,9 @@
 //! Memory files: what stands behind a device's file descriptor and behind the memory of a GPU.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::lock;
@@ -100,7 +102,7 @@ impl MemFile {
     ///
     /// # Errors
     /// When the kernel refuses (a limit on file sizes or descriptors).
-    pub(crate) fn new(name: &std::ffi::CStr, size: u64, from: u64) -> io::Result<MemFile> {
+    pub(crate) fn new(name: &CStr, size: u64, from: u64) -> io::Result<MemFile> {
         // SAFETY: `name` is a C string.
         let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -144,10 +146,12 @@ impl MemFile {
     }
 
     fn reopen(&self, wanted: i32) -> io::Result<RawFd> {
-        let path = format!("/proc/self/fd/{}\0", self.fd.as_raw_fd());
-        // SAFETY: the path ends with a zero byte.
-        let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), wanted, 0) };
-        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(fd as RawFd) }
+        reopen(&format!("/proc/self/fd/{}", self.fd.as_raw_fd()), wanted)
+    }
+
+    /// The descriptor that this process has of the file, for others to find it by: [`map_of_other`].
+    pub(crate) fn number(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 
     /// Takes `len` bytes (whole pages), aligned to `align`.
@@ -168,24 +172,56 @@ impl MemFile {
     /// # Errors
     /// When the address space is used up.
     pub(crate) fn map(&self, start: u64, len: u64) -> io::Result<Arc<Mapping>> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let len = len.next_multiple_of(PAGE);
-        let at = room().allocate(len, PAGE);
-        let wanted = std::ptr::without_provenance_mut(at.unwrap_or(0) as usize);
-        let flags = libc::MAP_SHARED | if at.is_some() { libc::MAP_FIXED } else { 0 };
-        // SAFETY: a new mapping, in a piece of the room that nobody else has or where the kernel has room.
-        let base =
-            unsafe { libc::mmap(wanted, len as usize, protection, flags, self.fd.as_raw_fd(), start as libc::off_t) };
-        if base == libc::MAP_FAILED {
-            let error = io::Error::last_os_error();
-            at.iter().for_each(|&at| room().release(at, len));
-            return Err(error);
-        }
-        // A forked child has no GPU, and must not keep the memory of its parent's.
-        // SAFETY: advice on the mapping just made.
-        unsafe { libc::madvise(base, len as usize, libc::MADV_DONTFORK) };
-        Ok(Arc::new(Mapping { base: base.cast(), len, in_room: at.is_some() }))
+        map(&self.fd, start, len)
     }
+}
+
+/// The name of the files that are memory of a GPU.
+pub(crate) const MEMORY: &CStr = c"kfdemu-memory";
+
+/// Maps `len` bytes from `start` of a file of a GPU's memory that is another process's, or this one's, by its descriptor
+/// there.
+///
+/// # Errors
+/// When the process, or its descriptor of such a file, is not there.
+pub(crate) fn map_of_other(process: u32, number: u32, start: u64, len: u64) -> io::Result<Arc<Mapping>> {
+    let path = format!("/proc/{process}/fd/{number}");
+    let expected = format!("/memfd:{} (deleted)", MEMORY.to_string_lossy());
+    if std::fs::read_link(&path)?.as_os_str().as_bytes() != expected.as_bytes() {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let fd = reopen(&path, libc::O_RDWR | libc::O_CLOEXEC)?;
+    // SAFETY: a descriptor that was just made and belongs to nobody else.
+    map(&unsafe { OwnedFd::from_raw_fd(fd) }, start, len)
+}
+
+/// Opens what a path of the kernel's stands for, by the system call itself: the library's function is one that we
+/// replace.
+fn reopen(path: &str, flags: i32) -> io::Result<RawFd> {
+    let path = format!("{path}\0");
+    // SAFETY: the path ends with a zero byte.
+    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
+    if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(fd as RawFd) }
+}
+
+/// Maps `len` bytes of a file from `start` for the emulator itself.
+fn map(fd: &OwnedFd, start: u64, len: u64) -> io::Result<Arc<Mapping>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let len = len.next_multiple_of(PAGE);
+    let at = room().allocate(len, PAGE);
+    let wanted = std::ptr::without_provenance_mut(at.unwrap_or(0) as usize);
+    let flags = libc::MAP_SHARED | if at.is_some() { libc::MAP_FIXED } else { 0 };
+    // SAFETY: a new mapping, in a piece of the room that nobody else has or where the kernel has room.
+    let base = unsafe { libc::mmap(wanted, len as usize, protection, flags, fd.as_raw_fd(), start as libc::off_t) };
+    if base == libc::MAP_FAILED {
+        let error = io::Error::last_os_error();
+        at.iter().for_each(|&at| room().release(at, len));
+        return Err(error);
+    }
+    // A forked child has no GPU, and must not keep the memory of its parent's.
+    // SAFETY: advice on the mapping just made.
+    unsafe { libc::madvise(base, len as usize, libc::MADV_DONTFORK) };
+    Ok(Arc::new(Mapping { base: base.cast(), len, in_room: at.is_some() }))
 }
 
 /// A mapping that ends with its last user.

@@ -8,7 +8,7 @@ use logdur_replay::verify::Rule;
 use logdur_replay::{Case, Exit, extract};
 
 use super::captured::Captured;
-use super::lines;
+use super::{lines, progress};
 
 /// What is written, and where.
 #[derive(Args, Clone, Debug)]
@@ -35,13 +35,21 @@ pub(crate) struct Options {
 /// When the capture is damaged, or a file cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
     let reader = options.captured.open()?;
-    let mut files = extract::code_objects(&reader, &options.output)?;
-    if !options.code {
-        for dispatch in options.captured.dispatches(&reader)? {
-            let case = Case::of(&reader, dispatch)?;
-            files.extend(extract::memory(&case, &options.types, options.all, &options.output)?);
-        }
+    let dispatches = if options.code { Vec::new() } else { options.captured.dispatches(&reader)? };
+    let code_objects = &reader.records().code_objects;
+    let count = code_objects.len() + dispatches.len();
+    let bar = progress::bar("{pos} of {len} code objects and dispatches", count as u64)?;
+    let mut files = Vec::new();
+    for object in code_objects {
+        files.push(extract::code_object(&reader, object.id, &options.output)?);
+        bar.inc(1);
     }
+    for dispatch in dispatches {
+        let case = Case::of(&reader, dispatch)?;
+        files.extend(extract::memory(&case, &options.types, options.all, &options.output)?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
     lines(files.iter().map(|file| file.display().to_string()))?;
     Ok(Exit::Success)
 }

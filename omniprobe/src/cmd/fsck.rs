@@ -8,7 +8,7 @@ use logdur_capture::{End, Reader};
 use logdur_replay::{Exit, ReplayError};
 use serde_json::{Value, json};
 
-use super::lines;
+use super::{lines, progress};
 
 /// What is looked at.
 #[derive(Args, Clone, Debug)]
@@ -30,8 +30,12 @@ pub(crate) struct Options {
 /// When it is no capture, or the other file cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
     let reader = Reader::open(&options.file).map_err(ReplayError::from)?;
-    let report = reader.check();
-    let repaired = options.repair.as_deref().map(|to| reader.repair(to)).transpose().map_err(ReplayError::from)?;
+    let bar = progress::bar("{bytes} of {total_bytes}", reader.bytes())?;
+    let report = reader.check_with(&mut |done| bar.set_position(done));
+    bar.reset();
+    let repair = |to: &PathBuf| reader.repair_with(to, &mut |done| bar.set_position(done));
+    let repaired = options.repair.as_ref().map(repair).transpose().map_err(ReplayError::from)?;
+    bar.finish_and_clear();
     let finished = *reader.end() == End::Finished;
     if options.json {
         let finding = |f: &logdur_capture::Finding| json!({ "offset": f.offset, "text": f.text });

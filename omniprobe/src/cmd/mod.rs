@@ -13,6 +13,7 @@ pub(crate) mod isa;
 mod listing;
 pub(crate) mod log;
 mod output;
+mod progress;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod tune;

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use logdur_capture::Reader;
 use logdur_replay::verify::Rule;
 use logdur_replay::{Case, Exit, Geometry, Replacement, Setup, Variant};
 
 use super::captured::{self, Backend, Captured, seconds};
-use super::lines;
 use super::replay::show;
+use super::{lines, progress};
 use crate::environment::Environment;
 use crate::{PlaceOptions, find};
 
@@ -181,10 +181,7 @@ pub(crate) fn each(
     let environment = on.environment()?;
     let mut status = Exit::Success as u8;
     let dispatches = captured.dispatches(&reader)?;
-    // On a terminal only.
-    let bar = ProgressBar::new(dispatches.len() as u64).with_style(
-        ProgressStyle::with_template("{wide_bar} {pos} of {len} dispatches, {eta} left").context("the progress bar")?,
-    );
+    let bar = progress::bar("{pos} of {len} dispatches", dispatches.len() as u64)?;
     for dispatch in dispatches {
         bar.tick();
         let mut ended = Exit::Placement as u8;

@@ -5,6 +5,7 @@
 
 mod drm;
 mod event;
+mod ipc;
 mod memory;
 mod process;
 mod queue;
@@ -86,7 +87,10 @@ const KFD: &[Request] = &[
     request!(0x23 "AVAILABLE_MEMORY"       kfd_ioctl_get_available_memory_args,      memory::available),
     request!(0x24 "EXPORT_DMABUF"          kfd_ioctl_export_dmabuf_args,             share::export),
     request!(0x25 "RUNTIME_ENABLE"         kfd_ioctl_runtime_enable_args,            process::runtime_enable),
-    // A number of ROCm 5's own driver, which was never part of the kernel; the runtime expects it to be refused there.
+    // Of ROCm's own driver, never part of the kernel.
+    request!(0x80 "IPC_IMPORT_HANDLE"      ipc::Import,                              ipc::import),
+    request!(0x81 "IPC_EXPORT_HANDLE"      ipc::Export,                              ipc::export),
+    // Another of ROCm 5's, which the runtime expects to be refused elsewhere.
     Request { number: 0x82, name: "DBG_TRAP (out of tree)", answer: |_| Err(libc::ENOTTY) },
 ];
 

@@ -17,7 +17,7 @@ const WRITEABLE: u32 = 1 << 2;
 fn descriptor(state: &State, handle: u64) -> Result<i32, Errno> {
     let size = state.buffers.with(handle, |buffer| match buffer.store {
         Store::Memory { .. } => Ok(buffer.size),
-        Store::User { .. } | Store::Register => Err(libc::EINVAL),
+        Store::Imported { .. } | Store::User { .. } | Store::Register => Err(libc::EINVAL),
     })??;
     let file = MemFile::new(c"kfdemu-dmabuf", size, size).map_err(|_| libc::ENOMEM)?;
     // Its memory is that of the device's own file, at another place: it must not be mapped.
@@ -49,7 +49,7 @@ pub(super) fn mmap(state: &State, args: &mut drm_amdgpu_gem_mmap) -> Result<(), 
     let handle = state.shared.import(gem, |import| import.buffer)?;
     let offset = state.buffers.with(handle, |buffer| match buffer.store {
         Store::Memory { offset, .. } => Ok(offset),
-        Store::User { .. } | Store::Register => Err(libc::EINVAL),
+        Store::Imported { .. } | Store::User { .. } | Store::Register => Err(libc::EINVAL),
     })??;
     args.out = drm_amdgpu_gem_mmap_out { addr_ptr: offset };
     Ok(())

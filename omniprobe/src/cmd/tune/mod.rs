@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use logdur_kernel_cache::Hash;
 use logdur_replay::tune::{
     Compiling, Identity, Journal, Keep, Parameter, Place, Plan, Runner, Shape, Space, Subject, Template, prepare,
@@ -18,8 +17,8 @@ use logdur_replay::tune::{
 use logdur_replay::{Case, Exit, Setup};
 
 use super::captured::{Captured, seconds, share};
-use super::lines;
 use super::worker::{self, On};
+use super::{lines, progress};
 use process::Processes;
 
 /// What is tried, and how.
@@ -123,13 +122,12 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let identity = options.identity(&case, &space, &plan)?;
     let mut journal = Journal::open(&options.output, &identity, options.resume)?;
 
-    // On a terminal only.
-    let bar = ProgressBar::new(choices.len() as u64).with_style(style("compiled")?);
+    let bar = progress::bar("{pos} of {len} compiled", choices.len() as u64)?;
     let compiling = options.compiling();
     let counted = |jobs: usize| bar.set_length(jobs as u64);
     let prepared = prepare(&subject, &space, choices, &compiling, &journal, &counted, &|| bar.inc(1))?;
-    bar.reset();
-    bar.set_style(style("repetitions")?);
+    bar.finish_and_clear();
+    let bar = progress::bar("{pos} of {len} repetitions", 0)?;
     let trials = search(prepared.configs, &plan, &mut runner, &mut journal, &mut |progress| {
         bar.set_length(progress.expected);
         bar.set_position(progress.done);
@@ -155,11 +153,6 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         lines(found.text())?;
     }
     Ok(found.exit())
-}
-
-fn style(what: &str) -> Result<ProgressStyle> {
-    ProgressStyle::with_template(&format!("{{wide_bar}} {{pos}} of {{len}} {what}, {{eta}} left"))
-        .context("the progress bar")
 }
 
 impl Options {
