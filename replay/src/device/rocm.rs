@@ -239,6 +239,11 @@ impl Rocm {
         NonNull::new(std::ptr::with_exposed_provenance_mut(address as usize)).filter(|_| inside)
     }
 
+    /// A byte of the staging memory.
+    fn staged(&self, at: usize) -> *mut u8 {
+        self.staging.as_ptr().wrapping_add(at)
+    }
+
     /// Copies parts between the staging memory and the GPU's, all at once.
     ///
     /// # Safety
@@ -246,8 +251,7 @@ impl Rocm {
     unsafe fn copy(&self, parts: &[(usize, usize, Part)], to_gpu: bool) -> Result<()> {
         self.copied.memory().value.store(parts.len() as i64, Ordering::Release);
         for &(_, _, (at, address, bytes)) in parts {
-            // SAFETY: inside of the staging memory, by the caller's promise.
-            let staged = unsafe { self.staging.add(at) }.as_ptr();
+            let staged = self.staged(at);
             let there: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
             let [staged, there] = [(staged, self.cpu), (there, self.gpu)];
             let (to, from) = if to_gpu { (there, staged) } else { (staged, there) };
@@ -367,7 +371,7 @@ impl Device for Rocm {
             for &(piece, at, (staged, _, length)) in &parts {
                 let Some(from) = far.get(piece).and_then(|(_, bytes)| bytes.get(at..at + length)) else { continue };
                 // SAFETY: `times` cuts parts that are inside of the staging memory, which no copy uses now.
-                unsafe { self.staging.add(staged).copy_from_nonoverlapping(NonNull::from(from).cast(), length) };
+                unsafe { self.staged(staged).copy_from_nonoverlapping(from.as_ptr(), length) };
             }
             // SAFETY: parts of `times`, of memory of this device: the caller's promise.
             unsafe { self.copy(&parts, true) }?;
@@ -392,7 +396,7 @@ impl Device for Rocm {
                     continue;
                 };
                 // SAFETY: inside of the staging memory, and the copy is complete.
-                unsafe { self.staging.add(staged).copy_to_nonoverlapping(NonNull::from(to).cast(), length) };
+                unsafe { self.staged(staged).copy_to_nonoverlapping(to.as_mut_ptr(), length) };
             }
         }
         Ok(())

@@ -33,6 +33,10 @@ impl Runner for Computed<'_> {
         }
     }
 
+    fn qualified(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn emulated(&self) -> bool {
         true
     }
