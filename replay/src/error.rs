@@ -120,6 +120,14 @@ pub enum ReplayError {
         /// How long was waited.
         seconds: f64,
     },
+    /// Another process was to replay it, and said this.
+    #[error("{text}")]
+    Told {
+        /// Of which kind it is.
+        exit: Exit,
+        /// What it said.
+        text: String,
+    },
 }
 
 /// The result of what may fail so.
@@ -137,6 +145,7 @@ impl ReplayError {
             ReplayError::Fault(_) => Exit::Fault,
             ReplayError::Unsupported(_) | ReplayError::Refused { .. } => Exit::Unsupported,
             ReplayError::Timeout { .. } => Exit::Timeout,
+            ReplayError::Told { exit, .. } => *exit,
         }
     }
 }

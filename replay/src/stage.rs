@@ -178,10 +178,8 @@ impl<'c> Stage<'c> {
         let other = replacement::other(case, &variant.replacements, &self.device.description().isa)?;
         let interface = &case.original.interface;
         if variant.geometry.is_other() {
-            variant.geometry.apply(&mut packet, interface)?;
-            if let Some(other) = &other {
-                variant.geometry.apply(&mut packet, &other.code.interface)?;
-            }
+            let runs = other.as_ref().map_or(interface, |other| &other.code.interface);
+            variant.geometry.apply(&mut packet, runs)?;
         }
         let queue = self.device.queue();
         let facts = PacketFacts {

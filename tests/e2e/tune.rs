@@ -65,6 +65,23 @@ fn candidates_that_hang_fault_or_compute_something_else_are_results_and_not_the_
 }
 
 #[test]
+fn workgroups_are_as_large_as_the_kernel_that_runs_allows() {
+    let run = Run::new(built("omniprobe"));
+    let folder = run.file("found");
+    let template = template().replace("-DWAY={way}", "-DBOUNDS={way}");
+    let options = ["--compile", &template, "--param", "way=64,256", "--workgroup", "{way}", "--backend", "emu"];
+    let outcome = tune(&folder, &options);
+    assert_eq!(outcome.status.code(), Some(0), "{}{}", outcome.stdout, outcome.stderr);
+    assert!(results(&folder).iter().all(|r| r.1 == "measured"), "{:#?}", results(&folder));
+    // The captured kernel itself allows 64.
+    let folder = run.file("original");
+    let outcome = tune(&folder, &["--param", "way=64,256", "--workgroup", "{way}", "--backend", "emu"]);
+    assert_eq!(outcome.status.code(), Some(0), "{}{}", outcome.stdout, outcome.stderr);
+    let invalid = results(&folder).into_iter().find(|r| r.0 == "256").unwrap();
+    assert!(invalid.1 == "invalid" && invalid.2.contains("expected 1 to 64 work-items"), "{invalid:?}");
+}
+
+#[test]
 fn a_search_that_was_killed_goes_on_where_it_was() {
     let run = Run::hip("example/app").arch(&bed::arch());
     let folder = run.file("found");

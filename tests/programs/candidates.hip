@@ -4,9 +4,12 @@
 #ifndef WAY
 #define WAY 0
 #endif
+#ifndef BOUNDS
+#define BOUNDS 64
+#endif
 
-extern "C" __global__ void __launch_bounds__(64) increment(unsigned* words) {
-    const unsigned index = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
+extern "C" __global__ void __launch_bounds__(BOUNDS) increment(unsigned* words) {
+    const unsigned index = __builtin_amdgcn_workgroup_id_x() * BOUNDS + __builtin_amdgcn_workitem_id_x();
     volatile unsigned* mine = words + index;
 #if WAY == 1  // does not end
     while (*mine != 0xffffffff || index < 64) __builtin_amdgcn_s_sleep(1);

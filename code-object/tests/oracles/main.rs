@@ -5,6 +5,7 @@ mod code;
 mod compiled;
 mod corpora;
 mod large;
+mod loaded;
 mod metadata;
 mod mutations;
 mod readelf;

@@ -11,7 +11,6 @@ use logdur_replay::{Exit, ReplayError, symbol};
 use regex::Regex;
 
 use super::output::demangled;
-use super::tune::process::NotReady;
 
 /// What runs captured dispatches, or reads their code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -123,9 +122,6 @@ pub(crate) fn end(done: Result<Exit>) -> ExitCode {
 
 /// The status of an error.
 pub(crate) fn status(error: &anyhow::Error) -> Exit {
-    if let Some(not_ready) = error.downcast_ref::<NotReady>() {
-        return not_ready.exit;
-    }
     match (error.downcast_ref::<ReplayError>(), error.downcast_ref::<logdur_capture::CaptureError>()) {
         (Some(error), _) => error.exit(),
         (None, Some(_)) => Exit::Corrupt,

@@ -1,6 +1,6 @@
 //! Tuning: a captured dispatch with other workgroups, grids and code, each compared before it is timed.
 //!
-//! [`Space`] says which configurations there are, [`prepare`] compiles and asks the kernel's limits, [`search`] runs them on a
+//! [`Space`] says which configurations there are, [`prepare()`] compiles and asks the kernel's limits, [`search()`] runs them on a
 //! [`Runner`] and gives up early on those that cannot be the best, [`Journal`] keeps what was found, so that a search that is
 //! killed goes on where it was.
 //!

@@ -1,6 +1,6 @@
 //! `omniprobe tune`: a captured dispatch with other workgroups, grids and code.
 
-pub(super) mod process;
+mod process;
 mod show;
 
 use std::num::NonZero;

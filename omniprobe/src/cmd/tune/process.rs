@@ -3,8 +3,6 @@
 //!
 //! Both sides speak lines of JSON, over standard input and output.
 
-use std::error::Error;
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, Stdio};
@@ -53,22 +51,6 @@ enum Answer {
     /// What came of it, and the device is of no use any more.
     Last(Outcome),
 }
-
-/// The memory could not be put on a device.
-#[derive(Debug)]
-pub(crate) struct NotReady {
-    /// Of which kind that is.
-    pub(crate) exit: Exit,
-    text: String,
-}
-
-impl fmt::Display for NotReady {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl Error for NotReady {}
 
 /// Answers requests in this process, until there are no more.
 ///
@@ -244,7 +226,7 @@ impl<'a> Processes<'a> {
                     return Ok(());
                 }
                 Ok(Answer::NotReady(Exit::Placement, _)) if attempt != *self.on.attempts().end() => {}
-                Ok(Answer::NotReady(exit, text)) => return Err(NotReady { exit, text }.into()),
+                Ok(Answer::NotReady(exit, text)) => return Err(ReplayError::Told { exit, text }.into()),
                 Ok(Answer::Done(_) | Answer::Last(_)) => bail!("the process of trials answered before it was asked"),
                 Err(error) => bail!("the process of trials: {error}: {}", server.end()),
             }
