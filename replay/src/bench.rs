@@ -115,7 +115,6 @@ pub fn bench(case: &Case<'_>, options: &Options) -> Result<Report> {
     }
     let mut sides = Vec::new();
     for launch in &launches {
-        stage.restore()?;
         sides.push(verified(&mut stage, launch)?);
     }
     let mut restores = Vec::new();
@@ -124,7 +123,6 @@ pub fn bench(case: &Case<'_>, options: &Options) -> Result<Report> {
         runs.all(&launches, &mut sides)?;
         if options.restore != Restore::None {
             for (launch, side) in launches.iter().zip(&mut sides) {
-                stage.restore()?;
                 let last = verified(&mut stage, launch)?;
                 if last.overall != Overall::Pass {
                     (side.overall, side.buffers) = (last.overall, last.buffers);
@@ -160,9 +158,8 @@ pub fn bench(case: &Case<'_>, options: &Options) -> Result<Report> {
 
 /// Runs a launch on restored memory and compares all that it changed.
 fn verified(stage: &mut Stage<'_>, launch: &Launch) -> Result<Side> {
-    stage.run(launch)?;
-    let pages = stage.changed()?;
-    let buffers = stage.compare(&[pages])?;
+    let runs = stage.look(launch, true)?;
+    let buffers = stage.compare(&runs)?;
     Ok(Side {
         replaced: launch.replaced.clone(),
         overall: Overall::of(&buffers),

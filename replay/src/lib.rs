@@ -42,5 +42,5 @@ pub use geometry::Geometry;
 pub use process::{leave, worker};
 pub use replacement::{Replacement, Which};
 pub use replay::{Options, Repetition, Report, replay};
-pub use stage::{Setup, Variant};
+pub use stage::{COMPARED, Setup, Variant};
 pub use variants::{Ran, Variants};

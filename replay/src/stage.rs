@@ -56,6 +56,9 @@ pub(crate) struct Launch {
     pub(crate) replaced: Option<(Id, String)>,
 }
 
+/// Runs that are compared where nothing else is asked for: fewer do not show what is not deterministic.
+pub const COMPARED: u32 = 3;
+
 /// A captured dispatch's memory and code on a device.
 pub(crate) struct Stage<'c> {
     case: &'c Case<'c>,
@@ -297,6 +300,37 @@ impl<'c> Stage<'c> {
     /// As for [`Stage::changed`].
     pub(crate) fn changed_of_known(&self) -> Result<Pages> {
         self.dirty.changed(self.device(), &self.case.before, &self.moved)
+    }
+
+    /// Runs a launch [`COMPARED`] times, each on restored memory: what each changed. All memory is looked at after the first one
+    /// if `all` is asked for, and what is known to change after the others.
+    ///
+    /// # Errors
+    /// As for [`Stage::run`] and [`Stage::changed`].
+    pub(crate) fn look(&mut self, launch: &Launch, all: bool) -> Result<Vec<Pages>> {
+        self.restore()?;
+        self.run(launch)?;
+        let first = if all { self.changed_of_all(launch)? } else { self.changed_of_known()? };
+        let mut runs = vec![first];
+        for _ in 1..COMPARED {
+            self.restore()?;
+            self.run(launch)?;
+            runs.push(self.changed_of_known()?);
+        }
+        Ok(runs)
+    }
+
+    /// What a launch that ran has changed.
+    fn changed_of_all(&mut self, launch: &Launch) -> Result<Pages> {
+        let known = self.dirty.bytes();
+        let pages = self.changed()?;
+        if self.dirty.bytes() == known {
+            return Ok(pages);
+        }
+        // Somebody wrote where nobody had written: this one, or a later run of one that was looked at before.
+        self.restore_all()?;
+        self.run(launch)?;
+        self.changed()
     }
 
     /// Puts something else into the caches.

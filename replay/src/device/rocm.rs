@@ -53,24 +53,33 @@ pub(super) struct Rocm {
     stream: Option<(NonNull<u8>, usize)>,
 }
 
-/// A part of a copy through the staging memory: where it is in that, its other address, and how much.
-type Part = (usize, u64, usize);
+/// A part of a piece of memory that is copied through the staging memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    /// The number of the piece, and where in it.
+    piece: usize,
+    at: usize,
+    /// Where in the staging memory.
+    staged: usize,
+    /// Its address on the GPU.
+    address: u64,
+    bytes: usize,
+}
 
-/// Cuts pieces into parts that fill the staging memory, one time after the other: of each time, the piece, where in it, and
-/// the part.
-fn times(lengths: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<(usize, usize, Part)>> {
-    let (mut all, mut now, mut filled) = (Vec::new(), Vec::new(), 0);
-    for (piece, (address, length)) in lengths.enumerate() {
+/// Cuts pieces, of which address and length are given, into parts that fill the staging memory, one time after the other.
+fn times(pieces: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<Part>> {
+    let (mut all, mut now, mut staged) = (Vec::new(), Vec::new(), 0);
+    for (piece, (start, length)) in pieces.enumerate() {
         let mut at = 0;
         while at < length {
-            if filled == STAGING {
+            if staged == STAGING {
                 all.push(std::mem::take(&mut now));
-                filled = 0;
+                staged = 0;
             }
-            let bytes = (length - at).min(STAGING - filled);
-            now.push((piece, at, (filled, address + at as u64, bytes)));
+            let bytes = (length - at).min(STAGING - staged);
+            now.push(Part { piece, at, staged, address: start + at as u64, bytes });
             at += bytes;
-            filled += bytes;
+            staged += bytes;
         }
     }
     all.push(now);
@@ -248,10 +257,10 @@ impl Rocm {
     ///
     /// # Safety
     /// The parts are inside of the staging memory; their other addresses are of memory that the GPU can reach.
-    unsafe fn copy(&self, parts: &[(usize, usize, Part)], to_gpu: bool) -> Result<()> {
+    unsafe fn copy(&self, parts: &[Part], to_gpu: bool) -> Result<()> {
         self.copied.memory().value.store(parts.len() as i64, Ordering::Release);
-        for &(_, _, (at, address, bytes)) in parts {
-            let staged = self.staged(at);
+        for &Part { staged, address, bytes, .. } in parts {
+            let staged = self.staged(staged);
             let there: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
             let [staged, there] = [(staged, self.cpu), (there, self.gpu)];
             let (to, from) = if to_gpu { (there, staged) } else { (staged, there) };
@@ -368,7 +377,7 @@ impl Device for Rocm {
             }
         }
         for parts in times(far.iter().map(|(address, bytes)| (*address, bytes.len()))) {
-            for &(piece, at, (staged, _, length)) in &parts {
+            for &Part { piece, at, staged, bytes: length, .. } in &parts {
                 let Some(from) = far.get(piece).and_then(|(_, bytes)| bytes.get(at..at + length)) else { continue };
                 // SAFETY: `times` cuts parts that are inside of the staging memory, which no copy uses now.
                 unsafe { self.staged(staged).copy_from_nonoverlapping(from.as_ptr(), length) };
@@ -391,7 +400,7 @@ impl Device for Rocm {
         for parts in times(far.iter().map(|(address, bytes)| (*address, bytes.len()))) {
             // SAFETY: parts of `times`, of memory of this device: the caller's promise.
             unsafe { self.copy(&parts, false) }?;
-            for &(piece, at, (staged, _, length)) in &parts {
+            for &Part { piece, at, staged, bytes: length, .. } in &parts {
                 let Some(to) = far.get_mut(piece).and_then(|(_, bytes)| bytes.get_mut(at..at + length)) else {
                     continue;
                 };
@@ -455,8 +464,10 @@ mod tests {
     fn pieces_fill_the_staging_memory_and_none_is_cut_without_need() {
         let large = STAGING + 3;
         let all = times([(0x1000, 8), (0x2000, large), (0x9000, 0)].into_iter());
-        assert_eq!(all[0], [(0, 0, (0, 0x1000, 8)), (1, 0, (8, 0x2000, STAGING - 8))]);
-        assert_eq!(all[1], [(1, STAGING - 8, (0, 0x2000 + (STAGING - 8) as u64, 11))]);
+        let part = |piece, at, staged, address, bytes| Part { piece, at, staged, address, bytes };
+        let rest = STAGING - 8;
+        assert_eq!(all[0], [part(0, 0, 0, 0x1000, 8), part(1, 0, 8, 0x2000, rest)]);
+        assert_eq!(all[1], [part(1, rest, 0, 0x2000 + rest as u64, 11)]);
         assert_eq!(all.len(), 2);
     }
 }

@@ -54,7 +54,13 @@ fn side(side: &Side, name: &str, recorded: Option<u64>) -> Vec<String> {
     }
     all.extend(side.weaknesses.iter().map(|text| format!("  {name}qualified: {text}")));
     let Some(s) = &side.summary else {
-        all.push(format!("  {name}not measured: what it computes is something else"));
+        let why = match side.overall {
+            Overall::Pass => "the other one did not pass",
+            Overall::Fail => "it computes something else",
+            Overall::NothingWritten => "it writes nothing that could be compared",
+            Overall::NoReference => "the capture has nothing to compare it with",
+        };
+        all.push(format!("  {name}not measured: {why}; --no-verify measures it all the same"));
         return all;
     };
     let sure = if s.is_sure() { "95 % between" } else { "too few runs to be sure: between" };

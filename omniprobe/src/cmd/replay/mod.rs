@@ -6,14 +6,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use logdur_replay::{Case, Exit};
+use logdur_replay::{COMPARED, Case, Exit};
 
 use super::captured::Captured;
 use super::lines;
 use super::worker::{self, On, Other};
-
-/// Repetitions that are compared, unless something else is asked for: fewer do not show what is not deterministic.
-const COMPARED: u32 = 3;
 
 /// How dispatches are replayed.
 #[derive(Args, Clone, Debug)]
