@@ -30,8 +30,9 @@ pub enum CaptureError {
     /// An earlier write failed: see the error of that one.
     #[error("the capture has stopped: an earlier write failed")]
     Stopped,
-    /// The memory that was to be captured could not be read. It is not in the snapshot, which is marked incomplete.
-    #[error("{length} bytes at {address:#x} could not be read: the snapshot is incomplete")]
+    /// The memory that was to be captured could not be read. It is not in the snapshot, which is marked incomplete, if the memory
+    /// is there at all.
+    #[error("{length} bytes at {address:#x} could not be read")]
     Memory {
         /// From where.
         address: u64,

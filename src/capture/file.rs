@@ -280,20 +280,27 @@ impl File {
         self.allocations(session, ranges)?;
         let writer = self.writer.as_mut().ok_or(CaptureError::Stopped)?;
         let mut snapshot = writer.snapshot(parent);
-        let mut unread = Vec::new();
+        let (mut unread, mut freed) = (Vec::new(), Vec::new());
         for range in ranges {
             match snapshot.range(range.base, range.size, &mut |offset, to| read(range, offset, to)) {
                 Ok(()) => {}
+                // Whoever frees memory while the dispatch is held knows that its kernel does not use it.
+                Err(CaptureError::Memory { address, source, length })
+                    if address == range.base && source.kind() == io::ErrorKind::NotFound =>
+                {
+                    freed.push(format!("{length} bytes at {address:#x}: {source}"));
+                }
                 Err(error @ (CaptureError::Memory { .. } | CaptureError::Range { .. })) => {
                     snapshot.incomplete();
                     let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                    unread.push(format!("{error}: {cause}"));
+                    unread.push(format!("{error}: the snapshot is incomplete: {cause}"));
                 }
                 Err(error) => return Err(error),
             }
         }
         let id = snapshot.finish()?;
         self.latest = Some(id);
+        freed.iter().try_for_each(|what| self.note(Severity::Info, "freed", what))?;
         Ok((id, unread))
     }
 

@@ -152,7 +152,7 @@ impl Capture {
         let deadline = Instant::now() + PATIENCE + Duration::from_secs(bytes / BYTES_PER_SECOND);
         let mut file = lock(&self.file);
         let (id, unread) = file.snapshot(session, parent, &ranges, |range, offset, to| {
-            self.piece(reader, range, range.base + offset, to, deadline).map_err(io::Error::other)
+            self.piece(reader, range, range.base + offset, to, deadline)
         })?;
         for what in unread {
             if file.lost(&what)? {
@@ -170,13 +170,13 @@ impl Capture {
         at: u64,
         to: &mut [u8],
         deadline: Instant,
-    ) -> Result<(), String> {
+    ) -> io::Result<()> {
         let _not_freed = self.reading.write().unwrap_or_else(PoisonError::into_inner);
         if lock(&self.memory).around(at).map(|a| a.base) != Some(range.base) {
-            return Err("it was freed meanwhile".to_owned());
+            return Err(io::Error::new(io::ErrorKind::NotFound, "it was freed meanwhile"));
         }
         // SAFETY: it is allocated, and whoever wants to free it waits for the lock.
-        unsafe { reader.read(range, at, to, &self.copies, deadline) }.map_err(|e| e.to_string())
+        unsafe { reader.read(range, at, to, &self.copies, deadline) }.map_err(|e| io::Error::other(e.to_string()))
     }
 
     /// The memory that is in the scope of a dispatch.
