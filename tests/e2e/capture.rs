@@ -61,7 +61,9 @@ fn memory_is_captured_as_it_was_before_the_kernel_and_as_the_kernel_left_it() {
             // The row has the same times, and the code that ran is there.
             let row = log.rows_of(kernel)[0];
             assert_eq!(row.number("id"), dispatch.id);
-            assert_eq!(dispatch.end_ns.abs_diff(dispatch.start_ns).abs_diff(row.number("durationNs")), 0, "{kernel}");
+            // The relation of the clocks may have been measured anew between the two: a rounding apart.
+            let [captured, logged] = [dispatch.end_ns - dispatch.start_ns, row.number("durationNs")];
+            assert!(captured.abs_diff(logged) <= 1, "{kernel}: {captured} and {logged}");
             assert_eq!(Id::of(&reader.code_object(dispatch.code_object).unwrap()), dispatch.code_object);
         }
         let session = &reader.sessions()[0];
