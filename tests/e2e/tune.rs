@@ -85,7 +85,8 @@ fn workgroups_are_as_large_as_the_kernel_that_runs_allows() {
 fn a_search_that_was_killed_goes_on_where_it_was() {
     let run = Run::hip("example/app").arch(&bed::arch());
     let folder = run.file("found");
-    let _run = run.env("LOGDUR_CAPTURE", folder.with_extension("ldcap")).watched();
+    let run = run.env("LOGDUR_CAPTURE", folder.with_extension("ldcap")).env("LOGDUR_CAPTURE_KERNELS", "smooth");
+    let _run = run.watched();
     // Work-items that have no element of their own do nothing: 32 other grids compute the same.
     let options = ["--param", "n=1280..9216:256", "--grid", "{n}", "--no-halving", "-r", "40", "--backend", "emu"];
     let mut command = Command::new(built("omniprobe"));
@@ -122,7 +123,7 @@ fn the_worked_example_goes_as_its_page_says() {
     let arch = bed::arch();
     let run = Run::hip("example/tiled");
     let (file, folder, cache) = (run.file("tiled.ldcap"), run.file("found"), run.file("cache"));
-    let run = run.arch(&arch).env("LOGDUR_CAPTURE", &file).watched();
+    let run = run.arch(&arch).env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", "multiply").watched();
     assert!(run.status.success() && run.stdout.ends_with("379 375 376\n"), "{}{}", run.stdout, run.stderr);
     let template =
         template().replace("-DWAY={way}", "-DTILE={tile}").replace("programs/candidates", "../docs/example/tiled");
