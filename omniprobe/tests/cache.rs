@@ -1,11 +1,16 @@
 //! `omniprobe cache` on what compilers and LLVM's tools make, which are the oracles.
 
+mod common;
+
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use common::tool;
 
 /// Two kernels; with LDS, one has another argument.
 const SOURCE: &str = "
@@ -63,16 +68,8 @@ impl Bed {
     }
 }
 
-fn tool(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn omniprobe(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_omniprobe"));
-    command.arg("cache").args(arguments.iter().map(|a| a.as_ref()));
-    command.output().expect("omniprobe was built")
+fn omniprobe(arguments: &[&dyn AsRef<OsStr>]) -> Output {
+    common::omniprobe("cache", arguments)
 }
 
 fn stdout(output: &Output) -> String {

@@ -1,11 +1,16 @@
 //! `omniprobe isa` on what compilers make, against LLVM's disassembler of the same code.
 
+mod common;
+
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use common::tool;
 
 /// A kernel with a loop and a call, one without, and a function.
 const SOURCE: &str = "\
@@ -46,16 +51,8 @@ impl Bed {
     }
 }
 
-fn tool(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn isa(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_omniprobe"));
-    command.arg("isa").args(arguments.iter().map(|a| a.as_ref()));
-    command.output().expect("omniprobe was built")
+fn isa(arguments: &[&dyn AsRef<OsStr>]) -> Output {
+    common::omniprobe("isa", arguments)
 }
 
 fn stdout(output: &Output) -> String {

@@ -282,15 +282,21 @@ fn a_fault_names_the_nearest_buffer_and_a_kernel_that_does_not_end_is_left() {
     let far = WORDS + 0x100_0000;
     let buffers = vec![Buffer::words(WORDS, &[0; 1024], &[0; 1024])];
     let wild = Captured::of("write_to", &arch, far, buffers.clone());
-    let outcome = tool("verify", &wild, &[]);
-    let all = format!("{}{}", outcome.stdout, outcome.stderr);
-    assert_eq!(outcome.status.code(), Some(5), "{all}");
-    assert!(outcome.stderr.contains("GPU fault") && outcome.stderr.contains("(4096 bytes at 0x7f3100203000)"), "{all}");
-
     let endless = Captured { grid: 64, ..Captured::of("wait_for", &arch, WORDS, buffers) };
-    let outcome = tool("replay", &endless, &["--timeout", "0.5"]);
-    assert_eq!(outcome.status.code(), Some(8), "{}{}", outcome.stdout, outcome.stderr);
-    assert!(outcome.stderr.contains("did not end within 0.5 s"), "{}", outcome.stderr);
+    // Under the runtime, and on the emulated GPU alone.
+    for options in [&[][..], &["--backend", "emu"]] {
+        let outcome = tool("verify", &wild, options);
+        let all = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert_eq!(outcome.status.code(), Some(5), "{all}");
+        assert!(
+            outcome.stderr.contains("GPU fault") && outcome.stderr.contains("(4096 bytes at 0x7f3100203000)"),
+            "{all}"
+        );
+
+        let outcome = tool("replay", &endless, &[options, &["--timeout", "0.5"]].concat());
+        assert_eq!(outcome.status.code(), Some(8), "{}{}", outcome.stdout, outcome.stderr);
+        assert!(outcome.stderr.contains("did not end within 0.5 s"), "{}", outcome.stderr);
+    }
 }
 
 #[test]
