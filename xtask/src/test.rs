@@ -134,7 +134,11 @@ pub(crate) fn generations() -> Result<()> {
             Err(error) => return Err(error),
         };
         options.end_to_end(&unpacked, names)?;
-        let part = if names == NEEDING { "every test that needs one".to_owned() } else { format!("tests {}", names.join(", ")) };
+        let part = if names == NEEDING {
+            "every test that needs one".to_owned()
+        } else {
+            format!("tests {}", names.join(", "))
+        };
         println!("ROCm {} ({suite}): {part}: {:.0} s", unpacked.version, start.elapsed().as_secs_f64());
     }
     Ok(())
