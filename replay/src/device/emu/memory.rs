@@ -77,6 +77,24 @@ impl Memory {
         Ok(())
     }
 
+    /// Maps what of whole pages is not mapped yet, all 0.
+    ///
+    /// # Errors
+    /// As for [`Memory::map`].
+    pub(super) fn map_rest(&mut self, range: &Range<u64>) -> Result<()> {
+        let mut taken: Vec<Range<u64>> = self.mapped.iter().map(|(range, _)| range.clone()).collect();
+        taken.sort_by_key(|range| range.start);
+        let mut start = range.start;
+        for taken in taken {
+            let end = taken.start.min(range.end);
+            if start < end {
+                self.map(&(start..end))?;
+            }
+            start = start.max(taken.end);
+        }
+        if start < range.end { self.map(&(start..range.end)) } else { Ok(()) }
+    }
+
     /// Maps so many bytes where nobody wants anything else.
     ///
     /// # Errors
@@ -96,20 +114,20 @@ impl Memory {
         Ok(start)
     }
 
-    /// Where bytes are in the host.
+    /// Where bytes are in the host, and how many of them are in one piece there.
     ///
     /// # Errors
-    /// When they are not mapped, all in one piece.
-    pub(super) fn at(&self, address: u64, bytes: usize) -> Result<NonNull<u8>> {
-        let end = address.saturating_add(bytes as u64);
-        let found = self.mapped.iter().find(|(range, _)| range.start <= address && end <= range.end);
+    /// When the first is not mapped.
+    pub(super) fn at(&self, address: u64, bytes: usize) -> Result<(NonNull<u8>, usize)> {
+        let found = self.mapped.iter().find(|(range, _)| range.contains(&address));
         let (range, pages) = found.ok_or_else(|| ReplayError::Placement {
             address,
             length: bytes as u64,
             why: "not mapped for the emulated GPU".to_owned(),
         })?;
         // SAFETY: inside of the pages, which are as long as the range.
-        Ok(unsafe { pages.base.add((address - range.start) as usize) })
+        let place = unsafe { pages.base.add((address - range.start) as usize) };
+        Ok((place, bytes.min(usize::try_from(range.end - address).unwrap_or(usize::MAX))))
     }
 }
 
@@ -125,9 +143,24 @@ mod tests {
         let second = memory.map_anywhere(5).unwrap();
         assert_eq!((first, second), (wanted.end + GUARD, wanted.end + GUARD + PAGE + GUARD));
         memory.map(&wanted).unwrap();
-        let place = memory.at(wanted.start + 8, 16).unwrap();
+        let (place, length) = memory.at(wanted.start + 8, 16).unwrap();
         // SAFETY: mapped above, so many bytes.
-        assert_eq!(unsafe { place.cast::<u64>().read() }, 0);
-        memory.at(wanted.end - 8, 16).unwrap_err();
+        assert_eq!((unsafe { place.cast::<u64>().read() }, length), (0, 16));
+        assert_eq!(memory.at(wanted.end - 8, 16).unwrap().1, 8);
+        memory.at(wanted.end, 1).unwrap_err();
+    }
+
+    #[test]
+    fn what_is_mapped_stays_when_more_is_mapped_around_it() {
+        let mut memory = Memory::new(Arc::new(AddressSpace::default()), &[]);
+        memory.map(&(3 * PAGE..4 * PAGE)).unwrap();
+        let (place, _) = memory.at(3 * PAGE, 1).unwrap();
+        // SAFETY: mapped above.
+        unsafe { place.write(7) };
+        memory.map_rest(&(PAGE..6 * PAGE)).unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { memory.at(3 * PAGE, 1).unwrap().0.read() }, 7);
+        assert_eq!(memory.at(PAGE, 5 * PAGE as usize).unwrap().1, 2 * PAGE as usize);
+        assert_eq!(memory.at(4 * PAGE, 5 * PAGE as usize).unwrap().1, 2 * PAGE as usize);
     }
 }

@@ -9,6 +9,7 @@
 mod memory;
 
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -152,13 +153,13 @@ impl Emulated {
     }
 
     fn queue_memory(&self) -> Result<&Queue> {
-        let place = self.memory.at(self.queue, size_of::<Queue>())?;
+        let (place, _) = self.memory.at(self.queue, size_of::<Queue>())?;
         // SAFETY: mapped for as long as `self`, page-aligned, and of atomics only; so many zeroes are a queue.
         Ok(unsafe { place.cast().as_ref() })
     }
 
     fn signal_memory(&self) -> Result<&Signal> {
-        let place = self.memory.at(self.signal, size_of::<Signal>())?;
+        let (place, _) = self.memory.at(self.signal, size_of::<Signal>())?;
         // SAFETY: as above.
         Ok(unsafe { place.cast().as_ref() })
     }
@@ -211,7 +212,8 @@ impl Device for Emulated {
                 _ => pages.push(start..end),
             }
         }
-        pages.iter().try_for_each(|range| self.memory.map(range))?;
+        // Code may be in one of them.
+        pages.iter().try_for_each(|range| self.memory.map_rest(range))?;
         Ok(Vec::new())
     }
 
@@ -236,19 +238,27 @@ impl Device for Emulated {
     }
 
     unsafe fn write(&self, pieces: &[(u64, &[u8])]) -> Result<()> {
-        for &(address, bytes) in pieces {
-            let to = self.memory.at(address, bytes.len())?;
-            // SAFETY: so many bytes are mapped there, and no wave runs: the caller's promise.
-            unsafe { to.copy_from_nonoverlapping(std::ptr::NonNull::from(bytes).cast(), bytes.len()) };
+        for &(mut address, mut bytes) in pieces {
+            while !bytes.is_empty() {
+                let (to, length) = self.memory.at(address, bytes.len())?;
+                let (now, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
+                // SAFETY: so many bytes are mapped there, and no wave runs: the caller's promise.
+                unsafe { to.copy_from_nonoverlapping(NonNull::from(now).cast(), now.len()) };
+                (address, bytes) = (address + now.len() as u64, rest);
+            }
         }
         Ok(())
     }
 
     unsafe fn read(&self, pieces: &mut [(u64, &mut [u8])]) -> Result<()> {
         for (address, bytes) in pieces {
-            let from = self.memory.at(*address, bytes.len())?;
-            // SAFETY: as above.
-            unsafe { from.copy_to_nonoverlapping(std::ptr::NonNull::from(&mut **bytes).cast(), bytes.len()) };
+            let mut done = 0;
+            while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+                let (from, length) = self.memory.at(*address + done as u64, rest.len())?;
+                // SAFETY: as above; no more than the rest has.
+                unsafe { from.copy_to_nonoverlapping(NonNull::from(rest).cast(), length) };
+                done += length;
+            }
         }
         Ok(())
     }
