@@ -126,17 +126,19 @@ pub(super) unsafe extern "C" fn ipc_attach(
     memory: *mut *mut c_void,
 ) -> hsa_status_t {
     let status = original!(amd.hsa_amd_ipc_memory_attach_fn(handle, size, count, agents, memory));
+    if status != HSA_STATUS_SUCCESS {
+        return status;
+    }
     let mut given = (0..count as usize).map(|n| {
         // SAFETY: the runtime's call has succeeded: the list has so many agents.
         unsafe { agents.wrapping_add(n).read() }.handle
     });
-    entered(status, |all| {
-        let gpus = calls::get().and_then(|api| api.agents().ok()).unwrap_or_default();
-        let mut gpus = gpus.iter().filter(|a| a.kind == AgentKind::Gpu).map(|a| a.handle);
-        // Without a list, all can.
-        let reads = if count == 0 { gpus.next() } else { given.find(|agent| gpus.clone().any(|gpu| gpu == *agent)) };
-        all.attached(address(written(memory)), size as u64, reads);
-    })
+    // The runtime is asked before the memory's lock is taken.
+    let all = calls::get().and_then(|api| api.agents().ok()).unwrap_or_default();
+    let mut gpus = all.iter().filter(|a| a.kind == AgentKind::Gpu).map(|a| a.handle);
+    // Without a list, all can.
+    let reads = if count == 0 { gpus.next() } else { given.find(|agent| gpus.clone().any(|gpu| gpu == *agent)) };
+    entered(status, |all| all.attached(address(written(memory)), size as u64, reads))
 }
 
 pub(super) unsafe extern "C" fn ipc_detach(memory: *mut c_void) -> hsa_status_t {
