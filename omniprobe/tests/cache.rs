@@ -1,6 +1,6 @@
 //! `omniprobe cache` on what compilers and LLVM's tools make, which are the oracles.
 
-mod common;
+mod bed;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-use common::tool;
+use bed::{Bed, tool};
 
 /// Two kernels; with LDS, one has another argument.
 const SOURCE: &str = "
@@ -31,45 +30,24 @@ kernel void first(global float* data, int n) {
 kernel void second(global float* data, index n) { data[n] += 1; }
 ";
 
-struct Bed {
-    folder: TempDir,
+fn compiled(bed: &Bed, output: &str, arch: &str, options: &[&str]) -> PathBuf {
+    bed.compile(output, arch, &[options, &["-O3"]].concat())
 }
 
-impl Bed {
-    fn new() -> Bed {
-        let folder = tempfile::tempdir().expect("a folder for temporary files");
-        fs::write(folder.path().join("source.cl"), SOURCE).expect("the source can be written");
-        Bed { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn compile(&self, output: &str, arch: &str, options: &[&str]) -> PathBuf {
-        let path = self.path(output);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
-        let mut command = Command::new("clang-19");
-        command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-O3"]);
-        tool(command.arg(format!("-mcpu={arch}")).args(options).arg(self.path("source.cl")).arg("-o").arg(&path));
-        path
-    }
-
-    /// A bundle of code objects for some processors, as clang makes it.
-    fn bundle(&self, output: &str, parts: &[(&str, &Path)]) -> PathBuf {
-        let path = self.path(output);
-        let ids: String = parts.iter().map(|(arch, _)| format!(",hipv4-amdgcn-amd-amdhsa--{arch}")).collect();
-        let mut command = Command::new("clang-offload-bundler-19");
-        command.args(["--type=o", "--compress", "--input=/dev/null"]);
-        command.arg(format!("--targets=host-x86_64-unknown-linux-gnu-{ids}"));
-        command.args(parts.iter().map(|(_, part)| format!("--input={}", part.display())));
-        tool(command.arg(format!("--output={}", path.display())));
-        path
-    }
+/// A bundle of code objects for some processors, as clang makes it.
+fn bundle(bed: &Bed, output: &str, parts: &[(&str, &Path)]) -> PathBuf {
+    let path = bed.path(output);
+    let ids: String = parts.iter().map(|(arch, _)| format!(",hipv4-amdgcn-amd-amdhsa--{arch}")).collect();
+    let mut command = Command::new("clang-offload-bundler-19");
+    command.args(["--type=o", "--compress", "--input=/dev/null"]);
+    command.arg(format!("--targets=host-x86_64-unknown-linux-gnu-{ids}"));
+    command.args(parts.iter().map(|(_, part)| format!("--input={}", part.display())));
+    tool(command.arg(format!("--output={}", path.display())));
+    path
 }
 
 fn omniprobe(arguments: &[&dyn AsRef<OsStr>]) -> Output {
-    common::omniprobe("cache", arguments)
+    bed::omniprobe("cache", arguments)
 }
 
 fn stdout(output: &Output) -> String {
@@ -108,8 +86,8 @@ const KEYS: [(&str, &str); 8] = [
 
 #[test]
 fn a_listing_says_of_every_kernel_what_readelf_says() {
-    let bed = Bed::new();
-    let object = bed.compile("cache/larger.co", "gfx90a", &["-DLARGER"]);
+    let bed = Bed::of(SOURCE);
+    let object = compiled(&bed, "cache/larger.co", "gfx90a", &["-DLARGER"]);
     let rows = json(&omniprobe(&[&"ls", &"--json", &object]));
     assert_eq!(rows.iter().map(|row| row["kernel"].as_str()).collect::<Vec<_>>(), [Some("first"), Some("second")]);
     for row in &rows {
@@ -126,9 +104,9 @@ fn a_listing_says_of_every_kernel_what_readelf_says() {
 
 #[test]
 fn a_check_names_the_swap_or_every_reason_and_its_status_says_which() {
-    let bed = Bed::new();
-    let application = bed.compile("application.co", "gfx90a", &[]);
-    let larger = bed.compile("cache/larger.co", "gfx90a", &["-DLARGER"]);
+    let bed = Bed::of(SOURCE);
+    let application = compiled(&bed, "application.co", "gfx90a", &[]);
+    let larger = compiled(&bed, "cache/larger.co", "gfx90a", &["-DLARGER"]);
     let output = omniprobe(&[&"check", &bed.path("cache"), &application]);
     let text = stdout(&output);
     let lines: Vec<&str> = text.lines().collect();
@@ -161,9 +139,9 @@ fn a_check_names_the_swap_or_every_reason_and_its_status_says_which() {
 
 #[test]
 fn code_objects_are_taken_out_of_bundles_as_clangs_bundler_does_it() {
-    let bed = Bed::new();
-    let parts = [bed.compile("a.co", "gfx90a", &[]), bed.compile("b.co", "gfx906", &[])];
-    let bundle = bed.bundle("both.co", &[("gfx90a", &parts[0]), ("gfx906", &parts[1])]);
+    let bed = Bed::of(SOURCE);
+    let parts = [compiled(&bed, "a.co", "gfx90a", &[]), compiled(&bed, "b.co", "gfx906", &[])];
+    let bundle = bundle(&bed, "both.co", &[("gfx90a", &parts[0]), ("gfx906", &parts[1])]);
     let folder = bed.path("cache/of/mine");
     let text = stdout(&omniprobe(&[&"add", &folder, &bundle]));
     assert_eq!(text.lines().count(), 2, "{text}");
@@ -204,7 +182,7 @@ fn code_objects_are_taken_out_of_bundles_as_clangs_bundler_does_it() {
 
 #[test]
 fn what_is_not_there_or_broken_is_named() {
-    let bed = Bed::new();
+    let bed = Bed::of(SOURCE);
     let said = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| {
         let output = omniprobe(arguments);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).trim_end().to_owned())
@@ -215,7 +193,7 @@ fn what_is_not_there_or_broken_is_named() {
     let source = bed.path("source.cl");
     let expected = format!("omniprobe: {}: expected kernels, found none", source.display());
     assert_eq!(said(&[&"add", &bed.path("cache"), &source]), (Some(2), expected));
-    let whole = fs::read(bed.compile("whole.co", "gfx90a", &[])).expect("it was made");
+    let whole = fs::read(compiled(&bed, "whole.co", "gfx90a", &[])).expect("it was made");
     let cut = bed.path("cut.co");
     fs::write(&cut, &whole[..whole.len() / 2]).expect("it can be written");
     let (code, text) = said(&[&"ls", &cut]);

@@ -1,6 +1,6 @@
 //! `omniprobe isa` on what compilers make, against LLVM's disassembler of the same code.
 
-mod common;
+mod bed;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-use common::tool;
+use bed::{Bed, tool};
 
 /// A kernel with a loop and a call, one without, and a function.
 const SOURCE: &str = "\
@@ -27,32 +26,12 @@ kernel void zero(global float* out) {
 }
 ";
 
-struct Bed {
-    folder: TempDir,
-}
-
-impl Bed {
-    fn new() -> Bed {
-        let folder = tempfile::tempdir().expect("a folder for temporary files");
-        fs::write(folder.path().join("source.cl"), SOURCE).expect("the source can be written");
-        Bed { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn compile(&self, arch: &str, options: &[&str]) -> PathBuf {
-        let path = self.path(&format!("{arch}{}.co", options.concat()));
-        let mut command = Command::new("clang-19");
-        command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib"]);
-        tool(command.arg(format!("-mcpu={arch}")).args(options).arg(self.path("source.cl")).arg("-o").arg(&path));
-        path
-    }
+fn compiled(bed: &Bed, arch: &str, options: &[&str]) -> PathBuf {
+    bed.compile(&format!("{arch}{}.co", options.concat()), arch, options)
 }
 
 fn isa(arguments: &[&dyn AsRef<OsStr>]) -> Output {
-    common::omniprobe("isa", arguments)
+    bed::omniprobe("isa", arguments)
 }
 
 fn stdout(output: &Output) -> String {
@@ -105,10 +84,10 @@ fn llvm(object: &Path) -> Vec<Instruction> {
 
 #[test]
 fn all_code_reads_as_llvm_reads_it_with_the_same_source_lines() {
-    let bed = Bed::new();
+    let bed = Bed::of(SOURCE);
     for arch in ["gfx900", "gfx906", "gfx908", "gfx90a", "gfx942"] {
         for options in [&["-O0", "-g"], &["-O3", "-g"], &["-O2", "-gdwarf-4"]] {
-            let object = bed.compile(arch, options);
+            let object = compiled(&bed, arch, options);
             let (ours, theirs) = (ours(&object, &["--all"]), llvm(&object));
             // LLVM has no line for padding, but goes on with the last one.
             let known = |n: usize| ours[n].3.is_some();
@@ -124,8 +103,8 @@ fn all_code_reads_as_llvm_reads_it_with_the_same_source_lines() {
 
 #[test]
 fn a_kernel_is_shown_with_its_source_its_labels_and_its_target() {
-    let bed = Bed::new();
-    let object = bed.compile("gfx90a", &["-O1", "-g"]);
+    let bed = Bed::of(SOURCE);
+    let object = compiled(&bed, "gfx90a", &["-O1", "-g"]);
     let text = stdout(&isa(&[&object, &"scale"]));
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "scale [gfx90a]:");
@@ -147,24 +126,24 @@ fn a_kernel_is_shown_with_its_source_its_labels_and_its_target() {
 
 #[test]
 fn compressed_lines_are_read_like_others_and_code_without_any_has_none() {
-    let bed = Bed::new();
-    let expected = ours(&bed.compile("gfx90a", &["-O2", "-g"]), &["--all"]);
+    let bed = Bed::of(SOURCE);
+    let expected = ours(&compiled(&bed, "gfx90a", &["-O2", "-g"]), &["--all"]);
     for method in ["-gz=zlib", "-gz=zstd"] {
-        let packed = bed.compile("gfx90a", &["-O2", "-g", method]);
+        let packed = compiled(&bed, "gfx90a", &["-O2", "-g", method]);
         let sections = tool(Command::new("llvm-readelf-19").arg("-S").arg(&packed));
         let is_packed = |line: &str| line.contains(".debug_info") && line.split_whitespace().any(|word| word == "C");
         assert!(sections.lines().any(is_packed), "{sections}");
         assert_eq!(ours(&packed, &["--all"]), expected, "{method}");
     }
-    let none = ours(&bed.compile("gfx90a", &["-O2"]), &["--all"]);
+    let none = ours(&compiled(&bed, "gfx90a", &["-O2"]), &["--all"]);
     let without: Vec<Instruction> = expected.into_iter().map(|(at, words, text, _)| (at, words, text, None)).collect();
     assert_eq!(none, without);
 }
 
 #[test]
 fn what_is_not_there_or_not_known_is_named_with_what_there_is() {
-    let bed = Bed::new();
-    let object = bed.compile("gfx90a", &["-O2"]);
+    let bed = Bed::of(SOURCE);
+    let object = compiled(&bed, "gfx90a", &["-O2"]);
     let shown = object.display();
     let listed = "\n  scale\n  zero";
     let said =
@@ -172,7 +151,7 @@ fn what_is_not_there_or_not_known_is_named_with_what_there_is() {
     assert_eq!(refused(&isa(&[&object])), (1, said));
     let said = format!("omniprobe: {shown}: expected a kernel nothing, found others:{listed}");
     assert_eq!(refused(&isa(&[&object, &"nothing"])), (1, said));
-    let later = bed.compile("gfx1100", &["-O2"]);
+    let later = compiled(&bed, "gfx1100", &["-O2"]);
     let said = "omniprobe: unsupported: disassembling code for gfx1100: unknown processor \"gfx1100\": expected one of \
                 gfx900, gfx906, gfx908, gfx90a, gfx942";
     assert_eq!(refused(&isa(&[&later, &"zero"])), (7, said.to_owned()));
@@ -184,8 +163,8 @@ fn what_is_not_there_or_not_known_is_named_with_what_there_is() {
 
 #[test]
 fn of_a_file_with_code_for_several_targets_one_is_chosen() {
-    let bed = Bed::new();
-    let parts = ["gfx906", "gfx90a"].map(|arch| (arch, bed.compile(arch, &["-O2"])));
+    let bed = Bed::of(SOURCE);
+    let parts = ["gfx906", "gfx90a"].map(|arch| (arch, compiled(&bed, arch, &["-O2"])));
     let bundle = bed.path("bundle.o");
     let mut command = Command::new("clang-offload-bundler-19");
     command.args(["--type=o", "--compress", "--input=/dev/null"]);

@@ -3,6 +3,7 @@
 //! Nothing is timed that was not verified first, and it is looked at again afterwards: a kernel that computes something else
 //! is as fast as it likes.
 
+use std::str::FromStr;
 use std::time::Instant;
 
 use crate::case::Case;
@@ -25,6 +26,19 @@ pub enum Restore {
     Full,
     /// Nothing: the kernel works on what the last run left, and only the first one was verified.
     None,
+}
+
+impl FromStr for Restore {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Restore, String> {
+        match text {
+            "dirty" => Ok(Restore::Dirty),
+            "full" => Ok(Restore::Full),
+            "none" => Ok(Restore::None),
+            _ => Err(format!("expected dirty, full or none, found {text:?}")),
+        }
+    }
 }
 
 /// How a dispatch is measured.

@@ -34,10 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "logdur-settings",
         ],
     ),
-    (
-        "logdur-replay",
-        &["amdgpu-code-object", "amdgpu-emu", "amdgpu-isa", "hsa", "logdur-capture", "logdur-kernel-cache"],
-    ),
+    ("logdur-replay", &["amdgpu-code-object", "amdgpu-emu", "hsa", "logdur-capture", "logdur-kernel-cache"]),
     ("logdur-kernel-cache", &["amdgpu-code-object"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),
     ("hsa", &["hsa-sys"]),

@@ -20,6 +20,8 @@ mod registers;
 mod signal;
 mod workgroup;
 
+/// Instructions: tables, decoder, disassembler.
+pub use amdgpu_isa as isa;
 pub use amdgpu_isa::Arch;
 pub use amdgpu_isa::wave::Trap;
 pub use engine::Engine;

@@ -19,9 +19,14 @@ use super::{lines, progress};
 use crate::environment::Environment;
 use crate::{PlaceOptions, find};
 
-/// What dispatches are replayed on.
+/// Which dispatches are replayed, and on what: the options of every tool that does.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct On {
+    #[command(flatten)]
+    pub(crate) captured: Captured,
+    /// Write JSON objects, one a line.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     place: PlaceOptions,
     /// Where dispatches are replayed.
@@ -158,29 +163,34 @@ impl On {
 }
 
 /// Does a dispatch's work in this process and ends it, if this is a worker.
-pub(crate) fn work(captured: &Captured, on: &On, json: bool, work: impl FnOnce(&Case<'_>) -> Result<Exit>) {
-    if let Some(dispatch) = on.worker {
-        end(on, json, dispatch, || with_case(captured, dispatch, work));
-    }
+pub(crate) fn work(on: &On, work: impl FnOnce(&Case<'_>) -> Result<Exit>) {
+    let Some(dispatch) = on.worker else { return };
+    let status = with_case(&on.captured, dispatch, work).unwrap_or_else(|error| {
+        let status = captured::status(&error);
+        // Another layout of addresses is tried; of the last one it is said what was in the way.
+        if status != Exit::Placement || on.attempt == *on.attempts().end() {
+            if on.json {
+                let said = show::error(dispatch, &error, status).to_string();
+                // Whoever does not listen has the status.
+                let _ = lines([said]);
+            }
+            eprintln!("omniprobe: dispatch {dispatch}: {error:#}");
+        }
+        status
+    });
+    logdur_replay::leave(status as u8)
 }
 
 /// Does work for each dispatch, in a process of its own; the first status that is no success.
 ///
 /// # Errors
 /// When the capture cannot be read, or this program not be started again.
-pub(crate) fn each(
-    captured: &Captured,
-    on: &On,
-    json: bool,
-    work: impl FnOnce(&Case<'_>) -> Result<Exit>,
-) -> Result<Exit> {
-    if let Some(dispatch) = on.worker {
-        end(on, json, dispatch, || with_case(captured, dispatch, work));
-    }
-    let reader = captured.open()?;
+pub(crate) fn each(on: &On, of_one: impl FnOnce(&Case<'_>) -> Result<Exit>) -> Result<Exit> {
+    work(on, of_one);
+    let reader = on.captured.open()?;
     let environment = on.environment()?;
     let mut status = Exit::Success as u8;
-    let dispatches = captured.dispatches(&reader)?;
+    let dispatches = on.captured.dispatches(&reader)?;
     let bar = progress::bar("{pos} of {len} dispatches", dispatches.len() as u64)?;
     for dispatch in dispatches {
         bar.tick();
@@ -230,22 +240,4 @@ fn with_case(captured: &Captured, dispatch: u64, work: impl FnOnce(&Case<'_>) ->
     let reader: Reader = captured.open()?;
     let found = reader.dispatches().iter().find(|d| d.id == dispatch);
     work(&Case::of(&reader, found.context("the dispatch is no longer there")?)?)
-}
-
-/// Does a dispatch's work in this process and ends it.
-fn end(on: &On, json: bool, dispatch: u64, work: impl FnOnce() -> Result<Exit>) -> ! {
-    let status = work().unwrap_or_else(|error| {
-        let status = captured::status(&error);
-        // Another layout of addresses is tried; of the last one it is said what was in the way.
-        if status != Exit::Placement || on.attempt == *on.attempts().end() {
-            if json {
-                let said = show::error(dispatch, &error, status).to_string();
-                // Whoever does not listen has the status.
-                let _ = lines([said]);
-            }
-            eprintln!("omniprobe: dispatch {dispatch}: {error:#}");
-        }
-        status
-    });
-    logdur_replay::leave(status as u8)
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use amdgpu_code_object::{CodeObject, Function, Image};
-use amdgpu_isa::coverage::absent;
-use amdgpu_isa::decode::DecodeError;
-use amdgpu_isa::{Arch, Decoder};
+use amdgpu_emu::isa::coverage::absent;
+use amdgpu_emu::isa::decode::DecodeError;
+use amdgpu_emu::isa::{Arch, Decoder};
 
 use super::{WORD, decode, unreadable};
 use crate::error::{ReplayError, Result};

@@ -7,17 +7,17 @@ mod find;
 mod missing;
 mod source;
 
-pub use amdgpu_isa::Arch;
-pub use amdgpu_isa::decode::DecodeError;
+pub use amdgpu_emu::isa::Arch;
+pub use amdgpu_emu::isa::decode::DecodeError;
 pub use find::{Chosen, Wanted, choose};
 pub use missing::{Missing, missing};
 pub use source::Place;
 
 use amdgpu_code_object::{CodeObject, Function, Image, Target, Unreadable};
-use amdgpu_isa::Decoder;
-use amdgpu_isa::decode::length;
-use amdgpu_isa::disasm::Disassembly;
-use amdgpu_isa::inst::Inst;
+use amdgpu_emu::isa::Decoder;
+use amdgpu_emu::isa::decode::length;
+use amdgpu_emu::isa::disasm::Disassembly;
+use amdgpu_emu::isa::inst::Inst;
 
 use crate::error::{ReplayError, Result};
 use source::Lines;

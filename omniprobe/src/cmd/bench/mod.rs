@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use logdur_replay::bench::{self, Restore};
 use logdur_replay::{Case, Exit, Replacement, Setup, Variant, Which};
 
-use super::captured::{Captured, share};
+use super::captured::share;
 use super::lines;
 use super::worker::{self, On, Other};
 
@@ -17,17 +17,6 @@ use super::worker::{self, On, Other};
 const RUNS: u32 = 30;
 /// With a target, runs at most.
 const MOST: u32 = 2000;
-
-/// What is put back between runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Restored {
-    /// What the kernel changes.
-    Dirty,
-    /// All captured memory.
-    Full,
-    /// Nothing.
-    None,
-}
 
 /// What is in the caches when a run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,8 +31,6 @@ enum CacheState {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
-    captured: Captured,
-    #[command(flatten)]
     on: On,
     #[command(flatten)]
     other: Other,
@@ -56,9 +43,9 @@ pub(crate) struct Options {
     /// Enough is known when half of the 95 % interval of the median is no more than this, like 1%.
     #[arg(long, value_name = "P%", value_parser = share)]
     target_ci: Option<f64>,
-    /// What is put back between runs.
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "dirty")]
-    restore: Restored,
+    /// What is put back between runs: what the kernel changes, all captured memory, or nothing.
+    #[arg(long, value_name = "dirty|full|none", default_value = "dirty", value_parser = str::parse::<Restore>)]
+    restore: Restore,
     /// What is in the caches when a run begins.
     #[arg(long, value_name = "STATE", value_enum, default_value = "warm")]
     cache_state: CacheState,
@@ -68,9 +55,6 @@ pub(crate) struct Options {
     /// Measure a kernel that computes something else, too.
     #[arg(long)]
     no_verify: bool,
-    /// A JSON object for each dispatch, one a line.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Measures dispatches.
@@ -78,7 +62,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture cannot be read, or this program not be started again.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    worker::each(&options.captured, &options.on, options.json, |case| measure(options, case))
+    worker::each(&options.on, |case| measure(options, case))
 }
 
 fn measure(options: &Options, case: &Case<'_>) -> Result<Exit> {
@@ -97,16 +81,12 @@ fn measure(options: &Options, case: &Case<'_>) -> Result<Exit> {
         warm_up: options.warm_up,
         repetitions: options.repetitions.unwrap_or(if options.target_ci.is_some() { MOST } else { RUNS }),
         target: options.target_ci,
-        restore: match options.restore {
-            Restored::Dirty => Restore::Dirty,
-            Restored::Full => Restore::Full,
-            Restored::None => Restore::None,
-        },
+        restore: options.restore,
         cold: options.cache_state == CacheState::Cold,
         whatever: options.no_verify,
     };
     let report = bench::bench(case, &how)?;
-    if options.json {
+    if options.on.json {
         lines([show::json(&report, &how, options.on.attempt).to_string()])?;
     } else {
         lines(show::text(&report, &how, options.on.attempt))?;

@@ -8,15 +8,12 @@ use anyhow::Result;
 use clap::Args;
 use logdur_replay::{COMPARED, Case, Exit};
 
-use super::captured::Captured;
 use super::lines;
 use super::worker::{self, On, Other};
 
 /// How dispatches are replayed.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    #[command(flatten)]
-    captured: Captured,
     #[command(flatten)]
     on: On,
     #[command(flatten)]
@@ -33,9 +30,6 @@ pub(crate) struct Options {
     /// A PASS that is qualified is none.
     #[arg(long)]
     strict: bool,
-    /// A JSON object for each dispatch, one a line.
-    #[arg(long)]
-    json: bool,
     /// Every repetition is compared, not only the first.
     #[arg(skip)]
     compare_all: bool,
@@ -53,7 +47,7 @@ impl Options {
 /// # Errors
 /// When the capture cannot be read, or this program not be started again.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    worker::each(&options.captured, &options.on, options.json, |case| replay(options, case))
+    worker::each(&options.on, |case| replay(options, case))
 }
 
 fn replay(options: &Options, case: &Case<'_>) -> Result<Exit> {
@@ -70,7 +64,7 @@ fn replay(options: &Options, case: &Case<'_>) -> Result<Exit> {
     };
     let report = logdur_replay::replay(case, &how)?;
     let status = report.exit(options.strict);
-    if options.json {
+    if options.on.json {
         lines([show::json(&report, options.on.attempt, status).to_string()])?;
     } else {
         lines(show::text(&report, options.on.attempt))?;

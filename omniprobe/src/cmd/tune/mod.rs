@@ -16,7 +16,7 @@ use logdur_replay::tune::{
 };
 use logdur_replay::{Case, Exit, Setup};
 
-use super::captured::{Captured, seconds, share};
+use super::captured::{seconds, share};
 use super::worker::{self, On};
 use super::{lines, progress};
 use process::Processes;
@@ -24,8 +24,6 @@ use process::Processes;
 /// What is tried, and how.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    #[command(flatten)]
-    captured: Captured,
     #[command(flatten)]
     on: On,
     /// The folder for what is found: trials.jsonl, trials.csv and code.
@@ -38,9 +36,6 @@ pub(crate) struct Options {
     choices: Choices,
     #[command(flatten)]
     effort: Effort,
-    /// A JSON object at the end.
-    #[arg(long)]
-    json: bool,
 }
 
 /// What may be chosen.
@@ -109,11 +104,9 @@ struct Effort {
 /// # Errors
 /// When the capture cannot be read, there is nothing to choose, or what is found cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    worker::work(&options.captured, &options.on, false, |case| {
-        process::serve(case, &Setup { counted: true, ..options.on.setup() })
-    });
-    let reader = options.captured.open()?;
-    let case = Case::of(&reader, options.captured.one(&reader)?)?;
+    worker::work(&options.on, |case| process::serve(case, &Setup { counted: true, ..options.on.setup() }));
+    let reader = options.on.captured.open()?;
+    let case = Case::of(&reader, options.on.captured.one(&reader)?)?;
     let subject = Subject::of(&case);
     let space = options.space(&subject)?;
     let choices = space.choices()?;
@@ -147,7 +140,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         place: options.place_of(case.dispatch.id),
         table: &table,
     };
-    if options.json {
+    if options.on.json {
         lines([found.json().to_string()])?;
     } else {
         lines(found.text())?;
@@ -188,7 +181,7 @@ impl Options {
 
     /// What a journal has to be about to be gone on with.
     fn identity(&self, case: &Case<'_>, space: &Space, plan: &Plan) -> Result<Identity> {
-        let file = &self.captured.file;
+        let file = &self.on.captured.file;
         let options = format!("{space:?} {plan:?} {:?}", self.on.words());
         Ok(Identity {
             capture: file.canonicalize().with_context(|| file.display().to_string())?,
@@ -199,6 +192,6 @@ impl Options {
     }
 
     fn place_of(&self, dispatch: u64) -> Place {
-        Place { file: self.captured.file.clone(), dispatch, options: self.on.words() }
+        Place { file: self.on.captured.file.clone(), dispatch, options: self.on.words() }
     }
 }
