@@ -69,3 +69,11 @@ fn the_product_says_that_it_is_emulated() {
     let device = run.stdout.lines().find_map(|line| line.strip_prefix("device: ")).unwrap();
     assert!(device.ends_with(" (emulated)"), "{device}");
 }
+
+#[test]
+fn the_driver_leaves_the_heap_of_the_process_alone() {
+    if bed::on_hardware() {
+        return;
+    }
+    Run::hsa("heap").bare().passed();
+}

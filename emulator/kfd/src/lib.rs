@@ -21,6 +21,7 @@ mod buffer;
 mod device;
 mod event;
 pub mod exports;
+mod heap;
 mod ioctl;
 mod memfile;
 mod paths;
