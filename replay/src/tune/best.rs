@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{Config, Trial, shell_word};
-use crate::stats::{Ratio, ratio_of_medians};
+use crate::stats::{Pairs, Ratio, ratio_of_medians};
 
 /// The best configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,6 +13,8 @@ pub struct Best {
     /// Its median by the captured configuration's, where both have one. Both are the times that it was chosen by: of many
     /// configurations that are the same, the best looks a little better than it is.
     pub ratio: Option<Ratio>,
+    /// Its times by the captured configuration's, both measured in turns afterwards.
+    pub turns: Option<Pairs>,
 }
 
 impl Best {
@@ -23,7 +25,7 @@ impl Best {
         let medians = rivals.filter_map(|trial| Some((trial, trial.summary()?.median_ns)));
         let (best, _) = medians.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
         let captured = trials.first().map_or(&[][..], Trial::gpu_ns);
-        Some(Best { number: best.config.number, ratio: ratio_of_medians(best.gpu_ns(), captured) })
+        Some(Best { number: best.config.number, ratio: ratio_of_medians(best.gpu_ns(), captured), turns: None })
     }
 }
 

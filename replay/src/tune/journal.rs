@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Job, Outcome};
+use super::{Config, Job, Outcome, Sources};
 use crate::error::{ReplayError, Result};
 
 /// The file's name in the folder of a search.
@@ -26,6 +26,15 @@ pub struct Identity {
     pub options: String,
 }
 
+/// The first line.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    #[serde(flatten)]
+    identity: Identity,
+    /// What code was compiled from when the search began.
+    sources: Sources,
+}
+
 /// A finished round of a configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Line {
@@ -42,15 +51,16 @@ pub struct Journal {
     path: PathBuf,
     file: File,
     lines: BTreeMap<(usize, u32), Line>,
+    changed: Vec<PathBuf>,
 }
 
 impl Journal {
-    /// Opens the journal of a folder, which is made. With `resume` it may be there; a last line that was not written to its
+    /// Opens the journal of a folder, which is made; `sources` are those of now. With `resume` it may be there; a last line that was not written to its
     /// end is cut off.
     ///
     /// # Errors
     /// When there is one and `resume` is not set, another process has it, it is of another search, or it is damaged.
-    pub fn open(folder: &Path, identity: &Identity, resume: bool) -> Result<Journal> {
+    pub fn open(folder: &Path, identity: &Identity, sources: &Sources, resume: bool) -> Result<Journal> {
         let path = folder.join(NAME);
         let failed = |source: io::Error| ReplayError::File { path: path.display().to_string(), source };
         let refuse = |what: String, expected: &str, found: String| {
@@ -75,14 +85,14 @@ impl Journal {
         file.set_len(whole as u64).map_err(failed)?;
         file.seek(SeekFrom::End(0)).map_err(failed)?;
         text.truncate(whole);
-        let mut journal = Journal { path: path.clone(), file, lines: BTreeMap::new() };
+        let mut journal = Journal { path: path.clone(), file, lines: BTreeMap::new(), changed: Vec::new() };
         let mut lines = text.split_inclusive(|byte| *byte == b'\n');
         let place = |number: usize| format!("{}, line {number}", path.display());
-        match lines.next().map(serde_json::from_slice::<Identity>) {
-            None => journal.write(identity)?,
-            Some(Ok(found)) if found == *identity => {}
+        match lines.next().map(serde_json::from_slice::<Head>) {
+            None => journal.write(&Head { identity: identity.clone(), sources: sources.clone() })?,
+            Some(Ok(found)) if found.identity == *identity => journal.changed = found.sources.changed(sources),
             Some(Ok(found)) => {
-                return refuse(place(1), &format!("the journal of {}", shown(identity)), shown(&found));
+                return refuse(place(1), &format!("the journal of {}", shown(identity)), shown(&found.identity));
             }
             Some(Err(error)) => return refuse(place(1), "the journal of a search", error.to_string()),
         }
@@ -93,6 +103,11 @@ impl Journal {
             };
         }
         Ok(journal)
+    }
+
+    /// The sources that have changed since the search began: what is in the journal is of the earlier ones.
+    pub fn changed(&self) -> &[PathBuf] {
+        &self.changed
     }
 
     /// What came of a configuration in a round, if it has been there.

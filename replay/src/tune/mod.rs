@@ -2,7 +2,7 @@
 //!
 //! [`Space`] says which configurations there are, [`prepare()`] compiles and asks the kernel's limits, [`search()`] runs them on a
 //! [`Runner`] and gives up early on those that cannot be the best, [`Journal`] keeps what was found, so that a search that is
-//! killed goes on where it was.
+//! killed goes on where it was. What is the best then runs once more, in turns with the captured configuration.
 //!
 //! What this module must do: measure the captured configuration like all others, and keep every configuration that was
 //! not measured with its reason. What it must never do: call one the best whose output was not compared, or end because one
@@ -15,11 +15,13 @@ mod journal;
 mod parameter;
 mod prepare;
 mod search;
+mod sources;
 mod space;
 mod subject;
 mod table;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -35,8 +37,9 @@ pub use compile::{Compiling, Job, Template, shell_word};
 pub use expression::Expression;
 pub use journal::{Identity, Journal};
 pub use parameter::{CAPTURED, Parameter, Shape};
-pub use prepare::{Prepared, prepare};
-pub use search::{Plan, Progress, Trial, search};
+pub use prepare::{Prepared, prepare, sources};
+pub use search::{Plan, Progress, Searched, Trial, search};
+pub use sources::Sources;
 pub use space::{Choice, Keep, Origin, Space};
 pub use subject::Subject;
 pub use table::write_csv;

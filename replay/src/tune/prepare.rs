@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::compile::{Compiled, Compiling, Job};
 use super::space::{Choice, Origin, Space};
 use super::subject::{Kernel, Subject, with_causes};
-use super::{Config, Journal, Outcome, Sizes};
+use super::{Config, Journal, Outcome, Sizes, Sources};
 use crate::error::{ReplayError, Result};
 use crate::geometry::Geometry;
 
@@ -66,6 +66,27 @@ pub fn prepare(
     Ok(prepared)
 }
 
+/// What the code of choices is compiled from.
+pub fn sources(subject: &Subject<'_>, space: &Space, choices: &[Choice<'_>]) -> Sources {
+    // One that cannot be computed is told of when it is prepared.
+    let jobs: BTreeSet<Job> = choices.iter().filter_map(|choice| job(subject, space, choice).ok().flatten()).collect();
+    Sources::of(&jobs)
+}
+
+/// What has to be compiled for a choice.
+fn job(subject: &Subject<'_>, space: &Space, choice: &Choice<'_>) -> std::result::Result<Option<Job>, String> {
+    match (&choice.code, &space.compile) {
+        (Origin::Compiled, Some(template)) => template.job(&|name| value(subject, choice, name)).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The value of a name: a parameter's, or the captured dispatch's.
+fn value(subject: &Subject<'_>, choice: &Choice<'_>, name: &str) -> Option<String> {
+    let given = choice.values.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+    given.or_else(|| subject.value(name))
+}
+
 fn captured(subject: &Subject<'_>) -> Config {
     Config {
         number: 0,
@@ -88,17 +109,12 @@ struct Draft<'s> {
 
 impl<'s> Draft<'s> {
     fn of(subject: &Subject<'_>, space: &Space, choice: Choice<'s>) -> Draft<'s> {
-        let given = |name: &str| choice.values.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
-        let of = |name: &str| given(name).or_else(|| subject.value(name));
+        let of = |name: &str| value(subject, &choice, name);
         let sizes = || {
             let workgroup = choice.workgroup.map(|shape| shape.size(&of).map_err(|e| format!("--workgroup {e}")));
             let grid = choice.grid.map(|shape| shape.size(&of).map_err(|e| format!("--grid {e}")));
             let workgroup = workgroup.transpose()?.unwrap_or(subject.sizes.workgroup);
-            let job = match (&choice.code, &space.compile) {
-                (Origin::Compiled, Some(template)) => Some(template.job(&of)?),
-                _ => None,
-            };
-            Ok((workgroup, grid.transpose()?, job))
+            Ok((workgroup, grid.transpose()?, job(subject, space, &choice)?))
         };
         let (sizes, job) = match sizes() {
             Ok((workgroup, grid, job)) => (Ok((workgroup, grid)), job),

@@ -4,7 +4,8 @@
 //! Source of the idea: K. Jamieson and A. Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization"
 //! (2016). Here nothing is given up only for its rank: it has to be slower beyond what its times leave in doubt.
 
-use super::{Config, Journal, Outcome, Runner};
+use super::turns::{Turns, in_turns};
+use super::{Best, Config, Journal, Outcome, Runner};
 use crate::error::Result;
 use crate::stats::Summary;
 
@@ -30,6 +31,15 @@ pub struct Trial {
     pub outcome: Option<Outcome>,
     /// The round after which it was given up.
     pub given_up: Option<u32>,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Searched {
+    /// Every configuration, by its number.
+    pub trials: Vec<Trial>,
+    /// The best one; `None` when none was measured.
+    pub best: Option<Best>,
 }
 
 /// How far a search is.
@@ -70,8 +80,9 @@ impl Trial {
     }
 }
 
-/// Runs configurations, of which the first is the captured one, until the best of them is known. What the journal has is not
-/// run again. When the captured configuration fails, the search ends: there is nothing to compare with.
+/// Runs configurations, of which the first is the captured one, until the best of them is known, and then those two in turns.
+/// What the journal has is not run again. When the captured configuration fails, the search ends: there is nothing to compare
+/// with.
 ///
 /// # Errors
 /// When the journal cannot be written, or is of other configurations.
@@ -81,7 +92,7 @@ pub fn search(
     runner: &mut dyn Runner,
     journal: &mut Journal,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Vec<Trial>> {
+) -> Result<Searched> {
     let mut trials = Vec::new();
     for (config, outcome) in configs {
         if let Some(outcome) = &outcome
@@ -93,10 +104,10 @@ pub fn search(
     }
     let in_rounds = plan.halving || plan.target.is_some();
     let mut target = if in_rounds { plan.first.min(plan.repetitions) } else { plan.repetitions };
-    let mut done = 0;
-    for round in 0.. {
+    let (mut done, mut round) = (0, 0);
+    loop {
         for number in 0..trials.len() {
-            let expected = done + expected(&trials, target, plan);
+            let expected = done + expected(&trials, target, plan) + turns(&trials, plan);
             let Some(trial) = trials.get_mut(number) else { break };
             let missing = trial.wants(target, plan);
             if missing == 0 {
@@ -114,7 +125,7 @@ pub fn search(
             done += u64::from(missing);
             progress(Progress { config: number, done, expected });
             if number == 0 && trial.summary().is_none() {
-                return Ok(trials);
+                return Ok(Searched { trials, best: None });
             }
         }
         if target >= plan.repetitions {
@@ -127,8 +138,47 @@ pub fn search(
         let rivals = trials.iter().skip(1).filter(|trial| trial.is_rival()).count();
         let doubled = target.max(1).saturating_mul(2).min(plan.repetitions);
         target = if rivals <= 1 { plan.repetitions } else { doubled };
+        round += 1;
     }
-    Ok(trials)
+    let expected = done + turns(&trials, plan);
+    let best = confirmed(&mut trials, plan, round + 1, runner, journal, &mut |config| {
+        done += 1;
+        progress(Progress { config, done, expected: expected.max(done) });
+    })?;
+    Ok(Searched { trials, best })
+}
+
+/// How many repetitions the best configuration and the captured one have in turns.
+fn turns(trials: &[Trial], plan: &Plan) -> u64 {
+    if trials.len() > 1 { 2 * u64::from(plan.repetitions) } else { 0 }
+}
+
+/// Measures the best configuration and the captured one in turns. One that fails then is not the best: the next best has its
+/// turns. `None` without a best one, or when the captured one fails.
+fn confirmed(
+    trials: &mut [Trial],
+    plan: &Plan,
+    round: u32,
+    runner: &mut dyn Runner,
+    journal: &mut Journal,
+    ran: &mut dyn FnMut(usize),
+) -> Result<Option<Best>> {
+    while let Some(best) = Best::of(trials) {
+        let pair =
+            [trials.first(), trials.get(best.number)].map(|trial| trial.filter(|trial| trial.summary().is_some()));
+        let [Some(captured), Some(rival)] = pair else { break };
+        if best.number == captured.config.number {
+            return Ok(Some(best));
+        }
+        let pair = [&captured.config, &rival.config];
+        match in_turns(pair, plan.repetitions, round, runner, journal, &mut || ran(best.number))? {
+            Turns::Paired(turns) => return Ok(Some(Best { turns, ..best })),
+            Turns::Failed(number, outcome) => {
+                trials.iter_mut().filter(|t| t.config.number == number).for_each(|t| t.outcome = Some(outcome.clone()));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Earlier times and those of another round; another result replaces them.

@@ -1,5 +1,6 @@
 //! Searches from end to end, on a device whose times are computed.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -84,7 +85,7 @@ fn identity(options: &str) -> Identity {
 }
 
 fn journal(folder: &TempDir, resume: bool) -> Journal {
-    Journal::open(folder.path(), &identity("o"), resume).unwrap()
+    Journal::open(folder.path(), &identity("o"), &Sources::default(), resume).unwrap()
 }
 
 fn prepared(folder: &TempDir, space: &Space, journal: &Journal) -> Prepared {
@@ -95,7 +96,7 @@ fn prepared(folder: &TempDir, space: &Space, journal: &Journal) -> Prepared {
 
 const PLAN: Plan = Plan { first: 3, repetitions: 20, halving: true, target: None };
 
-fn searched(folder: &TempDir, resume: bool, space: &Space, plan: &Plan, runner: &mut Computed<'_>) -> Vec<Trial> {
+fn searched(folder: &TempDir, resume: bool, space: &Space, plan: &Plan, runner: &mut Computed<'_>) -> Searched {
     let mut journal = journal(folder, resume);
     let prepared = prepared(folder, space, &journal);
     search(prepared.configs, plan, runner, &mut journal, &mut |_| ()).unwrap()
@@ -117,20 +118,21 @@ fn the_optimum_is_found_and_halving_takes_fewer_repetitions_than_measuring_all()
     let (mut all, mut halved) = (computed(cost), computed(cost));
     let every = searched(&folder(), false, &space, &Plan { halving: false, ..PLAN }, &mut all);
     let some = searched(&folder(), false, &space, &PLAN, &mut halved);
-    for trials in [&every, &some] {
-        let best = Best::of(trials).unwrap();
-        let config = &trials[best.number].config;
+    for found in [&every, &some] {
+        let best = found.best.unwrap();
+        let config = &found.trials[best.number].config;
         assert_eq!(config.values, [("n".to_owned(), "256".to_owned())]);
         let ratio = best.ratio.unwrap();
         assert!(ratio.high < 1.0 && (ratio.value - 10_000.0 / 17_680.0).abs() < 0.02, "{ratio:?}");
+        // And in turns with the captured one.
+        let turns = best.turns.unwrap();
+        assert!((turns.ratio - ratio.value).abs() < 0.02 && turns.count == 20 && turns.p < 1e-5, "{turns:?}");
     }
-    assert_eq!(total(&all), 64 * 20);
+    assert_eq!(total(&all), 64 * 20 + 2 * 20);
     assert!(total(&halved) < 64 * 10, "{}", total(&halved));
-    assert!(some.iter().filter(|t| t.given_up.is_some()).count() > 32);
-    assert_eq!(
-        (some[0].summary().unwrap().runs, some[Best::of(&some).unwrap().number].summary().unwrap().runs),
-        (20, 20)
-    );
+    assert!(some.trials.iter().filter(|t| t.given_up.is_some()).count() > 32);
+    let runs = [0, some.best.unwrap().number].map(|number| some.trials[number].summary().unwrap().runs);
+    assert_eq!(runs, [20; 2]);
 }
 
 #[test]
@@ -147,7 +149,7 @@ fn what_is_as_sure_as_asked_is_not_measured_again() {
     let space = space(&["n=64..256:64"], &["{n}"]);
     let plan = Plan { halving: false, target: Some(0.02), ..PLAN };
     let mut runner = computed(|_| Ok(10_000));
-    let trials = searched(&folder(), false, &space, &plan, &mut runner);
+    let trials = searched(&folder(), false, &space, &plan, &mut runner).trials;
     assert!(trials.iter().all(|t| t.summary().unwrap().runs == 6), "{:?}", runner.runs);
 }
 
@@ -163,10 +165,10 @@ fn failures_are_results_that_drop_out_and_are_in_the_journal() {
         _ => Ok(1000),
     });
     let folder = folder();
-    let trials = searched(&folder, false, &space, &PLAN, &mut runner);
+    let Searched { trials, best } = searched(&folder, false, &space, &PLAN, &mut runner);
     let words: Vec<&str> = trials.iter().map(|t| t.outcome.as_ref().unwrap().word()).collect();
     assert_eq!(words, ["measured", "mismatch", "hang", "crash", "fault", "measured"]);
-    assert_eq!(Best::of(&trials).unwrap().number, 5);
+    assert_eq!(best.unwrap().number, 5);
     assert_eq!(runner.runs[&1], 3);
     let text = fs::read_to_string(folder.path().join("trials.jsonl")).unwrap();
     for failure in ["\"result\":\"hang\",\"seconds\":2.5", "signal 11", "out[0]", "at 0x10"] {
@@ -177,9 +179,29 @@ fn failures_are_results_that_drop_out_and_are_in_the_journal() {
 #[test]
 fn a_captured_configuration_that_fails_ends_the_search() {
     let mut runner = computed(|_| Err(Outcome::Mismatch { text: "out[0]".to_owned() }));
-    let trials = searched(&folder(), false, &space(&[], &["128"]), &PLAN, &mut runner);
+    let Searched { trials, best } = searched(&folder(), false, &space(&[], &["128"]), &PLAN, &mut runner);
     assert_eq!((trials[0].outcome.as_ref().unwrap().word(), &trials[1].outcome), ("mismatch", &None));
-    assert_eq!((total(&runner), Best::of(&trials)), (3, None));
+    assert_eq!((total(&runner), best), (3, None));
+}
+
+#[test]
+fn one_that_fails_in_its_turns_is_not_the_best_and_the_next_one_has_its_turns() {
+    let space = space(&["n=128,256"], &["{n}"]);
+    // Right in the search and wrong ever after.
+    let left = Cell::new(1);
+    let flaky = |config: &Config| match config.sizes.unwrap().workgroup[0] {
+        256 if left.replace(left.get() - 1) <= 0 => Err(Outcome::Mismatch { text: "out[0]".to_owned() }),
+        _ => cost(config),
+    };
+    let (folder, plan) = (folder(), Plan { halving: false, ..PLAN });
+    let mut runner = computed(flaky);
+    let found = searched(&folder, false, &space, &plan, &mut runner);
+    assert_eq!(found.trials[2].outcome.as_ref().unwrap().word(), "mismatch");
+    let best = found.best.unwrap();
+    assert_eq!((best.number, best.turns.unwrap().count), (1, 20));
+    // Who goes on knows it.
+    let mut again = computed(flaky);
+    assert_eq!((searched(&folder, true, &space, &plan, &mut again), total(&again)), (found, 0));
 }
 
 #[test]
@@ -209,7 +231,8 @@ fn a_search_that_was_killed_goes_on_with_what_is_missing_and_finds_the_same() {
 fn a_journal_is_used_only_for_what_it_is_about() {
     let (folder, space) = (folder(), space(&[], &["128"]));
     searched(&folder, false, &space, &PLAN, &mut computed(cost));
-    let open = |identity: &Identity, resume| Journal::open(folder.path(), identity, resume).map(|_| ());
+    let open =
+        |identity: &Identity, resume| Journal::open(folder.path(), identity, &Sources::default(), resume).map(|_| ());
     let error = open(&identity("o"), false).unwrap_err().to_string();
     assert!(error.ends_with("trials.jsonl: expected no such file, or --resume, found one"), "{error}");
     let error = open(&identity("p"), true).unwrap_err().to_string();
@@ -295,6 +318,27 @@ fn what_failed_to_compile_is_not_compiled_again_when_a_search_goes_on() {
 }
 
 #[test]
+fn a_search_that_goes_on_knows_which_of_its_sources_have_changed() {
+    let (folder, mut space) = (folder(), space(&["name=a,b,none"], &[]));
+    let file = |name: &str| folder.path().join(name);
+    let paths = ["tool", "a", "b", "log"].map(|name| file(name).display().to_string());
+    paths[..3].iter().for_each(|path| fs::write(path, "before").unwrap());
+    // The log is written by the command, and there only afterwards.
+    let [tool, first, second, log] = &paths;
+    space.compile = Some(format!("'{tool}' -i={first} {{name}} <{second} 2>{log} > {{out}}").parse().unwrap());
+    let changed = |resume| {
+        let found = sources(&subject(), &space, &space.choices().unwrap());
+        Journal::open(folder.path(), &identity("o"), &found, resume).unwrap().changed().to_vec()
+    };
+    assert!(changed(false).is_empty());
+    fs::write(log, "said").unwrap();
+    assert!(changed(true).is_empty());
+    fs::write(first, "after").unwrap();
+    fs::remove_file(tool).unwrap();
+    assert_eq!(changed(true), [file("a"), file("tool")]);
+}
+
+#[test]
 fn files_stand_beside_the_captured_code_and_the_same_code_is_not_run_twice() {
     let folder = folder();
     let (same, other) = (folder.path().join("same"), folder.path().join("other"));
@@ -312,7 +356,7 @@ fn the_table_has_a_row_for_every_configuration_and_quotes_what_needs_it() {
     let folder = folder();
     let mut space = space(&["n=32,128", "flags=-O3 \"x\"\\,y"], &["{n}"]);
     space.compile = Some("test {n} = 32 && echo {flags} > {out}".parse().unwrap());
-    let trials = searched(&folder, false, &space, &PLAN, &mut computed(|_| Ok(10)));
+    let trials = searched(&folder, false, &space, &PLAN, &mut computed(|_| Ok(10))).trials;
     let path = folder.path().join("trials.csv");
     write_csv(&path, &subject(), &trials).unwrap();
     let text = fs::read_to_string(path).unwrap();

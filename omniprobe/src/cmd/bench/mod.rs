@@ -12,6 +12,7 @@ use logdur_replay::{Case, Exit, Replacement, Setup, Variant, Which};
 use super::captured::share;
 use super::lines;
 use super::worker::{self, On, Other};
+pub(super) use show::{compared, compared_json};
 
 /// Runs that count, unless a target says when it is enough.
 const RUNS: u32 = 30;

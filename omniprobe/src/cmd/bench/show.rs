@@ -31,7 +31,9 @@ pub(super) fn text(report: &Report, how: &Options, attempt: u32) -> Vec<String> 
     if let Some(recorded) = report.recorded_ns {
         all.push(format!("  recorded: GPU {recorded} ns"));
     }
-    all.extend(report.pairs.iter().map(|pairs| format!("  B/A: {}", compared(pairs, report.device.emulated))));
+    all.extend(
+        report.pairs.iter().map(|pairs| format!("  B/A: {}", compared(pairs, report.device.emulated, ["A", "B"]))),
+    );
     if report.device.emulated {
         all.push("  emulated: these times say nothing of hardware".to_owned());
     }
@@ -83,30 +85,32 @@ fn ratio(summary: &Summary, recorded: Option<u64>) -> Option<f64> {
     recorded.map(|recorded| summary.median_ns / recorded as f64)
 }
 
-/// Which is faster, if that is no chance, and times mean anything.
-fn compared(pairs: &Pairs, emulated: bool) -> String {
+/// Which of two with these names is faster, if that is no chance, and times mean anything.
+pub(in crate::cmd) fn compared(pairs: &Pairs, emulated: bool, names: [&str; 2]) -> String {
     let numbers = format!("{:.4}, the median of {} pairs, p = {:.2e}", pairs.ratio, pairs.count, pairs.p);
-    format!("{numbers}: {}", verdict(pairs, emulated))
+    format!("{numbers}: {}", verdict(pairs, emulated, names))
 }
 
-fn verdict(pairs: &Pairs, emulated: bool) -> &'static str {
+/// The same for programs.
+pub(in crate::cmd) fn compared_json(pairs: &Pairs, emulated: bool, names: [&str; 2]) -> Value {
+    let verdict = verdict(pairs, emulated, names);
+    json!({ "ratio": pairs.ratio, "pairs": pairs.count, "p": pairs.p, "verdict": verdict })
+}
+
+fn verdict(pairs: &Pairs, emulated: bool, [first, second]: [&str; 2]) -> String {
     match pairs.ratio {
-        _ if emulated => "no verdict, it is emulated",
-        _ if pairs.p >= CHANCE => "no difference can be told from chance",
-        ratio if ratio < 1.0 => "B is faster",
-        ratio if ratio > 1.0 => "A is faster",
-        _ => "as fast",
+        _ if emulated => "no verdict, it is emulated".to_owned(),
+        _ if pairs.p >= CHANCE => "no difference can be told from chance".to_owned(),
+        ratio if ratio < 1.0 => format!("{second} is faster"),
+        ratio if ratio > 1.0 => format!("{first} is faster"),
+        _ => "as fast".to_owned(),
     }
 }
 
 /// An object for programs.
 pub(super) fn json(report: &Report, how: &Options, attempt: u32) -> Value {
     let sides: Vec<Value> = report.sides.iter().map(|side| side_json(side, report.recorded_ns)).collect();
-    let compared = report.pairs.as_ref().map(|pairs| {
-        json!({
-            "ratio": pairs.ratio, "pairs": pairs.count, "p": pairs.p, "verdict": verdict(pairs, report.device.emulated),
-        })
-    });
+    let compared = report.pairs.as_ref().map(|pairs| compared_json(pairs, report.device.emulated, ["A", "B"]));
     json!({
         "dispatch": report.dispatch,
         "kernel": report.kernel,

@@ -12,7 +12,7 @@ use clap::Args;
 use logdur_kernel_cache::Hash;
 use logdur_replay::tune::{
     Compiling, Identity, Journal, Keep, Parameter, Place, Plan, Runner, Shape, Space, Subject, Template, prepare,
-    search, write_csv,
+    search, sources, write_csv,
 };
 use logdur_replay::{Case, Exit, Setup};
 
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// The folder for what is found: trials.jsonl, trials.csv and code.
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// Go on with the search in the folder.
+    /// Go on with the search in the folder. Files that the compile command names and that have changed since are told.
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -113,7 +113,8 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let plan = options.plan();
     let mut runner = Processes::start(&options.on, &case)?;
     let identity = options.identity(&case, &space, &plan)?;
-    let mut journal = Journal::open(&options.output, &identity, options.resume)?;
+    let sources = sources(&subject, &space, &choices);
+    let mut journal = Journal::open(&options.output, &identity, &sources, options.resume)?;
 
     let bar = progress::bar("{pos} of {len} compiled", choices.len() as u64)?;
     let compiling = options.compiling();
@@ -121,20 +122,21 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let prepared = prepare(&subject, &space, choices, &compiling, &journal, &counted, &|| bar.inc(1))?;
     bar.finish_and_clear();
     let bar = progress::bar("{pos} of {len} repetitions", 0)?;
-    let trials = search(prepared.configs, &plan, &mut runner, &mut journal, &mut |progress| {
+    let searched = search(prepared.configs, &plan, &mut runner, &mut journal, &mut |progress| {
         bar.set_length(progress.expected);
         bar.set_position(progress.done);
     })?;
     bar.finish_and_clear();
 
     let table = options.output.join("trials.csv");
-    write_csv(&table, &subject, &trials)?;
+    write_csv(&table, &subject, &searched.trials)?;
     let found = show::Found {
         kernel: &subject.kernel,
         sizes: subject.sizes,
         keep: space.keep,
-        trials: &trials,
+        searched: &searched,
         same: prepared.same,
+        changed: journal.changed(),
         qualified: runner.qualified(),
         emulated: runner.emulated(),
         place: options.place_of(case.dispatch.id),

@@ -1,13 +1,14 @@
 //! What a search found, for people and for programs.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use logdur_replay::Exit;
 use logdur_replay::stats::Summary;
-use logdur_replay::tune::{Best, Keep, Outcome, Place, Sizes, Trial};
+use logdur_replay::tune::{Best, Keep, Outcome, Place, Searched, Sizes, Trial};
 use serde_json::{Value, json};
 
+use crate::cmd::bench::{compared, compared_json};
 use crate::cmd::output::demangled;
 
 /// How many configurations are shown.
@@ -16,6 +17,9 @@ const SHOWN: usize = 10;
 /// What is said of times that are not those of hardware.
 const EMULATED: &str = "times are those of an emulated GPU: they say nothing of hardware";
 
+/// What two that are measured in turns are called.
+const NAMES: [&str; 2] = ["the captured one", "this one"];
+
 /// What a search found.
 pub(super) struct Found<'a> {
     /// The kernel's symbol.
@@ -23,9 +27,11 @@ pub(super) struct Found<'a> {
     /// What the application dispatched.
     pub(super) sizes: Sizes,
     pub(super) keep: Keep,
-    pub(super) trials: &'a [Trial],
+    pub(super) searched: &'a Searched,
     /// How many choices were the same as others.
     pub(super) same: usize,
+    /// What code was compiled from, and is something else since a search began that was gone on with.
+    pub(super) changed: &'a [PathBuf],
     /// Why it says less than it could that configurations compute what the application got.
     pub(super) qualified: Vec<String>,
     pub(super) emulated: bool,
@@ -37,7 +43,7 @@ pub(super) struct Found<'a> {
 impl Found<'_> {
     /// Success when the captured configuration was measured; else what came of that.
     pub(super) fn exit(&self) -> Exit {
-        self.trials.first().and_then(|trial| trial.outcome.as_ref()).map_or(Exit::Usage, Outcome::exit)
+        self.searched.trials.first().and_then(|trial| trial.outcome.as_ref()).map_or(Exit::Usage, Outcome::exit)
     }
 
     /// Lines for people.
@@ -47,12 +53,15 @@ impl Found<'_> {
             format!("  grid when only the workgroup changes: {}", self.keep),
             format!("  {}", self.counted()),
         ];
+        let changed = |path: &PathBuf| format!("  changed since the search began: {}", path.display());
+        all.extend(self.changed.iter().map(changed));
         all.extend(self.qualified.iter().map(|text| format!("  qualified: {text}")));
         if self.emulated {
             all.push(format!("  {EMULATED}"));
         }
         all.extend(self.ranked().into_iter().take(SHOWN).map(|(trial, summary)| row(trial, summary)));
-        let failed = self.trials.first().and_then(|trial| trial.outcome.as_ref()).filter(|o| o.times().is_none());
+        let failed =
+            self.searched.trials.first().and_then(|trial| trial.outcome.as_ref()).filter(|o| o.times().is_none());
         if let Some(failed) = failed {
             all.push(format!("the captured configuration: {failed}; nothing to compare with"));
         }
@@ -68,7 +77,9 @@ impl Found<'_> {
         let best = self.best().map(|(best, trial)| {
             let ratio = best.ratio.map(|r| json!({ "value": r.value, "low": r.low, "high": r.high }));
             json!({
-                "config": best.number, "ratio": ratio, "replay": self.place.replay(&trial.config),
+                "config": best.number, "ratio": ratio,
+                "in_turns": best.turns.as_ref().map(|turns| compared_json(turns, self.emulated, NAMES)),
+                "replay": self.place.replay(&trial.config),
                 "application": self.place.application(&trial.config),
             })
         });
@@ -78,15 +89,16 @@ impl Found<'_> {
             "demangled": demangled(self.kernel),
             "status": self.exit() as u8,
             "qualified": self.qualified,
+            "changed": self.changed,
             "emulated": self.emulated,
             "note": self.emulated.then_some(EMULATED),
             "grid": self.sizes.grid,
             "workgroup": self.sizes.workgroup,
             "keep": self.keep.to_string(),
-            "configurations": self.trials.len(),
+            "configurations": self.searched.trials.len(),
             "same": self.same,
             "results": self.results(),
-            "captured": self.trials.first().and_then(|trial| trial.outcome.as_ref()).map(Outcome::to_string),
+            "captured": self.searched.trials.first().and_then(|trial| trial.outcome.as_ref()).map(Outcome::to_string),
             "best": best,
             "trials": trials,
             "table": self.table.display().to_string(),
@@ -94,13 +106,14 @@ impl Found<'_> {
     }
 
     fn best(&self) -> Option<(Best, &Trial)> {
-        let best = Best::of(self.trials)?;
-        Some((best, self.trials.get(best.number)?))
+        let best = self.searched.best?;
+        Some((best, self.searched.trials.get(best.number)?))
     }
 
     /// What was measured: first what was not given up, by median.
     fn ranked(&self) -> Vec<(&Trial, &Summary)> {
-        let mut measured: Vec<_> = self.trials.iter().filter_map(|trial| Some((trial, trial.summary()?))).collect();
+        let mut measured: Vec<_> =
+            self.searched.trials.iter().filter_map(|trial| Some((trial, trial.summary()?))).collect();
         let key = |(trial, summary): &(&Trial, &Summary)| (trial.given_up.is_some(), summary.median_ns);
         measured.sort_by(|a, b| {
             let (a, b) = (key(a), key(b));
@@ -111,7 +124,7 @@ impl Found<'_> {
 
     fn results(&self) -> BTreeMap<&'static str, usize> {
         let mut results = BTreeMap::new();
-        for trial in self.trials {
+        for trial in &self.searched.trials {
             *results.entry(trial.outcome.as_ref().map_or("not-run", Outcome::word)).or_default() += 1;
         }
         results
@@ -119,11 +132,11 @@ impl Found<'_> {
 
     fn counted(&self) -> String {
         let results: Vec<String> = self.results().iter().map(|(word, count)| format!("{count} {word}")).collect();
-        let given_up = self.trials.iter().filter(|trial| trial.given_up.is_some()).count();
+        let given_up = self.searched.trials.iter().filter(|trial| trial.given_up.is_some()).count();
         let more = [(given_up, "given up early"), (self.same, "the same as others and not among them")];
         let more: String =
             more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("; {count} {what}")).collect();
-        format!("{} configurations: {}{more}", self.trials.len(), results.join(", "))
+        format!("{} configurations: {}{more}", self.searched.trials.len(), results.join(", "))
     }
 
     fn verdict(&self, best: Best, trial: &Trial) -> Vec<String> {
@@ -138,6 +151,10 @@ impl Found<'_> {
                 "  median by the captured one's: {:.3}, 95 % between {:.3} and {:.3}{doubt}",
                 ratio.value, ratio.low, ratio.high
             ));
+        }
+        if let Some(turns) = &best.turns {
+            let text = compared(turns, self.emulated, NAMES);
+            all.push(format!("  in turns with the captured one: {text}"));
         }
         all.push(format!("  {}", self.place.replay(&trial.config)));
         let application = self.place.application(&trial.config);
@@ -201,6 +218,7 @@ fn trial_json(trial: &Trial, summary: &Summary) -> Value {
 #[cfg(test)]
 mod tests {
     use logdur_replay::Geometry;
+    use logdur_replay::stats::Pairs;
     use logdur_replay::tune::Config;
 
     use super::*;
@@ -225,14 +243,20 @@ mod tests {
         trial(number, Outcome::measured((0..20).map(|i| ns + i).collect()))
     }
 
-    fn found(trials: &[Trial], emulated: bool) -> Found<'_> {
+    fn searched<const N: usize>(trials: [Trial; N], turns: Option<Pairs>) -> Searched {
+        let best = Best::of(&trials).map(|best| Best { turns, ..best });
+        Searched { trials: trials.into(), best }
+    }
+
+    fn found(searched: &Searched, emulated: bool) -> Found<'_> {
         let place = Place { file: "a.ldcap".into(), dispatch: 7, options: Vec::new() };
         Found {
             kernel: "k",
             sizes: SIZES,
             keep: Keep::Items,
-            trials,
+            searched,
             same: 1,
+            changed: &[],
             qualified: Vec::new(),
             emulated,
             place,
@@ -242,7 +266,9 @@ mod tests {
 
     #[test]
     fn the_best_is_told_with_its_ratio_and_commands_to_copy() {
+        let turns = Pairs { count: 20, ratio: 0.5123, p: 1e-6 };
         let trials = [measured(0, 1000), measured(1, 500), trial(2, Outcome::Hang { seconds: 2.0 })];
+        let trials = searched(trials, Some(turns));
         let text = found(&trials, false).text();
         assert_eq!(text[2], "  3 configurations: 1 hang, 2 measured; 1 the same as others and not among them");
         let best = text.iter().position(|line| line == "best: configuration 1").unwrap();
@@ -253,10 +279,14 @@ mod tests {
         );
         assert_eq!(
             text[best + 2],
+            "  in turns with the captured one: 0.5123, the median of 20 pairs, p = 1.00e-6: this one is faster"
+        );
+        assert_eq!(
+            text[best + 3],
             "  omniprobe replay a.ldcap --dispatch 7 --workgroup 128,1,1 --hsaco all=t/code/a.hsaco"
         );
         assert_eq!(
-            text[best + 4..best + 6],
+            text[best + 5..best + 7],
             ["  mkdir -p CACHE && cp t/code/a.hsaco CACHE/", "  omniprobe -c CACHE -- APP"]
         );
         let json = found(&trials, false).json();
@@ -269,13 +299,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_apart_is_said_to_be_so() {
-        let text = found(&[measured(0, 1000), measured(1, 999)], false).text().join("\n");
+        let text = found(&searched([measured(0, 1000), measured(1, 999)], None), false).text().join("\n");
         assert!(text.contains(": no difference shown"), "{text}");
     }
 
     #[test]
     fn numbers_of_an_emulated_gpu_are_not_said_to_be_better() {
-        let trials = [measured(0, 1000), measured(1, 500)];
+        let trials = searched([measured(0, 1000), measured(1, 500)], Some(Pairs { count: 20, ratio: 0.5, p: 1e-6 }));
         let text = found(&trials, true).text().join("\n");
         assert!(text.contains(EMULATED) && text.contains("smallest of these numbers: configuration 1"), "{text}");
         assert!(["best", "fast", "slow", "better"].iter().all(|word| !text.contains(word)), "{text}");
@@ -285,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_captured_configuration_that_fails_is_the_tools_end() {
-        let trials = [trial(0, Outcome::Mismatch { text: "out[3]".to_owned() })];
+        let trials = searched([trial(0, Outcome::Mismatch { text: "out[3]".to_owned() })], None);
         let found = found(&trials, false);
         assert_eq!(found.exit(), Exit::Mismatch);
         assert!(
