@@ -51,4 +51,5 @@ pub use kernarg::{Copy, Fill, Kernarg, Layout, What};
 pub use page::page;
 pub use rules::{Accepted, Fact, Reason, Refusal};
 pub use swap::{Limits, PacketFacts, Sizes, Swap, fit};
+pub use target::members;
 pub use triton::Launch;

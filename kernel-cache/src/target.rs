@@ -33,9 +33,14 @@ const GROUP_LIMIT: u32 = 64 << 10;
 /// field WAVESIZE of COMPUTE_TMPRING_SIZE. Later processors have a little more.
 const WAVE_SCRATCH: u32 = 8191 * 1024;
 
+/// The processors that code for a family runs on; none when it is a processor's own name.
+pub fn members(family: &str) -> &'static [&'static str] {
+    FAMILIES.iter().find(|(name, _)| *name == family).map_or(&[], |(_, members)| members)
+}
+
 /// True when code for one processor runs on another: the same, or a member of the family.
 pub(crate) fn runs_on(code: &str, processor: &str) -> bool {
-    code == processor || FAMILIES.iter().any(|(family, members)| *family == code && members.contains(&processor))
+    code == processor || members(code).contains(&processor)
 }
 
 /// True when code that depends on a setting runs where it is `there`.

@@ -102,6 +102,17 @@ fn all_code_reads_as_llvm_reads_it_with_the_same_source_lines() {
 }
 
 #[test]
+fn code_for_a_family_of_processors_reads_as_that_for_its_members() {
+    let bed = Bed::of(SOURCE);
+    let object = compiled(&bed, "gfx9-generic", &["-O2", "-mcode-object-version=6"]);
+    let (ours, theirs) = (ours(&object, &["--all"]), llvm(&object));
+    let code =
+        |all: Vec<Instruction>| all.into_iter().map(|(at, words, text, _)| (at, words, text)).collect::<Vec<_>>();
+    assert!(ours.len() > 20);
+    assert_eq!(code(ours), code(theirs));
+}
+
+#[test]
 fn a_kernel_is_shown_with_its_source_its_labels_and_its_target() {
     let bed = Bed::of(SOURCE);
     let object = compiled(&bed, "gfx90a", &["-O1", "-g"]);

@@ -18,6 +18,7 @@ use amdgpu_emu::isa::Decoder;
 use amdgpu_emu::isa::decode::length;
 use amdgpu_emu::isa::disasm::Disassembly;
 use amdgpu_emu::isa::inst::Inst;
+use logdur_kernel_cache::members;
 
 use crate::error::{ReplayError, Result};
 use source::Lines;
@@ -107,7 +108,9 @@ impl Line<'_> {
 /// # Errors
 /// When it is none whose instructions are known here: which are.
 pub fn arch(target: &Target) -> Result<Arch> {
-    let known = target.processor.parse::<Arch>();
+    // Code for a family has only what all its members have: each reads it alike.
+    let member = members(&target.processor).iter().find_map(|member| member.parse().ok());
+    let known = member.map_or_else(|| target.processor.parse::<Arch>(), Ok);
     known.map_err(|unknown| ReplayError::Unsupported(format!("disassembling code for {target}: {unknown}")))
 }
 
