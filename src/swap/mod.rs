@@ -124,14 +124,24 @@ impl Swapper {
     /// What becomes of a packet of a queue at an address; `None` if it runs as it is.
     #[inline]
     pub(crate) fn swap(&self, packet: &Packet, queue: u64) -> Option<Swapped> {
-        let address = self.replacements.get(packet.kernel_object());
+        let replacement = self.current(packet.kernel_object())?;
         // A queue that is only being created has no address yet.
-        if address == 0 || queue == 0 {
+        if queue == 0 {
+            return None;
+        }
+        replacement.swap(packet, queue)
+    }
+
+    /// What runs in place of a kernel, by the address of that kernel's descriptor.
+    #[inline]
+    fn current(&self, kernel_object: u64) -> Option<&'static Replacement> {
+        let address = self.replacements.get(kernel_object);
+        if address == 0 {
             return None;
         }
         let replacement: *const Replacement = ptr::with_exposed_provenance(address as usize);
         // SAFETY: the table has addresses of replacements only, which are never freed.
-        unsafe { &*replacement }.swap(packet, queue)
+        Some(unsafe { &*replacement })
     }
 
     /// The application has loaded a code object for an agent.
@@ -215,7 +225,9 @@ impl Swapper {
                 Outcome::Replaced(replacement, choice) => {
                     let at = ptr::from_ref(replacement).expose_provenance() as u64;
                     self.replacements.set(address, at);
-                    state.running.push((replacement, shown.clone()));
+                    if !state.running.iter().any(|(other, _)| ptr::eq(*other, replacement)) {
+                        state.running.push((replacement, shown.clone()));
+                    }
                     if self.mode != CacheMode::Swap {
                         let numbers = [session.kernels.number(address), replacement.kernel];
                         self.compared.write().unwrap_or_else(|e| e.into_inner()).extend(numbers);
@@ -268,7 +280,7 @@ impl Swapper {
         }
     }
 
-    /// Has the runtime load what takes a kernel's place.
+    /// Has the runtime load what takes a kernel's place. What does so already stays, with the turns that it has had.
     fn replace(
         &self,
         session: &Session,
@@ -277,6 +289,10 @@ impl Swapper {
         choice: &Choice,
         swap: Swap,
     ) -> Result<&'static Replacement, String> {
+        let current = self.current(original.symbol.kernel_object);
+        if let Some(current) = current.filter(|current| current.code == choice.hash && current.swap == swap) {
+            return Ok(current);
+        }
         let (api, agent) = (session.api(), original.symbol.agent);
         let State { alternatives, cache, rings, .. } = state;
         let loaded = alternatives.entry((agent, choice.hash)).or_insert_with(|| load(session, agent, cache, choice));
@@ -302,6 +318,7 @@ impl Swapper {
         });
         Ok(Box::leak(Box::new(Replacement {
             kernel_object: symbol.kernel_object,
+            code: choice.hash,
             kernel,
             swap,
             kernargs,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hsa_sys::abi::aql::Packet;
 use hsa_sys::abi::queue;
 use logdur_journal::compare::Shape;
-use logdur_kernel_cache::{Kernarg, Layout, PacketFacts, Refusal, Swap};
+use logdur_kernel_cache::{Hash, Kernarg, Layout, PacketFacts, Refusal, Swap};
 use logdur_settings::CacheMode;
 
 use super::kernargs::{Borrowed, KernargRing};
@@ -25,6 +25,8 @@ const COOPERATIVE: u64 = 2;
 pub(crate) struct Replacement {
     /// Address of its descriptor.
     pub(super) kernel_object: u64,
+    /// The code object that it is of.
+    pub(super) code: Hash,
     /// The number that its dispatches are recorded under.
     pub(super) kernel: u32,
     pub(super) swap: Swap,

@@ -451,3 +451,17 @@ fn files_that_come_change_and_go_while_the_program_runs_count_from_the_next_disp
     assert_eq!((hashes[0], hashes[3]), ("", ""));
     assert!(hashes[1] != hashes[2] && hashes[1] == hashes[4], "{hashes:?}");
 }
+
+#[test]
+fn the_same_code_in_another_file_goes_on_with_the_turns_that_it_has_had() {
+    let swaps = Swaps::program().with(&others(&bed::arch(), "-O3"), "first.hsaco");
+    let swaps = swaps.map(|run| run.env("LOGDUR_KERNEL_CACHE_MODE", "off-after:3"));
+    let mut program = Waiting::start(&swaps);
+    assert_eq!([program.next(), program.next()], ["other"; 2]);
+    fs::copy(swaps.cache.join("first.hsaco"), swaps.cache.join("second.hsaco")).unwrap();
+    fs::remove_file(swaps.cache.join("first.hsaco")).unwrap();
+    program.until("second.hsaco active: plain", 1);
+    assert_eq!([program.next(), program.next()], ["other", "original"]);
+    drop(program.input);
+    assert!(program.child.wait().unwrap().success());
+}
