@@ -1,13 +1,13 @@
-//! Memory of a GPU that one process gives to another, by four words that it may pass on in any way: what
-//! `hsa_amd_ipc_memory_*` is made of where the driver is ROCm's own.
+//! Memory of a GPU that one process gives to another: by a descriptor, or, where the driver is ROCm's own, by four words that
+//! it may pass on in any way. It is what `hsa_amd_ipc_memory_*` is made of, on ROCr 6 on and before.
 //!
-//! The words say where the memory is: whose, in which file, from which page on. Who frees memory that others still have
-//! takes its contents from them; the driver would keep it.
+//! Both lead to a file that says where the memory is ([`Dmabuf`]). The memory is there as long as its owner has it or
+//! anybody else, but it is the owner's: who has not mapped it when that process ends finds nothing.
 
 use crate::buffer::{Buffer, Errno, Store};
 use crate::device::State;
-use crate::memfile::{PAGE, map_of_other};
-use crate::uapi::kfd::{KFD_IOC_ALLOC_MEM_FLAGS_VRAM, KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE};
+use crate::dmabuf::Dmabuf;
+use crate::uapi::kfd::*;
 
 /// Source: `struct kfd_ioctl_ipc_export_handle_args` of ROCm's `kfd_ioctl.h`, which is not in the kernel's.
 #[repr(C)]
@@ -31,33 +31,61 @@ pub(super) struct Import {
     flags: u32,
 }
 
-pub(super) fn export(state: &State, args: &mut Export) -> Result<(), Errno> {
-    let (device, offset, size) = state.buffers.with(args.handle, |buffer| match buffer.store {
-        Store::Memory { device, offset, .. } if buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 => {
-            Ok((device, offset, buffer.size))
-        }
+/// The words are: whose, which file there, and the two halves of its inode, by which it is told from a later one.
+pub(super) fn export_words(state: &State, args: &mut Export) -> Result<(), Errno> {
+    let record = state.buffers.with(args.handle, |buffer| {
         // Hosts do not see what they import.
-        _ => Err(libc::EINVAL),
+        let wanted = buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0;
+        buffer.record(state).filter(|_| wanted).ok_or(libc::EINVAL)
     })??;
-    let pages = |bytes: u64| u32::try_from(bytes / PAGE).map_err(|_| libc::EINVAL);
-    let file = state.devices[device].memory.number().cast_unsigned();
-    args.share_handle = [std::process::id(), file, pages(offset)?, pages(size)?];
+    let (number, (_, inode)) = state.shared.tell(args.handle, record).map_err(|_| libc::EMFILE)?;
+    args.share_handle = [std::process::id(), number.cast_unsigned(), inode as u32, (inode >> 32) as u32];
     Ok(())
 }
 
-pub(super) fn import(state: &State, args: &mut Import) -> Result<(), Errno> {
-    let device = state.devices.iter().position(|d| d.gpu_id == args.gpu_id).ok_or(libc::EINVAL)?;
-    let [process, file, page, pages] = args.share_handle;
-    let (offset, size) = (u64::from(page) * PAGE, u64::from(pages) * PAGE);
-    if size == 0 {
+pub(super) fn import_words(state: &State, args: &mut Import) -> Result<(), Errno> {
+    let [process, number, low, high] = args.share_handle;
+    let file = Dmabuf::of_other(process, number)?;
+    let (_, inode) = file.identity();
+    if inode != u64::from(high) << 32 | u64::from(low) || file.record.gpu_id != args.gpu_id {
         return Err(libc::EINVAL);
     }
-    let mapping = map_of_other(process, file, offset, size).map_err(|e| e.raw_os_error().unwrap_or(libc::EINVAL))?;
-    args.flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE;
-    let store = Store::Imported { mapping };
-    let buffer = Buffer { address: args.va_addr, size, flags: args.flags, store, mapped: Vec::new() };
-    args.handle = state.buffers.insert(device, buffer);
+    args.handle = insert(state, file, args.va_addr)?;
+    args.flags = state.buffers.with(args.handle, |buffer| buffer.flags)?;
     // Nothing for the host to map.
     args.mmap_offset = 0;
     Ok(())
+}
+
+/// What is behind a descriptor. Buffers of this driver have no metadata, which describe images.
+pub(super) fn info(_: &State, args: &mut kfd_ioctl_get_dmabuf_info_args) -> Result<(), Errno> {
+    let record = Dmabuf::behind(args.dmabuf_fd.cast_signed())?.record;
+    args.size = record.size;
+    args.gpu_id = record.gpu_id;
+    args.flags = record.flags & (DOMAIN | KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC);
+    if args.metadata_ptr != 0 {
+        args.metadata_size = 0;
+    }
+    Ok(())
+}
+
+pub(super) fn import_descriptor(state: &State, args: &mut kfd_ioctl_import_dmabuf_args) -> Result<(), Errno> {
+    let file = Dmabuf::behind(args.dmabuf_fd.cast_signed())?;
+    state.device(args.gpu_id).ok_or(libc::EINVAL)?;
+    args.handle = insert(state, file, args.va_addr)?;
+    Ok(())
+}
+
+/// Which memory a buffer is of.
+const DOMAIN: u32 = KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT;
+
+/// The handle of a new buffer, at this address, whose memory is what a file stands for. Source of its flags: the
+/// driver's `import_obj_create`.
+pub(super) fn insert(state: &State, file: Dmabuf, address: u64) -> Result<u64, Errno> {
+    let device = state.devices.iter().position(|d| d.gpu_id == file.record.gpu_id).ok_or(libc::EINVAL)?;
+    let mapping = file.map().map_err(|e| e.raw_os_error().unwrap_or(libc::EINVAL))?;
+    let flags = file.record.flags & DOMAIN | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE | KFD_IOC_ALLOC_MEM_FLAGS_EXECUTABLE;
+    let size = file.record.size;
+    let store = Store::Imported { file, mapping };
+    Ok(state.buffers.insert(device, Buffer { address, size, flags, store, mapped: Vec::new() }))
 }

@@ -3,27 +3,25 @@
 
 use crate::buffer::{Errno, Store};
 use crate::device::State;
-use crate::memfile::{MemFile, PAGE};
+use crate::dmabuf::Dmabuf;
+use crate::memfile::PAGE;
 use crate::shared::Import;
 use crate::uapi::drm::*;
 use crate::uapi::kfd::*;
 
-use super::Call;
+use super::{Call, ipc, memory};
 
 /// The GPU may write. Source: `AMDGPU_VM_PAGE_WRITEABLE` in `amdgpu_drm.h`.
 const WRITEABLE: u32 = 1 << 2;
 
 /// A descriptor for a buffer: it tells its size, and can be imported.
 fn descriptor(state: &State, handle: u64) -> Result<i32, Errno> {
-    let size = state.buffers.with(handle, |buffer| match buffer.store {
-        Store::Memory { .. } => Ok(buffer.size),
-        Store::Imported { .. } | Store::User { .. } | Store::Register => Err(libc::EINVAL),
+    let given = state.buffers.with(handle, |buffer| match (&buffer.store, buffer.record(state)) {
+        (Store::Imported { file, .. }, _) => Ok(file.give()),
+        (_, Some(record)) => Ok(state.shared.export(handle, record)),
+        (_, None) => Err(libc::EINVAL),
     })??;
-    let file = MemFile::new(c"kfdemu-dmabuf", size, size).map_err(|_| libc::ENOMEM)?;
-    // Its memory is that of the device's own file, at another place: it must not be mapped.
-    let fd = file.open_to_write(libc::O_CLOEXEC).map_err(|_| libc::EMFILE)?;
-    state.shared.exported(file.identity(), handle);
-    Ok(fd)
+    given.map_err(|_| libc::EMFILE)
 }
 
 pub(super) fn export(state: &State, args: &mut kfd_ioctl_export_dmabuf_args) -> Result<(), Errno> {
@@ -38,11 +36,18 @@ pub(super) fn handle_to_fd(state: &State, args: &mut drm_prime_handle) -> Result
 }
 
 pub(super) fn fd_to_handle(state: &State, args: &mut drm_prime_handle) -> Result<(), Errno> {
-    args.handle = state.shared.imported(args.fd).ok_or(libc::EINVAL)?;
+    args.handle = match state.shared.imported(args.fd) {
+        Some(handle) => handle,
+        None => {
+            let file = Dmabuf::behind(args.fd)?;
+            let identity = file.identity();
+            state.shared.adopt(ipc::insert(state, file, 0)?, identity)
+        }
+    };
     Ok(())
 }
 
-/// Where in the render node's file a buffer can be mapped.
+/// Where in the render node's file a buffer can be mapped. Memory of another process is not in that file.
 pub(super) fn mmap(state: &State, args: &mut drm_amdgpu_gem_mmap) -> Result<(), Errno> {
     // SAFETY: a request's structure, whose caller has written this member of plain integers.
     let gem = unsafe { args.in_.handle };
@@ -82,14 +87,11 @@ pub(super) fn map(call: &Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// The last use of a buffer by a render node: what it has mapped goes, and the buffer, if it was freed before.
+/// A render node's last use of a buffer: what it has mapped goes, and the buffer, if nobody has it any more.
 pub(super) fn close(state: &State, args: &mut drm_gem_close) -> Result<(), Errno> {
-    let (import, freed) = state.shared.close(args.handle)?;
-    for (device, address, size) in import.mapped {
+    for (device, address, size) in state.shared.close(args.handle)? {
         state.devices[device].gpu.space.unmap(address, size);
     }
-    if freed {
-        state.buffers.remove(import.buffer)?.free(state);
-    }
+    memory::free_abandoned(state);
     Ok(())
 }
