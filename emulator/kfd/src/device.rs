@@ -108,7 +108,7 @@ pub(crate) struct State {
 
 /// Bytes of address space of the files; they are sparse.
 const KFD_FILE: u64 = 1 << 41;
-const MEMORY_FILE: u64 = 1 << 42;
+pub(crate) const MEMORY_FILE: u64 = 1 << 42;
 
 /// What the machine tells the driver, without the machine in it.
 struct Callbacks {

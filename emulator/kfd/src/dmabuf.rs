@@ -1,7 +1,8 @@
 //! Descriptors that stand for a buffer in whatever process they come to: files that say where the buffer's memory is.
 //!
-//! Such a file is as long as its buffer, since libraries ask it for the size, and begins with a [`Record`]. It must never
-//! be mapped by an application: its own memory is not the buffer's. Who has a descriptor, or uses what it stands for,
+//! Such a file is as long as its buffer, since libraries ask it for the size, and begins with a [`Record`]; what users of the
+//! buffer tell each other ([`Metadata`]) comes behind that. It must never be mapped by an application: its own memory is not
+//! the buffer's. Who has a descriptor, or uses what it stands for,
 //! holds a lock on an open file of its own (`flock`), which ends with its last descriptor, however that goes: so the
 //! owner knows whether somebody would miss the memory.
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use crate::buffer::Errno;
 use crate::memfile::{self, Identity, Mapping, MemFile, PAGE, identity, map_of_other};
+use crate::uapi::drm::drm_amdgpu_gem_metadata__bindgen_ty_1;
 
 /// The name of these files.
 const NAME: &CStr = c"kfdemu-dmabuf";
@@ -23,6 +25,15 @@ const MAGIC: u64 = u64::from_ne_bytes(*b"kfdemu-1");
 
 /// Words of a record: the magic, whose and in which file, of which GPU and what kind, where, how many bytes.
 const WORDS: usize = 5;
+
+/// What users of a buffer tell each other of it, which the driver only keeps. Source: `struct drm_amdgpu_gem_metadata`.
+pub(crate) type Metadata = drm_amdgpu_gem_metadata__bindgen_ty_1;
+
+/// Where in the file they are.
+const METADATA_AT: u64 = 512;
+
+/// Its words of 32 bits: two of each of the flags, one size, then the data.
+const METADATA_WORDS: usize = 2 + 2 + 1 + 64;
 
 /// Where a buffer's memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +118,7 @@ impl Dmabuf {
     }
 
     fn at(path: &str) -> Result<Dmabuf, Errno> {
-        let file = File::from(memfile::open_named(path, NAME, libc::O_RDONLY).map_err(|_| libc::EINVAL)?);
+        let file = File::from(memfile::open_named(path, NAME, libc::O_RDWR).map_err(|_| libc::EINVAL)?);
         // Before it is read: the owner may be taking it back.
         if !lock(&file, libc::LOCK_SH) {
             return Err(libc::EINVAL);
@@ -143,6 +154,31 @@ impl Dmabuf {
     /// number finds it empty.
     pub(crate) fn take_back(&self) -> bool {
         lock(&self.file, libc::LOCK_EX) && self.file.set_len(0).is_ok()
+    }
+
+    /// What was kept by [`Dmabuf::set_metadata`] last, in whatever process; zeroes before.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        let mut bytes = [0; METADATA_WORDS * 4];
+        self.file.read_exact_at(&mut bytes, METADATA_AT)?;
+        let mut words = bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word));
+        let mut next = || words.next().unwrap_or(0);
+        let mut pair = || u64::from(next()) | u64::from(next()) << 32;
+        let (flags, tiling_info, data_size_bytes) = (pair(), pair(), next());
+        Ok(Metadata { flags, tiling_info, data_size_bytes, data: std::array::from_fn(|_| next()) })
+    }
+
+    /// Keeps metadata.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn set_metadata(&self, metadata: &Metadata) -> io::Result<()> {
+        let Metadata { flags, tiling_info, data_size_bytes, data } = metadata;
+        let pairs = [flags, tiling_info].into_iter().flat_map(|&pair| [pair as u32, (pair >> 32) as u32]);
+        let words = pairs.chain([*data_size_bytes]).chain(*data);
+        self.file.write_all_at(&words.flat_map(u32::to_ne_bytes).collect::<Vec<u8>>(), METADATA_AT)
     }
 
     /// Maps the buffer's memory for the emulator itself.
@@ -201,6 +237,23 @@ mod tests {
         unsafe { owner.base().write(7) };
         // SAFETY: as above, by another mapping.
         assert_eq!(unsafe { other.base().read() }, 7);
+    }
+
+    #[test]
+    fn metadata_reach_everybody_and_are_empty_before() {
+        let (_memory, file) = page();
+        let fd = given(&file);
+        let other = Dmabuf::behind(fd.as_raw_fd()).expect("a buffer");
+        let of = |file: &Dmabuf| {
+            let Metadata { flags, tiling_info, data_size_bytes, data } = file.metadata().expect("a whole file");
+            (flags, tiling_info, data_size_bytes, data[0], data[63])
+        };
+        assert_eq!(of(&file), (0, 0, 0, 0, 0));
+        let (flags, tiling_info, mut data) = (1 << 40 | 2, 3 << 40 | 4, [6; 64]);
+        data[63] = 7;
+        other.set_metadata(&Metadata { flags, tiling_info, data_size_bytes: 5, data }).expect("room");
+        assert_eq!([of(&file), of(&other)], [(flags, tiling_info, 5, 6, 7); 2]);
+        assert_eq!(Dmabuf::behind(fd.as_raw_fd()).map(|f| f.record), Ok(file.record), "the record is as it was");
     }
 
     #[test]

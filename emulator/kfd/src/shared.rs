@@ -28,8 +28,8 @@ pub(crate) struct Import {
 /// The file that stands for a buffer.
 struct Exported {
     file: Dmabuf,
-    /// Its number was told, so that it stays as long as the buffer.
-    told: bool,
+    /// It stays as long as the buffer, not only as long as somebody has it.
+    lasting: bool,
 }
 
 #[derive(Default)]
@@ -48,15 +48,6 @@ fn render_handle(buffer: u64) -> u32 {
 }
 
 impl Table {
-    /// The file for a buffer; those that nobody has are given up before there is one more.
-    fn file(&mut self, buffer: u64, record: Record) -> io::Result<&mut Exported> {
-        self.exported.retain(|&b, e| b == buffer || e.told || !e.file.take_back());
-        match self.exported.entry(buffer) {
-            Entry::Occupied(known) => Ok(known.into_mut()),
-            Entry::Vacant(new) => Ok(new.insert(Exported { file: Dmabuf::new(record)?, told: false })),
-        }
-    }
-
     /// True if a render node or another process has a buffer, or somebody a descriptor of it. If not, nobody gets it any more.
     fn held(&mut self, buffer: u64) -> bool {
         if self.imports.contains_key(&render_handle(buffer)) {
@@ -75,23 +66,27 @@ impl Table {
 pub(crate) struct Shared(Mutex<Table>);
 
 impl Shared {
-    /// A descriptor that stands for a buffer.
+    /// Does something with the file that stands for a buffer of this process; `lasting` keeps it as long as the buffer, for who
+    /// was told its number, or for what was written into it.
     ///
     /// # Errors
-    /// When there is no descriptor left.
-    pub(crate) fn export(&self, buffer: u64, record: Record) -> io::Result<RawFd> {
-        lock(&self.0).file(buffer, record)?.file.give()
-    }
-
-    /// The number and the identity of a file that stands for a buffer: others may open it as long as there is the buffer.
-    ///
-    /// # Errors
-    /// When there is no descriptor left.
-    pub(crate) fn tell(&self, buffer: u64, record: Record) -> io::Result<(RawFd, Identity)> {
+    /// When it has to be made, and cannot; those of `f`.
+    pub(crate) fn file<T>(
+        &self,
+        buffer: u64,
+        record: Record,
+        lasting: bool,
+        f: impl FnOnce(&Dmabuf) -> io::Result<T>,
+    ) -> io::Result<T> {
         let mut table = lock(&self.0);
-        let exported = table.file(buffer, record)?;
-        exported.told = true;
-        Ok((exported.file.number(), exported.file.identity()))
+        // There are no more of them than somebody has.
+        table.exported.retain(|&b, e| b == buffer || e.lasting || !e.file.take_back());
+        let exported = match table.exported.entry(buffer) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Exported { file: Dmabuf::new(record)?, lasting }),
+        };
+        exported.lasting |= lasting;
+        f(&exported.file)
     }
 
     /// The handle of the buffer that a descriptor stands for, the same one each time; `None` if it is not known yet.
@@ -173,7 +168,7 @@ mod tests {
     }
 
     fn exported(shared: &Shared) -> OwnedFd {
-        let fd = shared.export(BUFFER, record()).expect("a descriptor");
+        let fd = shared.file(BUFFER, record(), false, Dmabuf::give).expect("a descriptor");
         // SAFETY: a descriptor that was just made and belongs to nobody else.
         unsafe { OwnedFd::from_raw_fd(fd) }
     }
@@ -209,15 +204,24 @@ mod tests {
     }
 
     #[test]
-    fn a_file_whose_number_was_told_can_be_found_until_its_buffer_is_freed() {
+    fn a_lasting_file_can_be_found_until_its_buffer_is_freed_and_another_until_nobody_has_it() {
         let shared = Shared::default();
-        let (number, identity) = shared.tell(BUFFER, record()).expect("a file");
-        // Making another file gives up those that nobody has, but not this one.
-        drop(shared.export(BUFFER + 1, record()));
-        let find = || Dmabuf::of_other(std::process::id(), number.cast_unsigned());
-        assert_eq!(find().map(|file| file.identity()), Ok(identity));
+        let place = |buffer, lasting| {
+            let tell = |file: &Dmabuf| Ok((file.number().cast_unsigned(), file.identity()));
+            shared.file(buffer, record(), lasting, tell).expect("a file")
+        };
+        let files = [place(BUFFER, true), place(BUFFER + 1, false)];
+        let found = || {
+            files.map(|(number, identity)| {
+                Dmabuf::of_other(std::process::id(), number).is_ok_and(|file| file.identity() == identity)
+            })
+        };
+        assert_eq!(found(), [true, true]);
+        // Another buffer's file gives up those that nobody has.
+        place(BUFFER + 2, true);
+        assert_eq!(found(), [true, false]);
         assert_eq!(shared.outlives(BUFFER), Ok(false));
-        assert!(find().is_err());
+        assert_eq!(found(), [false, false]);
     }
 
     #[test]

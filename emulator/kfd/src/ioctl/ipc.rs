@@ -5,9 +5,11 @@
 //! anybody else, but it is the owner's: who has not mapped it when that process ends finds nothing.
 
 use crate::buffer::{Buffer, Errno, Store};
-use crate::device::State;
-use crate::dmabuf::Dmabuf;
+use crate::device::{MEMORY_FILE, State};
+use crate::dmabuf::{Dmabuf, Record};
 use crate::uapi::kfd::*;
+
+use super::{put, share};
 
 /// Source: `struct kfd_ioctl_ipc_export_handle_args` of ROCm's `kfd_ioctl.h`, which is not in the kernel's.
 #[repr(C)]
@@ -31,41 +33,51 @@ pub(super) struct Import {
     flags: u32,
 }
 
-/// The words are: whose, which file there, and the two halves of its inode, by which it is told from a later one.
+/// The words are: whose, which file there, its inode's low half, by which it is told from a later one, and flags.
 pub(super) fn export_words(state: &State, args: &mut Export) -> Result<(), Errno> {
-    let record = state.buffers.with(args.handle, |buffer| {
-        // Hosts do not see what they import.
-        let wanted = buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0;
-        buffer.record(state).filter(|_| wanted).ok_or(libc::EINVAL)
-    })??;
-    let (number, (_, inode)) = state.shared.tell(args.handle, record).map_err(|_| libc::EMFILE)?;
-    args.share_handle = [std::process::id(), number.cast_unsigned(), inode as u32, (inode >> 32) as u32];
+    // Hosts do not see what they import.
+    if state.buffers.with(args.handle, |buffer| buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM == 0)? {
+        return Err(libc::EINVAL);
+    }
+    let (number, inode) = share::file(state, args.handle, true, |file| Ok((file.number(), inode(file))))?;
+    args.share_handle = [std::process::id(), number.cast_unsigned(), inode, args.flags];
     Ok(())
+}
+
+fn inode(file: &Dmabuf) -> u32 {
+    file.identity().1 as u32
 }
 
 pub(super) fn import_words(state: &State, args: &mut Import) -> Result<(), Errno> {
-    let [process, number, low, high] = args.share_handle;
+    let [process, number, word, flags] = args.share_handle;
     let file = Dmabuf::of_other(process, number)?;
-    let (_, inode) = file.identity();
-    if inode != u64::from(high) << 32 | u64::from(low) || file.record.gpu_id != args.gpu_id {
+    if inode(&file) != word || file.record.gpu_id != args.gpu_id {
         return Err(libc::EINVAL);
     }
     args.handle = insert(state, file, args.va_addr)?;
-    args.flags = state.buffers.with(args.handle, |buffer| buffer.flags)?;
-    // Nothing for the host to map.
-    args.mmap_offset = 0;
+    // The exporter's library's own.
+    args.flags = flags;
+    // Libraries ask for the node of what hosts can map only. This can be mapped, and shows nothing: SIGBUS.
+    args.mmap_offset = MEMORY_FILE;
     Ok(())
 }
 
-/// What is behind a descriptor. Buffers of this driver have no metadata, which describe images.
+/// What is behind a descriptor.
 pub(super) fn info(_: &State, args: &mut kfd_ioctl_get_dmabuf_info_args) -> Result<(), Errno> {
-    let record = Dmabuf::behind(args.dmabuf_fd.cast_signed())?.record;
-    args.size = record.size;
-    args.gpu_id = record.gpu_id;
-    args.flags = record.flags & (DOMAIN | KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC);
+    let file = Dmabuf::behind(args.dmabuf_fd.cast_signed())?;
+    let Record { size, gpu_id, flags, .. } = file.record;
     if args.metadata_ptr != 0 {
-        args.metadata_size = 0;
+        let metadata = file.metadata().map_err(|_| libc::EINVAL)?;
+        let room = std::mem::replace(&mut args.metadata_size, metadata.data_size_bytes);
+        // The caller is told how much it is, and asks again.
+        if room < metadata.data_size_bytes {
+            return Err(libc::EINVAL);
+        }
+        put(args.metadata_ptr, metadata.data_size_bytes, &metadata.data);
     }
+    args.size = size;
+    args.gpu_id = gpu_id;
+    args.flags = flags & (DOMAIN | KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC);
     Ok(())
 }
 

@@ -34,7 +34,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Copies the caller's structure in, lets `f` answer, and copies it out.
+    /// Copies the caller's structure in, lets `f` answer, and copies it out: as by the drivers, refused or not.
     fn with<T: Default + Copy>(&self, f: impl FnOnce(&State, &mut T) -> Result<(), Errno>) -> Result<(), Errno> {
         let mut value = T::default();
         let bytes = self.size.min(size_of::<T>());
@@ -44,11 +44,19 @@ impl Call<'_> {
         // SAFETY: the request says that its argument has `size` bytes, of which at most those of `T` are copied; the
         // structures are plain integers.
         unsafe { std::ptr::copy_nonoverlapping(self.argument, (&raw mut value).cast(), bytes) };
-        f(self.state, &mut value)?;
+        let result = f(self.state, &mut value);
         // SAFETY: as above; requests that are answered have a structure that may be written.
         unsafe { std::ptr::copy_nonoverlapping((&raw const value).cast(), self.argument, bytes) };
-        Ok(())
+        result
     }
+}
+
+/// Copies an answer into the caller's buffer, which may be shorter (an older library) or longer.
+fn put<T: Copy>(to: u64, room: u32, value: &T) {
+    let bytes = size_of::<T>().min(room as usize);
+    let place: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);
+    // SAFETY: the caller says that its buffer has `room` bytes; at most that many are written.
+    unsafe { std::ptr::copy_nonoverlapping((&raw const *value).cast(), place, bytes) };
 }
 
 /// Makes an entry whose code takes the state and the structure.

@@ -1,6 +1,8 @@
 //! Buffers that go from the compute driver to a render node by descriptor, and are mapped there at addresses that the
 //! runtime chooses: what `hsa_amd_vmem_*` is made of.
 
+use std::io;
+
 use crate::buffer::{Errno, Store};
 use crate::device::State;
 use crate::dmabuf::Dmabuf;
@@ -9,19 +11,31 @@ use crate::shared::Import;
 use crate::uapi::drm::*;
 use crate::uapi::kfd::*;
 
-use super::{Call, ipc, memory};
+use super::{Call, ipc, memory, put};
 
 /// The GPU may write. Source: `AMDGPU_VM_PAGE_WRITEABLE` in `amdgpu_drm.h`.
 const WRITEABLE: u32 = 1 << 2;
 
-/// A descriptor for a buffer: it tells its size, and can be imported.
-fn descriptor(state: &State, handle: u64) -> Result<i32, Errno> {
-    let given = state.buffers.with(handle, |buffer| match (&buffer.store, buffer.record(state)) {
-        (Store::Imported { file, .. }, _) => Ok(file.give()),
-        (_, Some(record)) => Ok(state.shared.export(handle, record)),
+/// Does something with the file that stands for a buffer in every process; `lasting` as for [`Shared::file`].
+///
+/// [`Shared::file`]: crate::shared::Shared::file
+pub(super) fn file<T>(
+    state: &State,
+    handle: u64,
+    lasting: bool,
+    f: impl FnOnce(&Dmabuf) -> io::Result<T>,
+) -> Result<T, Errno> {
+    let done = state.buffers.with(handle, |buffer| match (&buffer.store, buffer.record(state)) {
+        (Store::Imported { file, .. }, _) => Ok(f(file)),
+        (_, Some(record)) => Ok(state.shared.file(handle, record, lasting, f)),
         (_, None) => Err(libc::EINVAL),
     })??;
-    given.map_err(|_| libc::EMFILE)
+    done.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// A descriptor for a buffer: it tells its size, and can be imported.
+fn descriptor(state: &State, handle: u64) -> Result<i32, Errno> {
+    file(state, handle, false, Dmabuf::give)
 }
 
 pub(super) fn export(state: &State, args: &mut kfd_ioctl_export_dmabuf_args) -> Result<(), Errno> {
@@ -57,6 +71,39 @@ pub(super) fn mmap(state: &State, args: &mut drm_amdgpu_gem_mmap) -> Result<(), 
         Store::Imported { .. } | Store::User { .. } | Store::Register => Err(libc::EINVAL),
     })??;
     args.out = drm_amdgpu_gem_mmap_out { addr_ptr: offset };
+    Ok(())
+}
+
+/// What users of a buffer tell each other of it.
+pub(super) fn metadata(state: &State, args: &mut drm_amdgpu_gem_metadata) -> Result<(), Errno> {
+    let handle = state.shared.import(args.handle, |import| import.buffer)?;
+    match args.op {
+        AMDGPU_GEM_METADATA_OP_GET_METADATA => args.data = file(state, handle, false, Dmabuf::metadata)?,
+        AMDGPU_GEM_METADATA_OP_SET_METADATA if args.data.data_size_bytes as usize <= size_of_val(&args.data.data) => {
+            file(state, handle, true, |file| file.set_metadata(&args.data))?;
+        }
+        _ => return Err(libc::EINVAL),
+    }
+    Ok(())
+}
+
+/// How a buffer was made.
+pub(super) fn operation(state: &State, args: &mut drm_amdgpu_gem_op) -> Result<(), Errno> {
+    if args.op != AMDGPU_GEM_OP_GET_GEM_CREATE_INFO {
+        state.log.once(format_args!("AMDGPU_GEM_OP {:#x} is not implemented", args.op));
+        return Err(libc::EINVAL);
+    }
+    let handle = state.shared.import(args.handle, |import| import.buffer)?;
+    let (size, flags) = state.buffers.with(handle, |buffer| (buffer.size, buffer.flags))?;
+    let video = flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0;
+    let visible = flags & KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC != 0;
+    let made = drm_amdgpu_gem_create_in {
+        bo_size: size,
+        alignment: PAGE,
+        domains: if video { AMDGPU_GEM_DOMAIN_VRAM } else { AMDGPU_GEM_DOMAIN_GTT }.into(),
+        domain_flags: if visible { AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED } else { 0 }.into(),
+    };
+    put(args.value, size_of_val(&made) as u32, &made);
     Ok(())
 }
 
