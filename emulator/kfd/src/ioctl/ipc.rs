@@ -5,7 +5,7 @@
 //! anybody else, but it is the owner's: who has not mapped it when that process ends finds nothing.
 
 use crate::buffer::{Buffer, Errno, Store};
-use crate::device::{MEMORY_FILE, State};
+use crate::device::{NOWHERE, State};
 use crate::dmabuf::{Dmabuf, Record};
 use crate::uapi::kfd::*;
 
@@ -57,8 +57,8 @@ pub(super) fn import_words(state: &State, args: &mut Import) -> Result<(), Errno
     args.handle = insert(state, file, args.va_addr)?;
     // The exporter's library's own.
     args.flags = flags;
-    // Libraries ask for the node of what hosts can map only. This can be mapped, and shows nothing: SIGBUS.
-    args.mmap_offset = MEMORY_FILE;
+    // Libraries ask for the node of what hosts can map only.
+    args.mmap_offset = NOWHERE;
     Ok(())
 }
 

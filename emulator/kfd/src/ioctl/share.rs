@@ -4,7 +4,7 @@
 use std::io;
 
 use crate::buffer::{Errno, Store};
-use crate::device::State;
+use crate::device::{NOWHERE, State};
 use crate::dmabuf::Dmabuf;
 use crate::memfile::PAGE;
 use crate::shared::Import;
@@ -61,13 +61,15 @@ pub(super) fn fd_to_handle(state: &State, args: &mut drm_prime_handle) -> Result
     Ok(())
 }
 
-/// Where in the render node's file a buffer can be mapped. Memory of another process is not in that file.
+/// Where in the render node's file a buffer can be mapped.
 pub(super) fn mmap(state: &State, args: &mut drm_amdgpu_gem_mmap) -> Result<(), Errno> {
     // SAFETY: a request's structure, whose caller has written this member of plain integers.
     let gem = unsafe { args.in_.handle };
     let handle = state.shared.import(gem, |import| import.buffer)?;
     let offset = state.buffers.with(handle, |buffer| match buffer.store {
         Store::Memory { offset, .. } => Ok(offset),
+        Store::Imported { .. } if buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 => Ok(NOWHERE),
+        // What is for hosts would be of no use.
         Store::Imported { .. } | Store::User { .. } | Store::Register => Err(libc::EINVAL),
     })??;
     args.out = drm_amdgpu_gem_mmap_out { addr_ptr: offset };
@@ -92,6 +94,9 @@ pub(super) fn operation(state: &State, args: &mut drm_amdgpu_gem_op) -> Result<(
     if args.op != AMDGPU_GEM_OP_GET_GEM_CREATE_INFO {
         state.log.once(format_args!("AMDGPU_GEM_OP {:#x} is not implemented", args.op));
         return Err(libc::EINVAL);
+    }
+    if args.value == 0 {
+        return Err(libc::EFAULT);
     }
     let handle = state.shared.import(args.handle, |import| import.buffer)?;
     let (size, flags) = state.buffers.with(handle, |buffer| (buffer.size, buffer.flags))?;
