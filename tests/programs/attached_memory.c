@@ -18,7 +18,9 @@ static void give(int pipe, const void* bytes, size_t size) { EXPECT(write(pipe, 
 static void take(int pipe, void* bytes, size_t size) { EXPECT(read(pipe, bytes, size) == (ssize_t)size, "read"); }
 
 static void expect(const unsigned* words, unsigned count, unsigned from) {
-    for (unsigned i = 0; i < count; i++) EXPECT(words[i] == 7 * i + from, "word %u is %u, not %u", i, words[i], 7 * i + from);
+    for (unsigned i = 0; i < count; i++) {
+        EXPECT(words[i] == 7 * i + from, "word %u is %u, not %u", i, words[i], 7 * i + from);
+    }
 }
 
 // Memory of the GPU with words in it, which go through memory of the host.

@@ -1,10 +1,10 @@
 //! Descriptors that stand for a buffer in whatever process they come to: files that say where the buffer's memory is.
 //!
-//! Such a file is as long as its buffer, since libraries ask it for the size, and begins with a [`Record`]; what users of the
-//! buffer tell each other ([`Metadata`]) comes behind that. It must never be mapped by an application: its own memory is not
-//! the buffer's. Who has a descriptor, or uses what it stands for,
-//! holds a lock on an open file of its own (`flock`), which ends with its last descriptor, however that goes: so the
-//! owner knows whether somebody would miss the memory.
+//! Such a file is as long as its buffer, since libraries ask it for the size, and begins with a [`Record`]; what users of
+//! the buffer tell each other ([`Metadata`]) comes behind that. It must never be mapped by an application: its own memory
+//! is not the buffer's. Who has a descriptor, or uses what it stands for, holds a lock on an open file of its own
+//! (`flock`), which ends with its last descriptor, however that goes: so the owner knows whether somebody would miss the
+//! memory.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -144,14 +144,14 @@ impl Dmabuf {
     pub(crate) fn give(&self) -> io::Result<RawFd> {
         let path = format!("/proc/self/fd/{}", self.number());
         let fd = memfile::reopen(&path, libc::O_WRONLY | libc::O_CLOEXEC)?;
-        // SAFETY: a valid descriptor, just made. The lock is shared, and the only other kind is `take_back`'s, after which
-        // nothing is given.
+        // The only lock that keeps this one off is `take_back`'s, after which nothing is given.
+        // SAFETY: a valid descriptor, just made.
         unsafe { libc::flock(fd, libc::LOCK_SH | libc::LOCK_NB) };
         Ok(fd)
     }
 
-    /// The owner ends what the file stands for, unless somebody else has it: false then. After that, who finds the file by its
-    /// number finds it empty.
+    /// The owner ends what the file stands for, unless somebody else has it: false then. After that, who finds the file
+    /// by its number finds it empty.
     pub(crate) fn take_back(&self) -> bool {
         lock(&self.file, libc::LOCK_EX) && self.file.set_len(0).is_ok()
     }

@@ -187,8 +187,8 @@ pub(crate) fn map_of_other(process: u32, number: u32, start: u64, len: u64) -> i
     map(&fd, start, len)
 }
 
-/// Opens what a path of the kernel's stands for, for the driver to keep, if that is a memory file with this name: of other
-/// files, opening alone may have effects.
+/// Opens what a path of the kernel's stands for, for the driver to keep, if that is a memory file with this name: of
+/// other files, opening alone may have effects.
 ///
 /// # Errors
 /// When there is no such path, or another file.

@@ -48,7 +48,8 @@ fn render_handle(buffer: u64) -> u32 {
 }
 
 impl Table {
-    /// True if a render node or another process has a buffer, or somebody a descriptor of it. If not, nobody gets it any more.
+    /// True if a render node or another process has a buffer, or somebody a descriptor of it. If not, nobody gets it any
+    /// more.
     fn held(&mut self, buffer: u64) -> bool {
         if self.imports.contains_key(&render_handle(buffer)) {
             return true;
@@ -66,8 +67,8 @@ impl Table {
 pub(crate) struct Shared(Mutex<Table>);
 
 impl Shared {
-    /// Does something with the file that stands for a buffer of this process; `lasting` keeps it as long as the buffer, for who
-    /// was told its number, or for what was written into it.
+    /// Does something with the file that stands for a buffer of this process; `lasting` keeps it as long as the buffer,
+    /// for who was told its number, or for what was written into it.
     ///
     /// # Errors
     /// When it has to be made, and cannot; those of `f`.

@@ -1,5 +1,5 @@
-//! Memory of a GPU that one process gives to another: by a descriptor, or, where the driver is ROCm's own, by four words that
-//! it may pass on in any way. It is what `hsa_amd_ipc_memory_*` is made of, on ROCr 6 on and before.
+//! Memory of a GPU that one process gives to another: by a descriptor, or, where the driver is ROCm's own, by four words
+//! that it may pass on in any way. The runtime's version decides of which `hsa_amd_ipc_memory_*` is made.
 //!
 //! Both lead to a file that says where the memory is ([`Dmabuf`]). The memory is there as long as its owner has it or
 //! anybody else, but it is the owner's: who has not mapped it when that process ends finds nothing.
