@@ -33,9 +33,7 @@ fn memory_that_the_application_maps_is_captured_and_a_fresh_process_computes_the
 
 #[test]
 fn memory_of_another_process_is_captured_and_a_fresh_process_computes_the_same() {
-    if versions::attaches_by_the_driver() {
-        computed_again(|| Run::hsa("attached_memory"), AllocationKind::Ipc);
-    }
+    computed_again(|| Run::hsa("attached_memory"), AllocationKind::Ipc);
 }
 
 #[test]

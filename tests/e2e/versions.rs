@@ -28,12 +28,6 @@ pub(crate) fn has_virtual_memory() -> bool {
     defined("hsa/hsa_ext_amd.h", "HSA_AMD_INTERFACE_VERSION") >= (1, 4)
 }
 
-/// True where the runtime has memory of another process by requests of ROCm's own driver, which the emulated one
-/// answers. ROCr 6 passes descriptors from process to process; told not to, it finds no node of what it has attached.
-pub(crate) fn attaches_by_the_driver() -> bool {
-    defined("hsa/hsa_ext_amd.h", "HSA_AMD_INTERFACE_VERSION") < (1, 4)
-}
-
 /// Major version of the clang that compiles HIP.
 pub(crate) fn clang() -> u32 {
     static VERSION: LazyLock<u32> = LazyLock::new(|| {

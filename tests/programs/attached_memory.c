@@ -3,8 +3,8 @@
 
 #include <sys/wait.h>
 
-// A page: no other length than the allocation's is taken.
-enum { WORDS = 1024 };
+// A page: no other length than the allocation's is taken. What is freed is more than the runtime cuts out of blocks.
+enum { WORDS = 1024, FREED = 1 << 20 };
 
 static void copy(void* to, const void* from, size_t bytes) {
     hsa_signal_t done = signal_of(1);
@@ -17,22 +17,53 @@ static void copy(void* to, const void* from, size_t bytes) {
 static void give(int pipe, const void* bytes, size_t size) { EXPECT(write(pipe, bytes, size) == (ssize_t)size, "write"); }
 static void take(int pipe, void* bytes, size_t size) { EXPECT(read(pipe, bytes, size) == (ssize_t)size, "read"); }
 
+static void expect(const unsigned* words, unsigned count, unsigned from) {
+    for (unsigned i = 0; i < count; i++) {
+        EXPECT(words[i] == 7 * i + from, "word %u is %u, not %u", i, words[i], 7 * i + from);
+    }
+}
+
+// Memory of the GPU with words in it, which go through memory of the host.
+static unsigned* filled(unsigned* words, unsigned count, unsigned from) {
+    for (unsigned i = 0; i < count; i++) words[i] = 7 * i + from;
+    unsigned* memory = allocate(vram, count * sizeof *words);
+    copy(memory, words, count * sizeof *words);
+    return memory;
+}
+
+static void give_away(int to, void* memory, unsigned count) {
+    hsa_amd_ipc_memory_t handle;
+    CHECK(hsa_amd_ipc_memory_create(memory, count * sizeof(unsigned), &handle));
+    give(to, &handle, sizeof handle);
+}
+
 // Gives words away, and looks at them when the other is done with them.
 static void owner(int to, int from) {
     start();
-    unsigned* words = allocate(host, WORDS * sizeof *words);
-    for (unsigned i = 0; i < WORDS; i++) words[i] = 7 * i + 1;
-    unsigned* memory = allocate(vram, WORDS * sizeof *words);
-    copy(memory, words, WORDS * sizeof *words);
-    hsa_amd_ipc_memory_t handle;
-    CHECK(hsa_amd_ipc_memory_create(memory, WORDS * sizeof *words, &handle));
-    give(to, &handle, sizeof handle);
+    unsigned* words = allocate(host, FREED * sizeof *words);
+    unsigned* freed = filled(words, FREED, 3);
+    unsigned* memory = filled(words, WORDS, 1);
+    give_away(to, memory, WORDS);
+    give_away(to, freed, FREED);
     char done;
     take(from, &done, 1);
+    // The other has it still: nobody gets its place.
+    CHECK(hsa_amd_memory_pool_free(freed));
+    unsigned* next = filled(words, FREED, 5);
+    give(to, "", 1);
+    take(from, &done, 1);
+    copy(words, next, FREED * sizeof *words);
+    expect(words, FREED, 5);
     copy(words, memory, WORDS * sizeof *words);
-    for (unsigned i = 0; i < WORDS; i++) EXPECT(words[i] == 7 * i + 2, "word %u is %u", i, words[i]);
+    expect(words, WORDS, 2);
     CHECK(hsa_shut_down());
     exit(0);
+}
+
+static void* attach(const hsa_amd_ipc_memory_t* handle, unsigned count) {
+    void* memory = NULL;
+    CHECK(hsa_amd_ipc_memory_attach(handle, count * sizeof(unsigned), 1, &gpu, &memory));
+    return memory;
 }
 
 int main(void) {
@@ -48,13 +79,22 @@ int main(void) {
     }
     // A child that is gone is not waited for.
     close(there[1]);
-    hsa_amd_ipc_memory_t handle;
+    hsa_amd_ipc_memory_t handle, of_freed;
     take(there[0], &handle, sizeof handle);
+    take(there[0], &of_freed, sizeof of_freed);
 
     start();
     load();
-    void* memory = NULL;
-    CHECK(hsa_amd_ipc_memory_attach(&handle, WORDS * sizeof(unsigned), 1, &gpu, &memory));
+    void* memory = attach(&handle, WORDS);
+    void* freed = attach(&of_freed, FREED);
+    give(back[1], "", 1);
+    char done_there;
+    take(there[0], &done_there, 1);
+    unsigned* words = allocate(host, FREED * sizeof *words);
+    copy(words, freed, FREED * sizeof *words);
+    expect(words, FREED, 3);
+    CHECK(hsa_amd_ipc_memory_detach(freed));
+
     hsa_queue_t* queue = queue_of(64, NULL, NULL);
     void** kernarg = allocate(kernarg_pool, 4096);
     *kernarg = memory;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use amdgpu_emu::memory::Backing;
 
 use crate::device::State;
+use crate::dmabuf::{Dmabuf, Record};
 use crate::lock;
 use crate::memfile::{Mapping, PAGE};
 use crate::uapi::kfd;
@@ -21,8 +22,10 @@ pub(crate) enum Store {
         /// The emulator's own view of it.
         mapping: Arc<Mapping>,
     },
-    /// Part of a device's memory of another process.
+    /// Memory that was found by a file that stands for it: another process's, as a rule.
     Imported {
+        /// The file, which is kept as long as the memory is used.
+        file: Dmabuf,
         /// The emulator's own view of it.
         mapping: Arc<Mapping>,
     },
@@ -102,7 +105,7 @@ impl Buffer {
     /// The host memory that a GPU shall see behind the buffer.
     pub(crate) fn backing(&self) -> Option<Backing> {
         match &self.store {
-            Store::Memory { mapping, .. } | Store::Imported { mapping } => {
+            Store::Memory { mapping, .. } | Store::Imported { mapping, .. } => {
                 // SAFETY: the mapping has this size and lives as long as its Arc, which the backing keeps.
                 Some(unsafe { Backing::new(mapping.base(), self.size, mapping.clone()) })
             }
@@ -117,13 +120,20 @@ impl Buffer {
 
     /// A part of it, as [`Buffer::backing`]; `None` if it has no such part.
     pub(crate) fn part(&self, from: u64, size: u64) -> Option<Backing> {
-        let Store::Memory { mapping, .. } = &self.store else { return None };
+        let (Store::Memory { mapping, .. } | Store::Imported { mapping, .. }) = &self.store else { return None };
         if from.checked_add(size)? > self.size {
             return None;
         }
         let base = mapping.base().wrapping_add(from as usize);
         // SAFETY: the part is inside of the mapping, as was just checked, and the backing keeps its Arc.
         Some(unsafe { Backing::new(base, size, mapping.clone()) })
+    }
+
+    /// What other processes have to know to find its memory; `None` if that is not the driver's.
+    pub(crate) fn record(&self, state: &State) -> Option<Record> {
+        let Store::Memory { device, offset, .. } = self.store else { return None };
+        let device = state.devices.get(device)?;
+        Some(Record::new(&device.memory, offset, self.size, device.gpu_id, self.flags))
     }
 
     /// True when the GPU may write it.

@@ -109,6 +109,9 @@ pub(crate) struct State {
 /// Bytes of address space of the files; they are sparse.
 const KFD_FILE: u64 = 1 << 41;
 const MEMORY_FILE: u64 = 1 << 42;
+/// Where a render node's file can be mapped and has nothing: who touches it gets SIGBUS. There is what hosts cannot see of
+/// other processes' memory, which libraries map all the same.
+pub(crate) const NOWHERE: u64 = MEMORY_FILE;
 
 /// What the machine tells the driver, without the machine in it.
 struct Callbacks {

@@ -19,6 +19,7 @@
 
 mod buffer;
 mod device;
+mod dmabuf;
 mod event;
 pub mod exports;
 mod heap;

@@ -97,30 +97,40 @@ pub(crate) fn identity(fd: RawFd) -> Option<Identity> {
     Some((stat.st_dev, stat.st_ino))
 }
 
+/// A new sparse file of `size` bytes.
+///
+/// # Errors
+/// When the kernel refuses (a limit on file sizes or descriptors).
+pub(crate) fn create(name: &CStr, size: u64) -> io::Result<OwnedFd> {
+    // SAFETY: `name` is a C string.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that was just made and belongs to nobody else.
+    let fd = kept(unsafe { OwnedFd::from_raw_fd(fd) });
+    // SAFETY: a valid descriptor of a file that may be resized.
+    if unsafe { libc::ftruncate(fd.as_raw_fd(), size as libc::off_t) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(fd)
+}
+
+/// A descriptor for the driver to keep: programs that close low ones, or expect them to be free, are not disturbed.
+fn kept(fd: OwnedFd) -> OwnedFd {
+    // SAFETY: duplicates a valid descriptor.
+    let high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 512) };
+    // SAFETY: a descriptor that was just made.
+    if high >= 0 { unsafe { OwnedFd::from_raw_fd(high) } } else { fd }
+}
+
 impl MemFile {
     /// A sparse file of `size` bytes, of which `from..size` can be allocated.
     ///
     /// # Errors
     /// When the kernel refuses (a limit on file sizes or descriptors).
     pub(crate) fn new(name: &CStr, size: u64, from: u64) -> io::Result<MemFile> {
-        // SAFETY: `name` is a C string.
-        let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a descriptor that was just made and belongs to nobody else.
-        let mut fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // Programs that close low descriptors, or expect them to be free, are not disturbed.
-        // SAFETY: duplicates a valid descriptor.
-        let high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 512) };
-        if high >= 0 {
-            // SAFETY: a descriptor that was just made.
-            fd = unsafe { OwnedFd::from_raw_fd(high) };
-        }
-        // SAFETY: a valid descriptor of a file that may be resized.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), size as libc::off_t) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let fd = create(name, size)?;
         let identity = identity(fd.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
         Ok(MemFile { fd, identity, free: Free::new(from, size) })
     }
@@ -134,19 +144,7 @@ impl MemFile {
     /// # Errors
     /// When there is no descriptor left.
     pub(crate) fn open(&self, flags: i32) -> io::Result<RawFd> {
-        self.reopen((flags & libc::O_CLOEXEC) | libc::O_RDWR)
-    }
-
-    /// As [`MemFile::open`], but the descriptor cannot be mapped, since it cannot be read.
-    ///
-    /// # Errors
-    /// When there is no descriptor left.
-    pub(crate) fn open_to_write(&self, flags: i32) -> io::Result<RawFd> {
-        self.reopen((flags & libc::O_CLOEXEC) | libc::O_WRONLY)
-    }
-
-    fn reopen(&self, wanted: i32) -> io::Result<RawFd> {
-        reopen(&format!("/proc/self/fd/{}", self.fd.as_raw_fd()), wanted)
+        reopen(&format!("/proc/self/fd/{}", self.fd.as_raw_fd()), (flags & libc::O_CLOEXEC) | libc::O_RDWR)
     }
 
     /// The descriptor that this process has of the file, for others to find it by: [`map_of_other`].
@@ -185,19 +183,31 @@ pub(crate) const MEMORY: &CStr = c"kfdemu-memory";
 /// # Errors
 /// When the process, or its descriptor of such a file, is not there.
 pub(crate) fn map_of_other(process: u32, number: u32, start: u64, len: u64) -> io::Result<Arc<Mapping>> {
-    let path = format!("/proc/{process}/fd/{number}");
-    let expected = format!("/memfd:{} (deleted)", MEMORY.to_string_lossy());
-    if std::fs::read_link(&path)?.as_os_str().as_bytes() != expected.as_bytes() {
+    let fd = open_named(&format!("/proc/{process}/fd/{number}"), MEMORY, libc::O_RDWR)?;
+    map(&fd, start, len)
+}
+
+/// Opens what a path of the kernel's stands for, for the driver to keep, if that is a memory file with this name: of
+/// other files, opening alone may have effects.
+///
+/// # Errors
+/// When there is no such path, or another file.
+pub(crate) fn open_named(path: &str, name: &CStr, flags: i32) -> io::Result<OwnedFd> {
+    let expected = format!("/memfd:{} (deleted)", name.to_string_lossy());
+    if std::fs::read_link(path)?.as_os_str().as_bytes() != expected.as_bytes() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    let fd = reopen(&path, libc::O_RDWR | libc::O_CLOEXEC)?;
+    let fd = reopen(path, flags | libc::O_CLOEXEC)?;
     // SAFETY: a descriptor that was just made and belongs to nobody else.
-    map(&unsafe { OwnedFd::from_raw_fd(fd) }, start, len)
+    Ok(kept(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 /// Opens what a path of the kernel's stands for, by the system call itself: the library's function is one that we
 /// replace.
-fn reopen(path: &str, flags: i32) -> io::Result<RawFd> {
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn reopen(path: &str, flags: i32) -> io::Result<RawFd> {
     let path = format!("{path}\0");
     // SAFETY: the path ends with a zero byte.
     let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };

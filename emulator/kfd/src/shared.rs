@@ -1,13 +1,17 @@
-//! Which buffers are known to render nodes, and by which handle.
+//! Which buffers are known outside of the compute driver: to render nodes, by which handle, and to whoever has a
+//! descriptor.
 //!
 //! # Threads
-//! Any; one lock, never held across a call.
+//! Any; one lock, under which nothing is called but the kernel.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
+use std::io;
 use std::os::fd::RawFd;
 use std::sync::Mutex;
 
 use crate::buffer::Errno;
+use crate::dmabuf::{Dmabuf, Record};
 use crate::lock;
 use crate::memfile::{Identity, identity};
 
@@ -17,36 +21,95 @@ pub(crate) struct Import {
     pub(crate) buffer: u64,
     /// Where it is mapped: device, address, bytes.
     pub(crate) mapped: Vec<(usize, u64, u64)>,
+    /// The file that it was found by, where that is not among the exported ones: another process's.
+    foreign: Option<Identity>,
+}
+
+/// The file that stands for a buffer.
+struct Exported {
+    file: Dmabuf,
+    /// It stays as long as the buffer, not only as long as somebody has it.
+    lasting: bool,
 }
 
 #[derive(Default)]
 struct Table {
-    /// Buffers, by the file that a descriptor was given out for.
-    exported: HashMap<Identity, u64>,
+    /// By the compute driver's handle.
+    exported: HashMap<u64, Exported>,
     /// By the render node's handle.
     imports: HashMap<u32, Import>,
-    /// Buffers that the compute driver has let go of, while a render node has not.
+    /// Buffers that the compute driver has let go of, while somebody else has not.
     freed: HashSet<u64>,
 }
 
-/// Buffers that two drivers know.
+/// A render node's handle: buffers are numbered in the low half.
+fn render_handle(buffer: u64) -> u32 {
+    buffer as u32
+}
+
+impl Table {
+    /// True if a render node or another process has a buffer, or somebody a descriptor of it. If not, nobody gets it any
+    /// more.
+    fn held(&mut self, buffer: u64) -> bool {
+        if self.imports.contains_key(&render_handle(buffer)) {
+            return true;
+        }
+        let held = self.exported.get(&buffer).is_some_and(|e| !e.file.take_back());
+        if !held {
+            self.exported.remove(&buffer);
+        }
+        held
+    }
+}
+
+/// Buffers that others know.
 #[derive(Default)]
 pub(crate) struct Shared(Mutex<Table>);
 
 impl Shared {
-    /// A descriptor of this file stands for a buffer.
-    pub(crate) fn exported(&self, file: Identity, buffer: u64) {
-        lock(&self.0).exported.insert(file, buffer);
+    /// Does something with the file that stands for a buffer of this process; `lasting` keeps it as long as the buffer,
+    /// for who was told its number, or for what was written into it.
+    ///
+    /// # Errors
+    /// When it has to be made, and cannot; those of `f`.
+    pub(crate) fn file<T>(
+        &self,
+        buffer: u64,
+        record: Record,
+        lasting: bool,
+        f: impl FnOnce(&Dmabuf) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut table = lock(&self.0);
+        // There are no more of them than somebody has.
+        table.exported.retain(|&b, e| b == buffer || e.lasting || !e.file.take_back());
+        let exported = match table.exported.entry(buffer) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Exported { file: Dmabuf::new(record)?, lasting }),
+        };
+        exported.lasting |= lasting;
+        f(&exported.file)
     }
 
-    /// The handle of the buffer that a descriptor stands for: the same one each time.
+    /// The handle of the buffer that a descriptor stands for, the same one each time; `None` if it is not known yet.
     pub(crate) fn imported(&self, fd: RawFd) -> Option<u32> {
+        let file = identity(fd)?;
         let mut table = lock(&self.0);
-        let buffer = *table.exported.get(&identity(fd)?)?;
-        // Buffers are numbered in the low half.
-        let handle = buffer as u32;
-        table.imports.entry(handle).or_insert(Import { buffer, mapped: Vec::new() });
-        Some(handle)
+        if let Some((&handle, _)) = table.imports.iter().find(|(_, import)| import.foreign == Some(file)) {
+            return Some(handle);
+        }
+        let (&buffer, _) = table.exported.iter().find(|(_, e)| e.file.identity() == file)?;
+        let import = Import { buffer, mapped: Vec::new(), foreign: None };
+        table.imports.entry(render_handle(buffer)).or_insert(import);
+        Some(render_handle(buffer))
+    }
+
+    /// Gives a render node's handle to a buffer of another process, which stands behind this file as long as the buffer
+    /// is there. It goes with that handle.
+    pub(crate) fn adopt(&self, buffer: u64, file: Identity) -> u32 {
+        let mut table = lock(&self.0);
+        table.freed.insert(buffer);
+        table.imports.insert(render_handle(buffer), Import { buffer, mapped: Vec::new(), foreign: Some(file) });
+        render_handle(buffer)
     }
 
     /// Does something with what a handle stands for.
@@ -57,30 +120,37 @@ impl Shared {
         lock(&self.0).imports.get_mut(&handle).map(f).ok_or(libc::EINVAL)
     }
 
-    /// The compute driver lets go of a buffer: true if a render node still has it.
-    pub(crate) fn outlives(&self, buffer: u64) -> bool {
+    /// The compute driver lets go of a buffer: true if somebody else still has it.
+    ///
+    /// # Errors
+    /// EINVAL if the compute driver has done so before.
+    pub(crate) fn outlives(&self, buffer: u64) -> Result<bool, Errno> {
         let mut table = lock(&self.0);
-        let held = table.imports.contains_key(&(buffer as u32));
+        if table.freed.contains(&buffer) {
+            return Err(libc::EINVAL);
+        }
+        let held = table.held(buffer);
         if held {
             table.freed.insert(buffer);
-        } else {
-            table.exported.retain(|_, b| *b != buffer);
         }
-        held
+        Ok(held)
     }
 
-    /// A render node lets go of a handle: what it was, and whether the compute driver has already.
+    /// A render node lets go of a handle: where the buffer was mapped.
     ///
     /// # Errors
     /// EINVAL for a handle that is none.
-    pub(crate) fn close(&self, handle: u32) -> Result<(Import, bool), Errno> {
+    pub(crate) fn close(&self, handle: u32) -> Result<Vec<(usize, u64, u64)>, Errno> {
+        lock(&self.0).imports.remove(&handle).map(|import| import.mapped).ok_or(libc::EINVAL)
+    }
+
+    /// Takes the buffers that the compute driver has let go of, and by now everybody else.
+    pub(crate) fn abandoned(&self) -> HashSet<u64> {
         let mut table = lock(&self.0);
-        let import = table.imports.remove(&handle).ok_or(libc::EINVAL)?;
-        let freed = table.freed.remove(&import.buffer);
-        if freed {
-            table.exported.retain(|_, b| *b != import.buffer);
-        }
-        Ok((import, freed))
+        let freed = std::mem::take(&mut table.freed);
+        let (held, abandoned) = freed.into_iter().partition(|&buffer| table.held(buffer));
+        table.freed = held;
+        abandoned
     }
 }
 
@@ -89,27 +159,82 @@ mod tests {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
     use super::*;
-    use crate::memfile::{MemFile, PAGE};
+    use crate::memfile::{MEMORY, MemFile, PAGE};
+
+    const BUFFER: u64 = 1 << 32 | 7;
+
+    fn record() -> Record {
+        let memory = MemFile::new(MEMORY, PAGE, 0).expect("a file");
+        Record::new(&memory, 0, PAGE, 1, 0)
+    }
+
+    fn exported(shared: &Shared) -> OwnedFd {
+        let fd = shared.file(BUFFER, record(), false, Dmabuf::give).expect("a descriptor");
+        // SAFETY: a descriptor that was just made and belongs to nobody else.
+        unsafe { OwnedFd::from_raw_fd(fd) }
+    }
 
     #[test]
-    fn a_descriptor_stands_for_its_buffer_until_both_drivers_let_go() {
-        let (shared, buffer) = (Shared::default(), 1 << 32 | 7);
-        let file = MemFile::new(c"test", PAGE, PAGE).expect("a file");
-        // SAFETY: a descriptor that was just made and belongs to nobody else.
-        let fd = unsafe { OwnedFd::from_raw_fd(file.open_to_write(libc::O_CLOEXEC).expect("a descriptor")) };
-        assert_eq!(shared.imported(fd.as_raw_fd()), None, "before it was exported");
-        shared.exported(file.identity(), buffer);
+    fn a_descriptor_stands_for_its_buffer_until_both_drivers_and_who_has_it_let_go() {
+        let shared = Shared::default();
+        let fd = exported(&shared);
         assert_eq!([0; 2].map(|_| shared.imported(fd.as_raw_fd())), [Some(7); 2]);
-        assert_eq!(shared.import(7, |import| import.buffer), Ok(buffer));
-        assert!(shared.outlives(buffer));
-        assert!(matches!(shared.close(7), Ok((Import { buffer: 0x1_0000_0007, .. }, true))));
-        assert_eq!(shared.imported(fd.as_raw_fd()), None, "a buffer that is gone");
-        assert!(shared.close(7).is_err());
-        // What it would show is not the buffer's memory.
-        // SAFETY: a new mapping wherever there is room, which nobody uses.
-        let place = unsafe {
-            libc::mmap(std::ptr::null_mut(), PAGE as usize, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0)
+        assert_eq!(shared.import(7, |import| import.buffer), Ok(BUFFER));
+        assert_eq!(shared.outlives(BUFFER), Ok(true));
+        assert!(shared.outlives(BUFFER).is_err(), "it was freed before");
+        assert!(shared.close(7).is_ok() && shared.close(7).is_err());
+        assert!(shared.abandoned().is_empty(), "a descriptor is left");
+        let copy = fd.try_clone().expect("a descriptor");
+        drop(fd);
+        assert!(shared.abandoned().is_empty(), "a copy is left");
+        drop(copy);
+        assert_eq!(shared.abandoned(), HashSet::from([BUFFER]));
+        assert!(shared.abandoned().is_empty(), "once");
+    }
+
+    #[test]
+    fn who_imports_a_buffer_keeps_it_though_every_descriptor_is_closed() {
+        let shared = Shared::default();
+        let fd = exported(&shared);
+        let user = Dmabuf::behind(fd.as_raw_fd()).expect("a buffer");
+        drop(fd);
+        assert_eq!(shared.outlives(BUFFER), Ok(true));
+        assert!(shared.abandoned().is_empty());
+        drop(user);
+        assert_eq!(shared.abandoned(), HashSet::from([BUFFER]));
+    }
+
+    #[test]
+    fn a_lasting_file_can_be_found_until_its_buffer_is_freed_and_another_until_nobody_has_it() {
+        let shared = Shared::default();
+        let place = |buffer, lasting| {
+            let tell = |file: &Dmabuf| Ok((file.number().cast_unsigned(), file.identity()));
+            shared.file(buffer, record(), lasting, tell).expect("a file")
         };
-        assert_eq!(place, libc::MAP_FAILED);
+        let files = [place(BUFFER, true), place(BUFFER + 1, false)];
+        let found = || {
+            files.map(|(number, identity)| {
+                Dmabuf::of_other(std::process::id(), number).is_ok_and(|file| file.identity() == identity)
+            })
+        };
+        assert_eq!(found(), [true, true]);
+        // Another buffer's file gives up those that nobody has.
+        place(BUFFER + 2, true);
+        assert_eq!(found(), [true, false]);
+        assert_eq!(shared.outlives(BUFFER), Ok(false));
+        assert_eq!(found(), [false, false]);
+    }
+
+    #[test]
+    fn a_buffer_of_another_process_goes_with_its_handle() {
+        let (owner, other) = (Shared::default(), Shared::default());
+        let fd = exported(&owner);
+        assert_eq!(other.imported(fd.as_raw_fd()), None, "it is not this one's");
+        let file = Dmabuf::behind(fd.as_raw_fd()).expect("a buffer");
+        assert_eq!(other.adopt(BUFFER, file.identity()), 7);
+        assert_eq!(other.imported(fd.as_raw_fd()), Some(7));
+        assert!(other.abandoned().is_empty());
+        assert!(other.close(7).is_ok());
+        assert_eq!(other.abandoned(), HashSet::from([BUFFER]));
     }
 }

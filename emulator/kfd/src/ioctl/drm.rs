@@ -1,6 +1,6 @@
 //! The requests of the render nodes. Source: `drm.h`, `amdgpu_drm.h`.
 
-use super::{Call, Request, share};
+use super::{Call, Request, put, share};
 use crate::buffer::Errno;
 use crate::device::State;
 use crate::uapi::drm::*;
@@ -13,7 +13,9 @@ pub(super) const TABLE: &[Request] = &[
     Request { number: 0x2e, name: "PRIME_FD_TO_HANDLE", answer: |call| call.with(share::fd_to_handle) },
     Request { number: 0x41, name: "AMDGPU_GEM_MMAP", answer: |call| call.with(share::mmap) },
     Request { number: 0x45, name: "AMDGPU_INFO", answer: info },
+    Request { number: 0x46, name: "AMDGPU_GEM_METADATA", answer: |call| call.with(share::metadata) },
     Request { number: 0x48, name: "AMDGPU_GEM_VA", answer: share::map },
+    Request { number: 0x50, name: "AMDGPU_GEM_OP", answer: |call| call.with(share::operation) },
 ];
 
 /// Copies text into a buffer of the caller's that may be too short, and tells the whole length.
@@ -44,14 +46,6 @@ fn version(call: &Call<'_>) -> Result<(), Errno> {
     // SAFETY: as for reading.
     unsafe { place.write_unaligned(v) };
     Ok(())
-}
-
-/// Copies an answer into the caller's buffer, which may be shorter (an older library) or longer.
-fn put<T: Copy>(to: u64, room: u32, value: &T) {
-    let bytes = size_of::<T>().min(room as usize);
-    let place: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);
-    // SAFETY: the caller says that its buffer has `room` bytes; at most that many are written.
-    unsafe { std::ptr::copy_nonoverlapping((&raw const *value).cast(), place, bytes) };
 }
 
 fn info(call: &Call<'_>) -> Result<(), Errno> {

@@ -1,13 +1,15 @@
-//! Memory of a GPU that one process gives to another, by four words that it may pass on in any way: what
-//! `hsa_amd_ipc_memory_*` is made of where the driver is ROCm's own.
+//! Memory of a GPU that one process gives to another: by a descriptor, or, where the driver is ROCm's own, by four words
+//! that it may pass on in any way. The runtime's version decides of which `hsa_amd_ipc_memory_*` is made.
 //!
-//! The words say where the memory is: whose, in which file, from which page on. Who frees memory that others still have
-//! takes its contents from them; the driver would keep it.
+//! Both lead to a file that says where the memory is ([`Dmabuf`]). The memory is there as long as its owner has it or
+//! anybody else, but it is the owner's: who has not mapped it when that process ends finds nothing.
 
 use crate::buffer::{Buffer, Errno, Store};
-use crate::device::State;
-use crate::memfile::{PAGE, map_of_other};
-use crate::uapi::kfd::{KFD_IOC_ALLOC_MEM_FLAGS_VRAM, KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE};
+use crate::device::{NOWHERE, State};
+use crate::dmabuf::{Dmabuf, Record};
+use crate::uapi::kfd::*;
+
+use super::{put, share};
 
 /// Source: `struct kfd_ioctl_ipc_export_handle_args` of ROCm's `kfd_ioctl.h`, which is not in the kernel's.
 #[repr(C)]
@@ -31,33 +33,71 @@ pub(super) struct Import {
     flags: u32,
 }
 
-pub(super) fn export(state: &State, args: &mut Export) -> Result<(), Errno> {
-    let (device, offset, size) = state.buffers.with(args.handle, |buffer| match buffer.store {
-        Store::Memory { device, offset, .. } if buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 => {
-            Ok((device, offset, buffer.size))
-        }
-        // Hosts do not see what they import.
-        _ => Err(libc::EINVAL),
-    })??;
-    let pages = |bytes: u64| u32::try_from(bytes / PAGE).map_err(|_| libc::EINVAL);
-    let file = state.devices[device].memory.number().cast_unsigned();
-    args.share_handle = [std::process::id(), file, pages(offset)?, pages(size)?];
+/// The words are: whose, which file there, its inode's low half, by which it is told from a later one, and flags.
+pub(super) fn export_words(state: &State, args: &mut Export) -> Result<(), Errno> {
+    // Hosts do not see what they import.
+    if state.buffers.with(args.handle, |buffer| buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM == 0)? {
+        return Err(libc::EINVAL);
+    }
+    let (number, inode) = share::file(state, args.handle, true, |file| Ok((file.number(), inode(file))))?;
+    args.share_handle = [std::process::id(), number.cast_unsigned(), inode, args.flags];
     Ok(())
 }
 
-pub(super) fn import(state: &State, args: &mut Import) -> Result<(), Errno> {
-    let device = state.devices.iter().position(|d| d.gpu_id == args.gpu_id).ok_or(libc::EINVAL)?;
-    let [process, file, page, pages] = args.share_handle;
-    let (offset, size) = (u64::from(page) * PAGE, u64::from(pages) * PAGE);
-    if size == 0 {
+fn inode(file: &Dmabuf) -> u32 {
+    file.identity().1 as u32
+}
+
+pub(super) fn import_words(state: &State, args: &mut Import) -> Result<(), Errno> {
+    let [process, number, word, flags] = args.share_handle;
+    let file = Dmabuf::of_other(process, number)?;
+    if inode(&file) != word || file.record.gpu_id != args.gpu_id {
         return Err(libc::EINVAL);
     }
-    let mapping = map_of_other(process, file, offset, size).map_err(|e| e.raw_os_error().unwrap_or(libc::EINVAL))?;
-    args.flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE;
-    let store = Store::Imported { mapping };
-    let buffer = Buffer { address: args.va_addr, size, flags: args.flags, store, mapped: Vec::new() };
-    args.handle = state.buffers.insert(device, buffer);
-    // Nothing for the host to map.
-    args.mmap_offset = 0;
+    args.handle = insert(state, file, args.va_addr)?;
+    // The exporter's library's own.
+    args.flags = flags;
+    // Libraries ask for the node of what hosts can map only.
+    args.mmap_offset = NOWHERE;
     Ok(())
+}
+
+/// What is behind a descriptor.
+pub(super) fn info(_: &State, args: &mut kfd_ioctl_get_dmabuf_info_args) -> Result<(), Errno> {
+    let file = Dmabuf::behind(args.dmabuf_fd.cast_signed())?;
+    let Record { size, gpu_id, flags, .. } = file.record;
+    if args.metadata_ptr != 0 {
+        let metadata = file.metadata().map_err(|_| libc::EINVAL)?;
+        let room = std::mem::replace(&mut args.metadata_size, metadata.data_size_bytes);
+        // The caller is told how much it is, and asks again.
+        if room < metadata.data_size_bytes {
+            return Err(libc::EINVAL);
+        }
+        put(args.metadata_ptr, metadata.data_size_bytes, &metadata.data);
+    }
+    args.size = size;
+    args.gpu_id = gpu_id;
+    args.flags = flags & (DOMAIN | KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC);
+    Ok(())
+}
+
+pub(super) fn import_descriptor(state: &State, args: &mut kfd_ioctl_import_dmabuf_args) -> Result<(), Errno> {
+    let file = Dmabuf::behind(args.dmabuf_fd.cast_signed())?;
+    state.device(args.gpu_id).ok_or(libc::EINVAL)?;
+    args.handle = insert(state, file, args.va_addr)?;
+    Ok(())
+}
+
+/// Which memory a buffer is of.
+const DOMAIN: u32 = KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT;
+
+/// The handle of a new buffer, at this address, whose memory is what a file stands for. Source of its flags: the
+/// driver's `import_obj_create`.
+pub(super) fn insert(state: &State, file: Dmabuf, address: u64) -> Result<u64, Errno> {
+    let device = state.devices.iter().position(|d| d.gpu_id == file.record.gpu_id).ok_or(libc::EINVAL)?;
+    let mapping = file.map().map_err(|e| e.raw_os_error().unwrap_or(libc::EINVAL))?;
+    let flags = file.record.flags & DOMAIN | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE | KFD_IOC_ALLOC_MEM_FLAGS_EXECUTABLE;
+    let size = file.record.size;
+    let store = Store::Imported { file, mapping };
+    Ok(state.buffers.insert(device, Buffer { address, size, flags, store, mapped: Vec::new() }))
 }

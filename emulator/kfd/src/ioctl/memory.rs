@@ -26,6 +26,7 @@ pub(super) fn allocate(state: &State, args: &mut kfd_ioctl_alloc_memory_of_gpu_a
     } else if flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR != 0 {
         (Store::User { address: args.mmap_offset }, args.mmap_offset)
     } else if flags & (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT) != 0 {
+        free_abandoned(state);
         let limit = state.settings.memory.0;
         if flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 && state.buffers.video_memory(device).saturating_add(size) > limit
         {
@@ -46,10 +47,20 @@ pub(super) fn allocate(state: &State, args: &mut kfd_ioctl_alloc_memory_of_gpu_a
 }
 
 pub(super) fn free(state: &State, args: &mut kfd_ioctl_free_memory_of_gpu_args) -> Result<(), Errno> {
-    if state.shared.outlives(args.handle) {
+    free_abandoned(state);
+    if state.shared.outlives(args.handle)? {
         return Ok(());
     }
     state.buffers.remove(args.handle).map(|buffer| buffer.free(state))
+}
+
+/// Frees what this driver has let go of before, and meanwhile whoever else had it.
+pub(super) fn free_abandoned(state: &State) {
+    for buffer in state.shared.abandoned() {
+        if let Ok(buffer) = state.buffers.remove(buffer) {
+            buffer.free(state);
+        }
+    }
 }
 
 /// The devices of a list of numbers.
@@ -92,6 +103,7 @@ pub(super) fn unmap(state: &State, args: &mut kfd_ioctl_unmap_memory_from_gpu_ar
 
 pub(super) fn available(state: &State, args: &mut kfd_ioctl_get_available_memory_args) -> Result<(), Errno> {
     let device = state.devices.iter().position(|d| d.gpu_id == args.gpu_id).ok_or(libc::EINVAL)?;
+    free_abandoned(state);
     args.available = state.settings.memory.0.saturating_sub(state.buffers.video_memory(device));
     Ok(())
 }

@@ -34,7 +34,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Copies the caller's structure in, lets `f` answer, and copies it out.
+    /// Copies the caller's structure in, lets `f` answer, and copies it out: as by the drivers, refused or not.
     fn with<T: Default + Copy>(&self, f: impl FnOnce(&State, &mut T) -> Result<(), Errno>) -> Result<(), Errno> {
         let mut value = T::default();
         let bytes = self.size.min(size_of::<T>());
@@ -44,11 +44,19 @@ impl Call<'_> {
         // SAFETY: the request says that its argument has `size` bytes, of which at most those of `T` are copied; the
         // structures are plain integers.
         unsafe { std::ptr::copy_nonoverlapping(self.argument, (&raw mut value).cast(), bytes) };
-        f(self.state, &mut value)?;
+        let result = f(self.state, &mut value);
         // SAFETY: as above; requests that are answered have a structure that may be written.
         unsafe { std::ptr::copy_nonoverlapping((&raw const value).cast(), self.argument, bytes) };
-        Ok(())
+        result
     }
+}
+
+/// Copies an answer into the caller's buffer, which may be shorter (an older library) or longer.
+fn put<T: Copy>(to: u64, room: u32, value: &T) {
+    let bytes = size_of::<T>().min(room as usize);
+    let place: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);
+    // SAFETY: the caller says that its buffer has `room` bytes; at most that many are written.
+    unsafe { std::ptr::copy_nonoverlapping((&raw const *value).cast(), place, bytes) };
 }
 
 /// Makes an entry whose code takes the state and the structure.
@@ -82,14 +90,16 @@ const KFD: &[Request] = &[
     request!(0x18 "MAP_MEMORY_TO_GPU"      kfd_ioctl_map_memory_to_gpu_args,         memory::map),
     request!(0x19 "UNMAP_MEMORY_FROM_GPU"  kfd_ioctl_unmap_memory_from_gpu_args,     memory::unmap),
     request!(0x1a "SET_CU_MASK"            kfd_ioctl_set_cu_mask_args,               queue::set_cu_mask),
+    request!(0x1c "GET_DMABUF_INFO"        kfd_ioctl_get_dmabuf_info_args,           ipc::info),
+    request!(0x1d "IMPORT_DMABUF"          kfd_ioctl_import_dmabuf_args,             ipc::import_descriptor),
     request!(0x1e "ALLOC_QUEUE_GWS"        kfd_ioctl_alloc_queue_gws_args,           queue::allocate_gws),
     request!(0x21 "SET_XNACK_MODE"         kfd_ioctl_set_xnack_mode_args,            process::set_xnack_mode),
     request!(0x23 "AVAILABLE_MEMORY"       kfd_ioctl_get_available_memory_args,      memory::available),
     request!(0x24 "EXPORT_DMABUF"          kfd_ioctl_export_dmabuf_args,             share::export),
     request!(0x25 "RUNTIME_ENABLE"         kfd_ioctl_runtime_enable_args,            process::runtime_enable),
     // Of ROCm's own driver, never part of the kernel.
-    request!(0x80 "IPC_IMPORT_HANDLE"      ipc::Import,                              ipc::import),
-    request!(0x81 "IPC_EXPORT_HANDLE"      ipc::Export,                              ipc::export),
+    request!(0x80 "IPC_IMPORT_HANDLE"      ipc::Import,                              ipc::import_words),
+    request!(0x81 "IPC_EXPORT_HANDLE"      ipc::Export,                              ipc::export_words),
     // Another of ROCm 5's, which the runtime expects to be refused elsewhere.
     Request { number: 0x82, name: "DBG_TRAP (out of tree)", answer: |_| Err(libc::ENOTTY) },
 ];

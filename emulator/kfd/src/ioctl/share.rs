@@ -1,29 +1,41 @@
 //! Buffers that go from the compute driver to a render node by descriptor, and are mapped there at addresses that the
 //! runtime chooses: what `hsa_amd_vmem_*` is made of.
 
+use std::io;
+
 use crate::buffer::{Errno, Store};
-use crate::device::State;
-use crate::memfile::{MemFile, PAGE};
+use crate::device::{NOWHERE, State};
+use crate::dmabuf::Dmabuf;
+use crate::memfile::PAGE;
 use crate::shared::Import;
 use crate::uapi::drm::*;
 use crate::uapi::kfd::*;
 
-use super::Call;
+use super::{Call, ipc, memory, put};
 
 /// The GPU may write. Source: `AMDGPU_VM_PAGE_WRITEABLE` in `amdgpu_drm.h`.
 const WRITEABLE: u32 = 1 << 2;
 
+/// Does something with the file that stands for a buffer in every process; `lasting` as for [`Shared::file`].
+///
+/// [`Shared::file`]: crate::shared::Shared::file
+pub(super) fn file<T>(
+    state: &State,
+    handle: u64,
+    lasting: bool,
+    f: impl FnOnce(&Dmabuf) -> io::Result<T>,
+) -> Result<T, Errno> {
+    let done = state.buffers.with(handle, |buffer| match (&buffer.store, buffer.record(state)) {
+        (Store::Imported { file, .. }, _) => Ok(f(file)),
+        (_, Some(record)) => Ok(state.shared.file(handle, record, lasting, f)),
+        (_, None) => Err(libc::EINVAL),
+    })??;
+    done.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
+}
+
 /// A descriptor for a buffer: it tells its size, and can be imported.
 fn descriptor(state: &State, handle: u64) -> Result<i32, Errno> {
-    let size = state.buffers.with(handle, |buffer| match buffer.store {
-        Store::Memory { .. } => Ok(buffer.size),
-        Store::Imported { .. } | Store::User { .. } | Store::Register => Err(libc::EINVAL),
-    })??;
-    let file = MemFile::new(c"kfdemu-dmabuf", size, size).map_err(|_| libc::ENOMEM)?;
-    // Its memory is that of the device's own file, at another place: it must not be mapped.
-    let fd = file.open_to_write(libc::O_CLOEXEC).map_err(|_| libc::EMFILE)?;
-    state.shared.exported(file.identity(), handle);
-    Ok(fd)
+    file(state, handle, false, Dmabuf::give)
 }
 
 pub(super) fn export(state: &State, args: &mut kfd_ioctl_export_dmabuf_args) -> Result<(), Errno> {
@@ -38,7 +50,14 @@ pub(super) fn handle_to_fd(state: &State, args: &mut drm_prime_handle) -> Result
 }
 
 pub(super) fn fd_to_handle(state: &State, args: &mut drm_prime_handle) -> Result<(), Errno> {
-    args.handle = state.shared.imported(args.fd).ok_or(libc::EINVAL)?;
+    args.handle = match state.shared.imported(args.fd) {
+        Some(handle) => handle,
+        None => {
+            let file = Dmabuf::behind(args.fd)?;
+            let identity = file.identity();
+            state.shared.adopt(ipc::insert(state, file, 0)?, identity)
+        }
+    };
     Ok(())
 }
 
@@ -49,9 +68,47 @@ pub(super) fn mmap(state: &State, args: &mut drm_amdgpu_gem_mmap) -> Result<(), 
     let handle = state.shared.import(gem, |import| import.buffer)?;
     let offset = state.buffers.with(handle, |buffer| match buffer.store {
         Store::Memory { offset, .. } => Ok(offset),
+        Store::Imported { .. } if buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 => Ok(NOWHERE),
+        // What is for hosts would be of no use.
         Store::Imported { .. } | Store::User { .. } | Store::Register => Err(libc::EINVAL),
     })??;
     args.out = drm_amdgpu_gem_mmap_out { addr_ptr: offset };
+    Ok(())
+}
+
+/// What users of a buffer tell each other of it.
+pub(super) fn metadata(state: &State, args: &mut drm_amdgpu_gem_metadata) -> Result<(), Errno> {
+    let handle = state.shared.import(args.handle, |import| import.buffer)?;
+    match args.op {
+        AMDGPU_GEM_METADATA_OP_GET_METADATA => args.data = file(state, handle, false, Dmabuf::metadata)?,
+        AMDGPU_GEM_METADATA_OP_SET_METADATA if args.data.data_size_bytes as usize <= size_of_val(&args.data.data) => {
+            file(state, handle, true, |file| file.set_metadata(&args.data))?;
+        }
+        _ => return Err(libc::EINVAL),
+    }
+    Ok(())
+}
+
+/// How a buffer was made.
+pub(super) fn operation(state: &State, args: &mut drm_amdgpu_gem_op) -> Result<(), Errno> {
+    if args.op != AMDGPU_GEM_OP_GET_GEM_CREATE_INFO {
+        state.log.once(format_args!("AMDGPU_GEM_OP {:#x} is not implemented", args.op));
+        return Err(libc::EINVAL);
+    }
+    if args.value == 0 {
+        return Err(libc::EFAULT);
+    }
+    let handle = state.shared.import(args.handle, |import| import.buffer)?;
+    let (size, flags) = state.buffers.with(handle, |buffer| (buffer.size, buffer.flags))?;
+    let video = flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0;
+    let visible = flags & KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC != 0;
+    let made = drm_amdgpu_gem_create_in {
+        bo_size: size,
+        alignment: PAGE,
+        domains: if video { AMDGPU_GEM_DOMAIN_VRAM } else { AMDGPU_GEM_DOMAIN_GTT }.into(),
+        domain_flags: if visible { AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED } else { 0 }.into(),
+    };
+    put(args.value, size_of_val(&made) as u32, &made);
     Ok(())
 }
 
@@ -82,14 +139,11 @@ pub(super) fn map(call: &Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// The last use of a buffer by a render node: what it has mapped goes, and the buffer, if it was freed before.
+/// A render node's last use of a buffer: what it has mapped goes, and the buffer, if nobody has it any more.
 pub(super) fn close(state: &State, args: &mut drm_gem_close) -> Result<(), Errno> {
-    let (import, freed) = state.shared.close(args.handle)?;
-    for (device, address, size) in import.mapped {
+    for (device, address, size) in state.shared.close(args.handle)? {
         state.devices[device].gpu.space.unmap(address, size);
     }
-    if freed {
-        state.buffers.remove(import.buffer)?.free(state);
-    }
+    memory::free_abandoned(state);
     Ok(())
 }

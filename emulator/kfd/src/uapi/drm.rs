@@ -24,6 +24,14 @@ pub const DRM_AMDGPU_USERQ_SIGNAL: u32 = 23;
 pub const DRM_AMDGPU_USERQ_WAIT: u32 = 24;
 pub const DRM_AMDGPU_GEM_LIST_HANDLES: u32 = 25;
 pub const DRM_AMDGPU_PROC_OPTIONS: u32 = 26;
+pub const AMDGPU_GEM_DOMAIN_GTT: u32 = 2;
+pub const AMDGPU_GEM_DOMAIN_VRAM: u32 = 4;
+pub const AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED: u32 = 1;
+pub const AMDGPU_GEM_METADATA_OP_SET_METADATA: u32 = 1;
+pub const AMDGPU_GEM_METADATA_OP_GET_METADATA: u32 = 2;
+pub const AMDGPU_GEM_OP_GET_GEM_CREATE_INFO: u32 = 0;
+pub const AMDGPU_GEM_OP_SET_PLACEMENT: u32 = 1;
+pub const AMDGPU_GEM_OP_GET_MAPPING_INFO: u32 = 2;
 pub const AMDGPU_VA_OP_MAP: u32 = 1;
 pub const AMDGPU_VA_OP_UNMAP: u32 = 2;
 pub const AMDGPU_VA_OP_CLEAR: u32 = 3;
@@ -250,6 +258,84 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_gem_create_in {
+    pub bo_size: __u64,
+    pub alignment: __u64,
+    pub domains: __u64,
+    pub domain_flags: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_gem_create_in"][::core::mem::size_of::<drm_amdgpu_gem_create_in>() - 32usize];
+    ["Alignment of drm_amdgpu_gem_create_in"][::core::mem::align_of::<drm_amdgpu_gem_create_in>() - 8usize];
+    ["Offset of field: drm_amdgpu_gem_create_in::bo_size"]
+        [::core::mem::offset_of!(drm_amdgpu_gem_create_in, bo_size) - 0usize];
+    ["Offset of field: drm_amdgpu_gem_create_in::alignment"]
+        [::core::mem::offset_of!(drm_amdgpu_gem_create_in, alignment) - 8usize];
+    ["Offset of field: drm_amdgpu_gem_create_in::domains"]
+        [::core::mem::offset_of!(drm_amdgpu_gem_create_in, domains) - 16usize];
+    ["Offset of field: drm_amdgpu_gem_create_in::domain_flags"]
+        [::core::mem::offset_of!(drm_amdgpu_gem_create_in, domain_flags) - 24usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct drm_amdgpu_gem_metadata {
+    pub handle: __u32,
+    pub op: __u32,
+    pub data: drm_amdgpu_gem_metadata__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct drm_amdgpu_gem_metadata__bindgen_ty_1 {
+    pub flags: __u64,
+    pub tiling_info: __u64,
+    pub data_size_bytes: __u32,
+    pub data: [__u32; 64usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_gem_metadata__bindgen_ty_1"]
+        [::core::mem::size_of::<drm_amdgpu_gem_metadata__bindgen_ty_1>() - 280usize];
+    ["Alignment of drm_amdgpu_gem_metadata__bindgen_ty_1"]
+        [::core::mem::align_of::<drm_amdgpu_gem_metadata__bindgen_ty_1>() - 8usize];
+    ["Offset of field: drm_amdgpu_gem_metadata__bindgen_ty_1::flags"]
+        [::core::mem::offset_of!(drm_amdgpu_gem_metadata__bindgen_ty_1, flags) - 0usize];
+    ["Offset of field: drm_amdgpu_gem_metadata__bindgen_ty_1::tiling_info"]
+        [::core::mem::offset_of!(drm_amdgpu_gem_metadata__bindgen_ty_1, tiling_info) - 8usize];
+    ["Offset of field: drm_amdgpu_gem_metadata__bindgen_ty_1::data_size_bytes"]
+        [::core::mem::offset_of!(drm_amdgpu_gem_metadata__bindgen_ty_1, data_size_bytes) - 16usize];
+    ["Offset of field: drm_amdgpu_gem_metadata__bindgen_ty_1::data"]
+        [::core::mem::offset_of!(drm_amdgpu_gem_metadata__bindgen_ty_1, data) - 20usize];
+};
+impl Default for drm_amdgpu_gem_metadata__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_gem_metadata"][::core::mem::size_of::<drm_amdgpu_gem_metadata>() - 288usize];
+    ["Alignment of drm_amdgpu_gem_metadata"][::core::mem::align_of::<drm_amdgpu_gem_metadata>() - 8usize];
+    ["Offset of field: drm_amdgpu_gem_metadata::handle"]
+        [::core::mem::offset_of!(drm_amdgpu_gem_metadata, handle) - 0usize];
+    ["Offset of field: drm_amdgpu_gem_metadata::op"][::core::mem::offset_of!(drm_amdgpu_gem_metadata, op) - 4usize];
+    ["Offset of field: drm_amdgpu_gem_metadata::data"][::core::mem::offset_of!(drm_amdgpu_gem_metadata, data) - 8usize];
+};
+impl Default for drm_amdgpu_gem_metadata {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct drm_amdgpu_gem_mmap_in {
     pub handle: __u32,
     pub _pad: __u32,
@@ -296,6 +382,26 @@ impl Default for drm_amdgpu_gem_mmap {
         }
     }
 }
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_gem_op {
+    pub handle: __u32,
+    pub op: __u32,
+    pub value: __u64,
+    pub num_entries: __u32,
+    pub padding: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of drm_amdgpu_gem_op"][::core::mem::size_of::<drm_amdgpu_gem_op>() - 24usize];
+    ["Alignment of drm_amdgpu_gem_op"][::core::mem::align_of::<drm_amdgpu_gem_op>() - 8usize];
+    ["Offset of field: drm_amdgpu_gem_op::handle"][::core::mem::offset_of!(drm_amdgpu_gem_op, handle) - 0usize];
+    ["Offset of field: drm_amdgpu_gem_op::op"][::core::mem::offset_of!(drm_amdgpu_gem_op, op) - 4usize];
+    ["Offset of field: drm_amdgpu_gem_op::value"][::core::mem::offset_of!(drm_amdgpu_gem_op, value) - 8usize];
+    ["Offset of field: drm_amdgpu_gem_op::num_entries"]
+        [::core::mem::offset_of!(drm_amdgpu_gem_op, num_entries) - 16usize];
+    ["Offset of field: drm_amdgpu_gem_op::padding"][::core::mem::offset_of!(drm_amdgpu_gem_op, padding) - 20usize];
+};
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct drm_amdgpu_gem_va {
