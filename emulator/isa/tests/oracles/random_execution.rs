@@ -96,7 +96,7 @@ fn may_be_nan(w: &Wave, register: usize, lane: usize) -> bool {
 
 /// Instructions executed for each processor.
 fn count() -> usize {
-    if std::env::var_os("LOGDUR_TEST_FULL").is_some() { 300_000 } else { 30_000 }
+    if std::env::var_os("LOGDUR_TEST_FULL").is_some() { 300_000 } else { 15_000 }
 }
 
 #[test]
