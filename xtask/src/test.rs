@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every test, on the emulated GPU or a real one, or the end-to-end tests on other ROCms.
 
+use std::num::NonZero;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -10,6 +11,9 @@ use crate::rocm::{self, Generation, Part, Unpacked};
 use crate::{setup, shell, vectors};
 
 const USAGE: &str = "test takes --device real|emulated, --full, and --rocm VERSION|all [NAME ...]";
+
+/// How many tests run at once, as Rust's test harness has it.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -57,6 +61,11 @@ impl Options {
         }
         if let Some(device) = &self.device {
             command.env("LOGDUR_TEST_DEVICE", device);
+        }
+        if std::env::var_os(THREADS).is_none() {
+            // End-to-end tests wait for processes and watchdogs half of their time.
+            let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+            command.env(THREADS, (2 * processors).to_string());
         }
         Ok(command)
     }
