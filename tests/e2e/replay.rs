@@ -469,16 +469,18 @@ fn what_each_of_two_gpus_computed_is_computed_again_on_one() {
 
 #[test]
 fn a_kernel_that_calls_the_host_is_refused_and_says_why() {
-    let run = Run::hip("printing");
-    let file = run.file("run.ldcap");
-    let _captured = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_DISPATCHES", "1").watched().passed();
-    let outcome = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &[]);
-    assert_eq!(outcome.status.code(), Some(7), "{}{}", outcome.stdout, outcome.stderr);
-    assert!(
-        outcome.stderr.contains("hidden_hostcall_buffer") && outcome.stderr.contains("printf"),
-        "{}",
-        outcome.stderr
-    );
+    for scope in ["all", "reachable"] {
+        let run = Run::hip("printing").env("LOGDUR_CAPTURE_SCOPE", scope).env("LOGDUR_CAPTURE_DISPATCHES", "1");
+        let file = run.file("run.ldcap");
+        let _captured = run.env("LOGDUR_CAPTURE", &file).watched().passed();
+        let outcome = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &[]);
+        assert_eq!(outcome.status.code(), Some(7), "{scope}: {}{}", outcome.stdout, outcome.stderr);
+        assert!(
+            outcome.stderr.contains("hidden_hostcall_buffer") && outcome.stderr.contains("printf"),
+            "{scope}: {}",
+            outcome.stderr
+        );
+    }
 }
 
 #[test]
