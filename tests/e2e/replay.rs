@@ -484,6 +484,20 @@ fn a_kernel_that_calls_the_host_is_refused_and_says_why() {
 }
 
 #[test]
+fn a_grid_that_meets_is_computed_again_where_the_barrier_can_be_set_up_and_refused_by_name_elsewhere() {
+    let run = Run::hip("grids");
+    let file = run.file("run.ldcap");
+    let _captured = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", "relay").watched().passed();
+    let alone = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &["--backend", "emu"]);
+    ended(&alone, "PASS", 0);
+    let fewer = ["--backend", "emu", "--grid", "128,1,1"];
+    ended(&on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &fewer), "FAIL", 6);
+    let runtime = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &[]);
+    assert_eq!(runtime.status.code(), Some(7), "{}{}", runtime.stdout, runtime.stderr);
+    assert!(runtime.stderr.contains("unsupported: ds_gws_barrier"), "{}", runtime.stderr);
+}
+
+#[test]
 fn what_programs_computed_is_computed_again_in_fresh_processes() {
     for arch in bed::archs() {
         // Kernels that can call the host and do not are among them, those of graphs, and copies on several queues.
