@@ -56,6 +56,14 @@ pub enum ReplayError {
         /// What is missing.
         what: String,
     },
+    /// The capture has no dispatch at all.
+    #[error("{file}: expected a captured dispatch, found none{end}")]
+    Empty {
+        /// Its file.
+        file: String,
+        /// How it ends, if that is why.
+        end: String,
+    },
     /// A code object of the capture or of a file is not one.
     #[error("{place}")]
     CodeObject {
@@ -139,7 +147,7 @@ impl ReplayError {
         match self {
             ReplayError::Capture(_) | ReplayError::CodeObject { .. } => Exit::Corrupt,
             ReplayError::Usage { .. } | ReplayError::File { .. } => Exit::Usage,
-            ReplayError::Incomplete { .. } => Exit::Incomplete,
+            ReplayError::Incomplete { .. } | ReplayError::Empty { .. } => Exit::Incomplete,
             ReplayError::Runtime { .. } | ReplayError::Environment { .. } => Exit::Environment,
             ReplayError::Placement { .. } => Exit::Placement,
             ReplayError::Fault(_) => Exit::Fault,
