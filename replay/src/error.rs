@@ -49,7 +49,7 @@ pub enum ReplayError {
         found: String,
     },
     /// The capture has no such record, or an empty one.
-    #[error("dispatch {dispatch}: the capture has no {what}")]
+    #[error("the capture has no {what} of dispatch {dispatch}")]
     Incomplete {
         /// The dispatch.
         dispatch: u64,

@@ -18,6 +18,7 @@ mod stall;
 mod take;
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Instant;
@@ -89,7 +90,7 @@ impl Capture {
         };
         let file = match File::create(path, settings) {
             Ok(file) => file,
-            Err(error) => return (None, vec![format!("{name}: {error}; nothing is captured")]),
+            Err(error) => return (None, vec![format!("{name}: {}; nothing is captured", whole(&error))]),
         };
         let said = vec![format!("capture: {}", file.path().display())];
         let capture = Capture {
@@ -157,7 +158,8 @@ impl Capture {
                 Some(target) => {
                     // The runtime is not shut down meanwhile.
                     let may = session.may_use_runtime();
-                    if *may {
+                    // Its queue came to it before the last capture had reached a limit.
+                    if *may && !self.stopped.load(Ordering::Acquire) {
                         self.take(session, target);
                     } else {
                         drop(stall::Stalled::with(session, target.queue));
@@ -245,7 +247,7 @@ impl Capture {
     /// After an error nothing more is captured.
     fn check(&self, session: &Session, result: Result<(), file::Failed>) {
         if let Err(error) = result {
-            self.stop(session, &error.to_string());
+            self.stop(session, &whole(&error));
         }
     }
 
@@ -265,4 +267,10 @@ impl Capture {
             session.notice(format!("capture: nothing more is captured: {reason}"));
         }
     }
+}
+
+/// An error with its reason.
+fn whole(error: &file::Failed) -> String {
+    let why = error.source().map_or_else(String::new, |why| format!(": {why}"));
+    format!("{error}{why}")
 }
