@@ -150,7 +150,7 @@ fn tolerances_are_given_afterwards_and_a_smaller_scope_is_said() {
     ended(&tool("verify", &captured, &["--tol", "arg0=i32:abs=2"]), "FAIL", 6);
     let nobody = tool("verify", &captured, &["--tol", "out=i32"]);
     assert!(
-        nobody.stderr.contains("a buffer's name: expected one of arg0, an address, found out"),
+        nobody.stderr.contains("the buffer of --tol or --type: expected one of arg0, an address, found out"),
         "{}",
         nobody.stderr
     );
