@@ -4,12 +4,12 @@ mod cmd;
 mod environment;
 mod find;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 /// How everything but success of our own is reported; the application's status is passed through as it is.
 const USAGE_ERROR: u8 = 2;
@@ -226,7 +226,9 @@ fn main() -> ExitCode {
         Some(Command::Extract(options)) => return cmd::captured::end(cmd::extract::run(&options)),
         Some(Command::Fsck(options)) => return cmd::captured::end(cmd::fsck::run(&options)),
         Some(Command::Replay(options)) => return cmd::captured::end(cmd::replay::run(&options)),
-        Some(Command::Verify(options)) => return cmd::captured::end(cmd::replay::run(&options.verifying())),
+        Some(Command::Verify(options)) => {
+            return cmd::captured::end(options.verifying().and_then(|options| cmd::replay::run(&options)));
+        }
         Some(Command::Bench(options)) => return cmd::captured::end(cmd::bench::run(&options)),
         Some(Command::Tune(options)) => return cmd::captured::end(cmd::tune::run(&options)),
         Some(Command::Diff(options)) => return cmd::captured::end(cmd::diff::run(&options)),
@@ -250,7 +252,9 @@ fn run(options: &RunOptions, app: &[OsString]) -> anyhow::Result<ExitCode> {
 
 /// Prints what clap has to say; words that are no option and have no `--` before them are most likely the application.
 fn refuse(error: &clap::Error) -> ExitCode {
+    let is_command = |word: &OsStr| Cli::command().find_subcommand(word).is_some();
     if matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument)
+        && !std::env::args_os().nth(1).is_some_and(|word| is_command(&word))
         && let Some(word) = std::env::args_os().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"))
         && !std::env::args_os().any(|a| a == "--")
     {
@@ -270,7 +274,6 @@ fn refuse(error: &clap::Error) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -52,7 +52,11 @@ pub(crate) fn buffers(case: &Case<'_>, rules: &[Rule]) -> Result<Vec<Buffer>> {
         known.extend(case.globals.iter().map(|g| g.symbol.clone()));
         known.push("an address".to_owned());
         let expected = format!("one of {}", known.join(", "));
-        return Err(ReplayError::Usage { what: "--tol".to_owned(), expected, found: rule.buffer.clone() });
+        return Err(ReplayError::Usage {
+            what: "the buffer of --tol or --type".to_owned(),
+            expected,
+            found: rule.buffer.clone(),
+        });
     }
     Ok(buffers)
 }

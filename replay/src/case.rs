@@ -142,6 +142,11 @@ impl<'r> Case<'r> {
         Packet::from_bytes(&self.dispatch.packet.0)
     }
 
+    /// True when it was dispatched to a queue for cooperative launches: all its workgroups ran at once.
+    pub fn is_cooperative(&self) -> bool {
+        self.queue_kind == hsa::sys::raw::HSA_QUEUE_TYPE_COOPERATIVE.0
+    }
+
     /// How long the kernel ran, in nanoseconds; `None` when that is not known.
     pub fn duration_ns(&self) -> Option<u64> {
         self.dispatch.end_ns.checked_sub(self.dispatch.start_ns).filter(|ns| *ns > 0)

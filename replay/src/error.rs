@@ -49,12 +49,20 @@ pub enum ReplayError {
         found: String,
     },
     /// The capture has no such record, or an empty one.
-    #[error("dispatch {dispatch}: the capture has no {what}")]
+    #[error("the capture has no {what} of dispatch {dispatch}")]
     Incomplete {
         /// The dispatch.
         dispatch: u64,
         /// What is missing.
         what: String,
+    },
+    /// The capture has no dispatch at all.
+    #[error("{file}: expected a captured dispatch, found none{end}")]
+    Empty {
+        /// Its file.
+        file: String,
+        /// How it ends, if that is why.
+        end: String,
     },
     /// A code object of the capture or of a file is not one.
     #[error("{place}")]
@@ -139,7 +147,7 @@ impl ReplayError {
         match self {
             ReplayError::Capture(_) | ReplayError::CodeObject { .. } => Exit::Corrupt,
             ReplayError::Usage { .. } | ReplayError::File { .. } => Exit::Usage,
-            ReplayError::Incomplete { .. } => Exit::Incomplete,
+            ReplayError::Incomplete { .. } | ReplayError::Empty { .. } => Exit::Incomplete,
             ReplayError::Runtime { .. } | ReplayError::Environment { .. } => Exit::Environment,
             ReplayError::Placement { .. } => Exit::Placement,
             ReplayError::Fault(_) => Exit::Fault,

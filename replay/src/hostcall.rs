@@ -9,7 +9,7 @@ use crate::case::Case;
 use crate::error::ReplayError;
 use crate::place::PAGE;
 
-/// Bytes at the beginning of the buffer that say where its parts are, and which signal wakes the host.
+/// Bytes at the beginning of the buffer that say where its parts are, and which signal wakes the host; and of a signal (`amd_signal_t`).
 const HEADER: usize = 64;
 
 /// Says of a failure that it comes of calling the host, if it does.
@@ -35,10 +35,18 @@ fn buffer(case: &Case<'_>) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes)).filter(|address| *address != 0)
 }
 
-/// True when the buffer points into the page of an address.
+/// True when the buffer points into the page of an address, or what it points to does: a signal has the address that wakes the host.
 fn is_part(case: &Case<'_>, buffer: u64, address: u64) -> bool {
-    let mut header = [0; HEADER];
-    let words = header.as_chunks_mut().0;
-    case.before.read(buffer, words.as_flattened_mut()).is_ok()
-        && words.iter().any(|word| u64::from_le_bytes(*word) / PAGE == address / PAGE)
+    let header = words(case, buffer);
+    let of_signals = header.iter().flat_map(|part| words(case, *part));
+    header.iter().copied().chain(of_signals).any(|word| word / PAGE == address / PAGE)
+}
+
+/// Captured words at an address.
+fn words(case: &Case<'_>, address: u64) -> Vec<u64> {
+    let mut bytes = [0; HEADER];
+    match case.before.read(address, &mut bytes) {
+        Ok(()) => bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect(),
+        Err(_) => Vec::new(),
+    }
 }

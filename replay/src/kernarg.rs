@@ -50,6 +50,8 @@ fn hidden(
         Some(What::GlobalOffset | What::DynamicLdsSize) => Ok(None),
         Some(what) => Ok(new_geometry.then(|| fill(what).value(facts))),
         None if captured == 0 => Ok(None),
+        // What HIP gives to a cooperative launch on one GPU: no address, but that there is one.
+        None if captured == 1 && argument.kind == ValueKind::HiddenMultigridSyncArg => Ok(None),
         // Plain memory, which kernels read and write by themselves.
         None => match argument.kind {
             ValueKind::HiddenHeapV1
@@ -140,6 +142,11 @@ pub(crate) mod tests {
         let heap = interface(&[("hidden_heap_v1", 8)]);
         restored(&[0x11; 16], &heap, &FACTS, false, |_| true).unwrap();
         restored(&[0x11; 16], &heap, &FACTS, false, |_| false).unwrap_err();
+        let mut given = [0; 16];
+        given[8] = 1;
+        let grid = interface(&[("hidden_multigrid_sync_arg", 8)]);
+        restored(&given, &grid, &FACTS, false, |_| false).unwrap();
+        restored(&[0x11; 16], &grid, &FACTS, false, |_| false).unwrap_err();
         restored(&[0x11; 16], &interface(&[("hidden_unheard_of", 8)]), &FACTS, false, |_| true).unwrap_err();
     }
 }

@@ -47,13 +47,13 @@ impl FromStr for Replacement {
     }
 }
 
-impl Which {
-    fn takes(&self, original: &Code) -> bool {
+impl Replacement {
+    /// True when a kernel of this name, of a code object of these bytes, is one that is replaced.
+    pub fn is_for(&self, kernel: &str, code_object: &[u8]) -> bool {
         match self {
-            Which::All => true,
-            Which::Named(name) => {
-                let hash = Hash::of(&original.bytes);
-                *name == original.kernel.name || name.parse::<Prefix>().is_ok_and(|prefix| prefix.matches(&hash))
+            Replacement::Cache(_) | Replacement::File { of: Which::All, .. } => true,
+            Replacement::File { of: Which::Named(name), .. } => {
+                name == kernel || name.parse::<Prefix>().is_ok_and(|prefix| prefix.matches(&Hash::of(code_object)))
             }
         }
     }
@@ -78,10 +78,12 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
     let original = &case.original;
     let mut asked = false;
     for replacement in replacements {
+        if !replacement.is_for(&original.kernel.name, &original.bytes) {
+            continue;
+        }
         let roots = match replacement {
             Replacement::Cache(folders) => folders.clone(),
-            Replacement::File { of, path } if of.takes(original) => vec![path.clone()],
-            Replacement::File { .. } => continue,
+            Replacement::File { path, .. } => vec![path.clone()],
         };
         asked = true;
         let cache = Cache::open(&roots, None);

@@ -9,7 +9,7 @@ use logdur_capture::Id;
 use logdur_kernel_cache::{Kernarg, PacketFacts};
 
 use crate::buffers;
-use crate::case::Case;
+use crate::case::{Case, Code};
 use crate::device::{self, Backend, CodePlace, Device, Times};
 use crate::dirty::Dirty;
 use crate::error::{ReplayError, Result};
@@ -19,7 +19,7 @@ use crate::moved::Moved;
 use crate::place::PAGE;
 use crate::replacement::{self, Other, Replacement};
 use crate::verify::{Buffer, BufferReport, Comparison, Piece, Rule};
-use crate::{hostcall, kernarg, reach};
+use crate::{hostcall, kernarg, listing, reach};
 
 /// What a dispatch is replayed on, and how it is looked at.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +52,8 @@ pub struct Variant {
 pub(crate) struct Launch {
     packet: Packet,
     segment: Vec<u8>,
+    /// How many workgroups meet at the barrier of the whole grid, where the kernel has one.
+    meeting: Option<u32>,
     /// The code object that runs instead of the application's, and where it came from.
     pub(crate) replaced: Option<(Id, String)>,
 }
@@ -192,7 +194,7 @@ impl<'c> Stage<'c> {
             private: packet.private_segment_size(),
             group: packet.group_segment_size(),
             original_group: interface.group_size,
-            cooperative: case.queue_kind == hsa::sys::raw::HSA_QUEUE_TYPE_COOPERATIVE.0,
+            cooperative: case.is_cooperative(),
             queue: queue.address,
             private_base_hi: queue.private_base_hi,
             shared_base_hi: queue.shared_base_hi,
@@ -215,7 +217,17 @@ impl<'c> Stage<'c> {
             None => packet.set_kernel(self.own, facts.private, facts.group),
         }
         self.moved.forward(0, &mut segment);
-        Ok(Launch { packet, segment, replaced: other.map(|other| (other.code.id, other.place)) })
+        let runs = other.as_ref().map_or(&case.original, |other| &other.code);
+        let meeting = (facts.cooperative && self.meets(runs)?).then(|| workgroups(&facts));
+        Ok(Launch { packet, segment, meeting, replaced: other.map(|other| (other.code.id, other.place)) })
+    }
+
+    /// True when a kernel has a barrier of the whole grid; of unknown processors that is not known.
+    fn meets(&self, code: &Code) -> Result<bool> {
+        match device::processor(&self.device.description().isa).parse() {
+            Ok(arch) => listing::reaches(&code.bytes, arch, &code.kernel.name, "ds_gws_barrier"),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Loads other code, once.
@@ -269,6 +281,7 @@ impl<'c> Stage<'c> {
         unsafe { self.device.write(&[(self.kernarg.0, &launch.segment)]) }?;
         let mut packet = launch.packet;
         packet.set_kernarg_address(self.kernarg.0);
+        launch.meeting.map_or(Ok(()), |workgroups| self.device.meet(workgroups))?;
         // SAFETY: kernel and segment are loaded and stay as long as the process.
         let ran = unsafe { self.device.run(packet, self.limit) };
         ran.map_err(|error| match hostcall::explained(self.case, error) {
@@ -384,4 +397,10 @@ impl<'c> Stage<'c> {
         reach::settle(case, &mut reports)?;
         Ok(reports)
     }
+}
+
+/// Workgroups of a dispatch.
+fn workgroups(facts: &PacketFacts) -> u32 {
+    let groups = facts.grid.iter().zip(facts.workgroup).map(|(grid, group)| grid.div_ceil(u32::from(group).max(1)));
+    groups.fold(1, u32::saturating_mul)
 }

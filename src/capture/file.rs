@@ -368,7 +368,8 @@ impl File {
     fn queue(&mut self, queue: &queue::Queue) -> Result<(), Failed> {
         let id = queue.id.load(Ordering::Relaxed);
         if self.queues.insert(id) {
-            self.writer()?.queue(&Queue { id, agent: number_of(queue.agent), ..Queue::default() })?;
+            let (size, kind) = queue.ring.as_ref().map_or((0, 0), |ring| (ring.size, ring.kind));
+            self.writer()?.queue(&Queue { id, agent: number_of(queue.agent), size, kind, ..Queue::default() })?;
         }
         Ok(())
     }

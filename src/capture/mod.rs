@@ -18,8 +18,10 @@ mod stall;
 mod take;
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
 use hsa::{Executable, KernelSymbol};
 use hsa_sys::abi::aql::{PacketType, Slot};
@@ -70,6 +72,8 @@ struct Target {
     index: u64,
     /// Its number among those of its kernel and geometry.
     occurrence: u64,
+    /// The packet processor has taken what is before it, when it was last looked at.
+    come: bool,
 }
 
 impl Capture {
@@ -86,7 +90,7 @@ impl Capture {
         };
         let file = match File::create(path, settings) {
             Ok(file) => file,
-            Err(error) => return (None, vec![format!("{name}: {error}; nothing is captured")]),
+            Err(error) => return (None, vec![format!("{name}: {}; nothing is captured", whole(&error))]),
         };
         let said = vec![format!("capture: {}", file.path().display())];
         let capture = Capture {
@@ -127,7 +131,7 @@ impl Capture {
                 continue;
             }
             if let Some(occurrence) = self.selection.wants(&session.kernels, queue.agent, &packet) {
-                lock(&self.inbox).push_back(Target { queue, index, occurrence });
+                lock(&self.inbox).push_back(Target { queue, index, occurrence, come: false });
                 self.sleeper.wake();
                 return Some(index);
             }
@@ -143,21 +147,37 @@ impl Capture {
     }
 
     fn run(&self, session: &'static Session) {
+        // When it was last seen that something goes on.
+        let mut moved = Instant::now();
         loop {
-            let next = lock(&self.inbox).pop_front();
-            match next {
+            if lock(&self.inbox).is_empty() {
+                self.sleeper.sleep(None, || !lock(&self.inbox).is_empty());
+                moved = Instant::now();
+            }
+            match self.next(moved.elapsed() >= take::PATIENCE) {
                 Some(target) => {
                     // The runtime is not shut down meanwhile.
                     let may = session.may_use_runtime();
-                    if *may {
+                    // Its queue came to it before the last capture had reached a limit.
+                    if *may && !self.stopped.load(Ordering::Acquire) {
                         self.take(session, target);
                     } else {
                         drop(stall::Stalled::with(session, target.queue));
                     }
+                    moved = Instant::now();
                 }
-                None => self.sleeper.sleep(None, || !lock(&self.inbox).is_empty()),
+                None => std::thread::sleep(stall::LOOK),
             }
         }
+    }
+
+    /// Takes a dispatch that its queue has come to: one that is behind a barrier may wait for what another queue is held at, or
+    /// does once it goes on. Any, when that has been waited for in vain.
+    fn next(&self, in_vain: bool) -> Option<Target> {
+        let mut inbox = lock(&self.inbox);
+        let come = inbox.iter().position(|target| stall::has_come(target.queue, target.index));
+        let next = inbox.remove(come.or(in_vain.then_some(0))?)?;
+        Some(Target { come: come.is_some(), ..next })
     }
 
     /// Memory has come.
@@ -227,7 +247,7 @@ impl Capture {
     /// After an error nothing more is captured.
     fn check(&self, session: &Session, result: Result<(), file::Failed>) {
         if let Err(error) = result {
-            self.stop(session, &error.to_string());
+            self.stop(session, &whole(&error));
         }
     }
 
@@ -247,4 +267,10 @@ impl Capture {
             session.notice(format!("capture: nothing more is captured: {reason}"));
         }
     }
+}
+
+/// An error with its reason.
+fn whole(error: &file::Failed) -> String {
+    let why = error.source().map_or_else(String::new, |why| format!(": {why}"));
+    format!("{error}{why}")
 }

@@ -20,7 +20,7 @@ use crate::reaper;
 use crate::session::{Session, lock};
 
 /// How long to sleep between two looks.
-const LOOK: Duration = Duration::from_micros(50);
+pub(super) const LOOK: Duration = Duration::from_micros(50);
 
 /// The time is over, or the queue is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +154,18 @@ fn behind_barrier(ring: &Ring) -> Option<usize> {
     };
     let is_dispatch = |index: &u64| PacketType::of(ring.slot(*index).load_header()) == PacketType::KernelDispatch;
     waits.then(|| (next..end).filter(is_dispatch).count())
+}
+
+/// True when the packet processor has taken all packets before one: it waits at no barrier on its way there. Also when the queue
+/// is gone.
+pub(super) fn has_come(queue: &Queue, index: u64) -> bool {
+    let Some(ring) = &queue.ring else { return true };
+    // With the turn, so that the queue is not destroyed meanwhile. If another thread is at it, the next look tells.
+    let mut come = queue.gone.load(Ordering::Acquire);
+    if !come {
+        queue.publisher.work(|_| come = ring.read_index() >= index);
+    }
+    come
 }
 
 /// The next record that a queue's publisher is going to use.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::SnapshotId;
+use logdur_journal::State;
 use logdur_settings::{CaptureScope, Quiesce};
 
 use super::file::{Failed, Taken};
@@ -20,7 +21,7 @@ use crate::reaper;
 use crate::session::{Session, lock};
 
 /// The time for one capture but for the reading of memory: earlier work and the dispatch itself have to end in it.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The time for reading: as many bytes as a slow bus copies meanwhile.
 const BYTES_PER_SECOND: u64 = 256 << 20;
 
@@ -82,6 +83,9 @@ impl Capture {
     fn try_take(&self, session: &'static Session, target: Target, stalled: &mut Stalled) -> Result<(), Untaken> {
         let queue = target.queue;
         let ring = queue.ring.as_ref().ok_or(Untaken::Queue)?;
+        if !target.come {
+            return Err(Untaken::Busy);
+        }
         let deadline = Instant::now() + PATIENCE;
         let others = session.queues.all().into_iter().filter(|q| !ptr::eq(*q, queue));
         match self.quiesce {
@@ -132,6 +136,10 @@ impl Capture {
         taken.id = record.record().id.load(Ordering::Acquire);
         taken.ran = record.record().kernel_object.load(Ordering::Acquire);
         stalled.drain(&self.copies, deadline).map_err(|_| Untaken::Endless)?;
+        if record.record().state() == State::InFlight {
+            // It waits at rest: memory is as it was before.
+            return Err(Untaken::Endless);
+        }
         taken.ticks = stall::times(record.record(), record.times(), taken.id);
         Ok(true)
     }

@@ -40,9 +40,12 @@ pub(crate) struct Ring {
     pub(crate) paused: AtomicBool,
     /// The last packet that was held, and has not to be again.
     pub(crate) passed: AtomicU64,
+    /// `hsa_queue_type_t`.
+    pub(crate) kind: u32,
+    /// How many packets it holds.
+    pub(crate) size: u32,
     queue: *mut hsa_queue_t,
     slots: *const Slot,
-    size: u64,
     /// The runtime's own index is stored to directly: no other tool is below us.
     direct: bool,
 }
@@ -72,8 +75,9 @@ impl Ring {
             paused: AtomicBool::new(false),
             passed: AtomicU64::new(NO_HOLD),
             queue,
+            kind: fields.type_,
+            size: fields.size,
             slots: fields.base_address.cast(),
-            size: fields.size.into(),
             direct,
         }
     }
@@ -124,7 +128,7 @@ impl Ring {
         let reserved = self.write_index.load(Ordering::Acquire);
         if reserved > *room {
             // Producers reserve first and wait for room afterwards: the index may be ahead of the slots.
-            *room = self.read_index() + self.size;
+            *room = self.read_index() + u64::from(self.size);
         }
         let held = if self.paused.load(Ordering::Acquire) { 0 } else { self.hold.load(Ordering::Acquire) };
         let limit = reserved.min(*room).min(held);
@@ -143,7 +147,7 @@ impl Ring {
     /// The slot of a packet.
     pub(crate) fn slot(&self, index: u64) -> &Slot {
         // SAFETY: the ring has a power of two of slots, so that the masked index is one of them.
-        let slot = unsafe { self.slots.add((index & (self.size - 1)) as usize) };
+        let slot = unsafe { self.slots.add((index & u64::from(self.size - 1)) as usize) };
         // SAFETY: slots are atomics, and live as long as the queue.
         unsafe { &*slot }
     }

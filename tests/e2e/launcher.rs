@@ -117,6 +117,19 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
+fn what_a_tool_on_captures_does_not_know_is_its_own_and_not_the_applications() {
+    for (arguments, said) in [
+        (["verify", "a.ldcap", "--nonsense"].as_slice(), "unexpected argument '--nonsense'"),
+        (&["verify", "a.ldcap", "--timeout", "-1"], "unexpected argument '-1'"),
+        (&["verify", "a.ldcap", "--no-verify"], "--no-verify: expected replay"),
+    ] {
+        let output = omniprobe(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn options_whose_feature_is_to_come_say_so_in_one_line() {
     for option in [["-i"].as_slice(), &["-d", "all"], &["-a", "Heatmap"]] {
         let output = omniprobe(&[option, &["--", "true"]].concat());

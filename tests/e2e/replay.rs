@@ -149,7 +149,11 @@ fn tolerances_are_given_afterwards_and_a_smaller_scope_is_said() {
     ended(&tool("verify", &captured, &["--tol", "arg0=i32:abs=3", "--strict"]), "PASS (qualified)", 9);
     ended(&tool("verify", &captured, &["--tol", "arg0=i32:abs=2"]), "FAIL", 6);
     let nobody = tool("verify", &captured, &["--tol", "out=i32"]);
-    assert!(nobody.stderr.contains("--tol: expected one of arg0, an address, found out"), "{}", nobody.stderr);
+    assert!(
+        nobody.stderr.contains("the buffer of --tol or --type: expected one of arg0, an address, found out"),
+        "{}",
+        nobody.stderr
+    );
     assert_eq!(nobody.status.code(), Some(1));
     let misspelt = tool("verify", &captured, &["--tol", "arg0=f8"]);
     assert!(misspelt.stderr.contains("expected a type (b8, "), "{}", misspelt.stderr);
@@ -354,6 +358,10 @@ fn another_kernel_takes_the_place_of_the_captured_one_by_the_rules_of_the_cache(
     let refused = tool("verify", &captured, &["--hsaco", &format!("increment={}", without.display())]);
     assert_eq!(refused.status.code(), Some(7), "{}{}", refused.stdout, refused.stderr);
     assert!(refused.stderr.contains("no kernel of this name"), "{}", refused.stderr);
+    // A misspelt name would have the application's own kernel pass.
+    let misspelt = tool("verify", &captured, &["--hsaco", &format!("increments={}", other.display())]);
+    assert_eq!(misspelt.status.code(), Some(1), "{}{}", misspelt.stdout, misspelt.stderr);
+    assert!(misspelt.stderr.contains("or a name: increment, found increments"), "{}", misspelt.stderr);
 }
 
 #[test]
@@ -390,8 +398,15 @@ fn a_capture_is_described_checked_and_taken_apart() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     let damaged = run.file("damaged.ldcap");
-    fs::write(&damaged, bytes).unwrap();
+    fs::write(&damaged, &bytes).unwrap();
+    let cut = run.file("cut.ldcap");
+    fs::write(&cut, &bytes[..1000]).unwrap();
+    let none = on_file(Run::new(built("omniprobe")), "verify", &cut, "", &["--backend", "emu"]);
+    assert_eq!(none.status.code(), Some(9), "{}", none.stderr);
+    assert!(none.stderr.contains("cut.ldcap: expected a captured dispatch, found none; it was not"), "{}", none.stderr);
     let clean = tool("fsck", &captured, &[]);
+    let itself = tool("fsck", &captured, &["--repair", "a.ldcap"]);
+    assert_eq!(itself.status.code(), Some(1), "{}", itself.stderr);
     assert_eq!(clean.status.code(), Some(0), "{}", clean.stdout);
     let found = on_file(run, "fsck", &damaged, "", &["--repair", "whole.ldcap"]);
     assert_eq!(found.status.code(), Some(2), "{}{}", found.stdout, found.stderr);
@@ -469,16 +484,32 @@ fn what_each_of_two_gpus_computed_is_computed_again_on_one() {
 
 #[test]
 fn a_kernel_that_calls_the_host_is_refused_and_says_why() {
-    let run = Run::hip("printing");
+    for scope in ["all", "reachable"] {
+        let run = Run::hip("printing").env("LOGDUR_CAPTURE_SCOPE", scope).env("LOGDUR_CAPTURE_DISPATCHES", "1");
+        let file = run.file("run.ldcap");
+        let _captured = run.env("LOGDUR_CAPTURE", &file).watched().passed();
+        let outcome = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &[]);
+        assert_eq!(outcome.status.code(), Some(7), "{scope}: {}{}", outcome.stdout, outcome.stderr);
+        assert!(
+            outcome.stderr.contains("hidden_hostcall_buffer") && outcome.stderr.contains("printf"),
+            "{scope}: {}",
+            outcome.stderr
+        );
+    }
+}
+
+#[test]
+fn a_grid_that_meets_is_computed_again_where_the_barrier_can_be_set_up_and_refused_by_name_elsewhere() {
+    let run = Run::hip("grids");
     let file = run.file("run.ldcap");
-    let _captured = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_DISPATCHES", "1").watched().passed();
-    let outcome = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &[]);
-    assert_eq!(outcome.status.code(), Some(7), "{}{}", outcome.stdout, outcome.stderr);
-    assert!(
-        outcome.stderr.contains("hidden_hostcall_buffer") && outcome.stderr.contains("printf"),
-        "{}",
-        outcome.stderr
-    );
+    let _captured = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", "relay").watched().passed();
+    let alone = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &["--backend", "emu"]);
+    ended(&alone, "PASS", 0);
+    let fewer = ["--backend", "emu", "--grid", "128,1,1"];
+    ended(&on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &fewer), "FAIL", 6);
+    let runtime = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &[]);
+    assert_eq!(runtime.status.code(), Some(7), "{}{}", runtime.stdout, runtime.stderr);
+    assert!(runtime.stderr.contains("unsupported: ds_gws_barrier"), "{}", runtime.stderr);
 }
 
 #[test]

@@ -68,6 +68,29 @@ static void other() {
     CHECK(hipHostFree(flags));
 }
 
+// Streams that wait for each other's kernels, round after round, all launched before the first has ended.
+static void chained() {
+    const int streams = 3, rounds = 4;
+    hipStream_t stream[streams];
+    hipEvent_t done[streams];
+    Array<int> out(64 * streams);
+    for (int s = 0; s < streams; s++) {
+        CHECK(hipStreamCreateWithFlags(&stream[s], hipStreamNonBlocking));
+        CHECK(hipEventCreate(&done[s]));
+    }
+    for (int step = 0; step < rounds * streams; step++) {
+        const int s = step % streams;
+        if (step) CHECK(hipStreamWaitEvent(stream[s], done[(step - 1) % streams], 0));
+        add_one<<<1, 64, 0, stream[s]>>>(out + 64 * s);
+        CHECK(hipEventRecord(done[s], stream[s]));
+    }
+    for (int value : out.host()) EXPECT(value == rounds, "chained: %d", value);
+    for (int s = 0; s < streams; s++) {
+        CHECK(hipStreamDestroy(stream[s]));
+        CHECK(hipEventDestroy(done[s]));
+    }
+}
+
 // Much memory of which little is changed, twice.
 static void large(size_t mebibytes) {
     const size_t words = mebibytes << 18, changed = 1 << 18;
@@ -86,6 +109,7 @@ int main(int argc, char** argv) {
         if (name == "unmapped") unmapped();
         if (name == "flag") flag();
         if (name == "other") other();
+        if (name == "chained") chained();
         if (name.rfind("large=", 0) == 0) large(std::stoul(name.substr(6)));
     }
     std::printf("PASS\n");

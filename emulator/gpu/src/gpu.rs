@@ -57,6 +57,12 @@ impl Gpu {
         }
     }
 
+    /// Has so many waves meet at the barrier of global wave sync, as the runtime's own kernel does before a cooperative dispatch,
+    /// of which each workgroup sends one.
+    pub fn meet(&self, waves: u32) {
+        self.gws.init(0, waves.saturating_sub(1));
+    }
+
     /// How many workgroups of a dispatch can be resident at a time.
     pub(crate) fn capacity(&self, launch: &Launch) -> u64 {
         let items: u32 = launch.workgroup.iter().product();

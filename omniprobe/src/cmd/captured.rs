@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use logdur_capture::{Dispatch, Placed, Reader};
+use logdur_capture::{CaptureError, Dispatch, End, Placed, Reader};
 use logdur_replay::{Exit, ReplayError, symbol};
 use regex::Regex;
 
@@ -58,12 +58,13 @@ impl Captured {
     pub(crate) fn dispatches<'r>(&self, reader: &'r Reader) -> Result<Vec<&'r Placed<Dispatch>>> {
         let wanted = |d: &&Placed<Dispatch>| self.wants(symbol(reader, d), Some(d.id));
         let found: Vec<_> = reader.dispatches().iter().filter(wanted).collect();
+        if reader.dispatches().is_empty() {
+            return Err(ReplayError::Empty { file: self.file.display().to_string(), end: end_of(reader) }.into());
+        }
         if found.is_empty() {
             let all: Vec<String> = reader.dispatches().iter().map(|d| d.id.to_string()).collect();
             let (what, expected) = (self.file.display().to_string(), "a dispatch like the one asked for".to_owned());
-            let found =
-                if all.is_empty() { "none at all".to_owned() } else { format!("dispatches {}", all.join(", ")) };
-            return Err(ReplayError::Usage { what, expected, found }.into());
+            return Err(ReplayError::Usage { what, expected, found: format!("dispatches {}", all.join(", ")) }.into());
         }
         Ok(found)
     }
@@ -86,6 +87,14 @@ impl Captured {
     }
 }
 
+/// How a capture ends, where it is not as its writer wanted to end it.
+fn end_of(reader: &Reader) -> String {
+    match reader.end() {
+        End::Finished => String::new(),
+        End::Unfinished { cut, .. } => format!("; it was not finished, and {cut} bytes at its end are not whole"),
+    }
+}
+
 /// A number of seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let refuse = || format!("expected a number of seconds, found {text:?}");
@@ -99,14 +108,26 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("expected a part like 1% or 0.01, found {text:?}"))
 }
 
+/// Opens a capture.
+///
+/// # Errors
+/// When it cannot be read: which file, and why.
+pub(crate) fn opened(file: &Path) -> Result<Reader> {
+    Reader::open(file).map_err(|error| match error {
+        // It says which.
+        CaptureError::File { .. } => ReplayError::from(error).into(),
+        error => anyhow::Error::from(ReplayError::from(error)).context(file.display().to_string()),
+    })
+}
+
 /// Opens a capture; what is wrong with it is said on stderr.
 ///
 /// # Errors
-/// When it cannot be read.
+/// As for [`opened`].
 pub(crate) fn open(file: &Path) -> Result<Reader> {
-    let reader = Reader::open(file).map_err(ReplayError::from)?;
+    let reader = opened(file)?;
     for problem in reader.problems() {
-        eprintln!("omniprobe: {}: offset {}: {problem}", file.display(), problem.offset);
+        eprintln!("omniprobe: {}: {problem}", file.display());
     }
     Ok(reader)
 }

@@ -49,7 +49,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture cannot be read.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let reader = Reader::open(&options.file).map_err(ReplayError::from)?;
+    let reader = captured::opened(&options.file)?;
     // There is one disassembler only.
     let _ = options.backend;
     let status = Cell::new(Exit::Success);

@@ -1,13 +1,15 @@
 //! `omniprobe fsck`: whether every byte of a capture is as it was written.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use logdur_capture::{End, Reader};
+use logdur_capture::End;
 use logdur_replay::{Exit, ReplayError};
 use serde_json::{Value, json};
 
+use super::captured::opened;
 use super::{lines, progress};
 
 /// What is looked at.
@@ -29,7 +31,11 @@ pub(crate) struct Options {
 /// # Errors
 /// When it is no capture, or the other file cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let reader = Reader::open(&options.file).map_err(ReplayError::from)?;
+    let reader = opened(&options.file)?;
+    if let Some(to) = options.repair.as_ref().filter(|to| is_same(to, &options.file)) {
+        let (expected, found) = ("another file than the capture".to_owned(), to.display().to_string());
+        return Err(ReplayError::Usage { what: "--repair".to_owned(), expected, found }.into());
+    }
     let bar = progress::bar("{bytes} of {total_bytes}", reader.bytes())?;
     let report = reader.check_with(&mut |done| bar.set_position(done));
     bar.reset();
@@ -47,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         lines([all.to_string()])?;
     } else {
         let end = if finished { "finished" } else { "not finished" };
-        let mut all: Vec<String> = report.findings.iter().map(|f| format!("offset {}: {f}", f.offset)).collect();
+        let mut all: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
         let dispatches = reader.dispatches().len();
         all.push(format!(
             "{}: {} frames, {} chunks, {dispatches} dispatches, {end}, {} findings",
@@ -57,10 +63,16 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
             report.findings.len()
         ));
         if let (Some(lost), Some(to)) = (repaired, &options.repair) {
-            all.extend(lost.iter().map(|f| format!("lost at offset {}: {f}", f.offset)));
+            all.extend(lost.iter().map(|f| format!("lost: {f}")));
             all.push(format!("{}: written", to.display()));
         }
         lines(all)?;
     }
     Ok(if report.is_clean() { Exit::Success } else { Exit::Corrupt })
+}
+
+/// True when two paths lead to one file.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let file = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+    file(a).is_some_and(|a| file(b) == Some(a))
 }

@@ -1,5 +1,6 @@
 //! Processes that replay a dispatch each: this program with two more options. What they run on, and how they end.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -9,9 +10,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
-use logdur_capture::Reader;
+use logdur_capture::{Dispatch, Placed, Reader};
 use logdur_replay::verify::Rule;
-use logdur_replay::{Case, Exit, Geometry, Replacement, Setup, Variant};
+use logdur_replay::{Case, Exit, Geometry, Replacement, ReplayError, Setup, Variant, Which, symbol};
 
 use super::captured::{self, Backend, Captured, seconds};
 use super::replay::show;
@@ -81,6 +82,32 @@ impl Other {
             replacements.push(Replacement::Cache(self.cache.clone()));
         }
         Variant { geometry: Geometry { grid: self.grid, workgroup: self.workgroup }, replacements }
+    }
+
+    /// Every file is for one of the dispatches: else a misspelt name would have the application's own kernel verified.
+    fn is_used(&self, on: &On, reader: &Reader, dispatches: &[&Placed<Dispatch>]) -> Result<()> {
+        let name = |dispatch: &&Placed<Dispatch>| symbol(reader, dispatch).to_owned();
+        for replacement in &self.hsaco {
+            let mut used = false;
+            for dispatch in dispatches {
+                let number = dispatch.replaced_kernel.unwrap_or(dispatch.kernel);
+                let Some(kernel) = reader.records().kernels.iter().find(|k| k.id == number) else { continue };
+                // What cannot be read is told by the replay.
+                let code = reader.code_object(kernel.code_object).unwrap_or_default();
+                used |= replacement.is_for(&kernel.symbol, &code);
+            }
+            if let (false, Replacement::File { of: Which::Named(found), .. }) = (used, replacement) {
+                let names: BTreeSet<String> = dispatches.iter().map(name).collect();
+                let names: Vec<String> = names.into_iter().collect();
+                return Err(ReplayError::Usage {
+                    what: format!("{}: --hsaco", on.captured.file.display()),
+                    expected: format!("all, the hash of a code object, or a name: {}", names.join(", ")),
+                    found: found.clone(),
+                }
+                .into());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -184,13 +211,14 @@ pub(crate) fn work(on: &On, work: impl FnOnce(&Case<'_>) -> Result<Exit>) {
 /// Does work for each dispatch, in a process of its own; the first status that is no success.
 ///
 /// # Errors
-/// When the capture cannot be read, or this program not be started again.
-pub(crate) fn each(on: &On, of_one: impl FnOnce(&Case<'_>) -> Result<Exit>) -> Result<Exit> {
+/// When the capture cannot be read, when a file is for none of the dispatches, or this program cannot be started again.
+pub(crate) fn each(on: &On, other: &Other, of_one: impl FnOnce(&Case<'_>) -> Result<Exit>) -> Result<Exit> {
     work(on, of_one);
     let reader = on.captured.open()?;
     let environment = on.environment()?;
     let mut status = Exit::Success as u8;
     let dispatches = on.captured.dispatches(&reader)?;
+    other.is_used(on, &reader, &dispatches)?;
     let bar = progress::bar("{pos} of {len} dispatches", dispatches.len() as u64)?;
     for dispatch in dispatches {
         bar.tick();

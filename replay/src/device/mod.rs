@@ -135,6 +135,12 @@ pub(crate) trait Device {
     /// When there is no memory for that.
     fn flush_caches(&mut self) -> Result<()>;
 
+    /// Has the workgroups of the next packet meet at the barrier of the whole grid (global wave sync): so many.
+    ///
+    /// # Errors
+    /// When the device has no way to say that.
+    fn meet(&self, workgroups: u32) -> Result<()>;
+
     /// Runs a packet, with a completion signal of the device's.
     ///
     /// # Errors
@@ -159,7 +165,7 @@ pub(crate) fn open(setup: &Setup, case: &Case<'_>, wanted: &[Range<u64>]) -> Res
 }
 
 /// The processor of an ISA's name: `gfx90a` of `amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-`.
-fn processor(isa: &str) -> &str {
+pub(crate) fn processor(isa: &str) -> &str {
     let id = isa.rsplit("--").next().unwrap_or(isa);
     id.split(':').next().unwrap_or(id)
 }

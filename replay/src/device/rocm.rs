@@ -427,6 +427,14 @@ impl Device for Rocm {
         unsafe { self.api.fill(memory, 0, bytes / size_of::<u32>()) }.doing(|| "filling memory".to_owned())
     }
 
+    fn meet(&self, _workgroups: u32) -> Result<()> {
+        Err(ReplayError::Unsupported(
+            "ds_gws_barrier: a barrier of the whole grid. How many meet there the application's HIP has told the GPU by a kernel of \
+             its own, which is no part of the dispatch; --backend emu does without"
+                .to_owned(),
+        ))
+    }
+
     unsafe fn run(&mut self, mut packet: Packet, limit: Duration) -> Result<Times> {
         self.done.memory().value.store(1, Ordering::Release);
         packet.set_completion_signal(self.done.handle());

@@ -1,4 +1,4 @@
-//! What a kernel has that the emulated GPU's tables do not: by following its code.
+//! What a kernel can get to, by following its code: what the emulated GPU's tables do not have, and whether it has an operation.
 //!
 //! Padding, and data behind a kernel's end, are no instructions: only what control can get to is looked at.
 
@@ -43,6 +43,21 @@ impl fmt::Display for Missing {
 /// # Errors
 /// When the bytes are no code object, or have no code of such a kernel.
 pub fn missing(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Vec<Missing>> {
+    let mut missing = walked(bytes, arch, kernel)?.missing;
+    missing.sort_by_key(|missing| missing.address);
+    Ok(missing)
+}
+
+/// True when a kernel can get to an operation of this name.
+///
+/// # Errors
+/// As for [`missing`].
+pub(crate) fn reaches(bytes: &[u8], arch: Arch, kernel: &str, operation: &str) -> Result<bool> {
+    Ok(walked(bytes, arch, kernel)?.operations.contains(operation))
+}
+
+/// Follows all code that a kernel can get to.
+fn walked<'a>(bytes: &'a [u8], arch: Arch, kernel: &str) -> Result<Walk<'a>> {
     const PLACE: &str = "the code object";
     let object = CodeObject::parse(bytes).map_err(unreadable(PLACE))?;
     let image = Image::parse(bytes).map_err(unreadable(PLACE))?;
@@ -53,20 +68,26 @@ pub fn missing(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Vec<Missing>> {
         expected: format!("code of a kernel {kernel}"),
         found: "none".to_owned(),
     })?;
-    let mut walk = Walk { image, decoder: Decoder::new(arch), seen: BTreeSet::new(), missing: Vec::new() };
+    let mut walk = Walk {
+        image,
+        decoder: Decoder::new(arch),
+        seen: BTreeSet::new(),
+        operations: BTreeSet::new(),
+        missing: Vec::new(),
+    };
     if walk.from(function.address, function) {
         for called in functions.iter().filter(|f| !f.is_kernel) {
             walk.from(called.address, function);
         }
     }
-    walk.missing.sort_by_key(|missing| missing.address);
-    Ok(walk.missing)
+    Ok(walk)
 }
 
 struct Walk<'a> {
     image: Image<'a>,
     decoder: Decoder,
     seen: BTreeSet<u64>,
+    operations: BTreeSet<&'static str>,
     missing: Vec<Missing>,
 }
 
@@ -86,6 +107,7 @@ impl Walk<'_> {
                 let size = (words.len() * WORD) as u64;
                 match inst {
                     Ok(inst) => {
+                        self.operations.insert(inst.op.name);
                         starts.extend(inst.target(at));
                         if inst.is_indirect() {
                             indirect = true;

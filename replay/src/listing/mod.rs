@@ -10,6 +10,7 @@ mod source;
 pub use amdgpu_emu::isa::Arch;
 pub use amdgpu_emu::isa::decode::DecodeError;
 pub use find::{Chosen, Wanted, choose};
+pub(crate) use missing::reaches;
 pub use missing::{Missing, missing};
 pub use source::Place;
 

@@ -63,7 +63,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture cannot be read, or this program not be started again.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    worker::each(&options.on, |case| measure(options, case))
+    worker::each(&options.on, &options.other, |case| measure(options, case))
 }
 
 fn measure(options: &Options, case: &Case<'_>) -> Result<Exit> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use logdur_replay::{COMPARED, Case, Exit};
+use logdur_replay::{COMPARED, Case, Exit, ReplayError};
 
 use super::lines;
 use super::worker::{self, On, Other};
@@ -37,8 +37,15 @@ pub(crate) struct Options {
 
 impl Options {
     /// The same for `verify`, which compares every repetition.
-    pub(crate) fn verifying(self) -> Options {
-        Options { no_verify: false, compare_all: true, ..self }
+    ///
+    /// # Errors
+    /// When nothing is to be compared.
+    pub(crate) fn verifying(self) -> Result<Options> {
+        if self.no_verify {
+            let (expected, found) = ("replay, which need not compare".to_owned(), "verify".to_owned());
+            return Err(ReplayError::Usage { what: "--no-verify".to_owned(), expected, found }.into());
+        }
+        Ok(Options { compare_all: true, ..self })
     }
 }
 
@@ -47,7 +54,7 @@ impl Options {
 /// # Errors
 /// When the capture cannot be read, or this program not be started again.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    worker::each(&options.on, |case| replay(options, case))
+    worker::each(&options.on, &options.other, |case| replay(options, case))
 }
 
 fn replay(options: &Options, case: &Case<'_>) -> Result<Exit> {

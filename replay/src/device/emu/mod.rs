@@ -40,6 +40,8 @@ const SLOT: u64 = 64;
 const QUEUE: u32 = 1;
 /// Compute units: how many workgroups are resident at a time follows from that.
 const COMPUTE_UNITS: u32 = 16;
+/// More than any GPU has: all workgroups of a cooperative dispatch were resident at a time.
+const COMPUTE_UNITS_COOPERATIVE: u32 = 512;
 /// How long is looked without sleeping.
 const SPIN: Duration = Duration::from_micros(50);
 /// How long is slept between looks.
@@ -90,6 +92,7 @@ impl Driver for Told {
 /// The emulated GPU.
 pub(super) struct Emulated {
     arch: Arch,
+    gpu: Arc<Gpu>,
     memory: Memory,
     engine: Engine,
     told: Arc<Told>,
@@ -118,7 +121,8 @@ impl Emulated {
         let arch: Arch = processor(&isa).parse().map_err(|error| ReplayError::Unsupported(format!("{error}")))?;
         let told = Arc::new(Told::default());
         let clock = if counted { Clock::deterministic() } else { Clock::real() };
-        let shape = Shape { arch, compute_units: COMPUTE_UNITS };
+        let compute_units = if case.is_cooperative() { COMPUTE_UNITS_COOPERATIVE } else { COMPUTE_UNITS };
+        let shape = Shape { arch, compute_units };
         let gpu = Arc::new(Gpu::new(0, shape, Arc::new(clock), told.clone()));
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let failed = |source: std::io::Error| ReplayError::Environment {
@@ -140,7 +144,7 @@ impl Emulated {
             emulated: true,
             runtime: "no runtime".to_owned(),
         };
-        let device = Emulated { arch, memory, engine, told, rung, next: 0, ring, queue, signal, description };
+        let device = Emulated { arch, gpu, memory, engine, told, rung, next: 0, ring, queue, signal, description };
         let header = device.queue_memory()?;
         header.queue_properties.store(properties::ENABLE_PROFILING, Ordering::Relaxed);
         header.group_segment_aperture_base_hi.store(SHARED_APERTURE_HI, Ordering::Relaxed);
@@ -148,7 +152,7 @@ impl Emulated {
         device.signal_memory()?.kind.store(kind::USER, Ordering::Release);
         let injections = Vec::new();
         let info = AqlQueueInfo { id: QUEUE, ring, slots: SLOTS, queue, doorbell, injections };
-        device.engine.add_aql(info, gpu);
+        device.engine.add_aql(info, device.gpu.clone());
         Ok(device)
     }
 
@@ -265,6 +269,11 @@ impl Device for Emulated {
 
     fn flush_caches(&mut self) -> Result<()> {
         Err(ReplayError::Unsupported(format!("cold caches: {} has none", self.description.product)))
+    }
+
+    fn meet(&self, workgroups: u32) -> Result<()> {
+        self.gpu.meet(workgroups);
+        Ok(())
     }
 
     unsafe fn run(&mut self, mut packet: Packet, limit: Duration) -> Result<Times> {
