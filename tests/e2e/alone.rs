@@ -74,6 +74,13 @@ fn a_processor_that_is_not_emulated_is_refused_with_those_that_are() {
 }
 
 #[test]
+fn there_is_one_gpu_and_another_number_is_refused() {
+    ended(&tool("verify", &increment(&bed::arch()), &["--device", "0"]), "PASS", 0);
+    let outcome = tool("verify", &increment(&bed::arch()), &["--device", "3"]);
+    assert!(outcome.stderr.ends_with(": expected GPU 3, found 0: the emulated one alone\n"), "{}", outcome.stderr);
+}
+
+#[test]
 fn an_instruction_that_is_not_emulated_is_refused_by_its_name_before_anything_runs() {
     let arch = bed::arch();
     let other = bed::hip_object("candidates", &arch, "-DWAY=7 -O3");

@@ -15,7 +15,7 @@ use std::time::Duration;
 use hsa::sys::abi::aql::Packet;
 
 use crate::case::{Case, Code};
-use crate::error::Result;
+use crate::error::{ReplayError, Result};
 use crate::memory::Area;
 use crate::place::Region;
 use crate::stage::Setup;
@@ -158,9 +158,14 @@ pub(crate) trait Device {
 /// When there is no such device, or it cannot be used.
 pub(crate) fn open(setup: &Setup, case: &Case<'_>, wanted: &[Range<u64>]) -> Result<Box<dyn Device>> {
     let isa = case.agent.map(|agent| agent.isa.as_str()).filter(|isa| !isa.is_empty());
-    match setup.backend {
-        Backend::Rocm => Ok(Box::new(rocm::Rocm::open(isa, setup, case.queue_kind, wanted)?)),
-        Backend::Emulated => Ok(Box::new(emu::Emulated::open(isa, case, wanted, setup.counted)?)),
+    match (setup.backend, setup.device) {
+        (Backend::Emulated, Some(number)) if number > 0 => Err(ReplayError::Environment {
+            what: "the GPU",
+            expected: format!("GPU {number}"),
+            found: "0: the emulated one alone".to_owned(),
+        }),
+        (Backend::Rocm, _) => Ok(Box::new(rocm::Rocm::open(isa, setup, case.queue_kind, wanted)?)),
+        (Backend::Emulated, _) => Ok(Box::new(emu::Emulated::open(isa, case, wanted, setup.counted)?)),
     }
 }
 

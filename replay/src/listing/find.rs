@@ -22,7 +22,7 @@ pub struct Chosen {
 /// Which kernel is meant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'w> {
-    /// Its name, mangled, demangled, or demangled without its arguments.
+    /// Its name, mangled, demangled, that without arguments, or that without the template's.
     pub kernel: Option<&'w str>,
     /// The processor or the target ID that its code is for.
     pub target: Option<&'w str>,
@@ -52,8 +52,11 @@ pub fn choose(path: &Path, wanted: Wanted<'_>, demangled: &dyn Fn(&str) -> Strin
     if let Some(kernel) = wanted.kernel {
         let exact = |k: &Candidate| k.interface.name == kernel || demangled(&k.interface.name) == kernel;
         let near = |k: &Candidate| without_arguments(&demangled(&k.interface.name)) == kernel;
-        let is_exact = all.iter().any(exact);
-        found.retain(|k| if is_exact { exact(k) } else { near(k) });
+        let far = |k: &Candidate| without_template(without_arguments(&demangled(&k.interface.name))) == kernel;
+        // The nearest that there are.
+        let fits: [&dyn Fn(&Candidate) -> bool; 3] = [&exact, &near, &far];
+        let fits = fits.into_iter().find(|fits| all.iter().any(fits)).unwrap_or(&far);
+        found.retain(fits);
         if found.is_empty() {
             return Err(usage(format!("a kernel {kernel}"), format!("others:{}", listed(&all))));
         }
@@ -114,6 +117,19 @@ fn one(cache: &Cache, found: &[Candidate], usage: impl Fn(String, String) -> Rep
     Ok(Chosen { bytes, place, kernel: first.interface.name.clone() })
 }
 
+/// A name without the template's arguments: `ns::sum` of `ns::sum<int>`.
+fn without_template(name: &str) -> &str {
+    if !name.ends_with('>') {
+        return name;
+    }
+    let mut depth = 0;
+    let begin = name.char_indices().rev().find(|(_, letter)| {
+        depth += i32::from(*letter == '>') - i32::from(*letter == '<');
+        depth == 0
+    });
+    begin.and_then(|(at, _)| name.get(..at)).unwrap_or(name)
+}
+
 /// A demangled name without arguments and result: `ns::sum<int>` of `void ns::sum<int>(int*, (anonymous namespace)::t)`.
 fn without_arguments(name: &str) -> &str {
     let mut depth = 0;
@@ -154,5 +170,7 @@ mod tests {
         );
         assert_eq!(without_arguments("(anonymous namespace)::k(int)"), "(anonymous namespace)::k");
         assert_eq!(without_arguments("gemm"), "gemm");
+        assert_eq!(without_template("ns<int>::k<4, float (*)(a<int>)>"), "ns<int>::k");
+        assert_eq!(["gemm", "k>"].map(without_template), ["gemm", "k>"]);
     }
 }

@@ -74,7 +74,10 @@ fn items(list: &str) -> Vec<String> {
 fn range(text: &str) -> Option<Result<Vec<String>, String>> {
     let (low, rest) = text.split_once("..")?;
     let (high, step) = rest.split_once(':').map_or((rest, None), |(high, step)| (high, Some(step)));
-    let (low, high): (i64, i64) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+    let low: i64 = low.trim().parse().ok()?;
+    let Ok(high) = high.trim().parse::<i64>() else {
+        return Some(Err("a range lo..hi, lo..hi:step or lo..hi:*factor".to_owned()));
+    };
     let factor = step.and_then(|step| step.trim().strip_prefix('*'));
     let number = |text: &str| text.trim().parse::<i64>().ok();
     let next: Box<dyn Fn(i64) -> Option<i64>> = match (factor, step) {
@@ -162,6 +165,7 @@ mod tests {
         assert!(error("a-b=1").starts_with("expected a name of letters"));
         assert!(error("out=1").starts_with("expected a name other than grid_x"));
         assert!(error("grid_x=1").starts_with("expected a name other than grid_x"));
+        assert!(error("n=1..").starts_with("expected a range lo..hi, lo..hi:step"));
         assert!(error("n=5..1").starts_with("expected a range from the smaller number"));
         assert!(error("n=0..9:*2").starts_with("expected a range from 1 or more, multiplied"));
         assert!(error("n=1..9:0").starts_with("expected a range in steps"));
