@@ -53,7 +53,7 @@ enum Command {
     /// Look at every byte of a capture, and write what is whole of a damaged one.
     Fsck(cmd::fsck::Options),
     /// Run captured dispatches again, alone, at the addresses that they had.
-    Replay(cmd::replay::Options),
+    Replay(cmd::replay::Unverified),
     /// Replay, and compare what is written with what the application got.
     Verify(cmd::replay::Options),
     /// Measure how long captured dispatches take, alone or against another kernel.
@@ -226,9 +226,7 @@ fn main() -> ExitCode {
         Some(Command::Extract(options)) => return cmd::captured::end(cmd::extract::run(&options)),
         Some(Command::Fsck(options)) => return cmd::captured::end(cmd::fsck::run(&options)),
         Some(Command::Replay(options)) => return cmd::captured::end(cmd::replay::run(&options)),
-        Some(Command::Verify(options)) => {
-            return cmd::captured::end(options.verifying().and_then(|options| cmd::replay::run(&options)));
-        }
+        Some(Command::Verify(options)) => return cmd::captured::end(cmd::replay::verify(&options)),
         Some(Command::Bench(options)) => return cmd::captured::end(cmd::bench::run(&options)),
         Some(Command::Tune(options)) => return cmd::captured::end(cmd::tune::run(&options)),
         Some(Command::Diff(options)) => return cmd::captured::end(cmd::diff::run(&options)),

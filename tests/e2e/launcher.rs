@@ -121,7 +121,7 @@ fn what_a_tool_on_captures_does_not_know_is_its_own_and_not_the_applications() {
     for (arguments, said) in [
         (["verify", "a.ldcap", "--nonsense"].as_slice(), "unexpected argument '--nonsense'"),
         (&["verify", "a.ldcap", "--timeout", "-1"], "unexpected argument '-1'"),
-        (&["verify", "a.ldcap", "--no-verify"], "--no-verify: expected replay"),
+        (&["verify", "a.ldcap", "--no-verify"], "unexpected argument '--no-verify'"),
     ] {
         let output = omniprobe(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use logdur_replay::{COMPARED, Case, Exit, ReplayError};
+use logdur_replay::{COMPARED, Case, Exit};
 
 use super::lines;
 use super::worker::{self, On, Other};
@@ -21,50 +21,46 @@ pub(crate) struct Options {
     /// How often each is run.
     #[arg(short, long, value_name = "N", default_value_t = COMPARED, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
-    /// Do not compare what is written.
-    #[arg(long)]
-    no_verify: bool,
     /// Write what the first repetition left in each buffer that it changed.
     #[arg(long, value_name = "DIR")]
     save_output: Option<PathBuf>,
     /// A PASS that is qualified is none.
     #[arg(long)]
     strict: bool,
-    /// Every repetition is compared, not only the first.
-    #[arg(skip)]
-    compare_all: bool,
 }
 
-impl Options {
-    /// The same for `verify`, which compares every repetition.
-    ///
-    /// # Errors
-    /// When nothing is to be compared.
-    pub(crate) fn verifying(self) -> Result<Options> {
-        if self.no_verify {
-            let (expected, found) = ("replay, which need not compare".to_owned(), "verify".to_owned());
-            return Err(ReplayError::Usage { what: "--no-verify".to_owned(), expected, found }.into());
-        }
-        Ok(Options { compare_all: true, ..self })
-    }
+/// What `replay` can do without.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Unverified {
+    #[command(flatten)]
+    options: Options,
+    /// Do not compare what is written.
+    #[arg(long)]
+    no_verify: bool,
 }
 
-/// Replays dispatches.
+/// Replays dispatches, and compares the first repetitions.
+///
+/// # Errors
+/// As for [`verify`].
+pub(crate) fn run(Unverified { options, no_verify }: &Unverified) -> Result<Exit> {
+    let verified = if *no_verify { 0 } else { options.repetitions.min(COMPARED) };
+    worker::each(&options.on, &options.other, |case| replay(options, verified, case))
+}
+
+/// Replays dispatches, and compares every repetition.
 ///
 /// # Errors
 /// When the capture cannot be read, or this program not be started again.
-pub(crate) fn run(options: &Options) -> Result<Exit> {
-    worker::each(&options.on, &options.other, |case| replay(options, case))
+pub(crate) fn verify(options: &Options) -> Result<Exit> {
+    worker::each(&options.on, &options.other, |case| replay(options, options.repetitions, case))
 }
 
-fn replay(options: &Options, case: &Case<'_>) -> Result<Exit> {
+/// Replays a dispatch, and compares so many repetitions.
+fn replay(options: &Options, verified: u32, case: &Case<'_>) -> Result<Exit> {
     let how = logdur_replay::Options {
         repetitions: options.repetitions,
-        verified: match options.no_verify {
-            true => 0,
-            false if options.compare_all => options.repetitions,
-            false => options.repetitions.min(COMPARED),
-        },
+        verified,
         setup: options.on.setup(),
         variant: options.other.variant(),
         save: options.save_output.clone(),
