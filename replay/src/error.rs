@@ -192,3 +192,9 @@ impl fmt::Display for Fault {
         }
     }
 }
+
+/// An error and what it came from, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -9,7 +9,8 @@ use crate::case::Case;
 use crate::error::ReplayError;
 use crate::place::PAGE;
 
-/// Bytes at the beginning of the buffer that say where its parts are, and which signal wakes the host; and of a signal (`amd_signal_t`).
+/// Bytes at the beginning of the buffer that say where its parts are, and which signal wakes the host; and of a signal
+/// (`amd_signal_t`).
 const HEADER: usize = 64;
 
 /// Says of a failure that it comes of calling the host, if it does.
@@ -35,7 +36,8 @@ fn buffer(case: &Case<'_>) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes)).filter(|address| *address != 0)
 }
 
-/// True when the buffer points into the page of an address, or what it points to does: a signal has the address that wakes the host.
+/// True when the buffer points into the page of an address, or what it points to does: a signal has the address that wakes
+/// the host.
 fn is_part(case: &Case<'_>, buffer: u64, address: u64) -> bool {
     let header = words(case, buffer);
     let of_signals = header.iter().flat_map(|part| words(case, *part));

@@ -7,7 +7,7 @@ use amdgpu_code_object::Target;
 use logdur_kernel_cache::{Cache, Candidate, Choice, Decision, Hash, Prefix, Refusal, Swap, fit};
 
 use crate::case::{Case, Code};
-use crate::error::{ReplayError, Result};
+use crate::error::{ReplayError, Result, with_causes};
 
 /// Where a kernel that takes the place of another is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,13 +147,10 @@ fn shown(choice: &Choice) -> String {
 
 fn chosen(cache: &Cache, original: &Code, choice: Choice, swap: Swap) -> Result<Other> {
     let place = format!("{} ({})", choice.candidate.path.display(), choice.candidate.place);
-    let unreadable = |error: &dyn std::error::Error| {
-        let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
-        ReplayError::Usage {
-            what: place.clone(),
-            expected: "a code object".to_owned(),
-            found: format!("{error}{cause}"),
-        }
+    let unreadable = |error: &dyn std::error::Error| ReplayError::Usage {
+        what: place.clone(),
+        expected: "a code object".to_owned(),
+        found: with_causes(error),
     };
     let bytes = cache.read(&choice.candidate).map_err(|error| unreadable(&error))?;
     let code = Code::parse(|| place.clone(), bytes, &original.kernel.name)?;

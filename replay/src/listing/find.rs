@@ -6,7 +6,7 @@ use std::path::Path;
 use amdgpu_code_object::Target;
 use logdur_kernel_cache::{Cache, Candidate};
 
-use crate::error::{ReplayError, Result};
+use crate::error::{ReplayError, Result, with_causes};
 
 /// A code object of a file, and a kernel in it.
 #[derive(Clone, Debug)]
@@ -96,10 +96,7 @@ fn of_target(mut found: Vec<Candidate>, wanted: Option<&str>) -> Result<Vec<Cand
 
 /// The code object that the kernels are in, if it is one: it may be there several times.
 fn one(cache: &Cache, found: &[Candidate], usage: impl Fn(String, String) -> ReplayError) -> Result<Chosen> {
-    let changed = |error: &dyn std::error::Error| {
-        let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
-        usage("a file that can be read".to_owned(), format!("{error}{cause}"))
-    };
+    let changed = |error: &dyn std::error::Error| usage("a file that can be read".to_owned(), with_causes(error));
     let mut places = Vec::new();
     for kernel in found {
         let hash = cache.hash(kernel).map_err(|e| changed(&e))?;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use super::compile::{Compiled, Compiling, Job};
 use super::space::{Choice, Origin, Space};
-use super::subject::{Kernel, Subject, with_causes};
+use super::subject::{Kernel, Subject};
 use super::{Config, Journal, Outcome, Sizes, Sources};
-use crate::error::{ReplayError, Result};
+use crate::error::{ReplayError, Result, with_causes};
 use crate::geometry::Geometry;
 
 /// Configurations.

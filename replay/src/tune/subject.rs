@@ -8,7 +8,7 @@ use logdur_kernel_cache::{Cache, Interface};
 
 use super::{Outcome, Sizes};
 use crate::case::Case;
-use crate::error::{ReplayError, Result};
+use crate::error::{ReplayError, Result, with_causes};
 use crate::geometry::Geometry;
 use crate::replacement::{Replacement, Which, other};
 
@@ -118,10 +118,4 @@ impl Kernel {
     pub(super) fn is_uniform(&self) -> bool {
         self.interface.uniform_workgroup_size
     }
-}
-
-/// An error and what it came from, in one line.
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
