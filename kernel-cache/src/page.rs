@@ -71,7 +71,7 @@ const TAIL: &str = "
 
 ```sh
 omniprobe cache ls DIR|FILE...              # kernels: hash, target, version of the ABI, sizes, registers, arguments
-omniprobe cache check DIR APP|CODE-OBJECT   # what would be done about each kernel; status 0 when one would be swapped
+omniprobe cache check DIR APP|CODE-OBJECT   # what would be done about each kernel; docs/statuses.md says how it ends
 omniprobe cache add DIR FILE...             # take code objects out of programs, libraries and bundles, named by contents
 ```
 

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use logdur_replay::{Exit, ReplayError};
 
 /// Where a library may be, from the folder of this program: a build, an installation.
 const PLACES: &[&str] = &[".", "../lib", "../lib/logdur", "../lib64"];
@@ -27,7 +28,8 @@ pub(crate) fn library(name: &str) -> Result<PathBuf> {
             return Ok(path);
         }
     }
-    bail!("there is no {name} beside {} nor in {}", program.display(), PLACES[1..].join(", "))
+    let text = format!("there is no {name} beside {} nor in {}", program.display(), PLACES[1..].join(", "));
+    Err(ReplayError::Told { exit: Exit::Environment, text }.into())
 }
 
 /// The folders of a ROCm that hold libraries, the one with the runtime first.

@@ -2,6 +2,7 @@
 
 mod cmd;
 mod environment;
+mod exit;
 mod find;
 
 use std::ffi::{OsStr, OsString};
@@ -9,13 +10,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand};
-
-/// How everything but success of our own is reported; the application's status is passed through as it is.
-const USAGE_ERROR: u8 = 2;
-
-/// The tools that read captures, and code that could be in one: their statuses are [`logdur_replay::Exit`]'s.
-const CAPTURE_TOOLS: &[&str] = &["info", "dump", "extract", "fsck", "replay", "verify", "bench", "tune", "diff", "isa"];
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use logdur_replay::Exit;
 
 /// Log the duration of every kernel that an application dispatches to an AMD GPU.
 #[derive(Parser)]
@@ -214,31 +210,40 @@ fn main() -> ExitCode {
         let printed = cmd::lines(AGENTS_MD.lines().map(str::to_owned));
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let cli = match Cli::try_parse() {
+    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    let done = match cli.command {
+    exit::end(match cli.command {
         Some(Command::Doctor(place)) => cmd::doctor::run(&place),
         Some(Command::Log(options)) => cmd::log::run(&options),
-        Some(Command::Info(options)) => return cmd::captured::end(cmd::info::run(&options)),
-        Some(Command::Dump(options)) => return cmd::captured::end(cmd::dump::run(&options)),
-        Some(Command::Extract(options)) => return cmd::captured::end(cmd::extract::run(&options)),
-        Some(Command::Fsck(options)) => return cmd::captured::end(cmd::fsck::run(&options)),
-        Some(Command::Replay(options)) => return cmd::captured::end(cmd::replay::run(&options)),
-        Some(Command::Verify(options)) => return cmd::captured::end(cmd::replay::verify(&options)),
-        Some(Command::Bench(options)) => return cmd::captured::end(cmd::bench::run(&options)),
-        Some(Command::Tune(options)) => return cmd::captured::end(cmd::tune::run(&options)),
-        Some(Command::Diff(options)) => return cmd::captured::end(cmd::diff::run(&options)),
-        Some(Command::Isa(options)) => return cmd::captured::end(cmd::isa::run(&options)),
+        Some(Command::Info(options)) => cmd::info::run(&options),
+        Some(Command::Dump(options)) => cmd::dump::run(&options),
+        Some(Command::Extract(options)) => cmd::extract::run(&options),
+        Some(Command::Fsck(options)) => cmd::fsck::run(&options),
+        Some(Command::Replay(options)) => cmd::replay::run(&options),
+        Some(Command::Verify(options)) => cmd::replay::verify(&options),
+        Some(Command::Bench(options)) => cmd::bench::run(&options),
+        Some(Command::Tune(options)) => cmd::tune::run(&options),
+        Some(Command::Diff(options)) => cmd::diff::run(&options),
+        Some(Command::Isa(options)) => cmd::isa::run(&options),
         Some(Command::Cache(options)) => cmd::cache::run(&options),
         Some(Command::Probe) => cmd::doctor::probe(),
-        None => run(&cli.run, &cli.app),
-    };
-    done.unwrap_or_else(|error| {
-        eprintln!("omniprobe: {error:#}");
-        ExitCode::from(USAGE_ERROR)
+        None => match run(&cli.run, &cli.app) {
+            Ok(application) => return application,
+            Err(error) => Err(error),
+        },
     })
+}
+
+/// The command line as clap knows it, with the statuses at the end of each page of help.
+fn command() -> clap::Command {
+    fn with_statuses(command: clap::Command) -> clap::Command {
+        command.after_help(Exit::help()).mut_subcommands(with_statuses)
+    }
+    let own = format!("The status of `omniprobe -- APP` is the application's, if it was started.\n\n{}", Exit::help());
+    Cli::command().mut_subcommands(with_statuses).after_help(own)
 }
 
 fn run(options: &RunOptions, app: &[OsString]) -> anyhow::Result<ExitCode> {
@@ -260,13 +265,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
             "omniprobe: expected `--` before the application, found none: omniprobe [OPTIONS] -- {} ...",
             word.to_string_lossy()
         );
-        return ExitCode::from(USAGE_ERROR);
+        return Exit::Usage.into();
     }
     // Help and version are no errors; clap knows where each goes.
     let _ = error.print();
-    let of_captures = std::env::args_os().nth(1).is_some_and(|word| CAPTURE_TOOLS.iter().any(|tool| word == *tool));
-    let usage = if of_captures { logdur_replay::Exit::Usage as u8 } else { USAGE_ERROR };
-    if error.use_stderr() { ExitCode::from(usage) } else { ExitCode::SUCCESS }
+    if error.use_stderr() { Exit::Usage } else { Exit::Success }.into()
 }
 
 #[cfg(test)]
@@ -276,6 +279,29 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// The subcommands that are not hidden.
+    fn shown() -> impl Iterator<Item = clap::Command> {
+        let all: Vec<clap::Command> = command().get_subcommands().filter(|tool| !tool.is_hide_set()).cloned().collect();
+        all.into_iter()
+    }
+
+    #[test]
+    fn the_help_of_every_subcommand_has_every_status() {
+        let nested = |tool: clap::Command| {
+            let below: Vec<clap::Command> = tool.get_subcommands().cloned().collect();
+            std::iter::once(tool).chain(below)
+        };
+        let all: Vec<clap::Command> = std::iter::once(command()).chain(shown().flat_map(nested)).collect();
+        assert!(all.len() > 15, "only {}", all.len());
+        for mut tool in all {
+            let help = tool.render_long_help().to_string();
+            for status in Exit::ALL {
+                let line = format!("  {:>2}  {}", *status as u8, status.means());
+                assert!(help.contains(&line.replace('`', "")), "{}: {line} is not in\n{help}", tool.get_name());
+            }
+        }
     }
 
     #[test]
@@ -290,8 +316,9 @@ mod tests {
         let wants = |line: &str| wants_agents_md(line.split(' ').map(OsString::from));
         assert!(wants("omniprobe --agents-md") && wants("omniprobe verify --agents-md"));
         assert!(!wants("omniprobe -v -- ./app --agents-md"));
-        let tools = CAPTURE_TOOLS.iter().filter(|tool| !AGENTS_MD.contains(&format!("omniprobe {tool} ")));
-        assert_eq!(tools.collect::<Vec<_>>(), Vec::<&&str>::new(), "not on the page");
+        let tools: Vec<String> = shown().map(|tool| tool.get_name().to_owned()).collect();
+        let unknown = tools.iter().filter(|tool| !AGENTS_MD.contains(&format!("omniprobe {tool}")));
+        assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&String>::new(), "not on the page");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use crate::case::Case;
 use crate::device::Description;
-use crate::error::{Exit, Result};
+use crate::error::Result;
+use crate::exit::Exit;
 use crate::stage::{Launch, Setup, Stage, Variant};
 use crate::stats::{Pairs, Summary, pairs};
 use crate::verify::{BufferReport, Overall};
@@ -107,13 +108,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// The status that says it.
+    /// The status of the first kernel that did not pass, or success.
     pub fn exit(&self) -> Exit {
-        match self.sides.iter().find(|side| side.overall != Overall::Pass).map(|side| side.overall) {
-            None => Exit::Success,
-            Some(Overall::NoReference) => Exit::Incomplete,
-            Some(_) => Exit::Mismatch,
-        }
+        let failed = self.sides.iter().find(|side| side.overall != Overall::Pass);
+        failed.map_or(Exit::Success, |side| side.overall.exit())
     }
 }
 

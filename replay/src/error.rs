@@ -1,35 +1,10 @@
-//! What can go wrong, and the status that says which kind it was.
+//! What can go wrong.
 
 use std::fmt;
 
 use hsa::HsaError;
-use serde::{Deserialize, Serialize};
 
-/// The exit status of the tools that read captures: one for each kind of end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum Exit {
-    /// Done, and what was verified is as it should be.
-    Success = 0,
-    /// The command line is not right.
-    Usage = 1,
-    /// The file cannot be read, or is damaged.
-    Corrupt = 2,
-    /// The machine is not like the one of the capture: no such GPU, no runtime, not enough memory.
-    Environment = 3,
-    /// The memory could not be placed at the captured addresses.
-    Placement = 4,
-    /// The GPU reported a fault.
-    Fault = 5,
-    /// Something else was computed, or nothing.
-    Mismatch = 6,
-    /// The dispatch needs what replay does not do.
-    Unsupported = 7,
-    /// The kernel did not end in time.
-    Timeout = 8,
-    /// The capture lacks what is needed.
-    Incomplete = 9,
-}
+use crate::exit::Exit;
 
 /// Why a dispatch was not replayed.
 #[derive(Debug, thiserror::Error)]
@@ -128,12 +103,12 @@ pub enum ReplayError {
         /// How long was waited.
         seconds: f64,
     },
-    /// Another process was to replay it, and said this.
+    /// Something outside of this crate said this.
     #[error("{text}")]
     Told {
-        /// Of which kind it is.
+        /// The status that says of which kind it is.
         exit: Exit,
-        /// What it said.
+        /// What was said.
         text: String,
     },
 }

@@ -16,6 +16,7 @@ mod device;
 pub mod diff;
 mod dirty;
 mod error;
+mod exit;
 pub mod extract;
 mod geometry;
 mod hostcall;
@@ -37,7 +38,8 @@ pub mod verify;
 
 pub use case::{Case, Code, Pointer, symbol};
 pub use device::{Backend, Description, Times};
-pub use error::{Exit, Fault, ReplayError, Result};
+pub use error::{Fault, ReplayError, Result};
+pub use exit::Exit;
 pub use geometry::Geometry;
 pub use process::{leave, worker};
 pub use replacement::{Replacement, Which};

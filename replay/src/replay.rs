@@ -6,7 +6,8 @@ use logdur_capture::{Id, Scope};
 
 use crate::case::Case;
 use crate::device::{Description, Times};
-use crate::error::{Exit, ReplayError, Result};
+use crate::error::{ReplayError, Result};
+use crate::exit::Exit;
 use crate::memory::Pages;
 use crate::place::PAGE;
 use crate::stage::{Setup, Stage, Variant};
@@ -69,10 +70,8 @@ impl Report {
     /// The status that says it. With `strict`, a result that says less than it could is no success.
     pub fn exit(&self, strict: bool) -> Exit {
         match self.overall {
-            Some(Overall::Fail | Overall::NothingWritten) => Exit::Mismatch,
-            Some(Overall::NoReference) => Exit::Incomplete,
             Some(Overall::Pass) if strict && !self.weaknesses.is_empty() => Exit::Incomplete,
-            Some(Overall::Pass) | None => Exit::Success,
+            overall => overall.map_or(Exit::Success, Overall::exit),
         }
     }
 }

@@ -111,17 +111,23 @@ fn what_is_missing_is_named() {
         (&["-t", "xml", "--", "true"], "xml"),
     ] {
         let output = omniprobe(arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
     }
 }
 
 #[test]
-fn what_a_tool_on_captures_does_not_know_is_its_own_and_not_the_applications() {
+fn a_wrong_command_line_has_status_1_in_every_subcommand() {
     for (arguments, said) in [
         (["verify", "a.ldcap", "--nonsense"].as_slice(), "unexpected argument '--nonsense'"),
         (&["verify", "a.ldcap", "--timeout", "-1"], "unexpected argument '-1'"),
         (&["verify", "a.ldcap", "--no-verify"], "unexpected argument '--no-verify'"),
+        (&["doctor", "--nonsense"], "unexpected argument '--nonsense'"),
+        (&["log"], "required arguments were not provided"),
+        (&["cache", "ls"], "required arguments were not provided"),
+        (&["cache", "nonsense"], "unrecognized subcommand 'nonsense'"),
+        (&["isa", "--nonsense"], "unexpected argument '--nonsense'"),
+        (&["-l"], "a value is required"),
     ] {
         let output = omniprobe(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -133,7 +139,7 @@ fn what_a_tool_on_captures_does_not_know_is_its_own_and_not_the_applications() {
 fn options_whose_feature_is_to_come_say_so_in_one_line() {
     for option in [["-i"].as_slice(), &["-d", "all"], &["-a", "Heatmap"]] {
         let output = omniprobe(&[option, &["--", "true"]].concat());
-        assert_eq!(output.status.code(), Some(2), "{option:?}");
+        assert_eq!(output.status.code(), Some(1), "{option:?}");
         let text = stderr(&output);
         assert_eq!((text.lines().count(), text.contains("still to come")), (1, true), "{option:?}: {text}");
     }
@@ -187,7 +193,7 @@ fn the_doctor_says_when_there_is_no_device() {
         return;
     }
     let output = omniprobe(&["doctor"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("--emulate gfx90a"), "{}", stderr(&output));
 }
 

@@ -128,7 +128,7 @@ fn what_is_written_elsewhere_and_what_is_not_written_have_their_words() {
     ended(&outcome, "FAIL", 6);
     assert!(outcome.stdout.contains("NOTHING_WRITTEN"), "{}", outcome.stdout);
     idle.buffers[0].after = idle.buffers[0].before.clone();
-    ended(&tool("verify", &idle, &[]), "NOTHING_WRITTEN", 6);
+    ended(&tool("verify", &idle, &[]), "NOTHING_WRITTEN", 11);
 
     let mut unknown = increment(&arch);
     unknown.after = false;
@@ -208,6 +208,7 @@ fn what_the_library_captures_of_programs_is_the_same_in_fresh_processes() {
             let fine = ["PASS", "NOTHING_WRITTEN"].iter().any(|word| result["result"] == *word);
             assert!(fine, "{name}: {result:#}");
         }
+        assert_eq!(outcome.status.code(), Some(0), "{name}: {}", outcome.stderr);
         let passed = results.iter().filter(|r| r["result"] == "PASS").count();
         assert!(passed * 10 >= results.len() * 8, "{name}: {passed} of {}", results.len());
         drop(captured);

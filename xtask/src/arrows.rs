@@ -46,7 +46,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("logdur-journal", &[]),
     ("logdur-settings", &[]),
     // Prints the tables' documentation, reads corpora, and measures.
-    ("xtask", &["logdur-settings", "amdgpu-code-object", "amdgpu-isa", "logdur-capture", "logdur-kernel-cache"]),
+    (
+        "xtask",
+        &[
+            "logdur-settings",
+            "amdgpu-code-object",
+            "amdgpu-isa",
+            "logdur-capture",
+            "logdur-kernel-cache",
+            "logdur-replay",
+        ],
+    ),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

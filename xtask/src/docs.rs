@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the pages that are printed from tables.
+//! `cargo xtask docs`: the pages, and the parts of pages, that are printed from tables.
 
 use std::fs;
 
@@ -14,7 +14,13 @@ const PAGES: &[Page] = &[
     ("docs/environment.md", logdur_settings::page),
     ("docs/isa-coverage.md", amdgpu_isa::coverage::page),
     ("docs/kernel-cache.md", logdur_kernel_cache::page),
+    ("docs/statuses.md", logdur_replay::Exit::page),
 ];
+
+/// A part of a page that is written by hand: its file, its name between the marks, and what prints it.
+type Part = (&'static str, &'static str, fn() -> String);
+
+const PARTS: &[Part] = &[("docs/agents.md", "statuses", logdur_replay::Exit::table)];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let check = match args {
@@ -23,14 +29,47 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         other => bail!("docs takes --check or nothing, found {other:?}"),
     };
     for (file, print) in PAGES {
+        write(file, &print(), check)?;
+    }
+    for (file, name, print) in PARTS {
         let path = root().join(file);
-        if !check {
-            fs::create_dir_all(path.parent().context("a page has a folder")?)?;
-            fs::write(&path, print()).with_context(|| format!("writing {}", path.display()))?;
-        } else if fs::read_to_string(&path).unwrap_or_default() != print() {
-            bail!("{file} differs from the tables that it is printed from: run `cargo xtask docs`");
-        }
-        println!("{file}");
+        let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        write(file, &with_part(&page, name, &print()).with_context(|| (*file).to_owned())?, check)?;
     }
     Ok(())
+}
+
+/// Writes a page, or compares it with the file.
+fn write(file: &str, text: &str, check: bool) -> Result<()> {
+    let path = root().join(file);
+    if !check {
+        fs::create_dir_all(path.parent().context("a page has a folder")?)?;
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    } else if fs::read_to_string(&path).unwrap_or_default() != text {
+        bail!("{file} differs from the tables that it is printed from: run `cargo xtask docs`");
+    }
+    println!("{file}");
+    Ok(())
+}
+
+/// The page with the part between its marks replaced.
+fn with_part(page: &str, name: &str, text: &str) -> Result<String> {
+    let (begin, end) =
+        (format!("<!-- {name}: printed by `cargo xtask docs` -->\n"), format!("<!-- end of {name} -->\n"));
+    let (before, rest) = page.split_once(&begin).with_context(|| format!("expected the mark {begin:?}, found none"))?;
+    let (_, after) = rest.split_once(&end).with_context(|| format!("expected the mark {end:?}, found none"))?;
+    Ok([before, &begin, text, &end, after].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_page_is_replaced_between_its_marks_and_nothing_else() {
+        let page = "a\n<!-- x: printed by `cargo xtask docs` -->\nold\n<!-- end of x -->\nb\n";
+        let new = with_part(page, "x", "new\n").unwrap();
+        assert_eq!(new, page.replace("old", "new"));
+        assert!(with_part("a\n", "x", "new\n").is_err());
+    }
 }

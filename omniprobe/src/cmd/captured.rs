@@ -1,13 +1,12 @@
 //! What the tools that read captures have in common: the file, which of its dispatches, and how they end.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use logdur_capture::{CaptureError, Dispatch, End, Placed, Reader};
-use logdur_replay::{Exit, ReplayError, symbol};
+use logdur_replay::{ReplayError, symbol};
 use regex::Regex;
 
 use super::output::demangled;
@@ -130,24 +129,6 @@ pub(crate) fn open(file: &Path) -> Result<Reader> {
         eprintln!("omniprobe: {}: {problem}", file.display());
     }
     Ok(reader)
-}
-
-/// Ends a tool: with its status, or with that of its error, which is said.
-pub(crate) fn end(done: Result<Exit>) -> ExitCode {
-    let status = done.unwrap_or_else(|error| {
-        eprintln!("omniprobe: {error:#}");
-        status(&error)
-    });
-    ExitCode::from(status as u8)
-}
-
-/// The status of an error.
-pub(crate) fn status(error: &anyhow::Error) -> Exit {
-    match (error.downcast_ref::<ReplayError>(), error.downcast_ref::<logdur_capture::CaptureError>()) {
-        (Some(error), _) => error.exit(),
-        (None, Some(_)) => Exit::Corrupt,
-        (None, None) => Exit::Usage,
-    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use hsa::{AgentKind, Api};
+use logdur_replay::{Exit, ReplayError};
 use logdur_settings::Interceptor;
 
 use crate::environment::Environment;
@@ -15,7 +16,7 @@ use crate::{PlaceOptions, RunOptions};
 ///
 /// # Errors
 /// When the libraries of this project are not there.
-pub(crate) fn run(place: &PlaceOptions) -> Result<ExitCode> {
+pub(crate) fn run(place: &PlaceOptions) -> Result<Exit> {
     let options = RunOptions { place: place.clone(), log_location: Some("/dev/null".into()), ..Default::default() };
     let mut environment = Environment::of(&options)?;
     let hello = std::env::temp_dir().join(format!("omniprobe-doctor-{}", std::process::id()));
@@ -29,7 +30,8 @@ pub(crate) fn run(place: &PlaceOptions) -> Result<ExitCode> {
     print!("{}", String::from_utf8_lossy(&output.stdout));
     if !output.status.success() {
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        bail!("the HSA runtime cannot be used here ({})", output.status);
+        let text = format!("the HSA runtime cannot be used here ({})", output.status);
+        return Err(ReplayError::Told { exit: Exit::Environment, text }.into());
     }
     let loaded = !said.is_empty();
     println!(
@@ -37,14 +39,14 @@ pub(crate) fn run(place: &PlaceOptions) -> Result<ExitCode> {
         "tool",
         if loaded { "liblogdur.so is loaded by the runtime" } else { "liblogdur.so is NOT loaded by the runtime" }
     );
-    Ok(if loaded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if loaded { Exit::Success } else { Exit::Environment })
 }
 
 /// What runs in the process of its own: starts the runtime and says what it finds.
 ///
 /// # Errors
 /// When the runtime cannot be opened or started.
-pub(crate) fn probe() -> Result<ExitCode> {
+pub(crate) fn probe() -> Result<Exit> {
     let api = Api::open(None).context("opening the HSA runtime")?;
     let runtime = mapped("libhsa-runtime64.so")?;
     println!("{:<10} {}", "rocm", rocm_of(&runtime));
@@ -64,7 +66,7 @@ pub(crate) fn probe() -> Result<ExitCode> {
         println!("{:<10} none", "gpu");
     }
     api.shut_down()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 /// The file behind a library that is in this process.

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::captured::{self, Backend};
 use super::output::demangled;
 use super::{lines, listing};
+use crate::exit;
 
 /// Bytes that are shown; of more only how many they are: they are in the record, whose offset is shown.
 const SHOWN: usize = 64;
@@ -63,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
             kernel(&reader, id, symbol, options.format).unwrap_or_else(|error| {
                 eprintln!("omniprobe: {}: {error:#}", demangled(symbol));
                 if status.get() == Exit::Success {
-                    status.set(captured::status(&error));
+                    status.set(exit::of(&error));
                 }
                 Vec::new()
             })

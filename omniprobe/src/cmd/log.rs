@@ -3,12 +3,13 @@
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitStatus;
 
 use anyhow::{Context, Result, bail};
 use logdur_journal::lines::Format;
 use logdur_journal::recover::{self, Missing, Written};
 use logdur_journal::snapshot::Snapshot;
+use logdur_replay::Exit;
 
 use crate::LogOptions;
 
@@ -16,7 +17,7 @@ use crate::LogOptions;
 ///
 /// # Errors
 /// When a file is none of records, or the log cannot be written.
-pub(crate) fn run(options: &LogOptions) -> Result<ExitCode> {
+pub(crate) fn run(options: &LogOptions) -> Result<Exit> {
     let mut format = None;
     for path in &options.files {
         let snapshot = read(path)?;
@@ -50,7 +51,7 @@ pub(crate) fn run(options: &LogOptions) -> Result<ExitCode> {
                 .context("writing to standard output")?,
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 /// After a run: writes what the process that left a file of records could not write, and removes the file.

@@ -14,11 +14,11 @@ use logdur_capture::{Dispatch, Placed, Reader};
 use logdur_replay::verify::Rule;
 use logdur_replay::{Case, Exit, Geometry, Replacement, ReplayError, Setup, Variant, Which, symbol};
 
-use super::captured::{self, Backend, Captured, seconds};
+use super::captured::{Backend, Captured, seconds};
 use super::replay::show;
 use super::{lines, progress};
 use crate::environment::Environment;
-use crate::{PlaceOptions, find};
+use crate::{PlaceOptions, exit, find};
 
 /// Which dispatches are replayed, and on what: the options of every tool that does.
 #[derive(Args, Clone, Debug)]
@@ -193,7 +193,7 @@ impl On {
 pub(crate) fn work(on: &On, work: impl FnOnce(&Case<'_>) -> Result<Exit>) {
     let Some(dispatch) = on.worker else { return };
     let status = with_case(&on.captured, dispatch, work).unwrap_or_else(|error| {
-        let status = captured::status(&error);
+        let status = exit::of(&error);
         // Another layout of addresses is tried; of the last one it is said what was in the way.
         if status != Exit::Placement || on.attempt == *on.attempts().end() {
             if on.json {
@@ -208,7 +208,7 @@ pub(crate) fn work(on: &On, work: impl FnOnce(&Case<'_>) -> Result<Exit>) {
     logdur_replay::leave(status as u8)
 }
 
-/// Does work for each dispatch, in a process of its own; the first status that is no success.
+/// Does work for each dispatch, in a process of its own, and ends with the status of all ([`Exit::of_all`]).
 ///
 /// # Errors
 /// When the capture cannot be read, when a file is for none of the dispatches, or this program cannot be started again.
@@ -216,7 +216,7 @@ pub(crate) fn each(on: &On, other: &Other, of_one: impl FnOnce(&Case<'_>) -> Res
     work(on, of_one);
     let reader = on.captured.open()?;
     let environment = on.environment()?;
-    let mut status = Exit::Success as u8;
+    let mut ends = Vec::new();
     let dispatches = on.captured.dispatches(&reader)?;
     other.is_used(on, &reader, &dispatches)?;
     let bar = progress::bar("{pos} of {len} dispatches", dispatches.len() as u64)?;
@@ -231,13 +231,11 @@ pub(crate) fn each(on: &On, other: &Other, of_one: impl FnOnce(&Case<'_>) -> Res
             }
         }
         bar.inc(1);
-        if status == Exit::Success as u8 {
-            status = ended;
-        }
+        ends.push(ended);
     }
     bar.finish_and_clear();
     // Statuses of workers are passed on as they are.
-    std::process::exit(status.into())
+    std::process::exit(Exit::of_all(ends).into())
 }
 
 /// Runs a command; what it says does not get into the bar.

@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use logdur_capture::{Dispatch, Memory, Placed, Reader};
 
 use crate::case::{Case, symbol};
-use crate::error::{Exit, Result};
+use crate::error::Result;
+use crate::exit::Exit;
 use crate::verify::Rule;
 
 pub use arguments::{Argument, Value};

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Exit;
+use crate::exit::Exit;
 use crate::geometry::Geometry;
 use crate::stats::Summary;
 

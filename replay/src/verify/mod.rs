@@ -11,6 +11,8 @@ pub use element::{Distance, Rule, Tolerance, Type};
 
 use std::fmt;
 
+use crate::exit::Exit;
+
 /// What came of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
@@ -147,6 +149,16 @@ impl Overall {
             (true, _) => Overall::Pass,
             (false, true) => Overall::NothingWritten,
             (false, false) => Overall::NoReference,
+        }
+    }
+
+    /// The status that says it.
+    pub fn exit(self) -> Exit {
+        match self {
+            Overall::Pass => Exit::Success,
+            Overall::Fail => Exit::Mismatch,
+            Overall::NothingWritten => Exit::NothingToCompare,
+            Overall::NoReference => Exit::Incomplete,
         }
     }
 }

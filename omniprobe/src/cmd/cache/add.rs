@@ -1,11 +1,11 @@
 //! `omniprobe cache add`: code objects into a folder.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use logdur_kernel_cache::Added;
+use logdur_replay::Exit;
 
 use super::KernelFilter;
 use crate::cmd::output;
@@ -27,7 +27,7 @@ pub(super) struct Options {
 ///
 /// # Errors
 /// When a file is not there or has none, or the folder cannot be written.
-pub(super) fn run(options: &Options) -> Result<ExitCode> {
+pub(super) fn run(options: &Options) -> Result<Exit> {
     let cache = super::open(&options.files)?;
     let mut kernels = cache.kernels();
     kernels.retain(|k| options.filter.takes(k));
@@ -42,5 +42,5 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         format!("{}: {target}, {} kernels{there}", a.path.display(), a.kernels.len())
     };
     output::lines(added.iter().map(line))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }

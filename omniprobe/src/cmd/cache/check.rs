@@ -1,12 +1,12 @@
 //! `omniprobe cache check`: whether kernels would be swapped.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use amdgpu_code_object::Target;
 use anyhow::{Result, bail};
 use clap::Args;
 use logdur_kernel_cache::{Candidate, Choice, Decision, Hash, Kernarg, Pick};
+use logdur_replay::Exit;
 use serde_json::{Value, json};
 
 use super::KernelFilter;
@@ -34,11 +34,12 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// Says of each kernel what would be done about it. Succeeds when one would be swapped.
+/// Says of each kernel what would be done about it. Succeeds when one would be swapped; the status of the others says whether there
+/// is a kernel of the name.
 ///
 /// # Errors
 /// When a folder or file is not there, or no kernel was asked about.
-pub(super) fn run(options: &Options) -> Result<ExitCode> {
+pub(super) fn run(options: &Options) -> Result<Exit> {
     let agent = options.agent.as_deref().map(Target::parse).transpose()?;
     let application = super::open(&options.applications)?;
     let mut kernels = application.kernels();
@@ -48,11 +49,15 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         bail!("{}: expected kernels, found none", files.join(", "));
     }
     let cache = super::open(std::slice::from_ref(&options.folder))?;
-    let (mut swapped, mut lines) = (false, Vec::new());
+    let (mut status, mut lines) = (Exit::NothingToCompare, Vec::new());
     for kernel in &kernels {
         let hash = application.hash(kernel)?;
         let decision = cache.decide(&kernel.interface, &hash, agent.as_ref(), options.pick.as_ref());
-        swapped |= matches!(decision, Decision::Swap { .. });
+        status = match (&decision, status) {
+            (Decision::Swap { .. }, _) | (_, Exit::Success) => Exit::Success,
+            (Decision::Nothing, status) => status,
+            (Decision::Refused(_) | Decision::Running(_) | Decision::Several(_), _) => Exit::Unsupported,
+        };
         if options.json {
             lines.push(as_json(kernel, &hash, &decision).to_string());
         } else {
@@ -60,7 +65,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         }
     }
     output::lines(lines)?;
-    Ok(if swapped { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(status)
 }
 
 fn shown(choice: &Choice) -> String {

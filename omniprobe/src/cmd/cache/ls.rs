@@ -1,11 +1,11 @@
 //! `omniprobe cache ls`: the kernels of folders and files.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 use logdur_kernel_cache::Hash;
+use logdur_replay::Exit;
 
 use super::{KernelFilter, table};
 use crate::cmd::output;
@@ -27,7 +27,7 @@ pub(super) struct Options {
 ///
 /// # Errors
 /// When a folder or file is not there, or was changed meanwhile.
-pub(super) fn run(options: &Options) -> Result<ExitCode> {
+pub(super) fn run(options: &Options) -> Result<Exit> {
     let cache = super::open(&options.paths)?;
     let mut kernels = cache.kernels();
     kernels.retain(|k| options.filter.takes(k));
@@ -35,7 +35,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let hashed: Vec<(_, Hash)> = hashed.collect::<Result<_>>()?;
     if options.json {
         output::lines(hashed.iter().map(|(k, hash)| table::json(k, Some(&hash.to_string())).to_string()))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Exit::Success);
     }
     let head =
         ["HASH", "TARGET", "ABI", "LDS", "SCRATCH", "VGPR", "AGPR", "SGPR", "GROUP", "ARGUMENTS", "KERNEL", "FILE"];
@@ -58,5 +58,5 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         ]
     };
     table::print(head, &hashed.iter().map(row).collect::<Vec<_>>())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }

@@ -6,11 +6,11 @@ mod ls;
 mod table;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use logdur_kernel_cache::{Cache, Candidate, Indexing};
+use logdur_replay::Exit;
 use regex::Regex;
 
 use crate::cmd::output;
@@ -55,7 +55,7 @@ impl KernelFilter {
 ///
 /// # Errors
 /// When a folder or file is not there, or cannot be written.
-pub(crate) fn run(options: &CacheOptions) -> Result<ExitCode> {
+pub(crate) fn run(options: &CacheOptions) -> Result<Exit> {
     match &options.command {
         CacheCommand::Ls(options) => ls::run(options),
         CacheCommand::Check(options) => check::run(options),

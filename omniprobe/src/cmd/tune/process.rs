@@ -16,10 +16,10 @@ use logdur_replay::verify::{BufferReport, Overall};
 use logdur_replay::{Case, Exit, Ran, Replacement, ReplayError, Setup, Variant, Variants, Which};
 use serde::{Deserialize, Serialize};
 
-use crate::cmd::captured;
 use crate::cmd::replay::show;
 use crate::cmd::worker::On;
 use crate::environment::Environment;
+use crate::exit;
 
 /// What a process may need besides its launches: to look at all memory, twice.
 const SLACK: Duration = Duration::from_secs(120);
@@ -66,7 +66,7 @@ pub(super) fn serve(case: &Case<'_>, setup: &Setup) -> Result<Exit> {
         Ok(variants) => variants,
         Err(error) => {
             let error = anyhow::Error::from(error);
-            let status = captured::status(&error);
+            let status = exit::of(&error);
             say(&Answer::NotReady(status, format!("{error:#}")))?;
             return Ok(status);
         }
