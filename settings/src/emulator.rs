@@ -74,7 +74,7 @@ settings! {
     /// What the emulated GPU is like.
     Emulator;
 
-    /// The GPUs: names of processors. `2*gfx90a` is two of a kind.
+    /// The GPUs: names of processors. `2*gfx90a` is two of a kind. `gfx90a:sramecc-` has no error correction of its static memories, which all but gfx900 have.
     gpus: GpuList = "KFDEMU_GPUS" ["NAME[,NAME…]"] or (GpuList(vec!["gfx90a".to_owned()])) "`gfx90a`";
     /// Compute units of each GPU. The runtime's own kernels launch work for every one of them, so more is slower.
     compute_units: u32 = "KFDEMU_CUS" ["number"] or (8) "8";

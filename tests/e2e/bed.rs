@@ -131,12 +131,21 @@ pub(crate) fn hip(name: &str) -> PathBuf {
 
 /// A HIP program, compiled with options like `-O3`.
 pub(crate) fn hip_optimized(name: &str, options: &str) -> PathBuf {
-    let words = options.replace(' ', "");
-    let program = programs().join(if options == "-O3" { name.to_owned() } else { format!("{name}{words}") });
+    hip_targets(name, options, &archs(), "")
+}
+
+/// A HIP program for one target ID, like `gfx90a:sramecc-`.
+pub(crate) fn hip_target(name: &str, target: &str) -> PathBuf {
+    hip_targets(name, "-O3", &[target.to_owned()], target)
+}
+
+fn hip_targets(name: &str, options: &str, targets: &[String], suffix: &str) -> PathBuf {
+    let words = options.replace(' ', "") + &suffix.replace(':', ".");
+    let program = programs().join(if words == "-O3" { name.to_owned() } else { format!("{name}{words}") });
     let sources = sources(&format!("{name}.hip"), "check.h");
     make(&program, &sources, || {
         let mut command = hipcc();
-        command.args(archs().iter().map(|arch| format!("--offload-arch={arch}")));
+        command.args(targets.iter().map(|target| format!("--offload-arch={target}")));
         // Not every hipcc has this standard by itself, and rocPRIM needs it.
         command.arg("-std=c++17").args(options.split_whitespace()).arg(&sources[0]).arg("-o").arg(&program);
         command.args(link_options()).args(versions::hiprtc());

@@ -64,6 +64,24 @@ stories! {
 }
 
 #[test]
+fn loads_into_half_of_a_register_do_with_the_other_half_what_the_device_says_that_it_has() {
+    if bed::on_hardware() {
+        return;
+    }
+    for arch in bed::archs().iter().filter(|&arch| arch != "gfx900") {
+        // Code for both, and code for the one: then the compiler makes use of it that the other half is kept.
+        for (feature, said) in [("", "cleared"), (":sramecc+", "cleared"), (":sramecc-", "kept")] {
+            let target = format!("{arch}{feature}");
+            let programs = [bed::hip("half_loads"), bed::hip_target("half_loads", &target)];
+            for program in programs {
+                let run = Run::new(program).arch(arch).env("KFDEMU_GPUS", &target).bare().passed();
+                assert!(run.stdout.lines().next().is_some_and(|line| line.ends_with(said)), "{target}: {}", run.stdout);
+            }
+        }
+    }
+}
+
+#[test]
 fn an_assertion_that_fails_on_the_device_is_reported_by_every_lane_and_ends_the_kernel() {
     for arch in bed::archs() {
         let run = Run::hip("printing").arch(&arch).args(["assert"]).bare();

@@ -280,6 +280,7 @@ impl Worker {
             view: &mut tools.view,
             fetch: &mut tools.fetch,
             spares: &mut self.spares,
+            shape: job.gpu.shape,
             gws: &job.gpu.gws,
             driver: &job.gpu.driver,
             clock: &job.gpu.clock,

@@ -17,6 +17,8 @@ use crate::memory::AddressSpace;
 pub struct Shape {
     /// The processor.
     pub arch: Arch,
+    /// Its static memories have error correction on, the feature `sramecc+` of its target ID.
+    pub sramecc: bool,
     /// Compute units.
     pub compute_units: u32,
 }

@@ -1,11 +1,11 @@
 //! The registers that a wave begins with. Source: LLVM's AMDGPUUsage, "Initial Kernel Execution State".
 
-use amdgpu_isa::Arch;
 use amdgpu_isa::operand::Operand;
 use amdgpu_isa::wave::{Apertures, LANES, Mode, VgprFile, Wave};
 use hsa_sys::abi::kernel_descriptor::properties;
 
 use crate::dispatch::Launch;
+use crate::gpu::Shape;
 use crate::machine::SCRATCH_WINDOW;
 
 /// High half of the LDS aperture, as the driver reports it to the runtime.
@@ -51,9 +51,11 @@ impl Sgprs<'_> {
 }
 
 /// A wave about to execute its first instruction.
-pub(crate) fn initial_wave(arch: Arch, launch: &Launch, place: &Place, vgpr: VgprFile) -> Wave {
+pub(crate) fn initial_wave(shape: Shape, launch: &Launch, place: &Place, vgpr: VgprFile) -> Wave {
     let descriptor = &launch.descriptor;
+    let arch = shape.arch;
     let mut wave = Wave::new(arch, launch.entry, vgpr);
+    wave.sramecc = shape.sramecc;
     wave.mode = Mode(descriptor.initial_mode());
     wave.apertures = Apertures { shared: SHARED_APERTURE_HI, private: PRIVATE_APERTURE_HI };
     wave.accum_offset = if arch.unified_registers() { descriptor.accum_offset() } else { 256 };

@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::code::{Fetch, PAGE};
 use crate::dispatch::Launch;
 use crate::driver::{Driver, WaveError};
+use crate::gpu::Shape;
 use crate::gws::{Gws, Ticket};
 use crate::machine::Machine;
 use crate::memory::View;
@@ -75,6 +76,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) view: &'a mut View,
     pub(crate) fetch: &'a mut Fetch,
     pub(crate) spares: &'a mut Spares,
+    pub(crate) shape: Shape,
     pub(crate) gws: &'a Gws,
     pub(crate) driver: &'a Arc<dyn Driver>,
     pub(crate) clock: &'a Clock,
@@ -90,13 +92,12 @@ impl Workgroup {
         let at = launch.coordinates(n);
         let extent = launch.extent(at);
         let waves = extent.iter().product::<u32>().div_ceil(LANES as u32);
-        let arch = bench.fetch.decoder().arch();
         let slots = (0..waves)
             .map(|wave| {
                 let registers = bench.spares.registers.pop().unwrap_or_else(vgpr_file);
                 let place = Place { workgroup: at, extent, wave, waves };
                 Slot {
-                    wave: initial_wave(arch, launch, &place, registers),
+                    wave: initial_wave(bench.shape, launch, &place, registers),
                     state: State::Running,
                     ticket: None,
                     reading: 0,

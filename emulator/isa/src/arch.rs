@@ -55,6 +55,12 @@ impl Arch {
         self.unified_registers()
     }
 
+    /// True when its static memories can have error correction, the feature `sramecc` of target IDs. Boards with these
+    /// processors come with it on.
+    pub const fn can_correct_sram(self) -> bool {
+        !matches!(self, Arch::Gfx900)
+    }
+
     /// True when the hardware, not the kernel's prologue, sets up flat scratch and workgroup ids.
     pub const fn architected_flat_scratch(self) -> bool {
         matches!(self, Arch::Gfx942)

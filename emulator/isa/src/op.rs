@@ -164,11 +164,12 @@ pub enum Fill {
     Zero,
     /// Sign extension.
     Sign,
-    /// The low half of the register; the high half is kept.
+    /// The low half of the register. A load keeps the high half, or clears it where
+    /// [`Wave::sramecc`](crate::wave::Wave::sramecc) is set.
     D16,
     /// Like [`Fill::D16`] with sign extension to 16 bits.
     D16Sign,
-    /// The high half of the register; the low half is kept.
+    /// The high half of the register; a load does with the low half what [`Fill::D16`] does with the high one.
     D16High,
     /// Like [`Fill::D16High`] with sign extension to 16 bits.
     D16HighSign,

@@ -141,6 +141,9 @@ pub struct Wave {
     pub mode: Mode,
     /// The wave's processor.
     pub arch: Arch,
+    /// The device has error correction of its static memories on (`sramecc+`): loads into half of a register clear the
+    /// other half. Source: LLVM's `GCNSubtarget::d16PreservesUnusedBits`.
+    pub sramecc: bool,
     /// High halves of the shared (LDS) and private (scratch) apertures.
     pub apertures: Apertures,
     /// Hardware registers that `s_getreg` reads: hardware id, LDS and register allocation.
@@ -189,6 +192,7 @@ impl Wave {
             accum_offset: 256,
             mode: Mode(0xf0),
             arch,
+            sramecc: false,
             apertures: Apertures::default(),
             hw_regs: HwRegs::default(),
             trap: None,

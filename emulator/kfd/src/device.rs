@@ -29,7 +29,7 @@ use crate::tree;
 /// What is known before a device is opened.
 struct Plan {
     settings: Emulator,
-    products: Vec<&'static Product>,
+    products: Vec<Product>,
     problems: Vec<String>,
 }
 
@@ -189,7 +189,7 @@ impl State {
             ClockKind::Deterministic => Clock::deterministic(),
         });
         let mut devices = Vec::new();
-        for (index, &product) in plan.products.iter().enumerate() {
+        for (index, product) in plan.products.iter().enumerate() {
             let gpu_id = Product::gpu_id(index);
             let callbacks = Callbacks {
                 log: shared_log.clone(),
@@ -199,7 +199,7 @@ impl State {
                 gpu_id,
             };
             let compute_units = plan.settings.compute_units.clamp(1, 1024).next_multiple_of(product.array_count);
-            let shape = Shape { arch: product.arch, compute_units };
+            let shape = Shape { arch: product.arch, sramecc: product.sramecc, compute_units };
             let memory = MemFile::new(memfile::MEMORY, MEMORY_FILE, 0)?;
             devices.push(Device {
                 gpu_id,

@@ -4,6 +4,7 @@
 use amdgpu_emu::Arch;
 
 /// A product that can be emulated.
+#[derive(Clone, Copy)]
 pub(crate) struct Product {
     pub(crate) arch: Arch,
     /// The name that the runtime shows; it says that the GPU is emulated.
@@ -14,7 +15,7 @@ pub(crate) struct Product {
     pub(crate) gfx_target_version: u32,
     pub(crate) waves_per_simd: u32,
     pub(crate) array_count: u32,
-    /// Error-correcting memory, which is part of the target's name.
+    /// Its static memories have error correction on, which is part of the target's name (`gfx906:sramecc+`).
     pub(crate) sramecc: bool,
     pub(crate) sdma_engines: u32,
     pub(crate) sdma_xgmi_engines: u32,
@@ -58,7 +59,7 @@ pub(crate) const PRODUCTS: &[Product] = &[
         gfx_target_version: 90006,
         waves_per_simd: 10,
         array_count: 4,
-        sramecc: false,
+        sramecc: true,
         sdma_engines: 2,
         sdma_xgmi_engines: 0,
         engine_clock_mhz: 1800,
@@ -129,9 +130,18 @@ pub(crate) const PRODUCTS: &[Product] = &[
 ];
 
 impl Product {
-    /// The product with a processor of that name.
-    pub(crate) fn named(name: &str) -> Option<&'static Product> {
-        PRODUCTS.iter().find(|p| p.arch.name() == name)
+    /// The product with a processor of that name. `:sramecc+` or `:sramecc-` after it says whether error correction is
+    /// on, on those that can have it.
+    pub(crate) fn named(name: &str) -> Option<Product> {
+        let (processor, feature) = name.split_once(':').map_or((name, None), |(name, feature)| (name, Some(feature)));
+        let product = *PRODUCTS.iter().find(|p| p.arch.name() == processor)?;
+        let sramecc = match feature {
+            None => return Some(product),
+            Some("sramecc+") => true,
+            Some("sramecc-") => false,
+            Some(_) => return None,
+        };
+        product.arch.can_correct_sram().then_some(Product { sramecc, ..product })
     }
 
     /// The number by which the driver knows the GPU at a place in the list; never 0.
@@ -144,3 +154,22 @@ impl Product {
 pub(crate) const FIRST_RENDER_MINOR: u32 = 128;
 /// The character device number of DRM devices.
 pub(crate) const DRM_MAJOR: u32 = 226;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_correction_is_what_the_name_says_or_what_boards_come_with() {
+        let sramecc = |name: &str| Product::named(name).map(|p| p.sramecc);
+        for product in PRODUCTS {
+            let name = product.arch.name();
+            assert_eq!(sramecc(name), Some(product.arch.can_correct_sram()), "{name}");
+            for (feature, on) in [("sramecc+", true), ("sramecc-", false)] {
+                let expected = product.arch.can_correct_sram().then_some(on);
+                assert_eq!(sramecc(&format!("{name}:{feature}")), expected, "{name}:{feature}");
+            }
+            assert_eq!(sramecc(&format!("{name}:xnack+")), None);
+        }
+    }
+}

@@ -31,7 +31,7 @@ fn properties(pairs: &[(&str, u64)]) -> String {
 }
 
 /// Every file of the tree for these GPUs.
-fn files(products: &[&Product], settings: &Emulator) -> Files {
+fn files(products: &[Product], settings: &Emulator) -> Files {
     let mut files = vec![
         (format!("{TOPOLOGY}/generation_id"), "1\n".to_owned()),
         (
@@ -52,7 +52,7 @@ fn files(products: &[&Product], settings: &Emulator) -> Files {
     files
 }
 
-fn names(products: &[&Product]) -> String {
+fn names(products: &[Product]) -> String {
     let mut text = "1.0.0\n".to_owned();
     for p in products {
         let _ = writeln!(text, "{:04X},\t{:02X},\t{}", p.device_id, p.revision, p.name);
@@ -131,7 +131,7 @@ mod capability {
     pub(super) const COMMON: u64 = QUEUE_SIZE_POWER_OF_TWO | DOORBELL_64_BIT | DEBUG_FIRMWARE;
 }
 
-fn gpu_node(index: usize, all: &[&Product], p: &Product, settings: &Emulator) -> Files {
+fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> Files {
     let node = format!("{TOPOLOGY}/nodes/{}", index + 1);
     // Video memory that the host can map when the runtime asks for it, or cannot.
     let heap = if settings.bar == Bar::Large { 1 } else { 2 };
@@ -274,7 +274,7 @@ fn parent(settings: &Emulator) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub(crate) fn prepare(products: &[&Product], settings: &Emulator) -> io::Result<PathBuf> {
+pub(crate) fn prepare(products: &[Product], settings: &Emulator) -> io::Result<PathBuf> {
     let files = files(products, settings);
     let parent = parent(settings)?;
     let folder = parent.join(format!("{:016x}", hash(&files)));

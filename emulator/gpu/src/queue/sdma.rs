@@ -331,7 +331,7 @@ mod tests {
         let driver = Arc::new(Remapping { space: OnceLock::new(), other: other.clone() });
         let gpu = Arc::new(Gpu::new(
             0,
-            Shape { arch: Arch::Gfx90a, compute_units: 1 },
+            Shape { arch: Arch::Gfx90a, sramecc: true, compute_units: 1 },
             Arc::new(Clock::real()),
             driver.clone(),
         ));

@@ -155,7 +155,8 @@ pub(crate) fn fill(w: &mut Wave, dst: Operand, bytes: u8, how: Fill, data: &Data
         }
         return;
     }
-    let old = *w.vector(dst, 0);
+    // Memories with error correction are written in whole dwords: nothing of the old contents stays.
+    let old = if w.sramecc { [0; LANES] } else { *w.vector(dst, 0) };
     let word = std::array::from_fn(|l| {
         let x = data[0][l];
         match how {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use amdgpu_code_object::load::{self, Loaded};
+use amdgpu_code_object::{Setting, Target};
 use amdgpu_emu::clock::{Clock, TICKS_PER_SECOND};
 use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::queue::Doorbell;
@@ -122,7 +123,7 @@ impl Emulated {
         let told = Arc::new(Told::default());
         let clock = if counted { Clock::deterministic() } else { Clock::real() };
         let compute_units = if case.is_cooperative() { COMPUTE_UNITS_COOPERATIVE } else { COMPUTE_UNITS };
-        let shape = Shape { arch, compute_units };
+        let shape = Shape { arch, sramecc: corrects_sram(&isa, arch), compute_units };
         let gpu = Arc::new(Gpu::new(0, shape, Arc::new(clock), told.clone()));
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let failed = |source: std::io::Error| ReplayError::Environment {
@@ -305,5 +306,29 @@ impl Device for Emulated {
         let host_ns = nanoseconds(start.elapsed());
         let (began, ended) = signal.ticks();
         Ok(Times { gpu_ns: ended.saturating_sub(began) * TICK, host_ns })
+    }
+}
+
+/// True when a device of this ISA has error correction of its static memories on: what the name says, else what boards
+/// with the processor come with.
+fn corrects_sram(isa: &str, arch: Arch) -> bool {
+    match Target::parse(isa).map(|target| target.sramecc) {
+        Ok(Setting::On) => true,
+        Ok(Setting::Off) => false,
+        Ok(Setting::Any | Setting::Unsupported) | Err(_) => arch.can_correct_sram(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_correction_is_as_the_captured_device_had_it() {
+        let on = |isa| corrects_sram(isa, processor(isa).parse().unwrap());
+        assert!(
+            on("amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-") && on("amdgcn-amd-amdhsa--gfx906") && on("gfx908:xnack-")
+        );
+        assert!(!on("amdgcn-amd-amdhsa--gfx906:sramecc-:xnack-") && !on("amdgcn-amd-amdhsa--gfx900:xnack-"));
     }
 }
