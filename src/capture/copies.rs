@@ -4,26 +4,39 @@
 //! Any that start copies or destroy signals; the capture thread waits for what is there and holds what is to come.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use hsa_sys::abi::signal::Signal;
 
 use crate::session::lock;
 
-/// A DMA engine: the runtime has one of a GPU for each direction. It copies in order.
+/// Which engine of a GPU copies. The runtime has one of each kind, chosen by the agents that a copy is asked for with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// To the host; inside of the GPU, too, if the copy is small.
+    ToHost,
+    /// To the GPU.
+    ToGpu,
+    /// Inside of the GPU: a kernel of the runtime's on a queue of its own.
+    Within,
+}
+
+/// An engine, which copies in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Engine {
     /// The GPU's agent.
     pub(crate) gpu: u64,
-    /// That for copies from the GPU; of small ones inside of it, too.
-    pub(crate) to_host: bool,
+    pub(crate) path: Path,
 }
 
-/// Which engines of a GPU have come to a copy that waits, or will.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Blocked {
-    pub(super) to_gpu: bool,
-    pub(super) to_host: bool,
+/// True when the runtime has a kernel copy so many bytes inside of a GPU. Source: ROCr's `GpuAgent::GetBlitObject` and its
+/// variable `HSA_FORCE_SDMA_SIZE`.
+pub(crate) fn copied_by_a_kernel(bytes: usize) -> bool {
+    static LEAST: LazyLock<usize> = LazyLock::new(|| {
+        let told = std::env::var("HSA_FORCE_SDMA_SIZE").ok().and_then(|text| text.trim().parse().ok());
+        told.unwrap_or(1 << 20)
+    });
+    bytes >= *LEAST
 }
 
 /// A copy, by its signals.
@@ -129,16 +142,21 @@ impl Copies {
         copies.iter_mut().for_each(|copy| copy.dependencies.retain(|&s| s != signal));
     }
 
-    /// The engines of a GPU that what is asked of them now would wait for.
-    pub(super) fn blocked(&self, gpu: u64) -> Blocked {
+    /// The engines of a GPU that have come to a copy that waits, or will.
+    pub(super) fn blocked(&self, gpu: u64) -> Vec<Path> {
         let known = lock(&self.known);
         let waiting = known.copies.iter().filter(|copy| !copy.is_complete() && copy.waits());
-        let mut blocked = Blocked::default();
-        for engine in waiting.filter_map(|copy| copy.engine).filter(|engine| engine.gpu == gpu) {
-            blocked.to_gpu |= !engine.to_host;
-            blocked.to_host |= engine.to_host;
-        }
-        blocked
+        waiting.filter_map(|copy| copy.engine).filter(|engine| engine.gpu == gpu).map(|engine| engine.path).collect()
+    }
+
+    /// What a GPU's engines wait for, in words.
+    pub(super) fn told(&self, gpu: u64) -> String {
+        let (blocked, known) = (self.blocked(gpu), lock(&self.known));
+        let unknown = known.copies.iter().filter(|copy| copy.engine.is_none() && !copy.is_complete()).count();
+        format!(
+            "{} copies of the application's wait for work that is held, {unknown} are of engines that are not known",
+            blocked.len()
+        )
     }
 
     /// Lets no copy begin any more.

@@ -33,10 +33,11 @@ use crate::reaper::Access;
 use crate::session::{Session, lock};
 use crate::wake::Sleeper;
 
-pub(crate) use copies::{Copies, Engine, Inside};
+pub(crate) use copies::{Copies, Engine, Inside, Path, copied_by_a_kernel};
 pub(crate) use memory::Memory;
 
 use file::File;
+use read::Reader;
 use select::Selection;
 
 /// What captures, when there is a file for it.
@@ -46,8 +47,9 @@ pub(crate) struct Capture {
     quiesce: Quiesce,
     after: bool,
     memory: Mutex<Memory>,
-    /// Held for writing while a piece of memory is read.
+    /// Held for writing while memory is read.
     reading: RwLock<()>,
+    reader: Mutex<Option<Reader>>,
     pub(crate) copies: Copies,
     file: Mutex<File>,
     inbox: Mutex<VecDeque<Target>>,
@@ -100,6 +102,7 @@ impl Capture {
             after: settings.capture_after != 0,
             memory: Mutex::default(),
             reading: RwLock::new(()),
+            reader: Mutex::new(None),
             copies: Copies::default(),
             file: Mutex::new(file),
             inbox: Mutex::default(),
@@ -229,6 +232,8 @@ impl Capture {
             drop(stall::Stalled::with(session, target.queue));
         }
         lock(&self.memory).forget();
+        // What it reads with is the runtime's.
+        *lock(&self.reader) = None;
     }
 
     /// Says what was captured.

@@ -1,5 +1,9 @@
 //! Reading memory of hosts and GPUs, a piece at a time.
 //!
+//! A GPU's memory is copied by one of its engines, each of which copies in order: behind a copy of the application's that
+//! waits for what the capture holds, a copy of ours does not begin. So an engine that is not known to wait is asked, and
+//! another one as well when the copy takes long: what is known may not be all.
+//!
 //! # Threads
 //! The capture thread.
 
@@ -10,13 +14,15 @@ use std::time::{Duration, Instant};
 
 use hsa::{AgentKind, Api, OwnSignal, Pool};
 
-use super::copies::{Blocked, Copies};
+use super::copies::{Copies, Engine, Path, copied_by_a_kernel};
 use super::memory::{Allocation, Kind};
 
 /// Bytes that are read at once.
 pub(super) const PIECE: usize = 4 << 20;
 /// How long to sleep between two looks at a copy.
 const LOOK: Duration = Duration::from_micros(20);
+/// After which time another engine is asked as well. A slow bus copies a piece in a hundredth of it.
+const LATE: Duration = Duration::from_millis(100);
 
 /// Why memory could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -25,8 +31,8 @@ pub(super) enum Unread {
     #[error(transparent)]
     Runtime(#[from] hsa::HsaError),
     /// The copy is not complete.
-    #[error("the time was over before it was copied")]
-    Expired,
+    #[error("no copy engine of its GPU had copied it in time: {0}")]
+    Expired(String),
     /// The application has unmapped what it had locked.
     #[error("it is not mapped: {0}")]
     Unmapped(io::Error),
@@ -38,39 +44,68 @@ pub(super) enum Unread {
     NoHost,
 }
 
-/// What memory is read with: room that a GPU can write, and a signal.
+/// Room that a GPU can write, and a signal that is above 0 while it does.
+struct Room {
+    memory: NonNull<u8>,
+    copied: OwnSignal,
+    /// The first address that it has a copy of, or will when it is free, and how many bytes.
+    of: Option<(u64, usize)>,
+}
+
+/// An engine, and room for what is read and for what is read ahead.
+struct Lane {
+    engine: Engine,
+    rooms: [Room; 2],
+}
+
+/// Which room: the lane's number, and its own there.
+type Spot = (usize, usize);
+
+/// What memory is read with. It is read ahead: while a piece is looked at, the next one is copied.
 pub(super) struct Reader {
     api: &'static Api,
     host: u64,
-    room: NonNull<u8>,
-    copied: OwnSignal,
-    /// A copy into the room was not complete in time, and may go on.
-    lost: bool,
+    gpus: Vec<u64>,
+    lanes: Vec<Lane>,
 }
 
-// SAFETY: the room is the reader's own.
+// SAFETY: the rooms are the reader's own.
 unsafe impl Send for Reader {}
+
+impl Room {
+    /// True when no copy into it is under way.
+    fn is_free(&self) -> bool {
+        self.copied.memory().value.load(Ordering::Acquire) <= 0
+    }
+
+    /// Where it has so many bytes from an address on, counted from its own first.
+    fn offset_of(&self, address: u64, bytes: usize) -> Option<usize> {
+        let (start, length) = self.of?;
+        let offset = usize::try_from(address.checked_sub(start)?).ok()?;
+        (offset.checked_add(bytes)? <= length).then_some(offset)
+    }
+}
 
 impl Reader {
     /// For copies from every GPU.
     ///
     /// # Errors
-    /// When the runtime has no memory or signal for it.
+    /// When the runtime has no agent for the host.
     pub(super) fn new(api: &'static Api) -> Result<Reader, Unread> {
         let agents = api.agents()?;
         let host = agents.iter().find(|a| a.kind == AgentKind::Cpu).ok_or(Unread::NoHost)?.handle;
         let gpus: Vec<u64> = agents.iter().filter(|a| a.kind == AgentKind::Gpu).map(|a| a.handle).collect();
-        Ok(Reader { api, host, room: api.kernarg_memory(&gpus, PIECE)?, copied: api.own_signal(0)?, lost: false })
+        Ok(Reader { api, host, gpus, lanes: Vec::new() })
     }
 
-    /// Fills `to`, at most [`PIECE`], with what is in memory from an address on, by an engine that no
-    /// waiting copy blocks.
+    /// Fills `to`, at most [`PIECE`], with what is in memory from an address on. Whoever reads some memory reads it from its
+    /// first address on, which begins anew.
     ///
     /// # Errors
     /// Why that could not be done.
     ///
     /// # Safety
-    /// The memory must stay allocated meanwhile, and have all of the bytes.
+    /// The memory must be there with all of its bytes, and stay until [`Reader::is_settled`].
     pub(super) unsafe fn read(
         &mut self,
         memory: &Allocation,
@@ -94,36 +129,157 @@ impl Reader {
         else {
             return Err(Unread::Foreign);
         };
-        if self.lost {
-            return Err(Unread::Expired);
+        if skipped == 0 {
+            // What was copied before a kernel ran is not what is there now.
+            self.lanes.iter_mut().flat_map(|lane| &mut lane.rooms).for_each(|room| room.of = None);
         }
-        self.copied.memory().value.store(1, Ordering::Release);
-        // ROCr chooses the engine by the agents that it is told: there is one for each direction, and what it takes for
-        // memory of one GPU is copied by a kernel if it is large.
-        let (to_agent, from_agent) = match copies.blocked(agent) {
-            Blocked { to_host: false, .. } => (self.host, agent),
-            Blocked { to_gpu: false, .. } => (agent, self.host),
-            _ => (agent, agent),
+        // SAFETY: the caller's promise.
+        let (lane, room) = unsafe { self.copied(agent, memory.end(), address, to.len(), copies, deadline) }?;
+        let found = self.room((lane, room)).and_then(|room| Some((room.memory, room.offset_of(address, to.len())?)));
+        let Some((from, offset)) = found else { return Err(Unread::Expired(String::new())) };
+        // SAFETY: the room has so many bytes behind the offset.
+        let from = unsafe { from.add(offset) };
+        // SAFETY: as above; the copy into the room is complete.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
+        let next = self.room((lane, room)).and_then(|room| room.of).map(|(start, length)| start + length as u64);
+        if let Some(next) = next.filter(|next| *next < memory.end()) {
+            let other = (lane, 1 - room);
+            if self.room(other).is_some_and(|room| room.is_free() && room.of.is_none_or(|of| of.0 != next)) {
+                // SAFETY: the caller's promise. If it is refused here, it is when it is asked for, too.
+                let _ = unsafe { self.start(other, next, memory.end()) };
+            }
+        }
+        Ok(())
+    }
+
+    /// A room that has so many bytes of a GPU's memory from an address on.
+    ///
+    /// # Safety
+    /// As for [`Reader::read`].
+    unsafe fn copied(
+        &mut self,
+        gpu: u64,
+        end: u64,
+        address: u64,
+        bytes: usize,
+        copies: &Copies,
+        deadline: Instant,
+    ) -> Result<Spot, Unread> {
+        let mut asked: Vec<Spot> = Vec::new();
+        for (n, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.engine.gpu == gpu) {
+            let having = lane.rooms.iter().enumerate().filter(|(_, room)| room.offset_of(address, bytes).is_some());
+            asked.extend(having.map(|(room, _)| (n, room)));
+        }
+        let soon = || deadline.min(Instant::now() + LATE);
+        if let Some(spot) = self.first_of(&asked, soon()) {
+            return Ok(spot);
+        }
+        let waiting = copies.blocked(gpu);
+        let mut paths = vec![Path::ToHost, Path::ToGpu];
+        if copied_by_a_kernel((end - address).min(PIECE as u64) as usize) {
+            paths.push(Path::Within);
+        }
+        // Those that are not known to wait come first; the order stays otherwise.
+        paths.sort_by_key(|path| waiting.contains(path));
+        let mut refused = None;
+        for path in paths {
+            let lane = self.lane(Engine { gpu, path })?;
+            if asked.iter().any(|spot| spot.0 == lane) {
+                continue;
+            }
+            let free = (0..2).map(|room| (lane, room)).find(|spot| self.room(*spot).is_some_and(Room::is_free));
+            let Some(spot) = free else { continue };
+            // SAFETY: the caller's promise.
+            match unsafe { self.start(spot, address, end) } {
+                Ok(()) => asked.push(spot),
+                Err(error) => {
+                    refused = Some(error);
+                    continue;
+                }
+            }
+            if let Some(spot) = self.first_of(&asked, soon()) {
+                return Ok(spot);
+            }
+        }
+        match (self.first_of(&asked, deadline), refused) {
+            (Some(spot), _) => Ok(spot),
+            (None, Some(error)) if asked.is_empty() => Err(error.into()),
+            (None, _) => Err(Unread::Expired(copies.told(gpu))),
+        }
+    }
+
+    fn room(&self, (lane, room): Spot) -> Option<&Room> {
+        self.lanes.get(lane)?.rooms.get(room)
+    }
+
+    /// The first of some rooms that has what it was asked for.
+    fn first_of(&self, spots: &[Spot], deadline: Instant) -> Option<Spot> {
+        loop {
+            let free = spots.iter().find(|spot| self.room(**spot).is_some_and(Room::is_free));
+            match free {
+                Some(spot) => return Some(*spot),
+                None if spots.is_empty() || Instant::now() >= deadline => return None,
+                None => std::thread::sleep(LOOK),
+            }
+        }
+    }
+
+    /// The lane of an engine.
+    fn lane(&mut self, engine: Engine) -> Result<usize, Unread> {
+        if let Some(known) = self.lanes.iter().position(|lane| lane.engine == engine) {
+            return Ok(known);
+        }
+        let room = || -> Result<Room, Unread> {
+            let memory = self.api.kernarg_memory(&self.gpus, PIECE)?;
+            Ok(Room { memory, copied: self.api.own_signal(0)?, of: None })
+        };
+        let rooms = [room()?, room()?];
+        self.lanes.push(Lane { engine, rooms });
+        Ok(self.lanes.len() - 1)
+    }
+
+    /// Has an engine copy what is from an address on, as much as there is and fits, into a room that is free.
+    ///
+    /// # Safety
+    /// As for [`Reader::read`].
+    unsafe fn start(&mut self, (lane, room): Spot, address: u64, end: u64) -> Result<(), hsa::HsaError> {
+        let Some(lane) = self.lanes.get_mut(lane) else { return Ok(()) };
+        let (engine, Some(room)) = (lane.engine, lane.rooms.get_mut(room)) else { return Ok(()) };
+        let bytes = (end - address).min(PIECE as u64) as usize;
+        room.copied.memory().value.store(1, Ordering::Release);
+        // ROCr chooses the engine by the agents that it is told.
+        let (to_agent, from_agent) = match engine.path {
+            Path::ToHost => (self.host, engine.gpu),
+            Path::ToGpu => (engine.gpu, self.host),
+            Path::Within => (engine.gpu, engine.gpu),
         };
         let from = (ptr::with_exposed_provenance(address as usize), from_agent);
         // SAFETY: the caller's promise, and the room's size. The GPU can access both.
-        unsafe { self.api.start_copy((self.room.as_ptr(), to_agent), from, to.len(), self.copied) }?;
-        while self.copied.memory().value.load(Ordering::Acquire) > 0 {
-            if Instant::now() >= deadline {
-                self.lost = true;
-                return Err(Unread::Expired);
-            }
+        let started = unsafe { self.api.start_copy((room.memory.as_ptr(), to_agent), from, bytes, room.copied) };
+        room.of = Some((address, bytes)).filter(|_| started.is_ok());
+        if started.is_err() {
+            room.copied.memory().value.store(0, Ordering::Release);
+        }
+        started
+    }
+
+    /// Waits for copies that are under way, now that what they may wait for goes on. Afterwards nothing reads memory any more,
+    /// unless the time is over.
+    pub(super) fn settle(&self, deadline: Instant) {
+        while !self.is_settled() && Instant::now() < deadline {
             std::thread::sleep(LOOK);
         }
-        // SAFETY: the copy into the room is complete.
-        unsafe { ptr::copy_nonoverlapping(self.room.as_ptr(), to.as_mut_ptr(), to.len()) };
-        Ok(())
+    }
+
+    /// True when no copy is under way.
+    pub(super) fn is_settled(&self) -> bool {
+        self.lanes.iter().flat_map(|lane| &lane.rooms).all(Room::is_free)
     }
 }
 
 /// Reads the application's own memory, which it may have unmapped though it is locked: the kernel says so, instead of a
 /// fault.
-fn own_memory(from: u64, to: &mut [u8]) -> Result<(), Unread> {
+pub(crate) fn own_memory(from: u64, to: &mut [u8]) -> Result<(), Unread> {
     let process = std::process::id().cast_signed();
     let mut done = 0;
     while let Some(rest) = to.get_mut(done..).filter(|rest| !rest.is_empty()) {
@@ -142,15 +298,14 @@ fn own_memory(from: u64, to: &mut [u8]) -> Result<(), Unread> {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if self.lost {
-            // The copy may still write there.
-            return;
+        // Into the others, copies may still write.
+        for room in self.lanes.iter().flat_map(|lane| &lane.rooms).filter(|room| room.is_free()) {
+            // SAFETY: no copy is under way that would end it, and nobody else knows it.
+            let signal = unsafe { self.api.destroy_own_signal(room.copied) };
+            // SAFETY: no copy is under way that would write there, and nobody else knows it.
+            let memory = unsafe { self.api.free(room.memory) };
+            // What the runtime keeps is of no harm.
+            drop((signal, memory));
         }
-        // SAFETY: no copy is under way that would end it, and nobody else knows it.
-        let signal = unsafe { self.api.destroy_own_signal(self.copied) };
-        // SAFETY: no copy is under way that would write there, and nobody else knows it.
-        let room = unsafe { self.api.free(self.room) };
-        // What the runtime keeps is of no harm.
-        drop((signal, room));
     }
 }

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::ptr;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use hsa_sys::abi::aql::Packet;
@@ -45,15 +45,22 @@ pub(super) enum Untaken {
     File(#[from] Failed),
 }
 
+/// A reader, and what keeps the application from freeing memory while a copy is under way.
+struct Reading<'a> {
+    reader: MutexGuard<'a, Option<Reader>>,
+    not_freed: Option<RwLockWriteGuard<'a, ()>>,
+}
+
 impl Capture {
     /// Captures a dispatch, or says why not; the queues go on in any case.
     pub(super) fn take(&self, session: &'static Session, target: Target) {
         let start = Instant::now();
         let mut stalled = Stalled::with(session, target.queue);
-        let result = self.try_take(session, target, &mut stalled);
+        let mut reading = None;
+        let result = self.try_take(session, target, &mut stalled, &mut reading);
         // Before the queues go on: what is behind is not to be seen before.
         reaper::tell_kept(session, target.queue);
-        drop(stalled);
+        Self::go_on(stalled, reading);
         match result {
             Ok(()) => {
                 let captured = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
@@ -80,7 +87,22 @@ impl Capture {
         }
     }
 
-    fn try_take(&self, session: &'static Session, target: Target, stalled: &mut Stalled) -> Result<(), Untaken> {
+    /// Lets queues go on. A copy of ours that was late may wait behind one of the application's: until it is complete, nobody
+    /// frees what it reads.
+    fn go_on(stalled: Stalled, reading: Option<Reading<'_>>) {
+        drop(stalled);
+        if let Some(reader) = reading.as_ref().and_then(|reading| reading.reader.as_ref()) {
+            reader.settle(Instant::now() + PATIENCE);
+        }
+    }
+
+    fn try_take<'a>(
+        &'a self,
+        session: &'static Session,
+        target: Target,
+        stalled: &mut Stalled,
+        reading: &mut Option<Reading<'a>>,
+    ) -> Result<(), Untaken> {
         let queue = target.queue;
         let ring = queue.ring.as_ref().ok_or(Untaken::Queue)?;
         if !target.come {
@@ -98,9 +120,12 @@ impl Capture {
         let packet = ring.slot(target.index).read();
         let kernel = session.kernels.by_number(session.kernels.number(packet.kernel_object()));
         let kernarg = kernarg_of(&packet, kernel.map_or(0, |k| k.kernel.kernarg_size));
-        let mut reader = Reader::new(session.api())?;
+        let reading = reading.insert(Reading { reader: lock(&self.reader), not_freed: None });
+        if reading.reader.is_none() {
+            *reading.reader = Some(Reader::new(session.api())?);
+        }
         let latest = lock(&self.file).latest();
-        let before = self.snapshot(session, &mut reader, &kernarg, latest)?;
+        let before = self.snapshot(session, reading, &kernarg, latest)?;
         let mut taken = Taken {
             target: (queue, target.index, target.occurrence),
             packet,
@@ -114,7 +139,7 @@ impl Capture {
         };
         let after = self.run_alone(session, stalled, ring, &mut taken, queue)?;
         if after && self.after {
-            taken.after = self.snapshot(session, &mut reader, &taken.kernarg, before)?;
+            taken.after = self.snapshot(session, reading, &taken.kernarg, before)?;
         }
         Ok(lock(&self.file).dispatch(session, &taken)?)
     }
@@ -145,14 +170,14 @@ impl Capture {
     }
 
     /// Reads memory into the file.
-    fn snapshot(
-        &self,
+    fn snapshot<'a>(
+        &'a self,
         session: &Session,
-        reader: &mut Reader,
+        reading: &mut Reading<'a>,
         kernarg: &[u8],
         parent: Option<SnapshotId>,
     ) -> Result<Option<SnapshotId>, Untaken> {
-        let ranges = self.ranges(reader, kernarg);
+        let ranges = self.ranges(reading, kernarg);
         if ranges.is_empty() {
             return Ok(None);
         }
@@ -160,7 +185,7 @@ impl Capture {
         let deadline = Instant::now() + PATIENCE + Duration::from_secs(bytes / BYTES_PER_SECOND);
         let mut file = lock(&self.file);
         let (id, unread) = file.snapshot(session, parent, &ranges, |range, offset, to| {
-            self.piece(reader, range, range.base + offset, to, deadline)
+            self.piece(reading, range, range.base + offset, to, deadline)
         })?;
         for what in unread {
             if file.lost(&what)? {
@@ -170,25 +195,32 @@ impl Capture {
         Ok(Some(id))
     }
 
-    /// Reads a piece of memory, which is not freed meanwhile.
-    fn piece(
-        &self,
-        reader: &mut Reader,
+    /// Reads a piece of memory, which is not freed meanwhile, nor while a copy of it is under way.
+    fn piece<'a>(
+        &'a self,
+        reading: &mut Reading<'a>,
         range: &Allocation,
         at: u64,
         to: &mut [u8],
         deadline: Instant,
     ) -> io::Result<()> {
-        let _not_freed = self.reading.write().unwrap_or_else(PoisonError::into_inner);
-        if lock(&self.memory).around(at).map(|a| a.base) != Some(range.base) {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "it was freed meanwhile"));
-        }
-        // SAFETY: it is allocated, and whoever wants to free it waits for the lock.
-        unsafe { reader.read(range, at, to, &self.copies, deadline) }.map_err(|e| io::Error::other(e.to_string()))
+        let Reading { reader, not_freed } = reading;
+        let Some(reader) = reader.as_mut() else { return Err(io::ErrorKind::Other.into()) };
+        let held = not_freed.take().unwrap_or_else(|| self.reading.write().unwrap_or_else(PoisonError::into_inner));
+        let known = lock(&self.memory).around(at).map(|a| a.base) == Some(range.base);
+        let read = if known {
+            // SAFETY: it is allocated, and nobody frees it while the lock is held: as long as a copy is under way.
+            let read = unsafe { reader.read(range, at, to, &self.copies, deadline) };
+            read.map_err(|e| io::Error::other(e.to_string()))
+        } else {
+            Err(io::Error::new(io::ErrorKind::NotFound, "it was freed meanwhile"))
+        };
+        *not_freed = Some(held).filter(|_| !reader.is_settled());
+        read
     }
 
     /// The memory that is in the scope of a dispatch.
-    fn ranges(&self, reader: &mut Reader, kernarg: &[u8]) -> Vec<Allocation> {
+    fn ranges<'a>(&'a self, reading: &mut Reading<'a>, kernarg: &[u8]) -> Vec<Allocation> {
         let memory = lock(&self.memory);
         let all: Vec<Allocation> = memory.all().copied().collect();
         let at = |words: &[u8]| -> Vec<Allocation> {
@@ -204,13 +236,13 @@ impl Capture {
         match self.scope {
             CaptureScope::Kernarg => Vec::new(),
             CaptureScope::Args => found,
-            CaptureScope::Reachable => self.reachable(reader, found),
+            CaptureScope::Reachable => self.reachable(reading, found),
             CaptureScope::All => with_signals(all, found),
         }
     }
 
     /// What may be reached from some memory: everything in it that looks like an address is taken for one.
-    fn reachable(&self, reader: &mut Reader, mut found: Vec<Allocation>) -> Vec<Allocation> {
+    fn reachable<'a>(&'a self, reading: &mut Reading<'a>, mut found: Vec<Allocation>) -> Vec<Allocation> {
         let (mut next, mut piece) = (0, vec![0; PIECE]);
         let deadline = Instant::now() + PATIENCE;
         while let Some(range) = found.get(next).copied() {
@@ -219,7 +251,7 @@ impl Capture {
                 let length = (range.size - offset).min(PIECE as u64) as usize;
                 let Some(to) = piece.get_mut(..length) else { continue };
                 // What cannot be read is told when it is to be written.
-                if self.piece(reader, &range, range.base + offset, to, deadline).is_err() {
+                if self.piece(reading, &range, range.base + offset, to, deadline).is_err() {
                     break;
                 }
                 let memory = lock(&self.memory);

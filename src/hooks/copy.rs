@@ -9,7 +9,7 @@ use hsa_sys::raw::{
 };
 
 use super::original;
-use crate::capture::{Engine, Inside};
+use crate::capture::{Engine, Inside, Path, copied_by_a_kernel};
 use crate::entry::guard;
 use crate::session::{self, Session};
 
@@ -43,12 +43,17 @@ impl Asked {
 }
 
 /// The engine that the runtime chooses by the agents of the two sides.
-fn by_agents(session: &Session, to: hsa_agent_t, from: hsa_agent_t) -> Option<Engine> {
+fn by_agents(session: &Session, to: hsa_agent_t, from: hsa_agent_t, size: usize) -> Option<Engine> {
     let is_gpu = |agent: &hsa_agent_t| session.agent_position(agent.handle).is_some();
-    let to_host = is_gpu(&from);
-    // Inside of a GPU it depends on the size whether an engine copies or a kernel.
-    let gpu = Some(if to_host { from } else { to }).filter(|gpu| is_gpu(gpu) && to.handle != from.handle)?;
-    Some(Engine { gpu: gpu.handle, to_host })
+    let (gpu, path) = match (is_gpu(&to), is_gpu(&from)) {
+        (true, true) if to.handle == from.handle && copied_by_a_kernel(size) => (to, Path::Within),
+        (true, true) if to.handle == from.handle => (to, Path::ToHost),
+        // Between GPUs there are others.
+        (true, true) | (false, false) => return None,
+        (true, false) => (to, Path::ToGpu),
+        (false, true) => (from, Path::ToHost),
+    };
+    Some(Engine { gpu: gpu.handle, path })
 }
 
 /// Says that this thread copies until it is dropped.
@@ -78,7 +83,7 @@ pub(super) unsafe extern "C" fn memory_async_copy(
 ) -> hsa_status_t {
     let asked = Asked { count: dependencies, dependency, completion };
     // SAFETY: the application's promise to the runtime.
-    unsafe { asked.before(|session| by_agents(session, to_agent, from_agent)) };
+    unsafe { asked.before(|session| by_agents(session, to_agent, from_agent, size)) };
     original!(amd.hsa_amd_memory_async_copy_fn(
         to,
         to_agent,
@@ -107,10 +112,14 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
     // SAFETY: the application's promise to the runtime.
     unsafe {
         asked.before(|session| {
-            let gpu = by_agents(session, to_agent, from_agent)?.gpu;
+            let gpu = by_agents(session, to_agent, from_agent, size)?.gpu;
             // As the runtime numbers them; it uses others between GPUs.
-            let to_host = engine == HSA_AMD_SDMA_ENGINE_1;
-            (to_host || engine == HSA_AMD_SDMA_ENGINE_0).then_some(Engine { gpu, to_host })
+            let path = match engine {
+                HSA_AMD_SDMA_ENGINE_0 => Path::ToGpu,
+                HSA_AMD_SDMA_ENGINE_1 => Path::ToHost,
+                _ => return None,
+            };
+            Some(Engine { gpu, path })
         })
     };
     original!(amd.hsa_amd_memory_async_copy_on_engine_fn(
@@ -139,7 +148,8 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
     dependency: *const hsa_signal_t,
     completion: hsa_signal_t,
 ) -> hsa_status_t {
-    let engine = Engine { gpu: agent.handle, to_host: direction != hsaHostToDevice };
+    let path = if direction == hsaHostToDevice { Path::ToGpu } else { Path::ToHost };
+    let engine = Engine { gpu: agent.handle, path };
     let asked = Asked { count: dependencies, dependency, completion };
     // SAFETY: the application's promise to the runtime.
     unsafe { asked.before(|_| Some(engine)) };
