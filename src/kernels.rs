@@ -12,6 +12,7 @@ use logdur_journal::names::demangle;
 use logdur_journal::{Kernel, Records};
 
 use crate::address_map::AddressMap;
+use crate::code::name_of;
 use crate::session::lock;
 
 /// A kernel that was loaded, for ever: records name it by its number.
@@ -70,7 +71,7 @@ impl Kernels {
     pub(crate) fn loaded(&self, executable: Executable, symbols: &[KernelSymbol]) {
         let addresses: Vec<u64> = symbols.iter().map(|s| s.kernel_object).filter(|&a| a != 0).collect();
         let named = symbols.iter().filter(|s| s.kernel_object != 0).map(|symbol| {
-            let name = symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name).to_owned();
+            let name = name_of(symbol).to_owned();
             let kernel = Kernel { symbol: name, kernarg_size: symbol.kernarg_size, replaced: String::new() };
             (symbol.kernel_object, kernel)
         });
@@ -142,7 +143,7 @@ mod tests {
             name: name.to_owned(),
             agent: 1,
             kernel_object,
-            kernarg_size: 24,
+            kernarg_size: Some(24),
             group_segment_size: 0,
             private_segment_size: 0,
         }

@@ -17,6 +17,7 @@ use logdur_settings::{Interceptor, QueueMode};
 use crate::blocks::Blocks;
 use crate::capture::Capture;
 use crate::clock::AgentClock;
+use crate::code::LoadedCode;
 use crate::host_clock::HostClock;
 use crate::kernels::Kernels;
 use crate::log::{Log, Sink};
@@ -38,6 +39,7 @@ pub(crate) struct Session {
     pub(crate) signals: SignalPool,
     pub(crate) pending: Pending,
     pub(crate) kernels: Kernels,
+    pub(crate) code: LoadedCode,
     pub(crate) queues: Queues,
     pub(crate) reaper: Reaper,
     pub(crate) clock: HostClock,
@@ -154,6 +156,7 @@ pub(crate) fn unload() {
     }
     session.log.write_account(session);
     session.kernels.forget();
+    session.code.forget();
     session.swapper.iter().for_each(Swapper::forget);
     exit::runtime_is_up(false);
     hooks::restore(session.api());
@@ -188,6 +191,7 @@ impl Session {
             signals: SignalPool::default(),
             pending: Pending::new(),
             kernels: Kernels::new(records),
+            code: LoadedCode::default(),
             queues: Queues::default(),
             reaper: Reaper::new(),
             clock: HostClock::new(records),

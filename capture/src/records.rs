@@ -323,6 +323,10 @@ fields! {
     }
 }
 
+/// The code of a note about a dispatch whose kernarg segment may have fewer or more bytes than were captured: nothing has
+/// said how many.
+pub const KERNARG_EXTENT: &str = "kernarg-extent";
+
 nested! { Property }
 
 records! {

@@ -72,6 +72,14 @@ impl Kernel {
         self.arguments.iter().filter(|a| !a.kind.is_hidden())
     }
 
+    /// Bytes of the kernarg segment: what metadata, descriptor and arguments say, the most of it. Tensile's descriptors say
+    /// 0, as those of assembler sources do where nobody has written a size.
+    pub fn kernarg_bytes(&self) -> u32 {
+        let descriptor = self.descriptor.as_ref().map_or(0, |descriptor| descriptor.fields.kernarg_size);
+        let end = self.arguments.iter().map(|a| a.offset.saturating_add(a.size)).max().unwrap_or(0);
+        self.kernarg_size.max(descriptor).max(end)
+    }
+
     /// The arguments that the runtime fills in.
     pub fn hidden(&self) -> impl Iterator<Item = &Argument> {
         self.arguments.iter().filter(|a| a.kind.is_hidden())

@@ -2,13 +2,16 @@
 
 use cpp_demangle::Symbol;
 
+/// In the file of records, the size of arguments that nobody knows.
+pub(crate) const UNKNOWN: u32 = u32::MAX;
+
 /// A kernel as records name it, by a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Kernel {
     /// Its symbol, without `.kd`.
     pub symbol: String,
-    /// Bytes of arguments of the application's kernel.
-    pub kernarg_size: u32,
+    /// Bytes of arguments of the application's kernel, if that is known.
+    pub kernarg_size: Option<u32>,
     /// Short hash of the code object whose kernel ran in place of the application's; empty if its own did.
     pub replaced: String,
 }

@@ -118,7 +118,7 @@ fn row(
     let mut line = Vec::new();
     let row = Row {
         kernel: name,
-        kernarg_size: kernel.map(|k| k.kernarg_size),
+        kernarg_size: kernel.and_then(|k| k.kernarg_size),
         replaced: kernel.map_or("", |k| &k.replaced),
         dispatch: columns::dispatch(record, snapshot.host_clock),
         times,

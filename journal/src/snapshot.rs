@@ -18,7 +18,7 @@ use crate::layout::{
     CHUNK_ALIGN, CHUNK_MAGIC, ChunkHead, Fields, HEADER_BYTES, Header, Kind, MAGIC, MAX_AGENTS, VERSION, copied,
 };
 use crate::lines::Format;
-use crate::names::Kernel;
+use crate::names::{Kernel, UNKNOWN};
 use crate::process;
 use crate::record::{BLOCK_BYTES, Block, Fate, Record, State, Times, flag};
 use crate::store::Origin;
@@ -196,7 +196,7 @@ impl Snapshot {
             Kind::Origin => self.origin = Some(origin(&mut fields)?),
             Kind::Kernels => {
                 for _ in 0..fields.number()? {
-                    let (number, kernarg_size) = (fields.number()?, fields.number()?);
+                    let (number, kernarg_size) = (fields.number()?, Some(fields.number()?).filter(|n| *n != UNKNOWN));
                     let [symbol, replaced] =
                         [fields.text()?, fields.text()?].map(|text| String::from_utf8_lossy(text).into_owned());
                     self.kernels.insert(number, Kernel { symbol, kernarg_size, replaced });

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 use crate::layout::{Body, CHUNK_ALIGN, ChunkHead, HEADER_BYTES, Header, Kind};
 use crate::lines::Format;
-use crate::names::Kernel;
+use crate::names::{Kernel, UNKNOWN};
 use crate::process;
 use crate::quiet::Quiet;
 use crate::record::{BLOCK_BYTES, Block};
@@ -170,7 +170,7 @@ impl Records {
         }
         let body = Body::default().number(kernels.len() as u32);
         let add = |body: Body, (number, kernel): (u32, &Kernel)| {
-            let body = body.number(number).number(kernel.kernarg_size);
+            let body = body.number(number).number(kernel.kernarg_size.unwrap_or(UNKNOWN));
             body.text(kernel.symbol.as_bytes()).text(kernel.replaced.as_bytes())
         };
         self.append(Kind::Kernels, &kernels.fold(body, add).bytes());

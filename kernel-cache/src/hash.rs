@@ -16,6 +16,11 @@ impl Hash {
         Hash(*blake3::hash(bytes).as_bytes())
     }
 
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The first digits, as rows and notices show them.
     pub fn short(&self) -> String {
         let mut text = self.to_string();

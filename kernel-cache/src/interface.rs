@@ -86,7 +86,6 @@ impl Interface {
                 address_space: a.address_space.clone(),
             })
             .collect();
-        let end = arguments.iter().map(Parameter::end).max().unwrap_or(0);
         let descriptor = kernel.descriptor.as_ref();
         let fixed = descriptor.map(|d| d.fields);
 
@@ -95,10 +94,7 @@ impl Interface {
             abi: object.abi,
             target: object.target.clone(),
             kind: kernel.kind.clone(),
-            kernarg_size: kernel
-                .kernarg_size
-                .max(fixed.map_or(0, |d| d.kernarg_size))
-                .max(u32::try_from(end).unwrap_or(u32::MAX)),
+            kernarg_size: kernel.kernarg_bytes(),
             kernarg_align: kernel.kernarg_align,
             group_size: kernel.group_size.max(fixed.map_or(0, |d| d.group_segment_fixed_size)),
             private_size: kernel.private_size.max(fixed.map_or(0, |d| d.private_segment_fixed_size)),

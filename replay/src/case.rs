@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use amdgpu_code_object::{CodeObject, Kernel, ValueKind};
 use hsa::sys::abi::aql::Packet;
-use logdur_capture::{Agent, Allocation, Dispatch, Global, Id, Loaded, Memory, Note, Placed, Reader, Scope, Severity};
+use logdur_capture::{
+    Agent, Allocation, Dispatch, Global, Id, KERNARG_EXTENT, Loaded, Memory, Note, Placed, Reader, Scope, Severity,
+};
 use logdur_kernel_cache::{Interface, PacketFacts};
 
-use crate::error::{ReplayError, Result};
+use crate::error::{ReplayError, Result, with_causes};
 use crate::place::regions;
 use crate::{kernarg, memory};
 
@@ -71,8 +73,8 @@ pub struct Case<'r> {
     pub before: Memory<'r>,
     /// The memory after.
     pub after: Option<Memory<'r>>,
-    /// What the capture says is missing.
-    pub losses: Vec<&'r Note>,
+    /// What the capture says is missing, or not known.
+    pub doubts: Vec<&'r Note>,
     /// The queue's `hsa_queue_type_t`.
     pub queue_kind: u32,
 }
@@ -81,6 +83,23 @@ pub struct Case<'r> {
 pub fn symbol<'r>(reader: &'r Reader, dispatch: &Dispatch) -> &'r str {
     let kernel = dispatch.replaced_kernel.unwrap_or(dispatch.kernel);
     reader.records().kernels.iter().find(|k| k.id == kernel).map_or("", |k| &k.symbol)
+}
+
+/// What a replay of a dispatch needs and the capture lacks, one line each; nothing where it was not to be captured.
+pub fn lacks(reader: &Reader, dispatch: &Placed<Dispatch>) -> Vec<String> {
+    if dispatch.scope == Scope::Kernarg {
+        return Vec::new();
+    }
+    let all = match Case::of(reader, dispatch) {
+        Ok(case) => {
+            let incomplete =
+                (!case.before.is_complete()).then(|| "the memory before the kernel is incomplete".to_owned());
+            case.has_arguments().err().map(|error| with_causes(&error)).into_iter().chain(incomplete).collect()
+        }
+        Err(error) => vec![with_causes(&error)],
+    };
+    let noted = reader.notes().iter().filter(|n| n.severity == Severity::Loss && n.dispatch == Some(dispatch.id));
+    all.into_iter().chain(noted.map(|note| note.text.clone())).collect()
 }
 
 impl<'r> Case<'r> {
@@ -117,7 +136,8 @@ impl<'r> Case<'r> {
         let same =
             |executable: u64, code_object: Id| executable == kernel.executable && code_object == kernel.code_object;
         let about = |note: &&Placed<Note>| {
-            note.severity == Severity::Loss && note.dispatch.is_none_or(|about| about == dispatch.id)
+            let matters = note.severity == Severity::Loss || note.code == KERNARG_EXTENT;
+            matters && note.dispatch.is_none_or(|about| about == dispatch.id)
         };
         let queue = records.queues.iter().find(|q| q.id == dispatch.queue);
         Ok(Case {
@@ -132,7 +152,7 @@ impl<'r> Case<'r> {
             all_loaded,
             before: reader.snapshot(before)?,
             after: dispatch.after.map(|after| reader.snapshot(after)).transpose()?,
-            losses: reader.notes().iter().filter(about).map(|n| &n.value).collect(),
+            doubts: reader.notes().iter().filter(about).map(|n| &n.value).collect(),
             queue_kind: queue.map_or(0, |queue| queue.kind),
         })
     }
@@ -176,13 +196,30 @@ impl<'r> Case<'r> {
         pointers
     }
 
+    /// Checks that the capture has every argument that the application gave to its kernel.
+    ///
+    /// # Errors
+    /// Which bytes of the kernarg segment are missing.
+    pub(crate) fn has_arguments(&self) -> Result<()> {
+        let kernel = &self.original.kernel;
+        let end = kernel.explicit().map(|argument| argument.offset.saturating_add(argument.size)).max();
+        // Where no argument is listed, all that is known is how many bytes they have.
+        let expected = end.unwrap_or(if kernel.arguments.is_empty() { kernel.kernarg_bytes() } else { 0 });
+        let found = self.dispatch.kernarg.len();
+        if found >= expected as usize {
+            return Ok(());
+        }
+        let what = format!("arguments from byte {found} to byte {expected}");
+        Err(ReplayError::Incomplete { dispatch: self.dispatch.id, what })
+    }
+
     /// What keeps the dispatch from being replayed, as far as the capture says it, one line each.
     pub fn obstacles(&self) -> Vec<String> {
         let in_memory =
             |address| self.before.ranges().iter().any(|(start, length)| (*start..start + length).contains(&address));
         let facts = PacketFacts::default();
         let segment = kernarg::restored(&self.dispatch.kernarg, &self.original.interface, &facts, false, in_memory);
-        let all = [segment.err(), regions(memory::wanted(self)).err()];
+        let all = [self.has_arguments().err(), segment.err(), regions(memory::wanted(self)).err()];
         all.into_iter().flatten().map(|error| error.to_string()).collect()
     }
 
@@ -209,7 +246,7 @@ impl<'r> Case<'r> {
                 all.push(format!("variable {}: its memory was not captured", g.symbol));
             }
         }
-        all.extend(self.losses.iter().map(|note| format!("{}: {}", note.code, note.text)));
+        all.extend(self.doubts.iter().map(|note| format!("{}: {}", note.code, note.text)));
         all
     }
 }

@@ -89,6 +89,7 @@ impl<'c> Stage<'c> {
     /// # Errors
     /// What keeps the dispatch from being replayed.
     pub(crate) fn set(case: &'c Case<'c>, setup: &Setup) -> Result<Stage<'c>> {
+        case.has_arguments()?;
         let mut weaknesses = case.weaknesses();
         let buffers = buffers::buffers(case, &setup.rules)?;
         let wanted = memory::wanted(case);

@@ -9,9 +9,10 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hsa::{Executable, KernelSymbol, LoadedAt, VariableSymbol};
+use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::{
     Agent, Allocation, AllocationKind, CaptureError, CodeObject, Compress, Dispatch, FileStorage, Global, Id, Kernel,
@@ -19,11 +20,12 @@ use logdur_capture::{
 };
 use logdur_settings::{CaptureScope, Interceptor};
 
+use super::kernarg::Kernarg;
 use super::memory;
 use crate::clock::to_ns;
+use crate::code::{Object, Objects, name_of};
 use crate::queue;
 use crate::session::Session;
-use crate::swap::bytes_of;
 
 /// Variables of the environment that are told: what runtimes and tools read, nothing that could be secret.
 const TOLD: &[&str] = &["HSA_", "HIP_", "AMD_", "ROCR_", "GPU_", "LOGDUR_", "KFDEMU_", "OMP_", "SLURM_PROCID"];
@@ -38,8 +40,8 @@ pub(super) struct File {
     path: PathBuf,
     writer: Option<Writer>,
     limit: u64,
-    /// Executables that are not frozen yet: what was loaded into them.
-    loading: HashMap<u64, Vec<(u64, Id)>>,
+    /// Those that the file has.
+    code_objects: HashSet<Id>,
     /// By the address of its descriptor: number, code object.
     kernels: HashMap<u64, (u64, Id)>,
     /// Kernels and agents, queues and allocations that the file has.
@@ -52,6 +54,10 @@ pub(super) struct File {
     report: HashMap<String, (u64, u64)>,
     /// What could not be read, once each.
     losses: HashSet<String>,
+    /// What dispatches lack that were captured all the same, all in all.
+    lacking: u64,
+    /// What was said of them.
+    said: HashSet<String>,
     /// Dispatches that were chosen and not captured.
     untaken: u64,
     /// How many dispatches, captured or not, and losses there were when that was last said.
@@ -64,7 +70,7 @@ pub(super) struct Taken {
     pub(super) target: (&'static queue::Queue, u64, u64),
     /// As the application made it.
     pub(super) packet: Packet,
-    pub(super) kernarg: Vec<u8>,
+    pub(super) kernarg: Kernarg,
     pub(super) before: Option<SnapshotId>,
     pub(super) after: Option<SnapshotId>,
     pub(super) scope: CaptureScope,
@@ -117,7 +123,7 @@ impl File {
             path,
             writer: Some(writer),
             limit: settings.capture_max_bytes.0,
-            loading: HashMap::new(),
+            code_objects: HashSet::new(),
             kernels: HashMap::new(),
             numbers: 0,
             agents: HashSet::new(),
@@ -127,6 +133,8 @@ impl File {
             started: false,
             report: HashMap::new(),
             losses: HashSet::new(),
+            lacking: 0,
+            said: HashSet::new(),
             untaken: 0,
             told: None,
         })
@@ -175,56 +183,31 @@ impl File {
         Ok(())
     }
 
-    /// The application has loaded a code object.
+    /// A code object was loaded: the application's, or one of the kernel cache.
     pub(super) fn loaded(
         &mut self,
         session: &Session,
         executable: Executable,
-        agent: u64,
-        loaded: u64,
-    ) -> Result<(), Failed> {
-        let api = session.api();
-        let at = api.loader().and_then(|loader| loader.loaded_at(loaded)).unwrap_or_default();
-        match bytes_of(api, loaded) {
-            Ok(bytes) => self.code(session, executable, agent, &bytes, at),
-            Err(error) => self.lost(&format!("a code object of the application: {error}")).map(drop),
-        }
-    }
-
-    /// A code object of the kernel cache was loaded.
-    pub(super) fn loaded_ours(
-        &mut self,
-        session: &Session,
-        executable: Executable,
-        agent: u64,
+        object: &Object,
         bytes: &[u8],
-    ) -> Result<(), Failed> {
-        self.code(session, executable, agent, bytes, LoadedAt::default())
-    }
-
-    fn code(
-        &mut self,
-        session: &Session,
-        executable: Executable,
-        agent: u64,
-        bytes: &[u8],
-        at: LoadedAt,
     ) -> Result<(), Failed> {
         self.begin(session)?;
-        let position = session.agent_position(agent);
-        let isa = amdgpu_code_object::CodeObject::parse(bytes).map(|c| c.target.to_string()).unwrap_or_default();
+        if let (Err(why), true) = (&object.code, bytes.is_empty()) {
+            return self.lost(&format!("a code object of the application: {why}")).map(drop);
+        }
+        let isa = object.code.as_ref().map(|code| code.target.to_string()).unwrap_or_default();
         let writer = self.writer()?;
         let id = writer.code_object(&CodeObject { isa, ..CodeObject::default() }, bytes)?;
         writer.loaded(&Loaded {
             executable: executable.0,
             code_object: id,
-            agent: position.map_or(0, number_of),
-            base: at.base,
-            size: at.size,
-            delta: at.delta,
+            agent: session.agent_position(object.agent).map_or(0, number_of),
+            base: object.at.base,
+            size: object.at.size,
+            delta: object.at.delta,
             uri: String::new(),
         })?;
-        self.loading.entry(executable.0).or_default().push((agent, id));
+        self.code_objects.insert(id);
         Ok(())
     }
 
@@ -234,18 +217,21 @@ impl File {
         session: &Session,
         executable: Executable,
         kernels: &[KernelSymbol],
+        objects: &Objects<'_>,
         variables: &[VariableSymbol],
     ) -> Result<(), Failed> {
-        let loaded = self.loading.remove(&executable.0).unwrap_or_default();
-        let code_of = |agent: u64| loaded.iter().find(|(of, _)| *of == agent).map_or(Id::default(), |(_, id)| *id);
+        let written = self.code_objects.clone();
+        let id_of = |object: Option<&Arc<Object>>| {
+            object.map(|object| Id(*object.hash.as_bytes())).filter(|id| written.contains(id)).unwrap_or_default()
+        };
         let agent_of = |agent: u64| session.agent_position(agent).map_or(0, number_of);
         for symbol in kernels.iter().filter(|s| s.kernel_object != 0) {
             self.numbers += 1;
-            let (id, code_object) = (self.numbers, code_of(symbol.agent));
+            let (id, code_object) = (self.numbers, id_of(objects.of_kernel(symbol)));
             self.kernels.insert(symbol.kernel_object, (id, code_object));
             let kernel = Kernel {
                 id,
-                symbol: symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name).to_owned(),
+                symbol: name_of(symbol).to_owned(),
                 code_object,
                 executable: executable.0,
                 agent: agent_of(symbol.agent),
@@ -257,7 +243,7 @@ impl File {
         for variable in variables {
             let global = Global {
                 executable: executable.0,
-                code_object: code_of(variable.agent),
+                code_object: id_of(objects.of_variable(variable.agent, &variable.name)),
                 agent: agent_of(variable.agent),
                 symbol: variable.name.clone(),
                 address: variable.address,
@@ -321,8 +307,8 @@ impl File {
         Ok(())
     }
 
-    /// Writes a dispatch.
-    pub(super) fn dispatch(&mut self, session: &Session, taken: &Taken) -> Result<(), Failed> {
+    /// Writes a dispatch. What a replay of it lacks is noted; it is returned if it was not said before.
+    pub(super) fn dispatch(&mut self, session: &Session, taken: &Taken) -> Result<Vec<String>, Failed> {
         self.begin(session)?;
         let (queue, index, occurrence) = taken.target;
         self.queue(queue)?;
@@ -336,7 +322,7 @@ impl File {
             queue: queue.id.load(Ordering::Relaxed),
             index,
             packet: logdur_capture::Packet(taken.packet.to_bytes()),
-            kernarg: taken.kernarg.clone(),
+            kernarg: taken.kernarg.bytes.clone(),
             kernel: ran.map_or(0, |(number, _)| number),
             code_object: ran.map_or(Id::default(), |(_, id)| id),
             replaced: replaced.map(|(_, id)| id),
@@ -359,10 +345,33 @@ impl File {
         })?;
         let number = session.kernels.number(taken.packet.kernel_object());
         let name = session.kernels.by_number(number).map_or("", |k| k.name()).to_owned();
+        let lacks = [of_app, ran].map(|kernel| match kernel {
+            None => Some("it is not known to the loader, or was loaded before its code could be seen"),
+            Some((_, id)) if id.is_none() => Some("its code object was loaded in a way that is not seen"),
+            Some(_) => None,
+        });
+        let mut lacks: Vec<String> = lacks.into_iter().flatten().map(str::to_owned).collect();
+        lacks.dedup();
+        let doubt = taken.kernarg.doubt;
+        lacks.extend(doubt.filter(|doubt| doubt.is_loss()).map(|doubt| doubt.to_string()));
+        if let Some(doubt) = doubt.filter(|doubt| !doubt.is_loss()) {
+            self.note_of(Severity::Info, logdur_capture::KERNARG_EXTENT, &doubt.to_string(), Some(taken.id))?;
+        }
+        let shown =
+            if name.is_empty() { format!("kernel at {:#x}", taken.packet.kernel_object()) } else { name.clone() };
+        let mut new = Vec::new();
+        for what in &lacks {
+            self.note_of(Severity::Loss, "lost", &format!("{shown}: {what}"), Some(taken.id))?;
+            self.lacking += 1;
+            let text = format!("{shown} cannot be replayed: {what}");
+            if self.said.insert(text.clone()) {
+                new.push(text);
+            }
+        }
         let counted = self.report.entry(name).or_default();
         counted.0 += 1;
         counted.1 += ns(end).saturating_sub(ns(start));
-        Ok(())
+        Ok(new)
     }
 
     fn queue(&mut self, queue: &queue::Queue) -> Result<(), Failed> {
@@ -390,23 +399,28 @@ impl File {
     }
 
     fn note(&mut self, severity: Severity, code: &str, text: &str) -> Result<(), Failed> {
-        self.writer()?.note(&Note { severity, code: code.to_owned(), text: text.to_owned(), ..Note::default() })
+        self.note_of(severity, code, text, None)
+    }
+
+    fn note_of(&mut self, severity: Severity, code: &str, text: &str, dispatch: Option<u64>) -> Result<(), Failed> {
+        let (code, text) = (code.to_owned(), text.to_owned());
+        self.writer()?.note(&Note { severity, code, text, dispatch, ..Note::default() })
     }
 
     /// What there is to say of it, if that has changed since it was last said.
     pub(super) fn report(&mut self) -> Vec<String> {
         let count: u64 = self.report.values().map(|(n, _)| n).sum();
-        let all = count + self.untaken + self.losses.len() as u64;
+        let losses = self.losses.len() as u64 + self.lacking;
+        let all = count + self.untaken + losses;
         if self.told.replace(all) == Some(all) {
             return Vec::new();
         }
         let bytes = self.writer.as_ref().map_or(0, Writer::bytes);
         let mut lines = vec![format!(
-            "capture: {}: {count} dispatches of {} kernels, {bytes} bytes, {} not captured, {} losses",
+            "capture: {}: {count} dispatches of {} kernels, {bytes} bytes, {} not captured, {losses} losses",
             self.path.display(),
             self.report.len(),
-            self.untaken,
-            self.losses.len()
+            self.untaken
         )];
         let mut kernels: Vec<_> = self.report.iter().collect();
         kernels.sort();

@@ -11,6 +11,7 @@
 
 mod copies;
 mod file;
+mod kernarg;
 mod memory;
 mod read;
 mod select;
@@ -20,14 +21,15 @@ mod take;
 use std::collections::VecDeque;
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
-use hsa::{Executable, KernelSymbol};
+use hsa::{Executable, KernelSymbol, LoadedAt};
 use hsa_sys::abi::aql::{PacketType, Slot};
 use logdur_journal::names::one_line;
 use logdur_settings::{CaptureScope, Interceptor, Quiesce};
 
+use crate::code::{Object, Objects};
 use crate::queue::Queue;
 use crate::reaper::Access;
 use crate::session::{Session, lock};
@@ -194,9 +196,9 @@ impl Capture {
         body(&mut lock(&self.memory));
     }
 
-    /// The application has loaded a code object for an agent.
-    pub(crate) fn loaded(&self, session: &Session, executable: Executable, agent: u64, loaded: u64) {
-        let noted = lock(&self.file).loaded(session, executable, agent, loaded);
+    /// The application has loaded a code object that has these bytes.
+    pub(crate) fn loaded(&self, session: &Session, executable: Executable, object: &Object, bytes: &[u8]) {
+        let noted = lock(&self.file).loaded(session, executable, object, bytes);
         self.check(session, noted);
     }
 
@@ -209,19 +211,26 @@ impl Capture {
         bytes: &[u8],
         symbols: &[KernelSymbol],
     ) {
+        let object = [Arc::new(Object::of(agent, 0, bytes, LoadedAt::default()))];
         let mut file = lock(&self.file);
         let noted = file
-            .loaded_ours(session, executable, agent, bytes)
-            .and_then(|()| file.frozen(session, executable, symbols, &[]));
+            .loaded(session, executable, &object[0], bytes)
+            .and_then(|()| file.frozen(session, executable, symbols, &Objects::new(&object), &[]));
         drop(file);
         self.check(session, noted);
     }
 
     /// An executable was frozen: its kernels and variables have addresses.
-    pub(crate) fn frozen(&self, session: &Session, executable: Executable, symbols: &[KernelSymbol]) {
+    pub(crate) fn frozen(
+        &self,
+        session: &Session,
+        executable: Executable,
+        symbols: &[KernelSymbol],
+        objects: &Objects<'_>,
+    ) {
         let variables = session.api().variables(executable).unwrap_or_default();
         self.memory(|memory| memory.loaded(executable, &variables));
-        let noted = lock(&self.file).frozen(session, executable, symbols, &variables);
+        let noted = lock(&self.file).frozen(session, executable, symbols, objects, &variables);
         self.check(session, noted);
     }
 

@@ -16,6 +16,7 @@ use hsa::{AgentKind, Api, OwnSignal, Pool};
 
 use super::copies::{Copies, Engine, Path, copied_by_a_kernel};
 use super::memory::{Allocation, Kind};
+use crate::own_memory;
 
 /// Bytes that are read at once.
 pub(super) const PIECE: usize = 4 << 20;
@@ -116,7 +117,7 @@ impl Reader {
     ) -> Result<(), Unread> {
         let skipped = address - memory.base;
         if let Kind::Locked { host } = memory.kind {
-            return own_memory(host + skipped, to);
+            return own_memory::read(host + skipped, to).map_err(Unread::Unmapped);
         }
         if let Some(host) = memory.host() {
             let from = ptr::with_exposed_provenance((host + skipped) as usize);
@@ -275,25 +276,6 @@ impl Reader {
     pub(super) fn is_settled(&self) -> bool {
         self.lanes.iter().flat_map(|lane| &lane.rooms).all(Room::is_free)
     }
-}
-
-/// Reads the application's own memory, which it may have unmapped though it is locked: the kernel says so, instead of a
-/// fault.
-pub(crate) fn own_memory(from: u64, to: &mut [u8]) -> Result<(), Unread> {
-    let process = std::process::id().cast_signed();
-    let mut done = 0;
-    while let Some(rest) = to.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        let from = ptr::with_exposed_provenance_mut(from as usize + done);
-        let remote = libc::iovec { iov_base: from, iov_len: rest.len() };
-        let local = libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() };
-        // SAFETY: the kernel writes at most as many bytes as `rest` has, and reads only what is mapped.
-        let read = unsafe { libc::process_vm_readv(process, &local, 1, &remote, 1, 0) };
-        if read <= 0 {
-            return Err(Unread::Unmapped(io::Error::last_os_error()));
-        }
-        done += read.cast_unsigned();
-    }
-    Ok(())
 }
 
 impl Drop for Reader {

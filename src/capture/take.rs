@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use hsa_sys::abi::aql::Packet;
 use logdur_capture::SnapshotId;
 use logdur_journal::State;
 use logdur_settings::{CaptureScope, Quiesce};
 
 use super::file::{Failed, Taken};
+use super::kernarg::Kernarg;
 use super::memory::{Allocation, Kind};
 use super::read::{PIECE, Reader};
 use super::stall::{self, Stalled};
@@ -119,13 +119,13 @@ impl Capture {
         stalled.drain(&self.copies, deadline).map_err(|_| Untaken::Busy)?;
         let packet = ring.slot(target.index).read();
         let kernel = session.kernels.by_number(session.kernels.number(packet.kernel_object()));
-        let kernarg = kernarg_of(&packet, kernel.map_or(0, |k| k.kernel.kernarg_size));
+        let kernarg = Kernarg::of(&packet, kernel.and_then(|k| k.kernel.kernarg_size), &lock(&self.memory));
         let reading = reading.insert(Reading { reader: lock(&self.reader), not_freed: None });
         if reading.reader.is_none() {
             *reading.reader = Some(Reader::new(session.api())?);
         }
         let latest = lock(&self.file).latest();
-        let before = self.snapshot(session, reading, &kernarg, latest)?;
+        let before = self.snapshot(session, reading, &kernarg.bytes, latest)?;
         let mut taken = Taken {
             target: (queue, target.index, target.occurrence),
             packet,
@@ -139,9 +139,12 @@ impl Capture {
         };
         let after = self.run_alone(session, stalled, ring, &mut taken, queue)?;
         if after && self.after {
-            taken.after = self.snapshot(session, reading, &taken.kernarg, before)?;
+            taken.after = self.snapshot(session, reading, &taken.kernarg.bytes, before)?;
         }
-        Ok(lock(&self.file).dispatch(session, &taken)?)
+        for what in lock(&self.file).dispatch(session, &taken)? {
+            session.notice(format!("capture: {what}"));
+        }
+        Ok(())
     }
 
     /// Lets the one dispatch run. False when its memory afterwards would say nothing.
@@ -272,16 +275,4 @@ fn with_signals(mut all: Vec<Allocation>, found: Vec<Allocation>) -> Vec<Allocat
     all.extend(found.into_iter().filter(|a| a.kind == Kind::Signal));
     all.sort_by_key(|a| a.base);
     all
-}
-
-/// The arguments of a packet, which are complete.
-fn kernarg_of(packet: &Packet, size: u32) -> Vec<u8> {
-    let address = packet.kernarg_address();
-    let mut bytes = vec![0; size as usize];
-    if address != 0 {
-        let from = ptr::with_exposed_provenance::<u8>(address as usize);
-        // SAFETY: the packet is complete, so that its arguments are there until it is executed, which is for us to begin.
-        unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
-    }
-    bytes
 }

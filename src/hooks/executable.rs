@@ -1,14 +1,17 @@
 //! Executables: their kernels have addresses from the moment they are frozen until they are destroyed.
 
 use std::ffi::c_char;
+use std::sync::Arc;
 
-use hsa::{Api, Executable};
+use hsa::{Api, Executable, KernelSymbol};
 use hsa_sys::raw::{
-    self, hsa_agent_t, hsa_code_object_reader_t, hsa_executable_t, hsa_loaded_code_object_t, hsa_status_t,
+    self, hsa_agent_t, hsa_code_object_reader_t, hsa_code_object_t, hsa_executable_t, hsa_loaded_code_object_t,
+    hsa_status_t,
 };
 
 use super::original;
 use crate::calls;
+use crate::code::{Object, Objects};
 use crate::entry::guard;
 use crate::session::{self, Session};
 
@@ -19,25 +22,54 @@ pub(super) unsafe extern "C" fn load_agent_code_object(
     options: *const c_char,
     loaded: *mut hsa_loaded_code_object_t,
 ) -> hsa_status_t {
-    let mut ours = hsa_loaded_code_object_t::default();
-    // An application need not want to know.
-    let to = if loaded.is_null() { &raw mut ours } else { loaded };
-    let status = original!(core.hsa_executable_load_agent_code_object_fn(executable, agent, reader, options, to));
+    let status = original!(core.hsa_executable_load_agent_code_object_fn(executable, agent, reader, options, loaded));
+    code_came(status, executable)
+}
+
+pub(super) unsafe extern "C" fn load_program_code_object(
+    executable: hsa_executable_t,
+    reader: hsa_code_object_reader_t,
+    options: *const c_char,
+    loaded: *mut hsa_loaded_code_object_t,
+) -> hsa_status_t {
+    let status = original!(core.hsa_executable_load_program_code_object_fn(executable, reader, options, loaded));
+    code_came(status, executable)
+}
+
+/// The way of HSA 1.0, with what `hsa_code_object_deserialize` has made.
+pub(super) unsafe extern "C" fn load_code_object(
+    executable: hsa_executable_t,
+    agent: hsa_agent_t,
+    code: hsa_code_object_t,
+    options: *const c_char,
+) -> hsa_status_t {
+    let status = original!(core.hsa_executable_load_code_object_fn(executable, agent, code, options));
+    code_came(status, executable)
+}
+
+/// Something was loaded into an executable, if the call has succeeded.
+fn code_came(status: hsa_status_t, executable: hsa_executable_t) -> hsa_status_t {
     if status == raw::HSA_STATUS_SUCCESS {
         guard((), || {
-            let Some(session) = session::current() else { return };
-            // SAFETY: the runtime has written the handle there.
-            let handle = unsafe { to.read() }.handle;
-            if let Some(capture) = &session.capture {
-                capture.loaded(session, Executable(executable.handle), agent.handle, handle);
-            }
-            if let Some(swapper) = &session.swapper {
-                swapper.watch(session);
-                swapper.loaded(session, Executable(executable.handle), agent.handle, handle);
+            let (Some(session), Some(api)) = (session::current(), calls::get()) else { return };
+            session.swapper.iter().for_each(|swapper| swapper.watch(session));
+            // What cannot be looked at here is looked at again when the executable is frozen, and missed there.
+            if let Err(error) = look(session, api, Executable(executable.handle)) {
+                ::log::debug!("executable {:#x}: {error}", executable.handle);
             }
         });
     }
     status
+}
+
+/// Looks at the code objects of an executable that are new.
+fn look(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()> {
+    for (object, bytes) in session.code.look(api, executable)? {
+        if let Some(capture) = &session.capture {
+            capture.loaded(session, executable, &object, &bytes);
+        }
+    }
+    Ok(())
 }
 
 pub(super) unsafe extern "C" fn freeze(executable: hsa_executable_t, options: *const c_char) -> hsa_status_t {
@@ -71,15 +103,32 @@ fn enter(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()
             kernels.extend(api.kernels(executable, agent)?);
         }
         ::log::debug!("executable {:#x}: {} kernels", executable.0, kernels.len());
+        let code = code_of(session, api, executable, &kernels);
+        let objects = Objects::new(&code);
+        for kernel in &mut kernels {
+            kernel.kernarg_size = objects.kernarg_size(kernel);
+        }
         session.kernels.loaded(executable, &kernels);
         if let Some(capture) = &session.capture {
-            capture.frozen(session, executable, &kernels);
+            capture.frozen(session, executable, &kernels, &objects);
         }
         if let Some(swapper) = &session.swapper {
-            swapper.frozen(session, executable, &kernels);
+            swapper.frozen(session, executable, &kernels, &objects);
         }
     }
     Ok(())
+}
+
+/// The code objects of an executable that is frozen. Where nothing but rows wants to know, only if they have to say what the
+/// loader does not.
+fn code_of(session: &Session, api: &Api, executable: Executable, kernels: &[KernelSymbol]) -> Vec<Arc<Object>> {
+    let is_wanted = session.capture.is_some() || session.swapper.is_some();
+    if (is_wanted || kernels.iter().any(|kernel| kernel.kernarg_size.is_none()))
+        && let Err(error) = look(session, api, executable)
+    {
+        ::log::debug!("executable {:#x}: {error}", executable.0);
+    }
+    session.code.take(executable)
 }
 
 pub(super) unsafe extern "C" fn destroy(executable: hsa_executable_t) -> hsa_status_t {
@@ -87,6 +136,8 @@ pub(super) unsafe extern "C" fn destroy(executable: hsa_executable_t) -> hsa_sta
     guard((), || {
         if let Some(session) = session::current() {
             session.kernels.destroyed(Executable(executable.handle));
+            // It may never have been frozen.
+            drop(session.code.take(Executable(executable.handle)));
             session.swapper.iter().for_each(|s| s.destroyed(Executable(executable.handle)));
             let capture = session.capture.iter();
             capture.for_each(|c| c.memory_leaves(|memory| memory.unloaded(Executable(executable.handle))));

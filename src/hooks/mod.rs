@@ -85,6 +85,8 @@ hooks! { watching:
 // Only where kernels are swapped or captured.
 hooks! { of_code:
     core.hsa_executable_load_agent_code_object_fn => executable::load_agent_code_object;
+    core.hsa_executable_load_program_code_object_fn => executable::load_program_code_object;
+    core.hsa_executable_load_code_object_fn => executable::load_code_object;
 }
 
 // Only where dispatches are captured.

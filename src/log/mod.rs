@@ -261,7 +261,7 @@ impl Log {
         let row = Row {
             kernel: kernel.map_or("", |k| k.name()),
             replaced: kernel.map_or("", |k| &k.kernel.replaced),
-            kernarg_size: kernel.map(|k| k.kernel.kernarg_size),
+            kernarg_size: kernel.and_then(|k| k.kernel.kernarg_size),
             dispatch: columns::dispatch(r, host),
             times,
             agent: queue.agent,

@@ -9,7 +9,7 @@
 //! Publishers never take that lock.
 
 mod kernargs;
-mod objects;
+mod originals;
 mod replacement;
 mod watch;
 
@@ -29,13 +29,13 @@ use logdur_settings::{CacheMode, Interceptor};
 use regex::Regex;
 
 use crate::address_map::AddressMap;
+use crate::code::{Objects, name_of};
 use crate::session::{Session, lock};
 
-pub(crate) use objects::bytes_of;
 pub(crate) use replacement::Swapped;
 
 use kernargs::KernargRing;
-use objects::{Object, Objects, Original, name_of};
+use originals::{Original, Originals};
 use replacement::{Replacement, Turns};
 
 /// What swaps kernels, when there is a cache.
@@ -54,7 +54,7 @@ pub(crate) struct Swapper {
 
 struct State {
     cache: Cache,
-    objects: Objects,
+    originals: Originals,
     /// What of the cache is loaded, by agent and code object.
     alternatives: HashMap<(u64, Hash), Result<Vec<KernelSymbol>, String>>,
     /// By agent and bytes of a block.
@@ -101,7 +101,7 @@ impl Swapper {
         said.extend(cache.problems().iter().map(|p| format!("cache: {}: {}", p.path.display(), p.reason)));
         let state = State {
             cache,
-            objects: Objects::default(),
+            originals: Originals::default(),
             alternatives: HashMap::new(),
             rings: HashMap::new(),
             targets: HashMap::new(),
@@ -144,18 +144,16 @@ impl Swapper {
         Some(unsafe { &*replacement })
     }
 
-    /// The application has loaded a code object for an agent.
-    pub(crate) fn loaded(&self, session: &Session, executable: Executable, agent: u64, loaded: u64) {
-        match Object::of(session.api(), agent, loaded) {
-            Ok(object) => lock(&self.state).objects.loaded(executable, object),
-            Err(error) => session.notice(format!("cache: a code object's kernels stay as they are: {error}")),
-        }
-    }
-
     /// An executable of the application's was frozen: its kernels have addresses.
-    pub(crate) fn frozen(&self, session: &Session, executable: Executable, symbols: &[KernelSymbol]) {
+    pub(crate) fn frozen(
+        &self,
+        session: &Session,
+        executable: Executable,
+        symbols: &[KernelSymbol],
+        objects: &Objects<'_>,
+    ) {
         let mut state = lock(&self.state);
-        state.objects.frozen(executable, symbols);
+        state.originals.frozen(executable, symbols, objects);
         let mut settled = HashSet::new();
         for name in symbols.iter().map(name_of).filter(|&name| settled.insert(name)) {
             self.settle(session, &mut state, name);
@@ -164,7 +162,7 @@ impl Swapper {
 
     /// An executable of the application's is about to be destroyed.
     pub(crate) fn destroyed(&self, executable: Executable) {
-        for address in lock(&self.state).objects.destroyed(executable) {
+        for address in lock(&self.state).originals.destroyed(executable) {
             self.replacements.set(address, 0);
         }
     }
@@ -173,7 +171,7 @@ impl Swapper {
     pub(crate) fn forget(&self) {
         self.replacements.clear();
         let mut state = lock(&self.state);
-        state.objects = Objects::default();
+        state.originals = Originals::default();
         state.alternatives.clear();
         state.rings.clear();
         state.targets.clear();
@@ -205,7 +203,7 @@ impl Swapper {
 
     /// Decides what becomes of the application's kernels of a name.
     fn settle(&self, session: &Session, state: &mut State, name: &str) {
-        for original in state.objects.named(name) {
+        for original in state.originals.named(name) {
             let address = original.symbol.kernel_object;
             let agent = session.agent_position(original.symbol.agent).map_or("?".to_owned(), |p| p.to_string());
             let shown = demangle(name);

@@ -25,8 +25,8 @@ pub struct KernelSymbol {
     pub agent: u64,
     /// Address of the kernel descriptor: `kernel_object` of packets.
     pub kernel_object: u64,
-    /// Bytes of arguments.
-    pub kernarg_size: u32,
+    /// Bytes of arguments; `None` when the loader does not know: where a descriptor has 0.
+    pub kernarg_size: Option<u32>,
     /// Bytes of LDS that the code was compiled for.
     pub group_segment_size: u32,
     /// Bytes of scratch of a work-item that the code was compiled for.
@@ -156,7 +156,10 @@ impl Api {
             name: self.symbol_name(symbol)?,
             agent: agent.handle,
             kernel_object: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT)?,
-            kernarg_size: self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_SIZE)?,
+            kernarg_size: Some(
+                self.symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_SIZE)?,
+            )
+            .filter(|size| *size != 0),
             group_segment_size: self
                 .symbol_number(symbol, raw::HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE)?,
             private_segment_size: self
@@ -200,6 +203,20 @@ impl Loader {
     /// # Errors
     /// When the executable is not valid.
     pub fn agents(&self, executable: Executable) -> Result<Vec<u64>> {
+        let mut agents = Vec::new();
+        for (agent, _) in self.code_objects(executable)? {
+            if agent != 0 && !agents.contains(&agent) {
+                agents.push(agent);
+            }
+        }
+        Ok(agents)
+    }
+
+    /// The code objects that are loaded into an executable: the agent of each, 0 if it is for none, and its handle.
+    ///
+    /// # Errors
+    /// When the executable is not valid.
+    pub fn code_objects(&self, executable: Executable) -> Result<Vec<(u64, u64)>> {
         unsafe extern "C" fn collect(
             _: hsa_executable_t,
             object: hsa_loaded_code_object_t,
@@ -216,14 +233,9 @@ impl Loader {
         let (executable, to) = (hsa_executable_t { handle: executable.0 }, ptr::from_mut(&mut list).cast());
         // SAFETY: the callback takes the list and does not keep it.
         check(unsafe { iterate(executable, Some(collect), to) }, call)?;
-        let mut agents = Vec::new();
-        for object in list {
-            let agent = self.code_object_agent(hsa_loaded_code_object_t { handle: object })?;
-            if !agents.contains(&agent) {
-                agents.push(agent);
-            }
-        }
-        Ok(agents)
+        // One for the whole program has no agent, which the loader calls an error.
+        let agent_of = |object| self.code_object_agent(hsa_loaded_code_object_t { handle: object }).unwrap_or(0);
+        Ok(list.into_iter().map(|object| (agent_of(object), object)).collect())
     }
 
     fn code_object_agent(&self, object: hsa_loaded_code_object_t) -> Result<u64> {

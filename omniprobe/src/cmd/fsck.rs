@@ -1,4 +1,4 @@
-//! `omniprobe fsck`: whether every byte of a capture is as it was written.
+//! `omniprobe fsck`: whether every byte of a capture is as it was written, and what its dispatches lack.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::End;
-use logdur_replay::{Exit, ReplayError};
+use logdur_replay::{Exit, ReplayError, lacks};
 use serde_json::{Value, json};
 
 use super::captured::opened;
@@ -43,12 +43,15 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let repaired = options.repair.as_ref().map(repair).transpose().map_err(ReplayError::from)?;
     bar.finish_and_clear();
     let finished = *reader.end() == End::Finished;
+    let lacks: Vec<(u64, Vec<String>)> =
+        reader.dispatches().iter().map(|d| (d.id, lacks(&reader, d))).filter(|(_, what)| !what.is_empty()).collect();
     if options.json {
         let finding = |f: &logdur_capture::Finding| json!({ "offset": f.offset, "text": f.text });
         let findings: Vec<Value> = report.findings.iter().map(finding).collect();
         let lost: Option<Vec<Value>> = repaired.map(|lost| lost.iter().map(finding).collect());
         let all = json!({
             "frames": report.frames, "chunks": report.chunks, "finished": finished, "findings": findings, "lost": lost,
+            "lacks": lacks.iter().map(|(id, what)| json!({ "dispatch": id, "what": what })).collect::<Vec<_>>(),
         });
         lines([all.to_string()])?;
     } else {
@@ -62,13 +65,21 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
             report.chunks,
             report.findings.len()
         ));
+        all.extend(lacks.iter().flat_map(|(id, what)| what.iter().map(move |what| format!("dispatch {id}: {what}"))));
+        if !lacks.is_empty() {
+            all.push(format!("{} of {dispatches} dispatches lack what a replay of them needs", lacks.len()));
+        }
         if let (Some(lost), Some(to)) = (repaired, &options.repair) {
             all.extend(lost.iter().map(|f| format!("lost: {f}")));
             all.push(format!("{}: written", to.display()));
         }
         lines(all)?;
     }
-    Ok(if report.is_clean() { Exit::Success } else { Exit::Corrupt })
+    Ok(match (report.is_clean(), lacks.is_empty()) {
+        (false, _) => Exit::Corrupt,
+        (true, false) => Exit::Incomplete,
+        (true, true) => Exit::Success,
+    })
 }
 
 /// True when two paths lead to one file.

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::{Dispatch, End, Placed, Reader};
-use logdur_replay::{Case, Exit, symbol};
+use logdur_replay::{Case, Exit, lacks, symbol};
 use serde_json::{Value, json};
 
 use super::captured::Captured;
@@ -44,6 +44,8 @@ struct Row<'r> {
     geometry: String,
     /// Bytes that were captured before the kernel.
     bytes: u64,
+    /// What the capture does not have of it.
+    lacks: Vec<String>,
     obstacles: Vec<String>,
     weaknesses: Vec<String>,
 }
@@ -63,7 +65,12 @@ impl<'r> Row<'r> {
             }
             Err(error) => obstacles.push(format!("{:#}", anyhow::Error::from(error))),
         }
-        Row { dispatch, kernel, geometry, bytes, obstacles, weaknesses }
+        Row { lacks: lacks(reader, dispatch), dispatch, kernel, geometry, bytes, obstacles, weaknesses }
+    }
+
+    /// True when the capture has all that a replay needs.
+    fn is_complete(&self) -> bool {
+        self.lacks.is_empty() && self.dispatch.before.is_some()
     }
 
     fn duration_ns(&self) -> u64 {
@@ -113,6 +120,8 @@ fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
         all.extend(row.obstacles.iter().map(|text| format!("    cannot be replayed: {text}")));
         all.extend(row.weaknesses.iter().map(|text| format!("    qualified: {text}")));
     }
+    let complete = rows.iter().filter(|row| row.is_complete()).count();
+    all.push(format!("{complete} of {} dispatches have all that a replay needs", rows.len()));
     for note in reader.notes() {
         let about = note.dispatch.map_or_else(String::new, |d| format!(" (dispatch {d})"));
         all.push(format!("note {} {}{about}: {}", note.severity, note.code, note.text));
@@ -131,7 +140,7 @@ fn as_json(reader: &Reader, rows: &[Row<'_>]) -> Value {
                 "duration_ns": row.duration_ns(), "scope": d.scope.to_string(), "bytes": row.bytes,
                 "after": d.after.is_some(), "code_object": d.code_object.to_string(),
                 "replaced": d.replaced.map(|id| id.to_string()),
-                "obstacles": row.obstacles, "weaknesses": row.weaknesses,
+                "complete": row.is_complete(), "obstacles": row.obstacles, "weaknesses": row.weaknesses,
             })
         })
         .collect();

@@ -1,0 +1,146 @@
+//! The code objects that the application has loaded, whatever way they came.
+//!
+//! # Threads
+//! Those that load code. A code object is looked at inside of the call that loads it, when its bytes are there; one that came in
+//! a way that no hook sees, when its executable is frozen.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use amdgpu_code_object::{CodeObject, Kernel};
+use hsa::{Api, Executable, KernelSymbol, LoadedAt};
+use logdur_kernel_cache::Hash;
+
+use crate::own_memory;
+use crate::session::lock;
+
+/// Bytes of the largest code object that is looked at. What is larger is no size of a code object, but of something else.
+const MOST: u64 = 4 << 30;
+
+/// A code object in an executable.
+pub(crate) struct Object {
+    /// The runtime's handle of it; 0 for one of ours.
+    loaded: u64,
+    /// The agent that it was loaded for.
+    pub(crate) agent: u64,
+    /// Of its bytes; of no bytes when they cannot be read.
+    pub(crate) hash: Hash,
+    /// Where it was loaded.
+    pub(crate) at: LoadedAt,
+    /// What is in it, or why that is not known.
+    pub(crate) code: Result<CodeObject, String>,
+}
+
+/// An object and its bytes, which are not kept.
+pub(crate) type WithBytes = (Arc<Object>, Vec<u8>);
+
+/// The code objects of executables that are not frozen yet.
+#[derive(Default)]
+pub(crate) struct LoadedCode {
+    by_executable: Mutex<HashMap<u64, Vec<Arc<Object>>>>,
+}
+
+/// The code objects of one executable, by what is in them.
+pub(crate) struct Objects<'a> {
+    all: &'a [Arc<Object>],
+    kernels: HashMap<(u64, &'a str), (&'a Arc<Object>, &'a Kernel)>,
+    variables: HashMap<(u64, &'a str), &'a Arc<Object>>,
+}
+
+/// A kernel's name: its symbol without the `.kd` of its descriptor.
+pub(crate) fn name_of(symbol: &KernelSymbol) -> &str {
+    symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name)
+}
+
+impl Object {
+    /// Of bytes that were loaded for an agent.
+    pub(crate) fn of(agent: u64, loaded: u64, bytes: &[u8], at: LoadedAt) -> Object {
+        let code = CodeObject::parse(bytes).map_err(|error| format!("its code object cannot be read: {error}"));
+        Object { loaded, agent, hash: Hash::of(bytes), at, code }
+    }
+
+    /// What the runtime says of a code object that it has loaded, and its bytes.
+    fn read(api: &Api, agent: u64, loaded: u64) -> WithBytes {
+        let at = api.loader().and_then(|loader| loader.loaded_at(loaded)).unwrap_or_default();
+        match bytes_of(api, loaded) {
+            Ok(bytes) => (Arc::new(Object::of(agent, loaded, &bytes, at)), bytes),
+            Err(why) => {
+                let code = Err(format!("its code object cannot be read: {why}"));
+                (Arc::new(Object { loaded, agent, hash: Hash::of(&[]), at, code }), Vec::new())
+            }
+        }
+    }
+}
+
+/// The bytes that a code object was loaded from.
+fn bytes_of(api: &Api, loaded: u64) -> Result<Vec<u8>, String> {
+    let place = api.loader().and_then(|loader| loader.code_object_bytes(loaded));
+    let (base, size) = place.map_err(|error| error.to_string())?;
+    if base == 0 || size == 0 || size > MOST {
+        return Err(format!("the runtime says that {size} bytes of it are at {base:#x}"));
+    }
+    let mut bytes = vec![0; size as usize];
+    // Whoever loaded them may have unmapped them since: the kernel says so.
+    own_memory::read(base, &mut bytes).map_err(|error| format!("its {size} bytes at {base:#x}: {error}"))?;
+    Ok(bytes)
+}
+
+impl LoadedCode {
+    /// Looks at the code objects of an executable that are not known yet.
+    ///
+    /// # Errors
+    /// When the runtime does not know the executable, or cannot tell its code objects.
+    pub(crate) fn look(&self, api: &Api, executable: Executable) -> hsa::Result<Vec<WithBytes>> {
+        let loaded = api.loader()?.code_objects(executable)?;
+        let known: Vec<u64> =
+            lock(&self.by_executable).get(&executable.0).into_iter().flatten().map(|object| object.loaded).collect();
+        let new = loaded.into_iter().filter(|(_, handle)| !known.contains(handle));
+        let new: Vec<WithBytes> = new.map(|(agent, handle)| Object::read(api, agent, handle)).collect();
+        if !new.is_empty() {
+            let objects = new.iter().map(|(object, _)| object.clone());
+            lock(&self.by_executable).entry(executable.0).or_default().extend(objects);
+        }
+        Ok(new)
+    }
+
+    /// The code objects of an executable that is frozen, or destroyed: no more will come.
+    pub(crate) fn take(&self, executable: Executable) -> Vec<Arc<Object>> {
+        lock(&self.by_executable).remove(&executable.0).unwrap_or_default()
+    }
+
+    /// Forgets everything: the runtime is gone.
+    pub(crate) fn forget(&self) {
+        lock(&self.by_executable).clear();
+    }
+}
+
+impl<'a> Objects<'a> {
+    /// What is in some code objects.
+    pub(crate) fn new(all: &'a [Arc<Object>]) -> Objects<'a> {
+        let (mut kernels, mut variables) = (HashMap::new(), HashMap::new());
+        for object in all {
+            let Ok(code) = &object.code else { continue };
+            kernels.extend(code.kernels.iter().map(|kernel| ((object.agent, &*kernel.name), (object, kernel))));
+            variables.extend(code.globals.iter().map(|global| ((object.agent, &*global.name), object)));
+        }
+        Objects { all, kernels, variables }
+    }
+
+    /// The code object that has a kernel. One that cannot be read has the kernels that no other has.
+    pub(crate) fn of_kernel(&self, symbol: &KernelSymbol) -> Option<&'a Arc<Object>> {
+        let found = self.kernels.get(&(symbol.agent, name_of(symbol))).map(|(object, _)| *object);
+        found.or_else(|| self.all.iter().find(|object| object.agent == symbol.agent && object.code.is_err()))
+    }
+
+    /// The code object that has a variable.
+    pub(crate) fn of_variable(&self, agent: u64, name: &str) -> Option<&'a Arc<Object>> {
+        let found = self.variables.get(&(agent, name)).copied();
+        found.or_else(|| self.all.iter().find(|object| object.agent == agent))
+    }
+
+    /// The bytes of a kernel's arguments: what its descriptor or its metadata says, the larger if both do.
+    pub(crate) fn kernarg_size(&self, symbol: &KernelSymbol) -> Option<u32> {
+        let known = self.kernels.get(&(symbol.agent, name_of(symbol)));
+        symbol.kernarg_size.max(known.map(|(_, kernel)| kernel.kernarg_bytes()))
+    }
+}
