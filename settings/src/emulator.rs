@@ -80,8 +80,8 @@ settings! {
     compute_units: u32 = "KFDEMU_CUS" ["number"] or (8) "8";
     /// Memory of each GPU. Only what is used is taken from the machine.
     memory: Bytes = "KFDEMU_VRAM" ["BYTES"] or (Bytes(16 << 30)) "`16G`";
-    /// Whether the runtime offers the host, and the GPUs each other, access to the memory of a GPU. Without, a host's read of it is a segmentation fault, and a GPU's of another's a memory fault.
-    bar: Bar = "KFDEMU_BAR" ["`small` | `large`"] or (Bar::Small) "`small`";
+    /// Whether the runtime offers the host, and the GPUs each other, access to the memory of a GPU: through an aperture that shows all of it, as the emulated products have it, or one that does not. With a small one, a host's read of it is a segmentation fault, and a GPU's of another's a memory fault.
+    bar: Bar = "KFDEMU_BAR" ["`small` | `large`"] or (Bar::Large) "`large`";
     /// Threads that emulate, all GPUs together.
     threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";
     /// What the GPUs' clock counts: time, or what is executed. A dispatch then starts where the last one ended and takes one tick for each of its wave instructions, whatever the machine does meanwhile; one thread emulates, packets of a queue do not overlap, and two runs of a program that uses one stream have the same ticks.

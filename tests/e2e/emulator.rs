@@ -13,13 +13,14 @@ fn barrier_packets_order_kernels_within_and_between_queues() {
 }
 
 #[test]
-fn memory_of_the_device_is_not_the_hosts() {
+fn memory_of_the_device_is_the_hosts_only_through_a_large_aperture() {
     if bed::on_hardware() {
         return;
     }
-    let run = Run::hsa("unkind").args(["vram"]).bare();
+    let run = Run::hsa("unkind").args(["vram"]).env("KFDEMU_BAR", "small").bare();
     assert_eq!((run.stdout.as_str(), run.status.signal()), ("about to read\n", Some(libc::SIGSEGV)));
-    Run::hsa("unkind").args(["vram"]).env("KFDEMU_BAR", "large").bare().passed();
+    // Unless it is reached through a large aperture, as on the products that are emulated.
+    Run::hsa("unkind").args(["vram"]).bare().passed();
 }
 
 #[test]
@@ -76,4 +77,15 @@ fn the_driver_leaves_the_heap_of_the_process_alone() {
         return;
     }
     Run::hsa("heap").bare().passed();
+}
+
+#[test]
+fn a_device_without_image_instructions_says_so_and_textures_are_refused() {
+    if bed::on_hardware() {
+        return;
+    }
+    Run::hip("images").bare().passed();
+    Run::hip("images").watched().passed();
+    // Loaded late, and for itself, as interpreters do.
+    Run::hsa("in_library").args([bed::hip_library("images")]).bare().passed();
 }

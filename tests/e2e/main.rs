@@ -34,6 +34,7 @@ mod output;
 mod queues;
 mod replay;
 mod swap;
+mod tools;
 mod triton;
 mod tune;
 mod twins;

@@ -35,6 +35,8 @@ const TESTS: &[Need] = &[
     Need { what: &["/etc/OpenCL/vendors/pocl.icd"], package: "pocl-opencl-icd" },
     Need { what: &["/usr/include/CL/cl.h"], package: "opencl-c-headers" },
     Need { what: &["/usr/lib/x86_64-linux-gnu/libOpenCL.so"], package: "ocl-icd-opencl-dev" },
+    // Reads what the emulated driver shows of its GPUs.
+    Need { what: &["rocm-smi"], package: "rocm-smi" },
 ];
 
 /// Triton and what its kernels are compared with, at versions that are known to go together.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use amdgpu_emu::memory::Backing;
 
-use crate::device::State;
+use crate::device::{Device, State};
 use crate::dmabuf::{Dmabuf, Record};
 use crate::lock;
 use crate::memfile::{Mapping, PAGE};
@@ -61,6 +61,17 @@ struct Table {
     buffers: BTreeMap<u64, Buffer>,
 }
 
+impl Table {
+    fn allocated(&self, device: usize) -> (u64, u64) {
+        let of_device = |b: &&Buffer| matches!(b.store, Store::Memory { device: d, .. } if d == device);
+        let is_video = |b: &Buffer| b.flags & kfd::KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0;
+        let sum = |(video, system), b: &Buffer| {
+            if is_video(b) { (video + b.size, system) } else { (video, system + b.size) }
+        };
+        self.buffers.values().filter(of_device).fold((0, 0), sum)
+    }
+}
+
 /// An error number of the C library.
 pub(crate) type Errno = i32;
 
@@ -90,14 +101,18 @@ impl Buffers {
         lock(&self.table).buffers.remove(&handle).ok_or(libc::EINVAL)
     }
 
-    /// Bytes of video memory that are in use on a device.
-    pub(crate) fn video_memory(&self, device: usize) -> u64 {
+    /// Bytes that are allocated on a device: of its own memory, and of the host's.
+    pub(crate) fn allocated(&self, device: usize) -> (u64, u64) {
+        lock(&self.table).allocated(device)
+    }
+
+    /// Tells other processes what is allocated on the devices.
+    pub(crate) fn publish(&self, devices: &[Device]) {
         let table = lock(&self.table);
-        let of_device = |b: &&Buffer| {
-            matches!(b.store, Store::Memory { device: d, .. } if d == device)
-                && b.flags & kfd::KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0
-        };
-        table.buffers.values().filter(of_device).map(|b| b.size).sum()
+        for (index, device) in devices.iter().enumerate() {
+            let (video, system) = table.allocated(index);
+            device.account.set(video, system);
+        }
     }
 }
 

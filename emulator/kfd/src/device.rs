@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use amdgpu_emu::clock::Clock;
 use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::{Engine, Gpu, Shape};
-use logdur_settings::{ClockKind, Emulator};
+use logdur_settings::{Bar, ClockKind, Emulator};
 
 use crate::buffer::Buffers;
 use crate::event::{Events, MemoryException};
@@ -25,6 +25,7 @@ use crate::queue::Queues;
 use crate::shared::Shared;
 use crate::trace::Trace;
 use crate::tree;
+use crate::usage::{self, Account};
 
 /// What is known before a device is opened.
 struct Plan {
@@ -79,6 +80,11 @@ pub(crate) fn tree() -> Option<&'static Path> {
     made.as_deref()
 }
 
+/// The emulated GPUs' product and settings.
+pub(crate) fn settings() -> &'static Emulator {
+    &plan().settings
+}
+
 /// One emulated GPU as the driver sees it.
 pub(crate) struct Device {
     pub(crate) gpu_id: u32,
@@ -86,6 +92,8 @@ pub(crate) struct Device {
     pub(crate) gpu: Arc<Gpu>,
     /// The file behind the render node: all memory that the driver hands out for this GPU.
     pub(crate) memory: MemFile,
+    /// What is allocated of it, for other processes to read.
+    pub(crate) account: Account,
 }
 
 /// Everything behind the open devices.
@@ -139,7 +147,10 @@ impl Driver for Callbacks {
     fn memory_fault(&self, fault: &MemoryFault) {
         let verb = if fault.write { "write to" } else { "read of" };
         let MemoryFault { address, queue, what, .. } = fault;
-        let others = State::get().map(|state| state.others_with(self.gpu_id, *address)).unwrap_or_default();
+        let mut others = State::get().map(|state| state.others_with(self.gpu_id, *address)).unwrap_or_default();
+        if !others.is_empty() && settings().bar == Bar::Small {
+            others += &format!("; {}=small, so GPUs have no access to each other's memory", Emulator::bar);
+        }
         self.log.line(format!(
             "memory fault on gpu {:#x}, queue {queue}: {verb} {address:#x}: {what}{others}",
             self.gpu_id
@@ -188,6 +199,7 @@ impl State {
             ClockKind::Real => Clock::real(),
             ClockKind::Deterministic => Clock::deterministic(),
         });
+        let machine = tree().map_or(0, usage::machine);
         let mut devices = Vec::new();
         for (index, product) in plan.products.iter().enumerate() {
             let gpu_id = Product::gpu_id(index);
@@ -200,12 +212,15 @@ impl State {
             };
             let compute_units = plan.settings.compute_units.clamp(1, 1024).next_multiple_of(product.array_count);
             let shape = Shape { arch: product.arch, sramecc: product.sramecc, compute_units };
-            let memory = MemFile::new(memfile::MEMORY, MEMORY_FILE, 0)?;
+            // The first page has the sums of what is allocated.
+            let memory = MemFile::new(memfile::MEMORY, MEMORY_FILE, memfile::PAGE)?;
+            let account = Account::new(memory.map(0, memfile::PAGE)?, machine, gpu_id);
             devices.push(Device {
                 gpu_id,
                 product,
                 gpu: Arc::new(Gpu::new(index, shape, clock.clone(), Arc::new(callbacks))),
                 memory,
+                account,
             });
         }
         Ok(State {

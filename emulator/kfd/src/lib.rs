@@ -29,10 +29,13 @@ mod paths;
 mod process_log;
 mod product;
 mod queue;
+mod readings;
 mod shared;
+mod sysfs;
 mod trace;
 mod tree;
 mod uapi;
+mod usage;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

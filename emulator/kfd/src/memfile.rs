@@ -125,7 +125,7 @@ fn kept(fd: OwnedFd) -> OwnedFd {
 }
 
 impl MemFile {
-    /// A sparse file of `size` bytes, of which `from..size` can be allocated.
+    /// A sparse file of `size` bytes, of which `from..size` (whole pages) can be allocated.
     ///
     /// # Errors
     /// When the kernel refuses (a limit on file sizes or descriptors).

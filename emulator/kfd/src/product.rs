@@ -148,6 +148,11 @@ impl Product {
     pub(crate) fn gpu_id(index: usize) -> u32 {
         0x4d00 + index as u32 * 0x11 + 1
     }
+
+    /// The serial number of the chip at a place in the list.
+    pub(crate) fn unique_id(index: usize) -> u64 {
+        0x5ee0_0000_0000_0001 + index as u64
+    }
 }
 
 /// The minor number of the first render device.

@@ -12,15 +12,32 @@ use std::path::{Path, PathBuf};
 use amdgpu_emu::Arch;
 use logdur_settings::{Bar, Emulator};
 
-use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR, Product};
+use crate::product::{FIRST_RENDER_MINOR, Product};
+use crate::sysfs;
 
 /// Where the topology is.
 pub(crate) const TOPOLOGY: &str = "/sys/devices/virtual/kfd/kfd/topology";
 /// libdrm's table of product names.
 pub(crate) const AMDGPU_IDS: &str = "/usr/share/libdrm/amdgpu.ids";
 
-/// Paths (absolute, as the runtime names them) and contents; a path that ends in a slash is a folder.
-type Files = Vec<(String, String)>;
+/// What is at a path of the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A file with this text.
+    File(String),
+    /// A folder, though nothing may be in it.
+    Folder,
+    /// A symbolic link. It is relative, so that it stays inside of the tree.
+    Link(String),
+}
+
+/// Paths, absolute as the runtime names them, and what is there.
+pub(crate) type Entries = Vec<(String, Entry)>;
+
+/// A file with a text.
+pub(crate) fn file(path: impl Into<String>, text: impl Into<String>) -> (String, Entry) {
+    (path.into(), Entry::File(text.into()))
+}
 
 /// Properties as the kernel prints them.
 fn properties(pairs: &[(&str, u64)]) -> String {
@@ -31,25 +48,25 @@ fn properties(pairs: &[(&str, u64)]) -> String {
 }
 
 /// Every file of the tree for these GPUs.
-fn files(products: &[Product], settings: &Emulator) -> Files {
-    let mut files = vec![
-        (format!("{TOPOLOGY}/generation_id"), "1\n".to_owned()),
-        (
+fn entries(products: &[Product], settings: &Emulator) -> Entries {
+    let mut entries = vec![
+        file(format!("{TOPOLOGY}/generation_id"), "1\n"),
+        file(
             format!("{TOPOLOGY}/system_properties"),
             properties(&[("platform_oem", 0), ("platform_id", 0), ("platform_rev", 0)]),
         ),
-        ("/sys/module/amdgpu/initstate".to_owned(), "live\n".to_owned()),
-        ("/sys/module/amdgpu/refcnt".to_owned(), "0\n".to_owned()),
-        ("/sys/module/amdgpu/holders/".to_owned(), String::new()),
-        ("/proc/modules".to_owned(), "amdgpu 0 0 - Live 0x0000000000000000\n".to_owned()),
-        (AMDGPU_IDS.to_owned(), names(products)),
+        file("/sys/module/amdgpu/initstate", "live\n"),
+        file("/sys/module/amdgpu/refcnt", "0\n"),
+        ("/sys/module/amdgpu/holders".to_owned(), Entry::Folder),
+        file("/proc/modules", "amdgpu 0 0 - Live 0x0000000000000000\n"),
+        file(AMDGPU_IDS, names(products)),
     ];
-    files.extend(cpu_node(products.len(), settings));
+    entries.extend(cpu_node(products.len(), settings));
     for (index, product) in products.iter().enumerate() {
-        files.extend(gpu_node(index, products, product, settings));
-        files.extend(drm_entries(index, product));
+        entries.extend(gpu_node(index, products, product, settings));
     }
-    files
+    entries.extend(sysfs::entries(products, settings));
+    entries
 }
 
 fn names(products: &[Product]) -> String {
@@ -79,7 +96,7 @@ fn link(from: usize, to: usize, weight: u64) -> String {
 }
 
 /// The host. It has links to the GPUs whose memory it can reach: the runtime concludes the one from the other.
-fn cpu_node(gpus: usize, settings: &Emulator) -> Files {
+fn cpu_node(gpus: usize, settings: &Emulator) -> Entries {
     let reachable = if settings.bar == Bar::Large { gpus } else { 0 };
     let node = format!("{TOPOLOGY}/nodes/0");
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
@@ -88,9 +105,9 @@ fn cpu_node(gpus: usize, settings: &Emulator) -> Files {
     let (pages, page) = (number(libc::_SC_PHYS_PAGES), number(libc::_SC_PAGESIZE));
     let memory = pages.max(1 << 18) as u64 * page.max(4096) as u64;
     let mut files = vec![
-        (format!("{node}/gpu_id"), "0\n".to_owned()),
-        (format!("{node}/name"), "\n".to_owned()),
-        (
+        file(format!("{node}/gpu_id"), "0\n"),
+        file(format!("{node}/name"), "\n"),
+        file(
             format!("{node}/properties"),
             properties(&[
                 ("cpu_cores_count", cores),
@@ -104,7 +121,7 @@ fn cpu_node(gpus: usize, settings: &Emulator) -> Files {
                 ("max_engine_clk_ccompute", 3000),
             ]),
         ),
-        (
+        file(
             format!("{node}/mem_banks/0/properties"),
             properties(&[
                 ("heap_type", 0),
@@ -115,7 +132,7 @@ fn cpu_node(gpus: usize, settings: &Emulator) -> Files {
             ]),
         ),
     ];
-    files.extend((0..reachable).map(|g| (format!("{node}/io_links/{g}/properties"), link(0, g + 1, 20))));
+    files.extend((0..reachable).map(|g| file(format!("{node}/io_links/{g}/properties"), link(0, g + 1, 20))));
     files
 }
 
@@ -131,7 +148,7 @@ mod capability {
     pub(super) const COMMON: u64 = QUEUE_SIZE_POWER_OF_TWO | DOORBELL_64_BIT | DEBUG_FIRMWARE;
 }
 
-fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> Files {
+fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> Entries {
     let node = format!("{TOPOLOGY}/nodes/{}", index + 1);
     // Video memory that the host can map when the runtime asks for it, or cannot.
     let heap = if settings.bar == Bar::Large { 1 } else { 2 };
@@ -141,9 +158,9 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
     let last = if settings.bar == Bar::Large { all.len() } else { 0 };
     let links: Vec<usize> = (0..=last).filter(|&n| n != index + 1).collect();
     let mut files = vec![
-        (format!("{node}/gpu_id"), format!("{}\n", Product::gpu_id(index))),
-        (format!("{node}/name"), format!("{}\n", p.arch)),
-        (
+        file(format!("{node}/gpu_id"), format!("{}\n", Product::gpu_id(index))),
+        file(format!("{node}/name"), format!("{}\n", p.arch)),
+        file(
             format!("{node}/properties"),
             properties(&[
                 ("cpu_cores_count", 0),
@@ -167,7 +184,7 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
                 ("gfx_target_version", p.gfx_target_version.into()),
                 ("vendor_id", 0x1002),
                 ("device_id", p.device_id.into()),
-                ("location_id", 0x300 + 0x100 * index as u64),
+                ("location_id", sysfs::location_id(index)),
                 ("domain", 0),
                 ("drm_render_minor", u64::from(FIRST_RENDER_MINOR) + index as u64),
                 ("hive_id", 0),
@@ -181,12 +198,12 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
                 ("capability", capability::COMMON | edc),
                 ("debug_prop", 0),
                 ("sdma_fw_version", p.sdma_firmware.into()),
-                ("unique_id", 0x5ee0_0000_0000_0001 + index as u64),
+                ("unique_id", Product::unique_id(index)),
                 ("num_xcc", if p.arch == Arch::Gfx942 { 8 } else { 1 }),
                 ("max_engine_clk_ccompute", 3000),
             ]),
         ),
-        (
+        file(
             format!("{node}/mem_banks/0/properties"),
             properties(&[
                 ("heap_type", heap),
@@ -196,11 +213,11 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
                 ("mem_clk_max", p.memory_clock_mhz.into()),
             ]),
         ),
-        (format!("{node}/caches/0/properties"), cache(index, 1, 16)),
-        (format!("{node}/caches/1/properties"), cache(index, 2, p.l2_kib.into())),
+        file(format!("{node}/caches/0/properties"), cache(index, 1, 16)),
+        file(format!("{node}/caches/1/properties"), cache(index, 2, p.l2_kib.into())),
     ];
     for (n, &to) in links.iter().enumerate() {
-        files.push((format!("{node}/io_links/{n}/properties"), link(index + 1, to, if to == 0 { 20 } else { 40 })));
+        files.push(file(format!("{node}/io_links/{n}/properties"), link(index + 1, to, if to == 0 { 20 } else { 40 })));
     }
     files
 }
@@ -221,27 +238,16 @@ fn cache(index: usize, level: u64, kib: u64) -> String {
     text
 }
 
-fn drm_entries(index: usize, p: &Product) -> Files {
-    let minor = FIRST_RENDER_MINOR + index as u32;
-    let device = format!("/sys/dev/char/{DRM_MAJOR}:{minor}/device");
-    let pci = format!("0000:{:02x}:00.0", 3 + index);
-    vec![
-        (format!("{device}/drm/card{index}/dev"), format!("{DRM_MAJOR}:{index}\n")),
-        (format!("{device}/drm/renderD{minor}/dev"), format!("{DRM_MAJOR}:{minor}\n")),
-        (format!("{device}/vendor"), "0x1002\n".to_owned()),
-        (format!("{device}/device"), format!("{:#06x}\n", p.device_id)),
-        (format!("{device}/revision"), format!("{:#04x}\n", p.revision)),
-        (format!("{device}/subsystem_vendor"), "0x1002\n".to_owned()),
-        (format!("{device}/subsystem_device"), "0x0c34\n".to_owned()),
-        (format!("{device}/uevent"), format!("DRIVER=amdgpu\nPCI_SLOT_NAME={pci}\nMODALIAS=pci\n")),
-        (format!("/dev/dri/renderD{minor}"), String::new()),
-        (format!("/dev/dri/card{index}"), String::new()),
-    ]
-}
-
 /// FNV-1a, which is stable from run to run.
-fn hash(files: &Files) -> u64 {
-    let bytes = files.iter().flat_map(|(path, text)| path.bytes().chain([0]).chain(text.bytes()).chain([0]));
+fn hash(entries: &Entries) -> u64 {
+    let bytes = entries.iter().flat_map(|(path, entry)| {
+        let (kind, text) = match entry {
+            Entry::File(text) => (0, text.as_str()),
+            Entry::Folder => (1, ""),
+            Entry::Link(to) => (2, to.as_str()),
+        };
+        path.bytes().chain([0, kind]).chain(text.bytes()).chain([0])
+    });
     bytes.fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
@@ -275,21 +281,21 @@ fn parent(settings: &Emulator) -> io::Result<PathBuf> {
 /// # Errors
 /// When it cannot be written.
 pub(crate) fn prepare(products: &[Product], settings: &Emulator) -> io::Result<PathBuf> {
-    let files = files(products, settings);
+    let entries = entries(products, settings);
     let parent = parent(settings)?;
-    let folder = parent.join(format!("{:016x}", hash(&files)));
+    let folder = parent.join(format!("{:016x}", hash(&entries)));
     if folder.is_dir() {
         return Ok(folder);
     }
     let unfinished = parent.join(format!("unfinished-{}", std::process::id()));
-    for (name, text) in &files {
+    for (name, entry) in &entries {
         let path = unfinished.join(name.trim_start_matches('/'));
-        if name.ends_with('/') {
-            fs::create_dir_all(&path)?;
-            continue;
-        }
         fs::create_dir_all(path.parent().unwrap_or(&unfinished))?;
-        fs::write(&path, text)?;
+        match entry {
+            Entry::File(text) => fs::write(&path, text)?,
+            Entry::Folder => fs::create_dir_all(&path)?,
+            Entry::Link(to) => std::os::unix::fs::symlink(to, &path)?,
+        }
     }
     if let Err(error) = fs::rename(&unfinished, &folder) {
         // Another process was faster: its tree is the same.
@@ -303,9 +309,12 @@ pub(crate) fn prepare(products: &[Product], settings: &Emulator) -> io::Result<P
 
 /// True when a path can be in the tree: a cheap test before the tree is made.
 pub(crate) fn may_hold(path: &[u8]) -> bool {
-    let prefixes: [&[u8]; 6] = [
+    let prefixes: [&[u8]; 9] = [
         b"/sys/devices/virtual/kfd",
+        b"/sys/devices/pci0000:00/0000:",
         b"/sys/class/kfd",
+        b"/sys/class/drm",
+        b"/sys/bus/pci/devices",
         b"/sys/dev/char/226:",
         b"/sys/module/amdgpu",
         b"/dev/dri",

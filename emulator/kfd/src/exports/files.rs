@@ -9,7 +9,8 @@ use super::next::next;
 use super::{guard, set_errno};
 use crate::device::{self, State};
 use crate::ioctl;
-use crate::paths::{Target, target};
+use crate::paths::{Target, target, target_at};
+use crate::readings;
 
 /// Opens a device.
 fn open_device(flags: c_int, render: Option<usize>) -> c_int {
@@ -28,11 +29,19 @@ fn open_device(flags: c_int, render: Option<usize>) -> c_int {
 }
 
 /// Opens a path that may be ours; `otherwise` opens the path that it is given.
-fn open_path(path: *const c_char, flags: c_int, otherwise: impl FnOnce(*const c_char) -> c_int) -> c_int {
-    match guard(Target::Other, || target(path)) {
+fn open_path(
+    folder: c_int,
+    path: *const c_char,
+    flags: c_int,
+    otherwise: impl FnOnce(*const c_char) -> c_int,
+) -> c_int {
+    match guard(Target::Other, || target_at(folder, path)) {
         Target::Kfd => open_device(flags, None),
         Target::Render(index) => open_device(flags, Some(index)),
-        Target::Tree(inside) => otherwise(inside.as_ptr()),
+        Target::Tree(inside) => match guard(None, || readings::open(path, flags)) {
+            Some(fd) => fd,
+            None => otherwise(inside.as_ptr()),
+        },
         Target::Other => otherwise(path),
     }
 }
@@ -53,7 +62,7 @@ macro_rules! open_functions {
         /// As in C.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
-            open_path(path, flags, |path| next!($c_name as fn(*const c_char, c_int, libc::mode_t) -> c_int, -1; path, flags, mode))
+            open_path(libc::AT_FDCWD, path, flags, |path| next!($c_name as fn(*const c_char, c_int, libc::mode_t) -> c_int, -1; path, flags, mode))
         }
     )*};
 }
@@ -71,7 +80,7 @@ macro_rules! checked_open_functions {
         /// As in C.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int) -> c_int {
-            open_path(path, flags, |path| next!($c_name as fn(*const c_char, c_int) -> c_int, -1; path, flags))
+            open_path(libc::AT_FDCWD, path, flags, |path| next!($c_name as fn(*const c_char, c_int) -> c_int, -1; path, flags))
         }
     )*};
 }
@@ -89,7 +98,7 @@ macro_rules! openat_functions {
         /// As in C.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
-            open_path(path, flags, |path| next!($c_name as fn(c_int, *const c_char, c_int, libc::mode_t) -> c_int, -1; folder, path, flags, mode))
+            open_path(folder, path, flags, |path| next!($c_name as fn(c_int, *const c_char, c_int, libc::mode_t) -> c_int, -1; folder, path, flags, mode))
         }
     )*};
 }
@@ -107,7 +116,7 @@ macro_rules! checked_openat_functions {
         /// As in C.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
-            open_path(path, flags, |path| next!($c_name as fn(c_int, *const c_char, c_int) -> c_int, -1; folder, path, flags))
+            open_path(folder, path, flags, |path| next!($c_name as fn(c_int, *const c_char, c_int) -> c_int, -1; folder, path, flags))
         }
     )*};
 }
@@ -126,6 +135,9 @@ macro_rules! fopen_functions {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
             let inside = redirected(path);
+            // Kept open until the file is opened by its path.
+            let reading = inside.as_ref().and_then(|_| guard(None, || readings::file(path)));
+            let inside = reading.as_ref().and_then(readings::path).or(inside);
             let path = inside.as_ref().map_or(path, |p| p.as_ptr());
             next!($c_name as fn(*const c_char, *const c_char) -> *mut libc::FILE, std::ptr::null_mut(); path, mode)
         }
@@ -167,7 +179,7 @@ pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
-    match guard(Target::Other, || target(path)) {
+    match guard(Target::Other, || target_at(folder, path)) {
         Target::Kfd | Target::Render(_) => 0,
         Target::Tree(inside) => {
             next!(c"faccessat" as fn(c_int, *const c_char, c_int, c_int) -> c_int, -1; folder, inside.as_ptr(), mode, flags)
@@ -187,6 +199,20 @@ pub unsafe extern "C" fn readlink(path: *const c_char, buffer: *mut c_char, size
     let inside = redirected(path);
     let path = inside.as_ref().map_or(path, |p| p.as_ptr());
     next!(c"readlink" as fn(*const c_char, *mut c_char, usize) -> isize, -1; path, buffer, size)
+}
+
+/// As in C.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readlinkat(folder: c_int, path: *const c_char, buffer: *mut c_char, size: usize) -> isize {
+    let inside = match guard(Target::Other, || target_at(folder, path)) {
+        Target::Tree(inside) => Some(inside),
+        _ => None,
+    };
+    let path = inside.as_ref().map_or(path, |p| p.as_ptr());
+    next!(c"readlinkat" as fn(c_int, *const c_char, *mut c_char, usize) -> isize, -1; folder, path, buffer, size)
 }
 
 /// As in C. The devices resolve to themselves, other paths of ours to files of the tree.

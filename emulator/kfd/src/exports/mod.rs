@@ -1,10 +1,12 @@
-//! The functions of the C library that are replaced: those that open, examine and control files by path or descriptor.
+//! The functions that are replaced: the C library's that open, examine and control files by path or descriptor, and one
+//! of the runtime's (`runtime`).
 //!
 //! `mmap`, `dup`, `close`, `fcntl` and the like are not: devices are real files. Everything that is not about an
 //! emulated device goes to the next definition of the function, another preloaded library's or the C library's own.
 
 pub mod files;
 mod next;
+pub mod runtime;
 pub mod stat;
 
 /// Sets the C library's error number.

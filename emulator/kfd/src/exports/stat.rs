@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use super::guard;
 use super::next::next;
 use crate::device::{self, Node};
-use crate::paths::{Target, target};
+use crate::paths::{Target, target_at};
 use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR};
 
 /// The number that the kernel gives to the character device `/dev/kfd` varies; this is a usual one.
@@ -59,11 +59,12 @@ unsafe fn describe_descriptor(fd: c_int, buffer: *mut libc::stat, result: c_int)
 /// # Safety
 /// The buffer must be one that could be given to `stat`.
 unsafe fn by_path(
+    folder: c_int,
     path: *const c_char,
     buffer: *mut libc::stat,
     otherwise: impl FnOnce(*const c_char) -> c_int,
 ) -> c_int {
-    match guard(Target::Other, || target(path)) {
+    match guard(Target::Other, || target_at(folder, path)) {
         // SAFETY: the caller's promise.
         Target::Kfd => unsafe { describe_path(buffer, Node::Kfd) },
         // SAFETY: the caller's promise.
@@ -83,7 +84,7 @@ macro_rules! stat_functions {
         pub unsafe extern "C" fn $stat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
             let otherwise = |path| next!($c_stat as fn(*const c_char, *mut libc::stat) -> c_int, -1; path, buffer);
             // SAFETY: the caller's promise.
-            unsafe { by_path(path, buffer, otherwise) }
+            unsafe { by_path(libc::AT_FDCWD, path, buffer, otherwise) }
         }
 
         /// As in C.
@@ -94,7 +95,7 @@ macro_rules! stat_functions {
         pub unsafe extern "C" fn $lstat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
             let otherwise = |path| next!($c_lstat as fn(*const c_char, *mut libc::stat) -> c_int, -1; path, buffer);
             // SAFETY: the caller's promise.
-            unsafe { by_path(path, buffer, otherwise) }
+            unsafe { by_path(libc::AT_FDCWD, path, buffer, otherwise) }
         }
 
         /// As in C.
@@ -116,7 +117,7 @@ macro_rules! stat_functions {
         pub unsafe extern "C" fn $fstatat(folder: c_int, path: *const c_char, buffer: *mut libc::stat, flags: c_int) -> c_int {
             let otherwise = |path| next!($c_fstatat as fn(c_int, *const c_char, *mut libc::stat, c_int) -> c_int, -1; folder, path, buffer, flags);
             // SAFETY: the caller's promise.
-            unsafe { by_path(path, buffer, otherwise) }
+            unsafe { by_path(folder, path, buffer, otherwise) }
         }
     )*};
 }
@@ -137,7 +138,7 @@ macro_rules! versioned_stat_functions {
         pub unsafe extern "C" fn $stat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
             let otherwise = |path| next!($c_stat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer);
             // SAFETY: the caller's promise.
-            unsafe { by_path(path, buffer, otherwise) }
+            unsafe { by_path(libc::AT_FDCWD, path, buffer, otherwise) }
         }
 
         /// What `lstat` was compiled to before glibc 2.33.
@@ -148,7 +149,7 @@ macro_rules! versioned_stat_functions {
         pub unsafe extern "C" fn $lstat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
             let otherwise = |path| next!($c_lstat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer);
             // SAFETY: the caller's promise.
-            unsafe { by_path(path, buffer, otherwise) }
+            unsafe { by_path(libc::AT_FDCWD, path, buffer, otherwise) }
         }
 
         /// What `fstat` was compiled to before glibc 2.33.
@@ -167,4 +168,62 @@ macro_rules! versioned_stat_functions {
 versioned_stat_functions! {
     __xstat __lxstat __fxstat c"__xstat" c"__lxstat" c"__fxstat";
     __xstat64 __lxstat64 __fxstat64 c"__xstat64" c"__lxstat64" c"__fxstat64";
+}
+
+/// As in C.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn statx(
+    folder: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: libc::c_uint,
+    buffer: *mut libc::statx,
+) -> c_int {
+    let otherwise = |path| next!(c"statx" as fn(c_int, *const c_char, c_int, libc::c_uint, *mut libc::statx) -> c_int, -1; folder, path, flags, mask, buffer);
+    let node = match guard(Target::Other, || target_at(folder, path)) {
+        Target::Kfd => Node::Kfd,
+        Target::Render(index) => Node::Render(index),
+        Target::Tree(inside) => return otherwise(inside.as_ptr()),
+        Target::Other => {
+            let result = otherwise(path);
+            // SAFETY: callers give a C string or null.
+            let by_descriptor = flags & libc::AT_EMPTY_PATH != 0 && (path.is_null() || unsafe { *path } == 0);
+            if result == 0
+                && by_descriptor
+                && let Some(node) = guard(None, || device::node_of(folder))
+            {
+                // SAFETY: `statx` has filled the buffer.
+                unsafe { describe_extended(buffer, node) };
+            }
+            return result;
+        }
+    };
+    // SAFETY: the caller gives room for the structure, of which all zeroes is a value.
+    unsafe { buffer.write_bytes(0, 1) };
+    // SAFETY: it was just zeroed.
+    unsafe { describe_extended(buffer, node) };
+    0
+}
+
+/// As [`describe`], for the newer structure.
+///
+/// # Safety
+/// The buffer must be one that `statx` has filled, or all zeroes.
+unsafe fn describe_extended(buffer: *mut libc::statx, node: Node) {
+    let mut plain = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: zeroed above.
+    unsafe { describe(plain.as_mut_ptr(), node) };
+    // SAFETY: plain integers, zeroed.
+    let plain = unsafe { plain.assume_init() };
+    // SAFETY: the caller's promise.
+    let extended = unsafe { &mut *buffer };
+    extended.stx_mask |= libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_SIZE | libc::STATX_BLOCKS;
+    extended.stx_mode = plain.st_mode as u16;
+    extended.stx_rdev_major = libc::major(plain.st_rdev);
+    extended.stx_rdev_minor = libc::minor(plain.st_rdev);
+    extended.stx_size = 0;
+    extended.stx_blocks = 0;
 }

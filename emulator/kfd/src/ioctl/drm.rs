@@ -3,6 +3,8 @@
 use super::{Call, Request, put, share};
 use crate::buffer::Errno;
 use crate::device::State;
+use crate::readings;
+use crate::sysfs::{self, Reading};
 use crate::uapi::drm::*;
 
 /// Answered requests, by number; AMD's own begin at 0x40.
@@ -61,6 +63,22 @@ fn info(call: &Call<'_>) -> Result<(), Errno> {
     match args.query {
         AMDGPU_INFO_ACCEL_WORKING => put(args.return_pointer, args.return_size, &1u32),
         AMDGPU_INFO_DEV_INFO => put(args.return_pointer, args.return_size, &device_info(call.state, call.device)),
+        AMDGPU_INFO_MEMORY => put(args.return_pointer, args.return_size, &memory_info(call.state, call.device)),
+        AMDGPU_INFO_VRAM_GTT => {
+            let info = memory_info(call.state, call.device);
+            // `struct drm_amdgpu_info_vram_gtt`: bytes of the board's memory, of what the host can reach, of the host's.
+            let sizes = [&info.vram, &info.cpu_accessible_vram, &info.gtt].map(|heap| heap.total_heap_size);
+            put(args.return_pointer, args.return_size, &sizes);
+        }
+        AMDGPU_INFO_VRAM_USAGE | AMDGPU_INFO_VIS_VRAM_USAGE | AMDGPU_INFO_GTT_USAGE => {
+            let info = memory_info(call.state, call.device);
+            let heap = match args.query {
+                AMDGPU_INFO_VRAM_USAGE => &info.vram,
+                AMDGPU_INFO_VIS_VRAM_USAGE => &info.cpu_accessible_vram,
+                _ => &info.gtt,
+            };
+            put(args.return_pointer, args.return_size, &heap.heap_usage);
+        }
         AMDGPU_INFO_FW_VERSION => put(args.return_pointer, args.return_size, &[0u32; 2]),
         // Registers that describe tiling, and counts that only graphics uses.
         AMDGPU_INFO_READ_MMR_REG | AMDGPU_INFO_HW_IP_COUNT | AMDGPU_INFO_HW_IP_INFO => {
@@ -75,6 +93,24 @@ fn info(call: &Call<'_>) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+/// What there is of each kind of memory, and what all processes have of it.
+fn memory_info(state: &State, device: usize) -> drm_amdgpu_memory_info {
+    let heap = |total: u64, reading| {
+        let used = readings::value(device, reading);
+        drm_amdgpu_heap_info {
+            total_heap_size: total,
+            usable_heap_size: total,
+            heap_usage: used,
+            max_allocation: total.saturating_sub(used) / 4 * 3,
+        }
+    };
+    drm_amdgpu_memory_info {
+        vram: heap(state.settings.memory.0, Reading::VideoMemory),
+        cpu_accessible_vram: heap(sysfs::visible_memory(state.settings), Reading::VisibleMemory),
+        gtt: heap(sysfs::system_memory(), Reading::SystemMemory),
+    }
 }
 
 fn device_info(state: &State, device: usize) -> drm_amdgpu_info_device {

@@ -28,8 +28,7 @@ pub(super) fn allocate(state: &State, args: &mut kfd_ioctl_alloc_memory_of_gpu_a
     } else if flags & (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT) != 0 {
         free_abandoned(state);
         let limit = state.settings.memory.0;
-        if flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 && state.buffers.video_memory(device).saturating_add(size) > limit
-        {
+        if flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 && state.buffers.allocated(device).0.saturating_add(size) > limit {
             return Err(libc::ENOMEM);
         }
         let memory = &state.devices[device].memory;
@@ -43,6 +42,7 @@ pub(super) fn allocate(state: &State, args: &mut kfd_ioctl_alloc_memory_of_gpu_a
     args.mmap_offset = mmap_offset;
     args.handle =
         state.buffers.insert(device, Buffer { address: args.va_addr, size, flags, store, mapped: Vec::new() });
+    state.buffers.publish(&state.devices);
     Ok(())
 }
 
@@ -51,7 +51,9 @@ pub(super) fn free(state: &State, args: &mut kfd_ioctl_free_memory_of_gpu_args) 
     if state.shared.outlives(args.handle)? {
         return Ok(());
     }
-    state.buffers.remove(args.handle).map(|buffer| buffer.free(state))
+    state.buffers.remove(args.handle)?.free(state);
+    state.buffers.publish(&state.devices);
+    Ok(())
 }
 
 /// Frees what this driver has let go of before, and meanwhile whoever else had it.
@@ -59,6 +61,7 @@ pub(super) fn free_abandoned(state: &State) {
     for buffer in state.shared.abandoned() {
         if let Ok(buffer) = state.buffers.remove(buffer) {
             buffer.free(state);
+            state.buffers.publish(&state.devices);
         }
     }
 }
@@ -104,6 +107,6 @@ pub(super) fn unmap(state: &State, args: &mut kfd_ioctl_unmap_memory_from_gpu_ar
 pub(super) fn available(state: &State, args: &mut kfd_ioctl_get_available_memory_args) -> Result<(), Errno> {
     let device = state.devices.iter().position(|d| d.gpu_id == args.gpu_id).ok_or(libc::EINVAL)?;
     free_abandoned(state);
-    args.available = state.settings.memory.0.saturating_sub(state.buffers.video_memory(device));
+    args.available = state.settings.memory.0.saturating_sub(state.buffers.allocated(device).0);
     Ok(())
 }

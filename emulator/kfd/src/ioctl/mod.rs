@@ -97,6 +97,9 @@ const KFD: &[Request] = &[
     request!(0x23 "AVAILABLE_MEMORY"       kfd_ioctl_get_available_memory_args,      memory::available),
     request!(0x24 "EXPORT_DMABUF"          kfd_ioctl_export_dmabuf_args,             share::export),
     request!(0x25 "RUNTIME_ENABLE"         kfd_ioctl_runtime_enable_args,            process::runtime_enable),
+    // For the dump of a GPU's state after a fault. Refused as by a kernel that schedules queues without firmware, which
+    // cannot suspend them.
+    Request { number: 0x26, name: "DBG_TRAP", answer: |_| Err(libc::EINVAL) },
     // Of ROCm's own driver, never part of the kernel.
     request!(0x80 "IPC_IMPORT_HANDLE"      ipc::Import,                              ipc::import_words),
     request!(0x81 "IPC_EXPORT_HANDLE"      ipc::Export,                              ipc::export_words),

@@ -1,0 +1,40 @@
+//! Files of the device tree whose text is made when they are opened.
+
+use std::ffi::{CString, c_char};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use crate::product::Product;
+use crate::sysfs::{Reading, visible_memory};
+use crate::{device, memfile, paths, usage};
+
+/// A GPU's value now, of all processes.
+pub(crate) fn value(index: usize, reading: Reading) -> u64 {
+    let machine = device::tree().map_or(0, usage::machine);
+    let (video, system) = usage::everywhere(machine, Product::gpu_id(index));
+    match reading {
+        Reading::VideoMemory => video,
+        Reading::VisibleMemory => video.min(visible_memory(device::settings())),
+        Reading::SystemMemory => system,
+    }
+}
+
+/// A file with what a path shows now; `None` if its text does not change, or if there is no memory for the file.
+pub(crate) fn file(path: *const c_char) -> Option<OwnedFd> {
+    let (index, reading) = paths::reading(path)?;
+    let text = format!("{}\n", value(index, reading));
+    let file = memfile::create(c"kfdemu-reading", text.len() as u64).ok()?;
+    // SAFETY: a valid descriptor, and as many bytes as the text has.
+    let written = unsafe { libc::pwrite(file.as_raw_fd(), text.as_ptr().cast(), text.len(), 0) };
+    (written == text.len() as isize).then_some(file)
+}
+
+/// The path by which this process can open a file that it has open.
+pub(crate) fn path(file: &OwnedFd) -> Option<CString> {
+    CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
+}
+
+/// Opens what a path shows now; `None` as for [`file`].
+pub(crate) fn open(path: *const c_char, flags: i32) -> Option<RawFd> {
+    let file = file(path)?;
+    memfile::reopen(&format!("/proc/self/fd/{}", file.as_raw_fd()), flags & libc::O_CLOEXEC).ok()
+}

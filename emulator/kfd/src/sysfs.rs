@@ -1,0 +1,209 @@
+//! What sysfs shows of the emulated GPUs as PCI devices: what ROCm-SMI, amd-smi, libdrm and monitoring programs read.
+//!
+//! Sources: the kernel's `Documentation/gpu/amdgpu`, "GPU Power/Thermal Controls and Monitoring" and "Misc AMDGPU driver
+//! information", and `Documentation/ABI/testing/sysfs-bus-pci`. A file whose value the emulation does not have (load,
+//! power, voltages, error counts) is absent, which the tools show as "not available". The temperature is a constant,
+//! because programs divide by it and alarm on zero; the product's name says that it is emulated, and so do the serial
+//! number and the version of the BIOS.
+
+use std::fs;
+use std::path::Path;
+
+use logdur_settings::{Bar, Emulator};
+
+use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR, Product};
+use crate::tree::{Entries, Entry, file};
+
+/// The bridge that the GPUs are behind.
+const BRIDGE: &str = "/sys/devices/pci0000:00";
+
+/// The part of a board's memory that a host reaches through an aperture that was not enlarged.
+const SMALL_APERTURE: u64 = 256 << 20;
+
+/// What every temperature sensor reads, in thousandths of a degree Celsius.
+const TEMPERATURE: u32 = 25_000;
+
+/// The PCI address of the GPU at a place in the list: domain, bus, device, function.
+pub(crate) fn pci_address(index: usize) -> String {
+    format!("0000:{:02x}:00.0", 3 + index)
+}
+
+/// `location_id` of the KFD topology: bus, device and function in one number.
+pub(crate) fn location_id(index: usize) -> u64 {
+    0x300 + 0x100 * index as u64
+}
+
+/// The folder of a GPU.
+fn device(index: usize) -> String {
+    format!("{BRIDGE}/{}", pci_address(index))
+}
+
+/// Bytes of system memory that the driver lets GPUs use. Source: `amdgpu_ttm_init`, which takes half of the memory.
+pub(crate) fn system_memory() -> u64 {
+    // SAFETY: sysconf only reads.
+    let number = |name| unsafe { libc::sysconf(name) };
+    number(libc::_SC_PHYS_PAGES).max(1) as u64 / 2 * number(libc::_SC_PAGESIZE).max(4096) as u64
+}
+
+/// Bytes of a GPU's memory that the host can be given access to.
+pub(crate) fn visible_memory(settings: &Emulator) -> u64 {
+    match settings.bar {
+        Bar::Large => settings.memory.0,
+        Bar::Small => settings.memory.0.min(SMALL_APERTURE),
+    }
+}
+
+/// A list of clocks of which the last is the one in use.
+fn clocks(megahertz: &[u32]) -> String {
+    let last = megahertz.len().saturating_sub(1);
+    let line = |(n, mhz): (usize, &u32)| format!("{n}: {mhz}Mhz{}\n", if n == last { " *" } else { "" });
+    megahertz.iter().enumerate().map(line).collect()
+}
+
+/// Everything of sysfs that is about these GPUs, but the KFD topology.
+pub(crate) fn entries(products: &[Product], settings: &Emulator) -> Entries {
+    let mut entries = Entries::new();
+    entries.extend(other_devices(products.len()));
+    for (index, product) in products.iter().enumerate() {
+        entries.extend(pci_device(index, product, settings));
+        entries.extend(drm_nodes(index));
+        entries.extend(monitor(index));
+    }
+    entries
+}
+
+/// The machine's own devices, which are listed beside the emulated ones.
+fn other_devices(gpus: usize) -> Entries {
+    // By another way than the path that is redirected.
+    let folder = Path::new("/proc/self/root/sys/bus/pci/devices");
+    let listed = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = listed.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.retain(|name| !(0..gpus).any(|index| pci_address(index) == *name));
+    names.sort_unstable();
+    let link = |name: String| {
+        let to = fs::read_link(folder.join(&name)).ok()?;
+        let to = to.to_str()?.trim_start_matches("../").to_owned();
+        Some((format!("/sys/bus/pci/devices/{name}"), Entry::Link(format!("/sys/{to}"))))
+    };
+    names.into_iter().filter_map(link).collect()
+}
+
+/// The processors of the host's first NUMA node, as the kernel shows them: a mask, and a list.
+fn host_processors() -> (String, String) {
+    let node = Path::new("/sys/devices/system/node/node0");
+    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let read = |name: &str| fs::read_to_string(node.join(name)).ok().map(|text| text.trim().to_owned());
+    let mask = read("cpumap").unwrap_or_else(|| format!("{:x}", (1u64 << count.min(63)) - 1));
+    (mask, read("cpulist").unwrap_or_else(|| format!("0-{}", count - 1)))
+}
+
+fn pci_device(index: usize, p: &Product, settings: &Emulator) -> Entries {
+    let (device, pci) = (device(index), pci_address(index));
+    let (local_mask, local_list) = host_processors();
+    let files = [
+        ("vendor", "0x1002".to_owned()),
+        ("device", format!("{:#06x}", p.device_id)),
+        ("revision", format!("{:#04x}", p.revision)),
+        ("subsystem_vendor", "0x1002".to_owned()),
+        ("subsystem_device", "0x0c34".to_owned()),
+        // Processing accelerator; what the boards without displays say.
+        ("class", "0x120000".to_owned()),
+        ("uevent", format!("DRIVER=amdgpu\nPCI_SLOT_NAME={pci}\nMODALIAS=pci")),
+        // The topology has one node of the host, which is this.
+        ("numa_node", "0".to_owned()),
+        ("local_cpus", local_mask),
+        ("local_cpulist", local_list),
+        ("unique_id", format!("{:016x}", Product::unique_id(index))),
+        ("product_name", p.name.to_owned()),
+        ("product_number", "emulated".to_owned()),
+        ("serial_number", format!("emulated-{index}")),
+        ("vbios_version", "113-EMULATED".to_owned()),
+        ("mem_info_vram_total", settings.memory.0.to_string()),
+        ("mem_info_vis_vram_total", visible_memory(settings).to_string()),
+        ("mem_info_gtt_total", system_memory().to_string()),
+        ("power_dpm_force_performance_level", "auto".to_owned()),
+        ("pp_dpm_sclk", clocks(&[500, p.engine_clock_mhz]).trim_end().to_owned()),
+        ("pp_dpm_mclk", clocks(&[400, p.memory_clock_mhz]).trim_end().to_owned()),
+        ("current_compute_partition", "SPX".to_owned()),
+        ("current_memory_partition", "NPS1".to_owned()),
+        ("fw_version/mec_fw_version", format!("{:#010x}", p.firmware)),
+        ("fw_version/sdma_fw_version", format!("{:#010x}", p.sdma_firmware)),
+    ];
+    let mut entries: Entries =
+        files.into_iter().map(|(name, text)| file(format!("{device}/{name}"), text + "\n")).collect();
+    entries.extend([
+        (format!("{device}/subsystem"), Entry::Link("../../../bus/pci".to_owned())),
+        (format!("{device}/driver"), Entry::Link("../../../bus/pci/drivers/amdgpu".to_owned())),
+        ("/sys/bus/pci/drivers/amdgpu".to_owned(), Entry::Folder),
+        (format!("/sys/bus/pci/devices/{pci}"), Entry::Link(format!("../../../devices/pci0000:00/{pci}"))),
+    ]);
+    // Their text is made when they are opened; here they are only so that they are found.
+    entries.extend(READINGS.iter().map(|(name, _)| file(format!("{device}/{name}"), "0\n")));
+    entries
+}
+
+fn drm_nodes(index: usize) -> Entries {
+    let (device, pci) = (device(index), pci_address(index));
+    let render = FIRST_RENDER_MINOR + index as u32;
+    let mut entries = Entries::new();
+    for (name, minor) in [(format!("card{index}"), index as u32), (format!("renderD{render}"), render)] {
+        let node = format!("{device}/drm/{name}");
+        let inside = format!("devices/pci0000:00/{pci}/drm/{name}");
+        entries.extend([
+            file(format!("{node}/dev"), format!("{DRM_MAJOR}:{minor}\n")),
+            (format!("{node}/device"), Entry::Link(format!("../../../{pci}"))),
+            (format!("/sys/class/drm/{name}"), Entry::Link(format!("../../{inside}"))),
+            (format!("/sys/dev/char/{DRM_MAJOR}:{minor}"), Entry::Link(format!("../../{inside}"))),
+            file(format!("/dev/dri/{name}"), ""),
+        ]);
+    }
+    entries
+}
+
+fn monitor(index: usize) -> Entries {
+    let monitor = format!("{}/hwmon/hwmon{index}", device(index));
+    let mut entries = vec![
+        file(format!("{monitor}/name"), "amdgpu\n"),
+        // A sensor without a value: ROCm-SMI 5 throws when not even its label is there.
+        file(format!("{monitor}/in0_label"), "vddgfx\n"),
+    ];
+    for (n, label) in (1..).zip(["edge", "junction", "mem"]) {
+        entries.push(file(format!("{monitor}/temp{n}_label"), format!("{label}\n")));
+        entries.push(file(format!("{monitor}/temp{n}_input"), format!("{TEMPERATURE}\n")));
+    }
+    entries
+}
+
+/// A value that changes while programs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Bytes of the GPU's memory that are allocated.
+    VideoMemory,
+    /// Those of them that the host can be given access to.
+    VisibleMemory,
+    /// Bytes of the host's memory that were allocated for the GPU.
+    SystemMemory,
+}
+
+const READINGS: &[(&str, Reading)] = &[
+    ("mem_info_vram_used", Reading::VideoMemory),
+    ("mem_info_vis_vram_used", Reading::VisibleMemory),
+    ("mem_info_gtt_used", Reading::SystemMemory),
+];
+
+/// Which value of which GPU a path names, by any of the ways to its folder.
+pub(crate) fn reading(path: &str) -> Option<(usize, Reading)> {
+    let (folder, name) = path.rsplit_once('/')?;
+    let &(_, reading) = READINGS.iter().find(|(known, _)| *known == name)?;
+    let folder = folder.strip_suffix("/device").unwrap_or(folder);
+    let last = folder.rsplit_once('/')?.1;
+    let index = if let Some(card) = last.strip_prefix("card") {
+        card.parse().ok()
+    } else if let Some(minor) = last.strip_prefix("renderD").or_else(|| last.strip_prefix("226:")) {
+        let minor: u32 = minor.parse().ok()?;
+        Some(minor.checked_sub(FIRST_RENDER_MINOR).unwrap_or(minor) as usize)
+    } else {
+        (0..crate::device::gpu_count()).find(|&index| pci_address(index) == last)
+    };
+    index.filter(|&index| index < crate::device::gpu_count()).map(|index| (index, reading))
+}
