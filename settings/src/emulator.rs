@@ -51,6 +51,28 @@ impl Value for Bar {
     }
 }
 
+/// Whether the driver offers shared virtual memory, and how faults end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Xnack {
+    /// No shared virtual memory, as in kernels that were built without it.
+    None,
+    /// Ranges of host memory that GPUs were given access to; other accesses are faults.
+    Off,
+    /// GPUs use all memory of the process: faults are retried.
+    On,
+}
+
+impl Value for Xnack {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        match text.to_str() {
+            Some("none") => Ok(Xnack::None),
+            Some("off") => Ok(Xnack::Off),
+            Some("on") => Ok(Xnack::On),
+            _ => Err("expected none, off or on".to_owned()),
+        }
+    }
+}
+
 /// What the GPU's clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockKind {
@@ -82,6 +104,8 @@ settings! {
     memory: Bytes = "KFDEMU_VRAM" ["BYTES"] or (Bytes(16 << 30)) "`16G`";
     /// Whether the runtime offers the host, and the GPUs each other, access to the memory of a GPU: through an aperture that shows all of it, as the emulated products have it, or one that does not. With a small one, a host's read of it is a segmentation fault, and a GPU's of another's a memory fault.
     bar: Bar = "KFDEMU_BAR" ["`small` | `large`"] or (Bar::Large) "`large`";
+    /// Whether the driver offers shared virtual memory: not at all, as a kernel that was built without it, so that the runtime keeps managed memory in the host; for ranges that GPUs were given access to; or for all memory of the process, where a GPU's fault is retried (`on`, as with `HSA_XNACK=1` on hardware). Memory does not move: a preferred place is remembered, and the data stay in the host.
+    xnack: Xnack = "KFDEMU_XNACK" ["`none` | `off` | `on`"] or (Xnack::None) "`none`";
     /// Threads that emulate, all GPUs together.
     threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";
     /// What the GPUs' clock counts: time, or what is executed. A dispatch then starts where the last one ended and takes one tick for each of its wave instructions, whatever the machine does meanwhile; one thread emulates, packets of a queue do not overlap, and two runs of a program that uses one stream have the same ticks.

@@ -1,7 +1,7 @@
 // A device without image instructions says so, and textures are refused by a status.
 #include "check.h"
 
-int main() {
+int main(int, char**) {
     int images = -1, warp = 0;
     CHECK(hipDeviceGetAttribute(&images, hipDeviceAttributeImageSupport, 0));
     EXPECT(images == 0, "the device says that its image support is %d", images);

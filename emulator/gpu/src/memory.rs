@@ -12,7 +12,7 @@ mod registered;
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::lock;
@@ -24,6 +24,8 @@ pub struct Backing {
     len: u64,
     /// The application's own memory, which may be unmapped.
     registered: bool,
+    /// It was not registered: a fault has brought it.
+    pageable: bool,
     /// Keeps the memory mapped in the host for as long as someone may use it.
     _owner: Arc<dyn Any + Send + Sync>,
 }
@@ -39,7 +41,7 @@ impl Backing {
     /// # Safety
     /// `base..base + len` must be readable and writable host memory for the life of `owner`.
     pub unsafe fn new(base: *mut u8, len: u64, owner: Arc<dyn Any + Send + Sync>) -> Backing {
-        Backing { base, len, registered: false, _owner: owner }
+        Backing { base, len, registered: false, pageable: false, _owner: owner }
     }
 
     /// Bytes of memory.
@@ -133,6 +135,8 @@ pub struct AddressSpace {
     registered: Mutex<Vec<Region>>,
     /// How much of it there is.
     registered_regions: AtomicUsize,
+    /// Faults are retried: all memory of the process can be used, once the host's page tables were looked at.
+    pageable: AtomicBool,
     /// What was unmapped last, start and length, newest at the end.
     gone: Mutex<VecDeque<(u64, u64)>>,
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use amdgpu_emu::clock::Clock;
 use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::{Engine, Gpu, Shape};
-use logdur_settings::{Bar, ClockKind, Emulator};
+use logdur_settings::{Bar, ClockKind, Emulator, Xnack};
 
 use crate::buffer::Buffers;
 use crate::event::{Events, MemoryException};
@@ -23,6 +23,7 @@ use crate::process_log::ProcessLog;
 use crate::product::Product;
 use crate::queue::Queues;
 use crate::shared::Shared;
+use crate::svm::SharedVirtual;
 use crate::trace::Trace;
 use crate::tree;
 use crate::usage::{self, Account};
@@ -106,6 +107,7 @@ pub(crate) struct State {
     pub(crate) devices: Vec<Device>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) buffers: Buffers,
+    pub(crate) svm: SharedVirtual,
     pub(crate) events: Arc<Events>,
     pub(crate) queues: Queues,
     engine: Mutex<Option<Arc<Engine>>>,
@@ -223,6 +225,8 @@ impl State {
                 account,
             });
         }
+        let svm = SharedVirtual::default();
+        svm.set_retries(plan.settings.xnack == Xnack::On, &devices);
         Ok(State {
             pid: process_id(),
             settings: &plan.settings,
@@ -230,6 +234,7 @@ impl State {
             kfd: MemFile::new(c"kfdemu-kfd", KFD_FILE, 0)?,
             queues: Queues::default(),
             buffers: Buffers::default(),
+            svm,
             devices,
             clock,
             events,

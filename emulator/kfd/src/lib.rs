@@ -31,6 +31,7 @@ mod product;
 mod queue;
 mod readings;
 mod shared;
+mod svm;
 mod sysfs;
 mod trace;
 mod tree;

@@ -12,9 +12,9 @@ pub(crate) fn value(index: usize, reading: Reading) -> u64 {
     let machine = device::tree().map_or(0, usage::machine);
     let (video, system) = usage::everywhere(machine, Product::gpu_id(index));
     match reading {
-        Reading::VideoMemory => video,
-        Reading::VisibleMemory => video.min(visible_memory(device::settings())),
-        Reading::SystemMemory => system,
+        Reading::Video => video,
+        Reading::Visible => video.min(visible_memory(device::settings())),
+        Reading::System => system,
     }
 }
 

@@ -178,17 +178,17 @@ fn monitor(index: usize) -> Entries {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// Bytes of the GPU's memory that are allocated.
-    VideoMemory,
+    Video,
     /// Those of them that the host can be given access to.
-    VisibleMemory,
+    Visible,
     /// Bytes of the host's memory that were allocated for the GPU.
-    SystemMemory,
+    System,
 }
 
 const READINGS: &[(&str, Reading)] = &[
-    ("mem_info_vram_used", Reading::VideoMemory),
-    ("mem_info_vis_vram_used", Reading::VisibleMemory),
-    ("mem_info_gtt_used", Reading::SystemMemory),
+    ("mem_info_vram_used", Reading::Video),
+    ("mem_info_vis_vram_used", Reading::Visible),
+    ("mem_info_gtt_used", Reading::System),
 ];
 
 /// Which value of which GPU a path names, by any of the ways to its folder.

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use amdgpu_emu::Arch;
-use logdur_settings::{Bar, Emulator};
+use logdur_settings::{Bar, Emulator, Xnack};
 
 use crate::product::{FIRST_RENDER_MINOR, Product};
 use crate::sysfs;
@@ -141,6 +141,7 @@ mod capability {
     const QUEUE_SIZE_POWER_OF_TWO: u64 = 1 << 3;
     const DOORBELL_64_BIT: u64 = 2 << 12;
     pub(super) const SRAM_EDC: u64 = 1 << 26;
+    pub(super) const SHARED_VIRTUAL_MEMORY: u64 = 1 << 27;
     /// The firmware reports exceptions of queues. Without, the thunk library refuses `hsaKmtRuntimeEnable`, and ROCr 6.4
     /// and 7.2 then do not close the driver at `hsa_shut_down`, so that they cannot be started again.
     const DEBUG_FIRMWARE: u64 = 1 << 29;
@@ -154,6 +155,7 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
     let heap = if settings.bar == Bar::Large { 1 } else { 2 };
     let cus = u64::from(settings.compute_units.clamp(1, 1024).next_multiple_of(p.array_count));
     let edc = if p.sramecc { capability::SRAM_EDC } else { 0 };
+    let svm = if settings.xnack == Xnack::None { 0 } else { capability::SHARED_VIRTUAL_MEMORY };
     // The host is reached always; over PCI Express, another GPU only through an aperture that shows all of its memory.
     let last = if settings.bar == Bar::Large { all.len() } else { 0 };
     let links: Vec<usize> = (0..=last).filter(|&n| n != index + 1).collect();
@@ -195,7 +197,7 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
                 ("max_engine_clk_fcompute", p.engine_clock_mhz.into()),
                 ("local_mem_size", 0),
                 ("fw_version", p.firmware.into()),
-                ("capability", capability::COMMON | edc),
+                ("capability", capability::COMMON | edc | svm),
                 ("debug_prop", 0),
                 ("sdma_fw_version", p.sdma_firmware.into()),
                 ("unique_id", Product::unique_id(index)),

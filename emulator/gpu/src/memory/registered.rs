@@ -18,7 +18,7 @@ impl Backing {
     /// `base..base + len` must be whole pages which hold nothing but what is meant for the GPU: if they are readable and
     /// writable when a kernel or copy begins that uses them, they must stay so until it ends.
     pub unsafe fn registered(base: *mut u8, len: u64) -> Backing {
-        Backing { base, len, registered: true, _owner: Arc::new(()) }
+        Backing { base, len, registered: true, pageable: false, _owner: Arc::new(()) }
     }
 
     /// True when all of it is mapped in the host.
@@ -29,10 +29,14 @@ impl Backing {
     }
 }
 
+/// How files of emulated devices are called where the kernel lists them: memory of a GPU or of another process, which a
+/// fault does not bring.
+const DEVICE_FILES: &str = "/memfd:kfdemu";
+
 /// The parts of host memory `from..to` that are mapped and readable, and whether they are writable.
 fn mapped_parts(from: u64, to: u64) -> Vec<(u64, u64, bool)> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let parts = maps.lines().filter_map(|line| {
+    let parts = maps.lines().filter(|line| !line.contains(DEVICE_FILES)).filter_map(|line| {
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
         let address = |text| u64::from_str_radix(text, 16).ok();
@@ -46,7 +50,7 @@ impl AddressSpace {
     /// Looks again which pages of the registered memory around a GPU address the host still has, and maps exactly these.
     /// False when no registered memory is there.
     fn look_again(&self, at: u64) -> bool {
-        let Some(whole) = self.registered_around(at) else { return false };
+        let Some(whole) = self.registered_around(at) else { return self.page_in(at) };
         let host = whole.backing.base.expose_provenance() as u64;
         let parts = mapped_parts(host, host + whole.len);
         self.change(|regions| {
@@ -58,6 +62,42 @@ impl AddressSpace {
                 let (start, len) = (whole.start + skipped, to - from);
                 regions.push(Region { start, len, backing, writable: whole.writable && writable });
             }
+        });
+        true
+    }
+
+    /// From now on faults are retried, so that GPUs can use all memory of the process at its own addresses, or not.
+    pub fn set_pageable(&self, pageable: bool) {
+        self.pageable.store(pageable, Ordering::Release);
+    }
+
+    /// Retries a fault: maps the host's memory around an address at the address itself. False when there is none, or
+    /// faults are not retried.
+    fn page_in(&self, at: u64) -> bool {
+        if !self.pageable.load(Ordering::Acquire) {
+            return false;
+        }
+        let page = at & !0xfff;
+        let Some((mut from, mut to, writable)) =
+            mapped_parts(0, u64::MAX).into_iter().find(|p| (p.0..p.1).contains(&at))
+        else {
+            // What was there is gone.
+            self.change(|regions| carve(regions, page, 0x1000));
+            return true;
+        };
+        self.change(|regions| {
+            // Older pages may have gone or moved; what else is mapped stays.
+            regions.retain(|r| !r.backing.pageable || r.start >= to || r.start + r.len <= from);
+            for r in regions.iter() {
+                if r.start + r.len <= at {
+                    from = from.max(r.start + r.len);
+                } else if r.start > at {
+                    to = to.min(r.start);
+                }
+            }
+            let base = std::ptr::with_exposed_provenance_mut(from as usize);
+            let backing = Backing { base, len: to - from, registered: true, pageable: true, _owner: Arc::new(()) };
+            regions.push(Region { start: from, len: to - from, backing, writable });
         });
         true
     }

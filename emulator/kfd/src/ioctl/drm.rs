@@ -107,9 +107,9 @@ fn memory_info(state: &State, device: usize) -> drm_amdgpu_memory_info {
         }
     };
     drm_amdgpu_memory_info {
-        vram: heap(state.settings.memory.0, Reading::VideoMemory),
-        cpu_accessible_vram: heap(sysfs::visible_memory(state.settings), Reading::VisibleMemory),
-        gtt: heap(sysfs::system_memory(), Reading::SystemMemory),
+        vram: heap(state.settings.memory.0, Reading::Video),
+        cpu_accessible_vram: heap(sysfs::visible_memory(state.settings), Reading::Visible),
+        gtt: heap(sysfs::system_memory(), Reading::System),
     }
 }
 

@@ -10,6 +10,7 @@ mod memory;
 mod process;
 mod queue;
 mod share;
+mod svm;
 
 use crate::buffer::Errno;
 use crate::device::{Node, State};
@@ -93,7 +94,8 @@ const KFD: &[Request] = &[
     request!(0x1c "GET_DMABUF_INFO"        kfd_ioctl_get_dmabuf_info_args,           ipc::info),
     request!(0x1d "IMPORT_DMABUF"          kfd_ioctl_import_dmabuf_args,             ipc::import_descriptor),
     request!(0x1e "ALLOC_QUEUE_GWS"        kfd_ioctl_alloc_queue_gws_args,           queue::allocate_gws),
-    request!(0x21 "SET_XNACK_MODE"         kfd_ioctl_set_xnack_mode_args,            process::set_xnack_mode),
+    Request { number: 0x20, name: "SVM", answer: svm::attributes },
+    request!(0x21 "SET_XNACK_MODE"         kfd_ioctl_set_xnack_mode_args,            svm::set_xnack_mode),
     request!(0x23 "AVAILABLE_MEMORY"       kfd_ioctl_get_available_memory_args,      memory::available),
     request!(0x24 "EXPORT_DMABUF"          kfd_ioctl_export_dmabuf_args,             share::export),
     request!(0x25 "RUNTIME_ENABLE"         kfd_ioctl_runtime_enable_args,            process::runtime_enable),

@@ -83,15 +83,6 @@ pub(super) fn get_tile_config(state: &State, args: &mut kfd_ioctl_get_tile_confi
     Ok(())
 }
 
-pub(super) fn set_xnack_mode(_: &State, args: &mut kfd_ioctl_set_xnack_mode_args) -> Result<(), Errno> {
-    // Page faults cannot be retried here; asking (a negative value) is answered, switching on is refused.
-    if args.xnack_enabled > 0 {
-        return Err(libc::EPERM);
-    }
-    args.xnack_enabled = 0;
-    Ok(())
-}
-
 pub(super) fn runtime_enable(state: &State, args: &mut kfd_ioctl_runtime_enable_args) -> Result<(), Errno> {
     let enabled = args.mode_mask & KFD_RUNTIME_ENABLE_MODE_ENABLE_MASK != 0;
     state.exceptions.store(enabled, Ordering::Release);
