@@ -16,6 +16,7 @@ mod exports;
 mod rocm;
 mod setup;
 mod shell;
+mod suites;
 mod test;
 mod vectors;
 
@@ -59,6 +60,11 @@ const COMMANDS: &[Command] = &[
         name: "corpus",
         help: "share of the kernels of code objects whose every instruction there is: hip, triton, bitsandbytes, rocblas",
         run: corpus::run,
+    },
+    Command {
+        name: "suites",
+        help: "run a sample of packaged programs' own tests, captured and verified too (--full, --list, --write-docs)",
+        run: suites::run,
     },
     Command { name: "arrows", help: "compare the workspace's dependencies with those that may be", run: arrows::run },
     Command { name: "exports", help: "check what liblogdur.so shows to other code", run: exports::run },

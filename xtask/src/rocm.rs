@@ -64,7 +64,7 @@ const KERNELS: &str = "librocprim-dev";
 const COMPILER: &str = "hipcc";
 /// The C library and what is built with it: taken only from a suite whose C library is newer than the machine's, since
 /// programs that are compiled here must find one that is new enough.
-const BASE: &[&str] = &["libc6", "libgcc-s1", "libstdc++6"];
+pub(crate) const BASE: &[&str] = &["libc6", "libgcc-s1", "libstdc++6"];
 const LOADER: &str = "ld-linux-x86-64.so.2";
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -282,7 +282,12 @@ fn script(path: &Path, text: &str) -> Result<()> {
 
 /// True when a ROCm brings its own C library.
 pub(crate) fn owns_libc(folder: &Path) -> bool {
-    folder.join("lib").join(LOADER).exists()
+    loader(folder).exists()
+}
+
+/// Where the dynamic loader of a ROCm's own C library is, if it brings one.
+pub(crate) fn loader(folder: &Path) -> PathBuf {
+    folder.join("lib").join(LOADER)
 }
 
 /// The folder in `parent` that has a file, relative to `root`.

@@ -91,16 +91,25 @@ pub(crate) fn triton() -> Result<PathBuf> {
         return Ok(python);
     }
     println!("fetching {packages}");
-    let environment = || shell::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
+    environment(&folder, TRITON)?;
+    fs::write(&stamp, packages)?;
+    Ok(python)
+}
+
+/// Makes a Python environment in a folder, with packages of Python's index.
+///
+/// # Errors
+/// When it cannot be made, or a package cannot be had.
+pub(crate) fn environment(folder: &Path, packages: &[&str]) -> Result<()> {
+    let environment = || shell::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder));
     if environment().is_err() {
         install_packages(&["python3-venv"])?;
         environment().context("making a Python environment")?;
     }
     let mut pip = Command::new(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(TRITON);
-    shell::output(&mut pip).with_context(|| format!("installing {packages}"))?;
-    fs::write(&stamp, packages)?;
-    Ok(python)
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages);
+    shell::output(&mut pip).with_context(|| format!("installing {}", packages.join(" ")))?;
+    Ok(())
 }
 
 /// The folder of a libclang, for bindgen.

@@ -1,0 +1,232 @@
+//! One test's process under the emulated GPU: logged, then captured and verified.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::forms::{Judged, Test};
+use super::place::Place;
+use crate::shell;
+
+/// The processor that is emulated: what Debian's packages and AMD's libraries have code for.
+pub(crate) const ARCH: &str = "gfx90a";
+
+/// How far one test goes.
+pub(crate) struct Limits {
+    /// Seconds that a process may take.
+    pub(crate) seconds: u64,
+    /// Dispatches that are captured; 0 for none.
+    pub(crate) captures: u32,
+}
+
+/// A capture may be so large: more is a sign of a test that the disk was not meant for.
+const CAPTURE_BYTES: &str = "1G";
+/// Tells scripts where the programs of their suite are.
+const PLACE: &str = "SUITE_FOLDER";
+/// What `timeout` ends with when the time was over.
+const TIMED_OUT: i32 = 124;
+/// Statuses of `omniprobe verify` that are no error: right, not to be told, and nothing to compare.
+const FINE: [u64; 3] = [0, 10, 11];
+
+/// What became of a test.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) test: String,
+    pub(crate) judged: Judged,
+    /// Dispatches that the log has, or has counted.
+    pub(crate) dispatches: u64,
+    /// Of the run that was only logged.
+    pub(crate) seconds: f64,
+    pub(crate) captured: u64,
+    /// Captured dispatches by what `verify` says of them.
+    pub(crate) verified: BTreeMap<String, u64>,
+    /// What was wrong with the capture or its replays, one line each.
+    pub(crate) complaints: Vec<String>,
+}
+
+/// What a process did.
+struct Ran {
+    status: ExitStatus,
+    output: String,
+    seconds: f64,
+}
+
+/// `omniprobe`, in a process that is ended with all its children when the time is over.
+fn limited(seconds: u64) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg("--kill-after=10").arg(seconds.to_string()).arg(shell::built("omniprobe"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a command with its output in a file, which a child that outlives it cannot keep us waiting for.
+fn run(mut command: Command, output: &Path) -> Result<Ran> {
+    let file = File::create(output).with_context(|| format!("creating {}", output.display()))?;
+    command.stdout(file.try_clone()?).stderr(file);
+    let start = Instant::now();
+    let status = command.status().with_context(|| format!("could not start {command:?}"))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let output = String::from_utf8_lossy(&fs::read(output)?).into_owned();
+    Ok(Ran { status, output, seconds })
+}
+
+/// What a program prints that is asked for its tests. Some ask for a GPU before they answer.
+///
+/// # Errors
+/// When it does not end well, or not in time.
+pub(crate) fn listing(words: &[String], folder: &Path) -> Result<String> {
+    let mut command = limited(60);
+    command.args(["--emulate", ARCH, "-l", "/dev/null", "--"]).args(words).current_dir(folder);
+    let output = command.output().with_context(|| format!("could not start {command:?}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Some end with an error although they have listed everything, and some programs have no tests.
+    if text.trim().is_empty() && !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{}: no test is listed ({}): {}", shell::shown(&command), output.status, last_line(&said));
+    }
+    Ok(text)
+}
+
+/// The last line that the application printed: `omniprobe` may say below it that nothing was logged.
+fn last_line(text: &str) -> &str {
+    let is_said = |line: &&str| !line.trim().is_empty() && !line.starts_with("omniprobe: liblogdur.so was not loaded");
+    text.lines().rfind(is_said).unwrap_or("no output").trim()
+}
+
+/// A folder for what one test writes.
+fn folder(suite: &str, test: &Test) -> Result<PathBuf> {
+    let name: String = test.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(120).collect();
+    let folder = shell::cache().join("suites-runs").join(suite).join(name);
+    fs::remove_dir_all(&folder).ok();
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Runs a test with a log, then with a capture, and verifies that.
+///
+/// # Errors
+/// When a process cannot be started or a file cannot be written. What the test does wrong is in the outcome.
+pub(crate) fn test(
+    suite: &str,
+    place: &Place,
+    variables: &[(&str, &str)],
+    test: &Test,
+    judge: fn(&str) -> Judged,
+    limits: &Limits,
+) -> Result<Outcome> {
+    let folder = folder(suite, test)?;
+    let start = |log: &Path, options: &[&str]| {
+        let mut command = limited(limits.seconds);
+        command.args(["--emulate", ARCH, "-t", "json", "-l"]).arg(log).args(options).arg("--").args(&test.words);
+        command.envs(variables.iter().copied()).env(PLACE, &place.folder).current_dir(&test.folder);
+        if let Some(rocm) = &place.rocm {
+            command.env("ROCM_PATH", rocm);
+        }
+        command
+    };
+    let log = folder.join("log.json");
+    let ran = run(start(&log, &[]), &folder.join("output"))?;
+    let account = Account::read(&log);
+    let mut judged = judgement(&ran, judge, limits);
+    if account.logged + account.filtered < account.seen {
+        judged.failed.push(format!("{} dispatches were seen, {} logged", account.seen, account.logged));
+    }
+    let mut outcome = Outcome {
+        test: test.name.clone(),
+        judged,
+        dispatches: account.seen,
+        seconds: ran.seconds,
+        captured: 0,
+        verified: BTreeMap::new(),
+        complaints: Vec::new(),
+    };
+    let is_right = outcome.judged.failed.is_empty();
+    if limits.captures == 0 || !is_right || account.seen == 0 {
+        if is_right {
+            fs::remove_dir_all(&folder).ok();
+        }
+        return Ok(outcome);
+    }
+    let capture = folder.join("test.ldcap");
+    let path = capture.display().to_string();
+    let enough = limits.captures.to_string();
+    let options = ["--capture", &path, "--capture-quit", &enough, "--capture-max-bytes", CAPTURE_BYTES];
+    let ran = run(start(&folder.join("log-captured.json"), &options), &folder.join("output-captured"))?;
+    // A capture that has enough ends the application by SIGTERM, and `omniprobe` ends the same way.
+    let has_enough = ran.status.signal() == Some(libc::SIGTERM) || ran.status.code() == Some(128 + libc::SIGTERM);
+    if !has_enough {
+        let judged = judgement(&ran, judge, limits);
+        outcome.complaints.extend(judged.failed.iter().map(|reason| format!("when it is captured: {reason}")));
+    }
+    verify(&mut outcome, &capture, &folder, limits)?;
+    fs::remove_file(&capture).ok();
+    if outcome.complaints.is_empty() {
+        fs::remove_dir_all(&folder).ok();
+    }
+    Ok(outcome)
+}
+
+/// What a process's end and output say.
+fn judgement(ran: &Ran, judge: fn(&str) -> Judged, limits: &Limits) -> Judged {
+    let mut judged = judge(&ran.output);
+    if ran.status.code() == Some(TIMED_OUT) {
+        judged.failed.push(format!("it had not ended after {} s", limits.seconds));
+    } else if !ran.status.success() && judged.failed.is_empty() {
+        judged.failed.push(format!("{}: {}", ran.status, last_line(&ran.output)));
+    } else if judged == Judged::default() {
+        judged.failed.push(format!("nothing was tested: {}", last_line(&ran.output)));
+    }
+    judged
+}
+
+/// Replays every captured dispatch without a runtime.
+fn verify(outcome: &mut Outcome, capture: &Path, folder: &Path, limits: &Limits) -> Result<()> {
+    let mut command = limited(limits.seconds);
+    command.args(["verify", "--backend", "emu", "--repetitions", "1", "--json"]).arg(capture);
+    let ran = run(command, &folder.join("output-verify"))?;
+    for line in ran.output.lines() {
+        let Ok(value) = serde_json::from_str::<Value>(line) else { continue };
+        let (Some(result), Some(status)) = (value["result"].as_str(), value["status"].as_u64()) else { continue };
+        outcome.captured += 1;
+        *outcome.verified.entry(result.to_owned()).or_default() += 1;
+        if !FINE.contains(&status) {
+            let kernel = value["demangled"].as_str().or(value["kernel"].as_str()).unwrap_or("");
+            let error = value["error"].as_str().unwrap_or("");
+            outcome.complaints.push(format!("dispatch {} {kernel}: {result} {error}", value["dispatch"]));
+        }
+    }
+    if ran.status.code() == Some(TIMED_OUT) {
+        outcome.complaints.push(format!("verify had not ended after {} s", limits.seconds));
+    } else if outcome.captured == 0 {
+        outcome.complaints.push(format!("nothing is verified: {}", last_line(&ran.output)));
+    }
+    Ok(())
+}
+
+/// What a log's last line for each process says.
+#[derive(Default)]
+struct Account {
+    seen: u64,
+    logged: u64,
+    filtered: u64,
+}
+
+impl Account {
+    fn read(log: &Path) -> Account {
+        let mut all = Account::default();
+        for line in fs::read_to_string(log).unwrap_or_default().lines() {
+            let Ok(value) = serde_json::from_str::<Value>(line) else { continue };
+            let account = &value["account"];
+            all.seen += account["seen"].as_u64().unwrap_or(0);
+            all.logged += account["logged"].as_u64().unwrap_or(0);
+            all.filtered += account["filtered"].as_u64().unwrap_or(0);
+        }
+        all
+    }
+}

@@ -1,0 +1,248 @@
+//! The suites: a row for each.
+
+use super::forms::{CLBLAST, Form, GGML, GOOGLE, NORMS, Programs, SCRIPTS};
+use super::place::Source;
+
+/// A packaged program whose own tests are run.
+pub(crate) struct Suite {
+    pub(crate) name: &'static str,
+    /// How a page calls it.
+    pub(crate) title: &'static str,
+    pub(crate) source: Source,
+    /// Packages whose versions say what was tested, by the beginnings of their names.
+    pub(crate) versions: &'static [&'static str],
+    pub(crate) programs: Programs,
+    pub(crate) form: Form,
+    pub(crate) variables: &'static [(&'static str, &'static str)],
+    /// How many tests are sampled in the short list; 0 when it is not in it.
+    pub(crate) short: usize,
+    /// How many are sampled in the long list.
+    pub(crate) full: usize,
+    /// Tests that hardware, or this emulation on purpose, does not do: left out.
+    pub(crate) left_out: &'static [LeftOut],
+    pub(crate) known: &'static [Known],
+}
+
+/// Tests that are never sampled.
+pub(crate) struct LeftOut {
+    /// A part of their names.
+    pub(crate) test: &'static str,
+    pub(crate) reason: &'static str,
+}
+
+/// A failure that is known.
+pub(crate) struct Known {
+    /// A part of the test's name.
+    pub(crate) test: &'static str,
+    pub(crate) reason: &'static str,
+}
+
+/// rocBLAS's kernels for other processors are ten times as large.
+const ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*", "*TensileLibrary.dat"];
+
+pub(crate) const SUITES: &[Suite] = &[
+    Suite {
+        name: "rocrand",
+        title: "rocRAND's tests",
+        source: Source::Debian { rocm: "6.1.2", packages: &["librocrand1-tests"], parts: &[], python: &[] },
+        versions: &["librocrand1-tests"],
+        programs: Programs::Of("libexec/rocm/librocrand1-tests"),
+        form: GOOGLE,
+        variables: &[],
+        short: 6,
+        full: 40,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "rocblas",
+        title: "rocblas-bench with its checks",
+        source: Source::Debian {
+            rocm: "6.1.2",
+            packages: &["librocblas0-bench"],
+            parts: &[("librocblas0", ROCBLAS_PARTS)],
+            python: &[],
+        },
+        versions: &["librocblas0"],
+        programs: Programs::With("libexec/rocm/librocblas0-bench/rocblas-bench", ROCBLAS),
+        form: NORMS,
+        variables: &[],
+        short: 5,
+        full: ROCBLAS.len(),
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "rocfft",
+        title: "rocFFT's tests",
+        source: Source::Debian { rocm: "6.1.2", packages: &["librocfft0-tests"], parts: &[], python: &[] },
+        versions: &["librocfft0"],
+        programs: Programs::Of("libexec/rocm/librocfft0-tests"),
+        form: GOOGLE,
+        // Kernels that were compiled are kept in memory only.
+        variables: &[("ROCFFT_RTC_CACHE_PATH", ":memory:"), ("ROCFFT_RTC_SYS_CACHE_PATH", ":memory:")],
+        short: 2,
+        full: 12,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "clblast",
+        title: "CLBlast's tests on ROCm's OpenCL",
+        source: Source::Debian {
+            rocm: "6.1.2",
+            packages: &["clblast-tests", "rocm-opencl-icd"],
+            parts: &[],
+            python: &[],
+        },
+        versions: &["clblast-tests", "rocm-opencl-icd"],
+        programs: Programs::Of("bin"),
+        form: CLBLAST,
+        // By its file's name the loader of the place finds ROCm's OpenCL; no other is asked.
+        variables: &[("OCL_ICD_VENDORS", "libamdocl64.so")],
+        short: 3,
+        full: 12,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "rocprim",
+        title: "rocPRIM's tests",
+        source: Source::Debian { rocm: "6.1.2", packages: &["librocprim-tests"], parts: &[], python: &[] },
+        versions: &["librocprim-tests"],
+        programs: Programs::Of("libexec/rocm/librocprim-tests"),
+        form: GOOGLE,
+        variables: &[],
+        short: 0,
+        full: 40,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "hipcub",
+        title: "hipCUB's tests",
+        source: Source::Debian { rocm: "6.1.2", packages: &["libhipcub-tests"], parts: &[], python: &[] },
+        versions: &["libhipcub-tests"],
+        programs: Programs::Of("libexec/rocm/libhipcub-tests"),
+        form: GOOGLE,
+        variables: &[],
+        short: 0,
+        full: 30,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "rocthrust",
+        title: "rocThrust's tests",
+        source: Source::Debian { rocm: "6.1.2", packages: &["librocthrust-tests"], parts: &[], python: &[] },
+        versions: &["librocthrust-tests"],
+        programs: Programs::Of("libexec/rocm/librocthrust-tests"),
+        form: GOOGLE,
+        variables: &[],
+        short: 0,
+        full: 30,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "hipsparse",
+        title: "hipSPARSE's tests",
+        source: Source::Debian { rocm: "6.1.2", packages: &["libhipsparse0-tests"], parts: &[], python: &[] },
+        versions: &["libhipsparse0-tests", "librocsparse0"],
+        programs: Programs::Of("libexec/rocm/libhipsparse0-tests"),
+        form: GOOGLE,
+        variables: &[],
+        short: 0,
+        full: 12,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "ggml",
+        title: "ggml's operator tests",
+        source: Source::Debian {
+            rocm: "6.4.3",
+            packages: &["libggml0-backend-hip", "llama.cpp-tests"],
+            parts: &[("librocblas4", ROCBLAS_PARTS)],
+            python: &[],
+        },
+        versions: &["libggml0-backend-hip", "llama.cpp-tests"],
+        programs: Programs::With("libexec/llama.cpp-tests/test-backend-ops", &[]),
+        form: GGML,
+        variables: &[],
+        short: 0,
+        full: 12,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "llama",
+        title: "llama.cpp with a model of random weights: the processor's tokens",
+        source: Source::Debian {
+            rocm: "6.4.3",
+            packages: &["libggml0-backend-hip", "llama.cpp-examples"],
+            parts: &[("librocblas4", ROCBLAS_PARTS)],
+            python: &["gguf==0.19.0", "numpy==2.4.6"],
+        },
+        versions: &["libggml0-backend-hip", "llama.cpp-examples"],
+        programs: Programs::Ours("tests/suites/llama"),
+        form: SCRIPTS,
+        variables: &[],
+        short: 0,
+        full: 4,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "hsa",
+        title: "the HSA runtime's tests (rocrtst)",
+        source: Source::Debian { rocm: "7.2.4", packages: &["libhsa-runtime64-tests"], parts: &[], python: &[] },
+        versions: &["libhsa-runtime64-tests"],
+        programs: Programs::Of("libexec/rocm/libhsa-runtime64-tests"),
+        form: GOOGLE,
+        variables: &[],
+        short: 4,
+        full: 60,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "tinygrad",
+        title: "tinygrad's HIP device",
+        source: Source::Python { rocm: "6.4.3", packages: &["tinygrad==0.14.0", "numpy==2.4.6"] },
+        versions: &["tinygrad"],
+        programs: Programs::Ours("tests/suites/tinygrad"),
+        form: SCRIPTS,
+        variables: &[("DEV", "HIP")],
+        short: 2,
+        full: 20,
+        left_out: &[],
+        known: &[],
+    },
+];
+
+/// Arguments of `rocblas-bench`: `-v 1` compares with the BLAS of the processor, `-i 1 -j 0` runs once.
+const ROCBLAS: &[&str] = &[
+    "-f gemm -r f32_r -m 128 -n 128 -k 128 -v 1 -i 1 -j 0",
+    "-f gemm -r f32_r -m 67 -n 45 -k 31 --transposeA T -v 1 -i 1 -j 0",
+    "-f gemm -r f64_r -m 96 -n 64 -k 33 --transposeB T -v 1 -i 1 -j 0",
+    "-f gemm -r f16_r -m 64 -n 64 -k 64 -v 1 -i 1 -j 0",
+    "-f gemm -r f32_c -m 32 -n 32 -k 32 -v 1 -i 1 -j 0",
+    "-f gemm_ex --a_type f16_r --b_type f16_r --c_type f16_r --d_type f16_r --compute_type f32_r -m 128 -n 64 -k 64 -v 1 -i 1 -j 0",
+    "-f gemm_ex --a_type bf16_r --b_type bf16_r --c_type f32_r --d_type f32_r --compute_type f32_r -m 64 -n 64 -k 64 -v 1 -i 1 -j 0",
+    "-f gemm_ex --a_type i8_r --b_type i8_r --c_type i32_r --d_type i32_r --compute_type i32_r -m 64 -n 64 -k 64 -v 1 -i 1 -j 0",
+    "-f gemm_strided_batched -r f32_r -m 40 -n 40 -k 24 --batch_count 5 -v 1 -i 1 -j 0",
+    "-f gemv -r f32_r -m 300 -n 200 -v 1 -i 1 -j 0",
+    "-f ger -r f64_r -m 120 -n 90 -v 1 -i 1 -j 0",
+    "-f axpy -r f32_r -n 10000 -v 1 -i 1 -j 0",
+    "-f dot -r f64_r -n 10000 -v 1 -i 1 -j 0",
+    "-f nrm2 -r f32_r -n 10000 -v 1 -i 1 -j 0",
+    "-f scal -r f32_c -n 10000 -v 1 -i 1 -j 0",
+    "-f rot -r f32_r -n 5000 -v 1 -i 1 -j 0",
+    "-f trsm -r f32_r -m 64 -n 32 --side L --uplo L --transposeA N --diag N -v 1 -i 1 -j 0",
+    "-f trmm -r f64_r -m 48 -n 40 --side R --uplo U --transposeA T --diag N -v 1 -i 1 -j 0",
+    "-f syrk -r f32_r -n 64 -k 48 --uplo L -v 1 -i 1 -j 0",
+    "-f symm -r f32_r -m 40 -n 56 --side L --uplo U -v 1 -i 1 -j 0",
+    "-f geam -r f32_r -m 80 -n 70 -v 1 -i 1 -j 0",
+    "-f dgmm -r f64_r -m 60 -n 50 --side L -v 1 -i 1 -j 0",
+];
