@@ -12,7 +12,7 @@ use crate::value::{Fields, Kind, Shown, Value, Wrong, numbers};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SnapshotId(pub u64);
 
-numbers! { SnapshotId: |id| id.0, |number| Some(SnapshotId(number)); }
+numbers! { SnapshotId: |id| id.0, |number| Some(SnapshotId(number)), ZERO_IS_NOTHING; }
 
 /// The 64 bytes of an AQL packet, as the queue had them (HSA Platform System Architecture, 2.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

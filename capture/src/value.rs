@@ -88,6 +88,8 @@ pub(crate) trait Value {
     const KIND: Kind;
     const REPEATED: bool = false;
     const OF: Option<&'static str> = None;
+    /// True for what names something: 0 names nothing, so that a field with it is like one that is not there.
+    const ZERO_IS_NOTHING: bool = false;
     /// Writes the field, unless it has the default value.
     fn put(&self, tag: u16, out: &mut Vec<u8>);
     /// Takes the value of a field.
@@ -120,9 +122,10 @@ pub(crate) fn number(bytes: &[u8]) -> Result<u64, Wrong> {
 
 /// Values that are numbers: how they become one and come from one.
 macro_rules! numbers {
-    ($( $type:ty: $to:expr, $from:expr; )*) => { $(
+    ($( $type:ty: $to:expr, $from:expr $(, $attribute:ident)?; )*) => { $(
         impl $crate::value::Value for $type {
             const KIND: $crate::value::Kind = $crate::value::Kind::Number;
+            $( const $attribute: bool = true; )?
             fn put(&self, tag: u16, out: &mut Vec<u8>) {
                 let to: fn(&$type) -> u64 = $to;
                 $crate::value::put_number(to(self), tag, out);
@@ -203,6 +206,7 @@ impl<const N: usize> Value for [u8; N] {
 
 impl Value for Id {
     const KIND: Kind = Kind::Bytes;
+    const ZERO_IS_NOTHING: bool = true;
     fn put(&self, tag: u16, out: &mut Vec<u8>) {
         self.0.put(tag, out);
     }
@@ -214,7 +218,7 @@ impl Value for Id {
     }
 }
 
-/// Written when it is there, default or not.
+/// Written when it is there, default or not. Read as `None` where 0 is nothing.
 impl<T: Value + Default> Value for Option<T> {
     const KIND: Kind = T::KIND;
     const OF: Option<&'static str> = T::OF;
@@ -222,7 +226,10 @@ impl<T: Value + Default> Value for Option<T> {
         put_always(self.iter(), tag, out);
     }
     fn take(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
-        self.insert(T::default()).take(bytes)
+        let mut value = T::default();
+        value.take(bytes)?;
+        *self = Some(value).filter(|value| !T::ZERO_IS_NOTHING || value.shown().is_some());
+        Ok(())
     }
     fn shown(&self) -> Option<Shown> {
         self.as_ref().map(shown_always)

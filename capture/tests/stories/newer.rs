@@ -101,3 +101,25 @@ fn a_file_with_more_frames_than_an_index_holds_has_several_and_opens_alike_witho
     let cut = Reader::new(bytes[..bytes.len() - 8].to_vec()).unwrap();
     assert_eq!(bases(&cut), bases(&reader));
 }
+
+#[test]
+fn a_parent_with_the_number_0_is_no_parent() {
+    const PARENT: [u8; 8] = [2, 0, 1, 0, 8, 0, 0, 0];
+    let whole = bed::capture(&bed::options(9), 2, 3000);
+    let parents = |reader: &Reader| reader.records().snapshots.iter().map(|s| s.parent).collect::<Vec<_>>();
+    let reader = Reader::new(whole.clone()).unwrap();
+    let before = parents(&reader);
+    let with_parent = before.iter().position(Option::is_some).expect("a snapshot with a parent");
+    let at = reader.records().snapshots[with_parent].place.offset as usize;
+    let mut bytes = whole;
+    let field = at + bytes[at..].windows(8).position(|head| head == PARENT).expect("the field");
+    bytes[field + 8..field + 16].fill(0);
+    seal(&mut bytes);
+    let reader = Reader::new(bytes).unwrap();
+    assert_eq!(reader.problems(), []);
+    let mut expected = before;
+    expected[with_parent] = None;
+    assert_eq!(parents(&reader), expected);
+    // What it says itself is all that it says: nothing is missing.
+    assert!(reader.snapshot(reader.records().snapshots[with_parent].id).is_ok());
+}
