@@ -1,6 +1,7 @@
 //! Folders of code objects.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -10,6 +11,7 @@ use crate::decision::{Candidate, Decision, Pick, Place, Stamp};
 use crate::error::Unavailable;
 use crate::file::Opened;
 use crate::hash::Hash;
+use crate::index::hashes::{self, Hashes};
 use crate::interface::Interface;
 use crate::root::{Changes, Root};
 use crate::triton;
@@ -21,6 +23,8 @@ pub struct Cache {
     problems: Vec<Problem>,
     indexing: Indexing,
     hashes: Mutex<HashMap<Contents, Hash>>,
+    /// Hashes that another process computed.
+    kept: Hashes,
 }
 
 /// Some contents: a place of a file as it was.
@@ -136,9 +140,37 @@ impl Cache {
         if let Some(hash) = hashes().get(&key) {
             return Ok(*hash);
         }
-        let hash = Hash::of(&contents(candidate)?);
+        let kept = self.kept.get(&hashes::key(&candidate.path, &candidate.stamp, &candidate.place)).copied();
+        let hash = kept.map_or_else(|| contents(candidate).map(|bytes| Hash::of(&bytes)), Ok)?;
         hashes().insert(key, hash);
         Ok(hash)
+    }
+
+    /// Takes the hashes that [`keep_hashes`](Cache::keep_hashes) has left in a folder. They are for lists: code that is loaded is
+    /// hashed from its own bytes, so a process that loads code does not call this.
+    pub fn take_hashes(&mut self, index_folder: &Path) {
+        self.kept = self.roots.iter().flat_map(|root| hashes::load(index_folder, root.path())).collect();
+    }
+
+    /// Keeps the hashes that were computed, and those that were kept of files that are still the same.
+    ///
+    /// # Errors
+    /// What the system says; it only costs time.
+    pub fn keep_hashes(&self, index_folder: &Path) -> io::Result<()> {
+        let computed = self.hashes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let keyed = computed.iter().filter(|((_, stamp, _), _)| stamp.is_settled());
+        let keyed = keyed.map(|((path, stamp, place), hash)| (hashes::key(path, stamp, place), *hash));
+        let mut all: Hashes = keyed.collect();
+        if all.keys().all(|key| self.kept.contains_key(key)) {
+            return Ok(());
+        }
+        all.extend(&self.kept);
+        for root in &self.roots {
+            let there = root.candidates().map(|c| hashes::key(&c.path, &c.stamp, &c.place));
+            let there: Hashes = there.filter_map(|key| Some((key, *all.get(&key)?))).collect();
+            hashes::save(index_folder, root.path(), &there)?;
+        }
+        Ok(())
     }
 
     /// Looks at a file or folder again after it was written, renamed or removed; what is below a folder too. Sorted names of

@@ -11,6 +11,16 @@ impl Hash {
     /// Digits of [`short`](Hash::short).
     pub const SHORT: usize = 12;
 
+    /// A hash that was computed before.
+    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Hash {
+        Hash(bytes)
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The hash of a code object's bytes.
     pub fn of(bytes: &[u8]) -> Hash {
         Hash(*blake3::hash(bytes).as_bytes())

@@ -46,6 +46,7 @@ pub use cache::{Cache, Indexing, Problem};
 pub use decision::{Candidate, Choice, Decision, Pick, Place, Stamp};
 pub use error::Unavailable;
 pub use hash::{Hash, Prefix};
+pub use index::index_folder;
 pub use interface::{Interface, Parameter};
 pub use kernarg::{Copy, Fill, Kernarg, Layout, What};
 pub use page::page;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use amdgpu_code_object::Target;
-use logdur_kernel_cache::{Cache, Candidate, Choice, Decision, Hash, Prefix, Refusal, Swap, fit};
+use logdur_kernel_cache::{Cache, Candidate, Choice, Decision, Hash, Prefix, Refusal, Swap, fit, index_folder};
 
 use crate::case::{Case, Code};
 use crate::error::{ReplayError, Result, with_causes};
@@ -86,7 +86,7 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
             Replacement::File { path, .. } => vec![path.clone()],
         };
         asked = true;
-        let cache = Cache::open(&roots, None);
+        let cache = Cache::open(&roots, index_folder().as_deref());
         if let Some(problem) = cache.problems().first() {
             return Err(ReplayError::Usage {
                 what: problem.path.display().to_string(),

@@ -24,7 +24,7 @@ use hsa::{Api, Executable, KernelSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_journal::Kernel;
 use logdur_journal::names::{demangle, one_line};
-use logdur_kernel_cache::{Cache, Choice, Decision, Hash, Kernarg, Pick, Swap};
+use logdur_kernel_cache::{Cache, Choice, Decision, Hash, Kernarg, Pick, Swap, index_folder};
 use logdur_settings::{CacheMode, Interceptor};
 use regex::Regex;
 
@@ -361,12 +361,4 @@ fn say(session: &Session, said: &mut HashMap<String, String>, of: String, text: 
         session.notice(&text);
         *last = text;
     }
-}
-
-/// Where the index of the cache is kept.
-fn index_folder() -> Option<PathBuf> {
-    let absolute = |path: PathBuf| Some(path).filter(|p| p.is_absolute());
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).and_then(absolute);
-    let home = || absolute(PathBuf::from(std::env::var_os("HOME")?)).map(|home| home.join(".cache"));
-    Some(cache.or_else(home)?.join("logdur"))
 }

@@ -6,6 +6,7 @@
 
 mod block;
 mod builder;
+pub(crate) mod hashes;
 mod record;
 mod store;
 mod wire;
@@ -17,6 +18,7 @@ use crate::decision::Candidate;
 pub(crate) use block::{Block, FileRow};
 pub(crate) use builder::{Builder, Carried, FileBuilder, TooLarge};
 pub(crate) use record::Shared;
+pub use store::index_folder;
 pub(crate) use store::{load, save};
 
 /// The first eight bytes of a hash, as a number.

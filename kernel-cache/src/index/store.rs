@@ -8,10 +8,23 @@ use std::path::{Path, PathBuf};
 use super::block::{Block, Damage};
 use crate::file;
 
+/// Where indexes are kept: `$XDG_CACHE_HOME/logdur`, else `~/.cache/logdur`. `None` if neither variable is an absolute path.
+pub fn index_folder() -> Option<PathBuf> {
+    let absolute = |path: PathBuf| Some(path).filter(|p| p.is_absolute());
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).and_then(absolute);
+    let home = || absolute(PathBuf::from(std::env::var_os("HOME")?)).map(|home| home.join(".cache"));
+    Some(cache.or_else(home)?.join("logdur"))
+}
+
+/// A file of a root in the folder of indexes.
+pub(super) fn file_of(folder: &Path, root: &Path, extension: &str) -> PathBuf {
+    let hash = blake3::hash(root.as_os_str().as_bytes()).to_hex();
+    folder.join(format!("kernels-{}.{extension}", hash.get(..16).unwrap_or_default()))
+}
+
 /// The index of a root.
 fn index_file(folder: &Path, root: &Path) -> PathBuf {
-    let hash = blake3::hash(root.as_os_str().as_bytes()).to_hex();
-    folder.join(format!("kernels-{}.index", hash.get(..16).unwrap_or_default()))
+    file_of(folder, root, "index")
 }
 
 /// Reads the index of a root. `None` when there is none.

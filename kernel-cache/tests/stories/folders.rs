@@ -322,3 +322,38 @@ fn ten_thousand_small_files_are_indexed_once_and_every_one_is_found() {
         assert_eq!(cache.candidates("scal").len(), 0);
     }
 }
+
+#[test]
+fn hashes_that_were_kept_are_taken_until_a_file_changes() {
+    let bed = Bed::new();
+    let old = bed.put("old.hsaco", &SUM.bytes(), AN_HOUR);
+    let new = bed.put("new.hsaco", &SCALE.bytes(), 0);
+    let hashes = |cache: &Cache| {
+        cache.kernels().iter().map(|c| (c.path.clone(), cache.hash(c).expect("a hash"))).collect::<Vec<_>>()
+    };
+    let cache = bed.open();
+    let expected = hashes(&cache);
+    cache.keep_hashes(&bed.index).expect("they can be written");
+    let whole = fs::read(&old).expect("it is there");
+    let modified = fs::metadata(&old).expect("it is there").modified().expect("a time");
+    let mut cache = bed.open();
+    cache.take_hashes(&bed.index);
+    assert_eq!(hashes(&cache), expected);
+    let is_kept = |cache: &Cache, path: &Path| {
+        let candidate = cache.kernels().into_iter().find(|c| c.path == path).expect("a kernel");
+        fs::rename(path, path.with_extension("away")).expect("it can be renamed");
+        let kept = cache.hash(&candidate).is_ok();
+        fs::rename(path.with_extension("away"), path).expect("it can be renamed");
+        kept
+    };
+    let opened = || {
+        let mut cache = bed.open();
+        cache.take_hashes(&bed.index);
+        cache
+    };
+    assert!(is_kept(&opened(), &old), "of a file that was changed an hour ago");
+    assert!(!is_kept(&opened(), &new), "of a file that may change without a trace");
+    fs::write(&old, [whole, vec![0]].concat()).expect("it can be written");
+    fs::File::options().write(true).open(&old).expect("it is there").set_modified(modified).expect("its time can be set");
+    assert!(!is_kept(&opened(), &old), "of a file that was changed");
+}

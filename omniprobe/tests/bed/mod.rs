@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
@@ -46,6 +47,10 @@ pub(crate) fn tool(command: &mut Command) -> String {
 /// Runs a subcommand of `omniprobe`.
 pub(crate) fn omniprobe(subcommand: &str, arguments: &[&dyn AsRef<OsStr>]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_omniprobe"));
+    // Of this process alone: indexes of the user's are not touched.
+    static INDEXES: OnceLock<TempDir> = OnceLock::new();
+    let indexes = INDEXES.get_or_init(|| tempfile::tempdir().expect("a folder for temporary files"));
+    command.env("XDG_CACHE_HOME", indexes.path());
     command.arg(subcommand).args(arguments.iter().map(|a| a.as_ref()));
     command.output().expect("omniprobe was built")
 }

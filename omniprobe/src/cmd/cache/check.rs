@@ -64,6 +64,7 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
             lines.extend(as_text(kernel, &decision));
         }
     }
+    super::keep_hashes(&[&application, &cache]);
     output::lines(lines)?;
     Ok(status)
 }

@@ -33,6 +33,7 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
     kernels.retain(|k| options.filter.takes(k));
     let hashed = kernels.iter().map(|kernel| Ok((kernel, cache.hash(kernel)?)));
     let hashed: Vec<(_, Hash)> = hashed.collect::<Result<_>>()?;
+    super::keep_hashes(&[&cache]);
     if options.json {
         output::lines(hashed.iter().map(|(k, hash)| table::json(k, Some(&hash.to_string())).to_string()))?;
         return Ok(Exit::Success);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use logdur_kernel_cache::{Cache, Candidate, Indexing};
+use logdur_kernel_cache::{Cache, Candidate, Indexing, index_folder};
 use logdur_replay::Exit;
 use regex::Regex;
 
@@ -63,15 +63,29 @@ pub(crate) fn run(options: &CacheOptions) -> Result<Exit> {
     }
 }
 
-/// Opens folders and files that the user named; what cannot be read in them is said on stderr.
+/// Opens folders and files that the user named, with the index that runs use; what cannot be read in them is said on stderr.
 fn open(paths: &[PathBuf]) -> Result<Cache> {
     for path in paths {
         path.metadata().with_context(|| path.display().to_string())?;
     }
-    let cache = Cache::open(paths, None);
+    let folder = index_folder();
+    let mut cache = Cache::open(paths, folder.as_deref());
+    if let Some(folder) = folder {
+        cache.take_hashes(&folder);
+    }
     let Indexing { problems, .. } = cache.indexing();
     for problem in cache.problems().iter().chain(problems) {
         eprintln!("omniprobe: {}: {}", problem.path.display(), problem.reason);
     }
     Ok(cache)
+}
+
+/// Keeps the hashes that were computed, so that the next command does not read the code again.
+fn keep_hashes(caches: &[&Cache]) {
+    let Some(folder) = index_folder() else { return };
+    for cache in caches {
+        if let Err(error) = cache.keep_hashes(&folder) {
+            eprintln!("omniprobe: hashes cannot be kept in {}: {error}", folder.display());
+        }
+    }
 }
