@@ -354,6 +354,11 @@ fn hashes_that_were_kept_are_taken_until_a_file_changes() {
     assert!(is_kept(&opened(), &old), "of a file that was changed an hour ago");
     assert!(!is_kept(&opened(), &new), "of a file that may change without a trace");
     fs::write(&old, [whole, vec![0]].concat()).expect("it can be written");
-    fs::File::options().write(true).open(&old).expect("it is there").set_modified(modified).expect("its time can be set");
+    fs::File::options()
+        .write(true)
+        .open(&old)
+        .expect("it is there")
+        .set_modified(modified)
+        .expect("its time can be set");
     assert!(!is_kept(&opened(), &old), "of a file that was changed");
 }
