@@ -30,7 +30,7 @@ impl KnownKernel {
 
     /// Whether the log wants it, asked once.
     pub(crate) fn wanted(&self, filter: impl FnOnce(&str) -> bool) -> bool {
-        *self.wanted.get_or_init(|| filter(self.name()))
+        *self.wanted.get_or_init(|| filter(&self.kernel.symbol))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Names for people.
 
 use cpp_demangle::Symbol;
+use regex::Regex;
 
 /// In the file of records, the size of arguments that nobody knows.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
@@ -17,13 +18,103 @@ pub struct Kernel {
 }
 
 /// The demangled name of a kernel, spelled as `llvm-cxxfilt` and `c++filt` spell it; the symbol itself if it is not a mangled one.
+/// Control characters are escaped: a code object may have any symbols.
 pub fn demangle(symbol: &str) -> String {
     if !symbol.starts_with("_Z") {
-        return symbol.to_owned();
+        return escaped(symbol);
     }
     let read = |symbol: &str| Symbol::new(symbol).ok().and_then(|symbol| symbol.demangle().ok());
     let name = read(symbol).or_else(|| read(&unconstrained(symbol)?));
-    name.map_or_else(|| symbol.to_owned(), |name| spelled(&name))
+    escaped(&name.map_or_else(|| symbol.to_owned(), |name| spelled(&name)))
+}
+
+/// A text whose control characters are escaped: `\u001b` for the one that begins a terminal's commands. JSON reads them back.
+pub fn escaped(text: &str) -> String {
+    let is_control = |c: char| {
+        c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.chars().any(is_control) {
+        return text.to_owned();
+    }
+    let mut all = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_control(c) {
+            all.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            all.push(c);
+        }
+    }
+    all
+}
+
+/// The names of a kernel, each once: the symbol; the demangled one; that without result and arguments; that without arguments of
+/// a template; that without namespaces.
+pub fn names(symbol: &str) -> Vec<String> {
+    let demangled = one_line(&demangle(symbol));
+    let callee = without_arguments(&demangled);
+    let bare = without_template(callee);
+    let mut all = vec![symbol.to_owned()];
+    for name in [&demangled, callee, bare, without_namespaces(bare)] {
+        if all.iter().all(|known| known != name) {
+            all.push(name.to_owned());
+        }
+    }
+    all
+}
+
+/// True for a kernel one of whose [`names`] matches.
+pub fn is_named(symbol: &str, filter: &Regex) -> bool {
+    names(symbol).iter().any(|name| filter.is_match(name))
+}
+
+/// A name without namespaces and classes: `sum` of `(anonymous namespace)::ns<int>::sum`.
+fn without_namespaces(name: &str) -> &str {
+    let mut depth = 0;
+    let begin = name.char_indices().rev().find(|(at, letter)| {
+        depth += i32::from(matches!(letter, '>' | ')' | '}')) - i32::from(matches!(letter, '<' | '(' | '{'));
+        depth == 0 && name.get(..*at).is_some_and(|before| before.ends_with("::"))
+    });
+    begin.and_then(|(at, _)| name.get(at..)).unwrap_or(name)
+}
+
+/// A name without the template's arguments: `ns::sum` of `ns::sum<int>`.
+fn without_template(name: &str) -> &str {
+    if !name.ends_with('>') {
+        return name;
+    }
+    let mut depth = 0;
+    let begin = name.char_indices().rev().find(|(_, letter)| {
+        depth += i32::from(*letter == '>') - i32::from(*letter == '<');
+        depth == 0
+    });
+    begin.and_then(|(at, _)| name.get(..at)).unwrap_or(name)
+}
+
+/// A demangled name without arguments and result: `ns::sum<int>` of `void ns::sum<int>(int*, (anonymous namespace)::t)`.
+fn without_arguments(name: &str) -> &str {
+    let mut depth = 0;
+    let mut end = name.len();
+    if name.ends_with(')') {
+        for (at, letter) in name.char_indices().rev() {
+            depth += i32::from(letter == ')') - i32::from(letter == '(');
+            if depth == 0 {
+                end = at;
+                break;
+            }
+        }
+    }
+    let name = name.get(..end).unwrap_or(name);
+    depth = 0;
+    let mut start = 0;
+    for (at, letter) in name.char_indices() {
+        match letter {
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth -= 1,
+            ' ' if depth == 0 => start = at + 1,
+            _ => {}
+        }
+    }
+    name.get(start..).unwrap_or(name)
 }
 
 /// The declarations of template parameters that may be before an argument, and add nothing that a later part of the symbol could
@@ -99,9 +190,9 @@ fn is_operator(text: &str) -> bool {
     text.trim_end_matches(['>', '-', '=', '<']).ends_with("operator")
 }
 
-/// A text without line breaks.
+/// A text without line breaks, and without other control characters.
 pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    escaped(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
@@ -143,5 +234,40 @@ mod tests {
     fn operators_keep_their_names() {
         assert_eq!(spelled("bool operator> <A<B> >(int)"), "bool operator> <A<B>>(int)");
         assert_eq!(spelled("f<(unsigned int)>(long)"), "f<(unsigned int)>(long)");
+    }
+
+    #[test]
+    fn a_name_without_arguments_has_its_namespaces_and_its_parameters_of_templates() {
+        assert_eq!(without_arguments("saxpy(float, float const*)"), "saxpy");
+        assert_eq!(
+            without_arguments("void ns::k<4, float (*)(int)>(float*, void (*)(int))"),
+            "ns::k<4, float (*)(int)>"
+        );
+        assert_eq!(without_arguments("(anonymous namespace)::k(int)"), "(anonymous namespace)::k");
+        assert_eq!(without_arguments("gemm"), "gemm");
+        assert_eq!(without_template("ns<int>::k<4, float (*)(a<int>)>"), "ns<int>::k");
+        assert_eq!(["gemm", "k>"].map(without_template), ["gemm", "k>"]);
+    }
+
+    #[test]
+    fn a_filter_matches_any_of_the_names_of_a_kernel() {
+        let symbol = "_ZN2ns6kernelILi4EfEEvPT0_i";
+        let expected =
+            [symbol, "void ns::kernel<4, float>(float*, int)", "ns::kernel<4, float>", "ns::kernel", "kernel"];
+        assert_eq!(names(symbol), expected);
+        for filter in ["^kernel$", "^ns::kernel<4", "^void", "float\\*, int", "^_ZN2ns"] {
+            assert!(is_named(symbol, &Regex::new(filter).expect("a pattern")), "{filter}");
+        }
+        assert!(!is_named(symbol, &Regex::new("^float").expect("a pattern")));
+        assert_eq!(names("gemm"), ["gemm"]);
+        assert_eq!(without_namespaces("(anonymous namespace)::a<b::c>::k"), "k");
+        assert_eq!(without_namespaces("use()::{lambda(a::b)#1}::operator()"), "operator()");
+    }
+
+    #[test]
+    fn control_characters_of_a_symbol_are_escaped() {
+        assert_eq!(demangle("a\u{1b}[2J\n# account"), "a\\u001b[2J\\u000a# account");
+        assert_eq!(one_line("a\n  b\u{9b}c\u{202e}d"), "a b\\u009bc\\u202ed");
+        assert_eq!(escaped("grüße"), "grüße");
     }
 }

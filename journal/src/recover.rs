@@ -16,7 +16,7 @@ use regex::Regex;
 use crate::account::Tally;
 use crate::columns::{self, Late, Row};
 use crate::lines::{Format, Lines};
-use crate::names::{Kernel, demangle, one_line};
+use crate::names::{Kernel, demangle, is_named, one_line};
 use crate::record::{State, flag};
 use crate::snapshot::{Dispatch, Snapshot};
 
@@ -63,7 +63,8 @@ pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missin
         let kernel = snapshot.kernel(number);
         let (name, wanted) = names.entry(number).or_insert_with(|| {
             let name = kernel.map_or(String::new(), |k| demangle(&k.symbol));
-            let wanted = filter.as_ref().is_none_or(|f| f.is_match(&name));
+            let wanted =
+                filter.as_ref().is_none_or(|f| kernel.map_or_else(|| f.is_match(""), |k| is_named(&k.symbol, f)));
             (name, wanted)
         });
         if record.state() == State::InFlight {

@@ -23,7 +23,7 @@ what it needs. **That it computes the same is for you to know.** What is refused
 |---|---|
 | `LOGDUR_KERNEL_CACHE` | folders, with `:` in between; what is below them counts too |
 | `LOGDUR_KERNEL_CACHE_PICK` | which of several: `newest`, or the first digits (at least four) of code objects' hashes, with commas in between |
-| `LOGDUR_FILTER` | only kernels whose demangled name matches |
+| `LOGDUR_FILTER` | only kernels one of whose names matches: mangled, demangled, or without arguments |
 
 ## What is found in the folders
 

@@ -64,7 +64,7 @@ enum Command {
     Cache(cmd::cache::CacheOptions),
     /// What `doctor` runs in a process of its own.
     #[command(hide = true)]
-    Probe,
+    Probe(cmd::doctor::ProbeOptions),
 }
 
 /// Which records, and where their rows go.
@@ -98,7 +98,7 @@ struct RunOptions {
     /// Say what is set and what is run, on stderr.
     #[arg(short, long)]
     verbose: bool,
-    /// Kernels that swapping acts on: a regular expression for their demangled names.
+    /// Kernels that swapping acts on: a regular expression for one of their names, mangled, demangled, or without arguments.
     #[arg(short, long, value_name = "REGEX")]
     kernels: Option<String>,
     /// Run instrumented clones (still to come).
@@ -131,7 +131,7 @@ struct RunOptions {
     /// How rows are written.
     #[arg(short = 't', long, value_name = "FORMAT", value_parser = ["csv", "json"])]
     log_format: Option<String>,
-    /// Only kernels whose demangled name matches get rows.
+    /// Only kernels one of whose names matches get rows: mangled, demangled, or without arguments.
     #[arg(long, value_name = "REGEX")]
     log_filter: Option<String>,
     /// Handlers of instrumented kernels' messages (still to come).
@@ -150,7 +150,7 @@ struct CaptureOptions {
     /// Capture dispatches, with memory before and after them, into a file (%p is the process id, %r the rank).
     #[arg(long, value_name = "FILE|DIR")]
     capture: Option<OsString>,
-    /// Kernels that are captured, by their names, demangled or mangled.
+    /// Kernels that are captured, by one of their names: mangled, demangled, or without arguments.
     #[arg(long, value_name = "REGEX", requires = "capture")]
     capture_kernels: Option<OsString>,
     /// Which dispatches of each kernel and geometry; without it, the first.
@@ -229,7 +229,7 @@ fn main() -> ExitCode {
         Some(Command::Diff(options)) => cmd::diff::run(&options),
         Some(Command::Isa(options)) => cmd::isa::run(&options),
         Some(Command::Cache(options)) => cmd::cache::run(&options),
-        Some(Command::Probe) => cmd::doctor::probe(),
+        Some(Command::Probe(options)) => cmd::doctor::probe(&options),
         None => match run(&cli.run, &cli.app) {
             Ok(application) => return application,
             Err(error) => Err(error),

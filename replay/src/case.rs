@@ -77,6 +77,14 @@ pub struct Case<'r> {
     pub doubts: Vec<&'r Note>,
     /// The queue's `hsa_queue_type_t`.
     pub queue_kind: u32,
+    /// The version of the HSA runtime that the application had; empty if the capture does not say it.
+    pub runtime: &'r str,
+}
+
+/// The version of the HSA runtime under which a dispatch was captured; empty if the capture does not say it.
+pub fn runtime<'r>(reader: &'r Reader, dispatch: &Placed<Dispatch>) -> &'r str {
+    let before = reader.sessions().iter().rfind(|session| session.place.offset < dispatch.place.offset);
+    before.map_or("", |session| &session.runtime_version)
 }
 
 /// The symbol of the kernel that the application dispatched; empty when the capture does not have it.
@@ -154,6 +162,7 @@ impl<'r> Case<'r> {
             after: dispatch.after.map(|after| reader.snapshot(after)).transpose()?,
             doubts: reader.notes().iter().filter(about).map(|n| &n.value).collect(),
             queue_kind: queue.map_or(0, |queue| queue.kind),
+            runtime: runtime(reader, dispatch),
         })
     }
 

@@ -63,6 +63,20 @@ pub enum ReplayError {
         /// What it said.
         source: HsaError,
     },
+    /// The runtime refuses code that the runtime of the capture has loaded.
+    #[error(
+        "loading code object {id}: runtime {runtime} refuses it, the capture is from runtime {captured}; --rocm DIR chooses another ROCm"
+    )]
+    OtherRuntime {
+        /// The code object.
+        id: logdur_capture::Id,
+        /// The version of this runtime.
+        runtime: String,
+        /// The version of the runtime that the application had.
+        captured: String,
+        /// What it said.
+        source: HsaError,
+    },
     /// There is no device like the captured one.
     #[error("{what}: expected {expected}, found {found}")]
     Environment {
@@ -123,7 +137,9 @@ impl ReplayError {
             ReplayError::Capture(_) | ReplayError::CodeObject { .. } => Exit::Corrupt,
             ReplayError::Usage { .. } | ReplayError::File { .. } => Exit::Usage,
             ReplayError::Incomplete { .. } | ReplayError::Empty { .. } => Exit::Incomplete,
-            ReplayError::Runtime { .. } | ReplayError::Environment { .. } => Exit::Environment,
+            ReplayError::Runtime { .. } | ReplayError::OtherRuntime { .. } | ReplayError::Environment { .. } => {
+                Exit::Environment
+            }
             ReplayError::Placement { .. } => Exit::Placement,
             ReplayError::Fault(_) => Exit::Fault,
             ReplayError::Unsupported(_) | ReplayError::Refused { .. } => Exit::Unsupported,

@@ -36,7 +36,7 @@ pub mod tune;
 mod variants;
 pub mod verify;
 
-pub use case::{Case, Code, Pointer, lacks, symbol};
+pub use case::{Case, Code, Pointer, lacks, runtime, symbol};
 pub use device::{Backend, Description, Times};
 pub use error::{Fault, ReplayError, Result};
 pub use exit::Exit;

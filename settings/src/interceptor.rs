@@ -132,13 +132,13 @@ settings! {
     log_location: LogLocation = "LOGDUR_LOG_LOCATION" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: whole lines on standard output";
     /// How rows are written.
     log_format: Format = "LOGDUR_LOG_FORMAT" ["`csv` | `json`"] or (Format::Csv) "`csv`";
-    /// Only kernels whose demangled name matches get rows; the others are counted as `filtered`.
+    /// Only kernels get rows one of whose names matches: mangled, demangled, or without arguments; the others are counted as `filtered`.
     log_filter: Option<String> = "LOGDUR_LOG_FILTER" ["regular expression"] or (None) "every kernel";
     /// How packets are seen: in the ring of the application's own queue, or through the runtime's intercept queues, which are slower and, in some versions of the runtime, known to fail when they are full: there they are refused with a notice.
     queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" ["`auto` | `inplace` | `intercept`"] or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";
     /// Folder of the file `logdur.PID.records`, in which dispatches are recorded until their rows are written. It is removed when the process ends in order; otherwise `omniprobe log FILE` writes what is missing. Better in memory than on a disk, which a dispatch might have to wait for. Set but empty: in private memory, and lost with the process.
     records: RecordsLocation = "LOGDUR_RECORDS" ["DIR"] or (RecordsLocation::Default) "`$XDG_RUNTIME_DIR`, else `/dev/shm`, else the folder for temporary files";
-    /// Kernels that swapping acts on, by their demangled names.
+    /// Kernels that swapping acts on, by one of their names: mangled, demangled, or without arguments.
     filter: Option<String> = "LOGDUR_FILTER" ["regular expression"] or (None) "every kernel";
     /// Folders, with all below them, of code objects whose kernels replace those of the same name and arguments: `.hsaco` and `.co` files, offload bundles, programs and libraries with device code, Triton's cache. A kernel that cannot be proven to fit is not replaced, and a notice says why. Files that change meanwhile count from the next dispatch after the notice `cache: FILE active`.
     kernel_cache: Folders = "LOGDUR_KERNEL_CACHE" ["DIR[:DIR…]"] or (Folders::default()) "nothing is replaced";
@@ -148,7 +148,7 @@ settings! {
     kernel_cache_mode: CacheMode = "LOGDUR_KERNEL_CACHE_MODE" ["`swap` | `alternate[:N]` | `off-after:N`"] or (CacheMode::Swap) "`swap`";
     /// Captures dispatches into this file, or into a file of the folder: arguments, memory before and after, code. `%p` stands for the process id, `%r` for the rank of MPI or SLURM; two processes never share a file.
     capture: Option<PathBuf> = "LOGDUR_CAPTURE" ["FILE | DIR"] or (None) "nothing is captured";
-    /// Kernels that are captured, by their names, demangled or mangled.
+    /// Kernels that are captured, by one of their names: mangled, demangled, or without arguments.
     capture_kernels: Option<String> = "LOGDUR_CAPTURE_KERNELS" ["regular expression"] or (None) "every kernel";
     /// Which dispatches of each kernel and geometry.
     capture_dispatches: Occurrences = "LOGDUR_CAPTURE_DISPATCHES" ["`1,3-7` | `every:N` | `random:P%`"] or (Occurrences::first()) "`1`: the first";

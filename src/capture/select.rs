@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use hsa_sys::abi::aql::Packet;
+use logdur_journal::names::is_named;
 use logdur_settings::{Grid, Interceptor, Occurrences};
 use regex::Regex;
 
@@ -59,9 +60,7 @@ impl Selection {
         let number = kernels.number(packet.kernel_object());
         let mut seen = lock(&self.seen);
         let Seen { counts, named, random } = &mut *seen;
-        let is_named = |regex: &Regex| {
-            kernels.by_number(number).is_some_and(|k| regex.is_match(k.name()) || regex.is_match(&k.kernel.symbol))
-        };
+        let is_named = |regex: &Regex| kernels.by_number(number).is_some_and(|k| is_named(&k.kernel.symbol, regex));
         if !*named.entry(number).or_insert_with(|| self.kernels.as_ref().is_none_or(is_named)) {
             return None;
         }

@@ -19,7 +19,7 @@ use logdur_journal::clock::Line as ClockLine;
 use logdur_journal::columns::{self, Row};
 use logdur_journal::compare::{self, Comparisons, Subject};
 use logdur_journal::lines::Lines;
-use logdur_journal::names::one_line;
+use logdur_journal::names::{is_named, one_line};
 use logdur_journal::{Fate, Records, State, flag};
 use logdur_settings::{Interceptor, RECORDS_AT};
 use regex::Regex;
@@ -242,8 +242,9 @@ impl Log {
         }
         let shape = r.shape();
         let kernel = session.kernels.by_number(shape.kernel);
-        let wanted =
-            |filter: &Regex| kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(|name| filter.is_match(name)));
+        let wanted = |filter: &Regex| {
+            kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(|symbol| is_named(symbol, filter)))
+        };
         if !self.filter.as_ref().is_none_or(wanted) {
             r.set_fate(Fate::Filtered);
             return;

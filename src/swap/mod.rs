@@ -23,7 +23,7 @@ use amdgpu_code_object::Target;
 use hsa::{Api, Executable, KernelSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_journal::Kernel;
-use logdur_journal::names::{demangle, one_line};
+use logdur_journal::names::{demangle, is_named, one_line};
 use logdur_kernel_cache::{Cache, Choice, Decision, Hash, Kernarg, Pick, Swap, index_folder};
 use logdur_settings::{CacheMode, Interceptor};
 use regex::Regex;
@@ -243,7 +243,7 @@ impl Swapper {
         if state.cache.candidates(name).is_empty() {
             return Outcome::Nothing;
         }
-        if self.filter.as_ref().is_some_and(|filter| !filter.is_match(&demangle(name))) {
+        if self.filter.as_ref().is_some_and(|filter| !is_named(name, filter)) {
             return Outcome::Nothing;
         }
         let (interface, hash) = match original.interface() {

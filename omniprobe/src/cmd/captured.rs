@@ -1,11 +1,13 @@
 //! What the tools that read captures have in common: the file, which of its dispatches, and how they end.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use logdur_capture::{CaptureError, Dispatch, End, Placed, Reader};
+use logdur_journal::names;
 use logdur_replay::{ReplayError, symbol};
 use regex::Regex;
 
@@ -26,7 +28,7 @@ pub(crate) struct Captured {
     /// The capture.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Only dispatches of kernels whose demangled or mangled name matches.
+    /// Only dispatches of kernels one of whose names matches: mangled, demangled, or without arguments.
     #[arg(short, long, value_name = "REGEX")]
     kernel: Option<Regex>,
     /// Only the dispatch of this number; may be given several times.
@@ -46,8 +48,15 @@ impl Captured {
     /// True for a kernel that is asked for, and a dispatch of it; one without a number, if none is asked for by its number.
     pub(crate) fn wants(&self, symbol: &str, dispatch: Option<u64>) -> bool {
         let numbered = self.dispatch.is_empty() || dispatch.is_some_and(|id| self.dispatch.contains(&id));
-        let named = |kernel: &Regex| kernel.is_match(symbol) || kernel.is_match(&demangled(symbol));
-        numbered && self.kernel.as_ref().is_none_or(named)
+        numbered && self.kernel.as_ref().is_none_or(|kernel| names::is_named(symbol, kernel))
+    }
+
+    /// What is asked for, as the end of a sentence.
+    fn asked(&self) -> String {
+        let kernel =
+            self.kernel.as_ref().map_or_else(String::new, |kernel| format!(" of a kernel named like {kernel}"));
+        let numbers: Vec<String> = self.dispatch.iter().map(ToString::to_string).collect();
+        if numbers.is_empty() { kernel } else { format!("{kernel} with the number {}", numbers.join(" or ")) }
     }
 
     /// The dispatches that are asked for.
@@ -61,9 +70,9 @@ impl Captured {
             return Err(ReplayError::Empty { file: self.file.display().to_string(), end: end_of(reader) }.into());
         }
         if found.is_empty() {
-            let all: Vec<String> = reader.dispatches().iter().map(|d| d.id.to_string()).collect();
-            let (what, expected) = (self.file.display().to_string(), "a dispatch like the one asked for".to_owned());
-            return Err(ReplayError::Usage { what, expected, found: format!("dispatches {}", all.join(", ")) }.into());
+            let what = self.file.display().to_string();
+            let expected = format!("a dispatch{}", self.asked());
+            return Err(ReplayError::Usage { what, expected, found: format!("others:{}", kernels_of(reader)) }.into());
         }
         Ok(found)
     }
@@ -84,6 +93,21 @@ impl Captured {
             }
         }
     }
+}
+
+/// The kernels of a capture with the numbers of their dispatches, a line each.
+fn kernels_of(reader: &Reader) -> String {
+    const SHOWN: usize = 8;
+    let mut kernels = BTreeMap::<String, Vec<u64>>::new();
+    for dispatch in reader.dispatches() {
+        kernels.entry(demangled(symbol(reader, dispatch))).or_default().push(dispatch.id);
+    }
+    let line = |(name, ids): (&String, &Vec<u64>)| {
+        let shown: Vec<String> = ids.iter().take(SHOWN).map(ToString::to_string).collect();
+        let more = if ids.len() > SHOWN { format!(", … ({} in all)", ids.len()) } else { String::new() };
+        format!("\n  {name}: {}{more}", shown.join(", "))
+    };
+    kernels.iter().map(line).collect()
 }
 
 /// How a capture ends, where it is not as its writer wanted to end it.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use clap::Args;
 use hsa::{AgentKind, Api};
 use logdur_replay::{Exit, ReplayError};
 use logdur_settings::Interceptor;
@@ -42,12 +43,25 @@ pub(crate) fn run(place: &PlaceOptions) -> Result<Exit> {
     Ok(if loaded { Exit::Success } else { Exit::Environment })
 }
 
+/// What is asked of the process of its own.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ProbeOptions {
+    /// Print the version of the runtime, and nothing else.
+    #[arg(long)]
+    runtime: bool,
+}
+
 /// What runs in the process of its own: starts the runtime and says what it finds.
 ///
 /// # Errors
 /// When the runtime cannot be opened or started.
-pub(crate) fn probe() -> Result<Exit> {
+pub(crate) fn probe(options: &ProbeOptions) -> Result<Exit> {
     let api = Api::open(None).context("opening the HSA runtime")?;
+    if options.runtime {
+        api.init().context("starting the HSA runtime")?;
+        println!("{}", api.build_version());
+        return Ok(Exit::Success);
+    }
     let runtime = mapped("libhsa-runtime64.so")?;
     println!("{:<10} {}", "rocm", rocm_of(&runtime));
     println!("{:<10} {}", "runtime", described(&runtime));

@@ -7,8 +7,8 @@ use clap::Args;
 use logdur_replay::Exit;
 use logdur_replay::listing::{Listing, Wanted, Which, choose};
 
-use super::output::demangled;
 use super::{lines, listing};
+use logdur_journal::names::names;
 
 /// Which code is shown, and how.
 #[derive(Args, Clone, Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Options {
 /// When the file has no such kernel, or several, or is for a processor whose instructions are not known.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
     let wanted = Wanted { kernel: options.kernel.as_deref(), target: options.target.as_deref(), any: options.all };
-    let chosen = choose(&options.file, wanted, &demangled)?;
+    let chosen = choose(&options.file, wanted, &names)?;
     let which = if options.all { Which::All } else { Which::Kernel(&chosen.kernel) };
     let listing = Listing::of(&chosen.place, &chosen.bytes, which)?;
     if let Some(problem) = &listing.problem {

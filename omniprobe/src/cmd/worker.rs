@@ -168,15 +168,50 @@ impl On {
     /// # Errors
     /// When it is not known where this program is, or what it has to be run by.
     pub(crate) fn command(&self, environment: &Environment, dispatch: u64, attempt: u32) -> Result<Command> {
-        let program = std::env::current_exe().context("where this program is")?;
-        let loader = self.place.rocm.as_deref().map(find::loader).transpose()?.flatten();
-        let loader = loader.as_ref().map(|(loader, libraries)| (loader.as_path(), libraries.as_os_str()));
-        let mut command = logdur_replay::worker(&program, loader, attempt);
+        let mut command = self.process(attempt)?;
         command
             .args(std::env::args_os().skip(1))
             .args([format!("--worker={dispatch}"), format!("--attempt={attempt}")]);
         command.envs(environment.iter());
         Ok(command)
+    }
+
+    /// Says once that the runtime is another than that of the capture: what it refuses, it refuses of every dispatch.
+    ///
+    /// # Errors
+    /// As for [`command`](On::command).
+    pub(crate) fn tell_runtime(
+        &self,
+        environment: &Environment,
+        reader: &Reader,
+        dispatches: &[&Placed<Dispatch>],
+    ) -> Result<()> {
+        let captured: BTreeSet<&str> =
+            dispatches.iter().map(|dispatch| logdur_replay::runtime(reader, dispatch)).collect();
+        let captured: Vec<&str> = captured.into_iter().filter(|runtime| !runtime.is_empty()).collect();
+        if self.backend != Backend::Rocm || captured.is_empty() {
+            return Ok(());
+        }
+        let output = self.process(1)?.args(["probe", "--runtime"]).envs(environment.iter()).output();
+        let output = output.context("starting the process that asks for the runtime's version")?;
+        let runtime = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        // Where the runtime cannot be used, each dispatch says why.
+        if output.status.success() && !runtime.is_empty() && captured != [runtime.as_str()] {
+            eprintln!(
+                "omniprobe: {}: captured under runtime {}, replayed under runtime {runtime}; --rocm DIR chooses another ROCm",
+                self.captured.file.display(),
+                captured.join(", ")
+            );
+        }
+        Ok(())
+    }
+
+    /// This program, run as the processes of dispatches are.
+    fn process(&self, attempt: u32) -> Result<Command> {
+        let program = std::env::current_exe().context("where this program is")?;
+        let loader = self.place.rocm.as_deref().map(find::loader).transpose()?.flatten();
+        let loader = loader.as_ref().map(|(loader, libraries)| (loader.as_path(), libraries.as_os_str()));
+        Ok(logdur_replay::worker(&program, loader, attempt))
     }
 
     /// The variables that such processes need.
@@ -219,6 +254,7 @@ pub(crate) fn each(on: &On, other: &Other, of_one: impl FnOnce(&Case<'_>) -> Res
     let mut ends = Vec::new();
     let dispatches = on.captured.dispatches(&reader)?;
     other.is_used(on, &reader, &dispatches)?;
+    on.tell_runtime(&environment, &reader, &dispatches)?;
     let bar = progress::bar("{pos} of {len} dispatches", dispatches.len() as u64)?;
     for dispatch in dispatches {
         bar.tick();

@@ -164,7 +164,7 @@ pub(crate) fn open(setup: &Setup, case: &Case<'_>, wanted: &[Range<u64>]) -> Res
             expected: format!("GPU {number}"),
             found: "0: the emulated one alone".to_owned(),
         }),
-        (Backend::Rocm, _) => Ok(Box::new(rocm::Rocm::open(isa, setup, case.queue_kind, wanted)?)),
+        (Backend::Rocm, _) => Ok(Box::new(rocm::Rocm::open(isa, setup, case, wanted)?)),
         (Backend::Emulated, _) => Ok(Box::new(emu::Emulated::open(isa, case, wanted, setup.counted)?)),
     }
 }

@@ -10,11 +10,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hsa::sys::abi::aql::Packet;
-use hsa::{Agent, AgentKind, Api, Executable, OwnQueue, OwnSignal, Pool};
+use hsa::sys::raw::HSA_STATUS_ERROR_INVALID_CODE_OBJECT;
+use hsa::{Agent, AgentKind, Api, Executable, HsaError, OwnQueue, OwnSignal, Pool};
 use logdur_capture::AllocationKind;
 
 use super::{CodePlace, Description, Device, QueueFacts, Times, nanoseconds, processor};
-use crate::case::Code;
+use crate::case::{Case, Code};
 use crate::error::{Doing, Fault, ReplayError, Result};
 use crate::memory::Area;
 use crate::place::{Region, Reserved, blocks, regions};
@@ -43,6 +44,8 @@ pub(super) struct Rocm {
     staging: NonNull<u8>,
     ticks_per_second: u64,
     description: Description,
+    /// The version of the runtime that the application had.
+    captured_under: String,
     /// Addresses that are kept free until memory and code are where they should be.
     reserved: Reserved,
     /// Memory may be elsewhere.
@@ -86,6 +89,11 @@ fn times(pieces: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<Part>> {
     all
 }
 
+/// True for two versions that are known and differ.
+fn is_other(runtime: &str, captured: &str) -> bool {
+    !runtime.is_empty() && !captured.is_empty() && runtime != captured
+}
+
 impl Rocm {
     /// Starts the runtime and takes a GPU: that of a position, or the first that is like the captured one.
     ///
@@ -94,7 +102,7 @@ impl Rocm {
     pub(super) fn open(
         captured_isa: Option<&str>,
         setup: &Setup,
-        queue_kind: u32,
+        case: &Case<'_>,
         wanted: &[Range<u64>],
     ) -> Result<Rocm> {
         let position = setup.device;
@@ -134,7 +142,7 @@ impl Rocm {
         let staging = api.allocate(&host, STAGING, &[gpu.handle]).doing(|| format!("{STAGING} bytes for copies"))?;
         let signal = || api.own_signal(0).doing(|| "making a signal".to_owned());
         let (done, copied) = (signal()?, signal()?);
-        let queue = api.own_queue(gpu.handle, queue_kind).doing(|| "making a queue".to_owned())?;
+        let queue = api.own_queue(gpu.handle, case.queue_kind).doing(|| "making a queue".to_owned())?;
         let (major, minor) = api.version().doing(|| "asking for the version".to_owned())?;
         let ticks_per_second = api.timestamp_frequency().doing(|| "asking for the clock".to_owned())?.max(1);
         let description = Description {
@@ -155,6 +163,7 @@ impl Rocm {
             staging,
             ticks_per_second,
             description,
+            captured_under: case.runtime.to_owned(),
             reserved,
             relocate: setup.relocate,
             host: Vec::new(),
@@ -230,7 +239,17 @@ impl Rocm {
     fn load_code(&self, code: &Code) -> Result<(u64, Executable)> {
         // The runtime wants the bytes for as long as the process lives.
         let bytes: &'static [u8] = Box::leak(code.bytes.clone().into_boxed_slice());
-        let executable = self.api.load_code(self.gpu, bytes).doing(|| format!("loading code object {}", code.id))?;
+        let loaded = self.api.load_code(self.gpu, bytes);
+        let runtime = self.api.build_version();
+        let executable = match loaded {
+            Err(source @ HsaError::Status { status, .. })
+                if status == HSA_STATUS_ERROR_INVALID_CODE_OBJECT.0 && is_other(&runtime, &self.captured_under) =>
+            {
+                let captured = self.captured_under.clone();
+                return Err(ReplayError::OtherRuntime { id: code.id, runtime, captured, source });
+            }
+            loaded => loaded.doing(|| format!("loading code object {}", code.id))?,
+        };
         let symbols = self.api.kernels(executable, self.gpu).doing(|| "listing kernels".to_owned())?;
         let found = symbols.into_iter().find(|symbol| symbol.name == code.kernel.symbol);
         let found = found.ok_or_else(|| ReplayError::Environment {

@@ -30,11 +30,12 @@ pub struct Wanted<'w> {
     pub any: bool,
 }
 
-/// Finds the one kernel of a file that is meant: of a code object, a bundle, a program or library.
+/// Finds the one kernel of a file that is meant: of a code object, a bundle, a program or library. `names` gives a symbol's names,
+/// from the symbol itself and the demangled one to the shortest.
 ///
 /// # Errors
 /// When the file cannot be read, has none that is meant, or several: which there are.
-pub fn choose(path: &Path, wanted: Wanted<'_>, demangled: &dyn Fn(&str) -> String) -> Result<Chosen> {
+pub fn choose(path: &Path, wanted: Wanted<'_>, names: &dyn Fn(&str) -> Vec<String>) -> Result<Chosen> {
     let shown = path.display().to_string();
     path.metadata().map_err(|source| ReplayError::File { path: shown.clone(), source })?;
     let usage = |expected: String, found: String| ReplayError::Usage { what: shown.clone(), expected, found };
@@ -45,18 +46,16 @@ pub fn choose(path: &Path, wanted: Wanted<'_>, demangled: &dyn Fn(&str) -> Strin
         return Err(usage("code objects with kernels".to_owned(), found));
     }
     let listed = |kernels: &[Candidate]| {
-        let names: BTreeSet<String> = kernels.iter().map(|k| demangled(&k.interface.name)).collect();
-        names.iter().map(|name| format!("\n  {name}")).collect::<String>()
+        let demangled: BTreeSet<String> =
+            kernels.iter().filter_map(|k| names(&k.interface.name).into_iter().nth(1)).collect();
+        demangled.iter().map(|name| format!("\n  {name}")).collect::<String>()
     };
     let mut found = all.clone();
     if let Some(kernel) = wanted.kernel {
-        let exact = |k: &Candidate| k.interface.name == kernel || demangled(&k.interface.name) == kernel;
-        let near = |k: &Candidate| without_arguments(&demangled(&k.interface.name)) == kernel;
-        let far = |k: &Candidate| without_template(without_arguments(&demangled(&k.interface.name))) == kernel;
-        // The nearest that there are.
-        let fits: [&dyn Fn(&Candidate) -> bool; 3] = [&exact, &near, &far];
-        let fits = fits.into_iter().find(|fits| all.iter().any(fits)).unwrap_or(&far);
-        found.retain(fits);
+        // The place of the name in the list says how near it is; the nearest that there are.
+        let near = |k: &Candidate| names(&k.interface.name).iter().position(|name| name == kernel);
+        let nearest = all.iter().filter_map(near).min();
+        found.retain(|k| nearest.is_some() && near(k) == nearest);
         if found.is_empty() {
             return Err(usage(format!("a kernel {kernel}"), format!("others:{}", listed(&all))));
         }
@@ -112,62 +111,4 @@ fn one(cache: &Cache, found: &[Candidate], usage: impl Fn(String, String) -> Rep
     let bytes = cache.read(first).map_err(|e| changed(&e))?;
     let place = format!("{} ({})", first.path.display(), first.place);
     Ok(Chosen { bytes, place, kernel: first.interface.name.clone() })
-}
-
-/// A name without the template's arguments: `ns::sum` of `ns::sum<int>`.
-fn without_template(name: &str) -> &str {
-    if !name.ends_with('>') {
-        return name;
-    }
-    let mut depth = 0;
-    let begin = name.char_indices().rev().find(|(_, letter)| {
-        depth += i32::from(*letter == '>') - i32::from(*letter == '<');
-        depth == 0
-    });
-    begin.and_then(|(at, _)| name.get(..at)).unwrap_or(name)
-}
-
-/// A demangled name without arguments and result: `ns::sum<int>` of `void ns::sum<int>(int*, (anonymous namespace)::t)`.
-fn without_arguments(name: &str) -> &str {
-    let mut depth = 0;
-    let mut end = name.len();
-    if name.ends_with(')') {
-        for (at, letter) in name.char_indices().rev() {
-            depth += i32::from(letter == ')') - i32::from(letter == '(');
-            if depth == 0 {
-                end = at;
-                break;
-            }
-        }
-    }
-    let name = name.get(..end).unwrap_or(name);
-    depth = 0;
-    let mut start = 0;
-    for (at, letter) in name.char_indices() {
-        match letter {
-            '<' | '(' => depth += 1,
-            '>' | ')' => depth -= 1,
-            ' ' if depth == 0 => start = at + 1,
-            _ => {}
-        }
-    }
-    name.get(start..).unwrap_or(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_without_arguments_has_its_namespaces_and_its_parameters_of_templates() {
-        assert_eq!(without_arguments("saxpy(float, float const*)"), "saxpy");
-        assert_eq!(
-            without_arguments("void ns::k<4, float (*)(int)>(float*, void (*)(int))"),
-            "ns::k<4, float (*)(int)>"
-        );
-        assert_eq!(without_arguments("(anonymous namespace)::k(int)"), "(anonymous namespace)::k");
-        assert_eq!(without_arguments("gemm"), "gemm");
-        assert_eq!(without_template("ns<int>::k<4, float (*)(a<int>)>"), "ns<int>::k");
-        assert_eq!(["gemm", "k>"].map(without_template), ["gemm", "k>"]);
-    }
 }

@@ -13,7 +13,7 @@ use logdur_kernel_cache::{Cache, Candidate, Indexing, index_folder};
 use logdur_replay::Exit;
 use regex::Regex;
 
-use crate::cmd::output;
+use logdur_journal::names;
 
 /// What is done with code objects.
 #[derive(Args, Clone, Debug)]
@@ -35,7 +35,7 @@ enum CacheCommand {
 /// Which kernels.
 #[derive(Args, Clone, Debug)]
 struct KernelFilter {
-    /// Only kernels whose demangled name matches.
+    /// Only kernels one of whose names matches: mangled, demangled, or without arguments.
     #[arg(short, long, value_name = "REGEX")]
     kernels: Option<Regex>,
     /// Only code for this processor, like gfx90a.
@@ -47,7 +47,7 @@ impl KernelFilter {
     fn takes(&self, candidate: &Candidate) -> bool {
         let interface = &candidate.interface;
         self.arch.as_ref().is_none_or(|arch| *arch == interface.target.processor)
-            && self.kernels.as_ref().is_none_or(|r| r.is_match(&output::demangled(&interface.name)))
+            && self.kernels.as_ref().is_none_or(|r| names::is_named(&interface.name, r))
     }
 }
 

@@ -106,7 +106,9 @@ struct Effort {
 pub(crate) fn run(options: &Options) -> Result<Exit> {
     worker::work(&options.on, |case| process::serve(case, &Setup { counted: true, ..options.on.setup() }));
     let reader = options.on.captured.open()?;
-    let case = Case::of(&reader, options.on.captured.one(&reader)?)?;
+    let dispatch = options.on.captured.one(&reader)?;
+    options.on.tell_runtime(&options.on.environment()?, &reader, &[dispatch])?;
+    let case = Case::of(&reader, dispatch)?;
     let subject = Subject::of(&case);
     let space = options.space(&subject)?;
     let choices = space.choices()?;
