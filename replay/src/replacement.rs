@@ -1,6 +1,6 @@
 //! Kernels of files that are replayed in the captured one's place, by the rules of the kernel cache.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use amdgpu_code_object::Target;
@@ -12,6 +12,10 @@ use crate::error::{ReplayError, Result, with_causes};
 /// Where a kernel that takes the place of another is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replacement {
+    /// In the capture: the kernel that ran.
+    Captured,
+    /// In the capture: the application's own kernel, also where another ran in its place.
+    Original,
     /// In folders, as `LOGDUR_KERNEL_CACHE` does. What is not there is not replaced.
     Cache(Vec<PathBuf>),
     /// In a file.
@@ -35,22 +39,34 @@ pub enum Which {
 impl FromStr for Replacement {
     type Err = String;
 
-    /// `HASH=PATH`, `NAME=PATH` or `all=PATH`.
+    /// `HASH=PATH`, `NAME=PATH`, `all=PATH`, `captured` or `original`.
     fn from_str(text: &str) -> std::result::Result<Replacement, String> {
         match text.split_once('=') {
+            None if text == "captured" => Ok(Replacement::Captured),
+            None if text == "original" => Ok(Replacement::Original),
             Some((of, path)) if !of.is_empty() && !path.is_empty() => {
                 let of = if of == "all" { Which::All } else { Which::Named(of.to_owned()) };
                 Ok(Replacement::File { of, path: path.into() })
             }
-            _ => Err(format!("expected HASH=PATH, NAME=PATH or all=PATH, found {text:?}")),
+            _ => Err(format!("expected HASH=PATH, NAME=PATH, all=PATH, captured or original, found {text:?}")),
         }
     }
 }
 
 impl Replacement {
+    /// A file for all kernels, or one of the words `captured` and `original`. A file of such a name is `./captured`.
+    pub fn of_all(path: &Path) -> Replacement {
+        match path.to_str() {
+            Some("captured") => Replacement::Captured,
+            Some("original") => Replacement::Original,
+            _ => Replacement::File { of: Which::All, path: path.to_owned() },
+        }
+    }
+
     /// True when a kernel of this name, of a code object of these bytes, is one that is replaced.
     pub fn is_for(&self, kernel: &str, code_object: &[u8]) -> bool {
         match self {
+            Replacement::Captured | Replacement::Original => true,
             Replacement::Cache(_) | Replacement::File { of: Which::All, .. } => true,
             Replacement::File { of: Which::Named(name), .. } => {
                 name == kernel || name.parse::<Prefix>().is_ok_and(|prefix| prefix.matches(&Hash::of(code_object)))
@@ -82,6 +98,11 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
             continue;
         }
         let roots = match replacement {
+            Replacement::Captured => {
+                asked = false;
+                break;
+            }
+            Replacement::Original => return Ok(None),
             Replacement::Cache(folders) => folders.clone(),
             Replacement::File { path, .. } => vec![path.clone()],
         };
@@ -165,11 +186,17 @@ mod tests {
     fn a_replacement_says_which_kernels_it_is_for() {
         let of = |text: &str| match text.parse::<Replacement>() {
             Ok(Replacement::File { of, path }) => Ok((of, path)),
-            Ok(Replacement::Cache(_)) => Err("a cache".to_owned()),
+            Ok(other) => Err(format!("{other:?}")),
             Err(error) => Err(error),
         };
         assert_eq!(of("all=a.hsaco"), Ok((Which::All, "a.hsaco".into())));
         assert_eq!(of("saxpy=x=y"), Ok((Which::Named("saxpy".to_owned()), "x=y".into())));
-        assert_eq!(of("a.hsaco"), Err("expected HASH=PATH, NAME=PATH or all=PATH, found \"a.hsaco\"".to_owned()));
+        let expected = "expected HASH=PATH, NAME=PATH, all=PATH, captured or original, found \"a.hsaco\"";
+        assert_eq!(of("a.hsaco"), Err(expected.to_owned()));
+        assert_eq!(of("captured"), Err("Captured".to_owned()));
+        assert_eq!(of("original=a.hsaco"), Ok((Which::Named("original".to_owned()), "a.hsaco".into())));
+        assert_eq!(Replacement::of_all(Path::new("original")), Replacement::Original);
+        let file = Replacement::of_all(Path::new("./captured"));
+        assert_eq!(file, Replacement::File { of: Which::All, path: "./captured".into() });
     }
 }

@@ -66,8 +66,9 @@ pub(crate) struct Other {
     /// Another workgroup, in work-items.
     #[arg(long, value_name = "X,Y,Z", value_parser = shape)]
     workgroup: Option<Shape>,
-    /// Run the kernel of a file instead: for a code object's hash, a kernel's name, or all; may be given several times.
-    #[arg(long, value_name = "HASH|NAME|all=PATH")]
+    /// Run the kernel of a file instead: for a code object's hash, a kernel's name, or all; may be given several times. `captured`
+    /// is the kernel that ran, `original` the application's own where another ran in its place.
+    #[arg(long, value_name = "HASH|NAME|all=PATH|captured|original")]
     hsaco: Vec<Replacement>,
     /// Run the kernels of this folder instead, where they fit; may be given several times.
     #[arg(long, value_name = "DIR")]

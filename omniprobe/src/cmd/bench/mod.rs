@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use logdur_replay::bench::{self, Restore};
-use logdur_replay::{Case, Exit, Replacement, Setup, Variant, Which};
+use logdur_replay::{Case, Exit, Replacement, Setup, Variant};
 
 use super::captured::share;
 use super::lines;
@@ -50,7 +50,8 @@ pub(crate) struct Options {
     /// What is in the caches when a run begins.
     #[arg(long, value_name = "STATE", value_enum, default_value = "warm")]
     cache_state: CacheState,
-    /// Measure the kernels of two files in turns, and say whether one is faster.
+    /// Measure the kernels of two files in turns, and say whether one is faster. `captured` is the kernel that ran, `original`
+    /// the application's own.
     #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["hsaco", "cache"])]
     compare: Option<Vec<PathBuf>>,
     /// Measure a kernel that computes something else, too.
@@ -68,10 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
 
 fn measure(options: &Options, case: &Case<'_>) -> Result<Exit> {
     let variant = options.other.variant();
-    let of_file = |path: &PathBuf| {
-        let file = Replacement::File { of: Which::All, path: path.clone() };
-        Variant { replacements: vec![file], ..variant.clone() }
-    };
+    let of_file = |path: &PathBuf| Variant { replacements: vec![Replacement::of_all(path)], ..variant.clone() };
     let variants = match &options.compare {
         Some(files) => files.iter().map(of_file).collect(),
         None => vec![variant],
