@@ -47,7 +47,7 @@ pub fn choose(path: &Path, wanted: Wanted<'_>, names: &dyn Fn(&str) -> Vec<Strin
     }
     let listed = |kernels: &[Candidate]| {
         let demangled: BTreeSet<String> =
-            kernels.iter().filter_map(|k| names(&k.interface.name).into_iter().take(2).last()).collect();
+            kernels.iter().filter_map(|k| names(&k.interface.name).into_iter().take(2).next_back()).collect();
         demangled.iter().map(|name| format!("\n  {name}")).collect::<String>()
     };
     let mut found = all.clone();
