@@ -110,6 +110,8 @@ settings! {
     threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";
     /// What the GPUs' clock counts: time, or what is executed. A dispatch then starts where the last one ended and takes one tick for each of its wave instructions, whatever the machine does meanwhile; one thread emulates, packets of a queue do not overlap, and two runs of a program that uses one stream have the same ticks.
     clock: ClockKind = "KFDEMU_CLOCK" ["`real` | `deterministic`"] or (ClockKind::Real) "`real`";
+    /// What is in LDS, scratch and registers that nobody has written: numbers that are drawn by this seed, others for each dispatch, so that a kernel that reads them shows. Without it, what the last workgroup left there, and zero at first.
+    fill: Option<u32> = "KFDEMU_FILL" ["SEED"] or (None) "off";
     /// Faults on order, see below.
     inject: Injections = "KFDEMU_INJECT" ["KIND@PACKETS[,…]"] or (Injections::default()) "none";
     /// The minor version of the kernel driver's interface that is reported. From 14 on runtimes that know of it are told how often an event was signaled, and lose no wake-up when two threads wait for one.

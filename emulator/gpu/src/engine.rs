@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::code::Fetch;
 use crate::dispatch::{Dispatch, Moment, Work};
 use crate::driver::{CompletedPacket, MemoryFault, QueueError};
+use crate::fill::Fill;
 use crate::gpu::Gpu;
 use crate::lock;
 use crate::memory::{Refusal, View};
@@ -288,7 +289,10 @@ impl Worker {
             cancelled: dispatch.cancelled(),
         };
         let mut workgroup = match work {
-            Work::Start(n) => Box::new(Workgroup::start(&dispatch.launch, n, &mut bench)),
+            Work::Start(n) => {
+                let fill = job.gpu.fill.get().map(|seed| Fill::new(*seed, dispatch.serial, n));
+                Box::new(Workgroup::start(&dispatch.launch, n, fill, &mut bench))
+            }
             Work::Resume(workgroup) => workgroup,
             Work::Nothing => return false,
         };

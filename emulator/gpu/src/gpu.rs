@@ -1,6 +1,6 @@
 //! One GPU: its processor, its memory, its compute units, and what its queues share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use amdgpu_isa::Arch;
 use amdgpu_isa::decode::Decoder;
@@ -41,6 +41,8 @@ pub struct Gpu {
     pub space: Arc<AddressSpace>,
     pub(crate) code: Arc<CodeCache>,
     pub(crate) gws: Gws,
+    /// See [`Gpu::fill_from`].
+    pub(crate) fill: OnceLock<u32>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) driver: Arc<dyn Driver>,
 }
@@ -54,6 +56,7 @@ impl Gpu {
             space: Arc::new(AddressSpace::default()),
             code: Arc::new(CodeCache::new(Decoder::new(shape.arch))),
             gws: Gws::default(),
+            fill: OnceLock::new(),
             clock,
             driver,
         }
@@ -63,6 +66,12 @@ impl Gpu {
     /// of which each workgroup sends one.
     pub fn meet(&self, waves: u32) {
         self.gws.init(0, waves.saturating_sub(1));
+    }
+
+    /// Has the LDS, scratch and registers that nobody wrote be numbers that are drawn for each dispatch, instead of what the
+    /// last workgroup left there. The first seed counts.
+    pub fn fill_from(&self, seed: u32) {
+        self.fill.get_or_init(|| seed);
     }
 
     /// How many workgroups of a dispatch can be resident at a time.

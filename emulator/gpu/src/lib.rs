@@ -10,6 +10,7 @@ mod code;
 pub mod dispatch;
 pub mod driver;
 pub mod engine;
+mod fill;
 pub mod gpu;
 mod gws;
 pub mod inject;

@@ -5,6 +5,7 @@ use amdgpu_isa::wave::{Apertures, LANES, Mode, VgprFile, Wave};
 use hsa_sys::abi::kernel_descriptor::properties;
 
 use crate::dispatch::Launch;
+use crate::fill::Fill;
 use crate::gpu::Shape;
 use crate::machine::SCRATCH_WINDOW;
 
@@ -50,8 +51,14 @@ impl Sgprs<'_> {
     }
 }
 
-/// A wave about to execute its first instruction.
-pub(crate) fn initial_wave(shape: Shape, launch: &Launch, place: &Place, vgpr: VgprFile) -> Wave {
+/// A wave about to execute its first instruction. Registers that it does not begin with are what they were, or filled.
+pub(crate) fn initial_wave(
+    shape: Shape,
+    launch: &Launch,
+    place: &Place,
+    vgpr: VgprFile,
+    fill: Option<&mut Fill>,
+) -> Wave {
     let descriptor = &launch.descriptor;
     let arch = shape.arch;
     let mut wave = Wave::new(arch, launch.entry, vgpr);
@@ -67,6 +74,9 @@ pub(crate) fn initial_wave(shape: Shape, launch: &Launch, place: &Place, vgpr: V
     let active = items.saturating_sub(first).min(LANES as u32);
     wave.set_exec(if active == 64 { u64::MAX } else { (1 << active) - 1 });
 
+    if let Some(fill) = fill {
+        fill.registers(&mut wave, arch, descriptor);
+    }
     scalar_registers(&mut wave, launch, place);
     vector_registers(&mut wave, launch, place, first);
     wave

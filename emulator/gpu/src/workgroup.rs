@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::code::{Fetch, PAGE};
 use crate::dispatch::Launch;
 use crate::driver::{Driver, WaveError};
+use crate::fill::Fill;
 use crate::gpu::Shape;
 use crate::gws::{Gws, Ticket};
 use crate::machine::Machine;
@@ -87,8 +88,8 @@ pub(crate) struct Bench<'a> {
 }
 
 impl Workgroup {
-    /// Workgroup `n` of a dispatch, about to begin.
-    pub(crate) fn start(launch: &Launch, n: u64, bench: &mut Bench<'_>) -> Workgroup {
+    /// Workgroup `n` of a dispatch, about to begin; `fill` is for what nobody has written.
+    pub(crate) fn start(launch: &Launch, n: u64, mut fill: Option<Fill>, bench: &mut Bench<'_>) -> Workgroup {
         let at = launch.coordinates(n);
         let extent = launch.extent(at);
         let waves = extent.iter().product::<u32>().div_ceil(LANES as u32);
@@ -97,15 +98,19 @@ impl Workgroup {
                 let registers = bench.spares.registers.pop().unwrap_or_else(vgpr_file);
                 let place = Place { workgroup: at, extent, wave, waves };
                 Slot {
-                    wave: initial_wave(bench.shape, launch, &place, registers),
+                    wave: initial_wave(bench.shape, launch, &place, registers, fill.as_mut()),
                     state: State::Running,
                     ticket: None,
                     reading: 0,
                 }
             })
             .collect();
-        let lds = bench.spares.buffer(launch.lds as usize);
-        let scratch = bench.spares.buffer((scratch_bytes_per_wave(launch) * waves) as usize);
+        let mut lds = bench.spares.buffer(launch.lds as usize);
+        let mut scratch = bench.spares.buffer((scratch_bytes_per_wave(launch) * waves) as usize);
+        if let Some(fill) = &mut fill {
+            fill.bytes(&mut lds);
+            fill.bytes(&mut scratch);
+        }
         Workgroup { at, slots, lds, scratch, executed: 0 }
     }
 

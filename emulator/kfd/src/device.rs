@@ -217,10 +217,12 @@ impl State {
             // The first page has the sums of what is allocated.
             let memory = MemFile::new(memfile::MEMORY, MEMORY_FILE, memfile::PAGE)?;
             let account = Account::new(memory.map(0, memfile::PAGE)?, machine, gpu_id);
+            let gpu = Gpu::new(index, shape, clock.clone(), Arc::new(callbacks));
+            plan.settings.fill.into_iter().for_each(|seed| gpu.fill_from(seed));
             devices.push(Device {
                 gpu_id,
                 product,
-                gpu: Arc::new(Gpu::new(index, shape, clock.clone(), Arc::new(callbacks))),
+                gpu: Arc::new(gpu),
                 memory,
                 account,
             });

@@ -13,6 +13,7 @@ use indicatif::ProgressBar;
 use logdur_capture::{Dispatch, Placed, Reader};
 use logdur_replay::verify::Rule;
 use logdur_replay::{Case, Exit, Geometry, Replacement, ReplayError, Setup, Variant, Which, symbol};
+use logdur_settings::Emulator;
 
 use super::captured::{Backend, Captured, seconds};
 use super::replay::show;
@@ -220,6 +221,8 @@ impl On {
         let mut environment = Environment::default();
         if self.backend == Backend::Rocm {
             environment.place(&self.place, None)?;
+            // An emulated GPU is to show who reads what nobody wrote.
+            environment.set(Emulator::fill, "1");
         }
         Ok(environment)
     }

@@ -98,6 +98,12 @@ impl KernelDescriptor {
         self.rsrc2 >> 11 & 3
     }
 
+    /// Vector registers of a wave: with a unified register file, accumulation registers included. Source: AMDGPUUsage,
+    /// `compute_pgm_rsrc1`, GRANULATED_WORKITEM_VGPR_COUNT (waves of 64 lanes, gfx6 to gfx9).
+    pub const fn vgpr_count(&self, unified: bool) -> u32 {
+        ((self.rsrc1 & 0x3f) + 1) * if unified { 8 } else { 4 }
+    }
+
     /// Where accumulation registers begin in the unified register file (gfx90a and later).
     pub const fn accum_offset(&self) -> u32 {
         ((self.rsrc3 & 0x3f) + 1) * 4

@@ -47,6 +47,8 @@ const COMPUTE_UNITS_COOPERATIVE: u32 = 512;
 const SPIN: Duration = Duration::from_micros(50);
 /// How long is slept between looks.
 const LOOK: Duration = Duration::from_micros(20);
+/// What LDS and registers that nobody has written are drawn by.
+const FILL: u32 = 1;
 /// How many missing instructions are named.
 const SHOWN: usize = 8;
 /// Nanoseconds of a tick.
@@ -125,6 +127,8 @@ impl Emulated {
         let compute_units = if case.is_cooperative() { COMPUTE_UNITS_COOPERATIVE } else { COMPUTE_UNITS };
         let shape = Shape { arch, sramecc: corrects_sram(&isa, arch), compute_units };
         let gpu = Arc::new(Gpu::new(0, shape, Arc::new(clock), told.clone()));
+        // What nobody wrote is another in each replay: who reads it computes something else.
+        gpu.fill_from(FILL);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let failed = |source: std::io::Error| ReplayError::Environment {
             what: "threads",
