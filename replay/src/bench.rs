@@ -10,7 +10,8 @@ use crate::case::Case;
 use crate::device::Description;
 use crate::error::Result;
 use crate::exit::Exit;
-use crate::stage::{Launch, Setup, Stage, Variant};
+use crate::judge::{Judgement, Left, judge};
+use crate::stage::{COMPARED, Launch, OnStage, Setup, Stage, Variant};
 use crate::stats::{Pairs, Summary, pairs};
 use crate::verify::{BufferReport, Overall};
 
@@ -125,9 +126,11 @@ pub fn bench(case: &Case<'_>, options: &Options) -> Result<Report> {
     for variant in &options.variants {
         launches.push(stage.launch(variant)?);
     }
+    let own = stage.launch(&Variant::default())?;
+    let mut of_own = Left::default();
     let mut sides = Vec::new();
     for launch in &launches {
-        sides.push(verified(&mut stage, launch)?);
+        sides.push(verified(&mut stage, &own, launch, &mut of_own)?);
     }
     let mut restores = Vec::new();
     if options.whatever || sides.iter().all(|side| side.overall == Overall::Pass) {
@@ -135,9 +138,9 @@ pub fn bench(case: &Case<'_>, options: &Options) -> Result<Report> {
         runs.all(&launches, &mut sides)?;
         if options.restore != Restore::None {
             for (launch, side) in launches.iter().zip(&mut sides) {
-                let last = verified(&mut stage, launch)?;
+                let last = verified(&mut stage, &own, launch, &mut of_own)?;
                 if last.overall != Overall::Pass {
-                    (side.overall, side.buffers) = (last.overall, last.buffers);
+                    (side.overall, side.buffers, side.weaknesses) = (last.overall, last.buffers, last.weaknesses);
                 }
             }
         }
@@ -168,15 +171,17 @@ pub fn bench(case: &Case<'_>, options: &Options) -> Result<Report> {
     })
 }
 
-/// Runs a launch on restored memory and compares all that it changed.
-fn verified(stage: &mut Stage<'_>, launch: &Launch) -> Result<Side> {
-    let runs = stage.look(launch, true)?;
-    let buffers = stage.compare(&runs)?;
+/// Replays a launch on restored memory, in turns with the application's own, and judges it.
+fn verified(stage: &mut Stage<'_>, own: &Launch, launch: &Launch, of_own: &mut Left) -> Result<Side> {
+    let plan = stage.plan(own, launch, COMPARED);
+    let mut replays = OnStage::new(stage, own, launch);
+    let Judgement { overall, buffers, qualified } = judge(&mut replays, of_own, &mut Left::default(), &plan)?;
+    let weaknesses = [stage.weaknesses.clone(), stage.strayed(&buffers), qualified].concat();
     Ok(Side {
         replaced: launch.replaced.clone(),
-        overall: Overall::of(&buffers),
+        overall,
         buffers,
-        weaknesses: stage.weaknesses.clone(),
+        weaknesses,
         gpu_ns: Vec::new(),
         host_ns: Vec::new(),
         summary: None,

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use logdur_capture::Memory;
-
+use crate::contents::Contents;
 use crate::device::Device;
 use crate::error::Result;
 use crate::memory::{self, Area, Pages};
@@ -54,7 +53,7 @@ impl Dirty {
     ///
     /// # Errors
     /// When the capture cannot be read.
-    pub(crate) fn of(before: &Memory<'_>, areas: &[Area], moved: &Moved, pages: BTreeSet<u64>) -> Result<Dirty> {
+    pub(crate) fn of(before: Contents<'_>, areas: &[Area], moved: &Moved, pages: BTreeSet<u64>) -> Result<Dirty> {
         let runs = runs(areas, &pages);
         let total: u64 = runs.iter().map(|run| length(run) as u64).sum();
         let kept = (total <= KEPT).then(|| {
@@ -85,7 +84,7 @@ impl Dirty {
     ///
     /// # Errors
     /// When the capture cannot be read, or the device not be written to.
-    pub(crate) fn restore(&self, device: &dyn Device, before: &Memory<'_>, moved: &Moved) -> Result<()> {
+    pub(crate) fn restore(&self, device: &dyn Device, before: Contents<'_>, moved: &Moved) -> Result<()> {
         let Some(bytes) = &self.before else {
             return memory::restore(device, before, &self.runs, moved).map(drop);
         };
@@ -104,7 +103,7 @@ impl Dirty {
     ///
     /// # Errors
     /// When the capture or the device cannot be read.
-    pub(crate) fn changed(&self, device: &dyn Device, before: &Memory<'_>, moved: &Moved) -> Result<Pages> {
+    pub(crate) fn changed(&self, device: &dyn Device, before: Contents<'_>, moved: &Moved) -> Result<Pages> {
         let Some(old) = &self.before else {
             return memory::changed(device, before, &self.runs, moved);
         };

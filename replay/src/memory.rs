@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use logdur_capture::{AllocationKind, Difference, Memory};
 
 use crate::case::Case;
+use crate::contents::Contents;
 use crate::device::Device;
 use crate::error::{ReplayError, Result};
 use crate::moved::Moved;
@@ -25,7 +27,7 @@ pub(crate) struct Area {
 
 /// Pages that are not as they were before, by the captured address of their first byte: whole pages, but where an area
 /// begins or ends in one.
-pub(crate) type Pages = BTreeMap<u64, Vec<u8>>;
+pub(crate) type Pages = BTreeMap<u64, Arc<[u8]>>;
 
 /// What of a range is not in another.
 fn without(range: Range<u64>, other: &Range<u64>) -> [Range<u64>; 2] {
@@ -35,7 +37,7 @@ fn without(range: Range<u64>, other: &Range<u64>) -> [Range<u64>; 2] {
 }
 
 /// The captured memory but for the code, which is loaded.
-fn data(case: &Case<'_>) -> Vec<Range<u64>> {
+pub(crate) fn data(case: &Case<'_>) -> Vec<Range<u64>> {
     let code = case.loaded.map_or(0..0, |l| l.base..l.base.saturating_add(l.size));
     let ranges = case.before.ranges().into_iter().map(|(start, length)| start..start + length);
     ranges.flat_map(|range| without(range, &code)).filter(|r| r.start < r.end).collect()
@@ -66,9 +68,24 @@ pub(crate) fn wanted(case: &Case<'_>) -> Vec<Region> {
     wanted
 }
 
-/// The captured memory, and where it is.
-pub(crate) fn areas(case: &Case<'_>, moved: &Moved) -> Vec<Area> {
-    let mut areas: Vec<Area> = data(case).into_iter().flat_map(|range| moved.areas(range)).collect();
+/// Ranges with the gaps that they begin or end at; both are sorted.
+fn with_gaps(ranges: Vec<Range<u64>>, gaps: &[Range<u64>]) -> Vec<Range<u64>> {
+    let ends: BTreeSet<u64> = ranges.iter().map(|range| range.end).collect();
+    let of = |range: Range<u64>| {
+        // A gap between two belongs to the first.
+        let by = |found: std::result::Result<usize, usize>| found.ok().and_then(|at| gaps.get(at));
+        let front = by(gaps.binary_search_by_key(&range.start, |gap| gap.end));
+        let front = front.filter(|gap| !ends.contains(&gap.start));
+        let behind = by(gaps.binary_search_by_key(&range.end, |gap| gap.start));
+        front.map_or(range.start, |gap| gap.start)..behind.map_or(range.end, |gap| gap.end)
+    };
+    ranges.into_iter().map(of).collect()
+}
+
+/// The captured memory with the gaps around it, and where it is.
+pub(crate) fn areas(case: &Case<'_>, gaps: &[Range<u64>], moved: &Moved) -> Vec<Area> {
+    let data = with_gaps(data(case), gaps);
+    let mut areas: Vec<Area> = data.into_iter().flat_map(|range| moved.areas(range)).collect();
     let code = case.loaded.map_or(0..0, |l| l.base..l.base.saturating_add(l.size));
     for global in case.globals.iter().filter(|g| code.contains(&g.address)) {
         for (start, length) in case.before.ranges() {
@@ -96,7 +113,7 @@ fn steps(area: &Area) -> impl Iterator<Item = (u64, u64, usize)> {
 ///
 /// # Errors
 /// When the capture cannot be read, or the device not be written to.
-pub(crate) fn restore(device: &dyn Device, before: &Memory<'_>, areas: &[Area], moved: &Moved) -> Result<usize> {
+pub(crate) fn restore(device: &dyn Device, before: Contents<'_>, areas: &[Area], moved: &Moved) -> Result<usize> {
     let (mut bytes, mut rewritten) = (Vec::new(), 0);
     for (captured, placed, length) in areas.iter().flat_map(steps) {
         bytes.resize(length, 0);
@@ -112,7 +129,7 @@ pub(crate) fn restore(device: &dyn Device, before: &Memory<'_>, areas: &[Area], 
 ///
 /// # Errors
 /// When the capture or the device cannot be read.
-pub(crate) fn changed(device: &dyn Device, before: &Memory<'_>, areas: &[Area], moved: &Moved) -> Result<Pages> {
+pub(crate) fn changed(device: &dyn Device, before: Contents<'_>, areas: &[Area], moved: &Moved) -> Result<Pages> {
     let (mut old, mut new) = (Vec::new(), Vec::new());
     let mut pages = Pages::new();
     for (captured, placed, length) in areas.iter().flat_map(steps) {
@@ -140,7 +157,7 @@ pub(crate) fn differing(at: u64, old: &[u8], new: &[u8], moved: &Moved, pages: &
         if was != is {
             let mut changed = is.to_vec();
             moved.backward(at, &mut changed);
-            pages.insert(at, changed);
+            pages.insert(at, changed.into());
         }
         (at, old, new) = (at + is.len() as u64, old_rest, new_rest);
     }
@@ -165,7 +182,7 @@ pub(crate) fn written(
         for area in areas {
             let (mut at, end) = (range.start.max(area.captured.start), range.end.min(area.captured.end));
             while at < end {
-                pages.insert(at.max(area.captured.start).max(at / PAGE * PAGE));
+                pages.insert(area.captured.start.max(at / PAGE * PAGE));
                 at = at / PAGE * PAGE + PAGE;
             }
         }
@@ -187,6 +204,12 @@ pub(crate) fn page_end(areas: &[Area], start: u64) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gap_is_looked_at_once() {
+        let gaps = [0x1000..0x1100, 0x1200..0x1300, 0x1400..0x2000];
+        assert_eq!(with_gaps(vec![0x1100..0x1200, 0x1300..0x1400], &gaps), [0x1000..0x1300, 0x1300..0x2000]);
+    }
 
     #[test]
     fn code_is_taken_out_of_ranges_of_memory() {

@@ -18,16 +18,18 @@ use crate::verify::{BufferReport, Verdict};
 const PIECE: usize = 1 << 20;
 /// Bytes of an address.
 const WORD: usize = 8;
-/// Structs may be packed: addresses are looked for at every word of 32 bits.
-const STEP: usize = 4;
+/// Structs may be packed: addresses are looked for at every byte.
+const STEP: usize = 1;
 
-/// Gives buffers their verdict that the host changed while the kernel ran.
+/// Gives buffers their verdict that the host changed while the kernel ran: no replay of the application's own kernel changed
+/// anything in them.
 ///
 /// # Errors
 /// When the capture is damaged.
 pub(crate) fn settle(case: &Case<'_>, reports: &mut [BufferReport]) -> Result<()> {
     let mut reach = None;
-    for report in reports.iter_mut().filter(|r| r.verdict == Verdict::NothingWritten) {
+    let is_left_alone = |r: &&mut BufferReport| r.verdict.is_failure() && r.written > 0 && r.own_replayed == 0;
+    for report in reports.iter_mut().filter(is_left_alone) {
         let buffer = &report.buffer;
         let of = case.allocations.iter().find(|a| a.base <= buffer.start && buffer.start - a.base < a.size);
         let Some(allocation) = of.filter(|a| is_hosts(a.kind) || is_hosts(a.backing)) else { continue };
@@ -36,8 +38,14 @@ pub(crate) fn settle(case: &Case<'_>, reports: &mut [BufferReport]) -> Result<()
             none => none.insert(Reach::of(case)?),
         };
         if !reach.writes(allocation.base) {
-            report.verdict = Verdict::ChangedByHost;
-            report.first = None;
+            (report.mismatches, report.unreproduced, report.changed) = (0, 0, 0);
+            if report.outside > 0 {
+                // The kernel that is judged wrote there.
+                report.verdict = Verdict::TouchedOutside;
+            } else {
+                report.verdict = Verdict::ChangedByHost;
+                report.first = None;
+            }
         }
     }
     Ok(())
@@ -142,8 +150,8 @@ mod tests {
         let words = |words: [u64; 2]| words.map(u64::to_le_bytes).concat();
         reach.look(&words([0x1fff, 0x2000]), Way::Read);
         assert!(!reach.writes(0x1000) && reach.next.first() == Some(&(0x1000..0x2000)));
-        // Across two words of 64 bits, as in a packed struct.
-        let packed = [[0; 4].as_slice(), &0x4000u64.to_le_bytes(), &[0; 4]].concat();
+        // At any byte, as in a packed struct.
+        let packed = [[0; 3].as_slice(), &0x4000u64.to_le_bytes(), &[0; 5]].concat();
         reach.look(&packed, Way::Write);
         assert!(reach.writes(0x4000) && !reach.writes(0x8000));
         reach.look(&words([0x1000, 0x8001]), Way::Write);

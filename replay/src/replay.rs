@@ -8,10 +8,11 @@ use crate::case::Case;
 use crate::device::{Description, Times};
 use crate::error::{ReplayError, Result};
 use crate::exit::Exit;
+use crate::judge::{Judgement, Left, judge};
 use crate::memory::Pages;
 use crate::place::PAGE;
-use crate::stage::{Setup, Stage, Variant};
-use crate::verify::{Buffer, BufferReport, Overall};
+use crate::stage::{OnStage, Setup, Stage, Variant};
+use crate::verify::{Buffer, BufferReport, Judged, Overall};
 
 /// How a dispatch is replayed.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +59,12 @@ pub struct Report {
     pub weaknesses: Vec<String>,
     /// How long the application's dispatch took.
     pub recorded_ns: Option<u64>,
-    /// The repetitions.
+    /// The repetitions; more than were asked for where these did not decide it.
     pub repetitions: Vec<Repetition>,
+    /// How many were asked for.
+    pub asked: usize,
+    /// How often the application's own kernel was replayed to judge another one in its place.
+    pub own_replays: usize,
     /// The result; `None` when nothing was compared.
     pub overall: Option<Overall>,
     /// What was found of each buffer.
@@ -83,22 +88,33 @@ impl Report {
 /// without shutting the runtime down.
 pub fn replay(case: &Case<'_>, options: &Options) -> Result<Report> {
     let mut stage = Stage::set(case, &options.setup)?;
+    let own = stage.launch(&Variant::default())?;
     let launch = stage.launch(&options.variant)?;
-    let (mut repetitions, mut runs) = (Vec::new(), Vec::<Pages>::new());
-    for number in 0..options.repetitions.max(1) {
-        // What a launch changes is not known before one was looked at.
-        if runs.is_empty() { stage.restore_all() } else { stage.restore() }?;
-        let times = stage.run(&launch)?;
-        let verified = number < options.verified;
-        if verified {
-            runs.push(stage.changed()?);
+    let (mut repetitions, mut judged) = (Vec::new(), None);
+    let (mut of_own, mut of_other) = (Left::default(), Left::default());
+    if options.verified > 0 {
+        let plan = stage.plan(&own, &launch, options.verified);
+        let mut replays = OnStage::new(&mut stage, &own, &launch);
+        judged = Some(judge(&mut replays, &mut of_own, &mut of_other, &plan)?);
+        repetitions.extend(replays.times.into_iter().map(|times| Repetition { times, verified: true }));
+        let left = if plan.judged == Judged::Own { &of_own } else { &of_other };
+        if let (Some(folder), Some(first)) = (&options.save, left.runs.first()) {
+            save(case, folder, stage.buffers(), first)?;
         }
-        repetitions.push(Repetition { times, verified });
     }
-    if let (Some(folder), Some(first)) = (&options.save, runs.first()) {
-        save(case, folder, stage.buffers(), first)?;
+    while repetitions.len() < options.repetitions.max(1) as usize {
+        // What a launch changes is not known before one was looked at.
+        if judged.is_none() { stage.restore_all() } else { stage.restore() }?;
+        repetitions.push(Repetition { times: stage.run(&launch)?, verified: false });
     }
-    let compared = if runs.is_empty() { Vec::new() } else { stage.compare(&runs)? };
+    let (overall, buffers) = match judged {
+        Some(Judgement { overall, buffers, qualified }) => {
+            stage.weaknesses.extend(stage.strayed(&buffers));
+            stage.weaknesses.extend(qualified);
+            (Some(overall), buffers)
+        }
+        None => (None, Vec::new()),
+    };
     Ok(Report {
         dispatch: case.dispatch.id,
         kernel: case.original.kernel.name.clone(),
@@ -109,9 +125,11 @@ pub fn replay(case: &Case<'_>, options: &Options) -> Result<Report> {
         weaknesses: stage.weaknesses,
         replaced: launch.replaced,
         recorded_ns: case.duration_ns(),
+        asked: options.repetitions.max(1) as usize,
+        own_replays: if of_other.runs.is_empty() { 0 } else { of_own.runs.len() },
         repetitions,
-        overall: (!runs.is_empty()).then(|| Overall::of(&compared)),
-        buffers: compared,
+        overall,
+        buffers,
     })
 }
 
@@ -127,7 +145,7 @@ fn save(case: &Case<'_>, folder: &Path, buffers: &[Buffer], pages: &Pages) -> Re
         case.before.read(buffer.start, &mut bytes)?;
         let mut changed = false;
         for (start, page) in pages.range(buffer.start / PAGE * PAGE..buffer.end) {
-            for (address, byte) in (*start..).zip(page) {
+            for (address, byte) in (*start..).zip(page.iter()) {
                 let to = address.checked_sub(buffer.start).and_then(|at| bytes.get_mut(at as usize));
                 if let Some(to) = to.filter(|to| **to != *byte) {
                     *to = *byte;

@@ -1,25 +1,33 @@
 //! A captured dispatch's memory and code on a device, ready to be launched: as it was, or with another kernel or geometry.
 
+mod compared;
+mod replays;
+
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::time::Duration;
 
+use amdgpu_code_object::Image;
 use hsa::sys::abi::aql::{Packet, PacketType};
 use logdur_capture::Id;
 use logdur_kernel_cache::{Kernarg, PacketFacts};
 
 use crate::buffers;
 use crate::case::{Case, Code};
+use crate::contents::{Around, Contents};
 use crate::device::{self, Backend, CodePlace, Device, Times};
 use crate::dirty::Dirty;
 use crate::error::{ReplayError, Result};
 use crate::geometry::Geometry;
+use crate::judge::Plan;
 use crate::memory::{self, Area, Pages};
 use crate::moved::Moved;
 use crate::place::PAGE;
 use crate::replacement::{self, Other, Replacement};
-use crate::verify::{Buffer, BufferReport, Comparison, Piece, Rule};
-use crate::{hostcall, kernarg, listing, reach};
+use crate::verify::{Buffer, Judged, Rule};
+use crate::{contents, hostcall, kernarg, listing};
+
+pub(crate) use replays::OnStage;
 
 /// What a dispatch is replayed on, and how it is looked at.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +45,12 @@ pub struct Setup {
     pub limit: Option<Duration>,
     /// What buffers are made of, and what is near enough.
     pub rules: Vec<Rule>,
+    /// The share of what is written that may be masked before nothing can be said; `None` is [`MASK_LIMIT`].
+    pub mask_limit: Option<f64>,
 }
+
+/// The share of what a kernel writes that may be masked, where nothing else is asked for.
+pub const MASK_LIMIT: f64 = 0.01;
 
 /// What of a dispatch is other than it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +71,7 @@ pub(crate) struct Launch {
     pub(crate) replaced: Option<(Id, String)>,
 }
 
-/// Runs that are compared where nothing else is asked for: fewer do not show what is not deterministic.
+/// Replays of a kernel that are compared where nothing else is asked for: fewer do not show what is not deterministic.
 pub const COMPARED: u32 = 3;
 
 /// A captured dispatch's memory and code on a device.
@@ -67,7 +80,12 @@ pub(crate) struct Stage<'c> {
     device: Box<dyn Device>,
     areas: Vec<Area>,
     moved: Moved,
+    /// What is around the captured memory.
+    around: Around,
     buffers: Vec<Buffer>,
+    /// Those of what is around.
+    around_buffers: Vec<Buffer>,
+    mask_limit: f64,
     /// The address of the application's kernel for packets.
     own: u64,
     limit: Duration,
@@ -129,25 +147,65 @@ impl<'c> Stage<'c> {
             placed: l.base.wrapping_add(own.wrapping_sub(case.kernel_object)),
         }));
         let moved = Moved::of(parts);
-        let areas = memory::areas(case, &moved);
+        let gaps = contents::gaps(case, &memory::data(case));
+        let around = Around::of_gaps(&gaps);
+        let areas = memory::areas(case, &gaps, &moved);
         let written = match &case.after {
             Some(after) => memory::written(&case.before, after, &areas)?.0,
             None => BTreeSet::new(),
         };
-        Ok(Stage {
+        let before = Contents { memory: &case.before, around: &around };
+        let mut stage = Stage {
             case,
             device,
+            around_buffers: around.buffers(&buffers),
             buffers,
             own,
             limit: case.limit(setup.limit),
-            dirty: Dirty::of(&case.before, &areas, &moved, written)?,
+            dirty: Dirty::of(before, &areas, &moved, written)?,
             areas,
             moved,
+            around,
+            mask_limit: setup.mask_limit.unwrap_or(MASK_LIMIT),
             rest_is_restored: false,
             kernarg: (0, 0),
             others: HashMap::new(),
             weaknesses,
-        })
+        };
+        stage.protect(&case.original, own, case.kernel_object)?;
+        Ok(stage)
+    }
+
+    /// The memory before the kernel.
+    fn before(&self) -> Contents<'_> {
+        Contents { memory: &self.case.before, around: &self.around }
+    }
+
+    /// Has code looked at after launches that was loaded with its kernel at `object`; `captured` is where the application had
+    /// that.
+    fn protect(&mut self, code: &Code, object: u64, captured: u64) -> Result<()> {
+        let place = || format!("code object {}", code.id);
+        let failed = |source| ReplayError::CodeObject { place: place(), source };
+        let image = Image::parse(&code.bytes).map_err(failed)?;
+        let descriptor = code.object.globals.iter().find(|global| global.name == code.kernel.symbol);
+        let Some(descriptor) = descriptor else { return Ok(()) };
+        for (address, bytes) in image.text() {
+            let [placed, captured] =
+                [object, captured].map(|object| address.wrapping_add(object.wrapping_sub(descriptor.address)));
+            let range = captured..captured.saturating_add(bytes.len() as u64);
+            let meets = |area: &Area| range.start < area.captured.end && area.captured.start < range.end;
+            if range.is_empty() || self.areas.iter().any(meets) {
+                continue;
+            }
+            let mut loaded = vec![0; bytes.len()];
+            // SAFETY: the code was loaded with so many bytes, and no kernel runs.
+            unsafe { self.device.read(&mut [(placed, &mut loaded)]) }?;
+            self.around.code(range.start, loaded);
+            self.around_buffers.push(contents::around(format!("code of {}", code.kernel.name), &range));
+            let at = self.areas.partition_point(|area| area.captured.start < range.start);
+            self.areas.insert(at, Area { captured: range, placed });
+        }
+        Ok(())
     }
 
     /// The device.
@@ -158,6 +216,12 @@ impl<'c> Stage<'c> {
     /// True when something is not at its address.
     pub(crate) fn is_relocated(&self) -> bool {
         !self.moved.is_empty()
+    }
+
+    /// How a launch is judged, in at least so many replays.
+    pub(crate) fn plan(&self, own: &Launch, launch: &Launch, repetitions: u32) -> Plan {
+        let judged = if launch.is_like(own) { Judged::Own } else { Judged::Other };
+        Plan { judged, repetitions: repetitions as usize, mask_limit: self.mask_limit }
     }
 
     /// What the memory is called.
@@ -238,6 +302,7 @@ impl<'c> Stage<'c> {
         }
         let object = self.device.load(&other.code)?;
         self.others.insert(other.code.id, object);
+        self.protect(&other.code, object, object)?;
         Ok(object)
     }
 
@@ -246,7 +311,7 @@ impl<'c> Stage<'c> {
     /// # Errors
     /// When the capture cannot be read, or the device not be written to.
     pub(crate) fn restore_all(&mut self) -> Result<()> {
-        let rewritten = memory::restore(self.device(), &self.case.before, &self.areas, &self.moved)?;
+        let rewritten = memory::restore(self.device(), self.before(), &self.areas, &self.moved)?;
         if !self.rest_is_restored && !self.moved.is_empty() {
             let parts = self.moved.count();
             self.weaknesses.push(format!(
@@ -266,7 +331,7 @@ impl<'c> Stage<'c> {
         if !self.rest_is_restored {
             return self.restore_all();
         }
-        self.dirty.restore(self.device(), &self.case.before, &self.moved)
+        self.dirty.restore(self.device(), self.before(), &self.moved)
     }
 
     /// Runs a launch on the memory as it is.
@@ -300,10 +365,10 @@ impl<'c> Stage<'c> {
     /// # Errors
     /// When the capture or the device cannot be read.
     pub(crate) fn changed(&mut self) -> Result<Pages> {
-        let pages = memory::changed(self.device(), &self.case.before, &self.areas, &self.moved)?;
+        let pages = memory::changed(self.device(), self.before(), &self.areas, &self.moved)?;
         if pages.keys().any(|page| !self.dirty.pages().contains(page)) {
             let all = self.dirty.pages().iter().chain(pages.keys()).copied().collect();
-            self.dirty = Dirty::of(&self.case.before, &self.areas, &self.moved, all)?;
+            self.dirty = Dirty::of(self.before(), &self.areas, &self.moved, all)?;
         }
         Ok(pages)
     }
@@ -313,38 +378,7 @@ impl<'c> Stage<'c> {
     /// # Errors
     /// As for [`Stage::changed`].
     pub(crate) fn changed_of_known(&self) -> Result<Pages> {
-        self.dirty.changed(self.device(), &self.case.before, &self.moved)
-    }
-
-    /// Runs a launch [`COMPARED`] times, each on restored memory: what each changed. All memory is looked at after the first one
-    /// if `all` is asked for, and what is known to change after the others.
-    ///
-    /// # Errors
-    /// As for [`Stage::run`] and [`Stage::changed`].
-    pub(crate) fn look(&mut self, launch: &Launch, all: bool) -> Result<Vec<Pages>> {
-        self.restore()?;
-        self.run(launch)?;
-        let first = if all { self.changed_of_all(launch)? } else { self.changed_of_known()? };
-        let mut runs = vec![first];
-        for _ in 1..COMPARED {
-            self.restore()?;
-            self.run(launch)?;
-            runs.push(self.changed_of_known()?);
-        }
-        Ok(runs)
-    }
-
-    /// What a launch that ran has changed.
-    fn changed_of_all(&mut self, launch: &Launch) -> Result<Pages> {
-        let known = self.dirty.bytes();
-        let pages = self.changed()?;
-        if self.dirty.bytes() == known {
-            return Ok(pages);
-        }
-        // Somebody wrote where nobody had written: this one, or a later run of one that was looked at before.
-        self.restore_all()?;
-        self.run(launch)?;
-        self.changed()
+        self.dirty.changed(self.device(), self.before(), &self.moved)
     }
 
     /// Puts something else into the caches.
@@ -354,49 +388,12 @@ impl<'c> Stage<'c> {
     pub(crate) fn flush_caches(&mut self) -> Result<()> {
         self.device.flush_caches()
     }
+}
 
-    /// Compares what runs changed with what the application's kernel changed.
-    ///
-    /// # Errors
-    /// When the capture is damaged.
-    pub(crate) fn compare(&self, runs: &[Pages]) -> Result<Vec<BufferReport>> {
-        let (case, areas) = (self.case, &self.areas);
-        let restored = |b: &&Buffer| areas.iter().any(|a| b.start < a.captured.end && a.captured.start < b.end);
-        let buffers: Vec<&Buffer> = self.buffers.iter().filter(restored).collect();
-        let Some(after) = &case.after else {
-            return Ok(buffers.into_iter().map(|b| Comparison::without_reference(b.clone())).collect());
-        };
-        let (mut pages, gone) = memory::written(&case.before, after, areas)?;
-        pages.extend(runs.iter().flat_map(|run| run.keys()));
-        let is_gone = |b: &Buffer| gone.iter().any(|gone| b.start < gone.end && gone.start < b.end);
-        let mut reports = Vec::new();
-        let (mut before, mut expected) = (Vec::new(), Vec::new());
-        for buffer in buffers {
-            if is_gone(buffer) {
-                reports.push(Comparison::without_reference(buffer.clone()));
-                continue;
-            }
-            let mut comparison = Comparison::new(buffer.clone());
-            for page in pages.range(buffer.start / PAGE * PAGE..buffer.end) {
-                let (start, end) = ((*page).max(buffer.start), memory::page_end(areas, *page)?.min(buffer.end));
-                if start >= end {
-                    continue;
-                }
-                let length = (end - start) as usize;
-                before.resize(length, 0);
-                expected.resize(length, 0);
-                case.before.read(start, &mut before)?;
-                after.read(start, &mut expected)?;
-                let at = (start - page) as usize;
-                let of_run =
-                    |run| Pages::get(run, page).and_then(|bytes| bytes.get(at..at + length)).unwrap_or(&before);
-                let found: Vec<&[u8]> = runs.iter().map(of_run).collect();
-                comparison.take(&Piece { address: start, before: &before, expected: &expected, found: &found });
-            }
-            reports.push(comparison.finish());
-        }
-        reach::settle(case, &mut reports)?;
-        Ok(reports)
+impl Launch {
+    /// True when the same code runs with the same geometry and arguments.
+    pub(crate) fn is_like(&self, other: &Launch) -> bool {
+        (&self.packet.0, &self.segment) == (&other.packet.0, &other.segment)
     }
 }
 

@@ -1,16 +1,17 @@
 //! Variants of a captured dispatch, tried one after the other on memory that stays where it is.
 //!
-//! Each is verified before it is timed: all memory is looked at after its first run, and what is known to change after every
-//! other one. So a variant costs what the kernel changes, not what the application had.
+//! Each is judged before it is timed, by replays of the application's own kernel, which all variants share: all memory is looked
+//! at after the first ones, and what is known to change after every other. So a variant costs what the kernel changes, not what
+//! the application had.
 
 use std::collections::VecDeque;
 
 use crate::case::Case;
 use crate::device::Description;
 use crate::error::Result;
-use crate::memory::Pages;
-use crate::stage::{Setup, Stage, Variant};
-use crate::verify::{BufferReport, Overall};
+use crate::judge::{Judgement, Left, judge};
+use crate::stage::{COMPARED, Launch, OnStage, Setup, Stage, Variant};
+use crate::verify::{BufferReport, Judged, Overall};
 
 /// What came of a variant.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Ran {
     pub overall: Overall,
     /// What was found of each buffer, when that is something else.
     pub buffers: Vec<BufferReport>,
+    /// Why a PASS says less than it could, or why nothing can be said; one line each.
+    pub qualified: Vec<String>,
     /// Nanoseconds on the GPU of each repetition, all verified; none when it computed something else.
     pub gpu_ns: Vec<u64>,
 }
@@ -26,10 +29,13 @@ pub struct Ran {
 /// A dispatch on a device, of which variants are tried.
 pub struct Variants<'c> {
     stage: Stage<'c>,
+    /// The application's own kernel, and what its replays left.
+    own: Launch,
+    of_own: Left,
     /// Of which all memory was looked at.
     seen: Vec<Variant>,
-    /// What the first runs of the last two that passed changed: two that take turns are looked at once.
-    recent: VecDeque<(Variant, Vec<Pages>)>,
+    /// What replays of the last two that passed left: two that take turns are judged once.
+    recent: VecDeque<(Variant, Left)>,
 }
 
 impl<'c> Variants<'c> {
@@ -40,7 +46,8 @@ impl<'c> Variants<'c> {
     pub fn set(case: &'c Case<'c>, setup: &Setup) -> Result<Variants<'c>> {
         let mut stage = Stage::set(case, setup)?;
         stage.restore_all()?;
-        Ok(Variants { stage, seen: Vec::new(), recent: VecDeque::new() })
+        let own = stage.launch(&Variant::default())?;
+        Ok(Variants { stage, own, of_own: Left::default(), seen: Vec::new(), recent: VecDeque::new() })
     }
 
     /// What it is on.
@@ -59,46 +66,45 @@ impl<'c> Variants<'c> {
     /// When it may not be launched; nothing is lost then. When it faults or does not end: the process is of no use then.
     pub fn run(&mut self, variant: &Variant, repetitions: u32) -> Result<Ran> {
         let launch = self.stage.launch(variant)?;
-        let mut ran = Ran { overall: Overall::Pass, buffers: Vec::new(), gpu_ns: Vec::new() };
         let recent = self.recent.iter().position(|(recent, _)| recent == variant);
-        let first = match recent.and_then(|at| self.recent.remove(at)) {
-            Some((_, first)) => first,
-            None => {
-                let all = !self.seen.contains(variant);
-                let first = self.stage.look(&launch, all)?;
-                if all {
-                    self.seen.push(variant.clone());
-                }
-                if !self.passes(&first, &mut ran)? {
-                    return Ok(ran);
-                }
-                first
-            }
-        };
-        let is_deterministic = first.windows(2).all(|pair| matches!(pair, [a, b] if a == b));
+        let recent = recent.and_then(|at| self.recent.remove(at));
+        let is_recent = recent.is_some();
+        let mut left = recent.map(|(_, left)| left).unwrap_or_default();
+        let mut ran = Ran { overall: Overall::Pass, buffers: Vec::new(), qualified: Vec::new(), gpu_ns: Vec::new() };
+        if !is_recent && !self.passes(variant, &launch, &mut left, &mut ran)? {
+            return Ok(ran);
+        }
+        let judged = self.stage.plan(&self.own, &launch, COMPARED).judged;
         for _ in 0..repetitions {
             self.stage.restore()?;
             let times = self.stage.run(&launch)?;
             let pages = self.stage.changed_of_known()?;
-            if !first.contains(&pages) {
-                // What differs among runs is masked where the first ones did: one that was always the same has to stay so.
-                let runs = if is_deterministic { vec![pages] } else { [&first[..], &[pages]].concat() };
-                if !self.passes(&runs, &mut ran)? {
+            let runs = if judged == Judged::Own { &mut self.of_own } else { &mut left };
+            if !runs.runs.contains(&pages) {
+                runs.push(pages, None);
+                if !self.passes(variant, &launch, &mut left, &mut ran)? {
                     return Ok(ran);
                 }
             }
             ran.gpu_ns.push(times.gpu_ns);
         }
         self.recent.truncate(1);
-        self.recent.push_front((variant.clone(), first));
+        self.recent.push_front((variant.clone(), left));
         Ok(ran)
     }
 
-    /// Compares what runs changed with what the application's kernel changed.
-    fn passes(&mut self, runs: &[Pages], ran: &mut Ran) -> Result<bool> {
-        let buffers = self.stage.compare(runs)?;
-        ran.overall = Overall::of(&buffers);
-        let passes = ran.overall == Overall::Pass;
+    /// Judges a variant.
+    fn passes(&mut self, variant: &Variant, launch: &Launch, left: &mut Left, ran: &mut Ran) -> Result<bool> {
+        let plan = self.stage.plan(&self.own, launch, COMPARED);
+        let (own_known, known) = (!self.of_own.runs.is_empty(), self.seen.contains(variant));
+        let mut replays = OnStage::new(&mut self.stage, &self.own, launch).known(own_known, known);
+        let judgement = judge(&mut replays, &mut self.of_own, left, &plan)?;
+        let Judgement { overall, buffers, qualified } = judgement;
+        (ran.overall, ran.qualified) = (overall, [self.stage.strayed(&buffers), qualified].concat());
+        if !known {
+            self.seen.push(variant.clone());
+        }
+        let passes = overall == Overall::Pass;
         if !passes {
             ran.gpu_ns.clear();
             ran.buffers = buffers;

@@ -27,6 +27,7 @@ mod launcher;
 mod listing;
 mod machine;
 mod mapped;
+mod mutants;
 mod neighbours;
 mod opencl;
 mod oracles;

@@ -205,11 +205,12 @@ fn what_the_library_captures_of_programs_is_the_same_in_fresh_processes() {
         assert!(results.len() >= 4, "{name}: {}{}", outcome.stdout, outcome.stderr);
         for result in &results {
             // What fills memory with what is there already proves nothing, and says so.
-            let fine = ["PASS", "NOTHING_WRITTEN"].iter().any(|word| result["result"] == *word);
+            // What the host changed meanwhile qualifies it.
+            let fine = ["PASS", "NOTHING_WRITTEN"].iter().any(|word| is(result, word));
             assert!(fine, "{name}: {result:#}");
         }
         assert_eq!(outcome.status.code(), Some(0), "{name}: {}", outcome.stderr);
-        let passed = results.iter().filter(|r| r["result"] == "PASS").count();
+        let passed = results.iter().filter(|r| is(r, "PASS")).count();
         assert!(passed * 10 >= results.len() * 8, "{name}: {passed} of {}", results.len());
         drop(captured);
     }
@@ -256,17 +257,22 @@ fn what_the_applications_threads_wrote_meanwhile_is_not_asked_of_the_kernel() {
     let changed = Buffer { kind: AllocationKind::Kernarg, ..Buffer::words(NEXT, &[0; 64], &[7; 64]) };
     let captured = Captured { buffers: vec![incremented(), changed], ..increment(&bed::arch()) };
     let outcome = tool("verify", &captured, &[]);
-    ended(&outcome, "PASS", 0);
-    assert!(outcome.stdout.contains("CHANGED_BY_HOST"), "{}", outcome.stdout);
+    ended(&outcome, "PASS (qualified)", 0);
+    let named = format!("  qualified: {NEXT:#x}: changed by the host meanwhile");
+    assert!(outcome.stdout.contains("CHANGED_BY_HOST") && outcome.stdout.contains(&named), "{}", outcome.stdout);
+    ended(&tool("verify", &captured, &["--strict"]), "PASS (qualified)", 9);
 
     // What the kernel may have got to is asked of it, and so is the GPU's own memory.
-    let mut led = captured.clone();
-    let pointer = NEXT.to_le_bytes();
-    led.buffers[0].before[4096..4104].copy_from_slice(&pointer);
-    led.buffers[0].after[4096..4104].copy_from_slice(&pointer);
-    let mut of_gpu = captured;
+    let led = |at: usize| {
+        let mut led = captured.clone();
+        led.buffers[0].before[at..at + 8].copy_from_slice(&NEXT.to_le_bytes());
+        led.buffers[0].after[at..at + 8].copy_from_slice(&NEXT.to_le_bytes());
+        led
+    };
+    let mut of_gpu = captured.clone();
     of_gpu.buffers[1].kind = AllocationKind::DeviceCoarse;
-    for failing in [led, of_gpu] {
+    // Addresses may be anywhere in a packed structure.
+    for failing in [led(4096), led(4101), of_gpu] {
         let outcome = tool("verify", &failing, &[]);
         ended(&outcome, "FAIL", 6);
         assert!(outcome.stdout.contains("NOTHING_WRITTEN"), "{}", outcome.stdout);
@@ -532,13 +538,17 @@ fn what_programs_computed_is_computed_again_in_fresh_processes() {
     }
 }
 
+/// True when the result begins with a word.
+pub(crate) fn is(verdict: &Value, start: &str) -> bool {
+    verdict["result"].as_str().is_some_and(|word| word.starts_with(start))
+}
+
 /// Looks at what was verified of a program's dispatches, of which there are so many at least.
 #[track_caller]
 pub(crate) fn all_passed(outcome: &Outcome, least: usize, what: &str) {
     let verified: Vec<Value> = outcome.stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert!(verified.len() >= least, "{what}: {}", outcome.stderr);
     // A kernel may leave memory as it was: that is said, and is no PASS.
-    let is = |v: &Value, start: &str| v["result"].as_str().is_some_and(|word| word.starts_with(start));
     // The time of day that a kernel writes is another one, and only what differs among replays is masked.
     let tells_the_time = |v: &Value| v["demangled"].as_str().is_some_and(|name| name.starts_with("clocks("));
     let other = verified.iter().filter(|v| !is(v, "PASS") && !is(v, "NOTHING_WRITTEN") && !tells_the_time(v));

@@ -131,6 +131,13 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("expected a part like 1% or 0.01, found {text:?}"))
 }
 
+/// A part of a whole that may be none or all of it: of an option.
+pub(crate) fn part(text: &str) -> Result<f64, String> {
+    let (number, by) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let part = number.parse::<f64>().ok().map(|number| number / by).filter(|part| (0.0..=1.0).contains(part));
+    part.ok_or_else(|| format!("expected a part from 0% to 100%, like 1% or 0.01, found {text:?}"))
+}
+
 /// Opens a capture.
 ///
 /// # Errors
@@ -163,6 +170,8 @@ mod tests {
     fn parts_are_written_in_hundredths_or_as_they_are() {
         assert_eq!((share("1%"), share("0.05")), (Ok(0.01), Ok(0.05)));
         assert_eq!(share("0").unwrap_err(), "expected a part like 1% or 0.01, found \"0\"");
+        assert_eq!((part("0"), part("1%"), part("100%")), (Ok(0.0), Ok(0.01), Ok(1.0)));
+        assert!(part("101%").is_err() && part("-1%").is_err() && part("NaN").is_err());
         assert!(share("-1%").is_err() && share("one").is_err() && share("inf").is_err());
     }
 }

@@ -12,10 +12,10 @@ use clap::Args;
 use indicatif::ProgressBar;
 use logdur_capture::{Dispatch, Placed, Reader};
 use logdur_replay::verify::Rule;
-use logdur_replay::{Case, Exit, Geometry, Replacement, ReplayError, Setup, Variant, Which, symbol};
+use logdur_replay::{Case, Exit, Geometry, MASK_LIMIT, Replacement, ReplayError, Setup, Variant, Which, symbol};
 use logdur_settings::Emulator;
 
-use super::captured::{Backend, Captured, seconds};
+use super::captured::{Backend, Captured, part, seconds};
 use super::replay::show;
 use super::{lines, progress};
 use crate::environment::Environment;
@@ -41,6 +41,10 @@ pub(crate) struct On {
     /// times.
     #[arg(long, value_name = "NAME=TYPE[:LIMITS]")]
     tol: Vec<Rule>,
+    /// How much of what is written may be masked, because replays of the application's own kernel differ there. With more, nothing
+    /// can be said.
+    #[arg(long, value_name = "P%", default_value = "1%", value_parser = part)]
+    mask_limit: f64,
     /// How many seconds a launch may take; by default 1000 times the application's, and 10 at least.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
@@ -140,6 +144,7 @@ impl On {
             device: self.device,
             limit: self.timeout,
             rules: self.tol.clone(),
+            mask_limit: Some(self.mask_limit),
         }
     }
 
@@ -151,6 +156,7 @@ impl On {
             one("--emulate", self.place.emulate.clone()),
             one("--rocm", self.place.rocm.as_ref().map(|rocm| rocm.display().to_string())),
             one("--device", self.device.map(|device| device.to_string())),
+            one("--mask-limit", (self.mask_limit != MASK_LIMIT).then(|| self.mask_limit.to_string())),
             one("--timeout", self.timeout.map(|timeout| timeout.as_secs_f64().to_string())),
         ];
         let rules = self.tol.iter().map(|rule| one("--tol", Some(rule.to_string())));

@@ -12,7 +12,7 @@ use super::{Diff, Fact, Side};
 use crate::buffers::buffers;
 use crate::case::Case;
 use crate::error::Result;
-use crate::verify::{Buffer, Comparison, Piece, Rule, Tolerance, Type};
+use crate::verify::{Buffer, Comparison, Judged, Piece, Rule, Tolerance, Type};
 
 /// Bytes that are read at once of each of the two; whole elements of every type.
 const STEP: u64 = 1 << 20;
@@ -275,13 +275,13 @@ fn elements(memories: [&Memory<'_>; 2], buffer: &Buffer, starts: [u64; 2], parts
             }
             // Seen from the second, every element that differs was changed by the first.
             if a != b {
-                comparison.take(&Piece { address: starts[0] + at, before: &b, expected: &a, found: &[&b] });
+                comparison.take(&Piece { address: starts[0] + at, before: &b, expected: &a, own: &[&b], other: &[] });
             }
             at += bytes;
             read += bytes;
         }
     }
-    let report = comparison.finish();
+    let report = comparison.finish(Judged::Own);
     Ok(Compared {
         differing: report.mismatches + report.outside,
         near: report.near + report.nans,

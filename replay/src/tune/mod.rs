@@ -102,6 +102,11 @@ pub enum Outcome {
         /// What, and where.
         text: String,
     },
+    /// The application's own kernel is not deterministic, so that nothing can be said.
+    Inconclusive {
+        /// What differs.
+        text: String,
+    },
     /// The GPU reported a fault.
     Fault {
         /// Which.
@@ -156,6 +161,7 @@ impl Outcome {
         match self {
             Outcome::Measured { .. } => "measured",
             Outcome::Mismatch { .. } => "mismatch",
+            Outcome::Inconclusive { .. } => "inconclusive",
             Outcome::Fault { .. } => "fault",
             Outcome::Hang { .. } => "hang",
             Outcome::Crash { .. } => "crash",
@@ -171,6 +177,7 @@ impl Outcome {
             Outcome::Measured { .. } => String::new(),
             Outcome::Hang { seconds } => format!("did not end within {seconds} s"),
             Outcome::Mismatch { text }
+            | Outcome::Inconclusive { text }
             | Outcome::Fault { text }
             | Outcome::Crash { text }
             | Outcome::Invalid { text }
@@ -184,6 +191,7 @@ impl Outcome {
         match self {
             Outcome::Measured { .. } => Exit::Success,
             Outcome::Mismatch { .. } => Exit::Mismatch,
+            Outcome::Inconclusive { .. } => Exit::Inconclusive,
             Outcome::Fault { .. } | Outcome::Crash { .. } => Exit::Fault,
             Outcome::Hang { .. } => Exit::Timeout,
             Outcome::Invalid { .. } | Outcome::CompileFailed { .. } => Exit::Usage,

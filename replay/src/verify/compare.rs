@@ -1,6 +1,7 @@
 //! Comparing a buffer, piece by piece.
 
-use super::{Buffer, BufferReport, Difference, Distance, Verdict};
+use super::seen::Seen;
+use super::{Buffer, BufferReport, Difference, Distance, Judged, Type, Verdict};
 
 /// Bytes of the same addresses at different times; all slices have the same length.
 #[derive(Clone, Copy, Debug)]
@@ -11,8 +12,32 @@ pub struct Piece<'a> {
     pub before: &'a [u8],
     /// After the application's.
     pub expected: &'a [u8],
-    /// After each replay; not none.
-    pub found: &'a [&'a [u8]],
+    /// After replays of the application's own kernel, each content once; not none.
+    pub own: &'a [&'a [u8]],
+    /// After replays of the kernel that is judged in its place, each content once; none when that is the application's own.
+    pub other: &'a [&'a [u8]],
+}
+
+impl Piece<'_> {
+    /// Where its elements begin and end. What at the end is no whole element is single bytes.
+    fn elements(&self, size: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let length = self.before.len();
+        let whole = length / size * size;
+        let elements = (0..whole).step_by(size).map(move |at| (at, at + size));
+        elements.chain((whole..length).map(|at| (at, at + 1)))
+    }
+}
+
+/// Bytes of an element.
+fn of(bytes: &[u8], (at, end): (usize, usize)) -> &[u8] {
+    bytes.get(at..end).unwrap_or_default()
+}
+
+/// The same element of several contents.
+fn of_all<'a, 'b>(contents: &[&'a [u8]], at: (usize, usize), to: &'b mut Vec<&'a [u8]>) -> &'b [&'a [u8]] {
+    to.clear();
+    to.extend(contents.iter().map(|bytes| of(bytes, at)));
+    to
 }
 
 /// The comparison of one buffer. Pieces come in the order of their addresses and hold whole elements.
@@ -29,8 +54,12 @@ impl Comparison {
             verdict: Verdict::Untouched,
             written: 0,
             replayed: 0,
+            own_replayed: 0,
+            changed: 0,
             mismatches: 0,
             outside: 0,
+            strange: 0,
+            unreproduced: 0,
             near: 0,
             nans: 0,
             masked: 0,
@@ -49,71 +78,100 @@ impl Comparison {
 
     /// Takes some of the buffer's bytes. Those at the end that are no whole element are compared byte by byte.
     pub fn take(&mut self, piece: &Piece<'_>) {
-        let Some((first, rest)) = piece.found.split_first() else { return };
-        let size = self.report.buffer.of.size();
-        let mut at = 0;
-        while at < piece.before.len() {
-            let end = if at + size <= piece.before.len() { at + size } else { at + 1 };
-            let of = |bytes: &'_ [u8]| -> Vec<u8> { bytes.get(at..end).unwrap_or_default().to_vec() };
-            let changed = |bytes: &[u8]| bytes.get(at..end) != piece.before.get(at..end);
-            let other = |bytes: &&[u8]| bytes.get(at..end) != first.get(at..end);
-            if changed(piece.expected) || piece.found.iter().any(|found| changed(found)) {
-                let runs: Vec<Vec<u8>> = if rest.iter().any(other) {
-                    piece.found.iter().map(|found| of(found)).collect()
-                } else {
-                    vec![of(first)]
-                };
-                self.element(piece.address + at as u64, &of(piece.before), &of(piece.expected), &runs);
+        let (mut own, mut other) = (Vec::new(), Vec::new());
+        for at in piece.elements(self.report.buffer.of.size()) {
+            let (before, expected) = (of(piece.before, at), of(piece.expected, at));
+            let is_changed = |bytes: &&[u8]| of(bytes, at) != before;
+            if expected == before && !piece.own.iter().any(is_changed) && !piece.other.iter().any(is_changed) {
+                continue;
             }
-            at = end;
+            let own = of_all(piece.own, at, &mut own);
+            let other = of_all(piece.other, at, &mut other);
+            self.element(piece.address + at.0 as u64, before, expected, own, other);
         }
     }
 
-    /// An element that somebody changed; `runs` has one entry when all replays agree.
-    fn element(&mut self, address: u64, before: &[u8], expected: &[u8], runs: &[Vec<u8>]) {
-        let Some(found) = runs.first() else { return };
-        let differing = |a: &[u8], b: &[u8]| a.iter().zip(b).filter(|(a, b)| a != b).count() as u64;
-        self.report.written += differing(before, expected);
-        self.report.replayed += differing(before, found);
-        if runs.iter().all(|run| run == expected) {
-            return;
+    /// An element that somebody changed.
+    fn element(&mut self, address: u64, before: &[u8], expected: &[u8], own: &[&[u8]], other: &[&[u8]]) {
+        let judged = if other.is_empty() { own } else { other };
+        let Some(found) = judged.first() else { return };
+        let report = &mut self.report;
+        let seen = Seen::new(report.buffer.of, report.buffer.tolerance, expected, own);
+        report.written += differing(before, expected);
+        report.replayed += differing(before, found);
+        report.own_replayed += own.iter().map(|own| differing(before, own)).max().unwrap_or(0);
+        if expected != before || own.iter().any(|own| *own != before) {
+            report.changed += before.len() as u64;
         }
-        let of = self.report.buffer.of;
-        // The bytes at the end that are no whole element have no number.
-        let distance = |run: &[u8]| match run.len() == of.size() {
-            true => of.distance(expected, run),
-            false => Distance { abs: None, rel: None, ulp: None, nan: false },
-        };
-        let tolerance = self.report.buffer.tolerance;
-        let near = |run: &Vec<u8>| run == expected || !tolerance.is_exact() && tolerance.takes(&distance(run));
-        if runs.iter().all(near) {
-            for run in runs {
-                self.widen(&distance(run));
+        let reproduced = match seen.agreed() {
+            Some(agreed) => seen.is_expected(agreed),
+            None => {
+                if seen.is_masked() {
+                    report.masked += before.len() as u64;
+                }
+                true
             }
-            let nan = runs.iter().any(|run| distance(run).nan);
-            *if nan { &mut self.report.nans } else { &mut self.report.near } += 1;
+        };
+        // Where the application's kernel leaves everything as it was, in every replay.
+        let is_left_alone = seen.agreed().is_some_and(|agreed| agreed == before);
+        if other.is_empty() {
+            if !reproduced {
+                let counter = if expected == before { &mut report.outside } else { &mut report.mismatches };
+                *counter += 1;
+                self.wrong(expected == before, address, before, expected, found);
+            } else if !seen.is_masked() {
+                self.near(&seen, own);
+            }
             return;
         }
-        if runs.len() > 1 {
-            self.report.masked += before.len() as u64;
+        if !reproduced {
+            report.unreproduced += 1;
+        }
+        let Some(wrong) = other.iter().find(|value| seen.excess(value).is_some()) else {
+            if reproduced && !seen.is_masked() {
+                self.near(&seen, other);
+            }
+            if let (false, Some(own)) = (reproduced, own.first()) {
+                self.wrong(false, address, before, expected, own);
+            }
+            return;
+        };
+        let elsewhere = is_left_alone || touches_more(report.buffer.of, before, expected, own, wrong);
+        let counter = match () {
+            () if elsewhere => &mut report.outside,
+            () if seen.is_masked() => &mut report.strange,
+            () => &mut report.mismatches,
+        };
+        *counter += 1;
+        self.wrong(elsewhere, address, before, expected, wrong);
+    }
+
+    /// Values that are near enough.
+    fn near(&mut self, seen: &Seen<'_>, values: &[&[u8]]) {
+        let distances = || values.iter().filter(|value| !seen.is_equal(value)).map(|value| seen.distance(value));
+        if distances().next().is_none() {
             return;
         }
-        self.widen(&distance(found));
-        let outside = expected == before;
-        *if outside { &mut self.report.outside } else { &mut self.report.mismatches } += 1;
+        distances().for_each(|distance| self.widen(&distance));
+        let nan = distances().any(|distance| distance.nan);
+        *if nan { &mut self.report.nans } else { &mut self.report.near } += 1;
+    }
+
+    /// A value that is not as it should be.
+    fn wrong(&mut self, outside: bool, address: u64, before: &[u8], expected: &[u8], found: &[u8]) {
+        let of = self.report.buffer.of;
+        let of = if before.len() == of.size() { of } else { Type::Bits(1) };
+        self.widen(&of.distance(expected, found));
+        let report = &mut self.report;
         // What the kernel got wrong says more than what it should have left alone.
-        let better = self.report.first.is_none() || !outside && self.report.mismatches == 1;
-        if better {
-            let show = |bytes: &[u8]| match bytes.len() == of.size() {
-                true => of.show(bytes),
-                false => super::Type::Bits(1).show(bytes),
-            };
-            self.report.first = Some(Difference {
-                index: (address - self.report.buffer.start) / of.size() as u64,
+        let is_first_wrong = !outside && report.mismatches + report.strange + report.unreproduced == 1;
+        if report.first.is_none() || is_first_wrong {
+            report.first = Some(Difference {
+                index: (address - report.buffer.start) / report.buffer.of.size() as u64,
                 address,
-                before: show(before),
-                expected: show(expected),
-                found: show(found),
+                before: of.show(before),
+                expected: of.show(expected),
+                found: of.show(found),
             });
         }
     }
@@ -130,105 +188,74 @@ impl Comparison {
         self.report.max_ulp = self.report.max_ulp.max(distance.ulp);
     }
 
-    /// The result.
-    pub fn finish(mut self) -> BufferReport {
+    /// The result. `judged` says whose values were looked at.
+    pub fn finish(mut self, judged: Judged) -> BufferReport {
         let r = &mut self.report;
-        r.verdict = match () {
-            () if r.mismatches > 0 && r.replayed == 0 => Verdict::NothingWritten,
-            () if r.mismatches > 0 => Verdict::Mismatch,
-            () if r.outside > 0 => Verdict::TouchedOutside,
-            () if r.masked > 0 => Verdict::MatchMasked,
-            () if r.near + r.nans > 0 => Verdict::WithinTol,
-            () if r.written > 0 => Verdict::Match,
-            () => Verdict::Untouched,
+        let wrong = r.mismatches + r.strange > 0;
+        r.verdict = match (judged, ()) {
+            (Judged::Other, ()) if r.unreproduced > 0 => Verdict::NotReproduced,
+            (_, ()) if wrong && r.replayed == 0 => Verdict::NothingWritten,
+            (Judged::Own, ()) if wrong => Verdict::NotReproduced,
+            (Judged::Other, ()) if wrong => Verdict::Mismatch,
+            (_, ()) if r.outside > 0 => Verdict::TouchedOutside,
+            (_, ()) if r.masked > 0 => Verdict::MatchMasked,
+            (_, ()) if r.near + r.nans > 0 => Verdict::WithinTol,
+            (_, ()) if r.changed > 0 => Verdict::Match,
+            (_, ()) => Verdict::Untouched,
         };
         self.report
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::{Overall, Tolerance, Type};
-    use super::*;
+/// How many bytes differ.
+fn differing(a: &[u8], b: &[u8]) -> u64 {
+    a.iter().zip(b).filter(|(a, b)| a != b).count() as u64
+}
 
-    fn floats(values: &[f32]) -> Vec<u8> {
-        values.iter().flat_map(|v| v.to_le_bytes()).collect()
-    }
+/// True for bits of which bytes are changed that the application's kernel leaves alone, in the application and in every
+/// replay. The bytes of a number mean nothing by themselves.
+fn touches_more(of: Type, before: &[u8], expected: &[u8], own: &[&[u8]], found: &[u8]) -> bool {
+    let byte = |bytes: &[u8], at: usize| bytes.get(at).copied();
+    let is_left =
+        |at: usize| byte(expected, at) == byte(before, at) && own.iter().all(|o| byte(o, at) == byte(before, at));
+    matches!(of, Type::Bits(_)) && (0..before.len()).any(|at| byte(found, at) != byte(before, at) && is_left(at))
+}
 
-    fn compared(tolerance: Tolerance, before: &[f32], expected: &[f32], runs: &[&[f32]]) -> BufferReport {
-        let end = 0x1000 + 4 * before.len() as u64;
-        let buffer = Buffer { name: "out".to_owned(), start: 0x1000, end, of: Type::F32, tolerance };
-        let mut comparison = Comparison::new(buffer);
-        let runs: Vec<Vec<u8>> = runs.iter().map(|run| floats(run)).collect();
-        let found: Vec<&[u8]> = runs.iter().map(Vec::as_slice).collect();
-        let (before, expected) = (floats(before), floats(expected));
-        comparison.take(&Piece { address: 0x1000, before: &before, expected: &expected, found: &found });
-        comparison.finish()
-    }
+/// How far a run is from what other runs computed. Of two runs of the same kernel neither has the larger one but by chance.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Score {
+    /// Elements whose values are outside of what the others computed.
+    pub count: u64,
+    /// The furthest that one of them is outside, in units of how far the others' values are apart.
+    pub excess: f64,
+    /// Elements in which the others agree, and this one does not.
+    pub strays: u64,
+}
 
-    const EXACT: Tolerance = Tolerance { abs: None, rel: None, ulp: None };
-
-    #[test]
-    fn a_buffer_that_is_as_the_application_got_it_matches() {
-        let report = compared(EXACT, &[0.0, 7.0], &[1.0, 7.0], &[&[1.0, 7.0]]);
-        assert_eq!((report.verdict, report.first), (Verdict::Match, None));
-        let same = compared(EXACT, &[7.0], &[7.0], &[&[7.0]]);
-        assert_eq!((same.verdict, same.written, same.replayed), (Verdict::Untouched, 0, 0));
-        assert_eq!(Overall::of(std::slice::from_ref(&same)), Overall::NothingWritten);
-        assert_eq!(Overall::of(&[compared(EXACT, &[0.0], &[1.0], &[&[1.0]]), same]), Overall::Pass);
-        assert_eq!(Overall::of(&[]), Overall::NoReference);
-    }
-
-    #[test]
-    fn a_mismatch_names_the_first_element_with_its_values() {
-        let report = compared(EXACT, &[0.0; 4], &[1.0, 2.0, 3.0, 0.0], &[&[1.0, 2.5, 4.0, 9.0]]);
-        assert_eq!((report.verdict, report.mismatches, report.outside), (Verdict::Mismatch, 2, 1));
-        let first = report.first.clone().unwrap();
-        assert_eq!((first.index, first.address), (1, 0x1004));
-        assert_eq!((&*first.before, &*first.expected, &*first.found), ("0.0", "2.0", "2.5"));
-        assert_eq!((report.max_abs, report.max_rel), (Some(9.0), Some(f64::INFINITY)));
-        assert_eq!(Overall::of(&[report]), Overall::Fail);
-    }
-
-    #[test]
-    fn what_is_written_elsewhere_is_told_apart_from_what_is_wrong() {
-        let outside = compared(EXACT, &[0.0, 5.0], &[1.0, 5.0], &[&[1.0, 6.0]]);
-        assert_eq!((outside.verdict, outside.outside), (Verdict::TouchedOutside, 1));
-        assert_eq!(outside.first.unwrap().index, 1);
-        let both = compared(EXACT, &[5.0, 0.0], &[5.0, 1.0], &[&[6.0, 2.0]]);
-        assert_eq!((both.verdict, both.first.unwrap().index), (Verdict::Mismatch, 1));
-        let nothing = compared(EXACT, &[0.0], &[1.0], &[&[0.0]]);
-        assert_eq!(nothing.verdict, Verdict::NothingWritten);
-        assert_eq!(Overall::of(&[nothing]), Overall::Fail);
-    }
-
-    #[test]
-    fn tolerances_make_near_elements_pass_and_tell_how_far_they_are() {
-        let near = Tolerance { rel: Some(0.1), ..EXACT };
-        let report = compared(near, &[0.0; 3], &[10.0, 2.0, f32::NAN], &[&[10.5, 2.0, -f32::NAN]]);
-        assert_eq!((report.verdict, report.near, report.nans), (Verdict::WithinTol, 1, 1));
-        assert_eq!((report.max_abs, report.max_rel), (Some(0.5), Some(0.05)));
-        let far = compared(near, &[0.0; 2], &[10.0, 1.0], &[&[12.0, f32::NAN]]);
-        assert_eq!((far.verdict, far.mismatches), (Verdict::Mismatch, 2));
-    }
-
-    #[test]
-    fn what_replays_differ_in_is_masked_and_counted_and_the_rest_is_not() {
-        let runs: [&[f32]; 3] = [&[1.0, 5.0], &[1.0, 6.0], &[1.0, 5.0]];
-        let report = compared(EXACT, &[0.0; 2], &[1.0, 4.0], &runs);
-        assert_eq!((report.verdict, report.masked), (Verdict::MatchMasked, 4));
-        let wrong = compared(EXACT, &[0.0; 2], &[2.0, 4.0], &runs);
-        assert_eq!((wrong.verdict, wrong.mismatches, wrong.masked), (Verdict::Mismatch, 1, 4));
-    }
-
-    #[test]
-    fn bytes_after_the_last_whole_element_are_compared_too() {
-        let buffer = Buffer { name: "tail".to_owned(), start: 0, end: 6, of: Type::F32, tolerance: EXACT };
-        let mut comparison = Comparison::new(buffer);
-        let piece = Piece { address: 0, before: &[0; 6], expected: &[0, 0, 0, 0, 1, 2], found: &[&[0, 0, 0, 0, 1, 3]] };
-        comparison.take(&piece);
-        let report = comparison.finish();
-        let first = report.first.unwrap();
-        assert_eq!((report.verdict, first.address, &*first.found), (Verdict::Mismatch, 5, "0x03"));
+impl Score {
+    /// Adds the elements of some bytes. `value` is what the run left there, `own` of the piece what it is compared with.
+    pub fn take(&mut self, buffer: &Buffer, piece: &Piece<'_>, value: &[u8]) {
+        if let [one] = piece.own
+            && *one == value
+        {
+            return;
+        }
+        let mut own = Vec::new();
+        for at in piece.elements(buffer.of.size()) {
+            let (value, expected) = (of(value, at), of(piece.expected, at));
+            let own = of_all(piece.own, at, &mut own);
+            if own.contains(&value) {
+                continue;
+            }
+            let seen = Seen::new(buffer.of, buffer.tolerance, expected, own);
+            self.strays += u64::from(seen.is_stray(value));
+            if let Some(excess) = seen.excess(value) {
+                self.count += 1;
+                self.excess = self.excess.max(excess);
+            }
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

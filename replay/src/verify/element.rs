@@ -91,7 +91,7 @@ impl Type {
     }
 
     /// The bytes as a number; integers that a double does not hold are the nearest that it does.
-    fn number(self, bytes: &[u8]) -> f64 {
+    pub(super) fn number(self, bytes: &[u8]) -> f64 {
         match self {
             Type::F16 => f16::from_bits(bits(bytes) as u16).to_f64(),
             Type::Bf16 => bf16::from_bits(bits(bytes) as u16).to_f64(),
@@ -102,9 +102,42 @@ impl Type {
         }
     }
 
+    /// Numbers that bits may be, as some of them look: floats if the exponents of all are those of numbers between 2⁻⁶³ and
+    /// 2⁶⁵, or of zero; else integers. Other types are what they are.
+    pub(super) fn likely(self, values: &[&[u8]]) -> Type {
+        let Type::Bits(size) = self else { return self };
+        let is_float = |of: Type| {
+            values.iter().all(|value| {
+                let size = of.number(value).abs();
+                size == 0.0 || (2f64.powi(-63)..2f64.powi(65)).contains(&size)
+            })
+        };
+        match size {
+            4 if is_float(Type::F32) => Type::F32,
+            8 if is_float(Type::F64) => Type::F64,
+            size => Type::Int(size),
+        }
+    }
+
     /// True for types whose numbers have units in the last place.
     fn is_float(self) -> bool {
         matches!(self, Type::F16 | Type::Bf16 | Type::F32 | Type::F64)
+    }
+
+    /// How far it is from a finite number to the next of the type that is larger in magnitude; 1 of integers.
+    pub(super) fn step(self, bytes: &[u8]) -> f64 {
+        if !self.is_float() {
+            return 1.0;
+        }
+        let to = |other: u64| {
+            let other = other.to_le_bytes();
+            (self.number(bytes) - self.number(other.get(..self.size()).unwrap_or_default())).abs()
+        };
+        match to(bits(bytes).wrapping_add(1)) {
+            step if step.is_finite() => step,
+            // The largest has no next one.
+            _ => to(bits(bytes).wrapping_sub(1)),
+        }
     }
 
     /// How far the second is from the first.
@@ -119,7 +152,9 @@ impl Type {
         // Infinities are apart from everything but themselves.
         let abs = if e == f { 0.0 } else { (e - f).abs() };
         let rel = if abs == 0.0 { 0.0 } else { abs / e.abs() };
-        let ulp = self.is_float().then(|| {
+        // No number of steps leads from a number to infinity.
+        let reachable = e == f || e.is_finite() && f.is_finite();
+        let ulp = (self.is_float() && reachable).then(|| {
             let [e, f] = [expected, found].map(|bytes| self.ordinal(bytes));
             u64::try_from((e - f).unsigned_abs()).unwrap_or(u64::MAX)
         });
@@ -208,6 +243,13 @@ impl Tolerance {
             || distance.ulp.zip(self.ulp).is_some_and(|(found, most)| found <= most)
     }
 
+    /// How far from a number it reaches, where numbers are a step apart.
+    pub(super) fn width(&self, number: f64, step: f64) -> f64 {
+        let rel = self.rel.unwrap_or(0.0) * number.abs();
+        let ulp = self.ulp.unwrap_or(0) as f64 * step;
+        self.abs.unwrap_or(0.0).max(rel).max(ulp)
+    }
+
     /// True when nothing but equality is near enough.
     pub fn is_exact(&self) -> bool {
         *self == Tolerance::default()
@@ -256,8 +298,9 @@ impl FromStr for Rule {
         for limit in limits.split(',').filter(|limit| !limit.is_empty()) {
             let (name, value) = limit.split_once('=').ok_or_else(form)?;
             let real = || match value.parse::<f64>() {
-                Ok(number) if number >= 0.0 => Ok(Some(number)),
-                _ => Err(format!("{name}: expected a number that is not negative, found {value:?}")),
+                // Everything is within infinity.
+                Ok(number) if number >= 0.0 && number.is_finite() => Ok(Some(number)),
+                _ => Err(format!("{name}: expected a finite number that is not negative, found {value:?}")),
             };
             match name {
                 "abs" => tolerance.abs = real()?,
@@ -295,6 +338,17 @@ mod tests {
     }
 
     #[test]
+    fn no_tolerance_reaches_from_a_number_to_infinity() {
+        let f = |value: f32| value.to_le_bytes();
+        let wide = Tolerance { abs: Some(f64::MAX), rel: Some(f64::MAX), ulp: Some(u64::MAX) };
+        assert!(!wide.takes(&Type::F32.distance(&f(f32::MAX), &f(f32::INFINITY))));
+        assert!(!wide.takes(&Type::F32.distance(&f(f32::INFINITY), &f(f32::MAX))));
+        assert!(!wide.takes(&Type::F32.distance(&f(f32::INFINITY), &f(f32::NEG_INFINITY))));
+        let largest = f16::MAX.to_bits();
+        assert!(!wide.takes(&Type::F16.distance(&largest.to_le_bytes(), &(largest + 1).to_le_bytes())));
+    }
+
+    #[test]
     fn a_nan_is_near_another_and_never_near_a_number() {
         let f = |value: f32| value.to_le_bytes();
         let wide = Tolerance { abs: Some(f64::INFINITY), rel: Some(f64::INFINITY), ulp: Some(u64::MAX) };
@@ -317,7 +371,9 @@ mod tests {
         assert_eq!(error("out"), "expected NAME=TYPE[:abs=X,rel=X,ulp=N], found \"out\"");
         assert!(error("out=f8").starts_with("expected a type (b8,"));
         assert_eq!(error("out=i32:ulp=1"), "ulp: expected a floating-point type, found i32");
-        assert_eq!(error("out=f32:rel=-1"), "rel: expected a number that is not negative, found \"-1\"");
+        assert_eq!(error("out=f32:rel=-1"), "rel: expected a finite number that is not negative, found \"-1\"");
+        assert_eq!(error("out=f32:abs=inf"), "abs: expected a finite number that is not negative, found \"inf\"");
+        assert!(error("out=f32:rel=NaN").contains("found \"NaN\"") && error("out=f32:abs=1e999").contains("finite"));
         assert_eq!(error("out=b32:abs=1"), "b32: bits are equal or not, found abs=1");
     }
 

@@ -1,64 +1,19 @@
 //! What a replay wrote, compared with what the application's own dispatch wrote.
 //!
-//! Only bytes that either of them changed are looked at: everything else is as it was before, in both. Several replays
-//! from the same memory tell what is not deterministic; that is masked and counted.
+//! Only bytes that one of them changed are looked at: everything else is as it was before, in all. Several replays of the
+//! application's own kernel, from the same memory, tell what is not deterministic. That is masked and counted, and another
+//! kernel's values there are judged by what the application's kernel was seen to compute ([`Score`], [`chance`]). No replay of
+//! another kernel makes a mask.
 
+pub mod chance;
 mod compare;
 mod element;
+mod seen;
+mod verdict;
 
-pub use compare::{Comparison, Piece};
+pub use compare::{Comparison, Piece, Score};
 pub use element::{Distance, Rule, Tolerance, Type};
-
-use std::fmt;
-
-use crate::exit::Exit;
-
-/// What came of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// Neither changed it.
-    Untouched,
-    /// It is memory of the host that the kernel was given no way to, and the replay changed nothing in it: the application's
-    /// threads did, while its kernel ran.
-    ChangedByHost,
-    /// Every byte is as the application got it.
-    Match,
-    /// Every byte is, but for those that replays differ in among themselves.
-    MatchMasked,
-    /// Every element is equal or near enough.
-    WithinTol,
-    /// The capture does not have it after the kernel.
-    NoReference,
-    /// The application's kernel changed it, the replay changed nothing in it.
-    NothingWritten,
-    /// What the application's kernel wrote is there, and the replay wrote elsewhere too.
-    TouchedOutside,
-    /// Elements differ.
-    Mismatch,
-}
-
-impl Verdict {
-    /// True when the replay computed something else.
-    pub fn is_failure(self) -> bool {
-        matches!(self, Verdict::NothingWritten | Verdict::TouchedOutside | Verdict::Mismatch)
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Verdict::Untouched => "UNTOUCHED",
-            Verdict::ChangedByHost => "CHANGED_BY_HOST",
-            Verdict::Match => "MATCH",
-            Verdict::MatchMasked => "MATCH_MASKED",
-            Verdict::WithinTol => "WITHIN_TOL",
-            Verdict::NoReference => "NO_REFERENCE",
-            Verdict::NothingWritten => "NOTHING_WRITTEN",
-            Verdict::TouchedOutside => "TOUCHED_OUTSIDE",
-            Verdict::Mismatch => "MISMATCH",
-        })
-    }
-}
+pub use verdict::{Judged, Mask, Overall, Says, Verdict};
 
 /// A piece of memory with a name: what an argument points to, a variable, an allocation.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,19 +52,28 @@ pub struct BufferReport {
     pub buffer: Buffer,
     /// The result.
     pub verdict: Verdict,
-    /// Bytes that the application's kernel changed.
+    /// Bytes that the application's kernel changed in the application.
     pub written: u64,
-    /// Bytes that the replay changed.
+    /// Bytes that the first replay of the kernel that is judged changed.
     pub replayed: u64,
+    /// Bytes that replays of the application's own kernel changed.
+    pub own_replayed: u64,
+    /// Bytes of all elements that the application's kernel changed, there or in a replay.
+    pub changed: u64,
     /// Elements that the application's kernel changed and that are not as it left them.
     pub mismatches: u64,
     /// Elements that the application's kernel left alone and the replay did not.
     pub outside: u64,
+    /// Masked elements with values that the application's kernel was not seen to compute.
+    pub strange: u64,
+    /// Elements in which replays of the application's kernel agree with each other and not with what the application got, when
+    /// another kernel is judged.
+    pub unreproduced: u64,
     /// Elements that are not equal but near enough.
     pub near: u64,
     /// Elements that are not a number in both, with other bits.
     pub nans: u64,
-    /// Bytes of elements that replays differ in among themselves.
+    /// Bytes of elements that replays of the application's own kernel differ in among themselves.
     pub masked: u64,
     /// The largest difference, of elements that are near or not.
     pub max_abs: Option<f64>,
@@ -119,57 +83,4 @@ pub struct BufferReport {
     pub max_ulp: Option<u64>,
     /// The first element that is not as it should be, by address.
     pub first: Option<Difference>,
-}
-
-/// The result for a dispatch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overall {
-    /// Every byte that was written is as the application got it, or near enough, and nothing else was written.
-    Pass,
-    /// Something else was computed.
-    Fail,
-    /// Neither wrote anything that can be seen: that proves nothing.
-    NothingWritten,
-    /// The capture does not have the memory after the kernel.
-    NoReference,
-}
-
-impl Overall {
-    /// Of the buffers' results.
-    pub fn of(buffers: &[BufferReport]) -> Overall {
-        if buffers.iter().any(|b| b.verdict.is_failure()) {
-            return Overall::Fail;
-        }
-        let (mut compared, mut referenced) = (false, false);
-        for verdict in buffers.iter().map(|b| b.verdict) {
-            referenced |= verdict != Verdict::NoReference;
-            compared |= !matches!(verdict, Verdict::NoReference | Verdict::Untouched | Verdict::ChangedByHost);
-        }
-        match (compared, referenced) {
-            (true, _) => Overall::Pass,
-            (false, true) => Overall::NothingWritten,
-            (false, false) => Overall::NoReference,
-        }
-    }
-
-    /// The status that says it.
-    pub fn exit(self) -> Exit {
-        match self {
-            Overall::Pass => Exit::Success,
-            Overall::Fail => Exit::Mismatch,
-            Overall::NothingWritten => Exit::NothingToCompare,
-            Overall::NoReference => Exit::Incomplete,
-        }
-    }
-}
-
-impl fmt::Display for Overall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Overall::Pass => "PASS",
-            Overall::Fail => "FAIL",
-            Overall::NothingWritten => "NOTHING_WRITTEN",
-            Overall::NoReference => "NO_REFERENCE",
-        })
-    }
 }

@@ -59,6 +59,10 @@ fn side(side: &Side, name: &str, recorded: Option<u64>) -> Vec<String> {
         let why = match side.overall {
             Overall::Pass => "the other one did not pass",
             Overall::Fail => "it computes something else",
+            Overall::NotReproduced => "the application's own kernel does not compute again what it did",
+            Overall::Inconclusive => {
+                "the application's own kernel is not deterministic, so that nothing can be said of it"
+            }
             Overall::NothingWritten => "it writes nothing that could be compared",
             Overall::NoReference => "the capture has nothing to compare it with",
         };

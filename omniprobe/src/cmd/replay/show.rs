@@ -48,13 +48,20 @@ pub(super) fn text(report: &Report, attempt: u32) -> Vec<String> {
     if let Some((id, place)) = &report.replaced {
         all.push(format!("  replaced by {id}, {place}"));
     }
-    for (number, repetition) in report.repetitions.iter().enumerate() {
+    for (number, repetition) in report.repetitions.iter().enumerate().take(report.asked) {
         let verified = if repetition.verified { "verified" } else { "verification skipped" };
         let times = repetition.times;
         all.push(format!(
             "  repetition {number}: GPU {} ns, launch and wait {} ns, {verified}",
             times.gpu_ns, times.host_ns
         ));
+    }
+    let more = report.repetitions.len().saturating_sub(report.asked);
+    if more > 0 {
+        all.push(format!("  and {more} more to decide it"));
+    }
+    if report.own_replays > 0 {
+        all.push(format!("  in turns with {} replays of the application's own kernel", report.own_replays));
     }
     if let Some(recorded) = report.recorded_ns {
         all.push(format!("  recorded: GPU {recorded} ns"));
@@ -77,6 +84,8 @@ pub(in crate::cmd) fn buffer(report: &BufferReport) -> Vec<String> {
     line += &format!(": {} bytes written, {} replayed", report.written, report.replayed);
     let counts = [
         (report.mismatches, "elements differ"),
+        (report.strange, "masked elements of values that the application's kernel does not compute"),
+        (report.unreproduced, "elements that the application's kernel does not compute again"),
         (report.outside, "elements elsewhere changed"),
         (report.near, "elements near"),
         (report.nans, "other NaNs"),
@@ -131,6 +140,7 @@ pub(super) fn json(report: &Report, attempt: u32, status: Exit) -> Value {
         "runtime": report.device.runtime,
         "recorded_ns": report.recorded_ns,
         "repetitions": repetitions,
+        "own_replays": report.own_replays,
         "buffers": buffers,
     })
 }
@@ -150,7 +160,8 @@ pub(in crate::cmd) fn buffer_json(report: &BufferReport) -> Value {
         "tolerance": (!b.tolerance.is_exact()).then(|| b.tolerance.to_string()),
         "verdict": report.verdict.to_string(),
         "written": report.written, "replayed": report.replayed, "mismatches": report.mismatches,
-        "outside": report.outside, "near": report.near, "nans": report.nans, "masked": report.masked,
+        "outside": report.outside, "strange": report.strange, "unreproduced": report.unreproduced,
+        "near": report.near, "nans": report.nans, "masked": report.masked, "changed": report.changed,
         "max_abs": number(report.max_abs), "max_rel": number(report.max_rel), "max_ulp": report.max_ulp,
         "first": first,
     })

@@ -23,6 +23,8 @@ use crate::exit;
 
 /// What a process may need besides its launches: to look at all memory, twice.
 const SLACK: Duration = Duration::from_secs(120);
+/// Launches besides those that are asked for, at most: a configuration is judged.
+const JUDGED: u32 = 96;
 /// Lines that are shown of what a process said before it ended.
 const LAST: usize = 3;
 
@@ -46,8 +48,8 @@ enum Answer {
     },
     /// It could not be put there: the status, and why.
     NotReady(Exit, String),
-    /// What came of a request.
-    Done(Outcome),
+    /// What came of a request, and why that says less than it could.
+    Done(Outcome, Vec<String>),
     /// What came of it, and the device is of no use any more.
     Last(Outcome),
 }
@@ -77,8 +79,7 @@ pub(super) fn serve(case: &Case<'_>, setup: &Setup) -> Result<Exit> {
         let file = request.config.code.iter().map(|path| Replacement::File { of: Which::All, path: path.clone() });
         let variant = Variant { geometry: request.config.geometry, replacements: file.collect() };
         let answer = match variants.run(&variant, request.repetitions) {
-            Ok(ran) if ran.overall == Overall::Pass => Answer::Done(Outcome::measured(ran.gpu_ns)),
-            Ok(ran) => Answer::Done(Outcome::Mismatch { text: mismatch(&ran) }),
+            Ok(ran) => Answer::Done(judged(&ran), ran.qualified),
             Err(error) => failed(error),
         };
         say(&answer)?;
@@ -87,6 +88,17 @@ pub(super) fn serve(case: &Case<'_>, setup: &Setup) -> Result<Exit> {
         }
     }
     Ok(Exit::Success)
+}
+
+/// What came of a configuration that ran.
+fn judged(ran: &Ran) -> Outcome {
+    match ran.overall {
+        Overall::Pass => Outcome::measured(ran.gpu_ns.clone()),
+        Overall::Inconclusive => Outcome::Inconclusive { text: ran.qualified.join("; ") },
+        Overall::Fail | Overall::NotReproduced | Overall::NothingWritten | Overall::NoReference => {
+            Outcome::Mismatch { text: mismatch(ran) }
+        }
+    }
 }
 
 /// What a configuration computed that is something else, in one line.
@@ -103,8 +115,8 @@ fn failed(error: ReplayError) -> Answer {
     let seconds = if let ReplayError::Timeout { seconds } = &error { *seconds } else { 0.0 };
     let text = format!("{:#}", anyhow::Error::from(error));
     match exit {
-        Exit::Usage => Answer::Done(Outcome::Invalid { text }),
-        Exit::Unsupported | Exit::Corrupt => Answer::Done(Outcome::Refused { text }),
+        Exit::Usage => Answer::Done(Outcome::Invalid { text }, Vec::new()),
+        Exit::Unsupported | Exit::Corrupt => Answer::Done(Outcome::Refused { text }, Vec::new()),
         Exit::Fault => Answer::Last(Outcome::Fault { text }),
         Exit::Timeout => Answer::Last(Outcome::Hang { seconds }),
         _ => Answer::Last(Outcome::Crash { text }),
@@ -199,6 +211,8 @@ pub(super) struct Processes<'a> {
     server: Option<Server>,
     emulated: bool,
     qualified: Vec<String>,
+    /// What the last configuration was qualified by that was.
+    masked: Vec<String>,
 }
 
 impl<'a> Processes<'a> {
@@ -209,8 +223,8 @@ impl<'a> Processes<'a> {
     pub(super) fn start(on: &'a On, case: &Case<'_>) -> Result<Processes<'a>> {
         let (environment, limit) = (on.environment()?, case.limit(on.setup().limit));
         let dispatch = case.dispatch.id;
-        let (emulated, qualified) = (false, Vec::new());
-        let mut processes = Processes { on, environment, dispatch, limit, server: None, emulated, qualified };
+        let (emulated, qualified, masked) = (false, Vec::new(), Vec::new());
+        let mut processes = Processes { on, environment, dispatch, limit, server: None, emulated, qualified, masked };
         processes.renew()?;
         Ok(processes)
     }
@@ -227,7 +241,7 @@ impl<'a> Processes<'a> {
                 }
                 Ok(Answer::NotReady(Exit::Placement, _)) if attempt != *self.on.attempts().end() => {}
                 Ok(Answer::NotReady(exit, text)) => return Err(ReplayError::Told { exit, text }.into()),
-                Ok(Answer::Done(_) | Answer::Last(_)) => bail!("the process of trials answered before it was asked"),
+                Ok(Answer::Done(..) | Answer::Last(_)) => bail!("the process of trials answered before it was asked"),
                 Err(error) => bail!("the process of trials: {error}: {}", server.end()),
             }
         }
@@ -240,10 +254,13 @@ impl<'a> Processes<'a> {
         }
         let Some(mut server) = self.server.take() else { bail!("no process of trials") };
         // It looks after its launches itself, unless it cannot.
-        let limit = self.limit.saturating_mul(request.repetitions.saturating_add(2)).saturating_add(SLACK);
+        let limit = self.limit.saturating_mul(request.repetitions.saturating_add(JUDGED)).saturating_add(SLACK);
         match server.ask(request, limit) {
-            Ok(Answer::Done(outcome)) => {
+            Ok(Answer::Done(outcome, qualified)) => {
                 self.server = Some(server);
+                if !qualified.is_empty() {
+                    self.masked = qualified;
+                }
                 Ok(outcome)
             }
             Ok(Answer::Last(outcome)) => Ok(outcome),
@@ -267,6 +284,6 @@ impl Runner for Processes<'_> {
     }
 
     fn qualified(&self) -> Vec<String> {
-        self.qualified.clone()
+        [self.qualified.clone(), self.masked.clone()].concat()
     }
 }

@@ -1,0 +1,298 @@
+//! Whether a kernel computes what the application's own kernel computes, told from replays of both.
+//!
+//! The application's kernel is replayed first and last, and in turns with the one that is judged, so that what drifts drifts
+//! for both. What its replays differ in is masked. A kernel passes if all that its replays left is as the application got it,
+//! near enough, or, where it is masked, what the application's kernel was seen to compute ([`RULE`]).
+//!
+//! Where it does not, more replays of both decide whether that is chance. Each is scored by how many of its values are outside
+//! of what the first replays of the application's kernel computed, and how far. A kernel fails if its scores are the larger
+//! ones with a probability of chance of less than [`CHANCE`], exactly counted ([`chance::of_ranks`]): two scores at each of
+//! three sizes, so that of 1,000 dispatches whose kernel was replaced by itself at most one is called another, whatever the
+//! kernel's values are distributed like and however many there are. What is not decided then is not called anything.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::Result;
+use crate::memory::Pages;
+use crate::verify::{BufferReport, Judged, Mask, Overall, Score, Verdict, chance};
+
+/// How masked values are judged, in words.
+const RULE: &str = "a masked value has to be one that the application's kernel computed, or, of numbers, no further outside of the \
+                        smallest and largest of these than they are apart, and the tolerance; fewer than 1 of 1000 dispatches fails by \
+                        chance";
+
+/// Of how many dispatches one may fail by chance: one of its inverse.
+const CHANCE: f64 = 0.001;
+/// How many replays of each kernel are scored, one time after the other until it is decided. As many of the application's own
+/// before them are what they are compared with, but for the first time: then one is.
+const SIZES: [usize; 3] = [8, 16, 32];
+/// The probability that is enough at one size, for one of two scores.
+const ENOUGH: f64 = CHANCE / (2.0 * SIZES.len() as f64);
+/// Replays of the application's own kernel before it is said that it does not do again what it did, where no two of them
+/// differ in a way that could explain it.
+const AGREEING: usize = 256;
+/// For so long they are made, after the first.
+const SHORTLY: Duration = Duration::from_secs(2);
+/// For so long it is tried to decide.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of what replays left that are kept: no more replays are made then.
+const KEPT: usize = 2 << 30;
+
+/// What replays kernels and looks at what they left.
+pub(crate) trait Replays {
+    /// Replays the application's own kernel.
+    ///
+    /// # Errors
+    /// What a replay ends with.
+    fn own(&mut self) -> Result<Pages>;
+
+    /// Replays the kernel that is judged in its place.
+    ///
+    /// # Errors
+    /// As for [`own`](Replays::own).
+    fn other(&mut self) -> Result<Pages>;
+
+    /// Compares what they left with what the application's dispatch left.
+    ///
+    /// # Errors
+    /// When the capture is damaged.
+    fn compare(&self, own: &[Pages], other: &[Pages], judged: Judged) -> Result<Vec<BufferReport>>;
+
+    /// Compares each of `runs` with what `reference` left.
+    ///
+    /// # Errors
+    /// As for [`compare`](Replays::compare).
+    fn scores(&self, reference: &[Pages], runs: &[Pages]) -> Result<Vec<Score>>;
+}
+
+/// What replays of a kernel left. Pages that are as the first one left them are kept once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left {
+    pub(crate) runs: Vec<Pages>,
+    bytes: usize,
+}
+
+impl Left {
+    /// Adds what a run left, like that of the first or of another kernel.
+    pub(crate) fn push(&mut self, mut pages: Pages, like: Option<&Pages>) {
+        for (page, bytes) in &mut pages {
+            match like.or(self.runs.first()).and_then(|first| first.get(page)) {
+                Some(same) if same == bytes => *bytes = Arc::clone(same),
+                _ => self.bytes += bytes.len(),
+            }
+        }
+        self.runs.push(pages);
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Whose kernel is judged.
+    pub(crate) judged: Judged,
+    /// Replays of it, at least.
+    pub(crate) repetitions: usize,
+    /// The share of what is written that may be masked.
+    pub(crate) mask_limit: f64,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Judgement {
+    pub(crate) overall: Overall,
+    pub(crate) buffers: Vec<BufferReport>,
+    /// Why a PASS says less than it could, or why nothing can be said; one line each.
+    pub(crate) qualified: Vec<String>,
+}
+
+/// Judges a kernel. `own` are replays of the application's own that were made before; there are more afterwards.
+///
+/// # Errors
+/// What a replay ends with; when the capture is damaged.
+pub(crate) fn judge(replays: &mut impl Replays, own: &mut Left, other: &mut Left, plan: &Plan) -> Result<Judgement> {
+    let mut bench = Bench { replays, own, other, plan };
+    match plan.judged {
+        Judged::Own => bench.more(plan.repetitions, 0)?,
+        Judged::Other => bench.more(plan.repetitions + 1, plan.repetitions)?,
+    }
+    let start = Instant::now();
+    for size in SIZES {
+        let reports = bench.compare()?;
+        let found = Found::of(&reports, plan);
+        if !found.wrong {
+            return Ok(bench.ended(reports));
+        }
+        // What is masked beyond the limit cannot pass any more: a little longer, it may fail.
+        let is_worth_it = start.elapsed() < PATIENCE && (!found.is_over || size <= SIZES[1]);
+        if !bench.has_room() || size != SIZES[0] && !is_worth_it {
+            break;
+        }
+        let sure = if found.unreproduced > 0 {
+            bench.is_other_than_it_was(size, &found)?
+        } else {
+            bench.more(compared_with(size) + size + 1, size)?;
+            bench.is_other(size)?
+        };
+        if sure {
+            return Ok(bench.ended(bench.compare()?));
+        }
+    }
+    let reports = bench.compare()?;
+    let found = Found::of(&reports, plan);
+    Ok(bench.undecided(reports, &found))
+}
+
+/// How many replays of the application's own kernel the others are compared with.
+fn compared_with(size: usize) -> usize {
+    if size == SIZES[0] { 1 } else { size / 2 }
+}
+
+/// What reports say, in short.
+struct Found {
+    /// Elements in which the application's kernel does not do again what it did.
+    unreproduced: u64,
+    /// Something else was computed.
+    wrong: bool,
+    /// More is masked than may be.
+    is_over: bool,
+}
+
+impl Found {
+    fn of(reports: &[BufferReport], plan: &Plan) -> Found {
+        let failing = || reports.iter().filter(|report| report.verdict.is_failure());
+        let unreproduced = |report: &BufferReport| match plan.judged {
+            Judged::Own => report.mismatches + report.outside,
+            Judged::Other => report.unreproduced,
+        };
+        Found {
+            unreproduced: failing().map(unreproduced).sum(),
+            wrong: failing().next().is_some(),
+            is_over: Mask::of(reports).share() > plan.mask_limit,
+        }
+    }
+}
+
+struct Bench<'a, R> {
+    replays: &'a mut R,
+    own: &'a mut Left,
+    other: &'a mut Left,
+    plan: &'a Plan,
+}
+
+impl<R: Replays> Bench<'_, R> {
+    /// Replays both in turns, until there are so many; the application's own last.
+    fn more(&mut self, own: usize, other: usize) -> Result<()> {
+        while self.own.runs.len() < own || self.other.runs.len() < other {
+            // As many of its own are ahead as there are going to be more of them.
+            let ahead = self.own.runs.len() > self.other.runs.len() || self.own.runs.len() >= own;
+            if ahead && self.other.runs.len() < other {
+                let pages = self.replays.other()?;
+                self.other.push(pages, self.own.runs.first());
+            } else {
+                let pages = self.replays.own()?;
+                self.own.push(pages, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.own.bytes + self.other.bytes < KEPT
+    }
+
+    fn compare(&self) -> Result<Vec<BufferReport>> {
+        self.replays.compare(&self.own.runs, &self.other.runs, self.plan.judged)
+    }
+
+    /// True when the application's kernel differs from what it did by more than its replays differ from each other.
+    fn is_other_than_it_was(&mut self, size: usize, found: &Found) -> Result<bool> {
+        let reference = compared_with(size);
+        self.more(reference + size, 0)?;
+        let (start, mut more) = (Instant::now(), reference + size);
+        loop {
+            let (first, rest) = self.own.runs.split_at_checked(reference).unwrap_or_default();
+            let strays: Vec<u64> = self.replays.scores(first, rest)?.into_iter().map(|score| score.strays).collect();
+            let (low, high) = (strays.iter().min().copied(), strays.iter().max().copied());
+            let (low, high) = (low.unwrap_or(0), high.unwrap_or(0));
+            // Where replays do not stray at all, one that does may still come.
+            if high > 0 || more >= AGREEING || start.elapsed() > SHORTLY || !self.has_room() {
+                return Ok(found.unreproduced > high + (high - low));
+            }
+            more = (2 * more).min(AGREEING);
+            self.more(more, 0)?;
+        }
+    }
+
+    /// True when the kernel that is judged differs from the application's by more than chance.
+    fn is_other(&self, size: usize) -> Result<bool> {
+        let (first, rest) = self.own.runs.split_at_checked(compared_with(size)).unwrap_or_default();
+        let own = self.replays.scores(first, rest)?;
+        let other = self.replays.scores(first, &self.other.runs)?;
+        let chance = |of: fn(&Score) -> f64| {
+            let [own, other] = [&own, &other].map(|scores| scores.iter().map(of).collect::<Vec<f64>>());
+            chance::of_ranks(&own, &other)
+        };
+        Ok(chance(|score| score.count as f64) <= ENOUGH || chance(|score| score.excess) <= ENOUGH)
+    }
+
+    fn ended(&self, reports: Vec<BufferReport>) -> Judgement {
+        let mask = Mask::of(&reports);
+        let overall = Overall::of(&reports, self.plan.judged, self.plan.mask_limit);
+        let mut qualified = Vec::new();
+        if mask.masked > 0 {
+            let replays = self.own.runs.len();
+            qualified.push(format!("{mask}: {replays} replays of the application's own kernel differ there"));
+        }
+        if mask.masked > 0 && self.plan.judged == Judged::Other {
+            qualified.push(format!("rule: {RULE}"));
+        }
+        if overall == Overall::Inconclusive {
+            qualified.push(self.advice());
+        }
+        let hosts = reports.iter().filter(|report| report.verdict == Verdict::ChangedByHost);
+        qualified.extend(hosts.map(|report| {
+            format!("{}: changed by the host meanwhile, not by the kernel, as far as replays show", report.buffer.name)
+        }));
+        Judgement { overall, buffers: reports, qualified }
+    }
+
+    fn undecided(&self, mut reports: Vec<BufferReport>, found: &Found) -> Judgement {
+        if found.wrong {
+            for report in reports.iter_mut().filter(|report| report.verdict.is_failure()) {
+                report.verdict = Verdict::Undecided;
+            }
+        }
+        let mut judgement = self.ended(reports);
+        if found.wrong {
+            let [own, other] = [&self.own, &self.other].map(|left| left.runs.len());
+            let line = match self.plan.judged {
+                _ if found.unreproduced > 0 => format!(
+                    "{own} replays of the application's own kernel agree in {} elements with each other and not with what the \
+                     application got; elsewhere they differ as much among themselves",
+                    found.unreproduced
+                ),
+                Judged::Own => format!("{own} replays of the application's own kernel differ"),
+                Judged::Other => {
+                    format!(
+                        "{other} replays computed something else now and then, as it may be by chance beside {own} of the application's own kernel"
+                    )
+                }
+            };
+            judgement.qualified.push(line);
+        }
+        judgement
+    }
+
+    /// What to do about a kernel that is not deterministic.
+    fn advice(&self) -> String {
+        format!(
+            "the application's own kernel is not deterministic: give a tolerance (--tol), make more replays (--repetitions), have \
+             it compute in a fixed order, or allow more than {} % to be masked (--mask-limit)",
+            100.0 * self.plan.mask_limit
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

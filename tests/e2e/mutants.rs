@@ -1,0 +1,236 @@
+//! Kernels that compute something else, put in the place of captured ones: none passes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use logdur_capture::{AllocationKind, Reader};
+use serde_json::Value;
+
+use crate::bed::{self, Outcome, Run};
+use crate::captures::{Buffer, Captured};
+use crate::replay;
+
+/// Work-items, and words of a buffer.
+const N: u32 = 4096;
+const IN: u64 = 0x7f31_0020_3000;
+const OUT: u64 = 0x7f31_0120_3100;
+const SUMS: u64 = 0x7f31_0220_3000;
+
+/// Addresses as arguments.
+fn arguments(addresses: &[u64]) -> Vec<u8> {
+    addresses.iter().flat_map(|address| address.to_le_bytes()).collect()
+}
+
+fn words(f: impl Fn(u32) -> u32) -> Vec<u32> {
+    (0..N).map(f).collect()
+}
+
+/// A dispatch of a kernel of `mutants.hip`.
+fn captured(kernel: &'static str, arch: &str, addresses: &[u64], buffers: Vec<Buffer>) -> Captured {
+    let code = fs::read(bed::hip_object("mutants", arch, "-O3")).unwrap();
+    Captured { code, grid: N, kernarg: arguments(addresses), ..Captured::of(kernel, arch, 0, buffers) }
+}
+
+fn doubled(arch: &str) -> Captured {
+    let input = |i: u32| i.wrapping_mul(0x9e37_79b9);
+    let in_ = Buffer::words(IN, &words(input), &words(input));
+    // It begins and ends inside of pages.
+    let out = Buffer::words(OUT, &words(|_| 0), &words(|i| input(i).wrapping_mul(2).wrapping_add(1)));
+    captured("doubled", arch, &[IN, OUT], vec![in_, out])
+}
+
+/// Sums of numbers of different sizes.
+fn summed(arch: &str) -> Captured {
+    let term = |i: u32| (i % 89) as f32 * 1.1f32.powi((i % 61) as i32) + 0.1;
+    let terms = words(|i| term(i).to_bits());
+    let mut sums = [0f32; 8];
+    (0..N).for_each(|i| sums[i as usize % 8] += term(i));
+    let buffers = vec![
+        Buffer::words(IN, &terms, &terms),
+        Buffer::words(SUMS, &[0; 8], &sums.map(f32::to_bits)),
+        Buffer::words(OUT, &words(|_| 7), &words(|i| 3 * i)),
+    ];
+    captured("summed", arch, &[IN, SUMS, OUT], buffers)
+}
+
+/// Verifies a mutant in the place of a kernel.
+fn mutant(captured: &Captured, mutation: &str, options: &[&str]) -> Outcome {
+    let object = bed::hip_object("mutants", &captured.arch, &format!("-O3 -D{mutation}"));
+    let other = format!("all={}", object.display());
+    replay::tool("verify", captured, &[&["--hsaco", &other], options].concat())
+}
+
+/// Under the runtime, and on the emulated GPU alone; the former for few if the tests are to be short.
+fn backends(number: usize) -> Vec<&'static [&'static str]> {
+    let alone: &[&str] = &["--backend", "emu"];
+    if number < bed::count(2, usize::MAX) { vec![alone, &[]] } else { vec![alone] }
+}
+
+#[test]
+fn no_kernel_that_computes_something_else_passes_for_another() {
+    let captured = doubled(&bed::arch());
+    replay::ended(&replay::tool("verify", &captured, &["--backend", "emu"]), "PASS", 0);
+    let mutants = [
+        ("CLOCK", "MISMATCH         arg1"),
+        ("BEHIND", "TOUCHED_OUTSIDE  gap behind arg1"),
+        ("CLOBBER", "TOUCHED_OUTSIDE  arg0"),
+        ("RACE", "MISMATCH         arg1"),
+        ("ELEMENT", "MISMATCH         arg1"),
+        ("BEFORE", "TOUCHED_OUTSIDE  gap before arg1"),
+        ("NOTHING", "NOTHING_WRITTEN  arg1"),
+        ("LDS", "MISMATCH         arg1"),
+        ("REGISTER", "MISMATCH         arg1"),
+        ("SCRATCH", "MISMATCH         arg1"),
+        ("CODE", "TOUCHED_OUTSIDE  code of doubled"),
+    ];
+    for (number, (mutation, said)) in mutants.into_iter().enumerate() {
+        for options in backends(number) {
+            if mutation == "LDS" && options.is_empty() && bed::on_hardware() {
+                continue;
+            }
+            let outcome = mutant(&captured, mutation, options);
+            let last = outcome.stdout.lines().last();
+            let all = format!("{mutation} {options:?}: {}\n{}{}", outcome.status, outcome.stdout, outcome.stderr);
+            assert_eq!((last, outcome.status.code()), (Some("FAIL"), Some(6)), "{all}");
+            assert!(outcome.stdout.contains(said), "{said}: {all}");
+        }
+    }
+}
+
+#[test]
+fn what_is_written_behind_another_buffer_of_the_page_is_found() {
+    let mut captured = doubled(&bed::arch());
+    // Its input begins and ends inside of pages, too.
+    let start = IN + 0x340;
+    captured.buffers[0].base = start;
+    captured.kernarg = arguments(&[start, OUT]);
+    replay::ended(&replay::tool("verify", &captured, &["--backend", "emu"]), "PASS", 0);
+    let outcome = mutant(&captured, "INPUTS_GAP", &["--backend", "emu"]);
+    replay::ended(&outcome, "FAIL", 6);
+    let text = format!("first: gap behind arg0[0] at {:#x}: expected 0x", start + 4 * u64::from(N));
+    assert!(outcome.stdout.contains(&text), "{}", outcome.stdout);
+}
+
+#[test]
+fn a_sum_in_any_order_is_masked_and_said_and_garbage_in_its_place_fails() {
+    let captured = summed(&bed::arch());
+    let own = replay::tool("verify", &captured, &["--backend", "emu", "--repetitions", "8"]);
+    replay::ended(&own, "PASS (qualified)", 0);
+    let masked = "16416 written bytes are masked (0.";
+    assert!(own.stdout.contains("MATCH_MASKED     arg1") && own.stdout.contains(masked), "{}", own.stdout);
+    let strict = replay::tool("verify", &captured, &["--backend", "emu", "--strict", "--mask-limit", "0.1%"]);
+    replay::ended(&strict, "INCONCLUSIVE", 10);
+    assert!(strict.stdout.contains("not deterministic: give a tolerance (--tol)"), "{}", strict.stdout);
+    let near = replay::tool("verify", &captured, &["--backend", "emu", "--tol", "arg1=f32:rel=1e-4"]);
+    replay::ended(&near, "PASS", 0);
+
+    for (number, mutation) in ["GARBAGE", "ONE"].into_iter().enumerate() {
+        for options in backends(number) {
+            for tolerance in [&[][..], &["--tol", "arg1=f32"], &["--tol", "arg1=f32:rel=1e-4"]] {
+                let outcome = mutant(&captured, mutation, &[options, tolerance].concat());
+                replay::ended(&outcome, "FAIL", 6);
+                assert!(outcome.stdout.contains("MISMATCH         arg1"), "{mutation}: {}", outcome.stdout);
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_that_a_hidden_pointer_leads_to_is_not_excused_as_the_hosts() {
+    const BLOCK: u64 = IN;
+    for key in [0u64, 0x5555_5555_5555_5555] {
+        let pointer = OUT ^ key;
+        let bytes = [&[0; 3][..], &pointer.to_le_bytes(), &[0; 5], &key.to_le_bytes(), &[0; 40]].concat();
+        let block = Buffer { base: BLOCK, kind: AllocationKind::DeviceCoarse, before: bytes.clone(), after: bytes };
+        let out = Buffer { kind: AllocationKind::HostPool, ..Buffer::words(OUT, &words(|_| 7), &words(|i| i)) };
+        let captured = captured("hidden", &bed::arch(), &[BLOCK], vec![block, out]);
+        for options in backends(0) {
+            replay::ended(&replay::tool("verify", &captured, options), "PASS", 0);
+            let outcome = mutant(&captured, "NOTHING", options);
+            replay::ended(&outcome, "FAIL", 6);
+            assert!(outcome.stdout.contains("NOTHING_WRITTEN"), "{}", outcome.stdout);
+        }
+        // A recording of a kernel that writes nothing there, in any replay: it may be the host's work, if no address leads there.
+        let mut idle = captured.clone();
+        idle.code = fs::read(bed::hip_object("mutants", &idle.arch, "-O3 -DNOTHING")).unwrap();
+        let counted = Buffer::words(SUMS, &[1; 4], &[2; 4]);
+        idle.buffers.push(counted);
+        let outcome = replay::tool("verify", &idle, &["--backend", "emu"]);
+        assert_eq!(outcome.status.code(), Some(6), "{}", outcome.stdout);
+        let excused = outcome.stdout.contains("CHANGED_BY_HOST");
+        assert_eq!(excused, key != 0, "{}", outcome.stdout);
+    }
+}
+
+#[test]
+fn bench_and_tune_do_not_time_what_computes_something_else() {
+    let captured = doubled(&bed::arch());
+    for (mutation, words) in [("CLOCK", "MISMATCH"), ("CLOBBER", "TOUCHED_OUTSIDE"), ("LDS", "MISMATCH")] {
+        let object = bed::hip_object("mutants", &captured.arch, &format!("-O3 -D{mutation}"));
+        let other = format!("all={}", object.display());
+        let outcome = replay::tool("bench", &captured, &["--backend", "emu", "--hsaco", &other]);
+        assert_eq!(outcome.status.code(), Some(6), "{}", outcome.stdout);
+        assert!(outcome.stdout.contains("not measured") && outcome.stdout.contains(words), "{}", outcome.stdout);
+        let run = Run::new(bed::built("omniprobe"));
+        let folder = run.file("variants");
+        fs::create_dir(&folder).unwrap();
+        fs::copy(&object, folder.join("other.hsaco")).unwrap();
+        let file = captured.write(&run.file("a.ldcap"));
+        let options = ["--backend", "emu", "-o", "out", "--hsaco-dir", folder.to_str().unwrap(), "--json"];
+        let outcome = replay::on_file(run, "tune", &file, &captured.arch, &options);
+        let said = replay::json(&outcome);
+        assert_eq!(said["results"]["mismatch"], 1, "{mutation}: {said:#}");
+    }
+}
+
+/// Puts every kernel of a capture in its own place: the same code with a byte more, so that it is another file's. What was
+/// said of each dispatch.
+fn in_their_own_place(file: &Path, arch: &str) -> Vec<Value> {
+    let reader = Reader::open(file).unwrap();
+    let mut options = vec!["--json".to_owned(), "--backend".to_owned(), "emu".to_owned()];
+    let mut objects = BTreeMap::new();
+    for dispatch in reader.dispatches() {
+        objects.insert(dispatch.code_object.to_string(), dispatch.code_object);
+    }
+    for (hash, object) in objects {
+        let path = file.with_extension(format!("{hash}.hsaco"));
+        fs::write(&path, [reader.code_object(object).unwrap(), vec![0]].concat()).unwrap();
+        options.extend(["--hsaco".to_owned(), format!("{hash}={}", path.display())]);
+    }
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let outcome = replay::on_file(Run::new(bed::built("omniprobe")), "verify", file, arch, &options);
+    outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_kernel_passes_in_its_own_place_or_is_not_deterministic() {
+    let arch = bed::arch();
+    // With float atomics, locks, tickets; in place, LDS, scratch, graphs, calls, and kernels of libraries.
+    let programs =
+        ["atomics", "reached", "swaps", "graphs", "groups", "calls", "lanes", "copies", "functions", "primitives"];
+    let (mut total, mut replaced) = (0, 0);
+    for program in programs.into_iter().take(bed::count(2, usize::MAX)) {
+        let run = Run::hip(program).arch(&arch);
+        let file = run.file("run.ldcap");
+        let run = run.env("LOGDUR_CAPTURE", &file).watched();
+        assert!(run.status.success(), "{program}: {}{}", run.stdout, run.stderr);
+        for _ in 0..bed::count(1, 5) {
+            for said in in_their_own_place(&file, &arch) {
+                total += 1;
+                let refused = said["error"].as_str().is_some_and(|text| text.contains("is not replaced"));
+                if refused {
+                    continue;
+                }
+                replaced += 1;
+                let result = said["result"].as_str().unwrap();
+                let is_masked = |b: &Value| b["masked"].as_u64() > Some(0) || b["verdict"] == "UNDECIDED";
+                let masked = said["buffers"].as_array().is_some_and(|buffers| buffers.iter().any(is_masked));
+                let passes = result.starts_with("PASS") || result == "NOTHING_WRITTEN";
+                let fine = passes || masked && result == "INCONCLUSIVE";
+                assert!(fine, "{program}: {:#}", replay::in_short(&said));
+            }
+        }
+    }
+    assert!(replaced >= bed::count(10, 1000), "{replaced} of {total}");
+}

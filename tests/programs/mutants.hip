@@ -1,0 +1,93 @@
+// Kernels, and with a macro each what is put in their place and computes something else. What they do by themselves, the tests
+// know: tests/e2e/mutants.rs.
+#include <hip/hip_runtime.h>
+
+#define KERNEL extern "C" __global__ void __launch_bounds__(64)
+
+constexpr unsigned N = 4096;
+
+// Twice a number and one more.
+KERNEL doubled(unsigned* in, unsigned* out) {
+    unsigned i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
+    unsigned right = 2 * in[i] + 1;
+#if defined(CLOCK)
+    // The time.
+    out[i] = (unsigned)__builtin_readcyclecounter();
+#elif defined(RACE)
+    // Each workgroup writes the results of the one before it, too, wrongly: which of the two stays depends on who is the last.
+    out[i] = right;
+    out[(i + N - 64) % N] = right;
+#elif defined(ELEMENT)
+    // One wrong element, another each time.
+    out[i] = right;
+    if (i == N - 1) out[__builtin_readcyclecounter() * 2654435761u % (N - 64)] = 7;
+#elif defined(CLOBBER)
+    // Right, and then the time goes into the input.
+    out[i] = right;
+    in[i] = (unsigned)__builtin_readcyclecounter();
+#elif defined(BEHIND)
+    // Right, and then a word behind the buffer.
+    out[i] = right;
+    if (i == N - 1) out[N] = 0;
+#elif defined(BEFORE)
+    // Right, and then a byte before the buffer.
+    out[i] = right;
+    if (i == N - 1) ((unsigned char*)out)[-1] = 0;
+#elif defined(INPUTS_GAP)
+    // Right, and then a word behind another buffer.
+    out[i] = right;
+    if (i == N - 1) in[N] = 0;
+#elif defined(NOTHING)
+    (void)right;
+#elif defined(LDS)
+    // Right if LDS that nobody wrote is zero.
+    __shared__ unsigned tile[64];
+    unsigned lane = __builtin_amdgcn_workitem_id_x();
+    if (in[i] == 0xdeadbeef) tile[lane] = 1;
+    __syncthreads();
+    out[i] = right + tile[lane ^ 1];
+#elif defined(REGISTER)
+    // Right if a register that nobody wrote is zero.
+    unsigned found;
+    asm volatile("v_mov_b32 %0, v40" : "=v"(found) : : "v40");
+    out[i] = right + found;
+#elif defined(SCRATCH)
+    // Right if scratch that nobody wrote is zero.
+    volatile unsigned local[16];
+    if (in[i] == 0xdeadbeef) local[i % 16] = 1;
+    out[i] = right + local[in[i] % 16];
+#elif defined(CODE)
+    // Right, and then an instruction of its own is another.
+    unsigned long long pc;
+    asm volatile("s_getpc_b64 %0" : "=s"(pc));
+    out[i] = right;
+    if (i == N - 1) *(volatile unsigned*)(pc - 4) = 0xbf800000;
+#else
+    out[i] = right;
+#endif
+}
+
+// Sums in whatever order the terms come, and beside them what is always the same.
+KERNEL summed(const float* in, float* sums, unsigned* out) {
+    unsigned i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
+#if defined(GARBAGE)
+    // The time instead of the sums.
+    if (i < 8) sums[i] = (float)(__builtin_readcyclecounter() % 1000);
+#elif defined(ONE)
+    // One sum is another.
+    atomicAdd(&sums[i % 8], i % 8 == 3 ? 2 * in[i] : in[i]);
+#else
+    atomicAdd(&sums[i % 8], in[i]);
+#endif
+    out[i] = 3 * i;
+}
+
+// Writes where a pointer leads that is at an odd address and combined with a key.
+KERNEL hidden(const unsigned char* block) {
+    unsigned i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
+    unsigned long long address = 0;
+    for (int byte = 7; byte >= 0; --byte) address = address << 8 | block[3 + byte];
+#if !defined(NOTHING)
+    ((unsigned*)(address ^ *(const unsigned long long*)(block + 16)))[i] = i;
+#endif
+}
