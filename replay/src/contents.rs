@@ -88,6 +88,11 @@ impl Around {
         self.0.insert(address, (address.saturating_add(bytes.len() as u64), What::Code(bytes)));
     }
 
+    /// Bytes of all parts.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.iter().map(|(start, (end, _))| end - start).sum()
+    }
+
     /// True for an address of one of the parts.
     pub(crate) fn contains(&self, address: u64) -> bool {
         self.at(address).is_some()

@@ -229,9 +229,10 @@ impl<'c> Stage<'c> {
         &self.buffers
     }
 
-    /// Bytes of all memory, and of what is put back between launches.
+    /// Bytes of all captured memory, and of what is put back between launches.
     pub(crate) fn bytes(&self) -> (u64, u64) {
-        (self.areas.iter().map(|area| area.captured.end - area.captured.start).sum(), self.dirty.bytes())
+        let all: u64 = self.areas.iter().map(|area| area.captured.end - area.captured.start).sum();
+        (all.saturating_sub(self.around.bytes()), self.dirty.bytes())
     }
 
     /// Makes a packet and its arguments.
