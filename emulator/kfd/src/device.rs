@@ -219,13 +219,7 @@ impl State {
             let account = Account::new(memory.map(0, memfile::PAGE)?, machine, gpu_id);
             let gpu = Gpu::new(index, shape, clock.clone(), Arc::new(callbacks));
             plan.settings.fill.into_iter().for_each(|seed| gpu.fill_from(seed));
-            devices.push(Device {
-                gpu_id,
-                product,
-                gpu: Arc::new(gpu),
-                memory,
-                account,
-            });
+            devices.push(Device { gpu_id, product, gpu: Arc::new(gpu), memory, account });
         }
         let svm = SharedVirtual::default();
         svm.set_retries(plan.settings.xnack == Xnack::On, &devices);
