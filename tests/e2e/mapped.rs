@@ -45,6 +45,8 @@ fn signals_that_kernels_write_are_captured_and_a_fresh_process_computes_the_same
     let file = run.file("run.ldcap");
     let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
     let verified = replay::on_file(Run::new(bed::built("omniprobe")), "verify", &file, &bed::arch(), &[]);
-    assert_eq!(verified.stdout.lines().last(), Some("PASS"), "{}{}", verified.stdout, verified.stderr);
+    // What the host changed meanwhile qualifies it.
+    let passes = verified.stdout.lines().last().is_some_and(|word| word.starts_with("PASS"));
+    assert!(passes && verified.status.success(), "{}{}", verified.stdout, verified.stderr);
     drop(run);
 }

@@ -148,7 +148,7 @@ fn kernels_of_triton_compute_the_same_again_from_captures() {
     for case in cases(&folder).iter().take(bed::count(8, usize::MAX)) {
         let (file, _run) = case.captured(&folder, &arch);
         let verified = replay::on_file(bed::Run::new(bed::built("omniprobe")), "verify", &file, &arch, &[]);
-        if verified.stdout.lines().last() != Some("PASS") {
+        if !verified.stdout.lines().last().is_some_and(|word| word.starts_with("PASS")) {
             wrong.push(format!("{}: {}{}", case.name, verified.stdout, verified.stderr));
         }
     }
