@@ -3,6 +3,7 @@
 mod absent;
 
 pub use absent::absent;
+pub(crate) use absent::graphics;
 
 use std::fmt::Write;
 

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::arch::Arch;
+use crate::coverage::{absent, graphics};
 use crate::inst::{Form, Inst, Mods, control};
 use crate::op::{Access, Family, Fill, Flags, Index, Levels, Op, Run};
 use crate::operand::{Kind, Operand};
@@ -19,10 +20,12 @@ mod vector;
 pub enum DecodeError {
     /// The instruction goes on beyond the words that were given.
     Truncated,
-    /// No encoding family begins like this (image, export and interpolation families are not in the tables).
+    /// No encoding family begins like this.
     Encoding,
     /// The family has no such opcode in the tables for this processor.
     Opcode(Family, u16),
+    /// An operation that the processor has and the tables lack.
+    Absent(&'static str),
     /// The operation cannot be written in this form.
     Form(&'static str),
     /// Bits that have no meaning for the operation are set.
@@ -37,6 +40,7 @@ impl fmt::Display for DecodeError {
             DecodeError::Truncated => write!(f, "the instruction goes on beyond the end"),
             DecodeError::Encoding => write!(f, "unknown encoding"),
             DecodeError::Opcode(family, code) => write!(f, "unknown {family:?} opcode {code:#x}"),
+            DecodeError::Absent(name) => write!(f, "{name} is not emulated"),
             DecodeError::Form(name) => write!(f, "{name} has no such form"),
             DecodeError::Reserved(name) => write!(f, "{name} with bits set that it does not use"),
             DecodeError::Operand(name, code) => write!(f, "{name} does not take operand {code:#x}"),
@@ -115,7 +119,10 @@ impl Decoder {
     }
 
     fn find(&self, family: Family, code: u32) -> Result<&'static Op, DecodeError> {
-        self.row(family, code).ok_or(DecodeError::Opcode(family, code as u16))
+        self.row(family, code).ok_or_else(|| match absent(family, code as u16, self.arch) {
+            Some(name) => DecodeError::Absent(name),
+            None => DecodeError::Opcode(family, code as u16),
+        })
     }
 
     fn run(&self, levels: &Levels) -> Run {
@@ -158,7 +165,7 @@ impl Decoder {
             0b110100 => self.vop3(first, second(words)?),
             top if top >> 5 == 0 => self.vop(first, words),
             top if top >> 4 == 0b10 => self.scalar(first, words),
-            _ => Err(DecodeError::Encoding),
+            _ => Err(graphics(first, self.arch).map_or(DecodeError::Encoding, DecodeError::Absent)),
         }
     }
 

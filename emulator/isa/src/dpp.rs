@@ -3,32 +3,65 @@
 //! Source: Vega ISA manual, "DPP_CTRL enumeration".
 
 use crate::inst::Dpp;
+use crate::lanes::lane_masks;
 use crate::wave::{LANES, Vgpr};
 
 /// The lane that lane `l` reads from, when there is one.
-fn source_lane(ctrl: u16, l: usize) -> Option<usize> {
+const fn source_lane(ctrl: u16, l: usize) -> Option<usize> {
     let row = l & !15;
-    let n = usize::from(ctrl & 15);
+    let n = ctrl as usize & 15;
     let in_row = l & 15;
     match ctrl {
-        0..=0xff => Some(l & !3 | usize::from(ctrl >> (2 * (l & 3)) & 3)),
-        0x101..=0x10f => (in_row + n < 16).then_some(l + n),
-        0x111..=0x11f => in_row.checked_sub(n).map(|m| row | m),
+        0..=0xff => Some(l & !3 | ctrl as usize >> (2 * (l & 3)) & 3),
+        0x101..=0x10f if in_row + n < 16 => Some(l + n),
+        0x111..=0x11f if in_row >= n => Some(l - n),
         0x121..=0x12f => Some(row | (in_row + 16 - n) & 15),
-        0x130 => (l + 1 < LANES).then_some(l + 1),
+        0x130 if l + 1 < LANES => Some(l + 1),
         0x134 => Some((l + 1) % LANES),
-        0x138 => l.checked_sub(1),
+        0x138 if l > 0 => Some(l - 1),
         0x13c => Some((l + LANES - 1) % LANES),
         0x140 => Some(row | (15 - in_row)),
         0x141 => Some(l & !7 | (7 - (l & 7))),
         // Lane 15 of each row to the next row.
-        0x142 => row.checked_sub(1),
+        0x142 if row > 0 => Some(row - 1),
         // Lane 31 to the upper two rows.
-        0x143 => (l >= 32).then_some(31),
+        0x143 if l >= 32 => Some(31),
         // row_newbcast of gfx90a: one lane of each row to the row.
         0x150..=0x15f => Some(row | n),
         _ => None,
     }
+}
+
+/// Control codes.
+const CODES: usize = 0x160;
+
+/// For each control code the lane that each lane reads from, its own where there is none, and the lanes that have one.
+static SOURCES: [([u8; LANES], u64); CODES] = {
+    let mut table = [([0; LANES], 0); CODES];
+    let mut ctrl = 0;
+    while ctrl < CODES {
+        let mut l = 0;
+        while l < LANES {
+            table[ctrl].0[l] = l as u8;
+            if let Some(from) = source_lane(ctrl as u16, l) {
+                table[ctrl].0[l] = from as u8;
+                table[ctrl].1 |= 1 << l;
+            }
+            l += 1;
+        }
+        ctrl += 1;
+    }
+    table
+};
+
+/// For each lane the one that it reads from, and the lanes whose source is there and on.
+fn sources(dpp: Dpp, exec: u64) -> (&'static [u8; LANES], u64) {
+    let (from, exist) = &SOURCES[usize::from(dpp.ctrl) % CODES];
+    if exec == u64::MAX {
+        return (from, *exist);
+    }
+    let on = (0..LANES).fold(0, |on, l| on | (exec >> from[l] & 1) << l);
+    (from, exist & on)
 }
 
 /// True when the tables know what `ctrl` means.
@@ -37,22 +70,19 @@ pub(crate) fn is_known(ctrl: u16, newbcast: bool) -> bool {
         || (newbcast && matches!(ctrl, 0x150..=0x15f))
 }
 
-/// The lane that lane `l` reads, if it exists and is on.
-fn active_source(dpp: Dpp, l: usize, exec: u64) -> Option<usize> {
-    source_lane(dpp.ctrl, l).filter(|&from| exec >> from & 1 == 1)
-}
-
 /// Every lane's value from its source lane; zero for lanes without one.
 pub(crate) fn permute(word: &Vgpr, dpp: Dpp, exec: u64) -> Vgpr {
-    std::array::from_fn(|l| active_source(dpp, l, exec).map_or(0, |from| word[from]))
+    let (from, there) = sources(dpp, exec);
+    let there = lane_masks(there);
+    std::array::from_fn(|l| word[usize::from(from[l]) % LANES] & there[l])
 }
 
 /// The lanes that may be written: in a chosen row and bank, and with a source unless zero stands in for it.
 pub(crate) fn write_mask(dpp: Dpp, exec: u64) -> u64 {
-    (0..LANES)
-        .filter(|&l| dpp.row_mask >> (l / 16) & 1 == 1 && dpp.bank_mask >> (l / 4 % 4) & 1 == 1)
-        .filter(|&l| dpp.bound_ctrl || active_source(dpp, l, exec).is_some())
-        .fold(0, |mask, l| mask | 1 << l)
+    let rows = (0..4).fold(0u64, |mask, row| mask | (u64::from(dpp.row_mask >> row & 1) * 0xffff) << (16 * row));
+    let banks = (0..4).fold(0u64, |mask, bank| mask | (u64::from(dpp.bank_mask >> bank & 1) * 0xf) << (4 * bank));
+    let there = if dpp.bound_ctrl { u64::MAX } else { sources(dpp, exec).1 };
+    rows & (banks * 0x0001_0001_0001_0001) & there
 }
 
 #[cfg(test)]

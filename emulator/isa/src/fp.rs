@@ -44,15 +44,7 @@ impl F16 {
 
     /// Rounds a double, given the sign of what was lost before (`residue`), in one of the four ways.
     pub fn round(x: f64, residue: f64, rounding: Rounding) -> F16 {
-        // To odd, so that the second rounding sees every discarded bit.
-        let mut wide = x as f32;
-        let lost = (x - f64::from(wide)) + residue;
-        if lost != 0.0 && wide.is_finite() {
-            if rounding_error_is_away(wide, lost) {
-                wide = toward_zero(wide);
-            }
-            wide = f32::from_bits(wide.to_bits() | 1);
-        }
+        let wide = to_odd(x, residue);
         if rounding == Rounding::Nearest {
             return F16::from_f32(wide);
         }
@@ -68,13 +60,15 @@ impl F16 {
     }
 }
 
-/// True when rounding moved `x` away from zero, `lost` being exact minus rounded.
-fn rounding_error_is_away(x: f32, lost: f64) -> bool {
-    (x > 0.0 && lost < 0.0) || (x < 0.0 && lost > 0.0)
-}
-
-fn toward_zero(x: f32) -> f32 {
-    f32::from_bits(x.to_bits() - u32::from(x != 0.0))
+/// A double and the sign of what it lost as a single that is odd unless it is exact: rounding it again to fewer bits sees
+/// every discarded bit. Without branches, so that lanes are rounded together.
+#[inline(always)]
+fn to_odd(x: f64, residue: f64) -> f32 {
+    let wide = x as f32;
+    let lost = (x - f64::from(wide)) + residue;
+    let inexact = lost != 0.0 && wide.abs() < f32::INFINITY;
+    let away = (wide > 0.0 && lost < 0.0) || (wide < 0.0 && lost > 0.0);
+    f32::from_bits((wide.to_bits() - u32::from(inexact && away)) | u32::from(inexact))
 }
 
 /// Moves a result that was rounded to nearest one step in the rounding direction, when `error` (exact minus rounded)
@@ -145,6 +139,7 @@ pub trait Float: Copy {
 }
 
 /// The error of `a + b`, exact unless something overflows (Knuth's two-sum).
+#[inline(always)]
 pub(crate) fn two_sum_error(a: f64, b: f64, sum: f64) -> f64 {
     let b_part = sum - a;
     let a_part = sum - b_part;
@@ -300,7 +295,11 @@ impl Float for F16 {
 
     #[inline(always)]
     fn fma_nearest(a: F16, b: F16, c: F16) -> F16 {
-        <F16 as Float>::fma(a, b, c, Rounding::Nearest)
+        // The product of two halves is exact.
+        let (product, c) = (f64::from(a.to_f32()) * f64::from(b.to_f32()), f64::from(c.to_f32()));
+        let sum = product + c;
+        let residue = if sum.abs() < f64::INFINITY { two_sum_error(product, c, sum) } else { 0.0 };
+        F16::from_f32(to_odd(sum, residue))
     }
 
     #[inline(always)]

@@ -34,11 +34,6 @@ pub(crate) trait Lane: Copy {
     fn negated(self) -> Self {
         self
     }
-    /// The `abs` modifier.
-    #[inline(always)]
-    fn magnitude(self) -> Self {
-        self
-    }
     /// Zero in place of a denormal.
     #[inline(always)]
     fn flush(self) -> Self {
@@ -133,10 +128,6 @@ impl Lane for M32 {
     fn negated(self) -> M32 {
         M32(self.0 ^ 1 << 31)
     }
-    #[inline(always)]
-    fn magnitude(self) -> M32 {
-        M32(self.0 & !(1 << 31))
-    }
 }
 
 macro_rules! float_lane {
@@ -154,10 +145,6 @@ macro_rules! float_lane {
             #[inline(always)]
             fn negated(self) -> $type {
                 -self
-            }
-            #[inline(always)]
-            fn magnitude(self) -> $type {
-                $type::abs(self)
             }
             #[inline(always)]
             fn flush(self) -> $type {
@@ -217,10 +204,6 @@ impl Lane for F16 {
         F16(self.0 ^ 0x8000)
     }
     #[inline(always)]
-    fn magnitude(self) -> F16 {
-        F16(self.0 & 0x7fff)
-    }
-    #[inline(always)]
     fn flush(self) -> F16 {
         if self.0 & 0x7c00 == 0 { F16(self.0 & 0x8000) } else { self }
     }
@@ -250,8 +233,54 @@ impl Lane for F16 {
     }
 }
 
+/// A source as one or two words a lane, modifiers applied: those of the register file where nothing changes them.
+#[derive(Clone, Copy)]
+pub(crate) struct Words<'a> {
+    low: &'a Vgpr,
+    high: &'a Vgpr,
+}
+
+impl<'a> Words<'a> {
+    /// The source in the register file, if that is what the instruction reads.
+    #[inline(always)]
+    pub(crate) fn in_place<T: Lane>(w: &'a Wave, i: &Inst, s: usize) -> Option<Words<'a>> {
+        if !i.src[s].is_vector() || !i.plain_sources || T::flushes_in(w.mode) {
+            return None;
+        }
+        let low = w.vector(i.src[s], 0);
+        Some(Words { low, high: if T::WORDS == 2 { w.vector(i.src[s], 1) } else { low } })
+    }
+
+    /// A source that was made by [`made`].
+    #[inline(always)]
+    pub(crate) fn of(made: &'a [Vgpr; 2]) -> Words<'a> {
+        Words { low: &made[0], high: &made[1] }
+    }
+
+    /// The value of lane `l`.
+    #[inline(always)]
+    pub(crate) fn get<T: Lane>(&self, l: usize) -> T {
+        let low = u64::from(self.low[l]);
+        T::from_bits(if T::WORDS == 2 { low | u64::from(self.high[l]) << 32 } else { low })
+    }
+}
+
+/// The words of source `s` of a type: from where they are, or made in `place`, which has no value yet.
+macro_rules! words {
+    ($w:ident, $i:ident, $s:literal, $type:ty, $place:ident) => {
+        match crate::lanes::Words::in_place::<$type>($w, $i, $s) {
+            Some(words) => words,
+            None => {
+                $place = crate::lanes::made::<$type>($w, $i, $s);
+                crate::lanes::Words::of(&$place)
+            }
+        }
+    };
+}
+
+pub(crate) use words;
+
 /// Word `n` of source `s`, before modifiers.
-#[inline(always)]
 fn word(w: &Wave, i: &Inst, s: usize, n: u32, kind: Kind) -> Vgpr {
     let operand = i.src[s];
     if operand.is_vector() {
@@ -263,33 +292,38 @@ fn word(w: &Wave, i: &Inst, s: usize, n: u32, kind: Kind) -> Vgpr {
     }
 }
 
-#[inline(always)]
-fn join<T: Lane>(low: &Vgpr, high: &Vgpr) -> [T; LANES] {
-    std::array::from_fn(|l| {
-        T::from_bits(if T::WORDS == 2 { u64::from(low[l]) | u64::from(high[l]) << 32 } else { u64::from(low[l]) })
-    })
+/// The signs in the upper word of a value, which the modifiers of floats change.
+const fn signs(kind: Kind) -> u32 {
+    match kind {
+        Kind::F16 => 0x8000,
+        Kind::V2F16 => 0x8000_8000,
+        Kind::F32 | Kind::F64 | Kind::M32 => 1 << 31,
+        _ => 0,
+    }
 }
 
-/// Source `s` as values of a type, modifiers applied.
+/// The words of a source that is no register, or that is not read as it is.
 #[inline(always)]
-pub(crate) fn source<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [T; LANES] {
-    if i.plain_sources && !T::flushes_in(w.mode) {
-        let low = word(w, i, s, 0, T::KIND);
-        let high = if T::WORDS == 2 { word(w, i, s, 1, T::KIND) } else { low };
-        join(&low, &high)
+pub(crate) fn made<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
+    if !i.plain_sources || T::flushes_in(w.mode) {
+        return modified::<T>(w, i, s);
+    }
+    if T::WORDS == 2 {
+        let value = w.scalar64(i.src[s], i.literal, T::KIND);
+        [[value as u32; LANES], [(value >> 32) as u32; LANES]]
     } else {
-        modified_source(w, i, s)
+        [[w.scalar32(i.src[s], i.literal, T::KIND); LANES]; 2]
     }
 }
 
 #[inline(never)]
-fn modified_source<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [T; LANES] {
+fn modified<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
     let mut words = [word(w, i, s, 0, T::KIND), [0; LANES]];
     if T::WORDS == 2 {
         words[1] = word(w, i, s, 1, T::KIND);
     }
     if let (0, Some(dpp)) = (s, i.dpp()) {
-        for word in &mut words {
+        for word in words.iter_mut().take(T::WORDS as usize) {
             *word = dpp::permute(word, dpp, w.exec());
         }
     }
@@ -298,19 +332,36 @@ fn modified_source<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [T; LANES] {
     } else if T::KIND.is_16_bit() && i.mods.op_sel >> s & 1 == 1 && i.op.flags.has(Flags::OP_SEL) {
         words[0] = words[0].map(|x| x >> 16);
     }
-    let mut values = join::<T>(&words[0], &words[1]);
-    let takes_modifiers =
-        (T::KIND.takes_float_modifiers() || T::KIND == Kind::V2F16) && !i.op.flags.has(Flags::NO_MODS);
-    if takes_modifiers && i.mods.abs >> s & 1 == 1 {
-        values = values.map(T::magnitude);
-    }
-    if takes_modifiers && i.mods.neg >> s & 1 == 1 {
-        values = values.map(T::negated);
+    if signs(T::KIND) != 0 && !i.op.flags.has(Flags::NO_MODS) {
+        let bit = |sources: u8| if sources >> s & 1 == 1 { signs(T::KIND) } else { 0 };
+        let (kept, flipped) = (!bit(i.mods.abs), bit(i.mods.neg));
+        if !kept | flipped != 0 {
+            let upper = T::WORDS as usize - 1;
+            words[upper] = words[upper].map(|x| x & kept ^ flipped);
+        }
     }
     if T::flushes_in(w.mode) {
-        values = values.map(T::flush);
+        let values: [T; LANES] = std::array::from_fn(|l| Words::of(&words).get::<T>(l).flush());
+        words[0] = values.map(|v| v.to_bits() as u32);
+        if T::WORDS == 2 {
+            words[1] = values.map(|v| (v.to_bits() >> 32) as u32);
+        }
     }
-    values
+    words
+}
+
+/// Source `s` as values of a type, modifiers applied.
+#[inline(always)]
+pub(crate) fn source<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [T; LANES] {
+    let place;
+    let words = match Words::in_place::<T>(w, i, s) {
+        Some(words) => words,
+        None => {
+            place = made::<T>(w, i, s);
+            Words::of(&place)
+        }
+    };
+    std::array::from_fn(|l| words.get(l))
 }
 
 /// Keeps the selected byte or half of each lane.
@@ -412,20 +463,17 @@ fn place(word: &mut Vgpr, old: &Vgpr, sdwa: Sdwa) {
     }
 }
 
-/// One mask of ones per lane for each value of eight bits of a lane mask.
-static LANE_MASKS: [[u32; 8]; 256] = {
-    let mut table = [[0; 8]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut bit = 0;
-        while bit < 8 {
-            table[byte][bit] = if byte >> bit & 1 == 1 { u32::MAX } else { 0 };
-            bit += 1;
-        }
-        byte += 1;
-    }
-    table
-};
+/// The bit of each lane in a lane mask: 0 or 1. Shifts of 32 bits are what compilers make vectors of.
+#[inline(always)]
+pub(crate) fn lane_bits(mask: u64) -> Vgpr {
+    std::array::from_fn(|l| (mask >> (l & 32)) as u32 >> (l & 31) & 1)
+}
+
+/// All ones for each lane of a lane mask, zero for the others.
+#[inline(always)]
+pub(crate) fn lane_masks(mask: u64) -> Vgpr {
+    lane_bits(mask).map(|bit| 0u32.wrapping_sub(bit))
+}
 
 /// Replaces the lanes of `mask`.
 #[inline(always)]
@@ -434,12 +482,9 @@ pub(crate) fn blend(register: &mut Vgpr, values: &Vgpr, mask: u64) {
         *register = *values;
         return;
     }
-    for (byte, bits) in mask.to_le_bytes().into_iter().enumerate() {
-        let lanes = &LANE_MASKS[usize::from(bits)];
-        for k in 0..8 {
-            let l = byte * 8 + k;
-            register[l] = register[l] & !lanes[k] | values[l] & lanes[k];
-        }
+    let on = lane_masks(mask);
+    for l in 0..LANES {
+        register[l] = register[l] & !on[l] | values[l] & on[l];
     }
 }
 
@@ -474,8 +519,9 @@ pub(crate) fn mask_result(w: &mut Wave, i: &Inst, mask: u64) {
 /// One source.
 #[inline(always)]
 pub(crate) fn map1<A: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A) -> D) -> Flow {
-    let a = source::<A>(w, i, 0);
-    let d = std::array::from_fn(|l| f(a[l]));
+    let place;
+    let a = words!(w, i, 0, A, place);
+    let d = std::array::from_fn(|l| f(a.get(l)));
     result(w, i, &d);
     Flow::Next
 }
@@ -483,8 +529,9 @@ pub(crate) fn map1<A: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A) -> D)
 /// Two sources.
 #[inline(always)]
 pub(crate) fn map2<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B) -> D) -> Flow {
-    let (a, b) = (source::<A>(w, i, 0), source::<B>(w, i, 1));
-    let d = std::array::from_fn(|l| f(a[l], b[l]));
+    let (place_a, place_b);
+    let (a, b) = (words!(w, i, 0, A, place_a), words!(w, i, 1, B, place_b));
+    let d = std::array::from_fn(|l| f(a.get(l), b.get(l)));
     result(w, i, &d);
     Flow::Next
 }
@@ -492,17 +539,23 @@ pub(crate) fn map2<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn
 /// Three sources.
 #[inline(always)]
 pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B, C) -> D) -> Flow {
-    let (a, b, c) = (source::<A>(w, i, 0), source::<B>(w, i, 1), source::<C>(w, i, 2));
-    let d = std::array::from_fn(|l| f(a[l], b[l], c[l]));
+    let (place_a, place_b, place_c);
+    let a = words!(w, i, 0, A, place_a);
+    let b = words!(w, i, 1, B, place_b);
+    let c = words!(w, i, 2, C, place_c);
+    let d = std::array::from_fn(|l| f(a.get(l), b.get(l), c.get(l)));
     result(w, i, &d);
     Flow::Next
 }
 
-/// Two sources and a lane mask.
+/// Two sources and a lane mask, of which each lane gets its bit in all bits of a word: a choice by them is a vector
+/// operation, one by a condition is not.
 #[inline(always)]
-pub(crate) fn map2_masked<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B, bool) -> D) -> Flow {
-    let (a, b, m) = (source::<A>(w, i, 0), source::<B>(w, i, 1), mask_source(w, i, 2));
-    let d = std::array::from_fn(|l| f(a[l], b[l], m >> l & 1 == 1));
+pub(crate) fn map2_masked<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B, u32) -> D) -> Flow {
+    let (place_a, place_b);
+    let (a, b) = (words!(w, i, 0, A, place_a), words!(w, i, 1, B, place_b));
+    let masks = lane_masks(mask_source(w, i, 2));
+    let d = std::array::from_fn(|l| f(a.get(l), b.get(l), masks[l]));
     result(w, i, &d);
     Flow::Next
 }
@@ -510,12 +563,20 @@ pub(crate) fn map2_masked<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: 
 /// Two sources and a carry; the result and a carry out. With the clamp modifier a carry gives `saturated`.
 #[inline(always)]
 pub(crate) fn carry(w: &mut Wave, i: &Inst, saturated: u32, f: impl Fn(u32, u32, u32) -> (u32, bool)) -> Flow {
-    let (a, b) = (source::<u32>(w, i, 0), source::<u32>(w, i, 1));
-    let m = if i.op.flags.has(Flags::MASK_IN) { mask_source(w, i, 2) } else { 0 };
-    let pairs: [(u32, bool); LANES] = std::array::from_fn(|l| f(a[l], b[l], (m >> l & 1) as u32));
-    let mask = mask_of(|l| pairs[l].1);
-    let clamp = i.mods.clamp;
-    result(w, i, &pairs.map(|(d, over)| if clamp && over { saturated } else { d }));
+    let (place_a, place_b);
+    let (a, b) = (words!(w, i, 0, u32, place_a), words!(w, i, 1, u32, place_b));
+    let carried = lane_bits(if i.op.flags.has(Flags::MASK_IN) { mask_source(w, i, 2) } else { 0 });
+    // Sums and carries apart: pairs of them would not be vectors.
+    let (mut d, mut over) = ([0; LANES], [0; LANES]);
+    for l in 0..LANES {
+        let (sum, carry) = f(a.get(l), b.get(l), carried[l]);
+        (d[l], over[l]) = (sum, 0u32.wrapping_sub(carry.into()));
+    }
+    if i.mods.clamp {
+        d = std::array::from_fn(|l| if over[l] != 0 { saturated } else { d[l] });
+    }
+    let mask = mask_of(|l| over[l] != 0);
+    result(w, i, &d);
     mask_result(w, i, mask);
     Flow::Next
 }
@@ -527,10 +588,17 @@ pub(crate) fn map3_with_mask<A: Lane, B: Lane, C: Lane, D: Lane>(
     i: &Inst,
     f: impl Fn(A, B, C) -> (D, bool),
 ) -> Flow {
-    let (a, b, c) = (source::<A>(w, i, 0), source::<B>(w, i, 1), source::<C>(w, i, 2));
-    let pairs: [(D, bool); LANES] = std::array::from_fn(|l| f(a[l], b[l], c[l]));
-    let mask = mask_of(|l| pairs[l].1);
-    result(w, i, &pairs.map(|(d, _)| d));
+    let (place_a, place_b, place_c);
+    let a = words!(w, i, 0, A, place_a);
+    let b = words!(w, i, 1, B, place_b);
+    let c = words!(w, i, 2, C, place_c);
+    let (mut d, mut over) = ([D::from_bits(0); LANES], [0; LANES]);
+    for l in 0..LANES {
+        let (value, bit) = f(a.get(l), b.get(l), c.get(l));
+        (d[l], over[l]) = (value, u32::from(bit));
+    }
+    let mask = mask_of(|l| over[l] != 0);
+    result(w, i, &d);
     mask_result(w, i, mask);
     Flow::Next
 }
@@ -538,8 +606,9 @@ pub(crate) fn map3_with_mask<A: Lane, B: Lane, C: Lane, D: Lane>(
 /// A comparison of two sources.
 #[inline(always)]
 pub(crate) fn compare<A: Lane, B: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B) -> bool) -> Flow {
-    let (a, b) = (source::<A>(w, i, 0), source::<B>(w, i, 1));
-    let mask = mask_of(|l| f(a[l], b[l])) & write_mask(w, i);
+    let (place_a, place_b);
+    let (a, b) = (words!(w, i, 0, A, place_a), words!(w, i, 1, B, place_b));
+    let mask = mask_of(|l| f(a.get(l), b.get(l))) & write_mask(w, i);
     w.set_pair(i.sdst, mask);
     if i.op.flags.has(Flags::WRITES_EXEC) {
         w.set_exec(mask);

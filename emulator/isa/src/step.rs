@@ -41,57 +41,69 @@ fn indexed(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     unsafe { (copy.run)(w, &copy, e) }
 }
 
+/// A machine that registers alone do not need.
+#[cfg(test)]
+pub(crate) struct Nothing;
+
+#[cfg(test)]
+impl Env for Nothing {
+    fn load(
+        &mut self,
+        _: &crate::env::Addresses,
+        _: u64,
+        _: u8,
+        _: &mut [crate::wave::Vgpr; 4],
+    ) -> Result<(), crate::env::Fault> {
+        unreachable!()
+    }
+    fn store(
+        &mut self,
+        _: &crate::env::Addresses,
+        _: u64,
+        _: u8,
+        _: &[crate::wave::Vgpr; 4],
+    ) -> Result<(), crate::env::Fault> {
+        unreachable!()
+    }
+    fn atomic(
+        &mut self,
+        _: crate::atomic::AtomicOp,
+        _: &crate::env::Addresses,
+        _: u64,
+        _: u8,
+        _: &[crate::wave::Vgpr; 4],
+        _: &mut [crate::wave::Vgpr; 4],
+    ) -> Result<(), crate::env::Fault> {
+        unreachable!()
+    }
+    fn scalar_load(&mut self, _: u64, _: &mut [u32]) -> Result<(), crate::env::Fault> {
+        unreachable!()
+    }
+    fn scalar_store(&mut self, _: u64, _: &[u32]) -> Result<(), crate::env::Fault> {
+        unreachable!()
+    }
+    fn lds(&mut self) -> &mut [u8] {
+        &mut []
+    }
+    fn message(&mut self, _: u32, _: u32) {}
+    fn cycles(&mut self) -> u64 {
+        0
+    }
+    fn ticks(&mut self) -> u64 {
+        0
+    }
+    fn fence(&mut self) {}
+    fn gws(&mut self, _: crate::env::GwsOp, _: u32, _: u32) -> bool {
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::atomic::AtomicOp;
     use crate::disasm::Disassembly;
-    use crate::env::{Addresses, Fault, GwsOp};
-    use crate::wave::{Vgpr, vgpr_file};
+    use crate::wave::vgpr_file;
     use crate::{Arch, Decoder};
-
-    /// A machine that registers alone do not need.
-    struct Nothing;
-
-    impl Env for Nothing {
-        fn load(&mut self, _: &Addresses, _: u64, _: u8, _: &mut [Vgpr; 4]) -> Result<(), Fault> {
-            unreachable!()
-        }
-        fn store(&mut self, _: &Addresses, _: u64, _: u8, _: &[Vgpr; 4]) -> Result<(), Fault> {
-            unreachable!()
-        }
-        fn atomic(
-            &mut self,
-            _: AtomicOp,
-            _: &Addresses,
-            _: u64,
-            _: u8,
-            _: &[Vgpr; 4],
-            _: &mut [Vgpr; 4],
-        ) -> Result<(), Fault> {
-            unreachable!()
-        }
-        fn scalar_load(&mut self, _: u64, _: &mut [u32]) -> Result<(), Fault> {
-            unreachable!()
-        }
-        fn scalar_store(&mut self, _: u64, _: &[u32]) -> Result<(), Fault> {
-            unreachable!()
-        }
-        fn lds(&mut self) -> &mut [u8] {
-            &mut []
-        }
-        fn message(&mut self, _: u32, _: u32) {}
-        fn cycles(&mut self) -> u64 {
-            0
-        }
-        fn ticks(&mut self) -> u64 {
-            0
-        }
-        fn fence(&mut self) {}
-        fn gws(&mut self, _: GwsOp, _: u32, _: u32) -> bool {
-            true
-        }
-    }
 
     #[test]
     fn the_index_mode_moves_the_operands_that_it_names() {

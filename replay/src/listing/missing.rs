@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use amdgpu_code_object::{CodeObject, Function, Image};
-use amdgpu_emu::isa::coverage::absent;
 use amdgpu_emu::isa::decode::DecodeError;
 use amdgpu_emu::isa::{Arch, Decoder};
 
@@ -121,7 +120,7 @@ impl Walk<'_> {
                         }
                     }
                     Err(why) => {
-                        let name = name(why, self.decoder.arch());
+                        let name = name(why);
                         self.missing.push(Missing { address: at, words, name, why });
                     }
                 }
@@ -148,10 +147,12 @@ impl Walk<'_> {
 }
 
 /// The name of an operation that was refused, where it has one here.
-fn name(why: DecodeError, arch: Arch) -> Option<&'static str> {
+fn name(why: DecodeError) -> Option<&'static str> {
     match why {
-        DecodeError::Form(name) | DecodeError::Reserved(name) | DecodeError::Operand(name, _) => Some(name),
-        DecodeError::Opcode(family, code) => absent(family, code, arch),
-        DecodeError::Encoding | DecodeError::Truncated => None,
+        DecodeError::Absent(name)
+        | DecodeError::Form(name)
+        | DecodeError::Reserved(name)
+        | DecodeError::Operand(name, _) => Some(name),
+        DecodeError::Opcode(..) | DecodeError::Encoding | DecodeError::Truncated => None,
     }
 }

@@ -276,7 +276,7 @@ mod tests {
         let found: Vec<_> = instructions(&decoder, &part).map(|(at, words, inst)| (at, words, inst.err())).collect();
         let expected = [
             (0x100, vec![words[0]], None),
-            (0x104, words[1..].to_vec(), Some(DecodeError::Encoding)),
+            (0x104, words[1..].to_vec(), Some(DecodeError::Absent("image_load"))),
             (0x10c, vec![0x0003_0201], Some(DecodeError::Truncated)),
         ];
         assert_eq!(found, expected);

@@ -1,47 +1,61 @@
-//! `cargo xtask bench waves`: how fast the emulated GPU is, from its own packet trace: wave instructions of each kernel,
-//! over the time that it ran.
+//! `cargo xtask bench waves`: how fast the emulated GPU is, from its own packet trace: wave instructions of kernels that each
+//! keep one part of the machine busy, over the time that they ran.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::median;
 use crate::{demo, setup, shell};
 
+/// The kinds of `tests/programs/throughput.hip`.
+const KINDS: [&str; 7] = ["saxpy", "sgemm", "fma_loop", "softmax", "histogram", "matmul", "jump_ahead"];
+/// Threads of the emulator.
+const THREADS: [&str; 2] = ["1", "2"];
+/// Runs of each kind.
+const RUNS: usize = 5;
+/// Ticks of the emulated clock in a second.
+const TICKS: f64 = 1e8;
+/// The runtime's own kernels have fewer instructions, and are too small to say anything.
+const LEAST_INSTRUCTIONS: u64 = 200_000;
+
 pub(super) fn run() -> Result<()> {
-    /// Ticks of the emulated clock in a second.
-    const TICKS: f64 = 1e8;
     let rocm = setup::rocm()?;
     shell::build()?;
     let program = demo::compile(&rocm, &shell::root().join("tests/programs/throughput.hip"))?;
     let trace = shell::cache().join("waves.json");
-    println!("{:<10} {:>14} {:>24}", "threads", "instructions", "million in a second");
-    for threads in ["1", "2"] {
-        let mut rates: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-        for _ in 0..5 {
-            fs::write(&trace, "")?;
-            let mut command = Command::new(&program);
-            command.env("LD_PRELOAD", shell::built("libkfdemu.so"));
-            shell::output(command.env("KFDEMU_THREADS", threads).env("KFDEMU_TRACE", &trace))?;
-            for line in fs::read_to_string(&trace)?.lines() {
-                let packet: Value = serde_json::from_str(line).with_context(|| format!("in {}", trace.display()))?;
-                let number = |name: &str| packet[name].as_u64().unwrap_or_default();
-                // The runtime's own kernels are too small to say anything.
-                if number("instructions") > 1_000_000 {
-                    let seconds = (number("endTicks") - number("startTicks")) as f64 / TICKS;
-                    rates
-                        .entry(number("instructions"))
-                        .or_default()
-                        .push(number("instructions") as f64 / seconds / 1e6);
+    println!("millions of wave instructions in a second: the median of {RUNS} runs (the best)\n");
+    println!("{:<12} {:>14} {:>18} {:>18}", "kind", "instructions", "one thread", "two threads");
+    for kind in KINDS {
+        let mut executed = 0;
+        let mut columns = Vec::new();
+        for threads in THREADS {
+            let mut rates = Vec::new();
+            for _ in 0..RUNS {
+                fs::write(&trace, "")?;
+                let mut command = Command::new(&program);
+                command.arg(kind).env("LD_PRELOAD", shell::built("libkfdemu.so"));
+                shell::output(command.env("KFDEMU_THREADS", threads).env("KFDEMU_TRACE", &trace))?;
+                let (mut instructions, mut ticks) = (0, 0);
+                for line in fs::read_to_string(&trace)?.lines() {
+                    let packet: Value =
+                        serde_json::from_str(line).with_context(|| format!("in {}", trace.display()))?;
+                    let number = |name: &str| packet[name].as_u64().unwrap_or_default();
+                    if number("instructions") > LEAST_INSTRUCTIONS {
+                        instructions += number("instructions");
+                        ticks += number("endTicks") - number("startTicks");
+                    }
                 }
+                ensure!(ticks > 0, "{kind}: no dispatch with more than {LEAST_INSTRUCTIONS} instructions in the trace");
+                executed = instructions;
+                rates.push(instructions as f64 * TICKS / ticks as f64 / 1e6);
             }
+            let best = rates.iter().copied().fold(0.0, f64::max);
+            columns.push(format!("{:.1} ({best:.1})", median(rates.into_iter())));
         }
-        for (instructions, rates) in rates {
-            println!("{threads:<10} {instructions:>14} {:>24.1}", median(rates.into_iter()));
-        }
+        println!("{kind:<12} {executed:>14} {:>18} {:>18}", columns[0], columns[1]);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! Source: the Vega and MI300 ISA manuals' lists of opcodes. That LLVM reads the same names is tested.
 
 use super::is_absent;
-use crate::arch::Arch;
+use crate::arch::{Arch, ArchSet};
 use crate::op::Family;
 
 /// The name of an operation that a processor has and the tables lack; `None` for opcodes that have no meaning there.
@@ -16,6 +16,144 @@ pub fn absent(family: Family, code: u16, arch: Arch) -> Option<&'static str> {
     let mut rows = OPCODES.iter().filter(|(of, number, _)| is((*of, *number)));
     rows.find(|(.., name)| is_absent(name, arch)).map(|(.., name)| *name)
 }
+
+/// The name of an operation of the families that only graphics has, none of which is in the tables, by its first word;
+/// `None` where the processor has no such operation.
+pub(crate) fn graphics(first: u32, arch: Arch) -> Option<&'static str> {
+    let (names, code) = match first >> 26 {
+        0b111100 => (IMAGE, first >> 18 & 0x7f),
+        0b111010 => (TYPED_BUFFER, first >> 15 & 0xf),
+        0b110101 => (INTERPOLATION, first >> 16 & 3),
+        0b110001 => (EXPORT, 0),
+        _ => return None,
+    };
+    let has = |archs: &ArchSet| archs.contains(arch);
+    names.iter().find(|(number, archs, _)| u32::from(*number) == code && has(archs)).map(|(.., name)| *name)
+}
+
+/// Opcodes of a family, the processors that have them, and their names.
+type Names = &'static [(u8, ArchSet, &'static str)];
+
+const EXPORT: Names = &[(0, ArchSet::UNTIL_908, "exp")];
+
+const INTERPOLATION: Names = &[
+    (0, ArchSet::UNTIL_908, "v_interp_p1_f32"),
+    (1, ArchSet::UNTIL_908, "v_interp_p2_f32"),
+    (2, ArchSet::UNTIL_908, "v_interp_mov_f32"),
+];
+
+#[rustfmt::skip]
+const TYPED_BUFFER: Names = &[
+    (0x00, ArchSet::ALL, "tbuffer_load_format_x"),
+    (0x01, ArchSet::ALL, "tbuffer_load_format_xy"),
+    (0x02, ArchSet::ALL, "tbuffer_load_format_xyz"),
+    (0x03, ArchSet::ALL, "tbuffer_load_format_xyzw"),
+    (0x04, ArchSet::ALL, "tbuffer_store_format_x"),
+    (0x05, ArchSet::ALL, "tbuffer_store_format_xy"),
+    (0x06, ArchSet::ALL, "tbuffer_store_format_xyz"),
+    (0x07, ArchSet::ALL, "tbuffer_store_format_xyzw"),
+    (0x08, ArchSet::ALL, "tbuffer_load_format_d16_x"),
+    (0x09, ArchSet::ALL, "tbuffer_load_format_d16_xy"),
+    (0x0a, ArchSet::ALL, "tbuffer_load_format_d16_xyz"),
+    (0x0b, ArchSet::ALL, "tbuffer_load_format_d16_xyzw"),
+    (0x0c, ArchSet::ALL, "tbuffer_store_format_d16_x"),
+    (0x0d, ArchSet::ALL, "tbuffer_store_format_d16_xy"),
+    (0x0e, ArchSet::ALL, "tbuffer_store_format_d16_xyz"),
+    (0x0f, ArchSet::ALL, "tbuffer_store_format_d16_xyzw"),
+];
+#[rustfmt::skip]
+const IMAGE: Names = &[
+    (0x00, ArchSet::UNTIL_90A, "image_load"),
+    (0x01, ArchSet::UNTIL_90A, "image_load_mip"),
+    (0x02, ArchSet::UNTIL_90A, "image_load_pck"),
+    (0x03, ArchSet::UNTIL_90A, "image_load_pck_sgn"),
+    (0x04, ArchSet::UNTIL_90A, "image_load_mip_pck"),
+    (0x05, ArchSet::UNTIL_90A, "image_load_mip_pck_sgn"),
+    (0x08, ArchSet::UNTIL_90A, "image_store"),
+    (0x09, ArchSet::UNTIL_90A, "image_store_mip"),
+    (0x0a, ArchSet::UNTIL_90A, "image_store_pck"),
+    (0x0b, ArchSet::UNTIL_90A, "image_store_mip_pck"),
+    (0x0e, ArchSet::UNTIL_90A, "image_get_resinfo"),
+    (0x10, ArchSet::UNTIL_90A, "image_atomic_swap"),
+    (0x11, ArchSet::UNTIL_90A, "image_atomic_cmpswap"),
+    (0x12, ArchSet::UNTIL_90A, "image_atomic_add"),
+    (0x13, ArchSet::UNTIL_90A, "image_atomic_sub"),
+    (0x14, ArchSet::UNTIL_90A, "image_atomic_smin"),
+    (0x15, ArchSet::UNTIL_90A, "image_atomic_umin"),
+    (0x16, ArchSet::UNTIL_90A, "image_atomic_smax"),
+    (0x17, ArchSet::UNTIL_90A, "image_atomic_umax"),
+    (0x18, ArchSet::UNTIL_90A, "image_atomic_and"),
+    (0x19, ArchSet::UNTIL_90A, "image_atomic_or"),
+    (0x1a, ArchSet::UNTIL_90A, "image_atomic_xor"),
+    (0x1b, ArchSet::UNTIL_90A, "image_atomic_inc"),
+    (0x1c, ArchSet::UNTIL_90A, "image_atomic_dec"),
+    (0x20, ArchSet::UNTIL_90A, "image_sample"),
+    (0x21, ArchSet::UNTIL_908, "image_sample_cl"),
+    (0x22, ArchSet::UNTIL_908, "image_sample_d"),
+    (0x23, ArchSet::UNTIL_908, "image_sample_d_cl"),
+    (0x24, ArchSet::UNTIL_908, "image_sample_l"),
+    (0x25, ArchSet::UNTIL_908, "image_sample_b"),
+    (0x26, ArchSet::UNTIL_908, "image_sample_b_cl"),
+    (0x27, ArchSet::UNTIL_908, "image_sample_lz"),
+    (0x28, ArchSet::UNTIL_908, "image_sample_c"),
+    (0x29, ArchSet::UNTIL_908, "image_sample_c_cl"),
+    (0x2a, ArchSet::UNTIL_908, "image_sample_c_d"),
+    (0x2b, ArchSet::UNTIL_908, "image_sample_c_d_cl"),
+    (0x2c, ArchSet::UNTIL_908, "image_sample_c_l"),
+    (0x2d, ArchSet::UNTIL_908, "image_sample_c_b"),
+    (0x2e, ArchSet::UNTIL_908, "image_sample_c_b_cl"),
+    (0x2f, ArchSet::UNTIL_908, "image_sample_c_lz"),
+    (0x30, ArchSet::UNTIL_908, "image_sample_o"),
+    (0x31, ArchSet::UNTIL_908, "image_sample_cl_o"),
+    (0x32, ArchSet::UNTIL_908, "image_sample_d_o"),
+    (0x33, ArchSet::UNTIL_908, "image_sample_d_cl_o"),
+    (0x34, ArchSet::UNTIL_908, "image_sample_l_o"),
+    (0x35, ArchSet::UNTIL_908, "image_sample_b_o"),
+    (0x36, ArchSet::UNTIL_908, "image_sample_b_cl_o"),
+    (0x37, ArchSet::UNTIL_908, "image_sample_lz_o"),
+    (0x38, ArchSet::UNTIL_908, "image_sample_c_o"),
+    (0x39, ArchSet::UNTIL_908, "image_sample_c_cl_o"),
+    (0x3a, ArchSet::UNTIL_908, "image_sample_c_d_o"),
+    (0x3b, ArchSet::UNTIL_908, "image_sample_c_d_cl_o"),
+    (0x3c, ArchSet::UNTIL_908, "image_sample_c_l_o"),
+    (0x3d, ArchSet::UNTIL_908, "image_sample_c_b_o"),
+    (0x3e, ArchSet::UNTIL_908, "image_sample_c_b_cl_o"),
+    (0x3f, ArchSet::UNTIL_908, "image_sample_c_lz_o"),
+    (0x40, ArchSet::UNTIL_908, "image_gather4"),
+    (0x41, ArchSet::UNTIL_908, "image_gather4_cl"),
+    (0x42, ArchSet::UNTIL_908, "image_gather4h"),
+    (0x44, ArchSet::UNTIL_908, "image_gather4_l"),
+    (0x45, ArchSet::UNTIL_908, "image_gather4_b"),
+    (0x46, ArchSet::UNTIL_908, "image_gather4_b_cl"),
+    (0x47, ArchSet::UNTIL_908, "image_gather4_lz"),
+    (0x48, ArchSet::UNTIL_908, "image_gather4_c"),
+    (0x49, ArchSet::UNTIL_908, "image_gather4_c_cl"),
+    (0x4c, ArchSet::UNTIL_908, "image_gather4_c_l"),
+    (0x4d, ArchSet::UNTIL_908, "image_gather4_c_b"),
+    (0x4e, ArchSet::UNTIL_908, "image_gather4_c_b_cl"),
+    (0x4f, ArchSet::UNTIL_908, "image_gather4_c_lz"),
+    (0x50, ArchSet::UNTIL_908, "image_gather4_o"),
+    (0x51, ArchSet::UNTIL_908, "image_gather4_cl_o"),
+    (0x54, ArchSet::UNTIL_908, "image_gather4_l_o"),
+    (0x55, ArchSet::UNTIL_908, "image_gather4_b_o"),
+    (0x56, ArchSet::UNTIL_908, "image_gather4_b_cl_o"),
+    (0x57, ArchSet::UNTIL_908, "image_gather4_lz_o"),
+    (0x58, ArchSet::UNTIL_908, "image_gather4_c_o"),
+    (0x59, ArchSet::UNTIL_908, "image_gather4_c_cl_o"),
+    (0x5c, ArchSet::UNTIL_908, "image_gather4_c_l_o"),
+    (0x5d, ArchSet::UNTIL_908, "image_gather4_c_b_o"),
+    (0x5e, ArchSet::UNTIL_908, "image_gather4_c_b_cl_o"),
+    (0x5f, ArchSet::UNTIL_908, "image_gather4_c_lz_o"),
+    (0x60, ArchSet::UNTIL_908, "image_get_lod"),
+    (0x68, ArchSet::UNTIL_908, "image_sample_cd"),
+    (0x69, ArchSet::UNTIL_908, "image_sample_cd_cl"),
+    (0x6a, ArchSet::UNTIL_908, "image_sample_c_cd"),
+    (0x6b, ArchSet::UNTIL_908, "image_sample_c_cd_cl"),
+    (0x6c, ArchSet::UNTIL_908, "image_sample_cd_o"),
+    (0x6d, ArchSet::UNTIL_908, "image_sample_cd_cl_o"),
+    (0x6e, ArchSet::UNTIL_908, "image_sample_c_cd_o"),
+    (0x6f, ArchSet::UNTIL_908, "image_sample_c_cd_cl_o"),
+];
 
 #[rustfmt::skip]
 const OPCODES: &[(Family, u16, &str)] = &[

@@ -8,30 +8,14 @@ use super::kinds;
 use crate::arch::ArchSet;
 use crate::fp::F16;
 use crate::inst::Inst;
-use crate::lanes::{Lane, blend};
+use crate::lanes::blend;
 use crate::op::{Family, Flags, Flow, Levels, Op};
 use crate::operand::Kind;
 use crate::wave::{LANES, Vgpr, Wave};
 
-/// What the elements of the factors are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Element {
-    F32,
-    /// Denormals are read as zero on MI200.
-    F16,
-    Bf16,
-    I8,
-}
+mod product;
 
-impl Element {
-    const fn bits(self) -> u32 {
-        match self {
-            Element::F32 => 32,
-            Element::F16 | Element::Bf16 => 16,
-            Element::I8 => 8,
-        }
-    }
-}
+use product::{Bf16, multiply};
 
 /// The shape of a matrix instruction.
 #[derive(Clone, Copy)]
@@ -40,6 +24,8 @@ struct Shape {
     n: usize,
     k: usize,
     blocks: usize,
+    /// Results of one lane that are rows in sequence.
+    height: usize,
 }
 
 impl Shape {
@@ -59,8 +45,9 @@ impl Shape {
         (index + size * (b + self.blocks * (k / per_lane)), k % per_lane)
     }
 
-    /// Which element result `r` of lane `l` is: block, row, column; `height` results of one lane are rows in sequence.
-    const fn result(self, height: usize, r: usize, l: usize) -> (usize, usize, usize) {
+    /// Which element result `r` of lane `l` is: block, row, column.
+    const fn result(self, r: usize, l: usize) -> (usize, usize, usize) {
+        let height = self.height;
         let tile = self.n * self.m / height;
         let blocks_at_once = if tile >= LANES { 1 } else { LANES / tile };
         let groups = LANES / blocks_at_once / self.n;
@@ -77,46 +64,47 @@ const fn row(name: &'static str, code: u16, archs: ArchSet, factor_dwords: u8, a
     Op::new(name, Family::Vop3p, code, archs, run).operands(acc, [factor, factor, acc])
 }
 
-macro_rules! mfma {
-    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $element:ident) => {{
-        const SHAPE: Shape = Shape { m: $m, n: $n, k: $k, blocks: $blocks };
+/// A matrix instruction: what the elements of its factors are, and how many registers one of its results takes.
+macro_rules! matrix {
+    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $element:ty, $height:literal, $dwords:literal) => {{
+        const SHAPE: Shape = Shape { m: $m, n: $n, k: $k, blocks: $blocks, height: $height };
+        const PER_LANE: usize = SHAPE.per_lane();
+        const RESULTS: usize = SHAPE.results();
         row(
             $name,
             $code,
             ArchSet::$archs,
-            (SHAPE.per_lane() as u32 * Element::$element.bits() / 32) as u8,
-            SHAPE.results() as u8,
-            levels!(w, i, _e, multiply(w, i, SHAPE, Element::$element)),
+            (PER_LANE as u32 * <$element as product::Element>::BITS / 32) as u8,
+            ($dwords * RESULTS) as u8,
+            levels!(w, i, _e, multiply::<$element, PER_LANE, RESULTS>(w, i, SHAPE)),
         )
     }};
 }
 
+macro_rules! mfma {
+    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $element:ty) => {
+        matrix!($name $code $archs $m x $n x $k * $blocks $element, 4, 1)
+    };
+}
+
 macro_rules! dgemm {
-    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal) => {{
-        const SHAPE: Shape = Shape { m: $m, n: $n, k: $k, blocks: $blocks };
-        row(
-            $name,
-            $code,
-            ArchSet::$archs,
-            2,
-            2 * SHAPE.results() as u8,
-            levels!(w, i, _e, multiply_doubles(w, i, SHAPE)),
-        )
-    }};
+    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal) => {
+        matrix!($name $code $archs $m x $n x $k * $blocks f64, 1, 2)
+    };
 }
 
 #[rustfmt::skip]
 pub(crate) static TABLE: &[Op] = &[
-    mfma!("v_mfma_f32_32x32x1f32"       0x40 FROM_908_TO_90A 32 x 32 x 1 * 2 F32),
-    mfma!("v_mfma_f32_32x32x1_2b_f32"   0x40 ONLY_942        32 x 32 x 1 * 2 F32),
-    mfma!("v_mfma_f32_16x16x1f32"       0x41 FROM_908_TO_90A 16 x 16 x 1 * 4 F32),
-    mfma!("v_mfma_f32_16x16x1_4b_f32"   0x41 ONLY_942        16 x 16 x 1 * 4 F32),
-    mfma!("v_mfma_f32_4x4x1f32"         0x42 FROM_908_TO_90A 4 x 4 x 1 * 16 F32),
-    mfma!("v_mfma_f32_4x4x1_16b_f32"    0x42 ONLY_942        4 x 4 x 1 * 16 F32),
-    mfma!("v_mfma_f32_32x32x2f32"       0x44 FROM_908_TO_90A 32 x 32 x 2 * 1 F32),
-    mfma!("v_mfma_f32_32x32x2_f32"      0x44 ONLY_942        32 x 32 x 2 * 1 F32),
-    mfma!("v_mfma_f32_16x16x4f32"       0x45 FROM_908_TO_90A 16 x 16 x 4 * 1 F32),
-    mfma!("v_mfma_f32_16x16x4_f32"      0x45 ONLY_942        16 x 16 x 4 * 1 F32),
+    mfma!("v_mfma_f32_32x32x1f32"       0x40 FROM_908_TO_90A 32 x 32 x 1 * 2 f32),
+    mfma!("v_mfma_f32_32x32x1_2b_f32"   0x40 ONLY_942        32 x 32 x 1 * 2 f32),
+    mfma!("v_mfma_f32_16x16x1f32"       0x41 FROM_908_TO_90A 16 x 16 x 1 * 4 f32),
+    mfma!("v_mfma_f32_16x16x1_4b_f32"   0x41 ONLY_942        16 x 16 x 1 * 4 f32),
+    mfma!("v_mfma_f32_4x4x1f32"         0x42 FROM_908_TO_90A 4 x 4 x 1 * 16 f32),
+    mfma!("v_mfma_f32_4x4x1_16b_f32"    0x42 ONLY_942        4 x 4 x 1 * 16 f32),
+    mfma!("v_mfma_f32_32x32x2f32"       0x44 FROM_908_TO_90A 32 x 32 x 2 * 1 f32),
+    mfma!("v_mfma_f32_32x32x2_f32"      0x44 ONLY_942        32 x 32 x 2 * 1 f32),
+    mfma!("v_mfma_f32_16x16x4f32"       0x45 FROM_908_TO_90A 16 x 16 x 4 * 1 f32),
+    mfma!("v_mfma_f32_16x16x4_f32"      0x45 ONLY_942        16 x 16 x 4 * 1 f32),
     mfma!("v_mfma_f32_32x32x4f16"       0x48 FROM_908_TO_90A 32 x 32 x 4 * 2 F16),
     mfma!("v_mfma_f32_32x32x4_2b_f16"   0x48 ONLY_942        32 x 32 x 4 * 2 F16),
     mfma!("v_mfma_f32_16x16x4f16"       0x49 FROM_908_TO_90A 16 x 16 x 4 * 4 F16),
@@ -127,16 +115,16 @@ pub(crate) static TABLE: &[Op] = &[
     mfma!("v_mfma_f32_32x32x8_f16"      0x4c ONLY_942        32 x 32 x 8 * 1 F16),
     mfma!("v_mfma_f32_16x16x16f16"      0x4d FROM_908_TO_90A 16 x 16 x 16 * 1 F16),
     mfma!("v_mfma_f32_16x16x16_f16"     0x4d ONLY_942        16 x 16 x 16 * 1 F16),
-    mfma!("v_mfma_i32_32x32x4i8"        0x50 FROM_908_TO_90A 32 x 32 x 4 * 2 I8),
-    mfma!("v_mfma_i32_32x32x4_2b_i8"    0x50 ONLY_942        32 x 32 x 4 * 2 I8),
-    mfma!("v_mfma_i32_16x16x4i8"        0x51 FROM_908_TO_90A 16 x 16 x 4 * 4 I8),
-    mfma!("v_mfma_i32_16x16x4_4b_i8"    0x51 ONLY_942        16 x 16 x 4 * 4 I8),
-    mfma!("v_mfma_i32_4x4x4i8"          0x52 FROM_908_TO_90A 4 x 4 x 4 * 16 I8),
-    mfma!("v_mfma_i32_4x4x4_16b_i8"     0x52 ONLY_942        4 x 4 x 4 * 16 I8),
-    mfma!("v_mfma_i32_32x32x8i8"        0x54 FROM_908_TO_90A 32 x 32 x 8 * 1 I8),
-    mfma!("v_mfma_i32_16x16x16i8"       0x55 FROM_908_TO_90A 16 x 16 x 16 * 1 I8),
-    mfma!("v_mfma_i32_32x32x16_i8"      0x56 ONLY_942        32 x 32 x 16 * 1 I8),
-    mfma!("v_mfma_i32_16x16x32_i8"      0x57 ONLY_942        16 x 16 x 32 * 1 I8),
+    mfma!("v_mfma_i32_32x32x4i8"        0x50 FROM_908_TO_90A 32 x 32 x 4 * 2 i8),
+    mfma!("v_mfma_i32_32x32x4_2b_i8"    0x50 ONLY_942        32 x 32 x 4 * 2 i8),
+    mfma!("v_mfma_i32_16x16x4i8"        0x51 FROM_908_TO_90A 16 x 16 x 4 * 4 i8),
+    mfma!("v_mfma_i32_16x16x4_4b_i8"    0x51 ONLY_942        16 x 16 x 4 * 4 i8),
+    mfma!("v_mfma_i32_4x4x4i8"          0x52 FROM_908_TO_90A 4 x 4 x 4 * 16 i8),
+    mfma!("v_mfma_i32_4x4x4_16b_i8"     0x52 ONLY_942        4 x 4 x 4 * 16 i8),
+    mfma!("v_mfma_i32_32x32x8i8"        0x54 FROM_908_TO_90A 32 x 32 x 8 * 1 i8),
+    mfma!("v_mfma_i32_16x16x16i8"       0x55 FROM_908_TO_90A 16 x 16 x 16 * 1 i8),
+    mfma!("v_mfma_i32_32x32x16_i8"      0x56 ONLY_942        32 x 32 x 16 * 1 i8),
+    mfma!("v_mfma_i32_16x16x32_i8"      0x57 ONLY_942        16 x 16 x 32 * 1 i8),
     Op::new("v_accvgpr_read_b32", Family::Vop3p, 0x58, ArchSet::SINCE_908, one_level!(w, i, _e, accvgpr_move(w, i)))
         .operands(Kind::B32, kinds(&[Kind::B32])).with(Flags::NO_MODS),
     Op::new("v_accvgpr_write_b32", Family::Vop3p, 0x59, ArchSet::SINCE_908, one_level!(w, i, _e, accvgpr_move(w, i)))
@@ -179,134 +167,36 @@ fn vgprs(w: &Wave, i: &Inst, s: usize, n: u32) -> Vgpr {
     if i.src[s].is_vector() { *w.vector(i.src[s], n) } else { [w.scalar32(i.src[s], i.literal, Kind::F32); LANES] }
 }
 
-/// The block of the first factor that block `b` uses: CBSZ makes groups that share block ABID. A group cannot be
-/// larger than all `blocks`.
-fn broadcast_block(i: &Inst, b: usize, blocks: usize) -> usize {
-    let group = (1 << i.mods.abs).min(blocks);
-    if group == 1 { b } else { b / group * group + usize::from(i.mods.op_sel) % group }
-}
-
-/// The lane that lane `l` of the second factor reads: BLGP moves groups of lanes.
-fn permuted_lane(blgp: u8, l: usize) -> usize {
-    match blgp {
-        1 => l & 31,
-        2 => l & 31 | 32,
-        3 => (l + 16) % LANES,
-        4..=7 => l & 15 | usize::from(blgp - 4) << 4,
-        _ => l,
-    }
-}
-
-/// Element `position` of lane `l` of a factor.
-fn element(words: &[Vgpr; 2], l: usize, position: usize, element: Element, flush: bool) -> f32 {
-    match element {
-        Element::F32 => f32::from_bits(words[position][l]),
-        Element::F16 => {
-            let half = F16((words[position / 2][l] >> (16 * (position % 2))) as u16);
-            if flush { half.flush().to_f32() } else { half.to_f32() }
-        }
-        Element::Bf16 => {
-            let value = f32::from_bits((words[position / 2][l] >> (16 * (position % 2))) << 16);
-            if flush { Lane::flush(value) } else { value }
-        }
-        Element::I8 => f32::from(0u8),
-    }
-}
-
-#[inline(always)]
-fn multiply(w: &mut Wave, i: &Inst, shape: Shape, kind: Element) -> Flow {
-    let dwords = i.op.src[0].dwords();
-    let words = [0, 1].map(|s: usize| [vgprs(w, i, s, 0), if dwords == 2 { vgprs(w, i, s, 1) } else { [0; LANES] }]);
-    let results = shape.results();
-    let acc: Vec<Vgpr> = (0..results as u32).map(|n| vgprs(w, i, 2, n)).collect();
-    let blgp = i.mods.neg;
-    for r in 0..results {
-        let row: Vgpr = std::array::from_fn(|l| {
-            let (b, m, n) = shape.result(4, r, l);
-            let a_block = broadcast_block(i, b, shape.blocks);
-            let mut places = (0..shape.k).map(|k| {
-                let (a_lane, a_at) = shape.factor(shape.m, a_block, m, k);
-                let (b_lane, b_at) = shape.factor(shape.n, b, n, k);
-                ((a_lane, a_at), (permuted_lane(blgp, b_lane), b_at))
-            });
-            if kind == Element::I8 {
-                let byte = |words: &[Vgpr; 2], (lane, at): (usize, usize)| {
-                    i32::from((words[at / 4][lane] >> (8 * (at % 4))) as u8 as i8)
-                };
-                return places
-                    .fold(acc[r][l] as i32, |sum, (a, b)| sum.wrapping_add(byte(&words[0], a) * byte(&words[1], b)))
-                    as u32;
-            }
-            let flush = w.arch == crate::arch::Arch::Gfx90a && !i.op.name.ends_with("_1k");
-            let start = f32::from_bits(acc[r][l]);
-            let sum = places.try_fold(start, |sum, (a, b)| {
-                let (x, y) = (element(&words[0], a.0, a.1, kind, flush), element(&words[1], b.0, b.1, kind, flush));
-                Some(x.mul_add(y, sum))
-            });
-            sum.unwrap_or(start).to_bits()
-        });
-        // Matrix instructions ignore EXEC.
-        *w.vector_mut(i.dst, r as u32) = row;
-    }
-    Flow::Next
-}
-
-#[inline(always)]
-fn multiply_doubles(w: &mut Wave, i: &Inst, shape: Shape) -> Flow {
-    let double = |w: &Wave, s: usize, n: u32| -> [f64; LANES] {
-        if i.src[s].is_vector() {
-            let (low, high) = (w.vector(i.src[s], 2 * n), w.vector(i.src[s], 2 * n + 1));
-            std::array::from_fn(|l| f64::from_bits(u64::from(low[l]) | u64::from(high[l]) << 32))
-        } else {
-            [f64::from_bits(w.scalar64(i.src[s], i.literal, Kind::F64)); LANES]
-        }
-    };
-    let negate = |values: [f64; LANES], s: u8| if i.mods.neg >> s & 1 == 1 { values.map(|v| -v) } else { values };
-    let (a, b) = (negate(double(w, 0, 0), 0), negate(double(w, 1, 0), 1));
-    let results: Vec<[f64; LANES]> = (0..shape.results())
-        .map(|r| {
-            let acc = negate(double(w, 2, r as u32), 2);
-            std::array::from_fn(|l| {
-                let (block, m, n) = shape.result(1, r, l);
-                (0..shape.k).fold(acc[l], |sum, k| {
-                    let (a_lane, _) = shape.factor(shape.m, broadcast_block(i, block, shape.blocks), m, k);
-                    let (b_lane, _) = shape.factor(shape.n, block, n, k);
-                    a[a_lane].mul_add(b[b_lane], sum)
-                })
-            })
-        })
-        .collect();
-    for (r, values) in results.iter().enumerate() {
-        *w.vector_mut(i.dst, 2 * r as u32) = values.map(|v| v.to_bits() as u32);
-        *w.vector_mut(i.dst, 2 * r as u32 + 1) = values.map(|v| (v.to_bits() >> 32) as u32);
-    }
-    Flow::Next
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Decoder;
+    use crate::arch::Arch;
+    use crate::decode::HostLevel;
+    use crate::lanes::Lane;
+    use crate::step::Nothing;
+    use crate::wave::vgpr_file;
 
-    fn every_shape() -> Vec<(Shape, usize)> {
-        let shape = |m, n, k, blocks| Shape { m, n, k, blocks };
+    fn every_shape() -> Vec<Shape> {
+        let shape = |m, n, k, blocks, height| Shape { m, n, k, blocks, height };
         vec![
-            (shape(32, 32, 1, 2), 4),
-            (shape(16, 16, 1, 4), 4),
-            (shape(4, 4, 1, 16), 4),
-            (shape(32, 32, 8, 1), 4),
-            (shape(16, 16, 16, 1), 4),
-            (shape(16, 16, 4, 1), 1),
-            (shape(4, 4, 4, 4), 1),
+            shape(32, 32, 1, 2, 4),
+            shape(16, 16, 1, 4, 4),
+            shape(4, 4, 1, 16, 4),
+            shape(32, 32, 8, 1, 4),
+            shape(16, 16, 16, 1, 4),
+            shape(16, 16, 4, 1, 1),
+            shape(4, 4, 4, 4, 1),
         ]
     }
 
     #[test]
     fn every_result_has_exactly_one_place() {
-        for (shape, height) in every_shape() {
+        for shape in every_shape() {
             let mut seen = std::collections::HashSet::new();
             for r in 0..shape.results() {
                 for l in 0..LANES {
-                    let (b, row, column) = shape.result(height, r, l);
+                    let (b, row, column) = shape.result(r, l);
                     assert!(b < shape.blocks && row < shape.m && column < shape.n);
                     assert!(seen.insert((b, row, column)));
                 }
@@ -317,7 +207,7 @@ mod tests {
 
     #[test]
     fn every_factor_element_has_exactly_one_place() {
-        for (shape, _) in every_shape() {
+        for shape in every_shape() {
             let mut seen = std::collections::HashSet::new();
             for b in 0..shape.blocks {
                 for index in 0..shape.m {
@@ -333,9 +223,149 @@ mod tests {
 
     #[test]
     fn the_widest_shape_is_laid_out_as_published() {
-        let shape = Shape { m: 32, n: 32, k: 8, blocks: 1 };
+        let shape = Shape { m: 32, n: 32, k: 8, blocks: 1, height: 4 };
         // Row 8*(r/4) + 4*(lane/32) + r%4, column lane%32.
-        assert_eq!(shape.result(4, 5, 40), (0, 8 + 4 + 1, 8));
+        assert_eq!(shape.result(5, 40), (0, 8 + 4 + 1, 8));
         assert_eq!(shape.factor(32, 0, 3, 6), (35, 2));
+    }
+
+    /// Element `at` of a lane of a factor: halves and bfloats as singles, bytes as integers, all of them as doubles.
+    fn element(words: [u32; 2], at: usize, name: &str, flush: bool) -> f64 {
+        let half = || (words[at / 2] >> (16 * (at % 2))) as u16;
+        if name.contains("bf16") {
+            let value = f32::from_bits(u32::from(half()) << 16);
+            (if flush { Lane::flush(value) } else { value }).into()
+        } else if name.ends_with("f16") {
+            (if flush { F16(half()).flush() } else { F16(half()) }).to_f32().into()
+        } else if name.ends_with("i8") {
+            f64::from((words[at / 4] >> (8 * (at % 4))) as u8 as i8)
+        } else if name.ends_with("f64") {
+            f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32)
+        } else {
+            f32::from_bits(words[at]).into()
+        }
+    }
+
+    /// The shape that a mnemonic names.
+    fn shape_of(op: &Op) -> Shape {
+        let name = op.name;
+        let bits = if name.contains("f16") {
+            16
+        } else if name.ends_with("i8") {
+            8
+        } else if name.ends_with("f64") {
+            64
+        } else {
+            32
+        };
+        let sizes = name.split('_').find(|part| part.contains('x')).expect("a shape");
+        let sizes: Vec<usize> = sizes
+            .split('x')
+            .map(|size| size.chars().take_while(char::is_ascii_digit).collect::<String>().parse().expect("a size"))
+            .collect();
+        // What is behind the last size may be digits of the type: `4f16`, but never `16f16` as one number.
+        let [m, n, k] = sizes[..] else { panic!("{name} has no shape") };
+        let blocks = op.src[0].dwords() as usize * 32 / bits * LANES / (m * k);
+        Shape { m, n, k, blocks, height: if bits == 64 { 1 } else { 4 } }
+    }
+
+    /// The result of an instruction, one element after the other.
+    fn by_elements(w: &Wave, i: &Inst, shape: Shape) -> Vec<Vgpr> {
+        let name = i.op.name;
+        let flush = w.arch == Arch::Gfx90a && !name.ends_with("_1k");
+        let wide = name.ends_with("f64");
+        let (cbsz, abid, blgp) = (i.mods.abs, i.mods.op_sel, i.mods.neg);
+        let word = |s: usize, n: usize, l: usize| match i.src[s].is_vector() {
+            true => w.vector(i.src[s], n as u32)[l],
+            false if wide => (w.scalar64(i.src[s], 0, Kind::F64) >> (32 * (n % 2))) as u32,
+            false => w.scalar32(i.src[s], 0, Kind::F32),
+        };
+        let sign = |s: u8| if wide && blgp >> s & 1 == 1 { -1.0 } else { 1.0 };
+        let mut registers = vec![[0; LANES]; i.op.dst.dwords() as usize];
+        for r in 0..shape.results() {
+            for l in 0..LANES {
+                let (block, row, column) = shape.result(r, l);
+                let group = (1 << cbsz).min(shape.blocks);
+                let from = if group == 1 { block } else { block / group * group + usize::from(abid) % group };
+                let factors = (0..shape.k).map(|k| {
+                    let (a_lane, a_at) = shape.factor(shape.m, from, row, k);
+                    let (b_lane, b_at) = shape.factor(shape.n, block, column, k);
+                    let b_lane = match blgp {
+                        _ if wide => b_lane,
+                        1 => b_lane % 32,
+                        2 => b_lane % 32 + 32,
+                        3 => (b_lane + 16) % LANES,
+                        4..=7 => b_lane % 16 + 16 * usize::from(blgp - 4),
+                        _ => b_lane,
+                    };
+                    let words = |s, l| [word(s, 0, l), if i.op.src[s].dwords() == 2 { word(s, 1, l) } else { 0 }];
+                    let (x, y) = (words(0, a_lane), words(1, b_lane));
+                    (element(x, a_at, name, flush) * sign(0), element(y, b_at, name, flush) * sign(1))
+                });
+                if wide {
+                    let start = f64::from_bits(u64::from(word(2, 2 * r, l)) | u64::from(word(2, 2 * r + 1, l)) << 32);
+                    let sum = factors.fold(start * sign(2), |sum, (x, y)| x.mul_add(y, sum)).to_bits();
+                    (registers[2 * r][l], registers[2 * r + 1][l]) = (sum as u32, (sum >> 32) as u32);
+                } else if name.ends_with("i8") {
+                    let products = factors.map(|(x, y)| x as i32 * y as i32);
+                    registers[r][l] = products.fold(word(2, r, l) as i32, i32::wrapping_add) as u32;
+                } else {
+                    let start = f32::from_bits(word(2, r, l));
+                    registers[r][l] = factors.fold(start, |sum, (x, y)| (x as f32).mul_add(y as f32, sum)).to_bits();
+                }
+            }
+        }
+        registers
+    }
+
+    #[test]
+    fn products_of_whole_matrices_are_those_of_their_elements_one_by_one() {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 29) as u32
+        };
+        for arch in Arch::ALL {
+            for op in TABLE.iter().filter(|op| is_matrix(op) && op.archs.contains(arch)) {
+                let shape = shape_of(op);
+                for level in [HostLevel::Base, HostLevel::V3] {
+                    let decoder = Decoder::with_level(arch, level);
+                    for round in 0..8 {
+                        let mut w = Wave::new(arch, 0, vgpr_file());
+                        w.accum_offset = 256;
+                        // Numbers of moderate size, or any.
+                        w.vgpr.iter_mut().flatten().for_each(|x| {
+                            *x = if round < 4 { random() & 0xbfff_bfff | 0x3000_3000 } else { random() };
+                        });
+                        w.set_exec(random().into());
+                        // The sums may be elsewhere, in place, a constant, or overlap factors and results.
+                        let (dst, addend) = [(64, 256 + 96), (64, 256 + 64), (64, 242), (8, 256 + 16)][round % 4];
+                        let modifiers = if round % 2 == 0 { 0 } else { random() };
+                        let first = 0b1_1010_0111 << 23 | u32::from(op.code) << 16 | modifiers & 0x7f00 | dst;
+                        let second = (256 + 8) | (256 + 12) << 9 | addend << 18 | modifiers & 7 << 29;
+                        let Ok(i) = decoder.decode(&[first, second]) else {
+                            assert_ne!(modifiers, 0, "{} of {arch}", op.name);
+                            continue;
+                        };
+                        let expected = by_elements(&w, &i, shape);
+                        crate::step::execute(&mut w, &i, &mut Nothing);
+                        for (n, register) in expected.iter().enumerate() {
+                            for (l, (&got, &expected)) in w.vector(i.dst, n as u32).iter().zip(register).enumerate() {
+                                let nan = [got, expected].map(|x| {
+                                    let high =
+                                        if op.name.ends_with("f64") { w.vector(i.dst, n as u32 | 1)[l] } else { x };
+                                    f32::from_bits(high).is_nan() || high & 0x7ff0_0000 == 0x7ff0_0000
+                                });
+                                assert!(
+                                    got == expected || nan == [true; 2],
+                                    "{} of {arch}, {level:?}, round {round}: register {n}, lane {l} is {got:#x}, expected {expected:#x}",
+                                    op.name
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
 }

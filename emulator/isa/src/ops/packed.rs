@@ -31,10 +31,6 @@ impl Lane for H2 {
     fn negated(self) -> H2 {
         H2(self.0.negate(), self.1.negate())
     }
-    #[inline(always)]
-    fn magnitude(self) -> H2 {
-        H2(Lane::magnitude(self.0), Lane::magnitude(self.1))
-    }
 }
 
 impl H2 {
@@ -64,11 +60,13 @@ pub(crate) fn saturated_dot_signed(a: u32, b: u32, c: i32, bits: u32) -> i32 {
     (signed_dot(a, b, bits) + i64::from(c)).clamp(i32::MIN.into(), i32::MAX.into()) as i32
 }
 
+#[inline(always)]
 fn signed_dot(a: u32, b: u32, bits: u32) -> i64 {
     let field = |word: u32, n: u32| i64::from(((word >> (n * bits)) << (32 - bits)) as i32 >> (32 - bits));
     (0..32 / bits).map(|n| field(a, n) * field(b, n)).sum()
 }
 
+#[inline(always)]
 fn unsigned_dot(a: u32, b: u32, bits: u32) -> u64 {
     let field = |word: u32, n: u32| u64::from((word >> (n * bits)) << (32 - bits) >> (32 - bits));
     (0..32 / bits).map(|n| field(a, n) * field(b, n)).sum()
@@ -326,6 +324,7 @@ pub(crate) static TABLE: &[Op] = &[
 ];
 
 /// Source `s` of a mixed-precision operation: a single, or a half where `op_sel_hi` is set.
+#[inline(always)]
 fn mixed_source(w: &Wave, i: &Inst, s: usize) -> [f32; LANES] {
     let half = i.mods.op_sel_hi >> s & 1 == 1;
     let raw = word(w, i, s, 0, if half { Kind::F16 } else { Kind::F32 });
@@ -345,9 +344,18 @@ fn mixed_source(w: &Wave, i: &Inst, s: usize) -> [f32; LANES] {
 
 /// A multiply-add of mixed sources; `place` is where in the destination a half result goes. The sum is single precision,
 /// and is rounded once more on its way to a half; clamping is last.
+#[inline(always)]
 fn mixed(w: &mut Wave, i: &Inst, place: Option<u32>, fused: bool) -> Flow {
+    match (w.mode.round32(), w.mode.round16_64()) {
+        (Rounding::Nearest, Rounding::Nearest) => mixed_in(w, i, place, fused, Nearest, Nearest),
+        (single, half) => mixed_in(w, i, place, fused, single, half),
+    }
+}
+
+/// As [`mixed`]; sums are rounded by `single`, halves by `half`.
+#[inline(always)]
+fn mixed_in(w: &mut Wave, i: &Inst, place: Option<u32>, fused: bool, single: impl Arith, half: impl Arith) -> Flow {
     let (a, b, c) = (mixed_source(w, i, 0), mixed_source(w, i, 1), mixed_source(w, i, 2));
-    let (single, half) = (w.mode.round32(), w.mode.round16_64());
     let sums: [f32; LANES] = std::array::from_fn(|l| match fused {
         true => single.fma(a[l], b[l], c[l]),
         false => mad32(single, a[l], b[l], c[l]),
@@ -366,6 +374,7 @@ fn mixed(w: &mut Wave, i: &Inst, place: Option<u32>, fused: bool) -> Flow {
 }
 
 /// Results without the denormals that the mode does not want, clamped if the instruction says so.
+#[inline(always)]
 fn finished<T: Lane>(w: &Wave, i: &Inst, mut values: [T; LANES]) -> [T; LANES] {
     if T::flushes_out(w.mode) {
         values = values.map(T::flush);
@@ -377,6 +386,7 @@ fn finished<T: Lane>(w: &Wave, i: &Inst, mut values: [T; LANES]) -> [T; LANES] {
     values
 }
 
+#[inline(always)]
 fn dot2(w: &mut Wave, i: &Inst) -> Flow {
     let [a, b] = [0, 1].map(|s| [half::<F16>(w, i, s, 0), half::<F16>(w, i, s, 1)]);
     let c = word(w, i, 2, 0, Kind::F32);
@@ -442,6 +452,7 @@ fn packed_singles(w: &mut Wave, i: &Inst, sources: usize, f: impl Fn(f32, f32, f
 }
 
 /// Low dword from the first source, high dword from the second.
+#[inline(always)]
 fn packed_move(w: &mut Wave, i: &Inst) -> Flow {
     let low = word(w, i, 0, u32::from(i.mods.op_sel & 1), Kind::V2B32);
     let high = word(w, i, 1, u32::from(i.mods.op_sel >> 1 & 1), Kind::V2B32);

@@ -7,6 +7,7 @@ use crate::lanes::{Lane, M32, carry, map2_masked};
 use crate::op::{Family, Flags, Levels, Op};
 use crate::operand::Kind;
 use crate::ops::packed::{H2, dot_signed, dot2_f16, saturated_dot_signed};
+use crate::ops::vop3_float::power;
 
 const MASK: Flags = Flags::MASK_OUT.and(Flags::CLAMP);
 const MASK_THROUGH: Flags = MASK.and(Flags::MASK_IN);
@@ -22,7 +23,7 @@ const fn carry_op(name: &'static str, code: u16, flags: Flags, run: Levels) -> O
 
 #[rustfmt::skip]
 pub(crate) static TABLE: &[Op] = &[
-    Op::new("v_cndmask_b32", Family::Vop2, 0x00, ArchSet::ALL, levels!(w, i, _e, map2_masked(w, i, |a: M32, b: M32, m| if m { b } else { a })))
+    Op::new("v_cndmask_b32", Family::Vop2, 0x00, ArchSet::ALL, levels!(w, i, _e, map2_masked(w, i, |a: M32, b: M32, m| M32(b.0 & m | a.0 & !m))))
         .operands(Kind::M32, kinds(&[Kind::M32, Kind::M32, Kind::Mask])).with(Flags::MASK_IN),
     row!(Vop2 v_add_f32          0x01 ALL       fp |m, a: f32, b: f32| -> f32 { m.add(a, b) }),
     row!(Vop2 v_sub_f32          0x02 ALL       fp |m, a: f32, b: f32| -> f32 { m.sub(a, b) }),
@@ -111,17 +112,20 @@ pub(crate) fn mad32(m: impl Arith, a: f32, b: f32, c: f32) -> f32 {
 
 #[inline(always)]
 fn add_with_carry(a: u32, b: u32, c: u32) -> (u32, bool) {
-    let sum = u64::from(a) + u64::from(b) + u64::from(c);
-    (sum as u32, sum >> 32 != 0)
+    let (partial, first) = a.overflowing_add(b);
+    let (sum, second) = partial.overflowing_add(c);
+    (sum, first | second)
 }
 
 #[inline(always)]
 fn sub_with_borrow(a: u32, b: u32, c: u32) -> (u32, bool) {
-    (a.wrapping_sub(b).wrapping_sub(c), u64::from(b) + u64::from(c) > u64::from(a))
+    let (partial, first) = a.overflowing_sub(b);
+    let (difference, second) = partial.overflowing_sub(c);
+    (difference, first | second)
 }
 
 fn ldexp16(a: F16, exponent: i16) -> F16 {
     // Two factors, so that neither overflows where the product does not.
-    let wide = f64::from(a.to_f32()) * 2f64.powi(i32::from(exponent).clamp(-100, 100));
+    let wide = f64::from(a.to_f32()) * power(i32::from(exponent).clamp(-100, 100));
     F16::round(wide, 0.0, crate::wave::Rounding::Nearest)
 }

@@ -2,7 +2,7 @@
 
 use crate::arch::ArchSet;
 use crate::fp::{F16, MinMax};
-use crate::lanes::{Lane, map3_with_mask, result, source};
+use crate::lanes::{Lane, map3_with_mask, result, words};
 use crate::op::{Family, Flags, Flow, Op};
 use crate::operand::Kind;
 use crate::ops::vop2::mad32;
@@ -70,8 +70,17 @@ pub(crate) static TABLE: &[Op] = &[
 /// A fused multiply-add that also reads VCC: lanes with their bit set are scaled.
 #[inline(always)]
 fn with_vcc<T: Lane>(w: &mut crate::wave::Wave, i: &crate::inst::Inst, f: impl Fn(T, T, T, bool) -> T) -> Flow {
-    let (a, b, c, vcc) = (source::<T>(w, i, 0), source::<T>(w, i, 1), source::<T>(w, i, 2), w.vcc());
-    let d = std::array::from_fn(|l| f(a[l], b[l], c[l], vcc >> l & 1 == 1));
+    let (place_a, place_b, place_c);
+    let a = words!(w, i, 0, T, place_a);
+    let b = words!(w, i, 1, T, place_b);
+    let c = words!(w, i, 2, T, place_c);
+    let vcc = w.vcc();
+    // Hardly any division needs it.
+    let d = if vcc == 0 {
+        std::array::from_fn(|l| f(a.get(l), b.get(l), c.get(l), false))
+    } else {
+        std::array::from_fn(|l| f(a.get(l), b.get(l), c.get(l), vcc >> l & 1 == 1))
+    };
     result(w, i, &d);
     Flow::Next
 }
@@ -90,25 +99,33 @@ fn insert_byte(value: u8, place: u32, word: u32) -> u32 {
     word & !(0xff << shift) | u32::from(value) << shift
 }
 
+/// Two to a power between the smallest and the largest normal one.
+#[inline(always)]
+pub(super) fn power(exponent: i32) -> f64 {
+    f64::from_bits(((exponent + 1023) as u64) << 52)
+}
+
 /// `a * 2^exponent` with one rounding, whatever the exponent.
+#[inline(always)]
 pub(super) fn ldexp64(a: f64, exponent: i32) -> f64 {
     let (mut x, mut left) = (a, exponent);
     for _ in 0..2 {
         if left > 1023 {
-            x *= 2f64.powi(1023);
+            x *= power(1023);
             left -= 1023;
         } else if left < -1022 {
             // What becomes denormal in a step of 2^-969 vanishes in the last step, which is smaller than 2^-53.
-            x *= 2f64.powi(-969);
+            x *= power(-969);
             left += 969;
         }
     }
-    x * 2f64.powi(left.clamp(-1022, 1023))
+    x * power(left.clamp(-1022, 1023))
 }
 
+#[inline(always)]
 fn ldexp32(a: f32, exponent: i32) -> f32 {
     // A double holds every single times any power that matters.
-    (f64::from(a) * 2f64.powi(exponent.clamp(-400, 400))) as f32
+    (f64::from(a) * power(exponent.clamp(-400, 400))) as f32
 }
 
 fn signed_norm(a: f32) -> u32 {

@@ -5,69 +5,68 @@
 //! fit together — the factor of `v_div_fmas` must undo either direction of scaling — the direction follows from the
 //! size of the quotient, as public hardware tests of the RDNA descendants show.
 
-use super::ldexp64;
-use crate::fp::{F16, two_sum_error};
+use crate::fp::{F16, MinMax, two_sum_error};
 
-/// `v_div_scale_f32`: `s0` is the numerator `s2` or the denominator `s1`; the mask asks for unscaling.
-pub(super) fn scale32(s0: f32, s1: f32, s2: f32) -> (f32, bool) {
-    let (value, mask) = scale(
-        Operands { s0: s0.into(), s1: s1.into(), s2: s2.into() },
-        &Format { min_exponent: -126, large_ratio: 96, tiny: 23 - 127, step: 64 },
-    );
-    (value as f32, mask)
+macro_rules! scale {
+    (
+        $(#[$doc:meta])* $name:ident($float:ident as $uint:ident, $int:ident), fraction: $fraction:literal bits,
+        large ratio: $large:literal, tiny: $tiny:literal, step: $step:literal
+    ) => {
+        $(#[$doc])*
+        ///
+        /// Decisions are made of all numbers in the same way, so that lanes need not part.
+        #[inline(always)]
+        pub(super) fn $name(s0: $float, s1: $float, s2: $float) -> ($float, bool) {
+            const BIAS: $int = $float::MAX_EXP as $int - 1;
+            const MIN_EXPONENT: $int = 1 - BIAS;
+            // Lifts every denormal to the normal numbers.
+            const LIFT: $int = 64;
+            let power = |exponent: $int| $float::from_bits(((exponent + BIAS) as $uint) << $fraction);
+            // Exponent and fraction of a finite number that is not zero.
+            let split = |x: $float| {
+                let denormal = x.abs() < $float::MIN_POSITIVE;
+                let bits = (if denormal { x * power(LIFT) } else { x }).abs().to_bits();
+                let exponent = (bits >> $fraction) as $int - BIAS - if denormal { LIFT } else { 0 };
+                (exponent, bits & ((1 << $fraction) - 1))
+            };
+            let ((d, d_fraction), (n, n_fraction)) = (split(s1), split(s2));
+            let (up, down) = (s0 * power($step), s0 * power(-$step));
+            // Near overflow, only the denominator is scaled.
+            let near_overflow = n - d >= $large;
+            let tiny_denominator = d < MIN_EXPONENT;
+            let reciprocal_denormal = -d - $int::from(d_fraction > 0) < MIN_EXPONENT;
+            let quotient_denormal = n - d - $int::from(n_fraction < d_fraction) < MIN_EXPONENT;
+            let value = if near_overflow {
+                if s0 == s1 { up } else { s0 }
+            } else if tiny_denominator {
+                up
+            } else if reciprocal_denormal && quotient_denormal {
+                if s0 == s1 { down } else { s0 }
+            } else if reciprocal_denormal {
+                down
+            } else if quotient_denormal {
+                if s0 == s2 { up } else { s0 }
+            } else if n <= $tiny {
+                up
+            } else {
+                s0
+            };
+            let unscaled = near_overflow || !tiny_denominator && quotient_denormal;
+            let zero = s1 == 0.0 || s2 == 0.0;
+            let finite = s1.abs() < $float::INFINITY && s2.abs() < $float::INFINITY;
+            let value = if finite { value } else { s0 };
+            (if zero { $float::NAN } else { value.quiet() }, finite && !zero && unscaled)
+        }
+    };
 }
 
-/// `v_div_scale_f64`: as [`scale32`].
-pub(super) fn scale64(s0: f64, s1: f64, s2: f64) -> (f64, bool) {
-    scale(Operands { s0, s1, s2 }, &Format { min_exponent: -1022, large_ratio: 768, tiny: 53 - 1023, step: 128 })
+scale! {
+    /// `v_div_scale_f32`: `s0` is the numerator `s2` or the denominator `s1`; the mask asks for unscaling.
+    scale32(f32 as u32, i32), fraction: 23 bits, large ratio: 96, tiny: -104, step: 64
 }
-
-struct Operands {
-    s0: f64,
-    s1: f64,
-    s2: f64,
-}
-
-struct Format {
-    /// Exponent of the smallest normal number.
-    min_exponent: i32,
-    /// Ratio of numerator and denominator from which only the denominator is scaled.
-    large_ratio: i32,
-    /// Exponent up to which a numerator is scaled.
-    tiny: i32,
-    /// Scaling is by two to this power.
-    step: i32,
-}
-
-fn scale(o: Operands, format: &Format) -> (f64, bool) {
-    let Operands { s0, s1, s2 } = o;
-    if s1 == 0.0 || s2 == 0.0 {
-        return (f64::NAN, false);
-    }
-    if !(s1.is_finite() && s2.is_finite()) {
-        return (s0, false);
-    }
-    let (d, n) = (exponent(s1), exponent(s2));
-    let up = ldexp64(s0, format.step);
-    let down = ldexp64(s0, -format.step);
-    let reciprocal_denormal = is_denormal(1.0, s1, format);
-    let quotient_denormal = is_denormal(s2, s1, format);
-    if n - d >= format.large_ratio {
-        // Near overflow: only the denominator is scaled.
-        (if s0 == s1 { up } else { s0 }, true)
-    } else if d < format.min_exponent {
-        (up, false)
-    } else if reciprocal_denormal && quotient_denormal {
-        (if s0 == s1 { down } else { s0 }, true)
-    } else if reciprocal_denormal {
-        (down, false)
-    } else if quotient_denormal {
-        (if s0 == s2 { up } else { s0 }, true)
-    } else if n <= format.tiny {
-        (up, false)
-    } else {
-        (s0, false)
-    }
+scale! {
+    /// `v_div_scale_f64`: as [`scale32`].
+    scale64(f64 as u64, i64), fraction: 52 bits, large ratio: 768, tiny: -970, step: 128
 }
 
 /// Exponent of a number that is neither zero, infinite nor NaN, denormals normalised.
@@ -76,18 +75,18 @@ fn exponent(a: f64) -> i32 {
     (a.to_bits() >> 52 & 0x7ff) as i32 - 1023 + bias
 }
 
-/// True when `n / d` is below the normal numbers of the format.
-fn is_denormal(n: f64, d: f64, format: &Format) -> bool {
-    let ratio = ldexp64(n, -exponent(n)).abs() / ldexp64(d, -exponent(d)).abs();
-    let quotient_exponent = exponent(n) - exponent(d) - i32::from(ratio < 1.0);
-    quotient_exponent < format.min_exponent
-}
-
 /// `v_div_fmas_f32`
+#[inline(always)]
 pub(super) fn fma_scaled32(a: f32, b: f32, c: f32, unscale: bool) -> f32 {
     if !unscale {
         return a.mul_add(b, c);
     }
+    unscaled32(a, b, c)
+}
+
+/// `a * b + c` where one of the operands was scaled.
+#[inline(never)]
+fn unscaled32(a: f32, b: f32, c: f32) -> f32 {
     // The product is exact in double precision and the sum nearly so; the sticky bit settles the rest.
     let product = f64::from(a) * f64::from(b);
     let wide = to_odd(1.0, product, f64::from(c));
@@ -95,10 +94,17 @@ pub(super) fn fma_scaled32(a: f32, b: f32, c: f32, unscale: bool) -> f32 {
 }
 
 /// `v_div_fmas_f64`
+#[inline(always)]
 pub(super) fn fma_scaled64(a: f64, b: f64, c: f64, unscale: bool) -> f64 {
     if !unscale {
         return a.mul_add(b, c);
     }
+    unscaled64(a, b, c)
+}
+
+/// As [`unscaled32`].
+#[inline(never)]
+fn unscaled64(a: f64, b: f64, c: f64) -> f64 {
     if c.abs() >= 2.0 {
         return a.mul_add(b, c) * 2f64.powi(128);
     }
@@ -141,6 +147,7 @@ fn to_odd(a: f64, b: f64, c: f64) -> f64 {
 macro_rules! fixup {
     ($name:ident, $type:ty) => {
         /// `v_div_fixup`: the quotient `s0` of `s2` by `s1`, or what special operands give.
+        #[inline(always)]
         pub(super) fn $name(s0: $type, s1: $type, s2: $type) -> $type {
             let negative = s1.is_sign_negative() != s2.is_sign_negative();
             let signed = |magnitude: $type| if negative { -magnitude } else { magnitude };
@@ -176,6 +183,7 @@ pub(super) fn fixup16(s0: F16, s1: F16, s2: F16) -> F16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::vop3_float::ldexp64;
 
     /// The sequence that LLVM emits for a single-precision division with denormals.
     fn divide32(n: f32, d: f32) -> f32 {
@@ -203,6 +211,57 @@ mod tests {
         let q = ns * f3;
         let f4 = (-ds).mul_add(q, ns);
         fixup64(fma_scaled64(f4, f3, q, vcc), d, n)
+    }
+
+    /// What the manual's text says, of exponents and of ratios, one case after the other. In doubles, which hold every
+    /// single; `exponents` are those of the smallest normal number, of a large ratio, of a tiny numerator and of the step.
+    fn scale_by_cases([s0, s1, s2]: [f64; 3], [smallest, large, tiny, step]: [i32; 4]) -> (f64, bool) {
+        if s1 == 0.0 || s2 == 0.0 {
+            return (f64::NAN, false);
+        }
+        if !(s1.is_finite() && s2.is_finite()) {
+            return (s0, false);
+        }
+        let below_normal = |n: f64, d: f64| {
+            let ratio = ldexp64(n, -exponent(n)).abs() / ldexp64(d, -exponent(d)).abs();
+            exponent(n) - exponent(d) - i32::from(ratio < 1.0) < smallest
+        };
+        let (d, n) = (exponent(s1), exponent(s2));
+        let (up, down) = (ldexp64(s0, step), ldexp64(s0, -step));
+        match (below_normal(1.0, s1), below_normal(s2, s1)) {
+            _ if n - d >= large => (if s0 == s1 { up } else { s0 }, true),
+            _ if d < smallest => (up, false),
+            (true, true) => (if s0 == s1 { down } else { s0 }, true),
+            (true, false) => (down, false),
+            (false, true) => (if s0 == s2 { up } else { s0 }, true),
+            (false, false) => (if n <= tiny { up } else { s0 }, false),
+        }
+    }
+
+    #[test]
+    fn scaling_decides_of_all_numbers_as_case_by_case() {
+        let mut random = Random(3);
+        let same32 = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        let same64 = |a: f64, b: f64| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        let corners = [0, 1, 0x7f_ffff, 0x80_0000, 0x3f80_0000, 0x7f7f_ffff, 0x7f80_0000, 0x7fc0_0000, 0xbf80_0000u32];
+        for n in 0..400_000 {
+            let mut pick = || {
+                let bits = random.next();
+                if bits >> 60 == 0 { corners[(bits % 9) as usize] } else { (bits >> 8) as u32 }
+            };
+            let (d, m) = (pick(), pick());
+            let s0 = [d, m, pick()][n % 3];
+            let [s0, d, m] = [s0, d, m].map(f32::from_bits);
+            let (expected, mask) = scale_by_cases([s0.into(), d.into(), m.into()], [-126, 96, 23 - 127, 64]);
+            let got = scale32(s0, d, m);
+            assert!(same32(got.0, expected as f32) && got.1 == mask, "{s0:e} of {m:e} / {d:e}: {got:?}, {expected:e}");
+            let mut wide = || f64::from_bits(random.next() ^ random.next() << 32);
+            let (d, m) = (wide(), if n % 5 == 0 { f64::from_bits(random.next() >> 12) } else { wide() });
+            let s0 = [d, m, 1.5][n % 3];
+            let (expected, mask) = scale_by_cases([s0, d, m], [-1022, 768, 53 - 1023, 128]);
+            let got = scale64(s0, d, m);
+            assert!(same64(got.0, expected) && got.1 == mask, "{s0:e} of {m:e} / {d:e}: {got:?}, {expected:e}");
+        }
     }
 
     struct Random(u64);
