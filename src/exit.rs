@@ -91,6 +91,7 @@ extern "C" fn after_destructors() {
         session.capture.iter().for_each(|capture| capture.finish(session));
         session.log.write_all(session, Access::Memory);
         session.log.write_account(session);
+        session.log.tell_end(session);
         session.records.remove();
     });
 }

@@ -52,6 +52,7 @@ fn default_folders() -> Vec<PathBuf> {
 pub(crate) fn format(settings: &Interceptor) -> Format {
     match settings.log_format {
         logdur_settings::Format::Csv => Format::Csv,
+        logdur_settings::Format::CsvSafe => Format::CsvSafe,
         logdur_settings::Format::Json => Format::Json,
     }
 }

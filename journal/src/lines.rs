@@ -13,6 +13,13 @@ pub enum Format {
     Csv = 0,
     /// One JSON object a line.
     Json = 1,
+    /// Comma-separated values with an apostrophe before texts that spreadsheets would take for formulas.
+    CsvSafe = 2,
+}
+
+/// True for a text that spreadsheets take for a formula. Source: OWASP, CSV injection.
+pub fn is_formula(text: &str) -> bool {
+    text.starts_with(['=', '+', '-', '@', '\t', '\r'])
 }
 
 /// The lines of a format. Writing into memory does not fail: results of `write!` into a vector are ignored.
@@ -28,7 +35,7 @@ impl Lines {
     /// What stands at the beginning of a file.
     pub fn header(self) -> String {
         match self.0 {
-            Format::Csv => COLUMNS.iter().map(|c| c.name).collect::<Vec<_>>().join(",") + "\n",
+            Format::Csv | Format::CsvSafe => COLUMNS.iter().map(|c| c.name).collect::<Vec<_>>().join(",") + "\n",
             Format::Json => String::new(),
         }
     }
@@ -36,12 +43,12 @@ impl Lines {
     /// A row.
     pub fn row(self, to: &mut Vec<u8>, row: &Row<'_>) {
         match self.0 {
-            Format::Csv => {
+            Format::Csv | Format::CsvSafe => {
                 for (i, column) in COLUMNS.iter().enumerate() {
                     if i > 0 {
                         to.push(b',');
                     }
-                    csv_cell(to, &(column.cell)(row));
+                    csv_cell(to, &(column.cell)(row), self.0 == Format::CsvSafe);
                 }
             }
             Format::Json => {
@@ -60,7 +67,7 @@ impl Lines {
     /// A line that says something to people.
     pub fn notice(self, to: &mut Vec<u8>, text: &str) {
         match self.0 {
-            Format::Csv => _ = writeln!(to, "# notice: {text}"),
+            Format::Csv | Format::CsvSafe => _ = writeln!(to, "# notice: {text}"),
             Format::Json => {
                 to.extend_from_slice(b"{\"notice\":");
                 json_text(to, text);
@@ -72,7 +79,7 @@ impl Lines {
     /// A line that names a GPU.
     pub fn agent(self, to: &mut Vec<u8>, position: usize, name: &str, product: &str) {
         match self.0 {
-            Format::Csv => _ = writeln!(to, "# agent {position}: {name}, {product}"),
+            Format::Csv | Format::CsvSafe => _ = writeln!(to, "# agent {position}: {name}, {product}"),
             Format::Json => {
                 _ = write!(to, "{{\"agent\":{position},\"name\":");
                 json_text(to, name);
@@ -86,7 +93,7 @@ impl Lines {
     /// A line that says where the records of a process are.
     pub fn records(self, to: &mut Vec<u8>, pid: u32, path: &str) {
         match self.0 {
-            Format::Csv => _ = writeln!(to, "# records: {path}"),
+            Format::Csv | Format::CsvSafe => _ = writeln!(to, "# records: {path}"),
             Format::Json => {
                 to.extend_from_slice(b"{\"records\":");
                 json_text(to, path);
@@ -102,9 +109,9 @@ impl Lines {
         let (ratio, verdict) = (comparison.ratio, comparison.verdict(emulated));
         let (grid, workgroup) = (subject.shape.grid.map(u64::from), subject.shape.workgroup.map(u64::from));
         match self.0 {
-            Format::Csv => {
+            Format::Csv | Format::CsvSafe => {
                 to.extend_from_slice(b"# compare: kernel=");
-                csv_cell(to, &Cell::Text(&subject.kernel));
+                csv_cell(to, &Cell::Text(&subject.kernel), self.0 == Format::CsvSafe);
                 _ = write!(to, " agent={} grid=", subject.agent);
                 decimals(to, grid, b'x');
                 to.extend_from_slice(b" workgroup=");
@@ -132,13 +139,13 @@ impl Lines {
     /// What became of every dispatch of a process.
     pub fn account(self, to: &mut Vec<u8>, pid: u32, counters: &[(&str, u64)]) {
         let (open, separator, close) = match self.0 {
-            Format::Csv => (format!("# account: pid={pid}"), " ", "\n"),
+            Format::Csv | Format::CsvSafe => (format!("# account: pid={pid}"), " ", "\n"),
             Format::Json => (format!("{{\"account\":{{\"pid\":{pid}"), ",", "}}\n"),
         };
         to.extend_from_slice(open.as_bytes());
         for (name, value) in counters {
             match self.0 {
-                Format::Csv => _ = write!(to, "{separator}{name}={value}"),
+                Format::Csv | Format::CsvSafe => _ = write!(to, "{separator}{name}={value}"),
                 Format::Json => _ = write!(to, "{separator}\"{name}\":{value}"),
             }
         }
@@ -146,11 +153,14 @@ impl Lines {
     }
 }
 
-fn csv_cell(to: &mut Vec<u8>, cell: &Cell<'_>) {
+fn csv_cell(to: &mut Vec<u8>, cell: &Cell<'_>, safe: bool) {
     match cell {
         // Always quoted, as logduration does: names have commas, and quotes double.
         Cell::Text(text) => {
             to.push(b'"');
+            if safe && is_formula(text) {
+                to.push(b'\'');
+            }
             for (i, part) in text.split('"').enumerate() {
                 if i > 0 {
                     to.extend_from_slice(b"\"\"");
@@ -258,6 +268,17 @@ mod tests {
         let header = Lines::of(Format::Csv).header();
         let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced";
         assert!(header.starts_with(known), "{header}");
+    }
+
+    #[test]
+    fn a_name_that_is_a_formula_gets_an_apostrophe_only_where_that_is_asked_for() {
+        assert!(row(Format::Csv, "=cmd|x", None).starts_with("\"=cmd|x\","));
+        for name in ["=cmd|x", "+1", "-1", "@a"] {
+            let line = row(Format::CsvSafe, name, None);
+            assert!(line.starts_with(&format!("\"'{name}\",")), "{line}");
+        }
+        let plain = row(Format::CsvSafe, "k(int)", None);
+        assert_eq!(plain, row(Format::Csv, "k(int)", None));
     }
 
     #[test]

@@ -262,6 +262,7 @@ fn origin(fields: &mut Fields<'_>) -> Option<Origin> {
     let format = match fields.number()? {
         0 => Format::Csv,
         1 => Format::Json,
+        2 => Format::CsvSafe,
         _ => return None,
     };
     let mut text =

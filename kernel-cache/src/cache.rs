@@ -82,6 +82,11 @@ impl Cache {
         &self.indexing
     }
 
+    /// The roots that no kernel is in.
+    pub fn empty_roots(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().filter(|root| root.candidates().next().is_none()).map(Root::path)
+    }
+
     /// The folders that were looked into, in which files may appear.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.roots.iter().flat_map(Root::folders)

@@ -142,6 +142,29 @@ impl Decision {
         Decision::among(fits, running, pick)
     }
 
+    /// What is left of a decision about a kernel that Triton launches: another that Triton has compiled for other numbers of warps
+    /// would be refused for each of its packets. A kernel of which Triton says nothing may be launched in any way.
+    #[must_use]
+    pub fn as_launched(self, original: &Candidate) -> Decision {
+        let Ok(Some(own)) = triton::launch(original) else { return self };
+        let refusal = |choice: &Choice| {
+            let other = triton::launch(&choice.candidate).ok()??;
+            (other.work_items != own.work_items).then(|| Refusal {
+                reason: Reason::PacketWarps,
+                expected: Fact::Number(other.work_items.into()),
+                found: Fact::Number(own.work_items.into()),
+            })
+        };
+        let choices: Vec<&Choice> = match &self {
+            Decision::Swap { choice, .. } => vec![choice],
+            Decision::Several(choices) => choices.iter().collect(),
+            Decision::Nothing | Decision::Refused(_) | Decision::Running(_) => return self,
+        };
+        let refused: Option<Vec<_>> =
+            choices.into_iter().map(|choice| Some((choice.candidate.clone(), vec![refusal(choice)?]))).collect();
+        refused.map_or(self, Decision::Refused)
+    }
+
     fn among(mut fits: Vec<Fit>, running: &Hash, pick: Option<&Pick>) -> Decision {
         let chosen = match pick {
             Some(Pick::Newest) => (0..fits.len()).max_by_key(|&n| fits.get(n).map(|f| age(&f.choice.candidate))),

@@ -31,6 +31,7 @@ impl Environment {
         let ours = [
             (Interceptor::log_location, options.log_location.clone()),
             (Interceptor::log_format, options.log_format.clone().map(Into::into)),
+            (Interceptor::log_format, options.csv_safe.then(|| "csv-safe".into())),
             (Interceptor::log_filter, options.log_filter.clone().map(Into::into)),
             (Interceptor::kernel_cache, caches(&options.cache_location)?),
             (Interceptor::filter, options.kernels.clone().map(Into::into)),
@@ -78,6 +79,11 @@ impl Environment {
             self.prepend("LD_PRELOAD", &preload)?;
         }
         Ok(())
+    }
+
+    /// The value of a variable that is set here.
+    pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.as_os_str())
     }
 
     /// Sets a variable.

@@ -8,10 +8,12 @@ use logdur_capture::CaptureError;
 use logdur_journal::snapshot::Unreadable;
 use logdur_replay::{Exit, ReplayError};
 
+use crate::cmd::printable;
+
 /// The status of a subcommand that is done. An error is printed, and has a status of its own.
 pub(crate) fn end(done: Result<Exit>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        eprintln!("omniprobe: {error:#}");
+        eprintln!("omniprobe: {}", printable(&format!("{error:#}")));
         of(&error)
     })
     .into()

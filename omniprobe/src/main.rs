@@ -77,7 +77,7 @@ struct LogOptions {
     #[arg(short, long, value_name = "WHERE")]
     log_location: Option<PathBuf>,
     /// How rows are written, if not as the process wrote them.
-    #[arg(short = 't', long, value_name = "FORMAT", value_parser = ["csv", "json"])]
+    #[arg(short = 't', long, value_name = "FORMAT", value_parser = ["csv", "csv-safe", "json"])]
     log_format: Option<String>,
 }
 
@@ -129,8 +129,11 @@ struct RunOptions {
     #[arg(short, long, value_name = "WHERE")]
     log_location: Option<OsString>,
     /// How rows are written.
-    #[arg(short = 't', long, value_name = "FORMAT", value_parser = ["csv", "json"])]
+    #[arg(short = 't', long, value_name = "FORMAT", value_parser = ["csv", "csv-safe", "json"])]
     log_format: Option<String>,
+    /// The same as -t csv-safe: texts that a spreadsheet would take for formulas get an apostrophe.
+    #[arg(long, conflicts_with = "log_format")]
+    csv_safe: bool,
     /// Only kernels one of whose names matches get rows: mangled, demangled, or without arguments.
     #[arg(long, value_name = "REGEX")]
     log_filter: Option<String>,
@@ -150,6 +153,9 @@ struct CaptureOptions {
     /// Capture dispatches, with memory before and after them, into a file (%p is the process id, %r the rank).
     #[arg(long, value_name = "FILE|DIR")]
     capture: Option<OsString>,
+    /// Replace a capture that is there. The processes of one job number their files all the same.
+    #[arg(long, requires = "capture")]
+    force: bool,
     /// Kernels that are captured, by one of their names: mangled, demangled, or without arguments.
     #[arg(long, value_name = "REGEX", requires = "capture")]
     capture_kernels: Option<OsString>,

@@ -138,6 +138,28 @@ fn a_check_names_the_swap_or_every_reason_and_its_status_says_which() {
 }
 
 #[test]
+fn kernels_of_triton_are_checked_for_the_number_of_warps_that_they_are_launched_with() {
+    let bed = Bed::of(SOURCE);
+    let described = |name: &str, warps: u32, options: &[&str]| {
+        let path = compiled(&bed, name, "gfx90a", options);
+        let description = format!("{{\"shared\": 0, \"num_warps\": {warps}, \"warp_size\": 64}}");
+        fs::write(path.with_extension("json"), description).expect("it can be written");
+        path
+    };
+    let application = described("application/first.hsaco", 4, &[]);
+    let check = |name: &str, warps: u32| {
+        let cache = described(name, warps, &["-DLARGER"]);
+        omniprobe(&[&"check", &"-k", &"^first$", &cache.parent().expect("a folder"), &application])
+    };
+    let same = check("same/first.hsaco", 4);
+    assert!(same.status.success() && stdout(&same).starts_with("first [gfx90a]: swapped"), "{}", stdout(&same));
+    let others = check("others/first.hsaco", 8);
+    let text = stdout(&others);
+    assert_eq!(others.status.code(), Some(7), "{text}");
+    assert!(text.contains("workgroup size of Triton: expected 512, found 256"), "{text}");
+}
+
+#[test]
 fn code_objects_are_taken_out_of_bundles_as_clangs_bundler_does_it() {
     let bed = Bed::of(SOURCE);
     let parts = [compiled(&bed, "a.co", "gfx90a", &[]), compiled(&bed, "b.co", "gfx906", &[])];

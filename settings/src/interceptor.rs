@@ -32,6 +32,8 @@ impl Value for LogLocation {
 pub enum Format {
     /// Comma-separated values with a header line.
     Csv,
+    /// The same, with an apostrophe before texts that a spreadsheet would take for a formula.
+    CsvSafe,
     /// One JSON object a line.
     Json,
 }
@@ -40,8 +42,9 @@ impl Value for Format {
     fn parse(text: &OsStr) -> Result<Self, String> {
         match text.to_str() {
             Some("csv") => Ok(Format::Csv),
+            Some("csv-safe") => Ok(Format::CsvSafe),
             Some("json") => Ok(Format::Json),
-            _ => Err("expected csv or json".to_owned()),
+            _ => Err("expected csv, csv-safe or json".to_owned()),
         }
     }
 }
@@ -130,8 +133,8 @@ settings! {
 
     /// Where rows go. A file is appended to, by several processes if they share it; `%p` stands for the process id. Set but empty is the same as `/dev/null`.
     log_location: LogLocation = "LOGDUR_LOG_LOCATION" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: whole lines on standard output";
-    /// How rows are written.
-    log_format: Format = "LOGDUR_LOG_FORMAT" ["`csv` | `json`"] or (Format::Csv) "`csv`";
+    /// How rows are written. A cell of a CSV file that begins with `=`, `+`, `-`, `@` or a tab is a formula to spreadsheets: `csv-safe` puts an apostrophe before it.
+    log_format: Format = "LOGDUR_LOG_FORMAT" ["`csv` | `csv-safe` | `json`"] or (Format::Csv) "`csv`";
     /// Only kernels get rows one of whose names matches: mangled, demangled, or without arguments; the others are counted as `filtered`.
     log_filter: Option<String> = "LOGDUR_LOG_FILTER" ["regular expression"] or (None) "every kernel";
     /// How packets are seen: in the ring of the application's own queue, or through the runtime's intercept queues, which are slower and, in some versions of the runtime, known to fail when they are full: there they are refused with a notice.

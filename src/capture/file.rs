@@ -428,6 +428,17 @@ impl File {
         lines
     }
 
+    /// What was written, in a line; `None` once the file has been finished.
+    pub(super) fn tell(&self) -> Option<String> {
+        let bytes = self.writer.as_ref()?.bytes();
+        let count: u64 = self.report.values().map(|(n, _)| n).sum();
+        let (path, kernels) = (self.path.display(), self.report.len());
+        Some(format!(
+            "{path}: {count} dispatches of {kernels} kernels captured, {bytes} bytes, {} not captured",
+            self.untaken
+        ))
+    }
+
     /// Ends the file.
     pub(super) fn finish(&mut self) -> Result<(), Failed> {
         self.writer.take().map_or(Ok(()), |writer| writer.finish().map(drop))

@@ -254,7 +254,17 @@ impl Capture {
     /// Writes the end of the file.
     pub(crate) fn finish(&self, session: &Session) {
         self.report(session);
-        let finished = lock(&self.file).finish();
+        let mut file = lock(&self.file);
+        let told = file.tell();
+        let finished = file.finish();
+        drop(file);
+        if let Some(line) = told {
+            session.log.tell(&line);
+            if let Some(filter) = self.selection.unmatched() {
+                let name = Interceptor::capture_kernels;
+                session.log.tell(&format!("{name}: no kernel that was dispatched has a name like {filter}"));
+            }
+        }
         self.check(session, finished);
     }
 

@@ -48,6 +48,12 @@ impl Selection {
         })
     }
 
+    /// The expression for names, if dispatches were looked at and none of them has such a name.
+    pub(super) fn unmatched(&self) -> Option<&Regex> {
+        let seen = lock(&self.seen);
+        self.kernels.as_ref().filter(|_| !seen.named.is_empty() && seen.named.values().all(|named| !named))
+    }
+
     /// Counts a dispatch; its number among those of its kernel and geometry if it is to be captured.
     pub(super) fn wants(&self, kernels: &Kernels, agent: usize, packet: &Packet) -> Option<u64> {
         if self.device.is_some_and(|device| device != agent) {

@@ -6,9 +6,11 @@
 
 mod sink;
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -47,6 +49,8 @@ pub(crate) struct Log {
     /// Lines that are no rows, to be written before the next one.
     lines: Mutex<Vec<Line>>,
     filter: Option<Regex>,
+    /// Where `omniprobe` looks for what it tells the user.
+    hello: Option<PathBuf>,
     started: AtomicBool,
     sleeper: Sleeper,
     news: AtomicBool,
@@ -74,6 +78,17 @@ struct Writer {
     comparisons: Comparisons,
     /// The log ends in the middle of a line.
     torn: bool,
+    ran: Ran,
+}
+
+/// What ran, in numbers of dispatches.
+#[derive(Default)]
+struct Ran {
+    dispatches: u64,
+    /// Those that the log does not want.
+    filtered: u64,
+    /// Those whose kernel ran in place of the application's, by that kernel's number.
+    swapped: BTreeMap<u32, u64>,
 }
 
 impl Log {
@@ -91,9 +106,11 @@ impl Log {
                 records,
                 comparisons: Comparisons::default(),
                 torn: false,
+                ran: Ran::default(),
             }),
             lines: Mutex::default(),
             filter: None,
+            hello: settings.hello.clone(),
             started: AtomicBool::new(false),
             sleeper: Sleeper::new(),
             news: AtomicBool::new(false),
@@ -123,6 +140,15 @@ impl Log {
     pub(crate) fn notice(&self, text: String) {
         lock(&self.lines).push(Line::Notice(text));
         self.wake();
+    }
+
+    /// A line for `omniprobe`, which prints it on stderr when the application has ended.
+    pub(crate) fn tell(&self, text: &str) {
+        let Some(path) = &self.hello else { return };
+        if let Ok(mut file) = OpenOptions::new().append(true).open(path) {
+            // Nobody reads it if it cannot be written.
+            let _ = file.write_all(format!("{} {}\n", std::process::id(), one_line(text)).as_bytes());
+        }
     }
 
     /// A line that names a GPU.
@@ -245,7 +271,12 @@ impl Log {
         let wanted = |filter: &Regex| {
             kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(|symbol| is_named(symbol, filter)))
         };
+        writer.ran.dispatches += 1;
+        if kernel.is_some_and(|k| !k.kernel.replaced.is_empty()) {
+            *writer.ran.swapped.entry(shape.kernel).or_default() += 1;
+        }
         if !self.filter.as_ref().is_none_or(wanted) {
+            writer.ran.filtered += 1;
             r.set_fate(Fate::Filtered);
             return;
         }
@@ -282,6 +313,19 @@ impl Log {
             writer.lines.row(&mut writer.buffer, &row);
         }
         writer.rows.push((record, writer.buffer.len()));
+    }
+
+    /// Tells what the process has done with the settings that could have had no effect: swaps, and a filter of rows.
+    pub(crate) fn tell_end(&self, session: &Session) {
+        let writer = lock(&self.writer);
+        let Ran { dispatches, filtered, swapped } = &writer.ran;
+        if let Some(swapper) = &session.swapper {
+            swapper.end(session, *dispatches, swapped).iter().for_each(|line| self.tell(line));
+        }
+        if let Some(filter) = self.filter.as_ref().filter(|_| *dispatches > 0 && filtered == dispatches) {
+            let name = Interceptor::log_filter;
+            self.tell(&format!("{name}: none of {dispatches} dispatches is of a kernel with a name like {filter}"));
+        }
     }
 
     /// Gives the account of all dispatches so far, unless nothing has changed since it was last given.

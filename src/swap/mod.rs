@@ -13,7 +13,7 @@ mod originals;
 mod replacement;
 mod watch;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,10 +61,22 @@ struct State {
     rings: HashMap<(u64, usize), &'static KernargRing>,
     /// Of each agent.
     targets: HashMap<u64, Option<Target>>,
+    asked: Asked,
     /// What was last said, of a kernel on an agent or of its packets.
     said: HashMap<String, String>,
     /// Those that run, with what they are called.
     running: Vec<(&'static Replacement, String)>,
+}
+
+/// What was asked about the application's kernels.
+#[derive(Default)]
+struct Asked {
+    /// The cache has had a kernel of the name of one.
+    had_another: bool,
+    /// The filter has matched one of those.
+    was_named: bool,
+    /// Names of kernels that stay as they are, and why.
+    refused: BTreeMap<String, String>,
 }
 
 /// What becomes of a kernel.
@@ -106,6 +118,7 @@ impl Swapper {
             rings: HashMap::new(),
             targets: HashMap::new(),
             said: HashMap::new(),
+            asked: Asked::default(),
             running: Vec::new(),
         };
         let swapper = Swapper {
@@ -201,6 +214,50 @@ impl Swapper {
         }
     }
 
+    /// What there is to tell when the process ends: how many of its dispatches were swapped, and why others were not.
+    /// `swapped` has numbers of dispatches by the number of the kernel that ran.
+    pub(crate) fn end(&self, session: &Session, dispatches: u64, swapped: &BTreeMap<u32, u64>) -> Vec<String> {
+        const SHOWN: usize = 8;
+        // A thread that the end of the process has stopped may hold it for ever.
+        let Ok(state) = self.state.try_lock() else { return Vec::new() };
+        let name = Interceptor::kernel_cache;
+        let empty = state.cache.empty_roots();
+        let mut lines: Vec<String> =
+            empty.map(|root| format!("{name}: {}: no kernels are in it", root.display())).collect();
+        if lines.len() == self.roots.len() {
+            return lines;
+        }
+        let Asked { had_another, was_named, refused } = &state.asked;
+        if !had_another {
+            lines.push(format!("{name}: it has none of the kernels that the application has loaded"));
+        } else if let Some(filter) = self.filter.as_ref().filter(|_| !was_named) {
+            lines.push(format!(
+                "{}: none of the kernels that could be swapped has a name like {filter}",
+                Interceptor::filter
+            ));
+        }
+        let listed = |all: Vec<String>| {
+            let more = all.len().saturating_sub(SHOWN);
+            let more = if more > 0 { format!("; {more} more") } else { String::new() };
+            all.into_iter().take(SHOWN).collect::<Vec<_>>().join("; ") + &more
+        };
+        let ran = swapped.iter().filter_map(|(number, count)| {
+            let kernel = session.kernels.by_number(*number)?;
+            Some(format!("{} by {}: {count}", kernel.name(), kernel.kernel.replaced))
+        });
+        let count: u64 = swapped.values().sum();
+        let mut line = format!("swapped {count} of {dispatches} dispatches");
+        if count > 0 {
+            line += &format!(": {}", listed(ran.collect()));
+        }
+        if !refused.is_empty() {
+            let refused = refused.iter().map(|(name, reason)| format!("{name}: {reason}"));
+            line += &format!("; refused: {}", listed(refused.collect()));
+        }
+        lines.push(line);
+        lines
+    }
+
     /// Decides what becomes of the application's kernels of a name.
     fn settle(&self, session: &Session, state: &mut State, name: &str) {
         for original in state.originals.named(name) {
@@ -218,11 +275,13 @@ impl Swapper {
                 }
                 Outcome::Stays(reason) => {
                     self.replacements.set(address, 0);
+                    state.asked.refused.insert(shown.clone(), reason.clone());
                     format!("cache: {shown} on agent {agent} stays as it is: {reason}")
                 }
                 Outcome::Replaced(replacement, choice) => {
                     let at = ptr::from_ref(replacement).expose_provenance() as u64;
                     self.replacements.set(address, at);
+                    state.asked.refused.remove(&shown);
                     if !state.running.iter().any(|(other, _)| ptr::eq(*other, replacement)) {
                         state.running.push((replacement, shown.clone()));
                     }
@@ -243,9 +302,11 @@ impl Swapper {
         if state.cache.candidates(name).is_empty() {
             return Outcome::Nothing;
         }
+        state.asked.had_another = true;
         if self.filter.as_ref().is_some_and(|filter| !is_named(name, filter)) {
             return Outcome::Nothing;
         }
+        state.asked.was_named = true;
         let (interface, hash) = match original.interface() {
             Ok(known) => known,
             Err(reason) => return Outcome::Stays(reason),

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -143,6 +144,58 @@ fn options_whose_feature_is_to_come_say_so_in_one_line() {
         let text = stderr(&output);
         assert_eq!((text.lines().count(), text.contains("still to come")), (1, true), "{option:?}: {text}");
     }
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_the_application_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, ran) = (folder.path().join("old.ldcap"), folder.path().join("ran"));
+    std::fs::write(&old, b"mine").unwrap();
+    let [old, ran] = [&old, &ran].map(|path| path.to_str().unwrap());
+    for (options, said) in [
+        (["--capture", "/nonexistent/a.ldcap"].as_slice(), "--capture /nonexistent/a.ldcap: No such file"),
+        (&["--capture", old], "the file exists; --force replaces it"),
+        (&["--log-filter", "("], "LOGDUR_LOG_FILTER: expected a regular expression"),
+        (&["-k", "("], "LOGDUR_FILTER: expected a regular expression"),
+        (
+            &["--capture", "new.ldcap", "--capture-kernels", "("],
+            "LOGDUR_CAPTURE_KERNELS: expected a regular expression",
+        ),
+        (&["--capture", "new.ldcap", "--capture-grid", "0"], "LOGDUR_CAPTURE_GRID: expected"),
+    ] {
+        let output = omniprobe(&[options, &["--", "touch", ran]].concat());
+        assert_eq!(output.status.code(), Some(1), "{options:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{options:?}: {}", stderr(&output));
+        assert!(!Path::new(ran).exists(), "{options:?}");
+    }
+    assert_eq!(std::fs::read(old).unwrap(), b"mine");
+}
+
+#[test]
+fn what_was_swapped_and_captured_is_told_once_at_the_end() {
+    let cache = bed::hip_optimized("swaps", "-DOTHER -O3");
+    let folder = tempfile::tempdir().unwrap();
+    let old = folder.path().join("run.ldcap");
+    std::fs::write(&old, b"old").unwrap();
+    let [cache, old, empty] = [cache.as_path(), &old, folder.path()].map(|path| path.to_str().unwrap().to_owned());
+    let probed = |options: &[&str]| Run::hip("swaps").args(["plain", "placed"]).probed(options).passed();
+    let run = probed(&["-c", &cache, "-k", "^plain$", "--capture", &old, "--force", "--capture-kernels", "^plain"]);
+    let lines = |text: &str| run.stderr.lines().filter(|line| line.contains(text)).count();
+    assert_eq!(lines("omniprobe: swapped "), 1, "{}", run.stderr);
+    assert!(!run.stderr.contains("swapped 0 of") && run.stderr.contains("plain("), "{}", run.stderr);
+    assert_eq!(lines(&format!("omniprobe: {old}: 1 dispatches of 1 kernels captured")), 1, "{}", run.stderr);
+    let none = probed(&["-c", &cache, "-k", "^no such kernel$", "--log-filter", "^no such kernel$"]);
+    for said in [
+        "LOGDUR_FILTER: none of the kernels that could be swapped has a name like ^no such kernel$",
+        "LOGDUR_LOG_FILTER: none of ",
+        "swapped 0 of ",
+    ] {
+        assert!(none.stderr.contains(said), "{said}: {}", none.stderr);
+    }
+    std::fs::remove_file(&old).unwrap();
+    let nothing = probed(&["-c", &empty]);
+    let said = format!("LOGDUR_KERNEL_CACHE: {empty}: no kernels are in it");
+    assert!(nothing.stderr.contains(&said), "{}", nothing.stderr);
 }
 
 #[test]

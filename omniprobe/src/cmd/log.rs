@@ -24,6 +24,7 @@ pub(crate) fn run(options: &LogOptions) -> Result<Exit> {
         let own = snapshot.origin.as_ref();
         let chosen = match options.log_format.as_deref() {
             Some("json") => Format::Json,
+            Some("csv-safe") => Format::CsvSafe,
             Some(_) => Format::Csv,
             None => own.map_or(Format::Csv, |o| o.format),
         };

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod captured;
+mod check;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod dump;
@@ -19,4 +20,4 @@ pub(crate) mod run;
 pub(crate) mod tune;
 mod worker;
 
-pub(crate) use output::lines;
+pub(crate) use output::{lines, printable};

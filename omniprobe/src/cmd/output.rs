@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use logdur_journal::names;
 
-/// Lines on standard output. Whoever closes it has seen enough.
+/// Lines on standard output, with control characters escaped: names of files and of kernels are others' data. It is no error when
+/// the reader closes it.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -13,7 +14,7 @@ pub(crate) fn lines(lines: impl IntoIterator<Item = String>) -> Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let write = || {
         for line in lines {
-            writeln!(out, "{line}")?;
+            writeln!(out, "{}", printable(&line))?;
         }
         out.flush()
     };
@@ -21,6 +22,15 @@ pub(crate) fn lines(lines: impl IntoIterator<Item = String>) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.context("writing to standard output"),
     }
+}
+
+/// A text for a terminal: control characters are escaped, but for tabs and line breaks.
+pub(crate) fn printable(text: &str) -> String {
+    let kept = ['\t', '\n'];
+    text.split_inclusive(kept).fold(String::with_capacity(text.len()), |all, part| match part.strip_suffix(kept) {
+        Some(inner) => all + &names::escaped(inner) + part.get(inner.len()..).unwrap_or_default(),
+        None => all + &names::escaped(part),
+    })
 }
 
 /// A kernel's name as people write it.

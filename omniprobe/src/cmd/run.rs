@@ -41,6 +41,7 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
         bail!("expected an application after `--`: omniprobe [OPTIONS] -- APP [ARGS]...");
     };
     let program = find::program(name)?;
+    super::check::check(&environment, options.capture.force)?;
     let hello = Hello::new()?;
     environment.set(Interceptor::hello, &hello.0);
     if options.verbose {

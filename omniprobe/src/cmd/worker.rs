@@ -17,7 +17,7 @@ use logdur_settings::Emulator;
 
 use super::captured::{Backend, Captured, part, seconds};
 use super::replay::show;
-use super::{lines, progress};
+use super::{lines, printable, progress};
 use crate::environment::Environment;
 use crate::{PlaceOptions, exit, find};
 
@@ -246,7 +246,7 @@ pub(crate) fn work(on: &On, work: impl FnOnce(&Case<'_>) -> Result<Exit>) {
                 // Whoever does not listen has the status.
                 let _ = lines([said]);
             }
-            eprintln!("omniprobe: dispatch {dispatch}: {error:#}");
+            eprintln!("omniprobe: dispatch {dispatch}: {}", printable(&format!("{error:#}")));
         }
         status
     });

@@ -62,6 +62,18 @@ impl FromStr for Template {
             }
         }
         pieces.push(Piece::Text(literal + rest));
+        let mut quotes = Quotes::default();
+        for piece in &pieces {
+            match piece {
+                Piece::Text(text) => quotes.pass(text),
+                Piece::Value(name) | Piece::Words(name) if quotes.are_open() => {
+                    return Err(format!(
+                        "expected {{{name}}} outside of quotes, since its value is quoted where it has to be, found it inside: {text:?}"
+                    ));
+                }
+                Piece::Value(_) | Piece::Words(_) => {}
+            }
+        }
         let template = Template(pieces);
         if template.names().any(|name| name == OUT) {
             Ok(template)
@@ -100,6 +112,45 @@ impl Template {
         }
         parts.push(part);
         Ok(Job(parts))
+    }
+}
+
+/// Which quotes of a shell's command are open at a place (POSIX shell, 2.2).
+#[derive(Default)]
+struct Quotes {
+    /// What is open, from the outside to the inside: a quote, or the parenthesis of a substitution.
+    open: Vec<char>,
+    /// The last character was a backslash that quotes the next.
+    escaped: bool,
+    /// The last character was a dollar sign that a substitution may begin with.
+    dollar: bool,
+}
+
+impl Quotes {
+    /// Goes over a part of the command.
+    fn pass(&mut self, text: &str) {
+        for letter in text.chars() {
+            let (escaped, dollar) = (std::mem::take(&mut self.escaped), std::mem::take(&mut self.dollar));
+            if escaped {
+                continue;
+            }
+            match (self.open.last(), letter) {
+                (Some('\''), '\'') | (Some('"'), '"') | (Some('`'), '`') | (Some('('), ')') => _ = self.open.pop(),
+                (Some('\''), _) => {}
+                (_, '\\') => self.escaped = true,
+                (_, '$') => self.dollar = true,
+                (_, '(') if dollar || self.open.last() == Some(&'(') => self.open.push('('),
+                (_, '"' | '`') => self.open.push(letter),
+                (Some('"'), _) => {}
+                (_, '\'') => self.open.push(letter),
+                _ => {}
+            }
+        }
+    }
+
+    /// True when what comes next is inside of quotes, or behind a backslash. Inside of a substitution quotes begin anew.
+    fn are_open(&self) -> bool {
+        self.escaped || self.open.last().is_some_and(|open| *open != '(' && *open != '`')
     }
 }
 
@@ -271,6 +322,30 @@ mod tests {
         let text = fs::read_to_string(path).unwrap();
         let expected = [hostile, &format!("-D{hostile}"), "-O3", "-g", "home"].map(str::to_owned);
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_parameter_between_quotes_is_refused_and_one_in_a_substitution_is_not() {
+        for inside in [
+            "cc -DN='{n}' -o {out}",
+            "cc \"-DN={n}\" -o {out}",
+            "cc -DN=\"it's {n*}\" -o {out}",
+            "cc -DN={n} -o '{out}'",
+            "cc -DN=\\{n} -o {out}",
+            "cc $(echo '{n}') -o {out}",
+        ] {
+            let error = inside.parse::<Template>().expect_err(inside);
+            assert!(error.contains("outside of quotes") && error.ends_with(&format!("{inside:?}")), "{error}");
+        }
+        for outside in [
+            "cc -DS='a b' -DN={n} \"it's\" -o {out}",
+            "cc -DN=it\\'s{n} -o {out}",
+            "cc \"$(echo {n})\" -o {out}",
+            "cc '$(' {n} -o {out}",
+            "f() (cc -DN=$((2 * {n})) -o {out}); f",
+        ] {
+            outside.parse::<Template>().expect(outside);
+        }
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
     for kernel in &kernels {
         let hash = application.hash(kernel)?;
         let decision = cache.decide(&kernel.interface, &hash, agent.as_ref(), options.pick.as_ref());
+        let decision = decision.as_launched(kernel);
         status = match (&decision, status) {
             (Decision::Swap { .. }, _) | (_, Exit::Success) => Exit::Success,
             (Decision::Nothing, status) => status,
