@@ -94,6 +94,8 @@ impl Pending {
             let Some(free) = entries.iter().position(Option::is_none) else { return Left::No };
             let (_, end) = memory(signal).ticks();
             record.app_signal().end_before.store(end, Ordering::Relaxed);
+            let value = memory(signal).value.load(Ordering::Relaxed);
+            record.app_signal().value_before().store(value.cast_unsigned(), Ordering::Relaxed);
             record.record().set_state(State::InFlight);
             entries[free] = Some(Entry { signal, record });
             Left::Yes
@@ -101,15 +103,34 @@ impl Pending {
         .unwrap_or(Left::No)
     }
 
-    /// The reaper's question: harvests the dispatch if it is complete.
-    pub(crate) fn harvest_if_complete(&self, signal: u64, record: RecordRef) {
+    /// The reaper's question: harvests the dispatch if it is complete. True when it seems to be complete, but its times are
+    /// not there, or not both.
+    pub(crate) fn harvest_if_complete(&self, signal: u64, record: RecordRef) -> bool {
+        let lacks_times = self.with(signal, SPINS, |entries| {
+            let at = position(entries, signal)?;
+            let entry = entries[at].filter(|entry| entry.record == record)?;
+            if !is_complete(&entry) {
+                return Some(has_ended(&entry));
+            }
+            harvest(entry);
+            entries[at] = None;
+            None
+        });
+        lacks_times.flatten().unwrap_or(false)
+    }
+
+    /// The times of a dispatch that seems to be complete did not come: its record is done, with what there is of them.
+    pub(crate) fn harvest_without_times(&self, signal: u64, record: RecordRef) {
         self.with(signal, SPINS, |entries| {
             if let Some(at) = position(entries, signal)
                 && let Some(entry) = entries[at]
                 && entry.record == record
-                && is_complete(&entry)
+                && has_ended(&entry)
             {
-                harvest(entry);
+                if !is_complete(&entry) {
+                    record.record().add_flags(flag::NO_TIMES);
+                }
+                take_times(entry);
                 entries[at] = None;
             }
         });
@@ -199,20 +220,38 @@ fn memory<'a>(signal: u64) -> &'a Signal {
 }
 
 /// A dispatch is complete when the signal carries another end time: ticks never repeat, and whatever the application
-/// does with the value says nothing about the times.
+/// does with the value says nothing about the times. A start from before the last end is that of an earlier dispatch: the
+/// new one is not there yet.
 fn is_complete(entry: &Entry) -> bool {
+    let before = entry.record.app_signal().end_before.load(Ordering::Relaxed);
     // Acquire, for the start time that was written before it.
-    memory(entry.signal).end_ts.load(Ordering::Acquire) != entry.record.app_signal().end_before.load(Ordering::Relaxed)
+    let end = memory(entry.signal).end_ts.load(Ordering::Acquire);
+    let start = memory(entry.signal).start_ts.load(Ordering::Relaxed);
+    end != before && start != 0 && start >= before
+}
+
+/// True when something has changed at the signal that a completed dispatch changes.
+fn has_ended(entry: &Entry) -> bool {
+    let app = entry.record.app_signal();
+    let signal = memory(entry.signal);
+    signal.value.load(Ordering::Acquire) < app.value_before().load(Ordering::Relaxed).cast_signed()
+        || signal.end_ts.load(Ordering::Relaxed) != app.end_before.load(Ordering::Relaxed)
 }
 
 fn harvest(entry: Entry) {
+    if !is_complete(&entry) {
+        entry.record.record().add_flags(flag::INCOMPLETE);
+    }
+    take_times(entry);
+}
+
+/// Reads the times, unless the record says that there are none; it is done then.
+fn take_times(entry: Entry) {
     let record = entry.record.record();
-    if is_complete(&entry) {
+    if record.flags() & (flag::INCOMPLETE | flag::NO_TIMES) == 0 {
         let (start, end) = memory(entry.signal).ticks();
         entry.record.times().start.store(start, Ordering::Relaxed);
         entry.record.times().end.store(end, Ordering::Relaxed);
-    } else {
-        record.add_flags(flag::INCOMPLETE);
     }
     record.set_state(State::Done);
 }

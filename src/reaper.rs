@@ -4,10 +4,11 @@
 //! One thread for the process, started with the first queue; the exiting thread lends a hand at the end. Queues are
 //! taken one at a time, each under its own lock, which publishers never take.
 //!
-//! Nobody waits for the reaper but an application whose signal one of ours stands in for; then it looks all the time.
-//! Otherwise it naps for up to 10 ms, and without anything in flight it sleeps until a publisher wakes it — which can
+//! Nobody waits for the reaper but an application whose signal one of ours stands in for; then it looks all the time at
+//! first, and every [`SHORT_NAP`] when that takes longer. Otherwise it naps for up to 10 ms, and without anything in flight it sleeps until a publisher wakes it — which can
 //! happen once in [`LINGER`] at most.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,11 @@ use crate::wake::Sleeper;
 const WINDOW: usize = 64;
 /// How many records before its turn a signal's cache line is asked for.
 const AHEAD: usize = 8;
+/// How long it looks without a nap for what an application waits for: most kernels take less.
+const LOOK_ALL_THE_TIME: Duration = Duration::from_micros(200);
+const SHORT_NAP: Duration = Duration::from_micros(50);
+/// How long the times of a dispatch may come after its completion.
+const GRACE: Duration = Duration::from_millis(50);
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(10);
 /// How long it stays awake with nothing in flight.
@@ -45,6 +51,8 @@ pub(crate) struct Reaper {
     look: AtomicBool,
     /// Dispatches in flight whose applications' signals wait for us.
     pub(crate) forwarding: AtomicU32,
+    /// Dispatches that are complete but for their times, and since when.
+    without_times: Mutex<Vec<(RecordRef, Instant)>>,
 }
 
 /// What a look at the queues found.
@@ -71,6 +79,26 @@ impl Reaper {
             nap: Sleeper::new(),
             look: AtomicBool::new(false),
             forwarding: AtomicU32::new(0),
+            without_times: Mutex::default(),
+        }
+    }
+
+    /// True when the times of a dispatch, which is complete, have been waited for as long as they are.
+    fn has_waited_for(&self, record: RecordRef) -> bool {
+        let now = Instant::now();
+        let mut waiting = lock(&self.without_times);
+        // Of others, some had their times meanwhile.
+        waiting.retain(|(other, since)| *other == record || now.duration_since(*since) < 2 * GRACE);
+        match waiting.iter().position(|(other, _)| *other == record) {
+            None => {
+                waiting.push((record, now));
+                false
+            }
+            Some(at) if now.duration_since(waiting[at].1) >= GRACE => {
+                waiting.swap_remove(at);
+                true
+            }
+            Some(_) => false,
         }
     }
 
@@ -98,7 +126,7 @@ impl Reaper {
 
     fn run(&self, session: &'static Session) {
         let start = Instant::now();
-        let (mut nap, mut busy, mut has_fence) = (SHORTEST_NAP, start, false);
+        let (mut nap, mut busy, mut has_fence, mut moved) = (SHORTEST_NAP, start, false, start);
         loop {
             if !has_fence && start.elapsed() >= FENCE_AFTER {
                 self.idle.take_the_fence();
@@ -110,6 +138,10 @@ impl Reaper {
                 let access = exit::access();
                 if *may { round(session, access) } else { Seen::default() }
             };
+            let forwarding = self.forwarding.load(Ordering::Acquire) > 0;
+            if seen.completed > 0 || !forwarding {
+                moved = Instant::now();
+            }
             if seen.completed > 0 {
                 session.log.wake();
             }
@@ -118,8 +150,10 @@ impl Reaper {
             }
             nap = if seen.completed > 0 { SHORTEST_NAP } else { (nap * 2).min(LONGEST_NAP) };
             let asked = || self.look.load(Ordering::Acquire);
-            if self.forwarding.load(Ordering::Acquire) > 0 {
+            if forwarding && moved.elapsed() < LOOK_ALL_THE_TIME {
                 std::thread::yield_now();
+            } else if forwarding {
+                self.nap.sleep(Some(SHORT_NAP), asked);
             } else if seen.in_flight > 0 || seen.unpublished || busy.elapsed() < LINGER {
                 self.nap.sleep(Some(nap), || asked() || self.forwarding.load(Ordering::Acquire) > 0);
             } else {
@@ -330,7 +364,9 @@ impl Found {
         let r = record.record();
         let (flags, signal) = (r.flags(), r.signal.load(Ordering::Relaxed));
         if flags & flag::APP_SIGNAL != 0 {
-            session.pending.harvest_if_complete(signal, record);
+            if session.pending.harvest_if_complete(signal, record) && session.reaper.has_waited_for(record) {
+                session.pending.harvest_without_times(signal, record);
+            }
             return r.state() != State::InFlight;
         }
         // SAFETY: the record is in flight on a signal of ours, which is destroyed only when its record is done.

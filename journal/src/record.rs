@@ -116,6 +116,13 @@ pub struct AppSignal {
     pub end_before: AtomicU64,
 }
 
+impl AppSignal {
+    /// [`flag::APP_SIGNAL`]: the value that it had before. A record has either flag, so the word is free.
+    pub fn value_before(&self) -> &AtomicU64 {
+        &self.forward_to
+    }
+}
+
 /// Records of consecutive dispatches of one queue; a chunk of the file.
 #[repr(C, align(64))]
 pub struct Block {

@@ -76,20 +76,91 @@ impl Value for Xnack {
 /// What the GPU's clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockKind {
-    /// Time.
-    Real,
+    /// Time, so many times a second.
+    Real {
+        /// What the GPU says of its clock: counts per second.
+        hertz: u64,
+        /// How much faster the clock is than it says, in millionths.
+        skew: i32,
+    },
     /// What is executed.
     Deterministic,
 }
 
+impl ClockKind {
+    /// As MI200 and MI300 have it.
+    const REAL: ClockKind = ClockKind::Real { hertz: 100_000_000, skew: 0 };
+}
+
 impl Value for ClockKind {
     fn parse(text: &OsStr) -> Result<Self, String> {
-        match text.to_str() {
-            Some("real") => Ok(ClockKind::Real),
-            Some("deterministic") => Ok(ClockKind::Deterministic),
-            _ => Err("expected real or deterministic".to_owned()),
+        let expected = || "expected real, deterministic, or a rate like 25MHz or 25MHz+200ppm".to_owned();
+        let text = text.to_str().ok_or_else(expected)?;
+        match text {
+            "real" => return Ok(ClockKind::REAL),
+            "deterministic" => return Ok(ClockKind::Deterministic),
+            _ => {}
         }
+        let (rate, skew) = text.split_once("MHz").ok_or_else(expected)?;
+        let megahertz =
+            rate.trim().parse::<u64>().ok().filter(|rate| (1..=10_000).contains(rate)).ok_or_else(expected)?;
+        let skew = match skew.trim() {
+            "" => 0,
+            skew => skew.strip_suffix("ppm").and_then(|skew| skew.trim().parse().ok()).ok_or_else(expected)?,
+        };
+        if !(-100_000..=100_000).contains(&skew) {
+            return Err(expected());
+        }
+        Ok(ClockKind::Real { hertz: 1_000_000 * megahertz, skew })
     }
+}
+
+/// A value that is one of some words.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* } $expected:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)*
+        }
+
+        impl Value for $name {
+            fn parse(text: &OsStr) -> Result<Self, String> {
+                match text.to_str() {
+                    $(Some($word) => Ok($name::$variant),)*
+                    _ => Err($expected.to_owned()),
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// How the times of a packet come to its completion signal.
+    Times {
+        /// Before the value is decremented.
+        Written = "written",
+        /// Never.
+        Never = "none",
+        /// Two milliseconds after the value is decremented.
+        Late = "late",
+        /// The end some time before the start.
+        EndFirst = "end-first",
+        /// In each other's place.
+        Swapped = "swapped",
+    }
+    "expected written, none, late, end-first or swapped"
+}
+
+words! {
+    /// When a queue's read index follows its packets.
+    ReadIndex {
+        /// When a packet is complete.
+        Prompt = "prompt",
+        /// Up to a quarter of the ring later, or when the queue has been idle.
+        Lazy = "lazy",
+    }
+    "expected prompt or lazy"
 }
 
 settings! {
@@ -108,8 +179,12 @@ settings! {
     xnack: Xnack = "KFDEMU_XNACK" ["`none` | `off` | `on`"] or (Xnack::None) "`none`";
     /// Threads that emulate, all GPUs together.
     threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";
-    /// What the GPUs' clock counts: time, or what is executed. A dispatch then starts where the last one ended and takes one tick for each of its wave instructions, whatever the machine does meanwhile; one thread emulates, packets of a queue do not overlap, and two runs of a program that uses one stream have the same ticks.
-    clock: ClockKind = "KFDEMU_CLOCK" ["`real` | `deterministic`"] or (ClockKind::Real) "`real`";
+    /// What the GPUs' clock counts: time, 100 or RATE million times a second, SKEW millionths faster than it says; or what is executed. A dispatch then starts where the last one ended and takes one tick for each of its wave instructions, whatever the machine does meanwhile; one thread emulates, packets of a queue do not overlap, and two runs of a program that uses one stream have the same ticks.
+    clock: ClockKind = "KFDEMU_CLOCK" ["`real` | `deterministic` | RATE`MHz`[`+`SKEW`ppm`]"] or (ClockKind::REAL) "`real`: 100MHz";
+    /// How the times of a packet come to its completion signal. Hardware has been seen to write none, to write them late, and to write an end that lies before its start.
+    times: Times = "KFDEMU_TIMES" ["`written` | `none` | `late` | `end-first` | `swapped`"] or (Times::Written) "`written`";
+    /// When a queue's read index follows its packets: when they are complete, or up to a quarter of the ring later and within 20 ms of the last one, as hardware may. Their slots are released in time.
+    read_index: ReadIndex = "KFDEMU_READ_INDEX" ["`prompt` | `lazy`"] or (ReadIndex::Prompt) "`prompt`";
     /// What is in LDS, scratch and registers that nobody has written: numbers that are drawn by this seed, others for each dispatch, so that a kernel that reads them shows. Without it, what the last workgroup left there, and zero at first.
     fill: Option<u32> = "KFDEMU_FILL" ["SEED"] or (None) "off";
     /// Faults on order, see below.

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use hsa::{Api, Executable, Pool, VariableSymbol};
 use hsa_sys::abi::signal::Signal;
 
+use crate::own_memory;
+
 /// What a piece of memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -59,6 +61,15 @@ impl Allocation {
         }
     }
 
+    /// Where the host has it, if it is the application's own memory.
+    pub(crate) fn own(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Locked { host } => Some(host),
+            Kind::Managed => Some(self.base),
+            _ => None,
+        }
+    }
+
     /// Where it ends.
     pub(crate) fn end(&self) -> u64 {
         self.base.saturating_add(self.size)
@@ -84,9 +95,18 @@ impl Memory {
     }
 
     fn enter(&mut self, base: u64, size: u64, kind: Kind, is_virtual: bool) {
-        if base != 0 && size != 0 {
-            self.live.insert(base, Allocation { base, size, kind, is_virtual });
+        if base == 0 || size == 0 {
+            return;
         }
+        // Managed memory goes without a word: what is there now says that it has gone.
+        let end = base.saturating_add(size);
+        let before = self.live.range(..base).next_back().filter(|(_, a)| a.end() > base);
+        let overlapping = before.into_iter().chain(self.live.range(base..end));
+        let gone: Vec<u64> = overlapping.filter(|(_, a)| a.kind == Kind::Managed).map(|(&base, _)| base).collect();
+        for base in gone {
+            self.live.remove(&base);
+        }
+        self.live.insert(base, Allocation { base, size, kind, is_virtual });
     }
 
     /// Memory of a pool.
@@ -108,9 +128,28 @@ impl Memory {
         }
     }
 
-    /// Memory that moves by itself.
+    /// The application gave advice about memory of its own. What is known already, and holds all of it, stays as it is; managed
+    /// memory that it overlaps is one piece with it.
     pub(crate) fn managed(&mut self, base: u64, size: u64) {
-        self.enter(base, size, Kind::Managed, false);
+        let (mut from, mut to) = (base, base.saturating_add(size));
+        if self.around(base).is_some_and(|a| a.end() >= to) {
+            return;
+        }
+        let before = self.live.range(..base).next_back().filter(|(_, a)| a.end() > base);
+        for (_, a) in before.into_iter().chain(self.live.range(base..to)) {
+            if a.kind != Kind::Managed {
+                // Parts of it are memory of another kind, which is known better.
+                return;
+            }
+            (from, to) = (from.min(a.base), to.max(a.end()));
+        }
+        self.enter(from, to - from, Kind::Managed, false);
+    }
+
+    /// Forgets managed memory that the application has unmapped, which frees it.
+    pub(crate) fn forget_unmapped(&mut self) {
+        let is_there = |address| own_memory::read(address, &mut [0]).is_ok();
+        self.live.retain(|_, a| a.kind != Kind::Managed || is_there(a.base) || is_there(a.end() - 1));
     }
 
     /// Variables of an executable. One in memory that is known already, as an alias is, is captured with that.
@@ -195,5 +234,41 @@ mod tests {
         memory.unlocked(0x1000);
         memory.freed(0x20_000);
         assert_eq!(memory.all().count(), 0);
+    }
+
+    #[test]
+    fn advice_about_a_part_of_managed_memory_does_not_hide_the_rest() {
+        let mut memory = Memory::default();
+        memory.managed(0x10_000, 0x4000);
+        memory.managed(0x11_000, 0x1000);
+        let range = |memory: &Memory, at| memory.around(at).map(|a| (a.base, a.end()));
+        assert_eq!(range(&memory, 0x13_000), Some((0x10_000, 0x14_000)));
+        memory.managed(0x13_000, 0x3000);
+        assert_eq!(range(&memory, 0x10_000), Some((0x10_000, 0x16_000)));
+        memory.locked(0x20_000, 0x20_000, 0x4000);
+        memory.managed(0x21_000, 0x1000);
+        assert_eq!(range(&memory, 0x23_000), Some((0x20_000, 0x24_000)), "what it was stays");
+        assert_eq!(memory.all().count(), 2);
+    }
+
+    #[test]
+    fn managed_memory_ends_where_other_memory_is_allocated() {
+        let mut memory = Memory::default();
+        memory.managed(0x10_000, 0x4000);
+        memory.locked(0x12_000, 0x12_000, 0x1000);
+        assert_eq!(memory.around(0x10_000), None);
+        assert_eq!(memory.around(0x12_000).map(|a| a.size), Some(0x1000));
+    }
+
+    #[test]
+    fn managed_memory_that_is_not_mapped_any_more_is_forgotten() {
+        let mut memory = Memory::default();
+        let here = [0u8; 64];
+        let base = std::ptr::from_ref(&here).expose_provenance() as u64;
+        memory.managed(base, 64);
+        memory.managed(0x1000, 0x1000);
+        memory.locked(0x3000, 0x3000, 0x1000);
+        memory.forget_unmapped();
+        assert_eq!(memory.all().map(|a| a.base).collect::<Vec<_>>(), [0x3000, base]);
     }
 }

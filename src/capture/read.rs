@@ -34,7 +34,7 @@ pub(super) enum Unread {
     /// The copy is not complete.
     #[error("no copy engine of its GPU had copied it in time: {0}")]
     Expired(String),
-    /// The application has unmapped what it had locked.
+    /// The application has unmapped what it had locked, or what moves by itself.
     #[error("it is not mapped: {0}")]
     Unmapped(io::Error),
     /// It is somebody else's.
@@ -116,7 +116,9 @@ impl Reader {
         deadline: Instant,
     ) -> Result<(), Unread> {
         let skipped = address - memory.base;
-        if let Kind::Locked { host } = memory.kind {
+        // Memory that the application may have unmapped without a word. That of pools is not read with the kernel's help:
+        // of a driver's mappings it gives nothing.
+        if let Some(host) = memory.own() {
             return own_memory::read(host + skipped, to).map_err(Unread::Unmapped);
         }
         if let Some(host) = memory.host() {

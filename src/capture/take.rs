@@ -224,7 +224,8 @@ impl Capture {
 
     /// The memory that is in the scope of a dispatch.
     fn ranges<'a>(&'a self, reading: &mut Reading<'a>, kernarg: &[u8]) -> Vec<Allocation> {
-        let memory = lock(&self.memory);
+        let mut memory = lock(&self.memory);
+        memory.forget_unmapped();
         let all: Vec<Allocation> = memory.all().copied().collect();
         let at = |words: &[u8]| -> Vec<Allocation> {
             let words = words.chunks_exact(8).filter_map(|w| w.try_into().ok()).map(u64::from_le_bytes);

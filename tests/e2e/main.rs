@@ -22,6 +22,7 @@ mod durations;
 mod emulator;
 mod errors;
 mod guest;
+mod hardware;
 mod hip;
 mod launcher;
 mod listing;

@@ -1,6 +1,6 @@
 //! The constant-frequency counter that stamps signals, and the system clock that it is compared with.
 //!
-//! The real clock follows the system's. The deterministic clock is a function of what has been executed: a dispatch
+//! The real clock follows the system's, at a rate of its own and, where that is wanted, a little faster than it says. The deterministic clock is a function of what has been executed: a dispatch
 //! starts at the end of the last one that ended, and takes one tick for each of its wave instructions; packets without a
 //! kernel take none; a copy takes one for each [`BYTES_PER_TICK`]. Its system time runs on the same line, so that
 //! converting one to the other is exact. With several queues at work at a time (the runtime has one of its own, to load
@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts per second, as on the hardware.
+/// Counts per second, as on MI200 and MI300.
 pub const TICKS_PER_SECOND: u64 = 100_000_000;
 const NANOSECONDS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
 
@@ -35,8 +35,36 @@ pub struct Counters {
     pub system: u64,
 }
 
+/// How fast a real clock runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// What it says: counts per second.
+    pub hertz: u64,
+    /// How much faster it is than it says, in millionths.
+    pub skew: i32,
+}
+
+impl Default for Rate {
+    fn default() -> Rate {
+        Rate { hertz: TICKS_PER_SECOND, skew: 0 }
+    }
+}
+
+impl Rate {
+    fn ticks(self, nanoseconds: u64) -> u64 {
+        // Of 2^64 nanoseconds, the product stays below 2^128 for every rate.
+        let per_million = (1_000_000 + i128::from(self.skew)) as u128;
+        (u128::from(nanoseconds) * u128::from(self.hertz) * per_million / 1_000_000_000_000_000) as u64
+    }
+}
+
 /// The clock of a machine, shared by its GPUs.
-pub struct Clock(Option<Executed>);
+pub struct Clock(Kind);
+
+enum Kind {
+    Real(Rate),
+    Deterministic(Executed),
+}
 
 /// The state of the deterministic clock.
 struct Executed {
@@ -51,25 +79,38 @@ struct Executed {
 impl Clock {
     /// The clock that runs on the system's, so that the two never drift.
     pub fn real() -> Clock {
-        Clock(None)
+        Clock::at(Rate::default())
+    }
+
+    /// A real clock of another rate.
+    pub fn at(rate: Rate) -> Clock {
+        Clock(Kind::Real(rate))
+    }
+
+    /// Counts per second, as the clock says.
+    pub fn hertz(&self) -> u64 {
+        match &self.0 {
+            Kind::Real(rate) => rate.hertz,
+            Kind::Deterministic(_) => TICKS_PER_SECOND,
+        }
     }
 
     /// The clock that counts what is executed. Its system time begins at the system's, its ticks always at the same.
     pub fn deterministic() -> Clock {
         let [now, read] = [BEGINNING; 2].map(AtomicU64::new);
-        Clock(Some(Executed { now, read, system: system_nanoseconds() }))
+        Clock(Kind::Deterministic(Executed { now, read, system: system_nanoseconds() }))
     }
 
     /// True for the clock that counts what is executed.
     pub fn is_deterministic(&self) -> bool {
-        self.0.is_some()
+        matches!(self.0, Kind::Deterministic(_))
     }
 
     /// The GPU's counter now.
     pub fn ticks(&self) -> u64 {
         match &self.0 {
-            None => system_nanoseconds() / NANOSECONDS_PER_TICK,
-            Some(executed) => executed.now.load(Ordering::Acquire),
+            Kind::Real(rate) => rate.ticks(system_nanoseconds()),
+            Kind::Deterministic(executed) => executed.now.load(Ordering::Acquire),
         }
     }
 
@@ -77,11 +118,11 @@ impl Clock {
     /// no packet's times.
     pub fn counters(&self) -> Counters {
         match &self.0 {
-            None => {
+            Kind::Real(rate) => {
                 let system = system_nanoseconds();
-                Counters { ticks: system / NANOSECONDS_PER_TICK, system }
+                Counters { ticks: rate.ticks(system), system }
             }
-            Some(executed) => {
+            Kind::Deterministic(executed) => {
                 let now = executed.now.load(Ordering::Acquire);
                 let grow = |read: u64| Some((read + 1).max(now));
                 // The closure always gives a value, so the update always succeeds.
@@ -95,8 +136,8 @@ impl Clock {
     /// When a packet that began at `start` ends, having executed so many wave instructions; without a kernel, 0.
     pub(crate) fn end(&self, start: u64, instructions: u64) -> u64 {
         match &self.0 {
-            None => self.ticks().max(start + 1),
-            Some(executed) => {
+            Kind::Real(_) => self.ticks().max(start + 1),
+            Kind::Deterministic(executed) => {
                 let end = start + instructions;
                 executed.now.fetch_max(end, Ordering::AcqRel);
                 end
@@ -106,7 +147,7 @@ impl Clock {
 
     /// A copy engine has moved so many bytes.
     pub(crate) fn copied(&self, bytes: u64) {
-        if let Some(executed) = &self.0 {
+        if let Kind::Deterministic(executed) = &self.0 {
             executed.now.fetch_add(bytes.div_ceil(BYTES_PER_TICK), Ordering::AcqRel);
         }
     }
@@ -149,5 +190,15 @@ mod tests {
         assert!(clock.end(start, 0) > start && clock.end(start + 1_000_000_000, 0) == start + 1_000_000_001);
         let Counters { ticks, system } = clock.counters();
         assert_eq!(ticks, system / 10);
+    }
+
+    #[test]
+    fn a_clock_of_another_rate_counts_by_it_and_a_skewed_one_runs_ahead() {
+        let Counters { ticks, system } = Clock::at(Rate { hertz: 25_000_000, skew: 0 }).counters();
+        assert_eq!(ticks, system / 40);
+        let rate = Rate { hertz: 25_000_000, skew: 200 };
+        assert_eq!(rate.ticks(1_000_000_000), 25_005_000);
+        assert_eq!(Rate { skew: -200, ..rate }.ticks(1_000_000_000), 24_995_000);
+        assert!(rate.ticks(u64::MAX) > u64::MAX / 41);
     }
 }

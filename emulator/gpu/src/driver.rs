@@ -27,6 +27,42 @@ pub trait Driver: Send + Sync {
 
     /// A packet has been completed; it is told before its completion signal can be seen.
     fn trace(&self, packet: &CompletedPacket);
+
+    /// How times come to completion signals.
+    fn times(&self) -> Times {
+        Times::Written
+    }
+
+    /// When read indices follow.
+    fn read_index(&self) -> ReadIndex {
+        ReadIndex::Prompt
+    }
+}
+
+/// How the times of a packet come to its completion signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Times {
+    /// Start, end, then the decrement.
+    #[default]
+    Written,
+    /// Never, whatever the queue's properties ask for.
+    Never,
+    /// After the decrement, when the host may have seen it already.
+    Late,
+    /// The end some time before the start.
+    EndFirst,
+    /// The start where the end belongs, and the other way round.
+    Swapped,
+}
+
+/// When a queue's read index follows its packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadIndex {
+    /// When a packet is complete.
+    #[default]
+    Prompt,
+    /// When a quarter of the ring is complete, or the queue has been idle for a while.
+    Lazy,
 }
 
 /// A packet and what came of it.

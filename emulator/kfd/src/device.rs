@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use amdgpu_emu::clock::Clock;
-use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
+use amdgpu_emu::clock::{Clock, Rate};
+use amdgpu_emu::driver::{self, CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::{Engine, Gpu, Shape};
-use logdur_settings::{Bar, ClockKind, Emulator, Xnack};
+use logdur_settings::{Bar, ClockKind, Emulator, ReadIndex, Times, Xnack};
 
 use crate::buffer::Buffers;
 use crate::event::{Events, MemoryException};
@@ -177,6 +177,23 @@ impl Driver for Callbacks {
             trace.packet(self.gpu_id, packet);
         }
     }
+
+    fn times(&self) -> driver::Times {
+        match settings().times {
+            Times::Written => driver::Times::Written,
+            Times::Never => driver::Times::Never,
+            Times::Late => driver::Times::Late,
+            Times::EndFirst => driver::Times::EndFirst,
+            Times::Swapped => driver::Times::Swapped,
+        }
+    }
+
+    fn read_index(&self) -> driver::ReadIndex {
+        match settings().read_index {
+            ReadIndex::Prompt => driver::ReadIndex::Prompt,
+            ReadIndex::Lazy => driver::ReadIndex::Lazy,
+        }
+    }
 }
 
 static STATE: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
@@ -198,7 +215,7 @@ impl State {
         });
         let trace = trace.map(Arc::new);
         let clock = Arc::new(match plan.settings.clock {
-            ClockKind::Real => Clock::real(),
+            ClockKind::Real { hertz, skew } => Clock::at(Rate { hertz, skew }),
             ClockKind::Deterministic => Clock::deterministic(),
         });
         let machine = tree().map_or(0, usage::machine);

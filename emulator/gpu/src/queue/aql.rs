@@ -17,7 +17,7 @@ use hsa_sys::abi::queue::{Queue as AbiQueue, properties};
 
 use super::{Doorbell, Progress, Queue};
 use crate::dispatch::{Dispatch, Launch, Moment};
-use crate::driver::{CompletedPacket, MemoryFault, PacketError, QueueError};
+use crate::driver::{CompletedPacket, MemoryFault, PacketError, QueueError, ReadIndex};
 use crate::engine::{Job, Worker};
 use crate::gpu::Gpu;
 use crate::inject::{Effect, Injection, NOWHERE};
@@ -85,6 +85,8 @@ pub(crate) struct AqlQueue {
     /// Packets below `seen.0` had been written at `seen.1`.
     seen: (u64, Moment),
     in_flight: VecDeque<Flight>,
+    /// What the read index says, which may lag behind what is released, and when that was less the last time.
+    told: (u64, Instant),
     /// Whether completed packets get times: decided at the first packet, as the hardware does.
     profiling: Option<bool>,
     /// The packet that a stall holds up, and until when.
@@ -92,6 +94,9 @@ pub(crate) struct AqlQueue {
     active: bool,
     failed: bool,
 }
+
+/// After how long without a packet a lazy read index is what it should be.
+const IDLE: Duration = Duration::from_millis(20);
 
 /// Why a packet is not launched now.
 enum Hold {
@@ -124,6 +129,7 @@ impl AqlQueue {
             rung: NEVER_RUNG,
             seen: (0, Moment::default()),
             in_flight: VecDeque::new(),
+            told: (0, Instant::now()),
             profiling: None,
             stalled: None,
             active: true,
@@ -163,10 +169,28 @@ impl AqlQueue {
             let header = self.view.word32(slot, true)?;
             let setup = header.load(Ordering::Relaxed) & 0xffff_0000;
             header.store(setup | u32::from(INVALID_HEADER), Ordering::Release);
-            self.view.word64(self.info.queue + READ_DISPATCH_ID, true)?.store(oldest + 1, Ordering::Release);
             released = true;
         }
+        self.tell()?;
         Ok(released)
+    }
+
+    /// Lets the read index follow what was released.
+    fn tell(&mut self) -> Result<(), Refused> {
+        let released = self.next - self.in_flight.len() as u64;
+        let (told, since) = self.told;
+        if told == released {
+            self.told.1 = Instant::now();
+            return Ok(());
+        }
+        let lags = self.gpu.driver.read_index() == ReadIndex::Lazy
+            && released - told < self.info.slots / 4
+            && since.elapsed() < IDLE;
+        if !lags {
+            self.view.word64(self.info.queue + READ_DISPATCH_ID, true)?.store(released, Ordering::Release);
+            self.told = (released, Instant::now());
+        }
+        Ok(())
     }
 
     /// The packet in the next slot, when there is one.
@@ -451,7 +475,7 @@ impl Queue for AqlQueue {
             }
         }
         // A rung slot whose header is not valid yet, or a kernel that is running, needs no doorbell to go on.
-        let expecting = !self.in_flight.is_empty() || self.next < self.limit;
+        let expecting = !self.in_flight.is_empty() || self.next < self.limit || self.told.0 < self.next;
         if expecting { progress.max(Progress::Waiting) } else { progress }
     }
 

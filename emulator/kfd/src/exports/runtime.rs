@@ -2,15 +2,16 @@
 //!
 //! Whether a GPU has images the runtime concludes from the processor's version alone (ROCr, `GpuAgent::GetInfo`: all but
 //! gfx94x have them), so no answer of a driver can deny them. The emulated machine has no image instructions; asked by
-//! an application or by HIP, its agents say what those of gfx94x say: no handles and no extents. HIP then reports
-//! `hipDeviceAttributeImageSupport` 0, and refuses textures and arrays by a status of their own.
+//! an application or by HIP, its agents say what those of gfx94x say: no extension, no handles, no extents. HIP before 7
+//! then reports `hipDeviceAttributeImageSupport` 0. HIP 7 reports 1 all the same; textures are refused by both.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 
 use hsa_sys::raw::{
-    HSA_STATUS_ERROR_INVALID_AGENT, HSA_STATUS_ERROR_NOT_INITIALIZED, HSA_STATUS_SUCCESS, hsa_status_t,
+    HSA_AGENT_INFO_EXTENSIONS, HSA_STATUS_ERROR_INVALID_AGENT, HSA_STATUS_ERROR_NOT_INITIALIZED, HSA_STATUS_SUCCESS,
+    hsa_status_t,
 };
 
 use super::guard;
@@ -22,6 +23,9 @@ const NAME: &CStr = c"hsa_agent_get_info";
 
 /// `HSA_EXT_AGENT_INFO_IMAGE_1D_MAX_ELEMENTS` to `HSA_EXT_AGENT_INFO_MAX_SAMPLER_HANDLERS`. Source: `hsa_ext_image.h`.
 const IMAGES: RangeInclusive<u32> = 0x3000..=0x300b;
+
+/// `HSA_EXTENSION_IMAGES`: a bit of what `HSA_AGENT_INFO_EXTENSIONS` gives. Source: `hsa.h`.
+const IMAGE_EXTENSION: u8 = 1 << 1;
 
 /// How many numbers of 32 bits an attribute of [`IMAGES`] has: an extent for each dimension, or one count.
 fn numbers(attribute: u32) -> usize {
@@ -97,9 +101,18 @@ pub unsafe extern "C" fn hsa_agent_get_info(agent: u64, attribute: u32, value: *
             }
         }
     }
-    if status == HSA_STATUS_SUCCESS && IMAGES.contains(&attribute) && !value.is_null() {
+    if status != HSA_STATUS_SUCCESS || value.is_null() {
+        return status;
+    }
+    if IMAGES.contains(&attribute) {
         // SAFETY: the runtime has written as many numbers there.
         unsafe { value.cast::<u32>().write_bytes(0, numbers(attribute)) };
+    } else if attribute == HSA_AGENT_INFO_EXTENSIONS.0 {
+        let bits: *mut u8 = value.cast();
+        // SAFETY: the runtime has written 128 bytes there, of which this is the first.
+        let without = unsafe { bits.read() } & !IMAGE_EXTENSION;
+        // SAFETY: as above.
+        unsafe { bits.write(without) };
     }
     status
 }

@@ -124,7 +124,7 @@ fn device_info(state: &State, device: usize) -> drm_amdgpu_info_device {
         family: product.family,
         num_shader_engines: product.array_count,
         num_shader_arrays_per_engine: 1,
-        gpu_counter_freq: (amdgpu_emu::clock::TICKS_PER_SECOND / 1000) as u32,
+        gpu_counter_freq: (state.clock.hertz() / 1000) as u32,
         max_engine_clock: u64::from(product.engine_clock_mhz) * 1000,
         max_memory_clock: u64::from(product.memory_clock_mhz) * 1000,
         cu_active_number: cus,

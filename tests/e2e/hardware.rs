@@ -1,0 +1,170 @@
+//! What real GPUs and drivers do that the emulated one shows on request: what the library does then.
+
+use std::os::unix::process::ExitStatusExt;
+
+use logdur_capture::Reader;
+
+use crate::bed::{self, Outcome, Run};
+use crate::log::Log;
+use crate::versions;
+
+/// Dispatches of a run of `signals`.
+const COUNT: u64 = 40;
+
+fn signals(mode: &str) -> Run {
+    Run::hsa("signals").args([mode, &COUNT.to_string()])
+}
+
+/// The rows of a run whose times come in some way, whatever the program itself makes of its times.
+fn rows(run: Run, times: &str) -> Log {
+    let outcome = run.env("KFDEMU_TIMES", times).watched();
+    let log = outcome.log();
+    assert_eq!(log.account()["logged"], COUNT, "{times}: {}", outcome.stdout);
+    log
+}
+
+/// True of a row that says that it has no times, and has none.
+fn is_without_times(row: &crate::log::Row) -> bool {
+    matches!(row.flags(), "no-times" | "incomplete") && row.text("startNs").is_empty() && row.text("endNs").is_empty()
+}
+
+#[test]
+fn dispatches_whose_times_never_come_are_rows_that_say_so() {
+    if bed::on_hardware() {
+        return;
+    }
+    for mode in ["none", "own", "rearm"] {
+        let log = rows(signals(mode), "none");
+        for row in &log.rows {
+            assert!(is_without_times(row), "{mode}: {row:?}");
+        }
+    }
+    // The GPU decrements, so the program goes on as without the library.
+    Run::hip("vectors").env("KFDEMU_TIMES", "none").watched().passed();
+}
+
+#[test]
+fn times_that_come_after_the_decrement_are_never_another_rows() {
+    if bed::on_hardware() {
+        return;
+    }
+    for mode in ["none", "own", "rearm"] {
+        for row in &rows(signals(mode), "late").rows {
+            let right = || row.flags().is_empty() && row.number("dispatch") <= row.number("startNs");
+            assert!(is_without_times(row) || right(), "{mode}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn an_end_that_is_seen_before_its_start_waits_for_it() {
+    if bed::on_hardware() {
+        return;
+    }
+    for mode in ["none", "own", "rearm"] {
+        for row in &rows(signals(mode), "end-first").rows {
+            assert_eq!(row.flags(), "", "{mode}: {row:?}");
+            assert!(row.number("dispatch") <= row.number("startNs") && row.number("startNs") < row.number("endNs"));
+        }
+    }
+}
+
+#[test]
+fn an_end_before_its_start_is_flagged() {
+    if bed::on_hardware() {
+        return;
+    }
+    for mode in ["none", "own", "rearm"] {
+        for row in &rows(signals(mode), "swapped").rows {
+            assert_eq!(row.flags(), "end-before-start", "{mode}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_read_index_that_lags_loses_no_row_and_hangs_nobody() {
+    if bed::on_hardware() {
+        return;
+    }
+    for mode in ["none", "own", "shared"] {
+        let log = signals(mode).env("KFDEMU_READ_INDEX", "lazy").watched().passed().log();
+        assert_eq!(log.account()["logged"], COUNT, "{mode}");
+        assert!(log.rows.iter().all(|row| row.flags().is_empty()), "{mode}");
+    }
+    Run::hsa("packets").args(["all"]).env("KFDEMU_READ_INDEX", "lazy").watched().passed();
+    Run::hip("streams").env("KFDEMU_READ_INDEX", "lazy").watched().passed();
+}
+
+#[test]
+fn dispatches_are_captured_though_the_read_index_lags() {
+    if bed::on_hardware() {
+        return;
+    }
+    let reader = captured(Run::hip("swaps").args(["plain", "placed", "tiled"]).env("KFDEMU_READ_INDEX", "lazy")).1;
+    assert_eq!(reader.dispatches().len(), 3);
+}
+
+#[test]
+fn a_clock_of_another_rate_that_runs_ahead_gives_the_same_nanoseconds() {
+    if bed::on_hardware() {
+        return;
+    }
+    for clock in ["25MHz", "25MHz+200ppm", "100MHz-200ppm"] {
+        let log = signals("none").env("KFDEMU_CLOCK", clock).watched().passed().log();
+        assert_eq!(log.account()["logged"], COUNT);
+        for row in &log.rows {
+            // A tick is up to 40 ns, and a dispatch takes longer than the clocks' relation is wrong by.
+            let late = row.number("dispatch").saturating_sub(row.number("startNs"));
+            assert!(row.flags().is_empty() && late < 50_000, "{clock}: started {late} ns too early: {row:?}");
+        }
+    }
+}
+
+/// A run that is captured, and its file.
+fn captured(run: Run) -> (Outcome, Reader) {
+    let file = run.file("run.ldcap");
+    let outcome = run.env("LOGDUR_CAPTURE", &file).watched().passed();
+    let reader = Reader::open(&file).unwrap_or_else(|e| panic!("{e}: {:?}", outcome.log().notices));
+    assert!(reader.check().is_clean());
+    (outcome, reader)
+}
+
+#[test]
+fn managed_memory_works_and_is_captured_until_it_is_freed() {
+    if bed::on_hardware() {
+        return;
+    }
+    for xnack in ["none", "off", "on"] {
+        Run::hip("pageable").args(["managed"]).env("KFDEMU_XNACK", xnack).bare().passed();
+        // Freed by nothing but unmapping it.
+        let run =
+            Run::hip("pageable").args(["gone"]).env("KFDEMU_XNACK", xnack).env("LOGDUR_CAPTURE_DISPATCHES", "1-9");
+        let (outcome, reader) = captured(run);
+        let notices = outcome.log().notices;
+        assert!(!notices.iter().any(|notice| notice.contains("not mapped")), "{xnack}: {notices:?}");
+        assert_eq!(reader.dispatches().len(), outcome.log().rows.len(), "{xnack}: {notices:?}");
+    }
+}
+
+#[test]
+fn memory_that_no_call_announces_is_reached_where_faults_are_retried_and_a_fault_elsewhere() {
+    if bed::on_hardware() {
+        return;
+    }
+    Run::hip("pageable").args(["all"]).env("KFDEMU_XNACK", "on").bare().passed();
+    Run::hip("pageable").args(["all"]).env("KFDEMU_XNACK", "on").watched().passed();
+    let outcome = Run::hip("pageable").args(["all"]).env("KFDEMU_XNACK", "off").bare();
+    assert!(outcome.stdout.contains("\nadvised\n") && !outcome.stdout.contains("malloc\n"), "{}", outcome.stdout);
+    let aborted = outcome.status.signal() == Some(libc::SIGABRT);
+    assert!(aborted || versions::hip() >= (7, 0), "{}", outcome.stdout);
+}
+
+#[test]
+fn the_library_hardly_uses_the_processor_while_a_long_kernel_runs_on_a_shared_signal() {
+    const LONG: u64 = 1000;
+    let outcome = Run::hsa("long_kernel").args([LONG.to_string()]).watched().passed();
+    let used = outcome.stdout.lines().find_map(|line| line.strip_prefix("used ")?.strip_suffix(" ms")).unwrap();
+    let used: u64 = used.parse().unwrap();
+    // It used to be all of the time.
+    assert!(used < LONG / 2, "{used} of {LONG} ms");
+}
