@@ -5,11 +5,12 @@
 //! a way that no hook sees, when its executable is frozen.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use amdgpu_code_object::{CodeObject, Kernel};
 use hsa::{Api, Executable, KernelSymbol, LoadedAt};
-use logdur_kernel_cache::Hash;
+use logdur_kernel_cache::{Hash, Module};
 
 use crate::own_memory;
 use crate::session::lock;
@@ -19,6 +20,8 @@ const MOST: u64 = 4 << 30;
 
 /// A code object in an executable.
 pub(crate) struct Object {
+    /// Different for every one that was ever looked at, also at the same address.
+    pub(crate) number: u64,
     /// The runtime's handle of it; 0 for one of ours.
     loaded: u64,
     /// The agent that it was loaded for.
@@ -29,6 +32,8 @@ pub(crate) struct Object {
     pub(crate) at: LoadedAt,
     /// What is in it, or why that is not known.
     pub(crate) code: Result<CodeObject, String>,
+    /// Its variables; `None` when they cannot be read.
+    pub(crate) module: Option<Module>,
 }
 
 /// An object and its bytes, which are not kept.
@@ -56,7 +61,13 @@ impl Object {
     /// Of bytes that were loaded for an agent.
     pub(crate) fn of(agent: u64, loaded: u64, bytes: &[u8], at: LoadedAt) -> Object {
         let code = CodeObject::parse(bytes).map_err(|error| format!("its code object cannot be read: {error}"));
-        Object { loaded, agent, hash: Hash::of(bytes), at, code }
+        let module = code.as_ref().ok().and_then(|code| Module::of_object(code, bytes).ok());
+        Object { number: next_number(), loaded, agent, hash: Hash::of(bytes), at, code, module }
+    }
+
+    /// What is added to its addresses by where it was loaded; `None` when the runtime does not say.
+    pub(crate) fn moved_by(&self) -> Option<u64> {
+        (self.at.base != 0).then_some(self.at.delta)
     }
 
     /// What the runtime says of a code object that it has loaded, and its bytes.
@@ -66,10 +77,16 @@ impl Object {
             Ok(bytes) => (Arc::new(Object::of(agent, loaded, &bytes, at)), bytes),
             Err(why) => {
                 let code = Err(format!("its code object cannot be read: {why}"));
-                (Arc::new(Object { loaded, agent, hash: Hash::of(&[]), at, code }), Vec::new())
+                let number = next_number();
+                (Arc::new(Object { number, loaded, agent, hash: Hash::of(&[]), at, code, module: None }), Vec::new())
             }
         }
     }
+}
+
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The bytes that a code object was loaded from.
@@ -124,6 +141,11 @@ impl<'a> Objects<'a> {
             variables.extend(code.globals.iter().map(|global| ((object.agent, &*global.name), object)));
         }
         Objects { all, kernels, variables }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &'a [Arc<Object>] {
+        self.all
     }
 
     /// The code object that has a kernel. One that cannot be read has the kernels that no other has.

@@ -3,7 +3,9 @@
 //! Source: the ELF specification, and AMDGPUUsage, "Code Object", for what is AMD's.
 
 use object::elf;
-use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+use object::read::elf::{
+    ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable,
+};
 use object::{LittleEndian, ReadRef as _};
 
 use crate::error::{Result, Unreadable};
@@ -301,10 +303,23 @@ impl<'a> Image<'a> {
         ranges.iter().filter(|r| r.memory.executable).map(|r| (r.start, r.in_file.min(r.size)))
     }
 
+    pub(crate) fn section_table(&self) -> &SectionTable<'a, elf::FileHeader64<LittleEndian>> {
+        self.file.elf_section_table()
+    }
+
+    pub(crate) fn symbol_table(&self) -> &SymbolTable<'a, elf::FileHeader64<LittleEndian>> {
+        self.file.elf_symbol_table()
+    }
+
     /// The section of a name.
     pub(crate) fn section_header(&self, name: &str) -> Option<&elf::SectionHeader64<LittleEndian>> {
         let table = self.file.elf_section_table();
         table.section_by_name(LittleEndian, name.as_bytes()).map(|(_, section)| section)
+    }
+
+    /// Where bytes at an address are in the file; `None` where that does not have them all.
+    pub(crate) fn file_offset(&self, address: u64, size: u64) -> Option<u64> {
+        self.at_address(address, size).map(|bytes| self.offset_of(bytes))
     }
 
     /// Bytes of the file by address.

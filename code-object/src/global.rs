@@ -38,6 +38,8 @@ pub enum GlobalKind {
     Descriptor,
     /// Clang's mark of a compilation unit, `__hip_cuid_…`: nobody reads it.
     CompilationUnitId,
+    /// `threadIdx`, `blockIdx`, `blockDim` or `gridDim` of unoptimised HIP: an object without contents, which nobody reads.
+    Coordinates,
 }
 
 /// A function whose address is stored in memory when the code object is loaded.
@@ -53,6 +55,9 @@ pub struct AddressTaken {
     pub in_got: bool,
 }
 
+/// The beginning of the mangled names of `__HIP_Coordinates<…>`'s parts. Source: HIP's `amd_hip_runtime.h`.
+const HIP_COORDINATES: &str = "_ZN17__HIP_CoordinatesI";
+
 /// The variables of a code object, each once, by address and name.
 ///
 /// # Errors
@@ -61,13 +66,17 @@ pub(crate) fn globals(image: &Image<'_>, symbols: &[Symbol<'_>], kernels: &[Kern
     let relocations = image.relocations()?;
     let relocated: HashSet<&[u8]> = relocations.iter().filter_map(|r| image.dynamic_symbol_name(r.symbol)).collect();
     let descriptors: HashSet<&str> = kernels.iter().map(|k| &*k.symbol).collect();
+    let exported: HashSet<&str> = symbols.iter().filter(|s| s.exported && !s.undefined).map(|s| s.name).collect();
     let mut globals: BTreeMap<(u64, &str), Global> = BTreeMap::new();
     for symbol in symbols.iter().filter(|s| s.kind == STT_OBJECT || s.undefined && s.kind == STT_NOTYPE && s.exported) {
         let kind = match symbol.name {
             _ if symbol.undefined => GlobalKind::External,
             name if descriptors.contains(name) => GlobalKind::Descriptor,
             name if name.starts_with("__hip_cuid_") => GlobalKind::CompilationUnitId,
-            _ if image.memory(symbol.address).is_some_and(|m| !m.writable) => GlobalKind::Constant,
+            name if name.starts_with(HIP_COORDINATES) => GlobalKind::Coordinates,
+            _ if !exported.contains(symbol.name) && image.memory(symbol.address).is_some_and(|m| !m.writable) => {
+                GlobalKind::Constant
+            }
             _ => GlobalKind::Variable,
         };
         let global = globals.entry((symbol.address, symbol.name)).or_insert_with(|| Global {

@@ -26,6 +26,7 @@
 
 mod code;
 pub mod container;
+mod data;
 mod descriptor;
 mod document;
 mod elf;
@@ -36,6 +37,7 @@ pub mod load;
 mod metadata;
 mod msgpack;
 mod object;
+mod rewrite;
 mod source;
 mod target;
 mod value;
@@ -44,12 +46,14 @@ mod words;
 mod yaml;
 
 pub use code::Function;
+pub use data::{DataKind, DataRange, LinkedAddress, Part, StoredAddress};
 pub use descriptor::Descriptor;
 pub use elf::Image;
 pub use error::{Result, Unreadable};
 pub use global::{AddressTaken, Global, GlobalKind};
 pub use kernel::{Access, AddressSpace, Argument, Kernel, KernelKind};
 pub use object::{Abi, CodeObject};
+pub use rewrite::rewrite;
 pub use source::Source;
 pub use target::{Setting, Target};
 pub use value::Value;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use amdgpu_code_object::{CodeObject, Target, Unreadable};
 
-use crate::decision::{Candidate, Decision, Pick, Place, Stamp};
+use crate::decision::{Candidate, Decision, Pick, Place, Sources, Stamp};
 use crate::error::Unavailable;
 use crate::file::Opened;
 use crate::hash::Hash;
@@ -15,6 +15,7 @@ use crate::index::hashes::{self, Hashes};
 use crate::interface::Interface;
 use crate::root::{Changes, Root};
 use crate::triton;
+use crate::variables::{Analysis, Modules};
 
 /// The kernels of folders of code objects, by name.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub struct Cache {
     hashes: Mutex<HashMap<Contents, Hash>>,
     /// Hashes that another process computed.
     kept: Hashes,
+    /// Of code objects that have variables.
+    analyses: Mutex<HashMap<Contents, Arc<Analysis>>>,
 }
 
 /// Some contents: a place of a file as it was.
@@ -102,12 +105,13 @@ impl Cache {
         sorted(self.roots.iter().flat_map(|root| root.candidates_named(name)).collect())
     }
 
-    /// What is done about a kernel of a code object that runs. `agent` is the target ID of the agent that it was loaded
+    /// What is done about a kernel of a code object that runs, whose variables are in modules of the application. `agent` is the target ID of the agent that it was loaded
     /// for, where that is known: it says what the settings are that the code is right for both ways.
     pub fn decide(
         &self,
         original: &Interface,
         running: &Hash,
+        modules: Modules<'_>,
         agent: Option<&Target>,
         pick: Option<&Pick>,
     ) -> Decision {
@@ -115,7 +119,7 @@ impl Cache {
         if let Some(agent) = agent {
             original.target = agent.clone();
         }
-        Decision::of(&original, running, pick, self.candidates(&original.name), |candidate| self.hash(candidate))
+        Decision::of(&original, running, pick, self.candidates(&original.name), self, modules)
     }
 
     /// The code object's bytes. They have the kernel that the index says, or it is an error.
@@ -140,15 +144,10 @@ impl Cache {
     /// # Errors
     /// When the file cannot be read, or was changed.
     pub fn hash(&self, candidate: &Candidate) -> Result<Hash, Unavailable> {
-        let hashes = || self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (candidate.path.clone(), candidate.stamp, candidate.place.clone());
-        if let Some(hash) = hashes().get(&key) {
-            return Ok(*hash);
-        }
-        let kept = self.kept.get(&hashes::key(&candidate.path, &candidate.stamp, &candidate.place)).copied();
-        let hash = kept.map_or_else(|| contents(candidate).map(|bytes| Hash::of(&bytes)), Ok)?;
-        hashes().insert(key, hash);
-        Ok(hash)
+        once(&self.hashes, candidate, || {
+            let kept = self.kept.get(&hashes::key(&candidate.path, &candidate.stamp, &candidate.place)).copied();
+            kept.map_or_else(|| contents(candidate).map(|bytes| Hash::of(&bytes)), Ok)
+        })
     }
 
     /// Takes the hashes that [`keep_hashes`](Cache::keep_hashes) has left in a folder. They are for lists: code that is loaded is
@@ -189,14 +188,44 @@ impl Cache {
                 changes.names.extend(root.names_in(&path.with_extension(triton::CODE)));
             }
         }
-        let hashes = self.hashes.get_mut().unwrap_or_else(PoisonError::into_inner);
-        hashes.retain(|(file, ..), _| !file.starts_with(&path));
+        let is_kept = |(file, ..): &Contents| !file.starts_with(&path);
+        self.hashes.get_mut().unwrap_or_else(PoisonError::into_inner).retain(|key, _| is_kept(key));
+        self.analyses.get_mut().unwrap_or_else(PoisonError::into_inner).retain(|key, _| is_kept(key));
         self.collect_problems();
         let mut names = changes.names;
         names.sort_unstable();
         names.dedup();
         names
     }
+}
+
+impl Sources for Cache {
+    fn hash(&self, candidate: &Candidate) -> Result<Hash, Unavailable> {
+        Cache::hash(self, candidate)
+    }
+
+    fn analysis(&self, candidate: &Candidate) -> Result<Arc<Analysis>, Unavailable> {
+        once(&self.analyses, candidate, || {
+            let analysis = Analysis::of(&contents(candidate)?);
+            analysis.map(Arc::new).map_err(|source| unreadable(candidate, source))
+        })
+    }
+}
+
+/// What is made of a candidate's code object, once for a file as it is.
+fn once<T: Clone>(
+    known: &Mutex<HashMap<Contents, T>>,
+    candidate: &Candidate,
+    make: impl FnOnce() -> Result<T, Unavailable>,
+) -> Result<T, Unavailable> {
+    let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (candidate.path.clone(), candidate.stamp, candidate.place.clone());
+    if let Some(made) = known().get(&key) {
+        return Ok(made.clone());
+    }
+    let made = make()?;
+    known().insert(key, made.clone());
+    Ok(made)
 }
 
 fn sorted(mut candidates: Vec<Candidate>) -> Vec<Candidate> {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use amdgpu_code_object::container::Kind;
 
@@ -10,9 +11,10 @@ use crate::error::Unavailable;
 use crate::hash::{Hash, Prefix};
 use crate::interface::Interface;
 use crate::rules::{Fact, Reason, Refusal};
-use crate::swap::{Swap, fit};
+use crate::swap::{Swap, fit, unreadable};
 use crate::target;
 use crate::triton;
+use crate::variables::{Analysis, Modules};
 
 /// A kernel of the cache, and where its code object lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +99,21 @@ pub enum Decision {
     Several(Vec<Choice>),
 }
 
+/// What is in candidates' files.
+pub(crate) trait Sources {
+    /// Of a candidate's code object.
+    ///
+    /// # Errors
+    /// When its file cannot be read, or was changed.
+    fn hash(&self, candidate: &Candidate) -> Result<Hash, Unavailable>;
+
+    /// What its kernels refer to.
+    ///
+    /// # Errors
+    /// As for [`hash`](Sources::hash).
+    fn analysis(&self, candidate: &Candidate) -> Result<Arc<Analysis>, Unavailable>;
+}
+
 /// What tells the candidates of a kernel apart.
 struct Fit {
     choice: Choice,
@@ -110,7 +127,8 @@ impl Decision {
         running: &Hash,
         pick: Option<&Pick>,
         candidates: Vec<Candidate>,
-        hash: impl Fn(&Candidate) -> Result<Hash, Unavailable>,
+        sources: &dyn Sources,
+        modules: Modules<'_>,
     ) -> Decision {
         if candidates.is_empty() {
             return Decision::Nothing;
@@ -122,7 +140,8 @@ impl Decision {
         for candidate in here {
             let fits = fit(original, &candidate.interface).and_then(|mut swap| {
                 swap.limits.launch = triton::launch(&candidate).map_err(|refusal| vec![refusal])?;
-                Ok(swap)
+                let analysis = || sources.analysis(&candidate).map_err(|error| unreadable(&error));
+                swap.bound(&candidate.interface, modules, analysis).map_err(|refusal| vec![refusal])
             });
             match fits {
                 Ok(swap) => fitting.push((candidate, swap)),
@@ -131,7 +150,7 @@ impl Decision {
         }
         let mut fits: Vec<Fit> = Vec::new();
         for (candidate, swap) in closest(fitting) {
-            match hash(&candidate) {
+            match sources.hash(&candidate) {
                 Ok(hash) => add(&mut fits, Fit { choice: Choice { candidate, hash }, swap }),
                 Err(error) => refused.push((candidate, vec![unreadable(&error)])),
             }
@@ -216,11 +235,6 @@ fn closest(fitting: Vec<(Candidate, Swap)>) -> Vec<(Candidate, Swap)> {
     }
     let is_best = |(c, _): &(Candidate, Swap)| best.get(&bundle(c)) == Some(&closeness(c));
     fitting.into_iter().filter(is_best).collect()
-}
-
-fn unreadable(error: &Unavailable) -> Refusal {
-    let [expected, found] = ["the file of the index".to_owned(), error.to_string()].map(|s| Fact::Text(s.into()));
-    Refusal { reason: Reason::File, expected, found }
 }
 
 /// How one of several is chosen: `LOGDUR_KERNEL_CACHE_PICK`.

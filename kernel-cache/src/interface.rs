@@ -46,8 +46,8 @@ pub struct Interface {
     /// How floating-point numbers are rounded and whether denormals are kept: FLOAT_MODE, DX10_CLAMP and IEEE_MODE as
     /// the MODE register has them at the kernel's start. `None` without a descriptor.
     pub float_mode: Option<u32>,
-    /// Variables of the code object that somebody can write: each copy of it has its own, so that a swap would bring
-    /// others. Symbols that it uses and does not define are among them.
+    /// Variables of the code object that kernels or the host can write: each copy of it has its own. Symbols that it uses and
+    /// does not define are among them.
     pub variables: Vec<String>,
     /// Functions of the code object whose address is stored in memory, where code of another one could call them.
     pub stored_functions: Vec<String>,
@@ -127,10 +127,8 @@ impl Interface {
 }
 
 fn variables(object: &CodeObject) -> Vec<String> {
-    // Compilers put what the host may write, `__constant__` variables too, into memory that can be written; what is in
-    // memory that is only read has been part of the code since it was compiled. A variable without a name for others
-    // has a state as well, which kernels of the other code object would not see.
-    let matters = |kind| !matches!(kind, GlobalKind::Constant | GlobalKind::Descriptor | GlobalKind::CompilationUnitId);
+    // A variable without a name for others has a state as well, which kernels of the other code object would not see.
+    let matters = |kind| matches!(kind, GlobalKind::Variable | GlobalKind::External);
     // Of what is defined elsewhere, only that matters which is used.
     let is_used = |g: &&Global| g.kind != GlobalKind::External || g.relocated;
     object.globals.iter().filter(|g| matters(g.kind)).filter(is_used).map(|g| g.name.clone()).collect()

@@ -39,6 +39,7 @@ mod skim;
 mod swap;
 mod target;
 mod triton;
+mod variables;
 mod walk;
 
 pub use add::{Added, add};
@@ -51,6 +52,7 @@ pub use interface::{Interface, Parameter};
 pub use kernarg::{Copy, Fill, Kernarg, Layout, What};
 pub use page::page;
 pub use rules::{Accepted, Fact, Reason, Refusal};
-pub use swap::{Limits, PacketFacts, Sizes, Swap, fit};
+pub use swap::{Limits, PacketFacts, Sizes, Swap, fit, fit_code};
 pub use target::members;
 pub use triton::Launch;
+pub use variables::{Binding, Module, Modules, Patch, Patched};

@@ -50,6 +50,23 @@ Of the kernels with the same (mangled) name, those that pass every rule below ar
 A file that is closed after it was written, moved in or removed takes effect with the dispatches after that; what was
 dispatched before is not touched.
 
+## Variables of the device
+
+`__device__`, `__constant__` and managed variables exist once in each code object. A kernel that is swapped in uses the
+application's: it reads what `hipMemcpyToSymbol` writes, before and after the swap, and kernels of both sides see each other's
+writes. A variable of that name, size and initial value is looked for in the original's code object first, then in the
+application's others. Variables that the application does not have are the other kernel's own, initialised from its file.
+
+Addresses in compiled code do not say which variable they are of: `coef[i - 1]` may begin inside of the variable before `coef`.
+So one of these has to be:
+
+* The variables lie in both code objects alike, as in a file that is compiled again with other options. Then all addresses move
+  by one distance.
+* The file was linked with `-Xoffload-linker --emit-relocs`. Then the linker's relocations name the variable of each address.
+
+Without either, kernels that use variables stay as they are. Kernels that use none are not concerned, whatever else is in their
+file. This is known for gfx900, gfx906, gfx908, gfx90a and gfx942, whose instructions are known here.
+
 ## What is refused
 ";
 

@@ -191,10 +191,6 @@ rules! {
     HiddenArgumentSize "size of hidden argument" = checks::hidden_argument_size;
     /// Its arguments need more memory than is laid anew for a dispatch.
     KernargSize "kernarg size" = checks::kernarg_size;
-    /// Its code object has variables of its own: `__device__`, `__constant__`, managed ones, textures. They exist once more with each code object, and the application would go on writing and reading the original's. Constants whose value the compiler knew are no such variables.
-    Variables "variables" = checks::variables;
-    /// Functions of its code object have their address stored in memory (tables of virtual functions, function pointers): other code would call into it, or it into other code, with other registers than it was compiled for.
-    StoredFunctions "stored functions" = checks::stored_functions;
     /// It needs a stack whose size is not known at compile time: recursion, or calls through pointers, which may lead into other code objects.
     DynamicStack "dynamic stack" = checks::dynamic_stack;
     /// It requires clusters of workgroups of another shape, or of any where the original requires none.
@@ -225,6 +221,12 @@ rules! {
     PacketCooperative "cooperative queue" = checks::packet_cooperative;
 
     read:
+    /// Its code makes an address in a way that is not understood, so that it is not known which variables it uses: the instruction is named. Code objects without variables are not looked at. Nor is it known for processors whose instructions are not.
+    Addresses "addresses";
+    /// It uses a variable that cannot be the original's: of another size or kind, initialised otherwise, managed on one side only, or one of several of the name. Or an address in its code does not say of which variable it is, and the variables do not lie as the original's do.
+    Variables "variables";
+    /// It can get to stored addresses of functions of its code object (tables of virtual functions, function pointers): other code would call into it, or it into other code, with other registers than it was compiled for.
+    StoredFunctions "stored functions";
     /// Triton has made it, and the description beside it is not there yet or cannot be read: it alone says how much LDS the kernel wants.
     Description "description";
     /// Its file cannot be read, or is no longer what the index says.
@@ -239,6 +241,9 @@ pub struct AcceptedRow {
     pub help: &'static str,
     check: fn(&Interface, &Interface) -> Found,
 }
+
+/// Variables that the application does not have: the row of [`ACCEPTED`] that is found when code is read.
+pub(crate) const OWN_VARIABLES: &str = "variables";
 
 /// Every difference that is allowed and shown.
 pub const ACCEPTED: &[AcceptedRow] = &[
@@ -307,7 +312,18 @@ pub const ACCEPTED: &[AcceptedRow] = &[
             })
         },
     },
+    AcceptedRow {
+        name: OWN_VARIABLES,
+        help: "Those that the application does not have are the candidate's own, initialised from its file. The others are the application's: its writes are seen, and it sees what is written.",
+        check: |_, _| None,
+    },
 ];
+
+/// That a candidate has variables which the application does not have.
+pub(crate) fn own_variables(names: &[String]) -> Option<Accepted> {
+    let (original, candidate) = checks::named(names)?;
+    Some(Accepted { name: OWN_VARIABLES, original, candidate })
+}
 
 /// What differs of two kernels that fit.
 pub(crate) fn accepted(original: &Interface, candidate: &Interface) -> Vec<Accepted> {

@@ -1,10 +1,13 @@
 //! Whether a kernel may take the place of another, and what changes in the packet then.
 
+use std::borrow::Borrow;
+
 use crate::interface::Interface;
 use crate::kernarg::Kernarg;
-use crate::rules::{self, Accepted, Refusal};
+use crate::rules::{self, Accepted, Fact, Reason, Refusal};
 use crate::target;
 use crate::triton::Launch;
+use crate::variables::{Analysis, Binding, Modules, bind};
 
 /// What a dispatch's packet and its queue say. Sizes are bytes, shapes work-items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub struct Swap {
     pub limits: Limits,
     /// What differs and is allowed.
     pub accepted: Vec<Accepted>,
+    /// How it comes to use the application's variables.
+    pub binding: Box<Binding>,
 }
 
 /// What a packet has to be like for a swap, and how its sizes change.
@@ -80,7 +85,8 @@ pub struct Sizes {
     pub private: u32,
 }
 
-/// Whether a candidate may take the place of the original, whose target is what its agent is, where that is known.
+/// Whether a candidate may take the place of the original, whose target is what its agent is, where that is known. Its
+/// variables are not looked at: [`fit_code`] does that.
 ///
 /// # Errors
 /// Every reason why not.
@@ -93,7 +99,29 @@ pub fn fit(original: &Interface, candidate: &Interface) -> Result<Swap, Vec<Refu
         kernarg: Kernarg::of(original, candidate),
         limits: Limits::of(original, candidate),
         accepted: rules::accepted(original, candidate),
+        binding: Box::default(),
     })
+}
+
+/// Whether a candidate of a code object may take the place of the original, whose variables are in modules of the application.
+///
+/// # Errors
+/// Every reason why not.
+pub fn fit_code(
+    original: &Interface,
+    candidate: &Interface,
+    code: &[u8],
+    modules: Modules<'_>,
+) -> Result<Swap, Vec<Refusal>> {
+    let swap = fit(original, candidate)?;
+    let analysis = || Analysis::of(code).map_err(|error| unreadable(&error));
+    swap.bound(candidate, modules, analysis).map_err(|refusal| vec![refusal])
+}
+
+/// That a code object cannot be read.
+pub(crate) fn unreadable(error: &dyn std::error::Error) -> Refusal {
+    let [expected, found] = ["the file of the index".to_owned(), error.to_string()].map(|s| Fact::Text(s.into()));
+    Refusal { reason: Reason::File, expected, found }
 }
 
 impl Limits {
@@ -135,6 +163,21 @@ impl Limits {
 }
 
 impl Swap {
+    /// The same with the candidate's variables bound to the application's. Only a code object that has some is looked at.
+    pub(crate) fn bound<A: Borrow<Analysis>>(
+        mut self,
+        candidate: &Interface,
+        modules: Modules<'_>,
+        analysis: impl FnOnce() -> Result<A, Refusal>,
+    ) -> Result<Swap, Refusal> {
+        if candidate.variables.is_empty() && candidate.stored_functions.is_empty() {
+            return Ok(self);
+        }
+        self.binding = Box::new(bind(analysis()?.borrow(), &candidate.name, modules)?);
+        self.accepted.extend(rules::own_variables(&self.binding.own));
+        Ok(self)
+    }
+
     /// What a packet's sizes become. It compares a few numbers and allocates nothing.
     ///
     /// # Errors

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use amdgpu_code_object::Target;
-use logdur_kernel_cache::{Cache, Candidate, Choice, Decision, Hash, Prefix, Refusal, Swap, fit, index_folder};
+use logdur_kernel_cache::{
+    Cache, Candidate, Choice, Decision, Hash, Module, Modules, Prefix, Refusal, Swap, fit_code, index_folder,
+};
 
 use crate::case::{Case, Code};
 use crate::error::{ReplayError, Result, with_causes};
@@ -92,6 +94,8 @@ pub(crate) struct Other {
 /// When the kernel of a file may not take its place: every reason. When it cannot be read, or several fit.
 pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) -> Result<Option<Other>> {
     let original = &case.original;
+    let module = Module::of(&original.bytes).ok();
+    let modules = Modules { own: module.as_ref(), others: &[] };
     let mut asked = false;
     for replacement in replacements {
         if !replacement.is_for(&original.kernel.name, &original.bytes) {
@@ -116,7 +120,7 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
             });
         }
         let agent = isa.rsplit("--").next().and_then(|id| Target::parse(id).ok());
-        let decision = cache.decide(&original.interface, &Hash::of(&original.bytes), agent.as_ref(), None);
+        let decision = cache.decide(&original.interface, &Hash::of(&original.bytes), modules, agent.as_ref(), None);
         match decision {
             Decision::Swap { choice, swap } => return Ok(Some(chosen(&cache, original, *choice, swap)?)),
             Decision::Nothing if matches!(replacement, Replacement::Cache(_)) => {}
@@ -151,7 +155,7 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
                 kernel: original.kernel.name.clone(),
                 refusals: refusals.iter().map(ToString::to_string).collect(),
             };
-            let swap = fit(&original.interface, &ran.interface).map_err(refused)?;
+            let swap = fit_code(&original.interface, &ran.interface, &ran.bytes, modules).map_err(refused)?;
             Ok(Some(Other { code: ran.clone(), swap, place: "the capture".to_owned() }))
         }
         _ => Ok(None),

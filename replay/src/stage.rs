@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::time::Duration;
 
-use amdgpu_code_object::Image;
+use amdgpu_code_object::{DataKind, DataRange, Image, load};
 use hsa::sys::abi::aql::{Packet, PacketType};
 use logdur_capture::Id;
 use logdur_kernel_cache::{Kernarg, PacketFacts};
@@ -97,6 +97,8 @@ pub(crate) struct Stage<'c> {
     kernarg: (u64, usize),
     /// Other code that is loaded: the addresses of kernels.
     others: HashMap<Id, u64>,
+    /// What variables of other code are at the beginning of a launch, by address: those that the application does not have.
+    own_variables: Vec<(u64, Vec<u8>)>,
     /// Why a result says less than it could, one line each.
     pub(crate) weaknesses: Vec<String>,
 }
@@ -170,6 +172,7 @@ impl<'c> Stage<'c> {
             rest_is_restored: false,
             kernarg: (0, 0),
             others: HashMap::new(),
+            own_variables: Vec::new(),
             weaknesses,
         };
         stage.protect(&case.original, own, case.kernel_object)?;
@@ -296,12 +299,20 @@ impl<'c> Stage<'c> {
         }
     }
 
-    /// Loads other code, once.
+    /// Loads other code, once. Its variables are those of the application's code.
     fn load(&mut self, other: &Other) -> Result<u64> {
         if let Some(object) = self.others.get(&other.code.id) {
             return Ok(*object);
         }
-        let object = self.device.load(&other.code)?;
+        let descriptor = self.case.original.kernel.descriptor.map(|descriptor| descriptor.address);
+        let moved_by = |module| descriptor.filter(|_| module == 0).map(|address| self.own.wrapping_sub(address));
+        let bytes = other.swap.binding.apply(&other.code.bytes, moved_by);
+        let bytes = bytes.map_err(|source| ReplayError::CodeObject { place: other.place.clone(), source })?;
+        let object = self.device.load(&Code { bytes, ..other.code.clone() })?;
+        if !other.swap.binding.own.is_empty() {
+            let descriptor = other.code.kernel.descriptor.map_or(0, |descriptor| descriptor.address);
+            self.own_variables.extend(own_variables(other, object.wrapping_sub(descriptor))?);
+        }
         self.others.insert(other.code.id, object);
         self.protect(&other.code, object, object)?;
         Ok(object)
@@ -346,6 +357,9 @@ impl<'c> Stage<'c> {
         }
         // SAFETY: the segment was allocated with so many bytes, and no kernel runs.
         unsafe { self.device.write(&[(self.kernarg.0, &launch.segment)]) }?;
+        let own: Vec<(u64, &[u8])> = self.own_variables.iter().map(|(at, bytes)| (*at, &**bytes)).collect();
+        // SAFETY: variables of code that is loaded, and no kernel runs.
+        unsafe { self.device.write(&own) }?;
         let mut packet = launch.packet;
         packet.set_kernarg_address(self.kernarg.0);
         launch.meeting.map_or(Ok(()), |workgroups| self.device.meet(workgroups))?;
@@ -396,6 +410,22 @@ impl Launch {
     pub(crate) fn is_like(&self, other: &Launch) -> bool {
         (&self.packet.0, &self.segment) == (&other.packet.0, &other.segment)
     }
+}
+
+/// The variables of other code as they are when it is loaded: its addresses are moved by some distance.
+fn own_variables(other: &Other, moved_by: u64) -> Result<Vec<(u64, Vec<u8>)>> {
+    let damaged = |source| ReplayError::CodeObject { place: other.place.clone(), source };
+    let bytes = other.swap.binding.apply(&other.code.bytes, |_| Some(0)).map_err(damaged)?;
+    let image = Image::parse(&bytes).map_err(damaged)?;
+    let first = load::load(&bytes, 0, |_| None).map_err(damaged)?.first;
+    let loaded = load::load(&bytes, moved_by.wrapping_add(first), |_| None).map_err(damaged)?;
+    let variables = image.data().into_iter().filter(|range| range.kind == DataKind::Variable);
+    let bytes = |range: DataRange<'_>| {
+        let at = usize::try_from(range.start.wrapping_sub(first)).ok()?;
+        let bytes = loaded.bytes.get(at..)?.get(..usize::try_from(range.size).ok()?)?;
+        Some((range.start.wrapping_add(moved_by), bytes.to_vec()))
+    };
+    Ok(variables.filter_map(bytes).collect())
 }
 
 /// Workgroups of a dispatch.

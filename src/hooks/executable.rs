@@ -138,7 +138,7 @@ pub(super) unsafe extern "C" fn destroy(executable: hsa_executable_t) -> hsa_sta
             session.kernels.destroyed(Executable(executable.handle));
             // It may never have been frozen.
             drop(session.code.take(Executable(executable.handle)));
-            session.swapper.iter().for_each(|s| s.destroyed(Executable(executable.handle)));
+            session.swapper.iter().for_each(|s| s.destroyed(session, Executable(executable.handle)));
             let capture = session.capture.iter();
             capture.for_each(|c| c.memory_leaves(|memory| memory.unloaded(Executable(executable.handle))));
         }

@@ -13,23 +13,23 @@ mod originals;
 mod replacement;
 mod watch;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use amdgpu_code_object::Target;
 use hsa::{Api, Executable, KernelSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_journal::Kernel;
 use logdur_journal::names::{demangle, is_named, one_line};
-use logdur_kernel_cache::{Cache, Choice, Decision, Hash, Kernarg, Pick, Swap, index_folder};
+use logdur_kernel_cache::{Binding, Cache, Choice, Decision, Hash, Kernarg, Module, Modules, Pick, Swap, index_folder};
 use logdur_settings::{CacheMode, Interceptor};
 use regex::Regex;
 
 use crate::address_map::AddressMap;
-use crate::code::{Objects, name_of};
+use crate::code::{Object, Objects, name_of};
 use crate::session::{Session, lock};
 
 pub(crate) use replacement::Swapped;
@@ -55,8 +55,10 @@ pub(crate) struct Swapper {
 struct State {
     cache: Cache,
     originals: Originals,
-    /// What of the cache is loaded, by agent and code object.
-    alternatives: HashMap<(u64, Hash), Result<Vec<KernelSymbol>, String>>,
+    /// What of the cache is loaded.
+    alternatives: HashMap<Copy, Result<Alternative, String>>,
+    /// The bytes of what was ever loaded: the runtime wants them for as long as the process lives.
+    bytes: HashMap<Hash, &'static [u8]>,
     /// By agent and bytes of a block.
     rings: HashMap<(u64, usize), &'static KernargRing>,
     /// Of each agent.
@@ -77,6 +79,22 @@ struct Asked {
     was_named: bool,
     /// Names of kernels that stay as they are, and why.
     refused: BTreeMap<String, String>,
+}
+
+/// A code object of the cache as it is loaded for an agent. One that has variables is loaded once for each of the
+/// application's code objects whose kernels it replaces, so that kernels share its own as they share the application's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Copy {
+    agent: u64,
+    code: Hash,
+    /// The numbers of the application's code objects whose variables it uses.
+    uses: Vec<u64>,
+}
+
+/// A code object of the cache that is loaded.
+struct Alternative {
+    executable: Executable,
+    symbols: Vec<KernelSymbol>,
 }
 
 /// What becomes of a kernel.
@@ -115,6 +133,7 @@ impl Swapper {
             cache,
             originals: Originals::default(),
             alternatives: HashMap::new(),
+            bytes: HashMap::new(),
             rings: HashMap::new(),
             targets: HashMap::new(),
             said: HashMap::new(),
@@ -174,9 +193,28 @@ impl Swapper {
     }
 
     /// An executable of the application's is about to be destroyed.
-    pub(crate) fn destroyed(&self, executable: Executable) {
-        for address in lock(&self.state).originals.destroyed(executable) {
+    pub(crate) fn destroyed(&self, session: &Session, executable: Executable) {
+        let mut state = lock(&self.state);
+        let State { originals, alternatives, running, .. } = &mut *state;
+        let gone = originals.destroyed(executable);
+        for address in gone.kernels {
             self.replacements.set(address, 0);
+        }
+        // What uses its variables goes with them. Its dispatches have ended, as those of the application's own kernels have.
+        let is_gone = |uses: &[u64]| uses.iter().any(|number| gone.objects.contains(number));
+        for (replacement, _) in running.extract_if(.., |(replacement, _)| is_gone(&replacement.uses)) {
+            if self.replacements.get(replacement.original) == ptr::from_ref(replacement).addr() as u64 {
+                self.replacements.set(replacement.original, 0);
+            }
+        }
+        for (_, alternative) in alternatives.extract_if(|copy, _| is_gone(&copy.uses)) {
+            let Ok(Alternative { executable, .. }) = alternative else { continue };
+            if let Some(capture) = &session.capture {
+                capture.memory_leaves(|memory| memory.unloaded(executable));
+            }
+            session.kernels.destroyed(executable);
+            // What stays is only in the way.
+            let _ = session.api().unload_code(executable);
         }
     }
 
@@ -290,7 +328,8 @@ impl Swapper {
                         self.compared.write().unwrap_or_else(|e| e.into_inner()).extend(numbers);
                     }
                     let (path, hash) = (choice.candidate.path.display(), choice.hash.short());
-                    format!("cache: {path} active: {shown} on agent {agent}, {hash}")
+                    let variables = variables_told(&replacement.swap);
+                    format!("cache: {path} active: {shown} on agent {agent}{variables}, {hash}")
                 }
             };
             say(session, &mut state.said, format!("{name} on agent {agent}"), text);
@@ -313,7 +352,11 @@ impl Swapper {
         };
         let (api, agent) = (session.api(), original.symbol.agent);
         let target = state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
-        match state.cache.decide(&interface, &hash, target.as_ref(), self.pick.as_ref()) {
+        let others = state.originals.others(agent, original.object());
+        let other_modules: Vec<&Module> = others.iter().filter_map(|object| object.module.as_ref()).collect();
+        let own = original.object().and_then(|object| object.module.as_ref());
+        let modules = Modules { own, others: &other_modules };
+        match state.cache.decide(&interface, &hash, modules, target.as_ref(), self.pick.as_ref()) {
             Decision::Nothing => Outcome::Nothing,
             Decision::Refused(refused) => {
                 let reasons = refused.iter().map(|(candidate, refusals)| {
@@ -332,7 +375,7 @@ impl Swapper {
                 listed(&choices),
                 Interceptor::kernel_cache_pick
             )),
-            Decision::Swap { choice, swap } => match self.replace(session, state, original, &choice, swap) {
+            Decision::Swap { choice, swap } => match self.replace(session, state, original, &others, &choice, swap) {
                 Ok(replacement) => Outcome::Replaced(replacement, choice),
                 Err(reason) => Outcome::Stays(format!("{}: {reason}", choice.candidate.path.display())),
             },
@@ -345,17 +388,32 @@ impl Swapper {
         session: &Session,
         state: &mut State,
         original: &Original,
+        others: &[Arc<Object>],
         choice: &Choice,
         swap: Swap,
     ) -> Result<&'static Replacement, String> {
         let current = self.current(original.symbol.kernel_object);
-        if let Some(current) = current.filter(|current| current.code == choice.hash && current.swap == swap) {
+        let (api, agent) = (session.api(), original.symbol.agent);
+        let of_module = |number: usize| match number.checked_sub(1) {
+            None => original.object(),
+            Some(n) => others.get(n).map(|object| &**object),
+        };
+        let has_variables = !choice.candidate.interface.variables.is_empty();
+        let used: BTreeSet<usize> = swap.binding.patches.iter().map(|patch| patch.module).collect();
+        let uses = used.into_iter().chain(has_variables.then_some(0)).filter_map(of_module).map(|object| object.number);
+        let uses: Vec<u64> = uses.collect::<BTreeSet<u64>>().into_iter().collect();
+        let is_same =
+            |current: &&Replacement| current.code == choice.hash && current.swap == swap && current.uses == uses;
+        if let Some(current) = current.filter(is_same) {
             return Ok(current);
         }
-        let (api, agent) = (session.api(), original.symbol.agent);
-        let State { alternatives, cache, rings, .. } = state;
-        let loaded = alternatives.entry((agent, choice.hash)).or_insert_with(|| load(session, agent, cache, choice));
-        let symbols = loaded.as_ref().map_err(Clone::clone)?;
+        let State { alternatives, bytes, cache, rings, .. } = state;
+        let copy = Copy { agent, code: choice.hash, uses: uses.clone() };
+        let loaded = alternatives.entry(copy).or_insert_with(|| {
+            let moved_by = |module| of_module(module)?.moved_by();
+            load(session, agent, cache, bytes, choice, &swap.binding, &moved_by)
+        });
+        let symbols = &loaded.as_ref().map_err(|reason| reason.clone())?.symbols;
         let name = name_of(&original.symbol);
         let symbol = symbols.iter().find(|s| name_of(s) == name).ok_or("the runtime does not find the kernel in it")?;
         let kernargs = match &swap.kernarg {
@@ -377,6 +435,8 @@ impl Swapper {
         });
         Ok(Box::leak(Box::new(Replacement {
             kernel_object: symbol.kernel_object,
+            original: original.symbol.kernel_object,
+            uses,
             code: choice.hash,
             kernel,
             swap,
@@ -388,21 +448,42 @@ impl Swapper {
     }
 }
 
-/// Loads a code object of the cache for an agent, for as long as the runtime lives.
-fn load(session: &Session, agent: u64, cache: &Cache, choice: &Choice) -> Result<Vec<KernelSymbol>, String> {
+/// Loads a code object of the cache for an agent, bound to the application's variables. `moved_by` says for a module of the
+/// application where it was loaded.
+fn load(
+    session: &Session,
+    agent: u64,
+    cache: &Cache,
+    known: &mut HashMap<Hash, &'static [u8]>,
+    choice: &Choice,
+    binding: &Binding,
+    moved_by: &dyn Fn(usize) -> Option<u64>,
+) -> Result<Alternative, String> {
     let api = session.api();
     let bytes = cache.read(&choice.candidate).map_err(|e| e.to_string())?;
     let found = Hash::of(&bytes);
     if found != choice.hash {
         return Err(format!("it has changed meanwhile: expected {}, found {}", choice.hash.short(), found.short()));
     }
-    let bytes: &'static [u8] = bytes.leak();
-    let executable = api.load_code(agent, bytes).map_err(|e| e.to_string())?;
+    let bound = binding.apply(&bytes, moved_by).map_err(|e| format!("its variables cannot be bound: {e}"))?;
+    let code: &'static [u8] = known.entry(Hash::of(&bound)).or_insert_with(|| bound.leak());
+    let executable = api.load_code(agent, code).map_err(|e| e.to_string())?;
+    // It is none of the application's.
+    session.kernels.loaded(executable, &[]);
     let symbols = api.kernels(executable, agent).map_err(|e| e.to_string())?;
     if let Some(capture) = &session.capture {
-        capture.loaded_ours(session, executable, agent, bytes, &symbols);
+        // Whoever replays it binds it again, to where the variables are then.
+        capture.loaded_ours(session, executable, agent, &bytes, &symbols);
     }
-    Ok(symbols)
+    Ok(Alternative { executable, symbols })
+}
+
+/// Which variables a replacement has of its own, and which are the application's.
+fn variables_told(swap: &Swap) -> String {
+    let lists = [("shared", &swap.binding.shared), ("its own", &swap.binding.own)];
+    let told = lists.iter().filter(|(_, names)| !names.is_empty());
+    let told: Vec<String> = told.map(|(what, names)| format!("{what} {}", names.join(" "))).collect();
+    if told.is_empty() { String::new() } else { format!(", variables: {}", told.join("; ")) }
 }
 
 fn target_of(api: &Api, agent: u64) -> Option<Target> {

@@ -20,8 +20,17 @@ pub(super) struct Original {
 #[derive(Default)]
 pub(super) struct Originals {
     kernels: HashMap<String, Vec<Original>>,
-    /// The names of each executable's kernels.
-    frozen: HashMap<u64, Vec<String>>,
+    /// Of each executable that was frozen: the names of its kernels, and its code objects.
+    frozen: HashMap<u64, (Vec<String>, Vec<Arc<Object>>)>,
+}
+
+/// What an executable had that is about to be destroyed.
+#[derive(Default)]
+pub(super) struct Gone {
+    /// The addresses of its kernels.
+    pub(super) kernels: Vec<u64>,
+    /// The numbers of its code objects.
+    pub(super) objects: Vec<u64>,
 }
 
 impl Original {
@@ -36,12 +45,18 @@ impl Original {
         let kernel = kernel.ok_or("its code object says nothing about it")?;
         Ok((Interface::of(code, kernel), object.hash))
     }
+
+    /// Its code object.
+    pub(super) fn object(&self) -> Option<&Object> {
+        self.object.as_deref()
+    }
 }
 
 impl Originals {
     /// An executable was frozen that has these kernels.
     pub(super) fn frozen(&mut self, executable: Executable, symbols: &[KernelSymbol], objects: &Objects<'_>) {
-        let names = self.frozen.entry(executable.0).or_default();
+        let (names, kept) = self.frozen.entry(executable.0).or_default();
+        kept.extend(objects.all().iter().cloned());
         for symbol in symbols.iter().filter(|s| s.kernel_object != 0) {
             let name = name_of(symbol);
             let object = objects.of_kernel(symbol).cloned();
@@ -51,19 +66,30 @@ impl Originals {
         }
     }
 
-    /// An executable is about to be destroyed: its kernels' addresses.
-    pub(super) fn destroyed(&mut self, executable: Executable) -> Vec<u64> {
-        let mut addresses = Vec::new();
-        for name in self.frozen.remove(&executable.0).unwrap_or_default() {
+    /// An executable is about to be destroyed.
+    pub(super) fn destroyed(&mut self, executable: Executable) -> Gone {
+        let (names, objects) = self.frozen.remove(&executable.0).unwrap_or_default();
+        let mut gone = Gone { objects: objects.iter().map(|object| object.number).collect(), ..Gone::default() };
+        for name in names {
             if let Some(originals) = self.kernels.get_mut(&name) {
-                let gone = originals.extract_if(.., |original| original.executable == executable);
-                addresses.extend(gone.map(|original| original.symbol.kernel_object));
+                let destroyed = originals.extract_if(.., |original| original.executable == executable);
+                gone.kernels.extend(destroyed.map(|original| original.symbol.kernel_object));
                 if originals.is_empty() {
                     self.kernels.remove(&name);
                 }
             }
         }
-        addresses
+        gone
+    }
+
+    /// The code objects with variables that an agent has besides one, as they were loaded.
+    pub(super) fn others(&self, agent: u64, than: Option<&Object>) -> Vec<Arc<Object>> {
+        let all = self.frozen.values().flat_map(|(_, objects)| objects).filter(|object| object.agent == agent);
+        let is_other = |object: &&Arc<Object>| than.is_none_or(|than| than.number != object.number);
+        let has_some = |object: &&Arc<Object>| object.module.as_ref().is_some_and(|module| !module.is_empty());
+        let mut others: Vec<Arc<Object>> = all.filter(is_other).filter(has_some).cloned().collect();
+        others.sort_by_key(|object| object.number);
+        others
     }
 
     /// The kernels with a name.

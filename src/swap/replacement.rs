@@ -25,6 +25,10 @@ const COOPERATIVE: u64 = 2;
 pub(crate) struct Replacement {
     /// Address of its descriptor.
     pub(super) kernel_object: u64,
+    /// That of the application's kernel.
+    pub(super) original: u64,
+    /// The numbers of the application's code objects whose variables it uses.
+    pub(super) uses: Vec<u64>,
     /// The code object that it is of.
     pub(super) code: Hash,
     /// The number that its dispatches are recorded under.

@@ -40,3 +40,4 @@ mod tools;
 mod triton;
 mod tune;
 mod twins;
+mod variables;

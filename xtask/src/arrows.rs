@@ -35,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("logdur-replay", &["amdgpu-code-object", "amdgpu-emu", "hsa", "logdur-capture", "logdur-kernel-cache"]),
-    ("logdur-kernel-cache", &["amdgpu-code-object"]),
+    ("logdur-kernel-cache", &["amdgpu-code-object", "amdgpu-isa"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),
     ("hsa", &["hsa-sys"]),
     ("amdgpu-code-object", &["hsa-sys"]),

@@ -7,9 +7,20 @@
 //! do: take words for an instruction that they are not, panic on any words or operand values, or touch anything
 //! outside of a wave but through [`env::Env`].
 //!
+//! The feature `semantics` (the default) has what executes instructions. Without it, the tables, the decoder and the
+//! disassembler are left: what a library in somebody's process has of this crate.
+//!
 //! The only `unsafe` is the call of code that was compiled for the vector instructions that the host was found to have.
 
 #![allow(clippy::needless_range_loop, reason = "a lane's number is an index into several arrays at once")]
+#![cfg_attr(
+    not(feature = "semantics"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "what rows compute with stays in its files; nothing calls it, and linkers drop it"
+    )
+)]
 
 pub mod arch;
 pub mod atomic;
@@ -18,12 +29,14 @@ pub mod decode;
 pub mod disasm;
 mod dpp;
 pub mod env;
+pub mod flow;
 pub mod fp;
 pub mod inst;
 mod lanes;
 pub mod op;
 pub mod operand;
 mod ops;
+#[cfg(feature = "semantics")]
 pub mod step;
 pub mod wave;
 

@@ -104,6 +104,17 @@ pub struct Levels {
     pub v3: Run,
 }
 
+#[cfg(not(feature = "semantics"))]
+impl Levels {
+    /// Of a crate that only decodes: nothing executes it.
+    pub(crate) const NOTHING: Levels = {
+        fn nothing(_: &mut Wave, _: &Inst, _: &mut dyn Env) -> Flow {
+            Flow::Trap
+        }
+        Levels { base: nothing, v3: nothing }
+    };
+}
+
 /// Properties of an operation that no operand kind expresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(u32);

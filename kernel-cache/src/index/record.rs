@@ -11,7 +11,7 @@ use crate::interface::{Interface, Parameter};
 
 /// Changes whenever bytes of an index mean something else than before, or an interface says something else of the same
 /// code object.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// What kernels of one code object have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -104,15 +104,7 @@ pub(super) fn kernarg_size(original: &Interface, candidate: &Interface) -> Found
     (candidate.kernarg_size > most).then(|| (Fact::AtMost(most.into()), Fact::Bytes(candidate.kernarg_size.into())))
 }
 
-pub(super) fn variables(_: &Interface, candidate: &Interface) -> Found {
-    named(&candidate.variables)
-}
-
-pub(super) fn stored_functions(_: &Interface, candidate: &Interface) -> Found {
-    named(&candidate.stored_functions)
-}
-
-fn named(names: &[String]) -> Found {
+pub(super) fn named(names: &[String]) -> Found {
     /// Of more, the rest is counted.
     const SHOWN: usize = 4;
     if names.is_empty() {

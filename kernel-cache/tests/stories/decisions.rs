@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use amdgpu_code_object::Target;
-use logdur_kernel_cache::{Decision, Hash, Pick, Reason};
+use logdur_kernel_cache::{Decision, Hash, Modules, Pick, Reason};
 
 use crate::compiled::{Build, SCALE, run};
 use crate::folders::Bed;
@@ -16,7 +16,7 @@ const MORE: Build = SCALE.options("-O3 -DCOUNT");
 fn decided(bed: &Bed, agent: Option<&str>, pick: Option<&str>) -> Decision {
     let agent = agent.map(|id| Target::parse(id).expect("a target ID"));
     let pick = pick.map(|text| text.parse::<Pick>().expect("a choice"));
-    bed.open().decide(&SCALE.kernel("scale"), &SCALE.hash(), agent.as_ref(), pick.as_ref())
+    bed.open().decide(&SCALE.kernel("scale"), &SCALE.hash(), Modules::default(), agent.as_ref(), pick.as_ref())
 }
 
 fn swapped_to(decision: &Decision) -> Hash {
@@ -100,10 +100,10 @@ fn every_reason_of_every_candidate_is_told_and_other_processors_only_when_there_
     bed.put("other.co", &SCALE.target("gfx906").bytes(), 3600);
     assert_eq!(refused(&decided(&bed, None, None)), [("other.co".to_owned(), vec![Reason::Processor])]);
     bed.put("more.co", &MORE.bytes(), 3600);
-    bed.put("state.co", &SCALE.options("-O3 -DSTATE -DFACTOR=double").bytes(), 3600);
+    bed.put("hidden.co", &SCALE.options("-O3 -DHIDDEN=80 -DFACTOR=double").bytes(), 3600);
     let expected = [
+        ("hidden.co".to_owned(), vec![Reason::Argument, Reason::HiddenArgument]),
         ("more.co".to_owned(), vec![Reason::ArgumentCount]),
-        ("state.co".to_owned(), vec![Reason::Argument, Reason::Variables]),
     ];
     assert_eq!(refused(&decided(&bed, None, None)), expected);
 }
@@ -130,7 +130,7 @@ fn of_one_bundle_the_code_that_is_made_most_closely_for_the_agent_is_taken() {
     command.args([own, family].map(|build| format!("--input={}", build.path().display())));
     run(command.arg(format!("--output={}", bed.root.join("both.co").display())));
     let original = SCALE.target("gfx906").abi(19, 6);
-    let decide = || bed.open().decide(&original.kernel("scale"), &original.hash(), None, None);
+    let decide = || bed.open().decide(&original.kernel("scale"), &original.hash(), Modules::default(), None, None);
     assert_eq!(swapped_to(&decide()), own.hash());
     // In files of their own they are two kernels like any.
     bed.put("family.co", &family.bytes(), 3600);

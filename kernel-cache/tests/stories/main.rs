@@ -10,3 +10,4 @@ mod random;
 mod real;
 mod rules;
 mod updates;
+mod variables;

@@ -50,9 +50,6 @@ const REFUSED: &[(Reason, Change, &str)] = &[
     (Reason::HiddenArgumentSize, |_, c| c.arguments[3].size = 8, "size of hidden argument: expected hidden_block_count_x of 4 bytes, found hidden_block_count_x of 8 bytes"),
     (Reason::HiddenArgumentSize, |_, c| c.arguments.push(argument(28, 4, ValueKind::HiddenGroupSizeX)), "size of hidden argument: expected hidden_group_size_x of 2 bytes, found hidden_group_size_x of 4 bytes"),
     (Reason::KernargSize, |_, c| c.kernarg_size = 65537, "kernarg size: expected at most 65536, found 65537 bytes"),
-    (Reason::Variables, |_, c| c.variables = vec!["counter".to_owned()], "variables: expected none, found counter"),
-    (Reason::Variables, |_, c| c.variables = "abcdef".chars().map(String::from).collect(), "variables: expected none, found a, b, c, d and 2 more"),
-    (Reason::StoredFunctions, |_, c| c.stored_functions = vec!["twice".to_owned()], "stored functions: expected none, found twice"),
     (Reason::DynamicStack, |_, c| c.uses_dynamic_stack = true, "dynamic stack: expected none, found a dynamic stack"),
     (Reason::DynamicStack, |o, c| (o.uses_dynamic_stack, c.uses_dynamic_stack) = (true, true), "dynamic stack: expected none, found a dynamic stack"),
     (Reason::ClusterDims, |_, c| c.cluster_dims = Some([2, 1, 1]), "cluster: expected none, found 2x1x1"),
@@ -100,7 +97,9 @@ fn each_difference_that_is_allowed_is_shown() {
         assert_eq!(swap.accepted[0].name, *name);
     }
     let tested: Vec<&str> = SHOWN.iter().map(|(name, ..)| *name).collect();
-    assert_eq!(tested, ACCEPTED.iter().map(|row| row.name).collect::<Vec<_>>(), "every row of the table has its case");
+    // Which variables a candidate has of its own is found in its code.
+    let of_interfaces = ACCEPTED.iter().map(|row| row.name).filter(|name| *name != "variables");
+    assert_eq!(tested, of_interfaces.collect::<Vec<_>>(), "every row of the table has its case");
 }
 
 /// What is allowed and of no interest to anybody.

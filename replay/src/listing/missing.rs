@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use amdgpu_code_object::{CodeObject, Function, Image};
+use amdgpu_code_object::{CodeObject, Image};
 use amdgpu_emu::isa::decode::DecodeError;
+use amdgpu_emu::isa::flow::{Step, Walk};
 use amdgpu_emu::isa::{Arch, Decoder};
 
-use super::{WORD, decode, unreadable};
+use super::unreadable;
 use crate::error::{ReplayError, Result};
 
 /// Words of a kernel that are no instruction of the tables.
@@ -56,7 +57,7 @@ pub(crate) fn reaches(bytes: &[u8], arch: Arch, kernel: &str, operation: &str) -
 }
 
 /// Follows all code that a kernel can get to.
-fn walked<'a>(bytes: &'a [u8], arch: Arch, kernel: &str) -> Result<Walk<'a>> {
+fn walked(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Walked> {
     const PLACE: &str = "the code object";
     let object = CodeObject::parse(bytes).map_err(unreadable(PLACE))?;
     let image = Image::parse(bytes).map_err(unreadable(PLACE))?;
@@ -67,83 +68,38 @@ fn walked<'a>(bytes: &'a [u8], arch: Arch, kernel: &str) -> Result<Walk<'a>> {
         expected: format!("code of a kernel {kernel}"),
         found: "none".to_owned(),
     })?;
-    let mut walk = Walk {
-        image,
-        decoder: Decoder::new(arch),
-        seen: BTreeSet::new(),
-        operations: BTreeSet::new(),
-        missing: Vec::new(),
-    };
-    if walk.from(function.address, function) {
-        for called in functions.iter().filter(|f| !f.is_kernel) {
-            walk.from(called.address, function);
-        }
-    }
-    Ok(walk)
-}
-
-struct Walk<'a> {
-    image: Image<'a>,
-    decoder: Decoder,
-    seen: BTreeSet<u64>,
-    operations: BTreeSet<&'static str>,
-    missing: Vec<Missing>,
-}
-
-impl Walk<'_> {
-    /// Follows code from an address on; true when it calls or jumps by address.
-    fn from(&mut self, start: u64, kernel: &Function) -> bool {
-        let mut indirect = false;
-        let mut starts = vec![start];
-        while let Some(mut at) = starts.pop() {
-            while self.seen.insert(at) {
-                let code = self.image.code(at).filter(|code| !code.is_empty());
-                let Some((words, inst)) = code.map(|code| decode(&self.decoder, code)) else {
-                    let (words, name, why) = (Vec::new(), None, DecodeError::Truncated);
-                    self.missing.push(Missing { address: at, words, name, why });
-                    break;
-                };
-                let size = (words.len() * WORD) as u64;
-                match inst {
-                    Ok(inst) => {
-                        self.operations.insert(inst.op.name);
-                        starts.extend(inst.target(at));
-                        if inst.is_indirect() {
-                            indirect = true;
-                            // Where a kernel jumps to itself is computed: all of it counts.
-                            if !inst.goes_on() && at.wrapping_sub(kernel.address) < kernel.size {
-                                starts.extend(self.all(kernel));
-                            }
-                        }
-                        if !inst.goes_on() {
-                            break;
-                        }
-                    }
-                    Err(why) => {
-                        let name = name(why);
-                        self.missing.push(Missing { address: at, words, name, why });
-                    }
+    let decoder = Decoder::new(arch);
+    let mut walk = Walk::new(&decoder, |at| image.code(at));
+    walk.start(function.address);
+    let (mut walked, mut called) = (Walked::default(), false);
+    while let Some(Step { address, words, inst }) = walk.next() {
+        let words = words.words().to_vec();
+        match inst {
+            Ok(inst) => {
+                walked.operations.insert(inst.op.name);
+                // Where a kernel jumps to itself is computed: all of it counts.
+                if inst.is_indirect() && !inst.goes_on() && address.wrapping_sub(function.address) < function.size {
+                    walk.all(function.address, function.size).into_iter().for_each(|at| walk.start(at));
                 }
-                at = at.wrapping_add(size);
+                if inst.is_indirect() && !called {
+                    called = true;
+                    functions.iter().filter(|f| !f.is_kernel).for_each(|f| walk.start(f.address));
+                }
+            }
+            Err(why) => {
+                let name = name(why);
+                walked.missing.push(Missing { address, words, name, why });
             }
         }
-        indirect
     }
+    Ok(walked)
+}
 
-    /// The addresses of a function's instructions, if they lie one behind the other.
-    fn all(&self, function: &Function) -> Vec<u64> {
-        let code = self.image.code(function.address).unwrap_or_default();
-        let size = usize::try_from(function.size).unwrap_or(usize::MAX).min(code.len());
-        let (mut rest, mut at) = (code.get(..size).unwrap_or_default(), function.address);
-        let mut all = Vec::new();
-        while !rest.is_empty() {
-            all.push(at);
-            let size = (decode(&self.decoder, rest).0.len() * WORD).min(rest.len());
-            rest = rest.get(size..).unwrap_or_default();
-            at = at.wrapping_add(size as u64);
-        }
-        all
-    }
+/// What was met in the code that a kernel can get to.
+#[derive(Default)]
+struct Walked {
+    operations: BTreeSet<&'static str>,
+    missing: Vec<Missing>,
 }
 
 /// The name of an operation that was refused, where it has one here.

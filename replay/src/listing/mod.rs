@@ -16,17 +16,13 @@ pub use source::Place;
 
 use amdgpu_code_object::{CodeObject, Function, Image, Target, Unreadable};
 use amdgpu_emu::isa::Decoder;
-use amdgpu_emu::isa::decode::length;
 use amdgpu_emu::isa::disasm::Disassembly;
+use amdgpu_emu::isa::flow::{self, WORD};
 use amdgpu_emu::isa::inst::Inst;
 use logdur_kernel_cache::members;
 
 use crate::error::{ReplayError, Result};
 use source::Lines;
-
-/// The most dwords that an instruction of the tables' processors has.
-const MOST_WORDS: usize = 2;
-const WORD: usize = 4;
 
 /// What of a code object is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,12 +118,8 @@ fn unreadable(place: &str) -> impl Fn(Unreadable) -> ReplayError {
 
 /// The instruction or data at the beginning of some bytes, which are not none, and its words.
 fn decode(decoder: &Decoder, bytes: &[u8]) -> (Vec<u32>, std::result::Result<Inst, DecodeError>) {
-    let dword = |bytes: &[u8]| bytes.iter().rev().fold(0, |all, &byte| all << 8 | u32::from(byte));
-    let whole: Vec<u32> = bytes.chunks_exact(WORD).take(MOST_WORDS).map(dword).collect();
-    let Some(first) = whole.first() else { return (vec![dword(bytes)], Err(DecodeError::Truncated)) };
-    let decoded = decoder.decode(&whole);
-    let count = decoded.as_ref().map_or_else(|_| length(*first), |inst| usize::from(inst.size) / WORD);
-    (whole.into_iter().take(count).collect(), decoded)
+    let (words, inst) = flow::first(decoder, bytes);
+    (words.words().to_vec(), inst)
 }
 
 impl<'a> Listing<'a> {

@@ -6,6 +6,7 @@
 use crate::op::Op;
 
 /// Compiles one body for each level of the host's vector instructions.
+#[cfg(feature = "semantics")]
 macro_rules! levels {
     ($w:ident, $i:ident, $e:ident, $body:expr) => {{
         fn base($w: &mut crate::wave::Wave, $i: &crate::inst::Inst, $e: &mut dyn crate::env::Env) -> crate::op::Flow {
@@ -23,6 +24,7 @@ macro_rules! levels {
 }
 
 /// Compiles a body that has no lane loop once, for every level.
+#[cfg(feature = "semantics")]
 macro_rules! one_level {
     ($w:ident, $i:ident, $e:ident, $body:expr) => {{
         fn base($w: &mut crate::wave::Wave, $i: &crate::inst::Inst, $e: &mut dyn crate::env::Env) -> crate::op::Flow {
@@ -30,6 +32,22 @@ macro_rules! one_level {
         }
         crate::op::Levels { base, v3: base }
     }};
+}
+
+/// Without semantics a row is what the decoder needs of it.
+#[cfg(not(feature = "semantics"))]
+macro_rules! levels {
+    ($w:ident, $i:ident, $e:ident, $body:expr) => {
+        crate::op::Levels::NOTHING
+    };
+}
+
+/// As `levels`.
+#[cfg(not(feature = "semantics"))]
+macro_rules! one_level {
+    ($w:ident, $i:ident, $e:ident, $body:expr) => {
+        crate::op::Levels::NOTHING
+    };
 }
 
 /// A vector operation: family, mnemonic, opcode, processors, then a closure over one lane.

@@ -1,11 +1,12 @@
 //! `omniprobe cache check`: whether kernels would be swapped.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use amdgpu_code_object::Target;
 use anyhow::{Result, bail};
 use clap::Args;
-use logdur_kernel_cache::{Candidate, Choice, Decision, Hash, Kernarg, Pick};
+use logdur_kernel_cache::{Candidate, Choice, Decision, Hash, Kernarg, Module, Modules, Pick};
 use logdur_replay::Exit;
 use serde_json::{Value, json};
 
@@ -50,9 +51,13 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
     }
     let cache = super::open(std::slice::from_ref(&options.folder))?;
     let (mut status, mut lines) = (Exit::NothingToCompare, Vec::new());
+    let mut known: HashMap<Hash, Option<Module>> = HashMap::new();
     for kernel in &kernels {
         let hash = application.hash(kernel)?;
-        let decision = cache.decide(&kernel.interface, &hash, agent.as_ref(), options.pick.as_ref());
+        let module = || application.read(kernel).ok().and_then(|bytes| Module::of(&bytes).ok());
+        let own = known.entry(hash).or_insert_with(module).as_ref();
+        let modules = Modules { own, others: &[] };
+        let decision = cache.decide(&kernel.interface, &hash, modules, agent.as_ref(), options.pick.as_ref());
         let decision = decision.as_launched(kernel);
         status = match (&decision, status) {
             (Decision::Swap { .. }, _) | (_, Exit::Success) => Exit::Success,
@@ -87,6 +92,9 @@ fn as_text(kernel: &Candidate, decision: &Decision) -> Vec<String> {
         Decision::Swap { choice, swap } => {
             let mut lines = vec![title("swapped"), format!("    {}", shown(choice))];
             lines.extend(swap.accepted.iter().map(|accepted| format!("    {accepted}")));
+            if !swap.binding.shared.is_empty() {
+                lines.push(format!("    the application's variables are used: {}", swap.binding.shared.join(", ")));
+            }
             if let Kernarg::Relaid(layout) = &swap.kernarg {
                 let (copies, fills) = (layout.copies.len(), layout.fills.len());
                 lines.push(format!(

@@ -1,0 +1,324 @@
+//! Where the addresses of a code object have to lead, so that it uses the application's variables.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use amdgpu_code_object::{DataKind, GlobalKind};
+
+use super::module::{Module, Modules, Object};
+use super::reach::{Analysis, Site};
+
+/// What becomes of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It leads to code, constants or variables of its own code object.
+    Stays,
+    /// It leads into a module of the application: what is added to it there.
+    Moves { module: usize, by: u64 },
+}
+
+/// Why it is not known what becomes of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) expected: String,
+    pub(super) found: String,
+}
+
+impl Problem {
+    fn new(expected: impl Into<String>, found: impl Into<String>) -> Problem {
+        Problem { expected: expected.into(), found: found.into() }
+    }
+}
+
+/// What a variable is: the code object's own, or one of the application's, by the module's number and its address there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Own,
+    Shared { module: usize, address: u64 },
+}
+
+/// Decides about addresses of a candidate.
+pub(super) struct Places<'a> {
+    pub(super) analysis: &'a Analysis,
+    modules: Modules<'a>,
+    own: HashMap<&'a str, Vec<&'a Object>>,
+    candidates: HashMap<&'a str, Vec<&'a Object>>,
+    /// By kind of data.
+    groups: [OnceCell<Result<Place, Problem>>; GROUPS.len()],
+}
+
+/// The kinds of data that objects are in.
+pub(super) const GROUPS: [DataKind; 3] = [DataKind::Constant, DataKind::Relocated, DataKind::Variable];
+
+/// What helps where an address does not say of which variable it is.
+const EVIDENCE: &str =
+    "the original's layout of its variables, or relocations that name them (-Xoffload-linker --emit-relocs)";
+
+/// True for what nothing refers to.
+fn is_unread(object: &Object) -> bool {
+    matches!(object.kind, GlobalKind::Descriptor | GlobalKind::CompilationUnitId | GlobalKind::Coordinates)
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn new(analysis: &'a Analysis, modules: Modules<'a>) -> Places<'a> {
+        Places {
+            analysis,
+            modules,
+            own: modules.own.map(Module::by_name).unwrap_or_default(),
+            candidates: analysis.module.by_name(),
+            groups: Default::default(),
+        }
+    }
+
+    fn module(&self) -> &'a Module {
+        &self.analysis.module
+    }
+
+    /// What an object of the candidate is to the application.
+    pub(super) fn fate(&self, object: &Object) -> Result<Fate, Problem> {
+        let name = &*object.name;
+        if is_unread(object) {
+            return Ok(Fate::Own);
+        }
+        let there = self.own.get(name).map(Vec::as_slice).unwrap_or_default();
+        let is_variable = object.kind == GlobalKind::Variable;
+        match there {
+            // What is no variable on either side is as it was compiled.
+            _ if !is_variable && there.iter().all(|other| other.kind != GlobalKind::Variable) => Ok(Fate::Own),
+            _ if self.modules.own.is_none() => {
+                Err(Problem::new("the original's variables", format!("{name}, and a code object that is not seen")))
+            }
+            [other] => self.same(object, other).map(|()| Fate::Shared { module: 0, address: other.address }),
+            [] => self.elsewhere(object),
+            several => {
+                Err(Problem::new(format!("one {name}"), format!("{} in the original's code object", several.len())))
+            }
+        }
+    }
+
+    /// A variable that the kernel's own module does not have may be another module's.
+    fn elsewhere(&self, object: &Object) -> Result<Fate, Problem> {
+        let mut found = Vec::new();
+        for (n, module) in self.modules.others.iter().enumerate() {
+            let has =
+                |other: &&Object| other.kind == GlobalKind::Variable && other.exported && other.name == object.name;
+            found.extend(module.objects.iter().filter(has).map(|other| (n + 1, other)));
+        }
+        match found[..] {
+            [] => Ok(Fate::Own),
+            _ if !object.exported => Ok(Fate::Own),
+            [(module, other)] => {
+                self.same_in(object, module, other).map(|()| Fate::Shared { module, address: other.address })
+            }
+            ref several => {
+                Err(Problem::new(format!("one {}", object.name), format!("{} of the application's", several.len())))
+            }
+        }
+    }
+
+    fn same(&self, object: &Object, other: &Object) -> Result<(), Problem> {
+        self.same_in(object, 0, other)
+    }
+
+    /// Whether two variables of a name are the same: kind, size, and what they are at the beginning.
+    fn same_in(&self, object: &Object, module: usize, other: &Object) -> Result<(), Problem> {
+        let name = &*object.name;
+        let differ = |o: String, c: String| Err(Problem::new(format!("{name} {o}"), format!("{name} {c}")));
+        if object.kind != other.kind {
+            let shown = |kind| match kind {
+                GlobalKind::Variable => "that is a variable",
+                GlobalKind::Constant => "that is a constant",
+                _ => "that is something else",
+            };
+            return differ(shown(other.kind).to_owned(), shown(object.kind).to_owned());
+        }
+        if object.size != other.size {
+            return differ(format!("of {} bytes", other.size), format!("of {} bytes", object.size));
+        }
+        if self.candidates.get(name).is_some_and(|all| all.len() > 1) {
+            return Err(Problem::new(format!("one {name}"), "several in its code object"));
+        }
+        let there = self.modules.get(module);
+        // The host allocates managed memory and writes its address into the variable.
+        let managed = format!("{name}.managed");
+        let is_managed = |module: &Module| module.objects.iter().any(|o| o.name == managed);
+        let [c, o] = [is_managed(self.module()), there.is_some_and(is_managed)];
+        if c != o {
+            let shown = |is: bool| if is { "that is managed" } else { "that is not managed" };
+            return differ(shown(o).to_owned(), shown(c).to_owned());
+        }
+        let stored = |module: &Module, o: &Object| {
+            let stored = module.stored_in(o.address, o.end()).iter().map(|stored| {
+                let target = stored.base.map(|base| module.named(base.wrapping_add_signed(stored.addend)));
+                (stored.at - o.address, target.or_else(|| stored.symbol.clone()))
+            });
+            stored.collect::<Vec<_>>()
+        };
+        let is_same = |there: &Module| {
+            there.bytes(other.address, other.size) == self.module().bytes(object.address, object.size)
+                && stored(there, other) == stored(self.module(), object)
+        };
+        if !there.is_some_and(is_same) {
+            return differ("as it is initialised".to_owned(), "initialised otherwise".to_owned());
+        }
+        Ok(())
+    }
+
+    /// What becomes of an address that code makes.
+    pub(super) fn of_site(&self, site: &Site) -> Result<Place, Problem> {
+        match &site.symbol {
+            Some((name, base)) => self.of_symbol(name, *base),
+            None if self.analysis.is_code(site.made.target) => Ok(Place::Stays),
+            None => self.of_address(site.made.target),
+        }
+    }
+
+    /// What becomes of addresses that are relative to a symbol.
+    pub(super) fn of_symbol(&self, name: &str, base: u64) -> Result<Place, Problem> {
+        let named = self.candidates.get(name).into_iter().flatten().find(|object| object.address == base);
+        match named {
+            Some(object) => self.of_object(object),
+            None if self.analysis.is_code(base) => Ok(Place::Stays),
+            None => self.of_address(base),
+        }
+    }
+
+    /// What becomes of addresses of a symbol that the candidate does not define.
+    pub(super) fn of_external(&self, name: &str) -> Result<Place, Problem> {
+        let mut found = Vec::new();
+        for module in 0..=self.modules.others.len() {
+            let objects = self.modules.get(module).into_iter().flat_map(Module::variables);
+            found
+                .extend(objects.filter(|o| o.name == name && (o.exported || module == 0)).map(|o| (module, o.address)));
+            if module == 0 && !found.is_empty() {
+                break;
+            }
+        }
+        match found[..] {
+            // It is as if its own address were 0.
+            [(module, by)] => Ok(Place::Moves { module, by }),
+            [] => Err(Problem::new(format!("{name} of the application"), "none")),
+            ref several => Err(Problem::new(format!("one {name}"), format!("{} of the application's", several.len()))),
+        }
+    }
+
+    pub(super) fn of_object(&self, object: &Object) -> Result<Place, Problem> {
+        Ok(match self.fate(object)? {
+            Fate::Own => Place::Stays,
+            Fate::Shared { module, address } => Place::Moves { module, by: address.wrapping_sub(object.address) },
+        })
+    }
+
+    /// What becomes of an address of which only its value is known.
+    pub(super) fn of_address(&self, address: u64) -> Result<Place, Problem> {
+        if let Some(range) = self.module().range(address) {
+            return if range.kind == DataKind::Got { Ok(Place::Stays) } else { self.of_group(range.kind) };
+        }
+        // In front of data, behind it, or in between: of what is on the same side of the code.
+        let mut places = self.beside(address).into_iter().map(|kind| self.of_group(kind));
+        let outside = || Problem::new("an address of the code object", format!("{address:#x}"));
+        let first = places.next().ok_or_else(outside)??;
+        for place in places {
+            if place? != first {
+                return Err(Problem::new(EVIDENCE, format!("an address between data: {address:#x}")));
+            }
+        }
+        Ok(first)
+    }
+
+    /// The kinds of data that an address in none of them may be of.
+    pub(super) fn beside(&self, address: u64) -> Vec<DataKind> {
+        let kinds: &[DataKind] =
+            if address < self.analysis.code.0 { &GROUPS[..1] } else { &[DataKind::Relocated, DataKind::Variable] };
+        let there = |kind: &DataKind| self.module().ranges.iter().any(|range| range.kind == *kind);
+        kinds.iter().copied().filter(there).collect()
+    }
+
+    /// What becomes of every address of a kind of data: all move by one distance, or none does.
+    fn of_group(&self, kind: DataKind) -> Result<Place, Problem> {
+        let Some(n) = GROUPS.iter().position(|group| *group == kind) else { return Ok(Place::Stays) };
+        let Some(cell) = self.groups.get(n) else { return Ok(Place::Stays) };
+        cell.get_or_init(|| self.group(kind)).clone()
+    }
+
+    /// The objects of a kind of data, by address.
+    pub(super) fn objects(&self, kind: DataKind) -> impl Iterator<Item = &'a Object> {
+        let module = self.module();
+        module.objects.iter().filter(move |o| module.range(o.address).is_some_and(|range| range.kind == kind))
+    }
+
+    fn group(&self, kind: DataKind) -> Result<Place, Problem> {
+        let (mut place, mut own) = (None, None);
+        // A variable that is not the same is the better reason.
+        let places: Result<Vec<_>, Problem> = self.objects(kind).map(|o| Ok((o, self.of_object(o)?))).collect();
+        for (object, found) in places? {
+            match found {
+                Place::Stays if object.kind == GlobalKind::Variable => own = Some(object),
+                Place::Stays => {}
+                moves => match place {
+                    Some((first, _)) if first != moves => {
+                        let found = format!("one among its own, where {} lies otherwise", object.name);
+                        return Err(Problem::new(EVIDENCE, found));
+                    }
+                    _ => place = Some((moves, object)),
+                },
+            }
+        }
+        let Some((place @ Place::Moves { module, by }, shared)) = place else { return Ok(Place::Stays) };
+        if let Some(own) = own {
+            let found = format!("one of {}, which is the original's, and {}, which it has not", shared.name, own.name);
+            return Err(Problem::new(EVIDENCE, found));
+        }
+        if !self.module().has_all_names {
+            return Err(Problem::new(EVIDENCE, "a code object without a table of symbols"));
+        }
+        self.rest(kind, module, by)?;
+        Ok(place)
+    }
+
+    /// Whether constants, and what has no name, are the same at a distance.
+    fn rest(&self, kind: DataKind, module: usize, by: u64) -> Result<(), Problem> {
+        for range in self.module().ranges.iter().filter(|range| range.kind == kind) {
+            let mut at = range.start;
+            let inside = self.module().objects.iter().filter(|o| range.contains(o.address));
+            for object in inside {
+                let size = object.address.saturating_sub(at);
+                let is_padding = size < 1 << object.address.trailing_zeros().min(12)
+                    && self.module().bytes(at, size).is_some_and(<[u8]>::is_empty);
+                if !is_padding {
+                    self.same_constant(kind, at, size, module, by)?;
+                }
+                if object.kind == GlobalKind::Constant {
+                    self.same_constant(kind, object.address, object.size, module, by)?;
+                }
+                at = at.max(object.end());
+            }
+            self.same_constant(kind, at, range.end().saturating_sub(at), module, by)?;
+        }
+        Ok(())
+    }
+
+    fn same_constant(&self, kind: DataKind, start: u64, size: u64, module: usize, by: u64) -> Result<(), Problem> {
+        let (there, moved) = (self.modules.get(module), start.wrapping_add(by));
+        let same = size == 0
+            || kind != DataKind::Variable
+                && there.is_some_and(|there| {
+                    let end = moved.saturating_add(size);
+                    let is_constant = there.range(moved).is_some_and(|range| range.kind != DataKind::Variable);
+                    let overlaps = |o: &Object| o.address < end && moved < o.end();
+                    is_constant
+                        && !there.variables().any(overlaps)
+                        && there.stored_in(moved, end).is_empty()
+                        && self.module().stored_in(start, start.saturating_add(size)).is_empty()
+                        && there.bytes(moved, size) == self.module().bytes(start, size)
+                });
+        if same {
+            return Ok(());
+        }
+        let what = self.module().named(start);
+        Err(Problem::new(
+            EVIDENCE,
+            format!("one among variables and {size} bytes at {what}, which the original has not there"),
+        ))
+    }
+}

@@ -1,0 +1,112 @@
+//! Variables of the device when kernels are swapped or replayed: both sides read and write the application's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::bed::{self, Outcome, Run, built};
+use crate::replay::{ended, on_file};
+
+/// The kernels of `variables`; the first two use none.
+const KERNELS: [&str; 8] = ["none", "constants", "before", "behind", "structures", "passed", "counted", "indirect"];
+/// Linkers leave behind what they were told of addresses. Some of the compilers' drivers say that they do not need it.
+const RELOCATIONS: &str = "-Xoffload-linker --emit-relocs -Wno-unused-command-line-argument";
+
+fn object(options: &str) -> PathBuf {
+    bed::hip_object("variables", &bed::arch(), options)
+}
+
+/// Runs the program, which checks itself, with a file in its cache.
+fn with(file: &Path, more: &[(&str, &str)]) -> Outcome {
+    let run = Run::hip("variables");
+    let cache = run.file("cache");
+    fs::create_dir(&cache).unwrap();
+    fs::copy(file, cache.join("o.hsaco")).unwrap();
+    let indexes = run.file("indexes");
+    let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes);
+    more.iter().fold(run, |run, (name, value)| run.env(name, value)).watched()
+}
+
+/// How often each kernel ran, and how often another ran in its place.
+fn swapped(run: &Outcome) -> BTreeMap<String, (usize, usize)> {
+    let mut all = BTreeMap::new();
+    for row in run.log().of_program() {
+        let (ran, swapped) = all.entry(row.kernel().to_owned()).or_insert((0, 0));
+        *ran += 1;
+        *swapped += usize::from(!row.text("replaced").is_empty());
+    }
+    all
+}
+
+#[track_caller]
+fn passed(run: &Outcome) {
+    let notices = run.log().notices;
+    assert!(run.status.success() && run.stdout.ends_with("PASS\n"), "{}{}{notices:#?}", run.stdout, run.stderr);
+}
+
+#[test]
+fn kernels_of_the_same_file_read_and_write_the_applications_variables_as_the_host_does() {
+    for options in ["-O1", "-Os"] {
+        let run = with(&object(options), &[]);
+        passed(&run);
+        assert_eq!(swapped(&run), KERNELS.map(|kernel| (kernel.to_owned(), (6, 6))).into(), "{options}");
+        let notices = run.log().notices.join("\n");
+        assert!(notices.contains("active: before on agent 0, variables: shared "), "{notices}");
+    }
+    // Both sides see what the other has written.
+    let run = with(&object("-O1"), &[("LOGDUR_KERNEL_CACHE_MODE", "alternate")]);
+    passed(&run);
+    assert_eq!(swapped(&run), KERNELS.map(|kernel| (kernel.to_owned(), (6, 3))).into());
+}
+
+#[test]
+fn variables_in_another_order_and_more_of_them_are_told_apart_by_relocations_and_refused_without() {
+    for options in ["-O3 -DORDER", "-O3 -DMORE"] {
+        let run = with(&object(&format!("{options} {RELOCATIONS}")), &[("LOGDUR_KERNEL_CACHE_MODE", "alternate")]);
+        passed(&run);
+        let found = swapped(&run);
+        for kernel in KERNELS {
+            // The linker names no variable that only its own file can see: `hidden` is of some section.
+            let expected = if kernel == "counted" { 0 } else { 3 };
+            assert_eq!(found[kernel], (6, expected), "{kernel}, {options}: {:#?}", run.log().notices);
+        }
+        let run = with(&object(options), &[]);
+        passed(&run);
+        let notices = run.log().notices;
+        for (kernel, (ran, swapped)) in swapped(&run) {
+            let uses_none = KERNELS[..2].contains(&&*kernel);
+            assert_eq!((ran, swapped), (6, if uses_none { 6 } else { 0 }), "{kernel}, {options}: {notices:#?}");
+            let said = notices.iter().find(|n| n.contains(&format!("cache: {kernel} on agent 0 stays as it is")));
+            let named = said.is_some_and(|n| n.contains("--emit-relocs") || n.contains("addresses"));
+            assert!(uses_none || named, "{kernel}: {notices:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_replayed_replacement_sees_the_captured_variables_and_what_it_does_to_them_has_their_name() {
+    let run = Run::hip("variables");
+    let file = run.file("a.ldcap");
+    let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_DISPATCHES", "2").watched();
+    passed(&run);
+    let all = |object: PathBuf| format!("all={}", object.display());
+    let right = all(object("-O1"));
+    let wrong = all(object("-O1 -DWRONG"));
+    for backend in [&[][..], &["--backend", "emu"]] {
+        for kernel in ["before", "behind", "structures", "passed", "indirect"] {
+            let verify = |other: &str| {
+                let options = [&["--hsaco", other, "--kernel", kernel][..], backend].concat();
+                on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &options)
+            };
+            ended(&verify(&right), "PASS", 0);
+            let outcome = verify(&wrong);
+            assert_eq!(outcome.status.code(), Some(6), "{kernel}: {}{}", outcome.stdout, outcome.stderr);
+            let named = match kernel {
+                "structures" => "pairs",
+                "indirect" => "samples",
+                _ => "out",
+            };
+            assert!(outcome.stdout.contains(named), "{kernel}: {}", outcome.stdout);
+        }
+    }
+}
