@@ -281,6 +281,11 @@ impl<'a> Image<'a> {
         (first < end).then_some((first, end))
     }
 
+    /// The first address of what is loaded: what is where the loaded memory begins.
+    pub fn first_address(&self) -> u64 {
+        self.extent().map_or(0, |(first, _)| first)
+    }
+
     /// What is loaded from the file: addresses and bytes.
     ///
     /// # Errors

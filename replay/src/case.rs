@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use amdgpu_code_object::{CodeObject, Kernel, ValueKind};
+use amdgpu_code_object::{CodeObject, Image, Kernel, ValueKind};
 use hsa::sys::abi::aql::Packet;
 use logdur_capture::{
     Agent, Allocation, Dispatch, Global, Id, KERNARG_EXTENT, Loaded, Memory, Note, Placed, Reader, Scope, Severity,
 };
-use logdur_kernel_cache::{Interface, PacketFacts};
+use logdur_kernel_cache::{Interface, Module, PacketFacts};
 
 use crate::error::{ReplayError, Result, with_causes};
 use crate::place::regions;
@@ -69,6 +69,8 @@ pub struct Case<'r> {
     pub globals: Vec<&'r Global>,
     /// All code in memory.
     pub all_loaded: Vec<&'r Loaded>,
+    /// The variables of its other code objects, and what was added to their addresses by where they were loaded.
+    pub(crate) others: Vec<(Module, u64)>,
     /// The memory before.
     pub before: Memory<'r>,
     /// The memory after.
@@ -110,6 +112,26 @@ pub fn lacks(reader: &Reader, dispatch: &Placed<Dispatch>) -> Vec<String> {
     all.into_iter().chain(noted.map(|note| note.text.clone())).collect()
 }
 
+/// The variables of loaded code objects that have some with names, but for the kernel's own.
+fn others(reader: &Reader, all: &[&Loaded], is_own: impl Fn(&Loaded) -> bool) -> Result<Vec<(Module, u64)>> {
+    let has_some = |loaded: &&&Loaded| {
+        let of = |g: &Global| g.executable == loaded.executable && g.code_object == loaded.code_object;
+        loaded.base != 0 && reader.records().globals.iter().any(|g| of(&g.value))
+    };
+    let mut others = Vec::new();
+    for loaded in all.iter().filter(has_some).filter(|loaded| !is_own(loaded)) {
+        let bytes = reader.code_object(loaded.code_object)?;
+        let place = || format!("code object {} of the capture", loaded.code_object);
+        let unreadable = |source| ReplayError::CodeObject { place: place(), source };
+        let first = Image::parse(&bytes).map_err(unreadable)?.first_address();
+        let module = Module::of(&bytes).map_err(unreadable)?;
+        if !module.is_empty() {
+            others.push((module, loaded.base.wrapping_sub(first)));
+        }
+    }
+    Ok(others)
+}
+
 impl<'r> Case<'r> {
     /// Takes a dispatch out of a capture.
     ///
@@ -148,7 +170,9 @@ impl<'r> Case<'r> {
             matters && note.dispatch.is_none_or(|about| about == dispatch.id)
         };
         let queue = records.queues.iter().find(|q| q.id == dispatch.queue);
+        let others = others(reader, &all_loaded, |loaded| same(loaded.executable, loaded.code_object))?;
         Ok(Case {
+            others,
             dispatch,
             agent: records.agents.iter().find(|a| a.id == kernel.agent).map(|a| &a.value),
             original,

@@ -95,7 +95,8 @@ pub(crate) struct Other {
 pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) -> Result<Option<Other>> {
     let original = &case.original;
     let module = Module::of(&original.bytes).ok();
-    let modules = Modules { own: module.as_ref(), others: &[] };
+    let others: Vec<&Module> = case.others.iter().map(|(module, _)| module).collect();
+    let modules = Modules { own: module.as_ref(), others: &others };
     let mut asked = false;
     for replacement in replacements {
         if !replacement.is_for(&original.kernel.name, &original.bytes) {

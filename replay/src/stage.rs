@@ -305,7 +305,11 @@ impl<'c> Stage<'c> {
             return Ok(*object);
         }
         let descriptor = self.case.original.kernel.descriptor.map(|descriptor| descriptor.address);
-        let moved_by = |module| descriptor.filter(|_| module == 0).map(|address| self.own.wrapping_sub(address));
+        // Other modules are captured memory: where something of that is elsewhere, parts of one may be apart.
+        let moved_by = |module: usize| match module.checked_sub(1) {
+            None => descriptor.map(|address| self.own.wrapping_sub(address)),
+            Some(n) => self.case.others.get(n).map(|(_, by)| *by).filter(|_| self.moved.is_empty()),
+        };
         let bytes = other.swap.binding.apply(&other.code.bytes, moved_by);
         let bytes = bytes.map_err(|source| ReplayError::CodeObject { place: other.place.clone(), source })?;
         let object = self.device.load(&Code { bytes, ..other.code.clone() })?;
