@@ -13,14 +13,16 @@ const RELA: usize = 24;
 const DYNAMIC: usize = 16;
 /// `sh_type` and `sh_flags` of relocations for loaders, `p_type` of the dynamic section.
 const SHT_RELA: u64 = 4;
+/// `sh_type` of bytes that mean nothing to loaders.
+const SHT_PROGBITS: u32 = 1;
 const SHF_ALLOC: u64 = 2;
 const PT_DYNAMIC: u64 = 2;
 /// `d_tag`s: bytes of the table of relocations, and how many of them are relative.
 const DT_RELASZ: u64 = 8;
 const DT_RELACOUNT: u64 = 0x6fff_fff9;
 
-/// Puts bytes where an address is, and leaves out the relocations that store something at others. No byte of a rewritten code
-/// object is at another place.
+/// Puts bytes where an address is, and leaves out the relocations that store something at others. Those that the linker has done
+/// and left are none any more: ROCr 5.2 refuses to load them. No byte of a rewritten code object is at another place.
 ///
 /// # Errors
 /// When an address has no bytes in the file, or the file is damaged.
@@ -32,9 +34,7 @@ pub fn rewrite(bytes: &[u8], words: &[(u64, Vec<u8>)], without: &BTreeSet<u64>) 
         let at = image.file_offset(*address, word.len() as u64).ok_or_else(missing)?;
         put(&mut to, at, word);
     }
-    if !without.is_empty() {
-        drop_relocations(&mut to, without);
-    }
+    drop_relocations(&mut to, without);
     Ok(to)
 }
 
@@ -56,11 +56,17 @@ fn drop_relocations(bytes: &mut [u8], without: &BTreeSet<u64>) {
     let (table, count) = (number(bytes, 40, 8) as usize, number(bytes, 60, 2) as usize);
     for header in (0..count).map(|n| table.saturating_add(n * SECTION_HEADER)) {
         let field = |at: usize| number(bytes, header.saturating_add(at), 8);
-        let is_dynamic = number(bytes, header.saturating_add(4), 4) == SHT_RELA && field(8) & SHF_ALLOC != 0;
+        if number(bytes, header.saturating_add(4), 4) != SHT_RELA {
+            continue;
+        }
+        if field(8) & SHF_ALLOC == 0 {
+            put(bytes, header as u64 + 4, &SHT_PROGBITS.to_le_bytes());
+            continue;
+        }
         let (start, size) = (field(24) as usize, field(32) as usize);
         let rows: Vec<Vec<u8>> = match bytes.get(start..start.saturating_add(size)) {
-            Some(rows) if is_dynamic => rows.chunks_exact(RELA).map(<[u8]>::to_vec).collect(),
-            _ => continue,
+            Some(rows) => rows.chunks_exact(RELA).map(<[u8]>::to_vec).collect(),
+            None => continue,
         };
         let (gone, kept): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| without.contains(&number(row, 0, 8)));
         dropped += (gone.len() * RELA) as u64;
