@@ -214,6 +214,9 @@ impl Binder<'_> {
 
     /// Notes which variables an address may be of.
     fn tell(&mut self, symbol: Option<&str>, target: u64, place: Place) {
+        if self.places.analysis.is_code(target) && place == Place::Stays {
+            return;
+        }
         let kind = self.places.analysis.module.range(target).map(|range| range.kind);
         let kinds = kind.map_or_else(|| self.places.beside(target), |kind| vec![kind]);
         let of_name = |name: &str| symbol.is_none_or(|symbol| symbol == name);
