@@ -193,6 +193,8 @@ settings! {
     kfd_minor: u32 = "KFDEMU_KFD_MINOR" ["number"] or (17) "17";
     /// Where faults and everything that is not implemented are reported, one line each.
     log: Option<PathBuf> = "KFDEMU_LOG" ["FILE | `stderr` | `none`"] or (None) "`stderr`";
+    /// Seconds after which a kernel that makes no progress is reported, once: no wave of it has ended for so long, and its waves change nothing in memory and find nothing new there. The report names the instructions that its waves are at. 0 is never.
+    stuck_seconds: u32 = "KFDEMU_STUCK_SECONDS" ["number"] or (10) "10";
     /// A line of JSON for every packet that is completed: what it asked for (`words` are its sixteen dwords in hexadecimal), its times in GPU ticks, and how many wave instructions were executed.
     trace: Option<PathBuf> = "KFDEMU_TRACE" ["FILE"] or (None) "off";
     /// The folder for the device tree that the runtime reads.

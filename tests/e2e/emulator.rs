@@ -94,3 +94,35 @@ fn a_device_without_image_instructions_says_so_and_textures_are_refused() {
         }
     }
 }
+
+#[test]
+fn a_kernel_that_only_waits_is_reported_once_with_the_instructions_of_its_waves() {
+    if bed::on_hardware() {
+        return;
+    }
+    for arch in bed::archs() {
+        let run = Run::hip("races").arch(&arch).env("KFDEMU_STUCK_SECONDS", "1");
+        let log = run.file("kfdemu.log");
+        let outcome = run.args(["stuck".as_ref(), log.as_os_str()]).bare().passed();
+        let said = outcome.read("kfdemu.log");
+        assert_eq!(said.matches("makes no progress").count(), 1, "{said}");
+        assert!(said.contains("3 of 3 workgroups unfinished"), "{said}");
+        // Six waves, each in one of the lines, whose instruction is one of the loop that polls.
+        let places: Vec<&str> =
+            said.lines().filter_map(|line| line.split_once("  pc 0x").map(|(_, place)| place)).collect();
+        let others =
+            |place: &str| place.split_once(" and ").map_or(0, |(_, n)| n.split(' ').next().unwrap().parse().unwrap());
+        assert_eq!(places.iter().map(|place| 1 + others(place)).sum::<usize>(), 6, "{said}");
+        assert!(places.iter().all(|place| place.contains("_") && place.contains("; workgroup ")), "{said}");
+    }
+}
+
+#[test]
+fn a_kernel_that_computes_for_long_is_not_reported() {
+    if bed::on_hardware() {
+        return;
+    }
+    let run = Run::hip("races").env("KFDEMU_STUCK_SECONDS", "1").args(["compute", "8000000"]);
+    let said = run.bare().passed().read("kfdemu.log");
+    assert!(!said.contains("makes no progress"), "{said}");
+}

@@ -49,6 +49,8 @@ stories! {
     lanes_exchange_values_in_every_way "lanes" Both;
     atomic_operations_lose_nothing_in_a_crowd "atomics" Both;
     private_arrays_recursion_and_pointers_to_functions_work "calls" Both;
+    aligned_words_of_up_to_sixteen_bytes_are_read_and_written_whole "whole" Best;
+    waves_that_race_or_wait_for_each_other_all_end "races" Best;
     local_memory_is_shared_by_the_workgroup_alone "local_memory" Both;
     matrix_instructions_sum_products_of_every_shape "matrices" Both;
     every_kind_of_memory_is_where_the_runtime_says "memory" Both;

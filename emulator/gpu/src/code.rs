@@ -33,7 +33,7 @@ impl CodePage {
     fn read(base: u64, view: &mut View) -> Option<CodePage> {
         let mut bytes = vec![0; 4 * (WORDS + TAIL)];
         // A page must begin mapped; what lies beyond the end of the mapping reads as zero, which is no program.
-        view.translate(base, 4, false).ok()?;
+        view.translate(base, 4, false)?;
         for (n, chunk) in bytes.chunks_mut(4).enumerate() {
             if view.read(base + 4 * n as u64, chunk).is_err() {
                 break;
@@ -121,23 +121,14 @@ impl Fetch {
         self.pages = [const { None }; 16];
     }
 
-    /// The decoder of the GPU's instructions.
-    pub(crate) fn decoder(&self) -> &Decoder {
-        self.cache.decoder()
-    }
-
-    /// The page that holds `pc`.
+    /// The page that holds `pc`, and what decodes its instructions.
     #[inline]
-    pub(crate) fn page(&mut self, pc: u64, view: &mut View) -> Option<Arc<CodePage>> {
+    pub(crate) fn page(&mut self, pc: u64, view: &mut View) -> Option<(&CodePage, &Decoder)> {
         let base = pc & !(PAGE - 1);
         let slot = (base / PAGE) as usize % self.pages.len();
-        if let Some(page) = &self.pages[slot]
-            && page.base == base
-        {
-            return Some(page.clone());
+        if self.pages[slot].as_ref().is_none_or(|page| page.base != base) {
+            self.pages[slot] = Some(self.cache.page(base, view)?);
         }
-        let page = self.cache.page(base, view)?;
-        self.pages[slot] = Some(page.clone());
-        Some(page)
+        Some((self.pages[slot].as_deref()?, self.cache.decoder()))
     }
 }

@@ -15,6 +15,7 @@ use hsa_sys::abi::kernel_descriptor::{self, KernelDescriptor};
 use crate::driver::{PacketError, QueueError};
 use crate::lock;
 use crate::memory::View;
+use crate::watch::Watchdog;
 use crate::workgroup::Workgroup;
 
 /// LDS of a compute unit in bytes.
@@ -91,7 +92,7 @@ impl Launch {
         }
         let descriptor = KernelDescriptor::parse(&bytes);
         let entry = kernel_object.wrapping_add_signed(descriptor.entry_offset);
-        if !entry.is_multiple_of(4) || view.translate(entry, 4, false).is_err() {
+        if !entry.is_multiple_of(4) || view.translate(entry, 4, false).is_none() {
             return Err(PacketError::CodeObject);
         }
         if arch.unified_registers() && descriptor.accum_offset() > 256 {
@@ -175,6 +176,8 @@ pub struct Dispatch {
     capacity: u64,
     suspended: Mutex<VecDeque<Box<Workgroup>>>,
     instructions: AtomicU64,
+    /// Whether it gets on.
+    pub(crate) watchdog: Watchdog,
     failed: AtomicBool,
     error: Mutex<Option<QueueError>>,
     /// The completion signal has been decremented, or the queue has been told of the error.
@@ -208,6 +211,7 @@ impl Dispatch {
             capacity,
             suspended: Mutex::new(VecDeque::new()),
             instructions: AtomicU64::new(0),
+            watchdog: Watchdog::new(),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
             complete: AtomicBool::new(false),
@@ -226,6 +230,11 @@ impl Dispatch {
         self.total.saturating_sub(self.next.load(Ordering::Relaxed))
     }
 
+    /// Workgroups that have not finished.
+    pub(crate) fn unfinished(&self) -> u64 {
+        self.total - self.finished.load(Ordering::Relaxed)
+    }
+
     /// Takes a workgroup. Fresh ones go first as long as there is room, so that workgroups that wait for each other are
     /// all resident.
     pub(crate) fn take(&self) -> Work {
@@ -241,6 +250,11 @@ impl Dispatch {
         }
         self.resident.fetch_sub(1, Ordering::Relaxed);
         lock(&self.suspended).pop_front().map_or(Work::Nothing, Work::Resume)
+    }
+
+    /// Workgroups that have been started and not finished.
+    pub(crate) fn resident(&self) -> u64 {
+        self.resident.load(Ordering::Relaxed)
     }
 
     /// Puts back a workgroup that has used up its turn.

@@ -22,12 +22,14 @@ use crate::queue::aql::{AqlQueue, AqlQueueInfo};
 use crate::queue::sdma::{SdmaQueue, SdmaQueueInfo};
 use crate::queue::{Progress, Queue};
 use crate::signal;
+use crate::watch::Verdict;
 use crate::workgroup::{Bench, Spares, Turn, Workgroup};
 
-/// Instructions of a workgroup's turn on a thread that has nothing else to do.
-const LONG_TURN: u64 = 1 << 20;
-/// Instructions of a turn on the thread that looks after the queues.
-const SHORT_TURN: u64 = 1 << 15;
+/// Instructions of a workgroup's turn, at most. With so many as are resident, this bounds how long one of them waits for
+/// its next turn; those that only look for what others write give theirs up after some hundred instructions.
+const TURN: u64 = 1 << 15;
+/// How often it is looked whether dispatches get on.
+const WATCH: Duration = Duration::from_millis(100);
 /// How long that thread runs workgroups before it looks at the queues again.
 const SLICE: Duration = Duration::from_micros(500);
 /// How long it looks at idle queues without a pause.
@@ -53,10 +55,12 @@ struct Shared {
     bell: Bell,
     stop: AtomicBool,
     helpers: usize,
+    /// How long no wave of a dispatch may end before it is looked whether the dispatch gets on.
+    stuck_after: Option<Duration>,
 }
 
 impl Shared {
-    fn new(helpers: usize) -> Shared {
+    fn new(helpers: usize, stuck_after: Option<Duration>) -> Shared {
         Shared {
             queues: Mutex::new(Vec::new()),
             changing: AtomicUsize::new(0),
@@ -66,6 +70,7 @@ impl Shared {
             bell: Bell::default(),
             stop: AtomicBool::new(false),
             helpers,
+            stuck_after,
         }
     }
 }
@@ -105,12 +110,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts an engine of so many threads, at least one.
+    /// Starts an engine of so many threads, at least one. The driver is told once of a dispatch that makes no progress for
+    /// `stuck_after`, if that is given.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(threads: usize) -> std::io::Result<Engine> {
-        let shared = Arc::new(Shared::new(threads.saturating_sub(1)));
+    pub fn start(threads: usize, stuck_after: Option<Duration>) -> std::io::Result<Engine> {
+        let shared = Arc::new(Shared::new(threads.saturating_sub(1), stuck_after));
         let keeper = shared.clone();
         spawn("kfdemu-queues", move || look_after_queues(&keeper))?;
         for n in 0..shared.helpers {
@@ -222,12 +228,13 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     tools: Vec<Tools>,
     spares: Spares,
-    turn: u64,
+    /// When this thread last looked whether dispatches get on.
+    watched: Instant,
 }
 
 impl Worker {
-    fn new(shared: Arc<Shared>, turn: u64) -> Worker {
-        Worker { shared, tools: Vec::new(), spares: Spares::default(), turn }
+    fn new(shared: Arc<Shared>) -> Worker {
+        Worker { shared, tools: Vec::new(), spares: Spares::default(), watched: Instant::now() }
     }
 
     /// Runs a new dispatch as far as one slice goes, and hands the rest to everybody.
@@ -264,7 +271,6 @@ impl Worker {
         if matches!(work, Work::Nothing) {
             return false;
         }
-        let turn_budget = self.turn;
         let dispatch = &job.dispatch;
         let slot = self.tools_for(&job.gpu);
         let tools = &mut self.tools[slot];
@@ -287,6 +293,7 @@ impl Worker {
             clock: &job.gpu.clock,
             start: dispatch.start,
             cancelled: dispatch.cancelled(),
+            watched: dispatch.watchdog.epoch(),
         };
         let mut workgroup = match work {
             Work::Start(n) => {
@@ -296,13 +303,17 @@ impl Worker {
             Work::Resume(workgroup) => workgroup,
             Work::Nothing => return false,
         };
-        let turn = workgroup.run(&dispatch.launch, &mut bench, turn_budget);
+        let turn = workgroup.run(&dispatch.launch, &mut bench, TURN);
         let executed = workgroup.take_executed();
         dispatch.executed(executed);
+        dispatch.watchdog.ended(workgroup.take_ended());
         match turn {
             Turn::Preempted => {
+                if bench.watched != 0 {
+                    judge(job, self.shared.stuck_after.unwrap_or_default(), &mut workgroup, &mut bench);
+                }
                 dispatch.suspend(workgroup);
-                return executed >= turn_budget;
+                return executed >= TURN;
             }
             Turn::Finished => {
                 workgroup.retire(&mut self.spares);
@@ -332,6 +343,18 @@ impl Worker {
                 });
                 self.tools.len() - 1
             }
+        }
+    }
+
+    /// Has dispatches watched that may not get on.
+    fn watch(&mut self) {
+        let Some(limit) = self.shared.stuck_after else { return };
+        if self.watched.elapsed() < WATCH {
+            return;
+        }
+        self.watched = Instant::now();
+        for job in lock(&self.shared.jobs).iter().filter(|job| !job.dispatch.is_complete()) {
+            job.dispatch.watchdog.look(limit);
         }
     }
 
@@ -374,6 +397,36 @@ fn complete(job: &Job, view: &mut View) {
     dispatch.set_complete();
 }
 
+/// What a watched workgroup did is counted; when no workgroup of the dispatch does anything new, the driver is told.
+fn judge(job: &Job, stuck_after: Duration, workgroup: &mut Workgroup, bench: &mut Bench<'_>) {
+    let (dispatch, epoch) = (&job.dispatch, bench.watched);
+    match workgroup.verdict() {
+        Verdict::Open => {}
+        Verdict::Progress => dispatch.watchdog.progress(epoch),
+        Verdict::Quiet => {
+            let Some(places) = dispatch.watchdog.quiet(epoch, workgroup.places(bench), dispatch.resident()) else {
+                return;
+            };
+            let launch = &dispatch.launch;
+            let seconds = stuck_after.as_secs();
+            job.gpu.driver.log(&format!(
+                "queue {}, packet {}: the kernel makes no progress. In the last {seconds} seconds no wave of it ended; now its \
+                 waves change nothing and find nothing new. Kernel object {:#x}, {} of {} workgroups unfinished, {} wave \
+                 instructions so far",
+                job.queue,
+                launch.packet_id,
+                launch.kernel_object,
+                dispatch.unfinished(),
+                launch.total(),
+                dispatch.instructions(),
+            ));
+            for place in places {
+                job.gpu.driver.log(&format!("  {place}"));
+            }
+        }
+    }
+}
+
 /// A wave failed: the first report of a dispatch goes to the driver.
 fn report(job: &Job, error: QueueError) {
     if !job.dispatch.fail(error.clone()) {
@@ -399,15 +452,16 @@ fn round(worker: &mut Worker) -> (Progress, bool) {
     for queue in lock(&shared.queues).iter_mut() {
         progress = progress.max(queue.pump(worker));
     }
+    worker.watch();
     let Some(job) = worker.next_job() else { return (progress, false) };
     let before = job.dispatch.instructions();
     worker.work_on(&job, SLICE);
-    (progress, job.dispatch.instructions() > before + SHORT_TURN / 2 || job.dispatch.is_complete())
+    (progress, job.dispatch.instructions() > before + TURN / 2 || job.dispatch.is_complete())
 }
 
 /// The first thread: queues, and workgroups in between.
 fn look_after_queues(shared: &Arc<Shared>) {
-    let mut worker = Worker::new(shared.clone(), SHORT_TURN);
+    let mut worker = Worker::new(shared.clone());
     let mut idle_since = Instant::now();
     let mut waiting_since: Option<Instant> = None;
     while !shared.stop.load(Ordering::Acquire) {
@@ -431,8 +485,8 @@ pub struct Stepped {
 
 impl Default for Stepped {
     fn default() -> Stepped {
-        let engine = Engine { shared: Arc::new(Shared::new(0)) };
-        let worker = Worker::new(engine.shared.clone(), SHORT_TURN);
+        let engine = Engine { shared: Arc::new(Shared::new(0, None)) };
+        let worker = Worker::new(engine.shared.clone());
         Stepped { engine, worker }
     }
 }
@@ -467,7 +521,7 @@ fn pause(shared: &Shared, quiet: Duration, progress: Progress) {
 
 /// The other threads: workgroups only.
 fn help(shared: &Arc<Shared>) {
-    let mut worker = Worker::new(shared.clone(), LONG_TURN);
+    let mut worker = Worker::new(shared.clone());
     while !shared.stop.load(Ordering::Acquire) {
         if let Some(job) = worker.next_job() {
             if !worker.run_one(&job) {

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod queue;
 mod registers;
 mod signal;
+mod watch;
 mod workgroup;
 
 /// Instructions: tables, decoder, disassembler.

@@ -2,17 +2,20 @@
 //!
 //! An instruction sees what is mapped when it begins: a kernel may be told by the host of memory that was mapped since.
 
+mod lanes;
+
 use std::sync::Arc;
-use std::sync::atomic::{self, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{self, Ordering};
 
 use amdgpu_isa::atomic::AtomicOp;
 use amdgpu_isa::env::{Addresses, Env, Fault, GwsOp};
-use amdgpu_isa::wave::Vgpr;
+use amdgpu_isa::wave::{LANES, Vgpr};
 
 use crate::clock::{self, Clock};
 use crate::driver::Driver;
 use crate::gws::{Gws, Ticket};
-use crate::memory::{Refusal, Refused, View, byte_at};
+use crate::machine::lanes::{Place, Reach, modify32, modify64, put_words, words};
+use crate::memory::{Refusal, Refused, View, host};
 
 /// First address of the window that scratch descriptors and flat scratch bases point into. It is above all user
 /// addresses. Each workgroup has memory of its own behind it, so that stray scratch addresses reach nobody else's.
@@ -31,38 +34,15 @@ pub(crate) struct Machine<'a> {
     pub(crate) reading: &'a mut u64,
 }
 
-fn lanes(mask: u64) -> impl Iterator<Item = usize> {
-    let mut left = mask;
-    std::iter::from_fn(move || {
-        (left != 0).then(|| {
-            let lane = left.trailing_zeros() as usize;
-            left &= left - 1;
-            lane
-        })
-    })
-}
-
-/// Lowest and highest address of the active lanes, and the bits that any of them has below a dword.
-#[inline]
-fn extent(at: &Addresses, mask: u64) -> (u64, u64, u64) {
-    if mask == u64::MAX {
-        return at.iter().fold((u64::MAX, 0, 0), |(low, high, bits), &a| (low.min(a), high.max(a), bits | a));
-    }
-    lanes(mask).fold((u64::MAX, 0, 0), |(low, high, bits), l| (low.min(at[l]), high.max(at[l]), bits | at[l]))
-}
-
 impl Machine<'_> {
-    /// Where the active lanes' bytes are, when all lie in one region and are aligned to dwords (or are single bytes,
-    /// or aligned half-words): the host address of the lowest.
+    /// Where the active lanes' bytes are in the host, when one region or the wave's scratch has them all.
     #[inline]
-    fn together(&mut self, at: &Addresses, mask: u64, bytes: u8, write: bool) -> Option<(*mut u8, u64)> {
-        let (low, high, bits) = extent(at, mask);
-        let alignment = u64::from(bytes.min(4)) - 1;
-        if bits & alignment != 0 || high >= SCRATCH_WINDOW {
-            return None;
+    fn together(&mut self, reach: &Reach, write: bool) -> Option<*mut u8> {
+        if reach.low < SCRATCH_WINDOW {
+            return self.view.together(reach.low, reach.span, write);
         }
-        let host = self.view.translate(low, high - low + u64::from(bytes), write).ok()?;
-        Some((host, low))
+        let range = self.scratch_range(reach.low, usize::try_from(reach.span).ok()?)?;
+        Some(self.scratch[range].as_mut_ptr())
     }
 
     fn scratch_range(&self, at: u64, bytes: usize) -> Option<std::ops::Range<usize>> {
@@ -91,33 +71,21 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// One lane's read-modify-write; `apply` makes the new value.
-    fn modify(&mut self, at: u64, bytes: u8, apply: impl Fn(u64) -> u64) -> Result<u64, Refused> {
+    /// One lane's read-modify-write; the old value. `a` and `b` are the operands.
+    fn modify(&mut self, op: AtomicOp, at: u64, bytes: u8, a: u64, b: u64) -> Result<u64, Refused> {
         if let Some(range) = self.scratch_range(at, bytes.into()) {
             let mut value = [0; 8];
             value[..usize::from(bytes)].copy_from_slice(&self.scratch[range.clone()]);
             let old = u64::from_le_bytes(value);
-            self.scratch[range].copy_from_slice(&apply(old).to_le_bytes()[..usize::from(bytes)]);
+            let new =
+                if bytes == 4 { op.apply32(old as u32, a as u32, b as u32).into() } else { op.apply64(old, a, b) };
+            self.scratch[range].copy_from_slice(&new.to_le_bytes()[..usize::from(bytes)]);
             return Ok(old);
         }
         if bytes == 4 {
-            let word = self.view.word32(at, true)?;
-            let mut old = word.load(Ordering::Relaxed);
-            loop {
-                match word.compare_exchange_weak(old, apply(old.into()) as u32, Ordering::SeqCst, Ordering::Relaxed) {
-                    Ok(_) => return Ok(old.into()),
-                    Err(now) => old = now,
-                }
-            }
+            return Ok(modify32(self.view.word32(at, true)?, op, a as u32, b as u32).into());
         }
-        let word = self.view.word64(at, true)?;
-        let mut old = word.load(Ordering::Relaxed);
-        loop {
-            match word.compare_exchange_weak(old, apply(old), Ordering::SeqCst, Ordering::Relaxed) {
-                Ok(_) => return Ok(old),
-                Err(now) => old = now,
-            }
-        }
+        Ok(modify64(self.view.word64(at, true)?, op, a, b))
     }
 }
 
@@ -126,88 +94,39 @@ fn fault(at: Refused, l: usize, bytes: u8, write: bool) -> Fault {
     Fault { address: at.at, lane: l as u8, bytes, write }
 }
 
+/// The lanes of a mask, lowest first.
+fn lanes(mask: u64) -> impl Iterator<Item = usize> {
+    (0..LANES).filter(move |l| mask >> l & 1 == 1)
+}
+
 impl Env for Machine<'_> {
-    fn load(&mut self, at: &Addresses, mask: u64, bytes: u8, out: &mut [Vgpr; 4]) -> Result<(), Fault> {
+    fn load(&mut self, at: &Addresses, mask: u64, bytes: u8, out: &mut [Vgpr]) -> Result<(), Fault> {
         self.view.refresh();
-        let Some((host, low)) = self.together(at, mask, bytes, false) else {
-            let mut buffer = [0; 16];
-            for l in lanes(mask) {
-                buffer[..4].fill(0);
-                self.read_lane(at[l], &mut buffer[..usize::from(bytes)]).map_err(|u| fault(u, l, bytes, false))?;
-                for (word, chunk) in out.iter_mut().zip(buffer.chunks_exact(4)).take(usize::from(bytes).div_ceil(4)) {
-                    word[l] = u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
-                }
-            }
+        let reach = Reach::of(at, mask, bytes);
+        if let Some(base) = self.together(&reach, false) {
+            // SAFETY: `together` found the bytes of every active lane mapped, and the view keeps them so.
+            unsafe { Place::new(base, &reach, at, mask) }.load(bytes, out);
             return Ok(());
-        };
-        let place = |l: usize| host.wrapping_add((at[l] - low) as usize);
-        match bytes {
-            1 => {
-                for l in lanes(mask) {
-                    // SAFETY: `together` found the byte of every active lane mapped.
-                    out[0][l] = unsafe { byte_at(place(l), 0) }.load(Ordering::Relaxed).into();
-                }
-            }
-            2 => {
-                for l in lanes(mask) {
-                    // SAFETY: `together` found the bytes of every active lane mapped and aligned.
-                    out[0][l] = unsafe { AtomicU16::from_ptr(place(l).cast()) }.load(Ordering::Relaxed).into();
-                }
-            }
-            4 if mask == u64::MAX => {
-                for (l, word) in out[0].iter_mut().enumerate() {
-                    // SAFETY: `together` found the bytes of every lane mapped and aligned.
-                    *word = unsafe { AtomicU32::from_ptr(place(l).cast()) }.load(Ordering::Relaxed);
-                }
-            }
-            _ => {
-                for l in lanes(mask) {
-                    for (n, word) in out.iter_mut().enumerate().take(usize::from(bytes) / 4) {
-                        // SAFETY: `together` found all words of every active lane mapped and aligned.
-                        word[l] =
-                            unsafe { AtomicU32::from_ptr(place(l).wrapping_add(4 * n).cast()) }.load(Ordering::Relaxed);
-                    }
-                }
-            }
+        }
+        for l in lanes(mask) {
+            let mut buffer = [0; 16];
+            self.read_lane(at[l], &mut buffer[..usize::from(bytes)]).map_err(|u| fault(u, l, bytes, false))?;
+            put_words(out, l, &buffer);
         }
         Ok(())
     }
 
-    fn store(&mut self, at: &Addresses, mask: u64, bytes: u8, data: &[Vgpr; 4]) -> Result<(), Fault> {
+    fn store(&mut self, at: &Addresses, mask: u64, bytes: u8, data: &[Vgpr]) -> Result<(), Fault> {
         self.view.refresh();
-        let Some((host, low)) = self.together(at, mask, bytes, true) else {
-            for l in lanes(mask) {
-                let mut buffer = [0; 16];
-                for (word, chunk) in data.iter().zip(buffer.chunks_exact_mut(4)) {
-                    chunk.copy_from_slice(&word[l].to_le_bytes());
-                }
-                self.write_lane(at[l], &buffer[..usize::from(bytes)]).map_err(|u| fault(u, l, bytes, true))?;
-            }
+        let reach = Reach::of(at, mask, bytes);
+        if let Some(base) = self.together(&reach, true) {
+            // SAFETY: `together` found the bytes of every active lane mapped and writable, and the view keeps them so.
+            unsafe { Place::new(base, &reach, at, mask) }.store(bytes, data);
             return Ok(());
-        };
-        let place = |l: usize| host.wrapping_add((at[l] - low) as usize);
-        match bytes {
-            1 => {
-                for l in lanes(mask) {
-                    // SAFETY: `together` found the byte of every active lane mapped.
-                    unsafe { byte_at(place(l), 0) }.store(data[0][l] as u8, Ordering::Relaxed);
-                }
-            }
-            2 => {
-                for l in lanes(mask) {
-                    // SAFETY: `together` found the bytes of every active lane mapped and aligned.
-                    unsafe { AtomicU16::from_ptr(place(l).cast()) }.store(data[0][l] as u16, Ordering::Relaxed);
-                }
-            }
-            _ => {
-                for l in lanes(mask) {
-                    for (n, word) in data.iter().enumerate().take(usize::from(bytes) / 4) {
-                        // SAFETY: `together` found all words of every active lane mapped and aligned.
-                        unsafe { AtomicU32::from_ptr(place(l).wrapping_add(4 * n).cast()) }
-                            .store(word[l], Ordering::Relaxed);
-                    }
-                }
-            }
+        }
+        for l in lanes(mask) {
+            let buffer = words(data, l);
+            self.write_lane(at[l], &buffer[..usize::from(bytes)]).map_err(|u| fault(u, l, bytes, true))?;
         }
         Ok(())
     }
@@ -218,23 +137,21 @@ impl Env for Machine<'_> {
         at: &Addresses,
         mask: u64,
         bytes: u8,
-        data: &[Vgpr; 4],
-        old: &mut [Vgpr; 4],
+        data: &[Vgpr],
+        old: &mut [Vgpr],
     ) -> Result<(), Fault> {
-        let words = usize::from(bytes) / 4;
         self.view.refresh();
+        let operand = |first: usize, l: usize| {
+            let word = |n: usize| data.get(n).map_or(0, |word| word[l]);
+            if bytes == 4 { word(first).into() } else { host::pair(word(2 * first), word(2 * first + 1)) }
+        };
         for l in lanes(mask) {
-            let operand = |n: usize| -> u64 {
-                let low = u64::from(data[n * words][l]);
-                if words == 2 { low | u64::from(data[n * words + 1][l]) << 32 } else { low }
-            };
-            let (a, b) = (operand(0), operand(1));
-            let apply = |value: u64| {
-                if words == 2 { op.apply64(value, a, b) } else { op.apply32(value as u32, a as u32, b as u32).into() }
-            };
-            let value = self.modify(at[l], bytes, apply).map_err(|u| fault(u, l, bytes, true))?;
-            old[0][l] = value as u32;
-            old[1][l] = (value >> 32) as u32;
+            let value = self
+                .modify(op, at[l], bytes, operand(0, l), operand(1, l))
+                .map_err(|refused| fault(refused, l, bytes, true))?;
+            for (n, word) in old.iter_mut().enumerate() {
+                word[l] = (value >> (32 * n)) as u32;
+            }
         }
         Ok(())
     }
@@ -242,13 +159,11 @@ impl Env for Machine<'_> {
     fn scalar_load(&mut self, at: u64, out: &mut [u32]) -> Result<(), Fault> {
         self.view.refresh();
         let bytes = 4 * out.len();
-        if let Ok(host) = self.view.translate(at, bytes as u64, false)
+        if let Some(from) = self.view.together(at, bytes as u64, false)
             && at.is_multiple_of(4)
         {
-            for (n, word) in out.iter_mut().enumerate() {
-                // SAFETY: `translate` found all the words mapped; the address is aligned.
-                *word = unsafe { AtomicU32::from_ptr(host.wrapping_add(4 * n).cast()) }.load(Ordering::Relaxed);
-            }
+            // SAFETY: `together` found all the bytes mapped; the address is aligned.
+            unsafe { host::read_dwords(from, out) };
             return Ok(());
         }
         let mut buffer = [0; 64];
@@ -261,10 +176,8 @@ impl Env for Machine<'_> {
 
     fn scalar_store(&mut self, at: u64, data: &[u32]) -> Result<(), Fault> {
         self.view.refresh();
-        for (n, word) in data.iter().enumerate() {
-            self.write_lane(at + 4 * n as u64, &word.to_le_bytes()).map_err(|u| fault(u, 0, 4, true))?;
-        }
-        Ok(())
+        let bytes: Vec<u8> = data.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.write_lane(at, &bytes).map_err(|u| fault(u, 0, bytes.len() as u8, true))
     }
 
     fn lds(&mut self) -> &mut [u8] {

@@ -2,20 +2,25 @@
 //!
 //! # Threads
 //! Mapping and unmapping publish a new [`Map`]; workers keep the one they have until they look for a newer one, so
-//! memory that a wave is using is not unmapped under it. Accesses to the memory itself are atomic per element: host
-//! threads and other waves use it at the same time.
+//! memory that a wave is using is not unmapped under it. Host threads and other waves use the memory itself at the same
+//! time.
 //!
 //! # Ordering
-//! Element accesses are relaxed; instructions that order them call [`std::sync::atomic::fence`].
+//! Accesses are relaxed ([`host`] says which are single-copy atomic); instructions that order them call
+//! [`std::sync::atomic::fence`].
 
+pub(crate) mod host;
 mod registered;
+mod view;
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::lock;
+
+pub use view::View;
 
 /// Host memory behind GPU addresses.
 #[derive(Clone)]
@@ -83,11 +88,6 @@ impl Region {
     fn holds(&self, at: u64, bytes: u64) -> bool {
         at >= self.start && bytes <= self.len && at - self.start <= self.len - bytes
     }
-
-    /// The host address of `at`, which must be inside.
-    fn host(&self, at: u64) -> *mut u8 {
-        self.backing.base.wrapping_add((at - self.start) as usize)
-    }
 }
 
 /// All mappings of one GPU at one time, sorted by address.
@@ -106,15 +106,6 @@ impl Map {
     /// The mapped region that is nearest to an address, for diagnostics.
     pub fn nearest(&self, at: u64) -> Option<&Region> {
         self.regions.iter().min_by_key(|r| if at < r.start { r.start - at } else { at.saturating_sub(r.start + r.len) })
-    }
-
-    /// Why an access to one byte is refused, if it is.
-    fn check(&self, at: u64, write: bool) -> Option<Refusal> {
-        match self.find(at, 1) {
-            None => Some(Refusal::NotMapped),
-            Some(region) if write && !region.writable => Some(Refusal::ReadOnly),
-            Some(_) => None,
-        }
     }
 
     /// Every mapped region, by address.
@@ -268,231 +259,6 @@ pub struct Refused {
     pub write: bool,
     /// The reason.
     pub why: Refusal,
-}
-
-/// One user's view of an address space: a snapshot of the mappings and the regions used last.
-pub struct View {
-    space: Arc<AddressSpace>,
-    map: Arc<Map>,
-    generation: u64,
-    recent: [Option<Region>; RECENT],
-    turn: usize,
-    /// Where registered memory begins that has been looked at since [`View::distrust`].
-    trusted: Vec<u64>,
-}
-
-/// Kernels seldom work on more buffers at a time.
-const RECENT: usize = 4;
-
-impl View {
-    /// A view of the mappings as they are now.
-    pub fn new(space: Arc<AddressSpace>) -> View {
-        let generation = space.generation.load(Ordering::Acquire);
-        let map = space.snapshot();
-        View { space, map, generation, recent: [const { None }; RECENT], turn: 0, trusted: Vec::new() }
-    }
-
-    /// Takes up mappings and unmappings since the last time.
-    #[inline]
-    pub fn refresh(&mut self) {
-        let generation = self.space.generation.load(Ordering::Acquire);
-        if generation != self.generation {
-            self.take_up(generation);
-        }
-    }
-
-    #[cold]
-    fn take_up(&mut self, generation: u64) {
-        self.generation = generation;
-        self.map = self.space.snapshot();
-        self.recent = [const { None }; RECENT];
-        self.trusted.clear();
-    }
-
-    /// The mappings that the view uses.
-    pub fn map(&self) -> &Map {
-        &self.map
-    }
-
-    /// Where `at..at + bytes` is in host memory.
-    #[inline]
-    pub(crate) fn translate(&mut self, at: u64, bytes: u64, write: bool) -> Result<*mut u8, Refused> {
-        for region in self.recent.iter().flatten() {
-            if region.holds(at, bytes) && (region.writable || !write) {
-                return Ok(region.host(at));
-            }
-        }
-        self.look_up(at, bytes, write)
-    }
-
-    #[cold]
-    fn look_up(&mut self, at: u64, bytes: u64, write: bool) -> Result<*mut u8, Refused> {
-        if self.map.find(at, bytes).is_none() {
-            self.refresh();
-        }
-        self.verify(at, bytes);
-        let region =
-            self.map.find(at, bytes).filter(|r| r.writable || !write).ok_or_else(|| self.refused(at, bytes, write))?;
-        let host = region.host(at);
-        self.recent[self.turn] = Some(region.clone());
-        self.turn = (self.turn + 1) % RECENT;
-        Ok(host)
-    }
-
-    /// The first byte of an access that is refused, and why; `NotMapped` at its beginning when each byte alone is there
-    /// but not all together.
-    fn refused(&self, at: u64, bytes: u64, write: bool) -> Refused {
-        let bad = (at..at.saturating_add(bytes)).find_map(|a| Some((a, self.map.check(a, write)?)));
-        let (at, why) = bad.unwrap_or((at, Refusal::NotMapped));
-        Refused { at, write, why }
-    }
-
-    /// Why an access by a wave was refused: the reason at its first bad byte, or that it was not aligned.
-    pub fn explain(&mut self, at: u64, bytes: u64, write: bool) -> Refused {
-        self.refresh();
-        let bad = (at..at.saturating_add(bytes)).find_map(|a| Some((a, self.map.check(a, write)?)));
-        bad.map_or(Refused { at, write, why: Refusal::Misaligned }, |(at, why)| Refused { at, write, why })
-    }
-
-    /// The address space that is looked at.
-    pub fn space(&self) -> &Arc<AddressSpace> {
-        &self.space
-    }
-
-    /// Reads bytes, which may lie in several regions.
-    ///
-    /// # Errors
-    /// The first address that is not mapped.
-    pub fn read(&mut self, at: u64, out: &mut [u8]) -> Result<(), Refused> {
-        let mut done = 0;
-        while done < out.len() {
-            let (host, n) = self.run(at.wrapping_add(done as u64), out.len() - done, false)?;
-            for (k, byte) in out[done..done + n].iter_mut().enumerate() {
-                // SAFETY: `run` found that `n` bytes from `host` are mapped, and the view keeps their owner alive.
-                *byte = unsafe { byte_at(host, k) }.load(Ordering::Relaxed);
-            }
-            done += n;
-        }
-        Ok(())
-    }
-
-    /// Writes bytes, which may lie in several regions.
-    ///
-    /// # Errors
-    /// The first address that is not mapped or not writable; bytes before it are written.
-    pub fn write(&mut self, at: u64, data: &[u8]) -> Result<(), Refused> {
-        let mut done = 0;
-        while done < data.len() {
-            let (host, n) = self.run(at.wrapping_add(done as u64), data.len() - done, true)?;
-            for (k, &byte) in data[done..done + n].iter().enumerate() {
-                // SAFETY: `run` found that `n` bytes from `host` are mapped, and the view keeps their owner alive.
-                unsafe { byte_at(host, k) }.store(byte, Ordering::Relaxed);
-            }
-            done += n;
-        }
-        Ok(())
-    }
-
-    /// How many of `bytes` from `at` are in one region, and where they are.
-    fn run(&mut self, at: u64, bytes: usize, write: bool) -> Result<(*mut u8, usize), Refused> {
-        let host = self.translate(at, 1, write)?;
-        let region = self.map.find(at, 1).ok_or(Refused { at, write, why: Refusal::NotMapped })?;
-        let left = region.start + region.len - at;
-        Ok((host, bytes.min(usize::try_from(left).unwrap_or(usize::MAX))))
-    }
-
-    /// Copies within GPU memory, as a copy engine does: word by word where both sides are aligned, ascending.
-    ///
-    /// # Errors
-    /// The first address that is not mapped; what was before it is copied.
-    pub fn copy(&mut self, from: u64, to: u64, bytes: u64) -> Result<(), Refused> {
-        let mut done = 0;
-        while done < bytes {
-            let left = usize::try_from(bytes - done).unwrap_or(usize::MAX);
-            let (source, n) = self.run(from.wrapping_add(done), left, false)?;
-            let (target, m) = self.run(to.wrapping_add(done), n, true)?;
-            // SAFETY: `run` found `m` bytes mapped on both sides.
-            unsafe { copy_bytes(source, target, m) };
-            done += m as u64;
-        }
-        Ok(())
-    }
-
-    /// Fills GPU memory with a repeated dword.
-    ///
-    /// # Errors
-    /// The first address that is not mapped or not writable.
-    pub fn fill(&mut self, to: u64, value: u32, bytes: u64) -> Result<(), Refused> {
-        let pattern = value.to_le_bytes().repeat(256);
-        let mut done = 0;
-        while done < bytes {
-            let n = (bytes - done).min(pattern.len() as u64);
-            self.write(to.wrapping_add(done), &pattern[..n as usize])?;
-            done += n;
-        }
-        Ok(())
-    }
-
-    /// An aligned 32-bit word to use atomically.
-    ///
-    /// # Errors
-    /// When it is not mapped, not aligned or not writable.
-    pub fn word32(&mut self, at: u64, write: bool) -> Result<&AtomicU32, Refused> {
-        if !at.is_multiple_of(4) {
-            return Err(Refused { at, write, why: Refusal::Misaligned });
-        }
-        let host = self.translate(at, 4, write)?;
-        // SAFETY: four mapped bytes; host pages and GPU pages have the same alignment, so the host address is aligned.
-        Ok(unsafe { AtomicU32::from_ptr(host.cast()) })
-    }
-
-    /// An aligned 64-bit word to use atomically.
-    ///
-    /// # Errors
-    /// When it is not mapped, not aligned or not writable.
-    pub fn word64(&mut self, at: u64, write: bool) -> Result<&AtomicU64, Refused> {
-        if !at.is_multiple_of(8) {
-            return Err(Refused { at, write, why: Refusal::Misaligned });
-        }
-        let host = self.translate(at, 8, write)?;
-        // SAFETY: eight mapped bytes, aligned as above.
-        Ok(unsafe { AtomicU64::from_ptr(host.cast()) })
-    }
-}
-
-/// The byte `k` after `host`.
-///
-/// # Safety
-/// `host..=host + k` must be mapped for `'a`.
-pub(crate) unsafe fn byte_at<'a>(host: *mut u8, k: usize) -> &'a AtomicU8 {
-    let place = host.wrapping_add(k);
-    // SAFETY: mapped by the caller's promise, and a byte has no alignment.
-    unsafe { AtomicU8::from_ptr(place) }
-}
-
-/// Copies bytes upward, eight at a time where both addresses allow it.
-///
-/// # Safety
-/// `n` bytes must be mapped on both sides.
-unsafe fn copy_bytes(source: *mut u8, target: *mut u8, n: usize) {
-    let mut k = 0;
-    let aligned = source.addr().is_multiple_of(8) && target.addr().is_multiple_of(8);
-    while aligned && k + 8 <= n {
-        let (from, to) = (source.wrapping_add(k).cast(), target.wrapping_add(k).cast());
-        // SAFETY: the caller's `n` bytes are mapped on both sides and `k + 8 <= n`; both addresses are aligned.
-        let from = unsafe { AtomicU64::from_ptr(from) };
-        // SAFETY: as above.
-        let to = unsafe { AtomicU64::from_ptr(to) };
-        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        k += 8;
-    }
-    while k < n {
-        // SAFETY: `k < n` mapped bytes.
-        let byte = unsafe { byte_at(source, k) }.load(Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { byte_at(target, k) }.store(byte, Ordering::Relaxed);
-        k += 1;
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The registers that a wave begins with. Source: LLVM's AMDGPUUsage, "Initial Kernel Execution State".
 
 use amdgpu_isa::operand::Operand;
-use amdgpu_isa::wave::{Apertures, LANES, Mode, VgprFile, Wave};
+use amdgpu_isa::wave::{Apertures, LANES, Mode, Vgpr, VgprFile, Wave};
 use hsa_sys::abi::kernel_descriptor::properties;
 
 use crate::dispatch::Launch;
@@ -132,24 +132,33 @@ fn scalar_registers(wave: &mut Wave, launch: &Launch, place: &Place) {
 }
 
 fn vector_registers(wave: &mut Wave, launch: &Launch, place: &Place, first: u32) {
-    let [ex, ey, _] = place.extent;
-    let mut next = [first % ex, first / ex % ey, first / ex / ey];
-    let ids: [[u32; 3]; LANES] = std::array::from_fn(|_| {
-        let id = next;
-        next[0] += 1;
-        if next[0] == ex {
-            next = [0, id[1] + 1, id[2]];
-        }
-        if next[1] == ey {
-            next = [0, 0, id[2] + 1];
-        }
-        id
-    });
+    let ids = work_items(place.extent, first);
     if wave.arch.packed_work_item_id() {
-        *wave.vector_mut(Operand::vgpr(0), 0) = ids.map(|[x, y, z]| x | y << 10 | z << 20);
+        *wave.vector_mut(Operand::vgpr(0), 0) = std::array::from_fn(|l| ids[0][l] | ids[1][l] << 10 | ids[2][l] << 20);
         return;
     }
     for d in 0..=launch.descriptor.enable_vgpr_workitem_id().min(2) {
-        *wave.vector_mut(Operand::vgpr(d), 0) = ids.map(|id| id[d as usize]);
+        *wave.vector_mut(Operand::vgpr(d), 0) = ids[d as usize];
     }
+}
+
+/// The x, y and z of the work-items from number `first` on in a workgroup of so many.
+fn work_items([ex, ey, ez]: [u32; 3], first: u32) -> [Vgpr; 3] {
+    let mut ids = [[0; LANES]; 3];
+    if ey == 1 && ez == 1 {
+        ids[0] = std::array::from_fn(|l| first + l as u32);
+        return ids;
+    }
+    let mut next = [first % ex, first / ex % ey, first / ex / ey];
+    for l in 0..LANES {
+        (ids[0][l], ids[1][l], ids[2][l]) = (next[0], next[1], next[2]);
+        next[0] += 1;
+        if next[0] == ex {
+            next = [0, next[1] + 1, next[2]];
+        }
+        if next[1] == ey {
+            next = [0, 0, next[2] + 1];
+        }
+    }
+    ids
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amdgpu_isa::disasm::Disassembly;
+use amdgpu_isa::inst::Inst;
 use amdgpu_isa::op::Flow;
 use amdgpu_isa::step::execute;
 use amdgpu_isa::wave::{LANES, Trap, VgprFile, Wave, vgpr_file};
@@ -17,11 +18,22 @@ use crate::gpu::Shape;
 use crate::gws::{Gws, Ticket};
 use crate::machine::Machine;
 use crate::memory::View;
-use crate::registers::{Place, initial_wave, scratch_bytes_per_wave};
+use crate::registers::{self, initial_wave, scratch_bytes_per_wave};
+use crate::watch::{Observed, Place, Places, Verdict, Watch};
 
-/// Instructions that a wave executes before the next one of its workgroup has its turn. Long, because waves seldom
-/// wait for each other but at barriers; finite, because they may.
-const WAVE_TURN: u64 = 1 << 14;
+/// Instructions that a wave executes at most while another wave of its workgroup can run.
+///
+/// Waves of a workgroup run on one thread and take turns. Hardware has them advance nearly together, and programs rely on
+/// that, rightly (a wave polls what another writes) or not (a word that is read behind a barrier, and written again without
+/// one). Source for what is promised: HSA Platform System Architecture Specification 1.2, section 2.13 gives waves of a
+/// workgroup no more than the barrier; the rest is what hardware does.
+const WAVE_TURN: u64 = 128;
+/// So many instructions after the beginning, and after each barrier, a turn also ends where hardware may hold the wave for
+/// its memory accesses: what hardware hides by the time that these take stays hidden.
+const CLOSE: u64 = 64;
+/// Rounds in a row in which every wave that can run only looked for what others write, after which the thread turns to
+/// another workgroup: the one that is waited for may be there.
+const LOOKING_ROUNDS: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -36,6 +48,8 @@ struct Slot {
     ticket: Option<Ticket>,
     /// See [`Machine::reading`].
     reading: u64,
+    /// Up to this count of executed instructions the wave is close to where it began with the others.
+    close: u64,
 }
 
 /// A workgroup that has been started.
@@ -45,6 +59,8 @@ pub(crate) struct Workgroup {
     lds: Vec<u8>,
     scratch: Vec<u8>,
     executed: u64,
+    ended: u64,
+    watch: Option<Box<Watch>>,
 }
 
 /// How a turn of a workgroup ended.
@@ -85,6 +101,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) start: u64,
     /// The dispatch is given up.
     pub(crate) cancelled: &'a AtomicBool,
+    /// See [`crate::watch::Watchdog::epoch`].
+    pub(crate) watched: u64,
 }
 
 impl Workgroup {
@@ -96,12 +114,13 @@ impl Workgroup {
         let slots = (0..waves)
             .map(|wave| {
                 let registers = bench.spares.registers.pop().unwrap_or_else(vgpr_file);
-                let place = Place { workgroup: at, extent, wave, waves };
+                let place = registers::Place { workgroup: at, extent, wave, waves };
                 Slot {
                     wave: initial_wave(bench.shape, launch, &place, registers, fill.as_mut()),
                     state: State::Running,
                     ticket: None,
                     reading: 0,
+                    close: CLOSE,
                 }
             })
             .collect();
@@ -111,7 +130,7 @@ impl Workgroup {
             fill.bytes(&mut lds);
             fill.bytes(&mut scratch);
         }
-        Workgroup { at, slots, lds, scratch, executed: 0 }
+        Workgroup { at, slots, lds, scratch, executed: 0, ended: 0, watch: None }
     }
 
     /// Gives registers and buffers back.
@@ -126,19 +145,48 @@ impl Workgroup {
         std::mem::take(&mut self.executed)
     }
 
+    /// Waves that have ended since the last call.
+    pub(crate) fn take_ended(&mut self) -> u64 {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// What the watch over the workgroup has found.
+    pub(crate) fn verdict(&mut self) -> Verdict {
+        let running = self.slots.iter().map(|slot| slot.state == State::Running);
+        self.watch.as_mut().map_or(Verdict::Open, |watch| watch.verdict(running))
+    }
+
+    /// Where the waves are that have not ended.
+    pub(crate) fn places(&self, bench: &mut Bench<'_>) -> Places {
+        let alive = self.slots.iter().enumerate().filter(|(_, slot)| slot.state != State::Ended);
+        let places = alive.map(|(n, Slot { wave, state, .. })| {
+            let instruction = instruction_at(wave, bench);
+            (n as u32, Place { pc: wave.pc, instruction, at_barrier: *state == State::AtBarrier })
+        });
+        (self.at, places.collect())
+    }
+
     /// Runs until every wave has ended, or about `budget` instructions have been executed, or every wave that could run
     /// asks for a pause, or the dispatch is given up.
     pub(crate) fn run(&mut self, launch: &Launch, bench: &mut Bench<'_>, budget: u64) -> Turn {
         let mut left = budget;
+        let mut looking_rounds = 0;
+        if bench.watched != self.watch.as_ref().map_or(0, |watch| watch.epoch) {
+            let watch = || Box::new(Watch::new(bench.watched, self.slots.len(), &self.lds));
+            self.watch = (bench.watched != 0).then(watch);
+        }
         loop {
-            let mut progress = false;
+            let (mut progress, mut looking) = (false, true);
             for n in 0..self.slots.len() {
                 if self.slots[n].state != State::Running {
                     continue;
                 }
-                let before = self.slots[n].wave.executed;
-                let flow = self.run_wave(n, bench);
-                let executed = self.slots[n].wave.executed - before;
+                let wave = &self.slots[n].wave;
+                let (executed, coherent) = (wave.executed, wave.coherent);
+                let flow = self.turn(n, bench);
+                let wave = &self.slots[n].wave;
+                let executed = wave.executed - executed;
+                looking &= wave.coherent != coherent;
                 self.executed += executed;
                 left = left.saturating_sub(executed.max(1));
                 if bench.cancelled.load(Ordering::Relaxed) {
@@ -147,13 +195,14 @@ impl Workgroup {
                 match flow {
                     // A pause lets the others run; so does a turn that was used up.
                     Flow::Yield => {}
-                    Flow::Next => progress = true,
+                    Flow::Next | Flow::Wait => progress = true,
                     Flow::Barrier => {
                         self.slots[n].state = State::AtBarrier;
                         progress = true;
                     }
                     Flow::End => {
                         self.slots[n].state = State::Ended;
+                        self.ended += 1;
                         progress = true;
                     }
                     Flow::Trap => return Turn::Failed(self.wave_error(n, launch, bench)),
@@ -166,67 +215,51 @@ impl Workgroup {
             if self.slots.iter().all(|s| s.state != State::Running) {
                 for slot in self.slots.iter_mut().filter(|s| s.state == State::AtBarrier) {
                     slot.state = State::Running;
+                    slot.close = slot.wave.executed + CLOSE;
                 }
+                looking = false;
             }
-            if left == 0 || !progress {
+            looking_rounds = if looking { looking_rounds + 1 } else { 0 };
+            if left == 0 || !progress || looking_rounds == LOOKING_ROUNDS {
                 return Turn::Preempted;
             }
         }
     }
 
-    /// Runs one wave until it ends, waits or has used up its turn ([`Flow::Next`]).
-    fn run_wave(&mut self, n: usize, bench: &mut Bench<'_>) -> Flow {
+    /// One wave's turn: until it ends, waits, or has executed [`WAVE_TURN`] instructions ([`Flow::Next`]).
+    fn turn(&mut self, n: usize, bench: &mut Bench<'_>) -> Flow {
         let slot = &mut self.slots[n];
         let wave = &mut slot.wave;
         let limit = wave.executed + WAVE_TURN;
+        let close = wave.executed < slot.close;
         slot.reading = slot.reading.max(bench.start + wave.executed);
-        while wave.executed < limit {
-            let Some(page) = bench.fetch.page(wave.pc, bench.view) else {
-                wave.trap = Some(Trap::Fetch);
-                return Flow::Trap;
-            };
-            let base = wave.pc & !(PAGE - 1);
-            let mut machine = Machine {
-                view: bench.view,
-                lds: &mut self.lds,
-                scratch: &mut self.scratch,
-                gws: bench.gws,
-                ticket: &mut slot.ticket,
-                driver: bench.driver,
-                clock: bench.clock,
-                reading: &mut slot.reading,
-            };
-            while wave.pc & !(PAGE - 1) == base && wave.executed < limit {
-                let Ok(inst) = page.inst(wave.pc - base, bench.fetch.decoder()) else {
-                    wave.trap = Some(Trap::Illegal);
-                    return Flow::Trap;
-                };
-                let flow = execute(wave, inst, &mut machine);
-                if flow != Flow::Next {
-                    if flow == Flow::Trap {
-                        // The report names the instruction, not the one after it.
-                        wave.pc = wave.pc.wrapping_sub(inst.size.into());
-                    }
-                    return flow;
-                }
-            }
+        let mut machine = Machine {
+            view: bench.view,
+            lds: &mut self.lds,
+            scratch: &mut self.scratch,
+            gws: bench.gws,
+            ticket: &mut slot.ticket,
+            driver: bench.driver,
+            clock: bench.clock,
+            reading: &mut slot.reading,
+        };
+        match &mut self.watch {
+            None => run_wave(wave, bench.fetch, &mut machine, limit, close, |wave, inst, machine| {
+                execute(wave, inst, machine)
+            }),
+            Some(watch) => run_wave(wave, bench.fetch, &mut machine, limit, close, |wave, inst, machine| {
+                let pc = wave.pc;
+                let flow = execute(wave, inst, &mut Observed { machine, watch, wave: n, pc });
+                watch.executed(n, wave, inst, flow, machine.lds);
+                flow
+            }),
         }
-        Flow::Next
     }
 
     fn wave_error(&self, n: usize, launch: &Launch, bench: &mut Bench<'_>) -> WaveError {
         let wave = &self.slots[n].wave;
         let pc = wave.pc;
-        let instruction = match bench.fetch.page(pc, bench.view) {
-            None => "nothing is mapped there".to_owned(),
-            Some(page) => match page.inst(pc % PAGE, bench.fetch.decoder()) {
-                Ok(inst) => Disassembly { inst, arch: wave.arch }.to_string(),
-                Err(error) => {
-                    let words: Vec<_> = page.words(pc % PAGE).iter().map(|w| format!("{w:08x}")).collect();
-                    format!("{} ({error})", words.join(" "))
-                }
-            },
-        };
+        let instruction = instruction_at(wave, bench);
         let trap = wave.trap.unwrap_or(Trap::Illegal);
         let refused = match trap {
             Trap::Memory(fault) => Some(bench.view.explain(fault.address, 1, fault.write)),
@@ -235,5 +268,58 @@ impl Workgroup {
         };
         let (kernel_object, workgroup) = (launch.kernel_object, self.at);
         WaveError { trap, pc, instruction, kernel_object, workgroup, wave: n as u32, refused }
+    }
+}
+
+/// Executes a wave's instructions by `step` until one of them asks for something else, or `limit` of them have been executed
+/// ([`Flow::Next`]). Where hardware may hold the wave for its memory accesses, this returns only if the wave is `close` to
+/// others.
+#[inline(always)]
+fn run_wave<'m>(
+    wave: &mut Wave,
+    fetch: &mut Fetch,
+    machine: &mut Machine<'m>,
+    limit: u64,
+    close: bool,
+    mut step: impl FnMut(&mut Wave, &Inst, &mut Machine<'m>) -> Flow,
+) -> Flow {
+    while wave.executed < limit {
+        let Some((page, decoder)) = fetch.page(wave.pc, machine.view) else {
+            wave.trap = Some(Trap::Fetch);
+            return Flow::Trap;
+        };
+        let base = wave.pc & !(PAGE - 1);
+        while wave.pc & !(PAGE - 1) == base && wave.executed < limit {
+            let Ok(inst) = page.inst(wave.pc - base, decoder) else {
+                wave.trap = Some(Trap::Illegal);
+                return Flow::Trap;
+            };
+            match step(wave, inst, machine) {
+                Flow::Next => {}
+                Flow::Wait if !close => {}
+                Flow::Trap => {
+                    // The report names the instruction, not the one after it.
+                    wave.pc = wave.pc.wrapping_sub(inst.size.into());
+                    return Flow::Trap;
+                }
+                flow => return flow,
+            }
+        }
+    }
+    Flow::Next
+}
+
+/// The instruction that a wave is at, or its words.
+fn instruction_at(wave: &Wave, bench: &mut Bench<'_>) -> String {
+    let pc = wave.pc;
+    let Some((page, decoder)) = bench.fetch.page(pc, bench.view) else {
+        return "nothing is mapped there".to_owned();
+    };
+    match page.inst(pc % PAGE, decoder) {
+        Ok(inst) => Disassembly { inst, arch: wave.arch }.to_string(),
+        Err(error) => {
+            let words: Vec<_> = page.words(pc % PAGE).iter().map(|w| format!("{w:08x}")).collect();
+            format!("{} ({error})", words.join(" "))
+        }
     }
 }

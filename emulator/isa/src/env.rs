@@ -21,21 +21,24 @@ pub struct Fault {
 
 /// What a wave needs from the machine it runs on. Every call serves a whole wave.
 pub trait Env {
-    /// Reads `bytes` (1, 2, 4, 8, 12 or 16) for each lane of `mask`; word `n` of a lane goes to `out[n]`. Bytes beyond
-    /// the width within a word are zero. Lanes outside of the mask are left alone.
+    /// Reads `bytes` (1, 2, 4, 8, 12 or 16) for each lane of `mask`, which is not empty; word `n` of a lane goes to `out[n]`.
+    /// `out` has as many words as the width needs. Bytes beyond the width within a word are zero. Lanes outside of the mask
+    /// are left alone. Naturally aligned accesses of 1, 2, 4, 8 and 16 bytes are single-copy atomic, those of stores too.
     ///
     /// # Errors
-    /// When a lane's bytes are not mapped; nothing may have been read.
-    fn load(&mut self, at: &Addresses, mask: u64, bytes: u8, out: &mut [Vgpr; 4]) -> Result<(), Fault>;
+    /// When a lane's bytes are not mapped; other lanes may have been read.
+    fn load(&mut self, at: &Addresses, mask: u64, bytes: u8, out: &mut [Vgpr]) -> Result<(), Fault>;
 
-    /// Writes `bytes` for each lane of `mask`, lower lanes first.
+    /// Writes `bytes` for each lane of `mask`, which is not empty, lower lanes first. `data` has as many words as the width
+    /// needs.
     ///
     /// # Errors
     /// When a lane's bytes are not mapped or not writable; other lanes may have been written.
-    fn store(&mut self, at: &Addresses, mask: u64, bytes: u8, data: &[Vgpr; 4]) -> Result<(), Fault>;
+    fn store(&mut self, at: &Addresses, mask: u64, bytes: u8, data: &[Vgpr]) -> Result<(), Fault>;
 
     /// Performs `op` on `bytes` (4 or 8) of memory for each lane of `mask`, lower lanes first, each one atomically.
-    /// `data` holds the operand in words 0.. and the second operand after it; the old values go to `old`.
+    /// `data` holds the operand in words 0.. and the second operand, if there is one, after it. The old values go to `old`,
+    /// which is empty when nobody wants them.
     ///
     /// # Errors
     /// When a lane's bytes are not mapped or not writable; lower lanes may have been done.
@@ -45,8 +48,8 @@ pub trait Env {
         at: &Addresses,
         mask: u64,
         bytes: u8,
-        data: &[Vgpr; 4],
-        old: &mut [Vgpr; 4],
+        data: &[Vgpr],
+        old: &mut [Vgpr],
     ) -> Result<(), Fault>;
 
     /// Reads consecutive dwords for the scalar unit.

@@ -85,6 +85,9 @@ pub enum Flow {
     Barrier,
     /// The wave has nothing to do for a while: let others run.
     Yield,
+    /// Hardware may hold the wave here until its memory accesses are done (`s_waitcnt`). Here they are: go on, or let others
+    /// run as hardware would.
+    Wait,
     /// The wave cannot go on; [`Wave::trap`] says why.
     Trap,
 }

@@ -52,7 +52,7 @@ impl Env for Nothing {
         _: &crate::env::Addresses,
         _: u64,
         _: u8,
-        _: &mut [crate::wave::Vgpr; 4],
+        _: &mut [crate::wave::Vgpr],
     ) -> Result<(), crate::env::Fault> {
         unreachable!()
     }
@@ -61,7 +61,7 @@ impl Env for Nothing {
         _: &crate::env::Addresses,
         _: u64,
         _: u8,
-        _: &[crate::wave::Vgpr; 4],
+        _: &[crate::wave::Vgpr],
     ) -> Result<(), crate::env::Fault> {
         unreachable!()
     }
@@ -71,8 +71,8 @@ impl Env for Nothing {
         _: &crate::env::Addresses,
         _: u64,
         _: u8,
-        _: &[crate::wave::Vgpr; 4],
-        _: &mut [crate::wave::Vgpr; 4],
+        _: &[crate::wave::Vgpr],
+        _: &mut [crate::wave::Vgpr],
     ) -> Result<(), crate::env::Fault> {
         unreachable!()
     }

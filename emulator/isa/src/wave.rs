@@ -13,17 +13,32 @@ pub const VGPRS: usize = 512;
 /// One vector register: a dword for each lane.
 pub type Vgpr = [u32; LANES];
 
+/// All vector registers of one wave. Each begins at a cache line of the host, so that none of its vector accesses needs two.
+#[derive(PartialEq, Eq)]
+#[repr(align(64))]
+pub struct Registers([Vgpr; VGPRS]);
+
+impl std::ops::Deref for Registers {
+    type Target = [Vgpr; VGPRS];
+    #[inline(always)]
+    fn deref(&self) -> &[Vgpr; VGPRS] {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Registers {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [Vgpr; VGPRS] {
+        &mut self.0
+    }
+}
+
 /// The vector register file of one wave. Like the hardware's, it is not cleared between waves.
-pub type VgprFile = Box<[Vgpr; VGPRS]>;
+pub type VgprFile = Box<Registers>;
 
 /// A vector register file with undefined (in fact zero) contents.
 pub fn vgpr_file() -> VgprFile {
-    // A boxed array of this size must not pass through the stack.
-    let file: Box<[Vgpr]> = vec![[0; LANES]; VGPRS].into_boxed_slice();
-    match file.try_into() {
-        Ok(file) => file,
-        Err(_) => unreachable!("the vector has VGPRS elements"),
-    }
+    Box::new(Registers([[0; LANES]; VGPRS]))
 }
 
 /// Why a wave stopped.
@@ -152,6 +167,8 @@ pub struct Wave {
     pub trap: Option<Trap>,
     /// Instructions executed.
     pub executed: u64,
+    /// Vector memory accesses that a cache may not answer (`glc`, `sc0`, `sc1`): how waves look for what others wrote.
+    pub coherent: u64,
 }
 
 /// The address windows that flat instructions send to LDS and to scratch: the high 32 bits of each.
@@ -197,6 +214,7 @@ impl Wave {
             hw_regs: HwRegs::default(),
             trap: None,
             executed: 0,
+            coherent: 0,
         }
     }
 
@@ -262,7 +280,23 @@ impl Wave {
     /// Word `n` of a vector operand, to write.
     #[inline(always)]
     pub fn vector_mut(&mut self, operand: Operand, n: u32) -> &mut Vgpr {
-        &mut self.vgpr[self.vgpr_index(operand, n)]
+        let index = self.vgpr_index(operand, n);
+        &mut self.vgpr[index]
+    }
+
+    /// The first `words` words of a vector operand. An operand that would reach beyond the register file, which no
+    /// compiler makes, is moved to its end.
+    #[inline(always)]
+    pub fn vectors(&self, operand: Operand, words: usize) -> &[Vgpr] {
+        let first = self.vgpr_index(operand, 0).min(VGPRS - words);
+        &self.vgpr[first..first + words]
+    }
+
+    /// As [`Wave::vectors`], to write.
+    #[inline(always)]
+    pub fn vectors_mut(&mut self, operand: Operand, words: usize) -> &mut [Vgpr] {
+        let first = self.vgpr_index(operand, 0).min(VGPRS - words);
+        &mut self.vgpr[first..first + words]
     }
 
     /// A scalar source of 32 bits (or of 16, in the low half).

@@ -9,6 +9,7 @@ use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use amdgpu_emu::clock::{Clock, Rate};
 use amdgpu_emu::driver::{self, CompletedPacket, Driver, MemoryFault, QueueError};
@@ -302,7 +303,9 @@ impl State {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             n => n as usize,
         };
-        let started = Arc::new(Engine::start(threads)?);
+        let stuck_after = Some(self.settings.stuck_seconds).filter(|&seconds| seconds > 0);
+        let stuck_after = stuck_after.map(|seconds| Duration::from_secs(seconds.into()));
+        let started = Arc::new(Engine::start(threads, stuck_after)?);
         *engine = Some(started.clone());
         Ok(started)
     }

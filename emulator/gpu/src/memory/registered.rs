@@ -8,6 +8,7 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::view::Recent;
 use super::{AddressSpace, Backing, Region, View, carve};
 use crate::lock;
 
@@ -119,10 +120,8 @@ impl View {
     /// From now on registered memory is looked at before it is used: a kernel or a copy begins.
     pub fn distrust(&mut self) {
         self.trusted.clear();
-        for recent in &mut self.recent {
-            if recent.as_ref().is_some_and(|region| region.backing.registered) {
-                *recent = None;
-            }
+        for recent in self.recent.iter_mut().filter(|recent| recent.registered) {
+            *recent = Recent::NONE;
         }
     }
 

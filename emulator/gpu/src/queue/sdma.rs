@@ -356,7 +356,7 @@ mod tests {
         // SAFETY: the atomic lives as long as its Arc, which the doorbell keeps.
         let doorbell = unsafe { Doorbell::new(Arc::as_ptr(&rung), rung.clone()) };
         let read_pointer = RING + 4096;
-        let engine = Engine::start(1).expect("a thread");
+        let engine = Engine::start(1, None).expect("a thread");
         engine.add_sdma(SdmaQueueInfo { id: 1, ring: RING, bytes: 4096, read_pointer, doorbell }, gpu);
 
         let began = Instant::now();

@@ -14,7 +14,7 @@ use crate::lanes::blend;
 use crate::op::{Access, Family, Fill, Flow, Levels, Op};
 use crate::operand::{Kind, Operand};
 use crate::ops::scalar_flow::stop;
-use crate::ops::vector_memory::{Data, NO_DATA, data_kind, fill, gather};
+use crate::ops::vector_memory::{NO_DATA, data_kind, fill, fill_part, gather, words_of};
 use crate::wave::{LANES, Trap, Vgpr, Wave};
 
 const fn op(
@@ -29,7 +29,7 @@ const fn op(
     Op::new(name, Family::Ds, code, archs, run).access(access).operands(dst, src)
 }
 
-const RUN: Levels = one_level!(w, i, e, execute(w, i, e));
+const RUN: Levels = levels!(w, i, e, execute(w, i, e));
 
 const fn load(name: &'static str, code: u16, bytes: u8, how: Fill) -> Op {
     op(name, code, ArchSet::ALL, Access::Load(bytes, how), data_kind(bytes), kinds(&[Kind::B32]), RUN)
@@ -101,7 +101,7 @@ pub(crate) static TABLE: &[Op] = &[
     atomic("ds_add_f32",         0x15, ArchSet::ALL, AtomicOp::FAdd, 4, false),
     atomic("ds_pk_add_f16",      0x17, ArchSet::ONLY_942, AtomicOp::PkAddF16, 4, false),
     atomic("ds_pk_add_bf16",     0x18, ArchSet::ONLY_942, AtomicOp::PkAddBf16, 4, false),
-    op("ds_write_addtid_b32",    0x1d, ArchSet::ALL, Access::Store(4, Fill::Zero), Kind::None, [Kind::None, Kind::B32, Kind::None], one_level!(w, i, e, execute(w, i, e))),
+    op("ds_write_addtid_b32",    0x1d, ArchSet::ALL, Access::Store(4, Fill::Zero), Kind::None, [Kind::None, Kind::B32, Kind::None], RUN),
     store("ds_write_b8",         0x1e, 1, Fill::Zero),
     store("ds_write_b16",        0x1f, 2, Fill::Zero),
     atomic("ds_wrxchg_rtn_b32",  0x2d, ArchSet::ALL, AtomicOp::Swap, 4, true),
@@ -140,7 +140,7 @@ pub(crate) static TABLE: &[Op] = &[
     atomic("ds_add_rtn_f64",     0x7c, ArchSet::SINCE_90A, AtomicOp::FAdd, 8, true),
     op("ds_gws_init",    0x99, ArchSet::ALL, Access::None, Kind::None, kinds(&[Kind::B32]), one_level!(w, i, e, gws(w, i, e, GwsOp::Init))),
     op("ds_gws_barrier", 0x9d, ArchSet::ALL, Access::None, Kind::None, kinds(&[Kind::B32]), one_level!(w, i, e, gws(w, i, e, GwsOp::Barrier))),
-    op("ds_read_addtid_b32", 0xb6, ArchSet::ALL, Access::Load(4, Fill::Zero), Kind::B32, [Kind::None; 3], one_level!(w, i, e, execute(w, i, e))),
+    op("ds_read_addtid_b32", 0xb6, ArchSet::ALL, Access::Load(4, Fill::Zero), Kind::B32, [Kind::None; 3], RUN),
     atomic("ds_pk_add_rtn_f16",  0xb7, ArchSet::ONLY_942, AtomicOp::PkAddF16, 4, true),
     atomic("ds_pk_add_rtn_bf16", 0xb8, ArchSet::ONLY_942, AtomicOp::PkAddBf16, 4, true),
     op("ds_consume", 0xbd, ArchSet::ALL, Access::None, Kind::B32, [Kind::None; 3], one_level!(w, i, e, append(w, i, e, false))),
@@ -207,30 +207,85 @@ fn each(mask: u64, mut what: impl FnMut(usize)) {
     }
 }
 
+/// How the addresses of a whole wave follow each other.
+#[derive(PartialEq, Eq)]
+enum Pattern {
+    /// Every lane is active and has the dword after that of the lane before it.
+    Row,
+    /// Every lane is active and has the same address.
+    Same,
+    /// Any other way.
+    Other,
+}
+
+#[inline(always)]
+fn pattern(at: &[u32; LANES], mask: u64) -> Pattern {
+    if mask != u64::MAX {
+        return Pattern::Other;
+    }
+    let (mut row, mut same) = (0, 0);
+    for (l, a) in at.iter().enumerate() {
+        row |= a ^ at[0].wrapping_add(4 * l as u32);
+        same |= a ^ at[0];
+    }
+    match (row, same) {
+        (0, _) => Pattern::Row,
+        (_, 0) => Pattern::Same,
+        _ => Pattern::Other,
+    }
+}
+
+/// Bytes of a register.
+const ROW: usize = 4 * LANES;
+
 /// Reads dwords of each lane's address plus `offset` into the `words` of `dst`.
+#[inline(always)]
 fn load_words(w: &mut Wave, lds: &[u8], at: &[u32; LANES], offset: u32, dst: Operand, words: Range<u32>, mask: u64) {
-    let first = words.start;
+    let (first, pattern) = (words.start, pattern(at, mask));
     for n in words {
         let register = w.vector_mut(dst, n);
         let offset = offset.wrapping_add(4 * (n - first));
-        each(mask, |l| register[l] = word(lds, at[l].wrapping_add(offset)));
+        let start = at[0].wrapping_add(offset);
+        if pattern == Pattern::Same {
+            *register = [word(lds, start); LANES];
+        } else if pattern == Pattern::Row
+            && let Some(row) = lds.get(start as usize..start as usize + ROW)
+        {
+            for (word, chunk) in register.iter_mut().zip(row.as_chunks().0) {
+                *word = u32::from_le_bytes(*chunk);
+            }
+        } else {
+            each(mask, |l| register[l] = word(lds, at[l].wrapping_add(offset)));
+        }
     }
 }
 
 /// Writes dwords of registers to each lane's address plus `offset`, lower lanes first.
+#[inline(always)]
 fn store_words(w: &Wave, lds: &mut [u8], at: &[u32; LANES], offset: u32, from: Operand, dwords: u32, mask: u64) {
     if dwords == 1 {
         let register = w.vector(from, 0);
+        let start = at[0].wrapping_add(offset) as usize;
+        if pattern(at, mask) == Pattern::Row
+            && let Some(row) = lds.get_mut(start..start + ROW)
+        {
+            for (word, chunk) in register.iter().zip(row.as_chunks_mut().0) {
+                *chunk = word.to_le_bytes();
+            }
+            return;
+        }
         return each(mask, |l| put_word(lds, at[l].wrapping_add(offset), register[l]));
     }
+    let registers = w.vectors(from, dwords as usize);
     each(mask, |l| {
-        for n in 0..dwords {
-            put_word(lds, at[l].wrapping_add(offset.wrapping_add(4 * n)), w.vector(from, n)[l]);
+        for (n, register) in registers.iter().enumerate() {
+            put_word(lds, at[l].wrapping_add(offset.wrapping_add(4 * n as u32)), register[l]);
         }
     });
 }
 
 /// Byte addresses of the lanes: the address register, or M0 plus the lane for the `addtid` forms.
+#[inline(always)]
 fn base_addresses(w: &Wave, i: &Inst) -> [u32; LANES] {
     if i.src[0].is_some() {
         *w.vector(i.src[0], 0)
@@ -245,6 +300,7 @@ fn offsets(i: &Inst) -> (u32, u32) {
     (i.imm as u32 & 0xff, i.imm as u32 >> 8 & 0xff)
 }
 
+#[inline(always)]
 fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     if i.has(control::GDS) {
         // There is no global data share for compute queues.
@@ -282,38 +338,31 @@ pub(crate) fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], m
     single(w, i, e, at, mask)
 }
 
+#[inline(always)]
 fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64) -> Flow {
     match i.op.access {
         Access::Load(bytes @ 4.., _) => load_words(w, e.lds(), at, 0, i.dst, 0..u32::from(bytes) / 4, mask),
         Access::Load(bytes, how) => {
-            let mut data = NO_DATA;
+            let mut part = [0; LANES];
             let lds = e.lds();
-            each(mask, |l| data[0][l] = get(lds, at[l], usize::from(bytes)) as u32);
-            fill(w, i.dst, bytes, how, &data, mask);
+            each(mask, |l| part[l] = get(lds, at[l], usize::from(bytes)) as u32);
+            fill_part(w, i.dst, bytes, how, &part, mask);
         }
         Access::Store(bytes @ 4.., _) => store_words(w, e.lds(), at, 0, i.src[1], u32::from(bytes) / 4, mask),
         Access::Store(bytes, how) => {
-            let data = gather(w, i.src[1], bytes, how);
+            let shift = if how == Fill::D16High { 16 } else { 0 };
+            let part = w.vector(i.src[1], 0);
             let lds = e.lds();
-            each(mask, |l| put(lds, at[l], usize::from(bytes), data[0][l].into()));
+            each(mask, |l| put(lds, at[l], usize::from(bytes), (part[l] >> shift).into()));
         }
         Access::Atomic(op, bytes, returns) => {
             let (first, second) = atomic_operands(w, i, op, bytes);
-            let mut old = NO_DATA;
-            let lds = e.lds();
-            each(mask, |l| {
-                let value = get(lds, at[l], usize::from(bytes));
-                let operand = |data: &Data| u64::from(data[0][l]) | u64::from(data[1][l]) << 32;
-                let new = match bytes {
-                    4 => op.apply32(value as u32, first[0][l], second[0][l]).into(),
-                    _ => op.apply64(value, operand(&first), operand(&second)),
-                };
-                put(lds, at[l], usize::from(bytes), new);
-                old[0][l] = value as u32;
-                old[1][l] = (value >> 32) as u32;
-            });
+            let mut old = [[0; LANES]; 2];
+            modify(e.lds(), at, mask, op, bytes, first, second, &mut old);
             if returns || (i.op.family == Family::Flat && i.has(control::GLC)) {
-                fill(w, i.dst, bytes, Fill::Zero, &old, mask);
+                for (n, word) in old.iter().enumerate().take(words_of(bytes)) {
+                    blend(w.vector_mut(i.dst, n as u32), word, mask);
+                }
             }
         }
         _ => return stop(w, Trap::Illegal),
@@ -321,17 +370,64 @@ fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64)
     Flow::Next
 }
 
+/// Read-modify-writes of each lane, lower lanes first; the operands have as many words as the width needs.
+#[allow(clippy::too_many_arguments, reason = "an atomic operation has that many parts")]
+#[inline(always)]
+fn modify(
+    lds: &mut [u8],
+    at: &[u32; LANES],
+    mask: u64,
+    op: AtomicOp,
+    bytes: u8,
+    first: &[Vgpr],
+    second: &[Vgpr],
+    old: &mut [Vgpr; 2],
+) {
+    /// Those of dwords, by a function of old value, operand and second operand.
+    #[inline(always)]
+    fn dwords(
+        lds: &mut [u8],
+        at: &[u32; LANES],
+        mask: u64,
+        (first, second): (&Vgpr, &Vgpr),
+        old: &mut Vgpr,
+        new: impl Fn(u32, u32, u32) -> u32,
+    ) {
+        each(mask, |l| {
+            let value = word(lds, at[l]);
+            put_word(lds, at[l], new(value, first[l], second[l]));
+            old[l] = value;
+        });
+    }
+    let operands = (&first[0], &second[0]);
+    match (op, bytes) {
+        // By far the most frequent.
+        (AtomicOp::Add, 4) => dwords(lds, at, mask, operands, &mut old[0], |old, a, _| old.wrapping_add(a)),
+        (_, 4) => dwords(lds, at, mask, operands, &mut old[0], |old, a, b| op.apply32(old, a, b)),
+        _ => each(mask, |l| {
+            let value = get(lds, at[l], 8);
+            let operand = |data: &[Vgpr]| u64::from(data[0][l]) | u64::from(data[1][l]) << 32;
+            put(lds, at[l], 8, op.apply64(value, operand(first), operand(second)));
+            (old[0][l], old[1][l]) = (value as u32, (value >> 32) as u32);
+        }),
+    }
+}
+
 /// Operand and second operand. DS compares with its first data operand and stores the second; FLAT has both in one
 /// operand, the other way round.
-fn atomic_operands(w: &Wave, i: &Inst, op: AtomicOp, bytes: u8) -> (Data, Data) {
-    let first = gather(w, i.src[1], bytes, Fill::Zero);
+fn atomic_operands<'w>(w: &'w Wave, i: &Inst, op: AtomicOp, bytes: u8) -> (&'w [Vgpr], &'w [Vgpr]) {
+    static NOTHING: [Vgpr; 2] = [[0; LANES]; 2];
+    let words = words_of(bytes);
+    let two = matches!(op, AtomicOp::CmpSwap | AtomicOp::FCmpSwap);
     if i.op.family == Family::Flat {
-        let mut both = gather(w, i.src[1], bytes * 2, Fill::Zero);
-        both.rotate_left(usize::from(bytes) / 4);
-        return (first, both);
+        return match two {
+            true => w.vectors(i.src[1], 2 * words).split_at(words),
+            false => (w.vectors(i.src[1], words), &NOTHING[..words]),
+        };
     }
-    let second = if i.src[2].is_some() { gather(w, i.src[2], bytes, Fill::Zero) } else { NO_DATA };
-    if matches!(op, AtomicOp::CmpSwap | AtomicOp::FCmpSwap) { (second, first) } else { (first, second) }
+    let first = w.vectors(i.src[1], words);
+    let second = if i.src[2].is_some() { w.vectors(i.src[2], words) } else { &NOTHING[..words] };
+    if two { (second, first) } else { (first, second) }
 }
 
 fn exchange2(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {

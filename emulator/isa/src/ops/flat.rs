@@ -28,6 +28,10 @@ const fn memory(name: &'static str, family: Family, code: u16, archs: ArchSet, w
     }
 }
 
+const FLAT_RUN: Levels = levels!(w, i, e, flat(w, i, e));
+const SCRATCH_RUN: Levels = levels!(w, i, e, scratch(w, i, e));
+const GLOBAL_RUN: Levels = levels!(w, i, e, global(w, i, e));
+
 macro_rules! flat_row {
     ($name:literal $code:literal $archs:ident $kind:ident($bytes:literal, $fill:ident)) => {
         memory(
@@ -36,7 +40,7 @@ macro_rules! flat_row {
             $code,
             ArchSet::$archs,
             Access::$kind($bytes, Fill::$fill),
-            one_level!(w, i, e, flat(w, i, e)),
+            FLAT_RUN,
         )
     };
 }
@@ -49,7 +53,7 @@ macro_rules! scratch_row {
             $code,
             ArchSet::$archs,
             Access::$kind($bytes, Fill::$fill),
-            one_level!(w, i, e, scratch(w, i, e)),
+            SCRATCH_RUN,
         )
     };
 }
@@ -62,7 +66,7 @@ macro_rules! global_row {
             $code,
             ArchSet::$archs,
             Access::$kind($bytes, Fill::$fill),
-            one_level!(w, i, e, global(w, i, e)),
+            GLOBAL_RUN,
         )
     };
 }
@@ -70,14 +74,14 @@ macro_rules! global_row {
 macro_rules! flat_atomic {
     ($name:literal $code:literal F32_ARCHS $bytes:literal $op:ident) => { flat_atomic!($name $code ONLY_942 $bytes $op) };
     ($name:literal $code:literal $archs:ident $bytes:literal $op:ident) => {
-        memory(concat!("flat_", $name), Family::Flat, $code, ArchSet::$archs, Access::Atomic(crate::atomic::AtomicOp::$op, $bytes, false), one_level!(w, i, e, flat(w, i, e)))
+        memory(concat!("flat_", $name), Family::Flat, $code, ArchSet::$archs, Access::Atomic(crate::atomic::AtomicOp::$op, $bytes, false), FLAT_RUN)
     };
 }
 
 macro_rules! global_atomic {
     ($name:literal $code:literal F32_ARCHS $bytes:literal $op:ident) => { global_atomic!($name $code SINCE_908 $bytes $op) };
     ($name:literal $code:literal $archs:ident $bytes:literal $op:ident) => {
-        memory(concat!("global_", $name), Family::Global, $code, ArchSet::$archs, Access::Atomic(crate::atomic::AtomicOp::$op, $bytes, false), one_level!(w, i, e, global(w, i, e)))
+        memory(concat!("global_", $name), Family::Global, $code, ArchSet::$archs, Access::Atomic(crate::atomic::AtomicOp::$op, $bytes, false), GLOBAL_RUN)
     };
 }
 
@@ -90,17 +94,19 @@ pub(crate) static GLOBAL_ATOMICS: &[Op] = vector_atomic_rows!(global_atomic);
 /// The rows that only MI300 has.
 #[rustfmt::skip]
 pub(crate) static BFLOAT: &[Op] = &[
-    memory("flat_atomic_pk_add_bf16",   Family::Flat,   0x52, ArchSet::ONLY_942, Access::Atomic(crate::atomic::AtomicOp::PkAddBf16, 4, false), one_level!(w, i, e, flat(w, i, e))),
-    memory("global_atomic_pk_add_bf16", Family::Global, 0x52, ArchSet::ONLY_942, Access::Atomic(crate::atomic::AtomicOp::PkAddBf16, 4, false), one_level!(w, i, e, global(w, i, e))),
+    memory("flat_atomic_pk_add_bf16",   Family::Flat,   0x52, ArchSet::ONLY_942, Access::Atomic(crate::atomic::AtomicOp::PkAddBf16, 4, false), FLAT_RUN),
+    memory("global_atomic_pk_add_bf16", Family::Global, 0x52, ArchSet::ONLY_942, Access::Atomic(crate::atomic::AtomicOp::PkAddBf16, 4, false), GLOBAL_RUN),
 ];
 
 /// A 64-bit address for each lane from a pair of vector registers, plus the immediate offset.
+#[inline(always)]
 fn addresses(w: &Wave, i: &Inst) -> Addresses {
     let (low, high) = (w.vector(i.src[0], 0), w.vector(i.src[0], 1));
     let offset = i64::from(i.imm) as u64;
     std::array::from_fn(|l| (u64::from(low[l]) | u64::from(high[l]) << 32).wrapping_add(offset))
 }
 
+#[inline(always)]
 fn global(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     let at = if i.src[2].is_some() {
         // A scalar base and a 32-bit offset per lane.
@@ -115,6 +121,7 @@ fn global(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
 }
 
 /// Where byte `offset` of lane `l`'s scratch lies: lanes are interleaved by dwords behind the flat scratch base.
+#[inline(always)]
 fn scratch_address(w: &Wave, offset: u32, l: usize) -> u64 {
     let base = w.pair(Operand::FLAT_SCRATCH);
     base.wrapping_add(u64::from(offset & !3) * LANES as u64).wrapping_add(4 * l as u64 + u64::from(offset & 3))
@@ -122,6 +129,7 @@ fn scratch_address(w: &Wave, offset: u32, l: usize) -> u64 {
 
 /// Accesses scratch at a byte offset per lane, one dword at a time: neighbours in a lane are not neighbours in memory.
 /// Offsets need not be aligned (LLVM's feature `unaligned-scratch-access`).
+#[inline(always)]
 fn private(w: &mut Wave, i: &Inst, e: &mut dyn Env, offsets: &[u32; LANES], mask: u64) -> Flow {
     if mask == 0 {
         return Flow::Next;
@@ -150,6 +158,7 @@ fn private(w: &mut Wave, i: &Inst, e: &mut dyn Env, offsets: &[u32; LANES], mask
     Flow::Next
 }
 
+#[inline(always)]
 fn scratch(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     let scalar = if i.src[2].is_some() { w.scalar32(i.src[2], 0, Kind::B32) } else { 0 };
     let base = scalar.wrapping_add(i.imm as u32);
@@ -165,6 +174,7 @@ fn scratch(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
 type Part = fn(&mut Wave, &Inst, &mut dyn Env, &Addresses, &[u32; LANES], u64) -> Flow;
 
 /// A flat access: each lane's address is global, in the LDS aperture or in the scratch aperture.
+#[inline(always)]
 fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     let at = addresses(w, i);
     let (low, high) = (w.vector(i.src[0], 0), w.vector(i.src[0], 1));

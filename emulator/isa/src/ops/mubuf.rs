@@ -23,6 +23,8 @@ const fn buffer(name: &'static str, code: u16, archs: ArchSet, what: Access, run
     Op::new(name, Family::Mubuf, code, archs, run).access(what).operands(data, sources)
 }
 
+const RUN: Levels = levels!(w, i, e, execute(w, i, e));
+
 const fn cache(name: &'static str, code: u16, archs: ArchSet) -> Op {
     Op::new(
         name,
@@ -38,20 +40,14 @@ const fn cache(name: &'static str, code: u16, archs: ArchSet) -> Op {
 
 macro_rules! buffer_row {
     ($name:literal $code:literal $archs:ident $kind:ident($bytes:literal, $fill:ident)) => {
-        buffer(
-            concat!("buffer_", $name),
-            $code,
-            ArchSet::$archs,
-            Access::$kind($bytes, Fill::$fill),
-            one_level!(w, i, e, execute(w, i, e)),
-        )
+        buffer(concat!("buffer_", $name), $code, ArchSet::$archs, Access::$kind($bytes, Fill::$fill), RUN)
     };
 }
 
 macro_rules! buffer_atomic {
     ($name:literal $code:literal F32_ARCHS $bytes:literal $op:ident) => { buffer_atomic!($name $code SINCE_908 $bytes $op) };
     ($name:literal $code:literal $archs:ident $bytes:literal $op:ident) => {
-        buffer(concat!("buffer_", $name), $code, ArchSet::$archs, Access::Atomic(crate::atomic::AtomicOp::$op, $bytes, false), one_level!(w, i, e, execute(w, i, e)))
+        buffer(concat!("buffer_", $name), $code, ArchSet::$archs, Access::Atomic(crate::atomic::AtomicOp::$op, $bytes, false), RUN)
     };
 }
 
@@ -73,7 +69,8 @@ struct Descriptor {
     stride: u32,
     swizzle: bool,
     records: u32,
-    index_stride: u32,
+    /// Records that are interleaved are two to the power of this.
+    index_stride_log2: u32,
     add_lane: bool,
 }
 
@@ -89,19 +86,19 @@ impl Descriptor {
             stride: word(1) >> 16 & 0x3fff | extension,
             swizzle: word(1) >> 31 == 1,
             records: word(2),
-            index_stride: 8 << (word(3) >> 21 & 3),
+            index_stride_log2: 3 + (word(3) >> 21 & 3),
             add_lane,
         }
     }
 
     /// The address of byte `offset` of record `index`, or `None` outside of the buffer. `bytes` are accessed.
+    #[inline(always)]
     fn address(&self, index: u32, offset: u32, scalar: u32, bytes: u32) -> Option<u64> {
         let buffer_offset = if self.swizzle {
-            // Elements of four bytes, records interleaved in groups of `index_stride`.
-            let (group, in_group) = (u64::from(index / self.index_stride), u64::from(index % self.index_stride));
-            (group * u64::from(self.stride) + u64::from(offset & !3)) * u64::from(self.index_stride)
-                + in_group * 4
-                + u64::from(offset & 3)
+            // Elements of four bytes, records interleaved in groups.
+            let log2 = self.index_stride_log2;
+            let (group, in_group) = (u64::from(index >> log2), u64::from(index & ((1 << log2) - 1)));
+            ((group * u64::from(self.stride) + u64::from(offset & !3)) << log2) + in_group * 4 + u64::from(offset & 3)
         } else {
             u64::from(index) * u64::from(self.stride) + u64::from(offset)
         };
@@ -116,6 +113,7 @@ impl Descriptor {
     }
 }
 
+#[inline(always)]
 fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     let descriptor = Descriptor::read(w, i);
     let scalar = w.scalar32(i.src[2], 0, Kind::B32);
@@ -156,6 +154,7 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
 }
 
 /// An access to a swizzled buffer at an offset per lane, one dword at a time: its dwords are apart.
+#[inline(always)]
 fn swizzled(
     w: &mut Wave,
     i: &Inst,

@@ -193,14 +193,15 @@ fn atomic(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     for (k, word) in data.iter_mut().enumerate() {
         word[0] = w.sgpr[(first + k) & 127];
     }
-    let mut old = [[0; LANES]; 4];
+    let mut old = [[0; LANES]; 2];
+    let old = &mut old[..usize::from(bytes) / 4];
     // Outside of the buffer nothing is done, and zero returned.
     let is_inside = inside.is_none_or(|dwords| dwords >= u64::from(bytes) / 4);
-    if is_inside && let Err(fault) = e.atomic(op, &[at; LANES], 1, bytes, &data, &mut old) {
+    if is_inside && let Err(fault) = e.atomic(op, &[at; LANES], 1, bytes, &data, old) {
         return stop(w, Trap::Memory(fault));
     }
     if i.has(control::GLC) {
-        for (k, word) in old.iter().enumerate().take(usize::from(bytes) / 4) {
+        for (k, word) in old.iter().enumerate() {
             w.sgpr[(first + k) & 127] = word[0];
         }
     }

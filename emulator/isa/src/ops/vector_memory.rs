@@ -103,6 +103,11 @@ pub(crate) const fn atomic_operand_kind(op: AtomicOp, bytes: u8) -> Kind {
     }
 }
 
+/// Registers that so many bytes take.
+pub(crate) const fn words_of(bytes: u8) -> usize {
+    bytes.div_ceil(4) as usize
+}
+
 /// Accesses up to a dword of each lane of `mask` in memory whose dwords are interleaved; `at` says where a byte of it is.
 /// `offsets` are those of its first byte: where they are not aligned, the bytes may lie in two dwords.
 pub(crate) fn interleaved(
@@ -122,12 +127,9 @@ pub(crate) fn interleaved(
         if mask == 0 {
             return Ok(());
         }
-        let mut data = NO_DATA;
-        data[0] = *word;
         let at = at(first);
-        if store { e.store(&at, mask, bytes, &data) } else { e.load(&at, mask, bytes, &mut data) }?;
-        *word = data[0];
-        Ok(())
+        let words = std::slice::from_mut(word);
+        if store { e.store(&at, mask, bytes, words) } else { e.load(&at, mask, bytes, words) }
     };
     let (together, apart) = (mask & !apart, mask & apart);
     part(together, 0, bytes, word)?;
@@ -148,17 +150,23 @@ pub(crate) fn interleaved(
 
 /// Puts loaded words into the destination lanes of `mask`.
 pub(crate) fn fill(w: &mut Wave, dst: Operand, bytes: u8, how: Fill, data: &Data, mask: u64) {
-    let signed = |x: u32| sign_extend(x, bytes);
     if bytes >= 4 {
         for (n, word) in data.iter().enumerate().take(usize::from(bytes) / 4) {
             blend(w.vector_mut(dst, n as u32), word, mask);
         }
         return;
     }
+    fill_part(w, dst, bytes, how, &data[0], mask);
+}
+
+/// As [`fill`], for values of less than a dword.
+#[inline(always)]
+pub(crate) fn fill_part(w: &mut Wave, dst: Operand, bytes: u8, how: Fill, part: &Vgpr, mask: u64) {
+    let signed = |x: u32| sign_extend(x, bytes);
     // Memories with error correction are written in whole dwords: nothing of the old contents stays.
     let old = if w.sramecc { [0; LANES] } else { *w.vector(dst, 0) };
     let word = std::array::from_fn(|l| {
-        let x = data[0][l];
+        let x = part[l];
         match how {
             Fill::Zero => x,
             Fill::Sign => signed(x),
@@ -189,7 +197,7 @@ pub(crate) fn load_lds(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &Addresses, 
     let Access::Load(bytes, how) = i.op.access else { return stop(w, Trap::Illegal) };
     let mut data = NO_DATA;
     if mask != 0
-        && let Err(fault) = e.load(at, mask, bytes, &mut data)
+        && let Err(fault) = e.load(at, mask, bytes, &mut data[..1])
     {
         return stop(w, Trap::Memory(fault));
     }
@@ -214,6 +222,7 @@ fn sign_extend(x: u32, bytes: u8) -> u32 {
 
 /// Performs the access of `i` on global memory for the lanes of `mask`; data is in `data`, results go to `dst`.
 #[allow(clippy::too_many_arguments, reason = "where data is depends on the encoding, not on the instruction")]
+#[inline(always)]
 pub(crate) fn access(
     w: &mut Wave,
     i: &Inst,
@@ -230,17 +239,23 @@ pub(crate) fn access(
     if mask == 0 {
         return Flow::Next;
     }
-    let mut words = NO_DATA;
+    w.coherent += u64::from(i.has(control::GLC | control::SCC));
     let done = match i.op.access {
+        Access::Load(bytes @ 4.., _) => e.load(at, mask, bytes, w.vectors_mut(dst, words_of(bytes))),
         Access::Load(bytes, how) => {
-            e.load(at, mask, bytes, &mut words).map(|()| fill(w, dst, bytes, how, &words, mask))
+            let mut word = [0; LANES];
+            e.load(at, mask, bytes, std::slice::from_mut(&mut word))
+                .map(|()| fill_part(w, dst, bytes, how, &word, mask))
         }
-        Access::Store(bytes, how) => e.store(at, mask, bytes, &gather(w, data, bytes, how)),
+        Access::Store(bytes, Fill::D16High) => e.store(at, mask, bytes, &[w.vector(data, 0).map(|x| x >> 16)]),
+        Access::Store(bytes, _) => e.store(at, mask, bytes, w.vectors(data, words_of(bytes))),
         Access::Atomic(op, bytes, _) => {
-            let operands = gather(w, data, if op == AtomicOp::CmpSwap { bytes * 2 } else { bytes }, Fill::Zero);
-            e.atomic(op, at, mask, bytes, &operands, &mut words).map(|()| {
-                if returns {
-                    fill(w, dst, bytes, Fill::Zero, &words, mask);
+            let operands = words_of(if op == AtomicOp::CmpSwap { bytes * 2 } else { bytes });
+            let mut old = [[0; LANES]; 2];
+            let old = &mut old[..if returns { words_of(bytes) } else { 0 }];
+            e.atomic(op, at, mask, bytes, w.vectors(data, operands), old).map(|()| {
+                for (n, word) in old.iter().enumerate() {
+                    blend(w.vector_mut(dst, n as u32), word, mask);
                 }
             })
         }

@@ -41,7 +41,7 @@ fn lanes(mask: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Env for Memory {
-    fn load(&mut self, at: &Addresses, mask: u64, bytes: u8, out: &mut [Vgpr; 4]) -> Result<(), Fault> {
+    fn load(&mut self, at: &Addresses, mask: u64, bytes: u8, out: &mut [Vgpr]) -> Result<(), Fault> {
         for l in lanes(mask) {
             Memory::check(at[l], l, bytes, false)?;
             for n in 0..bytes.div_ceil(4) {
@@ -51,7 +51,7 @@ impl Env for Memory {
         Ok(())
     }
 
-    fn store(&mut self, at: &Addresses, mask: u64, bytes: u8, data: &[Vgpr; 4]) -> Result<(), Fault> {
+    fn store(&mut self, at: &Addresses, mask: u64, bytes: u8, data: &[Vgpr]) -> Result<(), Fault> {
         for l in lanes(mask) {
             Memory::check(at[l], l, bytes, true)?;
             for n in 0..bytes.div_ceil(4) {
@@ -67,20 +67,22 @@ impl Env for Memory {
         at: &Addresses,
         mask: u64,
         bytes: u8,
-        data: &[Vgpr; 4],
-        old: &mut [Vgpr; 4],
+        data: &[Vgpr],
+        old: &mut [Vgpr],
     ) -> Result<(), Fault> {
         for l in lanes(mask) {
             Memory::check(at[l], l, bytes, true)?;
             let before = self.get(at[l], bytes);
-            let pair = |n: usize| u64::from(data[n][l]) | u64::from(data[n + 1][l]) << 32;
+            let word = |n: usize| data.get(n).map_or(0, |word| word[l]);
+            let pair = |n: usize| u64::from(word(n)) | u64::from(word(n + 1)) << 32;
             let after = match bytes {
-                4 => op.apply32(before as u32, data[0][l], data[1][l]).into(),
+                4 => op.apply32(before as u32, word(0), word(1)).into(),
                 _ => op.apply64(before, pair(0), pair(2)),
             };
             self.put(at[l], bytes, after);
-            old[0][l] = before as u32;
-            old[1][l] = (before >> 32) as u32;
+            for (n, word) in old.iter_mut().enumerate() {
+                word[l] = (before >> (32 * n)) as u32;
+            }
         }
         Ok(())
     }

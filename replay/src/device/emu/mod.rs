@@ -135,7 +135,7 @@ impl Emulated {
             expected: format!("{threads} for the emulated GPU"),
             found: source.to_string(),
         };
-        let engine = Engine::start(threads).map_err(failed)?;
+        let engine = Engine::start(threads, None).map_err(failed)?;
         let mut memory = Memory::new(gpu.space.clone(), wanted);
         let ring = memory.map_anywhere(SLOTS * SLOT)?;
         let queue = memory.map_anywhere(size_of::<Queue>() as u64)?;

@@ -1,0 +1,263 @@
+//! The lanes of a vector memory access whose bytes all lie in one piece of host memory.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use amdgpu_isa::atomic::AtomicOp;
+use amdgpu_isa::env::Addresses;
+use amdgpu_isa::wave::{LANES, Vgpr};
+
+use crate::memory::host;
+
+/// Does something for each lane of a mask, lower lanes first.
+#[inline(always)]
+pub(super) fn each(mask: u64, mut what: impl FnMut(usize)) {
+    if mask == u64::MAX {
+        (0..LANES).for_each(what);
+        return;
+    }
+    let mut left = mask;
+    while left != 0 {
+        what(left.trailing_zeros() as usize);
+        left &= left - 1;
+    }
+}
+
+/// Where the active lanes of an access are.
+pub(super) struct Reach {
+    /// The lowest address.
+    pub(super) low: u64,
+    /// Bytes from there to the end of the highest lane's.
+    pub(super) span: u64,
+    /// The low bits that any address has.
+    bits: u64,
+    /// Every lane is active and begins where the one before it ends.
+    in_a_row: bool,
+}
+
+impl Reach {
+    /// Of `bytes` for each lane of a mask that is not empty.
+    #[inline]
+    pub(super) fn of(at: &Addresses, mask: u64, bytes: u8) -> Reach {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the host has AVX2.
+            return unsafe { measure_v3(at, mask, bytes) };
+        }
+        measure(at, mask, bytes)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn measure_v3(at: &Addresses, mask: u64, bytes: u8) -> Reach {
+    measure(at, mask, bytes)
+}
+
+#[inline(always)]
+fn measure(at: &Addresses, mask: u64, bytes: u8) -> Reach {
+    let bytes = u64::from(bytes);
+    let (first, last) = (at[0], at[LANES - 1]);
+    if mask == u64::MAX && last.wrapping_sub(first) == (LANES as u64 - 1) * bytes {
+        let mut differ = 0;
+        for (l, a) in at.iter().enumerate() {
+            differ |= a ^ first.wrapping_add(l as u64 * bytes);
+        }
+        if differ == 0 {
+            return Reach { low: first, span: LANES as u64 * bytes, bits: first | bytes, in_a_row: true };
+        }
+    }
+    // Signed, as vector instructions compare. Addresses with the highest bit are nowhere mapped: the lowest is one of them.
+    let (mut low, mut high, mut bits) = (i64::MAX, 0, 0);
+    for (l, &a) in at.iter().enumerate() {
+        let on = (mask >> l & 1).wrapping_neg();
+        low = low.min((a & on | !on & i64::MAX as u64) as i64);
+        high = high.max((a & on) as i64);
+        bits |= a & on;
+    }
+    Reach { low: low as u64, span: (high as u64).wrapping_sub(low as u64).wrapping_add(bytes), bits, in_a_row: false }
+}
+
+/// The memory that the lanes of an access reach: `reach` begins at the host address `base`.
+pub(super) struct Place<'a> {
+    base: *mut u8,
+    reach: &'a Reach,
+    at: &'a Addresses,
+    mask: u64,
+    /// What all host addresses are multiples of, 16 at most.
+    alignment: u64,
+}
+
+impl<'a> Place<'a> {
+    /// # Safety
+    /// `reach.span` bytes from `base` must be mapped for `'a`, readable, and writable if anything is stored.
+    pub(super) unsafe fn new(base: *mut u8, reach: &'a Reach, at: &'a Addresses, mask: u64) -> Place<'a> {
+        // Host and GPU pages are aligned alike, so that the addresses agree in their low bits.
+        let bits = reach.bits | base.addr() as u64 ^ reach.low;
+        Place { base, reach, at, mask, alignment: 1 << (bits | host::WIDEST as u64).trailing_zeros() }
+    }
+
+    #[inline(always)]
+    fn lane(&self, l: usize) -> *mut u8 {
+        self.base.wrapping_add((self.at[l] - self.reach.low) as usize)
+    }
+
+    /// Reads `bytes` of each lane; word `n` goes to `out[n]`.
+    #[inline]
+    pub(super) fn load(&self, bytes: u8, out: &mut [Vgpr]) {
+        let (mask, alignment) = (self.mask, self.alignment);
+        // SAFETY (of the blocks below): `new` was promised the bytes of every active lane, and each width is used where
+        // the addresses are aligned to it.
+        match (bytes, out) {
+            (4, [word]) if alignment >= 4 => {
+                if self.reach.in_a_row {
+                    unsafe { host::read_dwords(self.base, word) };
+                } else {
+                    each(mask, |l| word[l] = unsafe { host::load4(self.lane(l)) });
+                }
+            }
+            (8, [low, high]) if alignment >= 8 => each(mask, |l| {
+                let value = unsafe { host::load8(self.lane(l)) };
+                (low[l], high[l]) = (value as u32, (value >> 32) as u32);
+            }),
+            (16, [a, b, c, d]) if alignment >= 16 => each(mask, |l| {
+                [a[l], b[l], c[l], d[l]] = unsafe { host::load16(self.lane(l)) };
+            }),
+            (1, [word]) => each(mask, |l| word[l] = unsafe { host::load1(self.lane(l)) }.into()),
+            (2, [word]) if alignment >= 2 => each(mask, |l| word[l] = unsafe { host::load2(self.lane(l)) }.into()),
+            (12, [a, b, c]) if alignment >= 4 => each(mask, |l| {
+                let lane = self.lane(l);
+                [a[l], b[l], c[l]] = [0, 4, 8].map(|n| unsafe { host::load4(lane.wrapping_add(n)) });
+            }),
+            // Lanes that are aligned beside others that are not: each one in pieces as wide as its own address allows.
+            (_, out) => each(mask, |l| {
+                let mut buffer = [0; 16];
+                unsafe { host::read(self.lane(l), &mut buffer[..usize::from(bytes)]) };
+                put_words(out, l, &buffer);
+            }),
+        }
+    }
+
+    /// Writes `bytes` of each lane, lower lanes first.
+    #[inline]
+    pub(super) fn store(&self, bytes: u8, data: &[Vgpr]) {
+        let (mask, alignment) = (self.mask, self.alignment);
+        // SAFETY (of the blocks below): as in `load`.
+        match (bytes, data) {
+            (4, [word]) if alignment >= 4 => {
+                if self.reach.in_a_row {
+                    unsafe { host::write_dwords(self.base, word) };
+                } else {
+                    each(mask, |l| unsafe { host::store4(self.lane(l), word[l]) });
+                }
+            }
+            (8, [low, high]) if alignment >= 8 => {
+                each(mask, |l| unsafe { host::store8(self.lane(l), host::pair(low[l], high[l])) });
+            }
+            (16, [a, b, c, d]) if alignment >= 16 => {
+                each(mask, |l| unsafe { host::store16(self.lane(l), [a[l], b[l], c[l], d[l]]) });
+            }
+            (1, [word]) => each(mask, |l| unsafe { host::store1(self.lane(l), word[l] as u8) }),
+            (2, [word]) if alignment >= 2 => each(mask, |l| unsafe { host::store2(self.lane(l), word[l] as u16) }),
+            (12, [a, b, c]) if alignment >= 4 => each(mask, |l| {
+                let lane = self.lane(l);
+                for (n, word) in [a[l], b[l], c[l]].into_iter().enumerate() {
+                    unsafe { host::store4(lane.wrapping_add(4 * n), word) };
+                }
+            }),
+            (_, data) => each(mask, |l| {
+                let buffer = words(data, l);
+                unsafe { host::write(self.lane(l), &buffer[..usize::from(bytes)]) };
+            }),
+        }
+    }
+}
+
+/// The bytes that a lane stores.
+pub(super) fn words(data: &[Vgpr], l: usize) -> [u8; 16] {
+    let mut buffer = [0; 16];
+    for (chunk, word) in buffer.chunks_exact_mut(4).zip(data) {
+        chunk.copy_from_slice(&word[l].to_le_bytes());
+    }
+    buffer
+}
+
+/// Puts the bytes that a lane loaded into its words.
+pub(super) fn put_words(out: &mut [Vgpr], l: usize, buffer: &[u8; 16]) {
+    for (word, chunk) in out.iter_mut().zip(buffer.chunks_exact(4)) {
+        word[l] = u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
+    }
+}
+
+/// One lane's read-modify-write of a dword; the old value. Integer operations that the host has are one instruction.
+#[inline]
+pub(super) fn modify32(word: &AtomicU32, op: AtomicOp, a: u32, b: u32) -> u32 {
+    match op {
+        AtomicOp::Add => word.fetch_add(a, Ordering::SeqCst),
+        AtomicOp::Swap => word.swap(a, Ordering::SeqCst),
+        _ => {
+            let mut old = word.load(Ordering::Relaxed);
+            loop {
+                let new = op.apply32(old, a, b);
+                match word.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Relaxed) {
+                    Ok(_) => return old,
+                    Err(now) => old = now,
+                }
+            }
+        }
+    }
+}
+
+/// As [`modify32`], of a qword.
+#[inline]
+pub(super) fn modify64(word: &AtomicU64, op: AtomicOp, a: u64, b: u64) -> u64 {
+    match op {
+        AtomicOp::Add => word.fetch_add(a, Ordering::SeqCst),
+        AtomicOp::Swap => word.swap(a, Ordering::SeqCst),
+        _ => {
+            let mut old = word.load(Ordering::Relaxed);
+            loop {
+                let new = op.apply64(old, a, b);
+                match word.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Relaxed) {
+                    Ok(_) => return old,
+                    Err(now) => old = now,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `measure` must say, lane by lane.
+    fn plainly(at: &Addresses, mask: u64, bytes: u8) -> (u64, u64) {
+        let active: Vec<u64> = (0..LANES).filter(|l| mask >> l & 1 == 1).map(|l| at[l]).collect();
+        let (low, high) = (active.iter().min().expect("one"), active.iter().max().expect("one"));
+        (*low, high - low + u64::from(bytes))
+    }
+
+    #[test]
+    fn inactive_lanes_do_not_count() {
+        let mut at: Addresses = std::array::from_fn(|l| 0x7fff_0000_1000 + 4 * (l as u64 * 7 % 64));
+        (at[3], at[9]) = (0xffff_ffff_ffff_fff1, 3);
+        for mask in [1, 1 << 63, 0xf0f0, !(1 << 3 | 1 << 9)] {
+            for reach in [measure(&at, mask, 4), Reach::of(&at, mask, 4)] {
+                assert_eq!((reach.low, reach.span), plainly(&at, mask, 4), "{mask:#x}");
+                assert!(!reach.in_a_row && reach.bits & 3 == 0, "{mask:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn lanes_in_a_row_are_told_from_those_that_only_begin_and_end_so() {
+        let row: Addresses = std::array::from_fn(|l| 0x1008 + 8 * l as u64);
+        let reach = Reach::of(&row, u64::MAX, 8);
+        assert!(reach.in_a_row && (reach.low, reach.span) == (0x1008, 512) && reach.bits & 7 == 0);
+        let mut swapped = row;
+        swapped.swap(20, 40);
+        assert!(!Reach::of(&swapped, u64::MAX, 8).in_a_row);
+        assert!(!Reach::of(&row, u64::MAX >> 1, 8).in_a_row);
+        assert!(!Reach::of(&row, u64::MAX, 4).in_a_row);
+    }
+}
