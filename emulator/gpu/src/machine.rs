@@ -141,6 +141,13 @@ impl Env for Machine<'_> {
         old: &mut [Vgpr],
     ) -> Result<(), Fault> {
         self.view.refresh();
+        let reach = Reach::of(at, mask, bytes);
+        if let Some(base) = self.together(&reach, true)
+            // SAFETY: `together` found the bytes of every active lane mapped and writable, and the view keeps them so.
+            && unsafe { Place::new(base, &reach, at, mask) }.modify(op, bytes, data, old)
+        {
+            return Ok(());
+        }
         let operand = |first: usize, l: usize| {
             let word = |n: usize| data.get(n).map_or(0, |word| word[l]);
             if bytes == 4 { word(first).into() } else { host::pair(word(2 * first), word(2 * first + 1)) }

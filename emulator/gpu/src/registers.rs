@@ -150,8 +150,9 @@ fn work_items([ex, ey, ez]: [u32; 3], first: u32) -> [Vgpr; 3] {
         return ids;
     }
     let mut next = [first % ex, first / ex % ey, first / ex / ey];
-    for l in 0..LANES {
-        (ids[0][l], ids[1][l], ids[2][l]) = (next[0], next[1], next[2]);
+    let [x, y, z] = &mut ids;
+    for ((x, y), z) in x.iter_mut().zip(y).zip(z) {
+        (*x, *y, *z) = (next[0], next[1], next[2]);
         next[0] += 1;
         if next[0] == ex {
             next = [0, next[1] + 1, next[2]];

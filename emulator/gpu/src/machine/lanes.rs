@@ -87,6 +87,15 @@ pub(super) struct Place<'a> {
     alignment: u64,
 }
 
+/// An access of an active lane to a part of its own bytes, as aligned as `Place::alignment` was found to be.
+macro_rules! access {
+    ($access:ident($at:expr $(, $value:expr)?)) => {
+        // SAFETY: `Place::new` was promised the bytes of every active lane, and the match that chose the access has compared
+        // its width with the alignment of all lanes.
+        unsafe { host::$access($at $(, $value)?) }
+    };
+}
+
 impl<'a> Place<'a> {
     /// # Safety
     /// `reach.span` bytes from `base` must be mapped for `'a`, readable, and writable if anything is stored.
@@ -105,33 +114,31 @@ impl<'a> Place<'a> {
     #[inline]
     pub(super) fn load(&self, bytes: u8, out: &mut [Vgpr]) {
         let (mask, alignment) = (self.mask, self.alignment);
-        // SAFETY (of the blocks below): `new` was promised the bytes of every active lane, and each width is used where
-        // the addresses are aligned to it.
         match (bytes, out) {
             (4, [word]) if alignment >= 4 => {
                 if self.reach.in_a_row {
-                    unsafe { host::read_dwords(self.base, word) };
+                    access!(read_dwords(self.base, word));
                 } else {
-                    each(mask, |l| word[l] = unsafe { host::load4(self.lane(l)) });
+                    each(mask, |l| word[l] = access!(load4(self.lane(l))));
                 }
             }
             (8, [low, high]) if alignment >= 8 => each(mask, |l| {
-                let value = unsafe { host::load8(self.lane(l)) };
+                let value = access!(load8(self.lane(l)));
                 (low[l], high[l]) = (value as u32, (value >> 32) as u32);
             }),
             (16, [a, b, c, d]) if alignment >= 16 => each(mask, |l| {
-                [a[l], b[l], c[l], d[l]] = unsafe { host::load16(self.lane(l)) };
+                [a[l], b[l], c[l], d[l]] = access!(load16(self.lane(l)));
             }),
-            (1, [word]) => each(mask, |l| word[l] = unsafe { host::load1(self.lane(l)) }.into()),
-            (2, [word]) if alignment >= 2 => each(mask, |l| word[l] = unsafe { host::load2(self.lane(l)) }.into()),
+            (1, [word]) => each(mask, |l| word[l] = access!(load1(self.lane(l))).into()),
+            (2, [word]) if alignment >= 2 => each(mask, |l| word[l] = access!(load2(self.lane(l))).into()),
             (12, [a, b, c]) if alignment >= 4 => each(mask, |l| {
                 let lane = self.lane(l);
-                [a[l], b[l], c[l]] = [0, 4, 8].map(|n| unsafe { host::load4(lane.wrapping_add(n)) });
+                [a[l], b[l], c[l]] = [0, 4, 8].map(|n| access!(load4(lane.wrapping_add(n))));
             }),
             // Lanes that are aligned beside others that are not: each one in pieces as wide as its own address allows.
             (_, out) => each(mask, |l| {
                 let mut buffer = [0; 16];
-                unsafe { host::read(self.lane(l), &mut buffer[..usize::from(bytes)]) };
+                access!(read(self.lane(l), &mut buffer[..usize::from(bytes)]));
                 put_words(out, l, &buffer);
             }),
         }
@@ -141,34 +148,70 @@ impl<'a> Place<'a> {
     #[inline]
     pub(super) fn store(&self, bytes: u8, data: &[Vgpr]) {
         let (mask, alignment) = (self.mask, self.alignment);
-        // SAFETY (of the blocks below): as in `load`.
         match (bytes, data) {
             (4, [word]) if alignment >= 4 => {
                 if self.reach.in_a_row {
-                    unsafe { host::write_dwords(self.base, word) };
+                    access!(write_dwords(self.base, word));
                 } else {
-                    each(mask, |l| unsafe { host::store4(self.lane(l), word[l]) });
+                    each(mask, |l| access!(store4(self.lane(l), word[l])));
                 }
             }
             (8, [low, high]) if alignment >= 8 => {
-                each(mask, |l| unsafe { host::store8(self.lane(l), host::pair(low[l], high[l])) });
+                each(mask, |l| access!(store8(self.lane(l), host::pair(low[l], high[l]))));
             }
             (16, [a, b, c, d]) if alignment >= 16 => {
-                each(mask, |l| unsafe { host::store16(self.lane(l), [a[l], b[l], c[l], d[l]]) });
+                each(mask, |l| access!(store16(self.lane(l), [a[l], b[l], c[l], d[l]])));
             }
-            (1, [word]) => each(mask, |l| unsafe { host::store1(self.lane(l), word[l] as u8) }),
-            (2, [word]) if alignment >= 2 => each(mask, |l| unsafe { host::store2(self.lane(l), word[l] as u16) }),
+            (1, [word]) => each(mask, |l| access!(store1(self.lane(l), word[l] as u8))),
+            (2, [word]) if alignment >= 2 => each(mask, |l| access!(store2(self.lane(l), word[l] as u16))),
             (12, [a, b, c]) if alignment >= 4 => each(mask, |l| {
                 let lane = self.lane(l);
                 for (n, word) in [a[l], b[l], c[l]].into_iter().enumerate() {
-                    unsafe { host::store4(lane.wrapping_add(4 * n), word) };
+                    access!(store4(lane.wrapping_add(4 * n), word));
                 }
             }),
             (_, data) => each(mask, |l| {
                 let buffer = words(data, l);
-                unsafe { host::write(self.lane(l), &buffer[..usize::from(bytes)]) };
+                access!(write(self.lane(l), &buffer[..usize::from(bytes)]));
             }),
         }
+    }
+}
+
+/// Read-modify-writes of memory that lanes reach, dwords or qwords.
+impl Place<'_> {
+    /// Does `op` on `bytes` of each lane, lower lanes first; `data` has the operand and, after it, the second operand, `old`
+    /// gets the old values if they are wanted. False when an address is not aligned, in which case nothing is done.
+    pub(super) fn modify(&self, op: AtomicOp, bytes: u8, data: &[Vgpr], old: &mut [Vgpr]) -> bool {
+        if self.alignment < u64::from(bytes) {
+            return false;
+        }
+        match (bytes, data) {
+            (4, [a]) | (4, [a, _]) => {
+                let b = data.get(1).unwrap_or(a);
+                each(self.mask, |l| {
+                    // SAFETY: `new` was promised the lane's bytes, and all lanes are aligned.
+                    let word = unsafe { AtomicU32::from_ptr(self.lane(l).cast()) };
+                    let value = modify32(word, op, a[l], b[l]);
+                    if let [old] = &mut *old {
+                        old[l] = value;
+                    }
+                });
+            }
+            (8, [low, high]) | (8, [low, high, ..]) => {
+                let (low2, high2) = (data.get(2).unwrap_or(low), data.get(3).unwrap_or(high));
+                each(self.mask, |l| {
+                    // SAFETY: as above.
+                    let word = unsafe { AtomicU64::from_ptr(self.lane(l).cast()) };
+                    let value = modify64(word, op, host::pair(low[l], high[l]), host::pair(low2[l], high2[l]));
+                    if let [low, high] = &mut *old {
+                        (low[l], high[l]) = (value as u32, (value >> 32) as u32);
+                    }
+                });
+            }
+            _ => return false,
+        }
+        true
     }
 }
 

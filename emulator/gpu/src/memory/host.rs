@@ -22,6 +22,14 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Rel
 /// Bytes of the widest access that is single-copy atomic.
 pub(crate) const WIDEST: usize = 16;
 
+/// A load or store of a function below: of a piece of the caller's bytes, at an address that is aligned to its width.
+macro_rules! access {
+    ($access:ident($($argument:expr),*)) => {
+        // SAFETY: the caller's bytes have all of the piece, and the width of a piece is one to which its address is aligned.
+        unsafe { $access($($argument),*) }
+    };
+}
+
 /// Sixteen bytes at an address that is a multiple of sixteen.
 ///
 /// # Safety
@@ -41,8 +49,7 @@ pub(crate) unsafe fn load16(at: *const u8) -> [u32; 4] {
         // SAFETY: both are sixteen bytes without invalid values.
         return unsafe { std::mem::transmute::<__m128i, [u32; 4]>(value) };
     }
-    // SAFETY: as promised by the caller.
-    let [low, high] = unsafe { [load8(at), load8(at.wrapping_add(8))] };
+    let [low, high] = [access!(load8(at)), access!(load8(at.wrapping_add(8)))];
     [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
 }
 
@@ -64,11 +71,8 @@ pub(crate) unsafe fn store16(at: *mut u8, value: [u32; 4]) {
         }
         return;
     }
-    // SAFETY: as promised by the caller.
-    unsafe {
-        store8(at, pair(value[0], value[1]));
-        store8(at.wrapping_add(8), pair(value[2], value[3]));
-    }
+    access!(store8(at, pair(value[0], value[1])));
+    access!(store8(at.wrapping_add(8), pair(value[2], value[3])));
 }
 
 /// A load and a store of a width for which the language has an atomic.
@@ -113,19 +117,18 @@ pub(crate) fn pair(low: u32, high: u32) -> u64 {
 /// The bytes must be mapped and readable, the address aligned.
 #[inline]
 pub(crate) unsafe fn read_dwords(from: *const u8, out: &mut [u32]) {
-    // SAFETY (all three): the chunks are within the caller's bytes, and their addresses as aligned as the first.
     if from.addr().is_multiple_of(16) && out.len().is_multiple_of(4) {
         for (n, chunk) in out.chunks_exact_mut(4).enumerate() {
-            chunk.copy_from_slice(&unsafe { load16(from.wrapping_add(16 * n)) });
+            chunk.copy_from_slice(&access!(load16(from.wrapping_add(16 * n))));
         }
     } else if from.addr().is_multiple_of(8) && out.len().is_multiple_of(2) {
         for (n, chunk) in out.chunks_exact_mut(2).enumerate() {
-            let value = unsafe { load8(from.wrapping_add(8 * n)) };
+            let value = access!(load8(from.wrapping_add(8 * n)));
             chunk.copy_from_slice(&[value as u32, (value >> 32) as u32]);
         }
     } else {
         for (n, dword) in out.iter_mut().enumerate() {
-            *dword = unsafe { load4(from.wrapping_add(4 * n)) };
+            *dword = access!(load4(from.wrapping_add(4 * n)));
         }
     }
 }
@@ -136,18 +139,17 @@ pub(crate) unsafe fn read_dwords(from: *const u8, out: &mut [u32]) {
 /// The bytes must be mapped and writable, the address aligned.
 #[inline]
 pub(crate) unsafe fn write_dwords(to: *mut u8, data: &[u32]) {
-    // SAFETY (all three): the chunks are within the caller's bytes, and their addresses as aligned as the first.
     if to.addr().is_multiple_of(16) && data.len().is_multiple_of(4) {
         for (n, chunk) in data.chunks_exact(4).enumerate() {
-            unsafe { store16(to.wrapping_add(16 * n), [chunk[0], chunk[1], chunk[2], chunk[3]]) };
+            access!(store16(to.wrapping_add(16 * n), [chunk[0], chunk[1], chunk[2], chunk[3]]));
         }
     } else if to.addr().is_multiple_of(8) && data.len().is_multiple_of(2) {
         for (n, chunk) in data.chunks_exact(2).enumerate() {
-            unsafe { store8(to.wrapping_add(8 * n), pair(chunk[0], chunk[1])) };
+            access!(store8(to.wrapping_add(8 * n), pair(chunk[0], chunk[1])));
         }
     } else {
         for (n, &dword) in data.iter().enumerate() {
-            unsafe { store4(to.wrapping_add(4 * n), dword) };
+            access!(store4(to.wrapping_add(4 * n), dword));
         }
     }
 }
@@ -171,19 +173,16 @@ pub(crate) unsafe fn read(from: *const u8, out: &mut [u8]) {
         let at = from.wrapping_add(done);
         let n = piece(at.addr(), out.len() - done);
         let to = &mut out[done..done + n];
-        // SAFETY: `n` of the caller's bytes are left, and `piece` gives a width to which `at` is aligned.
-        unsafe {
-            match n {
-                16 => {
-                    for (to, dword) in to.chunks_exact_mut(4).zip(load16(at)) {
-                        to.copy_from_slice(&dword.to_le_bytes());
-                    }
+        match n {
+            16 => {
+                for (to, dword) in to.chunks_exact_mut(4).zip(access!(load16(at))) {
+                    to.copy_from_slice(&dword.to_le_bytes());
                 }
-                8 => to.copy_from_slice(&load8(at).to_le_bytes()),
-                4 => to.copy_from_slice(&load4(at).to_le_bytes()),
-                2 => to.copy_from_slice(&load2(at).to_le_bytes()),
-                _ => to[0] = load1(at),
             }
+            8 => to.copy_from_slice(&access!(load8(at)).to_le_bytes()),
+            4 => to.copy_from_slice(&access!(load4(at)).to_le_bytes()),
+            2 => to.copy_from_slice(&access!(load2(at)).to_le_bytes()),
+            _ => to[0] = access!(load1(at)),
         }
         done += n;
     }
@@ -198,18 +197,15 @@ pub(crate) unsafe fn write(to: *mut u8, data: &[u8]) {
     let mut at = to;
     while !left.is_empty() {
         let n = piece(at.addr(), left.len());
-        // SAFETY: `n` of the caller's bytes are left, and `piece` gives a width to which `at` is aligned.
-        unsafe {
-            match (n, left) {
-                (16, &[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, ..]) => {
-                    let dwords = [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]];
-                    store16(at, dwords.map(u32::from_le_bytes));
-                }
-                (8, &[a, b, c, d, e, f, g, h, ..]) => store8(at, u64::from_le_bytes([a, b, c, d, e, f, g, h])),
-                (4, &[a, b, c, d, ..]) => store4(at, u32::from_le_bytes([a, b, c, d])),
-                (2, &[a, b, ..]) => store2(at, u16::from_le_bytes([a, b])),
-                (_, rest) => store1(at, rest[0]),
+        match (n, left) {
+            (16, &[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, ..]) => {
+                let dwords = [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]];
+                access!(store16(at, dwords.map(u32::from_le_bytes)));
             }
+            (8, &[a, b, c, d, e, f, g, h, ..]) => access!(store8(at, u64::from_le_bytes([a, b, c, d, e, f, g, h]))),
+            (4, &[a, b, c, d, ..]) => access!(store4(at, u32::from_le_bytes([a, b, c, d]))),
+            (2, &[a, b, ..]) => access!(store2(at, u16::from_le_bytes([a, b]))),
+            (_, rest) => access!(store1(at, rest[0])),
         }
         left = &left[n..];
         at = at.wrapping_add(n);
@@ -227,15 +223,19 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, n: usize) {
     while done < n {
         let (source, target) = (from.wrapping_add(done), to.wrapping_add(done));
         let width = piece(source.addr(), n - done).min(common);
-        // SAFETY: `width` of the caller's bytes are left on both sides, and both addresses are aligned to it.
-        unsafe {
-            match width {
-                16 => store16(target, load16(source)),
-                8 => store8(target, load8(source)),
-                4 => store4(target, load4(source)),
-                2 => store2(target, load2(source)),
-                _ => store1(target, load1(source)),
-            }
+        /// One piece, by the functions of its width.
+        macro_rules! copied {
+            ($load:ident, $store:ident) => {{
+                let value = access!($load(source));
+                access!($store(target, value));
+            }};
+        }
+        match width {
+            16 => copied!(load16, store16),
+            8 => copied!(load8, store8),
+            4 => copied!(load4, store4),
+            2 => copied!(load2, store2),
+            _ => copied!(load1, store1),
         }
         done += width;
     }
@@ -269,13 +269,11 @@ mod tests {
         for (a, b, n) in (0..17).flat_map(|a| (0..17).map(move |b| (a, b, 47 - a.max(b)))) {
             let (source, target) = (from.0.get().cast::<u8>(), to.0.get().cast::<u8>());
             let mut back = [0; 64];
-            // SAFETY: 64 bytes each, used by this thread alone.
-            unsafe {
-                write(source, &data);
-                write(target, &[0; 64]);
-                copy(source.wrapping_add(a), target.wrapping_add(b), n);
-                read(target, &mut back);
-            }
+            // All are 64 bytes, used by this thread alone.
+            access!(write(source, &data));
+            access!(write(target, &[0; 64]));
+            access!(copy(source.wrapping_add(a), target.wrapping_add(b), n));
+            access!(read(target, &mut back));
             assert_eq!(&back[b..b + n], &data[a..a + n], "from {a} to {b}");
             assert!(back[..b].iter().chain(&back[b + n..]).all(|&x| x == 0), "from {a} to {b}: neighbours");
         }

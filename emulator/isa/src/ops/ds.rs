@@ -14,7 +14,7 @@ use crate::lanes::blend;
 use crate::op::{Access, Family, Fill, Flow, Levels, Op};
 use crate::operand::{Kind, Operand};
 use crate::ops::scalar_flow::stop;
-use crate::ops::vector_memory::{NO_DATA, data_kind, fill, fill_part, gather, words_of};
+use crate::ops::vector_memory::{NO_DATA, data_kind, fill, fill_part, gather, lanewise, words_of};
 use crate::wave::{LANES, Trap, Vgpr, Wave};
 
 const fn op(
@@ -184,6 +184,18 @@ fn word(lds: &[u8], at: u32) -> u32 {
     }
 }
 
+/// Four dwords, each as [`word`] reads it.
+#[inline(always)]
+fn four_words(lds: &[u8], at: u32) -> [u32; 4] {
+    let start = at as usize;
+    match lds.get(start..start + 16) {
+        Some(&[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]) => {
+            [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]].map(u32::from_le_bytes)
+        }
+        _ => [0, 4, 8, 12].map(|n| word(lds, at.wrapping_add(n))),
+    }
+}
+
 /// Writes a dword, if it is inside of the allocation.
 #[inline(always)]
 fn put_word(lds: &mut [u8], at: u32, value: u32) {
@@ -242,6 +254,12 @@ const ROW: usize = 4 * LANES;
 #[inline(always)]
 fn load_words(w: &mut Wave, lds: &[u8], at: &[u32; LANES], offset: u32, dst: Operand, words: Range<u32>, mask: u64) {
     let (first, pattern) = (words.start, pattern(at, mask));
+    if words.len() == 4 && pattern == Pattern::Other {
+        let registers = w.vectors_mut(dst, words.end as usize);
+        if let [.., a, b, c, d] = registers {
+            return each(mask, |l| [a[l], b[l], c[l], d[l]] = four_words(lds, at[l].wrapping_add(offset)));
+        }
+    }
     for n in words {
         let register = w.vector_mut(dst, n);
         let offset = offset.wrapping_add(4 * (n - first));
@@ -291,7 +309,7 @@ fn base_addresses(w: &Wave, i: &Inst) -> [u32; LANES] {
         *w.vector(i.src[0], 0)
     } else {
         let base = w.sgpr[usize::from(Operand::M0.0)] & 0xffff;
-        std::array::from_fn(|l| base + 4 * l as u32)
+        lanewise(|l| base + 4 * l as u32)
     }
 }
 
@@ -327,7 +345,7 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
             Flow::Next
         }
         _ => {
-            let at = base.map(|b| b.wrapping_add(i.imm as u32));
+            let at = lanewise(|l| base[l].wrapping_add(i.imm as u32));
             single(w, i, e, &at, exec)
         }
     }

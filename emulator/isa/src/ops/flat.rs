@@ -10,7 +10,8 @@ use crate::operand::{Kind, Operand};
 use crate::ops::ds;
 use crate::ops::scalar_flow::stop;
 use crate::ops::vector_memory::{
-    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, interleaved, vector_atomic_rows, vector_memory_rows,
+    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, interleaved, lanewise, vector_atomic_rows,
+    vector_memory_rows,
 };
 use crate::wave::{LANES, Trap, Wave};
 
@@ -103,7 +104,7 @@ pub(crate) static BFLOAT: &[Op] = &[
 fn addresses(w: &Wave, i: &Inst) -> Addresses {
     let (low, high) = (w.vector(i.src[0], 0), w.vector(i.src[0], 1));
     let offset = i64::from(i.imm) as u64;
-    std::array::from_fn(|l| (u64::from(low[l]) | u64::from(high[l]) << 32).wrapping_add(offset))
+    lanewise(|l| (u64::from(low[l]) | u64::from(high[l]) << 32).wrapping_add(offset))
 }
 
 #[inline(always)]
@@ -112,7 +113,7 @@ fn global(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
         // A scalar base and a 32-bit offset per lane.
         let base = w.pair(i.src[2]).wrapping_add(i64::from(i.imm) as u64);
         let offset = w.vector(i.src[0], 0);
-        std::array::from_fn(|l| base.wrapping_add(u64::from(offset[l])))
+        lanewise(|l| base.wrapping_add(u64::from(offset[l])))
     } else {
         addresses(w, i)
     };
@@ -139,15 +140,15 @@ fn private(w: &mut Wave, i: &Inst, e: &mut dyn Env, offsets: &[u32; LANES], mask
         Access::Store(bytes, how) => (bytes, how, true),
         Access::Atomic(..) => {
             // Scratch atomics work on what is one address per lane, if they do not cross an interleaved dword.
-            let at = std::array::from_fn(|l| scratch_address(w, offsets[l], l));
+            let at = lanewise(|l| scratch_address(w, offsets[l], l));
             return access(w, i, e, &at, mask, i.src[1], i.dst, i.has(control::GLC));
         }
         _ => return stop(w, Trap::Illegal),
     };
     let mut data = if store { gather(w, i.src[1], bytes, how) } else { NO_DATA };
     for (n, word) in data.iter_mut().enumerate().take(usize::from(bytes).div_ceil(4)) {
-        let from = offsets.map(|offset| offset.wrapping_add(4 * n as u32));
-        let at = |byte: u32| std::array::from_fn(|l| scratch_address(w, from[l].wrapping_add(byte), l));
+        let from = lanewise(|l| offsets[l].wrapping_add(4 * n as u32));
+        let at = |byte: u32| lanewise(|l| scratch_address(w, from[l].wrapping_add(byte), l));
         if let Err(fault) = interleaved(e, store, bytes.min(4), mask, &from, word, at) {
             return stop(w, Trap::Memory(fault));
         }
@@ -163,7 +164,10 @@ fn scratch(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     let scalar = if i.src[2].is_some() { w.scalar32(i.src[2], 0, Kind::B32) } else { 0 };
     let base = scalar.wrapping_add(i.imm as u32);
     let offsets = match i.src[0].is_some() {
-        true => w.vector(i.src[0], 0).map(|offset| offset.wrapping_add(base)),
+        true => {
+            let from = w.vector(i.src[0], 0);
+            lanewise(|l| from[l].wrapping_add(base))
+        }
         false => [base; LANES],
     };
     let exec = w.exec();
@@ -189,7 +193,7 @@ fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     if shared | scratch == 0 {
         return access(w, i, e, &at, exec, i.src[1], i.dst, i.has(control::GLC));
     }
-    let offsets = low.map(|offset| offset.wrapping_add(i.imm as u32));
+    let offsets = lanewise(|l| low[l].wrapping_add(i.imm as u32));
     // The destination may be the address: every part works on what was read above.
     let parts: [(u64, Part); 3] = [
         (exec & !(shared | scratch), |w, i, e, at, _, mask| {

@@ -8,7 +8,7 @@ use crate::op::{Access, Family, Fill, Flow, Levels, Op};
 use crate::operand::Kind;
 use crate::ops::scalar_flow::stop;
 use crate::ops::vector_memory::{
-    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, interleaved, load_lds, vector_atomic_rows,
+    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, interleaved, lanewise, load_lds, vector_atomic_rows,
     vector_memory_rows,
 };
 use crate::wave::{LANES, Trap, Vgpr, Wave};
@@ -128,13 +128,13 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
         _ => return stop(w, Trap::Illegal),
     };
     let place = |part: u32, size: u32| -> (Addresses, u64) {
-        let mut inside = 0;
-        let at = std::array::from_fn(|l| {
+        let (mut at, mut inside) = ([0; LANES], 0);
+        for l in 0..LANES {
             let index = indices[l].wrapping_add(if descriptor.add_lane { l as u32 } else { 0 });
             let address = descriptor.address(index, offsets[l].wrapping_add(imm).wrapping_add(part), scalar, size);
             inside |= u64::from(address.is_some()) << l;
-            address.unwrap_or(0)
-        });
+            at[l] = address.unwrap_or(0);
+        }
         (at, inside & exec)
     };
     if i.has(control::LDS) {
@@ -142,7 +142,7 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
         return load_lds(w, i, e, &at, inside);
     }
     if descriptor.swizzle && !matches!(i.op.access, Access::Atomic(..)) {
-        return swizzled(w, i, e, exec, &offsets.map(|offset| offset.wrapping_add(imm)), place);
+        return swizzled(w, i, e, exec, &lanewise(|l| offsets[l].wrapping_add(imm)), place);
     }
     let (at, inside) = place(0, bytes.into());
     if let Access::Load(_, how) = i.op.access
@@ -171,7 +171,7 @@ fn swizzled(
     let mut data = if store { gather(w, i.dst, bytes, how) } else { NO_DATA };
     for (n, word) in data.iter_mut().enumerate().take(usize::from(bytes).div_ceil(4)) {
         let first = 4 * n as u32;
-        let from = offsets.map(|offset| offset.wrapping_add(first));
+        let from = lanewise(|l| offsets[l].wrapping_add(first));
         let (start, inside) = place(first, 4);
         let at = |byte: u32| if byte == 0 { start } else { place(first + byte, 1).0 };
         if let Err(fault) = interleaved(e, store, bytes.min(4), inside, &from, word, at) {

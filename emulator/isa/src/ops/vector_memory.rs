@@ -103,6 +103,17 @@ pub(crate) const fn atomic_operand_kind(op: AtomicOp, bytes: u8) -> Kind {
     }
 }
 
+/// A value for each lane. A loop in the caller's code, at the level of the host that the caller was compiled for, which what
+/// the standard library makes arrays with need not be.
+#[inline(always)]
+pub(crate) fn lanewise<T: Copy + Default>(value: impl Fn(usize) -> T) -> [T; LANES] {
+    let mut values = [T::default(); LANES];
+    for (l, place) in values.iter_mut().enumerate() {
+        *place = value(l);
+    }
+    values
+}
+
 /// Registers that so many bytes take.
 pub(crate) const fn words_of(bytes: u8) -> usize {
     bytes.div_ceil(4) as usize
@@ -110,7 +121,36 @@ pub(crate) const fn words_of(bytes: u8) -> usize {
 
 /// Accesses up to a dword of each lane of `mask` in memory whose dwords are interleaved; `at` says where a byte of it is.
 /// `offsets` are those of its first byte: where they are not aligned, the bytes may lie in two dwords.
+#[inline(always)]
 pub(crate) fn interleaved(
+    e: &mut dyn Env,
+    store: bool,
+    bytes: u8,
+    mask: u64,
+    offsets: &Vgpr,
+    word: &mut Vgpr,
+    at: impl Fn(u32) -> Addresses,
+) -> Result<(), Fault> {
+    let mut low = 0;
+    for offset in offsets {
+        low |= offset & 3;
+    }
+    if low != 0 {
+        return parted(e, store, bytes, mask, offsets, word, at);
+    }
+    if mask == 0 {
+        return Ok(());
+    }
+    one_part(e, store, bytes, mask, &at(0), word)
+}
+
+fn one_part(e: &mut dyn Env, store: bool, bytes: u8, mask: u64, at: &Addresses, word: &mut Vgpr) -> Result<(), Fault> {
+    let words = std::slice::from_mut(word);
+    if store { e.store(at, mask, bytes, words) } else { e.load(at, mask, bytes, words) }
+}
+
+/// As [`interleaved`], where some offset is not aligned.
+fn parted(
     e: &mut dyn Env,
     store: bool,
     bytes: u8,
@@ -123,23 +163,17 @@ pub(crate) fn interleaved(
     for (l, offset) in offsets.iter().enumerate() {
         apart |= u64::from((offset & 3) + u32::from(bytes) > 4) << l;
     }
-    let mut part = |mask: u64, first: u32, bytes: u8, word: &mut Vgpr| {
-        if mask == 0 {
-            return Ok(());
-        }
-        let at = at(first);
-        let words = std::slice::from_mut(word);
-        if store { e.store(&at, mask, bytes, words) } else { e.load(&at, mask, bytes, words) }
-    };
     let (together, apart) = (mask & !apart, mask & apart);
-    part(together, 0, bytes, word)?;
+    if together != 0 {
+        one_part(e, store, bytes, together, &at(0), word)?;
+    }
     if apart == 0 {
         return Ok(());
     }
     let mut whole = [0; LANES];
     for n in 0..u32::from(bytes) {
-        let mut byte = word.map(|w| w >> (8 * n));
-        part(apart, n, 1, &mut byte)?;
+        let mut byte = lanewise(|l| word[l] >> (8 * n));
+        one_part(e, store, 1, apart, &at(n), &mut byte)?;
         for (whole, byte) in whole.iter_mut().zip(byte) {
             *whole |= (byte & 0xff) << (8 * n);
         }
@@ -165,7 +199,7 @@ pub(crate) fn fill_part(w: &mut Wave, dst: Operand, bytes: u8, how: Fill, part: 
     let signed = |x: u32| sign_extend(x, bytes);
     // Memories with error correction are written in whole dwords: nothing of the old contents stays.
     let old = if w.sramecc { [0; LANES] } else { *w.vector(dst, 0) };
-    let word = std::array::from_fn(|l| {
+    let word = lanewise(|l| {
         let x = part[l];
         match how {
             Fill::Zero => x,
@@ -247,7 +281,7 @@ pub(crate) fn access(
             e.load(at, mask, bytes, std::slice::from_mut(&mut word))
                 .map(|()| fill_part(w, dst, bytes, how, &word, mask))
         }
-        Access::Store(bytes, Fill::D16High) => e.store(at, mask, bytes, &[w.vector(data, 0).map(|x| x >> 16)]),
+        Access::Store(bytes, Fill::D16High) => e.store(at, mask, bytes, &[lanewise(|l| w.vector(data, 0)[l] >> 16)]),
         Access::Store(bytes, _) => e.store(at, mask, bytes, w.vectors(data, words_of(bytes))),
         Access::Atomic(op, bytes, _) => {
             let operands = words_of(if op == AtomicOp::CmpSwap { bytes * 2 } else { bytes });
