@@ -289,6 +289,7 @@ const OPCODES: &[(Family, u16, &str)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Decoder;
     use crate::op::Index;
     use crate::ops::TABLES;
 
@@ -304,5 +305,22 @@ mod tests {
         }
         assert_eq!(absent(Family::Vop3, 0x194, Arch::Gfx942), Some("v_cvt_f32_fp8"));
         assert_eq!(absent(Family::Vop3, 0x194, Arch::Gfx90a), None);
+    }
+
+    #[test]
+    fn known_instructions_that_are_absent_are_refused_by_their_names() {
+        let refused =
+            |arch, words: [u32; 2]| Decoder::new(arch).decode(&words).map(|i| i.op.name).map_err(|e| e.to_string());
+        // The words are llvm-mc's.
+        let named = [
+            (Arch::Gfx90a, [0xf000_0f00, 0x0001_0204], "image_load"),
+            (Arch::Gfx906, [0xf080_0f00, 0x0041_0004], "image_sample"),
+            (Arch::Gfx90a, [0xe000_2000, 0x8001_0204], "buffer_load_format_x"),
+            (Arch::Gfx942, [0xe818_0000, 0x8001_0204], "tbuffer_load_format_x"),
+        ];
+        for (arch, words, name) in named {
+            assert_eq!(refused(arch, words), Err(format!("{name} is not emulated")), "{arch}");
+        }
+        assert_eq!(refused(Arch::Gfx942, [0xf000_0f00, 0x0001_0204]), Err("unknown encoding".to_owned()));
     }
 }
