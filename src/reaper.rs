@@ -31,8 +31,9 @@ const AHEAD: usize = 8;
 /// How long it looks without a nap for what an application waits for: most kernels take less.
 const LOOK_ALL_THE_TIME: Duration = Duration::from_micros(200);
 const SHORT_NAP: Duration = Duration::from_micros(50);
-/// How long the times of a dispatch may come after its completion.
-const GRACE: Duration = Duration::from_millis(50);
+/// How long the times of a dispatch may come after its completion. Nobody waits for them but its row, and a busy machine
+/// makes much of little.
+const GRACE: Duration = Duration::from_millis(500);
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(10);
 /// How long it stays awake with nothing in flight.

@@ -100,8 +100,11 @@ fn dispatches_are_captured_though_the_read_index_lags() {
     if bed::on_hardware() {
         return;
     }
-    let reader = captured(Run::hip("swaps").args(["plain", "placed", "tiled"]).env("KFDEMU_READ_INDEX", "lazy")).1;
-    assert_eq!(reader.dispatches().len(), 3);
+    let run = Run::hip("swaps").args(["plain", "placed", "tiled"]).env("KFDEMU_READ_INDEX", "lazy");
+    let (outcome, reader) = captured(run);
+    let notices = outcome.log().notices;
+    assert!(notices.iter().any(|notice| notice.ends_with(" 0 not captured, 0 losses")), "{notices:?}");
+    assert!(reader.dispatches().len() >= 3, "{notices:?}");
 }
 
 #[test]
