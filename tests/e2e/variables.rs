@@ -104,7 +104,7 @@ fn a_replayed_replacement_sees_the_captured_variables_and_what_it_does_to_them_h
             let named = match kernel {
                 "structures" => "pairs",
                 "indirect" => "samples",
-                _ => "out",
+                _ => "arg0",
             };
             assert!(outcome.stdout.contains(named), "{kernel}: {}", outcome.stdout);
         }
