@@ -182,7 +182,7 @@ fn what_was_swapped_and_captured_is_told_once_at_the_end() {
     let run = probed(&["-c", &cache, "-k", "^plain$", "--capture", &old, "--force", "--capture-kernels", "^plain"]);
     let lines = |text: &str| run.stderr.lines().filter(|line| line.contains(text)).count();
     assert_eq!(lines("omniprobe: swapped "), 1, "{}", run.stderr);
-    assert!(!run.stderr.contains("swapped 0 of") && run.stderr.contains("plain("), "{}", run.stderr);
+    assert!(run.stderr.contains(" dispatches: plain by "), "{}", run.stderr);
     assert_eq!(lines(&format!("omniprobe: {old}: 1 dispatches of 1 kernels captured")), 1, "{}", run.stderr);
     let none = probed(&["-c", &cache, "-k", "^no such kernel$", "--log-filter", "^no such kernel$"]);
     for said in [
