@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{arrows, bindings, docs, exports, shell, test};
+use crate::{arrows, bindings, docs, exports, shell, suites, test};
 
 /// A step: its name, and what it does.
 type Step = (&'static str, fn() -> Result<()>);
@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     }),
     ("tests", || test::run(&[])),
     ("other ROCms", test::generations),
+    ("packaged programs", || suites::run(&[])),
     ("exports", || exports::run(&[])),
 ];
 

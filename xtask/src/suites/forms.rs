@@ -2,12 +2,14 @@
 //! tests come in.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use super::emulated;
 use super::place::Place;
 use crate::corpus::below;
+use crate::shell;
 
 /// One test of a suite: a process that is started for it.
 #[derive(Clone, Debug)]
@@ -40,7 +42,7 @@ impl Judged {
 /// A form that tests come in.
 pub(crate) struct Form {
     pub(crate) list: fn(&Place, &Programs) -> Result<Vec<Test>>,
-    /// Reads what a process printed that ended well.
+    /// Reads what a process printed. How it ended is looked at by the caller.
     pub(crate) judge: fn(&str) -> Judged,
 }
 
@@ -64,7 +66,7 @@ impl Programs {
                 Ok(files)
             }
             Programs::With(program, _) => Ok(vec![place.folder.join(program)]),
-            Programs::Ours(folder) => below(&crate::shell::root().join(folder)),
+            Programs::Ours(folder) => below(&shell::root().join(folder)),
         }
     }
 }
@@ -259,6 +261,39 @@ fn judge_clblast(text: &str) -> Judged {
         }
     }
     judged
+}
+
+/// OpenMP programs of this repository in C, compiled with LLVM's compiler: each checks its own results.
+pub(crate) const OPENMP: Form = Form { list: list_openmp, judge: judge_failures };
+
+/// Has the runtime of OpenMP's offloading.
+const LLVM: &str = "/usr/lib/llvm-19/lib";
+
+fn list_openmp(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
+    let mut tests = Vec::new();
+    for source in programs.all(place)? {
+        if source.extension().is_none_or(|e| e != "c") {
+            continue;
+        }
+        for level in ["-O0", "-O2"] {
+            let group = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let name = format!("{group} {level}");
+            let program = place.folder.join(name.replace(' ', ""));
+            let mut command = Command::new("clang-19");
+            command.args([level, "-fopenmp"]).arg(format!("--offload-arch={}", emulated::ARCH));
+            command.arg("--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode");
+            command.arg(format!("-Wl,-rpath,{LLVM}")).arg(&source).arg("-o").arg(&program);
+            shell::output(&mut command)?;
+            tests.push(Test { name, group, words: place.words(&program), folder: place.folder.clone() });
+        }
+    }
+    Ok(tests)
+}
+
+/// A program that says only what is wrong.
+fn judge_failures(text: &str) -> Judged {
+    let failed: Vec<String> = text.lines().filter(|line| line.starts_with("FAIL")).map(str::to_owned).collect();
+    Judged { passed: u64::from(failed.is_empty()), skipped: 0, failed }
 }
 
 /// Scripts of this repository for Python: each prints a line that begins with `passed`, `skipped` or `failed` for each

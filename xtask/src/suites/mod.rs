@@ -167,11 +167,12 @@ fn line(outcome: &Outcome, seconds: f64) -> String {
     let Outcome { test, judged, dispatches, captured, verified, complaints, .. } = outcome;
     let words: Vec<String> = verified.iter().map(|(word, count)| format!("{count} {word}")).collect();
     let mut text = format!(
-        "{test}: {} passed, {} failed, {} skipped; {dispatches} dispatches, {:.1} s; {captured} captured ({}); {seconds:.1} s in all",
+        "{test}: {} passed, {} failed, {} skipped; {dispatches} dispatches, {:.1} s, {:.1} s of processors; {captured} captured ({}); {seconds:.1} s in all",
         judged.passed,
         judged.failed.len(),
         judged.skipped,
         outcome.seconds,
+        outcome.processor,
         words.join(", "),
     );
     for reason in judged.failed.iter().chain(complaints) {

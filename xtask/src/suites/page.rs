@@ -41,20 +41,20 @@ fn text(results: &[(&Suite, Option<Results>)]) -> Result<String> {
          replays. `cargo xtask suites NAME --full` runs the long sample of one suite. The table of suites is\n\
          `xtask/src/suites/table.rs`.\n\n\
          Of each suite: tests in it and processes that were run, what these counted themselves, dispatches that were\n\
-         logged, seconds of the runs with a log alone, dispatches that were captured, and how many of them a replay\n\
-         verified.\n\n\
-         | program | tests | run | passed | failed | skipped | dispatches | seconds | captured | verified |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+         logged, seconds of the runs with a log alone and those of all processors together, dispatches that were captured,\n\
+         and how many of them a replay verified.\n\n\
+         | program | tests | run | passed | failed | skipped | dispatches | seconds | processor | captured | verified |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
     );
     for (suite, results) in results {
         let Some(Results { tests, outcomes, .. }) = results else {
-            writeln!(text, "| {} (`{}`) | not run | | | | | | | | |", suite.title, suite.name)?;
+            writeln!(text, "| {} (`{}`) | not run | | | | | | | | | |", suite.title, suite.name)?;
             continue;
         };
         let sum = |number: fn(&Outcome) -> u64| outcomes.iter().map(number).sum::<u64>();
         writeln!(
             text,
-            "| {} (`{}`) | {tests} | {} | {} | {} | {} | {} | {:.0} | {} | {} |",
+            "| {} (`{}`) | {tests} | {} | {} | {} | {} | {} | {:.0} | {:.0} | {} | {} |",
             suite.title,
             suite.name,
             outcomes.len(),
@@ -63,6 +63,7 @@ fn text(results: &[(&Suite, Option<Results>)]) -> Result<String> {
             sum(|o| o.judged.skipped),
             sum(|o| o.dispatches),
             outcomes.iter().map(|o| o.seconds).sum::<f64>(),
+            outcomes.iter().map(|o| o.processor).sum::<f64>(),
             sum(|o| o.captured),
             sum(verified),
         )?;
@@ -129,17 +130,21 @@ fn replays(text: &mut String, results: &[(&Suite, Option<Results>)]) -> Result<(
     Ok(())
 }
 
-/// The tests that took longest.
+/// The tests that took most of the processors.
 fn slowest(text: &mut String, results: &[(&Suite, Option<Results>)]) -> Result<()> {
     let mut all: Vec<(&str, &Outcome)> = Vec::new();
     for (suite, results) in results {
         all.extend(results.iter().flat_map(|r| &r.outcomes).map(|outcome| (suite.name, outcome)));
     }
-    all.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
-    *text += "\n## The slowest\n\n| test | seconds | dispatches |\n|---|--:|--:|\n";
+    all.sort_by(|(_, a), (_, b)| b.processor.total_cmp(&a.processor));
+    *text += "\n## The slowest\n\n| test | seconds | processor | dispatches |\n|---|--:|--:|--:|\n";
     for (suite, outcome) in all.into_iter().take(SLOWEST) {
         let name = outcome.test.replace('|', "\\|");
-        writeln!(text, "| `{suite}` `{name}` | {:.0} | {} |", outcome.seconds, outcome.dispatches)?;
+        writeln!(
+            text,
+            "| `{suite}` `{name}` | {:.0} | {:.0} | {} |",
+            outcome.seconds, outcome.processor, outcome.dispatches
+        )?;
     }
     Ok(())
 }

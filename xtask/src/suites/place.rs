@@ -26,6 +26,8 @@ pub(crate) enum Source {
     },
     /// Python packages at fixed versions, run by the machine's Python on a ROCm.
     Python { rocm: &'static str, packages: &'static [&'static str] },
+    /// Programs of this repository, compiled for the machine's own ROCm when they are listed.
+    Machine,
 }
 
 impl Source {
@@ -33,6 +35,7 @@ impl Source {
     fn generation(&self) -> Result<Option<&'static Generation>> {
         match self {
             Source::Debian { rocm, .. } | Source::Python { rocm, .. } => Ok(rocm::named(rocm)?.into_iter().next()),
+            Source::Machine => Ok(None),
         }
     }
 
@@ -85,11 +88,13 @@ impl Place {
                 contents += &environment(&folder, python)?;
             }
             Source::Python { packages, .. } => contents += &environment(&folder, packages)?,
+            Source::Machine => {}
         }
-        let runtime = rocm.as_ref().map_or("the machine's", |r| &r.version);
+        let runtime = rocm.as_ref().map_or("of the machine", |r| &r.version);
         let at = rocm.as_ref().map_or_else(String::new, |r| r.folder.display().to_string());
         let wanted: Vec<&str> = contents.lines().filter(|line| wanted.iter().any(|w| line.starts_with(w))).collect();
-        let made_of = format!("{}; HSA runtime {runtime}", wanted.join(", "));
+        let made_of = if wanted.is_empty() { "programs of this repository".to_owned() } else { wanted.join(", ") };
+        let made_of = format!("{made_of}; HSA runtime {runtime}");
         fs::write(folder.join(LIST), format!("{key}\n{at}\n{made_of}\n{contents}"))?;
         let place = Place::read(&folder, &key).context("a place that was just made is not complete")?;
         place.write_run()?;

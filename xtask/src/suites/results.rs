@@ -33,7 +33,7 @@ impl Results {
         let outcome = |o: &Outcome| {
             json!({
                 "test": o.test, "passed": o.judged.passed, "skipped": o.judged.skipped, "failed": o.judged.failed,
-                "dispatches": o.dispatches, "seconds": o.seconds, "captured": o.captured, "verified": o.verified,
+                "dispatches": o.dispatches, "seconds": o.seconds, "processor": o.processor, "captured": o.captured, "verified": o.verified,
                 "complaints": o.complaints,
             })
         };
@@ -75,6 +75,7 @@ fn outcome(value: &Value) -> Outcome {
         judged: Judged { passed: number("passed"), skipped: number("skipped"), failed: lines("failed") },
         dispatches: number("dispatches"),
         seconds: value["seconds"].as_f64().unwrap_or(0.0),
+        processor: value["processor"].as_f64().unwrap_or(0.0),
         captured: number("captured"),
         verified,
         complaints: lines("complaints"),

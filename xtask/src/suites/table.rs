@@ -1,6 +1,6 @@
 //! The suites: a row for each.
 
-use super::forms::{CLBLAST, Form, GGML, GOOGLE, NORMS, Programs, SCRIPTS};
+use super::forms::{CLBLAST, Form, GGML, GOOGLE, NORMS, OPENMP, Programs, SCRIPTS};
 use super::place::Source;
 
 /// A packaged program whose own tests are run.
@@ -216,6 +216,35 @@ pub(crate) const SUITES: &[Suite] = &[
         variables: &[("DEV", "HIP")],
         short: 2,
         full: 20,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "iree",
+        title: "IREE's modules, recorded and replayed by its own tools",
+        source: Source::Python {
+            rocm: "6.4.3",
+            packages: &["iree-base-compiler==3.13.0", "iree-base-runtime==3.13.0", "numpy==2.4.6"],
+        },
+        versions: &["iree-base"],
+        programs: Programs::Ours("tests/suites/iree"),
+        form: SCRIPTS,
+        variables: &[],
+        short: 2,
+        full: 9,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "openmp",
+        title: "OpenMP target regions, compiled with LLVM 19",
+        source: Source::Machine,
+        versions: &[],
+        programs: Programs::Ours("tests/programs/openmp"),
+        form: OPENMP,
+        variables: &[("OMP_TARGET_OFFLOAD", "MANDATORY")],
+        short: 1,
+        full: 2,
         left_out: &[],
         known: &[],
     },
