@@ -47,7 +47,7 @@ fn text(results: &[(&Suite, Option<Results>)]) -> Result<String> {
          |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
     );
     for (suite, results) in results {
-        let Some(Results { tests, outcomes, .. }) = results else {
+        let Some(Results { tests, outcomes, .. }) = results.as_ref().filter(|r| r.not_run.is_empty()) else {
             writeln!(text, "| {} (`{}`) | not run | | | | | | | | | |", suite.title, suite.name)?;
             continue;
         };
@@ -70,8 +70,12 @@ fn text(results: &[(&Suite, Option<Results>)]) -> Result<String> {
     }
     text += "\n## What was tested\n\n";
     for (suite, results) in results {
-        if let Some(Results { made_of, seed, .. }) = results {
-            writeln!(text, "* `{}`: {made_of}; seed {seed}", suite.name)?;
+        match results {
+            None => writeln!(text, "* `{}`: not run here yet", suite.name)?,
+            Some(Results { not_run, .. }) if !not_run.is_empty() => {
+                writeln!(text, "* `{}`: not run, its packages could not be had: {not_run}", suite.name)?;
+            }
+            Some(Results { made_of, seed, .. }) => writeln!(text, "* `{}`: {made_of}; seed {seed}", suite.name)?,
         }
         for left_out in suite.left_out {
             writeln!(text, "  * `{}` is left out: {}", left_out.test, left_out.reason)?;

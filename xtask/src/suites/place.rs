@@ -75,10 +75,10 @@ impl Place {
         if !fetch && let Some(place) = Place::read(&folder, &key) {
             return Ok(place);
         }
+        let rocm = source.generation()?.map(rocm::unpack).transpose()?;
         // Scripts of a Python environment name its folder, so it is made where it stays.
         fs::remove_dir_all(&folder).ok();
         fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-        let rocm = source.generation()?.map(rocm::unpack).transpose()?;
         let mut contents = String::new();
         match source {
             Source::Debian { rocm: version, packages, parts, python } => {

@@ -12,7 +12,10 @@ use super::forms::Judged;
 use crate::shell;
 
 /// A run of a suite.
+#[derive(Default)]
 pub(crate) struct Results {
+    /// Why it was not run; empty when it was.
+    pub(crate) not_run: String,
     pub(crate) made_of: String,
     pub(crate) seed: u64,
     /// How many tests the suite has.
@@ -38,7 +41,7 @@ impl Results {
             })
         };
         let outcomes: Vec<Value> = self.outcomes.iter().map(outcome).collect();
-        let value = json!({ "made_of": self.made_of, "seed": self.seed, "tests": self.tests, "outcomes": outcomes });
+        let value = json!({ "not_run": self.not_run, "made_of": self.made_of, "seed": self.seed, "tests": self.tests, "outcomes": outcomes });
         let file = file(suite);
         fs::create_dir_all(file.parent().context("a file is in a folder")?)?;
         fs::write(&file, format!("{value:#}\n")).with_context(|| format!("writing {}", file.display()))
@@ -54,6 +57,7 @@ impl Results {
         let value: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))?;
         let outcomes = value["outcomes"].as_array().into_iter().flatten().map(outcome).collect();
         Ok(Some(Results {
+            not_run: value["not_run"].as_str().unwrap_or_default().to_owned(),
             made_of: value["made_of"].as_str().unwrap_or_default().to_owned(),
             seed: value["seed"].as_u64().unwrap_or(0),
             tests: usize::try_from(value["tests"].as_u64().unwrap_or(0))?,
