@@ -67,6 +67,42 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// What a descriptor says.
+    pub(crate) fn of_descriptor(name: &str, symbol: String, descriptor: Descriptor) -> Kernel {
+        let fields = descriptor.fields;
+        Kernel {
+            name: name.to_owned(),
+            symbol,
+            arguments: Vec::new(),
+            kernarg_size: fields.kernarg_size,
+            // AMDGPUUsage, "Kernel Dispatch": as AQL demands of every segment.
+            kernarg_align: 16,
+            group_size: fields.group_segment_fixed_size,
+            private_size: fields.private_segment_fixed_size,
+            wavefront_size: if descriptor.is_wave32() { 32 } else { 64 },
+            sgprs: 0,
+            vgprs: 0,
+            agprs: None,
+            sgpr_spills: None,
+            vgpr_spills: None,
+            // The most that any processor runs.
+            max_flat_workgroup_size: 1024,
+            required_workgroup_size: None,
+            workgroup_size_hint: None,
+            vec_type_hint: None,
+            uniform_workgroup_size: false,
+            uses_dynamic_stack: descriptor.uses_dynamic_stack(),
+            workgroup_processor_mode: None,
+            cluster_dims: None,
+            kind: KernelKind::Normal,
+            language: None,
+            language_version: Vec::new(),
+            device_enqueue_symbol: None,
+            descriptor: Some(descriptor),
+            unknown: Vec::new(),
+        }
+    }
+
     /// The arguments that the application fills in.
     pub fn explicit(&self) -> impl Iterator<Item = &Argument> {
         self.arguments.iter().filter(|a| !a.kind.is_hidden())

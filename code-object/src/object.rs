@@ -116,6 +116,19 @@ impl CodeObject {
         Ok(None)
     }
 
+    /// A kernel that has a descriptor and no metadata: what the packet processor reads of it, and no arguments.
+    ///
+    /// # Errors
+    /// When the bytes are no code object.
+    pub fn described(bytes: &[u8], name: &str) -> Result<Option<Kernel>> {
+        let image = Image::parse(bytes)?;
+        let symbol = format!("{name}.kd");
+        let symbols = image.symbols()?;
+        let found = symbols.iter().find(|s| !s.undefined && s.kind == STT_OBJECT && s.name == symbol);
+        let descriptor = found.and_then(|s| Descriptor::read(&image, s.address));
+        Ok(descriptor.map(|descriptor| Kernel::of_descriptor(name, symbol, descriptor)))
+    }
+
     /// The kernel of a name.
     pub fn kernel(&self, name: &str) -> Option<&Kernel> {
         self.kernels.iter().find(|k| k.name == name)

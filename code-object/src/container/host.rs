@@ -1,7 +1,7 @@
 //! Where a program or library for the host has its bundles.
 //!
 //! Sources: the ELF specification; clang's HIP support for the section `.hip_fatbin`, and for `.hipFatBinSegment`, whose
-//! records say where bundles are when the section has another name.
+//! records say where bundles are when the section has another name; clang's "Offloading Design" page for `.llvm.offloading`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,6 +15,8 @@ use crate::error::{Result, Unreadable};
 use crate::source::{self, Source};
 
 const BUNDLES: &[u8] = b".hip_fatbin";
+/// Where LLVM's linker wrapper puts the images of a program that is linked.
+const PACKAGES: &[u8] = b".llvm.offloading";
 const RECORDS: &[u8] = b".hipFatBinSegment";
 /// Bytes of a record: a magic, a version, the address of a bundle, and a word that is not used.
 const RECORD: u64 = 24;
@@ -56,6 +58,7 @@ pub(super) fn bundles(source: &dyn Source) -> Result<Found> {
             ranges = of_records(source, header, &sections, &records)?;
         }
     }
+    ranges.extend(named(source, header, &sections, PACKAGES)?);
     Ok(Found::Host(ranges))
 }
 

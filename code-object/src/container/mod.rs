@@ -1,4 +1,4 @@
-//! Code objects wherever they are kept: bare, in offload bundles, in programs and libraries.
+//! Code objects wherever they are kept: bare, in offload bundles and packages, in programs and libraries.
 //!
 //! Nothing is read but headers, of a compressed bundle its first blocks, and what is asked for: a library of a gigabyte
 //! is listed by reading some hundred kilobytes of it.
@@ -6,6 +6,7 @@
 mod bundle;
 mod compressed;
 mod host;
+mod package;
 mod stream;
 
 use std::io::Read as _;
@@ -27,6 +28,8 @@ pub enum Kind {
     Bundle,
     /// A compressed bundle: `CCOB`.
     CompressedBundle,
+    /// A package of LLVM's linker wrapper, as OpenMP programs have: one image.
+    Package,
 }
 
 /// Where a code object lies, or another thing that a bundle has, like an empty entry for the host.
@@ -136,7 +139,9 @@ pub fn read_each(source: &dyn Source, entries: &[Entry], take: &mut dyn FnMut(us
             index,
             match (&entry.problem, entry.kind) {
                 (Some(problem), _) => Err(problem.clone()),
-                (None, Kind::Bare | Kind::Bundle) => source::read(source, "code object", entry.offset, entry.length),
+                (None, Kind::Bare | Kind::Bundle | Kind::Package) => {
+                    source::read(source, "code object", entry.offset, entry.length)
+                }
                 (None, Kind::CompressedBundle) => unpack(source, entry, &mut stream),
             },
         );
@@ -174,7 +179,7 @@ fn unpack<'a>(
 }
 
 fn starts_bundle(bytes: &[u8]) -> bool {
-    bytes.starts_with(bundle::MAGIC) || bytes.starts_with(compressed::MAGIC)
+    [bundle::MAGIC, compressed::MAGIC, package::MAGIC].iter().any(|magic| bytes.starts_with(magic))
 }
 
 /// The most entries of one source: a thousand bundles of a hundred processors.
@@ -190,9 +195,12 @@ fn bundles(source: &dyn Source, start: u64, end: u64, entries: &mut Vec<Entry>) 
             bundle::entries(source, here, end)
         } else if magic.starts_with(compressed::MAGIC) {
             compressed::entries(source, here, end)
+        } else if magic.starts_with(package::MAGIC) {
+            package::entries(source, here, end)
         } else {
             let found = format!("\"{}\"", magic.get(..8).unwrap_or(&magic).escape_ascii());
-            let problem = Unreadable::unexpected("bundle", here, "__CLANG_OFFLOAD_BUNDLE__ or CCOB", found);
+            let problem =
+                Unreadable::unexpected("bundle", here, "__CLANG_OFFLOAD_BUNDLE__, CCOB or an offload package", found);
             bundle::Found { entries: vec![Entry::broken(Kind::Bundle, here, 0, problem)], length: None }
         };
         entries.extend(found.entries);

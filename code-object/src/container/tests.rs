@@ -93,7 +93,7 @@ fn a_table_that_is_damaged_is_told_and_the_next_bundle_is_read() {
     bytes.resize(4096, 0);
     bytes.extend(two());
     let found = read(&bytes);
-    let said = r#"bundle at 0xa1: expected __CLANG_OFFLOAD_BUNDLE__ or CCOB, found "garbage\x00""#;
+    let said = r#"bundle at 0xa1: expected __CLANG_OFFLOAD_BUNDLE__, CCOB or an offload package, found "garbage\x00""#;
     assert_eq!(found.len(), 5);
     assert_eq!(found[2], Err(said.to_owned()));
     assert_eq!(found[4], Ok(b"code b".to_vec()));

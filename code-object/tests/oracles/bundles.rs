@@ -78,6 +78,7 @@ pub(crate) fn every_form() -> Vec<Vec<u8>> {
     }
     forms.push([&forms[1][..], &plain, &forms[4]].concat());
     forms.push(plain);
+    forms.push(fs::read(packaged()).unwrap());
     forms.extend(host_programs().iter().map(|path| fs::read(path).unwrap()));
     forms
 }
@@ -93,6 +94,46 @@ fn a_bundle_has_the_entries_that_clangs_bundler_put_into_it() {
         ours.sort();
         assert_eq!(ours, listed);
     }
+}
+
+/// The same code objects in packages, and an image that is none.
+fn packaged() -> PathBuf {
+    let mut images: Vec<(PathBuf, String)> = parts()
+        .into_iter()
+        .filter_map(|(id, path)| {
+            let (kind, architecture) = (id.split_once('-')?.0.trim_end_matches("v4"), id.split_once("--")?.1);
+            Some((path?, format!("triple=amdgcn-amd-amdhsa,arch={architecture},kind={kind}")))
+        })
+        .collect();
+    let bitcode = Path::new(env!("CARGO_TARGET_TMPDIR")).join("image.bc");
+    fs::write(&bitcode, b"BC\xc0\xdeno bitcode that anybody reads").unwrap();
+    images.push((bitcode, "triple=amdgcn-amd-amdhsa,arch=gfx90a,kind=openmp".to_owned()));
+    let sources: Vec<PathBuf> = images.iter().map(|(path, _)| path.clone()).collect();
+    compiled::make("images.package", &sources, |output| {
+        let mut command = Command::new("clang-offload-packager-19");
+        command.arg("-o").arg(output);
+        command.args(images.iter().map(|(path, about)| format!("--image=file={},{about}", path.display())));
+        command
+    })
+}
+
+#[test]
+fn packages_have_the_images_that_clangs_packager_put_into_them() {
+    let bytes = fs::read(packaged()).unwrap();
+    let found = entries(&bytes);
+    let parts: Vec<_> = parts().into_iter().filter_map(|(id, path)| Some((id, path?))).collect();
+    assert_eq!(found.len(), parts.len() + 1);
+    for (entry, (id, path)) in found.iter().zip(&parts) {
+        assert_eq!((entry.id.replace("hip-", "hipv4-"), entry.kind), ((*id).to_owned(), Kind::Package));
+        assert_eq!(entry.read(&bytes), Ok(fs::read(path).unwrap()));
+        assert_eq!(entry.target().map(|target| target.to_string()).as_deref(), id.split_once("--").map(|(_, t)| t));
+        assert!(entry.is_code_object());
+    }
+    assert!(found.last().is_some_and(|bitcode| !bitcode.is_code_object() && bitcode.problem.is_none()));
+    // One that leads outside is told.
+    let mut broken = bytes;
+    broken[32 + 32 + 5] = 1;
+    assert!(entries(&broken)[0].read(&broken).unwrap_err().to_string().starts_with("image of an offload package"));
 }
 
 /// The IDs that clang's bundler finds in a file.

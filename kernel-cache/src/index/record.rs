@@ -79,7 +79,7 @@ fn abi(number: u16) -> Option<Abi> {
 }
 
 const SETTINGS: [Setting; 4] = [Setting::Unsupported, Setting::Any, Setting::Off, Setting::On];
-const CONTAINERS: [Kind; 3] = [Kind::Bare, Kind::Bundle, Kind::CompressedBundle];
+const CONTAINERS: [Kind; 4] = [Kind::Bare, Kind::Bundle, Kind::CompressedBundle, Kind::Package];
 
 fn ordinal<T: PartialEq>(all: &[T], value: &T) -> u8 {
     all.iter().position(|v| v == value).and_then(|n| u8::try_from(n).ok()).unwrap_or(u8::MAX)
