@@ -39,10 +39,14 @@ pub(crate) struct Object {
 /// An object and its bytes, which are not kept.
 pub(crate) type WithBytes = (Arc<Object>, Vec<u8>);
 
-/// The code objects of executables that are not frozen yet.
+/// The code objects of executables.
 #[derive(Default)]
 pub(crate) struct LoadedCode {
+    /// Of those that are not frozen yet.
     by_executable: Mutex<HashMap<u64, Vec<Arc<Object>>>>,
+    /// The handles of those that were loaded for no agent, or that a call has left behind which failed: builds of ROCr with
+    /// assertions end a process that asks for their agent.
+    without_agent: Mutex<HashMap<u64, Vec<u64>>>,
 }
 
 /// The code objects of one executable, by what is in them.
@@ -71,16 +75,17 @@ impl Object {
     }
 
     /// What the runtime says of a code object that it has loaded, and its bytes.
-    fn read(api: &Api, agent: u64, loaded: u64) -> WithBytes {
-        let at = api.loader().and_then(|loader| loader.loaded_at(loaded)).unwrap_or_default();
-        match bytes_of(api, loaded) {
+    fn read(api: &Api, loaded: u64) -> hsa::Result<WithBytes> {
+        let loader = api.loader()?;
+        let (agent, at) = (loader.agent(loaded)?, loader.loaded_at(loaded).unwrap_or_default());
+        Ok(match bytes_of(api, loaded) {
             Ok(bytes) => (Arc::new(Object::of(agent, loaded, &bytes, at)), bytes),
             Err(why) => {
                 let code = Err(format!("its code object cannot be read: {why}"));
                 let number = next_number();
                 (Arc::new(Object { number, loaded, agent, hash: Hash::of(&[]), at, code, module: None }), Vec::new())
             }
-        }
+        })
     }
 }
 
@@ -108,11 +113,11 @@ impl LoadedCode {
     /// # Errors
     /// When the runtime does not know the executable, or cannot tell its code objects.
     pub(crate) fn look(&self, api: &Api, executable: Executable) -> hsa::Result<Vec<WithBytes>> {
-        let loaded = api.loader()?.code_objects(executable)?;
+        let loaded = self.handles(api, executable)?;
         let known: Vec<u64> =
             lock(&self.by_executable).get(&executable.0).into_iter().flatten().map(|object| object.loaded).collect();
-        let new = loaded.into_iter().filter(|(_, handle)| !known.contains(handle));
-        let new: Vec<WithBytes> = new.map(|(agent, handle)| Object::read(api, agent, handle)).collect();
+        let new = loaded.into_iter().filter(|handle| !known.contains(handle));
+        let new: Vec<WithBytes> = new.map(|handle| Object::read(api, handle)).collect::<hsa::Result<_>>()?;
         if !new.is_empty() {
             let objects = new.iter().map(|(object, _)| object.clone());
             lock(&self.by_executable).entry(executable.0).or_default().extend(objects);
@@ -120,7 +125,31 @@ impl LoadedCode {
         Ok(new)
     }
 
-    /// The code objects of an executable that is frozen, or destroyed: no more will come.
+    /// The code objects of an executable that were loaded for an agent.
+    ///
+    /// # Errors
+    /// When the runtime does not know the executable, or cannot tell its code objects.
+    pub(crate) fn handles(&self, api: &Api, executable: Executable) -> hsa::Result<Vec<u64>> {
+        let mut loaded = api.loader()?.code_objects(executable)?;
+        let without_agent = lock(&self.without_agent);
+        if let Some(without) = without_agent.get(&executable.0) {
+            loaded.retain(|handle| !without.contains(handle));
+        }
+        Ok(loaded)
+    }
+
+    /// A code object was loaded for no agent, or was not.
+    pub(crate) fn without_agent(&self, executable: Executable, loaded: u64) {
+        lock(&self.without_agent).entry(executable.0).or_default().push(loaded);
+    }
+
+    /// An executable is about to be destroyed.
+    pub(crate) fn destroyed(&self, executable: Executable) {
+        drop(self.take(executable));
+        lock(&self.without_agent).remove(&executable.0);
+    }
+
+    /// The code objects of an executable that is frozen: no more will come.
     pub(crate) fn take(&self, executable: Executable) -> Vec<Arc<Object>> {
         lock(&self.by_executable).remove(&executable.0).unwrap_or_default()
     }
@@ -128,6 +157,7 @@ impl LoadedCode {
     /// Forgets everything: the runtime is gone.
     pub(crate) fn forget(&self) {
         lock(&self.by_executable).clear();
+        lock(&self.without_agent).clear();
     }
 }
 
@@ -148,9 +178,16 @@ impl<'a> Objects<'a> {
         self.all
     }
 
+    /// The agents that they were loaded for.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = u64> {
+        self.all.iter().map(|object| object.agent)
+    }
+
     /// The code object that has a kernel. One that cannot be read has the kernels that no other has.
     pub(crate) fn of_kernel(&self, symbol: &KernelSymbol) -> Option<&'a Arc<Object>> {
         let found = self.kernels.get(&(symbol.agent, name_of(symbol))).map(|(object, _)| *object);
+        // Without metadata, there is its descriptor.
+        let found = found.or_else(|| self.variables.get(&(symbol.agent, &*symbol.name)).copied());
         found.or_else(|| self.all.iter().find(|object| object.agent == symbol.agent && object.code.is_err()))
     }
 

@@ -35,7 +35,9 @@ impl Code {
     /// When they are no code object, or have no such kernel.
     pub fn parse(place: impl Fn() -> String, bytes: Vec<u8>, symbol: &str) -> Result<Code> {
         let object = CodeObject::parse(&bytes).map_err(|source| ReplayError::CodeObject { place: place(), source })?;
-        let Some(kernel) = object.kernel(symbol).cloned() else {
+        // Without metadata, a kernel has arguments all the same.
+        let described = || CodeObject::described(&bytes, symbol).ok().flatten();
+        let Some(kernel) = object.kernel(symbol).cloned().or_else(described) else {
             let names: Vec<&str> = object.kernels.iter().map(|k| &*k.name).collect();
             return Err(ReplayError::Usage {
                 what: place(),

@@ -18,13 +18,13 @@ mod select;
 mod stall;
 mod take;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
-use hsa::{Executable, KernelSymbol, LoadedAt};
+use hsa::{Executable, KernelSymbol, LoadedAt, VariableSymbol};
 use hsa_sys::abi::aql::{PacketType, Slot};
 use logdur_journal::names::one_line;
 use logdur_settings::{CaptureScope, Interceptor, Quiesce};
@@ -228,7 +228,10 @@ impl Capture {
         symbols: &[KernelSymbol],
         objects: &Objects<'_>,
     ) {
-        let variables = session.api().variables(executable).unwrap_or_default();
+        let api = session.api();
+        let agents: BTreeSet<u64> = objects.agents().chain(symbols.iter().map(|symbol| symbol.agent)).collect();
+        let of_agent = |agent| api.variables(executable, agent).unwrap_or_default();
+        let variables: Vec<VariableSymbol> = agents.into_iter().flat_map(of_agent).collect();
         self.memory(|memory| memory.loaded(executable, &variables));
         let noted = lock(&self.file).frozen(session, executable, symbols, objects, &variables);
         self.check(session, noted);

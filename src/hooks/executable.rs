@@ -22,8 +22,9 @@ pub(super) unsafe extern "C" fn load_agent_code_object(
     options: *const c_char,
     loaded: *mut hsa_loaded_code_object_t,
 ) -> hsa_status_t {
+    let before = handles(executable);
     let status = original!(core.hsa_executable_load_agent_code_object_fn(executable, agent, reader, options, loaded));
-    code_came(status, executable)
+    code_came(status, executable, &before, true)
 }
 
 pub(super) unsafe extern "C" fn load_program_code_object(
@@ -32,8 +33,9 @@ pub(super) unsafe extern "C" fn load_program_code_object(
     options: *const c_char,
     loaded: *mut hsa_loaded_code_object_t,
 ) -> hsa_status_t {
+    let before = handles(executable);
     let status = original!(core.hsa_executable_load_program_code_object_fn(executable, reader, options, loaded));
-    code_came(status, executable)
+    code_came(status, executable, &before, false)
 }
 
 /// The way of HSA 1.0, with what `hsa_code_object_deserialize` has made.
@@ -43,22 +45,36 @@ pub(super) unsafe extern "C" fn load_code_object(
     code: hsa_code_object_t,
     options: *const c_char,
 ) -> hsa_status_t {
+    let before = handles(executable);
     let status = original!(core.hsa_executable_load_code_object_fn(executable, agent, code, options));
-    code_came(status, executable)
+    code_came(status, executable, &before, agent.handle != 0)
 }
 
-/// Something was loaded into an executable, if the call has succeeded.
-fn code_came(status: hsa_status_t, executable: hsa_executable_t) -> hsa_status_t {
-    if status == raw::HSA_STATUS_SUCCESS {
-        guard((), || {
-            let (Some(session), Some(api)) = (session::current(), calls::get()) else { return };
-            session.swapper.iter().for_each(|swapper| swapper.watch(session));
-            // What cannot be looked at here is looked at again when the executable is frozen, and missed there.
-            if let Err(error) = look(session, api, Executable(executable.handle)) {
-                ::log::debug!("executable {:#x}: {error}", executable.handle);
-            }
-        });
-    }
+/// The code objects that an executable has.
+fn handles(executable: hsa_executable_t) -> Vec<u64> {
+    guard(Vec::new(), || {
+        let found = calls::get().and_then(|api| api.loader().ok()?.code_objects(Executable(executable.handle)).ok());
+        found.unwrap_or_default()
+    })
+}
+
+/// Something may have been loaded into an executable, for an agent or for none.
+fn code_came(status: hsa_status_t, executable: hsa_executable_t, before: &[u64], for_agent: bool) -> hsa_status_t {
+    let is_loaded = status == raw::HSA_STATUS_SUCCESS && for_agent;
+    guard((), || {
+        let (Some(session), Some(api)) = (session::current(), calls::get()) else { return };
+        if !is_loaded {
+            // A call that fails may leave something behind, too.
+            let new = handles(executable).into_iter().filter(|handle| !before.contains(handle));
+            return new.for_each(|handle| session.code.without_agent(Executable(executable.handle), handle));
+        }
+        session.swapper.iter().for_each(|swapper| swapper.watch(session));
+        let is_wanted = session.capture.is_some() || session.swapper.is_some();
+        // What cannot be looked at here is looked at again when the executable is frozen, and missed there.
+        if is_wanted && let Err(error) = look(session, api, Executable(executable.handle)) {
+            ::log::debug!("executable {:#x}: {error}", executable.handle);
+        }
+    });
     status
 }
 
@@ -91,30 +107,34 @@ fn frozen(session: &Session, api: &Api, executable: Executable) {
 }
 
 fn enter(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()> {
-    let loader = api.loader()?;
-    // Those that were loaded before the hook was there. Old loaders cannot say, and have none.
-    let others = loader.executables(api).unwrap_or_default();
-    for executable in others.into_iter().chain([executable]) {
-        if session.kernels.knows(executable) {
-            continue;
+    // Those that were loaded before the hook was there, or past it. Old loaders cannot say, and have none.
+    let others = api.loader()?.executables(api).unwrap_or_default();
+    for other in others.into_iter().filter(|other| *other != executable && !session.kernels.knows(*other)) {
+        // One that is not frozen yet is no error.
+        if let Err(error) = enter_one(session, api, other) {
+            ::log::debug!("executable {:#x}: {error}", other.0);
         }
-        let mut kernels = Vec::new();
-        for agent in loader.agents(executable)? {
-            kernels.extend(api.kernels(executable, agent)?);
-        }
-        ::log::debug!("executable {:#x}: {} kernels", executable.0, kernels.len());
-        let code = code_of(session, api, executable, &kernels);
-        let objects = Objects::new(&code);
-        for kernel in &mut kernels {
-            kernel.kernarg_size = objects.kernarg_size(kernel);
-        }
-        session.kernels.loaded(executable, &kernels);
-        if let Some(capture) = &session.capture {
-            capture.frozen(session, executable, &kernels, &objects);
-        }
-        if let Some(swapper) = &session.swapper {
-            swapper.frozen(session, executable, &kernels, &objects);
-        }
+    }
+    if session.kernels.knows(executable) { Ok(()) } else { enter_one(session, api, executable) }
+}
+
+fn enter_one(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()> {
+    let mut kernels = Vec::new();
+    for agent in api.loader()?.agents(&session.code.handles(api, executable)?)? {
+        kernels.extend(api.kernels(executable, agent)?);
+    }
+    ::log::debug!("executable {:#x}: {} kernels", executable.0, kernels.len());
+    let code = code_of(session, api, executable, &kernels);
+    let objects = Objects::new(&code);
+    for kernel in &mut kernels {
+        kernel.kernarg_size = objects.kernarg_size(kernel);
+    }
+    session.kernels.loaded(executable, &kernels);
+    if let Some(capture) = &session.capture {
+        capture.frozen(session, executable, &kernels, &objects);
+    }
+    if let Some(swapper) = &session.swapper {
+        swapper.frozen(session, executable, &kernels, &objects);
     }
     Ok(())
 }
@@ -137,7 +157,7 @@ pub(super) unsafe extern "C" fn destroy(executable: hsa_executable_t) -> hsa_sta
         if let Some(session) = session::current() {
             session.kernels.destroyed(Executable(executable.handle));
             // It may never have been frozen.
-            drop(session.code.take(Executable(executable.handle)));
+            session.code.destroyed(Executable(executable.handle));
             session.swapper.iter().for_each(|s| s.destroyed(session, Executable(executable.handle)));
             let capture = session.capture.iter();
             capture.for_each(|c| c.memory_leaves(|memory| memory.unloaded(Executable(executable.handle))));

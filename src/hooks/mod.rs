@@ -56,6 +56,9 @@ hooks! { watching:
     core.hsa_queue_destroy_fn => queue::destroy;
     amd.hsa_amd_queue_intercept_create_fn => queue::intercept_create;
     amd.hsa_amd_profiling_set_profiler_enabled_fn => queue::set_profiler_enabled;
+    core.hsa_executable_load_agent_code_object_fn => executable::load_agent_code_object;
+    core.hsa_executable_load_program_code_object_fn => executable::load_program_code_object;
+    core.hsa_executable_load_code_object_fn => executable::load_code_object;
     core.hsa_executable_freeze_fn => executable::freeze;
     core.hsa_executable_destroy_fn => executable::destroy;
     core.hsa_queue_load_write_index_relaxed_fn => index::load_relaxed;
@@ -80,13 +83,6 @@ hooks! { watching:
     amd.hsa_amd_memory_async_copy_fn => copy::memory_async_copy;
     amd.hsa_amd_memory_async_copy_on_engine_fn => copy::memory_async_copy_on_engine;
     amd.hsa_amd_memory_async_copy_rect_fn => copy::memory_async_copy_rect;
-}
-
-// Only where kernels are swapped or captured.
-hooks! { of_code:
-    core.hsa_executable_load_agent_code_object_fn => executable::load_agent_code_object;
-    core.hsa_executable_load_program_code_object_fn => executable::load_program_code_object;
-    core.hsa_executable_load_code_object_fn => executable::load_code_object;
 }
 
 // Only where dispatches are captured.
@@ -120,10 +116,8 @@ pub(crate) fn installed(live: &LiveTable) -> bool {
 
 /// Installs the hooks that a session needs; entries that this runtime lacks are left out.
 pub(crate) fn install(live: &LiveTable, session: &Session) {
-    let code = session.swapper.is_some() || session.capture.is_some();
-    let code = code.then(of_code).into_iter().flatten();
     let memory = session.capture.is_some().then(of_memory).into_iter().flatten();
-    for hook in watching().into_iter().chain(code).chain(memory) {
+    for hook in watching().into_iter().chain(memory) {
         let Some(slot) = (hook.slot)(live).filter(|slot| slot.load() != 0) else {
             ::log::debug!("this runtime has no {}", hook.name);
             continue;
@@ -137,7 +131,7 @@ pub(crate) fn install(live: &LiveTable, session: &Session) {
 /// Takes the hooks out again, where nobody has put another over them.
 pub(crate) fn restore(api: &Api) {
     let Some(live) = lock(&LIVE).take() else { return };
-    for hook in watching().into_iter().chain(of_code()).chain(of_memory()) {
+    for hook in watching().into_iter().chain(of_memory()) {
         if let Some(slot) = (hook.slot)(&live) {
             // SAFETY: the original was in this entry when the library was loaded.
             unsafe { slot.restore(hook.ours, (hook.original)(api)) };

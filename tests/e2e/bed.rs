@@ -258,6 +258,23 @@ pub(crate) fn opencl_object(source: &Path, arch: &str, clang: u32, optimise: u32
     object
 }
 
+/// A C program of `tests/programs/openmp`, whose target regions are for all processors that are tested.
+pub(crate) fn openmp(name: &str, options: &str) -> PathBuf {
+    let program = programs().join("openmp").join(format!("{name}{}", options.replace(' ', "")));
+    let source = root().join("tests/programs/openmp").join(format!("{name}.c"));
+    make(&program, std::slice::from_ref(&source), || {
+        let mut command = Command::new("clang-19");
+        command.args(options.split_whitespace()).arg("-fopenmp");
+        command.args(archs().iter().map(|arch| format!("--offload-arch={arch}")));
+        command.arg("--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode");
+        // Its runtime is beside the compiler's libraries, and opens ROCm's when it starts.
+        command.arg("-Wl,-rpath,/usr/lib/llvm-19/lib").args(link_options());
+        command.arg(&source).arg("-o").arg(&program);
+        command
+    });
+    program
+}
+
 /// A folder with what Triton compiled of `tests/programs/triton` for a processor, arguments and expected results.
 pub(crate) fn triton(arch: &str) -> PathBuf {
     let folder = root().join("target/tests/triton").join(arch);

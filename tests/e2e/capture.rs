@@ -2,11 +2,15 @@
 //! notice.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 
 use logdur_capture::{Dispatch, End, Id, Placed, Reader, Scope, SnapshotId};
 
-use crate::bed::{self, Outcome, Run};
+use crate::bed::{self, Outcome, Run, built};
+use crate::captures;
+use crate::replay::{json, on_file};
 
 /// A run that is captured.
 fn captured(run: Run) -> (Outcome, Reader) {
@@ -329,4 +333,134 @@ fn the_process_ends_when_enough_is_captured_and_the_file_and_the_log_are_whole()
     let timed = log.rows.iter().filter(|row| !row.text("durationNs").is_empty()).count();
     assert!(timed >= 2, "{:?}", log.rows);
     assert!(log.notices.iter().any(|n| n.contains("LOGDUR_CAPTURE_QUIT=2")), "{:?}", log.notices);
+}
+
+/// The notices of a capture, and what is in it.
+fn loads(ways: &[&str], object: Option<&Path>) -> (Outcome, Reader, PathBuf) {
+    let (tool, ours) = (bed::library("tool_unseen.cpp"), built("liblogdur.so"));
+    let run = Run::hsa("loads").args(ways).env("TEST_UNSEEN", &tool);
+    let run = run.env("HSA_TOOLS_LIB", format!("{} {}", tool.display(), ours.display()));
+    let run = run.env("TEST_OTHER", bed::hip_object("swaps", &bed::arch(), "-O2"));
+    let run = if let Some(object) = object { run.env("TEST_KERNELS", object) } else { run };
+    let run = run.env("LOGDUR_CAPTURE_DISPATCHES", "1-100");
+    let file = run.file("run.ldcap");
+    let (run, reader) = captured(run);
+    (run, reader, file)
+}
+
+#[test]
+fn code_is_captured_whatever_way_it_came_into_an_executable() {
+    let ways = ["agent-memory", "agent-file", "program", "deserialized", "two", "unseen"];
+    let (run, reader, file) = loads(&ways, None);
+    let log = run.log();
+    // A runtime may have no code for programs.
+    let loaded = run.stdout.lines().filter(|line| line.ends_with(": run")).count();
+    assert!(loaded >= ways.len() - 1, "{}", run.stdout);
+    assert!(
+        log.notices.iter().all(|n| !n.contains("cannot be replayed") || n.contains("not known")),
+        "{:?}",
+        log.notices
+    );
+    // What was loaded and frozen past the hooks is not known before the next executable is frozen.
+    let code = fs::read(bed::kernels(&bed::arch())).unwrap();
+    let seen: Vec<_> = reader.dispatches().iter().filter(|d| !d.code_object.is_none()).collect();
+    assert_eq!(seen.len(), loaded - 1);
+    for dispatch in &seen {
+        assert_eq!(dispatch.code_object, Id::of(&code));
+    }
+    let passes: Vec<String> = seen.iter().flat_map(|d| ["-d".to_owned(), d.id.to_string()]).collect();
+    let mut options: Vec<&str> = passes.iter().map(String::as_str).collect();
+    options.extend(["--backend", "emu"]);
+    let verified = on_file(Run::new(built("omniprobe")), "verify", &file, "", &options);
+    assert_eq!(verified.status.code(), Some(0), "{}{}", verified.stdout, verified.stderr);
+    assert_lacks_one(&run, &file, "is not known to the loader, or was loaded before its code could be seen");
+}
+
+/// One dispatch lacks something: the notice, `info` and `fsck` say so.
+fn assert_lacks_one(run: &Outcome, file: &Path, what: &str) {
+    let notices = run.log().notices;
+    assert!(notices.iter().any(|n| n.contains("cannot be replayed: ") && n.contains(what)), "{notices:?}");
+    assert!(notices.iter().any(|n| n.ends_with(" 0 not captured, 1 losses")), "{notices:?}");
+    let looked = on_file(Run::new(built("omniprobe")), "fsck", file, "", &[]);
+    assert_eq!(looked.status.code(), Some(9), "{}", looked.stdout);
+    assert!(looked.stdout.contains(what) && looked.stdout.contains("1 of "), "{}", looked.stdout);
+    let told = on_file(Run::new(built("omniprobe")), "info", file, "", &[]);
+    let all = Reader::open(file).unwrap().dispatches().len();
+    let complete = format!("{} of {all} dispatches have all that a replay needs", all - 1);
+    assert!(told.stdout.contains(&complete) && told.stdout.contains("cannot be replayed"), "{}", told.stdout);
+    assert!(told.stdout.contains(what), "{}", told.stdout);
+}
+
+#[test]
+fn code_that_is_gone_before_it_could_be_seen_is_a_loss_that_has_a_name() {
+    let (run, reader, file) = loads(&["forgotten"], None);
+    assert_eq!(run.log().rows[0].text("kernel"), "increment");
+    assert_eq!(reader.dispatches().len(), 1);
+    let notices = run.log().notices;
+    assert!(notices.iter().any(|n| n.ends_with(" 0 not captured, 2 losses")), "{notices:?}");
+    let looked = on_file(Run::new(built("omniprobe")), "fsck", &file, "", &[]);
+    assert_eq!(looked.status.code(), Some(9), "{}", looked.stdout);
+    assert!(
+        looked.stdout.contains("increment: its code object was loaded in a way that is not seen"),
+        "{}",
+        looked.stdout
+    );
+}
+
+/// Code objects of `kernels.hip` whose descriptors say that kernels have no arguments, as Tensile's do; `name`, and whether
+/// the metadata is there.
+fn without_sizes(run: &Run, with_metadata: bool) -> PathBuf {
+    let arch = bed::arch();
+    let mut code = fs::read(bed::kernels(&arch)).unwrap();
+    for kernel in amdgpu_code_object::CodeObject::parse(&code).unwrap().kernels {
+        let at = captures::offset_of(&code, &kernel.symbol);
+        // AMDGPUUsage, "Kernel Descriptor": KERNARG_SIZE is at byte 8.
+        assert_eq!(code[at + 8..at + 12], kernel.kernarg_size.to_le_bytes(), "{}", kernel.name);
+        code[at + 8..at + 12].fill(0);
+    }
+    if !with_metadata {
+        // NT_AMDGPU_METADATA is 32; of another type, nobody reads it.
+        let at = code.windows(20).position(|w| w[8..12] == [32, 0, 0, 0] && &w[12..19] == b"AMDGPU\0").unwrap();
+        code[at + 8] = 77;
+    }
+    let path = run.file("without.hsaco");
+    fs::write(&path, code).unwrap();
+    path
+}
+
+#[test]
+fn kernels_whose_descriptor_says_nothing_of_arguments_have_those_of_the_metadata() {
+    let scratch = Run::hsa("loads");
+    let object = without_sizes(&scratch, true);
+    let code = amdgpu_code_object::CodeObject::parse(&fs::read(&object).unwrap()).unwrap();
+    let expected = code.kernel("increment").unwrap().kernarg_size;
+    assert!(expected >= 8);
+    // Rows alone, too.
+    let logged = Run::hsa("loads").args(["deserialized"]).env("TEST_KERNELS", &object).watched().passed();
+    assert_eq!(logged.log().rows[0].number("kernargBytes"), u64::from(expected));
+    let (run, reader, file) = loads(&["agent-memory"], Some(&object));
+    assert_eq!(run.log().rows[0].number("kernargBytes"), u64::from(expected));
+    assert_eq!(reader.dispatches()[0].kernarg.len(), expected as usize);
+    for options in [&["--backend", "emu", "--json"][..], &["--json"]] {
+        let verified = json(&on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), options));
+        assert_eq!(
+            (&verified["result"], &verified["qualified"]),
+            (&"PASS".into(), &serde_json::json!([])),
+            "{verified:#}"
+        );
+    }
+}
+
+#[test]
+fn arguments_of_which_nothing_tells_the_size_are_captured_as_far_as_their_memory_goes_and_qualified() {
+    let scratch = Run::hsa("loads");
+    let object = without_sizes(&scratch, false);
+    let (run, reader, _) = loads(&["agent-memory"], Some(&object));
+    assert_eq!(run.log().rows[0].text("kernargBytes"), "");
+    // The program has allocated so many bytes for them.
+    assert_eq!(reader.dispatches()[0].kernarg.len(), 4096);
+    assert!(run.log().notices.iter().any(|n| n.ends_with(" 0 not captured, 0 losses")), "{:?}", run.log().notices);
+    let note = reader.notes().iter().find(|note| note.code == logdur_capture::KERNARG_EXTENT).unwrap();
+    assert_eq!(note.dispatch, Some(reader.dispatches()[0].id));
+    assert!(note.text.contains("neither metadata nor descriptor says how many bytes of arguments"), "{}", note.text);
 }

@@ -62,6 +62,18 @@ fn places(code: &[u8], symbol: &str) -> (u64, u64) {
     (found.unwrap_or_else(|| panic!("no {symbol}")).st_value(LittleEndian), end)
 }
 
+/// Where in a code object's file a symbol's bytes are.
+pub(crate) fn offset_of(code: &[u8], symbol: &str) -> usize {
+    let address = places(code, symbol).0;
+    let header = FileHeader64::<LittleEndian>::parse(code).unwrap();
+    let mut segments = header.program_headers(LittleEndian, code).unwrap().iter();
+    let found = segments.find_map(|s| {
+        let within = address.checked_sub(s.p_vaddr(LittleEndian)).filter(|at| *at < s.p_filesz(LittleEndian))?;
+        (s.p_type(LittleEndian) == object::elf::PT_LOAD).then_some(s.p_offset(LittleEndian) + within)
+    });
+    found.unwrap_or_else(|| panic!("{symbol} is in no segment")) as usize
+}
+
 impl Captured {
     /// A dispatch of a kernel of `kernels.hip` with one argument, an address.
     pub(crate) fn of(kernel: &'static str, arch: &str, address: u64, buffers: Vec<Buffer>) -> Captured {

@@ -31,6 +31,7 @@ mod mapped;
 mod mutants;
 mod neighbours;
 mod opencl;
+mod openmp;
 mod oracles;
 mod output;
 mod queues;

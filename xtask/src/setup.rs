@@ -29,6 +29,8 @@ const TESTS: &[Need] = &[
     Need { what: &["clang-15"], package: "clang-15" },
     Need { what: &["clang-19"], package: "clang-19" },
     Need { what: &["ld.lld-19"], package: "lld-19" },
+    // OpenMP's offloading: its runtime, and its library for the GPU.
+    Need { what: &["/usr/lib/llvm-19/lib/libomptarget-amdgpu-gfx90a.bc"], package: "libomp-19-dev" },
     // Makes bundles, compressed ones too.
     Need { what: &["clang-offload-bundler-19"], package: "clang-tools-19" },
     Need { what: &["/usr/lib/x86_64-linux-gnu/amdgcn/bitcode/opencl.bc"], package: "rocm-device-libs" },

@@ -95,16 +95,12 @@ impl Api {
         self.symbols(executable, agent, Api::kernel)
     }
 
-    /// The variables of a frozen executable, for every agent that it has code for.
+    /// The variables of a frozen executable that were loaded for an agent.
     ///
     /// # Errors
-    /// When the executable is not valid.
-    pub fn variables(&self, executable: Executable) -> Result<Vec<VariableSymbol>> {
-        let mut all = Vec::new();
-        for agent in self.loader()?.agents(executable)? {
-            all.append(&mut self.symbols(executable, agent, Api::variable)?);
-        }
-        Ok(all)
+    /// When the executable or the agent is not valid.
+    pub fn variables(&self, executable: Executable, agent: u64) -> Result<Vec<VariableSymbol>> {
+        self.symbols(executable, agent, Api::variable)
     }
 
     /// What `read` makes of the symbols of an executable; an error of one symbol does not hide the others.
@@ -198,25 +194,26 @@ impl Api {
 }
 
 impl Loader {
-    /// The agents that an executable has code objects loaded for, each once.
+    /// The agents that code objects were loaded for, each once.
     ///
     /// # Errors
-    /// When the executable is not valid.
-    pub fn agents(&self, executable: Executable) -> Result<Vec<u64>> {
+    /// When the loader does not know one.
+    pub fn agents(&self, code_objects: &[u64]) -> Result<Vec<u64>> {
         let mut agents = Vec::new();
-        for (agent, _) in self.code_objects(executable)? {
-            if agent != 0 && !agents.contains(&agent) {
+        for object in code_objects {
+            let agent = self.agent(*object)?;
+            if !agents.contains(&agent) {
                 agents.push(agent);
             }
         }
         Ok(agents)
     }
 
-    /// The code objects that are loaded into an executable: the agent of each, 0 if it is for none, and its handle.
+    /// The handles of the code objects that are loaded into an executable.
     ///
     /// # Errors
     /// When the executable is not valid.
-    pub fn code_objects(&self, executable: Executable) -> Result<Vec<(u64, u64)>> {
+    pub fn code_objects(&self, executable: Executable) -> Result<Vec<u64>> {
         unsafe extern "C" fn collect(
             _: hsa_executable_t,
             object: hsa_loaded_code_object_t,
@@ -233,12 +230,16 @@ impl Loader {
         let (executable, to) = (hsa_executable_t { handle: executable.0 }, ptr::from_mut(&mut list).cast());
         // SAFETY: the callback takes the list and does not keep it.
         check(unsafe { iterate(executable, Some(collect), to) }, call)?;
-        // One for the whole program has no agent, which the loader calls an error.
-        let agent_of = |object| self.code_object_agent(hsa_loaded_code_object_t { handle: object }).unwrap_or(0);
-        Ok(list.into_iter().map(|object| (agent_of(object), object)).collect())
+        Ok(list)
     }
 
-    fn code_object_agent(&self, object: hsa_loaded_code_object_t) -> Result<u64> {
+    /// The agent that a code object was loaded for. One that was loaded for none, by `hsa_executable_load_program_code_object`,
+    /// must not be asked for: builds of ROCr with assertions end the process.
+    ///
+    /// # Errors
+    /// When the loader does not know it.
+    pub fn agent(&self, code_object: u64) -> Result<u64> {
+        let object = hsa_loaded_code_object_t { handle: code_object };
         self.code_object_number(object, raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_AGENT)
     }
 

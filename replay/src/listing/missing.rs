@@ -59,7 +59,11 @@ pub(crate) fn reaches(bytes: &[u8], arch: Arch, kernel: &str, operation: &str) -
 /// Follows all code that a kernel can get to.
 fn walked(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Walked> {
     const PLACE: &str = "the code object";
-    let object = CodeObject::parse(bytes).map_err(unreadable(PLACE))?;
+    let mut object = CodeObject::parse(bytes).map_err(unreadable(PLACE))?;
+    if object.kernel(kernel).is_none() {
+        // Without metadata, there is its descriptor.
+        object.kernels.extend(CodeObject::described(bytes, kernel).map_err(unreadable(PLACE))?);
+    }
     let image = Image::parse(bytes).map_err(unreadable(PLACE))?;
     let functions = image.functions(&object).map_err(unreadable(PLACE))?;
     let found = functions.iter().find(|f| f.is_kernel && f.name == kernel);
