@@ -28,7 +28,7 @@ const SEED: u64 = 1;
 /// Of a test in the short list, so many dispatches are captured and verified, and in the long one.
 const CAPTURES: (u32, u32) = (2, 6);
 /// Seconds that a process may take, in the short list and in the long one.
-const LIMITS: (u64, u64) = (120, 600);
+const LIMITS: (u64, u64) = (300, 600);
 
 /// What the command line asks for.
 #[derive(Debug, Default)]
