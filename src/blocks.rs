@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use logdur_journal::{AppSignal, BLOCK_RECORDS, Block, Record, Records, Times};
+use logdur_journal::{AppSignal, BLOCK_BYTES, BLOCK_RECORDS, Block, Record, Records, Times};
 
 use crate::session::lock;
 
@@ -24,6 +24,10 @@ pub(crate) struct Blocks {
     pool: Mutex<Vec<BlockRef>>,
     /// Blocks that publishers took since the pool was last looked after.
     demand: AtomicUsize,
+    /// Blocks that there are, in the pool or in use.
+    made: AtomicUsize,
+    /// More than these are in use only until the log thread has given up rows that cannot be written.
+    limit: usize,
     /// Where cursors stand that have no more to do. No dispatch is recorded there.
     parked: BlockRef,
 }
@@ -49,16 +53,18 @@ pub(crate) struct RecordRef {
 }
 
 impl Blocks {
-    pub(crate) fn new(records: &'static Records) -> Blocks {
+    /// Blocks for records of about `limit` bytes in all.
+    pub(crate) fn new(records: &'static Records, limit: u64) -> Blocks {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX) / BLOCK_BYTES;
         let parked = BlockRef(NonNull::from(Box::leak(Block::new())));
-        Blocks { records, pool: Mutex::default(), demand: AtomicUsize::new(0), parked }
+        Blocks { records, pool: Mutex::default(), demand: AtomicUsize::new(0), made: AtomicUsize::new(0), limit, parked }
     }
 
     /// An empty block, for somebody who may wait.
     pub(crate) fn take(&self) -> BlockRef {
         let mut pool = lock(&self.pool);
         if pool.is_empty() {
-            pool.extend(self.records.blocks(BATCH).into_iter().map(BlockRef));
+            pool.extend(self.make(BATCH));
         }
         pool.pop().unwrap_or(self.parked)
     }
@@ -74,10 +80,20 @@ impl Blocks {
 
     /// The last resort: the queue takes blocks faster than the reaper makes them.
     fn take_new(&self) -> BlockRef {
-        let mut new = self.records.blocks(BATCH).into_iter().map(BlockRef);
+        let mut new = self.make(BATCH);
         let block = new.next().unwrap_or(self.parked);
         lock(&self.pool).extend(new);
         block
+    }
+
+    fn make(&self, count: usize) -> impl Iterator<Item = BlockRef> + use<> {
+        self.made.fetch_add(count, Ordering::Relaxed);
+        self.records.blocks(count).into_iter().map(BlockRef)
+    }
+
+    /// True when the blocks in use take more memory than they may.
+    pub(crate) fn are_too_many(&self) -> bool {
+        self.made.load(Ordering::Relaxed).saturating_sub(lock(&self.pool).len()) > self.limit
     }
 
     /// Sees to it that there are as many blocks ready as are going to be wanted until this is called again.
@@ -85,8 +101,8 @@ impl Blocks {
         let wanted = (self.demand.swap(0, Ordering::Relaxed) * 2).clamp(BATCH, READY);
         let missing = wanted.saturating_sub(lock(&self.pool).len());
         if missing > 0 {
-            let new = self.records.blocks(missing.max(BATCH));
-            lock(&self.pool).extend(new.into_iter().map(BlockRef));
+            let new = self.make(missing.max(BATCH));
+            lock(&self.pool).extend(new);
         }
     }
 

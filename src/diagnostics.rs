@@ -3,10 +3,13 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use env_logger::{Builder, Target};
 use logdur_settings::{Interceptor, LogLocation};
+
+/// Names that are tried, for processes whose number an earlier one had.
+const NAMES: usize = 100;
 
 /// Starts writing diagnostics if they are asked for. A file that cannot be made means that there are none.
 pub(crate) fn start(settings: &Interceptor) {
@@ -25,6 +28,12 @@ fn open(settings: &Interceptor) -> io::Result<File> {
         }
         LogLocation::Console | LogLocation::Nowhere => std::env::temp_dir(),
     };
-    let path: PathBuf = folder.join(format!("logdur.{}.log", std::process::id()));
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    let pid = std::process::id();
+    let mut options = OpenOptions::new();
+    // Names in the folder for temporary files can be guessed: what is there already may be another user's trap.
+    options.append(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let first = options.open(folder.join(format!("logdur.{pid}.log")));
+    let taken = |result: &io::Result<File>| matches!(result, Err(e) if e.kind() == io::ErrorKind::AlreadyExists);
+    let others = (1..NAMES).map(|number| options.open(folder.join(format!("logdur.{pid}.{number}.log"))));
+    std::iter::once(first).chain(others).find(|result| !taken(result)).unwrap_or(Err(io::ErrorKind::AlreadyExists.into()))
 }

@@ -90,9 +90,12 @@ extern "C" fn after_destructors() {
         }
         session.capture.iter().for_each(|capture| capture.finish(session));
         session.log.write_all(session, Access::Memory);
-        session.log.write_account(session);
+        let complete = session.log.write_account(session);
         session.log.tell_end(session);
-        session.records.remove();
+        // What the log lacks can be written from the records later.
+        if complete {
+            session.records.remove();
+        }
     });
 }
 

@@ -275,7 +275,7 @@ mod tests {
     }
 
     fn blocks() -> Blocks {
-        Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())))
+        Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())), u64::MAX)
     }
 
     fn record(blocks: &Blocks, slot: usize) -> RecordRef {

@@ -187,7 +187,7 @@ impl Session {
         Session {
             log,
             records,
-            blocks: Blocks::new(records),
+            blocks: Blocks::new(records, settings.records_max.0),
             signals: SignalPool::default(),
             pending: Pending::new(),
             kernels: Kernels::new(records),
@@ -230,7 +230,7 @@ impl Session {
             }
         }
         drop(agents);
-        self.log.write_all(self, Access::Full);
+        self.log.write_at_once(self, Access::Full);
         Ok(())
     }
 

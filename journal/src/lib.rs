@@ -17,6 +17,7 @@ mod record;
 pub mod recover;
 pub mod snapshot;
 pub mod store;
+pub mod trust;
 
 pub use names::Kernel;
 pub use record::{AppSignal, BLOCK_BYTES, BLOCK_RECORDS, Block, Fate, Record, Shape, State, Times, flag};

@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -22,6 +23,7 @@ use crate::names::{Kernel, UNKNOWN};
 use crate::process;
 use crate::record::{BLOCK_BYTES, Block, Fate, Record, State, Times, flag};
 use crate::store::Origin;
+use crate::trust::mistrust;
 
 /// How often a file that changes is read again.
 const RETRIES: usize = 5;
@@ -35,6 +37,9 @@ pub enum Unreadable {
     /// A folder, a device.
     #[error("expected a file of dispatch records, found something that is no file")]
     NoFile,
+    /// Another user may have written it.
+    #[error("{0}")]
+    Foreign(String),
     /// It is too short for a header.
     #[error("expected a file of dispatch records, found {0} bytes, fewer than the {HEADER_BYTES} of a header")]
     Short(usize),
@@ -103,9 +108,14 @@ impl Snapshot {
     /// # Errors
     /// When it is no file of records of this version. What is wrong further on is in [`problems`](Self::problems).
     pub fn read(path: &Path) -> Result<Snapshot, Unreadable> {
-        let mut file = File::open(path)?;
-        if !file.metadata()?.is_file() {
+        // A pipe is not waited for.
+        let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
             return Err(Unreadable::NoFile);
+        }
+        if let Some(reason) = mistrust(&metadata) {
+            return Err(Unreadable::Foreign(reason));
         }
         let mut tries = 0;
         loop {

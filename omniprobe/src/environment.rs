@@ -7,11 +7,16 @@ use anyhow::{Context, Result};
 use logdur_replay::tune::shell_word;
 use logdur_settings::{Emulator, Interceptor};
 
+use crate::private_folder::PrivateFolder;
 use crate::{PlaceOptions, RunOptions, find};
 
 /// Variables to set, in the order in which they are shown.
 #[derive(Debug, Default)]
-pub(crate) struct Environment(Vec<(OsString, OsString)>);
+pub(crate) struct Environment {
+    variables: Vec<(OsString, OsString)>,
+    /// What the variables refer to; removed with this.
+    folder: Option<PrivateFolder>,
+}
 
 impl Environment {
     /// What an application needs to be watched.
@@ -70,11 +75,12 @@ impl Environment {
         let mut preload: Vec<PathBuf> = Vec::new();
         if let Some(arch) = &place.emulate {
             self.set(Emulator::gpus, arch);
-            preload.push(preloadable(&find::library("libkfdemu.so")?).context("libkfdemu.so has to be preloaded")?);
+            let library = find::library("libkfdemu.so")?;
+            preload.push(self.preloadable(&library).context("libkfdemu.so has to be preloaded")?);
         }
         // ROCr 5.3 and later find a tool that is in the process even when the application overwrites HSA_TOOLS_LIB. Not
         // essential: a path that cannot be preloaded is left out.
-        preload.extend(library.and_then(|l| preloadable(l).ok()));
+        preload.extend(library.and_then(|l| self.preloadable(l).ok()));
         if !preload.is_empty() {
             self.prepend("LD_PRELOAD", &preload)?;
         }
@@ -88,7 +94,7 @@ impl Environment {
 
     /// Sets a variable.
     pub(crate) fn set(&mut self, name: &str, value: impl Into<OsString>) {
-        self.0.push((name.into(), value.into()));
+        self.variables.push((name.into(), value.into()));
     }
 
     fn prepend(&mut self, name: &str, paths: &[PathBuf]) -> Result<()> {
@@ -100,9 +106,33 @@ impl Environment {
         Ok(())
     }
 
+    /// A folder of this run's own.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn folder(&mut self) -> Result<&PrivateFolder> {
+        let folder = match self.folder.take() {
+            Some(folder) => folder,
+            None => PrivateFolder::new()?,
+        };
+        Ok(self.folder.insert(folder))
+    }
+
+    /// A path as `LD_PRELOAD` takes it: spaces and colons separate there, so a link without them stands for one with them.
+    fn preloadable(&mut self, path: &Path) -> Result<PathBuf> {
+        let text = path.as_os_str().as_encoded_bytes();
+        if !text.contains(&b' ') && !text.contains(&b':') {
+            return Ok(path.to_owned());
+        }
+        let link = self.folder()?.path().join(path.file_name().context("a library has a name")?);
+        std::os::unix::fs::symlink(path, &link)
+            .with_context(|| format!("linking {} to {}", link.display(), path.display()))?;
+        Ok(link)
+    }
+
     /// The variables.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.0.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+        self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 
     /// The variables as a shell reads them, one a line.
@@ -135,20 +165,6 @@ fn quoted(path: &Path) -> Result<String> {
     let escaped: String =
         text.chars().flat_map(|c| [(c == '"' || c == '\\').then_some('\\'), Some(c)]).flatten().collect();
     Ok(format!("\"{escaped}\""))
-}
-
-/// A path as `LD_PRELOAD` takes it: spaces and colons separate there, so a link without them stands for one with them.
-fn preloadable(path: &Path) -> Result<PathBuf> {
-    let text = path.as_os_str().as_encoded_bytes();
-    if !text.contains(&b' ') && !text.contains(&b':') {
-        return Ok(path.to_owned());
-    }
-    let folder = std::env::temp_dir().join(format!("omniprobe-{}", std::process::id()));
-    let link = folder.join(path.file_name().context("a library has a name")?);
-    std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    std::os::unix::fs::symlink(path, &link)
-        .with_context(|| format!("linking {} to {}", link.display(), path.display()))?;
-    Ok(link)
 }
 
 #[cfg(test)]

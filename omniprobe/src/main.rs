@@ -4,6 +4,7 @@ mod cmd;
 mod environment;
 mod exit;
 mod find;
+mod private_folder;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

@@ -141,6 +141,8 @@ settings! {
     queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" ["`auto` | `inplace` | `intercept`"] or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";
     /// Folder of the file `logdur.PID.records`, in which dispatches are recorded until their rows are written. It is removed when the process ends in order; otherwise `omniprobe log FILE` writes what is missing. Better in memory than on a disk, which a dispatch might have to wait for. Set but empty: in private memory, and lost with the process.
     records: RecordsLocation = "LOGDUR_RECORDS" ["DIR"] or (RecordsLocation::Default) "`$XDG_RUNTIME_DIR`, else `/dev/shm`, else the folder for temporary files";
+    /// Bytes of records that wait for a log that cannot be written, as on a full disk. Beyond them rows are given up, the oldest first, and counted as `unwritten`.
+    records_max: Bytes = "LOGDUR_RECORDS_MAX" ["BYTES"] or (Bytes(1 << 30)) "`1G`";
     /// Kernels that swapping acts on, by one of their names: mangled, demangled, or without arguments.
     filter: Option<String> = "LOGDUR_FILTER" ["regular expression"] or (None) "every kernel";
     /// Folders, with all below them, of code objects whose kernels replace those of the same name and arguments: `.hsaco` and `.co` files, offload bundles, programs and libraries with device code, Triton's cache. A kernel that cannot be proven to fit is not replaced, and a notice says why. Files that change meanwhile count from the next dispatch after the notice `cache: FILE active`.

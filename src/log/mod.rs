@@ -4,25 +4,28 @@
 //! One thread writes rows as dispatches complete; at the end of the runtime or the process, and before there is such a
 //! thread, others do. Whoever writes holds the writer.
 
+mod guarded;
 mod sink;
+mod writer;
 
-use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hsa::Agent;
 use logdur_journal::account::Tally;
 use logdur_journal::clock::Line as ClockLine;
 use logdur_journal::columns::{self, Row};
-use logdur_journal::compare::{self, Comparisons, Subject};
+use logdur_journal::compare::{self, Subject};
 use logdur_journal::lines::Lines;
 use logdur_journal::names::{is_named, one_line};
-use logdur_journal::{Fate, Records, State, flag};
+use logdur_journal::trust::mistrust;
+use logdur_journal::{Fate, Record, Records, State, flag};
 use logdur_settings::{Interceptor, RECORDS_AT};
 use regex::Regex;
 
@@ -33,6 +36,9 @@ use crate::session::{SeenAgent, Session, lock};
 use crate::wake::Sleeper;
 use crate::{exit, records};
 
+use sink::Patience;
+use writer::{Flushed, Ran, Writer};
+
 pub(crate) use sink::Sink;
 
 /// Rows are written together when there are this many bytes of them, or none left to add.
@@ -42,6 +48,13 @@ const BATCH: usize = 32 << 10;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The same while some GPU's clock is not known: without it, whoever reads the records of a process that died has no times.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// Between two attempts to write a log that cannot be written.
+const AGAIN: Duration = Duration::from_millis(400);
+/// How long the log thread waits for a slow reader, without progress and in all: it keeps the runtime from going.
+const THREADS_PATIENCE: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(200)];
+/// How long the end of the runtime and of the process wait for one, without progress and in all.
+const LAST_PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 
 /// The log of the process.
 pub(crate) struct Log {
@@ -54,6 +67,8 @@ pub(crate) struct Log {
     started: AtomicBool,
     sleeper: Sleeper,
     news: AtomicBool,
+    /// What is left of the last patience.
+    last_patience: Mutex<Duration>,
 }
 
 enum Line {
@@ -67,53 +82,20 @@ enum Line {
     },
 }
 
-struct Writer {
-    sink: Sink,
-    lines: Lines,
-    buffer: Vec<u8>,
-    /// Rows in the buffer, and where each ends.
-    rows: Vec<(RecordRef, usize)>,
-    records: &'static Records,
-    /// Kernels and what replaces them.
-    comparisons: Comparisons,
-    /// The log ends in the middle of a line.
-    torn: bool,
-    ran: Ran,
-}
-
-/// What ran, in numbers of dispatches.
-#[derive(Default)]
-struct Ran {
-    dispatches: u64,
-    /// Those that the log does not want.
-    filtered: u64,
-    /// Those whose kernel ran in place of the application's, by that kernel's number.
-    swapped: BTreeMap<u32, u64>,
-}
-
 impl Log {
     /// The log in an open sink, or nowhere for the reason of a `problem`.
     pub(crate) fn new(settings: &Interceptor, sink: Sink, problem: Option<String>, records: &'static Records) -> Log {
         let lines = Lines::of(records::format(settings));
         let to_file = sink.path().is_some();
-        records.header().set_log_bytes(sink.length());
         let log = Log {
-            writer: Mutex::new(Writer {
-                sink,
-                lines,
-                buffer: Vec::new(),
-                rows: Vec::new(),
-                records,
-                comparisons: Comparisons::default(),
-                torn: false,
-                ran: Ran::default(),
-            }),
+            writer: Mutex::new(Writer::new(sink, lines, records)),
             lines: Mutex::default(),
             filter: None,
             hello: settings.hello.clone(),
             started: AtomicBool::new(false),
             sleeper: Sleeper::new(),
             news: AtomicBool::new(false),
+            last_patience: Mutex::new(LAST_PATIENCE[1]),
         };
         if let Some(problem) = &problem {
             ::log::error!("{problem}");
@@ -145,7 +127,7 @@ impl Log {
     /// A line for `omniprobe`, which prints it on stderr when the application has ended.
     pub(crate) fn tell(&self, text: &str) {
         let Some(path) = &self.hello else { return };
-        if let Ok(mut file) = OpenOptions::new().append(true).open(path) {
+        if let Ok(mut file) = open_hello(path) {
             // Nobody reads it if it cannot be written.
             let _ = file.write_all(format!("{} {}\n", std::process::id(), one_line(text)).as_bytes());
         }
@@ -174,35 +156,63 @@ impl Log {
             self.news.store(false, Ordering::Release);
             {
                 let may = session.may_use_runtime();
+                let [stall, total] = THREADS_PATIENCE;
+                let patience = Patience::of(stall, total);
                 if *may {
-                    self.write_all(session, exit::access());
+                    self.write(session, exit::access(), patience);
                 } else {
-                    // Rows are left to whoever shuts the runtime down, and can still have its clocks read.
-                    self.write_lines(&mut lock(&self.writer), session);
+                    // Rows are left to the thread that shuts the runtime down, which can still have its clocks read.
+                    self.write_lines(&mut lock(&self.writer), session, patience);
                 }
             }
             std::thread::sleep(if knows_clocks(session) { PAUSE } else { FIRST_PAUSE });
-            self.sleeper.sleep(None, || self.news.load(Ordering::Acquire));
+            let again = lock(&self.writer).blocked().map(|_| AGAIN);
+            self.sleeper.sleep(again, || self.news.load(Ordering::Acquire));
         }
     }
 
-    /// Writes everything that there is to write. With full `access`, the runtime is asked how to convert times.
+    /// Writes what can be written without waiting.
+    pub(crate) fn write_at_once(&self, session: &Session, access: Access) {
+        self.write(session, access, Patience::none());
+    }
+
+    /// Writes everything that there is to write, because the runtime or the process ends. A slow reader is waited for, but
+    /// all such waits of a process together have one limit. With full `access`, the runtime is asked how to convert times.
     pub(crate) fn write_all(&self, session: &Session, access: Access) {
+        self.with_last_patience(|patience| self.write(session, access, patience));
+    }
+
+    fn with_last_patience(&self, write: impl FnOnce(Patience) -> Flushed) -> Flushed {
+        let mut left = lock(&self.last_patience);
+        let start = Instant::now();
+        let flushed = write(Patience::of(LAST_PATIENCE[0], *left));
+        if flushed == Flushed::Blocked {
+            *left = left.saturating_sub(start.elapsed());
+        }
+        flushed
+    }
+
+    fn write(&self, session: &Session, access: Access, patience: Patience) -> Flushed {
         let mut writer = lock(&self.writer);
-        self.write_lines(&mut writer, session);
+        let mut flushed = self.write_lines(&mut writer, session, patience);
         session.clock.calibrate();
         let queues = session.queues.all();
         for queue in &queues {
-            self.write_rows(session, &mut writer, queue, access);
+            if flushed == Flushed::All {
+                flushed = self.write_rows(session, &mut writer, queue, access, patience);
+            }
         }
-        writer.flush();
+        if flushed == Flushed::All {
+            flushed = writer.flush(patience, &session.blocks);
+        }
         for queue in queues {
             tidy(session, queue);
         }
+        flushed
     }
 
     /// Writes the lines that are no rows.
-    fn write_lines(&self, writer: &mut Writer, session: &Session) {
+    fn write_lines(&self, writer: &mut Writer, session: &Session, patience: Patience) -> Flushed {
         if let Some(swapper) = &session.swapper {
             swapper.report(session);
         }
@@ -217,11 +227,18 @@ impl Log {
                 Line::Agent { position, name, product } => lines.agent(buffer, position, &name, &product),
             }
         }
-        writer.flush();
+        writer.flush(patience, &session.blocks)
     }
 
-    /// Writes the rows of a queue that are ready.
-    fn write_rows(&self, session: &Session, writer: &mut Writer, queue: &'static Queue, access: Access) {
+    /// Writes the rows of a queue that are ready. The buffer is empty, so that none of them is in it.
+    fn write_rows(
+        &self,
+        session: &Session,
+        writer: &mut Writer,
+        queue: &'static Queue,
+        access: Access,
+        patience: Patience,
+    ) -> Flushed {
         let agent = session.agent(queue.agent);
         let mut old = agent.filter(|a| access == Access::Full && a.clock.is_old());
         let host = session.clock.line();
@@ -232,7 +249,9 @@ impl Log {
                 State::Done => {
                     if let Some(agent) = old {
                         // Rows that were made with the old line are in the log, and marked, before there is a new one.
-                        writer.flush();
+                        if writer.flush(patience, &session.blocks) == Flushed::Blocked {
+                            return Flushed::Blocked;
+                        }
                         old = old.filter(|_| !calibrate(session, queue, agent, record));
                     }
                     self.write_row(session, writer, queue, agent, host, record);
@@ -243,13 +262,15 @@ impl Log {
             if writer.buffer.len() >= BATCH {
                 // On to the next block first: once the one behind is emptied, it does not say any more which one follows.
                 let goes_on = at.record().is_some();
-                writer.flush();
+                let flushed = writer.flush(patience, &session.blocks);
                 empty_blocks(session, queue);
-                if !goes_on {
-                    break;
+                if flushed == Flushed::Blocked || !goes_on {
+                    return flushed;
                 }
             }
         }
+        // Rows of this queue stay in the buffer for those of the next.
+        Flushed::All
     }
 
     fn write_row(
@@ -302,17 +323,16 @@ impl Log {
             record: r,
             late: None,
         };
-        if let Some(swapper) = &session.swapper
-            && let Some((start, end)) = row.times.filter(|_| swapper.compares(shape.kernel))
-        {
+        let swapper = session.swapper.as_ref().filter(|swapper| swapper.compares(shape.kernel));
+        let measured = row.times.filter(|_| swapper.is_some()).map(|(start, end)| {
             let shape = compare::Shape { grid: shape.grid, workgroup: shape.workgroup };
             let subject = Subject { kernel: row.kernel.to_owned(), agent: queue.agent, shape };
-            writer.comparisons.add(subject, row.replaced, end.saturating_sub(start));
-        }
+            (subject, row.replaced.to_owned(), end.saturating_sub(start))
+        });
         if !writer.sink.is_nowhere() {
             writer.lines.row(&mut writer.buffer, &row);
         }
-        writer.rows.push((record, writer.buffer.len()));
+        writer.ends_row(record, measured);
     }
 
     /// Tells what the process has done with the settings that could have had no effect: swaps, and a filter of rows.
@@ -328,13 +348,26 @@ impl Log {
         }
     }
 
-    /// Gives the account of all dispatches so far, unless nothing has changed since it was last given.
-    pub(crate) fn write_account(&self, session: &Session) {
+    /// Gives the account of all dispatches so far, unless nothing has changed since it was last given; true if the log has
+    /// everything. Otherwise the records keep what it lacks, and the log's last line says so if there is room for it.
+    pub(crate) fn write_account(&self, session: &Session) -> bool {
+        let flushed = self.with_last_patience(|patience| self.try_account(session, patience));
+        if flushed == Flushed::Blocked {
+            self.say_what_is_owed(session);
+        }
+        flushed == Flushed::All
+    }
+
+    fn try_account(&self, session: &Session, patience: Patience) -> Flushed {
         let mut writer = lock(&self.writer);
         let header = session.records.header();
         let seen = header.next_id().load(Ordering::Relaxed);
+        // An account that is not true yet may not be in the buffer.
+        if writer.flush(patience, &session.blocks) == Flushed::Blocked {
+            return Flushed::Blocked;
+        }
         if header.is_accounted(seen) {
-            return;
+            return Flushed::All;
         }
         let mut tally = header.tally();
         for queue in session.queues.all() {
@@ -347,40 +380,37 @@ impl Log {
         }
         let shown = tally.shown(seen, header.has_private_blocks(), header.events());
         lines.account(buffer, std::process::id(), &shown);
-        if writer.flush() {
+        let flushed = writer.flush(patience, &session.blocks);
+        if flushed == Flushed::All {
             header.set_accounted(seen);
         }
+        flushed
+    }
+
+    fn say_what_is_owed(&self, session: &Session) {
+        let mut writer = lock(&self.writer);
+        let owed: usize = session.queues.all().into_iter().map(owed).sum();
+        let (Some(records), Some((_, reason))) = (session.records.path(), writer.blocked()) else { return };
+        let log = writer.sink.path().map_or(String::new(), |log| format!(" -l {}", log.display()));
+        let records = records.display();
+        let text = format!("{owed} rows are missing here ({reason}): `omniprobe log {records}{log}` writes them");
+        ::log::error!("{text}");
+        writer.write_last(&one_line(&text));
     }
 }
 
-impl Writer {
-    /// Writes the buffer, and then marks the records whose rows it had; true if it is all in the log.
-    fn flush(&mut self) -> bool {
-        if self.buffer.is_empty() && self.rows.is_empty() {
-            return true;
-        }
-        if self.torn {
-            self.buffer.insert(0, b'\n');
-            self.rows.iter_mut().for_each(|(_, end)| *end += 1);
-        }
-        self.records.header().set_log_bytes(self.sink.length());
-        for (record, _) in &self.rows {
-            record.record().set_fate(Fate::Writing);
-        }
-        let result = self.sink.write(&self.buffer);
-        let before = result.as_ref().err().map_or(self.buffer.len(), |u| u.before);
-        for (record, end) in self.rows.drain(..) {
-            record.record().set_fate(if end <= before { Fate::Written } else { Fate::Unwritten });
-        }
-        if before > 0 {
-            self.torn = self.buffer[before - 1] != b'\n';
-        }
-        self.buffer.clear();
-        if let Err(unwritten) = &result {
-            ::log::error!("rows could not be written: {}", unwritten.error);
-        }
-        result.is_ok()
+/// How many dispatches of a queue have records whose rows are not in the log.
+fn owed(queue: &Queue) -> usize {
+    let mut block = Some(lock(&queue.logged).block);
+    let mut owed = 0;
+    while let Some(present) = block {
+        let missing = |r: &&Record| {
+            !matches!(r.state(), State::Free | State::Logged) && r.flags() & flag::NO_DISPATCH == 0
+        };
+        owed += present.get().records.iter().filter(missing).count();
+        block = present.next();
     }
+    owed
 }
 
 /// Gives the blocks at the beginning of a queue back whose records have all come to their end.
@@ -454,7 +484,7 @@ fn calibrate(session: &Session, queue: &Queue, agent: &SeenAgent, record: Record
 /// Tells `omniprobe` that the library was loaded, whether its log can be written, and where the records are.
 fn say_hello(settings: &Interceptor, problem: Option<&str>, records: &Records) {
     let Some(path) = &settings.hello else { return };
-    if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
+    if let Ok(mut file) = open_hello(path) {
         let pid = std::process::id();
         let mut text = format!("{pid} {}\n", problem.map_or("ok".to_owned(), one_line)).into_bytes();
         if let Some(path) = records.path() {
@@ -464,5 +494,17 @@ fn say_hello(settings: &Interceptor, problem: Option<&str>, records: &Records) {
         }
         // Lost if the file cannot be written; then omniprobe says that the library was not loaded, and which file.
         let _ = file.write_all(&text);
+    }
+}
+
+/// Opens the file that `omniprobe` has made for what the library tells it. A link, a pipe or another user's file in its
+/// place is nothing to write to.
+fn open_hello(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
+    let file = options.open(path)?;
+    match mistrust(&file.metadata()?) {
+        Some(reason) => Err(io::Error::other(reason)),
+        None => Ok(file),
     }
 }

@@ -8,6 +8,7 @@ mod captures;
 mod compare;
 mod launch;
 mod log;
+mod unwritable;
 mod versions;
 
 mod alone;

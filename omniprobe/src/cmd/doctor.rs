@@ -11,7 +11,7 @@ use logdur_replay::{Exit, ReplayError};
 use logdur_settings::Interceptor;
 
 use crate::environment::Environment;
-use crate::{PlaceOptions, RunOptions};
+use crate::{PlaceOptions, RunOptions, private_folder};
 
 /// Prints the findings; fails when nothing could be logged.
 ///
@@ -20,14 +20,12 @@ use crate::{PlaceOptions, RunOptions};
 pub(crate) fn run(place: &PlaceOptions) -> Result<Exit> {
     let options = RunOptions { place: place.clone(), log_location: Some("/dev/null".into()), ..Default::default() };
     let mut environment = Environment::of(&options)?;
-    let hello = std::env::temp_dir().join(format!("omniprobe-doctor-{}", std::process::id()));
+    let hello = environment.folder()?.hello()?;
     environment.set(Interceptor::hello, &hello);
     // In a process of its own: it gets the environment that applications get, and may crash.
     let program = std::env::current_exe().context("where this program is")?;
     let output = Command::new(program).arg("probe").envs(environment.iter()).output().context("starting the probe")?;
-    let said = fs::read_to_string(&hello).unwrap_or_default();
-    // Not written if the library was not loaded.
-    let _ = fs::remove_file(&hello);
+    let said = private_folder::read(&hello)?;
     print!("{}", String::from_utf8_lossy(&output.stdout));
     if !output.status.success() {
         eprint!("{}", String::from_utf8_lossy(&output.stderr));

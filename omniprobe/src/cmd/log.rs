@@ -71,7 +71,10 @@ pub(crate) fn finish(path: &Path, pid: u32, status: ExitStatus) -> Result<()> {
     if let Some(origin) = snapshot.origin.as_ref().filter(|_| !snapshot.is_complete()) {
         let how = (snapshot.pid == pid).then(|| ended(status));
         let missing = recover::missing(&snapshot, origin.format, how.as_deref());
-        let kept = || format!("the rows that process {} could not write stay in {}", snapshot.pid, path.display());
+        let kept = || {
+            let (rows, pid, path) = (missing.rows(), snapshot.pid, path.display());
+            format!("{rows} rows of process {pid} are not in its log, but in its records: `omniprobe log {path} -l LOG` writes them")
+        };
         match &origin.log {
             Some(log) => _ = append(&missing, log, true).with_context(kept)?,
             None => missing.print(&mut io::stdout().lock(), false).with_context(kept)?,

@@ -1,8 +1,6 @@
 //! `omniprobe -- APP`: runs an application with the library in it, and says if the library was not loaded.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -13,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use logdur_settings::{Interceptor, RECORDS_AT};
 
 use crate::environment::Environment;
-use crate::{RunOptions, find};
+use crate::{RunOptions, find, private_folder};
 
 /// Signals that somebody sends to us and means for the application.
 const FORWARDED: &[i32] = &[
@@ -42,8 +40,8 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
     };
     let program = find::program(name)?;
     super::check::check(&environment, options.capture.force)?;
-    let hello = Hello::new()?;
-    environment.set(Interceptor::hello, &hello.0);
+    let hello = environment.folder()?.hello()?;
+    environment.set(Interceptor::hello, &hello);
     if options.verbose {
         eprint!("{}", environment.shell());
     }
@@ -54,6 +52,7 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
     let mut child =
         command.spawn().with_context(|| format!("the application {} could not be started", program.display()))?;
     let status = signals.wait(&mut child)?;
+    let hello = Hello::read(&hello);
     hello.check();
     for records in hello.records() {
         if let Err(error) = super::log::finish(&records, child.id(), status) {
@@ -65,29 +64,30 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
 }
 
 /// The file to which the library writes a line when it is loaded.
-struct Hello(PathBuf);
+struct Hello(Vec<u8>);
 
 impl Hello {
-    fn new() -> Result<Hello> {
-        let path = std::env::temp_dir().join(format!("omniprobe-hello-{}", std::process::id()));
-        fs::write(&path, "").with_context(|| format!("creating {}", path.display()))?;
-        Ok(Hello(path))
+    /// Reads it, after the application has ended.
+    fn read(path: &Path) -> Hello {
+        Hello(private_folder::read(path).unwrap_or_else(|error| {
+            eprintln!("omniprobe: {error:#}");
+            Vec::new()
+        }))
     }
 
     /// The files of records of the processes that loaded the library.
     fn records(&self) -> Vec<PathBuf> {
-        let bytes = fs::read(&self.0).unwrap_or_default();
         let path = |line: &[u8]| {
             let at = line.iter().position(|&b| b == b' ')?;
             let path = line[at + 1..].strip_prefix(RECORDS_AT.as_bytes())?.strip_prefix(b" ")?;
             Some(PathBuf::from(OsStr::from_bytes(path)))
         };
-        bytes.split(|&b| b == b'\n').filter_map(path).collect()
+        self.0.split(|&b| b == b'\n').filter_map(path).collect()
     }
 
     /// Says on stderr what the user has to know: a library that was not loaded cannot complain itself.
     fn check(&self) {
-        let text = String::from_utf8_lossy(&fs::read(&self.0).unwrap_or_default()).into_owned();
+        let text = String::from_utf8_lossy(&self.0);
         if text.is_empty() {
             eprintln!(
                 "omniprobe: liblogdur.so was not loaded, nothing was logged. Either the application never started ROCm's HSA runtime, \
@@ -103,22 +103,6 @@ impl Hello {
         {
             eprintln!("omniprobe: {problem}");
         }
-    }
-}
-
-impl Drop for Hello {
-    fn drop(&mut self) {
-        remove(&self.0);
-        // The folder of links, if one was needed.
-        let _ = fs::remove_dir_all(std::env::temp_dir().join(format!("omniprobe-{}", std::process::id())));
-    }
-}
-
-fn remove(path: &Path) {
-    if let Err(error) = fs::remove_file(path)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        eprintln!("omniprobe: {} could not be removed: {error}", path.display());
     }
 }
 

@@ -1,0 +1,173 @@
+//! Lines on their way into the log, and the records whose rows they are.
+//!
+//! What cannot be written stays here, and in the records, and is tried again: a row is lost only when the records are.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Instant;
+
+use logdur_journal::compare::{Comparisons, Subject};
+use logdur_journal::lines::Lines;
+use logdur_journal::{Fate, Records};
+
+use super::sink::{Patience, Sink, Unwritten};
+use crate::blocks::{Blocks, RecordRef};
+
+/// The lines that are not in the log yet, and where they go.
+pub(super) struct Writer {
+    pub(super) sink: Sink,
+    pub(super) lines: Lines,
+    pub(super) buffer: Vec<u8>,
+    rows: Vec<PendingRow>,
+    records: &'static Records,
+    /// Kernels and what replaces them.
+    pub(super) comparisons: Comparisons,
+    pub(super) ran: Ran,
+    /// The log ends in the middle of a line.
+    in_line: bool,
+    /// The rest of that line was given up.
+    torn: bool,
+    /// Since when nothing could be written, and why.
+    blocked: Option<(Instant, String)>,
+}
+
+/// What ran, in numbers of dispatches.
+#[derive(Default)]
+pub(super) struct Ran {
+    pub(super) dispatches: u64,
+    /// Those that the log does not want.
+    pub(super) filtered: u64,
+    /// Those whose kernel ran in place of the application's, by that kernel's number.
+    pub(super) swapped: BTreeMap<u32, u64>,
+}
+
+struct PendingRow {
+    record: RecordRef,
+    /// Where its line ends in the buffer.
+    end: usize,
+    /// Its part in a comparison: the replacement's name, and nanoseconds.
+    measured: Option<(Subject, String, u64)>,
+}
+
+/// What became of an attempt to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flushed {
+    /// The buffer is empty: its lines are in the log, or nobody wants them.
+    All,
+    /// There are lines left.
+    Blocked,
+}
+
+impl Writer {
+    pub(super) fn new(sink: Sink, lines: Lines, records: &'static Records) -> Writer {
+        records.header().set_log_bytes(sink.length());
+        Writer {
+            sink,
+            lines,
+            buffer: Vec::new(),
+            rows: Vec::new(),
+            records,
+            comparisons: Comparisons::default(),
+            ran: Ran::default(),
+            in_line: false,
+            torn: false,
+            blocked: None,
+        }
+    }
+
+    /// Says that the buffer ends with the row of a record.
+    pub(super) fn ends_row(&mut self, record: RecordRef, measured: Option<(Subject, String, u64)>) {
+        self.rows.push(PendingRow { record, end: self.buffer.len(), measured });
+    }
+
+    /// Since when nothing can be written, and why.
+    pub(super) fn blocked(&self) -> Option<&(Instant, String)> {
+        self.blocked.as_ref()
+    }
+
+    /// Writes the buffer, and marks the records whose rows are in the log. What is left is the beginning of the next
+    /// attempt, unless the backlog in `blocks` has reached its limit: then it is given up, and counted.
+    pub(super) fn flush(&mut self, patience: Patience, blocks: &Blocks) -> Flushed {
+        if self.buffer.is_empty() && self.rows.is_empty() {
+            return Flushed::All;
+        }
+        if self.torn {
+            self.buffer.insert(0, b'\n');
+            self.rows.iter_mut().for_each(|row| row.end += 1);
+            self.torn = false;
+        }
+        if self.blocked.is_none() {
+            // From here on whoever recovers rows has to look for those that are there.
+            self.records.header().set_log_bytes(self.sink.length());
+        }
+        for row in &self.rows {
+            row.record.record().set_fate(Fate::Writing);
+        }
+        let result = self.sink.write(&self.buffer, patience);
+        let before = result.as_ref().err().map_or(self.buffer.len(), |unwritten| unwritten.before);
+        self.advance(before);
+        let Err(unwritten) = result else {
+            self.say_that_it_goes_on();
+            return Flushed::All;
+        };
+        self.stop(&unwritten);
+        if self.sink.is_nowhere() || blocks.are_too_many() {
+            self.give_up();
+            return Flushed::All;
+        }
+        Flushed::Blocked
+    }
+
+    /// So many bytes of the buffer are in the log.
+    fn advance(&mut self, bytes: usize) {
+        let written = self.rows.iter().take_while(|row| row.end <= bytes).count();
+        for row in self.rows.drain(..written) {
+            row.record.record().set_fate(Fate::Written);
+            if let Some((subject, replaced, nanoseconds)) = row.measured {
+                self.comparisons.add(subject, &replaced, nanoseconds);
+            }
+        }
+        self.rows.iter_mut().for_each(|row| row.end -= bytes);
+        if bytes > 0 {
+            self.in_line = self.buffer[bytes - 1] != b'\n';
+        }
+        self.buffer.drain(..bytes);
+    }
+
+    fn stop(&mut self, unwritten: &Unwritten) {
+        let error = &unwritten.error;
+        if self.blocked.is_none() {
+            ::log::error!("lines could not be written, they are kept: {error}");
+            self.blocked = Some((Instant::now(), error.to_string()));
+        }
+        // A reader of the standard output that has gone, as that of `app | head`, wants no more.
+        let gone = matches!(self.sink, Sink::Console(_)) && error.kind() == io::ErrorKind::BrokenPipe;
+        if gone || !unwritten.is_passing() {
+            self.sink = Sink::Nowhere;
+        }
+    }
+
+    fn say_that_it_goes_on(&mut self) {
+        let Some((since, reason)) = self.blocked.take() else { return };
+        let seconds = since.elapsed().as_secs_f64();
+        let text = format!("the log could not be written for {seconds:.1} s, its lines were kept: {reason}");
+        self.lines.notice(&mut self.buffer, &text);
+    }
+
+    /// Writes a last notice past the buffer, whose rows stay in the records.
+    pub(super) fn write_last(&mut self, text: &str) {
+        let mut line = if self.in_line { vec![b'\n'] } else { Vec::new() };
+        self.lines.notice(&mut line, text);
+        // There may be no room for it either.
+        let _ = self.sink.write(&line, Patience::none());
+    }
+
+    /// Counts the rows that are left as unwritten.
+    fn give_up(&mut self) {
+        for row in self.rows.drain(..) {
+            row.record.record().set_fate(Fate::Unwritten);
+        }
+        self.torn = self.in_line;
+        self.buffer.clear();
+    }
+}

@@ -1,0 +1,151 @@
+//! A log that cannot be written: a full disk, a limit, a pipe without a reader or with a slow one, descriptors that the
+//! application closes. Rows wait in the records, and nobody waits for the log.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::bed::{Outcome, Run, built};
+use crate::log::Log;
+
+/// Dispatches of a run: their rows take more than a pipe holds.
+const MANY: u64 = 2000;
+/// Bytes of a file, more than the records of that many dispatches take.
+const LIMIT: u64 = 8 << 20;
+/// No run of these waits for anything: a fraction of this is what a busy machine needs.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A run with its records in a folder of its own.
+fn run() -> Run {
+    let run = Run::hsa("signals").args(["none", &MANY.to_string()]);
+    let records = run.file("records");
+    fs::create_dir(&records).unwrap();
+    run.env("LOGDUR_RECORDS", records)
+}
+
+fn records_in(run: &Outcome) -> Vec<PathBuf> {
+    let folder = run.folder.path().join("records");
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// The records that a run left, put into a log.
+fn recovered(run: &Outcome, log: &Path) -> Log {
+    let [left] = &records_in(run)[..] else { panic!("expected one file of records, found {:?}", records_in(run)) };
+    let output = Command::new(built("omniprobe")).arg("log").arg(left).arg("-l").arg(log).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Log::parse(&fs::read_to_string(log).unwrap())
+}
+
+fn has_every_row(log: &Log) {
+    let mut ids: Vec<u64> = log.rows.iter().map(|row| row.number("id")).collect();
+    ids.sort_unstable();
+    assert!(ids.iter().copied().eq(0..MANY), "{} rows: {ids:?}", ids.len());
+    assert_eq!(log.account()["logged"], MANY);
+}
+
+/// A pipe with a name.
+fn pipe(path: PathBuf) -> PathBuf {
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
+/// Opens a pipe for reading, before anybody writes to it.
+fn reader(pipe: impl AsRef<OsStr>) -> File {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(Path::new(&pipe)).unwrap();
+    // SAFETY: takes the flag back; no memory is involved.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) };
+    file
+}
+
+#[test]
+fn a_full_device_leaves_every_row_in_the_records() {
+    let run = run().env("LOGDUR_LOG_LOCATION", "/dev/full").watched().passed();
+    assert_eq!(run.stderr, "");
+    has_every_row(&recovered(&run, &run.folder.path().join("late.csv")));
+}
+
+#[test]
+fn omniprobe_says_how_many_rows_a_full_device_kept_from_the_log_and_how_to_get_them() {
+    let run = run().probed(&["-l", "/dev/full"]).passed();
+    let [left] = &records_in(&run)[..] else { panic!("{:?}", records_in(&run)) };
+    let said = format!("{MANY} rows of process ");
+    let command = format!("`omniprobe log {} -l LOG` writes them", left.display());
+    assert!(run.stderr.contains(&said) && run.stderr.contains(&command), "{}", run.stderr);
+    has_every_row(&recovered(&run, &run.folder.path().join("late.csv")));
+}
+
+#[test]
+fn a_limit_of_the_size_of_files_ends_no_process_and_loses_no_row() {
+    let run = Run::hsa("limited").args([MANY, LIMIT].map(|n| n.to_string()));
+    let (log, records) = (run.file("log.csv"), run.file("records"));
+    fs::create_dir(&records).unwrap();
+    // An earlier run has left room for a part of the rows, the last of which is cut.
+    let earlier = fs::File::create(&log).unwrap();
+    let line = format!("# {}\n", "earlier ".repeat(1000));
+    let lines = (LIMIT as usize - (MANY as usize * 50)) / line.len();
+    (&earlier).write_all(line.repeat(lines).as_bytes()).unwrap();
+    let run = run.env("LOGDUR_RECORDS", records).watched().passed();
+    assert_eq!(log.metadata().unwrap().len(), LIMIT);
+    has_every_row(&recovered(&run, &log));
+}
+
+#[test]
+fn a_pipe_without_a_reader_holds_up_neither_the_start_nor_the_end() {
+    let run = run();
+    let pipe = pipe(run.file("pipe"));
+    let start = Instant::now();
+    let run = run.env("LOGDUR_LOG_LOCATION", &pipe).watched().passed();
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    has_every_row(&recovered(&run, &run.folder.path().join("late.csv")));
+}
+
+#[test]
+fn a_reader_of_a_pipe_gets_the_header_and_every_row() {
+    let run = run();
+    let pipe = pipe(run.file("pipe"));
+    let mut reader = reader(&pipe);
+    // Until this is dropped the pipe does not end.
+    let held = OpenOptions::new().write(true).open(&pipe).unwrap();
+    let thread = std::thread::spawn(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).map(|_| text)
+    });
+    let run = run.env("LOGDUR_LOG_LOCATION", &pipe).watched().passed();
+    drop(held);
+    has_every_row(&Log::parse(&thread.join().unwrap().unwrap()));
+    assert_eq!(records_in(&run), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_reader_that_reads_nothing_does_not_keep_the_process_from_ending_and_the_rest_is_in_the_records() {
+    let run = run();
+    let pipe = pipe(run.file("pipe"));
+    let mut reader = reader(&pipe);
+    let start = Instant::now();
+    let run = run.env("LOGDUR_LOG_LOCATION", &pipe).watched().passed();
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    let [left] = &records_in(&run)[..] else { panic!("{:?}", records_in(&run)) };
+    let late = Command::new(built("omniprobe")).arg("log").arg(left).output().unwrap();
+    let late = String::from_utf8(late.stdout).unwrap();
+    let rows = |text: &str| text.split_inclusive('\n').filter(|l| l.starts_with('"')).map(str::to_owned).collect();
+    let (early, late): (BTreeSet<String>, BTreeSet<String>) = (rows(&text), rows(&late));
+    assert!(!early.is_empty() && (early.len() as u64) < MANY, "{} rows were in the pipe", early.len());
+    assert_eq!(early.union(&late).count() as u64, MANY);
+}
+
+#[test]
+fn an_application_that_closes_descriptors_and_opens_files_in_their_place_finds_its_own_bytes_in_them() {
+    let run = Run::hsa("descriptors");
+    let folder = run.file("own");
+    fs::create_dir(&folder).unwrap();
+    let run = run.args([OsStr::new("500"), folder.as_os_str()]).watched().passed();
+    assert_eq!(run.log().account()["logged"], 1000);
+}
