@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -86,10 +86,11 @@ fn a_limit_of_the_size_of_files_ends_no_process_and_loses_no_row() {
     let (log, records) = (run.file("log.csv"), run.file("records"));
     fs::create_dir(&records).unwrap();
     // An earlier run has left room for a part of the rows, the last of which is cut.
-    let earlier = fs::File::create(&log).unwrap();
+    let earlier = Run::hsa("signals").args(["none", "1"]).watched().passed().read("log.csv");
+    let header = earlier.split_inclusive('\n').next().unwrap();
     let line = format!("# {}\n", "earlier ".repeat(1000));
     let lines = (LIMIT as usize - (MANY as usize * 50)) / line.len();
-    (&earlier).write_all(line.repeat(lines).as_bytes()).unwrap();
+    fs::write(&log, header.to_owned() + &line.repeat(lines)).unwrap();
     let run = run.env("LOGDUR_RECORDS", records).watched().passed();
     assert_eq!(log.metadata().unwrap().len(), LIMIT);
     has_every_row(&recovered(&run, &log));
@@ -147,5 +148,8 @@ fn an_application_that_closes_descriptors_and_opens_files_in_their_place_finds_i
     let folder = run.file("own");
     fs::create_dir(&folder).unwrap();
     let run = run.args([OsStr::new("500"), folder.as_os_str()]).watched().passed();
+    let own: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    assert!(own.len() > 900 && own.iter().all(|text| text == "mine\n"), "{own:?}");
     assert_eq!(run.log().account()["logged"], 1000);
 }
