@@ -28,7 +28,8 @@ what it needs. **That it computes the same is for you to know.** What is refused
 ## What is found in the folders
 
 * Code objects by themselves (`.hsaco`, `.co`), as compilers, hipRTC, IREE and Tensile write them, of versions 2 to 6 of the ABI.
-* Offload bundles of clang's, raw and compressed (zlib and zstd).
+* Offload bundles of clang's, raw and compressed (zlib and zstd). Compressed contents of more than 256 MiB that are also
+  more than 64 times their compressed size are refused.
 * Programs and libraries with device code in them.
 * Triton's cache directory, as it is.
 

@@ -25,6 +25,7 @@ mod errors;
 mod guest;
 mod hardware;
 mod hip;
+mod hostile;
 mod launcher;
 mod listing;
 mod machine;

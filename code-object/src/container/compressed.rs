@@ -19,9 +19,16 @@ const WHAT: &str = "header of a compressed bundle";
 const MAX_RATIO: u64 = 2048;
 const SLACK: u64 = 1 << 20;
 
-/// Refuses a size that so many packed bytes cannot have.
+/// What is decompressed at most, unless so many packed bytes are worth more work: a decompression bomb costs the process
+/// that looks at it as much time as its contents, not as its size.
+const MAX_UNPACKED: u64 = 256 << 20;
+/// The ratio up to which contents may be larger than that.
+const WORTHWHILE_RATIO: u64 = 64;
+
+/// Refuses a size that so many packed bytes cannot have, or that is not worth decompressing.
 fn is_believed(what: &'static str, at: u64, packed: u64, unpacked: u64) -> Result<()> {
-    let limit = packed.saturating_mul(MAX_RATIO).saturating_add(SLACK);
+    let possible = packed.saturating_mul(MAX_RATIO).saturating_add(SLACK);
+    let limit = possible.min(packed.saturating_mul(WORTHWHILE_RATIO).max(MAX_UNPACKED));
     if unpacked > limit { Err(Unreadable::TooLarge { what, at, limit, found: unpacked }) } else { Ok(()) }
 }
 

@@ -153,6 +153,16 @@ fn what_claims_to_hold_more_than_it_can_or_holds_more_than_it_claims_takes_no_me
 }
 
 #[test]
+fn a_decompression_bomb_is_refused_before_it_is_decompressed() {
+    // Three megabytes of deflated zeros are three gigabytes, which is no more than deflate can do.
+    for method in [0, 1] {
+        let said = read(&compressed(method, &vec![0; 3 << 20], 3 << 30)).swap_remove(0).unwrap_err();
+        let expected = "contents of a compressed bundle at 0x0: expected at most 268435456, found 3221225472";
+        assert_eq!(said, expected);
+    }
+}
+
+#[test]
 fn what_keeps_no_code_objects_has_none_and_damaged_headers_are_told() {
     for bytes in [&b""[..], b"text", b"\x7fELF", b"PK\x03\x04", &[0; 10_000]] {
         assert_eq!(listed(bytes), []);
