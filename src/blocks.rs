@@ -57,7 +57,14 @@ impl Blocks {
     pub(crate) fn new(records: &'static Records, limit: u64) -> Blocks {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX) / BLOCK_BYTES;
         let parked = BlockRef(NonNull::from(Box::leak(Block::new())));
-        Blocks { records, pool: Mutex::default(), demand: AtomicUsize::new(0), made: AtomicUsize::new(0), limit, parked }
+        Blocks {
+            records,
+            pool: Mutex::default(),
+            demand: AtomicUsize::new(0),
+            made: AtomicUsize::new(0),
+            limit,
+            parked,
+        }
     }
 
     /// An empty block, for somebody who may wait.

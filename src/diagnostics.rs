@@ -35,5 +35,8 @@ fn open(settings: &Interceptor) -> io::Result<File> {
     let first = options.open(folder.join(format!("logdur.{pid}.log")));
     let taken = |result: &io::Result<File>| matches!(result, Err(e) if e.kind() == io::ErrorKind::AlreadyExists);
     let others = (1..NAMES).map(|number| options.open(folder.join(format!("logdur.{pid}.{number}.log"))));
-    std::iter::once(first).chain(others).find(|result| !taken(result)).unwrap_or(Err(io::ErrorKind::AlreadyExists.into()))
+    std::iter::once(first)
+        .chain(others)
+        .find(|result| !taken(result))
+        .unwrap_or(Err(io::ErrorKind::AlreadyExists.into()))
 }

@@ -14,9 +14,13 @@ pub fn mistrust(file: &Metadata) -> Option<String> {
     if !file.is_file() {
         Some("expected a regular file, found something that is no file".to_owned())
     } else if owner != user {
-        Some(format!("expected a file of user {user}, found one of user {owner}: what it says is not believed; copy it if you trust it"))
+        Some(format!(
+            "expected a file of user {user}, found one of user {owner}: what it says is not believed; copy it if you trust it"
+        ))
     } else if mode & OTHERS_MAY_WRITE != 0 {
-        Some(format!("expected a file that only user {user} may write, found mode {mode:04o}: what it says is not believed; `chmod go-w` it if you trust it"))
+        Some(format!(
+            "expected a file that only user {user} may write, found mode {mode:04o}: what it says is not believed; `chmod go-w` it if you trust it"
+        ))
     } else {
         None
     }

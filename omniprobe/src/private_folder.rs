@@ -21,7 +21,8 @@ impl PrivateFolder {
     /// # Errors
     /// When it cannot be made.
     pub(crate) fn new() -> Result<PrivateFolder> {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute() && is_private(p));
+        let runtime =
+            std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute() && is_private(p));
         let parent = runtime.unwrap_or_else(std::env::temp_dir);
         let mut builder = tempfile::Builder::new();
         // Made with the mode 0700 and a random name, which must not have been there.

@@ -404,9 +404,8 @@ fn owed(queue: &Queue) -> usize {
     let mut block = Some(lock(&queue.logged).block);
     let mut owed = 0;
     while let Some(present) = block {
-        let missing = |r: &&Record| {
-            !matches!(r.state(), State::Free | State::Logged) && r.flags() & flag::NO_DISPATCH == 0
-        };
+        let missing =
+            |r: &&Record| !matches!(r.state(), State::Free | State::Logged) && r.flags() & flag::NO_DISPATCH == 0;
         owed += present.get().records.iter().filter(missing).count();
         block = present.next();
     }

@@ -66,7 +66,7 @@ pub(crate) struct LogFile {
     header: Header,
 }
 
-/// The first line of what is no regular file, until it is written: of a regular file it is written when it is opened.
+/// The first line. A log that is a regular file gets it when it is opened, another before its first line.
 #[derive(Debug)]
 struct Header {
     text: String,
@@ -128,7 +128,8 @@ impl Sink {
                 let path = with_pid(path);
                 let path = std::path::absolute(&path).unwrap_or(path);
                 let mut file = LogFile { path, open: None, header };
-                let problem = |file: &LogFile, error| format!("the log {} cannot be written: {error}", file.path.display());
+                let problem =
+                    |file: &LogFile, error| format!("the log {} cannot be written: {error}", file.path.display());
                 match file.open() {
                     Ok(_) => (Sink::File(file), None),
                     Err(error) if is_passing(&error) => {
@@ -174,10 +175,8 @@ impl Sink {
         };
         let (to, header) = opened.map_err(|error| Unwritten { error, before: 0 })?;
         let size = if to.may_block() { PIPE_PIECE } else { FILE_PIECE };
-        if to.may_block() {
-            let rest = &header.text.as_bytes()[header.written..];
-            write_all(to, rest, &mut header.written, patience).map_err(|error| Unwritten { error, before: 0 })?;
-        }
+        let rest = &header.text.as_bytes()[header.written..];
+        write_all(to, rest, &mut header.written, patience).map_err(|error| Unwritten { error, before: 0 })?;
         let mut before = 0;
         for piece in pieces(lines, size) {
             write_all(to, piece, &mut before, patience).map_err(|error| Unwritten { error, before })?;
@@ -205,8 +204,10 @@ impl LogFile {
         let open = match self.open.take().filter(Guarded::is_ours) {
             Some(open) => open,
             None => {
-                self.header.written = 0;
-                open_log(&self.path, self.header.text.as_bytes())?
+                let open = open_log(&self.path, self.header.text.as_bytes())?;
+                // A pipe's new reader gets it, too.
+                self.header.written = if open.may_block() { 0 } else { self.header.text.len() };
+                open
             }
         };
         Ok((self.open.insert(open), &mut self.header))

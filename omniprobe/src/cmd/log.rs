@@ -73,7 +73,9 @@ pub(crate) fn finish(path: &Path, pid: u32, status: ExitStatus) -> Result<()> {
         let missing = recover::missing(&snapshot, origin.format, how.as_deref());
         let kept = || {
             let (rows, pid, path) = (missing.rows(), snapshot.pid, path.display());
-            format!("{rows} rows of process {pid} are not in its log, but in its records: `omniprobe log {path} -l LOG` writes them")
+            format!(
+                "{rows} rows of process {pid} are not in its log, but in its records: `omniprobe log {path} -l LOG` writes them"
+            )
         };
         match &origin.log {
             Some(log) => _ = append(&missing, log, true).with_context(kept)?,
