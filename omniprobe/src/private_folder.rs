@@ -3,9 +3,9 @@
 //! Other users of the machine are taken for hostile: the files are in a new folder with a name that nobody can know
 //! before, which no other user may enter.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::Read;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -25,8 +25,8 @@ impl PrivateFolder {
             std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute() && is_private(p));
         let parent = runtime.unwrap_or_else(std::env::temp_dir);
         let mut builder = tempfile::Builder::new();
-        // Made with the mode 0700 and a random name, which must not have been there.
-        let folder = builder.prefix("omniprobe-").tempdir_in(&parent);
+        // Made with this mode, and a random name that must not have been there.
+        let folder = builder.prefix("omniprobe-").permissions(Permissions::from_mode(0o700)).tempdir_in(&parent);
         Ok(PrivateFolder(folder.with_context(|| format!("making a folder in {}", parent.display()))?))
     }
 

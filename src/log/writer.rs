@@ -154,9 +154,13 @@ impl Writer {
         self.lines.notice(&mut self.buffer, &text);
     }
 
-    /// Writes a last notice past the buffer, whose rows stay in the records.
+    /// Writes a last notice past the buffer, whose rows stay in the records. A line that is cut stays the last one: the
+    /// records have its rest.
     pub(super) fn write_last(&mut self, text: &str) {
-        let mut line = if self.in_line { vec![b'\n'] } else { Vec::new() };
+        if self.in_line {
+            return;
+        }
+        let mut line = Vec::new();
         self.lines.notice(&mut line, text);
         // There may be no room for it either.
         let _ = self.sink.write(&line, Patience::none());
