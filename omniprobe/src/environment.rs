@@ -89,7 +89,7 @@ impl Environment {
 
     /// The value of a variable that is set here.
     pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.as_os_str())
+        self.variables.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.as_os_str())
     }
 
     /// Sets a variable.
