@@ -233,10 +233,7 @@ pub(crate) const SUITES: &[Suite] = &[
         short: 2,
         full: 9,
         left_out: &[],
-        known: &[Known {
-            test: "matmul f32",
-            reason: "of a load from a buffer that is partly outside of it, the dwords inside are lost too",
-        }],
+        known: &[],
     },
     Suite {
         name: "openmp",

@@ -141,10 +141,12 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
         let (at, inside) = place(0, bytes.into());
         return load_lds(w, i, e, &at, inside);
     }
-    if descriptor.swizzle && !matches!(i.op.access, Access::Atomic(..)) {
-        return swizzled(w, i, e, exec, &lanewise(|l| offsets[l].wrapping_add(imm)), place);
-    }
     let (at, inside) = place(0, bytes.into());
+    // Limits are checked dword by dword: of an access across the end of a buffer, the dwords inside count.
+    let is_cut = || bytes > 4 && inside != exec && place(0, 4).1 != inside;
+    if !matches!(i.op.access, Access::Atomic(..)) && (descriptor.swizzle || is_cut()) {
+        return by_dwords(w, i, e, exec, &lanewise(|l| offsets[l].wrapping_add(imm)), place);
+    }
     if let Access::Load(_, how) = i.op.access
         && inside != exec
     {
@@ -153,9 +155,9 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     access(w, i, e, &at, inside, i.dst, i.dst, i.has(control::GLC))
 }
 
-/// An access to a swizzled buffer at an offset per lane, one dword at a time: its dwords are apart.
+/// An access at an offset per lane, one dword at a time: of a swizzled buffer its dwords are apart.
 #[inline(always)]
-fn swizzled(
+fn by_dwords(
     w: &mut Wave,
     i: &Inst,
     e: &mut dyn Env,

@@ -1,5 +1,6 @@
 //! The decoder, the disassembler and the operations against what nobody here wrote, and on input that nobody chose.
 
+mod buffer_ends;
 mod half_loads;
 mod llvm_mc;
 mod machine;
