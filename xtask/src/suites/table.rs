@@ -52,7 +52,10 @@ pub(crate) const SUITES: &[Suite] = &[
         short: 2,
         full: 40,
         left_out: &[],
-        known: &[],
+        known: &[Known {
+            test: "mt19937_generator",
+            reason: "its generator jumps ahead for each of its threads, for longer than the time limit",
+        }],
     },
     Suite {
         name: "rocblas",
@@ -67,7 +70,8 @@ pub(crate) const SUITES: &[Suite] = &[
         programs: Programs::With("libexec/rocm/librocblas0-bench/rocblas-bench", ROCBLAS),
         form: NORMS,
         variables: &[],
-        short: 1,
+        // A process loads a gigabyte of code: half a minute, four times for each test.
+        short: 0,
         full: ROCBLAS.len(),
         left_out: &[],
         known: &[],
