@@ -3,7 +3,6 @@
 use std::os::unix::process::ExitStatusExt;
 
 use crate::bed::{self, Run};
-use crate::versions;
 
 #[test]
 fn barrier_packets_order_kernels_within_and_between_queues() {
@@ -78,21 +77,6 @@ fn the_driver_leaves_the_heap_of_the_process_alone() {
         return;
     }
     Run::hsa("heap").bare().passed();
-}
-
-#[test]
-fn a_device_without_image_instructions_says_so_and_textures_are_refused() {
-    if bed::on_hardware() {
-        return;
-    }
-    // Loaded late, and for itself, as interpreters do.
-    let late = Run::hsa("in_library").args([bed::hip_library("images")]);
-    for outcome in [Run::hip("images").bare(), Run::hip("images").watched(), late.bare()] {
-        let said = outcome.passed().stdout;
-        if versions::asks_the_runtime_for_images() {
-            assert!(said.contains("image support 0\na texture: hipErrorNotSupported\n"), "{said}");
-        }
-    }
 }
 
 #[test]

@@ -90,9 +90,3 @@ pub(crate) fn own_lines(stdout: &str) -> Vec<&str> {
     let of_hip = |line: &str| ["Kernel Name: ", "VGPU=", "\t"].iter().any(|start| line.starts_with(start));
     stdout.lines().filter(|line| !of_hip(line)).map(str::trim_start).collect()
 }
-
-/// True when HIP asks the runtime whether there are images. HIP 7 says that there are on every GPU of the kind, and refuses
-/// textures when they are made.
-pub(crate) fn asks_the_runtime_for_images() -> bool {
-    hip() < (7, 0)
-}

@@ -6,7 +6,6 @@
 
 pub mod files;
 mod next;
-pub mod runtime;
 pub mod stat;
 
 /// Sets the C library's error number.
