@@ -6,7 +6,7 @@
 //! time.
 //!
 //! # Ordering
-//! Accesses are relaxed ([`host`] says which are single-copy atomic); instructions that order them call
+//! Accesses are relaxed (`host` says which are single-copy atomic); instructions that order them call
 //! [`std::sync::atomic::fence`].
 
 pub(crate) mod host;

@@ -33,7 +33,7 @@ pub(crate) fn path(file: &OwnedFd) -> Option<CString> {
     CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
-/// Opens what a path shows now; `None` as for [`file`].
+/// Opens what a path shows now; `None` as for [`file()`].
 pub(crate) fn open(path: *const c_char, flags: i32) -> Option<RawFd> {
     let file = file(path)?;
     memfile::reopen(&format!("/proc/self/fd/{}", file.as_raw_fd()), flags & libc::O_CLOEXEC).ok()
