@@ -105,6 +105,8 @@ fn failures(text: &mut String, results: &[(&Suite, Option<Results>)]) -> Result<
                 *reasons.entry(reason).or_default() += 1;
             }
             for (reason, count) in reasons {
+                // Where this checkout lies says nothing to others.
+                let reason = reason.replace(&format!("{}/", shell::cache().display()), "");
                 let reason: String = reason.chars().take(REASON).collect();
                 let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
                 let known = suite.known.iter().find(|known| outcome.test.contains(known.test));
