@@ -354,7 +354,7 @@ mod model {
     }
 
     fn bed() -> Arc<Bed> {
-        let blocks = Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())));
+        let blocks = Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())), u64::MAX);
         let block = Cursor::start(blocks.take()).block;
         let records = [0, 1].map(|slot| RecordRef { block, slot });
         Arc::new(Bed { pending: Pending::new(), signal: super::tests::signal(), records })
