@@ -52,7 +52,7 @@ struct PendingRow {
 /// What became of an attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flushed {
-    /// The buffer is empty: its lines are in the log, or nobody wants them.
+    /// No row is left: the rows are in the log, or were given up. A notice about the pause may be in the buffer.
     All,
     /// There are lines left.
     Blocked,
