@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use amdgpu_code_object::{Access, AddressSpace, Argument};
-use logdur_capture::AllocationKind;
+use logdur_capture::{Allocation, AllocationKind};
 
 use crate::case::Case;
 use crate::error::Result;
@@ -32,7 +32,7 @@ pub(crate) fn settle(case: &Case<'_>, reports: &mut [BufferReport]) -> Result<()
     for report in reports.iter_mut().filter(is_left_alone) {
         let buffer = &report.buffer;
         let of = case.allocations.iter().find(|a| a.base <= buffer.start && buffer.start - a.base < a.size);
-        let Some(allocation) = of.filter(|a| is_hosts(a.kind) || is_hosts(a.backing)) else { continue };
+        let Some(allocation) = of.filter(|a| host_writes(case, a)) else { continue };
         let reach = match &mut reach {
             Some(reach) => reach,
             none => none.insert(Reach::of(case)?),
@@ -49,6 +49,21 @@ pub(crate) fn settle(case: &Case<'_>, reports: &mut [BufferReport]) -> Result<()
         }
     }
     Ok(())
+}
+
+/// True for memory that the host writes: by its kind, or because it holds arguments.
+fn host_writes(case: &Case<'_>, allocation: &Allocation) -> bool {
+    is_hosts(allocation.kind) || is_hosts(allocation.backing) || holds_arguments(case, allocation)
+}
+
+/// True for memory that holds the arguments of dispatches: by its kind, because this dispatch's are in it, or because its
+/// kind and size are those of the block with this dispatch's. HIP has one such block per stream, in the GPU's own memory
+/// where the host can write that (`HIP_FORCE_DEV_KERNARG`).
+fn holds_arguments(case: &Case<'_>, allocation: &Allocation) -> bool {
+    let arguments = case.packet().kernarg_address();
+    let of_this = case.allocations.iter().find(|a| a.base <= arguments && arguments - a.base < a.size);
+    allocation.kind == AllocationKind::Kernarg
+        || of_this.is_some_and(|block| (block.kind, block.size) == (allocation.kind, allocation.size))
 }
 
 /// True for memory that the host writes as a matter of course.
@@ -73,17 +88,30 @@ enum Way {
     Write,
 }
 
+/// An allocation, as far as reach goes.
+struct Reached {
+    end: u64,
+    /// It holds the arguments of other dispatches: a kernel that only reads constants there follows no address in it.
+    holds_arguments: bool,
+    way: Way,
+    /// Its words have been looked at, or will be.
+    followed: bool,
+}
+
 /// The allocations, by their first address, and how a kernel gets to them. Everything in memory that looks like an address
 /// is taken for one.
 struct Reach {
-    all: BTreeMap<u64, (u64, Way)>,
+    all: BTreeMap<u64, Reached>,
     /// Those whose words have not been looked at.
     next: Vec<Range<u64>>,
 }
 
 impl Reach {
     fn of(case: &Case<'_>) -> Result<Reach> {
-        let all = case.allocations.iter().map(|a| (a.base, (a.base.saturating_add(a.size), Way::None)));
+        let all = case.allocations.iter().map(|a| {
+            let (end, holds_arguments) = (a.base.saturating_add(a.size), holds_arguments(case, a));
+            (a.base, Reached { end, holds_arguments, way: Way::None, followed: false })
+        });
         let mut reach = Reach { all: all.collect(), next: Vec::new() };
         let mut writable = case.dispatch.kernarg.clone();
         for argument in case.original.kernel.arguments.iter().filter(|a| is_read_only(a)) {
@@ -117,25 +145,26 @@ impl Reach {
 
     /// Takes bytes for addresses.
     fn look(&mut self, bytes: &[u8], way: Way) {
-        let (Some(lowest), Some(highest)) =
-            (self.all.keys().next().copied(), self.all.values().map(|(end, _)| *end).max())
+        let (Some(lowest), Some(highest)) = (self.all.keys().next().copied(), self.all.values().map(|a| a.end).max())
         else {
             return;
         };
         let words = bytes.windows(WORD).step_by(STEP).filter_map(|word| word.try_into().ok()).map(u64::from_le_bytes);
         for word in words.filter(|word| (lowest..highest).contains(word)) {
-            let Some((base, (end, known))) = self.all.range_mut(..=word).next_back() else { continue };
-            if word < *end && *known < way {
-                if *known == Way::None {
-                    self.next.push(*base..*end);
-                }
-                *known = way;
+            let Some((base, reached)) = self.all.range_mut(..=word).next_back() else { continue };
+            if word >= reached.end {
+                continue;
+            }
+            reached.way = reached.way.max(way);
+            if !reached.followed && (way == Way::Write || !reached.holds_arguments) {
+                reached.followed = true;
+                self.next.push(*base..reached.end);
             }
         }
     }
 
     fn writes(&self, base: u64) -> bool {
-        self.all.get(&base).is_some_and(|(_, way)| *way == Way::Write)
+        self.all.get(&base).is_some_and(|reached| reached.way == Way::Write)
     }
 }
 
@@ -143,11 +172,19 @@ impl Reach {
 mod tests {
     use super::*;
 
+    fn unreached(end: u64, holds_arguments: bool) -> Reached {
+        Reached { end, holds_arguments, way: Way::None, followed: false }
+    }
+
+    fn words(words: [u64; 2]) -> Vec<u8> {
+        words.map(u64::to_le_bytes).concat()
+    }
+
     #[test]
     fn what_only_constant_arguments_lead_to_is_read_and_what_it_points_to_is_written() {
-        let all = [(0x1000, (0x2000, Way::None)), (0x4000, (0x5000, Way::None)), (0x8000, (0x8001, Way::None))];
+        let all =
+            [(0x1000, 0x2000), (0x4000, 0x5000), (0x8000, 0x8001)].map(|(base, end)| (base, unreached(end, false)));
         let mut reach = Reach { all: all.into(), next: Vec::new() };
-        let words = |words: [u64; 2]| words.map(u64::to_le_bytes).concat();
         reach.look(&words([0x1fff, 0x2000]), Way::Read);
         assert!(!reach.writes(0x1000) && reach.next.first() == Some(&(0x1000..0x2000)));
         // At any byte, as in a packed struct.
@@ -157,5 +194,16 @@ mod tests {
         reach.look(&words([0x1000, 0x8001]), Way::Write);
         assert!(reach.writes(0x1000) && !reach.writes(0x8000));
         assert_eq!(reach.next, [0x1000..0x2000, 0x4000..0x5000]);
+    }
+
+    #[test]
+    fn constants_among_the_arguments_of_other_dispatches_lead_to_none_of_their_buffers() {
+        let mut reach = Reach { all: [(0x1000, unreached(0x2000, true))].into(), next: Vec::new() };
+        reach.look(&words([0x1800, 0]), Way::Read);
+        assert!(!reach.writes(0x1000) && reach.next.is_empty());
+        // An address that may be written through is followed.
+        reach.look(&words([0x1800, 0]), Way::Write);
+        assert!(reach.writes(0x1000));
+        assert_eq!(reach.next.first(), Some(&(0x1000..0x2000)));
     }
 }

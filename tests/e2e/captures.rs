@@ -15,6 +15,9 @@ use object::read::elf::{FileHeader, ProgramHeader, Sym};
 /// Where code objects are said to have been loaded: aligned as the driver's library aligns all that is larger.
 const CODE: u64 = 0x7f20_1240_0000;
 
+/// Where the packet says that the arguments are.
+pub(crate) const ARGUMENTS: u64 = 0x7f66_0000_0000;
+
 /// An allocation of the application's.
 #[derive(Clone)]
 pub(crate) struct Buffer {
@@ -162,7 +165,7 @@ impl Captured {
         put(16, &[1, 0, 0, 0, 1, 0, 0, 0]);
         put(28, &self.lds.to_le_bytes());
         put(32, &object.to_le_bytes());
-        put(40, &0x7f66_0000_0000u64.to_le_bytes());
+        put(40, &ARGUMENTS.to_le_bytes());
         packet
     }
 }

@@ -9,7 +9,7 @@ use logdur_capture::{AllocationKind, Scope};
 use serde_json::Value;
 
 use crate::bed::{self, Outcome, Run, built};
-use crate::captures::{Buffer, Captured};
+use crate::captures::{ARGUMENTS, Buffer, Captured};
 
 /// A buffer's address: a page somewhere, as the runtime's pools give them out.
 pub(crate) const WORDS: u64 = 0x7f31_0020_3000;
@@ -261,6 +261,17 @@ fn what_the_applications_threads_wrote_meanwhile_is_not_asked_of_the_kernel() {
     let named = format!("  qualified: {NEXT:#x}: changed by the host meanwhile");
     assert!(outcome.stdout.contains("CHANGED_BY_HOST") && outcome.stdout.contains(&named), "{}", outcome.stdout);
     ended(&tool("verify", &captured, &["--strict"]), "PASS (qualified)", 9);
+
+    // The arguments of two streams may be in the GPU's own memory: in one block is this dispatch's.
+    let block = |base: u64, left: u32| Buffer {
+        kind: AllocationKind::DeviceFine,
+        ..Buffer::words(base, &[0; 512], &[left; 512])
+    };
+    let blocks =
+        Captured { buffers: vec![incremented(), block(ARGUMENTS, 0), block(NEXT, 7)], ..increment(&bed::arch()) };
+    let outcome = tool("verify", &blocks, &["--backend", "emu"]);
+    ended(&outcome, "PASS (qualified)", 0);
+    assert!(outcome.stdout.contains(&named), "{}", outcome.stdout);
 
     // What the kernel may have got to is asked of it, and so is the GPU's own memory.
     let led = |at: usize| {
