@@ -55,7 +55,11 @@ const COMMANDS: &[Command] = &[
         run: bindings::run,
     },
     Command { name: "vectors", help: "fetch the tests of LLVM's disassembler, for test --full", run: vectors::run },
-    Command { name: "docs", help: "print the pages that come from tables (--check: only compare)", run: docs::run },
+    Command {
+        name: "docs",
+        help: "print the pages that come from tables, check links (--check: only compare; --examples: run their commands; --full: build the book)",
+        run: docs::run,
+    },
     Command {
         name: "corpus",
         help: "share of the kernels of code objects whose every instruction there is: hip, triton, bitsandbytes, rocblas",

@@ -1,4 +1,9 @@
-//! `cargo xtask docs`: the pages, and the parts of pages, that are printed from tables.
+//! `cargo xtask docs`: the pages, and the parts of pages, that are printed from tables; links, examples, the picture and the book.
+
+mod book;
+mod examples;
+mod links;
+mod timeline;
 
 use std::fs;
 
@@ -22,12 +27,40 @@ type Part = (&'static str, &'static str, fn() -> String);
 
 const PARTS: &[Part] = &[("docs/agents.md", "statuses", logdur_replay::Exit::table)];
 
+/// The picture of a run.
+const PICTURE: &str = "docs/example/pipeline.svg";
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Options {
+    /// Compare, and write nothing.
+    check: bool,
+    /// Run the commands of the pages, too.
+    examples: bool,
+    /// Build the book, too.
+    full: bool,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Options> {
+        let mut options = Options::default();
+        for arg in args {
+            match arg.as_str() {
+                "--check" => options.check = true,
+                "--examples" => options.examples = true,
+                "--full" => options.full = true,
+                other => bail!("docs takes --check, --examples and --full, found {other:?}"),
+            }
+        }
+        Ok(options)
+    }
+}
+
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let check = match args {
-        [] => false,
-        [flag] if flag == "--check" => true,
-        other => bail!("docs takes --check or nothing, found {other:?}"),
-    };
+    let Options { check, examples, full } = Options::parse(args)?;
+    if examples {
+        examples::run(check)?;
+    }
     for (file, print) in PAGES {
         write(file, &print(), check)?;
     }
@@ -36,7 +69,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         write(file, &with_part(&page, name, &print()).with_context(|| (*file).to_owned())?, check)?;
     }
-    Ok(())
+    write(PICTURE, &timeline::picture()?, check)?;
+    links::check()?;
+    if full { book::build() } else { Ok(()) }
 }
 
 /// Writes a page, or compares it with the file.
@@ -46,7 +81,7 @@ fn write(file: &str, text: &str, check: bool) -> Result<()> {
         fs::create_dir_all(path.parent().context("a page has a folder")?)?;
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     } else if fs::read_to_string(&path).unwrap_or_default() != text {
-        bail!("{file} differs from the tables that it is printed from: run `cargo xtask docs`");
+        bail!("{file} differs from what it is made of: run `cargo xtask docs`");
     }
     println!("{file}");
     Ok(())
@@ -64,6 +99,15 @@ fn with_part(page: &str, name: &str, text: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_are_taken_in_any_order_and_others_are_refused() {
+        let parse = |line: &str| Options::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let both = parse("--examples --check").expect("two options that there are");
+        assert!(both.check && both.examples && !both.full);
+        assert!(parse("--full").is_ok_and(|options| options.full && !options.check));
+        assert!(parse("--chek").is_err());
+    }
 
     #[test]
     fn a_part_of_a_page_is_replaced_between_its_marks_and_nothing_else() {
