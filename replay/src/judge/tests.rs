@@ -137,7 +137,9 @@ fn drawn(_: u64, random: &mut Random) -> Vec<f32> {
     with(30, random, |random| random.unit() as f32)
 }
 
-const KERNELS: [(&str, Kernel); 9] = [
+const KERNELS: [(&str, Kernel); 11] = [
+    ("tickets", tickets),
+    ("long clock", long_clock),
     ("sums", sums),
     ("many sums", many_sums),
     ("seldom", seldom),
@@ -268,4 +270,66 @@ fn more_than_the_limit_that_is_masked_is_inconclusive_and_less_qualifies() {
     let under = of(0.5);
     assert_eq!(under.overall, Overall::Pass);
     assert!(under.qualified[0].contains("of 256 written bytes are masked"), "{:?}", under.qualified);
+}
+
+/// Tickets of which some came in one order in the recording, and come in another in every replay.
+fn tickets(time: u64, random: &mut Random) -> Vec<f32> {
+    let mut all = with(1, random, |random| random.below(2) as f32);
+    if time == 0 {
+        all.swap(40, 41);
+    }
+    all
+}
+
+/// The halves of a clock's value.
+fn long_clock(time: u64, random: &mut Random) -> Vec<f32> {
+    let mut all = with(1, random, |_| time as f32);
+    all[1] = if time == 0 { 3.0 } else { 4.0 };
+    all
+}
+
+#[test]
+fn what_a_recording_has_by_chance_and_no_replay_repeats_fails_no_kernel_but_one_that_computes_something_else() {
+    fn found(own: Kernel, other: Kernel, judged: Judged, of: Type, seed: u64) -> Judgement {
+        let mut replays = Simulated::new(own, other, of, seed);
+        let plan = Plan { judged, repetitions: 3, mask_limit: 0.5 };
+        judge(&mut replays, &mut Left::default(), &mut Left::default(), &plan).unwrap()
+    }
+    for own in [tickets as Kernel, long_clock] {
+        for of in [Type::F32, Type::Bits(4)] {
+            for judged in [Judged::Own, Judged::Other] {
+                let its_own = found(own, own, judged, of, 7);
+                assert_eq!((its_own.overall, its_own.buffers[0].verdict), (Overall::Inconclusive, Verdict::Undecided));
+                let said = its_own.qualified.iter().any(|line| line.contains("elements with each other and not with"));
+                assert!(said, "{:?}", its_own.qualified);
+            }
+        }
+    }
+    // What the application got is as right as what the replays agree on.
+    fn as_recorded(_: u64, random: &mut Random) -> Vec<f32> {
+        tickets(0, random)
+    }
+    fn garbage_there(_: u64, random: &mut Random) -> Vec<f32> {
+        let mut all = tickets(1, random);
+        all[40] = 1e6;
+        all
+    }
+    fn garbage_elsewhere(_: u64, random: &mut Random) -> Vec<f32> {
+        let mut all = tickets(1, random);
+        all[50] = 1e6;
+        all
+    }
+    fn nothing(_: u64, random: &mut Random) -> Vec<f32> {
+        with(64, random, |_| f32::from_bits(u32::MAX))
+    }
+    assert_eq!(found(tickets, as_recorded, Judged::Other, Type::F32, 3).overall, Overall::Inconclusive);
+    for (kernel, verdict) in [
+        (garbage_there as Kernel, Verdict::Mismatch),
+        (garbage_elsewhere, Verdict::Mismatch),
+        (nothing, Verdict::NothingWritten),
+    ] {
+        let failed = found(tickets, kernel, Judged::Other, Type::F32, 3);
+        assert_eq!((failed.overall, failed.buffers[0].verdict), (Overall::Fail, verdict));
+        assert!(failed.buffers[0].first.is_some());
+    }
 }

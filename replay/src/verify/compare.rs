@@ -190,20 +190,40 @@ impl Comparison {
 
     /// The result. `judged` says whose values were looked at.
     pub fn finish(mut self, judged: Judged) -> BufferReport {
-        let r = &mut self.report;
-        let wrong = r.mismatches + r.strange > 0;
-        r.verdict = match (judged, ()) {
-            (Judged::Other, ()) if r.unreproduced > 0 => Verdict::NotReproduced,
-            (_, ()) if wrong && r.replayed == 0 => Verdict::NothingWritten,
-            (Judged::Own, ()) if wrong => Verdict::NotReproduced,
-            (Judged::Other, ()) if wrong => Verdict::Mismatch,
-            (_, ()) if r.outside > 0 => Verdict::TouchedOutside,
-            (_, ()) if r.masked > 0 => Verdict::MatchMasked,
-            (_, ()) if r.near + r.nans > 0 => Verdict::WithinTol,
-            (_, ()) if r.changed > 0 => Verdict::Match,
-            (_, ()) => Verdict::Untouched,
+        self.report.verdict = match judged {
+            Judged::Other if self.report.unreproduced > 0 => Verdict::NotReproduced,
+            judged => self.report.found(judged),
         };
         self.report
+    }
+}
+
+impl BufferReport {
+    /// The verdict, elements left out in which only the application's own kernel does not do again what it did.
+    fn found(&self, judged: Judged) -> Verdict {
+        let wrong = self.mismatches + self.strange > 0;
+        match judged {
+            _ if wrong && self.replayed == 0 => Verdict::NothingWritten,
+            Judged::Own if wrong => Verdict::NotReproduced,
+            Judged::Other if wrong => Verdict::Mismatch,
+            _ if self.outside > 0 => Verdict::TouchedOutside,
+            _ if self.masked > 0 => Verdict::MatchMasked,
+            _ if self.near + self.nans > 0 => Verdict::WithinTol,
+            _ if self.changed > 0 => Verdict::Match,
+            _ => Verdict::Untouched,
+        }
+    }
+
+    /// The report on a kernel that was told from the application's own, which is not deterministic: what the application's own
+    /// kernel did not repeat says nothing, the values of the other kernel do.
+    pub(crate) fn of_another(mut self) -> BufferReport {
+        if self.verdict == Verdict::NotReproduced {
+            self.verdict = match self.found(Judged::Other) {
+                failed if failed.is_failure() => failed,
+                _ => Verdict::Undecided,
+            };
+        }
+        self
     }
 }
 
@@ -228,8 +248,6 @@ pub struct Score {
     pub count: u64,
     /// The furthest that one of them is outside, in units of how far the others' values are apart.
     pub excess: f64,
-    /// Elements in which the others agree, and this one does not.
-    pub strays: u64,
 }
 
 impl Score {
@@ -248,7 +266,6 @@ impl Score {
                 continue;
             }
             let seen = Seen::new(buffer.of, buffer.tolerance, expected, own);
-            self.strays += u64::from(seen.is_stray(value));
             if let Some(excess) = seen.excess(value) {
                 self.count += 1;
                 self.excess = self.excess.max(excess);

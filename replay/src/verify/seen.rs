@@ -77,14 +77,6 @@ impl<'a> Seen<'a> {
         }
         Some(outside.max(0.0) / (spread + slack).max(step))
     }
-
-    /// True when replays agree, and a value is neither what they agree on nor near it.
-    pub(super) fn is_stray(&self, value: &[u8]) -> bool {
-        let near = |agreed: &[u8]| {
-            value == agreed || !self.tolerance.is_exact() && self.tolerance.takes(&self.of.distance(agreed, value))
-        };
-        self.agreed().is_some_and(|agreed| !near(agreed))
-    }
 }
 
 #[cfg(test)]
