@@ -60,8 +60,8 @@ pub use pack::Compress;
 pub use page::page;
 pub use reader::Reader;
 pub use records::{
-    Agent, Allocation, AllocationKind, CodeObject, Dispatch, Freed, Global, KERNARG_EXTENT, Kernel, Loaded, Note,
-    Packet, Place, Placed, Property, Queue, Record, Records, Scope, Session, Severity, Snapshot, SnapshotId,
+    Agent, Allocation, AllocationKind, CodeObject, Dispatch, FREED, Freed, Global, KERNARG_EXTENT, Kernel, Loaded,
+    Note, Packet, Place, Placed, Property, Queue, Record, Records, Scope, Session, Severity, Snapshot, SnapshotId,
 };
 pub use scan::{End, Finding};
 pub use snapshot::SnapshotWriter;

@@ -326,6 +326,8 @@ fields! {
 /// The code of a note about a dispatch whose kernarg segment may have fewer or more bytes than were captured: nothing has
 /// said how many.
 pub const KERNARG_EXTENT: &str = "kernarg-extent";
+/// The code of notes about memory that the application freed before it was read.
+pub const FREED: &str = "freed";
 
 nested! { Property }
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use amdgpu_code_object::{CodeObject, Image, Kernel, ValueKind};
-use hsa::sys::abi::aql::Packet;
+use hsa::sys::abi::aql::{Packet, PacketType};
 use logdur_capture::{
-    Agent, Allocation, Dispatch, Global, Id, KERNARG_EXTENT, Loaded, Memory, Note, Placed, Reader, Scope, Severity,
+    Agent, Allocation, Dispatch, FREED, Global, Id, KERNARG_EXTENT, Loaded, Memory, Note, Placed, Reader, Scope,
+    Severity,
 };
 use logdur_kernel_cache::{Interface, Module, PacketFacts};
 
@@ -97,21 +98,39 @@ pub fn symbol<'r>(reader: &'r Reader, dispatch: &Dispatch) -> &'r str {
     reader.records().kernels.iter().find(|k| k.id == kernel).map_or("", |k| &k.symbol)
 }
 
+/// The packet of a dispatch, as the application made it.
+pub fn packet(dispatch: &Dispatch) -> Packet {
+    Packet::from_bytes(&dispatch.packet.0)
+}
+
 /// What a replay of a dispatch needs and the capture lacks, one line each; nothing where it was not to be captured.
 pub fn lacks(reader: &Reader, dispatch: &Placed<Dispatch>) -> Vec<String> {
     if dispatch.scope == Scope::Kernarg {
         return Vec::new();
     }
-    let all = match Case::of(reader, dispatch) {
+    let mut all: Vec<String> = geometry_lacks(&packet(dispatch)).into_iter().collect();
+    match Case::of(reader, dispatch) {
         Ok(case) => {
-            let incomplete =
-                (!case.before.is_complete()).then(|| "the memory before the kernel is incomplete".to_owned());
-            case.has_arguments().err().map(|error| with_causes(&error)).into_iter().chain(incomplete).collect()
+            all.extend(case.has_arguments().err().map(|error| with_causes(&error)));
+            if !case.before.is_complete() {
+                all.push("the memory before the kernel is incomplete".to_owned());
+            }
+            all.extend(case.memory_lacks(reader.notes()));
         }
-        Err(error) => vec![with_causes(&error)],
-    };
+        Err(error) => all.push(with_causes(&error)),
+    }
     let noted = reader.notes().iter().filter(|n| n.severity == Severity::Loss && n.dispatch == Some(dispatch.id));
     all.into_iter().chain(noted.map(|note| note.text.clone())).collect()
+}
+
+/// Why a packet is not a dispatch of some workgroups; `None` if it is.
+fn geometry_lacks(packet: &Packet) -> Option<String> {
+    let is_empty = packet.grid_size().contains(&0) || packet.workgroup_size().contains(&0);
+    match packet.packet_type() {
+        PacketType::KernelDispatch if !is_empty => None,
+        PacketType::KernelDispatch => Some("its packet has a grid or a workgroup of size 0".to_owned()),
+        other => Some(format!("its packet is no dispatch: {other:?}")),
+    }
 }
 
 /// The variables of loaded code objects that have some with names, but for the kernel's own.
@@ -194,7 +213,7 @@ impl<'r> Case<'r> {
 
     /// The packet, as the application made it.
     pub fn packet(&self) -> Packet {
-        Packet::from_bytes(&self.dispatch.packet.0)
+        packet(self.dispatch)
     }
 
     /// True when it was dispatched to a queue for cooperative launches: all its workgroups ran at once.
@@ -246,6 +265,24 @@ impl<'r> Case<'r> {
         }
         let what = format!("arguments from byte {found} to byte {expected}");
         Err(ReplayError::Incomplete { dispatch: self.dispatch.id, what })
+    }
+
+    /// The arguments that point to memory of which the capture has nothing, one line each. Memory that the application freed
+    /// before it was read is none that its kernel uses.
+    fn memory_lacks(&self, notes: &[Placed<Note>]) -> Vec<String> {
+        let ranges = self.before.ranges();
+        let holds = |start: u64, size: u64, address: u64| address.checked_sub(start).is_some_and(|at| at < size);
+        let is_captured = |address| ranges.iter().any(|(start, length)| holds(*start, *length, address));
+        let was_freed = |base: u64| {
+            let at = format!(" bytes at {base:#x}: ");
+            notes.iter().any(|note| note.code == FREED && note.text.contains(&at))
+        };
+        let lacks = |pointer: Pointer| {
+            let allocation = self.allocations.iter().find(|a| holds(a.base, a.size, pointer.address))?;
+            let is_missing = !is_captured(pointer.address) && !was_freed(allocation.base);
+            is_missing.then(|| format!("the memory that {} points to, {:#x}", pointer.name, pointer.address))
+        };
+        self.pointers().into_iter().filter_map(lacks).collect()
     }
 
     /// What keeps the dispatch from being replayed, as far as the capture says it, one line each.

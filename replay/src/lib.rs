@@ -38,7 +38,7 @@ pub mod tune;
 mod variants;
 pub mod verify;
 
-pub use case::{Case, Code, Pointer, lacks, runtime, symbol};
+pub use case::{Case, Code, Pointer, lacks, packet, runtime, symbol};
 pub use device::{Backend, Description, Times};
 pub use error::{Fault, ReplayError, Result};
 pub use exit::Exit;

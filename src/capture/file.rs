@@ -286,7 +286,7 @@ impl File {
         }
         let id = snapshot.finish()?;
         self.latest = Some(id);
-        freed.iter().try_for_each(|what| self.note(Severity::Info, "freed", what))?;
+        freed.iter().try_for_each(|what| self.note(Severity::Info, logdur_capture::FREED, what))?;
         Ok((id, unread))
     }
 

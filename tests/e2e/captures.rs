@@ -51,6 +51,21 @@ pub(crate) struct Captured {
     pub(crate) scope: Scope,
     /// False for one without memory after the kernel.
     pub(crate) after: bool,
+    /// What the capture lacks.
+    pub(crate) without: Option<Part>,
+}
+
+/// A part of what a dispatch demands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The kernel's number.
+    Kernel,
+    /// The kernel's code object.
+    Code,
+    /// The snapshot before the kernel.
+    Before,
+    /// What is in the buffers before the kernel.
+    Buffers,
 }
 
 /// Where a symbol is, and where the last loaded byte is, before loading.
@@ -93,6 +108,7 @@ impl Captured {
             variables: Vec::new(),
             scope: Scope::All,
             after: true,
+            without: None,
         }
     }
 
@@ -110,9 +126,10 @@ impl Captured {
         writer.loaded(&loaded).unwrap();
         let object = CODE + descriptor;
         let symbol = self.kernel.to_owned();
-        writer
-            .kernel(&Kernel { id: 1, symbol, code_object, executable: 1, agent: 1, object, ..Kernel::default() })
-            .unwrap();
+        let of_kernel = if self.without == Some(Part::Code) { Id::default() } else { code_object };
+        let kernel =
+            Kernel { id: 1, symbol, code_object: of_kernel, executable: 1, agent: 1, object, ..Kernel::default() };
+        writer.kernel(&kernel).unwrap();
         for buffer in &self.buffers {
             let (base, size, kind) = (buffer.base, buffer.before.len() as u64, buffer.kind);
             let access = vec![1];
@@ -126,7 +143,9 @@ impl Captured {
             variables.push((address, before, after));
         }
         let mut snapshot = writer.snapshot(None);
-        self.buffers.iter().for_each(|b| snapshot.bytes(b.base, &b.before).unwrap());
+        if self.without != Some(Part::Buffers) {
+            self.buffers.iter().for_each(|b| snapshot.bytes(b.base, &b.before).unwrap());
+        }
         variables.iter().for_each(|(address, before, _)| snapshot.bytes(*address, before).unwrap());
         let before = snapshot.finish().unwrap();
         let after = self.after.then(|| {
@@ -140,9 +159,9 @@ impl Captured {
             queue: 1,
             packet: Packet(self.packet(object)),
             kernarg: self.kernarg.clone(),
-            kernel: 1,
+            kernel: if self.without == Some(Part::Kernel) { 0 } else { 1 },
             code_object,
-            before: Some(before),
+            before: Some(before).filter(|_| self.without != Some(Part::Before)),
             after,
             occurrence: 1,
             scope: self.scope,

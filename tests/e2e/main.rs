@@ -39,6 +39,7 @@ mod output;
 mod queues;
 mod replay;
 mod swap;
+mod together;
 mod tools;
 mod triton;
 mod tune;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::{Dispatch, End, Placed, Reader};
-use logdur_replay::{Case, Exit, lacks, symbol};
+use logdur_replay::{Case, Exit, lacks, packet, symbol};
 use serde_json::{Value, json};
 
 use super::captured::Captured;
@@ -53,18 +53,17 @@ struct Row<'r> {
 impl<'r> Row<'r> {
     fn of(reader: &'r Reader, dispatch: &'r Placed<Dispatch>) -> Row<'r> {
         let kernel = demangled(symbol(reader, dispatch));
-        let (mut obstacles, mut weaknesses, mut geometry, mut bytes) = (Vec::new(), Vec::new(), String::new(), 0);
+        let (mut obstacles, mut weaknesses) = (Vec::new(), Vec::new());
         match Case::of(reader, dispatch) {
-            Ok(case) => {
-                let shape = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
-                let packet = case.packet();
-                geometry =
-                    format!("{} by {}", shape(packet.grid_size()), shape(packet.workgroup_size().map(u32::from)));
-                bytes = case.before.ranges().iter().map(|(_, length)| length).sum();
-                (obstacles, weaknesses) = (case.obstacles(), case.weaknesses());
-            }
+            Ok(case) => (obstacles, weaknesses) = (case.obstacles(), case.weaknesses()),
             Err(error) => obstacles.push(format!("{:#}", anyhow::Error::from(error))),
         }
+        // What the dispatch has is shown, whatever else it lacks.
+        let shape = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
+        let packet = packet(dispatch);
+        let geometry = format!("{} by {}", shape(packet.grid_size()), shape(packet.workgroup_size().map(u32::from)));
+        let before = dispatch.before.and_then(|before| reader.snapshot(before).ok());
+        let bytes = before.map_or(0, |before| before.ranges().iter().map(|(_, length)| length).sum());
         Row { lacks: lacks(reader, dispatch), dispatch, kernel, geometry, bytes, obstacles, weaknesses }
     }
 
@@ -118,6 +117,9 @@ fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
             all.push(format!("    ran {} in the place of {replaced}", d.code_object));
         }
         all.extend(row.obstacles.iter().map(|text| format!("    cannot be replayed: {text}")));
+        let is_said = |text: &&String| row.obstacles.iter().chain(&row.weaknesses).any(|said| said.ends_with(*text));
+        let more = row.lacks.iter().filter(|text| !is_said(text));
+        all.extend(more.map(|text| format!("    lacks: {text}")));
         all.extend(row.weaknesses.iter().map(|text| format!("    qualified: {text}")));
     }
     let complete = rows.iter().filter(|row| row.is_complete()).count();
@@ -140,7 +142,7 @@ fn as_json(reader: &Reader, rows: &[Row<'_>]) -> Value {
                 "duration_ns": row.duration_ns(), "scope": d.scope.to_string(), "bytes": row.bytes,
                 "after": d.after.is_some(), "code_object": d.code_object.to_string(),
                 "replaced": d.replaced.map(|id| id.to_string()),
-                "complete": row.is_complete(), "obstacles": row.obstacles, "weaknesses": row.weaknesses,
+                "complete": row.is_complete(), "lacks": row.lacks, "obstacles": row.obstacles, "weaknesses": row.weaknesses,
             })
         })
         .collect();

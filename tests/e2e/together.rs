@@ -1,0 +1,134 @@
+//! Swaps and captures at once, while more code is loaded: by the program, by HIP, at run time, for two GPUs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use logdur_capture::{Id, Reader};
+use serde_json::Value;
+
+use crate::bed::{self, Outcome, Run, built};
+use crate::captures::{Captured, Part};
+use crate::replay::{all_passed, increment, json, on_file, tool};
+
+/// What `together` may do after its first kernel was swapped, and the kernels of its own that it launches then, with the number
+/// of launches.
+const STAGES: [(&str, &[(&str, usize)]); 4] = [
+    ("module", &[("first", 8), ("increment", 8)]),
+    ("compiled", &[("first", 8), ("late", 4)]),
+    ("own", &[("first", 8)]),
+    ("gpus", &[("first", 16)]),
+];
+
+/// A run of `together` with a cache of code for all of its kernels, and what it captured.
+fn captured(mode: &str, stages: &[&str]) -> (Outcome, PathBuf) {
+    let run = Run::hip("together").args(stages);
+    let cache = run.file("cache");
+    fs::create_dir(&cache).unwrap();
+    for (name, options) in [("together", "-O2 -DOTHER"), ("kernels", "-O1")] {
+        fs::copy(bed::hip_object(name, &bed::arch(), options), cache.join(format!("{name}.hsaco"))).unwrap();
+    }
+    let (indexes, file) = (run.file("indexes"), run.file("run.ldcap"));
+    let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes);
+    let run = run.env("LOGDUR_KERNEL_CACHE_MODE", mode).env("LOGDUR_CAPTURE", &file);
+    let run = run.env("LOGDUR_CAPTURE_DISPATCHES", "1-100");
+    let gpus = [&*bed::arch(); 2].join(",");
+    let run = if stages.contains(&"gpus") { run.env("KFDEMU_GPUS", gpus) } else { run };
+    (run.watched().passed(), file)
+}
+
+/// Runs a tool on a capture, with its result as JSON or in words.
+fn told(name: &str, file: &Path, options: &[&str]) -> Outcome {
+    on_file(Run::new(built("omniprobe")), name, file, &bed::arch(), options)
+}
+
+/// Everything was captured of every dispatch, and so many of the program's own were replaced.
+fn assert_whole(run: &Outcome, file: &Path, kernels: &[(&str, usize)], is_swapped: impl Fn(usize) -> bool, what: &str) {
+    let log = run.log();
+    let said = |text: &str| log.notices.iter().find(|notice| notice.contains(text));
+    for text in ["in a way that is not seen", "cannot be replayed", "not captured:", "incomplete"] {
+        assert!(said(text).is_none(), "{what}: {:?}", said(text));
+    }
+    let reader = Reader::open(file).unwrap();
+    assert_eq!(reader.dispatches().len(), log.rows.len(), "{what}");
+    let mut launches = BTreeMap::<&str, Vec<bool>>::new();
+    for dispatch in reader.dispatches() {
+        let kernel = dispatch.replaced_kernel.unwrap_or(dispatch.kernel);
+        let kernel = reader.records().kernels.iter().find(|k| k.id == kernel).unwrap();
+        let ids = [Some(dispatch.code_object), dispatch.replaced, Some(kernel.code_object)];
+        assert!(ids.iter().flatten().all(|id: &Id| !id.is_none()), "{what}: {dispatch:?}");
+        launches.entry(&kernel.symbol).or_default().push(dispatch.replaced.is_some());
+    }
+    for (kernel, count) in kernels {
+        let expected: Vec<bool> = (0..*count).map(&is_swapped).collect();
+        assert_eq!(launches[kernel], expected, "{what}: {kernel}: {:#?}", log.notices);
+    }
+    let looked = told("fsck", file, &[]);
+    assert!(looked.status.success(), "{what}: {}", looked.stdout);
+    let info = json(&told("info", file, &["--json"]));
+    for dispatch in info["dispatches"].as_array().unwrap() {
+        let geometry = dispatch["geometry"].as_str().unwrap();
+        let is_whole = dispatch["complete"] == true && geometry.contains("x1 by ") && dispatch["bytes"] != 0;
+        assert!(is_whole, "{what}: {dispatch:#}");
+    }
+}
+
+#[test]
+fn code_that_is_loaded_after_a_swap_is_captured_and_swapped_and_both_kernels_of_a_dispatch_are_replayed() {
+    for (mode, is_swapped) in [("swap", (|_| true) as fn(usize) -> bool), ("alternate", |n| n % 2 == 1)] {
+        for (stage, kernels) in STAGES {
+            if stage == "gpus" && bed::on_hardware() {
+                continue;
+            }
+            let what = format!("{mode} {stage}");
+            let (run, file) = captured(mode, &[stage]);
+            let dispatches = run.log().rows.len();
+            let is_swapped = |n: usize| is_swapped(if stage == "gpus" { n % 8 } else { n });
+            assert_whole(&run, &file, kernels, is_swapped, &what);
+            for options in [&["--hsaco", "captured"], &["--hsaco", "original"]] {
+                let options = [&["--json", "--backend", "emu"], &options[..]].concat();
+                let verified = told("verify", &file, &options);
+                assert!(verified.status.success(), "{what} {options:?}: {}{}", verified.stdout, verified.stderr);
+                all_passed(&verified, dispatches, &format!("{what} {options:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn all_of_it_at_once_is_captured_and_replayed_under_the_runtime() {
+    let stages =
+        if bed::on_hardware() { &["module", "compiled", "own"][..] } else { &["module", "compiled", "own", "gpus"] };
+    let (run, file) = captured("alternate", stages);
+    let verified = told("verify", &file, &["--json"]);
+    assert!(verified.status.success(), "{}{}", verified.stdout, verified.stderr);
+    all_passed(&verified, run.log().rows.len(), "all at once");
+}
+
+#[test]
+fn what_a_dispatch_demands_and_a_capture_lacks_is_named_by_fsck_and_info() {
+    let whole = increment(&bed::arch());
+    let looked = tool("fsck", &whole, &[]);
+    assert!(looked.status.success(), "{}", looked.stdout);
+    let lacking = [
+        (Captured { without: Some(Part::Kernel), ..whole.clone() }, "kernel 0"),
+        (Captured { without: Some(Part::Code), ..whole.clone() }, "code object"),
+        (Captured { without: Some(Part::Before), ..whole.clone() }, "memory before the kernel"),
+        (Captured { without: Some(Part::Buffers), ..whole.clone() }, "the memory that arg0 points to, 0x"),
+        (Captured { kernarg: Vec::new(), ..whole.clone() }, "arguments from byte 0 to byte 8"),
+        (Captured { grid: 0, ..whole.clone() }, "a grid or a workgroup of size 0"),
+    ];
+    for (captured, what) in lacking {
+        let looked = tool("fsck", &captured, &[]);
+        assert_eq!(looked.status.code(), Some(9), "{what}: {}", looked.stdout);
+        assert!(looked.stdout.contains(&format!("dispatch 7: ")) && looked.stdout.contains(what), "{}", looked.stdout);
+        let info = tool("info", &captured, &[]);
+        assert!(info.stdout.contains(what), "{what}: {}", info.stdout);
+        assert!(info.stdout.contains("0 of 1 dispatches have all that a replay needs"), "{}", info.stdout);
+        let said = json(&tool("info", &captured, &["--json"]));
+        let lacks: Vec<&Value> = said["dispatches"][0]["lacks"].as_array().unwrap().iter().collect();
+        assert!(lacks.iter().any(|lack| lack.as_str().unwrap().contains(what)), "{what}: {said:#}");
+        let geometry = if captured.grid == 0 { "grid 0x1x1 by 64x1x1" } else { "grid 256x1x1 by 64x1x1" };
+        assert!(info.stdout.contains(geometry), "{}", info.stdout);
+    }
+}
