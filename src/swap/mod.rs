@@ -467,9 +467,16 @@ fn load(
     }
     let bound = binding.apply(&bytes, moved_by).map_err(|e| format!("its variables cannot be bound: {e}"))?;
     let code: &'static [u8] = known.entry(Hash::of(&bound)).or_insert_with(|| bound.leak());
-    let executable = api.load_code(agent, code).map_err(|e| e.to_string())?;
-    // It is none of the application's.
-    session.kernels.loaded(executable, &[]);
+    // It is none of the application's, also for a thread that loads code meanwhile and looks at all executables.
+    let mut ours = None;
+    let loaded = api.load_code(agent, code, |executable| {
+        session.kernels.loaded(executable, &[]);
+        ours = Some(executable);
+    });
+    let executable = loaded.map_err(|error| {
+        ours.iter().for_each(|executable| session.kernels.destroyed(*executable));
+        error.to_string()
+    })?;
     let symbols = api.kernels(executable, agent).map_err(|e| e.to_string())?;
     if let Some(capture) = &session.capture {
         // Whoever replays it binds it again, to where the variables are then.

@@ -11,28 +11,35 @@ use crate::error::call;
 use crate::{Api, Executable, Result};
 
 impl Api {
-    /// Loads a code object for an agent, into an executable of its own that is frozen.
+    /// Loads a code object for an agent, into an executable of its own that is frozen. `made` is told of the executable while
+    /// it is empty: the loader lists it to other threads from then on.
     ///
     /// # Errors
-    /// What the runtime says of the code object; nothing of it stays loaded then.
-    pub fn load_code(&self, agent: u64, code: &'static [u8]) -> Result<Executable> {
+    /// What the runtime says of the code object; nothing of it stays loaded then, and `made` may have been called.
+    pub fn load_code(&self, agent: u64, code: &'static [u8], made: impl FnOnce(Executable)) -> Result<Executable> {
         let mut reader = hsa_code_object_reader_t::default();
         // SAFETY: the bytes live as long as the process; the runtime writes one handle.
         unsafe {
             call!(self.core.hsa_code_object_reader_create_from_memory_fn(code.as_ptr().cast(), code.len(), &mut reader))
         }?;
-        let loaded = self.load_with(agent, reader);
+        let loaded = self.load_with(agent, reader, made);
         // SAFETY: the reader was made above, and nobody else knows it. What was loaded does not need it.
         let destroyed = unsafe { call!(self.core.hsa_code_object_reader_destroy_fn(reader)) };
         let executable = loaded?;
         destroyed.map(|()| executable)
     }
 
-    fn load_with(&self, agent: u64, reader: hsa_code_object_reader_t) -> Result<Executable> {
+    fn load_with(
+        &self,
+        agent: u64,
+        reader: hsa_code_object_reader_t,
+        made: impl FnOnce(Executable),
+    ) -> Result<Executable> {
         let mut executable = hsa_executable_t::default();
         let (profile, rounding) = (raw::HSA_PROFILE_FULL, raw::HSA_DEFAULT_FLOAT_ROUNDING_MODE_DEFAULT);
         // SAFETY: no options; the runtime writes one handle.
         unsafe { call!(self.core.hsa_executable_create_alt_fn(profile, rounding, ptr::null(), &mut executable)) }?;
+        made(Executable(executable.handle));
         let agent = hsa_agent_t { handle: agent };
         // SAFETY: the executable was made above, the reader by the caller; no options, no result wanted.
         let loaded = unsafe {

@@ -239,7 +239,7 @@ impl Rocm {
     fn load_code(&self, code: &Code) -> Result<(u64, Executable)> {
         // The runtime wants the bytes for as long as the process lives.
         let bytes: &'static [u8] = Box::leak(code.bytes.clone().into_boxed_slice());
-        let loaded = self.api.load_code(self.gpu, bytes);
+        let loaded = self.api.load_code(self.gpu, bytes, |_| ());
         let runtime = self.api.build_version();
         let executable = match loaded {
             Err(source @ HsaError::Status { status, .. })
