@@ -45,6 +45,6 @@ pub use exit::Exit;
 pub use geometry::Geometry;
 pub use process::{leave, worker};
 pub use replacement::{Replacement, Which};
-pub use replay::{Options, Repetition, Report, replay};
+pub use replay::{Options, Repetition, Report, Whose, replay};
 pub use stage::{COMPARED, MASK_LIMIT, Setup, Variant};
 pub use variants::{Ran, Variants};

@@ -53,6 +53,8 @@ pub struct Report {
     pub code: Id,
     /// The code object that was replayed instead, and where it came from.
     pub replaced: Option<(Id, String)>,
+    /// The code object that ran in the application in the place of its own.
+    pub ran_instead: Option<Id>,
     /// True when not all memory and code is at its address.
     pub relocated: bool,
     /// Why a PASS says less than it could, one line each.
@@ -71,7 +73,30 @@ pub struct Report {
     pub buffers: Vec<BufferReport>,
 }
 
+/// Whose kernel was replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The application's own; no other ran in its place.
+    Applications,
+    /// The application's own, in whose place another ran.
+    Original,
+    /// The one that ran in the place of the application's.
+    Captured,
+    /// Another one.
+    Other,
+}
+
 impl Report {
+    /// Whose kernel was replayed.
+    pub fn whose(&self) -> Whose {
+        match (&self.replaced, self.ran_instead) {
+            (None, None) => Whose::Applications,
+            (None, Some(_)) => Whose::Original,
+            (Some((id, _)), Some(ran)) if *id == ran => Whose::Captured,
+            (Some(_), _) => Whose::Other,
+        }
+    }
+
     /// The status that says it. With `strict`, a result that says less than it could is no success.
     pub fn exit(&self, strict: bool) -> Exit {
         match self.overall {
@@ -121,6 +146,7 @@ pub fn replay(case: &Case<'_>, options: &Options) -> Result<Report> {
         scope: case.dispatch.scope,
         device: stage.device().description().clone(),
         code: case.original.id,
+        ran_instead: case.ran_instead.as_ref().map(|ran| ran.id),
         relocated: stage.is_relocated(),
         weaknesses: stage.weaknesses,
         replaced: launch.replaced,

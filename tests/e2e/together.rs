@@ -132,3 +132,50 @@ fn what_a_dispatch_demands_and_a_capture_lacks_is_named_by_fsck_and_info() {
         assert!(info.stdout.contains(geometry), "{}", info.stdout);
     }
 }
+
+#[test]
+fn of_a_dispatch_whose_kernel_was_swapped_either_is_replayed_and_told_and_the_one_that_ran_is_the_reference() {
+    let arch = bed::arch();
+    let other = bed::hip_object("swaps", &arch, "-DOTHER -O3");
+    let run = Run::hip("swaps").args(["plain", "wider"]);
+    let (cache, indexes, file) = (run.file("cache"), run.file("indexes"), run.file("run.ldcap"));
+    fs::create_dir(&cache).unwrap();
+    fs::copy(&other, cache.join("o.hsaco")).unwrap();
+    let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes).env("LOGDUR_CAPTURE", &file);
+    let run = run.watched().passed();
+    assert!(run.stdout.starts_with("plain other\nwider original\n"), "{}", run.stdout);
+    let ran = Id::of(&fs::read(&other).unwrap()).to_string();
+    let file_option = format!("all={}", other.display());
+    let third = format!("all={}", bed::hip_object("swaps", &arch, "-DOTHER -O2").display());
+    let reference = format!("; the reference is {ran}, which ran in the place of the application's own");
+    let its_own = "this is the kernel that ran in the place of the application's own".to_owned();
+    // The two kernels compute something else.
+    let cases: [(&[&str], &str, i32, &str, String); 5] = [
+        (&[], "PASS", 0, "captured", its_own.clone()),
+        (&["--hsaco", "captured"], "PASS", 0, "captured", its_own.clone()),
+        (&["--hsaco", &file_option], "PASS", 0, "captured", its_own),
+        (&["--hsaco", "original"], "FAIL", 6, "original", format!("this is the application's own kernel{reference}")),
+        (
+            &["--hsaco", &third],
+            "PASS",
+            0,
+            "other",
+            format!("this is neither of the two kernels of the dispatch{reference}"),
+        ),
+    ];
+    for backend in [&[][..], &["--backend", "emu"]] {
+        for (options, result, status, replays, said) in &cases {
+            let options = [&["--kernel", "^plain$"], *options, backend].concat();
+            let outcome = told("verify", &file, &options);
+            assert_eq!(outcome.status.code(), Some(*status), "{options:?}: {}{}", outcome.stdout, outcome.stderr);
+            assert_eq!(outcome.stdout.lines().last(), Some(*result), "{options:?}: {}", outcome.stdout);
+            assert!(outcome.stdout.contains(said), "{options:?}: {}", outcome.stdout);
+            let as_json = json(&told("verify", &file, &[&options[..], &["--json"]].concat()));
+            assert_eq!((&as_json["replays"], &as_json["ran_instead"]), (&(*replays).into(), &ran.as_str().into()));
+        }
+        // Of a dispatch that was not swapped, nothing of the sort is said.
+        let options = [&["--kernel", "^wider$"], backend].concat();
+        let outcome = told("verify", &file, &options);
+        assert!(outcome.status.success() && !outcome.stdout.contains("in the place of"), "{}", outcome.stdout);
+    }
+}

@@ -1,7 +1,7 @@
 //! What came of a replay, for people and for programs.
 
 use logdur_replay::verify::{BufferReport, Overall, Verdict};
-use logdur_replay::{Description, Exit, ReplayError, Report};
+use logdur_replay::{Description, Exit, ReplayError, Report, Whose};
 use serde_json::{Value, json};
 
 use crate::cmd::output::demangled;
@@ -48,6 +48,7 @@ pub(super) fn text(report: &Report, attempt: u32) -> Vec<String> {
     if let Some((id, place)) = &report.replaced {
         all.push(format!("  replaced by {id}, {place}"));
     }
+    all.extend(whose(report).map(|text| format!("  {text}")));
     for (number, repetition) in report.repetitions.iter().enumerate().take(report.asked) {
         let verified = if repetition.verified { "verified" } else { "verification skipped" };
         let times = repetition.times;
@@ -72,6 +73,17 @@ pub(super) fn text(report: &Report, attempt: u32) -> Vec<String> {
     all.extend(report.weaknesses.iter().map(|text| format!("  qualified: {text}")));
     all.push(word_of(report));
     all
+}
+
+/// Which of the kernels of a dispatch was replayed, if another one than the application's ran.
+fn whose(report: &Report) -> Option<String> {
+    let ran = report.ran_instead?;
+    let which = match report.whose() {
+        Whose::Captured => return Some("this is the kernel that ran in the place of the application's own".to_owned()),
+        Whose::Original => "this is the application's own kernel",
+        Whose::Applications | Whose::Other => "this is neither of the two kernels of the dispatch",
+    };
+    Some(format!("{which}; the reference is {ran}, which ran in the place of the application's own"))
 }
 
 /// What was found of a buffer, for people.
@@ -134,6 +146,12 @@ pub(super) fn json(report: &Report, attempt: u32, status: Exit) -> Value {
         "code": report.code.to_string(),
         "replaced_by": report.replaced.as_ref().map(|(id, _)| id.to_string()),
         "replaced_from": report.replaced.as_ref().map(|(_, place)| place),
+        "ran_instead": report.ran_instead.map(|id| id.to_string()),
+        "replays": match report.whose() {
+            Whose::Applications | Whose::Original => "original",
+            Whose::Captured => "captured",
+            Whose::Other => "other",
+        },
         "isa": report.device.isa,
         "product": report.device.product,
         "emulated": report.device.emulated,
