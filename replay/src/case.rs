@@ -1,8 +1,9 @@
 //! One dispatch of a capture, with everything that it needs.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use amdgpu_code_object::{CodeObject, Image, Kernel, ValueKind};
+use amdgpu_code_object::{CodeObject, GlobalKind, Image, Kernel, ValueKind};
 use hsa::sys::abi::aql::{Packet, PacketType};
 use logdur_capture::{
     Agent, Allocation, Dispatch, FREED, Global, Id, KERNARG_EXTENT, Loaded, Memory, Note, Placed, Reader, Scope,
@@ -68,7 +69,7 @@ pub struct Case<'r> {
     pub ran_instead: Option<Code>,
     /// What memory there was.
     pub allocations: Vec<&'r Placed<Allocation>>,
-    /// The variables of its code object.
+    /// The variables of its code object, but for `threadIdx` and the like of unoptimised HIP, which nobody reads.
     pub globals: Vec<&'r Global>,
     /// All code in memory.
     pub all_loaded: Vec<&'r Loaded>,
@@ -192,6 +193,10 @@ impl<'r> Case<'r> {
         };
         let queue = records.queues.iter().find(|q| q.id == dispatch.queue);
         let others = others(reader, &all_loaded, |loaded| same(loaded.executable, loaded.code_object))?;
+        let of_hip = original.object.globals.iter().filter(|g| g.kind == GlobalKind::Coordinates);
+        let of_hip: HashSet<&str> = of_hip.map(|g| &*g.name).collect();
+        let is_own = |g: &&Placed<Global>| same(g.executable, g.code_object) && !of_hip.contains(&*g.symbol);
+        let globals = records.globals.iter().filter(is_own).map(|g| &g.value).collect();
         Ok(Case {
             others,
             dispatch,
@@ -201,7 +206,7 @@ impl<'r> Case<'r> {
             loaded: all_loaded.iter().find(|l| same(l.executable, l.code_object)).copied(),
             ran_instead,
             allocations: reader.allocations_at(dispatch.place),
-            globals: records.globals.iter().filter(|g| same(g.executable, g.code_object)).map(|g| &g.value).collect(),
+            globals,
             all_loaded,
             before: reader.snapshot(before)?,
             after: dispatch.after.map(|after| reader.snapshot(after)).transpose()?,
