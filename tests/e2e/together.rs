@@ -121,7 +121,7 @@ fn what_a_dispatch_demands_and_a_capture_lacks_is_named_by_fsck_and_info() {
     for (captured, what) in lacking {
         let looked = tool("fsck", &captured, &[]);
         assert_eq!(looked.status.code(), Some(9), "{what}: {}", looked.stdout);
-        assert!(looked.stdout.contains(&format!("dispatch 7: ")) && looked.stdout.contains(what), "{}", looked.stdout);
+        assert!(looked.stdout.contains("dispatch 7: ") && looked.stdout.contains(what), "{}", looked.stdout);
         let info = tool("info", &captured, &[]);
         assert!(info.stdout.contains(what), "{what}: {}", info.stdout);
         assert!(info.stdout.contains("0 of 1 dispatches have all that a replay needs"), "{}", info.stdout);
