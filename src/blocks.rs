@@ -9,8 +9,9 @@ use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use logdur_journal::{AppSignal, BLOCK_BYTES, BLOCK_RECORDS, Block, Record, Records, Times};
+use logdur_journal::{BLOCK_BYTES, BLOCK_RECORDS, Block, Fate, Record, Records, State, Times};
 
+use crate::progress::Progress;
 use crate::session::lock;
 
 /// Blocks that are made at once.
@@ -32,15 +33,23 @@ pub(crate) struct Blocks {
     parked: BlockRef,
 }
 
+/// A block of records, and what the process acts upon of their dispatches.
+struct OwnBlock {
+    records: NonNull<Block>,
+    /// The block that follows, null while this one is being filled.
+    next: AtomicPtr<OwnBlock>,
+    progress: Box<[Progress]>,
+}
+
 /// The next block for a queue, put aside.
 #[derive(Default)]
-pub(crate) struct Spare(AtomicPtr<Block>);
+pub(crate) struct Spare(AtomicPtr<OwnBlock>);
 
 /// A block that lives as long as the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BlockRef(NonNull<Block>);
+pub(crate) struct BlockRef(NonNull<OwnBlock>);
 
-// SAFETY: a block consists of atomics and is never freed.
+// SAFETY: a block consists of atomics and a pointer to atomics, and neither is ever freed.
 unsafe impl Send for BlockRef {}
 // SAFETY: as above.
 unsafe impl Sync for BlockRef {}
@@ -56,7 +65,7 @@ impl Blocks {
     /// Blocks for records of about `limit` bytes in all.
     pub(crate) fn new(records: &'static Records, limit: u64) -> Blocks {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX) / BLOCK_BYTES;
-        let parked = BlockRef(NonNull::from(Box::leak(Block::new())));
+        let parked = BlockRef::of(NonNull::from(Box::leak(Block::new())));
         Blocks {
             records,
             pool: Mutex::default(),
@@ -95,7 +104,7 @@ impl Blocks {
 
     fn make(&self, count: usize) -> impl Iterator<Item = BlockRef> + use<> {
         self.made.fetch_add(count, Ordering::Relaxed);
-        self.records.blocks(count).into_iter().map(BlockRef)
+        self.records.blocks(count).into_iter().map(BlockRef::of)
     }
 
     /// True when the blocks in use take more memory than they may.
@@ -133,7 +142,7 @@ impl Blocks {
 
     /// Gives a block back that nobody uses any more, and whose records are counted.
     pub(crate) fn give_back(&self, block: BlockRef) {
-        block.get().clear();
+        block.clear();
         lock(&self.pool).push(block);
     }
 
@@ -150,33 +159,109 @@ impl Spare {
 }
 
 impl BlockRef {
+    /// A block with records that live as long as the process: see `Records::blocks`.
+    fn of(records: NonNull<Block>) -> BlockRef {
+        let progress = (0..BLOCK_RECORDS).map(|_| Progress::default()).collect();
+        BlockRef(NonNull::from(Box::leak(Box::new(OwnBlock { records, next: AtomicPtr::default(), progress }))))
+    }
+
+    fn own(self) -> &'static OwnBlock {
+        // SAFETY: the pointer comes from a leaked box, in `of`.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The records, as readers of the file see them. Another process may write them.
     pub(crate) fn get(self) -> &'static Block {
         // SAFETY: the pointer comes from a leaked box or a mapping that is never unmapped: see `Records::blocks`.
-        unsafe { self.0.as_ref() }
+        unsafe { self.own().records.as_ref() }
+    }
+
+    /// What the process acts upon of a dispatch; `None` past the last one.
+    #[inline]
+    pub(crate) fn progress(self, slot: usize) -> Option<&'static Progress> {
+        self.own().progress.get(slot)
+    }
+
+    /// The records that are not free.
+    pub(crate) fn used(self) -> impl Iterator<Item = RecordRef> {
+        (0..BLOCK_RECORDS).map(move |slot| RecordRef { block: self, slot }).filter(|r| r.state() != State::Free)
     }
 
     /// The block that its publisher went on with, if it is full.
     pub(crate) fn next(self) -> Option<BlockRef> {
-        NonNull::new(self.get().next.load(Ordering::Acquire)).map(BlockRef)
+        NonNull::new(self.own().next.load(Ordering::Acquire)).map(BlockRef)
     }
 
     /// Says which block its publisher goes on with.
     pub(crate) fn set_next(self, next: BlockRef) {
-        self.get().next.store(next.0.as_ptr(), Ordering::Release);
+        self.own().next.store(next.0.as_ptr(), Ordering::Release);
+    }
+
+    /// Makes every record free again. Nobody else may hold the block.
+    fn clear(self) {
+        self.get().clear();
+        self.own().next.store(ptr::null_mut(), Ordering::Relaxed);
+        self.own().progress.iter().for_each(|progress| progress.set_state(State::Free));
     }
 }
 
 impl RecordRef {
+    /// What a row is made of. Another process may write it.
     pub(crate) fn record(self) -> &'static Record {
         &self.block.get().records[self.slot]
     }
 
+    /// The times of the row. Another process may write them.
     pub(crate) fn times(self) -> &'static Times {
         &self.block.get().times[self.slot]
     }
 
-    pub(crate) fn app_signal(self) -> &'static AppSignal {
-        &self.block.get().app_signals[self.slot]
+    /// What the process acts upon.
+    #[inline]
+    pub(crate) fn progress(self) -> &'static Progress {
+        &self.block.own().progress[self.slot]
+    }
+
+    /// How far the dispatch has come.
+    #[inline]
+    pub(crate) fn state(self) -> State {
+        self.progress().state()
+    }
+
+    /// Moves on to a state; what was written before is visible to whoever sees it.
+    #[inline]
+    pub(crate) fn set_state(self, state: State) {
+        self.record().set_state(state);
+        self.progress().set_state(state);
+    }
+
+    /// Says how far the row of a dispatch that is done has come, and moves it to [`State::Logged`] unless it is still to
+    /// be written.
+    pub(crate) fn set_fate(self, fate: Fate) {
+        self.record().set_fate(fate);
+        if !matches!(fate, Fate::Pending | Fate::Writing) {
+            self.progress().set_state(State::Logged);
+        }
+    }
+
+    /// Bits of `logdur_journal::flag`.
+    #[inline]
+    pub(crate) fn flags(self) -> u8 {
+        self.progress().flags()
+    }
+
+    /// Replaces the flags; only before the record is published.
+    #[inline]
+    pub(crate) fn set_flags(self, flags: u8) {
+        self.record().set_flags(flags);
+        self.progress().set_flags(flags);
+    }
+
+    /// Adds flags.
+    #[inline]
+    pub(crate) fn add_flags(self, flags: u8) {
+        self.record().add_flags(flags);
+        self.progress().add_flags(flags);
     }
 }
 

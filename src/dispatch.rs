@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use hsa::OwnSignal;
 use hsa_sys::abi::aql::{Packet, PacketType, Slot, vendor};
 use hsa_sys::abi::signal::{Signal, kind};
-use logdur_journal::{Record, Shape, State, flag};
+use logdur_journal::{Shape, State, flag};
 
 use crate::blocks::{Cursor, RecordRef};
 use crate::cache_line::prefetch_for_write;
@@ -99,7 +99,7 @@ impl Publisher {
             slot.set_completion_signal(own.handle());
         }
         if let Some(kernargs) = swapped.kernargs {
-            kernargs.until_complete(record.record());
+            kernargs.until_complete(record.progress());
         }
     }
 
@@ -114,8 +114,7 @@ impl Publisher {
         (id, now): (u64, u64),
     ) -> (RecordRef, Option<OwnSignal>) {
         let to = self.free_record(session, queue);
-        let record = to.record();
-        fill(record, packet, id, now, kernel);
+        fill(to, packet, id, now, kernel);
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
         let app = packet.completion_signal();
         let timing = if app == 0 { Timing::Own } else { leave(session, queue, to, app, barrier) };
@@ -124,16 +123,16 @@ impl Publisher {
         }
         let Some(own) = self.own_signal(session, queue) else {
             // Without a signal nobody can tell when it ends. The application's packet passes as it is.
-            record.set_flags(barrier | flag::NO_TIMES);
-            record.set_state(State::Done);
+            to.set_flags(barrier | flag::NO_TIMES);
+            to.set_state(State::Done);
             return (to, None);
         };
-        record.set_flags(if timing == Timing::Forwarded { barrier | flag::FORWARDED } else { barrier });
-        record.signal.store(own.handle(), Ordering::Relaxed);
+        to.set_flags(if timing == Timing::Forwarded { barrier | flag::FORWARDED } else { barrier });
+        to.progress().signal.store(own.handle(), Ordering::Relaxed);
         if timing == Timing::Forwarded {
             stand_in(session, queue, to, app);
         }
-        record.set_state(State::InFlight);
+        to.set_state(State::InFlight);
         (to, Some(own))
     }
 
@@ -142,12 +141,11 @@ impl Publisher {
     fn keep_in_order(&mut self, session: &Session, queue: &Queue, packet: &Packet) -> Option<OwnSignal> {
         let own = self.own_signal(session, queue)?;
         let to = self.free_record(session, queue);
-        let record = to.record();
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
-        record.set_flags(barrier | flag::FORWARDED | flag::NO_DISPATCH);
-        record.signal.store(own.handle(), Ordering::Relaxed);
+        to.set_flags(barrier | flag::FORWARDED | flag::NO_DISPATCH);
+        to.progress().signal.store(own.handle(), Ordering::Relaxed);
         stand_in(session, queue, to, packet.completion_signal());
-        record.set_state(State::InFlight);
+        to.set_state(State::InFlight);
         Some(own)
     }
 
@@ -155,8 +153,9 @@ impl Publisher {
     #[inline]
     fn free_record(&mut self, session: &Session, queue: &Queue) -> RecordRef {
         let record = self.next_record(session, queue);
-        if let Some(later) = record.block.get().records.get(record.slot + AHEAD) {
-            prefetch_for_write(later);
+        if let Some(progress) = record.block.progress(record.slot + AHEAD) {
+            prefetch_for_write(progress);
+            prefetch_for_write(&record.block.get().records[record.slot + AHEAD]);
         }
         self.free.advance();
         record
@@ -212,8 +211,8 @@ fn leave(session: &'static Session, queue: &Queue, to: RecordRef, app: u64, barr
     // SAFETY: a packet's completion signal is 0 or the handle of a signal that lives until the packet is complete.
     let kind_of = || unsafe { Signal::from_handle(app) }.kind.load(Ordering::Relaxed);
     // What is entered in the table may be harvested at once by another thread: the record is whole before that.
-    to.record().set_flags(barrier | flag::APP_SIGNAL);
-    to.record().signal.store(app, Ordering::Relaxed);
+    to.set_flags(barrier | flag::APP_SIGNAL);
+    to.progress().signal.store(app, Ordering::Relaxed);
     // What the application sees of this packet it must not see before what was ahead of it.
     let in_order = queue.forwarding.load(Ordering::Acquire) == 0 && !queue.keeps.load(Ordering::Relaxed);
     let can_stay = || in_order && kind_of() == kind::USER && !session.pending.is_shared_with_others(app);
@@ -221,13 +220,15 @@ fn leave(session: &'static Session, queue: &Queue, to: RecordRef, app: u64, barr
 }
 
 fn stand_in(session: &Session, queue: &Queue, to: RecordRef, app: u64) {
-    to.app_signal().forward_to.store(app, Ordering::Relaxed);
+    to.progress().forward_to().store(app, Ordering::Relaxed);
     queue.forwarding.fetch_add(1, Ordering::Relaxed);
     session.reaper.forwarding.fetch_add(1, Ordering::Relaxed);
 }
 
 #[inline(always)]
-fn fill(record: &Record, packet: &Packet, id: u64, now: u64, kernel: u32) {
+fn fill(to: RecordRef, packet: &Packet, id: u64, now: u64, kernel: u32) {
+    to.progress().number.store(id as u32, Ordering::Relaxed);
+    let record = to.record();
     record.dispatch.store(now, Ordering::Relaxed);
     record.kernel_object.store(packet.kernel_object(), Ordering::Relaxed);
     record.id.store(id, Ordering::Relaxed);

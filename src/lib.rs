@@ -37,6 +37,7 @@ mod kernels;
 mod log;
 mod own_memory;
 mod pending;
+mod progress;
 mod queue;
 mod reaper;
 mod records;

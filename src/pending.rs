@@ -93,10 +93,11 @@ impl Pending {
             }
             let Some(free) = entries.iter().position(Option::is_none) else { return Left::No };
             let (_, end) = memory(signal).ticks();
-            record.app_signal().end_before.store(end, Ordering::Relaxed);
+            let progress = record.progress();
+            progress.end_before.store(end, Ordering::Relaxed);
             let value = memory(signal).value.load(Ordering::Relaxed);
-            record.app_signal().value_before().store(value.cast_unsigned(), Ordering::Relaxed);
-            record.record().set_state(State::InFlight);
+            progress.value_before().store(value.cast_unsigned(), Ordering::Relaxed);
+            record.set_state(State::InFlight);
             entries[free] = Some(Entry { signal, record });
             Left::Yes
         })
@@ -128,7 +129,7 @@ impl Pending {
                 && has_ended(&entry)
             {
                 if !is_complete(&entry) {
-                    record.record().add_flags(flag::NO_TIMES);
+                    record.add_flags(flag::NO_TIMES);
                 }
                 take_times(entry);
                 entries[at] = None;
@@ -146,7 +147,7 @@ impl Pending {
                 harvest(entry);
                 entries[at] = None;
             } else {
-                entry.record.record().add_flags(flag::SHARED_SIGNAL);
+                entry.record.add_flags(flag::SHARED_SIGNAL);
             }
         });
     }
@@ -223,7 +224,7 @@ fn memory<'a>(signal: u64) -> &'a Signal {
 /// does with the value says nothing about the times. A start from before the last end is that of an earlier dispatch: the
 /// new one is not there yet.
 fn is_complete(entry: &Entry) -> bool {
-    let before = entry.record.app_signal().end_before.load(Ordering::Relaxed);
+    let before = entry.record.progress().end_before.load(Ordering::Relaxed);
     // Acquire, for the start time that was written before it.
     let end = memory(entry.signal).end_ts.load(Ordering::Acquire);
     let start = memory(entry.signal).start_ts.load(Ordering::Relaxed);
@@ -232,26 +233,26 @@ fn is_complete(entry: &Entry) -> bool {
 
 /// True when something has changed at the signal that a completed dispatch changes.
 fn has_ended(entry: &Entry) -> bool {
-    let app = entry.record.app_signal();
+    let progress = entry.record.progress();
     let signal = memory(entry.signal);
-    signal.value.load(Ordering::Acquire) < app.value_before().load(Ordering::Relaxed).cast_signed()
-        || signal.end_ts.load(Ordering::Relaxed) != app.end_before.load(Ordering::Relaxed)
+    signal.value.load(Ordering::Acquire) < progress.value_before().load(Ordering::Relaxed).cast_signed()
+        || signal.end_ts.load(Ordering::Relaxed) != progress.end_before.load(Ordering::Relaxed)
 }
 
 fn harvest(entry: Entry) {
     if !is_complete(&entry) {
-        entry.record.record().add_flags(flag::INCOMPLETE);
+        entry.record.add_flags(flag::INCOMPLETE);
     }
     take_times(entry);
 }
 
 /// Reads the times, unless the record says that there are none; it is done then.
 fn take_times(entry: Entry) {
-    let record = entry.record.record();
+    let record = entry.record;
     if record.flags() & (flag::INCOMPLETE | flag::NO_TIMES) == 0 {
         let (start, end) = memory(entry.signal).ticks();
-        entry.record.times().start.store(start, Ordering::Relaxed);
-        entry.record.times().end.store(end, Ordering::Relaxed);
+        record.times().start.store(start, Ordering::Relaxed);
+        record.times().end.store(end, Ordering::Relaxed);
     }
     record.set_state(State::Done);
 }
@@ -289,8 +290,8 @@ mod tests {
         assert_eq!(pending.enter(s, first), Left::Yes);
         complete(s, 10, 20);
         assert_eq!(pending.enter(s, second), Left::Yes);
-        assert_eq!((first.record().state(), first.times().end.load(Ordering::Relaxed)), (State::Done, 20));
-        assert_eq!(second.record().state(), State::InFlight);
+        assert_eq!((first.state(), first.times().end.load(Ordering::Relaxed)), (State::Done, 20));
+        assert_eq!(second.state(), State::InFlight);
         complete(s, 30, 40);
         pending.harvest_if_complete(s, second);
         assert_eq!(
@@ -304,7 +305,7 @@ mod tests {
         let (blocks, pending, s) = (blocks(), Pending::new(), signal());
         let (first, second) = (record(&blocks, 0), record(&blocks, 1));
         assert_eq!((pending.enter(s, first), pending.enter(s, second)), (Left::Yes, Left::No));
-        assert_eq!((first.record().state(), second.record().state()), (State::InFlight, State::Free));
+        assert_eq!((first.state(), second.state()), (State::InFlight, State::Free));
     }
 
     #[test]
@@ -313,7 +314,7 @@ mod tests {
         let left = record(&blocks, 0);
         pending.enter(s, left);
         pending.stamp(s, 30, 40);
-        assert_eq!((memory(s).ticks(), left.record().state()), ((0, 0), State::InFlight));
+        assert_eq!((memory(s).ticks(), left.state()), ((0, 0), State::InFlight));
         complete(s, 50, 60);
         pending.stamp(s, 45, 55);
         assert_eq!((memory(s).ticks(), left.times().end.load(Ordering::Relaxed)), ((50, 60), 60));
@@ -327,7 +328,7 @@ mod tests {
         let first = record(&blocks, 0);
         pending.enter(s, first);
         pending.before_destroy(s);
-        assert_eq!((first.record().state(), first.record().flags()), (State::Done, flag::INCOMPLETE));
+        assert_eq!((first.state(), first.flags()), (State::Done, flag::INCOMPLETE));
     }
 
     #[test]
@@ -368,7 +369,7 @@ mod model {
         }
 
         fn ends(&self) -> [(State, u64); 2] {
-            self.records.map(|r| (r.record().state(), r.times().end.load(Ordering::Relaxed)))
+            self.records.map(|r| (r.state(), r.times().end.load(Ordering::Relaxed)))
         }
     }
 

@@ -188,7 +188,7 @@ fn has_news(session: &Session) -> bool {
             return true;
         }
         let record = lock(&queue.reaped).record();
-        record.is_some_and(|r| r.record().state() != State::Free)
+        record.is_some_and(|r| r.state() != State::Free)
     })
 }
 
@@ -251,7 +251,7 @@ pub(crate) fn tell_kept(session: &Session, queue: &Queue) {
 pub(crate) fn settle(queue: &Queue) {
     let mut head = lock(&queue.reaped);
     while let Some(record) = head.record() {
-        if !matches!(record.record().state(), State::Done | State::Logged) {
+        if !matches!(record.state(), State::Done | State::Logged) {
             break;
         }
         head.advance();
@@ -262,7 +262,7 @@ pub(crate) fn settle(queue: &Queue) {
 pub(crate) fn give_up(session: &Session, queue: &Queue) {
     let mut head = lock(&queue.reaped);
     while let Some(record) = head.record() {
-        match record.record().state() {
+        match record.state() {
             State::Free => break,
             State::InFlight => abandon(session, queue, record),
             State::Done | State::Logged => {}
@@ -272,32 +272,33 @@ pub(crate) fn give_up(session: &Session, queue: &Queue) {
 }
 
 fn abandon(session: &Session, queue: &Queue, record: RecordRef) {
-    let r = record.record();
-    if r.flags() & flag::APP_SIGNAL != 0 {
-        session.pending.give_up(r.signal.load(Ordering::Relaxed), record);
+    let signal = record.progress().signal.load(Ordering::Relaxed);
+    if record.flags() & flag::APP_SIGNAL != 0 {
+        session.pending.give_up(signal, record);
     } else {
-        if r.flags() & flag::FORWARDED != 0 {
+        if record.flags() & flag::FORWARDED != 0 {
             queue.forwarding.fetch_sub(1, Ordering::Relaxed);
             session.reaper.forwarding.fetch_sub(1, Ordering::Relaxed);
         }
         // The signal is not used again: the GPU may still write it, unless its queue is gone.
         if queue.gone.load(Ordering::Acquire) {
             // SAFETY: the record was in flight on a signal of ours, which nobody has destroyed.
-            session.signals.retire(unsafe { OwnSignal::from_handle(r.signal.load(Ordering::Relaxed)) });
+            session.signals.retire(unsafe { OwnSignal::from_handle(signal) });
         }
-        r.add_flags(flag::INCOMPLETE);
-        r.set_state(State::Done);
+        record.add_flags(flag::INCOMPLETE);
+        record.set_state(State::Done);
     }
 }
 
 /// Asks for the cache lines of records to come, and of their signals: the GPU and the publisher leave them elsewhere.
 #[inline]
 fn ask_ahead(record: RecordRef) {
-    let records = &record.block.get().records;
-    if let Some(later) = records.get(record.slot + 2 * AHEAD) {
-        prefetch_for_write(later);
+    let later = record.slot + 2 * AHEAD;
+    if let Some(progress) = record.block.progress(later) {
+        prefetch_for_write(progress);
+        prefetch_for_write(&record.block.get().records[later]);
     }
-    if let Some(soon) = records.get(record.slot + AHEAD) {
+    if let Some(soon) = record.block.progress(record.slot + AHEAD) {
         prefetch_for_write(std::ptr::with_exposed_provenance::<Signal>(soon.signal.load(Ordering::Relaxed) as usize));
     }
 }
@@ -317,11 +318,11 @@ impl Found {
         let mut seen = Seen::default();
         while let Some(record) = at.record() {
             ask_ahead(record);
-            match record.record().state() {
+            match record.state() {
                 State::Free => break,
                 State::InFlight if self.is_complete(session, record) => {
                     seen.completed += 1;
-                    if seen.in_flight > 0 && record.record().flags() & flag::BARRIER != 0 {
+                    if seen.in_flight > 0 && record.flags() & flag::BARRIER != 0 {
                         // Everything before it is complete, whatever its signals say.
                         seen.completed += self.catch_up(session, queue, *head, record);
                         seen.in_flight = 0;
@@ -348,9 +349,9 @@ impl Found {
     fn catch_up(&mut self, session: &Session, queue: &Queue, mut from: Cursor, to: RecordRef) -> usize {
         let mut completed = 0;
         while let Some(record) = from.record().filter(|&r| r != to) {
-            if record.record().state() == State::InFlight {
+            if record.state() == State::InFlight {
                 if !self.is_complete(session, record) {
-                    record.record().add_flags(flag::NO_TIMES);
+                    record.add_flags(flag::NO_TIMES);
                     abandon(session, queue, record);
                 }
                 completed += 1;
@@ -362,13 +363,12 @@ impl Found {
 
     /// Harvests a dispatch if it is complete.
     fn is_complete(&mut self, session: &Session, record: RecordRef) -> bool {
-        let r = record.record();
-        let (flags, signal) = (r.flags(), r.signal.load(Ordering::Relaxed));
+        let (flags, signal) = (record.flags(), record.progress().signal.load(Ordering::Relaxed));
         if flags & flag::APP_SIGNAL != 0 {
             if session.pending.harvest_if_complete(signal, record) && session.reaper.has_waited_for(record) {
                 session.pending.harvest_without_times(signal, record);
             }
-            return r.state() != State::InFlight;
+            return record.state() != State::InFlight;
         }
         // SAFETY: the record is in flight on a signal of ours, which is destroyed only when its record is done.
         let own = unsafe { OwnSignal::from_handle(signal) };
@@ -380,14 +380,15 @@ impl Found {
         record.times().start.store(start, Ordering::Relaxed);
         record.times().end.store(end, Ordering::Relaxed);
         if end == 0 {
-            r.add_flags(flag::NO_TIMES);
+            record.add_flags(flag::NO_TIMES);
         }
         if flags & flag::FORWARDED != 0 {
-            self.forwards.push(Forward { signal: record.app_signal().forward_to.load(Ordering::Relaxed), start, end });
+            let signal = record.progress().forward_to().load(Ordering::Relaxed);
+            self.forwards.push(Forward { signal, start, end });
         }
         signals::reset(own);
         self.signals.push(own);
-        r.set_state(State::Done);
+        record.set_state(State::Done);
         true
     }
 

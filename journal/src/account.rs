@@ -76,8 +76,8 @@ impl Tally {
         for record in block.records.iter().filter(ended) {
             match record.fate() {
                 Fate::Written => self.row(record),
-                Fate::Filtered => self.filtered += 1,
-                Fate::Unwritten => self.unwritten += 1,
+                Fate::Filtered => self.filtered = self.filtered.saturating_add(1),
+                Fate::Unwritten => self.unwritten = self.unwritten.saturating_add(1),
                 Fate::Pending | Fate::Writing => {}
             }
         }

@@ -22,7 +22,7 @@ pub const HEADER_BYTES: usize = 2 * 4096;
 /// `LDRECORD`, as bytes in the file.
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"LDRECORD");
 /// Of the layout: a reader takes its own version only.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// `CHNK`, as bytes in the file.
 pub(crate) const CHUNK_MAGIC: u32 = u32::from_ne_bytes(*b"CHNK");
 /// Where chunks may begin.
@@ -35,7 +35,7 @@ pub(crate) const TALLY: usize = 14;
 /// Types of which any bytes are a value, so that they can be read from a file, and zeros are one.
 ///
 /// # Safety
-/// Only for types of atomic or plain integers and raw pointers that the reader does not follow.
+/// Only for types of atomic or plain integers.
 pub unsafe trait Plain {}
 
 /// A value of a type from the bytes of a file; `None` if there are not enough of them.
@@ -116,7 +116,7 @@ pub struct Pair<const N: usize> {
 impl<const N: usize> Pair<N> {
     /// Replaces the numbers. One thread at a time.
     pub fn set(&self, numbers: [u64; N]) {
-        let next = self.sequence.load(Ordering::Relaxed) + 1;
+        let next = self.sequence.load(Ordering::Relaxed).wrapping_add(1);
         for (to, from) in self.copies[(next & 1) as usize].iter().zip(numbers) {
             to.store(from, Ordering::Relaxed);
         }

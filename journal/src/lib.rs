@@ -20,5 +20,5 @@ pub mod store;
 pub mod trust;
 
 pub use names::Kernel;
-pub use record::{AppSignal, BLOCK_BYTES, BLOCK_RECORDS, Block, Fate, Record, Shape, State, Times, flag};
+pub use record::{BLOCK_BYTES, BLOCK_RECORDS, Block, Fate, Record, Shape, State, Times, flag};
 pub use store::{Origin, Records};

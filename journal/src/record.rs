@@ -9,16 +9,21 @@
 //! # Ordering
 //! The state is stored with release and loaded with acquire: whoever sees a state sees everything that was written
 //! before it. That holds for a reader of the file too: the stores of a thread that was killed are there up to some point.
+//!
+//! # Trust
+//! Blocks are in a mapping of a file, so another process of the same user can overwrite them at any time. They hold only
+//! what a row is made of. The process that writes them keeps what it acts upon in private memory: states, flags,
+//! signals, and which block follows which.
 
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::layout::{ChunkHead, Kind, Plain};
 
-/// Records of a block: as many as fit into twelve pages.
+/// Records of a block: as many as fit into ten pages.
 pub const BLOCK_RECORDS: usize = 511;
 
 /// Bytes that a block takes in the file, a multiple of the page.
-pub const BLOCK_BYTES: usize = 12 * 4096;
+pub const BLOCK_BYTES: usize = 10 * 4096;
 
 /// How far a dispatch has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,10 +85,9 @@ pub struct Record {
     pub dispatch: AtomicU64,
     /// Address of the kernel descriptor.
     pub kernel_object: AtomicU64,
-    /// Handle of the signal on which the times appear.
-    pub signal: AtomicU64,
     /// Number of the dispatch in its process, from 0.
     pub id: AtomicU64,
+    reserved: AtomicU64,
     // As in the packet where that is possible: words of eight bytes go from there to here.
     kernel_and_grid_x: AtomicU64,
     grid_y_and_z: AtomicU64,
@@ -106,23 +110,6 @@ pub struct Times {
     pub end: AtomicU64,
 }
 
-/// What is remembered of an application's signal.
-#[derive(Debug, Default)]
-#[repr(C)]
-pub struct AppSignal {
-    /// [`flag::FORWARDED`]: the signal to decrement.
-    pub forward_to: AtomicU64,
-    /// [`flag::APP_SIGNAL`]: the end time that it carried before, so that a new one can be told.
-    pub end_before: AtomicU64,
-}
-
-impl AppSignal {
-    /// [`flag::APP_SIGNAL`]: the value that it had before. A record has either flag, so the word is free.
-    pub fn value_before(&self) -> &AtomicU64 {
-        &self.forward_to
-    }
-}
-
 /// Records of consecutive dispatches of one queue; a chunk of the file.
 #[repr(C, align(64))]
 pub struct Block {
@@ -131,23 +118,18 @@ pub struct Block {
     /// How often it has been emptied.
     generation: AtomicU64,
     queue: AtomicU64,
-    /// The block that follows, null while this one is being filled. Of use in its own process only.
-    pub next: AtomicPtr<Block>,
     /// Where it is in the file; 0 when it is in private memory.
     offset: AtomicU64,
     agent: AtomicU32,
-    reserved: AtomicU32,
     /// The records.
     pub records: [Record; BLOCK_RECORDS],
     /// Their times.
     pub times: [Times; BLOCK_RECORDS],
-    /// What is remembered of their applications' signals.
-    pub app_signals: [AppSignal; BLOCK_RECORDS],
 }
 
 const _: () = assert!(size_of::<Block>() <= BLOCK_BYTES && BLOCK_BYTES - size_of::<Block>() < size_of::<[u8; 96]>());
 
-// SAFETY: a block is a pointer that may be null and atomic integers, which any bytes are values of.
+// SAFETY: a block consists of atomic integers, which any bytes are values of.
 unsafe impl Plain for Block {}
 
 /// What a dispatch runs, and how much of it.
@@ -295,7 +277,6 @@ impl Block {
 
     /// Makes every record free again. Nobody else may hold the block.
     pub fn clear(&self) {
-        self.next.store(std::ptr::null_mut(), Ordering::Relaxed);
         for (record, times) in self.records.iter().zip(&self.times) {
             times.start.store(0, Ordering::Relaxed);
             times.end.store(0, Ordering::Relaxed);

@@ -123,7 +123,7 @@ fn in_flight(queue: &Queue) -> usize {
     let mut at = *lock(&queue.reaped);
     let mut count = 0;
     while let Some(record) = at.record() {
-        match record.record().state() {
+        match record.state() {
             State::Free => break,
             State::InFlight => count += 1,
             State::Done | State::Logged => {}

@@ -164,7 +164,7 @@ impl Capture {
         taken.id = record.record().id.load(Ordering::Acquire);
         taken.ran = record.record().kernel_object.load(Ordering::Acquire);
         stalled.drain(&self.copies, deadline).map_err(|_| Untaken::Endless)?;
-        if record.record().state() == State::InFlight {
+        if record.state() == State::InFlight {
             // It waits at rest: memory is as it was before.
             return Err(Untaken::Endless);
         }

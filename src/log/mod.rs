@@ -25,7 +25,7 @@ use logdur_journal::compare::{self, Subject};
 use logdur_journal::lines::Lines;
 use logdur_journal::names::{is_named, one_line};
 use logdur_journal::trust::mistrust;
-use logdur_journal::{Fate, Record, Records, State, flag};
+use logdur_journal::{Fate, Records, State, flag};
 use logdur_settings::{Interceptor, RECORDS_AT};
 use regex::Regex;
 
@@ -244,7 +244,7 @@ impl Log {
         let host = session.clock.line();
         let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
-            match record.record().state() {
+            match record.state() {
                 State::Free => break,
                 State::Done => {
                     if let Some(agent) = old {
@@ -282,11 +282,11 @@ impl Log {
         host: Option<ClockLine>,
         record: RecordRef,
     ) {
-        let r = record.record();
-        if r.flags() & flag::NO_DISPATCH != 0 {
-            r.set_state(State::Logged);
+        if record.flags() & flag::NO_DISPATCH != 0 {
+            record.set_state(State::Logged);
             return;
         }
+        let r = record.record();
         let shape = r.shape();
         let kernel = session.kernels.by_number(shape.kernel);
         let wanted = |filter: &Regex| {
@@ -298,7 +298,7 @@ impl Log {
         }
         if !self.filter.as_ref().is_none_or(wanted) {
             writer.ran.filtered += 1;
-            r.set_fate(Fate::Filtered);
+            record.set_fate(Fate::Filtered);
             return;
         }
         ::log::trace!(
@@ -308,8 +308,8 @@ impl Log {
             record.times().end.load(Ordering::Relaxed)
         );
         let times = columns::times(r, record.times(), agent.and_then(|a| a.clock.line()));
-        if times.is_none() && r.flags() & flag::INCOMPLETE == 0 {
-            r.add_flags(flag::NO_TIMES);
+        if times.is_none() && record.flags() & flag::INCOMPLETE == 0 {
+            record.add_flags(flag::NO_TIMES);
         }
         let row = Row {
             kernel: kernel.map_or("", |k| k.name()),
@@ -404,9 +404,8 @@ fn owed(queue: &Queue) -> usize {
     let mut block = Some(lock(&queue.logged).block);
     let mut owed = 0;
     while let Some(present) = block {
-        let missing =
-            |r: &&Record| !matches!(r.state(), State::Free | State::Logged) && r.flags() & flag::NO_DISPATCH == 0;
-        owed += present.get().records.iter().filter(missing).count();
+        let missing = |r: &RecordRef| r.state() != State::Logged && r.flags() & flag::NO_DISPATCH == 0;
+        owed += present.used().filter(missing).count();
         block = present.next();
     }
     owed
@@ -425,7 +424,7 @@ fn empty_blocks(session: &Session, queue: &'static Queue) {
             session.records.header().count_emptied(old.get());
             session.blocks.give_back(old);
         }
-        if record.record().state() != State::Logged {
+        if record.state() != State::Logged {
             break;
         }
         at.advance();
@@ -443,7 +442,7 @@ fn tidy(session: &Session, queue: &'static Queue) {
     }
     let mut first = lock(&queue.logged);
     let mut at = *first;
-    if at.record().is_some_and(|r| r.record().state() != State::Free) {
+    if at.record().is_some_and(|r| r.state() != State::Free) {
         return;
     }
     session.queues.remove(queue);

@@ -101,7 +101,7 @@ impl Writer {
             self.records.header().set_log_bytes(self.sink.length());
         }
         for row in &self.rows {
-            row.record.record().set_fate(Fate::Writing);
+            row.record.set_fate(Fate::Writing);
         }
         let result = self.sink.write(&self.buffer, patience);
         let before = result.as_ref().err().map_or(self.buffer.len(), |unwritten| unwritten.before);
@@ -122,7 +122,7 @@ impl Writer {
     fn advance(&mut self, bytes: usize) {
         let written = self.rows.iter().take_while(|row| row.end <= bytes).count();
         for row in self.rows.drain(..written) {
-            row.record.record().set_fate(Fate::Written);
+            row.record.set_fate(Fate::Written);
             if let Some((subject, replaced, nanoseconds)) = row.measured {
                 self.comparisons.add(subject, &replaced, nanoseconds);
             }
@@ -169,7 +169,7 @@ impl Writer {
     /// Counts the rows that are left as unwritten.
     fn give_up(&mut self) {
         for row in self.rows.drain(..) {
-            row.record.record().set_fate(Fate::Unwritten);
+            row.record.set_fate(Fate::Unwritten);
         }
         self.torn = self.in_line;
         self.buffer.clear();

@@ -8,10 +8,12 @@
 //! The user's state is read before its number: a record that is used again has its new number before its new state.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use hsa::{Api, Result};
-use logdur_journal::{Record, State, flag};
+use logdur_journal::{State, flag};
+
+use crate::progress::Progress;
 
 /// Blocks of a ring: more are hardly ever in flight at once.
 const BLOCKS: usize = 4096;
@@ -37,13 +39,13 @@ unsafe impl Sync for KernargRing {}
 #[derive(Default)]
 struct Block {
     /// Null if nobody ever did, [`TAKEN`] while somebody prepares a dispatch.
-    user: AtomicPtr<Record>,
-    /// The number of the dispatch.
-    id: AtomicU64,
+    user: AtomicPtr<Progress>,
+    /// The low half of the dispatch's number.
+    number: AtomicU32,
 }
 
 /// Stands for a user that is not known: no record is there.
-const TAKEN: *mut Record = ptr::without_provenance_mut(1);
+const TAKEN: *mut Progress = ptr::without_provenance_mut(1);
 
 /// A block that a dispatch is going to use. Dropped without one, it is never used again.
 #[must_use]
@@ -92,10 +94,10 @@ impl KernargRing {
 }
 
 impl Block {
-    fn is_in_flight(&self, user: *mut Record) -> bool {
-        // SAFETY: a user is null, or a record, which lives as long as the process.
+    fn is_in_flight(&self, user: *mut Progress) -> bool {
+        // SAFETY: a user is null, or of a block, which lives as long as the process.
         let Some(user) = (unsafe { user.as_ref() }) else { return false };
-        user.state() == State::InFlight && user.id.load(Ordering::Relaxed) == self.id.load(Ordering::Relaxed)
+        user.state() == State::InFlight && user.number.load(Ordering::Relaxed) == self.number.load(Ordering::Relaxed)
     }
 }
 
@@ -107,14 +109,14 @@ impl Borrowed {
     }
 
     /// The dispatch with a record uses the block, until it is complete.
-    pub(crate) fn until_complete(self, record: &'static Record) {
-        if record.flags() & flag::NO_TIMES != 0 {
+    pub(crate) fn until_complete(self, dispatch: &'static Progress) {
+        if dispatch.flags() & flag::NO_TIMES != 0 {
             // Nobody is told when it is complete.
             return;
         }
         let block = &self.ring.blocks[self.index];
-        block.id.store(record.id.load(Ordering::Relaxed), Ordering::Relaxed);
-        block.user.store(ptr::from_ref(record).cast_mut(), Ordering::Release);
+        block.number.store(dispatch.number.load(Ordering::Relaxed), Ordering::Relaxed);
+        block.user.store(ptr::from_ref(dispatch).cast_mut(), Ordering::Release);
     }
 }
 
@@ -127,9 +129,9 @@ mod tests {
         KernargRing::in_memory(memory, SMALLEST, count)
     }
 
-    fn record(id: u64) -> &'static Record {
-        let record: &'static Record = Box::leak(Box::default());
-        record.id.store(id, Ordering::Relaxed);
+    fn dispatch(number: u32) -> &'static Progress {
+        let record: &'static Progress = Box::leak(Box::default());
+        record.number.store(number, Ordering::Relaxed);
         record.set_state(State::InFlight);
         record
     }
@@ -137,7 +139,7 @@ mod tests {
     #[test]
     fn a_block_is_used_again_once_its_dispatch_is_complete_or_its_record_is_anothers() {
         let ring = ring(2);
-        let (first, second) = (record(1), record(2));
+        let (first, second) = (dispatch(1), dispatch(2));
         let places = [first, second].map(|record| {
             let block = ring.take().unwrap();
             let place = block.memory();
@@ -149,16 +151,16 @@ mod tests {
         second.set_state(State::Done);
         let block = ring.take().unwrap();
         assert_eq!(block.memory(), places[1]);
-        block.until_complete(record(3));
+        block.until_complete(dispatch(3));
         // The record of the first has become that of another dispatch.
-        first.id.store(9, Ordering::Relaxed);
+        first.number.store(9, Ordering::Relaxed);
         assert_eq!(ring.take().map(|b| b.memory()), Some(places[0]));
     }
 
     #[test]
     fn a_block_whose_dispatch_nobody_sees_complete_is_not_used_again() {
         let ring = ring(1);
-        let unseen = record(1);
+        let unseen = dispatch(1);
         unseen.add_flags(flag::NO_TIMES);
         unseen.set_state(State::Done);
         ring.take().unwrap().until_complete(unseen);
@@ -172,7 +174,7 @@ mod tests {
         let threads: Vec<_> = (1..=4)
             .map(|me| {
                 std::thread::spawn(move || {
-                    let record = record(me as u64);
+                    let record = dispatch(me as u32);
                     let mut taken = 0;
                     for _ in 0..20_000 {
                         let Some(block) = ring.take() else { continue };

@@ -1,11 +1,13 @@
 //! Another user of the machine who plants links and files where ours are expected to be made.
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::bed::{self, Run, built};
+use crate::bed::{self, Outcome, Run, built};
 use crate::log::Log;
 
 /// A run of `signals` by a shell that first plants a link under a name that has the process's number.
@@ -90,4 +92,73 @@ fn records_that_others_may_write_are_not_believed() {
     let output = log();
     assert!(output.status.success());
     assert_eq!(Log::parse(&String::from_utf8(output.stdout).unwrap()).rows.len(), 20);
+}
+
+/// Stages of `overwritten`, and dispatches of each.
+const STAGES: usize = 12;
+const DISPATCHES: usize = 6 + 700 + 1;
+
+/// Set at the end of a scope, whether or not that is a panic.
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A program whose records a neighbour overwrites all the time, from the first byte to the last, and wholly at least once
+/// in each stage of the program: while kernels are in flight, and after they are complete.
+fn overwritten_with(bytes: impl Fn(usize) -> Vec<u8> + Sync) -> Outcome {
+    let run = Run::hsa("overwritten").args([STAGES.to_string()]);
+    let (records, stdout) = (run.file("records"), run.file("stdout"));
+    fs::create_dir(&records).unwrap();
+    let (input, mut answers) = std::io::pipe().unwrap();
+    let mut command = run.command();
+    command.env("HSA_TOOLS_LIB", built("liblogdur.so")).env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
+    command.env("LOGDUR_LOG_LOCATION", run.file("log.csv")).env("LOGDUR_RECORDS", &records).stdin(input);
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut answered = 0;
+            while !ended.load(Ordering::Relaxed) {
+                let reached = fs::read_to_string(&stdout).unwrap_or_default().matches("stage\n").count();
+                for name in names(&records) {
+                    // It may be gone, when the process has ended.
+                    let Ok(file) = File::options().write(true).open(records.join(name)) else { continue };
+                    file.write_all_at(&bytes(file.metadata().unwrap().len() as usize), 0).unwrap();
+                }
+                for _ in answered..reached {
+                    // Nobody reads it any more when the program has failed.
+                    let _ = answers.write_all(b"\n");
+                }
+                answered = reached;
+            }
+        });
+        let _ends = SetWhenDropped(&ended);
+        run.finish(command)
+    })
+}
+
+#[test]
+fn a_neighbour_who_overwrites_the_records_of_a_process_changes_its_rows_and_nothing_else() {
+    let random = |length: usize| {
+        // xorshift
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ length as u64;
+        let mut words = Vec::with_capacity(length);
+        while words.len() < length {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            words.extend_from_slice(&state.to_ne_bytes());
+        }
+        words
+    };
+    let ways: [fn(usize) -> Vec<u8>; 3] = [|length| vec![0; length], |length| vec![0xff; length], random];
+    for (number, bytes) in ways.into_iter().enumerate() {
+        let run = overwritten_with(bytes).passed();
+        assert_eq!(run.stderr, "", "{number}");
+        assert_eq!(run.log().rows.len(), STAGES * DISPATCHES, "{number}");
+        assert_eq!(names(&run.folder.path().join("records")), Vec::<String>::new(), "{number}");
+    }
 }
