@@ -11,13 +11,17 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use logdur_journal::{BLOCK_BYTES, BLOCK_RECORDS, Block, Fate, Record, Records, State, Times};
 
-use crate::progress::Progress;
+use crate::cache_line::prefetch_for_write;
+use crate::progress::{AppSignal, Progress};
 use crate::session::lock;
 
 /// Blocks that are made at once.
 const BATCH: usize = 4;
 /// Blocks that are kept ready at most.
 const READY: usize = 64;
+
+/// Whose cache line is asked for together.
+const PROGRESS_OF_A_LINE: usize = 64 / size_of::<Progress>();
 
 /// The free blocks. A block is never given back to the system: references to its records stay readable.
 pub(crate) struct Blocks {
@@ -33,12 +37,14 @@ pub(crate) struct Blocks {
     parked: BlockRef,
 }
 
-/// A block of records, and what the process acts upon of their dispatches.
+/// A block of records, and what the process acts upon of their dispatches. Zeros are a value, but for its use.
 struct OwnBlock {
-    records: NonNull<Block>,
+    records: *const Block,
     /// The block that follows, null while this one is being filled.
     next: AtomicPtr<OwnBlock>,
-    progress: Box<[Progress]>,
+    progress: [Progress; BLOCK_RECORDS],
+    /// Memory that few applications touch.
+    app_signals: [AppSignal; BLOCK_RECORDS],
 }
 
 /// The next block for a queue, put aside.
@@ -161,8 +167,13 @@ impl Spare {
 impl BlockRef {
     /// A block with records that live as long as the process: see `Records::blocks`.
     fn of(records: NonNull<Block>) -> BlockRef {
-        let progress = (0..BLOCK_RECORDS).map(|_| Progress::default()).collect();
-        BlockRef(NonNull::from(Box::leak(Box::new(OwnBlock { records, next: AtomicPtr::default(), progress }))))
+        let block = Box::<OwnBlock>::new_zeroed();
+        // SAFETY: null pointers and atomic integers that are 0.
+        let mut block = unsafe { block.assume_init() };
+        block.records = records.as_ptr();
+        // Whoever has it next shall not wait for its pages.
+        block.progress.iter().for_each(|progress| progress.set_state(State::Free));
+        BlockRef(NonNull::from(Box::leak(block)))
     }
 
     fn own(self) -> &'static OwnBlock {
@@ -173,7 +184,7 @@ impl BlockRef {
     /// The records, as readers of the file see them. Another process may write them.
     pub(crate) fn get(self) -> &'static Block {
         // SAFETY: the pointer comes from a leaked box or a mapping that is never unmapped: see `Records::blocks`.
-        unsafe { self.own().records.as_ref() }
+        unsafe { &*self.own().records }
     }
 
     /// What the process acts upon of a dispatch; `None` past the last one.
@@ -220,6 +231,22 @@ impl RecordRef {
     #[inline]
     pub(crate) fn progress(self) -> &'static Progress {
         &self.block.own().progress[self.slot]
+    }
+
+    /// Asks for the cache lines of a record that comes so many later: another thread has left them elsewhere.
+    #[inline]
+    pub(crate) fn ask_ahead(self, later: usize) {
+        let slot = self.slot + later;
+        let Some(record) = self.block.get().records.get(slot) else { return };
+        prefetch_for_write(record);
+        if slot.is_multiple_of(PROGRESS_OF_A_LINE) {
+            prefetch_for_write(&self.block.own().progress[slot]);
+        }
+    }
+
+    /// What is remembered of the application's signal.
+    pub(crate) fn app_signal(self) -> &'static AppSignal {
+        &self.block.own().app_signals[self.slot]
     }
 
     /// How far the dispatch has come.

@@ -9,10 +9,9 @@ use std::sync::atomic::Ordering;
 use hsa::OwnSignal;
 use hsa_sys::abi::aql::{Packet, PacketType, Slot, vendor};
 use hsa_sys::abi::signal::{Signal, kind};
-use logdur_journal::{Shape, State, flag};
+use logdur_journal::{Record, Shape, State, flag};
 
 use crate::blocks::{Cursor, RecordRef};
-use crate::cache_line::prefetch_for_write;
 use crate::pending::Left;
 use crate::queue::{Publisher, Queue};
 use crate::session::Session;
@@ -114,7 +113,7 @@ impl Publisher {
         (id, now): (u64, u64),
     ) -> (RecordRef, Option<OwnSignal>) {
         let to = self.free_record(session, queue);
-        fill(to, packet, id, now, kernel);
+        fill(to.record(), packet, id, now, kernel);
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
         let app = packet.completion_signal();
         let timing = if app == 0 { Timing::Own } else { leave(session, queue, to, app, barrier) };
@@ -153,10 +152,7 @@ impl Publisher {
     #[inline]
     fn free_record(&mut self, session: &Session, queue: &Queue) -> RecordRef {
         let record = self.next_record(session, queue);
-        if let Some(progress) = record.block.progress(record.slot + AHEAD) {
-            prefetch_for_write(progress);
-            prefetch_for_write(&record.block.get().records[record.slot + AHEAD]);
-        }
+        record.ask_ahead(AHEAD);
         self.free.advance();
         record
     }
@@ -220,15 +216,13 @@ fn leave(session: &'static Session, queue: &Queue, to: RecordRef, app: u64, barr
 }
 
 fn stand_in(session: &Session, queue: &Queue, to: RecordRef, app: u64) {
-    to.progress().forward_to().store(app, Ordering::Relaxed);
+    to.app_signal().forward_to.store(app, Ordering::Relaxed);
     queue.forwarding.fetch_add(1, Ordering::Relaxed);
     session.reaper.forwarding.fetch_add(1, Ordering::Relaxed);
 }
 
 #[inline(always)]
-fn fill(to: RecordRef, packet: &Packet, id: u64, now: u64, kernel: u32) {
-    to.progress().number.store(id as u32, Ordering::Relaxed);
-    let record = to.record();
+fn fill(record: &Record, packet: &Packet, id: u64, now: u64, kernel: u32) {
     record.dispatch.store(now, Ordering::Relaxed);
     record.kernel_object.store(packet.kernel_object(), Ordering::Relaxed);
     record.id.store(id, Ordering::Relaxed);

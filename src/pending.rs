@@ -93,10 +93,10 @@ impl Pending {
             }
             let Some(free) = entries.iter().position(Option::is_none) else { return Left::No };
             let (_, end) = memory(signal).ticks();
-            let progress = record.progress();
-            progress.end_before.store(end, Ordering::Relaxed);
+            let app = record.app_signal();
+            app.end_before.store(end, Ordering::Relaxed);
             let value = memory(signal).value.load(Ordering::Relaxed);
-            progress.value_before().store(value.cast_unsigned(), Ordering::Relaxed);
+            app.value_before().store(value.cast_unsigned(), Ordering::Relaxed);
             record.set_state(State::InFlight);
             entries[free] = Some(Entry { signal, record });
             Left::Yes
@@ -224,7 +224,7 @@ fn memory<'a>(signal: u64) -> &'a Signal {
 /// does with the value says nothing about the times. A start from before the last end is that of an earlier dispatch: the
 /// new one is not there yet.
 fn is_complete(entry: &Entry) -> bool {
-    let before = entry.record.progress().end_before.load(Ordering::Relaxed);
+    let before = entry.record.app_signal().end_before.load(Ordering::Relaxed);
     // Acquire, for the start time that was written before it.
     let end = memory(entry.signal).end_ts.load(Ordering::Acquire);
     let start = memory(entry.signal).start_ts.load(Ordering::Relaxed);
@@ -233,10 +233,10 @@ fn is_complete(entry: &Entry) -> bool {
 
 /// True when something has changed at the signal that a completed dispatch changes.
 fn has_ended(entry: &Entry) -> bool {
-    let progress = entry.record.progress();
+    let app = entry.record.app_signal();
     let signal = memory(entry.signal);
-    signal.value.load(Ordering::Acquire) < progress.value_before().load(Ordering::Relaxed).cast_signed()
-        || signal.end_ts.load(Ordering::Relaxed) != progress.end_before.load(Ordering::Relaxed)
+    signal.value.load(Ordering::Acquire) < app.value_before().load(Ordering::Relaxed).cast_signed()
+        || signal.end_ts.load(Ordering::Relaxed) != app.end_before.load(Ordering::Relaxed)
 }
 
 fn harvest(entry: Entry) {

@@ -10,40 +10,43 @@
 //! # Ordering
 //! The record's copy is stored first. The state here is stored with release and loaded with acquire.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use logdur_journal::State;
 
-/// Of one dispatch. Two of them share a cache line.
+/// Of one dispatch. Zeros are that of a free record.
 #[derive(Debug, Default)]
-#[repr(C, align(32))]
+#[repr(C)]
 pub(crate) struct Progress {
     /// Handle of the signal on which the times appear.
     pub(crate) signal: AtomicU64,
-    /// `flag::FORWARDED`: the application's signal, to be decremented. `flag::APP_SIGNAL`: the value that the signal had
-    /// before.
-    forward_or_value: AtomicU64,
-    /// `flag::APP_SIGNAL`: the end time that the signal carried before, so that a new one can be told.
-    pub(crate) end_before: AtomicU64,
-    /// The low half of the dispatch's number: tells it from the one that has the record next.
-    pub(crate) number: AtomicU32,
+    /// Of a dispatch with arguments in a ring: tells it from the one that has the record next.
+    pub(crate) kernargs: AtomicU32,
+    reserved: AtomicU16,
     state: AtomicU8,
     flags: AtomicU8,
 }
 
-const _: () = assert!(size_of::<Progress>() == 32);
+const _: () = assert!(size_of::<Progress>() == 16);
+
+/// What is remembered of an application's signal. Zeros are a value.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct AppSignal {
+    /// `flag::FORWARDED`: the signal to decrement.
+    pub(crate) forward_to: AtomicU64,
+    /// `flag::APP_SIGNAL`: the end time that it carried before, so that a new one can be told.
+    pub(crate) end_before: AtomicU64,
+}
+
+impl AppSignal {
+    /// `flag::APP_SIGNAL`: the value that it had before. A record has either flag, so the word is free.
+    pub(crate) fn value_before(&self) -> &AtomicU64 {
+        &self.forward_to
+    }
+}
 
 impl Progress {
-    /// `flag::FORWARDED`: the application's signal, to be decremented.
-    pub(crate) fn forward_to(&self) -> &AtomicU64 {
-        &self.forward_or_value
-    }
-
-    /// `flag::APP_SIGNAL`: the value that the signal had before.
-    pub(crate) fn value_before(&self) -> &AtomicU64 {
-        &self.forward_or_value
-    }
-
     /// How far the dispatch has come.
     #[inline]
     pub(crate) fn state(&self) -> State {

@@ -293,11 +293,7 @@ fn abandon(session: &Session, queue: &Queue, record: RecordRef) {
 /// Asks for the cache lines of records to come, and of their signals: the GPU and the publisher leave them elsewhere.
 #[inline]
 fn ask_ahead(record: RecordRef) {
-    let later = record.slot + 2 * AHEAD;
-    if let Some(progress) = record.block.progress(later) {
-        prefetch_for_write(progress);
-        prefetch_for_write(&record.block.get().records[later]);
-    }
+    record.ask_ahead(2 * AHEAD);
     if let Some(soon) = record.block.progress(record.slot + AHEAD) {
         prefetch_for_write(std::ptr::with_exposed_provenance::<Signal>(soon.signal.load(Ordering::Relaxed) as usize));
     }
@@ -383,7 +379,7 @@ impl Found {
             record.add_flags(flag::NO_TIMES);
         }
         if flags & flag::FORWARDED != 0 {
-            let signal = record.progress().forward_to().load(Ordering::Relaxed);
+            let signal = record.app_signal().forward_to.load(Ordering::Relaxed);
             self.forwards.push(Forward { signal, start, end });
         }
         signals::reset(own);

@@ -5,7 +5,7 @@
 //!
 //! # Ordering
 //! A block's user is swapped with acquire and stored with release: whoever takes a block sees all that was done with it.
-//! The user's state is read before its number: a record that is used again has its new number before its new state.
+//! A record that is used again may be that of another block's dispatch: each remembers which taking it belongs to.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -40,8 +40,8 @@ unsafe impl Sync for KernargRing {}
 struct Block {
     /// Null if nobody ever did, [`TAKEN`] while somebody prepares a dispatch.
     user: AtomicPtr<Progress>,
-    /// The low half of the dispatch's number.
-    number: AtomicU32,
+    /// Which taking of a block it was.
+    taking: AtomicU32,
 }
 
 /// Stands for a user that is not known: no record is there.
@@ -52,6 +52,7 @@ const TAKEN: *mut Progress = ptr::without_provenance_mut(1);
 pub(crate) struct Borrowed {
     ring: &'static KernargRing,
     index: usize,
+    taking: u32,
 }
 
 /// Bytes of the blocks in which arguments of so many bytes have room.
@@ -78,7 +79,8 @@ impl KernargRing {
     /// A block that nobody uses; `None` if the ring is full.
     pub(crate) fn take(&'static self) -> Option<Borrowed> {
         (0..TRIES).find_map(|_| {
-            let index = self.next.fetch_add(1, Ordering::Relaxed) % self.blocks.len();
+            let taking = self.next.fetch_add(1, Ordering::Relaxed);
+            let index = taking % self.blocks.len();
             let block = &self.blocks[index];
             let user = block.user.swap(TAKEN, Ordering::AcqRel);
             if user == TAKEN {
@@ -88,7 +90,7 @@ impl KernargRing {
                 block.user.store(user, Ordering::Release);
                 return None;
             }
-            Some(Borrowed { ring: self, index })
+            Some(Borrowed { ring: self, index, taking: taking as u32 })
         })
     }
 }
@@ -97,7 +99,7 @@ impl Block {
     fn is_in_flight(&self, user: *mut Progress) -> bool {
         // SAFETY: a user is null, or of a block, which lives as long as the process.
         let Some(user) = (unsafe { user.as_ref() }) else { return false };
-        user.state() == State::InFlight && user.number.load(Ordering::Relaxed) == self.number.load(Ordering::Relaxed)
+        user.state() == State::InFlight && user.kernargs.load(Ordering::Relaxed) == self.taking.load(Ordering::Relaxed)
     }
 }
 
@@ -115,7 +117,8 @@ impl Borrowed {
             return;
         }
         let block = &self.ring.blocks[self.index];
-        block.number.store(dispatch.number.load(Ordering::Relaxed), Ordering::Relaxed);
+        block.taking.store(self.taking, Ordering::Relaxed);
+        dispatch.kernargs.store(self.taking, Ordering::Relaxed);
         block.user.store(ptr::from_ref(dispatch).cast_mut(), Ordering::Release);
     }
 }
@@ -129,17 +132,16 @@ mod tests {
         KernargRing::in_memory(memory, SMALLEST, count)
     }
 
-    fn dispatch(number: u32) -> &'static Progress {
-        let record: &'static Progress = Box::leak(Box::default());
-        record.number.store(number, Ordering::Relaxed);
-        record.set_state(State::InFlight);
-        record
+    fn dispatch() -> &'static Progress {
+        let dispatch: &'static Progress = Box::leak(Box::default());
+        dispatch.set_state(State::InFlight);
+        dispatch
     }
 
     #[test]
     fn a_block_is_used_again_once_its_dispatch_is_complete_or_its_record_is_anothers() {
         let ring = ring(2);
-        let (first, second) = (dispatch(1), dispatch(2));
+        let (first, second) = (dispatch(), dispatch());
         let places = [first, second].map(|record| {
             let block = ring.take().unwrap();
             let place = block.memory();
@@ -151,16 +153,16 @@ mod tests {
         second.set_state(State::Done);
         let block = ring.take().unwrap();
         assert_eq!(block.memory(), places[1]);
-        block.until_complete(dispatch(3));
+        block.until_complete(dispatch());
         // The record of the first has become that of another dispatch.
-        first.number.store(9, Ordering::Relaxed);
+        first.kernargs.store(9, Ordering::Relaxed);
         assert_eq!(ring.take().map(|b| b.memory()), Some(places[0]));
     }
 
     #[test]
     fn a_block_whose_dispatch_nobody_sees_complete_is_not_used_again() {
         let ring = ring(1);
-        let unseen = dispatch(1);
+        let unseen = dispatch();
         unseen.add_flags(flag::NO_TIMES);
         unseen.set_state(State::Done);
         ring.take().unwrap().until_complete(unseen);
@@ -174,7 +176,7 @@ mod tests {
         let threads: Vec<_> = (1..=4)
             .map(|me| {
                 std::thread::spawn(move || {
-                    let record = dispatch(me as u32);
+                    let record = dispatch();
                     let mut taken = 0;
                     for _ in 0..20_000 {
                         let Some(block) = ring.take() else { continue };
