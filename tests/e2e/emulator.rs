@@ -91,6 +91,7 @@ fn a_kernel_that_only_waits_is_reported_once_with_the_instructions_of_its_waves(
         let said = outcome.read("kfdemu.log");
         assert_eq!(said.matches("makes no progress").count(), 1, "{said}");
         assert!(said.contains("3 of 3 workgroups unfinished"), "{said}");
+        assert!(said.contains("no progress: kernel _Z8wait_forPVjPj, kernel object 0x"), "{said}");
         // Six waves, each in one of the lines, whose instruction is one of the loop that polls.
         let places: Vec<&str> =
             said.lines().filter_map(|line| line.split_once("  pc 0x").map(|(_, place)| place)).collect();

@@ -88,7 +88,14 @@ const WRONG: &[Wrong] = &[
         mode: "null",
         end: NOT_PRESENT,
         since: ILLEGAL_ADDRESS,
-        emulator: &["write to 0x0:", "lane 0", "global_store_dword", "kernel object 0x", "nearest mapping 0x"],
+        emulator: &[
+            "write to 0x0:",
+            "lane 0",
+            "global_store_dword",
+            "kernel _Z",
+            "kernel object 0x",
+            "nearest mapping 0x",
+        ],
     },
     Wrong {
         mode: "wild",

@@ -169,8 +169,8 @@ pub struct WaveError {
     pub pc: u64,
     /// Its disassembly, or its words.
     pub instruction: String,
-    /// Address of the kernel descriptor.
-    pub kernel_object: u64,
+    /// The kernel by its name, if that can be found, and the address of its descriptor, for people.
+    pub kernel: String,
     /// Workgroup in the grid.
     pub workgroup: [u32; 3],
     /// Wave in the workgroup.
@@ -202,8 +202,8 @@ impl std::fmt::Display for WaveError {
         };
         write!(
             f,
-            "{reason}; pc {:#x}: {}; kernel object {:#x}, workgroup {x},{y},{z}, wave {}",
-            self.pc, self.instruction, self.kernel_object, self.wave
+            "{reason}; pc {:#x}: {}; {}; workgroup {x},{y},{z}, wave {}",
+            self.pc, self.instruction, self.kernel, self.wave
         )
     }
 }

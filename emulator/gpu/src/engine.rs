@@ -22,6 +22,7 @@ use crate::queue::aql::{AqlQueue, AqlQueueInfo};
 use crate::queue::sdma::{SdmaQueue, SdmaQueueInfo};
 use crate::queue::{Progress, Queue};
 use crate::signal;
+use crate::symbol;
 use crate::watch::Verdict;
 use crate::workgroup::{Bench, Spares, Turn, Workgroup};
 
@@ -410,12 +411,12 @@ fn judge(job: &Job, stuck_after: Duration, workgroup: &mut Workgroup, bench: &mu
             let launch = &dispatch.launch;
             let seconds = stuck_after.as_secs();
             job.gpu.driver.log(&format!(
-                "queue {}, packet {}: the kernel makes no progress. In the last {seconds} seconds no wave of it ended; now its \
-                 waves change nothing and find nothing new. Kernel object {:#x}, {} of {} workgroups unfinished, {} wave \
-                 instructions so far",
+                "queue {}, packet {}: the kernel makes no progress: {}. In the last {seconds} seconds no wave of it ended; \
+                 now its waves change nothing and find nothing new. {} of {} workgroups unfinished, {} wave instructions \
+                 so far",
                 job.queue,
                 launch.packet_id,
-                launch.kernel_object,
+                symbol::kernel(launch.kernel_object, bench.view),
                 dispatch.unfinished(),
                 launch.total(),
                 dispatch.instructions(),

@@ -19,6 +19,7 @@ use crate::gws::{Gws, Ticket};
 use crate::machine::Machine;
 use crate::memory::View;
 use crate::registers::{self, initial_wave, scratch_bytes_per_wave};
+use crate::symbol;
 use crate::watch::{Observed, Place, Places, Verdict, Watch};
 
 /// Instructions that a wave executes at most while another wave of its workgroup can run.
@@ -266,8 +267,8 @@ impl Workgroup {
             Trap::Fetch => Some(bench.view.explain(pc, 4, false)),
             _ => None,
         };
-        let (kernel_object, workgroup) = (launch.kernel_object, self.at);
-        WaveError { trap, pc, instruction, kernel_object, workgroup, wave: n as u32, refused }
+        let kernel = symbol::kernel(launch.kernel_object, bench.view);
+        WaveError { trap, pc, instruction, kernel, workgroup: self.at, wave: n as u32, refused }
     }
 }
 
