@@ -8,6 +8,7 @@ pub mod account;
 pub mod clock;
 pub mod columns;
 pub mod compare;
+pub mod demangle;
 pub mod layout;
 pub mod lines;
 pub mod names;

@@ -31,6 +31,7 @@ mod listing;
 mod machine;
 mod mapped;
 mod mutants;
+mod names;
 mod neighbours;
 mod opencl;
 mod openmp;
