@@ -24,6 +24,8 @@ const PAGES: &[&str] = &[
     "docs/verify.md",
     "docs/bench.md",
     "docs/tune.md",
+    "docs/capture-example.md",
+    "docs/tuning-example.md",
 ];
 
 const BEGIN: &str = "```console";
