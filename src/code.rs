@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use amdgpu_code_object::{CodeObject, Kernel};
-use hsa::{Api, Executable, KernelSymbol, LoadedAt};
+use amdgpu_code_object::{CodeObject, Image, InnerData, Kernel};
+use hsa::{Api, Executable, KernelSymbol, LoadedAt, VariableSymbol};
 use logdur_kernel_cache::{Hash, Module};
 
 use crate::own_memory;
@@ -34,6 +34,8 @@ pub(crate) struct Object {
     pub(crate) code: Result<CodeObject, String>,
     /// Its variables; `None` when they cannot be read.
     pub(crate) module: Option<Module>,
+    /// Its writable data that the runtime does not know by name, as it is in the file.
+    inner: Vec<InnerData>,
 }
 
 /// An object and its bytes, which are not kept.
@@ -66,7 +68,27 @@ impl Object {
     pub(crate) fn of(agent: u64, loaded: u64, bytes: &[u8], at: LoadedAt) -> Object {
         let code = CodeObject::parse(bytes).map_err(|error| format!("its code object cannot be read: {error}"));
         let module = code.as_ref().ok().and_then(|code| Module::of_object(code, bytes).ok());
-        Object { number: next_number(), loaded, agent, hash: Hash::of(bytes), at, code, module }
+        let inner = code.as_ref().ok().and_then(|code| Some(Image::parse(bytes).ok()?.inner_data(&code.globals)));
+        let inner = inner.unwrap_or_default();
+        Object { number: next_number(), loaded, agent, hash: Hash::of(bytes), at, code, module, inner }
+    }
+
+    /// Its variables that the runtime does not know by name, where they are; none when the runtime does not say where it was
+    /// loaded.
+    pub(crate) fn inner_variables(&self) -> Vec<VariableSymbol> {
+        let Some(moved_by) = self.moved_by() else { return Vec::new() };
+        let variable = |inner: &InnerData| VariableSymbol {
+            name: inner.name.clone(),
+            agent: self.agent,
+            address: inner.start.wrapping_add(moved_by),
+            size: u32::try_from(inner.size).unwrap_or(u32::MAX),
+        };
+        self.inner.iter().map(variable).collect()
+    }
+
+    /// True for an address of it as it was loaded.
+    fn has(&self, address: u64) -> bool {
+        address.checked_sub(self.at.base).is_some_and(|offset| offset < self.at.size)
     }
 
     /// What is added to its addresses by where it was loaded; `None` when the runtime does not say.
@@ -83,7 +105,8 @@ impl Object {
             Err(why) => {
                 let code = Err(format!("its code object cannot be read: {why}"));
                 let number = next_number();
-                (Arc::new(Object { number, loaded, agent, hash: Hash::of(&[]), at, code, module: None }), Vec::new())
+                let (hash, module, inner) = (Hash::of(&[]), None, Vec::new());
+                (Arc::new(Object { number, loaded, agent, hash, at, code, module, inner }), Vec::new())
             }
         })
     }
@@ -192,9 +215,11 @@ impl<'a> Objects<'a> {
     }
 
     /// The code object that has a variable.
-    pub(crate) fn of_variable(&self, agent: u64, name: &str) -> Option<&'a Arc<Object>> {
-        let found = self.variables.get(&(agent, name)).copied();
-        found.or_else(|| self.all.iter().find(|object| object.agent == agent))
+    pub(crate) fn of_variable(&self, variable: &VariableSymbol) -> Option<&'a Arc<Object>> {
+        let agent = variable.agent;
+        let there = self.all.iter().find(|object| object.agent == agent && object.has(variable.address));
+        let named = || self.variables.get(&(agent, &*variable.name)).copied();
+        there.or_else(named).or_else(|| self.all.iter().find(|object| object.agent == agent))
     }
 
     /// The bytes of a kernel's arguments: what its descriptor or its metadata says, the larger if both do.

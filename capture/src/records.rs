@@ -226,7 +226,7 @@ fields! {
         2 code_object: Id,
         /// The agent.
         3 agent: u64,
-        /// Its symbol.
+        /// Its symbol; its section and offset, as in `.bss+0x40`, where it has none.
         4 symbol: String,
         /// Its address.
         5 address: u64,

@@ -8,6 +8,7 @@ use object::read::elf::{SectionHeader as _, Sym as _};
 
 use crate::elf::{Image, Names, RELATIVE64, damaged};
 use crate::error::{Result, Unreadable};
+use crate::global::{Global, GlobalKind};
 
 /// What memory of a code object is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +28,8 @@ pub enum DataKind {
 pub struct DataRange<'a> {
     /// What it is used for.
     pub kind: DataKind,
+    /// The section's name.
+    pub name: String,
     /// Its first address before the code object is loaded.
     pub start: u64,
     /// Its bytes in memory.
@@ -40,6 +43,17 @@ impl DataRange<'_> {
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.size)
     }
+}
+
+/// A part of writable data that the runtime cannot find by a name: a variable that only its file knows, or what no symbol names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InnerData {
+    /// The symbol of the variable; section and offset, as in `.bss+0x40`, where none is there.
+    pub name: String,
+    /// Its first address before the code object is loaded.
+    pub start: u64,
+    /// In bytes.
+    pub size: u64,
 }
 
 /// How much of an address a relocation stores.
@@ -113,10 +127,40 @@ impl<'a> Image<'a> {
                 _ => DataKind::Constant,
             };
             let bytes = section.data(LittleEndian, self.bytes()).unwrap_or_default();
-            ranges.push(DataRange { kind, start, size, bytes });
+            let name = String::from_utf8_lossy(name).into_owned();
+            ranges.push(DataRange { kind, name, start, size, bytes });
         }
         ranges.sort_by_key(|range| range.start);
         ranges
+    }
+
+    /// The writable data that no exported variable of `globals`, the code object's, covers, by address. What is only there to
+    /// align variables is among it: where symbols are left out, it cannot be told from them.
+    pub fn inner_data(&self, globals: &[Global]) -> Vec<InnerData> {
+        let mut symbols: Vec<&Global> =
+            globals.iter().filter(|g| g.size > 0 && g.kind != GlobalKind::External).collect();
+        // Of two at one address the exported one, which is captured as such.
+        symbols.sort_by_key(|global| (global.address, !global.exported));
+        let mut inner = Vec::new();
+        for section in self.data().iter().filter(|section| section.kind == DataKind::Variable) {
+            let mut at = section.start;
+            let unnamed = |from: u64, to: u64| {
+                let size = to.saturating_sub(from);
+                let name = format!("{}+{:#x}", section.name, from - section.start);
+                (size > 0).then_some(InnerData { name, start: from, size })
+            };
+            for symbol in symbols.iter().filter(|s| section.start <= s.address && s.address < section.end()) {
+                inner.extend(unnamed(at, symbol.address));
+                let (start, end) =
+                    (symbol.address.max(at), symbol.address.saturating_add(symbol.size).min(section.end()));
+                if start < end && !symbol.exported && symbol.kind == GlobalKind::Variable {
+                    inner.push(InnerData { name: symbol.name.clone(), start, size: end - start });
+                }
+                at = at.max(end);
+            }
+            inner.extend(unnamed(at, section.end()));
+        }
+        inner
     }
 
     /// True when the table of all symbols is there, which says also what is only used inside.

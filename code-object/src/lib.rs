@@ -46,7 +46,7 @@ mod words;
 mod yaml;
 
 pub use code::Function;
-pub use data::{DataKind, DataRange, LinkedAddress, Part, StoredAddress};
+pub use data::{DataKind, DataRange, InnerData, LinkedAddress, Part, StoredAddress};
 pub use descriptor::Descriptor;
 pub use elf::Image;
 pub use error::{Result, Unreadable};

@@ -41,7 +41,7 @@ pub fn memory(case: &Case<'_>, rules: &[Rule], all: bool, folder: &Path) -> Resu
     let folder = folder.join(format!("dispatch-{}", case.dispatch.id));
     fs::create_dir_all(&folder).map_err(failed(&folder))?;
     let mut files = Vec::new();
-    for buffer in buffers(case, rules)?.iter().filter(|b| all || !b.name.starts_with("0x")) {
+    for buffer in buffers(case, rules)?.iter().filter(|b| all || b.is_named()) {
         for (when, memory) in [("before", Some(&case.before)), ("after", case.after.as_ref())] {
             if let Some(memory) = memory.filter(|memory| holds(memory, buffer)) {
                 files.push(write(memory, buffer, when, &folder)?);

@@ -1,6 +1,7 @@
 //! The variables of `liblogdur.so`. Names that logduration has keep their meaning.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::value::Bytes;
@@ -110,6 +111,17 @@ pub enum CacheMode {
     Alternate(u32),
     /// The first dispatches of a kernel and shape; afterwards no more. The two are compared.
     OffAfter(u32),
+}
+
+impl fmt::Display for CacheMode {
+    /// As it is written in the variable.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CacheMode::Swap => f.write_str("swap"),
+            CacheMode::Alternate(length) => write!(f, "alternate:{length}"),
+            CacheMode::OffAfter(length) => write!(f, "off-after:{length}"),
+        }
+    }
 }
 
 impl Value for CacheMode {

@@ -243,7 +243,7 @@ impl File {
         for variable in variables {
             let global = Global {
                 executable: executable.0,
-                code_object: id_of(objects.of_variable(variable.agent, &variable.name)),
+                code_object: id_of(objects.of_variable(variable)),
                 agent: agent_of(variable.agent),
                 symbol: variable.name.clone(),
                 address: variable.address,

@@ -231,7 +231,9 @@ impl Capture {
         let api = session.api();
         let agents: BTreeSet<u64> = objects.agents().chain(symbols.iter().map(|symbol| symbol.agent)).collect();
         let of_agent = |agent| api.variables(executable, agent).unwrap_or_default();
-        let variables: Vec<VariableSymbol> = agents.into_iter().flat_map(of_agent).collect();
+        let mut variables: Vec<VariableSymbol> = agents.into_iter().flat_map(of_agent).collect();
+        // Kernels reach those that only their file knows as well.
+        variables.extend(objects.all().iter().flat_map(|object| object.inner_variables()));
         self.memory(|memory| memory.loaded(executable, &variables));
         let noted = lock(&self.file).frozen(session, executable, symbols, objects, &variables);
         self.check(session, noted);

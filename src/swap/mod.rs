@@ -129,6 +129,10 @@ impl Swapper {
         });
         let cache = Cache::open(&roots, index_folder().as_deref());
         said.extend(cache.problems().iter().map(|p| format!("cache: {}: {}", p.path.display(), p.reason)));
+        let mode = settings.kernel_cache_mode;
+        // The data of the two kernels is not seen here: one that computes something else may well be the faster one.
+        let unseen = "; the log has durations, and nothing of results: `omniprobe verify --cache DIR` looks at those";
+        said.push(format!("cache: mode {mode}{}", if mode == CacheMode::Swap { "" } else { unseen }));
         let state = State {
             cache,
             originals: Originals::default(),
@@ -144,7 +148,7 @@ impl Swapper {
             roots,
             filter,
             pick,
-            mode: settings.kernel_cache_mode,
+            mode,
             state: Mutex::new(state),
             replacements: AddressMap::new(),
             compared: RwLock::default(),

@@ -335,6 +335,14 @@ fn dispatches_take_turns_and_the_log_compares_them() {
     let run = |mode: &str, n: usize| {
         let swaps = Swaps::program().with(&others(&bed::arch(), "-O3"), "o.hsaco");
         let run = swaps.map(|run| run.env("LOGDUR_KERNEL_CACHE_MODE", mode).args(times(n))).watched();
+        let log = run.log();
+        let told = notice(&log, "cache: mode ");
+        let of_times = told.contains("; the log has durations, and nothing of results");
+        assert!(
+            told.starts_with(&format!("cache: mode {}", if mode == "alternate" { "alternate:1" } else { mode })),
+            "{told}"
+        );
+        assert_eq!(of_times, mode != "swap", "{told}");
         let whose: String = said(&run).iter().map(|(_, whose)| &whose[..2]).collect::<Vec<_>>().join(" ");
         let lines: Vec<String> =
             run.read("log.csv").lines().filter_map(|l| l.strip_prefix("# compare: ")).map(str::to_owned).collect();

@@ -117,3 +117,33 @@ fn a_replayed_replacement_sees_the_captured_variables_and_what_it_does_to_them_h
         }
     }
 }
+
+#[test]
+fn variables_that_only_their_file_knows_are_captured_and_restored_and_named_where_symbols_are_there() {
+    // Symbols that only the file knows are left out. Without any, old versions of HIP do not load a code object.
+    let stripped = "-O3 -Xoffload-linker --discard-all";
+    for (options, name) in [("-O3", "_ZL6hidden"), (stripped, ".bss+0x")] {
+        let run = Run::new(bed::hip_optimized("variables", options));
+        let file = run.file("a.ldcap");
+        let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_DISPATCHES", "1-6");
+        let run = run.env("LOGDUR_CAPTURE_KERNELS", "counted").watched();
+        passed(&run);
+        let verify = |more: &[&str]| on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), more);
+        for backend in [&[][..], &["--backend", "emu"]] {
+            // From the second launch on, what the file says it begins with is wrong.
+            let outcome = verify(backend);
+            assert!(outcome.status.success(), "{options}: {}{}", outcome.stdout, outcome.stderr);
+            assert_eq!(outcome.stdout.lines().filter(|line| *line == "PASS").count(), 6, "{}", outcome.stdout);
+            let matched = outcome.stdout.lines().filter(|l| l.contains("MATCH") && l.contains(name)).count();
+            assert_eq!(matched, 6, "{options}: {}", outcome.stdout);
+        }
+        // A replacement that is known to use the same variable, and writes something else to it.
+        if options != stripped {
+            let wrong = format!("all={}", object("-O1 -DWRONG").display());
+            let outcome = verify(&["--hsaco", &wrong, "--backend", "emu"]);
+            assert_eq!(outcome.status.code(), Some(6), "{}{}", outcome.stdout, outcome.stderr);
+            let named = outcome.stdout.lines().filter(|l| l.contains("MISMATCH") && l.contains(name)).count();
+            assert_eq!(named, 6, "{}", outcome.stdout);
+        }
+    }
+}

@@ -51,7 +51,7 @@ extern "C" __global__ void passed(int* out) { out[threadIdx.x] = pick(samples, t
 extern "C" __global__ void counted(int* out) {
     if (threadIdx.x == 0) {
         out[0] = atomicAdd(&counter, 1);
-        out[1] = atomicAdd(&hidden, 2);
+        out[1] = atomicAdd(&hidden, 2 + WRONG_BY);
 #ifdef MORE
         atomicAdd(&more, 1);
 #endif

@@ -49,6 +49,55 @@ fn functions_are_where_their_symbols_say_and_kernels_are_told_from_others() {
     assert!(compared > 100, "only {compared} functions");
 }
 
+/// Name, address and size of the variables that only their file knows, by the symbols' table.
+fn local_variables(path: &Path) -> Vec<(String, u64, u64)> {
+    let text = run(Command::new("llvm-readelf-19").args(["--symbols", "--wide"]).arg(path));
+    let is_writable = |index: &str| {
+        let sections = run(Command::new("llvm-readelf-19").args(["--sections", "--wide"]).arg(path));
+        sections.lines().any(|line| {
+            let of = line.trim_start().strip_prefix('[').and_then(|rest| rest.split_once(']'));
+            of.is_some_and(|(number, rest)| {
+                number.trim() == index && [" .bss ", " .data "].iter().any(|n| rest.contains(n))
+            })
+        })
+    };
+    let local = text.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, value, size, "OBJECT", "LOCAL", _, index, name, ..] = words[..] else { return None };
+        let is_variable = is_writable(index) && !name.contains("__HIP_Coordinates");
+        let address = u64::from_str_radix(value, 16).expect("an address");
+        is_variable.then(|| (name.to_owned(), address, size.parse().expect("a size")))
+    });
+    local.collect()
+}
+
+#[test]
+fn variables_that_only_their_file_knows_are_found_also_without_their_names() {
+    let mut compared = 0;
+    for path in compiled::hip_objects() {
+        let inner_of = |path: &Path| {
+            let bytes = fs::read(path).expect("a code object");
+            let object = CodeObject::parse(&bytes).expect("a code object");
+            Image::parse(&bytes).expect("a code object").inner_data(&object.globals)
+        };
+        let stripped = path.with_extension("stripped");
+        run(Command::new("llvm-objcopy-19").arg("--strip-all").args([&path, &stripped]));
+        let (inner, without_names) = (inner_of(&path), inner_of(&stripped));
+        for (name, address, size) in local_variables(&path) {
+            let found = inner.iter().any(|i| (&*i.name, i.start, i.size) == (&*name, address, size));
+            assert!(found, "{name} in {}: {inner:x?}", path.display());
+            let is_in = |i: &amdgpu_code_object::InnerData| i.start <= address && address + size <= i.start + i.size;
+            let covering =
+                without_names.iter().find(|i| is_in(i)).unwrap_or_else(|| panic!("{name}: {without_names:x?}"));
+            assert!(covering.name.starts_with(".bss+0x") || covering.name.starts_with(".data+0x"), "{covering:x?}");
+            compared += 1;
+        }
+        let exported = |name: &str| ["counter", "zeroed", "named"].contains(&name);
+        assert!(!inner.iter().any(|i| exported(&i.name)), "{inner:x?}");
+    }
+    assert!(compared >= 2, "only {compared} variables");
+}
+
 #[test]
 fn sections_are_read_by_name_and_code_ends_where_its_section_does() {
     let path = &compiled::hip_objects()[0];

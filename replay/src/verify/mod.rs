@@ -18,7 +18,7 @@ pub use verdict::{Judged, Mask, Overall, Says, Verdict};
 /// A piece of memory with a name: what an argument points to, a variable, an allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
-    /// Its name: `out`, `arg2`, a variable's symbol, or the address in hexadecimal.
+    /// Its name: `out`, `arg2`, a variable's symbol, section and offset of what has none, or the address in hexadecimal.
     pub name: String,
     /// Its first address, as the application had it.
     pub start: u64,
@@ -28,6 +28,13 @@ pub struct Buffer {
     pub of: Type,
     /// What is near enough.
     pub tolerance: Tolerance,
+}
+
+impl Buffer {
+    /// False for memory that nothing names: it is called by its address, or by its section.
+    pub fn is_named(&self) -> bool {
+        !self.name.starts_with("0x") && !self.name.starts_with('.')
+    }
 }
 
 /// An element that is not as it should be.

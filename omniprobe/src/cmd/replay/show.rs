@@ -68,7 +68,7 @@ pub(super) fn text(report: &Report, attempt: u32) -> Vec<String> {
         all.push(format!("  recorded: GPU {recorded} ns"));
     }
     // Of memory that nothing names, only what was changed.
-    let told = |b: &&BufferReport| b.verdict != Verdict::Untouched || !b.buffer.name.starts_with("0x");
+    let told = |b: &&BufferReport| b.verdict != Verdict::Untouched || b.buffer.is_named();
     all.extend(report.buffers.iter().filter(told).flat_map(buffer));
     all.extend(report.weaknesses.iter().map(|text| format!("  qualified: {text}")));
     all.push(word_of(report));
