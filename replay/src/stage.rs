@@ -287,8 +287,26 @@ impl<'c> Stage<'c> {
         }
         self.moved.forward(0, &mut segment);
         let runs = other.as_ref().map_or(&case.original, |other| &other.code);
+        self.refuse_descriptors(runs)?;
         let meeting = (facts.cooperative && self.meets(runs)?).then(|| workgroups(&facts));
         Ok(Launch { packet, segment, meeting, replaced: other.map(|other| (other.code.id, other.place)) })
+    }
+
+    /// Refuses a kernel that reads textures when memory is not at its addresses. Their descriptors have addresses in a form of
+    /// their own, which is not rewritten.
+    fn refuse_descriptors(&self, code: &Code) -> Result<()> {
+        let Ok(arch) = device::processor(&self.device.description().isa).parse() else { return Ok(()) };
+        if !self.is_relocated() {
+            return Ok(());
+        }
+        let kernel = &code.kernel.name;
+        match listing::by_descriptor(&code.bytes, arch, kernel)? {
+            None => Ok(()),
+            Some(name) => Err(ReplayError::Unsupported(format!(
+                "{kernel}: {name} finds memory by a descriptor, as of a texture; memory is not at its captured address, and \
+                 addresses in descriptors are not rewritten"
+            ))),
+        }
     }
 
     /// True when a kernel has a barrier of the whole grid; of unknown processors that is not known.

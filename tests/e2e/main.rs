@@ -40,6 +40,7 @@ mod output;
 mod queues;
 mod replay;
 mod swap;
+mod textures;
 mod together;
 mod tools;
 mod triton;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use amdgpu_code_object::{CodeObject, DataKind, Image, LinkedAddress, Target, Unreadable};
+use amdgpu_isa::decode::DecodeError;
 use amdgpu_isa::flow::{Step, Walk};
 use amdgpu_isa::{Arch, Decoder};
 
@@ -199,6 +200,10 @@ impl Reach {
 
 fn unreadable(step: &Step) -> NotUnderstood {
     let words: Vec<String> = step.words.words().iter().map(|word| format!("{word:08x}")).collect();
-    let what = if words.is_empty() { "the end of the code".to_owned() } else { words.join(" ") };
+    let what = match step.inst {
+        _ if words.is_empty() => "the end of the code".to_owned(),
+        Err(DecodeError::Absent(name)) => format!("{name} ({})", words.join(" ")),
+        _ => words.join(" "),
+    };
     NotUnderstood { address: step.address, what }
 }

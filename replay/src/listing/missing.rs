@@ -56,6 +56,18 @@ pub(crate) fn reaches(bytes: &[u8], arch: Arch, kernel: &str, operation: &str) -
     Ok(walked(bytes, arch, kernel)?.operations.contains(operation))
 }
 
+/// An operation that a kernel can get to and that finds memory by a descriptor in memory, as of a texture or a surface.
+///
+/// # Errors
+/// As for [`missing`].
+pub(crate) fn by_descriptor(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Option<&'static str>> {
+    let is_one =
+        |name: &&str| ["image_", "tbuffer_"].iter().any(|of| name.starts_with(of)) || name.contains("_format_");
+    let walked = walked(bytes, arch, kernel)?;
+    let missing = walked.missing.iter().filter_map(|missing| missing.name);
+    Ok(walked.operations.into_iter().chain(missing).find(is_one))
+}
+
 /// Follows all code that a kernel can get to.
 fn walked(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Walked> {
     const PLACE: &str = "the code object";

@@ -10,8 +10,8 @@ mod source;
 pub use amdgpu_emu::isa::Arch;
 pub use amdgpu_emu::isa::decode::DecodeError;
 pub use find::{Chosen, Wanted, choose};
-pub(crate) use missing::reaches;
 pub use missing::{Missing, missing};
+pub(crate) use missing::{by_descriptor, reaches};
 pub use source::Place;
 
 use amdgpu_code_object::{CodeObject, Function, Image, Target, Unreadable};
