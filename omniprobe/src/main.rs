@@ -4,6 +4,7 @@ mod cmd;
 mod environment;
 mod exit;
 mod find;
+mod help;
 mod private_folder;
 
 use std::ffi::{OsStr, OsString};
@@ -14,54 +15,50 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use logdur_replay::Exit;
 
-/// Log the duration of every kernel that an application dispatches to an AMD GPU.
+/// Log, swap and capture the kernels that an application dispatches to AMD GPUs, and replay captured dispatches.
 #[derive(Parser)]
-#[command(
-    name = "omniprobe",
-    version,
-    override_usage = "omniprobe [OPTIONS] -- APP [ARGS]...\n       omniprobe doctor [--rocm DIR] [--emulate ARCH]\n       omniprobe log FILE... [-l WHERE] [-t FORMAT]\n       omniprobe cache ls|check|add ...\n       omniprobe info|dump|extract|fsck|replay|verify|bench|tune CAPTURE [OPTIONS]\n       omniprobe diff CAPTURE CAPTURE [OPTIONS]\n       omniprobe isa CODE-OBJECT [KERNEL] [OPTIONS]"
-)]
+#[command(name = "omniprobe", version, override_usage = help::USAGE)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
     run: RunOptions,
-    /// Print a page on how scripts and agents use this program.
-    #[arg(long, global = true)]
+    /// Print a page for scripts and agents.
+    #[arg(long, global = true, help_heading = help::GENERAL)]
     agents_md: bool,
     /// The application and its arguments.
-    #[arg(last = true, value_name = "APP")]
+    #[arg(last = true, value_name = "APP", help_heading = "Arguments")]
     app: Vec<OsString>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say what there is: ROCm, devices, and whether the library would be loaded.
+    /// List ROCm and GPUs, and check that the runtime loads the library.
     Doctor(PlaceOptions),
-    /// Write the rows that processes could not write because they were killed.
+    /// Write the rows of processes that were killed, from their files of records.
     Log(LogOptions),
-    /// Say what is in a capture, and whether it can be replayed.
+    /// List the content of a capture, and whether each dispatch can be replayed.
     Info(cmd::info::Options),
-    /// Show every record of a capture.
+    /// Print every record of a capture.
     Dump(cmd::dump::Options),
     /// Write code objects and buffers of a capture to files.
     Extract(cmd::extract::Options),
-    /// Look at every byte of a capture, and write what is whole of a damaged one.
+    /// Check every byte of a capture, and copy the undamaged part.
     Fsck(cmd::fsck::Options),
-    /// Run captured dispatches again, alone, at the addresses that they had.
+    /// Run captured dispatches again, alone, at their captured addresses.
     Replay(cmd::replay::Unverified),
-    /// Replay, and compare what is written with what the application got.
+    /// Replay captured dispatches, and compare every byte that they write with the captured results.
     Verify(cmd::replay::Options),
-    /// Measure how long captured dispatches take, alone or against another kernel.
+    /// Measure how long captured dispatches take, or compare two kernels.
     Bench(cmd::bench::Options),
-    /// Run a captured dispatch with other workgroups, grids and code, compare each, and find the best.
+    /// Run a captured dispatch with other workgroups, grids and code, verify each, and find the best.
     Tune(Box<cmd::tune::Options>),
-    /// Say what is different between dispatches of two captures, or of one.
+    /// Compare dispatches of two captures, or of one capture.
     Diff(cmd::diff::Options),
-    /// Show the instructions of a kernel, with source lines where its code object has them.
+    /// Print the instructions of a kernel, with source lines if it was compiled with -g.
     Isa(cmd::isa::Options),
-    /// Folders of code objects: what is in them, and whether it would be used.
+    /// List, check or fill folders of code objects for swapping.
     Cache(cmd::cache::CacheOptions),
     /// What `doctor` runs in a process of its own.
     #[command(hide = true)]
@@ -71,24 +68,25 @@ enum Command {
 /// Which records, and where their rows go.
 #[derive(Args, Clone, Debug)]
 struct LogOptions {
-    /// Files of records (`logdur.PID.records`): a log says at its beginning where they are.
+    /// Files of records (`logdur.PID.records`). The line `# records:` of a log names its file.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Append to a log what it does not have, instead of printing it.
+    /// Append the missing rows to this log [default: print them].
     #[arg(short, long, value_name = "WHERE")]
     log_location: Option<PathBuf>,
-    /// How rows are written, if not as the process wrote them.
+    /// How rows are written [default: as the process wrote them].
     #[arg(short = 't', long, value_name = "FORMAT", value_parser = ["csv", "csv-safe", "json"])]
     log_format: Option<String>,
 }
 
 /// Which ROCm and which device.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = help::PLACE)]
 struct PlaceOptions {
-    /// Run on emulated GPUs: names of processors like gfx90a or gfx906, `2*gfx90a` for two of a kind.
+    /// Run on emulated GPUs: gfx90a, gfx906 or another processor; `2*gfx90a` is two of them. Sets KFDEMU_GPUS.
     #[arg(long, value_name = "ARCH")]
     emulate: Option<String>,
-    /// Use the ROCm in this folder.
+    /// Use the ROCm in this folder. Sets ROCM_PATH and LD_LIBRARY_PATH.
     #[arg(long, value_name = "DIR")]
     rocm: Option<PathBuf>,
 }
@@ -96,98 +94,103 @@ struct PlaceOptions {
 /// logduration's options, and ours.
 #[derive(Args, Clone, Debug, Default)]
 struct RunOptions {
-    /// Say what is set and what is run, on stderr.
-    #[arg(short, long)]
-    verbose: bool,
-    /// Kernels that swapping acts on: a regular expression for one of their names, mangled, demangled, or without arguments.
-    #[arg(short, long, value_name = "REGEX")]
-    kernels: Option<String>,
-    /// Run instrumented clones (still to come).
-    #[arg(short, long, overrides_with = "no_instrumented")]
-    instrumented: bool,
-    /// Do not run instrumented clones (the default).
-    #[arg(long)]
-    no_instrumented: bool,
-    /// Print the variables that would be set, and run nothing.
-    #[arg(short, long, overrides_with = "no_env_dump")]
-    env_dump: bool,
-    /// Run the application (the default).
-    #[arg(long)]
-    no_env_dump: bool,
-    /// Which dispatches are instrumented (still to come).
-    #[arg(short, long, value_name = "all|random|1")]
-    dispatches: Option<String>,
-    /// Folder of code objects whose kernels replace those of the same name and arguments; may be given several times.
-    #[arg(short, long, value_name = "DIR")]
-    cache_location: Vec<PathBuf>,
-    /// When kernels are replaced: always, in turns with the original, or for N dispatches. The last two compare both.
-    #[arg(long, value_name = "swap|alternate[:N]|off-after:N")]
-    cache_mode: Option<String>,
-    /// Which of several kernels that fit is taken.
-    #[arg(long, value_name = "newest|HASH[,HASH]")]
-    cache_pick: Option<String>,
-    /// Where rows go: console, a file (%p is the process id), /dev/null.
-    #[arg(short, long, value_name = "WHERE")]
+    /// Where rows go: console (standard output), a file (%p is the process id), /dev/null. Sets LOGDUR_LOG_LOCATION [default: console].
+    #[arg(short, long, value_name = "WHERE", help_heading = help::LOG)]
     log_location: Option<OsString>,
-    /// How rows are written.
-    #[arg(short = 't', long, value_name = "FORMAT", value_parser = ["csv", "csv-safe", "json"])]
+    /// How rows are written. Sets LOGDUR_LOG_FORMAT [default: csv].
+    #[arg(short = 't', long, value_name = "FORMAT", value_parser = ["csv", "csv-safe", "json"], help_heading = help::LOG)]
     log_format: Option<String>,
-    /// The same as -t csv-safe: texts that a spreadsheet would take for formulas get an apostrophe.
-    #[arg(long, conflicts_with = "log_format")]
+    /// The same as -t csv-safe: an apostrophe goes before text that a spreadsheet would take for a formula.
+    #[arg(long, conflicts_with = "log_format", help_heading = help::LOG)]
     csv_safe: bool,
-    /// Only kernels one of whose names matches get rows: mangled, demangled, or without arguments.
-    #[arg(long, value_name = "REGEX")]
+    /// Log only kernels with a matching name: mangled, demangled, or without arguments. Sets LOGDUR_LOG_FILTER [default: all].
+    #[arg(long, value_name = "REGEX", help_heading = help::LOG)]
     log_filter: Option<String>,
-    /// Handlers of instrumented kernels' messages (still to come).
-    #[arg(short, long, value_name = "NAME", num_args = 1..)]
-    analyzers: Vec<String>,
+    /// Run kernels of the code objects in this folder in place of kernels with the same name and arguments. Repeat it for more
+    /// folders. Sets LOGDUR_KERNEL_CACHE.
+    #[arg(short, long, value_name = "DIR", help_heading = help::SWAP)]
+    cache_location: Vec<PathBuf>,
+    /// Swap only kernels with a matching name: mangled, demangled, or without arguments. Sets LOGDUR_FILTER [default: all].
+    #[arg(short, long, value_name = "REGEX", help_heading = help::SWAP)]
+    kernels: Option<String>,
+    /// When to swap: always; in alternation with the original, N dispatches each; for the first N dispatches. The last two
+    /// compare both kernels. Sets LOGDUR_KERNEL_CACHE_MODE [default: swap].
+    #[arg(long, value_name = "swap|alternate[:N]|off-after:N", help_heading = help::SWAP)]
+    cache_mode: Option<String>,
+    /// Which of several kernels that fit: the newest file's, or that of a code object's hash. Sets LOGDUR_KERNEL_CACHE_PICK
+    /// [default: none].
+    #[arg(long, value_name = "newest|HASH[,HASH]", help_heading = help::SWAP)]
+    cache_pick: Option<String>,
     #[command(flatten)]
     capture: CaptureOptions,
     #[command(flatten)]
     place: PlaceOptions,
+    /// Print the variables that would be set, and run nothing.
+    #[arg(short, long, overrides_with = "no_env_dump", help_heading = help::GENERAL)]
+    env_dump: bool,
+    /// Run the application (the default).
+    #[arg(long, help_heading = help::GENERAL)]
+    no_env_dump: bool,
+    /// Print the variables that are set, on stderr.
+    #[arg(short, long, help_heading = help::GENERAL)]
+    verbose: bool,
+    /// Run instrumented clones (still to come).
+    #[arg(short, long, overrides_with = "no_instrumented", help_heading = help::LATER)]
+    instrumented: bool,
+    /// Do not run instrumented clones (the default).
+    #[arg(long, help_heading = help::LATER)]
+    no_instrumented: bool,
+    /// Which dispatches are instrumented (still to come).
+    #[arg(short, long, value_name = "all|random|1", help_heading = help::LATER)]
+    dispatches: Option<String>,
+    /// Message handlers of instrumented kernels (still to come).
+    #[arg(short, long, value_name = "NAME", num_args = 1.., help_heading = help::LATER)]
+    analyzers: Vec<String>,
 }
 
 /// What is captured. The library reads the values; what it cannot is a notice in the log.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Captures")]
+#[command(next_help_heading = help::CAPTURE)]
 struct CaptureOptions {
-    /// Capture dispatches, with memory before and after them, into a file (%p is the process id, %r the rank).
+    /// Capture dispatches, with memory before and after them, into a file (%p is the process id, %r the rank) or a new file of a
+    /// folder. Sets LOGDUR_CAPTURE.
     #[arg(long, value_name = "FILE|DIR")]
     capture: Option<OsString>,
-    /// Replace a capture that is there. The processes of one job number their files all the same.
+    /// Replace an existing capture. Processes of one job still number their files.
     #[arg(long, requires = "capture")]
     force: bool,
-    /// Kernels that are captured, by one of their names: mangled, demangled, or without arguments.
+    /// Capture only kernels with a matching name: mangled, demangled, or without arguments. Sets LOGDUR_CAPTURE_KERNELS [default:
+    /// all].
     #[arg(long, value_name = "REGEX", requires = "capture")]
     capture_kernels: Option<OsString>,
-    /// Which dispatches of each kernel and geometry; without it, the first.
+    /// Which dispatches of each kernel and geometry. Sets LOGDUR_CAPTURE_DISPATCHES [default: 1].
     #[arg(long, value_name = "1,3-7|every:N|random:P%", requires = "capture")]
     capture_dispatches: Option<OsString>,
-    /// Only dispatches of this grid, in work-items.
+    /// Capture only dispatches of this grid, in work-items. Sets LOGDUR_CAPTURE_GRID [default: any].
     #[arg(long, value_name = "X[xY[xZ]]", requires = "capture")]
     capture_grid: Option<OsString>,
-    /// Only dispatches to this GPU, by its place among the GPUs.
+    /// Capture only dispatches to this GPU, by its position among the GPUs. Sets LOGDUR_CAPTURE_DEVICE [default: any].
     #[arg(long, value_name = "N", requires = "capture")]
     capture_device: Option<OsString>,
-    /// How much memory is captured; without it, all.
+    /// How much memory: none, what arguments point to, what can be reached from there, all. Sets LOGDUR_CAPTURE_SCOPE [default: all].
     #[arg(long, value_name = "SCOPE", requires = "capture", value_parser = ["kernarg", "args", "reachable", "all"])]
     capture_scope: Option<String>,
-    /// Whether memory is captured after the kernel, too; without it, yes.
+    /// Whether memory is also captured after the kernel, for comparisons. Sets LOGDUR_CAPTURE_AFTER [default: 1].
     #[arg(long, value_name = "0|1", requires = "capture", value_parser = ["0", "1"])]
     capture_after: Option<String>,
-    /// Stop when the file has so many bytes; without it, 8G.
+    /// Stop capturing when the file has this size. Sets LOGDUR_CAPTURE_MAX_BYTES [default: 8G].
     #[arg(long, value_name = "BYTES", requires = "capture")]
     capture_max_bytes: Option<OsString>,
-    /// Stop after so many seconds that were spent on captures; without it, 60.
+    /// Stop capturing when it has taken this many seconds in total. Sets LOGDUR_CAPTURE_MAX_SECONDS [default: 60].
     #[arg(long, value_name = "N", requires = "capture")]
     capture_max_seconds: Option<OsString>,
-    /// End the application when so many dispatches are captured.
+    /// End the application with SIGTERM after this many captured dispatches. Sets LOGDUR_CAPTURE_QUIT.
     #[arg(long, value_name = "N", requires = "capture")]
     capture_quit: Option<OsString>,
-    /// How memory is compressed in the file.
+    /// How memory is compressed in the file. Sets LOGDUR_CAPTURE_COMPRESS [default: auto].
     #[arg(long, value_name = "HOW", requires = "capture", value_parser = ["auto", "none", "lz4", "zstd"])]
     capture_compress: Option<String>,
-    /// What has to be at rest while memory is read; without it, the whole process.
+    /// What must be idle while memory is read. Sets LOGDUR_CAPTURE_QUIESCE [default: process].
     #[arg(long, value_name = "WHAT", requires = "capture", value_parser = ["queue", "device", "process"])]
     capture_quiesce: Option<String>,
 }
@@ -217,7 +220,7 @@ fn main() -> ExitCode {
         let printed = cmd::lines(AGENTS_MD.lines().map(str::to_owned));
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
@@ -242,15 +245,6 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
     })
-}
-
-/// The command line as clap knows it, with the statuses at the end of each page of help.
-fn command() -> clap::Command {
-    fn with_statuses(command: clap::Command) -> clap::Command {
-        command.after_help(Exit::help()).mut_subcommands(with_statuses)
-    }
-    let own = format!("The status of `omniprobe -- APP` is the application's, if it was started.\n\n{}", Exit::help());
-    Cli::command().mut_subcommands(with_statuses).after_help(own)
 }
 
 fn run(options: &RunOptions, app: &[OsString]) -> anyhow::Result<ExitCode> {
@@ -288,29 +282,6 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// The subcommands that are not hidden.
-    fn shown() -> impl Iterator<Item = clap::Command> {
-        let all: Vec<clap::Command> = command().get_subcommands().filter(|tool| !tool.is_hide_set()).cloned().collect();
-        all.into_iter()
-    }
-
-    #[test]
-    fn the_help_of_every_subcommand_has_every_status() {
-        let nested = |tool: clap::Command| {
-            let below: Vec<clap::Command> = tool.get_subcommands().cloned().collect();
-            std::iter::once(tool).chain(below)
-        };
-        let all: Vec<clap::Command> = std::iter::once(command()).chain(shown().flat_map(nested)).collect();
-        assert!(all.len() > 15, "only {}", all.len());
-        for mut tool in all {
-            let help = tool.render_long_help().to_string();
-            for status in Exit::ALL {
-                let line = format!("  {:>2}  {}", *status as u8, status.means());
-                assert!(help.contains(&line.replace('`', "")), "{}: {line} is not in\n{help}", tool.get_name());
-            }
-        }
-    }
-
     #[test]
     fn options_after_the_dashes_are_the_applications() {
         let cli = Cli::parse_from(["omniprobe", "-l", "a.csv", "--", "./app", "-l", "b"]);
@@ -323,7 +294,7 @@ mod tests {
         let wants = |line: &str| wants_agents_md(line.split(' ').map(OsString::from));
         assert!(wants("omniprobe --agents-md") && wants("omniprobe verify --agents-md"));
         assert!(!wants("omniprobe -v -- ./app --agents-md"));
-        let tools: Vec<String> = shown().map(|tool| tool.get_name().to_owned()).collect();
+        let tools: Vec<String> = help::tests::shown().map(|tool| tool.get_name().to_owned()).collect();
         let unknown = tools.iter().filter(|tool| !AGENTS_MD.contains(&format!("omniprobe {tool}")));
         assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&String>::new(), "not on the page");
     }

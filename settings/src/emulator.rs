@@ -167,37 +167,37 @@ settings! {
     /// What the emulated GPU is like.
     Emulator;
 
-    /// The GPUs: names of processors. `2*gfx90a` is two of a kind. `gfx90a:sramecc-` has no error correction of its static memories, which all but gfx900 have.
+    /// The emulated GPUs: names of processors. `2*gfx90a` is two GPUs. `gfx90a:sramecc-` has no error correction of its static memories; all processors but gfx900 have it by default.
     gpus: GpuList = "KFDEMU_GPUS" ["NAME[,NAME…]"] or (GpuList(vec!["gfx90a".to_owned()])) "`gfx90a`";
-    /// Compute units of each GPU. The runtime's own kernels launch work for every one of them, so more is slower.
+    /// Compute units of each GPU. The runtime's own kernels launch work for each of them, so a larger number is slower.
     compute_units: u32 = "KFDEMU_CUS" ["number"] or (8) "8";
-    /// Memory of each GPU. Only what is used is taken from the machine.
+    /// Memory of each GPU. Only used memory is taken from the machine.
     memory: Bytes = "KFDEMU_VRAM" ["BYTES"] or (Bytes(16 << 30)) "`16G`";
-    /// Whether the runtime offers the host, and the GPUs each other, access to the memory of a GPU: through an aperture that shows all of it, as the emulated products have it, or one that does not. With a small one, a host's read of it is a segmentation fault, and a GPU's of another's a memory fault.
+    /// Whether the host and the other GPUs can access the memory of a GPU. `large`: the aperture shows all memory, as on the emulated products. `small`: a host access is a segmentation fault, and an access by another GPU is a memory fault.
     bar: Bar = "KFDEMU_BAR" ["`small` | `large`"] or (Bar::Large) "`large`";
-    /// Whether the driver offers shared virtual memory: not at all, as a kernel that was built without it, so that the runtime keeps managed memory in the host; for ranges that GPUs were given access to; or for all memory of the process, where a GPU's fault is retried (`on`, as with `HSA_XNACK=1` on hardware). Memory does not move: a preferred place is remembered, and the data stay in the host.
+    /// Whether the driver offers shared virtual memory. `none`: not at all, so the runtime keeps managed memory in the host. `off`: for ranges that GPUs were given access to. `on`: for all memory of the process; faults are retried, as with `HSA_XNACK=1` on hardware. Memory never moves: a preferred location is stored, and the data stay in the host.
     xnack: Xnack = "KFDEMU_XNACK" ["`none` | `off` | `on`"] or (Xnack::None) "`none`";
-    /// Threads that emulate, all GPUs together.
+    /// Threads that emulate, for all GPUs together.
     threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";
-    /// What the GPUs' clock counts: time, 100 or RATE million times a second, SKEW millionths faster than it says; or what is executed. A dispatch then starts where the last one ended and takes one tick for each of its wave instructions, whatever the machine does meanwhile; one thread emulates, packets of a queue do not overlap, and two runs of a program that uses one stream have the same ticks.
+    /// What the clock of the GPUs counts. `real` and RATE: time, 100 or RATE million ticks a second, SKEW parts per million too fast. `deterministic`: executed instructions; a dispatch begins when the last one ended, and takes one tick for each wave instruction. In this mode one thread emulates, packets of a queue do not overlap, and a program with one stream gets the same ticks in each run.
     clock: ClockKind = "KFDEMU_CLOCK" ["`real` | `deterministic` | RATE`MHz`[`+`SKEW`ppm`]"] or (ClockKind::REAL) "`real`: 100MHz";
-    /// How the times of a packet come to its completion signal. Hardware has been seen to write none, to write them late, and to write an end that lies before its start.
+    /// How the times of a packet get into its completion signal. Hardware sometimes writes no times, writes them late, or writes an end before the start.
     times: Times = "KFDEMU_TIMES" ["`written` | `none` | `late` | `end-first` | `swapped`"] or (Times::Written) "`written`";
-    /// When a queue's read index follows its packets: when they are complete, or up to a quarter of the ring later and within 20 ms of the last one, as hardware may. Their slots are released in time.
+    /// When the read index of a queue advances: when packets complete, or up to a quarter of the ring later and within 20 ms of the last packet, as on hardware. Slots are released in time.
     read_index: ReadIndex = "KFDEMU_READ_INDEX" ["`prompt` | `lazy`"] or (ReadIndex::Prompt) "`prompt`";
-    /// What is in LDS, scratch and registers that nobody has written: numbers that are drawn by this seed, others for each dispatch, so that a kernel that reads them shows. Without it, what the last workgroup left there, and zero at first.
+    /// Seed of random content for unwritten LDS, scratch and registers, new for each dispatch: a kernel that reads unwritten memory shows itself. Without a seed, they have the data of the last workgroup, and zeros at first.
     fill: Option<u32> = "KFDEMU_FILL" ["SEED"] or (None) "off";
-    /// Faults on order, see below.
+    /// Injected faults, see below.
     inject: Injections = "KFDEMU_INJECT" ["KIND@PACKETS[,…]"] or (Injections::default()) "none";
-    /// The minor version of the kernel driver's interface that is reported. From 14 on runtimes that know of it are told how often an event was signaled, and lose no wake-up when two threads wait for one.
+    /// The minor version of the kernel driver's interface. From 14 on, the driver reports how often an event was signaled, and a runtime that uses this loses no wake-up when two threads wait for one event.
     kfd_minor: u32 = "KFDEMU_KFD_MINOR" ["number"] or (17) "17";
-    /// Where faults and everything that is not implemented are reported, one line each.
+    /// Where faults and unimplemented features are reported, one line each.
     log: Option<PathBuf> = "KFDEMU_LOG" ["FILE | `stderr` | `none`"] or (None) "`stderr`";
-    /// Seconds after which a kernel that makes no progress is reported, once: no wave of it has ended for so long, and its waves change nothing in memory and find nothing new there. The report names the instructions that its waves are at. 0 is never.
+    /// Seconds after which a kernel without progress is reported, once. Progress means that a wave ends, or that waves change memory or read new values. The report names the current instructions of the waves. 0 turns the report off.
     stuck_seconds: u32 = "KFDEMU_STUCK_SECONDS" ["number"] or (10) "10";
-    /// A line of JSON for every packet that is completed: what it asked for (`words` are its sixteen dwords in hexadecimal), its times in GPU ticks, and how many wave instructions were executed.
+    /// A line of JSON for each completed packet: its sixteen dwords in hexadecimal (`words`), its times in GPU ticks, and its number of executed wave instructions.
     trace: Option<PathBuf> = "KFDEMU_TRACE" ["FILE"] or (None) "off";
-    /// The folder for the device tree that the runtime reads.
+    /// Folder of the device tree that the runtime reads.
     tree: Option<PathBuf> = "KFDEMU_TREE" ["DIR"] or (None) "a folder of the user's in the runtime or temporary folder";
 
     coming:

@@ -66,7 +66,7 @@ pub const INJECTION_KINDS: &[KindRow] = &[
         "illegal-instruction",
         InjectionKind::IllegalInstruction,
         Time::Never,
-        "The packet is not executed; its queue stops as if a wave had met an instruction that is none.",
+        "The packet is not executed; its queue stops as if a wave had executed an illegal instruction.",
     ),
     row(
         "aperture-violation",
@@ -85,19 +85,19 @@ pub const INJECTION_KINDS: &[KindRow] = &[
         "stall",
         InjectionKind::Stall,
         Time::IfWanted,
-        "The packet is not taken for TIME; without one, neither it nor any after it ever is.",
+        "The packet is not taken for TIME. Without TIME, the queue never takes this packet or a later one.",
     ),
     row(
         "delay",
         InjectionKind::Delay,
         Time::Always,
-        "The completion signal is decremented TIME after the packet's end. Its times are the true ones. Packets that wait for it wait.",
+        "The completion signal is decremented TIME after the end of the packet, with the true times. Packets that depend on it wait.",
     ),
     row(
         "lose",
         InjectionKind::Lose,
         Time::Never,
-        "The packet is executed and its slot released, but its completion signal is never touched.",
+        "The packet is executed and its slot is released, but its completion signal is never decremented.",
     ),
 ];
 

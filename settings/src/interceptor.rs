@@ -143,53 +143,53 @@ settings! {
     /// What the interceptor is asked to do.
     Interceptor;
 
-    /// Where rows go. A file is appended to, by several processes if they share it; `%p` stands for the process id. Set but empty is the same as `/dev/null`.
+    /// Where rows go. Rows are appended to a file, which several processes may share; `%p` is the process id. A value that is set but empty means `/dev/null`.
     log_location: LogLocation = "LOGDUR_LOG_LOCATION" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: whole lines on standard output";
-    /// How rows are written. A cell of a CSV file that begins with `=`, `+`, `-`, `@` or a tab is a formula to spreadsheets: `csv-safe` puts an apostrophe before it.
+    /// How rows are written. Spreadsheets take a cell that begins with `=`, `+`, `-`, `@` or a tab for a formula: `csv-safe` puts an apostrophe before it.
     log_format: Format = "LOGDUR_LOG_FORMAT" ["`csv` | `csv-safe` | `json`"] or (Format::Csv) "`csv`";
-    /// Only kernels get rows one of whose names matches: mangled, demangled, or without arguments; the others are counted as `filtered`.
+    /// Kernels whose dispatches get rows. The expression must match one of the names of the kernel: mangled, demangled, or without arguments. Other dispatches are counted as `filtered`.
     log_filter: Option<String> = "LOGDUR_LOG_FILTER" ["regular expression"] or (None) "every kernel";
-    /// How packets are seen: in the ring of the application's own queue, or through the runtime's intercept queues, which are slower and, in some versions of the runtime, known to fail when they are full: there they are refused with a notice.
+    /// How packets are observed: in the ring of the application's queue, or through the runtime's intercept queues. Intercept queues are slower. Some versions of the runtime fail when an intercept queue is full; there they are refused with a notice.
     queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" ["`auto` | `inplace` | `intercept`"] or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";
-    /// Folder of the file `logdur.PID.records`, in which dispatches are recorded until their rows are written. It is removed when the process ends in order; otherwise `omniprobe log FILE` writes what is missing. Better in memory than on a disk, which a dispatch might have to wait for. Set but empty: in private memory, and lost with the process.
+    /// Folder of the file `logdur.PID.records`, which records dispatches until their rows are written. The file is removed when the process ends in order; otherwise `omniprobe log FILE` writes the missing rows. Use a file system in memory: a dispatch might have to wait for a disk. A value that is set but empty means private memory, which is lost with the process.
     records: RecordsLocation = "LOGDUR_RECORDS" ["DIR"] or (RecordsLocation::Default) "`$XDG_RUNTIME_DIR`, else `/dev/shm`, else the folder for temporary files";
-    /// Bytes of records that wait for a log that cannot be written, as on a full disk. Beyond them rows are given up, the oldest first, and counted as `unwritten`.
+    /// Most bytes of records that wait for a log that cannot be written, as on a full disk. Beyond this limit the oldest rows are dropped, and counted as `unwritten`.
     records_max: Bytes = "LOGDUR_RECORDS_MAX" ["BYTES"] or (Bytes(1 << 30)) "`1G`";
-    /// Kernels that swapping acts on, by one of their names: mangled, demangled, or without arguments.
+    /// Kernels that may be swapped. The expression must match one of the names of the kernel: mangled, demangled, or without arguments.
     filter: Option<String> = "LOGDUR_FILTER" ["regular expression"] or (None) "every kernel";
-    /// Folders, with all below them, of code objects whose kernels replace those of the same name and arguments: `.hsaco` and `.co` files, offload bundles, programs and libraries with device code, Triton's cache. A kernel that cannot be proven to fit is not replaced, and a notice says why. Files that change meanwhile count from the next dispatch after the notice `cache: FILE active`.
+    /// Folders of code objects whose kernels replace those of the same name and arguments, with all subfolders: `.hsaco` and `.co` files, offload bundles, programs and libraries with device code, Triton's cache. A kernel that cannot be proven to fit is not swapped, and a notice gives the reason. A file that changes takes effect with the next dispatch after the notice `cache: FILE active`.
     kernel_cache: Folders = "LOGDUR_KERNEL_CACHE" ["DIR[:DIR…]"] or (Folders::default()) "nothing is replaced";
-    /// Which of several replacements that fit is taken, even when the code object that runs is among them: that of the file that was changed last, or that of a code object whose hash begins with these digits.
+    /// Which of several kernels that fit is used, even if the running code object is one of them: that of the newest file, or that of the code object whose hash begins with these digits.
     kernel_cache_pick: Option<String> = "LOGDUR_KERNEL_CACHE_PICK" ["`newest` | HASH[,HASH…]"] or (None) "none: a notice lists them";
-    /// When kernels are replaced: always, in turns with the original, or for the first N dispatches of each kernel and shape. The last two compare both, in lines at the end of the log.
+    /// When kernels are swapped: always; in alternation with the original, N dispatches each; or for the first N dispatches of each kernel and geometry. The last two compare both kernels, in lines at the end of the log.
     kernel_cache_mode: CacheMode = "LOGDUR_KERNEL_CACHE_MODE" ["`swap` | `alternate[:N]` | `off-after:N`"] or (CacheMode::Swap) "`swap`";
-    /// Captures dispatches into this file, or into a file of the folder: arguments, memory before and after, code. `%p` stands for the process id, `%r` for the rank of MPI or SLURM; two processes never share a file.
+    /// Captures dispatches into this file, or into a new file of this folder: arguments, code, and memory before and after. `%p` is the process id, `%r` the rank of MPI or SLURM. Two processes never share a file.
     capture: Option<PathBuf> = "LOGDUR_CAPTURE" ["FILE | DIR"] or (None) "nothing is captured";
-    /// Kernels that are captured, by one of their names: mangled, demangled, or without arguments.
+    /// Kernels that are captured. The expression must match one of the names of the kernel: mangled, demangled, or without arguments.
     capture_kernels: Option<String> = "LOGDUR_CAPTURE_KERNELS" ["regular expression"] or (None) "every kernel";
-    /// Which dispatches of each kernel and geometry.
+    /// Which dispatches of each kernel and geometry are captured.
     capture_dispatches: Occurrences = "LOGDUR_CAPTURE_DISPATCHES" ["`1,3-7` | `every:N` | `random:P%`"] or (Occurrences::first()) "`1`: the first";
-    /// Only dispatches of this grid, in work-items.
+    /// Captures only dispatches of this grid, in work-items.
     capture_grid: Option<Grid> = "LOGDUR_CAPTURE_GRID" ["X[xY[xZ]]"] or (None) "any";
-    /// Only dispatches to this GPU, by its place among the GPUs.
+    /// Captures only dispatches to this GPU, by its position among the GPUs.
     capture_device: Option<u32> = "LOGDUR_CAPTURE_DEVICE" ["number"] or (None) "any";
-    /// How much memory: none but the arguments; what they point to; what may be reached from there; everything.
+    /// How much memory is captured: only the arguments; the allocations that arguments point to; those that can be reached from there; all.
     capture_scope: CaptureScope = "LOGDUR_CAPTURE_SCOPE" ["`kernarg` | `args` | `reachable` | `all`"] or (CaptureScope::All) "`all`";
-    /// Whether memory is captured after the kernel, too: what a replay is compared with.
+    /// Whether memory is also captured after the kernel. A replay needs it for its comparison.
     capture_after: u32 = "LOGDUR_CAPTURE_AFTER" ["`0` | `1`"] or (1) "`1`";
-    /// Capturing stops when the file has so many bytes.
+    /// Capturing stops when the file has this size.
     capture_max_bytes: Bytes = "LOGDUR_CAPTURE_MAX_BYTES" ["BYTES"] or (Bytes(8 << 30)) "`8G`";
-    /// Capturing stops after so many seconds that were spent on it.
+    /// Capturing stops when it has taken this many seconds in total.
     capture_max_seconds: u32 = "LOGDUR_CAPTURE_MAX_SECONDS" ["number"] or (60) "`60`";
-    /// Ends the process with SIGTERM when so many dispatches are captured; the file is whole then.
+    /// Ends the process with SIGTERM after this many captured dispatches. The file is complete then.
     capture_quit: Option<u32> = "LOGDUR_CAPTURE_QUIT" ["number"] or (None) "the application goes on";
     /// How memory is compressed in the file.
     capture_compress: Compress = "LOGDUR_CAPTURE_COMPRESS" ["`auto` | `none` | `lz4` | `zstd`"] or (Compress::Auto) "`auto`";
-    /// What has to be at rest while memory is read.
+    /// What must be idle while memory is read.
     capture_quiesce: Quiesce = "LOGDUR_CAPTURE_QUIESCE" ["`queue` | `device` | `process`"] or (Quiesce::Process) "`process`";
-    /// Diagnostics of the library itself, into the file `logdur.PID.log` beside the log or in the folder for temporary files.
+    /// Diagnostics of the library, into the file `logdur.PID.log` beside the log or in the folder for temporary files.
     log: Option<String> = "LOGDUR_LOG" ["`error` | `warn` | `info` | `debug` | `trace`"] or (None) "off";
-    /// Set by `omniprobe`: a file that the library writes a line to when it is loaded.
+    /// A file into which the library writes a line when it is loaded. `omniprobe` sets the variable.
     hello: Option<PathBuf> = "LOGDUR_HELLO" ["FILE"] or (None) "not written";
 
     coming:

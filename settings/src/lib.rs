@@ -129,11 +129,11 @@ pub fn page() -> String {
                 &format!("| `{}` | {} | {} | {} |\n", v.name, escaped(v.values), escaped(v.default), escaped(&help));
         }
     }
-    text += "\n### Faults on order: `KFDEMU_INJECT`\n\n\
-        A list of `KIND[:TIME]@[gpuG:][queueQ:]PACKETS` with commas in between. TIME is like `500us`, `20ms` or `1s`. G is the\n\
-        GPU's place in `KFDEMU_GPUS`, from 0; Q is the queue's number as `KFDEMU_TRACE` shows it; without them every AQL queue is\n\
-        meant, the runtime's own too. PACKETS is an id, a range `N-M`, or `N+`. What comes before the packet is complete when\n\
-        it goes wrong.\n\n| kind | what happens |\n|---|---|\n";
+    text += "\n### Injected faults: `KFDEMU_INJECT`\n\n\
+        The value is a list of `KIND[:TIME]@[gpuG:][queueQ:]PACKETS`, separated by commas. TIME is like `500us`, `20ms` or `1s`. G is the\n\
+        position of the GPU in `KFDEMU_GPUS`, from 0. Q is the number of the queue in `KFDEMU_TRACE`. Without G and Q, every AQL queue is\n\
+        meant, the runtime's own too. PACKETS is an id, a range `N-M`, or `N+`. Earlier packets are complete when the fault occurs.\n\n\
+        | kind | what happens |\n|---|---|\n";
     for row in INJECTION_KINDS {
         text += &format!("| `{}` | {} |\n", row.syntax(), row.help);
     }

@@ -12,6 +12,7 @@ use logdur_replay::{ReplayError, symbol};
 use regex::Regex;
 
 use super::output::demangled;
+use crate::help;
 
 /// What runs captured dispatches, or reads their code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -28,11 +29,11 @@ pub(crate) struct Captured {
     /// The capture.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Only dispatches of kernels one of whose names matches: mangled, demangled, or without arguments.
-    #[arg(short, long, value_name = "REGEX")]
+    /// Only dispatches of kernels with a matching name: mangled, demangled, or without arguments.
+    #[arg(short, long, value_name = "REGEX", help_heading = help::DISPATCHES)]
     kernel: Option<Regex>,
-    /// Only the dispatch of this number; may be given several times.
-    #[arg(short, long, value_name = "N")]
+    /// Only the dispatch with this number, the `id` of its row. Repeat it for more dispatches.
+    #[arg(short, long, value_name = "N", help_heading = help::DISPATCHES)]
     dispatch: Vec<u64>,
 }
 

@@ -34,13 +34,13 @@ pub(crate) struct Options {
     /// The capture.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// How it is written.
+    /// How records are printed.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
-    /// After each code object, the instructions of the kernels in it that were dispatched.
+    /// Print the instructions of the dispatched kernels after their code object.
     #[arg(long)]
     disassemble: bool,
-    /// Whose disassembler: both are the same one, which is part of this program and needs no ROCm.
+    /// The disassembler. Both values mean the one of this program, which needs no ROCm.
     #[arg(long, value_name = "BACKEND", requires = "disassemble")]
     backend: Option<Backend>,
 }

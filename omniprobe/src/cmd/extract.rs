@@ -15,16 +15,16 @@ use super::{lines, progress};
 pub(crate) struct Options {
     #[command(flatten)]
     captured: Captured,
-    /// The folder.
+    /// The folder for the files.
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// What a buffer's elements are, like `out=f32`: it becomes a file of NumPy; may be given several times.
+    /// Element type of a buffer, like `out=f32`, which becomes a NumPy file. Repeat it for more buffers.
     #[arg(long = "type", value_name = "NAME=TYPE")]
     types: Vec<Rule>,
-    /// Memory that no argument and no variable names, too.
+    /// Also write memory that no argument and no variable names.
     #[arg(long)]
     all: bool,
-    /// Only code objects.
+    /// Write only code objects.
     #[arg(long)]
     code: bool,
 }

@@ -18,10 +18,10 @@ pub(crate) struct Options {
     /// The capture.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Write what is whole of it to another file.
+    /// Write the undamaged part to another file.
     #[arg(long, value_name = "OUT")]
     repair: Option<PathBuf>,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }

@@ -9,14 +9,15 @@ use serde_json::{Value, json};
 use super::captured::Captured;
 use super::lines;
 use super::output::demangled;
+use crate::help;
 
 /// What is shown.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
     captured: Captured,
-    /// One JSON object.
-    #[arg(long)]
+    /// Print one JSON object.
+    #[arg(long, help_heading = help::GENERAL)]
     json: bool,
 }
 

@@ -13,19 +13,19 @@ use logdur_journal::names::names;
 /// Which code is shown, and how.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// A code object, a bundle of them, a program or a library.
+    /// A code object, bundle, program or library.
     #[arg(value_name = "CODE-OBJECT")]
     file: PathBuf,
-    /// The kernel's name, demangled or mangled; arguments may be left out. Without it, the only one that there is.
+    /// The kernel's name, mangled or demangled, with or without arguments [default: the only kernel].
     #[arg(value_name = "KERNEL")]
     kernel: Option<String>,
-    /// The code for this processor or target ID, where a file has code for several.
+    /// The code for this processor or target ID, if a file has code for several.
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
-    /// All code of the code object: its kernels, the functions that they call, what lies between.
+    /// Print all code of the code object, also functions and what lies between.
     #[arg(long)]
     all: bool,
-    /// A JSON object for each instruction, one a line.
+    /// Print one JSON object for each instruction, one a line.
     #[arg(long)]
     json: bool,
 }

@@ -19,6 +19,7 @@ use super::captured::{Backend, Captured, part, seconds};
 use super::replay::show;
 use super::{lines, printable, progress};
 use crate::environment::Environment;
+use crate::help;
 use crate::{PlaceOptions, exit, find};
 
 /// Which dispatches are replayed, and on what: the options of every tool that does.
@@ -26,33 +27,32 @@ use crate::{PlaceOptions, exit, find};
 pub(crate) struct On {
     #[command(flatten)]
     pub(crate) captured: Captured,
-    /// Write JSON objects, one a line.
-    #[arg(long)]
+    /// Print one JSON object for each dispatch, one a line.
+    #[arg(long, help_heading = help::GENERAL)]
     pub(crate) json: bool,
     #[command(flatten)]
     place: PlaceOptions,
     /// Where dispatches are replayed.
-    #[arg(long, value_name = "WHERE", value_enum, default_value = "rocm", conflicts_with_all = ["emulate", "rocm"])]
+    #[arg(long, value_name = "WHERE", value_enum, default_value = "rocm", conflicts_with_all = ["emulate", "rocm"], help_heading = help::PLACE)]
     backend: Backend,
-    /// The position of the GPU; by default the first like the captured one.
-    #[arg(long, value_name = "N")]
+    /// The position of the GPU [default: the first GPU like the captured one].
+    #[arg(long, value_name = "N", help_heading = help::PLACE)]
     device: Option<usize>,
-    /// What a buffer's elements are and what is near enough, like `out=f16:rel=1e-2,abs=1e-6,ulp=4`; may be given several
-    /// times.
-    #[arg(long, value_name = "NAME=TYPE[:LIMITS]")]
+    /// Element type and tolerance of a buffer, like `out=f16:rel=1e-2,abs=1e-6,ulp=4`. Repeat it for more buffers.
+    #[arg(long, value_name = "NAME=TYPE[:LIMITS]", help_heading = help::COMPARISON)]
     tol: Vec<Rule>,
-    /// How much of what is written may be masked, because replays of the application's own kernel differ there. With more, nothing
-    /// can be said.
-    #[arg(long, value_name = "P%", default_value = "1%", value_parser = part)]
+    /// How much of the written memory may be masked because replays of the application's own kernel differ there. More is
+    /// INCONCLUSIVE.
+    #[arg(long, value_name = "P%", default_value = "1%", value_parser = part, help_heading = help::COMPARISON)]
     mask_limit: f64,
-    /// How many seconds a launch may take; by default 1000 times the application's, and 10 at least.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Seconds that a launch may take [default: 1000 times as long as in the application, and at least 10].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = help::REPLAY)]
     timeout: Option<Duration>,
-    /// How often other layouts of addresses are tried.
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    /// How many other address layouts are tried.
+    #[arg(long, value_name = "N", default_value_t = 8, help_heading = help::REPLAY)]
     place_retries: u32,
-    /// Do not replay with memory elsewhere when all layouts were tried.
-    #[arg(long)]
+    /// If no layout fits, fail. Without it, memory is placed elsewhere, and addresses of it are rewritten.
+    #[arg(long, help_heading = help::REPLAY)]
     no_relocate: bool,
     /// The dispatch that this process runs.
     #[arg(long, hide = true)]
@@ -66,17 +66,17 @@ pub(crate) struct On {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Other {
     /// Another grid, in work-items.
-    #[arg(long, value_name = "X,Y,Z", value_parser = shape)]
+    #[arg(long, value_name = "X,Y,Z", value_parser = shape, help_heading = help::VARIANT)]
     grid: Option<Shape>,
     /// Another workgroup, in work-items.
-    #[arg(long, value_name = "X,Y,Z", value_parser = shape)]
+    #[arg(long, value_name = "X,Y,Z", value_parser = shape, help_heading = help::VARIANT)]
     workgroup: Option<Shape>,
-    /// Run the kernel of a file instead: for a code object's hash, a kernel's name, or all; may be given several times. `captured`
-    /// is the kernel that ran, `original` the application's own where another ran in its place.
-    #[arg(long, value_name = "HASH|NAME|all=PATH|captured|original")]
+    /// Run the kernel of a file, for the code object with this hash, for the kernel with this name, or for all. `captured` means
+    /// the kernel that ran, `original` the application's own, if another kernel ran in its place. Repeat it for more kernels.
+    #[arg(long, value_name = "HASH|NAME|all=PATH|captured|original", help_heading = help::VARIANT)]
     hsaco: Vec<Replacement>,
-    /// Run the kernels of this folder instead, where they fit; may be given several times.
-    #[arg(long, value_name = "DIR")]
+    /// Run the kernels of this folder that fit. Repeat it for more folders.
+    #[arg(long, value_name = "DIR", help_heading = help::VARIANT)]
     cache: Vec<PathBuf>,
 }
 

@@ -12,6 +12,7 @@ use logdur_replay::{Case, Exit, Replacement, Setup, Variant};
 use super::captured::share;
 use super::lines;
 use super::worker::{self, On, Other};
+use crate::help;
 pub(super) use show::{compared, compared_json};
 
 /// Runs that count, unless a target says when it is enough.
@@ -35,27 +36,27 @@ pub(crate) struct Options {
     on: On,
     #[command(flatten)]
     other: Other,
-    /// Runs that count; with --target-ci, at most.
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Runs that count; with --target-ci, at most [default: 30, or 2000 with --target-ci].
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = help::MEASUREMENT)]
     repetitions: Option<u32>,
-    /// Runs before those.
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    /// Runs before these, which do not count.
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = help::MEASUREMENT)]
     warm_up: u32,
-    /// Enough is known when half of the 95 % interval of the median is no more than this, like 1%.
-    #[arg(long, value_name = "P%", value_parser = share)]
+    /// Stop when half of the 95 % confidence interval of the median is at most this part of the median, like 1%.
+    #[arg(long, value_name = "P%", value_parser = share, help_heading = help::MEASUREMENT)]
     target_ci: Option<f64>,
-    /// What is put back between runs: what the kernel changes, all captured memory, or nothing.
-    #[arg(long, value_name = "dirty|full|none", default_value = "dirty", value_parser = str::parse::<Restore>)]
+    /// What is restored between runs: the memory that the kernel changes, all captured memory, or nothing.
+    #[arg(long, value_name = "dirty|full|none", default_value = "dirty", value_parser = str::parse::<Restore>, help_heading = help::MEASUREMENT)]
     restore: Restore,
-    /// What is in the caches when a run begins.
-    #[arg(long, value_name = "STATE", value_enum, default_value = "warm")]
+    /// Content of the caches when a run begins.
+    #[arg(long, value_name = "STATE", value_enum, default_value = "warm", help_heading = help::MEASUREMENT)]
     cache_state: CacheState,
-    /// Measure the kernels of two files in turns, and say whether one is faster. `captured` is the kernel that ran, `original`
-    /// the application's own.
-    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["hsaco", "cache"])]
+    /// Measure the kernels of two files in alternation, and report the faster one. `captured` means the kernel that ran,
+    /// `original` the application's own.
+    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["hsaco", "cache"], help_heading = help::VARIANT)]
     compare: Option<Vec<PathBuf>>,
-    /// Measure a kernel that computes something else, too.
-    #[arg(long)]
+    /// Also measure a kernel that computes something else.
+    #[arg(long, help_heading = help::MEASUREMENT)]
     no_verify: bool,
 }
 

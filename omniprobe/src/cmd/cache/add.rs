@@ -13,7 +13,7 @@ use crate::cmd::output;
 /// What is added where.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Options {
-    /// The folder; it is made if it is not there.
+    /// The folder, which is created if it does not exist.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// Programs, libraries, bundles, code objects, or folders of them.

@@ -19,18 +19,18 @@ pub(super) struct Options {
     /// The folder with other kernels, as for -c.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The applications, libraries or code objects whose kernels are asked about.
+    /// Applications, libraries or code objects whose kernels would be swapped.
     #[arg(required = true, value_name = "APP|CODE-OBJECT")]
     applications: Vec<PathBuf>,
     #[command(flatten)]
     filter: KernelFilter,
-    /// The target ID of the agent, like gfx90a:sramecc+:xnack-, if not what the application's code says.
+    /// Target ID of the GPU, like gfx90a:sramecc+:xnack- [default: that of the application's code].
     #[arg(long, value_name = "TARGET")]
     agent: Option<String>,
-    /// Which of several: newest, or hashes' first digits with commas in between.
+    /// Which of several kernels that fit: newest, or the first digits of hashes, separated by commas.
     #[arg(long, value_name = "PICK")]
     pick: Option<Pick>,
-    /// A JSON object for each kernel, one a line.
+    /// Print one JSON object for each kernel, one a line.
     #[arg(long)]
     json: bool,
 }

@@ -14,12 +14,12 @@ use crate::cmd::output;
 /// What is listed.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Options {
-    /// Folders, with what is below them, or files.
+    /// Folders with all subfolders, or files.
     #[arg(required = true, value_name = "DIR|FILE")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
     filter: KernelFilter,
-    /// A JSON object for each kernel, one a line.
+    /// Print one JSON object for each kernel, one a line.
     #[arg(long)]
     json: bool,
 }

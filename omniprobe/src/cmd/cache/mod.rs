@@ -26,16 +26,16 @@ pub(crate) struct CacheOptions {
 enum CacheCommand {
     /// List the kernels of folders and files: hash, target, sizes, arguments.
     Ls(ls::Options),
-    /// Say of an application's or a code object's kernels whether they would be swapped, and why not.
+    /// Tell which kernels of an application or code object would be swapped, and why others would not.
     Check(check::Options),
-    /// Take code objects out of programs, libraries and bundles, into a folder.
+    /// Copy code objects out of programs, libraries and bundles into a folder.
     Add(add::Options),
 }
 
 /// Which kernels.
 #[derive(Args, Clone, Debug)]
 struct KernelFilter {
-    /// Only kernels one of whose names matches: mangled, demangled, or without arguments.
+    /// Only kernels with a matching name: mangled, demangled, or without arguments.
     #[arg(short, long, value_name = "REGEX")]
     kernels: Option<Regex>,
     /// Only code for this processor, like gfx90a.

@@ -15,28 +15,28 @@ use logdur_replay::{Exit, ReplayError, symbol};
 
 use super::captured::{self, Captured};
 use super::lines;
+use crate::help;
 
 /// What is compared with what, and how.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
     captured: Captured,
-    /// The capture that it is compared with; the same file compares dispatches of one capture.
+    /// The capture to compare with. The same file compares dispatches of one capture.
     #[arg(value_name = "OTHER")]
     other: PathBuf,
-    /// The dispatch of the other capture, for the one of the first that is chosen by --dispatch or --kernel. Without it, the
-    /// n-th of a kernel belongs to the other's n-th of that kernel.
-    #[arg(long, value_name = "N")]
+    /// The dispatch of the other capture, to compare with the one of --dispatch or --kernel [default: the n-th dispatch of a
+    /// kernel is compared with the n-th of that kernel].
+    #[arg(long, value_name = "N", help_heading = help::DISPATCHES)]
     dispatch_b: Option<u64>,
-    /// What a buffer's elements are and what is near enough, like `out=f16:rel=1e-2,abs=1e-6,ulp=4`; may be given several
-    /// times.
-    #[arg(long, value_name = "NAME=TYPE[:LIMITS]")]
+    /// Element type and tolerance of a buffer, like `out=f16:rel=1e-2,abs=1e-6,ulp=4`. Repeat it for more buffers.
+    #[arg(long, value_name = "NAME=TYPE[:LIMITS]", help_heading = help::COMPARISON)]
     tol: Vec<Rule>,
-    /// Hidden arguments, too: what the runtime puts behind the application's.
-    #[arg(long)]
+    /// Also compare hidden arguments, which the runtime adds after the application's.
+    #[arg(long, help_heading = help::COMPARISON)]
     all: bool,
-    /// A JSON object for each pair of dispatches, one a line.
-    #[arg(long)]
+    /// Print one JSON object for each pair of dispatches, one a line.
+    #[arg(long, help_heading = help::GENERAL)]
     json: bool,
 }
 

@@ -10,6 +10,7 @@ use logdur_replay::{COMPARED, Case, Exit};
 
 use super::lines;
 use super::worker::{self, On, Other};
+use crate::help;
 
 /// How dispatches are replayed.
 #[derive(Args, Clone, Debug)]
@@ -18,14 +19,14 @@ pub(crate) struct Options {
     on: On,
     #[command(flatten)]
     other: Other,
-    /// How often each is run.
-    #[arg(short, long, value_name = "N", default_value_t = COMPARED, value_parser = clap::value_parser!(u32).range(1..))]
+    /// How often each dispatch runs.
+    #[arg(short, long, value_name = "N", default_value_t = COMPARED, value_parser = clap::value_parser!(u32).range(1..), help_heading = help::REPLAY)]
     repetitions: u32,
-    /// Write what the first repetition left in each buffer that it changed.
-    #[arg(long, value_name = "DIR")]
+    /// Write the buffers that the first repetition changed into this folder.
+    #[arg(long, value_name = "DIR", help_heading = help::GENERAL)]
     save_output: Option<PathBuf>,
-    /// A PASS that is qualified is none.
-    #[arg(long)]
+    /// A qualified PASS is no success: status 9.
+    #[arg(long, help_heading = help::COMPARISON)]
     strict: bool,
 }
 
@@ -34,8 +35,8 @@ pub(crate) struct Options {
 pub(crate) struct Unverified {
     #[command(flatten)]
     options: Options,
-    /// Do not compare what is written.
-    #[arg(long)]
+    /// Compare nothing.
+    #[arg(long, help_heading = help::COMPARISON)]
     no_verify: bool,
 }
 

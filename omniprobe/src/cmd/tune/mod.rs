@@ -19,6 +19,7 @@ use logdur_replay::{Case, Exit, Setup};
 use super::captured::{seconds, share};
 use super::worker::{self, On};
 use super::{lines, progress};
+use crate::help;
 use process::Processes;
 
 /// What is tried, and how.
@@ -26,11 +27,11 @@ use process::Processes;
 pub(crate) struct Options {
     #[command(flatten)]
     on: On,
-    /// The folder for what is found: trials.jsonl, trials.csv and code.
-    #[arg(short, long, value_name = "DIR")]
+    /// Folder for the results: trials.jsonl, trials.csv and code.
+    #[arg(short, long, value_name = "DIR", help_heading = help::GENERAL)]
     output: PathBuf,
-    /// Go on with the search in the folder. Files that the compile command names and that have changed since are told.
-    #[arg(long)]
+    /// Continue the search in the folder. Files of the compile command that have changed are named.
+    #[arg(long, help_heading = help::GENERAL)]
     resume: bool,
     #[command(flatten)]
     choices: Choices,
@@ -42,41 +43,41 @@ pub(crate) struct Options {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "What is tried")]
 struct Choices {
-    /// A parameter and its values. A value may be a range: `lo..hi` (inclusive), `lo..hi:step`, `lo..hi:*factor`. A comma in
-    /// a value is written `\,`; may be given several times.
+    /// A parameter and its values. A value may be a range: `lo..hi` (inclusive), `lo..hi:step`, `lo..hi:*factor`. `\,` is a comma
+    /// in a value. Repeat it for more parameters.
     #[arg(long, value_name = "NAME=V1,V2,...")]
     param: Vec<Parameter>,
-    /// A workgroup, in work-items. Sizes are whole numbers, `{param}`, the captured `{grid_x}`, `{workgroup_x}` and so on,
-    /// + - * / and parentheses; may be given several times, each is tried.
+    /// A workgroup, in work-items. Sizes are expressions of numbers, `{param}`, the captured `{grid_x}` to `{workgroup_z}`, + - *
+    /// / and parentheses. Repeat it for more workgroups.
     #[arg(long, value_name = "X[,Y[,Z]]")]
     workgroup: Vec<Shape>,
-    /// A grid, in work-items, written like a workgroup; may be given several times, each is tried.
+    /// A grid, in work-items, written like a workgroup. Repeat it for more grids.
     #[arg(long, value_name = "X[,Y[,Z]]")]
     grid: Vec<Shape>,
-    /// What of the grid stays when only the workgroup changes: its work-items, or its workgroups, for kernels whose
-    /// work-items go on in a loop until all is done.
+    /// What stays when only the workgroup changes: the number of work-items, or the number of workgroups. Use groups for kernels
+    /// with a grid-stride loop.
     #[arg(long, value_name = "items|groups", default_value = "items", value_parser = str::parse::<Keep>)]
     keep: Keep,
-    /// A folder of code objects: each file in it that has a kernel of this name is tried, and the captured code.
+    /// Try each code object of this folder that has a kernel of this name, and the captured code.
     #[arg(long, value_name = "DIR")]
     hsaco_dir: Option<PathBuf>,
     /// Do not try other workgroups and grids with the captured code.
     #[arg(long)]
     no_original: bool,
-    /// A command that compiles, for `sh -c`: `{param}` is a value as one word, `{param*}` are its words, `{out}` is the
-    /// file to write.
+    /// Compile code with this command of `sh -c`. `{param}` is a value as one quoted word, `{param*}` its words, `{out}` the file
+    /// to write.
     #[arg(long, value_name = "COMMAND")]
     compile: Option<Template>,
-    /// How many compilers run at once; by default as many as there are processors.
+    /// Compilers that run at once [default: one for each processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// How many seconds a compiler may take.
+    /// Seconds that a compiler may take.
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     compile_timeout: Duration,
-    /// Draw so many different configurations, instead of trying all.
+    /// Try only this many random configurations.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     random: Option<u64>,
-    /// What they are drawn by: the same seed draws the same.
+    /// Seed of the random configurations: the same seed gives the same ones.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
 }
@@ -85,16 +86,17 @@ struct Choices {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "How much is measured")]
 struct Effort {
-    /// Repetitions of every configuration, to begin with.
+    /// Repetitions of each configuration at first.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     first: u32,
-    /// Repetitions of each configuration that is not given up.
+    /// Repetitions of each configuration that is not dropped.
     #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
-    /// Give up no configuration before it has all repetitions.
+    /// Drop no configuration before it has all repetitions.
     #[arg(long)]
     no_halving: bool,
-    /// Enough is known of a configuration when half of the 95 % interval of its median is no more than this, like 1%.
+    /// Stop measuring a configuration when half of the 95 % confidence interval of its median is at most this part of the median,
+    /// like 1%.
     #[arg(long, value_name = "P%", value_parser = share)]
     target_ci: Option<f64>,
 }
