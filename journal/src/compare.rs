@@ -42,7 +42,7 @@ impl Samples {
     }
 
     /// The median, and where it is with a confidence of 97.5 %, if there are enough.
-    fn median(&self) -> Option<(f64, Option<(f64, f64)>)> {
+    pub fn median(&self) -> Option<(f64, Option<(f64, f64)>)> {
         let mut sorted = self.kept.clone();
         sorted.sort_unstable();
         let n = sorted.len();
@@ -54,6 +54,41 @@ impl Samples {
             Some((at(rank)?, at(n - 1 - rank)?))
         };
         Some((median, interval()))
+    }
+}
+
+/// The ratio of two medians, and where it is with a confidence of at least 95 %.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The two medians in nanoseconds.
+    pub medians: [f64; 2],
+    /// The second by the first.
+    pub ratio: f64,
+    /// Where the ratio is; `None` if there are too few durations to say.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    /// Of the medians of `second` and of `first`; `None` if one has no durations.
+    pub fn of(first: &Samples, second: &Samples) -> Option<Ratio> {
+        let ((one, one_within), (other, other_within)) = (first.median()?, second.median()?);
+        let interval = one_within.zip(other_within).map(|(o, r)| (r.0 / o.1, r.1 / o.0));
+        Some(Ratio {
+            medians: [one, other],
+            ratio: other / one,
+            interval: interval.filter(|(low, high)| low.is_finite() && high.is_finite()),
+        })
+    }
+
+    /// What follows from it.
+    pub fn verdict(&self, emulated: bool) -> &'static str {
+        match self.interval {
+            _ if emulated => "emulated time, no verdict",
+            None => "too few dispatches",
+            Some((_, high)) if high < 1.0 => "faster",
+            Some((low, _)) if low > 1.0 => "slower",
+            Some(_) => "no difference shown",
+        }
     }
 }
 
@@ -97,25 +132,8 @@ pub struct Comparison {
     pub replaced: String,
     /// Dispatches of the original, and of the replacement.
     pub counts: [u64; 2],
-    /// Medians in nanoseconds.
-    pub medians: [f64; 2],
-    /// The replacement's median by the original's.
-    pub ratio: f64,
-    /// Where the ratio is with a confidence of at least 95 %; `None` if there are too few dispatches to say.
-    pub interval: Option<(f64, f64)>,
-}
-
-impl Comparison {
-    /// What follows from it.
-    pub fn verdict(&self, emulated: bool) -> &'static str {
-        match self.interval {
-            _ if emulated => "emulated time, no verdict",
-            None => "too few dispatches",
-            Some((_, high)) if high < 1.0 => "faster",
-            Some((low, _)) if low > 1.0 => "slower",
-            Some(_) => "no difference shown",
-        }
-    }
+    /// The replacement's durations by the original's.
+    pub ratio: Ratio,
 }
 
 impl Comparisons {
@@ -134,15 +152,11 @@ impl Comparisons {
     /// Every comparison of which both sides were dispatched.
     pub fn all(&self) -> Vec<Comparison> {
         let of = |subject: &Subject, sides: &Sides, hash: &String, samples: &Samples| {
-            let ((original, first), (replaced, second)) = (sides.original.median()?, samples.median()?);
-            let interval = first.zip(second).map(|(o, r)| (r.0 / o.1, r.1 / o.0));
             Some(Comparison {
                 subject: subject.clone(),
                 replaced: hash.clone(),
                 counts: [sides.original.count(), samples.count()],
-                medians: [original, replaced],
-                ratio: replaced / original,
-                interval: interval.filter(|(low, high)| low.is_finite() && high.is_finite()),
+                ratio: Ratio::of(&sides.original, samples)?,
             })
         };
         let pairs = self.0.iter().flat_map(|(subject, sides)| sides.replaced.iter().map(move |r| (subject, sides, r)));
@@ -168,20 +182,23 @@ mod tests {
     #[test]
     fn a_replacement_that_takes_half_the_time_is_faster_and_the_ratio_says_by_how_much() {
         let half = compared((0..100).map(|i| 1000 + i), (0..50).map(|i| 500 + i));
-        assert_eq!((half.counts, half.medians), ([100, 50], [1049.5, 524.5]));
-        let (low, high) = half.interval.unwrap();
-        assert!(low < half.ratio && half.ratio < high && (0.49..0.51).contains(&half.ratio), "{half:?}");
-        assert_eq!((half.verdict(false), half.verdict(true)), ("faster", "emulated time, no verdict"));
+        assert_eq!((half.counts, half.ratio.medians), ([100, 50], [1049.5, 524.5]));
+        let (low, high) = half.ratio.interval.unwrap();
+        assert!(
+            low < half.ratio.ratio && half.ratio.ratio < high && (0.49..0.51).contains(&half.ratio.ratio),
+            "{half:?}"
+        );
+        assert_eq!((half.ratio.verdict(false), half.ratio.verdict(true)), ("faster", "emulated time, no verdict"));
         let slower = compared((0..50).map(|i| 500 + i), (0..100).map(|i| 1000 + i));
-        assert_eq!(slower.verdict(false), "slower");
+        assert_eq!(slower.ratio.verdict(false), "slower");
     }
 
     #[test]
     fn samples_of_one_distribution_show_no_difference_and_a_handful_says_nothing() {
         let spread = |seed: u64| (0..200).map(move |i| 1000 + (i * 7919 + seed) % 500);
-        assert_eq!(compared(spread(1), spread(5)).verdict(false), "no difference shown");
+        assert_eq!(compared(spread(1), spread(5)).ratio.verdict(false), "no difference shown");
         let few = compared([10, 11, 12].into_iter(), [1, 2, 3].into_iter());
-        assert_eq!((few.interval, few.verdict(false)), (None, "too few dispatches"));
+        assert_eq!((few.ratio.interval, few.ratio.verdict(false)), (None, "too few dispatches"));
     }
 
     #[test]
@@ -206,7 +223,7 @@ mod tests {
         let held = (0..rounds).filter(|_| {
             let original: Vec<u64> = (0..40).map(|_| exponential(1e6)).collect();
             let replaced: Vec<u64> = (0..40).map(|_| exponential(8e5)).collect();
-            let (low, high) = compared(original.into_iter(), replaced.into_iter()).interval.unwrap();
+            let (low, high) = compared(original.into_iter(), replaced.into_iter()).ratio.interval.unwrap();
             low <= 0.8 && 0.8 <= high
         });
         assert!(held.count() >= rounds * 95 / 100);

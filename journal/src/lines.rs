@@ -104,9 +104,9 @@ impl Lines {
 
     /// How a kernel and its replacement compare.
     pub fn comparison(self, to: &mut Vec<u8>, comparison: &Comparison, emulated: bool) {
-        let Comparison { subject, replaced, counts: [n, n_replaced], medians: [median, median_replaced], .. } =
-            comparison;
-        let (ratio, verdict) = (comparison.ratio, comparison.verdict(emulated));
+        let Comparison { subject, replaced, counts: [n, n_replaced], ratio: compared } = comparison;
+        let ([median, median_replaced], ratio, verdict) =
+            (compared.medians, compared.ratio, compared.verdict(emulated));
         let (grid, workgroup) = (subject.shape.grid.map(u64::from), subject.shape.workgroup.map(u64::from));
         match self.0 {
             Format::Csv | Format::CsvSafe => {
@@ -118,17 +118,17 @@ impl Lines {
                 decimals(to, workgroup, b'x');
                 _ = write!(to, " replaced={replaced} n={n}/{n_replaced} medianNs={median:.0}/{median_replaced:.0}");
                 _ = write!(to, " ratio={ratio:.4} interval=");
-                match comparison.interval {
+                match compared.interval {
                     Some((low, high)) => _ = write!(to, "{low:.4}..{high:.4}"),
                     None => to.extend_from_slice(b"unknown"),
                 }
                 _ = writeln!(to, " verdict={verdict}");
             }
             Format::Json => {
-                let interval = comparison.interval.map(|(low, high)| [low, high]);
+                let interval = compared.interval.map(|(low, high)| [low, high]);
                 let value = serde_json::json!({"compare": {
                     "kernel": subject.kernel, "agent": subject.agent, "grid": grid, "workgroup": workgroup,
-                    "replaced": replaced, "n": comparison.counts, "medianNs": comparison.medians, "ratio": ratio,
+                    "replaced": replaced, "n": comparison.counts, "medianNs": compared.medians, "ratio": ratio,
                     "interval": interval, "verdict": verdict,
                 }});
                 _ = writeln!(to, "{value}");
@@ -233,6 +233,7 @@ fn json_text(to: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::Ratio;
     use crate::record::{Record, Shape, flag};
     use std::sync::atomic::Ordering;
 
@@ -323,9 +324,7 @@ mod tests {
             subject: crate::compare::Subject { kernel: "f(char, \"\")".to_owned(), agent: 1, shape },
             replaced: "1a2b".to_owned(),
             counts: [30, 20],
-            medians: [2000.0, 1000.0],
-            ratio: 0.5,
-            interval: Some((0.4, 0.6)),
+            ratio: Ratio { medians: [2000.0, 1000.0], ratio: 0.5, interval: Some((0.4, 0.6)) },
         };
         let mut text = Vec::new();
         Lines::of(Format::Csv).comparison(&mut text, &comparison, false);

@@ -16,6 +16,8 @@ pub(crate) struct Environment {
     variables: Vec<(OsString, OsString)>,
     /// What the variables refer to; removed with this.
     folder: Option<PrivateFolder>,
+    /// The same, for what may be large.
+    large_folder: Option<PrivateFolder>,
 }
 
 impl Environment {
@@ -116,6 +118,18 @@ impl Environment {
             None => PrivateFolder::new()?,
         };
         Ok(self.folder.insert(folder))
+    }
+
+    /// A folder of this run's own for what may be large: not in `$XDG_RUNTIME_DIR`, which is memory.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn large_folder(&mut self) -> Result<&Path> {
+        let folder = match self.large_folder.take() {
+            Some(folder) => folder,
+            None => PrivateFolder::new_in(&std::env::temp_dir())?,
+        };
+        Ok(self.large_folder.insert(folder).path())
     }
 
     /// A path as `LD_PRELOAD` takes it: spaces and colons separate there, so a link without them stands for one with them.

@@ -22,6 +22,7 @@ pub(crate) const LATER: &str = "Instrumentation (logduration's options, still to
 pub(crate) const USAGE: &str = "omniprobe [OPTIONS] -- APP [ARGS]...
        omniprobe doctor [--rocm DIR] [--emulate ARCH]
        omniprobe log FILE... [-l WHERE] [-t FORMAT]
+       omniprobe summary LOG... [--against BASELINE]
        omniprobe cache ls|check|add ...
        omniprobe info|dump|extract|fsck|replay|verify|bench|tune CAPTURE [OPTIONS]
        omniprobe diff CAPTURE CAPTURE [OPTIONS]
@@ -31,6 +32,7 @@ pub(crate) const USAGE: &str = "omniprobe [OPTIONS] -- APP [ARGS]...
 const RUNNING: &str = "\
 Examples:
   omniprobe -l log.csv -- ./app                              Log each dispatch into a file
+  omniprobe --stats -- ./app                                 Print totals per kernel at the end
   omniprobe --emulate gfx90a -- ./app                        Run without a GPU
   omniprobe -c faster --cache-mode alternate -- ./app        Compare swapped kernels with the application's
   omniprobe --capture app.ldcap --capture-kernels gemm -- ./app   Capture the first dispatch of each gemm kernel
@@ -44,6 +46,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "Append the rows that a killed process could not write",
         "omniprobe log /dev/shm/logdur.4711.records -l log.csv",
     ),
+    ("summary", "Is a kernel slower than before?", "omniprobe summary new.csv --against old.csv --fail-above 5%"),
     ("info", "List the dispatches of gemm kernels", "omniprobe info app.ldcap --kernel gemm"),
     ("dump", "Print records and code", "omniprobe dump app.ldcap --disassemble"),
     ("extract", "Write the buffer `out` as a NumPy file", "omniprobe extract app.ldcap -o files --type out=f32"),

@@ -38,6 +38,8 @@ enum Command {
     Doctor(PlaceOptions),
     /// Write the rows of processes that were killed, from their files of records.
     Log(LogOptions),
+    /// Add up the durations of logs by kernel, and compare two runs.
+    Summary(cmd::summary::Options),
     /// List the content of a capture, and whether each dispatch can be replayed.
     Info(cmd::info::Options),
     /// Print every record of a capture.
@@ -103,6 +105,9 @@ struct RunOptions {
     /// The same as -t csv-safe: an apostrophe goes before text that a spreadsheet would take for a formula.
     #[arg(long, conflicts_with = "log_format", help_heading = help::LOG)]
     csv_safe: bool,
+    /// At the end, print totals per kernel on standard error. Without -l, the rows are not kept.
+    #[arg(long, help_heading = help::LOG)]
+    stats: bool,
     /// Log only kernels with a matching name: mangled, demangled, or without arguments. Sets LOGDUR_LOG_FILTER [default: all].
     #[arg(long, value_name = "REGEX", help_heading = help::LOG)]
     log_filter: Option<String>,
@@ -228,6 +233,7 @@ fn main() -> ExitCode {
     exit::end(match cli.command {
         Some(Command::Doctor(place)) => cmd::doctor::run(&place),
         Some(Command::Log(options)) => cmd::log::run(&options),
+        Some(Command::Summary(options)) => cmd::summary::run(&options),
         Some(Command::Info(options)) => cmd::info::run(&options),
         Some(Command::Dump(options)) => cmd::dump::run(&options),
         Some(Command::Extract(options)) => cmd::extract::run(&options),

@@ -23,10 +23,17 @@ impl PrivateFolder {
     pub(crate) fn new() -> Result<PrivateFolder> {
         let runtime =
             std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute() && is_private(p));
-        let parent = runtime.unwrap_or_else(std::env::temp_dir);
+        PrivateFolder::new_in(&runtime.unwrap_or_else(std::env::temp_dir))
+    }
+
+    /// Makes it in some folder.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn new_in(parent: &Path) -> Result<PrivateFolder> {
         let mut builder = tempfile::Builder::new();
         // Made with this mode, and a random name that must not have been there.
-        let folder = builder.prefix("omniprobe-").permissions(Permissions::from_mode(0o700)).tempdir_in(&parent);
+        let folder = builder.prefix("omniprobe-").permissions(Permissions::from_mode(0o700)).tempdir_in(parent);
         Ok(PrivateFolder(folder.with_context(|| format!("making a folder in {}", parent.display()))?))
     }
 

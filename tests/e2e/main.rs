@@ -39,6 +39,7 @@ mod oracles;
 mod output;
 mod queues;
 mod replay;
+mod summary;
 mod swap;
 mod textures;
 mod together;

@@ -17,6 +17,7 @@ mod output;
 mod progress;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod summary;
 pub(crate) mod tune;
 mod worker;
 

@@ -1,5 +1,6 @@
 //! `omniprobe -- APP`: runs an application with the library in it, and says if the library was not loaded.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result, bail};
-use logdur_settings::{Interceptor, RECORDS_AT};
+use logdur_settings::{Interceptor, LogLocation, RECORDS_AT, Value};
 
 use crate::environment::Environment;
 use crate::{RunOptions, find, private_folder};
@@ -40,6 +41,7 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
     };
     let program = find::program(name)?;
     super::check::check(&environment, options.capture.force)?;
+    let logs = if options.stats { Some(Logs::of(options, &mut environment)?) } else { None };
     let hello = environment.folder()?.hello()?;
     environment.set(Interceptor::hello, &hello);
     if options.verbose {
@@ -59,8 +61,54 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
             eprintln!("omniprobe: {error:#}");
         }
     }
+    if let Some(logs) = logs
+        && let Err(error) = logs.of_processes(&hello).and_then(|logs| super::summary::after_run(&logs))
+    {
+        eprintln!("omniprobe: the summary: {error:#}");
+    }
     drop(signals);
+    drop(environment);
     Ok(pass_on(status))
+}
+
+/// The logs of a run whose totals are printed at its end.
+struct Logs {
+    /// With `%p` for the number of a process.
+    pattern: String,
+    /// Bytes that it had before the run, if it is one file.
+    before: u64,
+}
+
+impl Logs {
+    /// Where the options say, or in files that are removed after the run.
+    fn of(options: &RunOptions, environment: &mut Environment) -> Result<Logs> {
+        let Some(given) = &options.log_location else {
+            let folder = environment.large_folder()?.join("rows-%p");
+            environment.set(Interceptor::log_location, &folder);
+            return Ok(Logs { pattern: path_text(&folder)?, before: 0 });
+        };
+        match LogLocation::parse(given) {
+            Ok(LogLocation::File(path)) => {
+                let path = std::path::absolute(path)?;
+                let before = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+                Ok(Logs { pattern: path_text(&path)?, before })
+            }
+            _ => bail!("--stats reads the rows from a file: expected -l FILE or no -l, found -l {}", given.display()),
+        }
+    }
+
+    /// The log of each process that loaded the library, and the bytes that it had before.
+    fn of_processes(&self, hello: &Hello) -> Result<Vec<(PathBuf, u64)>> {
+        if !self.pattern.contains("%p") {
+            return Ok(vec![(PathBuf::from(&self.pattern), self.before)]);
+        }
+        let pids: BTreeSet<u32> = hello.pids().collect();
+        Ok(pids.into_iter().map(|pid| (PathBuf::from(self.pattern.replace("%p", &pid.to_string())), 0)).collect())
+    }
+}
+
+fn path_text(path: &Path) -> Result<String> {
+    Ok(path.to_str().with_context(|| format!("--stats: {} is not UTF-8", path.display()))?.to_owned())
 }
 
 /// The file to which the library writes a line when it is loaded.
@@ -83,6 +131,12 @@ impl Hello {
             Some(PathBuf::from(OsStr::from_bytes(path)))
         };
         self.0.split(|&b| b == b'\n').filter_map(path).collect()
+    }
+
+    /// The numbers of those processes.
+    fn pids(&self) -> impl Iterator<Item = u32> {
+        let number = |line: &[u8]| std::str::from_utf8(line.split(|&b| b == b' ').next()?).ok()?.parse().ok();
+        self.0.split(|&b| b == b'\n').filter_map(number)
     }
 
     /// Says on stderr what the user has to know: a library that was not loaded cannot complain itself.

@@ -1,0 +1,282 @@
+//! How totals are shown: a table that fits the terminal, one JSON object, or comma-separated values.
+
+use std::io::{self, IsTerminal};
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, Result};
+use logdur_report::against::Change;
+use logdur_report::short::shortened;
+use logdur_report::summary::{By, GpuTime, Group, MOST_SHAPES, Shape, Totals};
+use serde_json::json;
+
+use super::Shown;
+use crate::cmd::lines;
+
+/// Columns of the screen where standard output is none.
+const WIDTH: usize = 160;
+/// Columns that a name has at least.
+const SHORTEST_NAME: usize = 24;
+
+/// Prints totals as the options say.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(super) fn totals(totals: &mut Totals, shown: &Shown) -> Result<()> {
+    shown.arrange(&mut totals.groups);
+    if shown.json {
+        return lines([serde_json::to_string(totals).context("the summary as JSON")?]);
+    }
+    if shown.csv {
+        return lines(csv(&totals.groups));
+    }
+    let width = if shown.full_names { usize::MAX } else { width(&io::stdout()) };
+    lines(table(totals, shown.by.into(), width))
+}
+
+/// The columns of a terminal; a fixed number for anything else.
+pub(super) fn width(to: &(impl IsTerminal + AsRawFd)) -> usize {
+    let mut size = MaybeUninit::<libc::winsize>::zeroed();
+    // SAFETY: the kernel writes a `winsize`, which the pointer has room for, or fails.
+    let result = unsafe { libc::ioctl(to.as_raw_fd(), libc::TIOCGWINSZ, size.as_mut_ptr()) };
+    // SAFETY: all zeroes is a value of the struct, should the call have failed.
+    let columns = unsafe { size.assume_init() }.ws_col;
+    if result == 0 && columns > 0 && to.is_terminal() { columns.into() } else { WIDTH }
+}
+
+/// The table of groups, then a line for each GPU.
+pub(super) fn table(totals: &Totals, by: By, width: usize) -> Vec<String> {
+    let is_replaced = totals.groups.iter().any(|group| group.replaced > 0);
+    let mut header = vec!["total", "share", "calls", "mean", "median", "min", "max", "p95", "stddev"];
+    header.extend(is_replaced.then_some("replaced"));
+    header.push(if by == By::Shape { "grid / workgroup" } else { "shapes" });
+    let row = |group: &Group| {
+        let d = &group.durations;
+        let mut cells = vec![time(d.total_ns as f64), format!("{:.1}%", 100.0 * group.share), group.calls.to_string()];
+        let times = [d.mean_ns, d.median_ns, d.min_ns as f64, d.max_ns as f64, d.p95_ns as f64];
+        cells.extend(times.map(|ns| if d.timed == 0 { "-".to_owned() } else { time(ns) }));
+        cells.push(if d.timed < 2 { "-".to_owned() } else { time(d.stddev_ns) });
+        cells.extend(is_replaced.then(|| group.replaced.to_string()));
+        cells.push(shapes(&group.shapes, by));
+        cells
+    };
+    let rows: Vec<Vec<String>> = totals.groups.iter().map(row).collect();
+    let names = totals.groups.iter().map(|group| named(group, by));
+    let what = match by {
+        By::Kernel | By::Shape => "kernel",
+        By::Queue => "queue",
+        By::Gpu => "gpu",
+        By::Log => "log",
+    };
+    let mut all = aligned(&header, &rows, what, names, width);
+    if !totals.gpus.is_empty() {
+        all.push(String::new());
+    }
+    all.extend(totals.gpus.iter().map(gpu));
+    all
+}
+
+fn named(group: &Group, by: By) -> String {
+    match (by, group.agent, group.queue) {
+        (By::Queue, Some(agent), Some(queue)) => format!("gpu {agent} queue {queue}"),
+        (By::Gpu, Some(agent), _) => format!("gpu {agent}"),
+        _ => group.name.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| "(unknown)".to_owned()),
+    }
+}
+
+fn shapes(shapes: &[Shape], by: By) -> String {
+    match shapes {
+        [(grid, workgroup)] => format!("{}/{}", size(*grid), size(*workgroup)),
+        _ if by == By::Shape => String::new(),
+        several if several.len() >= MOST_SHAPES => format!("{MOST_SHAPES}+"),
+        several => several.len().to_string(),
+    }
+}
+
+/// Right-aligned columns, and a name at the end that has the rest of the width.
+fn aligned(
+    header: &[&str],
+    rows: &[Vec<String>],
+    what: &str,
+    names: impl Iterator<Item = String>,
+    width: usize,
+) -> Vec<String> {
+    let columns = |at: usize, title: &str| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+        cells.chain([title.len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = header.iter().enumerate().map(|(at, title)| columns(at, title)).collect();
+    let left = width.saturating_sub(widths.iter().map(|w| w + 2).sum()).max(SHORTEST_NAME);
+    let line = |cells: &mut dyn Iterator<Item = &str>, name: &str| {
+        let cells = cells.zip(&widths).map(|(cell, width)| format!("{cell:>width$}  "));
+        cells.collect::<String>() + name
+    };
+    let mut all = vec![line(&mut header.iter().copied(), what)];
+    all.extend(
+        rows.iter().zip(names).map(|(row, name)| line(&mut row.iter().map(String::as_str), &shortened(&name, left))),
+    );
+    all
+}
+
+/// A GPU's time in a line.
+fn gpu(gpu: &GpuTime) -> String {
+    let name = if gpu.name.is_empty() { String::new() } else { format!(" ({})", gpu.name) };
+    let part = if gpu.span_ns == 0 { 0.0 } else { 100.0 * gpu.busy_ns as f64 / gpu.span_ns as f64 };
+    let mut text = format!(
+        "gpu {}{name}: {} dispatches in {}, busy {} ({part:.1}%), idle {} in {} gaps (longest {})",
+        gpu.agent,
+        gpu.calls,
+        time(gpu.span_ns as f64),
+        time(gpu.busy_ns as f64),
+        time(gpu.idle_ns as f64),
+        gpu.gaps,
+        time(gpu.longest_gap_ns as f64),
+    );
+    let delays = [gpu.delay_median_ns, gpu.delay_p95_ns as f64].map(time);
+    text +=
+        &format!(", concurrency {:.2}, doorbell to start: median {}, p95 {}", gpu.concurrency, delays[0], delays[1]);
+    text
+}
+
+/// Nanoseconds in three digits of the unit that people would choose.
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ..1e3 => return format!("{ns:.0} ns"),
+        ..1e6 => (ns / 1e3, "µs"),
+        ..1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    let digits = match value {
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+fn size(size: [u32; 3]) -> String {
+    let [x, y, z] = size;
+    format!("{x}x{y}x{z}")
+}
+
+/// rocprofv3's columns of `kernel_stats.csv`, then ours.
+fn csv(groups: &[Group]) -> Vec<String> {
+    let titles = [
+        "Name",
+        "Calls",
+        "TotalDurationNs",
+        "AverageNs",
+        "Percentage",
+        "MinNs",
+        "MaxNs",
+        "StdDev",
+        "MedianNs",
+        "P95Ns",
+        "Timed",
+        "Replaced",
+        "Agent",
+        "Queue",
+        "Grid",
+        "Workgroup",
+    ];
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let mut all = vec![titles.map(quoted).join(",")];
+    for group in groups {
+        let d = &group.durations;
+        let number = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
+        let (grid, workgroup) = match group.shapes.as_slice() {
+            [(grid, workgroup)] => (size(*grid), size(*workgroup)),
+            _ => Default::default(),
+        };
+        let cells = [
+            quoted(group.name.as_deref().unwrap_or_default()),
+            group.calls.to_string(),
+            d.total_ns.to_string(),
+            format!("{:.3}", d.mean_ns),
+            format!("{:.4}", 100.0 * group.share),
+            d.min_ns.to_string(),
+            d.max_ns.to_string(),
+            format!("{:.3}", d.stddev_ns),
+            format!("{:.1}", d.median_ns),
+            d.p95_ns.to_string(),
+            d.timed.to_string(),
+            group.replaced.to_string(),
+            number(group.agent),
+            number(group.queue),
+            grid,
+            workgroup,
+        ];
+        all.push(cells.join(","));
+    }
+    all
+}
+
+/// Prints how runs compare: the largest change first.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(super) fn changes(changes: &[Change], emulated: bool, shown: &Shown) -> Result<()> {
+    let mut sorted: Vec<&Change> = changes.iter().collect();
+    sorted.sort_by(|a, b| {
+        let distance = |change: &Change| change.ratio.map_or(f64::NEG_INFINITY, |r| r.ratio.ln().abs());
+        distance(b).total_cmp(&distance(a)).then_with(|| a.kernel.cmp(&b.kernel))
+    });
+    sorted.truncate(shown.top.unwrap_or(usize::MAX));
+    let verdict = |change: &Change| match (change.counts, &change.ratio) {
+        ([0, _], _) => "only in the log",
+        ([_, 0], _) => "only in the baseline",
+        (_, Some(ratio)) => ratio.verdict(emulated),
+        (_, None) => "no times",
+    };
+    if shown.json {
+        let change = |change: &&Change| {
+            let [baseline, log] = change.counts;
+            json!({
+                "kernel": change.kernel, "counts": { "baseline": baseline, "log": log },
+                "mediansNs": change.ratio.map(|r| json!({ "baseline": r.medians[0], "log": r.medians[1] })),
+                "ratio": change.ratio.map(|r| r.ratio), "interval": change.ratio.and_then(|r| r.interval),
+                "verdict": verdict(change),
+            })
+        };
+        let all = json!({ "kernels": sorted.iter().map(change).collect::<Vec<_>>() });
+        return lines([all.to_string()]);
+    }
+    let row = |change: &&Change| {
+        let dash = || "-".to_owned();
+        let [baseline, log] = change.counts;
+        let medians = change.ratio.map(|ratio| ratio.medians.map(time));
+        let [before, after] = medians.unwrap_or_else(|| [dash(), dash()]);
+        let interval = change.ratio.and_then(|r| r.interval);
+        vec![
+            change.ratio.map_or_else(dash, |r| format!("{:.3}", r.ratio)),
+            interval.map_or_else(dash, |(low, high)| format!("{low:.3}..{high:.3}")),
+            before,
+            after,
+            format!("{baseline}/{log}"),
+            verdict(change).to_owned(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = sorted.iter().map(row).collect();
+    let header = ["ratio", "95% interval", "baseline", "log", "calls", "verdict"];
+    let width = if shown.full_names { usize::MAX } else { width(&io::stdout()) };
+    lines(aligned(&header, &rows, "kernel", sorted.iter().map(|change| change.kernel.clone()), width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        let shown = [0.0, 999.0, 1000.0, 12_345.0, 123_456.0, 1.5e6, 2.5e10].map(time);
+        assert_eq!(shown, ["0 ns", "999 ns", "1.00 µs", "12.3 µs", "123 µs", "1.50 ms", "25.0 s"]);
+    }
+
+    #[test]
+    fn columns_are_right_aligned_and_names_have_the_rest() {
+        let rows = [vec!["1".to_owned(), "22".to_owned()], vec!["333".to_owned(), "4".to_owned()]];
+        let names = ["f", "g"].map(str::to_owned);
+        let table = aligned(&["a", "b"], &rows, "kernel", names.into_iter(), 80);
+        assert_eq!(table, ["  a   b  kernel", "  1  22  f", "333   4  g"]);
+    }
+}

@@ -1,0 +1,14 @@
+//! What the rows of logs come to: totals by kernel, shape, queue, GPU or log, and how two runs compare.
+//!
+//! [`rows`] reads lines of both formats, [`summary`] adds them up, and [`against`] compares two runs. Totals are exact:
+//! [`durations`] and [`busy`] keep every value, in a form that holds ten million rows in memory.
+
+pub mod against;
+pub mod busy;
+pub mod durations;
+pub mod rows;
+pub mod short;
+pub mod summary;
+
+pub use rows::{Line, Log, ReadError, Row};
+pub use summary::{By, Summary};

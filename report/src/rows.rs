@@ -1,0 +1,484 @@
+//! Lines of logs, CSV and JSON. A header says where the cells of later lines are, so that logs with more columns, with
+//! fewer (logduration's have four), or several logs in one file can be read.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead};
+
+use csv_core::ReadRecordResult;
+use serde::Deserialize;
+
+/// Bytes that a line may have. A longer one is not of a log, and is skipped.
+const LONGEST_LINE: usize = 1 << 20;
+/// Cells that a line may have.
+const MOST_CELLS: usize = 256;
+
+/// What a file cannot be read for.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file gives an error.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It begins as no log does.
+    #[error("line {line}: expected a header with kernel, startNs and endNs, or lines of JSON; found {found:?}")]
+    Foreign {
+        /// From 1.
+        line: u64,
+        /// The beginning of the line.
+        found: String,
+    },
+}
+
+/// The row of a dispatch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row<'a> {
+    /// The kernel's demangled name; empty if it is not known.
+    pub kernel: Cow<'a, str>,
+    /// When the doorbell was rung, in nanoseconds.
+    pub dispatch: Option<u64>,
+    /// Start and end, in nanoseconds of the same clock.
+    pub times: Option<(u64, u64)>,
+    /// Position of the GPU.
+    pub agent: u64,
+    /// The runtime's number of the queue.
+    pub queue: u64,
+    /// Work-items in x, y and z; zeroes if the log does not say.
+    pub grid: [u32; 3],
+    /// Work-items of a workgroup.
+    pub workgroup: [u32; 3],
+    /// True if another kernel ran in place of the application's.
+    pub replaced: bool,
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line<'a> {
+    /// A dispatch.
+    Row(Row<'a>),
+    /// A GPU.
+    Agent {
+        /// As rows have it.
+        position: u64,
+        /// Its name and its product's.
+        name: String,
+    },
+    /// What became of every dispatch of a process: counters by name.
+    Account(Vec<(String, u64)>),
+    /// A notice, a comparison, a header.
+    Other,
+    /// A line that cannot be read, and why.
+    Unreadable(String),
+}
+
+/// Makes the list of the columns that are read.
+macro_rules! columns {
+    ($( $column:ident $name:literal; )*) => {
+        #[derive(Clone, Copy)]
+        enum Column { $( $column, )* }
+        const NAMES: &[&str] = &[$( $name, )*];
+    };
+}
+
+columns! {
+    Kernel "kernel";
+    Dispatch "dispatch";
+    Start "startNs";
+    End "endNs";
+    Agent "agent";
+    Queue "queue";
+    Grid "grid";
+    Workgroup "workgroup";
+    Replaced "replaced";
+}
+
+/// Where the columns are in a line.
+#[derive(Clone, Debug)]
+struct Header {
+    places: [Option<usize>; NAMES.len()],
+    cells: usize,
+}
+
+/// The lines of a log.
+pub struct Log<R> {
+    input: R,
+    line: Vec<u8>,
+    number: u64,
+    /// Bytes that were read.
+    position: u64,
+    /// Rows that begin before this byte are another run's.
+    appended_after: u64,
+    header: Option<Header>,
+    cells: Cells,
+}
+
+impl<R: BufRead> Log<R> {
+    /// Reads from the beginning of a log.
+    pub fn new(input: R) -> Log<R> {
+        Log {
+            input,
+            line: Vec::new(),
+            number: 0,
+            position: 0,
+            appended_after: 0,
+            header: None,
+            cells: Cells::default(),
+        }
+    }
+
+    /// Reads what was appended to the log after its first `bytes` only: earlier rows and accounts are [`Line::Other`].
+    pub fn appended_after(self, bytes: u64) -> Log<R> {
+        Log { appended_after: bytes, ..self }
+    }
+
+    /// The number of the line that was read last, from 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The next line; `None` at the end.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is no log.
+    pub fn next_line(&mut self) -> Result<Option<Line<'_>>, ReadError> {
+        self.line.clear();
+        self.number += 1;
+        let is_earlier = self.position < self.appended_after;
+        if !self.read_line()? {
+            return Ok(None);
+        }
+        Ok(Some(match self.parsed()? {
+            Line::Row(_) | Line::Account(_) | Line::Unreadable(_) if is_earlier => Line::Other,
+            line => line,
+        }))
+    }
+
+    fn parsed(&mut self) -> Result<Line<'_>, ReadError> {
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        Ok(match line.first() {
+            None => Line::Other,
+            Some(_) if line.len() > LONGEST_LINE => {
+                Line::Unreadable(format!("the line is longer than {LONGEST_LINE} bytes"))
+            }
+            Some(b'{') => json(line),
+            Some(b'#') => comment(&String::from_utf8_lossy(line)),
+            Some(_) => match self.cells.split(line) {
+                Err(why) => Line::Unreadable(why),
+                Ok(()) => {
+                    if let Some(header) = self.cells.header() {
+                        self.header = Some(header);
+                        return Ok(Line::Other);
+                    }
+                    let Some(header) = &self.header else {
+                        let found = String::from_utf8_lossy(line).chars().take(80).collect();
+                        return Err(ReadError::Foreign { line: self.number, found });
+                    };
+                    match self.cells.row(header) {
+                        Ok(row) => Line::Row(row),
+                        Err(why) => Line::Unreadable(why),
+                    }
+                }
+            },
+        })
+    }
+
+    /// Reads a line with its end; of one that is too long, its beginning. False at the end of the file.
+    fn read_line(&mut self) -> io::Result<bool> {
+        loop {
+            let available = match self.input.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                buffer => buffer?,
+            };
+            if available.is_empty() {
+                return Ok(!self.line.is_empty());
+            }
+            let end = memchr::memchr(b'\n', available).map(|at| at + 1);
+            let taken = end.unwrap_or(available.len());
+            if self.line.len() <= LONGEST_LINE {
+                self.line.extend_from_slice(available.get(..taken).unwrap_or_default());
+            }
+            self.input.consume(taken);
+            self.position += taken as u64;
+            if end.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// The cells of a line of comma-separated values, unquoted.
+struct Cells {
+    reader: csv_core::Reader,
+    bytes: Vec<u8>,
+    /// Where each ends in `bytes`.
+    ends: Vec<usize>,
+    count: usize,
+}
+
+impl Default for Cells {
+    fn default() -> Cells {
+        Cells { reader: csv_core::Reader::new(), bytes: Vec::new(), ends: vec![0; MOST_CELLS], count: 0 }
+    }
+}
+
+impl Cells {
+    fn split(&mut self, line: &[u8]) -> Result<(), String> {
+        self.count = 0;
+        if self.bytes.len() < line.len() {
+            self.bytes.resize(line.len(), 0);
+        }
+        self.reader.reset();
+        let (result, _, written, ended) = self.reader.read_record(line, &mut self.bytes, &mut self.ends);
+        self.count = ended;
+        if !matches!(result, ReadRecordResult::InputEmpty) {
+            return Err(format!("expected one line of at most {MOST_CELLS} cells"));
+        }
+        // The end of the input ends the last cell.
+        let rest = self.bytes.get_mut(written..).unwrap_or_default();
+        let ends = self.ends.get_mut(ended..).unwrap_or_default();
+        match self.reader.read_record(&[], rest, ends) {
+            (ReadRecordResult::Record, 0, 0, 1) => {
+                if let Some(end) = ends.first_mut() {
+                    *end = written;
+                }
+                self.count = ended + 1;
+                Ok(())
+            }
+            _ => Err("expected a line of comma-separated values".to_owned()),
+        }
+    }
+
+    fn get(&self, at: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(..self.count)?.get(at)?;
+        let start = at.checked_sub(1).and_then(|before| self.ends.get(before).copied()).unwrap_or(0);
+        self.bytes.get(start..end)
+    }
+
+    /// The places of the columns, if this line is a header.
+    fn header(&self) -> Option<Header> {
+        if self.get(0)? != b"kernel" {
+            return None;
+        }
+        let place = |name: &&str| (0..self.count).find(|&at| self.get(at) == Some(name.as_bytes()));
+        let mut places = [None; NAMES.len()];
+        places.iter_mut().zip(NAMES).for_each(|(to, name)| *to = place(name));
+        let header = Header { places, cells: self.count };
+        (header.place(Column::Start).is_some() && header.place(Column::End).is_some()).then_some(header)
+    }
+
+    fn row(&self, header: &Header) -> Result<Row<'_>, String> {
+        if self.count != header.cells {
+            return Err(format!("expected {} cells as in the header, found {}", header.cells, self.count));
+        }
+        let cell = |column: Column| header.place(column).and_then(|at| self.get(at)).unwrap_or_default();
+        let number = |column: Column| -> Result<Option<u64>, String> {
+            match cell(column) {
+                [] => Ok(None),
+                text => decimal(text).map(Some).ok_or_else(|| unexpected("a number", column, text)),
+            }
+        };
+        let size = |column: Column| -> Result<[u32; 3], String> {
+            match cell(column) {
+                [] => Ok([0; 3]),
+                text => sizes(text).ok_or_else(|| unexpected("three sizes like 256x1x1", column, text)),
+            }
+        };
+        let name = cell(Column::Kernel);
+        // `csv-safe` puts an apostrophe before what spreadsheets would take for a formula.
+        let name = match name {
+            [b'\'', rest @ ..] if matches!(rest.first(), Some(b'=' | b'+' | b'-' | b'@' | b'\t' | b'\r')) => rest,
+            name => name,
+        };
+        Ok(Row {
+            kernel: String::from_utf8_lossy(name),
+            dispatch: number(Column::Dispatch)?,
+            times: number(Column::Start)?.zip(number(Column::End)?),
+            agent: number(Column::Agent)?.unwrap_or(0),
+            queue: number(Column::Queue)?.unwrap_or(0),
+            grid: size(Column::Grid)?,
+            workgroup: size(Column::Workgroup)?,
+            replaced: !cell(Column::Replaced).is_empty(),
+        })
+    }
+}
+
+impl Header {
+    fn place(&self, column: Column) -> Option<usize> {
+        self.places.get(column as usize).copied().flatten()
+    }
+}
+
+fn unexpected(expected: &str, column: Column, found: &[u8]) -> String {
+    let name = NAMES.get(column as usize).copied().unwrap_or_default();
+    format!("expected {expected} in {name}, found {:?}", String::from_utf8_lossy(found))
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    let digit = |b: &u8| b.is_ascii_digit().then(|| u64::from(b - b'0'));
+    text.iter().try_fold(0u64, |sum, b| sum.checked_mul(10)?.checked_add(digit(b)?))
+}
+
+fn sizes(text: &[u8]) -> Option<[u32; 3]> {
+    let mut parts =
+        text.split(|&b| b == b'x').map(|part| u32::try_from(decimal(part).filter(|_| !part.is_empty())?).ok());
+    let sizes = [parts.next()??, parts.next()??, parts.next()??];
+    parts.next().is_none().then_some(sizes)
+}
+
+/// A line that begins with `#`.
+fn comment(text: &str) -> Line<'static> {
+    if let Some((position, name)) = text.strip_prefix("# agent ").and_then(|rest| rest.split_once(": "))
+        && let Ok(position) = position.parse()
+    {
+        return Line::Agent { position, name: name.to_owned() };
+    }
+    let Some(counters) = text.strip_prefix("# account: ") else { return Line::Other };
+    let counter = |word: &str| word.split_once('=').and_then(|(name, n)| Some((name.to_owned(), n.parse().ok()?)));
+    Line::Account(counters.split(' ').filter_map(counter).collect())
+}
+
+/// A line of JSON, of any kind.
+#[derive(Deserialize)]
+struct Object<'a> {
+    #[serde(borrow)]
+    kernel: Option<Cow<'a, str>>,
+    dispatch: Option<u64>,
+    #[serde(rename = "startNs")]
+    start: Option<u64>,
+    #[serde(rename = "endNs")]
+    end: Option<u64>,
+    agent: Option<u64>,
+    queue: Option<u64>,
+    grid: Option<[u32; 3]>,
+    workgroup: Option<[u32; 3]>,
+    #[serde(borrow)]
+    replaced: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    product: Option<Cow<'a, str>>,
+    account: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+fn json(line: &[u8]) -> Line<'_> {
+    let object: Object<'_> = match serde_json::from_slice(line) {
+        Ok(object) => object,
+        Err(error) => return Line::Unreadable(format!("not a line of a log in JSON: {error}")),
+    };
+    match object {
+        Object { kernel: Some(kernel), .. } => Line::Row(Row {
+            kernel,
+            dispatch: object.dispatch,
+            times: object.start.zip(object.end),
+            agent: object.agent.unwrap_or(0),
+            queue: object.queue.unwrap_or(0),
+            grid: object.grid.unwrap_or_default(),
+            workgroup: object.workgroup.unwrap_or_default(),
+            replaced: object.replaced.is_some_and(|hash| !hash.is_empty()),
+        }),
+        Object { agent: Some(position), name: Some(name), product, .. } => {
+            let product = product.map(|product| format!(", {product}")).unwrap_or_default();
+            Line::Agent { position, name: format!("{name}{product}") }
+        }
+        Object { account: Some(counters), .. } => {
+            Line::Account(counters.into_iter().filter_map(|(name, n)| Some((name, n.as_u64()?))).collect())
+        }
+        _ => Line::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced\n";
+
+    fn all(text: &str) -> Vec<String> {
+        let mut log = Log::new(text.as_bytes());
+        let mut lines = Vec::new();
+        loop {
+            match log.next_line() {
+                Ok(Some(line)) => lines.push(format!("{line:?}")),
+                Ok(None) => return lines,
+                Err(error) => {
+                    lines.push(error.to_string());
+                    return lines;
+                }
+            }
+        }
+    }
+
+    fn row() -> Row<'static> {
+        Row {
+            kernel: "f(a, \"b\")".into(),
+            dispatch: Some(1),
+            times: Some((2, 5)),
+            agent: 1,
+            queue: 7,
+            grid: [64, 2, 1],
+            workgroup: [64, 1, 1],
+            replaced: true,
+        }
+    }
+
+    #[test]
+    fn rows_of_both_formats_are_the_same() {
+        let csv = format!("{HEADER}\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\"\n");
+        let json = r#"{"kernel":"f(a, \"b\")","dispatch":1,"startNs":2,"endNs":5,"durationNs":3,"id":0,"agent":1,"queue":7,"grid":[64,2,1],"workgroup":[64,1,1],"flags":[],"replaced":"ab12"}"#;
+        let expected = format!("{:?}", Line::Row(row()));
+        assert_eq!(all(&csv), ["Other", expected.as_str()]);
+        assert_eq!(all(json), [expected.as_str()]);
+        // The columns of logduration, and a header in the middle.
+        let few = all(&format!(
+            "kernel,dispatch,startNs,endNs\n\"g\",1,2,5\n{HEADER}\"'=1\",1,,,,0,1,7,64x2x1,64x1x1,0,0,8,0x10,no-times,\n"
+        ));
+        assert!(few[1].contains("\"g\"") && few[1].contains("Some((2, 5))"), "{few:?}");
+        assert!(few[3].contains("\"=1\"") && few[3].contains("times: None"), "{few:?}");
+    }
+
+    #[test]
+    fn lines_about_the_log_are_told_from_rows() {
+        let found = all(
+            "# records: /x\n# agent 1: gfx90a, MI210\n# account: pid=3 seen=5 logged=4\n# notice: kernel,startNs\n\n",
+        );
+        assert_eq!(found[1], "Agent { position: 1, name: \"gfx90a, MI210\" }");
+        assert_eq!(found[2], "Account([(\"pid\", 3), (\"seen\", 5), (\"logged\", 4)])");
+        assert_eq!((found[0].as_str(), found[3].as_str(), found.len()), ("Other", "Other", 5));
+        let found = all(
+            "{\"agent\":1,\"name\":\"gfx90a\",\"product\":\"MI210\"}\n{\"account\":{\"pid\":3,\"seen\":5}}\n{\"notice\":\"x\"}\n",
+        );
+        assert_eq!(found[0], "Agent { position: 1, name: \"gfx90a, MI210\" }");
+        assert_eq!((found[1].as_str(), found[2].as_str()), ("Account([(\"pid\", 3), (\"seen\", 5)])", "Other"));
+    }
+
+    #[test]
+    fn rows_of_an_earlier_run_in_the_same_log_are_left_out() {
+        let earlier = format!("{HEADER}\"f\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\n# account: pid=3 seen=1\n");
+        let text = format!("{earlier}\"g\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\n");
+        let mut log = Log::new(text.as_bytes()).appended_after(earlier.len() as u64);
+        let mut rows = Vec::new();
+        while let Some(line) = log.next_line().unwrap() {
+            rows.extend(Some(format!("{line:?}")).filter(|line| line != "Other"));
+        }
+        assert!(rows.len() == 1 && rows[0].contains("\"g\""), "{rows:?}");
+    }
+
+    #[test]
+    fn what_is_cut_off_or_damaged_is_named_and_what_is_no_log_is_refused() {
+        for damaged in [
+            "\"f\",1,2,5",
+            "\"f\",1,2,5,3,0,1,x,64x2x1,64x1x1,0,0,8,0x10,,",
+            "\"f\",1,2,5,3,0,1,7,64x2,64x1x1,0,0,8,0x10,,",
+            "{\"kernel\":\"f",
+        ] {
+            let found = all(&format!("{HEADER}{damaged}"));
+            assert!(found[1].starts_with("Unreadable"), "{damaged}: {found:?}");
+        }
+        for foreign in ["Name,Calls\nf,1\n", "\u{7f}ELF\n", "\"f\",1,2,5\n"] {
+            assert!(all(foreign)[0].starts_with("line 1: expected a header"), "{foreign:?}");
+        }
+        let long =
+            format!("{HEADER}\"{}\"\n\"f\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\n", "x".repeat(LONGEST_LINE + 5));
+        let found = all(&long);
+        assert!(found[1].contains("longer than") && found[2].starts_with("Row"), "{}", found[1]);
+    }
+}

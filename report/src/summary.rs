@@ -1,0 +1,377 @@
+//! Totals of rows: by kernel or something else, and of each GPU.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::BufRead;
+
+use serde::Serialize;
+
+use crate::busy::{Busy, Usage};
+use crate::durations::{Durations, Statistics};
+use crate::rows::{Line, Log, ReadError, Row};
+
+/// Shapes of a group that are told from one another.
+pub const MOST_SHAPES: usize = 64;
+
+/// What rows are grouped by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The kernel's name.
+    Kernel,
+    /// The kernel's name, the grid and the workgroup.
+    Shape,
+    /// The GPU and the queue.
+    Queue,
+    /// The GPU.
+    Gpu,
+    /// The file.
+    Log,
+}
+
+/// Work-items of a grid and of a workgroup.
+pub type Shape = ([u32; 3], [u32; 3]);
+
+/// What the rows of a group have in common; empty or zero where they are not grouped by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Key {
+    /// Position in the list of names: of kernels, or of logs.
+    name: usize,
+    shape: Shape,
+    agent: u64,
+    queue: u64,
+}
+
+#[derive(Debug, Default)]
+struct Gathered {
+    calls: u64,
+    replaced: u64,
+    shapes: BTreeSet<Shape>,
+    durations: Durations,
+}
+
+#[derive(Debug, Default)]
+struct Gpu {
+    name: String,
+    calls: u64,
+    busy: Busy,
+    /// From the doorbell to the start.
+    delays: Durations,
+}
+
+/// Adds rows up.
+#[derive(Debug)]
+pub struct Summary {
+    by: By,
+    names: Vec<String>,
+    numbers: HashMap<String, usize>,
+    groups: HashMap<Key, Gathered>,
+    gpus: BTreeMap<u64, Gpu>,
+    rows: Rows,
+    /// Counters of the accounts at the end of logs.
+    accounts: BTreeMap<String, u64>,
+}
+
+/// How many rows there were, and what was wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rows {
+    /// All of them.
+    pub rows: u64,
+    /// Those without start or end: they count as calls, and add no time.
+    pub without_times: u64,
+    /// Those that end before they start: they count as calls, and add no time.
+    pub reversed: u64,
+    /// Lines that could not be read.
+    pub unreadable: u64,
+    /// The first of them: file, line and reason.
+    pub first_unreadable: Option<String>,
+}
+
+/// Rows that belong together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Group {
+    /// The kernel or the log; `None` if rows are grouped by something else.
+    pub name: Option<String>,
+    /// Position of the GPU.
+    pub agent: Option<u64>,
+    /// The runtime's number of the queue.
+    pub queue: Option<u64>,
+    /// Dispatches.
+    pub calls: u64,
+    /// Those for which another kernel ran.
+    pub replaced: u64,
+    /// Different pairs of grid and workgroup, at most [`MOST_SHAPES`].
+    pub shapes: Vec<Shape>,
+    /// Part of the sum of all durations, from 0 to 1.
+    pub share: f64,
+    /// Of those that have times, in nanoseconds.
+    #[serde(flatten)]
+    pub durations: Nanoseconds,
+}
+
+/// [`Statistics`] as JSON and CSV name them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "they are those of `Statistics`")]
+pub struct Nanoseconds {
+    pub timed: u64,
+    pub total_ns: u64,
+    pub mean_ns: f64,
+    pub median_ns: f64,
+    pub min_ns: u64,
+    pub max_ns: u64,
+    pub p95_ns: u64,
+    pub stddev_ns: f64,
+}
+
+/// A GPU's time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GpuTime {
+    /// Its position.
+    pub agent: u64,
+    /// Its name and its product's; empty if the log does not say.
+    pub name: String,
+    /// Dispatches.
+    pub calls: u64,
+    /// From the first start to the last end.
+    pub span_ns: u64,
+    /// When at least one kernel ran.
+    pub busy_ns: u64,
+    /// Times between kernels.
+    pub gaps: u64,
+    /// Their sum.
+    pub idle_ns: u64,
+    /// The longest.
+    pub longest_gap_ns: u64,
+    /// Kernels that ran at once, on average of the time in which some did.
+    pub concurrency: f64,
+    /// From doorbell to start: the median.
+    pub delay_median_ns: f64,
+    /// The 95th percentile of the same.
+    pub delay_p95_ns: u64,
+}
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Totals {
+    /// Longest first.
+    pub groups: Vec<Group>,
+    /// By position.
+    pub gpus: Vec<GpuTime>,
+    /// How many rows there were.
+    #[serde(flatten)]
+    pub rows: Rows,
+    /// What the processes say became of their dispatches, added up: `seen`, `logged` and others.
+    pub accounts: BTreeMap<String, u64>,
+}
+
+impl Summary {
+    /// Of no rows yet.
+    pub fn new(by: By) -> Summary {
+        Summary {
+            by,
+            names: Vec::new(),
+            numbers: HashMap::new(),
+            groups: HashMap::new(),
+            gpus: BTreeMap::new(),
+            rows: Rows::default(),
+            accounts: BTreeMap::new(),
+        }
+    }
+
+    /// Adds the lines of a log; `also` sees each row.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is no log.
+    pub fn read<R: BufRead>(
+        &mut self,
+        name: &str,
+        log: &mut Log<R>,
+        mut also: impl FnMut(&Row<'_>),
+    ) -> Result<(), ReadError> {
+        loop {
+            let number = log.number() + 1;
+            match log.next_line()? {
+                None => return Ok(()),
+                Some(Line::Row(row)) => {
+                    also(&row);
+                    self.add(name, &row);
+                }
+                Some(Line::Agent { position, name }) => self.gpus.entry(position).or_default().name = name,
+                Some(Line::Account(counters)) => {
+                    for (name, count) in counters.into_iter().filter(|(name, _)| name != "pid") {
+                        let sum = self.accounts.entry(name).or_default();
+                        *sum = sum.saturating_add(count);
+                    }
+                }
+                Some(Line::Other) => {}
+                Some(Line::Unreadable(why)) => {
+                    self.rows.unreadable += 1;
+                    self.rows.first_unreadable.get_or_insert_with(|| format!("{name}:{number}: {why}"));
+                }
+            }
+        }
+    }
+
+    fn number(&mut self, name: &str) -> usize {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = self.names.len();
+        self.names.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    fn add(&mut self, log: &str, row: &Row<'_>) {
+        let shape = (row.grid, row.workgroup);
+        let key = match self.by {
+            By::Kernel => Key { name: self.number(&row.kernel), ..Key::default() },
+            By::Shape => Key { name: self.number(&row.kernel), shape, ..Key::default() },
+            By::Queue => Key { agent: row.agent, queue: row.queue, ..Key::default() },
+            By::Gpu => Key { agent: row.agent, ..Key::default() },
+            By::Log => Key { name: self.number(log), ..Key::default() },
+        };
+        let group = self.groups.entry(key).or_default();
+        let gpu = self.gpus.entry(row.agent).or_default();
+        self.rows.rows += 1;
+        (group.calls, gpu.calls) = (group.calls + 1, gpu.calls + 1);
+        group.replaced += u64::from(row.replaced);
+        if group.shapes.len() < MOST_SHAPES && !group.shapes.contains(&shape) {
+            group.shapes.insert(shape);
+        }
+        let Some((start, end)) = row.times else {
+            self.rows.without_times += 1;
+            return;
+        };
+        let Some(duration) = end.checked_sub(start) else {
+            self.rows.reversed += 1;
+            return;
+        };
+        group.durations.add(duration);
+        gpu.busy.add(start, end);
+        if let Some(delay) = row.dispatch.and_then(|dispatch| start.checked_sub(dispatch)) {
+            gpu.delays.add(delay);
+        }
+    }
+
+    /// What it comes to.
+    pub fn totals(mut self) -> Totals {
+        let statistics: Vec<_> =
+            self.groups.iter_mut().map(|(key, group)| (key.clone(), group.durations.statistics())).collect();
+        let sum: u64 = statistics.iter().fold(0, |sum, (_, s)| sum.saturating_add(s.total));
+        let mut groups: Vec<Group> = statistics
+            .into_iter()
+            .filter_map(|(key, statistics)| {
+                let group = self.groups.remove(&key)?;
+                let by_agent = matches!(self.by, By::Queue | By::Gpu);
+                Some(Group {
+                    name: self.names.get(key.name).filter(|_| !by_agent).cloned(),
+                    agent: by_agent.then_some(key.agent),
+                    queue: (self.by == By::Queue).then_some(key.queue),
+                    calls: group.calls,
+                    replaced: group.replaced,
+                    shapes: group.shapes.into_iter().collect(),
+                    share: if sum == 0 { 0.0 } else { statistics.total as f64 / sum as f64 },
+                    durations: statistics.into(),
+                })
+            })
+            .collect();
+        groups.sort_by(|a, b| {
+            let by_time = b.durations.total_ns.cmp(&a.durations.total_ns);
+            by_time.then_with(|| (&a.name, a.agent, a.queue, &a.shapes).cmp(&(&b.name, b.agent, b.queue, &b.shapes)))
+        });
+        let gpus = self.gpus.into_iter().map(|(agent, gpu)| gpu.time(agent)).collect();
+        Totals { groups, gpus, rows: self.rows, accounts: self.accounts }
+    }
+}
+
+impl Gpu {
+    fn time(mut self, agent: u64) -> GpuTime {
+        let Usage { span, busy, sum, gaps, longest_gap } = self.busy.usage();
+        let delays = self.delays.statistics();
+        GpuTime {
+            agent,
+            name: self.name,
+            calls: self.calls,
+            span_ns: span,
+            busy_ns: busy,
+            gaps,
+            idle_ns: span - busy,
+            longest_gap_ns: longest_gap,
+            concurrency: if busy == 0 { 0.0 } else { sum as f64 / busy as f64 },
+            delay_median_ns: delays.median,
+            delay_p95_ns: delays.p95,
+        }
+    }
+}
+
+impl From<Statistics> for Nanoseconds {
+    fn from(s: Statistics) -> Nanoseconds {
+        Nanoseconds {
+            timed: s.count,
+            total_ns: s.total,
+            mean_ns: s.mean,
+            median_ns: s.median,
+            min_ns: s.min,
+            max_ns: s.max,
+            p95_ns: s.p95,
+            stddev_ns: s.stddev,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "kernel,dispatch,startNs,endNs,agent,queue,grid,workgroup,replaced\n\
+        # agent 0: gfx90a, MI210\n\
+        \"f\",100,110,150,0,1,64x1x1,64x1x1,\n\
+        \"g\",100,120,130,0,2,64x1x1,64x1x1,\"ab\"\n\
+        \"f\",200,210,230,0,1,128x1x1,64x1x1,\n\
+        \"f\",200,,,0,1,64x1x1,64x1x1,\n\
+        \"f\",200,300,290,1,1,64x1x1,64x1x1,\n\
+        torn\n\
+        # account: pid=7 seen=6 logged=5\n";
+
+    fn totals(by: By) -> Totals {
+        let mut summary = Summary::new(by);
+        let mut rows = 0;
+        summary.read("a.csv", &mut Log::new(LOG.as_bytes()), |_| rows += 1).unwrap();
+        assert_eq!(rows, 5);
+        summary.totals()
+    }
+
+    #[test]
+    fn kernels_are_sorted_by_their_time_and_rows_without_times_are_counted() {
+        let all = totals(By::Kernel);
+        let short: Vec<_> =
+            all.groups.iter().map(|g| (g.name.as_deref(), g.calls, g.durations.total_ns, g.replaced)).collect();
+        assert_eq!(short, [(Some("f"), 4, 60, 0), (Some("g"), 1, 10, 1)]);
+        assert!((all.groups[0].share - 60.0 / 70.0).abs() < 1e-9 && all.groups[0].shapes.len() == 2);
+        let rows = &all.rows;
+        assert_eq!((rows.rows, rows.without_times, rows.reversed, rows.unreadable), (5, 1, 1, 1));
+        assert!(rows.first_unreadable.as_ref().is_some_and(|said| said.starts_with("a.csv:8: expected 9 cells")));
+        assert_eq!(all.accounts, BTreeMap::from([("seen".to_owned(), 6), ("logged".to_owned(), 5)]));
+    }
+
+    #[test]
+    fn a_gpus_time_is_busy_idle_or_shared() {
+        let all = totals(By::Gpu);
+        let gpu = &all.gpus[0];
+        assert_eq!((gpu.name.as_str(), gpu.calls, gpu.span_ns, gpu.busy_ns), ("gfx90a, MI210", 4, 120, 60));
+        assert_eq!((gpu.gaps, gpu.idle_ns, gpu.longest_gap_ns, gpu.delay_p95_ns), (1, 60, 60, 20));
+        assert!((gpu.concurrency - 70.0 / 60.0).abs() < 1e-9 && (gpu.delay_median_ns - 10.0).abs() < 1e-9);
+        assert_eq!(all.gpus[1].span_ns, 0);
+    }
+
+    #[test]
+    fn rows_are_grouped_by_shape_queue_and_log() {
+        let groups = |by| totals(by).groups.len();
+        assert_eq!((groups(By::Shape), groups(By::Queue), groups(By::Gpu), groups(By::Log)), (3, 3, 2, 1));
+        assert_eq!(totals(By::Queue).groups[1].queue, Some(2));
+    }
+}
