@@ -41,6 +41,8 @@ pub(crate) struct Captured {
     pub(crate) kernel: &'static str,
     pub(crate) code: Vec<u8>,
     pub(crate) arch: String,
+    /// The version of the runtime that the application had; empty if that is not known.
+    pub(crate) runtime: &'static str,
     pub(crate) grid: u32,
     pub(crate) workgroup: u16,
     pub(crate) lds: u32,
@@ -100,6 +102,7 @@ impl Captured {
             kernel,
             code,
             arch: arch.to_owned(),
+            runtime: "",
             grid: 256,
             workgroup: 64,
             lds: 0,
@@ -115,7 +118,8 @@ impl Captured {
     /// Writes it.
     pub(crate) fn write(&self, path: &Path) -> PathBuf {
         let mut writer = Writer::create(path, &Options::default()).unwrap();
-        writer.session(&Session { pid: 1, exe: "/a/program".to_owned(), ..Session::default() }).unwrap();
+        let (exe, runtime_version) = ("/a/program".to_owned(), self.runtime.to_owned());
+        writer.session(&Session { pid: 1, exe, runtime_version, ..Session::default() }).unwrap();
         let isa = format!("amdgcn-amd-amdhsa--{}", self.arch);
         writer.agent(&Agent { id: 1, isa: isa.clone(), ..Agent::default() }).unwrap();
         let about = CodeObject { isa, size: self.code.len() as u64, ..CodeObject::default() };

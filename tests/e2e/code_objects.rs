@@ -3,6 +3,7 @@
 use crate::bed;
 use crate::compare::{Random, Type};
 use crate::launch::{self, Arg, Launch};
+use crate::replay::{ended, increment, tool};
 
 /// Compiler, version of the ABI, optimisation, and whether the code is for the whole family of processors.
 const BUILDS: &[(u32, u32, u32, bool)] = &[
@@ -62,4 +63,47 @@ fn each_version_of_the_code_object_is_run_as_on_the_cpu_or_refused_when_it_is_lo
     let mut sixth = known.iter().filter(|(abi, _)| *abi == 6).map(|(_, runs)| *runs);
     let first = sixth.next().expect("objects of version 6");
     assert!(sixth.all(|runs| runs == first), "a runtime knows a version or it does not: {known:?}");
+}
+
+/// A version that no runtime has.
+const CAPTURED_UNDER: &str = "999.7.5-another";
+
+#[test]
+fn code_that_the_runtime_of_a_replay_refuses_names_the_runtime_of_the_capture_and_how_to_choose_another() {
+    let source = bed::root().join("tests/programs/opencl/bare.cl");
+    let arch = bed::arch();
+    let object = bed::opencl_object(&source, &arch, 19, 3, 6, "-nogpulib");
+    let launch = Launch {
+        kernel: "increment".to_owned(),
+        grid: vec![256],
+        workgroup: vec![64],
+        lds: 0,
+        args: vec![Arg::Buffer(vec![0; 1024])],
+    };
+    let runs = launch::try_on_gpu(&object, &arch, &[launch], false).is_ok();
+
+    let mut captured = increment(&arch);
+    captured.code = std::fs::read(&object).unwrap();
+    captured.runtime = CAPTURED_UNDER;
+    ended(&tool("verify", &captured, &["--backend", "emu"]), "PASS", 0);
+    let chooses = "--rocm DIR chooses another ROCm";
+    for tried in ["replay", "verify", "bench"] {
+        let outcome = tool(tried, &captured, &[]);
+        let said = &outcome.stderr;
+        let told = format!("a.ldcap: captured under runtime {CAPTURED_UNDER}, replayed under runtime ");
+        assert!(said.contains(&told) && said.contains(chooses), "{tried}: {said}");
+        let refused = format!("refuses it, the capture is from runtime {CAPTURED_UNDER}; {chooses}");
+        if runs {
+            assert_eq!((outcome.status.code(), said.contains("refuses it")), (Some(0), false), "{tried}: {said}");
+        } else {
+            let reason = said.contains("loading code object ") && said.contains(&refused) && said.contains("0x1010");
+            assert!(outcome.status.code() == Some(3) && reason, "{tried}: {}: {said}", outcome.status);
+        }
+    }
+
+    // Where the capture does not say the version, no other is proposed.
+    captured.runtime = "";
+    let outcome = tool("verify", &captured, &[]);
+    assert!(!outcome.stderr.contains(chooses), "{}", outcome.stderr);
+    assert_eq!(outcome.status.code(), Some(if runs { 0 } else { 3 }), "{}", outcome.stderr);
 }

@@ -147,3 +147,22 @@ fn the_worked_example_goes_as_its_page_says() {
     let replaced = rows.iter().find(|row| row.kernel() == "multiply").unwrap().text("replaced").to_owned();
     assert!(!replaced.is_empty() && hash.starts_with(&replaced), "{replaced} {hash}");
 }
+
+#[test]
+fn a_captured_configuration_that_cannot_be_compared_ends_with_the_status_of_the_reason() {
+    let arch = bed::arch();
+    let mut idle = increment(&arch);
+    idle.kernel = "empty";
+    idle.buffers[0].after = idle.buffers[0].before.clone();
+    let mut unknown = increment(&arch);
+    unknown.after = false;
+    for (captured, result, status) in [(idle, "nothing-written", 11), (unknown, "no-reference", 9)] {
+        let run = Run::new(built("omniprobe"));
+        let folder = run.file("found");
+        captured.write(&folder.with_extension("ldcap"));
+        let outcome = tune(&folder, &["--workgroup", "{size}", "--param", "size=64,128", "-r", "4"]);
+        assert_eq!(outcome.status.code(), Some(status), "{}{}", outcome.stdout, outcome.stderr);
+        let said = json(&outcome);
+        assert_eq!((&said["status"], &said["results"][result]), (&status.into(), &1.into()), "{said:#}");
+    }
+}

@@ -107,6 +107,16 @@ pub enum Outcome {
         /// What differs.
         text: String,
     },
+    /// Neither it nor the application's kernel wrote anything that can be seen.
+    NothingWritten {
+        /// That, in a word.
+        text: String,
+    },
+    /// The capture does not have the memory after the kernel.
+    NoReference {
+        /// That, in a word.
+        text: String,
+    },
     /// The GPU reported a fault.
     Fault {
         /// Which.
@@ -162,6 +172,8 @@ impl Outcome {
             Outcome::Measured { .. } => "measured",
             Outcome::Mismatch { .. } => "mismatch",
             Outcome::Inconclusive { .. } => "inconclusive",
+            Outcome::NothingWritten { .. } => "nothing-written",
+            Outcome::NoReference { .. } => "no-reference",
             Outcome::Fault { .. } => "fault",
             Outcome::Hang { .. } => "hang",
             Outcome::Crash { .. } => "crash",
@@ -178,6 +190,8 @@ impl Outcome {
             Outcome::Hang { seconds } => format!("did not end within {seconds} s"),
             Outcome::Mismatch { text }
             | Outcome::Inconclusive { text }
+            | Outcome::NothingWritten { text }
+            | Outcome::NoReference { text }
             | Outcome::Fault { text }
             | Outcome::Crash { text }
             | Outcome::Invalid { text }
@@ -192,6 +206,8 @@ impl Outcome {
             Outcome::Measured { .. } => Exit::Success,
             Outcome::Mismatch { .. } => Exit::Mismatch,
             Outcome::Inconclusive { .. } => Exit::Inconclusive,
+            Outcome::NothingWritten { .. } => Exit::NothingToCompare,
+            Outcome::NoReference { .. } => Exit::Incomplete,
             Outcome::Fault { .. } | Outcome::Crash { .. } => Exit::Fault,
             Outcome::Hang { .. } => Exit::Timeout,
             Outcome::Invalid { .. } | Outcome::CompileFailed { .. } => Exit::Usage,

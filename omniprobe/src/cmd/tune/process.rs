@@ -95,13 +95,13 @@ fn judged(ran: &Ran) -> Outcome {
     match ran.overall {
         Overall::Pass => Outcome::measured(ran.gpu_ns.clone()),
         Overall::Inconclusive => Outcome::Inconclusive { text: ran.qualified.join("; ") },
-        Overall::Fail | Overall::NotReproduced | Overall::NothingWritten | Overall::NoReference => {
-            Outcome::Mismatch { text: mismatch(ran) }
-        }
+        Overall::Fail | Overall::NotReproduced => Outcome::Mismatch { text: mismatch(ran) },
+        Overall::NothingWritten => Outcome::NothingWritten { text: mismatch(ran) },
+        Overall::NoReference => Outcome::NoReference { text: mismatch(ran) },
     }
 }
 
-/// What a configuration computed that is something else, in one line.
+/// Why a configuration does not pass, in one line.
 fn mismatch(ran: &Ran) -> String {
     let failing = |b: &&BufferReport| b.verdict.is_failure();
     let lines: Vec<String> = ran.buffers.iter().filter(failing).take(1).flat_map(show::buffer).collect();
