@@ -275,6 +275,31 @@ pub(crate) fn openmp(name: &str, options: &str) -> PathBuf {
     program
 }
 
+/// The device's code of such a program, compiled again: what the compiler's linker has optimised, made into instructions at
+/// another level. The linker's own optimisation is that of the program; clang 19's ends in an error below `-O2`.
+pub(crate) fn openmp_object(name: &str, options: &str, level: &str) -> PathBuf {
+    let arch = arch();
+    let folder = programs().join("openmp").join(format!("{name}{}.parts", options.replace(' ', "")));
+    let object = folder.join(format!("{name}{level}.{arch}.hsaco"));
+    let source = root().join("tests/programs/openmp").join(format!("{name}.c"));
+    make(&object, std::slice::from_ref(&source), || {
+        fs::create_dir_all(&folder).unwrap();
+        let mut command = Command::new("clang-19");
+        command.args(options.split_whitespace()).args(["-fopenmp", "-save-temps=obj"]);
+        command.arg(format!("--offload-arch={arch}"));
+        command.arg("--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode").args(link_options());
+        // The parts are left where the linker runs.
+        let program = folder.join(name);
+        let made = command.arg(&source).arg("-o").arg(&program).current_dir(&folder).output().unwrap();
+        assert!(made.status.success(), "{command:?}: {}", String::from_utf8_lossy(&made.stderr));
+        let mut command = Command::new("clang-19");
+        command.args([level, "--target=amdgcn-amd-amdhsa", "-nogpulib", "-x", "ir"]).arg(format!("-mcpu={arch}"));
+        command.arg(folder.join(format!("{name}.amdgcn-amd-amdhsa.{arch}.postlink.bc"))).arg("-o").arg(&object);
+        command
+    });
+    object
+}
+
 /// A folder with what Triton compiled of `tests/programs/triton` for a processor, arguments and expected results.
 pub(crate) fn triton(arch: &str) -> PathBuf {
     let folder = root().join("target/tests/triton").join(arch);

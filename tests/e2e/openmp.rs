@@ -1,17 +1,18 @@
 //! OpenMP's offloading, whose runtime loads code in its own way, has a heap in the GPU's memory and copies behind kernels.
 
 use std::fs;
+use std::path::PathBuf;
 
 use logdur_capture::Reader;
 
 use crate::bed::{self, Outcome, Run};
-use crate::replay::{json, on_file};
+use crate::replay::{ended, json, on_file};
 
 /// What LLVM's own recording of one region has, at least: the heap of the device.
 const HEAP: u64 = 512 << 20;
 
 /// A run on two GPUs, captured.
-fn captured() -> (Outcome, std::path::PathBuf) {
+fn captured() -> (Outcome, PathBuf) {
     let arch = bed::arch();
     let run = Run::new(bed::openmp("regions", "-O2")).env("OMP_TARGET_OFFLOAD", "MANDATORY");
     let run = if bed::on_hardware() { run } else { run.env("KFDEMU_GPUS", format!("{arch},{arch}")) };
@@ -73,4 +74,63 @@ fn target_regions_replay_as_the_application_got_them_with_the_runtime_and_withou
     for name in &regions[..bed::count(1, regions.len())] {
         verify(&["--kernel", &format!("_{name}_"), "--json"]);
     }
+}
+
+/// The regions compiled at other levels than the program: a program whose image has them, and an image of its own.
+fn recompiled() -> [PathBuf; 2] {
+    [bed::openmp("regions", "-O3"), bed::openmp_object("regions", "-O2", "-O1")]
+}
+
+#[test]
+fn regions_compiled_at_another_level_take_the_place_of_the_programs_and_share_its_variables() {
+    for file in recompiled() {
+        let run = Run::new(bed::openmp("regions", "-O2")).env("OMP_TARGET_OFFLOAD", "MANDATORY");
+        let cache = run.file("cache");
+        fs::create_dir(&cache).unwrap();
+        fs::copy(&file, cache.join("regions")).unwrap();
+        let indexes = run.file("indexes");
+        let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes).watched().passed();
+        let log = run.log();
+        assert!(log.rows.len() >= 11, "{:#?}", log.rows);
+        let own: Vec<&str> =
+            log.rows.iter().filter(|row| row.text("replaced").is_empty()).map(|row| row.kernel()).collect();
+        assert!(own.is_empty(), "{}: {own:?} {:#?}", file.display(), log.notices);
+        // One region writes what the next one reads; both are other code than the host's copies know.
+        let shared = log.notices.iter().find(|n| n.contains("_declared_") && n.contains("variables: shared "));
+        assert!(shared.is_some_and(|n| n.contains("weights") && n.contains("total")), "{:#?}", log.notices);
+    }
+}
+
+#[test]
+fn regions_compiled_at_another_level_compute_what_the_application_got() {
+    let (_run, file) = captured();
+    let arch = bed::arch();
+    for (n, other) in recompiled().into_iter().enumerate() {
+        let replaced = format!("all={}", other.display());
+        let verify = |options: &[&str]| {
+            let options = [&["--hsaco", &replaced, "--json"][..], options].concat();
+            let outcome = on_file(Run::new(bed::built("omniprobe")), "verify", &file, &arch, &options);
+            let results: Vec<serde_json::Value> =
+                outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            assert!(!results.is_empty(), "{}", outcome.stderr);
+            for result in &results {
+                assert_eq!(result["result"], "PASS", "{options:?}: {result:#}{}", outcome.stderr);
+            }
+            results.len()
+        };
+        // Each has half a gigabyte of memory: some in a process.
+        let regions = ["main", "scaled", "reduced", "declared", "limited", "deferred", "everywhere"];
+        let some = regions.into_iter().skip(n).step_by(bed::count(2, 1));
+        for name in some {
+            verify(&["--backend", "emu", "--kernel", &format!("_{name}_")]);
+        }
+        verify(&["--kernel", ["_declared_", "_reduced_"][n]]);
+    }
+
+    // One that computes something else is told, with the first element of the variable.
+    let wrong = format!("all={}", bed::openmp("regions", "-O3 -DADDED=1").display());
+    let options = ["--backend", "emu", "--kernel", "_declared_", "--hsaco", &wrong];
+    let outcome = on_file(Run::new(bed::built("omniprobe")), "verify", &file, &arch, &options);
+    ended(&outcome, "FAIL", 6);
+    assert!(outcome.stdout.contains("weights") && outcome.stdout.contains("64 elements differ"), "{}", outcome.stdout);
 }
