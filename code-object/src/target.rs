@@ -32,6 +32,16 @@ impl Setting {
         }
     }
 
+    /// Its field of two bits in `e_flags`, from version 4 of the ABI on.
+    const fn bits(self) -> u32 {
+        match self {
+            Setting::Unsupported => 0,
+            Setting::Any => 1,
+            Setting::Off => 2,
+            Setting::On => 3,
+        }
+    }
+
     /// Of a bit in `e_flags`, in versions 2 and 3 of the ABI.
     pub(crate) fn from_bit(supported: bool, on: bool) -> Setting {
         match (supported, on) {
@@ -105,6 +115,12 @@ impl Target {
             at += part.len() + 1;
         }
         Ok(target)
+    }
+
+    /// The target as `e_flags` of an ELF of version 4 of the ABI; `None` for a processor without a number, and for a family.
+    pub fn elf_flags(&self) -> Option<u32> {
+        let &(mach, ..) = PROCESSORS.iter().find(|p| p.1 == self.processor).filter(|_| !self.is_generic())?;
+        Some(u32::from(mach) | self.xnack.bits() << 8 | self.sramecc.bits() << 10)
     }
 
     /// True for code that runs on a family of processors.

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use logdur_replay::{Exit, ReplayError};
@@ -54,6 +55,22 @@ pub(crate) fn loader(rocm: &Path) -> Result<Option<(PathBuf, OsString)>> {
     let found = folders.iter().map(|folder| folder.join("ld-linux-x86-64.so.2")).find(|loader| loader.exists());
     let joined = std::env::join_paths(&folders).context("--rocm: a folder's name has a colon")?;
     Ok(found.map(|loader| (loader, joined)))
+}
+
+/// A command that runs this program with the C library of a ROCm, where that has one of its own.
+///
+/// # Errors
+/// When the folder is no ROCm, or this program is not found.
+pub(crate) fn this_program(rocm: Option<&Path>) -> Result<Command> {
+    let program = std::env::current_exe().context("where this program is")?;
+    Ok(match rocm.map(loader).transpose()?.flatten() {
+        Some((loader, libraries)) => {
+            let mut command = Command::new(loader);
+            command.arg("--library-path").arg(libraries).arg(program);
+            command
+        }
+        None => Command::new(program),
+    })
 }
 
 /// The program that a shell would run for a name.

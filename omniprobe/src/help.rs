@@ -10,6 +10,7 @@ pub(crate) const LOG: &str = "Log";
 pub(crate) const SWAP: &str = "Swap kernels";
 pub(crate) const CAPTURE: &str = "Capture dispatches";
 pub(crate) const DISPATCHES: &str = "Dispatches";
+pub(crate) const SELF_TEST: &str = "Self-test";
 pub(crate) const PLACE: &str = "Device and runtime";
 pub(crate) const VARIANT: &str = "Other kernels and geometries";
 pub(crate) const REPLAY: &str = "Replay";
@@ -20,7 +21,7 @@ pub(crate) const LATER: &str = "Instrumentation (logduration's options, still to
 
 /// The forms of the command line.
 pub(crate) const USAGE: &str = "omniprobe [OPTIONS] -- APP [ARGS]...
-       omniprobe doctor [--rocm DIR] [--emulate ARCH]
+       omniprobe doctor [--self-test] [--rocm DIR] [--emulate ARCH]
        omniprobe log FILE... [-l WHERE] [-t FORMAT]
        omniprobe summary LOG... [--against BASELINE]
        omniprobe cache ls|check|add ...

@@ -35,7 +35,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// List ROCm and GPUs, and check that the runtime loads the library.
-    Doctor(PlaceOptions),
+    Doctor(cmd::doctor::DoctorOptions),
     /// Write the rows of processes that were killed, from their files of records.
     Log(LogOptions),
     /// Add up the durations of logs by kernel, and compare two runs.
@@ -231,7 +231,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     exit::end(match cli.command {
-        Some(Command::Doctor(place)) => cmd::doctor::run(&place),
+        Some(Command::Doctor(options)) => cmd::doctor::run(&options),
         Some(Command::Log(options)) => cmd::log::run(&options),
         Some(Command::Summary(options)) => cmd::summary::run(&options),
         Some(Command::Info(options)) => cmd::info::run(&options),

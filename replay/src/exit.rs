@@ -137,7 +137,8 @@ the signal that killed it. Before the application starts, an error ends `omnipro
 /// End of the page.
 const TAIL: &str = "
 With several dispatches, the status is that of the first that failed. If none failed, it is 10 if one is inconclusive, and 0 if one
-passed. It is 11 only if all of them are 11. `diff` gives 6 before 9. `doctor` gives 0 if the runtime loads the library, else 3.
+passed. It is 11 only if all of them are 11. `diff` gives 6 before 9. `doctor` gives 0 if the runtime loads the library, else 3; with
+`--self-test`, 0 if no check failed, else 3.
 `cache check` gives 0 if a kernel would be swapped, 7 if a kernel of the name does not fit or has to be chosen, and 11 if the folder
 has no kernel of any of the names.
 ";

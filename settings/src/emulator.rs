@@ -159,8 +159,21 @@ words! {
         Prompt = "prompt",
         /// Up to a quarter of the ring later, or when the queue has been idle.
         Lazy = "lazy",
+        /// When a packet is complete, and the header of its slot stays valid.
+        Valid = "valid",
     }
-    "expected prompt or lazy"
+    "expected prompt, lazy or valid"
+}
+
+words! {
+    /// Which packets a queue takes.
+    Fetch {
+        /// Those that the write index or the doorbell covers.
+        Covered = "covered",
+        /// Every valid one, once the doorbell was rung.
+        Ahead = "ahead",
+    }
+    "expected covered or ahead"
 }
 
 settings! {
@@ -183,8 +196,10 @@ settings! {
     clock: ClockKind = "KFDEMU_CLOCK" ["`real` | `deterministic` | RATE`MHz`[`+`SKEW`ppm`]"] or (ClockKind::REAL) "`real`: 100MHz";
     /// How the times of a packet get into its completion signal. Hardware sometimes writes no times, writes them late, or writes an end before the start.
     times: Times = "KFDEMU_TIMES" ["`written` | `none` | `late` | `end-first` | `swapped`"] or (Times::Written) "`written`";
-    /// When the read index of a queue advances: when packets complete, or up to a quarter of the ring later and within 20 ms of the last packet, as on hardware. Slots are released in time.
-    read_index: ReadIndex = "KFDEMU_READ_INDEX" ["`prompt` | `lazy`"] or (ReadIndex::Prompt) "`prompt`";
+    /// When the read index of a queue advances: when packets complete, or up to a quarter of the ring later and within 20 ms of the last packet, as on hardware. Slots are released in time. With `valid`, the headers of the slots stay valid, against the HSA specification: `omniprobe doctor --self-test` finds that.
+    read_index: ReadIndex = "KFDEMU_READ_INDEX" ["`prompt` | `lazy` | `valid`"] or (ReadIndex::Prompt) "`prompt`";
+    /// Which packets a queue takes: those before its write index or doorbell, or each valid one (`ahead`), against the HSA specification.
+    fetch: Fetch = "KFDEMU_FETCH" ["`covered` | `ahead`"] or (Fetch::Covered) "`covered`";
     /// Seed of random content for unwritten LDS, scratch and registers, new for each dispatch: a kernel that reads unwritten memory shows itself. Without a seed, they have the data of the last workgroup, and zeros at first.
     fill: Option<u32> = "KFDEMU_FILL" ["SEED"] or (None) "off";
     /// Injected faults, see below.

@@ -10,7 +10,7 @@ mod interceptor;
 mod value;
 
 pub use capture::{CaptureScope, Compress, Grid, Occurrences, Quiesce};
-pub use emulator::{Bar, ClockKind, Emulator, GpuList, ReadIndex, Times, Xnack};
+pub use emulator::{Bar, ClockKind, Emulator, Fetch, GpuList, ReadIndex, Times, Xnack};
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
 pub use interceptor::{CacheMode, Folders, Format, Interceptor, LogLocation, QueueMode, RECORDS_AT, RecordsLocation};
 pub use value::Value;

@@ -39,6 +39,7 @@ mod oracles;
 mod output;
 mod queues;
 mod replay;
+mod self_test;
 mod summary;
 mod swap;
 mod textures;

@@ -37,6 +37,11 @@ pub trait Driver: Send + Sync {
     fn read_index(&self) -> ReadIndex {
         ReadIndex::Prompt
     }
+
+    /// True if packets are taken that neither the write index nor the doorbell covers.
+    fn fetches_ahead(&self) -> bool {
+        false
+    }
 }
 
 /// How the times of a packet come to its completion signal.
@@ -63,6 +68,8 @@ pub enum ReadIndex {
     Prompt,
     /// When a quarter of the ring is complete, or the queue has been idle for a while.
     Lazy,
+    /// When a packet is complete, and the header of its slot stays valid.
+    Valid,
 }
 
 /// A packet and what came of it.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use amdgpu_emu::clock::{Clock, Rate};
 use amdgpu_emu::driver::{self, CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::{Engine, Gpu, Shape};
-use logdur_settings::{Bar, ClockKind, Emulator, ReadIndex, Times, Xnack};
+use logdur_settings::{Bar, ClockKind, Emulator, Fetch, ReadIndex, Times, Xnack};
 
 use crate::buffer::Buffers;
 use crate::event::{Events, MemoryException};
@@ -193,7 +193,12 @@ impl Driver for Callbacks {
         match settings().read_index {
             ReadIndex::Prompt => driver::ReadIndex::Prompt,
             ReadIndex::Lazy => driver::ReadIndex::Lazy,
+            ReadIndex::Valid => driver::ReadIndex::Valid,
         }
+    }
+
+    fn fetches_ahead(&self) -> bool {
+        settings().fetch == Fetch::Ahead
     }
 }
 

@@ -42,6 +42,9 @@ impl Api {
             hsa_isa_get_info_alt_fn,
             hsa_queue_create_fn,
             hsa_queue_destroy_fn,
+            hsa_queue_add_write_index_screlease_fn,
+            hsa_queue_load_read_index_scacquire_fn,
+            hsa_signal_load_scacquire_fn,
             hsa_signal_create_fn,
             hsa_signal_destroy_fn,
             hsa_signal_store_screlease_fn,
@@ -57,6 +60,7 @@ impl Api {
         load!(library, api.amd;
             hsa_amd_agent_iterate_memory_pools_fn,
             hsa_amd_memory_pool_get_info_fn,
+            hsa_amd_agent_memory_pool_get_info_fn,
             hsa_amd_memory_pool_allocate_fn,
             hsa_amd_memory_pool_free_fn,
             hsa_amd_agents_allow_access_fn,
@@ -67,6 +71,8 @@ impl Api {
             hsa_amd_profiling_get_dispatch_time_fn,
             hsa_amd_profiling_convert_tick_to_system_domain_fn,
             hsa_amd_pointer_info_fn,
+            hsa_amd_queue_cu_set_mask_fn,
+            hsa_amd_queue_set_priority_fn,
             hsa_amd_register_system_event_handler_fn,
         );
         let _stays_open = library.into_raw();

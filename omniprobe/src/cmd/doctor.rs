@@ -1,8 +1,9 @@
 //! `omniprobe doctor`: what there is, and whether the library would be loaded.
 
+mod self_test;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -11,20 +12,36 @@ use logdur_replay::{Exit, ReplayError};
 use logdur_settings::Interceptor;
 
 use crate::environment::Environment;
-use crate::{PlaceOptions, RunOptions, private_folder};
+use crate::{PlaceOptions, RunOptions, find, private_folder};
+
+/// What is asked of the doctor.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DoctorOptions {
+    #[command(flatten)]
+    place: PlaceOptions,
+    #[command(flatten)]
+    self_test: self_test::SelfTest,
+}
 
 /// Prints the findings; fails when nothing could be logged.
 ///
 /// # Errors
 /// When the libraries of this project are not there.
-pub(crate) fn run(place: &PlaceOptions) -> Result<Exit> {
+pub(crate) fn run(options: &DoctorOptions) -> Result<Exit> {
+    let place = &options.place;
+    if options.self_test.is_wanted() {
+        return self_test::run(place, &options.self_test);
+    }
     let options = RunOptions { place: place.clone(), log_location: Some("/dev/null".into()), ..Default::default() };
     let mut environment = Environment::of(&options)?;
     let hello = environment.folder()?.hello()?;
     environment.set(Interceptor::hello, &hello);
     // In a process of its own: it gets the environment that applications get, and may crash.
-    let program = std::env::current_exe().context("where this program is")?;
-    let output = Command::new(program).arg("probe").envs(environment.iter()).output().context("starting the probe")?;
+    let output = find::this_program(place.rocm.as_deref())?
+        .arg("probe")
+        .envs(environment.iter())
+        .output()
+        .context("starting the probe")?;
     let said = private_folder::read(&hello)?;
     print!("{}", String::from_utf8_lossy(&output.stdout));
     if !output.status.success() {
@@ -47,6 +64,8 @@ pub(crate) struct ProbeOptions {
     /// Print the version of the runtime, and nothing else.
     #[arg(long)]
     runtime: bool,
+    #[command(flatten)]
+    part: self_test::PartOptions,
 }
 
 /// What runs in the process of its own: starts the runtime and says what it finds.
@@ -54,6 +73,9 @@ pub(crate) struct ProbeOptions {
 /// # Errors
 /// When the runtime cannot be opened or started.
 pub(crate) fn probe(options: &ProbeOptions) -> Result<Exit> {
+    if let Some(exit) = self_test::part(&options.part)? {
+        return Ok(exit);
+    }
     let api = Api::open(None).context("opening the HSA runtime")?;
     if options.runtime {
         api.init().context("starting the HSA runtime")?;

@@ -165,10 +165,12 @@ impl AqlQueue {
             }
             let oldest = self.next - self.in_flight.len() as u64;
             self.in_flight.pop_front();
-            let slot = self.slot(oldest);
-            let header = self.view.word32(slot, true)?;
-            let setup = header.load(Ordering::Relaxed) & 0xffff_0000;
-            header.store(setup | u32::from(INVALID_HEADER), Ordering::Release);
+            if self.gpu.driver.read_index() != ReadIndex::Valid {
+                let slot = self.slot(oldest);
+                let header = self.view.word32(slot, true)?;
+                let setup = header.load(Ordering::Relaxed) & 0xffff_0000;
+                header.store(setup | u32::from(INVALID_HEADER), Ordering::Release);
+            }
             released = true;
         }
         self.tell()?;
@@ -195,7 +197,8 @@ impl AqlQueue {
 
     /// The packet in the next slot, when there is one.
     fn fetch(&mut self) -> Result<Option<Packet>, Refused> {
-        if self.next >= self.limit {
+        let ahead = self.gpu.driver.fetches_ahead() && self.rung != NEVER_RUNG;
+        if self.next >= self.limit && !ahead {
             return Ok(None);
         }
         let slot = self.slot(self.next);
