@@ -294,11 +294,11 @@ fields! {
         12 start_ticks: u64,
         /// When it ended, in the agent's ticks.
         13 end_ticks: u64,
-        /// When it began, in ns since 1970.
+        /// When it began, in nanoseconds of the HSA runtime's system clock (`HSA_SYSTEM_INFO_TIMESTAMP`).
         14 start_ns: u64,
-        /// When it ended, in ns since 1970.
+        /// When it ended, in nanoseconds of the HSA runtime's system clock (`HSA_SYSTEM_INFO_TIMESTAMP`).
         15 end_ns: u64,
-        /// When the host gave it to the queue, in ns since 1970.
+        /// When the host submitted it, in nanoseconds of the HSA runtime's system clock (`HSA_SYSTEM_INFO_TIMESTAMP`); 0 if it is not known.
         16 enqueue_ns: u64,
         /// How many dispatches of its kernel were before it, and 1 more.
         17 occurrence: u64,

@@ -167,69 +167,69 @@ impl fmt::Display for Reason {
 
 rules! {
     load:
-    /// It is for another processor; code for a family runs on its members.
+    /// The candidate is for another processor. Code for a processor family runs on each member.
     Processor "processor" = checks::processor;
-    /// It depends on xnack being on or off, and it is the other way.
+    /// The candidate needs the other xnack setting.
     Xnack "xnack" = checks::xnack;
-    /// It depends on sramecc being on or off, and it is the other way.
+    /// The candidate needs the other sramecc setting.
     Sramecc "sramecc" = checks::sramecc;
-    /// Its code object's ABI is newer than what is known here, and not the original's.
+    /// The candidate's code object ABI is not the original's, and newer than the versions known here.
     AbiVersion "ABI version" = checks::abi_version;
-    /// It is run when code is loaded or unloaded, not dispatched.
+    /// One of the two is an initialiser or finaliser, which runs when code is loaded or unloaded.
     Kind "kind" = checks::kind;
-    /// Its code object has no kernel descriptor for it.
+    /// The candidate's code object has no kernel descriptor for it.
     Descriptor "descriptor" = checks::descriptor;
-    /// Its waves have another number of lanes.
+    /// The candidate's waves have another number of lanes.
     WavefrontSize "wave size" = checks::wavefront_size;
-    /// It takes more or fewer explicit arguments.
+    /// The candidate takes more or fewer explicit arguments.
     ArgumentCount "argument count" = checks::argument_count;
-    /// An explicit argument differs in place, size or kind, or points into LDS or scratch on one side only. Names, types, `const` and `restrict` do not matter, nor whether a pointer is called global, constant or generic.
+    /// An explicit argument differs in place, size or kind, or points into LDS or scratch on one side only. Names, types, `const`, `restrict`, and the difference between global, constant and generic pointers do not matter.
     Argument "argument" = checks::argument;
-    /// It needs a hidden argument that the original does not have and that nobody but the application's runtime knows: buffers for printf, calls of the host and malloc, queues and completion actions of device enqueue, grids over several devices, and kinds that are not known here.
+    /// The candidate needs a hidden argument that the original does not have, and that only the application's runtime knows: buffers for printf, host calls and malloc; queues and completion actions of device enqueue; grids over several devices; unknown kinds.
     HiddenArgument "hidden argument" = checks::hidden_argument;
-    /// A hidden argument has another size than the original's, or one that such an argument does not have.
+    /// A hidden argument has another size than the original's, or a size that its kind never has.
     HiddenArgumentSize "size of hidden argument" = checks::hidden_argument_size;
-    /// Its arguments need more memory than is laid anew for a dispatch.
+    /// The candidate's arguments need more memory than is available for a new layout.
     KernargSize "kernarg size" = checks::kernarg_size;
-    /// It needs a stack whose size is not known at compile time: recursion, or calls through pointers, which may lead into other code objects.
+    /// The candidate needs a stack of unknown size: recursion, or calls through pointers, which may lead into other code objects.
     DynamicStack "dynamic stack" = checks::dynamic_stack;
-    /// It requires clusters of workgroups of another shape, or of any where the original requires none.
+    /// The candidate requires another shape of workgroup clusters, or clusters where the original has none.
     ClusterDims "cluster" = checks::cluster_dims;
-    /// Both require a shape of workgroups, and not the same.
+    /// Original and candidate require different shapes of workgroups.
     RequiredWorkgroupSize "required workgroup" = checks::required_workgroup_size;
-    /// The original's required workgroup has more work-items than it allows.
+    /// The original's required workgroup has more work-items than the candidate allows.
     MaxWorkgroupSize "workgroup limit" = checks::max_workgroup_size;
-    /// It was compiled for more LDS than a workgroup of this processor can have.
+    /// The candidate needs more LDS than a workgroup of this processor can have.
     GroupSize "LDS" = checks::group_size;
-    /// It was compiled for more scratch than a wave can have.
+    /// The candidate needs more scratch than a wave can have.
     PrivateSize "scratch" = checks::private_size;
 
     dispatch:
-    /// It requires another shape of workgroups than the packet has.
+    /// The candidate requires another shape of workgroups than the packet has.
     PacketWorkgroup "workgroup" = checks::packet_workgroup;
-    /// The packet's workgroups have more work-items than it allows.
+    /// The packet's workgroups have more work-items than the candidate allows.
     PacketWorkgroupSize "workgroup size" = checks::packet_workgroup_size;
-    /// Triton has compiled it for another number of warps than the packet's workgroups have.
+    /// Triton compiled the candidate for another number of warps than the packet's workgroups have.
     PacketWarps "workgroup size of Triton" = checks::packet_warps;
-    /// It requires that every workgroup is complete, and the packet's grid is no multiple of its workgroup.
+    /// The candidate requires complete workgroups, and the packet's grid is no multiple of its workgroup.
     PacketIncomplete "incomplete workgroup" = checks::packet_incomplete;
-    /// The packet has less LDS than the original was compiled for, or more than this processor has when it is added to the candidate's.
+    /// The packet has less LDS than the original was compiled for; or its additional LDS and the candidate's exceed the processor's.
     PacketGroup "LDS of the packet" = checks::packet_group;
-    /// The packet's scratch together with the candidate's is more than a wave can have.
+    /// The packet's scratch together with the candidate's exceeds the limit of a wave.
     PacketPrivate "scratch of the packet" = checks::packet_private;
-    /// The queue is a cooperative one, on which all workgroups have to run at once, and it needs more registers, LDS or scratch than the original: some might never start.
+    /// The queue is cooperative: all workgroups must run at once. The candidate needs more registers, LDS or scratch than the original, so some workgroups might never start.
     PacketCooperative "cooperative queue" = checks::packet_cooperative;
 
     read:
-    /// Its code makes an address in a way that is not understood, so that it is not known which variables it uses: the instruction is named. Code objects without variables are not looked at. Nor is it known for processors whose instructions are not.
+    /// The candidate's code computes an address in an unknown way, so the variables that it uses are not known. The reason names the instruction. Code objects without variables are not checked. The code of unknown processors always has this reason, if there are variables.
     Addresses "addresses";
-    /// It uses a variable that cannot be the original's: of another size or kind, initialised otherwise, managed on one side only, or one of several of the name. Or an address in its code does not say of which variable it is, and the variables do not lie as the original's do.
+    /// The candidate uses a variable that cannot be the original's: another size, kind or initial value, managed on one side only, or an ambiguous name. Or an address in its code does not identify its variable, and the layout of the variables differs from the original's.
     Variables "variables";
-    /// It can get to stored addresses of functions of its code object (tables of virtual functions, function pointers): other code would call into it, or it into other code, with other registers than it was compiled for.
+    /// The candidate can reach stored addresses of functions (virtual function tables, function pointers). Code would be called across code objects, with other registers than it was compiled for.
     StoredFunctions "stored functions";
-    /// Triton has made it, and the description beside it is not there yet or cannot be read: it alone says how much LDS the kernel wants.
+    /// The candidate is Triton's, and the description beside it is missing or cannot be read. Only the description has the LDS size.
     Description "description";
-    /// Its file cannot be read, or is no longer what the index says.
+    /// The candidate's file cannot be read, or differs from the index.
     File "file";
 }
 
@@ -249,32 +249,32 @@ pub(crate) const OWN_VARIABLES: &str = "variables";
 pub const ACCEPTED: &[AcceptedRow] = &[
     AcceptedRow {
         name: "ABI version",
-        help: "Both are known, and hidden arguments are told by kind.",
+        help: "Both versions are known, and hidden arguments are identified by kind.",
         check: checks::differing_abi,
     },
     AcceptedRow {
         name: "kernarg segment",
-        help: "It is larger, or hidden arguments are at other places: it is laid anew for each dispatch. What the original has is copied; block counts, sizes of workgroups, remainders, dimensions, the size of dynamic LDS, the queue and apertures come from the packet and the queue; global offsets are zero.",
+        help: "The candidate's is larger, or has hidden arguments at other places. Each dispatch gets a new segment. Arguments of the original are copied; block counts, workgroup sizes, remainders, dimensions, the size of dynamic LDS, the queue and apertures come from the packet and the queue; global offsets are zero.",
         check: |o, c| checks::differing(o.kernarg_size, c.kernarg_size, |n| Fact::Bytes(n.into())),
     },
     AcceptedRow {
         name: "kernarg preload",
-        help: "Dwords of the kernarg segment that are preloaded into registers: the code has a beginning for firmware that does not do it.",
+        help: "Dwords of the kernarg segment that are preloaded into registers. The code has an entry for firmware that does not preload.",
         check: |o, c| checks::differing(o.preload, c.preload, |(length, _)| Fact::Number(length.into())),
     },
     AcceptedRow {
         name: "LDS",
-        help: "The packet gets the candidate's, and what was added to the original's.",
+        help: "The packet gets the candidate's size, plus what the application added to the original's.",
         check: |o, c| checks::differing(o.group_size, c.group_size, |n| Fact::Bytes(n.into())),
     },
     AcceptedRow {
         name: "scratch",
-        help: "The packet gets the larger.",
+        help: "The packet gets the larger size.",
         check: |o, c| checks::differing(o.private_size, c.private_size, |n| Fact::Bytes(n.into())),
     },
     AcceptedRow {
         name: "registers",
-        help: "Vector, accumulation and scalar registers: more of them may let fewer waves run at once.",
+        help: "Vector, accumulation and scalar registers. With more registers, fewer waves may run at once.",
         check: |o, c| {
             let all = |i: &Interface| [i.vgprs, i.agprs, i.sgprs];
             let shown = |[v, a, s]: [u32; 3]| Fact::shown(format_args!("{v} vector, {a} accumulation, {s} scalar"));
@@ -295,17 +295,17 @@ pub const ACCEPTED: &[AcceptedRow] = &[
     },
     AcceptedRow {
         name: "complete workgroups",
-        help: "Where only the candidate requires them, packets with incomplete ones run the original.",
+        help: "If only the candidate requires them, packets with incomplete workgroups run the original.",
         check: |o, c| checks::differing(o.uniform_workgroup_size, c.uniform_workgroup_size, Fact::shown),
     },
     AcceptedRow {
         name: "dynamic stack",
-        help: "The candidate needs none where the original did; the packet keeps the room.",
+        help: "Only the original needs one. The packet keeps its size.",
         check: |o, c| checks::differing(o.uses_dynamic_stack, c.uses_dynamic_stack, Fact::shown),
     },
     AcceptedRow {
         name: "float mode",
-        help: "Rounding, denormals and NaNs are treated as the candidate was compiled.",
+        help: "The candidate's settings for rounding, denormals and NaNs apply.",
         check: |o, c| {
             checks::differing(o.float_mode, c.float_mode, |mode| {
                 mode.map_or(Fact::said("unknown"), |m| Fact::shown(format_args!("{m:#x}")))
@@ -314,7 +314,7 @@ pub const ACCEPTED: &[AcceptedRow] = &[
     },
     AcceptedRow {
         name: OWN_VARIABLES,
-        help: "Those that the application does not have are the candidate's own, initialised from its file. The others are the application's: its writes are seen, and it sees what is written.",
+        help: "Variables that the application does not have are the candidate's own, initialised from its file. The others are shared with the application: each side sees the other's writes.",
         check: |_, _| None,
     },
 ];

@@ -40,7 +40,7 @@ macro_rules! statuses {
 statuses! {
     Success = 0 "success"
         "Done. Everything that was verified passed."
-        then "Nothing. `result` is `PASS`, or `PASS (qualified)` with the reasons in `qualified`; `--strict` makes the second one 9.";
+        then "Nothing. `result` is `PASS`, or `PASS (qualified)` with the reasons in `qualified`; with `--strict`, the latter is status 9.";
     Usage = 1 "usage"
         "The command line is wrong, or names something that is not there."
         then "Correct the command line. The message says what was expected and what was found.";
@@ -48,8 +48,8 @@ statuses! {
         "The capture or the file of records cannot be read, or is damaged."
         then "`omniprobe fsck FILE` lists the damage of a capture.";
     Environment = 3 "environment"
-        "The machine lacks what is needed: a GPU like the captured one, a runtime, memory."
-        then "`omniprobe doctor` says what there is. `--emulate ARCH`, `--backend emu` and `--rocm DIR` choose something else.";
+        "The machine lacks a GPU like the captured one, a runtime, or memory."
+        then "`omniprobe doctor` lists ROCm and GPUs. `--emulate ARCH`, `--backend emu` and `--rocm DIR` choose something else.";
     Placement = 4 "placement"
         "Memory could not be placed at the captured addresses."
         then "Run it again, with a larger `--place-retries` or without `--no-relocate`. `--backend emu` has every address.";
@@ -57,23 +57,23 @@ statuses! {
         "The GPU reported a fault, or the process of a replay crashed."
         then "The message names the nearest buffer.";
     Mismatch = 6 "mismatch"
-        "The results differ from the application's. Of `diff`: something differs, or a dispatch has no partner."
+        "The results differ from the application's. `diff`: dispatches differ, or a dispatch has no partner."
         then "Look at `buffers[]`: the first element that differs, or a buffer that was not written.";
     Unsupported = 7 "unsupported"
-        "The dispatch or the code needs something that is not supported, or a kernel does not fit in the other's place."
-        then "The message names the instruction, the hidden argument, or the rule that keeps the kernels apart.";
+        "The dispatch or the code needs an unsupported feature, or a kernel does not fit in the other's place."
+        then "The message names the instruction, the hidden argument, or the rule that refuses the kernel.";
     Timeout = 8 "timeout"
         "A kernel did not end in time."
         then "Give a larger `--timeout`, in seconds, if the kernel ends at all.";
     Incomplete = 9 "incomplete"
-        "The capture lacks what is needed. With `--strict`: a PASS is qualified."
+        "The capture lacks data for the replay. With `--strict`: a PASS is qualified."
         then "Capture again with `--capture-scope all --capture-after 1`.";
     Inconclusive = 10 "inconclusive"
         "The comparison decides nothing: the application's own kernel is not deterministic."
         then "Give a tolerance (`--tol`), more `--repetitions`, or make the order of the kernel's operations deterministic.";
     NothingToCompare = 11 "nothing-to-compare"
-        "There is nothing to compare: a dispatch changed no memory, or no kernel has another of its name."
-        then "Choose a dispatch that changes memory, or a folder that has kernels of these names.";
+        "There is nothing to compare: a dispatch changed no memory, or no kernel has a counterpart of its name."
+        then "Choose a dispatch that changes memory, or a folder with kernels of these names.";
 }
 
 impl Exit {
@@ -129,18 +129,19 @@ const HEAD: &str = "\
 <!-- Printed by `cargo xtask docs` from replay/src/exit.rs. -->
 # Exit statuses
 
-Every subcommand of `omniprobe` ends with one of these. `omniprobe -- APP` ends as the application ended: with its status, or by
-the signal that killed it. Before the application starts, an error ends `omniprobe -- APP` with a status of the table.
+Every subcommand of `omniprobe` ends with one of these statuses. `omniprobe -- APP` ends as the application ended: with its status, or by
+the signal that killed it. An error before the start of the application has a status of the table.
 
 ";
 
 /// End of the page.
 const TAIL: &str = "
-With several dispatches, the status is that of the first that failed. If none failed, it is 10 if one is inconclusive, and 0 if one
-passed. It is 11 only if all of them are 11. `diff` gives 6 before 9. `doctor` gives 0 if the runtime loads the library, else 3; with
-`--self-test`, 0 if no check failed, else 3.
-`cache check` gives 0 if a kernel would be swapped, 7 if a kernel of the name does not fit or has to be chosen, and 11 if the folder
-has no kernel of any of the names.
+With several dispatches, the status is that of the first failure. If none failed, it is 10 if one is inconclusive, else 0 if one passed.
+It is 11 only if all dispatches are 11. `diff` gives 6 before 9. `doctor` gives 0 if the runtime loads the library, else 3;
+with `--self-test`, 0 if no check failed, else 3.
+
+`cache check` gives 0 if a kernel would be swapped, 7 if a kernel of the name does not fit or must be chosen, and 11 if the folder has no
+kernel of these names.
 ";
 
 #[cfg(test)]
