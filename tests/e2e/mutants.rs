@@ -140,6 +140,33 @@ fn a_sum_in_any_order_is_masked_and_said_and_garbage_in_its_place_fails() {
 }
 
 #[test]
+fn the_upper_half_of_a_clock_that_no_replay_repeats_is_inconclusive_and_garbage_in_its_place_fails() {
+    let arch = bed::arch();
+    let recorded: Vec<u32> = (0..16).map(|i| if i % 2 == 0 { 1000 + i } else { 0x1234 }).collect();
+    let times = Buffer::words(SUMS, &[0xffff_ffff; 16], &recorded);
+    let out = Buffer::words(OUT, &words(|_| 7), &words(|i| 3 * i));
+    let captured = captured("clocked", &arch, &[SUMS, OUT], vec![times, out]);
+    let inconclusive = |options: &[&str]| {
+        let outcome = replay::tool("verify", &captured, options);
+        replay::ended(&outcome, "INCONCLUSIVE", 10);
+        assert!(outcome.stdout.contains("UNDECIDED        arg0"), "{}", outcome.stdout);
+        assert!(outcome.stdout.contains("agree in 8 elements with each other and not with what"), "{}", outcome.stdout);
+    };
+    // The same kernel in its own place: other code, which computes the same.
+    let same = format!("all={}", bed::hip_object("mutants", &arch, "-O1").display());
+    for backend in backends(0) {
+        inconclusive(backend);
+        // However much may be masked: what no replay repeats is no PASS.
+        inconclusive(&[backend, &["--hsaco", &same, "--mask-limit", "100%"]].concat());
+        for (mutation, said) in [("GARBAGE", "MISMATCH         arg0"), ("ONE", "MISMATCH         arg1")] {
+            let outcome = mutant(&captured, mutation, &[backend, &["--mask-limit", "100%"]].concat());
+            replay::ended(&outcome, "FAIL", 6);
+            assert!(outcome.stdout.contains(said), "{mutation}: {}", outcome.stdout);
+        }
+    }
+}
+
+#[test]
 fn memory_that_a_hidden_pointer_leads_to_is_not_excused_as_the_hosts() {
     const BLOCK: u64 = IN;
     for key in [0u64, 0x5555_5555_5555_5555] {

@@ -560,9 +560,10 @@ pub(crate) fn all_passed(outcome: &Outcome, least: usize, what: &str) {
     let verified: Vec<Value> = outcome.stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert!(verified.len() >= least, "{what}: {}", outcome.stderr);
     // A kernel may leave memory as it was: that is said, and is no PASS.
-    // The time of day that a kernel writes is another one, and only what differs among replays is masked.
+    // The time of day that a kernel writes is another one: too much of what it writes is masked, or no replay repeats it.
     let tells_the_time = |v: &Value| v["demangled"].as_str().is_some_and(|name| name.starts_with("clocks("));
-    let other = verified.iter().filter(|v| !is(v, "PASS") && !is(v, "NOTHING_WRITTEN") && !tells_the_time(v));
+    let is_fine = |v: &Value| is(v, "PASS") || is(v, "NOTHING_WRITTEN") || is(v, "INCONCLUSIVE") && tells_the_time(v);
+    let other = verified.iter().filter(|v| !is_fine(v));
     let other: Vec<_> = other.map(in_short).collect();
     assert!(other.is_empty(), "{what}: {other:#?}");
     let passed = verified.iter().filter(|v| is(v, "PASS")).count();
