@@ -86,6 +86,9 @@ pub(crate) fn active() -> Option<&'static Session> {
 /// # Safety
 /// `table` must be the runtime's table.
 pub(crate) unsafe fn load(table: *mut HsaApiTable) {
+    if has_raised_privileges() {
+        return;
+    }
     // SAFETY: the caller's promise.
     let Ok(live) = (unsafe { LiveTable::of(table) }) else { return };
     if hooks::installed(&live) {
@@ -103,6 +106,13 @@ pub(crate) unsafe fn load(table: *mut HsaApiTable) {
     exit::runtime_is_up(true);
     hooks::runtime::started();
     hooks::install(&live, session);
+}
+
+/// True in a program that runs with rights that its user does not have: variables of the environment may name no file there,
+/// so that the library does nothing at all.
+fn has_raised_privileges() -> bool {
+    // SAFETY: the call reads what the kernel has told the process, and cannot fail.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 fn create() -> &'static Session {

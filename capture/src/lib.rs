@@ -66,6 +66,6 @@ pub use records::{
 pub use scan::{End, Finding};
 pub use snapshot::SnapshotWriter;
 pub use source::Source;
-pub use storage::{FileStorage, Storage};
+pub use storage::{FileStorage, PRIVATE, Storage};
 pub use value::{FieldRow, Fields, Kind, Shown};
 pub use writer::{Options, Sync, Writer};

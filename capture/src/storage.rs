@@ -1,7 +1,8 @@
 //! Where a capture is written: to the end of a file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// What a writer writes to.
@@ -25,6 +26,9 @@ pub trait Storage {
     fn sync(&mut self) -> io::Result<()>;
 }
 
+/// The mode of a file that its owner alone may read and write: captures hold memory of an application.
+pub const PRIVATE: u32 = 0o600;
+
 /// A file. What was appended is the operating system's: it outlives the process, however that ends.
 #[derive(Debug)]
 pub struct FileStorage {
@@ -33,21 +37,28 @@ pub struct FileStorage {
 }
 
 impl FileStorage {
-    /// Makes a new file; what had the name before is replaced.
+    /// Makes a file that its owner alone may read. What had the name before is replaced, and keeps its mode.
     ///
     /// # Errors
     /// When the file cannot be made.
     pub fn create(path: &Path) -> io::Result<FileStorage> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE).open(path)?;
         Ok(FileStorage { file, length: 0 })
     }
 
-    /// Makes a new file of a name that no file has: of several processes that try, one succeeds.
+    /// Makes a new file of a name that no file has, with the permissions of a `mode`, whatever the process's umask. Of several
+    /// processes that try, one succeeds.
     ///
     /// # Errors
     /// When there is a file ([`io::ErrorKind::AlreadyExists`]), or none can be made.
-    pub fn create_new(path: &Path) -> io::Result<FileStorage> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    pub fn create_new(path: &Path, mode: u32) -> io::Result<FileStorage> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(mode & PRIVATE).open(path)?;
+        if file.metadata()?.permissions().mode() & 0o777 != mode {
+            file.set_permissions(Permissions::from_mode(mode)).inspect_err(|_| {
+                // Nothing is in it yet. If it cannot be removed either, it is an empty file.
+                let _ = std::fs::remove_file(path);
+            })?;
+        }
         Ok(FileStorage { file, length: 0 })
     }
 }

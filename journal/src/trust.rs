@@ -6,10 +6,15 @@ use std::os::unix::fs::MetadataExt;
 /// Bits of the mode that let others write. Source: POSIX `sys/stat.h`.
 const OTHERS_MAY_WRITE: u32 = 0o022;
 
+/// The user whose rights the process has.
+pub fn user() -> u32 {
+    // SAFETY: the call cannot fail and touches no memory.
+    unsafe { libc::geteuid() }
+}
+
 /// Why an open file is not believed, if it is not: it is no regular file, belongs to somebody else, or others may write it.
 pub fn mistrust(file: &Metadata) -> Option<String> {
-    // SAFETY: the call cannot fail and touches no memory.
-    let user = unsafe { libc::geteuid() };
+    let user = user();
     let (owner, mode) = (file.uid(), file.mode() & 0o7777);
     if !file.is_file() {
         Some("expected a regular file, found something that is no file".to_owned())

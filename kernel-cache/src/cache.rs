@@ -15,12 +15,14 @@ use crate::index::hashes::{self, Hashes};
 use crate::interface::Interface;
 use crate::root::{Changes, Root};
 use crate::triton;
+use crate::trust::Trust;
 use crate::variables::{Analysis, Modules};
 
 /// The kernels of folders of code objects, by name.
 #[derive(Debug, Default)]
 pub struct Cache {
     roots: Vec<Root>,
+    trust: Trust,
     problems: Vec<Problem>,
     indexing: Indexing,
     hashes: Mutex<HashMap<Contents, Hash>>,
@@ -58,13 +60,14 @@ pub struct Indexing {
 impl Cache {
     /// Finds what is in folders and below, or in single files. The index of each root is kept in `index_folder`: it makes
     /// the next start fast. A folder that cannot be written only costs time.
-    pub fn open(roots: &[PathBuf], index_folder: Option<&Path>) -> Cache {
-        let mut cache = Cache::default();
+    /// Folders and files that are not trusted are problems.
+    pub fn open(roots: &[PathBuf], index_folder: Option<&Path>, trust: Trust) -> Cache {
+        let mut cache = Cache { trust, ..Cache::default() };
         for root in roots {
             // Of a path that cannot be made absolute, the walk says what is wrong with it.
             let path = std::path::absolute(root).unwrap_or_else(|_| root.clone());
             if cache.roots.iter().all(|known| known.path() != path) {
-                cache.roots.push(Root::open(path, index_folder, &mut cache.indexing));
+                cache.roots.push(Root::open(path, index_folder, trust, &mut cache.indexing));
             }
         }
         cache.collect_problems();
@@ -127,7 +130,7 @@ impl Cache {
     /// # Errors
     /// When the file cannot be read, was changed, or the index is wrong about it.
     pub fn read(&self, candidate: &Candidate) -> Result<Vec<u8>, Unavailable> {
-        let bytes = contents(candidate)?;
+        let bytes = self.contents(candidate)?;
         let Candidate { path, place, interface, .. } = candidate;
         let object = CodeObject::parse(&bytes).map_err(|source| unreadable(candidate, source))?;
         let mut named = object.kernels.iter().filter(|kernel| kernel.name == interface.name).peekable();
@@ -139,6 +142,21 @@ impl Cache {
         Ok(bytes)
     }
 
+    /// The bytes of a candidate's code object, from the file as it was indexed.
+    fn contents(&self, candidate: &Candidate) -> Result<Vec<u8>, Unavailable> {
+        let Candidate { path, place, stamp, .. } = candidate;
+        let failed = |source| Unavailable::File { path: path.clone(), source };
+        let opened = Opened::open(path).map_err(failed)?;
+        let unchanged = |now| if now == *stamp { Ok(()) } else { Err(Unavailable::Changed { path: path.clone() }) };
+        unchanged(opened.stamp)?;
+        if let Some(reason) = self.trust.refusal(&opened.metadata().map_err(failed)?, path) {
+            return Err(Unavailable::Mistrusted { path: path.clone(), reason });
+        }
+        let bytes = place.entry().read(&opened);
+        unchanged(opened.stamp_now().map_err(failed)?)?;
+        bytes.map_err(|source| unreadable(candidate, source))
+    }
+
     /// The hash of a candidate's code object. It is computed once for a file as it is.
     ///
     /// # Errors
@@ -146,14 +164,14 @@ impl Cache {
     pub fn hash(&self, candidate: &Candidate) -> Result<Hash, Unavailable> {
         once(&self.hashes, candidate, || {
             let kept = self.kept.get(&hashes::key(&candidate.path, &candidate.stamp, &candidate.place)).copied();
-            kept.map_or_else(|| contents(candidate).map(|bytes| Hash::of(&bytes)), Ok)
+            kept.map_or_else(|| self.contents(candidate).map(|bytes| Hash::of(&bytes)), Ok)
         })
     }
 
     /// Takes the hashes that [`keep_hashes`](Cache::keep_hashes) has left in a folder. They are for lists: code that is loaded is
     /// hashed from its own bytes, so a process that loads code does not call this.
     pub fn take_hashes(&mut self, index_folder: &Path) {
-        self.kept = self.roots.iter().flat_map(|root| hashes::load(index_folder, root.path())).collect();
+        self.kept = self.roots.iter().flat_map(|root| hashes::load(index_folder, root.path(), self.trust)).collect();
     }
 
     /// Keeps the hashes that were computed, and those that were kept of files that are still the same.
@@ -206,7 +224,7 @@ impl Sources for Cache {
 
     fn analysis(&self, candidate: &Candidate) -> Result<Arc<Analysis>, Unavailable> {
         once(&self.analyses, candidate, || {
-            let analysis = Analysis::of(&contents(candidate)?);
+            let analysis = Analysis::of(&self.contents(candidate)?);
             analysis.map(Arc::new).map_err(|source| unreadable(candidate, source))
         })
     }
@@ -236,18 +254,6 @@ fn sorted(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     // One root may be in another.
     candidates.dedup();
     candidates
-}
-
-/// The bytes of a candidate's code object, from the file as it was indexed.
-fn contents(candidate: &Candidate) -> Result<Vec<u8>, Unavailable> {
-    let Candidate { path, place, stamp, .. } = candidate;
-    let failed = |source| Unavailable::File { path: path.clone(), source };
-    let opened = Opened::open(path).map_err(failed)?;
-    let unchanged = |now| if now == *stamp { Ok(()) } else { Err(Unavailable::Changed { path: path.clone() }) };
-    unchanged(opened.stamp)?;
-    let bytes = place.entry().read(&opened);
-    unchanged(opened.stamp_now().map_err(failed)?)?;
-    bytes.map_err(|source| unreadable(candidate, source))
 }
 
 fn unreadable(candidate: &Candidate, source: Unreadable) -> Unavailable {

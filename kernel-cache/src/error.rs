@@ -19,6 +19,14 @@ pub enum Unavailable {
         /// What the system said.
         source: io::Error,
     },
+    /// Others may have written it.
+    #[error("{path}: {reason}", path = path.display())]
+    Mistrusted {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is, and who may write it.
+        reason: String,
+    },
     /// It is another file now than when it was indexed.
     #[error("{path}: it was changed after it was indexed", path = path.display())]
     Changed {

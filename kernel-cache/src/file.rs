@@ -1,7 +1,7 @@
 //! Files as sources of code objects, and what tells a file from what it was.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use amdgpu_code_object::Source;
 
 use crate::decision::Stamp;
+use crate::trust::Trust;
 
 /// Clocks of file systems are coarse: two seconds where they are coarsest (FAT). A file that was changed so little time
 /// ago can be changed again and look the same.
@@ -56,12 +57,20 @@ impl Opened {
         Ok(Opened { file, stamp: Stamp::of(&data), read: AtomicU64::new(0) })
     }
 
+    /// Whose it is, and who may write it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+
     /// What it is like now.
     ///
     /// # Errors
     /// What the system says.
     pub(crate) fn stamp_now(&self) -> io::Result<Stamp> {
-        Ok(Stamp::of(&self.file.metadata()?))
+        Ok(Stamp::of(&self.metadata()?))
     }
 }
 
@@ -76,6 +85,31 @@ impl Source for Opened {
     }
 }
 
+/// A new file, in the place of one that a process with this number has left. A link that somebody has put there is removed,
+/// not followed.
+fn fresh(path: &Path) -> io::Result<File> {
+    let create = || OpenOptions::new().write(true).create_new(true).open(path);
+    match create() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(path).and_then(|()| create()),
+        result => result,
+    }
+}
+
+/// The contents of a file that only this user may have written.
+///
+/// # Errors
+/// What the system says, or why it is not trusted.
+pub(crate) fn trusted(path: &Path, trust: Trust) -> io::Result<Vec<u8>> {
+    let mut file = Opened::open(path)?;
+    match trust.refusal(&file.metadata()?, path) {
+        Some(reason) => Err(io::Error::new(io::ErrorKind::PermissionDenied, reason)),
+        None => {
+            let mut bytes = Vec::new();
+            file.file.read_to_end(&mut bytes).map(|_| bytes)
+        }
+    }
+}
+
 /// Writes a file, and its folder if that is not there: whole, or not at all.
 ///
 /// # Errors
@@ -86,7 +120,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     // Of this process alone: others may write at the same time, and the last to rename wins.
     let unfinished = path.with_extension(format!("{}.unfinished", std::process::id()));
-    let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
+    let written =
+        fresh(&unfinished).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&unfinished, path));
     if written.is_err() {
         // Not there if it could not be made.
         let _ = fs::remove_file(&unfinished);

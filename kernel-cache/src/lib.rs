@@ -39,6 +39,7 @@ mod skim;
 mod swap;
 mod target;
 mod triton;
+mod trust;
 mod variables;
 mod walk;
 
@@ -55,4 +56,5 @@ pub use rules::{Accepted, Fact, Reason, Refusal};
 pub use swap::{Limits, PacketFacts, Sizes, Swap, fit, fit_code};
 pub use target::members;
 pub use triton::Launch;
+pub use trust::Trust;
 pub use variables::{Binding, Module, Modules, Patch, Patched};

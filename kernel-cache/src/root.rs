@@ -7,12 +7,14 @@ use crate::cache::{Indexing, Problem};
 use crate::decision::{Candidate, Stamp};
 use crate::index::{self, Block, Builder, Carried, FileRow, TooLarge};
 use crate::scan;
+use crate::trust::Trust;
 use crate::walk::Walk;
 
 /// One of the places where code objects are.
 #[derive(Debug)]
 pub(crate) struct Root {
     path: PathBuf,
+    trust: Trust,
     /// The index as it was made or read, and what was read since; each much smaller than the one before it.
     blocks: Vec<Block>,
     folders: Vec<PathBuf>,
@@ -34,17 +36,17 @@ fn is_fresh(row: &FileRow<'_>, path: &Path, stamp: &Stamp) -> bool {
 
 impl Root {
     /// Looks into a folder. What the index has is not read again.
-    pub(crate) fn open(path: PathBuf, index_folder: Option<&Path>, indexing: &mut Indexing) -> Root {
-        let walk = Walk::of(&path);
+    pub(crate) fn open(path: PathBuf, index_folder: Option<&Path>, trust: Trust, indexing: &mut Indexing) -> Root {
+        let walk = Walk::of(&path, trust);
         indexing.files += walk.files.len();
         let mut problem = |reason: String| indexing.problems.push(Problem { path: path.clone(), reason });
-        let kept = index_folder.map(|folder| index::load(folder, &path)).transpose();
+        let kept = index_folder.map(|folder| index::load(folder, &path, trust)).transpose();
         let kept = kept.unwrap_or_else(|damage| {
             problem(format!("its index is made again: {damage}"));
             None
         });
         let kept = kept.flatten();
-        let mut root = Root { path, blocks: Vec::new(), folders: walk.folders, problems: walk.problems };
+        let mut root = Root { path, trust, blocks: Vec::new(), folders: walk.folders, problems: walk.problems };
         match kept {
             Some(block) if is_complete(&block, &walk.files) => root.blocks.push(block),
             kept => root.index(kept.as_ref(), &walk.files, index_folder, indexing),
@@ -137,7 +139,7 @@ impl Root {
             return;
         }
         let exists = path.symlink_metadata().is_ok() || path == self.path;
-        let walk = if exists { Walk::of(&path) } else { Walk::default() };
+        let walk = if exists { Walk::of(&path, self.trust) } else { Walk::default() };
         self.folders.retain(|folder| !folder.starts_with(&path));
         self.folders.extend(walk.folders);
         self.problems.retain(|problem| !problem.path.starts_with(&path));

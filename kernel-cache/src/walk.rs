@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cache::Problem;
 use crate::decision::Stamp;
+use crate::trust::Trust;
 
 /// Folders in folders: a path cannot be long enough for many more.
 const DEEPEST: usize = 512;
@@ -22,12 +23,13 @@ pub(crate) struct Walk {
     pub(crate) problems: Vec<Problem>,
     /// Device and number of those folders: a folder that links lead to twice is looked into once.
     seen: HashSet<(u64, u64)>,
+    trust: Trust,
 }
 
 impl Walk {
-    /// Looks into a folder and those below it; of a file, at itself. Links are followed.
-    pub(crate) fn of(root: &Path) -> Walk {
-        let mut walk = Walk::default();
+    /// Looks into a folder and those below it; of a file, at itself. Links are followed. What is not trusted is a problem.
+    pub(crate) fn of(root: &Path, trust: Trust) -> Walk {
+        let mut walk = Walk { trust, ..Walk::default() };
         walk.entry(root.to_path_buf(), &mut Vec::new());
         walk.files.sort_by(|a, b| a.0.as_os_str().cmp(b.0.as_os_str()));
         walk
@@ -42,6 +44,11 @@ impl Walk {
             Ok(data) => data,
             Err(error) => return self.problem(path, error),
         };
+        if (data.is_file() || data.is_dir())
+            && let Some(refusal) = self.trust.refusal(&data, &path)
+        {
+            return self.problem(path, refusal);
+        }
         if data.is_file() {
             self.files.push((path, Stamp::of(&data)));
         } else if data.is_dir() {

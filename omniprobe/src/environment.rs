@@ -44,6 +44,7 @@ impl Environment {
             (Interceptor::filter, options.kernels.clone().map(Into::into)),
             (Interceptor::kernel_cache_mode, options.cache_mode.clone().map(Into::into)),
             (Interceptor::kernel_cache_pick, options.cache_pick.clone().map(Into::into)),
+            (Interceptor::kernel_cache_trust, options.cache_trust.then(|| "1".into())),
             (Interceptor::capture, capture.capture.clone()),
             (Interceptor::capture_kernels, capture.capture_kernels.clone()),
             (Interceptor::capture_dispatches, capture.capture_dispatches.clone()),
@@ -56,6 +57,8 @@ impl Environment {
             (Interceptor::capture_quit, capture.capture_quit.clone()),
             (Interceptor::capture_compress, capture.capture_compress.clone().map(Into::into)),
             (Interceptor::capture_quiesce, capture.capture_quiesce.clone().map(Into::into)),
+            (Interceptor::capture_mode, capture.capture_mode.clone()),
+            (Interceptor::capture_tell, capture.capture_tell.clone().map(Into::into)),
         ];
         for (name, value) in ours {
             if let Some(value) = value {

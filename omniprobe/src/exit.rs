@@ -8,12 +8,12 @@ use logdur_capture::CaptureError;
 use logdur_journal::snapshot::Unreadable;
 use logdur_replay::{Exit, ReplayError};
 
-use crate::cmd::printable;
+use crate::cmd::tell;
 
 /// The status of a subcommand that is done. An error is printed, and has a status of its own.
 pub(crate) fn end(done: Result<Exit>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        eprintln!("omniprobe: {}", printable(&format!("{error:#}")));
+        tell(format_args!("{error:#}"));
         of(&error)
     })
     .into()

@@ -126,6 +126,10 @@ struct RunOptions {
     /// [default: none].
     #[arg(long, value_name = "newest|HASH[,HASH]", help_heading = help::SWAP)]
     cache_pick: Option<String>,
+    /// Use folders and files, too, that belong to other users or that others may write. Sets LOGDUR_KERNEL_CACHE_TRUST
+    /// [default: refused].
+    #[arg(long, help_heading = help::SWAP)]
+    cache_trust: bool,
     #[command(flatten)]
     capture: CaptureOptions,
     #[command(flatten)]
@@ -198,6 +202,12 @@ struct CaptureOptions {
     /// What must be idle while memory is read. Sets LOGDUR_CAPTURE_QUIESCE [default: process].
     #[arg(long, value_name = "WHAT", requires = "capture", value_parser = ["queue", "device", "process"])]
     capture_quiesce: Option<String>,
+    /// Permissions of the file, an octal mode. Sets LOGDUR_CAPTURE_MODE [default: 600].
+    #[arg(long, value_name = "MODE", requires = "capture")]
+    capture_mode: Option<OsString>,
+    /// What the file says about the process. Sets LOGDUR_CAPTURE_TELL [default: environment].
+    #[arg(long, value_name = "WHAT", requires = "capture", value_parser = ["none", "command", "environment"])]
+    capture_tell: Option<String>,
 }
 
 impl RunOptions {
@@ -268,10 +278,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
         && let Some(word) = std::env::args_os().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"))
         && !std::env::args_os().any(|a| a == "--")
     {
-        eprintln!(
-            "omniprobe: expected `--` before the application, found none: omniprobe [OPTIONS] -- {} ...",
+        cmd::tell(format_args!(
+            "expected `--` before the application, found none: omniprobe [OPTIONS] -- {} ...",
             word.to_string_lossy()
-        );
+        ));
         return Exit::Usage.into();
     }
     // Help and version are no errors; clap knows where each goes.

@@ -1,10 +1,11 @@
 //! What a capture holds, as files.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use logdur_capture::{Id, Memory, Reader};
+use logdur_capture::{Id, Memory, PRIVATE, Reader};
 
 use crate::buffers::buffers;
 use crate::case::Case;
@@ -18,6 +19,11 @@ const STEP: u64 = 4 << 20;
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> ReplayError {
     let path = path.display().to_string();
     move |source| ReplayError::File { path: path.clone(), source }
+}
+
+/// A file for memory of an application: if it is new, its owner alone may read it.
+pub(crate) fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE).open(path)
 }
 
 /// Writes a code object into a folder, named by its hash; the file.
@@ -62,7 +68,7 @@ fn write(memory: &Memory<'_>, buffer: &Buffer, when: &str, folder: &Path) -> Res
     let name = buffer.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect::<String>();
     let ending = if header.is_some() { "npy" } else { "bin" };
     let path = folder.join(format!("{name}.{when}.{ending}"));
-    let mut file = fs::File::create(&path).map_err(failed(&path))?;
+    let mut file = private_file(&path).map_err(failed(&path))?;
     file.write_all(&header.unwrap_or_default()).map_err(failed(&path))?;
     let mut at = buffer.start;
     let mut bytes = Vec::new();

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use amdgpu_code_object::Target;
 use logdur_kernel_cache::{
-    Cache, Candidate, Choice, Decision, Hash, Module, Modules, Prefix, Refusal, Swap, fit_code, index_folder,
+    Cache, Candidate, Choice, Decision, Hash, Module, Modules, Prefix, Refusal, Swap, Trust, fit_code, index_folder,
 };
 
 use crate::case::{Case, Code};
@@ -112,7 +112,7 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
             Replacement::File { path, .. } => vec![path.clone()],
         };
         asked = true;
-        let cache = Cache::open(&roots, index_folder().as_deref());
+        let cache = Cache::open(&roots, index_folder().as_deref(), Trust::Everybody);
         if let Some(problem) = cache.problems().first() {
             return Err(ReplayError::Usage {
                 what: problem.path.display().to_string(),

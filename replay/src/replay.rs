@@ -1,5 +1,6 @@
 //! A dispatch, replayed and compared.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use logdur_capture::{Id, Scope};
@@ -8,6 +9,7 @@ use crate::case::Case;
 use crate::device::{Description, Times};
 use crate::error::{ReplayError, Result};
 use crate::exit::Exit;
+use crate::extract::private_file;
 use crate::judge::{Judgement, Left, judge};
 use crate::memory::Pages;
 use crate::place::PAGE;
@@ -181,7 +183,7 @@ fn save(case: &Case<'_>, folder: &Path, buffers: &[Buffer], pages: &Pages) -> Re
         }
         if changed {
             let path = folder.join(format!("dispatch-{}-{:x}.bin", case.dispatch.id, buffer.start));
-            std::fs::write(&path, bytes).map_err(failed(&path))?;
+            private_file(&path).and_then(|mut file| file.write_all(&bytes)).map_err(failed(&path))?;
         }
     }
     Ok(())

@@ -65,6 +65,18 @@ impl Value for Option<Grid> {
     }
 }
 
+/// Who may read and write a file: the bits of `chmod`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMode(pub u32);
+
+impl Value for FileMode {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        let expected = || "expected an octal mode from 0 to 777, like 600 or 640".to_owned();
+        let text = text.to_str().filter(|text| text.bytes().all(|b| b.is_ascii_digit())).ok_or_else(expected)?;
+        u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).map(FileMode).ok_or_else(expected)
+    }
+}
+
 /// Makes an enum of words.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident: $($(#[$word_doc:meta])* $variant:ident $word:literal),+ $(,)?) => {
@@ -121,6 +133,17 @@ words! {
 }
 
 words! {
+    /// What a capture says of the process.
+    CaptureTell:
+    /// Neither its program, its command line nor its environment.
+    None "none",
+    /// Program and command line.
+    Command "command",
+    /// Variables that runtimes and tools read, too.
+    Environment "environment",
+}
+
+words! {
     /// What has to be at rest when memory is read.
     Quiesce:
     /// The dispatch's own queue.
@@ -145,6 +168,15 @@ mod tests {
             (Some(Occurrences::Every(100)), Some(Occurrences::Random(0.01)))
         );
         for text in ["", "0", "7-3", "every:0", "random:101%", "random:1", "all"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn modes_of_files_are_octal_numbers() {
+        let parse = |text: &str| FileMode::parse(OsStr::new(text)).ok().map(|mode| mode.0);
+        assert_eq!([parse("600"), parse("0640"), parse("0")], [Some(0o600), Some(0o640), Some(0)]);
+        for text in ["", "1777", "6a0", "-600", "+600", "0o600", "689", "u=rw"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::value::Bytes;
-use crate::{CaptureScope, Compress, Grid, Occurrences, Quiesce, Value, settings};
+use crate::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce, Value, settings};
 
 /// Where rows go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +74,9 @@ impl Value for QueueMode {
 
 /// A line of the file [`Interceptor::hello`] with this word after the process id has the path of the process's records.
 pub const RECORDS_AT: &str = "records-at";
+
+/// What a refusal of a cache's folder or file ends with: see [`Interceptor::kernel_cache_trust`].
+pub const TRUST_ALL: &str = "LOGDUR_KERNEL_CACHE_TRUST=1 uses it all the same";
 
 /// Where the records of dispatches are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +164,8 @@ settings! {
     kernel_cache: Folders = "LOGDUR_KERNEL_CACHE" ["DIR[:DIR…]"] or (Folders::default()) "nothing is replaced";
     /// Which of several kernels that fit is used, even if the running code object is one of them: that of the newest file, or that of the code object whose hash begins with these digits.
     kernel_cache_pick: Option<String> = "LOGDUR_KERNEL_CACHE_PICK" ["`newest` | HASH[,HASH…]"] or (None) "none: a notice lists them";
+    /// Whether the cache may use folders and files that belong to a user other than the process's user and root, or that others may write. Otherwise they are refused; a notice gives owner and mode.
+    kernel_cache_trust: u32 = "LOGDUR_KERNEL_CACHE_TRUST" ["`0` | `1`"] or (0) "`0`";
     /// When kernels are swapped: always; in alternation with the original, N dispatches each; or for the first N dispatches of each kernel and geometry. The last two compare both kernels, in lines at the end of the log.
     kernel_cache_mode: CacheMode = "LOGDUR_KERNEL_CACHE_MODE" ["`swap` | `alternate[:N]` | `off-after:N`"] or (CacheMode::Swap) "`swap`";
     /// Captures dispatches into this file, or into a new file of this folder: arguments, code, and memory before and after. `%p` is the process id, `%r` the rank of MPI or SLURM. Two processes never share a file.
@@ -187,6 +192,10 @@ settings! {
     capture_compress: Compress = "LOGDUR_CAPTURE_COMPRESS" ["`auto` | `none` | `lz4` | `zstd`"] or (Compress::Auto) "`auto`";
     /// What must be idle while memory is read.
     capture_quiesce: Quiesce = "LOGDUR_CAPTURE_QUIESCE" ["`queue` | `device` | `process`"] or (Quiesce::Process) "`process`";
+    /// Permissions of the capture file, whatever the umask. The file contains memory of the application.
+    capture_mode: FileMode = "LOGDUR_CAPTURE_MODE" ["octal mode"] or (FileMode(0o600)) "`600`: only its owner reads and writes it";
+    /// What the capture file says about the process: nothing; its program and command line; also the environment variables that begin with `HSA_`, `HIP_`, `AMD_`, `ROCR_`, `GPU_`, `LOGDUR_`, `KFDEMU_` or `OMP_`.
+    capture_tell: CaptureTell = "LOGDUR_CAPTURE_TELL" ["`none` | `command` | `environment`"] or (CaptureTell::Environment) "`environment`";
     /// Diagnostics of the library, into the file `logdur.PID.log` beside the log or in the folder for temporary files.
     log: Option<String> = "LOGDUR_LOG" ["`error` | `warn` | `info` | `debug` | `trace`"] or (None) "off";
     /// A file into which the library writes a line when it is loaded. `omniprobe` sets the variable.

@@ -9,10 +9,12 @@ mod injection;
 mod interceptor;
 mod value;
 
-pub use capture::{CaptureScope, Compress, Grid, Occurrences, Quiesce};
+pub use capture::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce};
 pub use emulator::{Bar, ClockKind, Emulator, Fetch, GpuList, ReadIndex, Times, Xnack};
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
-pub use interceptor::{CacheMode, Folders, Format, Interceptor, LogLocation, QueueMode, RECORDS_AT, RecordsLocation};
+pub use interceptor::{
+    CacheMode, Folders, Format, Interceptor, LogLocation, QueueMode, RECORDS_AT, RecordsLocation, TRUST_ALL,
+};
 pub use value::Value;
 
 use std::ffi::{OsStr, OsString};

@@ -18,7 +18,7 @@ use logdur_capture::{
     Agent, Allocation, AllocationKind, CaptureError, CodeObject, Compress, Dispatch, FileStorage, Global, Id, Kernel,
     Loaded, Note, Options, Property, Queue, Scope, Session as Process, Severity, SnapshotId, Writer,
 };
-use logdur_settings::{CaptureScope, Interceptor};
+use logdur_settings::{CaptureScope, CaptureTell, Interceptor};
 
 use super::kernarg::Kernarg;
 use super::memory;
@@ -40,6 +40,8 @@ pub(super) struct File {
     path: PathBuf,
     writer: Option<Writer>,
     limit: u64,
+    /// What is said of the process.
+    tell: CaptureTell,
     /// Those that the file has.
     code_objects: HashSet<Id>,
     /// By the address of its descriptor: number, code object.
@@ -111,7 +113,7 @@ impl File {
     /// # Errors
     /// When it cannot be made.
     pub(super) fn create(wanted: &Path, settings: &Interceptor) -> Result<File, Failed> {
-        let (path, storage) = new_file(path_of(wanted))?;
+        let (path, storage) = new_file(path_of(wanted), settings.capture_mode.0)?;
         let compress = match settings.capture_compress {
             logdur_settings::Compress::Auto => Compress::Auto,
             logdur_settings::Compress::None => Compress::None,
@@ -123,6 +125,7 @@ impl File {
             path,
             writer: Some(writer),
             limit: settings.capture_max_bytes.0,
+            tell: settings.capture_tell,
             code_objects: HashSet::new(),
             kernels: HashMap::new(),
             numbers: 0,
@@ -162,7 +165,7 @@ impl File {
     /// What the file begins with: process and GPUs.
     fn begin(&mut self, session: &Session) -> Result<(), Failed> {
         if !std::mem::replace(&mut self.started, true) {
-            let process = process(session);
+            let process = process(session, self.tell);
             self.writer()?.session(&process)?;
         }
         for position in 0.. {
@@ -446,7 +449,7 @@ impl File {
 }
 
 /// A file of this path, or of the first of `NAME.1.EXTENSION`, `NAME.2.EXTENSION`, … that is free.
-fn new_file(path: PathBuf) -> Result<(PathBuf, FileStorage), Failed> {
+fn new_file(path: PathBuf, mode: u32) -> Result<(PathBuf, FileStorage), Failed> {
     let numbered = |n: u32| {
         let mut name = path.file_stem().unwrap_or_default().to_owned();
         name.push(format!(".{n}"));
@@ -458,7 +461,7 @@ fn new_file(path: PathBuf) -> Result<(PathBuf, FileStorage), Failed> {
     };
     let (mut n, mut candidate) = (0, path.clone());
     loop {
-        match FileStorage::create_new(&candidate) {
+        match FileStorage::create_new(&candidate, mode) {
             Ok(storage) => return Ok((candidate, storage)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 n += 1;
@@ -506,21 +509,32 @@ fn system_ns(session: &Session, agent: usize, tick: u64) -> u64 {
     converted.unwrap_or(0)
 }
 
-/// What the process is.
-fn process(session: &Session) -> Process {
+/// The variables of the environment that are told.
+fn environment() -> Vec<Property> {
     let told = |name: &str| TOLD.iter().any(|prefix| name.starts_with(prefix));
-    let environment = std::env::vars_os().filter_map(|(name, value)| {
+    let told = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok().filter(|name| told(name))?;
         Some(Property { name, value: value.to_string_lossy().into_owned() })
     });
-    let exe = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    told.collect()
+}
+
+/// What the process is.
+fn process(session: &Session, tell: CaptureTell) -> Process {
+    let (exe, arguments) = match tell {
+        CaptureTell::None => Default::default(),
+        CaptureTell::Command | CaptureTell::Environment => (
+            std::fs::read_link("/proc/self/exe").unwrap_or_default().to_string_lossy().into_owned(),
+            std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+        ),
+    };
     Process {
         pid: std::process::id(),
         rank: rank(),
         host: host(),
-        exe: exe.to_string_lossy().into_owned(),
-        arguments: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
-        environment: environment.collect(),
+        exe,
+        arguments,
+        environment: if tell == CaptureTell::Environment { environment() } else { Vec::new() },
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         runtime_version: session.api().build_version(),
         ..Process::default()

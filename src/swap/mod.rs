@@ -24,8 +24,11 @@ use hsa::{Api, Executable, KernelSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_journal::Kernel;
 use logdur_journal::names::{demangle, is_named, one_line};
-use logdur_kernel_cache::{Binding, Cache, Choice, Decision, Hash, Kernarg, Module, Modules, Pick, Swap, index_folder};
-use logdur_settings::{CacheMode, Interceptor};
+use logdur_journal::trust;
+use logdur_kernel_cache::{
+    Binding, Cache, Choice, Decision, Hash, Kernarg, Module, Modules, Pick, Swap, Trust, index_folder,
+};
+use logdur_settings::{CacheMode, Interceptor, TRUST_ALL};
 use regex::Regex;
 
 use crate::address_map::AddressMap;
@@ -127,7 +130,8 @@ impl Swapper {
             said.push(format!("{}: {error}; it is ignored", Interceptor::kernel_cache_pick));
             None
         });
-        let cache = Cache::open(&roots, index_folder().as_deref());
+        let trust = Trust::of(trust::user(), settings.kernel_cache_trust != 0, TRUST_ALL);
+        let cache = Cache::open(&roots, index_folder().as_deref(), trust);
         said.extend(cache.problems().iter().map(|p| format!("cache: {}: {}", p.path.display(), p.reason)));
         let mode = settings.kernel_cache_mode;
         // The data of the two kernels is not seen here: one that computes something else may well be the faster one.

@@ -172,16 +172,26 @@ pub(crate) fn hip_library(name: &str) -> PathBuf {
 pub(crate) fn hsa(name: &str) -> PathBuf {
     let mut libraries = link_options();
     libraries.push("-lhsa-runtime64".into());
-    c_program(name, &libraries)
+    c_program(name, name, &libraries)
+}
+
+/// The same with the emulated device among its libraries: it needs no variable to find it.
+pub(crate) fn hsa_with_device(name: &str) -> PathBuf {
+    let mut libraries = link_options();
+    let device = built("libkfdemu.so");
+    let folder = device.parent().unwrap().display();
+    libraries.extend([format!("-Wl,--no-as-needed,-rpath,{folder}").into(), device.clone().into()]);
+    libraries.push("-lhsa-runtime64".into());
+    c_program(name, &format!("{name}-with-device"), &libraries)
 }
 
 /// A C program of `tests/programs` that uses the OpenCL interface: the machine's, whatever ROCm is tested.
 pub(crate) fn opencl(name: &str) -> PathBuf {
-    c_program(name, &["-lOpenCL".into()])
+    c_program(name, name, &["-lOpenCL".into()])
 }
 
-fn c_program(name: &str, libraries: &[OsString]) -> PathBuf {
-    let program = programs().join(name);
+fn c_program(name: &str, output: &str, libraries: &[OsString]) -> PathBuf {
+    let program = programs().join(output);
     let files = [&format!("{name}.c"), "hsa_check.h", "launches.h", "threads.h"];
     let sources = files.map(|file| root().join("tests/programs").join(file));
     make(&program, &sources, || {

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use logdur_capture::{Reader, Session};
+
 use crate::bed::{self, Outcome, Run, built};
 use crate::log::Log;
 
@@ -161,4 +163,94 @@ fn a_neighbour_who_overwrites_the_records_of_a_process_changes_its_rows_and_noth
         assert_eq!(run.log().rows.len(), STAGES * DISPATCHES, "{number}");
         assert_eq!(names(&run.folder.path().join("records")), Vec::<String>::new(), "{number}");
     }
+}
+
+/// A capture of a program under a umask: its mode, and what it says of the process.
+fn captured_under(umask: &str, options: &[&str]) -> (u32, Session) {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("one.ldcap");
+    let script = format!("umask {umask}; exec {} none 2", bed::hsa("signals").display());
+    let run = Run::new("/bin/sh".into()).args(["-c", &script]).env("OMP_NUM_THREADS", "3");
+    run.probed(&[&["-l", "/dev/null", "--capture", capture.to_str().unwrap()], options].concat()).passed();
+    let reader = Reader::open(&capture).unwrap();
+    assert_eq!(reader.dispatches().len(), 1, "{options:?}");
+    let [session] = reader.sessions() else { panic!("{} sessions", reader.sessions().len()) };
+    (capture.metadata().unwrap().mode() & 0o7777, Session::clone(session))
+}
+
+#[test]
+fn a_capture_is_for_its_owner_alone_and_tells_of_the_process_what_the_user_lets_it_tell() {
+    let tells_variable = |session: &Session| session.environment.iter().any(|v| v.name == "OMP_NUM_THREADS");
+    let (mode, session) = captured_under("0", &[]);
+    assert_eq!((mode, session.arguments.len(), tells_variable(&session)), (0o600, 3, true));
+    let (mode, session) = captured_under("077", &["--capture-mode", "640", "--capture-tell", "command"]);
+    assert!(session.exe.ends_with("signals"), "{session:?}");
+    assert_eq!((mode, session.arguments.len(), session.environment.len()), (0o640, 3, 0));
+    let (mode, session) = captured_under("0", &["--capture-mode", "0600", "--capture-tell", "none"]);
+    assert_eq!((mode, session.exe.as_str(), session.arguments.len(), session.environment.len()), (0o600, "", 0, 0));
+}
+
+#[test]
+fn kernels_of_a_folder_that_others_may_write_are_not_loaded_unless_the_user_trusts_it() {
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let cache = folder.path().join("cache");
+    fs::create_dir(&cache).unwrap();
+    fs::copy(bed::hip_object("kernels", &bed::arch(), "-O1"), cache.join("kernels.hsaco")).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |mode: u32, options: &[&str]| {
+        fs::set_permissions(&cache, fs::Permissions::from_mode(mode)).unwrap();
+        let run = Run::hsa("endless").args(["again", "40"]);
+        let (log, indexes) = (run.file("log.csv"), run.file("indexes"));
+        let run = run.env("XDG_CACHE_HOME", indexes);
+        let usual = ["-l", log.to_str().unwrap(), "-c", cache.to_str().unwrap(), "-k", "^increment$"];
+        let log = run.probed(&[&usual, options].concat()).passed().log();
+        let swapped = log.rows.iter().filter(|row| !row.text("replaced").is_empty()).count();
+        let refusal = log.notices.iter().find(|notice| notice.contains("mode 0777")).cloned();
+        (swapped, refusal)
+    };
+    assert_eq!(run(0o755, &[]), (40, None));
+    let (swapped, refusal) = run(0o777, &[]);
+    let refusal = refusal.expect("a notice with the mode");
+    assert_eq!(swapped, 0, "{refusal}");
+    assert!(refusal.contains(cache.to_str().unwrap()) && refusal.contains("LOGDUR_KERNEL_CACHE_TRUST=1"), "{refusal}");
+    assert_eq!(run(0o777, &["--cache-trust"]), (40, None));
+}
+
+/// A group that a file of this user's may be given, so that a program runs with rights that its user does not have.
+fn another_group() -> Option<u32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ids = |name: &str| -> Vec<u32> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().map(|id| id.parse().unwrap()).collect()
+    };
+    let (users, own, others) = (ids("Uid:"), ids("Gid:"), ids("Groups:"));
+    if users[1] == 0 { Some(own[1] + 12345) } else { others.into_iter().find(|group| *group != own[1]) }
+}
+
+#[test]
+fn a_program_with_raised_privileges_runs_as_if_the_library_were_not_there() {
+    // A user without a second group has no such program.
+    let (false, Some(group)) = (bed::on_hardware(), another_group()) else { return };
+    let program = bed::hsa_with_device("signals");
+    let run = |privileges: bool| {
+        let raised = program.with_extension("raised");
+        let _ = fs::remove_file(&raised);
+        fs::copy(&program, &raised).unwrap();
+        if privileges {
+            std::os::unix::fs::chown(&raised, None, Some(group)).unwrap();
+            fs::set_permissions(&raised, fs::Permissions::from_mode(0o2755)).unwrap();
+        }
+        let run = Run::new(raised).args(["none", "20"]);
+        let log = run.file("log.csv");
+        let mut command = run.command();
+        command.env_remove("LD_PRELOAD").env("HSA_TOOLS_LIB", built("liblogdur.so"));
+        command.env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1").env("LOGDUR_LOG_LOCATION", &log);
+        command.env("LOGDUR_LOG", "trace");
+        let run = run.finish(command).passed();
+        assert_eq!(run.stderr, "");
+        let diagnostics = names(run.folder.path()).into_iter().filter(|name| name.starts_with("logdur.")).count();
+        (log.exists(), diagnostics)
+    };
+    assert_eq!(run(false), (true, 1));
+    assert_eq!(run(true), (false, 0));
 }

@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 use super::store;
 use crate::decision::{Place, Stamp};
 use crate::file;
 use crate::hash::Hash;
+use crate::trust::Trust;
 
 const MAGIC: [u8; 8] = *b"ldhashes";
 const FORMAT: [u8; 8] = 1_u64.to_le_bytes();
@@ -50,8 +51,8 @@ fn hashes_file(folder: &Path, root: &Path) -> PathBuf {
 
 /// Reads the hashes of a root. Without a file, or with one that is damaged or of another version, there are none: that
 /// costs time only.
-pub(crate) fn load(folder: &Path, root: &Path) -> Hashes {
-    fs::read(hashes_file(folder, root)).ok().and_then(|bytes| parse(&bytes)).unwrap_or_default()
+pub(crate) fn load(folder: &Path, root: &Path, trust: Trust) -> Hashes {
+    file::trusted(&hashes_file(folder, root), trust).ok().and_then(|bytes| parse(&bytes)).unwrap_or_default()
 }
 
 fn parse(bytes: &[u8]) -> Option<Hashes> {
@@ -85,6 +86,7 @@ pub(crate) fn save(folder: &Path, root: &Path, hashes: &Hashes) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn hashes_are_read_back_and_damaged_files_have_none() {
@@ -92,19 +94,19 @@ mod tests {
         let root = Path::new("/kernels");
         let hashes: Hashes = (0..3_u8).map(|n| ([n; 32], Hash::of(&[n]))).collect();
         save(folder.path(), root, &hashes).expect("it can be written");
-        assert_eq!(load(folder.path(), root), hashes);
-        assert_eq!(load(folder.path(), Path::new("/others")), Hashes::new());
+        assert_eq!(load(folder.path(), root, Trust::Everybody), hashes);
+        assert_eq!(load(folder.path(), Path::new("/others"), Trust::Everybody), Hashes::new());
         let file = hashes_file(folder.path(), root);
         let whole = fs::read(&file).expect("it was written");
         for at in [0, 9, HEAD + 5, whole.len() - 1] {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
             fs::write(&file, bytes).expect("it can be written");
-            assert_eq!(load(folder.path(), root), Hashes::new(), "byte {at}");
+            assert_eq!(load(folder.path(), root, Trust::Everybody), Hashes::new(), "byte {at}");
         }
         for length in [0, 31, 47, whole.len() - 64] {
             fs::write(&file, &whole[..length]).expect("it can be written");
-            assert_eq!(load(folder.path(), root), Hashes::new(), "{length} bytes");
+            assert_eq!(load(folder.path(), root, Trust::Everybody), Hashes::new(), "{length} bytes");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Index files: one for each root, in a folder of the user's.
 
-use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::block::{Block, Damage};
 use crate::file;
+use crate::trust::Trust;
 
 /// Where indexes are kept: `$XDG_CACHE_HOME/logdur`, else `~/.cache/logdur`. `None` if neither variable is an absolute path.
 pub fn index_folder() -> Option<PathBuf> {
@@ -31,8 +31,8 @@ fn index_file(folder: &Path, root: &Path) -> PathBuf {
 ///
 /// # Errors
 /// When there is one that cannot be taken.
-pub(crate) fn load(folder: &Path, root: &Path) -> Result<Option<Block>, Damage> {
-    match fs::read(index_file(folder, root)) {
+pub(crate) fn load(folder: &Path, root: &Path, trust: Trust) -> Result<Option<Block>, Damage> {
+    match file::trusted(&index_file(folder, root), trust) {
         Ok(bytes) => Block::parse(bytes, root).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Damage::new("file", "one that can be read", error)),

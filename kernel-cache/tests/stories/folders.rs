@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use amdgpu_code_object::container::Kind;
-use logdur_kernel_cache::{Cache, Candidate, Unavailable};
+use logdur_kernel_cache::{Cache, Candidate, Trust, Unavailable};
 use tempfile::TempDir;
 
 use crate::compiled::{Build, SCALE, SUM, run};
@@ -37,7 +38,7 @@ impl Bed {
     }
 
     pub(crate) fn open(&self) -> Cache {
-        Cache::open(std::slice::from_ref(&self.root), Some(&self.index))
+        Cache::open(std::slice::from_ref(&self.root), Some(&self.index), Trust::Everybody)
     }
 
     /// The only file of the index.
@@ -165,7 +166,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_found() {
     }
     // Told again when nothing is read.
     assert_eq!(bed.open().problems().len(), 4);
-    let missing = Cache::open(&[bed.root.join("missing")], None);
+    let missing = Cache::open(&[bed.root.join("missing")], None, Trust::Everybody);
     assert_eq!(reasons(&missing), ["No such file or directory (os error 2)"]);
 }
 
@@ -259,7 +260,7 @@ fn an_index_that_cannot_be_kept_only_costs_time() {
         let problems: Vec<&str> = cache.indexing().problems.iter().map(|p| p.reason.as_str()).collect();
         assert!(problems.iter().any(|reason| reason.contains("cannot be kept in")), "{problems:?}");
     }
-    let without = Cache::open(std::slice::from_ref(&bed.root), None);
+    let without = Cache::open(std::slice::from_ref(&bed.root), None, Trust::Everybody);
     assert_eq!((names(&without).len(), without.indexing().problems.len()), (1, 0));
 }
 
@@ -361,4 +362,72 @@ fn hashes_that_were_kept_are_taken_until_a_file_changes() {
         .set_modified(modified)
         .expect("its time can be set");
     assert!(!is_kept(&opened(), &old), "of a file that was changed");
+}
+
+/// A bed that other users of the machine can reach, and whose files are those of its user.
+fn reachable() -> (Bed, Trust) {
+    let kept = tempfile::tempdir_in("/tmp").expect("a folder for temporary files");
+    allow(kept.path(), 0o755);
+    let (root, index) = (kept.path().join("kernels"), kept.path().join("index"));
+    fs::create_dir(&root).expect("the folder can be made");
+    allow(&root, 0o755);
+    let user = root.metadata().expect("it is there").uid();
+    (Bed { root, index, _kept: kept }, Trust::of(user, false, "`X=1` uses it"))
+}
+
+fn allow(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its mode can be set");
+}
+
+#[test]
+fn what_others_may_write_is_refused_with_its_owner_and_mode_unless_nobody_else_can_reach_it() {
+    let (bed, trust) = reachable();
+    let file = bed.put("bare.hsaco", &SCALE.bytes(), AN_HOUR);
+    let open = |trust| Cache::open(std::slice::from_ref(&bed.root), Some(&bed.index), trust);
+    let user = file.metadata().expect("it is there").uid();
+    let refused = |what: &str, path: &Path, owner: u32, mode: &str| {
+        let cache = open(trust);
+        let [problem] = cache.problems() else { panic!("{:?}", cache.problems()) };
+        let found = format!("found one of user {owner} with mode {mode}: it is not used; `X=1` uses it");
+        assert!(problem.reason.starts_with(&format!("expected a {what} ")), "{}", problem.reason);
+        assert!(problem.path == path && problem.reason.ends_with(&found), "{problem:?}");
+        assert_eq!(cache.kernels().len(), 0);
+        assert_eq!(open(Trust::Everybody).kernels().len(), 1);
+    };
+    let accepted = || {
+        let cache = open(trust);
+        assert_eq!((cache.kernels().len(), reasons(&cache)), (1, vec![]));
+    };
+    accepted();
+    allow(&bed.root, 0o1777);
+    refused("folder", &bed.root, user, "1777");
+    allow(&bed.root, 0o755);
+    allow(&file, 0o664);
+    refused("file", &file, user, "0664");
+    // Nobody else gets there.
+    allow(bed.root.parent().expect("a folder"), 0o700);
+    accepted();
+    allow(bed.root.parent().expect("a folder"), 0o755);
+    allow(&file, 0o644);
+    accepted();
+    if user == 0 {
+        std::os::unix::fs::chown(&file, Some(12345), None).expect("root may do that");
+        refused("file", &file, 12345, "0644");
+    }
+}
+
+#[test]
+fn an_index_that_others_may_write_is_made_again() {
+    let (bed, trust) = reachable();
+    bed.put("bare.hsaco", &SCALE.bytes(), AN_HOUR);
+    let open = || Cache::open(std::slice::from_ref(&bed.root), Some(&bed.index), trust);
+    assert_eq!((open().indexing().files_read, open().indexing().files_read), (1, 0));
+    allow(&bed.index_file(), 0o666);
+    let again = open();
+    let [problem] = &again.indexing().problems[..] else { panic!("{:?}", again.indexing()) };
+    assert!(
+        problem.reason.starts_with("its index is made again: ") && problem.reason.contains("mode 0666"),
+        "{problem:?}"
+    );
+    assert_eq!((again.indexing().files_read, open().indexing().files_read), (1, 0));
 }

@@ -11,7 +11,7 @@ use logdur_journal::names;
 use logdur_replay::{ReplayError, symbol};
 use regex::Regex;
 
-use super::output::demangled;
+use super::output::{demangled, tell};
 use crate::help;
 
 /// What runs captured dispatches, or reads their code.
@@ -158,7 +158,7 @@ pub(crate) fn opened(file: &Path) -> Result<Reader> {
 pub(crate) fn open(file: &Path) -> Result<Reader> {
     let reader = opened(file)?;
     for problem in reader.problems() {
-        eprintln!("omniprobe: {}: {problem}", file.display());
+        tell(format_args!("{}: {problem}", file.display()));
     }
     Ok(reader)
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use logdur_capture::FileStorage;
+use logdur_capture::{FileStorage, PRIVATE};
 use logdur_journal::names::one_line;
 use logdur_settings::Interceptor;
 use regex::Regex;
@@ -63,7 +63,7 @@ fn can_capture(path: &Path, force: bool) -> Result<()> {
         }
         path.to_owned()
     };
-    drop(FileStorage::create_new(&trial).with_context(shown)?);
+    drop(FileStorage::create_new(&trial, PRIVATE).with_context(shown)?);
     fs::remove_file(&trial).with_context(shown)
 }
 

@@ -12,7 +12,7 @@ use logdur_replay::{Exit, ReplayError};
 use serde_json::{Map, Value, json};
 
 use super::captured::{self, Backend};
-use super::output::demangled;
+use super::output::{demangled, tell};
 use super::{lines, listing};
 use crate::exit;
 
@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         let kernels = kernels.iter().flat_map(|(id, symbols)| symbols.iter().map(|symbol| (*id, *symbol)));
         let shown = kernels.flat_map(|(id, symbol)| {
             kernel(&reader, id, symbol, options.format).unwrap_or_else(|error| {
-                eprintln!("omniprobe: {}: {error:#}", demangled(symbol));
+                tell(format_args!("{}: {error:#}", demangled(symbol)));
                 if status.get() == Exit::Success {
                     status.set(exit::of(&error));
                 }

@@ -10,6 +10,7 @@ use super::captured::Captured;
 use super::lines;
 use super::output::demangled;
 use crate::help;
+use logdur_journal::names;
 
 /// What is shown.
 #[derive(Args, Clone, Debug)]
@@ -92,7 +93,8 @@ fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
     let (major, minor) = reader.header().version;
     let mut all = vec![format!("format {}.{}, {}", major, minor, ending(reader.end()))];
     for s in reader.sessions() {
-        all.push(format!("process {} on {}: {} {}", s.pid, s.host, s.exe, s.arguments.join(" ")).trim_end().to_owned());
+        let said = format!("process {} on {}: {} {}", s.pid, s.host, s.exe, s.arguments.join(" "));
+        all.push(names::escaped(said.trim_end()));
         all.push(format!("captured by {}, runtime {}", s.tool_version, s.runtime_version));
     }
     for a in records.agents.iter().filter(|a| !a.isa.is_empty()) {

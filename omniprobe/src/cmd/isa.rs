@@ -7,7 +7,7 @@ use clap::Args;
 use logdur_replay::Exit;
 use logdur_replay::listing::{Listing, Wanted, Which, choose};
 
-use super::{lines, listing};
+use super::{lines, listing, tell};
 use logdur_journal::names::names;
 
 /// Which code is shown, and how.
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let which = if options.all { Which::All } else { Which::Kernel(&chosen.kernel) };
     let listing = Listing::of(&chosen.place, &chosen.bytes, which)?;
     if let Some(problem) = &listing.problem {
-        eprintln!("omniprobe: {}: source lines: {problem}", chosen.place);
+        tell(format_args!("{}: source lines: {problem}", chosen.place));
     }
     if options.json {
         lines(listing.parts.iter().flat_map(|part| listing::json(&listing, part)).map(|value| value.to_string()))?;

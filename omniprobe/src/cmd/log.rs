@@ -12,6 +12,7 @@ use logdur_journal::snapshot::Snapshot;
 use logdur_replay::Exit;
 
 use crate::LogOptions;
+use crate::cmd::tell;
 
 /// Prints or appends what the files have. They stay as they are.
 ///
@@ -45,7 +46,7 @@ pub(crate) fn run(options: &LogOptions) -> Result<Exit> {
             Some(log) => {
                 let log = std::path::absolute(log)?;
                 let written = append(&missing, &log, own.is_some_and(|o| o.log.as_ref() == Some(&log)))?;
-                eprintln!("omniprobe: {}: {}", path.display(), described(written, &log));
+                tell(format_args!("{}: {}", path.display(), described(written, &log)));
             }
             None => missing
                 .print(&mut io::stdout().lock(), path == &options.files[0])
@@ -65,7 +66,7 @@ pub(crate) fn finish(path: &Path, pid: u32, status: ExitStatus) -> Result<()> {
     }
     let snapshot = read(path)?;
     if snapshot.is_alive() {
-        eprintln!("omniprobe: process {} still runs: its records are in {}", snapshot.pid, path.display());
+        tell(format_args!("process {} still runs: its records are in {}", snapshot.pid, path.display()));
         return Ok(());
     }
     if let Some(origin) = snapshot.origin.as_ref().filter(|_| !snapshot.is_complete()) {
@@ -88,7 +89,7 @@ pub(crate) fn finish(path: &Path, pid: u32, status: ExitStatus) -> Result<()> {
 fn read(path: &Path) -> Result<Snapshot> {
     let snapshot = Snapshot::read(path).with_context(|| path.display().to_string())?;
     for problem in &snapshot.problems {
-        eprintln!("omniprobe: {}: {problem}", path.display());
+        tell(format_args!("{}: {problem}", path.display()));
     }
     Ok(snapshot)
 }

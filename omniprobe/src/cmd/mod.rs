@@ -21,4 +21,4 @@ pub(crate) mod summary;
 pub(crate) mod tune;
 mod worker;
 
-pub(crate) use output::{lines, printable};
+pub(crate) use output::{lines, printable, tell};

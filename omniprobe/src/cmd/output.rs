@@ -1,5 +1,6 @@
 //! Standard output, and names as they are written there.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
@@ -24,6 +25,16 @@ pub(crate) fn lines(lines: impl IntoIterator<Item = String>) -> Result<()> {
     }
 }
 
+/// Says something on stderr. Control characters are escaped, and only the first line begins at the margin: a name in the text can
+/// neither command the terminal nor look like another message.
+pub(crate) fn tell(text: impl Display) {
+    eprintln!("omniprobe: {}", message(&text.to_string()));
+}
+
+fn message(text: &str) -> String {
+    printable(text.trim_end()).replace('\n', "\n    ")
+}
+
 /// A text for a terminal: control characters are escaped, but for tabs and line breaks.
 pub(crate) fn printable(text: &str) -> String {
     let kept = ['\t', '\n'];
@@ -36,4 +47,15 @@ pub(crate) fn printable(text: &str) -> String {
 /// A kernel's name as people write it.
 pub(crate) fn demangled(name: &str) -> String {
     names::one_line(&names::demangle(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_a_message_neither_commands_the_terminal_nor_looks_like_another_message() {
+        let name = "a\x1b[2Jb\r\nomniprobe: PASS\u{202e}";
+        assert_eq!(message(name), "a\\u001b[2Jb\\u000d\n    omniprobe: PASS\\u202e");
+    }
 }

@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use anyhow::{Context, Result, bail};
 use logdur_settings::{Interceptor, LogLocation, RECORDS_AT, Value};
 
+use crate::cmd::tell;
 use crate::environment::Environment;
 use crate::{RunOptions, find, private_folder};
 
@@ -58,13 +59,13 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
     hello.check();
     for records in hello.records() {
         if let Err(error) = super::log::finish(&records, child.id(), status) {
-            eprintln!("omniprobe: {error:#}");
+            tell(format_args!("{error:#}"));
         }
     }
     if let Some(logs) = logs
         && let Err(error) = logs.of_processes(&hello).and_then(|logs| super::summary::after_run(&logs))
     {
-        eprintln!("omniprobe: the summary: {error:#}");
+        tell(format_args!("the summary: {error:#}"));
     }
     drop(signals);
     drop(environment);
@@ -118,7 +119,7 @@ impl Hello {
     /// Reads it, after the application has ended.
     fn read(path: &Path) -> Hello {
         Hello(private_folder::read(path).unwrap_or_else(|error| {
-            eprintln!("omniprobe: {error:#}");
+            tell(format_args!("{error:#}"));
             Vec::new()
         }))
     }
@@ -143,10 +144,10 @@ impl Hello {
     fn check(&self) {
         let text = String::from_utf8_lossy(&self.0);
         if text.is_empty() {
-            eprintln!(
-                "omniprobe: liblogdur.so was not loaded, nothing was logged. Either the application never started ROCm's HSA runtime, \
+            tell(
+                "liblogdur.so was not loaded, nothing was logged. Either the application never started ROCm's HSA runtime, \
                  or something in it decides which tools are loaded: see `omniprobe doctor`, and whether it sets HSA_TOOLS_LIB, \
-                 ROCP_TOOL_LIBRARIES or ROCPROFILER_REGISTER_LIBRARY (ROCPROFILER_REGISTER_ENABLED=0 turns that off)"
+                 ROCP_TOOL_LIBRARIES or ROCPROFILER_REGISTER_LIBRARY (ROCPROFILER_REGISTER_ENABLED=0 turns that off)",
             );
         }
         for problem in text
@@ -155,7 +156,7 @@ impl Hello {
             .map(|(_, said)| said)
             .filter(|&said| said != "ok" && !said.starts_with(RECORDS_AT))
         {
-            eprintln!("omniprobe: {problem}");
+            tell(format_args!("{problem}"));
         }
     }
 }

@@ -17,7 +17,7 @@ use logdur_settings::Emulator;
 
 use super::captured::{Backend, Captured, part, seconds};
 use super::replay::show;
-use super::{lines, printable, progress};
+use super::{lines, progress, tell};
 use crate::environment::Environment;
 use crate::help;
 use crate::{PlaceOptions, exit, find};
@@ -205,11 +205,11 @@ impl On {
         let runtime = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         // Where the runtime cannot be used, each dispatch says why.
         if output.status.success() && !runtime.is_empty() && captured != [runtime.as_str()] {
-            eprintln!(
-                "omniprobe: {}: captured under runtime {}, replayed under runtime {runtime}; --rocm DIR chooses another ROCm",
+            tell(format_args!(
+                "{}: captured under runtime {}, replayed under runtime {runtime}; --rocm DIR chooses another ROCm",
                 self.captured.file.display(),
                 captured.join(", ")
-            );
+            ));
         }
         Ok(())
     }
@@ -246,7 +246,7 @@ pub(crate) fn work(on: &On, work: impl FnOnce(&Case<'_>) -> Result<Exit>) {
                 // Whoever does not listen has the status.
                 let _ = lines([said]);
             }
-            eprintln!("omniprobe: dispatch {dispatch}: {}", printable(&format!("{error:#}")));
+            tell(format_args!("dispatch {dispatch}: {error:#}"));
         }
         status
     });
@@ -302,7 +302,7 @@ fn run(mut command: Command, bar: &ProgressBar) -> Result<ExitStatus> {
 /// The status of a worker's end.
 fn status_of(ended: ExitStatus, dispatch: u64) -> u8 {
     if let Some(signal) = ended.signal() {
-        eprintln!("omniprobe: dispatch {dispatch}: the process of the replay was ended by signal {signal}");
+        tell(format_args!("dispatch {dispatch}: the process of the replay was ended by signal {signal}"));
         return Exit::Fault as u8;
     }
     ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::Environment as u8)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use amdgpu_code_object::Target;
-use logdur_kernel_cache::{Cache, Candidate};
+use logdur_kernel_cache::{Cache, Candidate, Trust};
 
 use crate::error::{ReplayError, Result, with_causes};
 
@@ -39,7 +39,7 @@ pub fn choose(path: &Path, wanted: Wanted<'_>, names: &dyn Fn(&str) -> Vec<Strin
     let shown = path.display().to_string();
     path.metadata().map_err(|source| ReplayError::File { path: shown.clone(), source })?;
     let usage = |expected: String, found: String| ReplayError::Usage { what: shown.clone(), expected, found };
-    let cache = Cache::open(&[path.to_owned()], None);
+    let cache = Cache::open(&[path.to_owned()], None, Trust::Everybody);
     let all = cache.kernels();
     if all.is_empty() {
         let found = cache.problems().first().map_or_else(|| "none".to_owned(), |problem| problem.reason.clone());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hsa::sys::abi::aql::Packet;
-use logdur_kernel_cache::{Cache, Interface};
+use logdur_kernel_cache::{Cache, Interface, Trust};
 
 use super::{Outcome, Sizes};
 use crate::case::Case;
@@ -55,7 +55,7 @@ impl<'c> Subject<'c> {
     /// # Errors
     /// When there is none.
     pub fn files(&self, folder: &Path) -> Result<Vec<PathBuf>> {
-        let cache = Cache::open(&[folder.to_owned()], None);
+        let cache = Cache::open(&[folder.to_owned()], None, Trust::Everybody);
         let mut files: Vec<PathBuf> = cache.candidates(&self.kernel).into_iter().map(|c| c.path).collect();
         files.dedup();
         if files.is_empty() {

@@ -49,7 +49,7 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
         let files: Vec<String> = options.applications.iter().map(|p| p.display().to_string()).collect();
         bail!("{}: expected kernels, found none", files.join(", "));
     }
-    let cache = super::open(std::slice::from_ref(&options.folder))?;
+    let cache = super::open_as_cache(&options.folder)?;
     let (mut status, mut lines) = (Exit::NothingToCompare, Vec::new());
     let mut known: HashMap<Hash, Option<Module>> = HashMap::new();
     for kernel in &kernels {

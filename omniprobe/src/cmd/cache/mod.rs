@@ -5,15 +5,17 @@ mod check;
 mod ls;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use logdur_kernel_cache::{Cache, Candidate, Indexing, index_folder};
+use logdur_kernel_cache::{Cache, Candidate, Indexing, Trust, index_folder};
 use logdur_replay::Exit;
 use regex::Regex;
 
-use logdur_journal::names;
+use crate::cmd::tell;
+use logdur_journal::{names, trust};
+use logdur_settings::{Interceptor, TRUST_ALL};
 
 /// What is done with code objects.
 #[derive(Args, Clone, Debug)]
@@ -65,17 +67,27 @@ pub(crate) fn run(options: &CacheOptions) -> Result<Exit> {
 
 /// Opens folders and files that the user named, with the index that runs use; what cannot be read in them is said on stderr.
 fn open(paths: &[PathBuf]) -> Result<Cache> {
+    open_with(paths, Trust::Everybody)
+}
+
+/// Opens a folder as a run does: what the run would not trust is refused, and said on stderr.
+fn open_as_cache(path: &Path) -> Result<Cache> {
+    let (settings, _) = Interceptor::from_environment();
+    open_with(&[path.to_owned()], Trust::of(trust::user(), settings.kernel_cache_trust != 0, TRUST_ALL))
+}
+
+fn open_with(paths: &[PathBuf], trust: Trust) -> Result<Cache> {
     for path in paths {
         path.metadata().with_context(|| path.display().to_string())?;
     }
     let folder = index_folder();
-    let mut cache = Cache::open(paths, folder.as_deref());
+    let mut cache = Cache::open(paths, folder.as_deref(), trust);
     if let Some(folder) = folder {
         cache.take_hashes(&folder);
     }
     let Indexing { problems, .. } = cache.indexing();
     for problem in cache.problems().iter().chain(problems) {
-        eprintln!("omniprobe: {}: {}", problem.path.display(), problem.reason);
+        tell(format_args!("{}: {}", problem.path.display(), problem.reason));
     }
     Ok(cache)
 }
@@ -85,7 +97,7 @@ fn keep_hashes(caches: &[&Cache]) {
     let Some(folder) = index_folder() else { return };
     for cache in caches {
         if let Err(error) = cache.keep_hashes(&folder) {
-            eprintln!("omniprobe: hashes cannot be kept in {}: {error}", folder.display());
+            tell(format_args!("hashes cannot be kept in {}: {error}", folder.display()));
         }
     }
 }

@@ -14,7 +14,7 @@ use logdur_replay::verify::Rule;
 use logdur_replay::{Exit, ReplayError, symbol};
 
 use super::captured::{self, Captured};
-use super::lines;
+use super::{lines, tell};
 use crate::help;
 
 /// What is compared with what, and how.
@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
                 Err(error) => {
                     let status = error.exit();
                     let error = anyhow::Error::from(error);
-                    eprintln!("omniprobe: dispatches {} and {}: {error:#}", of_a.id, of_b.id);
+                    tell(format_args!("dispatches {} and {}: {error:#}", of_a.id, of_b.id));
                     let object = show::error([of_a.id, of_b.id], &error, status);
                     (options.json.then(|| object.to_string()).into_iter().collect(), status)
                 }

@@ -133,10 +133,7 @@ fn judged(changes: &[Change], emulated: bool, fail_above: Option<f64>) -> Exit {
 fn warn(totals: &Totals) {
     let rows = &totals.rows;
     if let Some(first) = &rows.first_unreadable {
-        eprintln!(
-            "omniprobe: {}",
-            super::printable(&format!("{} lines are no rows; the first: {first}", rows.unreadable))
-        );
+        super::tell(format_args!("{} lines are no rows; the first: {first}", rows.unreadable));
     }
     if rows.without_times + rows.reversed > 0 {
         eprintln!(
