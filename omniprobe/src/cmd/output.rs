@@ -32,7 +32,11 @@ pub(crate) fn tell(text: impl Display) {
 }
 
 fn message(text: &str) -> String {
-    printable(text.trim_end()).replace('\n', "\n    ")
+    let text = printable(text.trim_end());
+    let indented = |line: &str| if line.starts_with(' ') { line.to_owned() } else { format!("    {line}") };
+    let mut lines = text.split('\n');
+    let first = lines.next().unwrap_or_default().to_owned();
+    std::iter::once(first).chain(lines.map(indented)).collect::<Vec<_>>().join("\n")
 }
 
 /// A text for a terminal: control characters are escaped, but for tabs and line breaks.
