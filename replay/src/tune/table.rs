@@ -51,7 +51,7 @@ fn row(kernel: &str, parameters: &[&str], trial: &Trial) -> Vec<String> {
     };
     cells.push(verified.to_owned());
     cells.push(match (&trial.outcome, trial.given_up) {
-        (_, Some(round)) => format!("given up after round {round}"),
+        (_, Some(round)) => format!("dropped after round {round}"),
         (Some(outcome), None) => outcome.reason(),
         (None, None) => String::new(),
     });

@@ -15,14 +15,14 @@ const CHANCE: f64 = 0.05;
 pub(super) fn text(report: &Report, how: &Options, attempt: u32) -> Vec<String> {
     let mut all = vec![heading(report.dispatch, &report.kernel, &report.device, &placed(attempt, report.relocated))];
     let restored = match how.restore {
-        Restore::Dirty => "what is changed",
-        Restore::Full => "all",
+        Restore::Dirty => "the changed memory",
+        Restore::Full => "all memory",
         Restore::None => "nothing",
     };
     let took = report.restore_ns.map_or_else(String::new, |ns| format!(" in {ns} ns"));
     let caches = if how.cold { "cold" } else { "warm" };
     all.push(format!(
-        "  before each run {restored} is put back, {} of {} bytes{took}; caches are {caches}",
+        "  restored before each run: {restored}, {} of {} bytes{took}; caches are {caches}",
         report.restored, report.bytes
     ));
     for (side, name) in report.sides.iter().zip(names(report)) {
@@ -35,7 +35,7 @@ pub(super) fn text(report: &Report, how: &Options, attempt: u32) -> Vec<String> 
         report.pairs.iter().map(|pairs| format!("  B/A: {}", compared(pairs, report.device.emulated, ["A", "B"]))),
     );
     if report.device.emulated {
-        all.push("  emulated: these times say nothing of hardware".to_owned());
+        all.push("  emulated: these times say nothing about hardware".to_owned());
     }
     all
 }
@@ -59,14 +59,12 @@ fn side(side: &Side, name: &str, recorded: Option<u64>) -> Vec<String> {
         let why = match side.overall {
             Overall::Pass => "the other one did not pass",
             Overall::Fail => "it computes something else",
-            Overall::NotReproduced => "the application's own kernel does not compute again what it did",
-            Overall::Inconclusive => {
-                "the application's own kernel is not deterministic, so that nothing can be said of it"
-            }
-            Overall::NothingWritten => "it writes nothing that could be compared",
-            Overall::NoReference => "the capture has nothing to compare it with",
+            Overall::NotReproduced => "replays of the application's own kernel do not reproduce its results",
+            Overall::Inconclusive => "the application's own kernel is not deterministic",
+            Overall::NothingWritten => "it writes nothing",
+            Overall::NoReference => "the capture does not have the memory after the kernel",
         };
-        all.push(format!("  {name}not measured: {why}; --no-verify measures it all the same"));
+        all.push(format!("  {name}not measured: {why}; --no-verify measures it nevertheless"));
         return all;
     };
     let sure = if s.is_sure() { "95 % between" } else { "too few runs to be sure: between" };
@@ -75,7 +73,7 @@ fn side(side: &Side, name: &str, recorded: Option<u64>) -> Vec<String> {
         s.median_ns, s.low_ns, s.high_ns, s.runs, s.min_ns, s.mad_ns, s.p95_ns
     ));
     if s.bimodal {
-        all.push(format!("  {name}two middles: the runs are of two kinds, and the median is of neither"));
+        all.push(format!("  {name}bimodal: the runs form two groups, and the median is typical of neither"));
     }
     if let Some(host) = Summary::of(&side.host_ns) {
         all.push(format!("  {name}launch and wait median {} ns", host.median_ns));
@@ -104,7 +102,7 @@ pub(in crate::cmd) fn compared_json(pairs: &Pairs, emulated: bool, names: [&str;
 fn verdict(pairs: &Pairs, emulated: bool, [first, second]: [&str; 2]) -> String {
     match pairs.ratio {
         _ if emulated => "no verdict, it is emulated".to_owned(),
-        _ if pairs.p >= CHANCE => "no difference can be told from chance".to_owned(),
+        _ if pairs.p >= CHANCE => "no significant difference".to_owned(),
         ratio if ratio < 1.0 => format!("{second} is faster"),
         ratio if ratio > 1.0 => format!("{first} is faster"),
         _ => "as fast".to_owned(),

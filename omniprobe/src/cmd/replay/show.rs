@@ -59,10 +59,10 @@ pub(super) fn text(report: &Report, attempt: u32) -> Vec<String> {
     }
     let more = report.repetitions.len().saturating_sub(report.asked);
     if more > 0 {
-        all.push(format!("  and {more} more to decide it"));
+        all.push(format!("  and {more} more repetitions to decide"));
     }
     if report.own_replays > 0 {
-        all.push(format!("  in turns with {} replays of the application's own kernel", report.own_replays));
+        all.push(format!("  alternated with {} replays of the application's own kernel", report.own_replays));
     }
     if let Some(recorded) = report.recorded_ns {
         all.push(format!("  recorded: GPU {recorded} ns"));

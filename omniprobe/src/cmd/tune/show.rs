@@ -15,7 +15,7 @@ use crate::cmd::output::demangled;
 const SHOWN: usize = 10;
 
 /// What is said of times that are not those of hardware.
-const EMULATED: &str = "times are those of an emulated GPU: they say nothing of hardware";
+const EMULATED: &str = "times of an emulated GPU: they say nothing about hardware";
 
 /// What two that are measured in turns are called.
 const NAMES: [&str; 2] = ["the captured one", "this one"];
@@ -133,7 +133,7 @@ impl Found<'_> {
     fn counted(&self) -> String {
         let results: Vec<String> = self.results().iter().map(|(word, count)| format!("{count} {word}")).collect();
         let given_up = self.searched.trials.iter().filter(|trial| trial.given_up.is_some()).count();
-        let more = [(given_up, "given up early"), (self.same, "the same as others and not among them")];
+        let more = [(given_up, "dropped early"), (self.same, "left out as duplicates")];
         let more: String =
             more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("; {count} {what}")).collect();
         format!("{} configurations: {}{more}", self.searched.trials.len(), results.join(", "))
@@ -141,25 +141,25 @@ impl Found<'_> {
 
     fn verdict(&self, best: Best, trial: &Trial) -> Vec<String> {
         // Of an emulated device nothing is the best.
-        let word = if self.emulated { "smallest of these numbers" } else { "best" };
+        let word = if self.emulated { "smallest median" } else { "best" };
         let captured = if best.number == 0 { ", the captured one" } else { "" };
         let mut all = vec![format!("{word}: configuration {}{captured}", best.number)];
         if let Some(ratio) = best.ratio.filter(|_| best.number != 0) {
             let shown = ratio.low <= 1.0 && 1.0 <= ratio.high;
             let doubt = if shown && !self.emulated { ": no difference shown" } else { "" };
             all.push(format!(
-                "  median by the captured one's: {:.3}, 95 % between {:.3} and {:.3}{doubt}",
+                "  ratio to the captured configuration's median: {:.3}, 95 % between {:.3} and {:.3}{doubt}",
                 ratio.value, ratio.low, ratio.high
             ));
         }
         if let Some(turns) = &best.turns {
             let text = compared(turns, self.emulated, NAMES);
-            all.push(format!("  in turns with the captured one: {text}"));
+            all.push(format!("  paired rerun with the captured configuration: {text}"));
         }
         all.push(format!("  {}", self.place.replay(&trial.config)));
         let application = self.place.application(&trial.config);
         if !application.is_empty() && trial.config.geometry.is_other() {
-            all.push("  in the application, which has to dispatch it so itself:".to_owned());
+            all.push("  in the application, which must dispatch this geometry itself:".to_owned());
         }
         all.extend(application.into_iter().map(|command| format!("  {command}")));
         all
@@ -191,10 +191,10 @@ fn row(trial: &Trial, s: &Summary) -> String {
         line += &format!(", {}", path.display());
     }
     if s.bimodal {
-        line += ", two middles";
+        line += ", bimodal";
     }
     if let Some(round) = trial.given_up {
-        line += &format!(", given up after round {round}");
+        line += &format!(", dropped after round {round}");
     }
     line
 }
@@ -270,16 +270,16 @@ mod tests {
         let trials = [measured(0, 1000), measured(1, 500), trial(2, Outcome::Hang { seconds: 2.0 })];
         let trials = searched(trials, Some(turns));
         let text = found(&trials, false).text();
-        assert_eq!(text[2], "  3 configurations: 1 hang, 2 measured; 1 the same as others and not among them");
+        assert_eq!(text[2], "  3 configurations: 1 hang, 2 measured; 1 left out as duplicates");
         let best = text.iter().position(|line| line == "best: configuration 1").unwrap();
         assert!(
-            text[best + 1].starts_with("  median by the captured one's: 0.505, 95 % between 0.5"),
+            text[best + 1].starts_with("  ratio to the captured configuration's median: 0.505, 95 % between 0.5"),
             "{}",
             text[best + 1]
         );
         assert_eq!(
             text[best + 2],
-            "  in turns with the captured one: 0.5123, the median of 20 pairs, p = 1.00e-6: this one is faster"
+            "  paired rerun with the captured configuration: 0.5123, the median of 20 pairs, p = 1.00e-6: this one is faster"
         );
         assert_eq!(
             text[best + 3],
@@ -307,7 +307,7 @@ mod tests {
     fn numbers_of_an_emulated_gpu_are_not_said_to_be_better() {
         let trials = searched([measured(0, 1000), measured(1, 500)], Some(Pairs { count: 20, ratio: 0.5, p: 1e-6 }));
         let text = found(&trials, true).text().join("\n");
-        assert!(text.contains(EMULATED) && text.contains("smallest of these numbers: configuration 1"), "{text}");
+        assert!(text.contains(EMULATED) && text.contains("smallest median: configuration 1"), "{text}");
         assert!(["best", "fast", "slow", "better"].iter().all(|word| !text.contains(word)), "{text}");
         let json = found(&trials, true).json();
         assert_eq!((&json["emulated"], &json["note"]), (&json!(true), &json!(EMULATED)));
