@@ -40,6 +40,8 @@ enum Command {
     Log(LogOptions),
     /// Add up the durations of logs by kernel, and compare two runs.
     Summary(cmd::summary::Options),
+    /// Write a timeline of logs for ui.perfetto.dev or Chrome.
+    Trace(cmd::trace::Options),
     /// List the content of a capture, and whether each dispatch can be replayed.
     Info(cmd::info::Options),
     /// Print every record of a capture.
@@ -108,6 +110,9 @@ struct RunOptions {
     /// At the end, print totals per kernel on standard error. Without -l, the rows are not kept.
     #[arg(long, help_heading = help::LOG)]
     stats: bool,
+    /// At the end, write a timeline: NAME.pftrace for ui.perfetto.dev, NAME.json for Chrome. Without -l, the rows are not kept.
+    #[arg(long, value_name = "FILE", value_parser = cmd::trace::output, help_heading = help::LOG)]
+    trace: Option<PathBuf>,
     /// Log only kernels with a matching name: mangled, demangled, or without arguments. Sets LOGDUR_LOG_FILTER [default: all].
     #[arg(long, value_name = "REGEX", help_heading = help::LOG)]
     log_filter: Option<String>,
@@ -244,6 +249,7 @@ fn main() -> ExitCode {
         Some(Command::Doctor(options)) => cmd::doctor::run(&options),
         Some(Command::Log(options)) => cmd::log::run(&options),
         Some(Command::Summary(options)) => cmd::summary::run(&options),
+        Some(Command::Trace(options)) => cmd::trace::run(&options),
         Some(Command::Info(options)) => cmd::info::run(&options),
         Some(Command::Dump(options)) => cmd::dump::run(&options),
         Some(Command::Extract(options)) => cmd::extract::run(&options),

@@ -45,6 +45,7 @@ mod swap;
 mod textures;
 mod together;
 mod tools;
+mod trace;
 mod triton;
 mod tune;
 mod twins;

@@ -41,8 +41,8 @@ const TESTS: &[Need] = &[
     Need { what: &["rocm-smi"], package: "rocm-smi" },
 ];
 
-/// Triton and what its kernels are compared with, at versions that are known to go together.
-const TRITON: &[&str] = &["triton==3.9.0", "numpy==2.4.6"];
+/// Triton, what its kernels are compared with, and Perfetto's decoder of timelines, at versions that are known to go together.
+const TRITON: &[&str] = &["triton==3.9.0", "numpy==2.4.6", "perfetto==0.59.1"];
 
 const LIBCLANG: &str = "libclang1-19";
 

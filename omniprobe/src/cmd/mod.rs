@@ -10,6 +10,7 @@ pub(crate) mod dump;
 pub(crate) mod extract;
 pub(crate) mod fsck;
 pub(crate) mod info;
+pub(crate) mod input;
 pub(crate) mod isa;
 mod listing;
 pub(crate) mod log;
@@ -18,6 +19,7 @@ mod progress;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod summary;
+pub(crate) mod trace;
 pub(crate) mod tune;
 mod worker;
 

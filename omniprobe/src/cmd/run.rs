@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use anyhow::{Context, Result, bail};
 use logdur_settings::{Interceptor, LogLocation, RECORDS_AT, Value};
 
+use super::input::Position;
 use crate::cmd::tell;
 use crate::environment::Environment;
 use crate::{RunOptions, find, private_folder};
@@ -42,7 +43,7 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
     };
     let program = find::program(name)?;
     super::check::check(&environment, options.capture.force)?;
-    let logs = if options.stats { Some(Logs::of(options, &mut environment)?) } else { None };
+    let logs = if options.stats || options.trace.is_some() { Some(Logs::of(options, &mut environment)?) } else { None };
     let hello = environment.folder()?.hello()?;
     environment.set(Interceptor::hello, &hello);
     if options.verbose {
@@ -62,17 +63,25 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
             tell(format_args!("{error:#}"));
         }
     }
-    if let Some(logs) = logs
-        && let Err(error) = logs.of_processes(&hello).and_then(|logs| super::summary::after_run(&logs))
-    {
-        tell(format_args!("the summary: {error:#}"));
+    if let Some(logs) = logs {
+        let logs = logs.of_processes(&hello);
+        if options.stats
+            && let Err(error) = super::summary::after_run(&logs)
+        {
+            tell(format_args!("the totals: {error:#}"));
+        }
+        if let Some(output) = &options.trace
+            && let Err(error) = super::trace::write(&logs, output)
+        {
+            tell(format_args!("the timeline: {error:#}"));
+        }
     }
     drop(signals);
     drop(environment);
     Ok(pass_on(status))
 }
 
-/// The logs of a run whose totals are printed at its end.
+/// The logs of a run whose totals or timeline are made at its end.
 struct Logs {
     /// With `%p` for the number of a process.
     pattern: String,
@@ -94,22 +103,26 @@ impl Logs {
                 let before = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
                 Ok(Logs { pattern: path_text(&path)?, before })
             }
-            _ => bail!("--stats reads the rows from a file: expected -l FILE or no -l, found -l {}", given.display()),
+            _ => bail!(
+                "--stats and --trace read the rows from a file: expected -l FILE or no -l, found -l {}",
+                given.display()
+            ),
         }
     }
 
-    /// The log of each process that loaded the library, and the bytes that it had before.
-    fn of_processes(&self, hello: &Hello) -> Result<Vec<(PathBuf, u64)>> {
+    /// What the processes that loaded the library wrote. One that dispatched nothing made no log.
+    fn of_processes(&self, hello: &Hello) -> Vec<Position> {
         if !self.pattern.contains("%p") {
-            return Ok(vec![(PathBuf::from(&self.pattern), self.before)]);
+            return vec![Position { path: PathBuf::from(&self.pattern), from: self.before }];
         }
         let pids: BTreeSet<u32> = hello.pids().collect();
-        Ok(pids.into_iter().map(|pid| (PathBuf::from(self.pattern.replace("%p", &pid.to_string())), 0)).collect())
+        let paths = pids.into_iter().map(|pid| PathBuf::from(self.pattern.replace("%p", &pid.to_string())));
+        paths.filter(|path| path.exists()).map(|path| Position::beginning(&path)).collect()
     }
 }
 
 fn path_text(path: &Path) -> Result<String> {
-    Ok(path.to_str().with_context(|| format!("--stats: {} is not UTF-8", path.display()))?.to_owned())
+    Ok(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned())
 }
 
 /// The file to which the library writes a line when it is loaded.

@@ -2,21 +2,17 @@
 
 mod show;
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use logdur_replay::Exit;
+use logdur_report::Row;
 use logdur_report::against::{Change, Run};
 use logdur_report::summary::{By, Group, Summary, Totals};
-use logdur_report::{Log, Row};
 
-use super::progress;
-
-/// Bytes that are read at once.
-const PIECE: usize = 1 << 20;
+use super::input::{self, Position};
 
 /// Which logs, and how they are shown.
 #[derive(Args, Clone, Debug)]
@@ -136,55 +132,34 @@ fn warn(totals: &Totals) {
         super::tell(format_args!("{} lines are no rows; the first: {first}", rows.unreadable));
     }
     if rows.without_times + rows.reversed > 0 {
-        eprintln!(
-            "omniprobe: {} of {} rows have no times, {} end before they start: they count as calls only",
+        super::tell(format_args!(
+            "{} of {} rows have no times, {} end before they start: they count as calls only",
             rows.without_times, rows.rows, rows.reversed
-        );
+        ));
     }
     let count = |name: &str| totals.accounts.get(name).copied().unwrap_or(0);
     let filtered = count("filtered");
     if filtered > 0 {
-        eprintln!("omniprobe: {filtered} of {} dispatches are not in the logs: a filter kept them out", count("seen"));
+        super::tell(format_args!(
+            "{filtered} of {} dispatches are not in the logs: a filter kept them out",
+            count("seen")
+        ));
     }
 }
 
 /// Adds a log's rows, of which `also` sees each.
 fn read(path: &Path, summary: &mut Summary, also: impl FnMut(&Row<'_>)) -> Result<()> {
-    let name = path.display().to_string();
-    if path == Path::new("-") {
-        return add("standard input", io::stdin().lock(), summary, also);
-    }
-    let file = File::open(path).with_context(|| name.clone())?;
-    let metadata = file.metadata().with_context(|| name.clone())?;
-    if metadata.is_dir() {
-        bail!("{name}: expected a log, found a folder");
-    }
-    let bar =
-        progress::bar(&format!("{{bytes}} of {{total_bytes}} of {}", name.replace(['{', '}'], "")), metadata.len())?;
-    let result = add(&name, BufReader::with_capacity(PIECE, bar.wrap_read(file)), summary, also);
-    bar.finish_and_clear();
-    result
+    input::read(&Position::beginning(path), |name, log| summary.read(name, log, also))
 }
 
-fn add(name: &str, input: impl BufRead, summary: &mut Summary, also: impl FnMut(&Row<'_>)) -> Result<()> {
-    summary.read(name, &mut Log::new(input), also).with_context(|| name.to_owned())
-}
-
-/// After a run: prints on stderr the totals of what was appended to logs, each of which had some bytes before.
+/// After a run: prints on stderr the totals of what was appended to its logs.
 ///
 /// # Errors
 /// When a log cannot be read.
-pub(crate) fn after_run(logs: &[(PathBuf, u64)]) -> Result<()> {
+pub(crate) fn after_run(logs: &[Position]) -> Result<()> {
     let mut summary = Summary::new(By::Kernel);
-    for (path, before) in logs {
-        let name = path.display().to_string();
-        let file = match File::open(path) {
-            // A process that dispatched nothing made none.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            file => file.with_context(|| name.clone())?,
-        };
-        let mut log = Log::new(BufReader::with_capacity(PIECE, file)).appended_after(*before);
-        summary.read(&name, &mut log, |_| ()).with_context(|| name.clone())?;
+    for log in logs {
+        input::read(log, |name, log| summary.read(name, log, |_| ()))?;
     }
     let totals = summary.totals();
     warn(&totals);

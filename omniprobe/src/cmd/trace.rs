@@ -1,0 +1,87 @@
+//! `omniprobe trace LOG... -o FILE`: a timeline for ui.perfetto.dev or Chrome.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use logdur_replay::Exit;
+use logdur_report::timeline::Timeline;
+use logdur_report::{chrome, perfetto};
+
+use super::input::{self, Position};
+
+/// Which logs, and where the timeline goes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// Logs, in CSV or JSON; `-` is the standard input.
+    #[arg(required = true, value_name = "LOG")]
+    logs: Vec<PathBuf>,
+    /// The file: NAME.pftrace for ui.perfetto.dev, NAME.json for Chrome's trace viewer.
+    #[arg(short, long, value_name = "FILE", value_parser = output)]
+    output: PathBuf,
+}
+
+/// How a timeline is written.
+#[derive(Clone, Copy)]
+enum Format {
+    Perfetto,
+    Chrome,
+}
+
+fn format(path: &Path) -> Option<Format> {
+    match path.extension().and_then(OsStr::to_str)? {
+        "pftrace" | "perfetto-trace" => Some(Format::Perfetto),
+        "json" => Some(Format::Chrome),
+        _ => None,
+    }
+}
+
+/// A path whose name says how the timeline is written.
+pub(crate) fn output(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    format(&path).map(|_| path).ok_or_else(|| "expected a name that ends with .pftrace or .json".to_owned())
+}
+
+/// Writes the timeline of logs.
+///
+/// # Errors
+/// When a file cannot be read or written, or is no log.
+pub(crate) fn run(options: &Options) -> Result<Exit> {
+    let logs: Vec<Position> = options.logs.iter().map(|path| Position::beginning(path)).collect();
+    write(&logs, &options.output)
+}
+
+/// Writes the timeline of what logs have from some byte on.
+///
+/// # Errors
+/// As above.
+pub(crate) fn write(logs: &[Position], output: &Path) -> Result<Exit> {
+    let mut timeline = Timeline::default();
+    for log in logs {
+        input::read(log, |name, log| timeline.read(name, log))?;
+    }
+    let tracks = timeline.tracks();
+    if timeline.without_times + timeline.unreadable > 0 {
+        super::tell(format_args!(
+            "{} rows without times and {} lines that are no rows are not in the timeline",
+            timeline.without_times, timeline.unreadable
+        ));
+    }
+    let slices: usize = tracks.iter().map(|track| track.slices.len()).sum();
+    if slices == 0 {
+        bail!("no row with times, no timeline: {}", output.display());
+    }
+    let context = || format!("writing {}", output.display());
+    let mut to = BufWriter::new(File::create(output).with_context(context)?);
+    match format(output) {
+        Some(Format::Chrome) => chrome::write(&timeline, &tracks, &mut to),
+        _ => perfetto::write(&timeline, &tracks, &mut to),
+    }
+    .with_context(context)?;
+    to.flush().with_context(context)?;
+    super::tell(format_args!("{}: {slices} dispatches on {} tracks", output.display(), tracks.len()));
+    Ok(Exit::Success)
+}

@@ -1,0 +1,48 @@
+//! A timeline as Chrome's trace events in JSON. Source: "Trace Event Format", google.github.io/trace-viewer.
+
+use std::io::{self, Write};
+
+use serde_json::json;
+
+use crate::timeline::{Timeline, Track};
+
+/// Writes the timeline. Times are microseconds, with three digits behind the point. A process is a GPU of a log, a thread
+/// a track.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(timeline: &Timeline, tracks: &[Track], to: &mut impl Write) -> io::Result<()> {
+    to.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
+    let mut first = true;
+    let mut put = |event: serde_json::Value| {
+        let separator = if std::mem::take(&mut first) { "" } else { ",\n" };
+        write!(to, "{separator}{event}")
+    };
+    let micros = |ns: u64| ns as f64 / 1000.0;
+    let mut last = None;
+    for (thread, track) in tracks.iter().enumerate() {
+        let process = process(track);
+        if last.replace(process) != Some(process) {
+            let name = timeline.gpu_name(track);
+            put(json!({ "ph": "M", "pid": process, "name": "process_name", "args": { "name": name } }))?;
+        }
+        let name = track.name();
+        put(json!({ "ph": "M", "pid": process, "tid": thread, "name": "thread_name", "args": { "name": name } }))?;
+        for slice in &track.slices {
+            let (start, end) = slice.times;
+            put(json!({
+                "ph": "X", "pid": process, "tid": thread, "ts": micros(start), "dur": micros(end - start),
+                "name": timeline.kernels.get(slice.kernel as usize), "cat": "kernel",
+                "args": {
+                    "shape": timeline.shapes.get(slice.shape as usize), "replaced": slice.replaced,
+                    "delayNs": slice.dispatch.map(|dispatch| start - dispatch),
+                },
+            }))?;
+        }
+    }
+    to.write_all(b"\n]}\n")
+}
+
+fn process(track: &Track) -> u64 {
+    track.log as u64 * 1000 + track.agent
+}

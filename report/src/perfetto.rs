@@ -1,0 +1,177 @@
+//! A timeline in Perfetto's protobuf format, for ui.perfetto.dev. Numbers of fields are those of Perfetto's
+//! `protos/perfetto/trace/`; only the fields that are written are declared.
+
+use std::io::{self, Write};
+
+use prost::Message;
+
+use crate::timeline::{Slice, Timeline, Track};
+
+/// `trace/trace_packet.proto`, `TracePacket`.
+#[derive(Clone, PartialEq, Message)]
+struct TracePacket {
+    #[prost(uint64, optional, tag = "8")]
+    timestamp: Option<u64>,
+    #[prost(uint32, tag = "10")]
+    trusted_packet_sequence_id: u32,
+    #[prost(message, optional, tag = "11")]
+    track_event: Option<TrackEvent>,
+    #[prost(message, optional, tag = "12")]
+    interned_data: Option<InternedData>,
+    #[prost(uint32, tag = "13")]
+    sequence_flags: u32,
+    #[prost(message, optional, tag = "60")]
+    track_descriptor: Option<TrackDescriptor>,
+}
+
+/// `trace/track_event/track_event.proto`, `TrackEvent`.
+#[derive(Clone, PartialEq, Message)]
+struct TrackEvent {
+    #[prost(message, repeated, tag = "4")]
+    debug_annotations: Vec<DebugAnnotation>,
+    #[prost(int32, tag = "9")]
+    r#type: i32,
+    #[prost(uint64, tag = "10")]
+    name_iid: u64,
+    #[prost(uint64, tag = "11")]
+    track_uuid: u64,
+    #[prost(int64, optional, tag = "30")]
+    counter_value: Option<i64>,
+}
+
+/// `TrackEvent.Type`.
+const SLICE_BEGIN: i32 = 1;
+const SLICE_END: i32 = 2;
+const COUNTER: i32 = 4;
+
+/// `trace/track_event/debug_annotation.proto`, `DebugAnnotation`.
+#[derive(Clone, PartialEq, Message)]
+struct DebugAnnotation {
+    #[prost(bool, optional, tag = "2")]
+    bool_value: Option<bool>,
+    #[prost(uint64, optional, tag = "3")]
+    uint_value: Option<u64>,
+    #[prost(string, tag = "10")]
+    name: String,
+    #[prost(string, optional, tag = "6")]
+    string_value: Option<String>,
+}
+
+/// `trace/interned_data/interned_data.proto`, `InternedData`.
+#[derive(Clone, PartialEq, Message)]
+struct InternedData {
+    #[prost(message, repeated, tag = "2")]
+    event_names: Vec<EventName>,
+}
+
+/// `trace/track_event/track_event.proto`, `EventName`.
+#[derive(Clone, PartialEq, Message)]
+struct EventName {
+    #[prost(uint64, tag = "1")]
+    iid: u64,
+    #[prost(string, tag = "2")]
+    name: String,
+}
+
+/// `trace/track_event/track_descriptor.proto`, `TrackDescriptor`.
+#[derive(Clone, PartialEq, Message)]
+struct TrackDescriptor {
+    #[prost(uint64, tag = "1")]
+    uuid: u64,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(uint64, tag = "5")]
+    parent_uuid: u64,
+    #[prost(message, optional, tag = "8")]
+    counter: Option<CounterDescriptor>,
+}
+
+/// `trace/track_event/counter_descriptor.proto`, `CounterDescriptor`, none of whose fields are needed.
+#[derive(Clone, Copy, PartialEq, Message)]
+struct CounterDescriptor {}
+
+/// The sequence that all packets are of.
+const SEQUENCE: u32 = 1;
+/// `TracePacket.SequenceFlags`: interned data begins anew; it is needed.
+const INCREMENTAL_STATE_CLEARED: u32 = 1;
+const NEEDS_INCREMENTAL_STATE: u32 = 2;
+/// The field of `trace/trace.proto`, `Trace.packet`, and that its value has a length: the key before each packet.
+const PACKET: u8 = 1 << 3 | 2;
+
+/// Writes the timeline: a track for each GPU of a log, below it one for each queue's lane and one that counts kernels.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(timeline: &Timeline, tracks: &[Track], to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    let mut put = |packet: TracePacket| {
+        let packet = TracePacket { trusted_packet_sequence_id: SEQUENCE, ..packet };
+        buffer.clear();
+        buffer.push(PACKET);
+        // A vector has room for everything.
+        let _ = packet.encode_length_delimited(&mut buffer);
+        to.write_all(&buffer)
+    };
+    let names = timeline.kernels.iter().zip(1..).map(|(name, iid)| EventName { iid, name: name.clone() });
+    put(TracePacket {
+        sequence_flags: INCREMENTAL_STATE_CLEARED,
+        interned_data: Some(InternedData { event_names: names.collect() }),
+        ..TracePacket::default()
+    })?;
+    let mut uuid = 0;
+    for of_gpu in tracks.chunk_by(|a, b| (a.log, a.agent) == (b.log, b.agent)) {
+        let Some(first) = of_gpu.first() else { continue };
+        let mut track = |name: String, parent_uuid: u64, counter: Option<CounterDescriptor>| {
+            uuid += 1;
+            let descriptor = TrackDescriptor { uuid, name, parent_uuid, counter };
+            (uuid, TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() })
+        };
+        let (gpu, descriptor) = track(timeline.gpu_name(first), 0, None);
+        put(descriptor)?;
+        let (counter, descriptor) = track("running kernels".to_owned(), gpu, Some(CounterDescriptor {}));
+        put(descriptor)?;
+        for (time, running) in Timeline::running(of_gpu) {
+            let value = Some(i64::try_from(running).unwrap_or(i64::MAX));
+            put(event(
+                time,
+                TrackEvent { r#type: COUNTER, track_uuid: counter, counter_value: value, ..TrackEvent::default() },
+            ))?;
+        }
+        for lane in of_gpu {
+            let (track_uuid, descriptor) = track(lane.name(), gpu, None);
+            put(descriptor)?;
+            for slice in &lane.slices {
+                let begin = TrackEvent {
+                    r#type: SLICE_BEGIN,
+                    track_uuid,
+                    name_iid: u64::from(slice.kernel) + 1,
+                    debug_annotations: annotations(timeline, slice),
+                    ..TrackEvent::default()
+                };
+                put(event(slice.times.0, begin))?;
+                put(event(slice.times.1, TrackEvent { r#type: SLICE_END, track_uuid, ..TrackEvent::default() }))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn event(time: u64, event: TrackEvent) -> TracePacket {
+    TracePacket {
+        timestamp: Some(time),
+        track_event: Some(event),
+        sequence_flags: NEEDS_INCREMENTAL_STATE,
+        ..TracePacket::default()
+    }
+}
+
+/// What a slice has as arguments.
+fn annotations(timeline: &Timeline, slice: &Slice) -> Vec<DebugAnnotation> {
+    let named = |name: &str| DebugAnnotation { name: name.to_owned(), ..DebugAnnotation::default() };
+    let shape = timeline.shapes.get(slice.shape as usize).cloned();
+    let mut all = vec![DebugAnnotation { string_value: shape, ..named("grid / workgroup") }];
+    let delay = slice.dispatch.map(|dispatch| slice.times.0 - dispatch);
+    all.extend(delay.map(|ns| DebugAnnotation { uint_value: Some(ns), ..named("doorbell to start (ns)") }));
+    all.extend(slice.replaced.then(|| DebugAnnotation { bool_value: Some(true), ..named("replaced") }));
+    all
+}
