@@ -68,7 +68,10 @@ impl Publisher {
                     }
                     id += 1;
                 }
-                PacketType::VendorSpecific if packet.setup() as u8 != vendor::BARRIER_VALUE => {}
+                PacketType::VendorSpecific if packet.setup() as u8 == vendor::PM4_IB => {}
+                PacketType::VendorSpecific if packet.setup() as u8 != vendor::BARRIER_VALUE => {
+                    unknown_vendor_packet(session, packet.setup() as u8);
+                }
                 _ if packet.completion_signal() != 0 => {
                     session.pending.before_reuse(packet.completion_signal());
                     if queue.forwarding.load(Ordering::Acquire) > 0
@@ -199,6 +202,17 @@ impl Publisher {
             session.notice_once("no-signals", format!("dispatches pass without times: {error}"));
         }
     }
+}
+
+/// A packet passes that may dispatch a kernel: those of gfx1250 have a format of their own.
+#[cold]
+fn unknown_vendor_packet(session: &Session, format: u8) {
+    session.notice_once(
+        "vendor-packet",
+        format!(
+            "packets of AMD's format {format} are not known and pass unseen; kernels that they dispatch have no rows"
+        ),
+    );
 }
 
 /// Leaves an application's signal in the packet of a record, if it can stay there.

@@ -33,7 +33,7 @@ const LOOK_ALL_THE_TIME: Duration = Duration::from_micros(200);
 const SHORT_NAP: Duration = Duration::from_micros(50);
 /// How long the times of a dispatch may come after its completion. Nobody waits for them but its row, and a busy machine
 /// makes much of little.
-const GRACE: Duration = Duration::from_millis(500);
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(10);
 /// How long it stays awake with nothing in flight.
@@ -54,6 +54,8 @@ pub(crate) struct Reaper {
     pub(crate) forwarding: AtomicU32,
     /// Dispatches that are complete but for their times, and since when.
     without_times: Mutex<Vec<(RecordRef, Instant)>>,
+    /// The times of the last dispatch on a signal of ours did not come, however long they were waited for.
+    times_never_come: AtomicBool,
 }
 
 /// What a look at the queues found.
@@ -81,6 +83,7 @@ impl Reaper {
             look: AtomicBool::new(false),
             forwarding: AtomicU32::new(0),
             without_times: Mutex::default(),
+            times_never_come: AtomicBool::new(false),
         }
     }
 
@@ -100,6 +103,26 @@ impl Reaper {
                 true
             }
             Some(_) => false,
+        }
+    }
+
+    /// True when the times of a dispatch on a signal of ours are not waited for any longer. Once they have not come at all, the
+    /// next ones are not waited for either.
+    fn has_waited_in_vain(&self, record: RecordRef) -> bool {
+        if self.times_never_come.load(Ordering::Relaxed) {
+            return true;
+        }
+        let waited = self.has_waited_for(record);
+        if waited {
+            self.times_never_come.store(true, Ordering::Relaxed);
+        }
+        waited
+    }
+
+    /// A dispatch on a signal of ours has its times.
+    fn times_come(&self, has_times: bool) {
+        if has_times && self.times_never_come.load(Ordering::Relaxed) {
+            self.times_never_come.store(false, Ordering::Relaxed);
         }
     }
 
@@ -280,12 +303,16 @@ fn abandon(session: &Session, queue: &Queue, record: RecordRef) {
             queue.forwarding.fetch_sub(1, Ordering::Relaxed);
             session.reaper.forwarding.fetch_sub(1, Ordering::Relaxed);
         }
-        // The signal is not used again: the GPU may still write it, unless its queue is gone.
+        // SAFETY: the record was in flight on a signal of ours, which nobody has destroyed.
+        let own = unsafe { OwnSignal::from_handle(signal) };
+        let has_ended = own.memory().value.load(Ordering::Acquire) <= 0;
+        // Otherwise the signal is not used again: the GPU may still write it.
         if queue.gone.load(Ordering::Acquire) {
-            // SAFETY: the record was in flight on a signal of ours, which nobody has destroyed.
-            session.signals.retire(unsafe { OwnSignal::from_handle(signal) });
+            session.signals.retire(own);
+        } else if has_ended {
+            session.signals.rest(own);
         }
-        record.add_flags(flag::INCOMPLETE);
+        record.add_flags(if has_ended { flag::NO_TIMES } else { flag::INCOMPLETE });
         record.set_state(State::Done);
     }
 }
@@ -373,17 +400,29 @@ impl Found {
             return false;
         }
         let (start, end) = own.memory().ticks();
+        // Some hardware writes them after the value, or one after the other.
+        let has_times = start != 0 && end != 0;
+        session.reaper.times_come(has_times);
+        // An application that waits for its signal does not wait for times.
+        if !has_times && flags & flag::FORWARDED == 0 && !session.reaper.has_waited_in_vain(record) {
+            return false;
+        }
         record.times().start.store(start, Ordering::Relaxed);
         record.times().end.store(end, Ordering::Relaxed);
-        if end == 0 {
+        if !has_times {
             record.add_flags(flag::NO_TIMES);
         }
         if flags & flag::FORWARDED != 0 {
             let signal = record.app_signal().forward_to.load(Ordering::Relaxed);
             self.forwards.push(Forward { signal, start, end });
         }
-        signals::reset(own);
-        self.signals.push(own);
+        if has_times {
+            signals::reset(own);
+            self.signals.push(own);
+        } else {
+            // Its times may still come: into no other dispatch's row.
+            session.signals.rest(own);
+        }
         record.set_state(State::Done);
         true
     }

@@ -8,11 +8,14 @@
 //! A signal is reset before it is returned, under the lock of what was returned; the packet that carries it is published
 //! after it was taken from there.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use hsa::{Api, OwnSignal};
 
+use crate::reaper::GRACE;
 use crate::session::{Session, lock};
 
 /// How many signals are made at once.
@@ -33,6 +36,8 @@ struct Pool {
     free: Vec<OwnSignal>,
     /// Of packets that were in flight when their queue was destroyed: not used again.
     retired: Vec<OwnSignal>,
+    /// Of dispatches whose times had not come, and since when: not used while they may.
+    resting: VecDeque<(OwnSignal, Instant)>,
     /// Made in this life of the runtime.
     made: usize,
 }
@@ -73,6 +78,7 @@ impl SignalPool {
 
     /// Sees to it that there is a reserve, unless so many were made already that the queues have enough.
     pub(crate) fn make_reserve(&self, api: &Api) {
+        self.end_rests();
         while lock(&self.0).made < RESERVE {
             let mut new = Vec::with_capacity(BATCH);
             if self.make(api, &mut new).is_err() {
@@ -100,6 +106,24 @@ impl SignalPool {
         }
     }
 
+    /// Keeps a signal from use for as long as the times of its last dispatch may still be written.
+    pub(crate) fn rest(&self, signal: OwnSignal) {
+        self.rest_since(signal, Instant::now());
+    }
+
+    fn rest_since(&self, signal: OwnSignal, since: Instant) {
+        lock(&self.0).resting.push_back((signal, since));
+    }
+
+    /// Takes back the signals that have rested.
+    fn end_rests(&self) {
+        let mut pool = lock(&self.0);
+        while let Some((signal, _)) = pool.resting.pop_front_if(|(_, since)| since.elapsed() >= GRACE) {
+            reset(signal);
+            pool.free.push(signal);
+        }
+    }
+
     /// Keeps a signal, whose queue is destroyed, until the runtime goes: it warns of signals that are left to it.
     pub(crate) fn retire(&self, signal: OwnSignal) {
         lock(&self.0).retired.push(signal);
@@ -108,7 +132,8 @@ impl SignalPool {
     /// Destroys the signals that no packet carries; says how many are left behind.
     pub(crate) fn destroy(&self, api: &Api) -> usize {
         let mut pool = std::mem::take(&mut *lock(&self.0));
-        for signal in pool.free.drain(..).chain(pool.retired.drain(..)) {
+        let resting = pool.resting.drain(..).map(|(signal, _)| signal);
+        for signal in pool.free.drain(..).chain(pool.retired.drain(..)).chain(resting) {
             // SAFETY: no packet of a queue that exists carries the signal, and nobody else has it.
             if unsafe { api.destroy_own_signal(signal) }.is_ok() {
                 pool.made -= 1;
@@ -125,4 +150,32 @@ pub(crate) fn reset(signal: OwnSignal) {
     memory.start_ts.store(0, Ordering::Relaxed);
     memory.end_ts.store(0, Ordering::Relaxed);
     memory.value.store(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signal() -> OwnSignal {
+        #[repr(align(64))]
+        struct Aligned([std::sync::atomic::AtomicU64; 8]);
+        let words = [1, 0, 0, 0, 7, 9, 0, 0].map(std::sync::atomic::AtomicU64::new);
+        let handle = std::ptr::from_ref(Box::leak(Box::new(Aligned(words))).0.as_slice()).expose_provenance() as u64;
+        // SAFETY: the memory has the size and alignment of a signal, and is never freed.
+        unsafe { OwnSignal::from_handle(handle) }
+    }
+
+    #[test]
+    fn a_signal_whose_times_may_still_come_is_not_used_until_they_cannot() {
+        let (pool, early, late) = (SignalPool::default(), signal(), signal());
+        pool.rest_since(early, Instant::now().checked_sub(2 * GRACE).unwrap());
+        pool.rest(late);
+        pool.end_rests();
+        let inside = lock(&pool.0);
+        assert_eq!((inside.free.as_slice(), inside.resting.len()), ([early].as_slice(), 1));
+        let value = early.memory().value.load(Ordering::Relaxed);
+        // What came meanwhile is no later dispatch's.
+        assert_eq!((early.memory().ticks(), value), ((0, 0), 1));
+        assert_eq!(late.memory().ticks(), (7, 9));
+    }
 }

@@ -34,6 +34,9 @@ impl Environment {
         all.set("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
         // HIP 7 could ring the doorbell itself, past every tool.
         all.set("DEBUG_CLR_DIRECT_DOORBELL", "0");
+        // HIP and ROCr 7 could put rings into the memory of the GPU, where they cannot be watched.
+        all.set("DEBUG_CLR_AQL_DEV_QUEUE", "0");
+        all.set("HSA_ALLOCATE_QUEUE_DEV_MEM", "0");
         let capture = &options.capture;
         let ours = [
             (Interceptor::log_location, options.log_location.clone()),

@@ -38,7 +38,9 @@ pub(crate) enum Refusal {
     #[error("its doorbell is of a kind whose values are not packet numbers")]
     Doorbell,
     /// A ring in the GPU's memory would be read over the bus, packet by packet.
-    #[error("its ring is in the memory of the GPU")]
+    #[error(
+        "its ring is in the memory of the GPU; DEBUG_CLR_AQL_DEV_QUEUE=0 and HSA_ALLOCATE_QUEUE_DEV_MEM=0 put it into the host's"
+    )]
     DeviceRing,
 }
 

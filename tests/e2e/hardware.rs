@@ -44,11 +44,21 @@ fn dispatches_whose_times_never_come_are_rows_that_say_so() {
 }
 
 #[test]
+fn times_that_come_after_the_decrement_are_waited_for() {
+    if bed::on_hardware() {
+        return;
+    }
+    for row in &rows(signals("none"), "late").rows {
+        assert!(row.flags().is_empty() && row.number("dispatch") <= row.number("startNs"), "{row:?}");
+    }
+}
+
+#[test]
 fn times_that_come_after_the_decrement_are_never_another_rows() {
     if bed::on_hardware() {
         return;
     }
-    for mode in ["none", "own", "rearm"] {
+    for mode in ["own", "rearm"] {
         for row in &rows(signals(mode), "late").rows {
             let right = || row.flags().is_empty() && row.number("dispatch") <= row.number("startNs");
             assert!(is_without_times(row) || right(), "{mode}: {row:?}");
@@ -170,4 +180,29 @@ fn the_library_hardly_uses_the_processor_while_a_long_kernel_runs_on_a_shared_si
     let used: u64 = used.parse().unwrap();
     // It used to be all of the time.
     assert!(used < LONG / 2, "{used} of {LONG} ms");
+}
+
+#[test]
+fn vendor_packets_of_an_unknown_format_are_a_notice() {
+    let run = Run::hsa("errors").args(["vendor"]).watched();
+    let notices = run.log().notices;
+    assert!(notices.iter().any(|notice| notice.contains("AMD's format 3 are not known")), "{notices:?}");
+    assert!(run.stdout.contains("queue error"), "{}", run.stdout);
+}
+
+#[test]
+fn a_ring_in_the_gpus_memory_is_refused_with_the_variables_that_help_and_omniprobe_sets_them() {
+    // The runtime's own variable for it came with ROCm 7.
+    if versions::hip() < (7, 0) {
+        return;
+    }
+    let count = COUNT.to_string();
+    let run = || Run::hsa("signals").args(["none", &count]).env("HSA_ALLOCATE_QUEUE_DEV_MEM", "1");
+    let refused = run().watched().passed().log();
+    let said = |notice: &String| notice.contains("HSA_ALLOCATE_QUEUE_DEV_MEM=0");
+    assert!(refused.notices.iter().any(said) && refused.rows.is_empty(), "{:?}", refused.notices);
+    let run = run();
+    let log = run.file("log.csv");
+    let seen = run.probed(&["-l", log.to_str().unwrap()]).passed().log();
+    assert_eq!((seen.account()["logged"], seen.notices.iter().any(said)), (COUNT, false));
 }

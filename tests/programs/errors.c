@@ -1,5 +1,5 @@
 // What goes wrong on a GPU reaches the application as it does on hardware.
-//   errors illegal|trap|fault|lds|type
+//   errors illegal|trap|fault|lds|type|vendor
 // Prints the status that the queue's callback or the system event handler was called with.
 #include "hsa_check.h"
 
@@ -22,7 +22,7 @@ static hsa_status_t on_event(const hsa_amd_event_t* event, void* data) {
 }
 
 int main(int argc, char** argv) {
-    EXPECT(argc == 2, "usage: errors illegal|trap|fault|lds|type");
+    EXPECT(argc == 2, "usage: errors illegal|trap|fault|lds|type|vendor");
     const char* mode = argv[1];
     start();
     load();
@@ -48,6 +48,11 @@ int main(int argc, char** argv) {
     } else if (!strcmp(mode, "type")) {
         hsa_kernel_dispatch_packet_t packet = packet_of(kernel("empty"), 1, NULL, NO_SIGNAL);
         submit(queue, &packet, header_of((hsa_packet_type_t)77, true));
+    } else if (!strcmp(mode, "vendor")) {
+        // A format that no runtime of ours has: the second half-word.
+        hsa_kernel_dispatch_packet_t packet = packet_of(kernel("empty"), 1, NULL, NO_SIGNAL);
+        packet.setup = 3;
+        submit(queue, &packet, header_of(HSA_PACKET_TYPE_VENDOR_SPECIFIC, true));
     } else {
         EXPECT(false, "no mode %s", mode);
     }
