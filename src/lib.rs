@@ -27,6 +27,7 @@ mod calls;
 mod capture;
 mod clock;
 mod code;
+mod descriptors;
 mod diagnostics;
 mod dispatch;
 mod entry;

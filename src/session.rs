@@ -26,7 +26,7 @@ use crate::queue::{self, Queues};
 use crate::reaper::{self, Access, Reaper};
 use crate::signals::SignalPool;
 use crate::swap::Swapper;
-use crate::{calls, diagnostics, exit, hooks, records};
+use crate::{calls, descriptors, diagnostics, exit, hooks, records};
 
 /// How long kernels in flight are waited for when the runtime or the process ends.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -116,13 +116,15 @@ fn has_raised_privileges() -> bool {
 }
 
 fn create() -> &'static Session {
-    let (settings, problems) = Interceptor::from_environment();
+    let (mut settings, problems) = Interceptor::from_environment();
+    let off = descriptors::leave_room(&mut settings);
     diagnostics::start(&settings);
     let session: &'static Session = Box::leak(Box::new(Session::new(&settings)));
     SESSION.store(std::ptr::from_ref(session).cast_mut(), Ordering::Release);
     for problem in problems {
         session.notice(problem);
     }
+    off.into_iter().for_each(|off| session.notice(off));
     exit::register();
     session
 }

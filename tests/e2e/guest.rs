@@ -100,3 +100,32 @@ fn a_forks_child_goes_on_unwatched_and_the_parent_is_logged() {
         assert_eq!(watched.stderr, bare.stderr, "{mode}");
     }
 }
+
+#[test]
+fn an_application_with_two_descriptors_to_spare_ends_as_without_the_library_and_features_are_off_by_name() {
+    let object = bed::hip_object("kernels", &bed::arch(), "-O1");
+    // From too few for the runtime itself to enough for everything. The log has one, and what is read takes one for a moment.
+    for limit in [10, 11, 12, 13, 14, 16, 20, 24, 32] {
+        let run = |limit: u32| {
+            let script = format!("ulimit -n {limit}; exec {} none 20", bed::hsa("signals").display());
+            Run::new("/bin/sh".into()).args(["-c", &script])
+        };
+        if !run(limit - 2).bare().status.success() {
+            continue;
+        }
+        let run = run(limit);
+        let (cache, capture, indexes) = (run.file("cache"), run.file("one.ldcap"), run.file("indexes"));
+        fs::create_dir(&cache).unwrap();
+        fs::copy(&object, cache.join("kernels.hsaco")).unwrap();
+        let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("LOGDUR_CAPTURE", &capture).env("LOGDUR_LOG", "info");
+        let run = run.env("XDG_CACHE_HOME", indexes).watched();
+        assert!(run.status.success(), "{limit} descriptors: {}\n{}", run.status, run.stdout);
+        let log = run.log();
+        assert_eq!(log.rows.len(), 20, "{limit} descriptors");
+        let off = log.notices.iter().any(|notice| {
+            notice.starts_with("LOGDUR_CAPTURE, LOGDUR_KERNEL_CACHE, LOGDUR_LOG: off") && notice.contains("ulimit -n")
+        });
+        assert_eq!(off, !capture.exists(), "{limit} descriptors: {:?}", log.notices);
+        assert!(off || limit > 20, "{limit} descriptors: {:?}", log.notices);
+    }
+}
