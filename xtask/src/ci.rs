@@ -24,6 +24,7 @@ const STEPS: &[Step] = &[
         shell::run(command.env("RUSTDOCFLAGS", "-D warnings"))
     }),
     ("tests", || test::run(&[])),
+    ("commands of the documents", docs::commands),
     ("other ROCms", test::generations),
     ("packaged programs", || suites::run(&[])),
     ("exports", || exports::run(&[])),

@@ -10,6 +10,7 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 
 use crate::shell::root;
+use examples::Outputs;
 
 /// A page: its file, and what prints it.
 type Page = (&'static str, fn() -> String);
@@ -59,7 +60,7 @@ impl Options {
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let Options { check, examples, full } = Options::parse(args)?;
     if examples {
-        examples::run(check)?;
+        examples::run(if check { Outputs::Compare } else { Outputs::Write })?;
     }
     for (file, print) in PAGES {
         write(file, &print(), check)?;
@@ -72,6 +73,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     write(PICTURE, &timeline::picture()?, check)?;
     links::check()?;
     if full { book::build() } else { Ok(()) }
+}
+
+/// Runs the commands of the pages: each has to end as its page says.
+///
+/// # Errors
+/// The first command that ends otherwise.
+pub(crate) fn commands() -> Result<()> {
+    examples::run(Outputs::Ignore)
 }
 
 /// Writes a page, or compares it with the file.
