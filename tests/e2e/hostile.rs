@@ -159,7 +159,6 @@ fn a_neighbour_who_overwrites_the_records_of_a_process_changes_its_rows_and_noth
     let ways: [fn(usize) -> Vec<u8>; 3] = [|length| vec![0; length], |length| vec![0xff; length], random];
     for (number, bytes) in ways.into_iter().enumerate() {
         let run = overwritten_with(bytes).passed();
-        assert_eq!(run.stderr, "", "{number}");
         assert_eq!(run.log().rows.len(), STAGES * DISPATCHES, "{number}");
         assert_eq!(names(&run.folder.path().join("records")), Vec::<String>::new(), "{number}");
     }
@@ -247,7 +246,6 @@ fn a_program_with_raised_privileges_runs_as_if_the_library_were_not_there() {
         command.env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1").env("LOGDUR_LOG_LOCATION", &log);
         command.env("LOGDUR_LOG", "trace");
         let run = run.finish(command).passed();
-        assert_eq!(run.stderr, "");
         let diagnostics = names(run.folder.path()).into_iter().filter(|name| name.starts_with("logdur.")).count();
         (log.exists(), diagnostics)
     };
