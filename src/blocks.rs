@@ -82,7 +82,7 @@ impl Blocks {
         }
     }
 
-    /// An empty block, for somebody who may wait.
+    /// An empty block, for a thread that may wait.
     pub(crate) fn take(&self) -> BlockRef {
         let mut pool = lock(&self.pool);
         if pool.is_empty() {
@@ -255,7 +255,7 @@ impl RecordRef {
         self.progress().state()
     }
 
-    /// Moves on to a state; what was written before is visible to whoever sees it.
+    /// Moves on to a state; a thread that sees the state sees what was written before.
     #[inline]
     pub(crate) fn set_state(self, state: State) {
         self.record().set_state(state);

@@ -1,7 +1,7 @@
 //! One clock for everything that is logged: the runtime's system clock, in nanoseconds. Here: the GPUs' ticks.
 //!
 //! # Threads
-//! Any reads; whoever writes the log calibrates.
+//! Any thread reads; the writer of the log calibrates.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

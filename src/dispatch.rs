@@ -139,7 +139,7 @@ impl Publisher {
     }
 
     /// Lets a signal of ours stand in for that of a packet that is no dispatch, while it does for dispatches before it:
-    /// whoever sees the packet complete has to see them complete.
+    /// a thread that sees the packet complete has to see them complete.
     fn keep_in_order(&mut self, session: &Session, queue: &Queue, packet: &Packet) -> Option<OwnSignal> {
         let own = self.own_signal(session, queue)?;
         let to = self.free_record(session, queue);

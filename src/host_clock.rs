@@ -85,8 +85,8 @@ impl HostClock {
         self.counter.ticks()
     }
 
-    /// Reads both clocks: from now on ticks are converted by what they say. Only by whoever writes the log, when no row is
-    /// being written: whoever recovers a log makes the same rows again.
+    /// Reads both clocks: from now on ticks are converted by what they say. Only for the writer of the log, when no row is
+    /// being written: recovery makes the same rows again.
     pub(crate) fn calibrate(&self) {
         let mut readings = lock(&self.readings);
         let now = self.counter.reading().0;

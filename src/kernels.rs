@@ -86,7 +86,7 @@ impl Kernels {
         number
     }
 
-    /// Gives kernels their numbers, and names those that are new to whoever reads the records.
+    /// Gives kernels their numbers, and names new ones for readers of the records.
     fn enter<T>(&self, kernels: impl Iterator<Item = (T, Kernel)>, mut with: impl FnMut(T, u32)) {
         let mut known = lock(&self.known);
         let before = known.kernels.len();

@@ -6,7 +6,7 @@
 //! records ──► log thread ──► rows
 //! ```
 //!
-//! It is a guest in somebody's process: it never prints to the application's stdout or stderr unless asked, never
+//! It is a guest in a process: it never prints to the application's stdout or stderr unless asked, never
 //! aborts, never unwinds across the C boundary, never unloads, installs no signal handler. A feature that fails turns
 //! itself off with one notice in the log; the application goes on.
 

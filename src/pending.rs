@@ -42,7 +42,7 @@ struct Bucket {
     entries: UnsafeCell<[Option<Entry>; ENTRIES]>,
 }
 
-// SAFETY: the entries are only accessed by whoever has set `locked`.
+// SAFETY: the entries are only accessed by the thread that has set `locked`.
 unsafe impl Sync for Bucket {}
 
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ impl Pending {
         Pending { buckets: (0..BUCKETS).map(|_| bucket()).collect(), shared: AddressMap::new() }
     }
 
-    /// Runs `body` on the bucket of a signal; `None` if somebody else holds it for too long.
+    /// Runs `body` on the bucket of a signal; `None` if another thread holds it for too long.
     fn with<T>(&self, signal: u64, spins: usize, body: impl FnOnce(&mut [Option<Entry>; ENTRIES]) -> T) -> Option<T> {
         // Signals are at least 64 bytes apart.
         let hash = (signal >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
@@ -374,7 +374,7 @@ mod model {
     }
 
     #[test]
-    fn whoever_takes_a_signal_from_the_table_reads_its_times_and_nobody_else_does() {
+    fn only_the_thread_that_takes_a_signal_from_the_table_reads_its_times() {
         loom::model(|| {
             let bed = bed();
             assert_eq!(bed.pending.enter(bed.signal, bed.records[0]), Left::Yes);

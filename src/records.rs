@@ -26,7 +26,7 @@ fn make(settings: &Interceptor, sink: &Sink) -> (Records, Vec<String>) {
         Origin { format: format(settings), log: sink.path().map(Path::to_owned), filter: settings.log_filter.clone() };
     let mut said = Vec::new();
     for folder in &folders {
-        // A relative one is of no use to whoever reads the log.
+        // A relative path is of no use to the log's reader.
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
         match Records::create(&folder, &origin) {
             Ok((records, earlier)) => {

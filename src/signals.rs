@@ -23,7 +23,7 @@ const BATCH: usize = 64;
 /// How many the reaper keeps ready for each queue that has nothing in flight. What is in flight comes back to the queue,
 /// so that a queue soon has as many as it uses.
 const READY: usize = 256;
-/// How many wait for whoever needs more at once: a burst has as many in flight as it has packets, and to make a signal
+/// How many are kept for a producer that needs more at once: a burst has as many in flight as it has packets, and to make a signal
 /// takes longer than all else of a dispatch.
 const RESERVE: usize = 4096;
 
@@ -143,7 +143,7 @@ impl SignalPool {
     }
 }
 
-/// Makes a signal ready for another packet. Done by whoever has just read it: for the publisher, its cache line would be
+/// Makes a signal ready for another packet. The thread that has just read it does so: for the publisher, its cache line would be
 /// far away.
 pub(crate) fn reset(signal: OwnSignal) {
     let memory = signal.memory();

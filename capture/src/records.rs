@@ -1,6 +1,6 @@
 //! What a capture says: the tables of records. docs/capture-format.md has the same tables.
 //!
-//! Numbers that tell things apart (`Agent::id`, `Queue::id`, …) are chosen by whoever writes the file; 0 is nothing.
+//! Numbers that tell things apart (`Agent::id`, `Queue::id`, …) are chosen by the writer of the file; 0 is nothing.
 
 use std::ops::Deref;
 

@@ -32,7 +32,7 @@ pub enum GlobalKind {
     Variable,
     /// In memory that nobody writes once the code object is loaded: tables of constants, of virtual functions.
     Constant,
-    /// Has to be defined by whoever loads the code object.
+    /// The loader of the code object has to define it.
     External,
     /// A kernel's descriptor.
     Descriptor,

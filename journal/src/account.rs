@@ -45,7 +45,7 @@ counters! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Event {
-    /// A queue whose packets somebody writes around the library.
+    /// A queue whose packets are written around the library.
     BypassedQueue,
     /// A packet of such a queue, a dispatch or not, that was consumed unseen.
     UnseenPacket,

@@ -30,7 +30,7 @@ pub struct Row<'a> {
     pub late: Option<Late>,
 }
 
-/// Why a row that somebody else writes than the process itself has no times.
+/// Why a row that recovery writes has no times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// The process died before they were read.

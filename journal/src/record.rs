@@ -7,7 +7,7 @@
 //! * The log thread writes its row and moves it to [`State::Logged`], and empties a block once all of its records are.
 //!
 //! # Ordering
-//! The state is stored with release and loaded with acquire: whoever sees a state sees everything that was written
+//! The state is stored with release and loaded with acquire: a thread that sees a state sees everything that was written
 //! before it. That holds for a reader of the file too: the stores of a thread that was killed are there up to some point.
 //!
 //! # Trust
@@ -44,7 +44,7 @@ pub enum State {
 pub enum Fate {
     /// Not yet written.
     Pending,
-    /// It may be in the log or not: somebody was writing it.
+    /// It may be in the log or not: the process was writing it.
     Writing,
     /// In the log.
     Written,
@@ -188,7 +188,7 @@ impl Record {
         }
     }
 
-    /// Moves on to a state; what was written before is visible to whoever sees it.
+    /// Moves on to a state; a thread that sees the state sees what was written before.
     #[inline]
     pub fn set_state(&self, state: State) {
         self.state.store(state as u8, Ordering::Release);

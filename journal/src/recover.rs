@@ -164,7 +164,7 @@ impl Missing {
         self.rows.len()
     }
 
-    /// Writes everything to somebody who has nothing, or, with `header` false, has the beginning of the log.
+    /// Writes everything to a reader that has nothing, or, with `header` false, has the beginning of the log.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -28,7 +28,7 @@ const NAMES: usize = 100;
 /// How often it is tried to reserve room when signals interrupt.
 const INTERRUPTIONS: usize = 100;
 
-/// Where rows go and how: what somebody else needs to write them.
+/// Where rows go and how: what recovery needs to write them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// How they are written.
@@ -77,7 +77,7 @@ struct RecordFile {
 struct Growth {
     /// Where the next chunk begins; `None` once the file could not grow.
     end: Option<u64>,
-    /// Why, until somebody has asked.
+    /// Why, until it is asked for.
     problem: Option<String>,
 }
 
@@ -157,13 +157,13 @@ impl Records {
         (0..count).map(|_| NonNull::from(Box::leak(Block::new()))).collect()
     }
 
-    /// Names a GPU to whoever reads the file.
+    /// Names a GPU for readers of the file.
     pub fn agent(&self, position: usize, name: &str, product: &str) {
         let body = Body::default().number(position as u32).text(name.as_bytes()).text(product.as_bytes());
         self.append(Kind::Agent, &body.bytes());
     }
 
-    /// Names kernels to whoever reads the file, by their numbers.
+    /// Names kernels for readers of the file, by their numbers.
     pub fn kernels<'a>(&self, kernels: impl ExactSizeIterator<Item = (u32, &'a Kernel)>) {
         if self.file.is_none() || kernels.len() == 0 {
             return;

@@ -12,7 +12,7 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Why an open file is not believed, if it is not: it is no regular file, belongs to somebody else, or others may write it.
+/// Why an open file is not believed, if it is not: it is no regular file, belongs to another user, or others may write it.
 pub fn mistrust(file: &Metadata) -> Option<String> {
     let user = user();
     let (owner, mode) = (file.uid(), file.mode() & 0o7777);

@@ -85,7 +85,7 @@ impl Source for Opened {
     }
 }
 
-/// A new file, in the place of one that a process with this number has left. A link that somebody has put there is removed,
+/// A new file, in the place of one that a process with this number has left. A link in its place is removed,
 /// not followed.
 fn fresh(path: &Path) -> io::Result<File> {
     let create = || OpenOptions::new().write(true).create_new(true).open(path);

@@ -24,7 +24,7 @@ const PT_NOTE: u32 = 4;
 const ABI_VERSION_2: u8 = 0;
 
 /// Reads the code object at a place of a source; instructions and what is not loaded are zeros. What is no ELF as expected
-/// is read whole, for whoever parses it to say what is wrong.
+/// is read whole, so that its parser can say what is wrong.
 ///
 /// # Errors
 /// When the source cannot be read, or it is too large.

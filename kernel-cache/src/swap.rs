@@ -72,7 +72,7 @@ pub struct Limits {
     pub complete_workgroups: bool,
     /// True when fewer workgroups might run at once than of the original.
     pub may_run_fewer: bool,
-    /// How the candidate is launched, where somebody says it.
+    /// How the candidate is launched, where that is given.
     pub launch: Option<Launch>,
 }
 

@@ -1,4 +1,4 @@
-//! The kernarg segment of a packet, as long as somebody says that it is.
+//! The kernarg segment of a packet, as long as the code object, or else the allocation, says.
 
 use std::ptr;
 

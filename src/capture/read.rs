@@ -37,7 +37,7 @@ pub(super) enum Unread {
     /// The application has unmapped what it had locked, or what moves by itself.
     #[error("it is not mapped: {0}")]
     Unmapped(io::Error),
-    /// It is somebody else's.
+    /// It belongs to another owner.
     #[error("it is memory of another process, and no GPU is known that can read it")]
     Foreign,
     /// The machine has no processor.

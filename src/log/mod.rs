@@ -46,7 +46,7 @@ const BATCH: usize = 32 << 10;
 /// Between two looks for rows: what is complete is in the log this much later, and in the records at once. A burst of
 /// dispatches is over before its rows ask for a processor.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The same while some GPU's clock is not known: without it, whoever reads the records of a process that died has no times.
+/// The same while some GPU's clock is not known: without it, a reader of a dead process's records has no times.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Between two attempts to write a log that cannot be written.

@@ -97,7 +97,7 @@ impl Writer {
             self.torn = false;
         }
         if self.blocked.is_none() {
-            // From here on whoever recovers rows has to look for those that are there.
+            // From here on, recovery has to look for the rows that the log has already.
             self.records.header().set_log_bytes(self.sink.length());
         }
         for row in &self.rows {

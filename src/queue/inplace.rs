@@ -137,7 +137,7 @@ pub(crate) fn ring_of(handle: *const hsa_queue_t) -> Option<&'static Ring> {
     Some(ring)
 }
 
-/// A producer must not be given what somebody has reserved around us: the queue is turned over first.
+/// A producer must not be given a slot that another one has reserved around us: the queue is turned over first.
 #[cold]
 fn hand_over(queue: &'static Queue, ring: &'static Ring) {
     let Some(api) = calls::get() else { return };

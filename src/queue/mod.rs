@@ -203,7 +203,7 @@ pub(crate) unsafe fn created(
     handle
 }
 
-/// Sees to it that an intercept queue of somebody else's is seen.
+/// Makes another tool's intercept queue known.
 ///
 /// # Safety
 /// `handle` must be a queue that the runtime has just created, and that nobody uses yet.

@@ -4,7 +4,7 @@
 //! any time, follows when a packet is final. Between the two, packets are ours to change.
 //!
 //! # Threads
-//! Producers use the virtual index. Everything else is for whoever has the queue's turn.
+//! Producers use the virtual index. Everything else is for the holder of the queue's turn.
 //!
 //! # Ordering
 //! A packet's header is loaded with acquire, which makes the rest of the packet visible; the real index is stored with
@@ -25,7 +25,7 @@ pub(crate) const NO_HOLD: u64 = u64::MAX;
 /// A ring and the index that producers see.
 pub(crate) struct Ring {
     pub(crate) write_index: OwnLine<AtomicU64>,
-    /// The first packet that the GPU has not been told of; written by whoever has the turn.
+    /// The first packet that the GPU has not been told of; written by the holder of the turn.
     pub(crate) published: AtomicU64,
     /// Somebody else writes the real index: producers are left to themselves, for ever.
     pub(crate) bypassed: AtomicBool,

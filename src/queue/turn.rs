@@ -1,4 +1,4 @@
-//! A lock that nobody waits for: whoever finds it taken leaves word, and the holder does the work once more.
+//! A combining lock: no thread waits for it. A thread that finds it taken sets a flag; the lock holder repeats the work.
 //!
 //! # Threads
 //! Any.
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Taken, and somebody has left word.
+/// Taken, and another thread has set the flag.
 const WORD: u32 = 2;
 /// Taken for ever.
 const CLOSED: u32 = 3;
@@ -27,7 +27,7 @@ pub(crate) struct Turn<T> {
     inner: UnsafeCell<T>,
 }
 
-// SAFETY: `inner` is only accessed by whoever has moved `state` from `FREE`.
+// SAFETY: `inner` is only accessed by the thread that has moved `state` from `FREE`.
 unsafe impl<T: Send> Sync for Turn<T> {}
 
 impl<T> Turn<T> {
@@ -53,7 +53,7 @@ impl<T> Turn<T> {
         }
     }
 
-    /// Takes the turn and gives it back: whoever has it later sees what this thread has done before. False if another
+    /// Takes the turn and gives it back: a later holder sees what this thread has done before. False if another
     /// thread is at it. Work that is left word of meanwhile is not done: this is for queues that are held, and go on later.
     pub(crate) fn pass(&self) -> bool {
         let mut passed = false;
@@ -61,7 +61,7 @@ impl<T> Turn<T> {
         passed || self.state.load(Ordering::Acquire) == CLOSED
     }
 
-    /// Takes the turn or leaves word; true if it was taken.
+    /// Takes the turn or sets the flag; true if it was taken.
     #[inline]
     fn take(&self) -> bool {
         if self.state.compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -81,7 +81,7 @@ impl<T> Turn<T> {
         }
     }
 
-    /// Waits for the turn and keeps it for ever: whoever comes later does nothing.
+    /// Waits for the turn and keeps it for ever: later threads do nothing.
     pub(crate) fn close<R>(&self, last: impl FnOnce(&mut T) -> R) -> Option<R> {
         loop {
             match self.state.compare_exchange(FREE, CLOSED, Ordering::AcqRel, Ordering::Relaxed) {
@@ -109,7 +109,7 @@ mod model {
     use loom::sync::atomic::{AtomicBool, AtomicU64};
     use loom::thread;
 
-    /// A queue in small: what producers reserve, whether slots are written, and what was published, by whoever had the
+    /// A queue in small: what producers reserve, whether slots are written, and what was published, by the holder of the
     /// turn.
     struct Queue {
         reserved: AtomicU64,
@@ -169,7 +169,7 @@ mod model {
     }
 
     #[test]
-    fn every_packet_is_published_once_and_in_order_whoever_rings_last() {
+    fn every_packet_is_published_once_and_in_order_whichever_thread_rings_last() {
         check(|| {
             let queue = Queue::new();
             let producers: Vec<_> = (0..2)

@@ -4,7 +4,7 @@
 //! Publishers take blocks; nobody waits. A block is taken again once the dispatch that had it is not in flight.
 //!
 //! # Ordering
-//! A block's user is swapped with acquire and stored with release: whoever takes a block sees all that was done with it.
+//! A block's user is swapped with acquire and stored with release: the next user sees all that was done with it.
 //! A record that is used again may be that of another block's dispatch: each remembers which taking it belongs to.
 
 use std::ptr::{self, NonNull};
@@ -38,7 +38,7 @@ unsafe impl Sync for KernargRing {}
 /// Who uses a block.
 #[derive(Default)]
 struct Block {
-    /// Null if nobody ever did, [`TAKEN`] while somebody prepares a dispatch.
+    /// Null before the first use, [`TAKEN`] while a thread prepares a dispatch.
     user: AtomicPtr<Progress>,
     /// Which taking of a block it was.
     taking: AtomicU32,

@@ -29,7 +29,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "producer",
-        help: "what a packet costs whoever makes it, with and without the library",
+        help: "what a packet costs its producer, with and without the library",
         run: dispatch::hsa,
     },
     Bench { name: "start", help: "what a process, a queue and an idle GPU cost, with and without", run: start::run },

@@ -169,7 +169,7 @@ impl Engine {
         self.wake();
     }
 
-    /// Looks at the queues now: somebody is about to wait for them.
+    /// Looks at the queues now: a thread is about to wait for them.
     pub fn wake(&self) {
         self.shared.bell.ring();
     }

@@ -8,7 +8,7 @@
 //! outside of a wave but through [`env::Env`].
 //!
 //! The feature `semantics` (the default) has what executes instructions. Without it, the tables, the decoder and the
-//! disassembler are left: what a library in somebody's process has of this crate.
+//! disassembler are left: what a library in an application's process has of this crate.
 //!
 //! The only `unsafe` is the call of code that was compiled for the vector instructions that the host was found to have.
 

@@ -315,7 +315,7 @@ impl State {
         Ok(started)
     }
 
-    /// Makes the engine look at its queues: somebody is about to wait.
+    /// Makes the engine look at its queues: a thread is about to wait.
     pub(crate) fn wake_engine(&self) {
         if let Some(engine) = &*lock(&self.engine) {
             engine.wake();

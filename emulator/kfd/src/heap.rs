@@ -2,7 +2,7 @@
 //!
 //! A driver does not allocate from the heap of the process. A runtime that touches what it has freed would find other
 //! bytes there than on hardware: ROCr 6.1, when it shuts down, locks a mutex of an agent that it has destroyed, and waits
-//! for ever if somebody has written there.
+//! for ever if a process has written there.
 
 use dlmalloc::GlobalDlmalloc;
 

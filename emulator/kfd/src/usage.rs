@@ -1,6 +1,6 @@
 //! How much memory of each GPU is allocated, by this process and by others that have the same GPUs.
 //!
-//! Every process keeps its sums in the first page of the file that is the GPU's memory; whoever asks looks at the files
+//! Every process keeps its sums in the first page of the file that is the GPU's memory; a reader looks at the files
 //! of all processes that it may look at, as tools for the whole machine do.
 //!
 //! # Threads

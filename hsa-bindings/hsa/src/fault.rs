@@ -38,7 +38,7 @@ impl Api {
     /// Has [`fault`] told of memory faults from now on: the process goes on after one.
     ///
     /// # Errors
-    /// When somebody has done so already.
+    /// When a handler is registered already.
     pub fn watch_faults(&self) -> Result<()> {
         unsafe extern "C" fn told(event: *const hsa_amd_event_t, _: *mut c_void) -> hsa_status_t {
             // SAFETY: the runtime passes an event that lives during the call.

@@ -4,7 +4,7 @@
 //! The application's threads read an entry at any time; entries are only ever written whole.
 //!
 //! # Ordering
-//! An entry is written with release, so that whoever calls the new function sees what was prepared for it.
+//! An entry is written with release, so that a caller of the new function sees what was prepared for it.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicUsize, Ordering};

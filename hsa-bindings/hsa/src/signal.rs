@@ -62,7 +62,7 @@ impl Api {
         unsafe { call!(self.core.hsa_signal_destroy_fn(hsa_signal_t { handle: signal.0 })) }
     }
 
-    /// Subtracts from the value of an application's signal, waking whoever waits for it.
+    /// Subtracts from the value of an application's signal, waking the threads that wait for it.
     ///
     /// # Safety
     /// `handle` must be that of a signal that has not been destroyed.

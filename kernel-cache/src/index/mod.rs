@@ -1,7 +1,7 @@
 //! The index: which kernels are in which files.
 //!
 //! A `Block` is one piece of bytes, the same in memory and in a file. It is built once (`Builder`) and never changed;
-//! kernels of files that are no longer what they were are marked in memory only. Nothing of it is decoded before somebody
+//! kernels of files that are no longer what they were are marked in memory only. Nothing of it is decoded before a caller
 //! asks for a kernel's name. A block from a file is taken only if its checksum, its format and its root are right.
 
 mod block;

@@ -5,7 +5,7 @@ use logdur_kernel_cache::{Copy, Fill, Interface, Kernarg, Layout, PacketFacts, W
 
 use crate::interfaces::{argument, packet, scale};
 
-/// Makes a segment as whoever dispatches does it.
+/// Makes a segment as an application does.
 pub(crate) fn laid(layout: &Layout, application: &[u8], facts: &PacketFacts) -> Vec<u8> {
     let mut segment = vec![0; layout.size as usize];
     for &Copy { from, to, len } in &layout.copies {

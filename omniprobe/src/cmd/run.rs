@@ -16,7 +16,7 @@ use crate::cmd::tell;
 use crate::environment::Environment;
 use crate::{RunOptions, find, private_folder};
 
-/// Signals that somebody sends to us and means for the application.
+/// Signals to `omniprobe` that are meant for the application.
 const FORWARDED: &[i32] = &[
     libc::SIGTERM,
     libc::SIGHUP,
@@ -250,6 +250,6 @@ fn pass_on(status: ExitStatus) -> ExitCode {
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     // SAFETY: no memory is involved.
     unsafe { libc::raise(signal) };
-    // A signal that does not kill, or is blocked by whoever started us: as a shell would say it.
+    // A signal that does not kill, or that our parent has blocked: as a shell would say it.
     ExitCode::from((128 + signal) as u8)
 }

@@ -1,4 +1,4 @@
-//! The code object of a file, and the kernel in it, that somebody means.
+//! The code object of a file, and the kernel in it, that a command line means.
 
 use std::collections::BTreeSet;
 use std::path::Path;

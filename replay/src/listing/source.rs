@@ -148,7 +148,7 @@ fn path(
 /// The lines of a source file.
 fn source(path: &str) -> Option<Vec<String>> {
     let path = Path::new(path);
-    // A pipe or a device would keep whoever opens it waiting.
+    // Opening a pipe or a device could wait for ever.
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }

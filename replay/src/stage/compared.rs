@@ -98,7 +98,7 @@ impl Stage<'_> {
     }
 
     /// Compares what runs of the application's own kernel changed, and of another one if that is judged, with what the
-    /// application's dispatch changed. Of what is around the captured memory, only what somebody changed is told.
+    /// application's dispatch changed. Of what is around the captured memory, only changes are reported.
     ///
     /// # Errors
     /// When the capture is damaged.

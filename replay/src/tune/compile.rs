@@ -384,7 +384,7 @@ mod tests {
         let error = one(&compiling, &job(&text, &[]).unwrap()).unwrap_err();
         assert_eq!(error, "the compiler did not end within 0.3 s");
         let child = fs::read_to_string(children).unwrap();
-        // It goes when it is scheduled next, and may wait then for somebody to take note of it.
+        // It goes when it is scheduled next, and may then be a zombie until its parent waits for it.
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What was found, a line for each finished round of a configuration, in a file that survives whoever writes it.
+//! What was found, a line for each finished round of a configuration, in a file that survives its writer.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};

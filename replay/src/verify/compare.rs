@@ -91,7 +91,7 @@ impl Comparison {
         }
     }
 
-    /// An element that somebody changed.
+    /// An element that the recording, a replay or both changed.
     fn element(&mut self, address: u64, before: &[u8], expected: &[u8], own: &[&[u8]], other: &[&[u8]]) {
         let judged = if other.is_empty() { own } else { other };
         let Some(found) = judged.first() else { return };

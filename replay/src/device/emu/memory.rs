@@ -20,7 +20,7 @@ struct Pages {
     bytes: usize,
 }
 
-// SAFETY: the pages belong to whoever has this, in whatever thread.
+// SAFETY: the pages belong to the owner of this value, in any thread.
 unsafe impl Send for Pages {}
 // SAFETY: nothing is done with a shared one; the GPU accesses the pages through atomics.
 unsafe impl Sync for Pages {}
@@ -70,7 +70,7 @@ impl Memory {
             why: source.to_string(),
         };
         let pages = Arc::new(Pages::new(bytes).map_err(failed)?);
-        // SAFETY: the pages are readable and writable as long as somebody has them, and the backing has them.
+        // SAFETY: the pages are readable and writable as long as they have an owner, and the backing owns them.
         let backing = unsafe { Backing::new(pages.base.as_ptr(), bytes, pages.clone()) };
         self.space.map(range.start, backing, true);
         self.mapped.push((range.clone(), pages));
