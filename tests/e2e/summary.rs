@@ -124,6 +124,10 @@ fn stats_are_printed_behind_what_the_application_said_and_its_log_is_the_same_as
     let run = Run::hip("vectors").probed(&["--stats", "-l", pattern.to_str().unwrap()]).passed();
     assert!(run.stderr.contains(&format!(": {kernels} dispatches in ")), "{}", run.stderr);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    let outside = folder.path().join("outside.csv");
+    let run = Run::hip("vectors").env("LOGDUR_LOG_LOCATION", &outside).probed(&["--stats"]).passed();
+    assert!(run.stderr.contains(&format!(": {kernels} dispatches in ")), "{}", run.stderr);
+    assert_eq!(fs::read_to_string(&outside).unwrap().matches("reduce(").count(), 1);
     let refused = Run::hip("vectors").probed(&["--stats", "-l", "console"]);
     assert!(refused.status.code() == Some(1) && refused.stderr.contains("expected -l FILE"), "{}", refused.stderr);
 }

@@ -92,19 +92,20 @@ struct Logs {
 impl Logs {
     /// Where the options say, or in files that are removed after the run.
     fn of(options: &RunOptions, environment: &mut Environment) -> Result<Logs> {
-        let Some(given) = &options.log_location else {
+        let from_outside = || std::env::var_os(Interceptor::log_location);
+        let Some(given) = options.log_location.clone().or_else(from_outside) else {
             let folder = environment.large_folder()?.join("rows-%p");
             environment.set(Interceptor::log_location, &folder);
             return Ok(Logs { pattern: path_text(&folder)?, before: 0 });
         };
-        match LogLocation::parse(given) {
+        match LogLocation::parse(&given) {
             Ok(LogLocation::File(path)) => {
                 let path = std::path::absolute(path)?;
                 let before = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
                 Ok(Logs { pattern: path_text(&path)?, before })
             }
             _ => bail!(
-                "--stats and --trace read the rows from a file: expected -l FILE or no -l, found -l {}",
+                "--stats and --trace read the rows from a file: expected -l FILE or no -l, found {}",
                 given.display()
             ),
         }
@@ -112,12 +113,14 @@ impl Logs {
 
     /// What the processes that loaded the library wrote. One that dispatched nothing made no log.
     fn of_processes(&self, hello: &Hello) -> Vec<Position> {
-        if !self.pattern.contains("%p") {
-            return vec![Position { path: PathBuf::from(&self.pattern), from: self.before }];
-        }
-        let pids: BTreeSet<u32> = hello.pids().collect();
-        let paths = pids.into_iter().map(|pid| PathBuf::from(self.pattern.replace("%p", &pid.to_string())));
-        paths.filter(|path| path.exists()).map(|path| Position::beginning(&path)).collect()
+        let logs: Vec<Position> = if self.pattern.contains("%p") {
+            let pids: BTreeSet<u32> = hello.pids().collect();
+            let paths = pids.into_iter().map(|pid| PathBuf::from(self.pattern.replace("%p", &pid.to_string())));
+            paths.map(|path| Position { path, from: 0 }).collect()
+        } else {
+            vec![Position { path: PathBuf::from(&self.pattern), from: self.before }]
+        };
+        logs.into_iter().filter(|log| log.path.exists()).collect()
     }
 }
 
