@@ -177,7 +177,8 @@ impl Reaper {
             if forwarding && moved.elapsed() < LOOK_ALL_THE_TIME {
                 std::thread::yield_now();
             } else if forwarding {
-                self.nap.sleep(Some(SHORT_NAP), asked);
+                // No publisher wakes it: it would do so for each dispatch, and gain no more than this nap.
+                std::thread::sleep(SHORT_NAP);
             } else if seen.in_flight > 0 || seen.unpublished || busy.elapsed() < LINGER {
                 self.nap.sleep(Some(nap), || asked() || self.forwarding.load(Ordering::Acquire) > 0);
             } else {

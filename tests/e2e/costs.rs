@@ -60,7 +60,7 @@ fn replacements() -> tempfile::TempDir {
 fn a_dispatch_costs_the_application_no_allocation_and_no_system_call() {
     /// While the library's threads get no processor, the application's makes what it needs itself: on a busy machine one
     /// of so many runs is left to them.
-    const RUNS: usize = 4;
+    const RUNS: usize = 8;
     let cache = replacements();
     let in_cache = |run: Run| run.env("LOGDUR_KERNEL_CACHE", cache.path()).env("XDG_CACHE_HOME", cache.path());
     let programs: [&dyn Fn() -> Run; 5] = [

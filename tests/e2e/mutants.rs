@@ -140,7 +140,7 @@ fn a_sum_in_any_order_is_masked_and_said_and_garbage_in_its_place_fails() {
 }
 
 #[test]
-fn the_upper_half_of_a_clock_that_no_replay_repeats_is_inconclusive_and_garbage_in_its_place_fails() {
+fn the_upper_bits_of_a_clock_that_no_replay_repeats_are_inconclusive_and_garbage_in_its_place_fails() {
     let arch = bed::arch();
     let recorded: Vec<u32> = (0..16).map(|i| if i % 2 == 0 { 1000 + i } else { 0x1234 }).collect();
     let times = Buffer::words(SUMS, &[0xffff_ffff; 16], &recorded);

@@ -82,16 +82,16 @@ KERNEL summed(const float* in, float* sums, unsigned* out) {
     out[i] = 3 * i;
 }
 
-// The time, whose upper half is the same for long, and beside it what is always the same.
+// The time, whose upper bits are the same for days, and beside it what is always the same.
 KERNEL clocked(unsigned* times, unsigned* out) {
     unsigned i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
     unsigned long long now = __builtin_readcyclecounter();
     if (i < 8) times[2 * i] = (unsigned)now;
 #if defined(GARBAGE)
-    // A part of an address instead of the upper half.
+    // A part of an address instead of the upper bits.
     if (i < 8) times[2 * i + 1] = (unsigned)(unsigned long long)times;
 #else
-    if (i < 8) times[2 * i + 1] = (unsigned)(now >> 32);
+    if (i < 8) times[2 * i + 1] = (unsigned)(now >> 44);
 #endif
 #if defined(ONE)
     // One element is another.
