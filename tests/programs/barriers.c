@@ -55,8 +55,7 @@ int main(void) {
     // Without the barrier bit a short kernel overtakes a long one; with it, it waits.
     for (int bit = 0; bit < 2; ++bit) {
         uint32_t* flag = allocate(host, sizeof(uint32_t));
-        uint32_t** flag_kernarg = allocate(kernarg_pool, sizeof(void*));
-        *flag_kernarg = flag;
+        void* flag_kernarg = kernarg_of(flag);
         hsa_signal_t long_done = signal_of(1), short_done = signal_of(1);
         dispatch(first, kernel("wait_for"), 1, flag_kernarg, long_done);
         hsa_kernel_dispatch_packet_t packet = packet_of(kernel("increment"), 1, kernarg, short_done);

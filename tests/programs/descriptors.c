@@ -24,8 +24,7 @@ int main(int argc, char** argv) {
     load();
     hsa_queue_t* queue = queue_of(1024, NULL, NULL);
     uint32_t* words = allocate(host, 64 * sizeof(uint32_t));
-    uint32_t** kernarg = allocate(kernarg_pool, sizeof(void*));
-    *kernarg = words;
+    void* kernarg = kernarg_of(words);
     const uint64_t increment = kernel("increment");
     for (int i = 0; i < count; ++i) dispatch(queue, increment, 1, kernarg, NO_SIGNAL);
     drain(queue);

@@ -14,8 +14,7 @@ int main(int argc, char** argv) {
     load();
     hsa_queue_t* queues[2] = {queue_of(256, NULL, NULL), queue_of(256, NULL, NULL)};
     uint32_t* words = allocate(host, 64 * sizeof(uint32_t));
-    uint32_t** kernarg = allocate(kernarg_pool, sizeof(void*));
-    *kernarg = words;
+    void* kernarg = kernarg_of(words);
     const uint64_t increment = kernel("increment");
     uint32_t number = 0;
     do {

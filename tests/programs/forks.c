@@ -10,8 +10,7 @@ int main(int argc, char** argv) {
     load();
     hsa_queue_t* queue = queue_of(64, NULL, NULL);
     uint32_t* words = allocate(host, 64 * sizeof(uint32_t));
-    uint32_t** kernarg = allocate(kernarg_pool, sizeof(void*));
-    *kernarg = words;
+    void* kernarg = kernarg_of(words);
     dispatch(queue, kernel("increment"), 1, kernarg, NO_SIGNAL);
     drain(queue);
     pid_t child = fork();

@@ -82,6 +82,13 @@ static void* allocate(hsa_amd_memory_pool_t pool, size_t size) {
     return memory;
 }
 
+// The arguments of a kernel that takes one address.
+static void* kernarg_of(void* address) {
+    void** kernarg = allocate(kernarg_pool, sizeof address);
+    *kernarg = address;
+    return kernarg;
+}
+
 // Loads the code object that the environment names.
 static void load(void) {
     const char* path = getenv("TEST_KERNELS");

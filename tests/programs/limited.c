@@ -11,8 +11,7 @@ int main(int argc, char** argv) {
     load();
     hsa_queue_t* queue = queue_of(1024, NULL, NULL);
     uint32_t* words = allocate(host, 64 * sizeof(uint32_t));
-    uint32_t** kernarg = allocate(kernarg_pool, sizeof(void*));
-    *kernarg = words;
+    void* kernarg = kernarg_of(words);
     const uint64_t increment = kernel("increment");
     const struct rlimit limit = {atol(argv[2]), atol(argv[2])};
     EXPECT(!setrlimit(RLIMIT_FSIZE, &limit), "the limit cannot be set");

@@ -21,11 +21,9 @@ int main(int argc, char** argv) {
     hsa_queue_t* queue = queue_of(1024, NULL, NULL);
     CHECK(hsa_amd_profiling_set_profiler_enabled(queue, 1));
     uint32_t* words = allocate(host, 64 * sizeof(uint32_t));
-    uint32_t** kernarg = allocate(kernarg_pool, sizeof(void*));
-    *kernarg = words;
+    void* kernarg = kernarg_of(words);
     uint32_t* flag = allocate(host, sizeof(uint32_t));
-    uint32_t** of_flag = allocate(kernarg_pool, sizeof(void*));
-    *of_flag = flag;
+    void* of_flag = kernarg_of(flag);
     const uint64_t increment = kernel("increment"), wait_for = kernel("wait_for");
     uint32_t expected = 0;
     for (int i = 0; i < stages; ++i) {

@@ -9,8 +9,7 @@ int main(int argc, char** argv) {
         load();
         hsa_queue_t* queue = queue_of(64, NULL, NULL);
         uint32_t* words = allocate(host, 64 * sizeof(uint32_t));
-        uint32_t** kernarg = allocate(kernarg_pool, sizeof(void*));
-        *kernarg = words;
+        void* kernarg = kernarg_of(words);
         CHECK(hsa_init());
         CHECK(hsa_shut_down());
         dispatch(queue, kernel("increment"), 1, kernarg, NO_SIGNAL);

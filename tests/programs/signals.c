@@ -20,8 +20,7 @@ int main(int argc, char** argv) {
     hsa_queue_t* queue = queue_of(1024, NULL, NULL);
     CHECK(hsa_amd_profiling_set_profiler_enabled(queue, 1));
     uint32_t* words = allocate(host, 64 * sizeof(uint32_t));
-    uint32_t** kernarg = allocate(kernarg_pool, sizeof(void*));
-    *kernarg = words;
+    void* kernarg = kernarg_of(words);
     const uint64_t increment = kernel("increment");
 
     if (!strcmp(mode, "none")) {
