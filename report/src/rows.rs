@@ -324,6 +324,11 @@ fn sizes(text: &[u8]) -> Option<[u32; 3]> {
     parts.next().is_none().then_some(sizes)
 }
 
+/// Work-items in x, y and z as logs have them.
+pub fn size_text([x, y, z]: [u32; 3]) -> String {
+    format!("{x}x{y}x{z}")
+}
+
 /// A line that begins with `#`.
 fn comment(text: &str) -> Line<'static> {
     if let Some((position, name)) = text.strip_prefix("# agent ").and_then(|rest| rest.split_once(": "))

@@ -9,7 +9,7 @@ use crate::busy::{Busy, Usage};
 use crate::durations::{Durations, Statistics};
 use crate::rows::{Line, Log, ReadError, Row};
 
-/// Shapes of a group that are told from one another.
+/// The most shapes that a group lists.
 pub const MOST_SHAPES: usize = 64;
 
 /// What rows are grouped by.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
 
-use crate::rows::{Line, Log, ReadError, Row};
+use crate::rows::{Line, Log, ReadError, Row, size_text};
 
 /// A dispatch on a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,8 +109,7 @@ impl Timeline {
         };
         let shapes = &mut self.shapes;
         let shape = *self.shape_numbers.entry((row.grid, row.workgroup)).or_insert_with(|| {
-            let size = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
-            shapes.push(format!("{} / {}", size(row.grid), size(row.workgroup)));
+            shapes.push(format!("{} / {}", size_text(row.grid), size_text(row.workgroup)));
             shapes.len() as u32 - 1
         });
         let dispatch = row.dispatch.filter(|dispatch| *dispatch <= start);

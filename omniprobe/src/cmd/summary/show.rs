@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 
 use anyhow::{Context, Result};
 use logdur_report::against::Change;
+use logdur_report::rows::size_text;
 use logdur_report::short::shortened;
 use logdur_report::summary::{By, GpuTime, Group, MOST_SHAPES, Shape, Totals};
 use serde_json::json;
@@ -86,7 +87,7 @@ fn named(group: &Group, by: By) -> String {
 
 fn shapes(shapes: &[Shape], by: By) -> String {
     match shapes {
-        [(grid, workgroup)] => format!("{}/{}", size(*grid), size(*workgroup)),
+        [(grid, workgroup)] => format!("{}/{}", size_text(*grid), size_text(*workgroup)),
         _ if by == By::Shape => String::new(),
         several if several.len() >= MOST_SHAPES => format!("{MOST_SHAPES}+"),
         several => several.len().to_string(),
@@ -154,11 +155,6 @@ fn time(ns: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-fn size(size: [u32; 3]) -> String {
-    let [x, y, z] = size;
-    format!("{x}x{y}x{z}")
-}
-
 /// rocprofv3's columns of `kernel_stats.csv`, then ours.
 fn csv(groups: &[Group]) -> Vec<String> {
     let titles = [
@@ -185,7 +181,7 @@ fn csv(groups: &[Group]) -> Vec<String> {
         let d = &group.durations;
         let number = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
         let (grid, workgroup) = match group.shapes.as_slice() {
-            [(grid, workgroup)] => (size(*grid), size(*workgroup)),
+            [(grid, workgroup)] => (size_text(*grid), size_text(*workgroup)),
             _ => Default::default(),
         };
         let cells = [
