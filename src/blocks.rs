@@ -128,7 +128,7 @@ impl Blocks {
         }
     }
 
-    /// Puts a block aside for a queue, if it has none. Whoever takes back what was put aside, and knows that the queue is
+    /// Puts a block aside for a queue, if it has none. The thread that takes back what was put aside, and knows that the queue is
     /// gone, tells the caller: it sees afterwards that the queue is gone.
     pub(crate) fn put_aside(&self, spare: &Spare) {
         if !spare.0.load(Ordering::Relaxed).is_null() {
@@ -171,7 +171,7 @@ impl BlockRef {
         // SAFETY: null pointers and atomic integers that are 0.
         let mut block = unsafe { block.assume_init() };
         block.records = records.as_ptr();
-        // Whoever has it next shall not wait for its pages.
+        // The next user of the block does not wait for its pages.
         block.progress.iter().for_each(|progress| progress.set_state(State::Free));
         BlockRef(NonNull::from(Box::leak(block)))
     }
@@ -208,7 +208,7 @@ impl BlockRef {
         self.own().next.store(next.0.as_ptr(), Ordering::Release);
     }
 
-    /// Makes every record free again. Nobody else may hold the block.
+    /// Makes every record free again. No other thread may hold the block.
     fn clear(self) {
         self.get().clear();
         self.own().next.store(ptr::null_mut(), Ordering::Relaxed);

@@ -125,7 +125,7 @@ fn bytes_of(api: &Api, loaded: u64) -> Result<Vec<u8>, String> {
         return Err(format!("the runtime says that {size} bytes of it are at {base:#x}"));
     }
     let mut bytes = vec![0; size as usize];
-    // Whoever loaded them may have unmapped them since: the kernel says so.
+    // The application may have unmapped them since: the kernel says so.
     own_memory::read(base, &mut bytes).map_err(|error| format!("its {size} bytes at {base:#x}: {error}"))?;
     Ok(bytes)
 }

@@ -1,7 +1,7 @@
 //! When doorbells are rung: a counter that costs little to read, and how it becomes nanoseconds.
 //!
 //! The counter is the processor's time stamp counter where the kernel itself keeps time by it, else the system clock.
-//! Whoever writes the log reads both clocks every time, so that what was counted meanwhile lies between two readings.
+//! The writer of the log reads both clocks every time, so that what was counted meanwhile lies between two readings.
 //!
 //! # Threads
 //! Any reads the counter; one at a time reads both clocks.

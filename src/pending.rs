@@ -1,6 +1,6 @@
 //! The application's own signals that a dispatch in flight will complete on.
 //!
-//! Such a signal is left in its packet, and the times are read from it before anything can overwrite them. Whoever takes
+//! Such a signal is left in its packet, and the times are read from it before anything can overwrite them. The thread that takes
 //! an entry out of this table is the one who reads the times; so a record is harvested exactly once.
 //!
 //! # Threads

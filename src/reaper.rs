@@ -4,7 +4,7 @@
 //! One thread for the process, started with the first queue; the exiting thread lends a hand at the end. Queues are
 //! taken one at a time, each under its own lock, which publishers never take.
 //!
-//! Nobody waits for the reaper but an application whose signal one of ours stands in for; then it looks all the time at
+//! Only an application whose signal one of ours stands in for waits for the reaper; then it looks all the time at
 //! first, and every [`SHORT_NAP`] when that takes longer. Otherwise it naps for up to 10 ms, and without anything in flight it sleeps until a publisher wakes it — which can
 //! happen once in [`LINGER`] at most.
 
@@ -31,7 +31,7 @@ const AHEAD: usize = 8;
 /// How long it looks without a nap for what an application waits for: most kernels take less.
 const LOOK_ALL_THE_TIME: Duration = Duration::from_micros(200);
 const SHORT_NAP: Duration = Duration::from_micros(50);
-/// How long the times of a dispatch may come after its completion. Nobody waits for them but its row, and a busy machine
+/// How long the times of a dispatch may come after its completion. Only its row waits for them, and a busy machine
 /// makes much of little.
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
@@ -177,7 +177,7 @@ impl Reaper {
             if forwarding && moved.elapsed() < LOOK_ALL_THE_TIME {
                 std::thread::yield_now();
             } else if forwarding {
-                // No publisher wakes it: it would do so for each dispatch, and gain no more than this nap.
+                // No publisher wakes the reaper here: each dispatch would cost it a system call, for at most 50 µs.
                 std::thread::sleep(SHORT_NAP);
             } else if seen.in_flight > 0 || seen.unpublished || busy.elapsed() < LINGER {
                 self.nap.sleep(Some(nap), || asked() || self.forwarding.load(Ordering::Acquire) > 0);
@@ -254,7 +254,7 @@ fn give_signals(session: &Session, queue: &Queue, signals: &mut Vec<OwnSignal>, 
     }
     let mut returned = lock(&queue.returned);
     returned.append(signals);
-    // Whoever destroys the queue says that it is gone before looking for what was returned.
+    // The thread that destroys the queue says that it is gone before it looks for what was returned.
     if queue.gone.load(Ordering::Acquire) {
         session.signals.give_back(&mut returned);
     }

@@ -3,7 +3,7 @@
 //! # Threads
 //! * The publisher (one at a time for each queue) fills a record and moves it from [`State::Free`] to
 //!   [`State::InFlight`].
-//! * Whoever harvests it (see `logdur`'s reaper) writes its times and moves it to [`State::Done`].
+//! * The thread that harvests it (see `logdur`'s reaper) writes its times and moves it to [`State::Done`].
 //! * The log thread writes its row and moves it to [`State::Logged`], and empties a block once all of its records are.
 //!
 //! # Ordering
@@ -275,7 +275,7 @@ impl Block {
         (self.offset.load(Ordering::Relaxed), self.generation.load(Ordering::Acquire))
     }
 
-    /// Makes every record free again. Nobody else may hold the block.
+    /// Makes every record free again. No other thread may hold the block.
     pub fn clear(&self) {
         for (record, times) in self.records.iter().zip(&self.times) {
             times.start.store(0, Ordering::Relaxed);

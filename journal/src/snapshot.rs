@@ -35,7 +35,7 @@ pub enum Unreadable {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// A folder, a device.
-    #[error("expected a file of dispatch records, found something that is no file")]
+    #[error("expected a file of dispatch records, found a folder or a device")]
     NoFile,
     /// Another user may have written it.
     #[error("{0}")]

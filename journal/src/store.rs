@@ -1,7 +1,7 @@
 //! The records of a process: made, grown and removed by the process itself.
 //!
 //! # Threads
-//! Any. Whoever makes the file grow holds a lock; nobody needs it for records in blocks that are there.
+//! Any. A thread that makes the file grow holds a lock; none is needed for records in blocks that are there.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -229,7 +229,7 @@ impl RecordFile {
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path)?;
         let metadata = file.metadata()?;
         if (metadata.dev(), metadata.ino()) != self.inode {
-            return Err(io::Error::other("somebody has put another file in its place"));
+            return Err(io::Error::other("another file is in its place"));
         }
         Ok(file)
     }

@@ -17,7 +17,7 @@ pub fn mistrust(file: &Metadata) -> Option<String> {
     let user = user();
     let (owner, mode) = (file.uid(), file.mode() & 0o7777);
     if !file.is_file() {
-        Some("expected a regular file, found something that is no file".to_owned())
+        Some("expected a regular file, found a folder, a pipe or a device".to_owned())
     } else if owner != user {
         Some(format!(
             "expected a file of user {user}, found one of user {owner}: what it says is not believed; copy it if you trust it"

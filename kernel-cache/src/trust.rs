@@ -47,7 +47,7 @@ impl Trust {
     }
 }
 
-/// True when others cannot reach a path, whatever its own mode: some folder above it lets nobody else pass.
+/// True when other users cannot reach a path: a folder above it has a mode that keeps them out.
 fn is_behind_a_private_folder(path: &Path, is_ours: &dyn Fn(u32) -> bool) -> bool {
     let Ok(path) = fs::canonicalize(path) else { return false };
     let is_private = |data: Metadata| is_ours(data.uid()) && data.mode() & OTHERS_MAY_PASS == 0;

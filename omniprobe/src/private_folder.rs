@@ -1,7 +1,7 @@
 //! Files that pass between `omniprobe` and the applications that it starts.
 //!
-//! Other users of the machine are taken for hostile: the files are in a new folder with a name that nobody can know
-//! before, which no other user may enter.
+//! Other users of the machine are treated as hostile. The files are in a new folder with a random name, which no other
+//! user may enter.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::Read;

@@ -69,7 +69,7 @@ pub struct Case<'r> {
     pub ran_instead: Option<Code>,
     /// What memory there was.
     pub allocations: Vec<&'r Placed<Allocation>>,
-    /// The variables of its code object, but for `threadIdx` and the like of unoptimised HIP, which nobody reads.
+    /// The variables of its code object, without HIP's own ones for `threadIdx` and the like, which no kernel reads.
     pub globals: Vec<&'r Global>,
     /// All code in memory.
     pub all_loaded: Vec<&'r Loaded>,

@@ -16,7 +16,7 @@ use crate::verify::{Buffer, Tolerance, Type};
 /// What is where nothing was captured.
 #[derive(Clone, Debug)]
 enum What {
-    /// Nobody's: a pattern.
+    /// Without an owner: a pattern.
     Gap,
     /// Code, as the loader put it there.
     Code(Vec<u8>),

@@ -25,7 +25,7 @@ pub trait Launch {
     fn command(&self, check: &Check, part: &Part, folder: &Path) -> io::Result<Command>;
 }
 
-/// Runs every check whose needs hold. Each has a folder of its own in `folder`. `progress` is told of each before it runs.
+/// Runs every check whose needs hold. Each check has its own folder in `folder`. Calls `progress` before each check.
 ///
 /// # Errors
 /// When files cannot be written, or no process can be started.

@@ -1,7 +1,7 @@
 //! What is written into the capture file.
 //!
 //! # Threads
-//! Whoever has locked it: threads that load code, and the capture thread.
+//! The thread that has locked it: threads that load code, and the capture thread.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, OsStr};
@@ -273,7 +273,7 @@ impl File {
         for range in ranges {
             match snapshot.range(range.base, range.size, &mut |offset, to| read(range, offset, to)) {
                 Ok(()) => {}
-                // Whoever frees memory while the dispatch is held knows that its kernel does not use it.
+                // A thread that frees memory while the dispatch is held knows that its kernel does not use it.
                 Err(CaptureError::Memory { address, source, length })
                     if address == range.base && source.kind() == io::ErrorKind::NotFound =>
                 {

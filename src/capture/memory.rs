@@ -1,7 +1,7 @@
 //! The memory that kernels can reach: what the application has allocated, locked and mapped, and variables of its code.
 //!
 //! # Threads
-//! Any that allocate; a capture looks at all of it. Whoever frees memory waits until a capture has read it.
+//! Any that allocate; a capture looks at all of it. A thread that frees memory waits until a capture has read it.
 
 use std::collections::{BTreeMap, HashMap};
 

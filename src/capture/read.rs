@@ -99,7 +99,7 @@ impl Reader {
         Ok(Reader { api, host, gpus, lanes: Vec::new() })
     }
 
-    /// Fills `to`, at most [`PIECE`], with what is in memory from an address on. Whoever reads some memory reads it from its
+    /// Fills `to`, at most [`PIECE`], with what is in memory from an address on. A thread that reads some memory reads it from its
     /// first address on, which begins anew.
     ///
     /// # Errors

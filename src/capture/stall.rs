@@ -104,7 +104,7 @@ impl Rest {
         if queue.gone.load(Ordering::Acquire) {
             return Some(Rest { read_index: u64::MAX, in_flight: 0 });
         }
-        // Whoever published when the queue was paused may not have seen it: what that published is seen here, and nobody
+        // A thread that published when the queue was paused may not have seen it: what that published is seen here, and nobody
         // publishes any more. An intercept queue's publisher is given packets once, and must find the turn free.
         if queue.ring.is_some() && !queue.publisher.pass() {
             return None;

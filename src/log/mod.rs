@@ -2,7 +2,7 @@
 //!
 //! # Threads
 //! One thread writes rows as dispatches complete; at the end of the runtime or the process, and before there is such a
-//! thread, others do. Whoever writes holds the writer.
+//! thread, others do. The thread that writes holds the writer.
 
 mod guarded;
 mod sink;
@@ -128,7 +128,7 @@ impl Log {
     pub(crate) fn tell(&self, text: &str) {
         let Some(path) = &self.hello else { return };
         if let Ok(mut file) = open_hello(path) {
-            // Nobody reads it if it cannot be written.
+            // Without a log that can be written, it has no reader.
             let _ = file.write_all(format!("{} {}\n", std::process::id(), one_line(text)).as_bytes());
         }
     }

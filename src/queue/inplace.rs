@@ -4,7 +4,7 @@
 //! complete are made ready where they are, the real index follows, and the real doorbell is rung once.
 //!
 //! # Threads
-//! Whoever rings the doorbell does the work, one thread at a time for each queue; nobody waits (see
+//! The thread that rings the doorbell does the work, one thread at a time for each queue; nobody waits (see
 //! [`Turn`](super::turn::Turn)). The reaper does it for packets that were written after their doorbell was rung.
 
 use std::ffi::{CStr, c_void};
@@ -204,7 +204,7 @@ fn publish(
     ring.publish(api, end);
 }
 
-/// Somebody writes the queue's own index: from now on everybody does.
+/// A thread writes the queue's own index: from now on all do.
 #[cold]
 fn bypass(ring: &Ring, api: &Api, session: Option<&'static Session>, queue: &Queue) {
     ring.bypassed.store(true, Ordering::SeqCst);

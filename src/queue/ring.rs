@@ -27,7 +27,7 @@ pub(crate) struct Ring {
     pub(crate) write_index: OwnLine<AtomicU64>,
     /// The first packet that the GPU has not been told of; written by the holder of the turn.
     pub(crate) published: AtomicU64,
-    /// Somebody else writes the real index: producers are left to themselves, for ever.
+    /// The real index is written around the library: producers are left to themselves, for ever.
     pub(crate) bypassed: AtomicBool,
     pub(crate) doorbell: u64,
     /// How often the runtime has handed the queue out.

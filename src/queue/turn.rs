@@ -48,7 +48,7 @@ impl<T> Turn<T> {
             if self.state.compare_exchange(TAKEN, FREE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 return;
             }
-            // Somebody has left word: nobody else changes the state from there but to the same.
+            // Another thread has set the flag: from there the state changes to the same only.
             self.state.swap(TAKEN, Ordering::AcqRel);
         }
     }

@@ -113,7 +113,7 @@ impl Borrowed {
     /// The dispatch with a record uses the block, until it is complete.
     pub(crate) fn until_complete(self, dispatch: &'static Progress) {
         if dispatch.flags() & flag::NO_TIMES != 0 {
-            // Nobody is told when it is complete.
+            // No thread learns when it is complete.
             return;
         }
         let block = &self.ring.blocks[self.index];

@@ -121,7 +121,7 @@ impl Swapper {
         let filter = match settings.filter.as_deref().map(Regex::new).transpose() {
             Ok(filter) => filter,
             Err(error) => {
-                // Somebody wanted only some kernels swapped: not all of them.
+                // Only some kernels were to be swapped, not all.
                 let (name, error) = (Interceptor::filter, one_line(&error.to_string()));
                 return (None, vec![format!("{name}: expected a regular expression, no kernel is swapped: {error}")]);
             }
@@ -487,7 +487,7 @@ fn load(
     })?;
     let symbols = api.kernels(executable, agent).map_err(|e| e.to_string())?;
     if let Some(capture) = &session.capture {
-        // Whoever replays it binds it again, to where the variables are then.
+        // A replay binds it again, to where the variables are then.
         capture.loaded_ours(session, executable, agent, &bytes, &symbols);
     }
     Ok(Alternative { executable, symbols })

@@ -230,7 +230,7 @@ fn a_file_that_is_none_of_records_is_named_with_what_was_expected() {
     for (file, said) in [
         (text.as_path(), "which begins with \"LDRECORD\", found \"kernel,d\""),
         (&empty, "found 0 bytes"),
-        (folder.path(), "found something that is no file"),
+        (folder.path(), "found a folder or a device"),
         (Path::new("/nonexistent"), "No such file"),
     ] {
         let output = Command::new(built("omniprobe")).arg("log").arg(file).output().unwrap();

@@ -11,8 +11,8 @@ use crate::error::call;
 use crate::{Api, Executable, Result};
 
 impl Api {
-    /// Loads a code object for an agent, into an executable of its own that is frozen. `made` is told of the executable while
-    /// it is empty: the loader lists it to other threads from then on.
+    /// Loads a code object for an agent, into a new executable, and freezes it. Calls `made` with the executable while it is
+    /// empty: from then on the loader lists it to other threads.
     ///
     /// # Errors
     /// What the runtime says of the code object; nothing of it stays loaded then, and `made` may have been called.

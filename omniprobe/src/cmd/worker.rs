@@ -243,7 +243,7 @@ pub(crate) fn work(on: &On, work: impl FnOnce(&Case<'_>) -> Result<Exit>) {
         if status != Exit::Placement || on.attempt == *on.attempts().end() {
             if on.json {
                 let said = show::error(dispatch, &error, status).to_string();
-                // Whoever does not listen has the status.
+                // A parent that does not read has the status.
                 let _ = lines([said]);
             }
             tell(format_args!("dispatch {dispatch}: {error:#}"));

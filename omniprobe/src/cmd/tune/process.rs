@@ -147,7 +147,7 @@ impl Server {
         let (send, answers) = mpsc::channel();
         thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(io::Result::ok);
-            // Whoever does not wait any more does not want to know.
+            // A receiver that is gone needs no answer.
             lines.take_while(|line| send.send(line.clone()).is_ok()).for_each(drop);
         });
         let said = thread::spawn(move || {

@@ -70,7 +70,7 @@ impl Told {
 }
 
 impl Driver for Told {
-    // Nobody waits for events here: signals are looked at.
+    // No thread waits for events here: signals are polled.
     fn raise_event(&self, _event: u32) {}
     fn wave_interrupt(&self, _event: u32) {}
 
