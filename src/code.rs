@@ -1,4 +1,4 @@
-//! The code objects that the application has loaded, whatever way they came.
+//! The code objects that the application has loaded, by any of the runtime's functions.
 //!
 //! # Threads
 //! Those that load code. A code object is looked at inside of the call that loads it, when its bytes are there; one that came in
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 
 use amdgpu_code_object::{CodeObject, Image, InnerData, Kernel};
 use hsa::{Api, Executable, KernelSymbol, LoadedAt, VariableSymbol};
+use logdur_intercept::lock;
 use logdur_kernel_cache::{Hash, Module};
 
 use crate::own_memory;
-use crate::session::lock;
 
 /// Bytes of the largest code object that is looked at. What is larger is no size of a code object, but of something else.
 const MOST: u64 = 4 << 30;
@@ -44,6 +44,10 @@ pub(crate) type WithBytes = (Arc<Object>, Vec<u8>);
 /// The code objects of executables.
 #[derive(Default)]
 pub(crate) struct LoadedCode {
+    /// The executables that the application is destroying. Locked while executables are looked at that other threads may
+    /// destroy, and while the swapper loads or unloads its own: the runtime reads freed memory if it is asked for one that is gone.
+    /// Locked before the swapper's state.
+    pub(crate) leaving: Mutex<Vec<Executable>>,
     /// Of those that are not frozen yet.
     by_executable: Mutex<HashMap<u64, Vec<Arc<Object>>>>,
     /// The handles of those that were loaded for no agent, or that a call has left behind which failed: builds of ROCr with
@@ -66,10 +70,12 @@ pub(crate) fn name_of(symbol: &KernelSymbol) -> &str {
 impl Object {
     /// Of bytes that were loaded for an agent.
     pub(crate) fn of(agent: u64, loaded: u64, bytes: &[u8], at: LoadedAt) -> Object {
-        let code = CodeObject::parse(bytes).map_err(|error| format!("its code object cannot be read: {error}"));
-        let module = code.as_ref().ok().and_then(|code| Module::of_object(code, bytes).ok());
-        let inner = code.as_ref().ok().and_then(|code| Some(Image::parse(bytes).ok()?.inner_data(&code.globals)));
-        let inner = inner.unwrap_or_default();
+        let parsed = Image::parse(bytes).and_then(|image| Ok((CodeObject::of(&image)?, image)));
+        let (module, inner) = match &parsed {
+            Ok((code, image)) => (Module::of_object(code, image).ok(), image.inner_data(&code.globals)),
+            Err(_) => (None, Vec::new()),
+        };
+        let code = parsed.map(|(code, _)| code).map_err(|error| format!("its code object cannot be read: {error}"));
         Object { number: next_number(), loaded, agent, hash: Hash::of(bytes), at, code, module, inner }
     }
 

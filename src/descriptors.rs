@@ -1,29 +1,54 @@
 //! Descriptors of the process: the application's need comes first.
 
+use std::os::fd::RawFd;
+
 use logdur_settings::Interceptor;
 
-/// Where fewer descriptors are free, the library opens none that it could do without: the runtime and the application are going
-/// to need them. A start of HIP takes up to ten.
+/// Where fewer descriptors are free, the library keeps none open: the runtime and the application are going to need them. A
+/// start of HIP takes up to ten.
 const ROOM: u64 = 16;
+/// Where so many are free, one may be opened for a moment beside the application.
+const SPARE: u64 = 8;
+/// Limits beyond this one are not reached by counting.
+const COUNTED: u64 = 4096;
 
-/// Turns off the features that hold descriptors, if the process has few left; what is to be said of that.
-pub(crate) fn leave_room(settings: &mut Interceptor) -> Option<String> {
-    let (limit, open) = (limit(), open());
-    if limit.saturating_sub(open) >= ROOM {
-        return None;
+/// How many descriptors a process with few left has, and how many it may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Few {
+    open: u64,
+    limit: u64,
+}
+
+impl Few {
+    /// Present if the process has few descriptors left.
+    pub(crate) fn left() -> Option<Few> {
+        let (limit, open) = (limit(), open());
+        (limit.saturating_sub(open) < ROOM).then_some(Few { open, limit })
     }
-    let features = [
-        (Interceptor::capture, settings.capture.take().is_some()),
-        (Interceptor::kernel_cache, !std::mem::take(&mut settings.kernel_cache).0.is_empty()),
-        (Interceptor::log, settings.log.take().is_some()),
-    ];
-    let off: Vec<&str> = features.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name).collect();
-    (!off.is_empty()).then(|| {
+
+    /// Turns off the features that hold descriptors; what is to be said of that.
+    pub(crate) fn turn_off(self, settings: &mut Interceptor) -> Option<String> {
+        let features = [
+            (Interceptor::capture, settings.capture.take().is_some()),
+            (Interceptor::kernel_cache, !std::mem::take(&mut settings.kernel_cache).0.is_empty()),
+            (Interceptor::log, settings.log.take().is_some()),
+        ];
+        let off: Vec<&str> = features.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name).collect();
+        (!off.is_empty()).then(|| format!("{}: off, because {}", off.join(", "), self.reason()))
+    }
+
+    /// Why something is not done.
+    pub(crate) fn reason(self) -> String {
+        let Few { open, limit } = self;
         format!(
-            "{}: off, because {open} of {limit} descriptors are in use and the application needs the rest; `ulimit -n` raises the limit",
-            off.join(", ")
+            "{open} of {limit} descriptors are in use and the application needs the rest; `ulimit -n` raises the limit"
         )
-    })
+    }
+}
+
+/// True while the application is not likely to miss a descriptor that is opened for a moment.
+pub(crate) fn may_borrow_one() -> bool {
+    limit().saturating_sub(open()) >= SPARE
 }
 
 /// How many descriptors the process may have.
@@ -34,13 +59,9 @@ fn limit() -> u64 {
     if failed == 0 { limit.rlim_cur } else { u64::MAX }
 }
 
-/// How many it has: all of them, if there is none left to look with.
+/// How many it has below its limit. To list `/proc/self/fd` would take another one.
 fn open() -> u64 {
-    match std::fs::read_dir("/proc/self/fd") {
-        // One of them is the folder's own.
-        Ok(entries) => (entries.count() as u64).saturating_sub(1),
-        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => limit(),
-        // No such folder: nothing is known, and nothing given up.
-        Err(_) => 0,
-    }
+    let numbers = 0..limit().min(COUNTED) as RawFd;
+    // SAFETY: asks about a number; no memory is involved.
+    numbers.filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0).count() as u64
 }

@@ -1,10 +1,9 @@
 //! The C interface: what the runtime looks up in a tools library. Source: ROCr's `Runtime::LoadTools`.
 
-use std::any::Any;
 use std::ffi::c_char;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hsa_sys::raw::HsaApiTable;
+use logdur_intercept::guard;
 
 use crate::session;
 
@@ -36,21 +35,4 @@ pub unsafe extern "C" fn OnLoad(
 #[unsafe(no_mangle)]
 pub extern "C" fn OnUnload() {
     guard((), session::unload);
-}
-
-/// Runs code of ours for a C caller: a panic does not leave it, but turns the session passive.
-pub(crate) fn guard<T>(fallback: T, body: impl FnOnce() -> T) -> T {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(value) => value,
-        Err(panic) => {
-            // What follows a panic must not panic either; if it does, the application still goes on.
-            let _ = catch_unwind(AssertUnwindSafe(|| session::panicked(&message(panic.as_ref()))));
-            fallback
-        }
-    }
-}
-
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without words").to_owned()
 }

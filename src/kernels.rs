@@ -8,12 +8,12 @@ use std::sync::{Mutex, OnceLock};
 
 use dashmap::DashMap;
 use hsa::{Executable, KernelSymbol};
+use logdur_intercept::address_map::AddressMap;
+use logdur_intercept::lock;
 use logdur_journal::names::demangle;
 use logdur_journal::{Kernel, Records};
 
-use crate::address_map::AddressMap;
 use crate::code::name_of;
-use crate::session::lock;
 
 /// A kernel that was loaded, for ever: records name it by its number.
 pub(crate) struct KnownKernel {
@@ -38,7 +38,7 @@ impl KnownKernel {
 pub(crate) struct Kernels {
     records: &'static Records,
     /// Address of a descriptor to number.
-    numbers: AddressMap,
+    numbers: &'static AddressMap,
     known: Mutex<Known>,
     /// Which addresses an executable's kernels have.
     executables: DashMap<u64, Vec<u64>>,
@@ -53,8 +53,9 @@ struct Known {
 }
 
 impl Kernels {
-    pub(crate) fn new(records: &'static Records) -> Kernels {
-        Kernels { records, numbers: AddressMap::new(), known: Mutex::default(), executables: DashMap::new() }
+    /// `numbers` is where publishers look descriptors up.
+    pub(crate) fn new(records: &'static Records, numbers: &'static AddressMap) -> Kernels {
+        Kernels { records, numbers, known: Mutex::default(), executables: DashMap::new() }
     }
 
     /// Number of the kernel whose descriptor is at an address; 0 if it is not known. Neither waits nor allocates.
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     fn kernels() -> Kernels {
-        Kernels::new(Box::leak(Box::new(Records::private())))
+        Kernels::new(Box::leak(Box::new(Records::private())), Box::leak(Box::new(AddressMap::new())))
     }
 
     fn symbol(name: &str, kernel_object: u64) -> KernelSymbol {

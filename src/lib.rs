@@ -20,31 +20,19 @@
     clippy::panic
 )]
 
-mod address_map;
-mod blocks;
-mod cache_line;
-mod calls;
 mod capture;
-mod clock;
 mod code;
 mod descriptors;
 mod diagnostics;
-mod dispatch;
 mod entry;
 mod exit;
+mod guarded;
 mod hooks;
-mod host_clock;
 mod kernels;
 mod log;
 mod own_memory;
-mod pending;
-mod progress;
-mod queue;
-mod reaper;
 mod records;
 mod session;
-mod signals;
 mod swap;
-mod wake;
 
 pub use entry::{HSA_AMD_TOOL_PRIORITY, OnLoad, OnUnload};

@@ -4,48 +4,63 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use logdur_journal::lines::Format;
-use logdur_journal::{Origin, Records};
+use logdur_journal::names::shell_word;
+use logdur_journal::{Origin, Records, left};
 use logdur_settings::{Interceptor, RecordsLocation};
 
+use crate::descriptors::Few;
 use crate::log::Sink;
 
-/// Makes the records, in a file if there is a log whose rows could be missing. Says what is to be said.
-pub(crate) fn open(settings: &Interceptor, sink: &Sink) -> (&'static Records, Vec<String>) {
-    let (records, said) = make(settings, sink);
-    (Box::leak(Box::new(records)), said)
+/// The records, as they were made.
+pub(crate) struct Opened {
+    pub(crate) records: &'static Records,
+    /// Notices.
+    pub(crate) said: Vec<String>,
+    /// Why rows that cannot be written end with the process, if there is a log.
+    pub(crate) no_file: Option<String>,
 }
 
-fn make(settings: &Interceptor, sink: &Sink) -> (Records, Vec<String>) {
+/// Makes the records, in a file if there is a log whose rows could be missing.
+pub(crate) fn open(settings: &Interceptor, sink: &Sink, few: Option<Few>) -> Opened {
+    let (records, said, no_file) = make(settings, sink, few);
+    Opened { records: Box::leak(Box::new(records)), said, no_file }
+}
+
+fn make(settings: &Interceptor, sink: &Sink, few: Option<Few>) -> (Records, Vec<String>, Option<String>) {
     let folders = match &settings.records {
-        _ if sink.is_nowhere() => Vec::new(),
-        RecordsLocation::Nowhere => Vec::new(),
+        _ if sink.is_nowhere() => return (Records::private(), Vec::new(), None),
+        RecordsLocation::Nowhere => {
+            let chosen = format!("{} is empty", Interceptor::records);
+            return (Records::private(), Vec::new(), Some(chosen));
+        }
         RecordsLocation::Folder(folder) => vec![folder.clone()],
-        RecordsLocation::Default => default_folders(),
+        RecordsLocation::Default => left::default_folders(),
     };
     let origin =
         Origin { format: format(settings), log: sink.path().map(Path::to_owned), filter: settings.log_filter.clone() };
     let mut said = Vec::new();
+    if let Some(few) = few {
+        // It is opened whenever it grows, beside the application.
+        return private(&few.reason());
+    }
     for folder in &folders {
         // A relative path is of no use to the log's reader.
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
         match Records::create(&folder, &origin) {
             Ok((records, earlier)) => {
                 let told = if records.are_in_memory() { Vec::new() } else { vec![on_disk(&records)] };
-                return (records, earlier.into_iter().filter(|p| is_ours(p)).map(of_earlier).chain(told).collect());
+                let said = earlier.into_iter().filter(|p| is_ours(p)).map(of_earlier).chain(told).collect();
+                return (records, said, None);
             }
             Err(error) => said.push(format!("{}: {error}", folder.display())),
         }
     }
-    if said.is_empty() {
-        return (Records::private(), said);
-    }
-    let reason = said.join("; ");
-    (Records::private(), vec![format!("rows that are not yet written would not survive a crash: {reason}")])
+    private(&said.join("; "))
 }
 
-fn default_folders() -> Vec<PathBuf> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
-    runtime.into_iter().chain(["/dev/shm".into(), std::env::temp_dir()]).collect()
+fn private(reason: &str) -> (Records, Vec<String>, Option<String>) {
+    let notice = format!("rows that are not yet written would not survive a crash: {reason}");
+    (Records::private(), vec![notice], Some(reason.to_owned()))
 }
 
 /// How the log's lines are written.
@@ -64,7 +79,7 @@ fn is_ours(path: &Path) -> bool {
 }
 
 fn of_earlier(path: PathBuf) -> String {
-    let path = path.display();
+    let path = shell_word(&path);
     format!(
         "an earlier process with this number left its records: `omniprobe log {path}` has the rows that it could not write"
     )

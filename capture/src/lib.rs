@@ -62,10 +62,11 @@ pub use reader::Reader;
 pub use records::{
     Agent, Allocation, AllocationKind, CodeObject, Dispatch, FREED, Freed, Global, KERNARG_EXTENT, Kernel, Loaded,
     Note, Packet, Place, Placed, Property, Queue, Record, Records, Scope, Session, Severity, Snapshot, SnapshotId,
+    UNANNOUNCED,
 };
 pub use scan::{End, Finding};
 pub use snapshot::SnapshotWriter;
 pub use source::Source;
-pub use storage::{FileStorage, PRIVATE, Storage};
+pub use storage::{FileStorage, PRIVATE, Storage, size_limit};
 pub use value::{FieldRow, Fields, Kind, Shown};
 pub use writer::{Options, Sync, Writer};

@@ -134,6 +134,16 @@ fields! {
         6 properties: Vec<Property>,
         /// How often its clock ticks in a second.
         7 ticks_per_second: u64,
+        /// Its UUID as the runtime says it, like `GPU-02d2f0e7ba9b4fc2`; `GPU-XX` on hardware that has none.
+        8 uuid: String,
+        /// Where it is on the bus, like `0000:c1:00.0`.
+        9 bdf: String,
+        /// Its number in the driver's topology; `None` if the runtime does not say.
+        10 driver_node: Option<u32>,
+        /// The variables that chose and ordered the visible agents, as `NAME=VALUE` with blanks in between.
+        11 visible: String,
+        /// Which part of a device that shows as several it is; 0 for the first one, and for a whole device.
+        12 partition: u32,
     }
 
     /// A code object's bytes. Those with the same bytes are written once.
@@ -306,6 +316,8 @@ fields! {
         18 scope: Scope,
         /// The bytes of the kernarg segment that ran, when they were laid out anew for a replacement.
         19 replaced_kernarg: Vec<u8>,
+        /// For how long its queue was held for the capture, in nanoseconds; 0 if it is not known.
+        20 held_ns: u64,
     }
 
     /// What a reader has to be told: what was not captured, above all.
@@ -326,6 +338,9 @@ fields! {
 /// The code of a note about a dispatch whose kernarg segment may have fewer or more bytes than were captured: nothing has
 /// said how many.
 pub const KERNARG_EXTENT: &str = "kernarg-extent";
+/// The code of notes about memory that no call of the runtime announces: kernels use all memory of a process where faults are
+/// retried.
+pub const UNANNOUNCED: &str = "unannounced";
 /// The code of notes about memory that the application freed before it was read.
 pub const FREED: &str = "freed";
 

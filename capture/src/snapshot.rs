@@ -130,6 +130,11 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         Ok(())
     }
 
+    /// Bytes that the file has now.
+    pub fn file_bytes(&self) -> u64 {
+        self.writer.bytes()
+    }
+
     /// Something that should be in the snapshot is not: a note is expected to say what.
     pub fn incomplete(&mut self) {
         self.incomplete = true;

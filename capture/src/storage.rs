@@ -52,7 +52,7 @@ impl FileStorage {
     /// # Errors
     /// When there is a file ([`io::ErrorKind::AlreadyExists`]), or none can be made.
     pub fn create_new(path: &Path, mode: u32) -> io::Result<FileStorage> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(mode & PRIVATE).open(path)?;
+        let file = OpenOptions::new().append(true).create_new(true).mode(mode & PRIVATE).open(path)?;
         if file.metadata()?.permissions().mode() & 0o777 != mode {
             file.set_permissions(Permissions::from_mode(mode)).inspect_err(|_| {
                 // Nothing is in it yet. If it cannot be removed either, it is an empty file.
@@ -61,16 +61,17 @@ impl FileStorage {
         }
         Ok(FileStorage { file, length: 0 })
     }
+
+    /// The open file. Each write appends to it if [`FileStorage::create_new`] made it.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
 }
 
 impl Storage for FileStorage {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let after = self.length.saturating_add(bytes.len() as u64);
-        let limit = size_limit();
-        if after > limit {
-            let text = format!("the process's limit of the size of files, {limit} bytes (RLIMIT_FSIZE)");
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
-        }
+        size_limit(after)?;
         self.file.write_all(bytes)?;
         self.length = after;
         Ok(())
@@ -89,15 +90,20 @@ impl Storage for FileStorage {
     }
 }
 
-/// How large the process's files may become. Growing one further raises a signal, which kills by default (setrlimit(2)):
-/// so it is asked before each write, not once, since the application may change it.
-fn size_limit() -> u64 {
+/// Asks whether the process's files may have a length. Growing one further raises a signal, which kills by default
+/// (setrlimit(2)): so it is asked before each write, not once, since the application may change it.
+///
+/// # Errors
+/// When they may not, with the limit.
+pub fn size_limit(length: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is written during the call, to a struct of ours.
-    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } {
-        0 => limit.rlim_cur,
-        _ => u64::MAX,
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    if known && length > limit.rlim_cur {
+        let text = format!("the process's limit of the size of files, {} bytes (RLIMIT_FSIZE)", limit.rlim_cur);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
+    Ok(())
 }
 
 /// In memory.

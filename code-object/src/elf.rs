@@ -302,6 +302,11 @@ impl<'a> Image<'a> {
         self.segments.iter().map(bytes).collect()
     }
 
+    /// Address and size of what is loaded and never written, by address: code, constants and kernel descriptors.
+    pub fn read_only(&self) -> Vec<(u64, u64)> {
+        self.segments.iter().filter(|s| !s.memory.writable).map(|s| (s.start, s.size)).collect()
+    }
+
     /// Address and size of what can be executed, by address.
     pub(crate) fn executable(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let ranges = if self.sections.is_empty() { &self.segments } else { &self.sections };

@@ -30,15 +30,15 @@ pub struct Global {
 pub enum GlobalKind {
     /// A variable in memory that can be written. HIP's `__constant__` variables, which the host writes, are here too.
     Variable,
-    /// In memory that nobody writes once the code object is loaded: tables of constants, of virtual functions.
+    /// In memory that is constant once the code object is loaded: tables of constants, of virtual functions.
     Constant,
     /// The loader of the code object has to define it.
     External,
     /// A kernel's descriptor.
     Descriptor,
-    /// Clang's mark of a compilation unit, `__hip_cuid_…`: nobody reads it.
+    /// Clang's mark of a compilation unit, `__hip_cuid_…`: no code reads it.
     CompilationUnitId,
-    /// `threadIdx`, `blockIdx`, `blockDim` or `gridDim` of unoptimised HIP: an object without contents, which nobody reads.
+    /// `threadIdx`, `blockIdx`, `blockDim` or `gridDim` of unoptimised HIP: an object without contents, which no code reads.
     Coordinates,
 }
 

@@ -109,7 +109,7 @@ impl Kernel {
     }
 
     /// Bytes of the kernarg segment: what metadata, descriptor and arguments say, the most of it. Tensile's descriptors say
-    /// 0, as those of assembler sources do where nobody has written a size.
+    /// 0, as those of assembler sources do where no size is written.
     pub fn kernarg_bytes(&self) -> u32 {
         let descriptor = self.descriptor.as_ref().map_or(0, |descriptor| descriptor.fields.kernarg_size);
         let end = self.arguments.iter().map(|a| a.offset.saturating_add(a.size)).max().unwrap_or(0);
@@ -179,7 +179,7 @@ words! {
     Private = "private" "Private";
     /// Global.
     Global = "global" "Global";
-    /// Global that nobody writes.
+    /// Global that is never written.
     Constant = "constant" "Constant";
     /// LDS.
     Local = "local" "Local";

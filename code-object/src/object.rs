@@ -74,7 +74,14 @@ impl CodeObject {
     /// When it is no ELF for AMD's GPUs under HSA, or is damaged. What is wrong with single kernels and notes is in
     /// [`problems`](CodeObject::problems).
     pub fn parse(bytes: &[u8]) -> Result<CodeObject> {
-        let image = Image::parse(bytes)?;
+        CodeObject::of(&Image::parse(bytes)?)
+    }
+
+    /// Reads a code object whose file was parsed.
+    ///
+    /// # Errors
+    /// As for [`CodeObject::parse`], but for the file's header.
+    pub fn of(image: &Image<'_>) -> Result<CodeObject> {
         let abi = Abi::from_ident(image.abi_version());
         let mut notes = image.notes(false)?;
         let mut problems = Vec::new();
@@ -87,12 +94,12 @@ impl CodeObject {
         let document = document.unwrap_or_default();
         let symbols = image.symbols()?;
         let target = target(abi, image.flags(), &document, &notes);
-        let kernels = kernels(&image, &document, &symbols, &mut problems);
+        let kernels = kernels(image, &document, &symbols, &mut problems);
         Ok(CodeObject {
             abi,
             target,
-            globals: global::globals(&image, &symbols, &kernels)?,
-            address_taken: global::address_taken(&image, &symbols)?,
+            globals: global::globals(image, &symbols, &kernels)?,
+            address_taken: global::address_taken(image, &symbols)?,
             kernels,
             printf: document.printf.unwrap_or_default(),
             metadata_version: document.version,

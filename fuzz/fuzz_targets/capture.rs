@@ -1,7 +1,7 @@
 //! A capture file with bytes changed anywhere: it is read, or refused with a reason, and nothing may panic.
 //!
 //! Four bytes are a change: where, in little-endian order, and to what. What is left over says how much of the file there is;
-//! if that is an odd number of bytes, checksums are made right, so that what is behind them is reached.
+//! if that is an odd number of bytes, ids of contents and checksums are made right, so that what is behind them is reached.
 
 #![no_main]
 
@@ -11,14 +11,14 @@ use libfuzzer_sys::fuzz_target;
 use logdur_capture::{Compress, Options};
 
 #[allow(dead_code, reason = "the stories need more of it")]
-#[path = "../../capture/tests/stories/bed.rs"]
-mod bed;
-#[path = "../../capture/tests/stories/exercise.rs"]
+#[path = "../../capture/tests/integration/harness.rs"]
+mod harness;
+#[path = "../../capture/tests/integration/exercise.rs"]
 mod exercise;
 
 static WHOLE: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
-    let options = |compress| Options { compress, ..bed::options(2) };
-    [bed::capture(&options(Compress::None), 2, 3000), bed::capture(&options(Compress::Lz4), 3, 9000)]
+    let options = |compress| Options { compress, ..harness::options(2) };
+    [harness::capture(&options(Compress::None), 2, 3000), harness::capture(&options(Compress::Lz4), 3, 9000)]
 });
 
 fuzz_target!(|data: &[u8]| {

@@ -47,7 +47,7 @@ counters! {
 pub enum Event {
     /// A queue whose packets are written around the library.
     BypassedQueue,
-    /// A packet of such a queue, a dispatch or not, that was consumed unseen.
+    /// A packet, a dispatch or not, that passed on such a queue unseen, or on one that is not watched.
     UnseenPacket,
 }
 

@@ -53,7 +53,22 @@ pub enum Cell<'a> {
     /// In hexadecimal.
     Address(u64),
     /// Words.
-    Flags(Vec<&'static str>),
+    Flags(Flags),
+}
+
+/// What is unusual about a dispatch: a bit for each of [`Flags::NAMES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// As rows have them.
+    pub const NAMES: [&'static str; 7] =
+        ["unknown-kernel", "incomplete", "no-times", "times-lost", "in-flight", "shared-signal", "end-before-start"];
+
+    /// The names of those that are set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Flags::NAMES.into_iter().enumerate().filter(move |(bit, _)| self.0 >> bit & 1 != 0).map(|(_, name)| name)
+    }
 }
 
 /// A column: its name, and what a row has in it.
@@ -61,35 +76,57 @@ pub enum Cell<'a> {
 pub struct Column {
     /// As the header has it.
     pub name: &'static str,
+    /// Dispatches of one kernel and shape on one queue can differ in it. Other columns depend on [`Row::common`] only.
+    pub is_own: bool,
     /// What a row has in it.
     pub cell: for<'a> fn(&Row<'a>) -> Cell<'a>,
 }
 
-/// Makes the table.
+/// Takes cells one after the other.
+pub(crate) trait Cells {
+    /// Takes a cell. Inlined, it costs no more than its kind of cell needs.
+    fn put(&mut self, cell: Cell<'_>);
+}
+
+/// Makes the table: `own` columns differ between dispatches of one kernel and shape, `common` ones do not.
 macro_rules! columns {
-    ($( $name:literal: |$row:ident| $cell:expr; )*) => {
+    ($( $name:literal: $kind:ident |$row:ident| $cell:expr; )*) => {
         /// Every column.
-        pub const COLUMNS: &[Column] = &[$( Column { name: $name, cell: { fn cell<'a>($row: &Row<'a>) -> Cell<'a> { $cell } cell } }, )*];
+        pub const COLUMNS: &[Column] = &[$( Column {
+            name: $name,
+            is_own: columns!(@$kind),
+            cell: { fn cell<'a>($row: &Row<'a>) -> Cell<'a> { $cell } cell },
+        }, )*];
+
+        /// Passes on the cell of each column that is [`Column::is_own`], in their order.
+        #[inline]
+        pub(crate) fn own_cells(row: &Row<'_>, to: &mut impl Cells) {
+            $( columns!(@$kind to, row, |$row| $cell); )*
+        }
     };
+    (@own) => { true };
+    (@common) => { false };
+    (@own $to:ident, $from:ident, |$row:ident| $cell:expr) => {{ let $row = $from; $to.put($cell); }};
+    (@common $to:ident, $from:ident, |$row:ident| $cell:expr) => {};
 }
 
 columns! {
-    "kernel": |row| Cell::Text(row.kernel);
-    "dispatch": |row| number(row.dispatch);
-    "startNs": |row| number(row.times.map(|t| t.0));
-    "endNs": |row| number(row.times.map(|t| t.1));
-    "durationNs": |row| number(row.times.and_then(|(start, end)| end.checked_sub(start)));
-    "id": |row| Cell::Number(row.record.id.load(Ordering::Relaxed));
-    "agent": |row| Cell::Number(row.agent as u64);
-    "queue": |row| Cell::Number(row.queue);
-    "grid": |row| Cell::Size(row.shape.grid.map(Into::into));
-    "workgroup": |row| Cell::Size(row.shape.workgroup.map(Into::into));
-    "ldsBytes": |row| Cell::Number(row.shape.lds_bytes.into());
-    "scratchBytes": |row| Cell::Number(row.shape.scratch_bytes.into());
-    "kernargBytes": |row| number(row.kernarg_size.map(Into::into));
-    "kernelObject": |row| Cell::Address(row.record.kernel_object.load(Ordering::Relaxed));
-    "flags": |row| Cell::Flags(row.flags().collect());
-    "replaced": |row| if row.replaced.is_empty() { Cell::Nothing } else { Cell::Text(row.replaced) };
+    "kernel": common |row| Cell::Text(row.kernel);
+    "dispatch": own |row| number(row.dispatch);
+    "startNs": own |row| number(row.times.map(|t| t.0));
+    "endNs": own |row| number(row.times.map(|t| t.1));
+    "durationNs": own |row| number(row.times.and_then(|(start, end)| end.checked_sub(start)));
+    "id": own |row| Cell::Number(row.record.id.load(Ordering::Relaxed));
+    "agent": common |row| Cell::Number(row.agent as u64);
+    "queue": common |row| Cell::Number(row.queue);
+    "grid": common |row| Cell::Size(row.shape.grid.map(Into::into));
+    "workgroup": common |row| Cell::Size(row.shape.workgroup.map(Into::into));
+    "ldsBytes": common |row| Cell::Number(row.shape.lds_bytes.into());
+    "scratchBytes": common |row| Cell::Number(row.shape.scratch_bytes.into());
+    "kernargBytes": common |row| number(row.kernarg_size.map(Into::into));
+    "kernelObject": common |row| Cell::Address(row.record.kernel_object.load(Ordering::Relaxed));
+    "flags": own |row| Cell::Flags(row.flags());
+    "replaced": common |row| if row.replaced.is_empty() { Cell::Nothing } else { Cell::Text(row.replaced) };
 }
 
 fn number<'a>(value: Option<u64>) -> Cell<'a> {
@@ -108,20 +145,47 @@ pub fn dispatch(record: &Record, clock: Option<Line>) -> Option<u64> {
     Some(clock?.to_ns(record.dispatch.load(Ordering::Relaxed)))
 }
 
+/// What the `common` columns of a row are made of. The kernel's number stands for its name and its replacement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Common {
+    shape: Shape,
+    kernel_object: u64,
+    queue: u64,
+    agent: usize,
+}
+
+impl Common {
+    /// A number that is often another one for another value.
+    pub fn hash(&self) -> u64 {
+        let Shape { kernel, grid, workgroup, .. } = self.shape;
+        let sizes = u64::from(grid[0]) ^ u64::from(grid[1]) << 20 ^ u64::from(workgroup[0]) << 40;
+        let names = u64::from(kernel) ^ self.queue << 32;
+        // Fibonacci hashing: the upper bits of the product depend on all lower ones.
+        sizes.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ names.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+}
+
 impl Row<'_> {
+    /// What all rows have in common that differ in `own` columns only.
+    pub fn common(&self) -> Common {
+        let kernel_object = self.record.kernel_object.load(Ordering::Relaxed);
+        Common { shape: self.shape, kernel_object, queue: self.queue, agent: self.agent }
+    }
+
     /// What is unusual about the dispatch.
-    pub fn flags(&self) -> impl Iterator<Item = &'static str> {
+    pub fn flags(&self) -> Flags {
         let flags = self.record.flags();
-        let backwards = self.times.is_some_and(|(start, end)| end < start);
+        let is_incomplete = flags & flag::INCOMPLETE != 0;
+        // In the order of the names.
         let all = [
-            ("unknown-kernel", self.shape.kernel == 0),
-            ("incomplete", flags & flag::INCOMPLETE != 0),
-            ("no-times", flags & flag::INCOMPLETE == 0 && self.times.is_none() && self.late.is_none()),
-            ("times-lost", self.late == Some(Late::TimesLost)),
-            ("in-flight", self.late == Some(Late::InFlight)),
-            ("shared-signal", flags & flag::SHARED_SIGNAL != 0),
-            ("end-before-start", backwards),
+            self.shape.kernel == 0,
+            is_incomplete,
+            !is_incomplete && self.times.is_none() && self.late.is_none(),
+            self.late == Some(Late::TimesLost),
+            self.late == Some(Late::InFlight),
+            flags & flag::SHARED_SIGNAL != 0,
+            self.times.is_some_and(|(start, end)| end < start),
         ];
-        all.into_iter().filter(|&(_, set)| set).map(|(name, _)| name)
+        Flags(all.into_iter().enumerate().fold(0, |bits, (bit, is_set)| bits | u8::from(is_set) << bit))
     }
 }

@@ -12,23 +12,23 @@
 //! A [`Pair`] has one writer at a time; anybody reads.
 //!
 //! # Ordering
-//! A writer that is killed leaves the stores before that moment: whatever is to be consistent is written beside the old
+//! A writer that is killed leaves the stores before that moment: values that change together are written beside the old
 //! value, and then made valid by one store.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes before the first chunk, a multiple of the page.
-pub const HEADER_BYTES: usize = 2 * 4096;
+pub const HEADER_BYTES: usize = 4 * 4096;
 /// `LDRECORD`, as bytes in the file.
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"LDRECORD");
 /// Of the layout: a reader takes its own version only.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 /// `CHNK`, as bytes in the file.
 pub(crate) const CHUNK_MAGIC: u32 = u32::from_ne_bytes(*b"CHNK");
 /// Where chunks may begin.
 pub(crate) const CHUNK_ALIGN: u64 = 64;
-/// GPUs whose clocks have room in the header: as many as eight boards that show as eight devices each.
-pub const MAX_AGENTS: usize = 64;
+/// GPUs whose clocks have room in the header: four times as many as eight boards that show as eight devices each.
+pub const MAX_AGENTS: usize = 256;
 /// Counters that a [`Tally`](crate::account::Tally) consists of, with room for those to come.
 pub(crate) const TALLY: usize = 14;
 
@@ -284,6 +284,19 @@ mod tests {
         assert_eq!(pair.0.get(), Some([1, 2, 3]));
         pair.0.set([4, 5, 6]);
         assert_eq!(pair.0.get(), Some([4, 5, 6]));
+    }
+
+    #[test]
+    fn a_value_is_read_from_bytes_at_any_address_and_from_no_fewer_than_it_has() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(size_of::<Wrapped>() + 8).collect();
+        for start in 0..8 {
+            let value = copied::<Wrapped>(&bytes[start..]).unwrap();
+            let first = value.0.copies[0][0].load(Ordering::Relaxed);
+            let found = bytes.windows(8).any(|window| *window == first.to_le_bytes());
+            assert!(found, "{start}: {first:#x}");
+        }
+        assert!(copied::<Wrapped>(&bytes[..size_of::<Wrapped>() - 1]).is_none());
+        assert!(copied::<Wrapped>(&[]).is_none());
     }
 
     struct Wrapped(Pair<3>);

@@ -1,9 +1,11 @@
 //! How lines are written: comma-separated values (RFC 4180) or one JSON object a line.
 
 use std::io::Write;
+use std::path::Path;
 
 use crate::columns::{COLUMNS, Cell, Row};
 use crate::compare::Comparison;
+use crate::names::{escaped, shell_word};
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,28 +42,41 @@ impl Lines {
         }
     }
 
-    /// A row.
+    /// A row. [`Rows`](crate::rows::Rows) writes many of them faster.
     pub fn row(self, to: &mut Vec<u8>, row: &Row<'_>) {
+        for (position, column) in COLUMNS.iter().enumerate() {
+            self.begin_cell(to, position);
+            self.cell(to, &(column.cell)(row));
+        }
+        self.end_row(to);
+    }
+
+    /// What stands before the cell of a column.
+    pub(crate) fn begin_cell(self, to: &mut Vec<u8>, position: usize) {
         match self.0 {
-            Format::Csv | Format::CsvSafe => {
-                for (i, column) in COLUMNS.iter().enumerate() {
-                    if i > 0 {
-                        to.push(b',');
-                    }
-                    csv_cell(to, &(column.cell)(row), self.0 == Format::CsvSafe);
-                }
-            }
+            Format::Csv | Format::CsvSafe if position == 0 => {}
+            Format::Csv | Format::CsvSafe => to.push(b','),
             Format::Json => {
-                for (i, column) in COLUMNS.iter().enumerate() {
-                    to.extend_from_slice(if i == 0 { b"{\"" } else { b",\"" });
-                    to.extend_from_slice(column.name.as_bytes());
-                    to.extend_from_slice(b"\":");
-                    json_cell(to, &(column.cell)(row));
-                }
-                to.push(b'}');
+                to.extend_from_slice(if position == 0 { b"{\"" } else { b",\"" });
+                to.extend_from_slice(COLUMNS[position].name.as_bytes());
+                to.extend_from_slice(b"\":");
             }
         }
-        to.push(b'\n');
+    }
+
+    pub(crate) fn cell(self, to: &mut Vec<u8>, cell: &Cell<'_>) {
+        match self.0 {
+            Format::Csv | Format::CsvSafe => csv_cell(to, cell, self.0 == Format::CsvSafe),
+            Format::Json => json_cell(to, cell),
+        }
+    }
+
+    /// What stands behind the last cell.
+    pub(crate) fn end_row(self, to: &mut Vec<u8>) {
+        to.extend_from_slice(match self.0 {
+            Format::Csv | Format::CsvSafe => b"\n",
+            Format::Json => b"}\n",
+        });
     }
 
     /// A line that says something to people.
@@ -76,27 +91,36 @@ impl Lines {
         }
     }
 
-    /// A line that names a GPU.
-    pub fn agent(self, to: &mut Vec<u8>, position: usize, name: &str, product: &str) {
+    /// A line that names a GPU, and says which device it is: `identity` is `NAME=VALUE` with blanks in between, or empty.
+    pub fn agent(self, to: &mut Vec<u8>, position: usize, name: &str, product: &str, identity: &str) {
         match self.0 {
-            Format::Csv | Format::CsvSafe => _ = writeln!(to, "# agent {position}: {name}, {product}"),
+            Format::Csv | Format::CsvSafe => {
+                _ = writeln!(to, "# agent {position}: {name}, {product}");
+                if !identity.is_empty() {
+                    _ = writeln!(to, "# device {position}: {identity}");
+                }
+            }
             Format::Json => {
                 _ = write!(to, "{{\"agent\":{position},\"name\":");
                 json_text(to, name);
                 to.extend_from_slice(b",\"product\":");
                 json_text(to, product);
+                if !identity.is_empty() {
+                    to.extend_from_slice(b",\"device\":");
+                    json_text(to, identity);
+                }
                 to.extend_from_slice(b"}\n");
             }
         }
     }
 
-    /// A line that says where the records of a process are.
-    pub fn records(self, to: &mut Vec<u8>, pid: u32, path: &str) {
+    /// A line that says where the records of a process are. CSV has the path as a word of a shell, JSON as text.
+    pub fn records(self, to: &mut Vec<u8>, pid: u32, path: &Path) {
         match self.0 {
-            Format::Csv | Format::CsvSafe => _ = writeln!(to, "# records: {path}"),
+            Format::Csv | Format::CsvSafe => _ = writeln!(to, "# records: {}", shell_word(path)),
             Format::Json => {
                 to.extend_from_slice(b"{\"records\":");
-                json_text(to, path);
+                json_text(to, &escaped(&path.to_string_lossy()));
                 _ = writeln!(to, ",\"pid\":{pid}}}");
             }
         }
@@ -173,7 +197,14 @@ fn csv_cell(to: &mut Vec<u8>, cell: &Cell<'_>, safe: bool) {
         Cell::Nothing => {}
         Cell::Size(sizes) => decimals(to, *sizes, b'x'),
         Cell::Address(address) => hexadecimal(to, *address),
-        Cell::Flags(flags) => to.extend_from_slice(flags.join("|").as_bytes()),
+        Cell::Flags(flags) => {
+            for (i, flag) in flags.names().enumerate() {
+                if i > 0 {
+                    to.push(b'|');
+                }
+                to.extend_from_slice(flag.as_bytes());
+            }
+        }
     }
 }
 
@@ -194,7 +225,7 @@ fn json_cell(to: &mut Vec<u8>, cell: &Cell<'_>) {
         }
         Cell::Flags(flags) => {
             to.push(b'[');
-            for (i, flag) in flags.iter().enumerate() {
+            for (i, flag) in flags.names().enumerate() {
                 if i > 0 {
                     to.push(b',');
                 }

@@ -1,10 +1,13 @@
 //! Names for people.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use regex::Regex;
 
 use crate::demangle;
 
-/// In the file of records, the size of arguments that nobody knows.
+/// In the file of records, the size of arguments where it is not known.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
 /// A kernel as records name it, by a number.
@@ -24,10 +27,11 @@ pub fn demangle(symbol: &str) -> String {
     escaped(&demangle::demangle(symbol).unwrap_or_else(|| symbol.to_owned()))
 }
 
-/// A text whose control characters are escaped: `\u001b` for the one that begins a terminal's commands. JSON reads them back.
+/// A text whose control characters are escaped, those for the direction of text included: `\u001b` for the one that begins a terminal's commands. JSON reads them back.
 pub fn escaped(text: &str) -> String {
     let is_control = |c: char| {
-        c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     if !text.chars().any(is_control) {
         return text.to_owned();
@@ -66,9 +70,59 @@ pub fn one_line(text: &str) -> String {
     escaped(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// A path as a word of a command line, which a shell reads back to the same bytes (`$'…'` of bash, zsh and ksh if it has control
+/// characters or bytes that are no text). It has no line break, no control character and no two spaces in a row.
+pub fn shell_word(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(byte);
+    if !bytes.is_empty() && bytes.iter().all(is_plain) {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    let text = std::str::from_utf8(bytes).ok();
+    if let Some(text) = text.filter(|text| one_line(&format!("'{text}'")) == format!("'{text}'")) {
+        return format!("'{}'", text.replace('\'', r"'\''"));
+    }
+    let mut word = String::from("$'");
+    let mut after_space = false;
+    for &byte in bytes {
+        match byte {
+            b'\\' | b'\'' => word.extend(['\\', char::from(byte)]),
+            b' ' if !after_space => word.push(' '),
+            // An escape has three digits: another digit may follow.
+            0x21..=0x7e => word.push(char::from(byte)),
+            _ => word.push_str(&format!("\\{byte:03o}")),
+        }
+        after_space = byte == b' ' && !after_space;
+    }
+    word + "'"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_reads_the_word_of_a_path_as_the_same_bytes() {
+        use std::ffi::OsStr;
+        let paths: [(&[u8], &str); 8] = [
+            (b"/dev/shm/logdur.1.records", "/dev/shm/logdur.1.records"),
+            (b"", "''"),
+            (b"it's $(x) `y`", r"'it'\''s $(x) `y`'"),
+            ("m\u{fc}ll".as_bytes(), "'m\u{fc}ll'"),
+            (b"a\nb\x1b[2J\t9", r"$'a\012b\033[2J\0119'"),
+            (b"\xff'\\n%", r"$'\377\'\\n%'"),
+            (b"two  spaces   ", r"$'two \040spaces \040 '"),
+            ("p\u{202e}".as_bytes(), r"$'p\342\200\256'"),
+        ];
+        for (bytes, expected) in paths {
+            let word = shell_word(Path::new(OsStr::from_bytes(bytes)));
+            assert_eq!(word, expected);
+            assert_eq!(one_line(&word), word, "it is as it is in a notice");
+            let script = format!("printf %s {word}");
+            let read = std::process::Command::new("bash").args(["-c", &script]).env("LC_ALL", "C").output().unwrap();
+            assert_eq!(read.stdout, bytes, "{word}");
+        }
+    }
 
     #[test]
     fn names_that_are_not_mangled_or_badly_so_stay_as_they_are() {

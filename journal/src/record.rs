@@ -270,6 +270,11 @@ impl Block {
         self.agent.load(Ordering::Relaxed) as usize
     }
 
+    /// False for one in private memory.
+    pub fn is_in_file(&self) -> bool {
+        self.offset.load(Ordering::Relaxed) != 0
+    }
+
     /// Which block it is, in which of its lives.
     pub(crate) fn life(&self) -> (u64, u64) {
         (self.offset.load(Ordering::Relaxed), self.generation.load(Ordering::Acquire))

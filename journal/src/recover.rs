@@ -85,7 +85,7 @@ pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missin
         log_bytes: snapshot.log_bytes,
     };
     for (position, (name, product)) in &snapshot.agents {
-        lines.agent(&mut missing.agents, *position as usize, name, product);
+        lines.agent(&mut missing.agents, *position as usize, name, product, "");
     }
     missing.say(snapshot, how, &in_flight);
     let shown = tally.shown(snapshot.seen, snapshot.private, snapshot.events);
@@ -164,6 +164,25 @@ impl Missing {
         self.rows.len()
     }
 
+    /// How many rows are not in the log that the process wrote to. All of them, if that cannot be read.
+    pub fn rows_not_in(&self, log: &Path) -> usize {
+        let there = || -> io::Result<usize> {
+            // A pipe would be waited for.
+            if !log.metadata()?.is_file() {
+                return Ok(0);
+            }
+            let mut file = File::open(log)?;
+            let begin = self.begin(file.metadata()?.len(), true);
+            Ok(Tail::read(&mut file, begin, self)?.there.len())
+        };
+        self.rows.len().saturating_sub(there().unwrap_or(0))
+    }
+
+    /// The offset in a log of some length from which rows may be there.
+    fn begin(&self, length: u64, own: bool) -> u64 {
+        if own && self.log_bytes <= length { self.log_bytes } else { 0 }
+    }
+
     /// Writes everything to a reader that has nothing, or, with `header` false, has the beginning of the log.
     ///
     /// # Errors
@@ -194,8 +213,7 @@ impl Missing {
         }
         lock(&file);
         let length = file.metadata()?.len();
-        let from = if own && self.log_bytes <= length { self.log_bytes } else { 0 };
-        let tail = Tail::read(&mut file, from, self)?;
+        let tail = Tail::read(&mut file, self.begin(length, own), self)?;
         let mut text = Vec::new();
         let mut written = Written { there: tail.there.len(), ..Written::default() };
         if length == 0 {

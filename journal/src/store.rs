@@ -16,6 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use crate::layout::{Body, CHUNK_ALIGN, ChunkHead, HEADER_BYTES, Header, Kind};
+use crate::left;
 use crate::lines::Format;
 use crate::names::{Kernel, UNKNOWN};
 use crate::process;
@@ -108,7 +109,7 @@ impl Records {
     }
 
     fn in_file(file: &File, path: &Path, pid: u32, origin: &Origin) -> io::Result<Records> {
-        // Whatever the process's mask: it must be able to open it again, and nobody else.
+        // The process's umask does not count: only this user may open it again.
         file.set_permissions(fs::Permissions::from_mode(0o600))?;
         let metadata = file.metadata()?;
         let header = map(file, 0, HEADER_BYTES)?.cast::<Header>();
@@ -267,7 +268,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 fn create_file(folder: &Path, pid: u32) -> io::Result<(File, PathBuf, Vec<PathBuf>)> {
     let mut earlier = Vec::new();
     for number in 0..NAMES {
-        let name = if number == 0 { format!("logdur.{pid}.records") } else { format!("logdur.{pid}.{number}.records") };
+        let (begin, end) = left::NAME;
+        let name = if number == 0 { format!("{begin}{pid}{end}") } else { format!("{begin}{pid}.{number}{end}") };
         let path = folder.join(name);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
@@ -312,4 +314,42 @@ fn is_in_memory(file: &File) -> bool {
     let about = unsafe { about.assume_init() };
     // Source: linux/magic.h.
     failed == 0 && matches!(about.f_type, libc::TMPFS_MAGIC | 0x8584_58f6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Shape, State};
+
+    #[test]
+    fn a_block_in_private_memory_is_empty_and_shared_by_a_writer_and_a_reader() {
+        let records = Records::private();
+        let blocks = records.blocks(2);
+        assert_eq!(records.header().private_blocks.load(Ordering::Relaxed), 2);
+        // SAFETY: blocks live as long as the process.
+        let blocks: Vec<&'static Block> = blocks.iter().map(|block| unsafe { block.as_ref() }).collect();
+        assert!(blocks.iter().all(|block| block.records.iter().all(|record| record.state() == State::Free)));
+        assert!(blocks.iter().all(|block| !block.is_in_file() && block.queue() == 0 && block.agent() == 0));
+        let [block, _] = blocks[..] else { panic!("two blocks") };
+        block.assign(7, 3);
+        let count = 16;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for (n, record) in block.records.iter().enumerate().take(count) {
+                    record.id.store(n as u64, Ordering::Relaxed);
+                    record.set_shape(Shape { kernel: n as u32, ..Shape::default() });
+                    record.set_state(State::InFlight);
+                }
+            });
+            for (n, record) in block.records.iter().enumerate().take(count) {
+                while record.state() == State::Free {
+                    std::thread::yield_now();
+                }
+                assert_eq!((record.id.load(Ordering::Relaxed), record.shape().kernel), (n as u64, n as u32));
+            }
+        });
+        block.clear();
+        assert!(block.records.iter().all(|record| record.state() == State::Free));
+        assert_eq!((block.queue(), block.agent()), (7, 3));
+    }
 }

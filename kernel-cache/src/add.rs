@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
-use crate::decision::Candidate;
+use crate::candidate::Candidate;
 use crate::error::Unavailable;
 use crate::file::{self, Opened};
 use crate::hash::Hash;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use amdgpu_code_object::{CodeObject, Target, Unreadable};
 
-use crate::decision::{Candidate, Decision, Pick, Place, Sources, Stamp};
+use crate::candidate::{Candidate, Place, Stamp};
+use crate::decision::{Choice, Decision, Pick, Sources};
 use crate::error::Unavailable;
 use crate::file::Opened;
 use crate::hash::Hash;
@@ -142,6 +143,19 @@ impl Cache {
         Ok(bytes)
     }
 
+    /// The bytes of a code object that was chosen: those by which it was chosen, or it is an error.
+    ///
+    /// # Errors
+    /// As [`read`](Cache::read), and when the file's bytes are others now although it looks the same.
+    pub fn read_chosen(&self, choice: &Choice) -> Result<Vec<u8>, Unavailable> {
+        let bytes = self.read(&choice.candidate)?;
+        if Hash::of(&bytes) == choice.hash {
+            Ok(bytes)
+        } else {
+            Err(Unavailable::Changed { path: choice.candidate.path.clone() })
+        }
+    }
+
     /// The bytes of a candidate's code object, from the file as it was indexed.
     fn contents(&self, candidate: &Candidate) -> Result<Vec<u8>, Unavailable> {
         let Candidate { path, place, stamp, .. } = candidate;
@@ -224,7 +238,12 @@ impl Sources for Cache {
 
     fn analysis(&self, candidate: &Candidate) -> Result<Arc<Analysis>, Unavailable> {
         once(&self.analyses, candidate, || {
-            let analysis = Analysis::of(&self.contents(candidate)?);
+            let bytes = self.contents(candidate)?;
+            // What is chosen by its analysis is loaded by its hash: both are of the same bytes.
+            if Hash::of(&bytes) != Cache::hash(self, candidate)? {
+                return Err(Unavailable::Changed { path: candidate.path.clone() });
+            }
+            let analysis = Analysis::of(&bytes);
             analysis.map(Arc::new).map_err(|source| unreadable(candidate, source))
         })
     }

@@ -1,12 +1,10 @@
 //! Which of the kernels of a name runs.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use amdgpu_code_object::container::Kind;
-
+use crate::candidate::{Candidate, Place};
 use crate::error::Unavailable;
 use crate::hash::{Hash, Prefix};
 use crate::interface::Interface;
@@ -15,60 +13,6 @@ use crate::swap::{Swap, fit, unreadable};
 use crate::target;
 use crate::triton;
 use crate::variables::{Analysis, Modules};
-
-/// A kernel of the cache, and where its code object lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// The file.
-    pub path: PathBuf,
-    /// What the file was like when it was read.
-    pub stamp: Stamp,
-    /// Where in the file.
-    pub place: Place,
-    /// The kernel.
-    pub interface: Interface,
-}
-
-/// What tells a file from what it was before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stamp {
-    /// When its contents were changed, in nanoseconds since 1970.
-    pub modified: i64,
-    /// When anything of it was changed, its name too, in nanoseconds since 1970.
-    pub changed: i64,
-    /// Its bytes.
-    pub size: u64,
-    /// Its number in the file system.
-    pub inode: u64,
-}
-
-/// Where a code object lies in a file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// What it lies in.
-    pub kind: Kind,
-    /// True when that lies in a program or library for the host.
-    pub in_host_elf: bool,
-    /// The bundle's name for it; empty for a bare one.
-    pub id: String,
-    /// Where the bundle begins in the file.
-    pub container_offset: u64,
-    /// Bytes of the bundle in the file.
-    pub container_length: u64,
-    /// Where it begins in the file, or in what a compressed bundle holds.
-    pub offset: u64,
-    /// Its bytes.
-    pub length: u64,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.id.is_empty() {
-            return write!(f, "code object at {:#x}", self.offset);
-        }
-        write!(f, "{} in the bundle at {:#x}", self.id, self.container_offset)
-    }
-}
 
 /// One of several candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,9 +37,9 @@ pub enum Decision {
     },
     /// None that there is fits. Those for other processors are listed only when there are no others.
     Refused(Vec<(Candidate, Vec<Refusal>)>),
-    /// The code object that runs is among those that fit, and nobody chose another: it runs on.
+    /// The code object that runs is among those that fit, and no other is chosen: it runs on.
     Running(Vec<Choice>),
-    /// Several that differ fit, and nobody chose one.
+    /// Several that differ fit, and none is chosen.
     Several(Vec<Choice>),
 }
 

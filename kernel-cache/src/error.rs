@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use amdgpu_code_object::Unreadable;
 
-use crate::decision::Place;
+use crate::candidate::Place;
 
 /// Why a candidate's code object cannot be had.
 #[derive(Debug, thiserror::Error)]

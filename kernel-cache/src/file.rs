@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use amdgpu_code_object::Source;
 
-use crate::decision::Stamp;
+use crate::candidate::Stamp;
 use crate::trust::Trust;
 
 /// Clocks of file systems are coarse: two seconds where they are coarsest (FAT). A file that was changed so little time

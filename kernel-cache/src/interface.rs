@@ -120,7 +120,7 @@ impl Interface {
         self.arguments.iter().filter(|a| !a.kind.is_hidden())
     }
 
-    /// The arguments that the runtime fills in; room that nobody fills is not among them.
+    /// The arguments that the runtime fills in; padding is not among them.
     pub fn hidden(&self) -> impl Iterator<Item = &Parameter> {
         self.arguments.iter().filter(|a| a.kind.is_hidden() && a.kind != ValueKind::HiddenNone)
     }

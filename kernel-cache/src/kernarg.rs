@@ -6,7 +6,7 @@
 use amdgpu_code_object::ValueKind;
 
 use crate::interface::{Interface, Parameter};
-use crate::swap::PacketFacts;
+use crate::packet::PacketFacts;
 
 /// What a kernarg segment is aligned to at least, whatever the metadata says. Source: the HSA runtime specification,
 /// `HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_ALIGNMENT`.

@@ -24,6 +24,7 @@
 
 mod add;
 mod cache;
+mod candidate;
 mod decision;
 mod error;
 mod file;
@@ -31,6 +32,7 @@ mod hash;
 pub mod index;
 mod interface;
 mod kernarg;
+mod packet;
 mod page;
 mod root;
 pub mod rules;
@@ -45,16 +47,17 @@ mod walk;
 
 pub use add::{Added, add};
 pub use cache::{Cache, Indexing, Problem};
-pub use decision::{Candidate, Choice, Decision, Pick, Place, Stamp};
+pub use candidate::{Candidate, Place, Stamp};
+pub use decision::{Choice, Decision, Pick};
 pub use error::Unavailable;
 pub use hash::{Hash, Prefix};
 pub use index::index_folder;
 pub use interface::{Interface, Parameter};
 pub use kernarg::{Copy, Fill, Kernarg, Layout, What};
+pub use packet::{Launch, Limits, PacketFacts};
 pub use page::page;
 pub use rules::{Accepted, Fact, Reason, Refusal};
-pub use swap::{Limits, PacketFacts, Sizes, Swap, fit, fit_code};
+pub use swap::{Sizes, Swap, fit, fit_code};
 pub use target::members;
-pub use triton::Launch;
 pub use trust::Trust;
 pub use variables::{Binding, Module, Modules, Patch, Patched};

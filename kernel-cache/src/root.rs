@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::cache::{Indexing, Problem};
-use crate::decision::{Candidate, Stamp};
+use crate::candidate::{Candidate, Stamp};
 use crate::index::{self, Block, Builder, Carried, FileRow, TooLarge};
 use crate::scan;
 use crate::trust::Trust;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::interface::Interface;
-use crate::swap::{Limits, PacketFacts};
+use crate::packet::{Limits, PacketFacts};
 
 mod checks;
 
@@ -314,7 +314,7 @@ pub const ACCEPTED: &[AcceptedRow] = &[
     },
     AcceptedRow {
         name: OWN_VARIABLES,
-        help: "Variables that the application does not have are the candidate's own, initialised from its file. The others are shared with the application: each side sees the other's writes.",
+        help: "Variables that the application does not have are the candidate's own, initialised from its file. The others are shared with the application: each side sees the other's writes. Captures have the candidate's own variables as well.",
         check: |_, _| None,
     },
 ];

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use amdgpu_code_object::container::{self, Entry, Kind};
 use amdgpu_code_object::{CodeObject, Unreadable};
 
-use crate::decision::{Place, Stamp};
+use crate::candidate::{Place, Stamp};
 use crate::file::Opened;
 use crate::index::{Builder, FileBuilder, Shared};
 use crate::interface::Interface;

@@ -10,7 +10,8 @@ use std::path::Path;
 use amdgpu_code_object::container::Kind;
 use serde_json::Value;
 
-use crate::decision::Candidate;
+use crate::candidate::Candidate;
+use crate::packet::Launch;
 use crate::rules::{Fact, Reason, Refusal};
 
 /// The largest description that is read: real ones have some kilobytes.
@@ -22,19 +23,10 @@ pub(crate) const DESCRIPTION: &str = "json";
 /// Of the code object.
 pub(crate) const CODE: &str = "hsaco";
 
-/// How Triton launches a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// Dynamic LDS of a workgroup, in bytes.
-    pub group: u32,
-    /// Work-items of a workgroup.
-    pub work_items: u32,
-}
-
 /// How a candidate is launched, if Triton says it.
 ///
 /// # Errors
-/// When Triton has made it and does not say it, or nobody can read what it says.
+/// When Triton has made it and does not say it, or the file cannot be read.
 pub(crate) fn launch(candidate: &Candidate) -> Result<Option<Launch>, Refusal> {
     let path = &candidate.path;
     let is_code = candidate.place.kind == Kind::Bare && path.extension().is_some_and(|e| e == CODE);

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::cache::Problem;
-use crate::decision::Stamp;
+use crate::candidate::Stamp;
 use crate::trust::Trust;
 
 /// Folders in folders: a path cannot be long enough for many more.

@@ -1,11 +1,14 @@
 //! What is set in the application's environment.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
+use logdur_journal::names;
+use logdur_replay::emulated_processors;
 use logdur_replay::tune::shell_word;
-use logdur_settings::{Emulator, Interceptor};
+use logdur_settings::{Emulator, GpuList, Interceptor, Value};
 
 use crate::private_folder::PrivateFolder;
 use crate::{PlaceOptions, RunOptions, find};
@@ -57,6 +60,7 @@ impl Environment {
             (Interceptor::capture_after, capture.capture_after.clone().map(Into::into)),
             (Interceptor::capture_max_bytes, capture.capture_max_bytes.clone()),
             (Interceptor::capture_max_seconds, capture.capture_max_seconds.clone()),
+            (Interceptor::capture_max_hold, capture.capture_max_hold.clone()),
             (Interceptor::capture_quit, capture.capture_quit.clone()),
             (Interceptor::capture_compress, capture.capture_compress.clone().map(Into::into)),
             (Interceptor::capture_quiesce, capture.capture_quiesce.clone().map(Into::into)),
@@ -81,8 +85,9 @@ impl Environment {
             self.set("ROCM_PATH", rocm.canonicalize()?);
         }
         let mut preload: Vec<PathBuf> = Vec::new();
-        if let Some(arch) = &place.emulate {
-            self.set(Emulator::gpus, arch);
+        if let Some(gpus) = &place.emulate {
+            check_gpus(gpus)?;
+            self.set(Emulator::gpus, gpus);
             let library = find::library("libkfdemu.so")?;
             preload.push(self.preloadable(&library).context("libkfdemu.so has to be preloaded")?);
         }
@@ -157,9 +162,36 @@ impl Environment {
 
     /// The variables as a shell reads them, one a line.
     pub(crate) fn shell(&self) -> String {
-        self.iter()
-            .map(|(name, value)| format!("{}={}\n", name.to_string_lossy(), shell_word(&value.to_string_lossy())))
-            .collect()
+        self.iter().map(|(name, value)| format!("{}={}\n", name.to_string_lossy(), one_shell_line(value))).collect()
+    }
+}
+
+/// A value as a shell reads it. One with control characters, which would command the terminal, is written with escapes.
+fn one_shell_line(value: &OsStr) -> String {
+    let text = value.to_string_lossy();
+    if names::escaped(&text) == text {
+        return shell_word(&text);
+    }
+    let escape = |&byte: &u8| match byte {
+        b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\{byte:03o}"),
+    };
+    let escaped: String = value.as_bytes().iter().map(escape).collect();
+    // Source: POSIX 2024, "Dollar-Single-Quotes".
+    format!("$'{escaped}'")
+}
+
+/// Checks the value of `--emulate`: the driver in the application could only say that there is no GPU.
+fn check_gpus(gpus: &str) -> Result<()> {
+    let names = GpuList::parse(OsStr::new(gpus)).map_err(|expected| anyhow!("--emulate {gpus}: {expected}"))?.0;
+    let processor = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
+    match names.iter().find(|name| !emulated_processors().any(|known| known == processor(name))) {
+        Some(name) => {
+            let known: Vec<&str> = emulated_processors().collect();
+            bail!("--emulate: {name} cannot be emulated, expected one of {}", known.join(", "))
+        }
+        None => Ok(()),
     }
 }
 
@@ -202,6 +234,7 @@ mod tests {
         let mut all = Environment::default();
         all.set("A", "x=1,y%p");
         all.set("B", "it's two words");
-        assert_eq!(all.shell(), "A=x=1,y%p\nB='it'\\''s two words'\n");
+        all.set("C", "a\n\u{1b}[2J'\\");
+        assert_eq!(all.shell(), "A=x=1,y%p\nB='it'\\''s two words'\nC=$'a\\012\\033[2J\\'\\\\'\n");
     }
 }

@@ -89,7 +89,9 @@ pub(crate) fn program(name: &OsStr) -> Result<PathBuf> {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|p| p.is_file() && is_executable(p));
-    found.with_context(|| format!("the application {shown}: no such program in the folders of PATH"))
+    found.with_context(|| {
+        format!("the application {shown}: no such program in the folders of PATH, and no subcommand of omniprobe")
+    })
 }
 
 fn is_executable(path: &Path) -> bool {

@@ -20,15 +20,28 @@ pub(crate) const GENERAL: &str = "General";
 pub(crate) const LATER: &str = "Instrumentation (logduration's options, still to come)";
 
 /// The forms of the command line.
-pub(crate) const USAGE: &str = "omniprobe [OPTIONS] -- APP [ARGS]...
+pub(crate) const USAGE: &str = "omniprobe [OPTIONS] [--] APP [ARGS]...
        omniprobe doctor [--self-test] [--rocm DIR] [--emulate ARCH]
-       omniprobe log FILE... [-l WHERE] [-t FORMAT]
+       omniprobe log FILE... [-l WHERE] [-t FORMAT], omniprobe log --list|--clean
        omniprobe summary LOG... [--against BASELINE]
        omniprobe trace LOG... -o FILE.pftrace
        omniprobe cache ls|check|add ...
        omniprobe info|dump|extract|fsck|replay|verify|bench|tune CAPTURE [OPTIONS]
        omniprobe diff CAPTURE CAPTURE [OPTIONS]
-       omniprobe isa CODE-OBJECT [KERNEL] [OPTIONS]";
+       omniprobe isa CODE-OBJECT [KERNEL] [OPTIONS]
+       omniprobe completions SHELL, omniprobe man [DIR]";
+
+/// What is printed without arguments.
+pub(crate) const SHORT: &str = "\
+Log, swap and capture the kernels that an application dispatches to AMD GPUs.
+
+  omniprobe ./app                          Log each dispatch on the standard output
+  omniprobe --stats ./app                  Print totals per kernel at the end
+  omniprobe --capture app.ldcap ./app      Capture dispatches; `omniprobe verify app.ldcap` replays them
+
+`omniprobe doctor` checks this machine, and `--emulate gfx90a` needs no GPU.
+`omniprobe --help` lists all options and subcommands.
+";
 
 /// Examples of running an application.
 const RUNNING: &str = "\
@@ -72,6 +85,8 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ),
     ("diff", "What changed between two runs?", "omniprobe diff app.ldcap later.ldcap"),
     ("isa", "Print the code of a kernel of a program", "omniprobe isa ./app gemm --target gfx90a"),
+    ("completions", "Complete the command line in bash", "omniprobe completions bash"),
+    ("man", "Write all manual pages", "omniprobe man ~/.local/share/man/man1"),
     ("cache", "Would kernels of a folder be swapped?", "omniprobe cache check faster ./app"),
     ("ls", "List the kernels of a program and of a folder", "omniprobe cache ls ./app faster"),
     ("check", "Would gemm kernels of a folder be swapped, and why not?", "omniprobe cache check faster ./app -k gemm"),
@@ -86,7 +101,7 @@ pub(crate) fn command() -> clap::Command {
         command.after_help(format!("{example}{}", Exit::help())).mut_subcommands(with_ends)
     }
     let own = format!(
-        "{RUNNING}\nThe status of `omniprobe -- APP` is the application's, if it was started.\n\n{}",
+        "{RUNNING}\nThe status of `omniprobe APP` is the application's, if it was started.\n\n{}",
         Exit::help()
     );
     Cli::command().mut_subcommands(with_ends).after_help(own)

@@ -1,5 +1,6 @@
 //! `omniprobe`: the command line around `liblogdur.so`. Arguments, a library call, printing; no algorithms.
 
+mod application;
 mod cmd;
 mod environment;
 mod exit;
@@ -7,12 +8,12 @@ mod find;
 mod help;
 mod private_folder;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, FromArgMatches, Parser, Subcommand};
+use logdur_journal::names;
 use logdur_replay::Exit;
 
 /// Log, swap and capture the kernels that an application dispatches to AMD GPUs, and replay captured dispatches.
@@ -64,6 +65,10 @@ enum Command {
     Isa(cmd::isa::Options),
     /// List, check or fill folders of code objects for swapping.
     Cache(cmd::cache::CacheOptions),
+    /// Print the completions of a shell.
+    Completions(cmd::manual::Completions),
+    /// Print the manual page, or write the pages of all subcommands into a folder.
+    Man(cmd::manual::Pages),
     /// What `doctor` runs in a process of its own.
     #[command(hide = true)]
     Probe(cmd::doctor::ProbeOptions),
@@ -73,8 +78,14 @@ enum Command {
 #[derive(Args, Clone, Debug)]
 struct LogOptions {
     /// Files of records (`logdur.PID.records`). The line `# records:` of a log names its file.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present_any = ["list", "clean"], value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// List this user's files of records: the process, whether it still runs, and how many rows its log lacks.
+    #[arg(long, conflicts_with_all = ["files", "log_location", "log_format", "clean"])]
+    list: bool,
+    /// Remove the files of records of processes that have ended and whose logs are complete. Name the others.
+    #[arg(long, conflicts_with_all = ["files", "log_location", "log_format"])]
+    clean: bool,
     /// Append the missing rows to this log [default: print them].
     #[arg(short, long, value_name = "WHERE")]
     log_location: Option<PathBuf>,
@@ -198,6 +209,9 @@ struct CaptureOptions {
     /// Stop capturing when it has taken this many seconds in total. Sets LOGDUR_CAPTURE_MAX_SECONDS [default: 60].
     #[arg(long, value_name = "N", requires = "capture")]
     capture_max_seconds: Option<OsString>,
+    /// Hold no dispatch for more than this many seconds; what takes longer is not captured. Sets LOGDUR_CAPTURE_MAX_HOLD [default: 30].
+    #[arg(long, value_name = "N", requires = "capture")]
+    capture_max_hold: Option<OsString>,
     /// End the application with SIGTERM after this many captured dispatches. Sets LOGDUR_CAPTURE_QUIT.
     #[arg(long, value_name = "N", requires = "capture")]
     capture_quit: Option<OsString>,
@@ -231,16 +245,23 @@ impl RunOptions {
 const AGENTS_MD: &str = include_str!("../../docs/agents.md");
 
 /// True for `--agents-md` anywhere but among the application's arguments, also where something is missing that a command needs.
-fn wants_agents_md(arguments: impl Iterator<Item = OsString>) -> bool {
-    arguments.skip(1).take_while(|word| word != "--").any(|word| word == "--agents-md")
+fn wants_agents_md(words: &[OsString]) -> bool {
+    words.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "--agents-md")
 }
 
 fn main() -> ExitCode {
-    if wants_agents_md(std::env::args_os()) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if words.len() < 2 {
+        eprint!("{}", help::SHORT);
+        return Exit::Usage.into();
+    }
+    let mut command = help::command();
+    let words = application::separated(&mut command, words);
+    if wants_agents_md(&words) {
         let printed = cmd::lines(AGENTS_MD.lines().map(str::to_owned));
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let parsed = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
@@ -261,6 +282,8 @@ fn main() -> ExitCode {
         Some(Command::Diff(options)) => cmd::diff::run(&options),
         Some(Command::Isa(options)) => cmd::isa::run(&options),
         Some(Command::Cache(options)) => cmd::cache::run(&options),
+        Some(Command::Completions(options)) => cmd::manual::completions(&options),
+        Some(Command::Man(options)) => cmd::manual::pages(&options),
         Some(Command::Probe(options)) => cmd::doctor::probe(&options),
         None => match run(&cli.run, &cli.app) {
             Ok(application) => return application,
@@ -276,27 +299,25 @@ fn run(options: &RunOptions, app: &[OsString]) -> anyhow::Result<ExitCode> {
     cmd::run::run(options, app)
 }
 
-/// Prints what clap has to say; words that are no option and have no `--` before them are most likely the application.
+/// Prints the text of clap.
 fn refuse(error: &clap::Error) -> ExitCode {
-    let is_command = |word: &OsStr| Cli::command().find_subcommand(word).is_some();
-    if matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument)
-        && !std::env::args_os().nth(1).is_some_and(|word| is_command(&word))
-        && let Some(word) = std::env::args_os().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"))
-        && !std::env::args_os().any(|a| a == "--")
-    {
-        cmd::tell(format_args!(
-            "expected `--` before the application, found none: omniprobe [OPTIONS] -- {} ...",
-            word.to_string_lossy()
-        ));
+    if error.use_stderr() {
+        // It repeats words of the command line, which may be names of files that others have chosen.
+        let words = std::env::args_os().map(|word| names::escaped(&word.to_string_lossy()).into()).collect();
+        let words = application::separated(&mut help::command(), words);
+        let escaped = Cli::try_parse_from(words).err().filter(clap::Error::use_stderr);
+        let _ = escaped.as_ref().unwrap_or(error).print();
         return Exit::Usage.into();
     }
-    // Help and version are no errors; clap knows where each goes.
+    // Help and version are no errors.
     let _ = error.print();
-    if error.use_stderr() { Exit::Usage } else { Exit::Success }.into()
+    Exit::Success.into()
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
@@ -313,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_page_for_agents_is_printed_for_every_command_and_not_for_the_application() {
-        let wants = |line: &str| wants_agents_md(line.split(' ').map(OsString::from));
+        let wants = |line: &str| wants_agents_md(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert!(wants("omniprobe --agents-md") && wants("omniprobe verify --agents-md"));
         assert!(!wants("omniprobe -v -- ./app --agents-md"));
         let tools: Vec<String> = help::tests::shown().map(|tool| tool.get_name().to_owned()).collect();

@@ -1,6 +1,6 @@
 //! `omniprobe cache` on what compilers and LLVM's tools make, which are the oracles.
 
-mod bed;
+mod harness;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use bed::{Bed, tool};
+use harness::{Harness, tool};
 
 /// Two kernels; with LDS, one has another argument.
 const SOURCE: &str = "
@@ -30,13 +30,13 @@ kernel void first(global float* data, int n) {
 kernel void second(global float* data, index n) { data[n] += 1; }
 ";
 
-fn compiled(bed: &Bed, output: &str, arch: &str, options: &[&str]) -> PathBuf {
-    bed.compile(output, arch, &[options, &["-O3"]].concat())
+fn compiled(harness: &Harness, output: &str, arch: &str, options: &[&str]) -> PathBuf {
+    harness.compile(output, arch, &[options, &["-O3"]].concat())
 }
 
 /// A bundle of code objects for some processors, as clang makes it.
-fn bundle(bed: &Bed, output: &str, parts: &[(&str, &Path)]) -> PathBuf {
-    let path = bed.path(output);
+fn bundle(harness: &Harness, output: &str, parts: &[(&str, &Path)]) -> PathBuf {
+    let path = harness.path(output);
     let ids: String = parts.iter().map(|(arch, _)| format!(",hipv4-amdgcn-amd-amdhsa--{arch}")).collect();
     let mut command = Command::new("clang-offload-bundler-19");
     command.args(["--type=o", "--compress", "--input=/dev/null"]);
@@ -47,7 +47,7 @@ fn bundle(bed: &Bed, output: &str, parts: &[(&str, &Path)]) -> PathBuf {
 }
 
 fn omniprobe(arguments: &[&dyn AsRef<OsStr>]) -> Output {
-    bed::omniprobe("cache", arguments)
+    harness::omniprobe("cache", arguments)
 }
 
 fn stdout(output: &Output) -> String {
@@ -86,8 +86,8 @@ const KEYS: [(&str, &str); 8] = [
 
 #[test]
 fn a_listing_says_of_every_kernel_what_readelf_says() {
-    let bed = Bed::of(SOURCE);
-    let object = compiled(&bed, "cache/larger.co", "gfx90a", &["-DLARGER"]);
+    let harness = Harness::of(SOURCE);
+    let object = compiled(&harness, "cache/larger.co", "gfx90a", &["-DLARGER"]);
     let rows = json(&omniprobe(&[&"ls", &"--json", &object]));
     assert_eq!(rows.iter().map(|row| row["kernel"].as_str()).collect::<Vec<_>>(), [Some("first"), Some("second")]);
     for row in &rows {
@@ -97,17 +97,17 @@ fn a_listing_says_of_every_kernel_what_readelf_says() {
         }
         assert_eq!(row["target"], "gfx90a");
     }
-    let table = stdout(&omniprobe(&[&"ls", &bed.path("cache"), &"-k", &"^fir"]));
+    let table = stdout(&omniprobe(&[&"ls", &harness.path("cache"), &"-k", &"^fir"]));
     let lines: Vec<&str> = table.lines().collect();
     assert!(lines.len() == 2 && lines[0].starts_with("HASH") && lines[1].contains(" 1024 "), "{table}");
 }
 
 #[test]
 fn a_check_names_the_swap_or_every_reason_and_its_status_says_which() {
-    let bed = Bed::of(SOURCE);
-    let application = compiled(&bed, "application.co", "gfx90a", &[]);
-    let larger = compiled(&bed, "cache/larger.co", "gfx90a", &["-DLARGER"]);
-    let output = omniprobe(&[&"check", &bed.path("cache"), &application]);
+    let harness = Harness::of(SOURCE);
+    let application = compiled(&harness, "application.co", "gfx90a", &[]);
+    let larger = compiled(&harness, "cache/larger.co", "gfx90a", &["-DLARGER"]);
+    let output = omniprobe(&[&"check", &harness.path("cache"), &application]);
     let text = stdout(&output);
     let lines: Vec<&str> = text.lines().collect();
     assert!(output.status.success(), "{text}");
@@ -115,15 +115,15 @@ fn a_check_names_the_swap_or_every_reason_and_its_status_says_which() {
     assert!(lines[1].ends_with(&format!("{} (code object at 0x0)", larger.display())), "{text}");
     let refusal = "argument: expected argument 2 of 8 bytes at 8, by_value, found argument 2 of 4 bytes at 8, by_value";
     assert!(text.contains("second [gfx90a]: not swapped\n") && text.contains(refusal), "{text}");
-    let refused = omniprobe(&[&"check", &"--json", &"-k", &"second", &bed.path("cache"), &application]);
+    let refused = omniprobe(&[&"check", &"--json", &"-k", &"second", &harness.path("cache"), &application]);
     assert_eq!(refused.status.code(), Some(7));
     let rows = json(&refused);
     assert_eq!((rows.len(), &rows[0]["decision"]), (1, &Value::from("refused")));
     assert_eq!(rows[0]["candidates"][0]["refusals"][0]["reason"], "argument");
     // The application's own code beside it, until somebody chooses.
-    fs::copy(&application, bed.path("cache/own.co")).expect("it can be copied");
+    fs::copy(&application, harness.path("cache/own.co")).expect("it can be copied");
     let decision = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| {
-        let cache = bed.path("cache");
+        let cache = harness.path("cache");
         let all: Vec<&dyn AsRef<std::ffi::OsStr>> = [&"check" as &dyn AsRef<_>, &"--json", &"-k", &"first"]
             .into_iter()
             .chain(arguments.iter().copied())
@@ -139,9 +139,9 @@ fn a_check_names_the_swap_or_every_reason_and_its_status_says_which() {
 
 #[test]
 fn kernels_of_triton_are_checked_for_the_number_of_warps_that_they_are_launched_with() {
-    let bed = Bed::of(SOURCE);
+    let harness = Harness::of(SOURCE);
     let described = |name: &str, warps: u32, options: &[&str]| {
-        let path = compiled(&bed, name, "gfx90a", options);
+        let path = compiled(&harness, name, "gfx90a", options);
         let description = format!("{{\"shared\": 0, \"num_warps\": {warps}, \"warp_size\": 64}}");
         fs::write(path.with_extension("json"), description).expect("it can be written");
         path
@@ -161,10 +161,10 @@ fn kernels_of_triton_are_checked_for_the_number_of_warps_that_they_are_launched_
 
 #[test]
 fn code_objects_are_taken_out_of_bundles_as_clangs_bundler_does_it() {
-    let bed = Bed::of(SOURCE);
-    let parts = [compiled(&bed, "a.co", "gfx90a", &[]), compiled(&bed, "b.co", "gfx906", &[])];
-    let bundle = bundle(&bed, "both.co", &[("gfx90a", &parts[0]), ("gfx906", &parts[1])]);
-    let folder = bed.path("cache/of/mine");
+    let harness = Harness::of(SOURCE);
+    let parts = [compiled(&harness, "a.co", "gfx90a", &[]), compiled(&harness, "b.co", "gfx906", &[])];
+    let bundle = bundle(&harness, "both.co", &[("gfx90a", &parts[0]), ("gfx906", &parts[1])]);
+    let folder = harness.path("cache/of/mine");
     let text = stdout(&omniprobe(&[&"add", &folder, &bundle]));
     assert_eq!(text.lines().count(), 2, "{text}");
     let contents = || {
@@ -177,7 +177,7 @@ fn code_objects_are_taken_out_of_bundles_as_clangs_bundler_does_it() {
     };
     let mut expected: Vec<Vec<u8>> = ["gfx90a", "gfx906"]
         .map(|arch| {
-            let output = bed.path("unbundled");
+            let output = harness.path("unbundled");
             let mut command = Command::new("clang-offload-bundler-19");
             command.args(["--unbundle", "--type=o"]).arg(format!("--targets=hipv4-amdgcn-amd-amdhsa--{arch}"));
             command.arg(format!("--input={}", bundle.display())).arg(format!("--output={}", output.display()));
@@ -198,31 +198,31 @@ fn code_objects_are_taken_out_of_bundles_as_clangs_bundler_does_it() {
     assert!(said.contains("expected the contents of its name, found others"), "{said}");
     assert_eq!(fs::read(&file).expect("it is there"), b"mine");
     // Only one of the two.
-    let one = stdout(&omniprobe(&[&"add", &bed.path("other"), &bundle, &"--arch", &"gfx906"]));
+    let one = stdout(&omniprobe(&[&"add", &harness.path("other"), &bundle, &"--arch", &"gfx906"]));
     assert!(one.lines().count() == 1 && one.contains(": gfx906, 2 kernels"), "{one}");
 }
 
 #[test]
 fn what_is_not_there_or_broken_is_named() {
-    let bed = Bed::of(SOURCE);
+    let harness = Harness::of(SOURCE);
     let said = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| {
         let output = omniprobe(arguments);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).trim_end().to_owned())
     };
-    let missing = bed.path("missing");
+    let missing = harness.path("missing");
     let expected = format!("omniprobe: {}: No such file or directory (os error 2)", missing.display());
     assert_eq!(said(&[&"ls", &missing]), (Some(1), expected));
-    let source = bed.path("source.cl");
+    let source = harness.path("source.cl");
     let expected = format!("omniprobe: {}: expected kernels, found none", source.display());
-    assert_eq!(said(&[&"add", &bed.path("cache"), &source]), (Some(1), expected));
-    let whole = fs::read(compiled(&bed, "whole.co", "gfx90a", &[])).expect("it was made");
-    let cut = bed.path("cut.co");
+    assert_eq!(said(&[&"add", &harness.path("cache"), &source]), (Some(1), expected));
+    let whole = fs::read(compiled(&harness, "whole.co", "gfx90a", &[])).expect("it was made");
+    let cut = harness.path("cut.co");
     fs::write(&cut, &whole[..whole.len() / 2]).expect("it can be written");
     let (code, text) = said(&[&"ls", &cut]);
     assert!(
         code == Some(0) && text.starts_with(&format!("omniprobe: {}: code object at 0x0: ", cut.display())),
         "{text}"
     );
-    let (code, text) = said(&[&"check", &bed.path("."), &cut, &"--pick", &"latest"]);
+    let (code, text) = said(&[&"check", &harness.path("."), &cut, &"--pick", &"latest"]);
     assert!(code == Some(1) && text.contains("expected 4 to 64 hexadecimal digits"), "{text}");
 }

@@ -1,6 +1,6 @@
 //! `omniprobe isa` on what compilers make, against LLVM's disassembler of the same code.
 
-mod bed;
+mod harness;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use bed::{Bed, tool};
+use harness::{Harness, tool};
 
 /// A kernel with a loop and a call, one without, and a function.
 const SOURCE: &str = "\
@@ -26,12 +26,12 @@ kernel void zero(global float* out) {
 }
 ";
 
-fn compiled(bed: &Bed, arch: &str, options: &[&str]) -> PathBuf {
-    bed.compile(&format!("{arch}{}.co", options.concat()), arch, options)
+fn compiled(harness: &Harness, arch: &str, options: &[&str]) -> PathBuf {
+    harness.compile(&format!("{arch}{}.co", options.concat()), arch, options)
 }
 
 fn isa(arguments: &[&dyn AsRef<OsStr>]) -> Output {
-    bed::omniprobe("isa", arguments)
+    harness::omniprobe("isa", arguments)
 }
 
 fn stdout(output: &Output) -> String {
@@ -84,10 +84,10 @@ fn llvm(object: &Path) -> Vec<Instruction> {
 
 #[test]
 fn all_code_reads_as_llvm_reads_it_with_the_same_source_lines() {
-    let bed = Bed::of(SOURCE);
+    let harness = Harness::of(SOURCE);
     for arch in ["gfx900", "gfx906", "gfx908", "gfx90a", "gfx942"] {
         for options in [&["-O0", "-g"], &["-O3", "-g"], &["-O2", "-gdwarf-4"]] {
-            let object = compiled(&bed, arch, options);
+            let object = compiled(&harness, arch, options);
             let (ours, theirs) = (ours(&object, &["--all"]), llvm(&object));
             // LLVM has no line for padding, but goes on with the last one.
             let known = |n: usize| ours[n].3.is_some();
@@ -103,8 +103,8 @@ fn all_code_reads_as_llvm_reads_it_with_the_same_source_lines() {
 
 #[test]
 fn code_for_a_family_of_processors_reads_as_that_for_its_members() {
-    let bed = Bed::of(SOURCE);
-    let object = compiled(&bed, "gfx9-generic", &["-O2", "-mcode-object-version=6"]);
+    let harness = Harness::of(SOURCE);
+    let object = compiled(&harness, "gfx9-generic", &["-O2", "-mcode-object-version=6"]);
     let (ours, theirs) = (ours(&object, &["--all"]), llvm(&object));
     let code =
         |all: Vec<Instruction>| all.into_iter().map(|(at, words, text, _)| (at, words, text)).collect::<Vec<_>>();
@@ -114,12 +114,12 @@ fn code_for_a_family_of_processors_reads_as_that_for_its_members() {
 
 #[test]
 fn a_kernel_is_shown_with_its_source_its_labels_and_its_target() {
-    let bed = Bed::of(SOURCE);
-    let object = compiled(&bed, "gfx90a", &["-O1", "-g"]);
+    let harness = Harness::of(SOURCE);
+    let object = compiled(&harness, "gfx90a", &["-O1", "-g"]);
     let text = stdout(&isa(&[&object, &"scale"]));
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "scale [gfx90a]:");
-    let source = bed.path("source.cl");
+    let source = harness.path("source.cl");
     let at = lines.iter().position(|l| *l == format!("; {}:6", source.display())).expect("the loop's line");
     assert_eq!(lines[at + 1], ";     for (int k = 0; k < n; ++k)");
     // Every jump has a label, and every label a jump.
@@ -137,24 +137,24 @@ fn a_kernel_is_shown_with_its_source_its_labels_and_its_target() {
 
 #[test]
 fn compressed_lines_are_read_like_others_and_code_without_any_has_none() {
-    let bed = Bed::of(SOURCE);
-    let expected = ours(&compiled(&bed, "gfx90a", &["-O2", "-g"]), &["--all"]);
+    let harness = Harness::of(SOURCE);
+    let expected = ours(&compiled(&harness, "gfx90a", &["-O2", "-g"]), &["--all"]);
     for method in ["-gz=zlib", "-gz=zstd"] {
-        let packed = compiled(&bed, "gfx90a", &["-O2", "-g", method]);
+        let packed = compiled(&harness, "gfx90a", &["-O2", "-g", method]);
         let sections = tool(Command::new("llvm-readelf-19").arg("-S").arg(&packed));
         let is_packed = |line: &str| line.contains(".debug_info") && line.split_whitespace().any(|word| word == "C");
         assert!(sections.lines().any(is_packed), "{sections}");
         assert_eq!(ours(&packed, &["--all"]), expected, "{method}");
     }
-    let none = ours(&compiled(&bed, "gfx90a", &["-O2"]), &["--all"]);
+    let none = ours(&compiled(&harness, "gfx90a", &["-O2"]), &["--all"]);
     let without: Vec<Instruction> = expected.into_iter().map(|(at, words, text, _)| (at, words, text, None)).collect();
     assert_eq!(none, without);
 }
 
 #[test]
 fn what_is_not_there_or_not_known_is_named_with_what_there_is() {
-    let bed = Bed::of(SOURCE);
-    let object = compiled(&bed, "gfx90a", &["-O2"]);
+    let harness = Harness::of(SOURCE);
+    let object = compiled(&harness, "gfx90a", &["-O2"]);
     let shown = object.display();
     let listed = "\n  scale\n  zero";
     let said =
@@ -162,21 +162,21 @@ fn what_is_not_there_or_not_known_is_named_with_what_there_is() {
     assert_eq!(refused(&isa(&[&object])), (1, said));
     let said = format!("omniprobe: {shown}: expected a kernel nothing, found others:{listed}");
     assert_eq!(refused(&isa(&[&object, &"nothing"])), (1, said));
-    let later = compiled(&bed, "gfx1100", &["-O2"]);
+    let later = compiled(&harness, "gfx1100", &["-O2"]);
     let said = "omniprobe: unsupported: disassembling code for gfx1100: unknown processor \"gfx1100\": expected one of \
                 gfx900, gfx906, gfx908, gfx90a, gfx942";
     assert_eq!(refused(&isa(&[&later, &"zero"])), (7, said.to_owned()));
-    let (status, said) = refused(&isa(&[&bed.path("source.cl")]));
+    let (status, said) = refused(&isa(&[&harness.path("source.cl")]));
     assert!(status == 1 && said.contains("expected code objects with kernels, found none"), "{said}");
-    let (status, said) = refused(&isa(&[&bed.path("nowhere.co")]));
+    let (status, said) = refused(&isa(&[&harness.path("nowhere.co")]));
     assert!(status == 1 && said.contains("nowhere.co"), "{said}");
 }
 
 #[test]
 fn of_a_file_with_code_for_several_targets_one_is_chosen() {
-    let bed = Bed::of(SOURCE);
-    let parts = ["gfx906", "gfx90a"].map(|arch| (arch, compiled(&bed, arch, &["-O2"])));
-    let bundle = bed.path("bundle.o");
+    let harness = Harness::of(SOURCE);
+    let parts = ["gfx906", "gfx90a"].map(|arch| (arch, compiled(&harness, arch, &["-O2"])));
+    let bundle = harness.path("bundle.o");
     let mut command = Command::new("clang-offload-bundler-19");
     command.args(["--type=o", "--compress", "--input=/dev/null"]);
     command.arg(

@@ -6,12 +6,13 @@
 use std::str::FromStr;
 use std::time::Instant;
 
-use crate::case::Case;
+use crate::captured::CapturedDispatch;
 use crate::device::Description;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::judge::{Judgement, Left, judge};
-use crate::stage::{COMPARED, Launch, OnStage, Setup, Stage, Variant};
+use crate::loaded::{COMPARED, Launch, LoadedDispatch, LoadedVariant, Variant};
+use crate::setup::Setup;
 use crate::stats::{Pairs, Summary, pairs};
 use crate::verify::{BufferReport, Overall};
 
@@ -61,7 +62,7 @@ pub struct Options {
     /// Put something else into the caches before each run.
     pub cold: bool,
     /// Measure a kernel that computes something else, too.
-    pub whatever: bool,
+    pub allow_mismatch: bool,
 }
 
 /// What was measured of a kernel.
@@ -120,25 +121,25 @@ impl Report {
 ///
 /// # Errors
 /// As for [`replay`](crate::replay()).
-pub fn bench(case: &Case<'_>, options: &Options) -> Result<Report> {
-    let mut stage = Stage::set(case, &options.setup)?;
+pub fn bench(captured: &CapturedDispatch<'_>, options: &Options) -> Result<Report> {
+    let mut loaded = LoadedDispatch::set(captured, &options.setup)?;
     let mut launches = Vec::new();
     for variant in &options.variants {
-        launches.push(stage.launch(variant)?);
+        launches.push(loaded.launch(variant)?);
     }
-    let own = stage.launch(&Variant::default())?;
+    let own = loaded.launch(&Variant::default())?;
     let mut of_own = Left::default();
     let mut sides = Vec::new();
     for launch in &launches {
-        sides.push(verified(&mut stage, &own, launch, &mut of_own)?);
+        sides.push(verified(&mut loaded, &own, launch, &mut of_own)?);
     }
     let mut restores = Vec::new();
-    if options.whatever || sides.iter().all(|side| side.overall == Overall::Pass) {
-        let mut runs = Runs { stage: &mut stage, options, restores: &mut restores };
+    if options.allow_mismatch || sides.iter().all(|side| side.overall == Overall::Pass) {
+        let mut runs = Runs { loaded: &mut loaded, options, restores: &mut restores };
         runs.all(&launches, &mut sides)?;
         if options.restore != Restore::None {
             for (launch, side) in launches.iter().zip(&mut sides) {
-                let last = verified(&mut stage, &own, launch, &mut of_own)?;
+                let last = verified(&mut loaded, &own, launch, &mut of_own)?;
                 if last.overall != Overall::Pass {
                     (side.overall, side.buffers, side.weaknesses) = (last.overall, last.buffers, last.weaknesses);
                 }
@@ -152,13 +153,13 @@ pub fn bench(case: &Case<'_>, options: &Options) -> Result<Report> {
         [a, b] => pairs(&a.gpu_ns.iter().copied().zip(b.gpu_ns.iter().copied()).collect::<Vec<_>>()),
         _ => None,
     };
-    let (bytes, dirty) = stage.bytes();
+    let (bytes, dirty) = loaded.bytes();
     Ok(Report {
-        dispatch: case.dispatch.id,
-        kernel: case.original.kernel.name.clone(),
-        device: stage.device().description().clone(),
-        relocated: stage.is_relocated(),
-        recorded_ns: case.duration_ns(),
+        dispatch: captured.dispatch.id,
+        kernel: captured.original.kernel.name.clone(),
+        device: loaded.device().description().clone(),
+        relocated: loaded.is_relocated(),
+        recorded_ns: captured.duration_ns(),
         bytes,
         restored: match options.restore {
             Restore::Dirty => dirty,
@@ -172,11 +173,11 @@ pub fn bench(case: &Case<'_>, options: &Options) -> Result<Report> {
 }
 
 /// Replays a launch on restored memory, in turns with the application's own, and judges it.
-fn verified(stage: &mut Stage<'_>, own: &Launch, launch: &Launch, of_own: &mut Left) -> Result<Side> {
-    let plan = stage.plan(own, launch, COMPARED);
-    let mut replays = OnStage::new(stage, own, launch);
+fn verified(loaded: &mut LoadedDispatch<'_>, own: &Launch, launch: &Launch, of_own: &mut Left) -> Result<Side> {
+    let plan = loaded.plan(own, launch, COMPARED);
+    let mut replays = LoadedVariant::new(loaded, own, launch);
     let Judgement { overall, buffers, qualified } = judge(&mut replays, of_own, &mut Left::default(), &plan)?;
-    let weaknesses = [stage.weaknesses.clone(), stage.strayed(&buffers), qualified].concat();
+    let weaknesses = [loaded.weaknesses.clone(), loaded.strayed(&buffers), qualified].concat();
     Ok(Side {
         replaced: launch.replaced.clone(),
         overall,
@@ -190,7 +191,7 @@ fn verified(stage: &mut Stage<'_>, own: &Launch, launch: &Launch, of_own: &mut L
 
 /// The runs that are timed.
 struct Runs<'a, 'c> {
-    stage: &'a mut Stage<'c>,
+    loaded: &'a mut LoadedDispatch<'c>,
     options: &'a Options,
     restores: &'a mut Vec<u64>,
 }
@@ -225,14 +226,14 @@ impl Runs<'_, '_> {
     fn run(&mut self, launch: &Launch) -> Result<crate::Times> {
         let start = Instant::now();
         match self.options.restore {
-            Restore::Dirty => self.stage.restore()?,
-            Restore::Full => self.stage.restore_all()?,
+            Restore::Dirty => self.loaded.restore()?,
+            Restore::Full => self.loaded.restore_all()?,
             Restore::None => {}
         }
         self.restores.push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         if self.options.cold {
-            self.stage.flush_caches()?;
+            self.loaded.flush_caches()?;
         }
-        self.stage.run(launch)
+        self.loaded.run(launch)
     }
 }

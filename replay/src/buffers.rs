@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::case::Case;
+use crate::captured::CapturedDispatch;
 use crate::error::{ReplayError, Result};
 use crate::verify::{Buffer, Rule, Tolerance, Type};
 
@@ -12,44 +12,45 @@ use crate::verify::{Buffer, Rule, Tolerance, Type};
 ///
 /// # Errors
 /// When a rule is about no piece, or about one that does not begin at a multiple of its type's size.
-pub(crate) fn buffers(case: &Case<'_>, rules: &[Rule]) -> Result<Vec<Buffer>> {
-    let pointers = case.pointers();
+pub(crate) fn buffers(captured: &CapturedDispatch<'_>, rules: &[Rule]) -> Result<Vec<Buffer>> {
+    let pointers = captured.pointers();
     let mut cuts: BTreeSet<u64> = pointers.iter().map(|p| p.address).collect();
     let mut cut = |start: u64, size: u64| cuts.extend([start, start.saturating_add(size)]);
-    case.allocations.iter().for_each(|a| cut(a.base, a.size));
-    case.globals.iter().for_each(|g| cut(g.address, g.size));
-    let ranges = case.before.ranges().into_iter().map(|(start, length)| start..start + length);
+    captured.allocations.iter().for_each(|a| cut(a.base, a.size));
+    let globals = || captured.globals.iter().copied().chain(captured.own_data.iter().flat_map(|own| &own.globals));
+    globals().for_each(|g| cut(g.address, g.size));
+    let ranges = captured.before.ranges().into_iter().map(|(start, length)| start..start + length);
     let mut used = vec![false; rules.len()];
     let mut buffers = Vec::new();
     for piece in ranges.flat_map(|range| pieces(range, &cuts)) {
         let of_pointer: Vec<_> = pointers.iter().filter(|p| p.address == piece.start).collect();
-        let global = case.globals.iter().find(|g| g.address == piece.start);
+        let global = globals().find(|g| g.address == piece.start);
         let mut names: Vec<String> = of_pointer.iter().flat_map(|p| [p.name.clone(), p.number.clone()]).collect();
         names.extend(global.map(|g| g.symbol.clone()));
         names.push(format!("{:#x}", piece.start));
         let rule = rules.iter().zip(&mut used).find(|(rule, _)| names.contains(&rule.buffer));
         let source = of_pointer.iter().find_map(|p| Type::of_pointer(p.type_name.as_deref()?));
-        let (of, tolerance) = match rule {
+        let (element_type, tolerance) = match rule {
             Some((rule, used)) => {
                 *used = true;
-                if piece.start % rule.of.size() as u64 != 0 {
+                if piece.start % rule.element_type.size() as u64 != 0 {
                     return Err(ReplayError::Usage {
                         what: format!("--tol {}", rule.buffer),
-                        expected: format!("a buffer at a multiple of {} bytes", rule.of.size()),
+                        expected: format!("a buffer at a multiple of {} bytes", rule.element_type.size()),
                         found: format!("{:#x}", piece.start),
                     });
                 }
-                (rule.of, rule.tolerance)
+                (rule.element_type, rule.tolerance)
             }
             None => (source.unwrap_or(Type::Bits(4)), Tolerance::default()),
         };
-        let of = if piece.start % of.size() as u64 == 0 { of } else { Type::Bits(1) };
+        let element_type = if piece.start % element_type.size() as u64 == 0 { element_type } else { Type::Bits(1) };
         let name = names.into_iter().next().unwrap_or_default();
-        buffers.push(Buffer { name, start: piece.start, end: piece.end, of, tolerance });
+        buffers.push(Buffer { name, start: piece.start, end: piece.end, element_type, tolerance });
     }
     if let Some((rule, _)) = rules.iter().zip(used).find(|(_, used)| !used) {
         let mut known: Vec<String> = pointers.iter().map(|p| p.name.clone()).collect();
-        known.extend(case.globals.iter().map(|g| g.symbol.clone()));
+        known.extend(globals().map(|g| g.symbol.clone()));
         known.push("an address".to_owned());
         let expected = format!("one of {}", known.join(", "));
         return Err(ReplayError::Usage {
@@ -103,7 +104,7 @@ mod tests {
             name: name.to_owned(),
             start,
             end,
-            of: Type::F32,
+            element_type: Type::F32,
             tolerance: Tolerance::default(),
         };
         let all = [buffer("in", 0x1000, 0x1100), buffer("out", 0x2000, 0x2100)];

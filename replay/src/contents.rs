@@ -1,14 +1,14 @@
 //! What memory holds when a kernel begins: what was captured, and around it what shows who writes where nothing is.
 //!
-//! Allocations begin and end inside of pages. The rest of such a page belongs to nobody, and the GPU lets every kernel write
-//! to it. It is filled with a pattern before each replay, and looked at after it. So is loaded code.
+//! Allocations begin and end inside of pages. The rest of such a page belongs to no allocation, and the GPU lets every kernel write
+//! to it. It is filled with a pattern before each replay, and looked at after it. So are loaded code and the arguments.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use logdur_capture::Memory;
 
-use crate::case::Case;
+use crate::captured::CapturedDispatch;
 use crate::error::Result;
 use crate::place::PAGE;
 use crate::verify::{Buffer, Tolerance, Type};
@@ -18,8 +18,8 @@ use crate::verify::{Buffer, Tolerance, Type};
 enum What {
     /// Without an owner: a pattern.
     Gap,
-    /// Code, as the loader put it there.
-    Code(Vec<u8>),
+    /// Known bytes: code and constants, as the loader put them there, and arguments.
+    Fixed(Vec<u8>),
 }
 
 /// Parts of memory that were not captured and that no kernel has a reason to write to, by address.
@@ -34,7 +34,7 @@ pub(crate) struct Contents<'a> {
 }
 
 /// The pattern at an address. It is never zero, which is what stray writes write most.
-fn pattern(address: u64) -> u8 {
+pub(crate) fn pattern(address: u64) -> u8 {
     let mixed = (address ^ address >> 7).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 56) as u8 | 1
 }
@@ -53,16 +53,16 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     all
 }
 
-/// The parts of the pages of captured memory that belong to nobody.
-pub(crate) fn gaps(case: &Case<'_>, captured: &[Range<u64>]) -> Vec<Range<u64>> {
+/// The parts of the pages of captured memory that were not captured.
+pub(crate) fn gaps(captured: &CapturedDispatch<'_>, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let pages =
         |range: &Range<u64>| range.start / PAGE * PAGE..range.end.checked_next_multiple_of(PAGE).unwrap_or(range.end);
-    let code = case.loaded.map(|l| pages(&(l.base..l.base.saturating_add(l.size))));
-    let allocated = case.allocations.iter().map(|a| a.base..a.base.saturating_add(a.size));
-    let taken = joined(captured.iter().cloned().chain(allocated).chain(code).collect());
+    let code = captured.code().map(|code| pages(&code));
+    // Of an allocation that was not captured, nothing is known: what is written there would be lost.
+    let taken = joined(ranges.iter().cloned().chain(code).collect());
     let mut gaps = Vec::new();
     let mut taken = taken.iter().peekable();
-    for range in joined(captured.iter().map(pages).collect()) {
+    for range in joined(ranges.iter().map(pages).collect()) {
         let mut at = range.start;
         while let Some(next) = taken.next_if(|next| next.start < range.end) {
             if at < next.start {
@@ -83,9 +83,9 @@ impl Around {
         Around(gaps.iter().map(|gap| (gap.start, (gap.end, What::Gap))).collect())
     }
 
-    /// Adds code, unless there is something else.
-    pub(crate) fn code(&mut self, address: u64, bytes: Vec<u8>) {
-        self.0.insert(address, (address.saturating_add(bytes.len() as u64), What::Code(bytes)));
+    /// Adds a part with known bytes, or replaces it.
+    pub(crate) fn fixed(&mut self, address: u64, bytes: Vec<u8>) {
+        self.0.insert(address, (address.saturating_add(bytes.len() as u64), What::Fixed(bytes)));
     }
 
     /// Bytes of all parts.
@@ -120,7 +120,7 @@ impl Around {
 
 /// A buffer of what is around the captured memory.
 pub(crate) fn around(name: String, range: &Range<u64>) -> Buffer {
-    Buffer { name, start: range.start, end: range.end, of: Type::Bits(1), tolerance: Tolerance::default() }
+    Buffer { name, start: range.start, end: range.end, element_type: Type::Bits(1), tolerance: Tolerance::default() }
 }
 
 impl Contents<'_> {
@@ -139,7 +139,7 @@ impl Contents<'_> {
             match part {
                 None => self.memory.read(at, now)?,
                 Some((_, What::Gap)) => now.iter_mut().zip(at..).for_each(|(byte, at)| *byte = pattern(at)),
-                Some((range, What::Code(bytes))) => {
+                Some((range, What::Fixed(bytes))) => {
                     let from = bytes.get((at - range.start) as usize..).unwrap_or_default();
                     now.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
                 }
@@ -170,7 +170,7 @@ mod tests {
     fn a_part_is_found_by_its_addresses_only() {
         let range = 0x1100..0x2000;
         let mut around = Around::of_gaps(std::slice::from_ref(&range));
-        around.code(0x5000, vec![1, 2, 3]);
+        around.fixed(0x5000, vec![1, 2, 3]);
         let found = [0x10ff, 0x1100, 0x1fff, 0x2000, 0x5002, 0x5003].map(|at| around.contains(at));
         assert_eq!(found, [false, true, true, false, true, false]);
     }

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use crate::contents::Contents;
 use crate::device::Device;
 use crate::error::Result;
-use crate::memory::{self, Area, Pages};
-use crate::moved::Moved;
+use crate::memory;
 use crate::place::PAGE;
+use crate::placed::{Pages, PlacedRange};
+use crate::relocations::Relocations;
 
 /// Bytes between two pages that are copied along: a copy of its own takes longer.
 const GAP: u64 = 4 * PAGE;
@@ -17,16 +18,16 @@ const KEPT: u64 = 1 << 30;
 /// What launches change, and how it was before.
 pub(crate) struct Dirty {
     pages: BTreeSet<u64>,
-    runs: Vec<Area>,
+    runs: Vec<PlacedRange>,
     /// The bytes of all runs, one behind the other, for where things are now.
     before: Option<Vec<u8>>,
 }
 
 /// Joins pages into runs that are copied at once.
-fn runs(areas: &[Area], pages: &BTreeSet<u64>) -> Vec<Area> {
+fn runs(areas: &[PlacedRange], pages: &BTreeSet<u64>) -> Vec<PlacedRange> {
     let mut runs = Vec::new();
     for area in areas {
-        let mut last: Option<Area> = None;
+        let mut last: Option<PlacedRange> = None;
         for page in pages.range(area.captured.start / PAGE * PAGE..area.captured.end) {
             let start = area.captured.start.max(*page);
             let end = area.captured.end.min(page / PAGE * PAGE + PAGE);
@@ -35,7 +36,7 @@ fn runs(areas: &[Area], pages: &BTreeSet<u64>) -> Vec<Area> {
                 Some(run) if start <= run.captured.end + GAP => run.captured.end = end.max(run.captured.end),
                 _ => {
                     let placed = area.placed.wrapping_add(start - area.captured.start);
-                    runs.extend(last.replace(Area { captured: start..end, placed }));
+                    runs.extend(last.replace(PlacedRange { captured: start..end, placed }));
                 }
             }
         }
@@ -44,7 +45,7 @@ fn runs(areas: &[Area], pages: &BTreeSet<u64>) -> Vec<Area> {
     runs
 }
 
-fn length(run: &Area) -> usize {
+fn length(run: &PlacedRange) -> usize {
     (run.captured.end - run.captured.start) as usize
 }
 
@@ -53,7 +54,12 @@ impl Dirty {
     ///
     /// # Errors
     /// When the capture cannot be read.
-    pub(crate) fn of(before: Contents<'_>, areas: &[Area], moved: &Moved, pages: BTreeSet<u64>) -> Result<Dirty> {
+    pub(crate) fn of(
+        before: Contents<'_>,
+        areas: &[PlacedRange],
+        relocations: &Relocations,
+        pages: BTreeSet<u64>,
+    ) -> Result<Dirty> {
         let runs = runs(areas, &pages);
         let total: u64 = runs.iter().map(|run| length(run) as u64).sum();
         let kept = (total <= KEPT).then(|| {
@@ -62,7 +68,7 @@ impl Dirty {
             for run in &runs {
                 let (now, behind) = std::mem::take(&mut rest).split_at_mut(length(run));
                 before.read(run.captured.start, now)?;
-                moved.forward(run.captured.start, now);
+                relocations.forward(run.captured.start, now);
                 rest = behind;
             }
             Ok::<_, crate::ReplayError>(bytes)
@@ -84,9 +90,9 @@ impl Dirty {
     ///
     /// # Errors
     /// When the capture cannot be read, or the device not be written to.
-    pub(crate) fn restore(&self, device: &dyn Device, before: Contents<'_>, moved: &Moved) -> Result<()> {
+    pub(crate) fn restore(&self, device: &dyn Device, before: Contents<'_>, relocations: &Relocations) -> Result<()> {
         let Some(bytes) = &self.before else {
-            return memory::restore(device, before, &self.runs, moved).map(drop);
+            return memory::restore(device, before, &self.runs, relocations).map(drop);
         };
         let mut rest = bytes.as_slice();
         let mut pieces = Vec::with_capacity(self.runs.len());
@@ -103,9 +109,14 @@ impl Dirty {
     ///
     /// # Errors
     /// When the capture or the device cannot be read.
-    pub(crate) fn changed(&self, device: &dyn Device, before: Contents<'_>, moved: &Moved) -> Result<Pages> {
+    pub(crate) fn changed(
+        &self,
+        device: &dyn Device,
+        before: Contents<'_>,
+        relocations: &Relocations,
+    ) -> Result<Pages> {
         let Some(old) = &self.before else {
-            return memory::changed(device, before, &self.runs, moved);
+            return memory::changed(device, before, &self.runs, relocations);
         };
         let mut new = vec![0; old.len()];
         let mut rest = new.as_mut_slice();
@@ -121,7 +132,7 @@ impl Dirty {
         for run in &self.runs {
             let (was, old_rest) = old.split_at_checked(length(run)).unwrap_or((old, &[]));
             let (is, new_rest) = new.split_at_checked(length(run)).unwrap_or((new, &[]));
-            memory::differing(run.captured.start, was, is, moved, &mut pages);
+            memory::differing(run.captured.start, was, is, relocations, &mut pages);
             (old, new) = (old_rest, new_rest);
         }
         Ok(pages)
@@ -134,10 +145,12 @@ mod tests {
 
     #[test]
     fn near_pages_of_an_area_are_one_copy_and_those_of_others_are_not() {
-        let areas =
-            [Area { captured: 0x1800..0x9000, placed: 0x1800 }, Area { captured: 0x9000..0x20_0000, placed: 0x5_9000 }];
+        let areas = [
+            PlacedRange { captured: 0x1800..0x9000, placed: 0x1800 },
+            PlacedRange { captured: 0x9000..0x20_0000, placed: 0x5_9000 },
+        ];
         let pages = BTreeSet::from([0x1800, 0x3000, 0x8000, 0x9000, 0xf000, 0x1f_f000]);
-        let run = |start, end, placed| Area { captured: start..end, placed };
+        let run = |start, end, placed| PlacedRange { captured: start..end, placed };
         let expected = [
             run(0x1800, 0x9000, 0x1800),
             run(0x9000, 0xa000, 0x5_9000),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use logdur_capture::{Id, Memory, PRIVATE, Reader};
 
 use crate::buffers::buffers;
-use crate::case::Case;
+use crate::captured::CapturedDispatch;
 use crate::error::{ReplayError, Result};
 use crate::npy;
 use crate::verify::{Buffer, Rule};
@@ -43,12 +43,12 @@ pub fn code_object(reader: &Reader, id: Id, folder: &Path) -> Result<PathBuf> {
 ///
 /// # Errors
 /// When the capture is damaged, or a file cannot be written.
-pub fn memory(case: &Case<'_>, rules: &[Rule], all: bool, folder: &Path) -> Result<Vec<PathBuf>> {
-    let folder = folder.join(format!("dispatch-{}", case.dispatch.id));
+pub fn memory(captured: &CapturedDispatch<'_>, rules: &[Rule], all: bool, folder: &Path) -> Result<Vec<PathBuf>> {
+    let folder = folder.join(format!("dispatch-{}", captured.dispatch.id));
     fs::create_dir_all(&folder).map_err(failed(&folder))?;
     let mut files = Vec::new();
-    for buffer in buffers(case, rules)?.iter().filter(|b| all || b.is_named()) {
-        for (when, memory) in [("before", Some(&case.before)), ("after", case.after.as_ref())] {
+    for buffer in buffers(captured, rules)?.iter().filter(|b| all || b.is_named()) {
+        for (when, memory) in [("before", Some(&captured.before)), ("after", captured.after.as_ref())] {
             if let Some(memory) = memory.filter(|memory| holds(memory, buffer)) {
                 files.push(write(memory, buffer, when, &folder)?);
             }
@@ -62,8 +62,8 @@ fn holds(memory: &Memory<'_>, buffer: &Buffer) -> bool {
 }
 
 fn write(memory: &Memory<'_>, buffer: &Buffer, when: &str, folder: &Path) -> Result<PathBuf> {
-    let (length, size) = (buffer.end - buffer.start, buffer.of.size() as u64);
-    let header = npy::header(buffer.of, length / size).filter(|_| length % size == 0);
+    let (length, size) = (buffer.end - buffer.start, buffer.element_type.size() as u64);
+    let header = npy::header(buffer.element_type, length / size).filter(|_| length % size == 0);
     // Names are the source's; what a file system has other uses for is not taken over.
     let name = buffer.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect::<String>();
     let ending = if header.is_some() { "npy" } else { "bin" };

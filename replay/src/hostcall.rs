@@ -1,11 +1,11 @@
 //! Kernels that can call the host: `printf`, failed assertions, allocations on the heap.
 //!
 //! They are given a buffer (`hidden_hostcall_buffer`, AMDGPUUsage, "Kernel Argument Metadata Map") which the application's HIP
-//! listens to. A replay restores the buffer, so that the many that never call are replayed; nobody listens to it.
+//! listens to. A replay restores the buffer, so that the many kernels that never call are replayed; no thread answers calls.
 
 use amdgpu_code_object::ValueKind;
 
-use crate::case::Case;
+use crate::captured::CapturedDispatch;
 use crate::error::ReplayError;
 use crate::place::PAGE;
 
@@ -14,11 +14,11 @@ use crate::place::PAGE;
 const HEADER: usize = 64;
 
 /// Says of a failure that it comes of calling the host, if it does.
-pub(crate) fn explained(case: &Case<'_>, error: ReplayError) -> ReplayError {
-    let Some(buffer) = buffer(case) else { return error };
+pub(crate) fn explained(captured: &CapturedDispatch<'_>, error: ReplayError) -> ReplayError {
+    let Some(buffer) = buffer(captured) else { return error };
     let how = match &error {
         ReplayError::Timeout { seconds } => format!("waited for it for {seconds} s"),
-        ReplayError::Fault(fault) if fault.address.is_some_and(|address| is_part(case, buffer, address)) => {
+        ReplayError::Fault(fault) if fault.address.is_some_and(|address| is_part(captured, buffer, address)) => {
             "signalled it".to_owned()
         }
         _ => return error,
@@ -30,24 +30,24 @@ pub(crate) fn explained(case: &Case<'_>, error: ReplayError) -> ReplayError {
 }
 
 /// The buffer that the kernel was given.
-fn buffer(case: &Case<'_>) -> Option<u64> {
-    let argument = case.original.interface.hidden().find(|a| a.kind == ValueKind::HiddenHostcallBuffer)?;
-    let bytes = case.dispatch.kernarg.get(argument.offset as usize..)?.first_chunk()?;
+fn buffer(captured: &CapturedDispatch<'_>) -> Option<u64> {
+    let argument = captured.original.interface.hidden().find(|a| a.kind == ValueKind::HiddenHostcallBuffer)?;
+    let bytes = captured.dispatch.kernarg.get(argument.offset as usize..)?.first_chunk()?;
     Some(u64::from_le_bytes(*bytes)).filter(|address| *address != 0)
 }
 
 /// True when the buffer points into the page of an address, or what it points to does: a signal has the address that wakes
 /// the host.
-fn is_part(case: &Case<'_>, buffer: u64, address: u64) -> bool {
-    let header = words(case, buffer);
-    let of_signals = header.iter().flat_map(|part| words(case, *part));
+fn is_part(captured: &CapturedDispatch<'_>, buffer: u64, address: u64) -> bool {
+    let header = words(captured, buffer);
+    let of_signals = header.iter().flat_map(|part| words(captured, *part));
     header.iter().copied().chain(of_signals).any(|word| word / PAGE == address / PAGE)
 }
 
 /// Captured words at an address.
-fn words(case: &Case<'_>, address: u64) -> Vec<u64> {
+fn words(captured: &CapturedDispatch<'_>, address: u64) -> Vec<u64> {
     let mut bytes = [0; HEADER];
-    match case.before.read(address, &mut bytes) {
+    match captured.before.read(address, &mut bytes) {
         Ok(()) => bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect(),
         Err(_) => Vec::new(),
     }

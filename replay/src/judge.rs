@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::memory::Pages;
+use crate::placed::Pages;
 use crate::verify::{BufferReport, Judged, Mask, Overall, Score, Verdict, chance};
 
 /// How masked values are judged, in words.
@@ -115,7 +115,7 @@ pub(crate) struct Judgement {
 /// # Errors
 /// What a replay ends with; when the capture is damaged.
 pub(crate) fn judge(replays: &mut impl Replays, own: &mut Left, other: &mut Left, plan: &Plan) -> Result<Judgement> {
-    let mut bench = Bench { replays, own, other, plan };
+    let mut bench = PairedReplays { replays, own, other, plan };
     match plan.judged {
         Judged::Own => bench.more(plan.repetitions, 0)?,
         Judged::Other => bench.more(plan.repetitions + 1, plan.repetitions)?,
@@ -178,14 +178,14 @@ impl Found {
     }
 }
 
-struct Bench<'a, R> {
+struct PairedReplays<'a, R> {
     replays: &'a mut R,
     own: &'a mut Left,
     other: &'a mut Left,
     plan: &'a Plan,
 }
 
-impl<R: Replays> Bench<'_, R> {
+impl<R: Replays> PairedReplays<'_, R> {
     /// Replays both in turns, until there are so many; the application's own last.
     fn more(&mut self, own: usize, other: usize) -> Result<()> {
         while self.own.runs.len() < own || self.other.runs.len() < other {

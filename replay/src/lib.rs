@@ -1,6 +1,6 @@
 //! Replays captured dispatches, and proves that they compute what the application got.
 //!
-//! A [`Case`] is one dispatch of a capture with all that it needs. [`replay()`] puts its memory at the addresses that it had,
+//! A [`CapturedDispatch`] is one dispatch of a capture with all that it needs. [`replay()`] puts its memory at the addresses that it had,
 //! its code beside it, runs it on a queue of its own, and compares what it wrote with what the application's own dispatch
 //! wrote ([`verify`]). It is a plain HSA program: the runtime is opened in this process, on whatever device there is; or there is
 //! no runtime at all, and the emulated GPU is asked directly ([`Backend`]).
@@ -11,7 +11,7 @@
 
 pub mod bench;
 mod buffers;
-mod case;
+mod captured;
 mod contents;
 mod device;
 pub mod diff;
@@ -24,27 +24,30 @@ mod hostcall;
 mod judge;
 mod kernarg;
 pub mod listing;
+mod loaded;
 mod memory;
-mod moved;
 mod npy;
 pub mod place;
+mod placed;
 mod process;
 mod reach;
+mod relocations;
 mod replacement;
 mod replay;
-mod stage;
+mod setup;
 pub mod stats;
 pub mod tune;
 mod variants;
 pub mod verify;
 
-pub use case::{Case, Code, Pointer, lacks, packet, runtime, symbol};
-pub use device::{Backend, Description, Times};
+pub use captured::{CapturedDispatch, Code, Pointer, lacks, packet, runtime, symbol};
+pub use device::{Backend, Description, Times, emulated_processors};
 pub use error::{Fault, ReplayError, Result};
 pub use exit::Exit;
 pub use geometry::Geometry;
+pub use loaded::{COMPARED, Variant};
 pub use process::{leave, worker};
 pub use replacement::{Replacement, Which};
 pub use replay::{Options, Repetition, Report, Whose, replay};
-pub use stage::{COMPARED, MASK_LIMIT, Setup, Variant};
+pub use setup::{MASK_LIMIT, Setup};
 pub use variants::{Ran, Variants};

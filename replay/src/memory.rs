@@ -1,71 +1,28 @@
 //! The captured memory on the device: put there, put back, and read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
 
-use logdur_capture::{AllocationKind, Difference, Memory};
+use logdur_capture::{Difference, Memory};
 
-use crate::case::Case;
+use crate::captured::{CapturedDispatch, without};
 use crate::contents::Contents;
 use crate::device::Device;
 use crate::error::{ReplayError, Result};
-use crate::moved::Moved;
-use crate::place::{PAGE, Region};
+use crate::place::PAGE;
+use crate::placed::{Pages, PlacedRange};
+use crate::relocations::Relocations;
 
 /// Bytes that are read of the capture at once.
 const STEP: usize = 4 << 20;
 
-/// Some captured memory, and where it is now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Area {
-    /// As the application had it.
-    pub(crate) captured: Range<u64>,
-    /// The first byte's address now.
-    pub(crate) placed: u64,
-}
-
-/// Pages that are not as they were before, by the captured address of their first byte: whole pages, but where an area
-/// begins or ends in one.
-pub(crate) type Pages = BTreeMap<u64, Arc<[u8]>>;
-
-/// What of a range is not in another.
-fn without(range: Range<u64>, other: &Range<u64>) -> [Range<u64>; 2] {
-    let before = range.start..range.end.min(other.start);
-    let behind = range.start.max(other.end)..range.end;
-    if other.start >= range.end || other.end <= range.start { [range.clone(), 0..0] } else { [before, behind] }
-}
-
-/// The captured memory but for the code, which is loaded.
-pub(crate) fn data(case: &Case<'_>) -> Vec<Range<u64>> {
-    let code = case.loaded.map_or(0..0, |l| l.base..l.base.saturating_add(l.size));
-    let ranges = case.before.ranges().into_iter().map(|(start, length)| start..start + length);
-    ranges.flat_map(|range| without(range, &code)).filter(|r| r.start < r.end).collect()
-}
-
-/// What memory has to be where. What is in no allocation is taken for the GPU's.
-pub(crate) fn wanted(case: &Case<'_>) -> Vec<Region> {
-    let mut wanted = Vec::new();
-    for range in data(case) {
-        let mut at = range.start;
-        while at < range.end {
-            let around = |a: &&&logdur_capture::Placed<logdur_capture::Allocation>| {
-                a.base <= at && at < a.base.saturating_add(a.size)
-            };
-            let (end, kind) = match case.allocations.iter().find(around) {
-                Some(a) if a.kind == AllocationKind::Virtual => (a.base.saturating_add(a.size), a.backing),
-                Some(a) => (a.base.saturating_add(a.size), a.kind),
-                None => {
-                    let next = case.allocations.iter().map(|a| a.base).find(|base| *base > at);
-                    (next.unwrap_or(range.end), AllocationKind::DeviceCoarse)
-                }
-            };
-            let end = end.min(range.end);
-            wanted.push(Region { range: at..end, kind });
-            at = end;
-        }
+/// What of a range is in no area.
+pub(crate) fn outside(range: Range<u64>, areas: &[PlacedRange]) -> Vec<Range<u64>> {
+    let mut left = vec![range];
+    for area in areas {
+        left = left.into_iter().flat_map(|range| without(range, &area.captured)).filter(|r| r.start < r.end).collect();
     }
-    wanted
+    left
 }
 
 /// Ranges with the gaps that they begin or end at; both are sorted.
@@ -83,24 +40,30 @@ fn with_gaps(ranges: Vec<Range<u64>>, gaps: &[Range<u64>]) -> Vec<Range<u64>> {
 }
 
 /// The captured memory with the gaps around it, and where it is.
-pub(crate) fn areas(case: &Case<'_>, gaps: &[Range<u64>], moved: &Moved) -> Vec<Area> {
-    let data = with_gaps(data(case), gaps);
-    let mut areas: Vec<Area> = data.into_iter().flat_map(|range| moved.areas(range)).collect();
-    let code = case.loaded.map_or(0..0, |l| l.base..l.base.saturating_add(l.size));
-    for global in case.globals.iter().filter(|g| code.contains(&g.address)) {
-        for (start, length) in case.before.ranges() {
-            let captured = global.address.max(start)..global.address.saturating_add(global.size).min(start + length);
-            if captured.start < captured.end {
-                areas.push(Area { placed: moved.placed(captured.start), captured });
+pub(crate) fn areas(
+    captured: &CapturedDispatch<'_>,
+    gaps: &[Range<u64>],
+    relocations: &Relocations,
+) -> Vec<PlacedRange> {
+    let data = with_gaps(captured.data(), gaps);
+    let mut areas: Vec<PlacedRange> = data.into_iter().flat_map(|range| relocations.areas(range)).collect();
+    let code = captured.loaded.map_or(0..0, |l| l.base..l.base.saturating_add(l.size));
+    for global in captured.globals.iter().filter(|g| code.contains(&g.address)) {
+        for (start, length) in captured.before.ranges() {
+            let own_part = global.address.max(start)..global.address.saturating_add(global.size).min(start + length);
+            if own_part.start < own_part.end {
+                areas.push(PlacedRange { placed: relocations.placed(own_part.start), captured: own_part });
             }
         }
     }
+    let own = captured.own_data.iter().flat_map(|own| &own.ranges);
+    areas.extend(own.map(|range| PlacedRange { captured: range.clone(), placed: relocations.placed(range.start) }));
     areas.sort_by_key(|area| area.captured.start);
     areas
 }
 
 /// The pieces of an area that are copied at once. They end at multiples of an address's size: none is cut.
-fn steps(area: &Area) -> impl Iterator<Item = (u64, u64, usize)> {
+fn steps(area: &PlacedRange) -> impl Iterator<Item = (u64, u64, usize)> {
     let (start, end) = (area.captured.start, area.captured.end);
     let first = start / STEP as u64;
     (first..end.div_ceil(STEP as u64)).map(move |step| {
@@ -113,12 +76,17 @@ fn steps(area: &Area) -> impl Iterator<Item = (u64, u64, usize)> {
 ///
 /// # Errors
 /// When the capture cannot be read, or the device not be written to.
-pub(crate) fn restore(device: &dyn Device, before: Contents<'_>, areas: &[Area], moved: &Moved) -> Result<usize> {
+pub(crate) fn restore(
+    device: &dyn Device,
+    before: Contents<'_>,
+    areas: &[PlacedRange],
+    relocations: &Relocations,
+) -> Result<usize> {
     let (mut bytes, mut rewritten) = (Vec::new(), 0);
     for (captured, placed, length) in areas.iter().flat_map(steps) {
         bytes.resize(length, 0);
         before.read(captured, &mut bytes)?;
-        rewritten += moved.forward(captured, &mut bytes);
+        rewritten += relocations.forward(captured, &mut bytes);
         // SAFETY: areas lie in memory of the device, or in variables of loaded code; no kernel runs.
         unsafe { device.write(&[(placed, &bytes)]) }?;
     }
@@ -129,23 +97,28 @@ pub(crate) fn restore(device: &dyn Device, before: Contents<'_>, areas: &[Area],
 ///
 /// # Errors
 /// When the capture or the device cannot be read.
-pub(crate) fn changed(device: &dyn Device, before: Contents<'_>, areas: &[Area], moved: &Moved) -> Result<Pages> {
+pub(crate) fn changed(
+    device: &dyn Device,
+    before: Contents<'_>,
+    areas: &[PlacedRange],
+    relocations: &Relocations,
+) -> Result<Pages> {
     let (mut old, mut new) = (Vec::new(), Vec::new());
     let mut pages = Pages::new();
     for (captured, placed, length) in areas.iter().flat_map(steps) {
         old.resize(length, 0);
         new.resize(length, 0);
         before.read(captured, &mut old)?;
-        moved.forward(captured, &mut old);
+        relocations.forward(captured, &mut old);
         // SAFETY: as above.
         unsafe { device.read(&mut [(placed, &mut new)]) }?;
-        differing(captured, &old, &new, moved, &mut pages);
+        differing(captured, &old, &new, relocations, &mut pages);
     }
     Ok(pages)
 }
 
 /// Keeps the pages of new bytes that are not like the old ones, as they would have been captured; both begin at an address.
-pub(crate) fn differing(at: u64, old: &[u8], new: &[u8], moved: &Moved, pages: &mut Pages) {
+pub(crate) fn differing(at: u64, old: &[u8], new: &[u8], relocations: &Relocations, pages: &mut Pages) {
     if old == new {
         return;
     }
@@ -156,7 +129,7 @@ pub(crate) fn differing(at: u64, old: &[u8], new: &[u8], moved: &Moved, pages: &
         let (is, new_rest) = new.split_at_checked(page).unwrap_or((new, &[]));
         if was != is {
             let mut changed = is.to_vec();
-            moved.backward(at, &mut changed);
+            relocations.backward(at, &mut changed);
             pages.insert(at, changed.into());
         }
         (at, old, new) = (at + is.len() as u64, old_rest, new_rest);
@@ -170,7 +143,7 @@ pub(crate) fn differing(at: u64, old: &[u8], new: &[u8], moved: &Moved, pages: &
 pub(crate) fn written(
     before: &Memory<'_>,
     after: &Memory<'_>,
-    areas: &[Area],
+    areas: &[PlacedRange],
 ) -> Result<(BTreeSet<u64>, Vec<Range<u64>>)> {
     let (mut pages, mut gone) = (BTreeSet::new(), Vec::new());
     for change in after.changed_since(before)? {
@@ -194,7 +167,7 @@ pub(crate) fn written(
 ///
 /// # Errors
 /// When the address is in no area.
-pub(crate) fn page_end(areas: &[Area], start: u64) -> Result<u64> {
+pub(crate) fn page_end(areas: &[PlacedRange], start: u64) -> Result<u64> {
     let area = areas.iter().find(|area| area.captured.contains(&start));
     let area =
         area.ok_or_else(|| ReplayError::Unsupported(format!("a change at {start:#x}, where nothing was restored")))?;

@@ -8,8 +8,8 @@ const ALIGN: usize = 64;
 const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
 
 /// The header of a file with so many elements, one dimension; `None` for types that NumPy has not.
-pub(crate) fn header(of: Type, elements: u64) -> Option<Vec<u8>> {
-    let letter = match of {
+pub(crate) fn header(element_type: Type, elements: u64) -> Option<Vec<u8>> {
+    let letter = match element_type {
         Type::Int(bytes) => format!("i{bytes}"),
         Type::Unsigned(bytes) => format!("u{bytes}"),
         Type::F16 => "f2".to_owned(),

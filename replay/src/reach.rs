@@ -10,7 +10,7 @@ use std::ops::Range;
 use amdgpu_code_object::{Access, AddressSpace, Argument};
 use logdur_capture::{Allocation, AllocationKind};
 
-use crate::case::Case;
+use crate::captured::CapturedDispatch;
 use crate::error::Result;
 use crate::verify::{BufferReport, Verdict};
 
@@ -26,16 +26,16 @@ const STEP: usize = 1;
 ///
 /// # Errors
 /// When the capture is damaged.
-pub(crate) fn settle(case: &Case<'_>, reports: &mut [BufferReport]) -> Result<()> {
+pub(crate) fn mark_host_writes(captured: &CapturedDispatch<'_>, reports: &mut [BufferReport]) -> Result<()> {
     let mut reach = None;
     let is_left_alone = |r: &&mut BufferReport| r.verdict.is_failure() && r.written > 0 && r.own_replayed == 0;
     for report in reports.iter_mut().filter(is_left_alone) {
         let buffer = &report.buffer;
-        let of = case.allocations.iter().find(|a| a.base <= buffer.start && buffer.start - a.base < a.size);
-        let Some(allocation) = of.filter(|a| host_writes(case, a)) else { continue };
+        let of = captured.allocations.iter().find(|a| a.base <= buffer.start && buffer.start - a.base < a.size);
+        let Some(allocation) = of.filter(|a| host_writes(captured, a)) else { continue };
         let reach = match &mut reach {
             Some(reach) => reach,
-            none => none.insert(Reach::of(case)?),
+            none => none.insert(Reach::of(captured)?),
         };
         if !reach.writes(allocation.base) {
             (report.mismatches, report.unreproduced, report.changed) = (0, 0, 0);
@@ -52,16 +52,16 @@ pub(crate) fn settle(case: &Case<'_>, reports: &mut [BufferReport]) -> Result<()
 }
 
 /// True for memory that the host writes: by its kind, or because it holds arguments.
-fn host_writes(case: &Case<'_>, allocation: &Allocation) -> bool {
-    is_hosts(allocation.kind) || is_hosts(allocation.backing) || holds_arguments(case, allocation)
+fn host_writes(captured: &CapturedDispatch<'_>, allocation: &Allocation) -> bool {
+    is_hosts(allocation.kind) || is_hosts(allocation.backing) || holds_arguments(captured, allocation)
 }
 
 /// True for memory that holds the arguments of dispatches: by its kind, because this dispatch's are in it, or because its
 /// kind and size are those of the block with this dispatch's. HIP has one such block per stream, in the GPU's own memory
 /// where the host can write that (`HIP_FORCE_DEV_KERNARG`).
-fn holds_arguments(case: &Case<'_>, allocation: &Allocation) -> bool {
-    let arguments = case.packet().kernarg_address();
-    let of_this = case.allocations.iter().find(|a| a.base <= arguments && arguments - a.base < a.size);
+fn holds_arguments(captured: &CapturedDispatch<'_>, allocation: &Allocation) -> bool {
+    let arguments = captured.packet().kernarg_address();
+    let of_this = captured.allocations.iter().find(|a| a.base <= arguments && arguments - a.base < a.size);
     allocation.kind == AllocationKind::Kernarg
         || of_this.is_some_and(|block| (block.kind, block.size) == (allocation.kind, allocation.size))
 }
@@ -107,14 +107,14 @@ struct Reach {
 }
 
 impl Reach {
-    fn of(case: &Case<'_>) -> Result<Reach> {
-        let all = case.allocations.iter().map(|a| {
-            let (end, holds_arguments) = (a.base.saturating_add(a.size), holds_arguments(case, a));
+    fn of(captured: &CapturedDispatch<'_>) -> Result<Reach> {
+        let all = captured.allocations.iter().map(|a| {
+            let (end, holds_arguments) = (a.base.saturating_add(a.size), holds_arguments(captured, a));
             (a.base, Reached { end, holds_arguments, way: Way::None, followed: false })
         });
         let mut reach = Reach { all: all.collect(), next: Vec::new() };
-        let mut writable = case.dispatch.kernarg.clone();
-        for argument in case.original.kernel.arguments.iter().filter(|a| is_read_only(a)) {
+        let mut writable = captured.dispatch.kernarg.clone();
+        for argument in captured.original.kernel.arguments.iter().filter(|a| is_read_only(a)) {
             let at = argument.offset as usize;
             if let Some(word) = writable.get_mut(at..at + WORD) {
                 reach.look(word, Way::Read);
@@ -122,20 +122,20 @@ impl Reach {
             }
         }
         reach.look(&writable, Way::Write);
-        for global in &case.globals {
+        for global in &captured.globals {
             reach.look(&global.address.to_le_bytes(), Way::Write);
             reach.next.push(global.address..global.address.saturating_add(global.size));
         }
-        let captured = case.before.ranges();
+        let ranges = captured.before.ranges();
         let mut piece = Vec::new();
         while let Some(range) = reach.next.pop() {
-            for (start, length) in &captured {
+            for (start, length) in &ranges {
                 let (start, end) = (range.start.max(*start), range.end.min(start.saturating_add(*length)));
                 for at in (start..end).step_by(PIECE) {
                     // With what follows: an address may lie across.
                     let length = (end - at).min((PIECE + WORD - STEP) as u64) as usize;
                     piece.resize(length, 0);
-                    case.before.read(at, &mut piece)?;
+                    captured.before.read(at, &mut piece)?;
                     reach.look(&piece, Way::Write);
                 }
             }

@@ -8,7 +8,7 @@ use logdur_kernel_cache::{
     Cache, Candidate, Choice, Decision, Hash, Module, Modules, Prefix, Refusal, Swap, Trust, fit_code, index_folder,
 };
 
-use crate::case::{Case, Code};
+use crate::captured::{CapturedDispatch, Code};
 use crate::error::{ReplayError, Result, with_causes};
 
 /// Where a kernel that takes the place of another is looked for.
@@ -26,6 +26,8 @@ pub enum Replacement {
         of: Which,
         /// The file: a code object, a bundle, a program.
         path: PathBuf,
+        /// The hash of the code object that was checked, if one was: the file may have another one since.
+        checked: Option<String>,
     },
 }
 
@@ -48,7 +50,7 @@ impl FromStr for Replacement {
             None if text == "original" => Ok(Replacement::Original),
             Some((of, path)) if !of.is_empty() && !path.is_empty() => {
                 let of = if of == "all" { Which::All } else { Which::Named(of.to_owned()) };
-                Ok(Replacement::File { of, path: path.into() })
+                Ok(Replacement::File { of, path: path.into(), checked: None })
             }
             _ => Err(format!("expected HASH=PATH, NAME=PATH, all=PATH, captured or original, found {text:?}")),
         }
@@ -61,7 +63,7 @@ impl Replacement {
         match path.to_str() {
             Some("captured") => Replacement::Captured,
             Some("original") => Replacement::Original,
-            _ => Replacement::File { of: Which::All, path: path.to_owned() },
+            _ => Replacement::File { of: Which::All, path: path.to_owned(), checked: None },
         }
     }
 
@@ -92,10 +94,10 @@ pub(crate) struct Other {
 ///
 /// # Errors
 /// When the kernel of a file may not take its place: every reason. When it cannot be read, or several fit.
-pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) -> Result<Option<Other>> {
-    let original = &case.original;
+pub(crate) fn other(captured: &CapturedDispatch<'_>, replacements: &[Replacement], isa: &str) -> Result<Option<Other>> {
+    let original = &captured.original;
     let module = Module::of(&original.bytes).ok();
-    let others: Vec<&Module> = case.others.iter().map(|(module, _)| module).collect();
+    let others: Vec<&Module> = captured.others.iter().map(|(module, _)| module).collect();
     let modules = Modules { own: module.as_ref(), others: &others };
     let mut asked = false;
     for replacement in replacements {
@@ -111,6 +113,16 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
             Replacement::Cache(folders) => folders.clone(),
             Replacement::File { path, .. } => vec![path.clone()],
         };
+        let is_checked = |found: Hash| match replacement {
+            Replacement::File { path, checked: Some(checked), .. } if *checked != found.to_string() => {
+                Err(ReplayError::Usage {
+                    what: path.display().to_string(),
+                    expected: format!("the code object that was checked, {checked}"),
+                    found: found.to_string(),
+                })
+            }
+            _ => Ok(()),
+        };
         asked = true;
         let cache = Cache::open(&roots, index_folder().as_deref(), Trust::Everybody);
         if let Some(problem) = cache.problems().first() {
@@ -123,14 +135,17 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
         let agent = isa.rsplit("--").next().and_then(|id| Target::parse(id).ok());
         let decision = cache.decide(&original.interface, &Hash::of(&original.bytes), modules, agent.as_ref(), None);
         match decision {
-            Decision::Swap { choice, swap } => return Ok(Some(chosen(&cache, original, *choice, swap)?)),
+            Decision::Swap { choice, swap } => {
+                is_checked(choice.hash)?;
+                return Ok(Some(chosen(&cache, original, *choice, swap)?));
+            }
             Decision::Nothing if matches!(replacement, Replacement::Cache(_)) => {}
             Decision::Nothing => {
                 let refusal = format!("{}: no kernel of this name", roots_shown(&roots));
                 return Err(ReplayError::Refused { kernel: original.kernel.name.clone(), refusals: vec![refusal] });
             }
             // The same code.
-            Decision::Running(_) => {}
+            Decision::Running(_) => is_checked(Hash::of(&original.bytes))?,
             Decision::Refused(refused) => {
                 let one = |(candidate, refusals): &(Candidate, Vec<Refusal>)| {
                     let reasons: Vec<String> = refusals.iter().map(ToString::to_string).collect();
@@ -149,7 +164,7 @@ pub(crate) fn other(case: &Case<'_>, replacements: &[Replacement], isa: &str) ->
             }
         }
     }
-    match &case.ran_instead {
+    match &captured.ran_instead {
         // What the application's process swapped is swapped again, unless something else was asked for.
         Some(ran) if !asked => {
             let refused = |refusals: Vec<Refusal>| ReplayError::Refused {
@@ -178,7 +193,7 @@ fn chosen(cache: &Cache, original: &Code, choice: Choice, swap: Swap) -> Result<
         expected: "a code object".to_owned(),
         found: with_causes(error),
     };
-    let bytes = cache.read(&choice.candidate).map_err(|error| unreadable(&error))?;
+    let bytes = cache.read_chosen(&choice).map_err(|error| unreadable(&error))?;
     let code = Code::parse(|| place.clone(), bytes, &original.kernel.name)?;
     Ok(Other { code, swap, place })
 }
@@ -190,7 +205,7 @@ mod tests {
     #[test]
     fn a_replacement_says_which_kernels_it_is_for() {
         let of = |text: &str| match text.parse::<Replacement>() {
-            Ok(Replacement::File { of, path }) => Ok((of, path)),
+            Ok(Replacement::File { of, path, .. }) => Ok((of, path)),
             Ok(other) => Err(format!("{other:?}")),
             Err(error) => Err(error),
         };
@@ -202,6 +217,6 @@ mod tests {
         assert_eq!(of("original=a.hsaco"), Ok((Which::Named("original".to_owned()), "a.hsaco".into())));
         assert_eq!(Replacement::of_all(Path::new("original")), Replacement::Original);
         let file = Replacement::of_all(Path::new("./captured"));
-        assert_eq!(file, Replacement::File { of: Which::All, path: "./captured".into() });
+        assert_eq!(file, Replacement::File { of: Which::All, path: "./captured".into(), checked: None });
     }
 }

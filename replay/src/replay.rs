@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 
 use logdur_capture::{Id, Scope};
 
-use crate::case::Case;
+use crate::captured::CapturedDispatch;
 use crate::device::{Description, Times};
 use crate::error::{ReplayError, Result};
 use crate::exit::Exit;
 use crate::extract::private_file;
 use crate::judge::{Judgement, Left, judge};
-use crate::memory::Pages;
+use crate::loaded::{LoadedDispatch, LoadedVariant, Variant};
 use crate::place::PAGE;
-use crate::stage::{OnStage, Setup, Stage, Variant};
+use crate::placed::Pages;
+use crate::setup::Setup;
 use crate::verify::{Buffer, BufferReport, Judged, Overall};
 
 /// How a dispatch is replayed.
@@ -113,46 +114,46 @@ impl Report {
 /// # Errors
 /// What keeps it from being replayed: see [`ReplayError`]. After a fault or a kernel that does not end, the process should end
 /// without shutting the runtime down.
-pub fn replay(case: &Case<'_>, options: &Options) -> Result<Report> {
-    let mut stage = Stage::set(case, &options.setup)?;
-    let own = stage.launch(&Variant::default())?;
-    let launch = stage.launch(&options.variant)?;
+pub fn replay(captured: &CapturedDispatch<'_>, options: &Options) -> Result<Report> {
+    let mut loaded = LoadedDispatch::set(captured, &options.setup)?;
+    let own = loaded.launch(&Variant::default())?;
+    let launch = loaded.launch(&options.variant)?;
     let (mut repetitions, mut judged) = (Vec::new(), None);
     let (mut of_own, mut of_other) = (Left::default(), Left::default());
     if options.verified > 0 {
-        let plan = stage.plan(&own, &launch, options.verified);
-        let mut replays = OnStage::new(&mut stage, &own, &launch);
+        let plan = loaded.plan(&own, &launch, options.verified);
+        let mut replays = LoadedVariant::new(&mut loaded, &own, &launch);
         judged = Some(judge(&mut replays, &mut of_own, &mut of_other, &plan)?);
         repetitions.extend(replays.times.into_iter().map(|times| Repetition { times, verified: true }));
         let left = if plan.judged == Judged::Own { &of_own } else { &of_other };
         if let (Some(folder), Some(first)) = (&options.save, left.runs.first()) {
-            save(case, folder, stage.buffers(), first)?;
+            save(captured, folder, loaded.buffers(), first)?;
         }
     }
     while repetitions.len() < options.repetitions.max(1) as usize {
         // What a launch changes is not known before one was looked at.
-        if judged.is_none() { stage.restore_all() } else { stage.restore() }?;
-        repetitions.push(Repetition { times: stage.run(&launch)?, verified: false });
+        if judged.is_none() { loaded.restore_all() } else { loaded.restore() }?;
+        repetitions.push(Repetition { times: loaded.run(&launch)?, verified: false });
     }
     let (overall, buffers) = match judged {
         Some(Judgement { overall, buffers, qualified }) => {
-            stage.weaknesses.extend(stage.strayed(&buffers));
-            stage.weaknesses.extend(qualified);
+            loaded.weaknesses.extend(loaded.strayed(&buffers));
+            loaded.weaknesses.extend(qualified);
             (Some(overall), buffers)
         }
         None => (None, Vec::new()),
     };
     Ok(Report {
-        dispatch: case.dispatch.id,
-        kernel: case.original.kernel.name.clone(),
-        scope: case.dispatch.scope,
-        device: stage.device().description().clone(),
-        code: case.original.id,
-        ran_instead: case.ran_instead.as_ref().map(|ran| ran.id),
-        relocated: stage.is_relocated(),
-        weaknesses: stage.weaknesses,
+        dispatch: captured.dispatch.id,
+        kernel: captured.original.kernel.name.clone(),
+        scope: captured.dispatch.scope,
+        device: loaded.device().description().clone(),
+        code: captured.original.id,
+        ran_instead: captured.ran_instead.as_ref().map(|ran| ran.id),
+        relocated: loaded.is_relocated(),
+        weaknesses: loaded.weaknesses,
         replaced: launch.replaced,
-        recorded_ns: case.duration_ns(),
+        recorded_ns: captured.duration_ns(),
         asked: options.repetitions.max(1) as usize,
         own_replays: if of_other.runs.is_empty() { 0 } else { of_own.runs.len() },
         repetitions,
@@ -162,7 +163,7 @@ pub fn replay(case: &Case<'_>, options: &Options) -> Result<Report> {
 }
 
 /// Writes what a repetition left in each buffer that it changed, a file for each.
-fn save(case: &Case<'_>, folder: &Path, buffers: &[Buffer], pages: &Pages) -> Result<()> {
+fn save(captured: &CapturedDispatch<'_>, folder: &Path, buffers: &[Buffer], pages: &Pages) -> Result<()> {
     let failed = |path: &Path| {
         let path = path.display().to_string();
         move |source| ReplayError::File { path, source }
@@ -170,7 +171,7 @@ fn save(case: &Case<'_>, folder: &Path, buffers: &[Buffer], pages: &Pages) -> Re
     std::fs::create_dir_all(folder).map_err(failed(folder))?;
     for buffer in buffers {
         let mut bytes = vec![0; (buffer.end - buffer.start) as usize];
-        case.before.read(buffer.start, &mut bytes)?;
+        captured.before.read(buffer.start, &mut bytes)?;
         let mut changed = false;
         for (start, page) in pages.range(buffer.start / PAGE * PAGE..buffer.end) {
             for (address, byte) in (*start..).zip(page.iter()) {
@@ -182,7 +183,7 @@ fn save(case: &Case<'_>, folder: &Path, buffers: &[Buffer], pages: &Pages) -> Re
             }
         }
         if changed {
-            let path = folder.join(format!("dispatch-{}-{:x}.bin", case.dispatch.id, buffer.start));
+            let path = folder.join(format!("dispatch-{}-{:x}.bin", captured.dispatch.id, buffer.start));
             private_file(&path).and_then(|mut file| file.write_all(&bytes)).map_err(failed(&path))?;
         }
     }

@@ -6,11 +6,12 @@
 
 use std::collections::VecDeque;
 
-use crate::case::Case;
+use crate::captured::CapturedDispatch;
 use crate::device::Description;
 use crate::error::Result;
 use crate::judge::{Judgement, Left, judge};
-use crate::stage::{COMPARED, Launch, OnStage, Setup, Stage, Variant};
+use crate::loaded::{COMPARED, Launch, LoadedDispatch, LoadedVariant, Variant};
+use crate::setup::Setup;
 use crate::verify::{BufferReport, Judged, Overall};
 
 /// What came of a variant.
@@ -28,7 +29,7 @@ pub struct Ran {
 
 /// A dispatch on a device, of which variants are tried.
 pub struct Variants<'c> {
-    stage: Stage<'c>,
+    loaded: LoadedDispatch<'c>,
     /// The application's own kernel, and what its replays left.
     own: Launch,
     of_own: Left,
@@ -43,21 +44,21 @@ impl<'c> Variants<'c> {
     ///
     /// # Errors
     /// As for [`replay`](crate::replay()).
-    pub fn set(case: &'c Case<'c>, setup: &Setup) -> Result<Variants<'c>> {
-        let mut stage = Stage::set(case, setup)?;
-        stage.restore_all()?;
-        let own = stage.launch(&Variant::default())?;
-        Ok(Variants { stage, own, of_own: Left::default(), seen: Vec::new(), recent: VecDeque::new() })
+    pub fn set(captured: &'c CapturedDispatch<'c>, setup: &Setup) -> Result<Variants<'c>> {
+        let mut loaded = LoadedDispatch::set(captured, setup)?;
+        loaded.restore_all()?;
+        let own = loaded.launch(&Variant::default())?;
+        Ok(Variants { loaded, own, of_own: Left::default(), seen: Vec::new(), recent: VecDeque::new() })
     }
 
     /// What it is on.
     pub fn device(&self) -> &Description {
-        self.stage.device().description()
+        self.loaded.device().description()
     }
 
     /// Why a result says less than it could, one line each.
     pub fn weaknesses(&self) -> &[String] {
-        &self.stage.weaknesses
+        &self.loaded.weaknesses
     }
 
     /// Tries a variant.
@@ -65,7 +66,7 @@ impl<'c> Variants<'c> {
     /// # Errors
     /// When it may not be launched; nothing is lost then. When it faults or does not end: the process is of no use then.
     pub fn run(&mut self, variant: &Variant, repetitions: u32) -> Result<Ran> {
-        let launch = self.stage.launch(variant)?;
+        let launch = self.loaded.launch(variant)?;
         let recent = self.recent.iter().position(|(recent, _)| recent == variant);
         let recent = recent.and_then(|at| self.recent.remove(at));
         let is_recent = recent.is_some();
@@ -74,11 +75,11 @@ impl<'c> Variants<'c> {
         if !is_recent && !self.passes(variant, &launch, &mut left, &mut ran)? {
             return Ok(ran);
         }
-        let judged = self.stage.plan(&self.own, &launch, COMPARED).judged;
+        let judged = self.loaded.plan(&self.own, &launch, COMPARED).judged;
         for _ in 0..repetitions {
-            self.stage.restore()?;
-            let times = self.stage.run(&launch)?;
-            let pages = self.stage.changed_of_known()?;
+            self.loaded.restore()?;
+            let times = self.loaded.run(&launch)?;
+            let pages = self.loaded.changed_of_known()?;
             let runs = if judged == Judged::Own { &mut self.of_own } else { &mut left };
             if !runs.runs.contains(&pages) {
                 runs.push(pages, None);
@@ -95,12 +96,12 @@ impl<'c> Variants<'c> {
 
     /// Judges a variant.
     fn passes(&mut self, variant: &Variant, launch: &Launch, left: &mut Left, ran: &mut Ran) -> Result<bool> {
-        let plan = self.stage.plan(&self.own, launch, COMPARED);
+        let plan = self.loaded.plan(&self.own, launch, COMPARED);
         let (own_known, known) = (!self.of_own.runs.is_empty(), self.seen.contains(variant));
-        let mut replays = OnStage::new(&mut self.stage, &self.own, launch).known(own_known, known);
+        let mut replays = LoadedVariant::new(&mut self.loaded, &self.own, launch).known(own_known, known);
         let judgement = judge(&mut replays, &mut self.of_own, left, &plan)?;
         let Judgement { overall, buffers, qualified } = judgement;
-        (ran.overall, ran.qualified) = (overall, [self.stage.strayed(&buffers), qualified].concat());
+        (ran.overall, ran.qualified) = (overall, [self.loaded.strayed(&buffers), qualified].concat());
         if !known {
             self.seen.push(variant.clone());
         }

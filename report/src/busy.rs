@@ -15,6 +15,8 @@ pub struct Busy {
     /// Sorted runs of intervals, in each of which none meets another.
     runs: Vec<Vec<Packed>>,
     batch: Vec<Packed>,
+    /// Intervals that are too long to be packed. Each row of a log can be one, of up to 2^64 ns.
+    long: Vec<(u64, u64)>,
     sum: u64,
 }
 
@@ -36,18 +38,11 @@ pub struct Usage {
 impl Busy {
     /// Adds an interval. One of no length counts as a place where the GPU was, and one that ends before it starts as none.
     pub fn add(&mut self, start: u64, end: u64) {
-        let Some(mut left) = end.checked_sub(start) else { return };
-        self.sum = self.sum.saturating_add(left);
-        let mut from = start;
-        loop {
-            // A length of more than 4.29 s is several pieces that meet.
-            let piece = left.min(u32::MAX.into());
-            self.batch.push(packed(from, piece as u32));
-            left -= piece;
-            from += piece;
-            if left == 0 {
-                break;
-            }
+        let Some(length) = end.checked_sub(start) else { return };
+        self.sum = self.sum.saturating_add(length);
+        match u32::try_from(length) {
+            Ok(length) => self.batch.push(packed(start, length)),
+            Err(_) => self.long.push((start, end)),
         }
         if self.batch.len() >= BATCH {
             self.end_run();
@@ -83,14 +78,21 @@ impl Busy {
             first.get_or_insert(start);
             usage.busy += end - start;
         };
+        self.long.sort_unstable();
+        let mut long = self.long.iter().copied().peekable();
         let mut runs: Vec<_> = self.runs.iter().map(|run| run.iter()).collect();
         let mut next: BinaryHeap<_> =
             runs.iter_mut().enumerate().filter_map(|(i, run)| run.next().map(|p| Reverse((*p, i)))).collect();
         let mut union = Union::default();
-        while let Some(Reverse((interval, i))) = next.pop() {
-            union.add(unpacked(interval), &mut take);
+        while let Some(Reverse((packed, i))) = next.pop() {
+            let interval = unpacked(packed);
+            while let Some(before) = long.next_if(|long| *long <= interval) {
+                union.add(before, &mut take);
+            }
+            union.add(interval, &mut take);
             next.extend(runs.get_mut(i).and_then(Iterator::next).map(|p| Reverse((*p, i))));
         }
+        long.for_each(|interval| union.add(interval, &mut take));
         union.end(&mut take);
         usage.span = first.zip(last).map_or(0, |(first, last)| last - first);
         usage
@@ -166,6 +168,19 @@ mod tests {
         assert_eq!(
             of(&[(1 << 40, (1 << 40) + long)]),
             Usage { span: long, busy: long, sum: long, gaps: 0, longest_gap: 0 }
+        );
+    }
+
+    #[test]
+    fn an_interval_of_all_times_costs_no_more_memory_than_another() {
+        let all = Usage { span: u64::MAX, busy: u64::MAX, sum: u64::MAX, gaps: 0, longest_gap: 0 };
+        assert_eq!(of(&[(0, u64::MAX)]), all);
+        assert_eq!(of(&[(7, 9), (0, u64::MAX), (u64::MAX - 1, u64::MAX)]), all);
+        // Between packed intervals and behind them.
+        let (long, last) = (1 << 40, u64::MAX - 3);
+        assert_eq!(
+            of(&[(last, u64::MAX), (5, 10), (20, 20 + long), (30 + long, 31 + long)]),
+            Usage { span: u64::MAX - 5, busy: 9 + long, sum: 9 + long, gaps: 3, longest_gap: last - 31 - long }
         );
     }
 

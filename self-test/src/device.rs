@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use amdgpu_code_object::Target;
 use hsa::sys::abi::aql::{BARRIER_BIT, INVALID_HEADER, PacketType};
@@ -28,6 +29,9 @@ const CU_MASK_REDUCED: u32 = 44;
 /// `HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED` of `hsa_ext_amd.h`.
 const NEVER_ALLOWED: u32 = 0;
 
+/// After this time a copy is taken for lost.
+const COPIED_WITHIN: Duration = Duration::from_secs(10);
+
 /// Why a device cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
@@ -45,6 +49,9 @@ pub enum DeviceError {
     /// The runtime has stopped a queue.
     #[error("the runtime stopped a queue with status {0:#x}")]
     Stopped(u32),
+    /// A copy engine has lost a completion.
+    #[error("a copy did not end in {COPIED_WITHIN:?}: the copy engine lost its completion")]
+    Copy,
     /// What the checks' own code lacks.
     #[error("no {0}")]
     Missing(&'static str),
@@ -208,6 +215,21 @@ impl Device {
         Ok(())
     }
 
+    /// Waits for a copy.
+    ///
+    /// # Errors
+    /// [`DeviceError::Copy`] when it does not end.
+    pub(crate) fn wait_for_copy(&self, signal: OwnSignal) -> Result<()> {
+        let start = Instant::now();
+        while signal.memory().value.load(Ordering::Acquire) > 0 {
+            if start.elapsed() > COPIED_WITHIN {
+                return Err(DeviceError::Copy);
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
     /// A queue for `packets` packets, of the kind that HIP uses.
     pub(crate) fn queue(&self, packets: u32) -> Result<Queue<'_>> {
         self.queue_of(packets, raw::HSA_QUEUE_TYPE_MULTI.0)
@@ -276,6 +298,12 @@ impl Queue<'_> {
         // SAFETY: the queue was made by this process and is not destroyed: that takes it.
         unsafe { self.device.api.enable_profiling(self.queue) }?;
         Ok(())
+    }
+
+    /// Prepares it as the library prepares a queue, or says why that is not possible.
+    pub(crate) fn watch_in_place(&self) -> std::result::Result<(), hsa::Refusal> {
+        // SAFETY: the queue was made by this process and is not destroyed: that takes it. No packet was written yet.
+        unsafe { self.device.api.watch_in_place(self.queue) }
     }
 
     /// The structure that the packet processor reads.
@@ -369,7 +397,7 @@ impl Queue<'_> {
         for (to, word) in slot.iter().skip(1).zip(words) {
             to.store(word, Ordering::Relaxed);
         }
-        // Last, so that nobody reads half a packet.
+        // Last, so that the packet processor reads no half packet.
         slot[0].store(u32::from(header) | u32::from(setup) << 16, Ordering::Release);
         Ok(())
     }
@@ -402,6 +430,19 @@ impl Queue<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The same for at most `limit`; false if the value is not 0 then.
+    pub(crate) fn wait_for(&self, signal: OwnSignal, limit: Duration) -> Result<bool> {
+        let start = Instant::now();
+        while signal.memory().value.load(Ordering::Acquire) > 0 {
+            self.check()?;
+            if start.elapsed() > limit {
+                return Ok(false);
+            }
+            std::thread::yield_now();
+        }
+        Ok(true)
     }
 
     /// Waits until everything in it is complete.

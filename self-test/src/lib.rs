@@ -18,7 +18,7 @@ pub use checks::CHECKS;
 pub use device::DeviceError;
 pub use finding::{CheckError, Findings};
 pub use process::{Launch, run};
-pub use report::{Library, Report, Result, Verdict};
+pub use report::{Report, Result, Verdict};
 
 /// What a process has in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,28 @@ pub struct Part {
     body: finding::Body,
 }
 
+/// The named checks and those that they need, in their order; all if none is named.
+///
+/// # Errors
+/// A name that no check has.
+pub fn selection(names: &[String]) -> std::result::Result<Vec<&'static Check>, String> {
+    let mut wanted: Vec<&str> = names.iter().map(String::as_str).collect();
+    if let Some(unknown) = wanted.iter().find(|name| !CHECKS.iter().any(|check| check.name == **name)) {
+        let known: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
+        return Err(format!("there is no check {unknown:?}, expected some of {}", known.join(", ")));
+    }
+    if wanted.is_empty() {
+        return Ok(CHECKS.iter().collect());
+    }
+    // What a check needs comes before it.
+    for check in CHECKS.iter().rev() {
+        if wanted.contains(&check.name) {
+            wanted.extend(check.needs);
+        }
+    }
+    Ok(CHECKS.iter().filter(|check| wanted.contains(&check.name)).collect())
+}
+
 /// One question.
 #[derive(Debug)]
 pub struct Check {
@@ -61,6 +83,8 @@ pub struct Check {
     pub name: &'static str,
     /// What is asked.
     pub question: &'static str,
+    /// What it means for a user if the check fails.
+    pub consequence: &'static str,
     /// The checks without which this one would say nothing, or something wrong.
     pub needs: &'static [&'static str],
     /// Its processes, one after the other.

@@ -11,10 +11,15 @@ use crate::{Value, settings};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuList(pub Vec<String>);
 
+/// The most GPUs that are emulated in a process.
+const MOST_GPUS: usize = 16;
+
 impl Value for GpuList {
     fn parse(text: &OsStr) -> Result<Self, String> {
         let expected = || {
-            "expected names of processors like gfx90a, with commas between them and N* before them if wanted".to_owned()
+            format!(
+                "expected at most {MOST_GPUS} names of processors like gfx90a, with commas between them and N* before them if wanted"
+            )
         };
         let mut names = Vec::new();
         for part in text.to_str().ok_or_else(expected)?.split(',') {
@@ -23,7 +28,7 @@ impl Value for GpuList {
                 None => (1, part),
             };
             let name = name.trim();
-            if name.is_empty() || !(1..=16).contains(&count) || names.len() + count > 16 {
+            if name.is_empty() || !(1..=MOST_GPUS).contains(&count) || names.len() + count > MOST_GPUS {
                 return Err(expected());
             }
             names.extend(std::iter::repeat_n(name.to_owned(), count));
@@ -148,8 +153,66 @@ words! {
         EndFirst = "end-first",
         /// In each other's place.
         Swapped = "swapped",
+        /// By a clock that is ahead of the one that the driver reads.
+        Ahead = "ahead",
+        /// Never again once another queue was created or destroyed.
+        UntilRemap = "until-remap",
     }
-    "expected written, none, late, end-first or swapped"
+    "expected written, none, late, end-first, swapped, ahead or until-remap"
+}
+
+words! {
+    /// Which packets of AMD's own a queue knows.
+    Packets {
+        /// Those of the processor.
+        Own = "own",
+        /// Dispatches in the extended format too.
+        Extended = "extended",
+    }
+    "expected own or extended"
+}
+
+words! {
+    /// How much scratch a dispatch gets.
+    Scratch {
+        /// What it asks for.
+        Whole = "whole",
+        /// Half of that.
+        Half = "half",
+    }
+    "expected whole or half"
+}
+
+words! {
+    /// What the driver reports of memory faults.
+    Faults {
+        /// Each, to the runtime.
+        Reported = "reported",
+        /// Nothing.
+        Silent = "silent",
+    }
+    "expected reported or silent"
+}
+
+/// What copy engines do to the completions of copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sdma {
+    /// Each copy is completed.
+    Complete,
+    /// Of so many completions of a queue, the last is lost.
+    Lose(u32),
+}
+
+impl Value for Sdma {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        let expected = || "expected complete or lose:N with N from 1 on".to_owned();
+        let text = text.to_str().ok_or_else(expected)?;
+        if text == "complete" {
+            return Ok(Sdma::Complete);
+        }
+        let every = text.strip_prefix("lose:").and_then(|every| every.parse().ok()).filter(|&every| every > 0);
+        every.map(Sdma::Lose).ok_or_else(expected)
+    }
 }
 
 words! {
@@ -180,7 +243,7 @@ settings! {
     /// What the emulated GPU is like.
     Emulator;
 
-    /// The emulated GPUs: names of processors. `2*gfx90a` is two GPUs. `gfx90a:sramecc-` has no error correction of its static memories; all processors but gfx900 have it by default.
+    /// The emulated GPUs, at most 16: names of processors. `2*gfx90a` is two GPUs. `gfx90a:sramecc-` has no error correction of its static memories; all processors but gfx900 have it by default.
     gpus: GpuList = "KFDEMU_GPUS" ["NAME[,NAME…]"] or (GpuList(vec!["gfx90a".to_owned()])) "`gfx90a`";
     /// Compute units of each GPU. The runtime's own kernels launch work for each of them, so a larger number is slower.
     compute_units: u32 = "KFDEMU_CUS" ["number"] or (8) "8";
@@ -194,13 +257,21 @@ settings! {
     threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";
     /// What the clock of the GPUs counts. `real` and RATE: time, 100 or RATE million ticks a second, SKEW parts per million too fast. `deterministic`: executed instructions; a dispatch begins when the last one ended, and takes one tick for each wave instruction. In this mode one thread emulates, packets of a queue do not overlap, and a program with one stream gets the same ticks in each run.
     clock: ClockKind = "KFDEMU_CLOCK" ["`real` | `deterministic` | RATE`MHz`[`+`SKEW`ppm`]"] or (ClockKind::REAL) "`real`: 100MHz";
-    /// How the times of a packet get into its completion signal. Hardware sometimes writes no times, writes them late, or writes an end before the start.
-    times: Times = "KFDEMU_TIMES" ["`written` | `none` | `late` | `end-first` | `swapped`"] or (Times::Written) "`written`";
+    /// How the times of a packet get into its completion signal. Hardware sometimes writes no times, writes them late, or writes an end before the start. `ahead`: by a clock that is 500000 ticks ahead of the one that the driver reads. `until-remap`: none once another queue of the process was created or destroyed.
+    times: Times = "KFDEMU_TIMES" ["`written` | `none` | `late` | `end-first` | `swapped` | `ahead` | `until-remap`"] or (Times::Written) "`written`";
+    /// Which of AMD's own packets a queue takes: those of the processor, or `extended` dispatches too, which gfx1250 takes. Their clusters are executed as workgroups without clusters.
+    packets: Packets = "KFDEMU_PACKETS" ["`own` | `extended`"] or (Packets::Own) "`own`";
+    /// How much scratch a dispatch gets: what it asks for, or half. An access behind that is a memory fault.
+    scratch: Scratch = "KFDEMU_SCRATCH" ["`whole` | `half`"] or (Scratch::Whole) "`whole`";
+    /// Whether the runtime is told of memory faults. `silent`: it is not, and the queue stands still.
+    faults: Faults = "KFDEMU_FAULTS" ["`reported` | `silent`"] or (Faults::Reported) "`reported`";
+    /// Whether copy engines complete copies. With `lose:N`, each queue of an engine loses every Nth completion: the data are copied, and the signal is not decremented. gfx942 is known for that.
+    sdma: Sdma = "KFDEMU_SDMA" ["`complete` | `lose:`N"] or (Sdma::Complete) "`complete`";
     /// When the read index of a queue advances: when packets complete, or up to a quarter of the ring later and within 20 ms of the last packet, as on hardware. Slots are released in time. With `valid`, the headers of the slots stay valid, against the HSA specification: `omniprobe doctor --self-test` finds that.
     read_index: ReadIndex = "KFDEMU_READ_INDEX" ["`prompt` | `lazy` | `valid`"] or (ReadIndex::Prompt) "`prompt`";
     /// Which packets a queue takes: those before its write index or doorbell, or each valid one (`ahead`), against the HSA specification.
     fetch: Fetch = "KFDEMU_FETCH" ["`covered` | `ahead`"] or (Fetch::Covered) "`covered`";
-    /// Seed of random content for unwritten LDS, scratch and registers, new for each dispatch: a kernel that reads unwritten memory shows itself. Without a seed, they have the data of the last workgroup, and zeros at first.
+    /// Seed of random numbers, new for each dispatch. They are the content of unwritten LDS, scratch and registers, and decide in which order workgroups start and waves take turns. A kernel that depends on them gives different results. Without a seed, unwritten memory has the data of the last workgroup, zeros at first, and the order is by number.
     fill: Option<u32> = "KFDEMU_FILL" ["SEED"] or (None) "off";
     /// Injected faults, see below.
     inject: Injections = "KFDEMU_INJECT" ["KIND@PACKETS[,…]"] or (Injections::default()) "none";

@@ -72,8 +72,15 @@ impl Value for QueueMode {
     }
 }
 
-/// A line of the file [`Interceptor::hello`] with this word after the process id has the path of the process's records.
+/// A line of the file [`Interceptor::hello`] with this word after the process id has the path of the process's records, as
+/// [`hello::to_line`](crate::hello::to_line) writes it.
 pub const RECORDS_AT: &str = "records-at";
+
+/// A line of that file with this word says why the process has no file of records: an abrupt end loses rows.
+pub const NO_RECORDS: &str = "no-records";
+
+/// A line of that file with this word says that the process ended in order, so that the library could say what it lost.
+pub const ENDED: &str = "ended";
 
 /// What a refusal of a cache's folder or file ends with: see [`Interceptor::kernel_cache_trust`].
 pub const TRUST_ALL: &str = "LOGDUR_KERNEL_CACHE_TRUST=1 uses it all the same";
@@ -182,10 +189,12 @@ settings! {
     capture_scope: CaptureScope = "LOGDUR_CAPTURE_SCOPE" ["`kernarg` | `args` | `reachable` | `all`"] or (CaptureScope::All) "`all`";
     /// Whether memory is also captured after the kernel. A replay needs it for its comparison.
     capture_after: u32 = "LOGDUR_CAPTURE_AFTER" ["`0` | `1`"] or (1) "`1`";
-    /// Capturing stops when the file has this size.
+    /// Capturing stops when the file has this size. Memory that is larger than what is left is not begun: the scope `all` is reduced to `reachable`.
     capture_max_bytes: Bytes = "LOGDUR_CAPTURE_MAX_BYTES" ["BYTES"] or (Bytes(8 << 30)) "`8G`";
     /// Capturing stops when it has taken this many seconds in total.
     capture_max_seconds: u32 = "LOGDUR_CAPTURE_MAX_SECONDS" ["number"] or (60) "`60`";
+    /// Most seconds for which a capture holds a dispatch, with all queues. A dispatch that cannot be captured in this time runs uncaptured. Memory that cannot be read in this time is not begun: the scope `all` is reduced to `reachable`.
+    capture_max_hold: u32 = "LOGDUR_CAPTURE_MAX_HOLD" ["number"] or (30) "`30`";
     /// Ends the process with SIGTERM after this many captured dispatches. The file is complete then.
     capture_quit: Option<u32> = "LOGDUR_CAPTURE_QUIT" ["number"] or (None) "the application goes on";
     /// How memory is compressed in the file.

@@ -5,15 +5,18 @@
 
 mod capture;
 mod emulator;
+mod hello;
 mod injection;
 mod interceptor;
 mod value;
 
 pub use capture::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce};
-pub use emulator::{Bar, ClockKind, Emulator, Fetch, GpuList, ReadIndex, Times, Xnack};
+pub use emulator::{Bar, ClockKind, Emulator, Faults, Fetch, GpuList, Packets, ReadIndex, Scratch, Sdma, Times, Xnack};
+pub use hello::{from_line, to_line};
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
 pub use interceptor::{
-    CacheMode, Folders, Format, Interceptor, LogLocation, QueueMode, RECORDS_AT, RecordsLocation, TRUST_ALL,
+    CacheMode, ENDED, Folders, Format, Interceptor, LogLocation, NO_RECORDS, QueueMode, RECORDS_AT, RecordsLocation,
+    TRUST_ALL,
 };
 pub use value::Value;
 
@@ -202,6 +205,9 @@ mod tests {
             (settings.gpus.0, problems),
             (vec!["gfx90a".to_owned(), "gfx90a".to_owned(), "gfx906".to_owned()], vec![])
         );
+        let (settings, problems) = Emulator::from(|name| (name == "KFDEMU_GPUS").then(|| "10*gfx90a,7*gfx906".into()));
+        assert_eq!(settings.gpus.0, ["gfx90a"]);
+        assert!(problems[0].reason.contains("expected at most 16 names"), "{problems:?}");
     }
 
     #[test]

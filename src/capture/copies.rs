@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use hsa_sys::abi::signal::Signal;
-
-use crate::session::lock;
+use logdur_intercept::lock;
 
 /// Which engine of a GPU copies. The runtime has one of each kind, chosen by the agents that a copy is asked for with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +18,8 @@ pub(crate) enum Path {
     ToGpu,
     /// Inside of the GPU: a kernel of the runtime's on a queue of its own.
     Within,
+    /// On the SDMA engine that is named: a bit of `hsa_amd_sdma_engine_id_t`.
+    Sdma(u32),
 }
 
 /// An engine, which copies in order.
@@ -37,6 +38,16 @@ pub(crate) fn copied_by_a_kernel(bytes: usize) -> bool {
         told.unwrap_or(1 << 20)
     });
     bytes >= *LEAST
+}
+
+impl Engine {
+    /// The engine that the runtime uses for a path.
+    pub(crate) fn of(gpu: u64, path: Path) -> Engine {
+        // Without SDMA, kernels on one queue copy. Source: ROCr's `GpuAgent::InitDma` and its variable `HSA_ENABLE_SDMA`.
+        static WITHOUT_SDMA: LazyLock<bool> =
+            LazyLock::new(|| std::env::var("HSA_ENABLE_SDMA").is_ok_and(|text| text.trim() == "0"));
+        Engine { gpu, path: if *WITHOUT_SDMA { Path::ToHost } else { path } }
+    }
 }
 
 /// A copy, by its signals.
@@ -117,7 +128,7 @@ impl Copies {
         if !copy.waits() {
             known = self.released(known);
         }
-        // Of those that are complete nobody wants to know.
+        // Those that are complete delay no queue.
         if known.copies.len().is_power_of_two() {
             known.copies.retain(|copy| !copy.is_complete());
         }
@@ -150,9 +161,14 @@ impl Copies {
     }
 
     /// What a GPU's engines wait for, in words.
-    pub(super) fn told(&self, gpu: u64) -> String {
+    pub(super) fn describe_waits(&self, gpu: u64) -> String {
         let (blocked, known) = (self.blocked(gpu), lock(&self.known));
         let unknown = known.copies.iter().filter(|copy| copy.engine.is_none() && !copy.is_complete()).count();
+        if blocked.is_empty() && unknown == 0 {
+            return "no copy of the application's is in their way, so they may have lost its completion, as those of gfx942 \
+                    do with some drivers; HSA_ENABLE_SDMA=0 has kernels copy"
+                .to_owned();
+        }
         format!(
             "{} copies of the application's wait for work that is held, {unknown} are of engines that are not known",
             blocked.len()
@@ -163,6 +179,12 @@ impl Copies {
     pub(super) fn hold(&self) -> Held<'_> {
         lock(&self.known).held = true;
         Held(self)
+    }
+
+    /// How many are not complete.
+    pub(super) fn under_way(&self) -> usize {
+        let known = lock(&self.known);
+        known.inside + known.copies.iter().filter(|copy| !copy.is_complete()).count()
     }
 
     /// True when all have ended that have begun: the others wait, or their engine does at one before them.

@@ -4,33 +4,30 @@
 //! The thread that has locked it: threads that load code, and the capture thread.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::{
-    Agent, Allocation, AllocationKind, CaptureError, CodeObject, Compress, Dispatch, FileStorage, Global, Id, Kernel,
-    Loaded, Note, Options, Property, Queue, Scope, Session as Process, Severity, SnapshotId, Writer,
+    Agent, Allocation, AllocationKind, CaptureError, CodeObject, Compress, Dispatch, Global, Id, Kernel, Loaded, Note,
+    Options, Queue, Scope, Severity, SnapshotId, Writer,
 };
+use logdur_intercept::clock::to_ns;
+use logdur_intercept::queue;
 use logdur_settings::{CaptureScope, CaptureTell, Interceptor};
 
 use super::kernarg::Kernarg;
 use super::memory;
-use crate::clock::to_ns;
+use super::process;
+use super::storage::GuardedStorage;
 use crate::code::{Object, Objects, name_of};
-use crate::queue;
 use crate::session::Session;
-
-/// Variables of the environment that are told: what runtimes and tools read, nothing that could be secret.
-const TOLD: &[&str] = &["HSA_", "HIP_", "AMD_", "ROCR_", "GPU_", "LOGDUR_", "KFDEMU_", "OMP_", "SLURM_PROCID"];
-/// Where a parallel job says a process's rank.
-const RANKS: &[&str] = &["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
 
 /// Why the file cannot be written.
 pub(super) type Failed = CaptureError;
@@ -38,7 +35,7 @@ pub(super) type Failed = CaptureError;
 /// The file, and what is in it so far.
 pub(super) struct File {
     path: PathBuf,
-    writer: Option<Writer>,
+    writer: Option<Writer<GuardedStorage>>,
     limit: u64,
     /// What is said of the process.
     tell: CaptureTell,
@@ -53,7 +50,8 @@ pub(super) struct File {
     allocations: HashMap<u64, u64>,
     latest: Option<SnapshotId>,
     started: bool,
-    report: HashMap<String, (u64, u64)>,
+    /// By the kernel's name: dispatches, nanoseconds that they ran, nanoseconds that they were held.
+    report: HashMap<String, (u64, u64, u64)>,
     /// What could not be read, once each.
     losses: HashSet<String>,
     /// What dispatches lack that were captured all the same, all in all.
@@ -63,7 +61,7 @@ pub(super) struct File {
     /// Dispatches that were chosen and not captured.
     untaken: u64,
     /// How many dispatches, captured or not, and losses there were when that was last said.
-    told: Option<u64>,
+    last_reported: Option<u64>,
 }
 
 /// A dispatch that was captured.
@@ -82,6 +80,51 @@ pub(super) struct Taken {
     pub(super) id: u64,
     /// When it ran.
     pub(super) ticks: Option<(u64, u64)>,
+    /// For how long its queue was held.
+    pub(super) held: Duration,
+    /// What there is to say of memory that no call has announced.
+    pub(super) unannounced: Vec<String>,
+}
+
+/// A snapshot that was written.
+pub(super) struct Read {
+    pub(super) id: SnapshotId,
+    /// What could not be read, in words.
+    pub(super) unread: Vec<String>,
+    /// Why it ended early.
+    pub(super) over: Option<Over>,
+}
+
+/// The limit at which a snapshot ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// The file has as many bytes as it may have.
+    Bytes,
+    /// The dispatch was held for as long as it may be.
+    Time,
+}
+
+/// Bytes of memory between two looks at the limits.
+const BETWEEN_LIMITS: u64 = 64 << 20;
+
+/// Pieces of a range that could not be read; neighbours of the same cause are one.
+#[derive(Default)]
+struct Losses(Vec<(u64, u64, String)>);
+
+impl Losses {
+    fn add(&mut self, address: u64, length: u64, why: &io::Error) {
+        let why = why.to_string();
+        match self.0.last_mut() {
+            Some(last) if last.0 + last.1 == address && last.2 == why => last.1 += length,
+            _ => self.0.push((address, length, why)),
+        }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|(address, length, why)| {
+            format!("{length} bytes at {address:#x} could not be read: the snapshot is incomplete: {why}")
+        })
+    }
 }
 
 /// The path of this process's file: `%p` is the process, `%r` its rank; in a folder it has a name of its own.
@@ -93,7 +136,7 @@ fn path_of(wanted: &Path) -> PathBuf {
         text.extend_from_slice(before);
         match from.get(1) {
             Some(b'p') => text.extend_from_slice(std::process::id().to_string().as_bytes()),
-            Some(b'r') => text.extend_from_slice(rank().unwrap_or(0).to_string().as_bytes()),
+            Some(b'r') => text.extend_from_slice(process::rank().unwrap_or(0).to_string().as_bytes()),
             _ => text.extend_from_slice(from.get(..2).unwrap_or(from)),
         }
         rest = from.get(2..).unwrap_or(&[]);
@@ -101,10 +144,6 @@ fn path_of(wanted: &Path) -> PathBuf {
     text.extend_from_slice(rest);
     let path = PathBuf::from(OsStr::from_bytes(&text));
     if path.is_dir() { path.join(format!("logdur.{}.ldcap", std::process::id())) } else { path }
-}
-
-fn rank() -> Option<u32> {
-    RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
 impl File {
@@ -139,7 +178,7 @@ impl File {
             lacking: 0,
             said: HashSet::new(),
             untaken: 0,
-            told: None,
+            last_reported: None,
         })
     }
 
@@ -153,33 +192,45 @@ impl File {
         self.writer.as_ref().filter(|w| w.bytes() >= self.limit).map(|_| self.limit)
     }
 
+    /// By how many bytes it may grow.
+    pub(super) fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.writer.as_ref().map_or(0, Writer::bytes))
+    }
+
     /// The newest snapshot.
     pub(super) fn latest(&self) -> Option<SnapshotId> {
         self.latest
     }
 
-    fn writer(&mut self) -> Result<&mut Writer, Failed> {
+    fn writer(&mut self) -> Result<&mut Writer<GuardedStorage>, Failed> {
         self.writer.as_mut().ok_or(CaptureError::Stopped)
     }
 
     /// What the file begins with: process and GPUs.
     fn begin(&mut self, session: &Session) -> Result<(), Failed> {
         if !std::mem::replace(&mut self.started, true) {
-            let process = process(session, self.tell);
+            let process = process::describe(session, self.tell);
             self.writer()?.session(&process)?;
         }
         for position in 0.. {
-            let Some(agent) = session.agent(position) else { break };
+            let Some(agent) = session.interceptor.agent(position) else { break };
             if !self.agents.insert(position) {
                 continue;
             }
-            let isa = session.api().isa_names(agent.agent.handle).unwrap_or_default().into_iter().next();
+            let isa = session.interceptor.api().isa_names(agent.agent.handle).unwrap_or_default().into_iter().next();
+            let identity = &agent.agent.identity;
             self.writer()?.agent(&Agent {
                 id: number_of(position),
                 isa: isa.unwrap_or_else(|| agent.agent.name.clone()),
                 product: agent.agent.product.clone(),
                 position: position as u32,
                 emulated: agent.agent.is_emulated(),
+                ticks_per_second: identity.ticks_per_second,
+                uuid: identity.uuid.clone(),
+                bdf: identity.bdf.clone(),
+                driver_node: identity.driver_node,
+                partition: identity.partition,
+                visible: crate::session::visible_agents(),
                 ..Agent::default()
             })?;
         }
@@ -204,7 +255,7 @@ impl File {
         writer.loaded(&Loaded {
             executable: executable.0,
             code_object: id,
-            agent: session.agent_position(object.agent).map_or(0, number_of),
+            agent: session.interceptor.agent_position(object.agent).map_or(0, number_of),
             base: object.at.base,
             size: object.at.size,
             delta: object.at.delta,
@@ -227,7 +278,7 @@ impl File {
         let id_of = |object: Option<&Arc<Object>>| {
             object.map(|object| Id(*object.hash.as_bytes())).filter(|id| written.contains(id)).unwrap_or_default()
         };
-        let agent_of = |agent: u64| session.agent_position(agent).map_or(0, number_of);
+        let agent_of = |agent: u64| session.interceptor.agent_position(agent).map_or(0, number_of);
         for symbol in kernels.iter().filter(|s| s.kernel_object != 0) {
             self.numbers += 1;
             let (id, code_object) = (self.numbers, id_of(objects.of_kernel(symbol)));
@@ -257,40 +308,70 @@ impl File {
         Ok(())
     }
 
-    /// Writes memory; `read` fills a buffer with what is at an offset of a range.
+    /// Writes memory; `read` fills a buffer with what is at an offset of a range. Ends early at the file's limit of bytes, or
+    /// at a moment.
     pub(super) fn snapshot(
         &mut self,
         session: &Session,
         parent: Option<SnapshotId>,
         ranges: &[memory::Allocation],
+        end: Instant,
         mut read: impl FnMut(&memory::Allocation, u64, &mut [u8]) -> io::Result<()>,
-    ) -> Result<(SnapshotId, Vec<String>), Failed> {
+    ) -> Result<Read, Failed> {
         self.begin(session)?;
         self.allocations(session, ranges)?;
+        let limit = self.limit;
         let writer = self.writer.as_mut().ok_or(CaptureError::Stopped)?;
         let mut snapshot = writer.snapshot(parent);
-        let (mut unread, mut freed) = (Vec::new(), Vec::new());
-        for range in ranges {
-            match snapshot.range(range.base, range.size, &mut |offset, to| read(range, offset, to)) {
-                Ok(()) => {}
-                // A thread that frees memory while the dispatch is held knows that its kernel does not use it.
-                Err(CaptureError::Memory { address, source, length })
-                    if address == range.base && source.kind() == io::ErrorKind::NotFound =>
-                {
-                    freed.push(format!("{length} bytes at {address:#x}: {source}"));
+        let (mut unread, mut freed, mut over) = (Vec::new(), Vec::new(), None);
+        'ranges: for range in ranges {
+            let mut losses = Losses::default();
+            let mut at = range.base;
+            while at < range.end() {
+                if snapshot.file_bytes() >= limit {
+                    over = Some(Over::Bytes);
+                } else if Instant::now() >= end {
+                    over = Some(Over::Time);
                 }
-                Err(error @ (CaptureError::Memory { .. } | CaptureError::Range { .. })) => {
+                if over.is_some() {
                     snapshot.incomplete();
-                    let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                    unread.push(format!("{error}: the snapshot is incomplete: {cause}"));
+                    unread.extend(losses.lines());
+                    break 'ranges;
                 }
-                Err(error) => return Err(error),
+                let stop = (at | (BETWEEN_LIMITS - 1)).saturating_add(1).min(range.end());
+                let (from, mut piece) = (at, 0);
+                let written = snapshot.range(from, stop - from, &mut |offset, to| {
+                    piece = to.len() as u64;
+                    read(range, from - range.base + offset, to)
+                });
+                at = match written {
+                    Ok(()) => stop,
+                    // A thread that frees memory while the dispatch is held knows that its kernel does not use it.
+                    Err(CaptureError::Memory { address, source, .. })
+                        if address == range.base && source.kind() == io::ErrorKind::NotFound =>
+                    {
+                        freed.push(format!("{} bytes at {address:#x}: {source}", range.size));
+                        range.end()
+                    }
+                    Err(CaptureError::Memory { address, source, .. }) => {
+                        losses.add(address, piece, &source);
+                        // What is behind it may be readable.
+                        address + piece.max(1)
+                    }
+                    Err(error @ CaptureError::Range { .. }) => {
+                        snapshot.incomplete();
+                        unread.push(format!("{error}: the snapshot is incomplete"));
+                        stop
+                    }
+                    Err(error) => return Err(error),
+                };
             }
+            unread.extend(losses.lines());
         }
         let id = snapshot.finish()?;
         self.latest = Some(id);
         freed.iter().try_for_each(|what| self.note(Severity::Info, logdur_capture::FREED, what))?;
-        Ok((id, unread))
+        Ok(Read { id, unread, over })
     }
 
     fn allocations(&mut self, session: &Session, ranges: &[memory::Allocation]) -> Result<(), Failed> {
@@ -345,6 +426,7 @@ impl File {
                 CaptureScope::All => Scope::All,
             },
             replaced_kernarg: Vec::new(),
+            held_ns: taken.held.as_nanos() as u64,
         })?;
         let number = session.kernels.number(taken.packet.kernel_object());
         let name = session.kernels.by_number(number).map_or("", |k| k.name()).to_owned();
@@ -360,6 +442,9 @@ impl File {
         if let Some(doubt) = doubt.filter(|doubt| !doubt.is_loss()) {
             self.note_of(Severity::Info, logdur_capture::KERNARG_EXTENT, &doubt.to_string(), Some(taken.id))?;
         }
+        for what in &taken.unannounced {
+            self.note_of(Severity::Info, logdur_capture::UNANNOUNCED, what, Some(taken.id))?;
+        }
         let shown =
             if name.is_empty() { format!("kernel at {:#x}", taken.packet.kernel_object()) } else { name.clone() };
         let mut new = Vec::new();
@@ -374,6 +459,7 @@ impl File {
         let counted = self.report.entry(name).or_default();
         counted.0 += 1;
         counted.1 += ns(end).saturating_sub(ns(start));
+        counted.2 += taken.held.as_nanos() as u64;
         Ok(new)
     }
 
@@ -412,10 +498,10 @@ impl File {
 
     /// What there is to say of it, if that has changed since it was last said.
     pub(super) fn report(&mut self) -> Vec<String> {
-        let count: u64 = self.report.values().map(|(n, _)| n).sum();
+        let count: u64 = self.report.values().map(|counted| counted.0).sum();
         let losses = self.losses.len() as u64 + self.lacking;
         let all = count + self.untaken + losses;
-        if self.told.replace(all) == Some(all) {
+        if self.last_reported.replace(all) == Some(all) {
             return Vec::new();
         }
         let bytes = self.writer.as_ref().map_or(0, Writer::bytes);
@@ -427,14 +513,18 @@ impl File {
         )];
         let mut kernels: Vec<_> = self.report.iter().collect();
         kernels.sort();
-        lines.extend(kernels.into_iter().map(|(name, (n, ns))| format!("capture: {name}: {n} dispatches, {ns} ns")));
+        lines.extend(
+            kernels
+                .into_iter()
+                .map(|(name, (n, ns, held))| format!("capture: {name}: {n} dispatches, {ns} ns, held for {held} ns")),
+        );
         lines
     }
 
     /// What was written, in a line; `None` once the file has been finished.
     pub(super) fn tell(&self) -> Option<String> {
         let bytes = self.writer.as_ref()?.bytes();
-        let count: u64 = self.report.values().map(|(n, _)| n).sum();
+        let count: u64 = self.report.values().map(|counted| counted.0).sum();
         let (path, kernels) = (self.path.display(), self.report.len());
         Some(format!(
             "{path}: {count} dispatches of {kernels} kernels captured, {bytes} bytes, {} not captured",
@@ -449,7 +539,7 @@ impl File {
 }
 
 /// A file of this path, or of the first of `NAME.1.EXTENSION`, `NAME.2.EXTENSION`, … that is free.
-fn new_file(path: PathBuf, mode: u32) -> Result<(PathBuf, FileStorage), Failed> {
+fn new_file(path: PathBuf, mode: u32) -> Result<(PathBuf, GuardedStorage), Failed> {
     let numbered = |n: u32| {
         let mut name = path.file_stem().unwrap_or_default().to_owned();
         name.push(format!(".{n}"));
@@ -461,7 +551,7 @@ fn new_file(path: PathBuf, mode: u32) -> Result<(PathBuf, FileStorage), Failed> 
     };
     let (mut n, mut candidate) = (0, path.clone());
     loop {
-        match FileStorage::create_new(&candidate, mode) {
+        match GuardedStorage::create_new(&candidate, mode) {
             Ok(storage) => return Ok((candidate, storage)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 n += 1;
@@ -490,7 +580,7 @@ fn allocation(session: &Session, range: &memory::Allocation) -> Option<Allocatio
         memory::Kind::Variable { .. } => return None,
     };
     let owner = match range.kind {
-        memory::Kind::Pool(pool) => session.agent_position(pool.agent).map_or(0, number_of),
+        memory::Kind::Pool(pool) => session.interceptor.agent_position(pool.agent).map_or(0, number_of),
         _ => 0,
     };
     let host_base = match range.kind {
@@ -503,50 +593,8 @@ fn allocation(session: &Session, range: &memory::Allocation) -> Option<Allocatio
 
 /// A GPU's tick in nanoseconds of the system clock; 0 if the runtime does not say.
 fn system_ns(session: &Session, agent: usize, tick: u64) -> u64 {
-    let Some(agent) = session.agent(agent) else { return 0 };
-    let api = session.api();
+    let Some(agent) = session.interceptor.agent(agent) else { return 0 };
+    let api = session.interceptor.api();
     let converted = api.system_tick(agent.agent.handle, tick).and_then(|t| Ok(to_ns(t, api.timestamp_frequency()?)));
     converted.unwrap_or(0)
-}
-
-/// The variables of the environment that are told.
-fn environment() -> Vec<Property> {
-    let told = |name: &str| TOLD.iter().any(|prefix| name.starts_with(prefix));
-    let told = std::env::vars_os().filter_map(|(name, value)| {
-        let name = name.into_string().ok().filter(|name| told(name))?;
-        Some(Property { name, value: value.to_string_lossy().into_owned() })
-    });
-    told.collect()
-}
-
-/// What the process is.
-fn process(session: &Session, tell: CaptureTell) -> Process {
-    let (exe, arguments) = match tell {
-        CaptureTell::None => Default::default(),
-        CaptureTell::Command | CaptureTell::Environment => (
-            std::fs::read_link("/proc/self/exe").unwrap_or_default().to_string_lossy().into_owned(),
-            std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
-        ),
-    };
-    Process {
-        pid: std::process::id(),
-        rank: rank(),
-        host: host(),
-        exe,
-        arguments,
-        environment: if tell == CaptureTell::Environment { environment() } else { Vec::new() },
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        runtime_version: session.api().build_version(),
-        ..Process::default()
-    }
-}
-
-fn host() -> String {
-    let mut names = MaybeUninit::<libc::utsname>::zeroed();
-    // SAFETY: the kernel fills the structure.
-    unsafe { libc::uname(names.as_mut_ptr()) };
-    // SAFETY: zeros are a value of it, and so is what the kernel has written.
-    let names = unsafe { names.assume_init() };
-    // SAFETY: the name ends with a zero inside of its array.
-    unsafe { CStr::from_ptr(names.nodename.as_ptr()) }.to_string_lossy().into_owned()
 }

@@ -6,7 +6,7 @@ use hsa_sys::abi::aql::Packet;
 
 use super::memory::Memory;
 
-/// The most bytes that are taken for arguments where nobody says how many there are. No compiler makes as many.
+/// The most bytes that are taken for arguments where neither metadata nor descriptor has their size. No compiler makes as many.
 const MOST: u64 = 64 << 10;
 
 /// Why it is not known that the bytes of a segment are all of them.

@@ -83,6 +83,10 @@ pub(crate) struct Memory {
     pools: HashMap<u64, Pool>,
     /// Pools of the handles that `hsa_amd_vmem_handle_create` has given out.
     handles: HashMap<u64, Pool>,
+    /// Agents that may access memory of another GPU, by its base.
+    allowed: HashMap<u64, Vec<u64>>,
+    /// Data of replacements, by their executables. Only a replacement itself reaches its data.
+    ours: HashMap<u64, Vec<Allocation>>,
 }
 
 impl Memory {
@@ -106,6 +110,7 @@ impl Memory {
         for base in gone {
             self.live.remove(&base);
         }
+        self.allowed.remove(&base);
         self.live.insert(base, Allocation { base, size, kind, is_virtual });
     }
 
@@ -162,8 +167,33 @@ impl Memory {
         }
     }
 
+    /// A code object of the kernel cache was loaded: addresses and sizes of its writable data.
+    pub(crate) fn loaded_ours(
+        &mut self,
+        executable: Executable,
+        agent: u64,
+        written: impl Iterator<Item = (u64, u64)>,
+    ) {
+        let kind = Kind::Variable { agent, executable };
+        let data = written.map(|(base, size)| Allocation { base, size, kind, is_virtual: false });
+        self.ours.entry(executable.0).or_default().extend(data);
+    }
+
+    /// The writable data of a replacement.
+    pub(crate) fn of_ours(&self, executable: Executable) -> &[Allocation] {
+        self.ours.get(&executable.0).map_or(&[], Vec::as_slice)
+    }
+
+    /// True when memory is there: an allocation, or data of a replacement.
+    pub(crate) fn is_there(&self, range: &Allocation, at: u64) -> bool {
+        let is_ours =
+            matches!(range.kind, Kind::Variable { executable, .. } if self.of_ours(executable).contains(range));
+        is_ours || self.around(at).is_some_and(|found| found.base == range.base)
+    }
+
     /// An executable is gone, with its variables.
     pub(crate) fn unloaded(&mut self, gone: Executable) {
+        self.ours.remove(&gone.0);
         self.live.retain(|_, a| !matches!(a.kind, Kind::Variable { executable, .. } if executable == gone));
     }
 
@@ -179,6 +209,13 @@ impl Memory {
         }
     }
 
+    /// A handle stands for what is mapped at an address.
+    pub(crate) fn handle_of(&mut self, address: u64, handle: u64) {
+        if let Some(Kind::Pool(pool)) = self.around(address).map(|a| a.kind) {
+            self.handles.insert(handle, pool);
+        }
+    }
+
     /// It is mapped.
     pub(crate) fn mapped(&mut self, handle: u64, base: u64, size: u64) {
         let kind = self.handles.get(&handle).copied().map_or(Kind::Foreign { agent: None }, Kind::Pool);
@@ -190,7 +227,7 @@ impl Memory {
         self.live.remove(&base);
     }
 
-    /// A signal has come, in memory of the runtime's that nobody else tells of. It goes as other memory does.
+    /// A signal has come, in memory of the runtime's that no other call announces. It goes as other memory does.
     pub(crate) fn signal(&mut self, handle: u64) {
         self.enter(handle, size_of::<Signal>() as u64, Kind::Signal, false);
     }
@@ -198,6 +235,67 @@ impl Memory {
     /// All memory, by address, but for signals: of those there are many, and hardly one is a kernel's to use.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Allocation> {
         self.live.values().filter(|a| a.kind != Kind::Signal)
+    }
+
+    /// [`all`](Memory::all) that an agent can access.
+    pub(crate) fn of_agent(&self, agent: u64) -> impl Iterator<Item = &Allocation> {
+        self.all().filter(move |a| match a.kind {
+            Kind::Pool(pool) if pool.is_gpu && pool.agent != agent => {
+                self.allowed.get(&a.base).is_some_and(|agents| agents.contains(&agent))
+            }
+            _ => true,
+        })
+    }
+
+    /// The application lets agents access the memory that an address is in, and no others but its owner.
+    pub(crate) fn allowed(&mut self, address: u64, agents: Vec<u64>) {
+        if let Some(base) = self.around(address).map(|a| a.base) {
+            self.allowed.insert(base, agents);
+        }
+    }
+
+    /// The application lets an agent access what it has mapped in a range.
+    pub(crate) fn allowed_in(&mut self, base: u64, size: u64, agent: u64, is_gpu: bool) {
+        for (&base, a) in self.live.range_mut(base..base.saturating_add(size)) {
+            self.allowed.entry(base).or_default().push(agent);
+            // A GPU that can read memory of an origin that is not known.
+            if is_gpu && a.kind == (Kind::Foreign { agent: None }) {
+                a.kind = Kind::Foreign { agent: Some(agent) };
+            }
+        }
+    }
+
+    /// The part of a range around an address that nothing is known of.
+    pub(crate) fn gap_around(&self, address: u64, (start, end): (u64, u64)) -> (u64, u64) {
+        let before = self.live.range(..=address).next_back().map_or(start, |(_, a)| a.end().max(start));
+        let after = self.live.range(address..).next().map_or(end, |(&base, _)| base.min(end));
+        (before, after)
+    }
+
+    /// What the application has mapped around an address, with all mappings that touch: one array may span several.
+    pub(crate) fn mapped_around(&self, address: u64) -> Vec<Allocation> {
+        let Some(found) = self.around(address) else { return Vec::new() };
+        if !found.is_virtual {
+            return vec![*found];
+        }
+        let mut all = vec![*found];
+        let mut start = found.base;
+        for (_, a) in self.live.range(..found.base).rev().take_while(|(_, a)| a.is_virtual) {
+            if a.end() != start {
+                break;
+            }
+            start = a.base;
+            all.push(*a);
+        }
+        let mut end = found.end();
+        for (_, a) in self.live.range(end..).take_while(|(_, a)| a.is_virtual) {
+            if a.base != end {
+                break;
+            }
+            end = a.end();
+            all.push(*a);
+        }
+        all
     }
 
     /// The memory that an address is in.
@@ -249,6 +347,41 @@ mod tests {
         memory.managed(0x21_000, 0x1000);
         assert_eq!(range(&memory, 0x23_000), Some((0x20_000, 0x24_000)), "what it was stays");
         assert_eq!(memory.all().count(), 2);
+    }
+
+    #[test]
+    fn another_gpus_memory_is_an_agents_only_where_it_was_allowed() {
+        let pool = |agent, is_gpu| Kind::Pool(Pool { handle: agent, agent, is_gpu, global_flags: Some(0) });
+        let mut memory = Memory::default();
+        memory.enter(0x1000, 0x1000, pool(1, true), false);
+        memory.enter(0x2000, 0x1000, pool(2, true), false);
+        memory.enter(0x3000, 0x1000, pool(2, true), true);
+        memory.enter(0x4000, 0x1000, pool(7, false), false);
+        let of = |memory: &Memory| memory.of_agent(1).map(|a| a.base).collect::<Vec<_>>();
+        assert_eq!(of(&memory), [0x1000, 0x4000]);
+        memory.allowed(0x2800, vec![1, 3]);
+        memory.allowed_in(0x3000, 0x1000, 1, true);
+        assert_eq!(of(&memory), [0x1000, 0x2000, 0x3000, 0x4000]);
+        memory.allowed(0x2000, vec![2]);
+        memory.enter(0x3000, 0x1000, pool(2, true), true);
+        assert_eq!(of(&memory), [0x1000, 0x4000], "the list is replaced, and goes with the memory");
+    }
+
+    #[test]
+    fn mappings_that_touch_are_one() {
+        let mut memory = Memory::default();
+        for base in [0x1000, 0x2000, 0x3000, 0x5000] {
+            memory.mapped(base, base, 0x1000);
+        }
+        memory.locked(0x4000, 0x4000, 0x1000);
+        let around = |at| {
+            let mut bases: Vec<u64> = memory.mapped_around(at).iter().map(|a| a.base).collect();
+            bases.sort_unstable();
+            bases
+        };
+        assert_eq!(around(0x2800), [0x1000, 0x2000, 0x3000]);
+        assert_eq!(around(0x1000), [0x1000, 0x2000, 0x3000]);
+        assert_eq!((around(0x4100), around(0x5fff), around(0x6000)), (vec![0x4000], vec![0x5000], vec![]));
     }
 
     #[test]

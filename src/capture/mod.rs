@@ -11,34 +11,42 @@
 
 mod copies;
 mod file;
+mod hold;
 mod kernarg;
 mod memory;
+mod process;
 mod read;
 mod select;
 mod stall;
+mod storage;
 mod take;
+mod unannounced;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::error::Error;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
+use amdgpu_code_object::{DataKind, Image};
 use hsa::{Executable, KernelSymbol, LoadedAt, VariableSymbol};
-use hsa_sys::abi::aql::{PacketType, Slot};
+use logdur_intercept::lifetime::Access;
+use logdur_intercept::lock;
+use logdur_intercept::ports::{Follow, HoldQueue};
+use logdur_intercept::queue::{Lease, Queue, Ring};
+use logdur_intercept::wake::Sleeper;
 use logdur_journal::names::one_line;
 use logdur_settings::{CaptureScope, Interceptor, Quiesce};
 
 use crate::code::{Object, Objects};
-use crate::queue::Queue;
-use crate::reaper::Access;
-use crate::session::{Session, lock};
-use crate::wake::Sleeper;
+use crate::session::{self, Session};
 
 pub(crate) use copies::{Copies, Engine, Inside, Path, copied_by_a_kernel};
 pub(crate) use memory::Memory;
 
 use file::File;
+use hold::{Limits, Patience};
 use read::Reader;
 use select::Selection;
 
@@ -56,9 +64,14 @@ pub(crate) struct Capture {
     file: Mutex<File>,
     inbox: Mutex<VecDeque<Target>>,
     sleeper: Sleeper,
-    started: AtomicBool,
+    started: Mutex<bool>,
     /// A limit was reached, or the file could not be written: nothing more is captured.
     stopped: AtomicBool,
+    limits: Limits,
+    /// Dispatches in a row that were not captured.
+    failures: AtomicU32,
+    /// It was said that the scope is smaller than the wanted one.
+    reduced: AtomicBool,
     seconds: u64,
     /// After how many dispatches the process is ended.
     quit: Option<u64>,
@@ -69,15 +82,65 @@ pub(crate) struct Capture {
 }
 
 /// A dispatch that waits to be captured.
-#[derive(Clone, Copy)]
 struct Target {
     queue: &'static Queue,
+    _lease: Lease,
     /// The packet's number in its queue.
     index: u64,
     /// Its number among those of its kernel and geometry.
     occurrence: u64,
     /// The packet processor has taken what is before it, when it was last looked at.
-    come: bool,
+    reached: bool,
+    /// Since when it is held.
+    since: Instant,
+}
+
+impl HoldQueue for Capture {
+    fn hold(&self, queue: &'static Queue, ring: &'static Ring, packets: Range<u64>) -> bool {
+        let Some(session) = session::current().filter(|_| !self.stopped.load(Ordering::Relaxed)) else { return false };
+        let passed = ring.passed.load(Ordering::Acquire);
+        for index in packets.filter(|index| *index != passed) {
+            let packet = ring.slot(index).read();
+            if !packet.is_dispatch() {
+                continue;
+            }
+            if packet.is_extended_dispatch() {
+                session.interceptor.notice_once(
+                    "extended-capture",
+                    "capture: dispatches in AMD's extended format, which gfx1250 takes, are not captured",
+                );
+                continue;
+            }
+            if let Some(occurrence) = self.selection.wants(&session.kernels, queue.agent, &packet) {
+                // Before the capture thread knows of it, which may let the queue go at once.
+                ring.hold.store(index, Ordering::Release);
+                let _lease = session.interceptor.queues.lease();
+                let (reached, since) = (false, Instant::now());
+                lock(&self.inbox).push_back(Target { queue, _lease, index, occurrence, reached, since });
+                self.sleeper.wake();
+                return true;
+            }
+        }
+        false
+    }
+
+    fn cannot_hold(&self, queue: u64) {
+        if let Some(session) = session::current() {
+            session.interceptor.notice(format!(
+                "capture: queue {queue} is one of the runtime's intercept queues: its dispatches are not captured, and not held \
+                 while others are"
+            ));
+        }
+    }
+}
+
+impl Follow for Capture {
+    fn queue_begins(&self) {
+        let Some(session) = session::current() else { return };
+        session.capture.iter().for_each(|capture| capture.start(session));
+    }
+
+    fn records_changed(&self) {}
 }
 
 impl Capture {
@@ -109,8 +172,11 @@ impl Capture {
             file: Mutex::new(file),
             inbox: Mutex::default(),
             sleeper: Sleeper::new(),
-            started: AtomicBool::new(false),
+            started: Mutex::default(),
             stopped: AtomicBool::new(false),
+            limits: Limits::new(settings.capture_max_hold),
+            failures: AtomicU32::new(0),
+            reduced: AtomicBool::new(false),
             seconds: settings.capture_max_seconds.into(),
             quit: settings.capture_quit.map(u64::from),
             taken: AtomicU64::new(0),
@@ -119,59 +185,43 @@ impl Capture {
         (Some(capture), said)
     }
 
-    /// The first of some packets of a queue that is to be captured; the capture thread is told of it.
-    pub(crate) fn first_wanted<'a>(
-        &self,
-        session: &Session,
-        queue: &'static Queue,
-        slots: impl Iterator<Item = (u64, &'a Slot)>,
-    ) -> Option<u64> {
-        if self.stopped.load(Ordering::Relaxed) {
-            return None;
-        }
-        let passed = queue.ring.as_ref()?.passed.load(Ordering::Acquire);
-        for (index, slot) in slots.filter(|(index, _)| *index != passed) {
-            let packet = slot.read();
-            if packet.packet_type() != PacketType::KernelDispatch {
-                continue;
-            }
-            if let Some(occurrence) = self.selection.wants(&session.kernels, queue.agent, &packet) {
-                lock(&self.inbox).push_back(Target { queue, index, occurrence, come: false });
-                self.sleeper.wake();
-                return Some(index);
-            }
-        }
-        None
-    }
-
     /// Starts the thread if it does not run yet.
     pub(crate) fn start(&'static self, session: &'static Session) {
-        if !self.started.swap(true, Ordering::AcqRel) {
-            session.spawn("logdur-capture", move || self.run(session));
+        let mut tried = lock(&self.started);
+        if !std::mem::replace(&mut *tried, true) {
+            let started = session.interceptor.spawn("logdur-capture", "nothing is captured", move || self.run(session));
+            if !started {
+                // Nobody would let go what is held.
+                self.stopped.store(true, Ordering::Release);
+            }
         }
     }
 
     fn run(&self, session: &'static Session) {
-        // When it was last seen that something goes on.
-        let mut moved = Instant::now();
+        let mut reading: Option<take::Reading<'_>> = None;
         loop {
             if lock(&self.inbox).is_empty() {
-                self.sleeper.sleep(None, || !lock(&self.inbox).is_empty());
-                moved = Instant::now();
-            }
-            match self.next(moved.elapsed() >= take::PATIENCE) {
-                Some(target) => {
-                    // The runtime is not shut down meanwhile.
-                    let may = session.may_use_runtime();
-                    // Its queue came to it before the last capture had reached a limit.
-                    if *may && !self.stopped.load(Ordering::Acquire) {
-                        self.take(session, target);
-                    } else {
-                        drop(stall::Stalled::with(session, target.queue));
-                    }
-                    moved = Instant::now();
+                match reading.take() {
+                    None => self.sleeper.sleep(None, || !lock(&self.inbox).is_empty()),
+                    Some(late) => reading = late.wait_for_late_copies(|| !lock(&self.inbox).is_empty()),
                 }
-                None => std::thread::sleep(stall::LOOK),
+            }
+            let Some(since) = lock(&self.inbox).front().map(|first| first.since) else { continue };
+            let mut patience = Patience::until(since + self.limits.hold);
+            let target = loop {
+                match self.next(patience.is_over(session, &self.copies)) {
+                    None if !lock(&self.inbox).is_empty() => std::thread::sleep(stall::LOOK),
+                    target => break target,
+                }
+            };
+            let Some(target) = target else { continue };
+            // The runtime is not shut down meanwhile.
+            let may = session.interceptor.may_use_runtime();
+            // Its queue came to it before the last capture had reached a limit.
+            if *may && !self.stopped.load(Ordering::Acquire) {
+                reading = self.take(session, target, reading.take());
+            } else {
+                drop(stall::Stalled::with(session, target.queue));
             }
         }
     }
@@ -180,9 +230,9 @@ impl Capture {
     /// does once it goes on. Any, when that has been waited for in vain.
     fn next(&self, in_vain: bool) -> Option<Target> {
         let mut inbox = lock(&self.inbox);
-        let come = inbox.iter().position(|target| stall::has_come(target.queue, target.index));
-        let next = inbox.remove(come.or(in_vain.then_some(0))?)?;
-        Some(Target { come: come.is_some(), ..next })
+        let reached = inbox.iter().position(|target| stall::has_reached(target.queue, target.index));
+        let next = inbox.remove(reached.or(in_vain.then_some(0))?)?;
+        Some(Target { reached: reached.is_some(), ..next })
     }
 
     /// Memory has come.
@@ -211,7 +261,16 @@ impl Capture {
         bytes: &[u8],
         symbols: &[KernelSymbol],
     ) {
-        let object = [Arc::new(Object::of(agent, 0, bytes, LoadedAt::default()))];
+        let at = session.interceptor.api().loader().and_then(|loader| {
+            let loaded = loader.code_objects(executable)?;
+            loaded.first().map_or(Ok(LoadedAt::default()), |loaded| loader.loaded_at(*loaded))
+        });
+        let object = [Arc::new(Object::of(agent, 0, bytes, at.unwrap_or_default()))];
+        if let (Some(moved_by), Ok(image)) = (object[0].moved_by(), Image::parse(bytes)) {
+            let written = image.data().into_iter().filter(|range| range.kind == DataKind::Variable);
+            let written = written.map(|range| (range.start.wrapping_add(moved_by), range.size));
+            self.memory(|memory| memory.loaded_ours(executable, agent, written));
+        }
         let mut file = lock(&self.file);
         let noted = file
             .loaded(session, executable, &object[0], bytes)
@@ -228,7 +287,7 @@ impl Capture {
         symbols: &[KernelSymbol],
         objects: &Objects<'_>,
     ) {
-        let api = session.api();
+        let api = session.interceptor.api();
         let agents: BTreeSet<u64> = objects.agents().chain(symbols.iter().map(|symbol| symbol.agent)).collect();
         let of_agent = |agent| api.variables(executable, agent).unwrap_or_default();
         let mut variables: Vec<VariableSymbol> = agents.into_iter().flat_map(of_agent).collect();
@@ -253,7 +312,7 @@ impl Capture {
     /// Says what was captured.
     pub(crate) fn report(&self, session: &Session) {
         let lines = lock(&self.file).report();
-        lines.into_iter().for_each(|line| session.notice(line));
+        lines.into_iter().for_each(|line| session.interceptor.notice(line));
     }
 
     /// Writes the end of the file.
@@ -284,7 +343,7 @@ impl Capture {
     fn quit(&self, session: &'static Session, captured: u64) {
         self.stop(session, &format!("{}={captured}: the process is ended", Interceptor::capture_quit));
         self.finish(session);
-        session.drain(Access::Full);
+        session.interceptor.drain(Access::Full);
         session.log.write_all(session, Access::Full);
         let process = std::process::id().cast_signed();
         // SAFETY: no memory is involved.
@@ -293,7 +352,7 @@ impl Capture {
 
     fn stop(&self, session: &Session, reason: &str) {
         if !self.stopped.swap(true, Ordering::AcqRel) {
-            session.notice(format!("capture: nothing more is captured: {reason}"));
+            session.interceptor.notice(format!("capture: nothing more is captured: {reason}"));
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Reading memory of hosts and GPUs, a piece at a time.
 //!
 //! A GPU's memory is copied by one of its engines, each of which copies in order: behind a copy of the application's that
-//! waits for what the capture holds, a copy of ours does not begin. So an engine that is not known to wait is asked, and
-//! another one as well when the copy takes long: what is known may not be all.
+//! waits for what the capture holds, a copy of ours does not begin. The reader asks an engine that is not known to wait. If
+//! that copy is late, it asks the next one, and then an SDMA engine that the runtime calls free. Then it reads the memory
+//! through the GPU's aperture, if the host has it mapped. Engines that are known to wait come last. An engine that was late
+//! is not asked again until its copies are complete.
 //!
 //! # Threads
 //! The capture thread.
@@ -16,7 +18,7 @@ use hsa::{AgentKind, Api, OwnSignal, Pool};
 
 use super::copies::{Copies, Engine, Path, copied_by_a_kernel};
 use super::memory::{Allocation, Kind};
-use crate::own_memory;
+use crate::own_memory::{self, DeviceMappings};
 
 /// Bytes that are read at once.
 pub(super) const PIECE: usize = 4 << 20;
@@ -57,6 +59,8 @@ struct Room {
 struct Lane {
     engine: Engine,
     rooms: [Room; 2],
+    /// A copy of it took longer than [`LATE`], and its copies were not all complete since.
+    late: bool,
 }
 
 /// Which room: the lane's number, and its own there.
@@ -68,6 +72,8 @@ pub(super) struct Reader {
     host: u64,
     gpus: Vec<u64>,
     lanes: Vec<Lane>,
+    /// `None` when the process has no descriptor for it.
+    aperture: Option<DeviceMappings>,
 }
 
 // SAFETY: the rooms are the reader's own.
@@ -96,7 +102,7 @@ impl Reader {
         let agents = api.agents()?;
         let host = agents.iter().find(|a| a.kind == AgentKind::Cpu).ok_or(Unread::NoHost)?.handle;
         let gpus: Vec<u64> = agents.iter().filter(|a| a.kind == AgentKind::Gpu).map(|a| a.handle).collect();
-        Ok(Reader { api, host, gpus, lanes: Vec::new() })
+        Ok(Reader { api, host, gpus, lanes: Vec::new(), aperture: DeviceMappings::new().ok() })
     }
 
     /// Fills `to`, at most [`PIECE`], with what is in memory from an address on. A thread that reads some memory reads it from its
@@ -106,7 +112,7 @@ impl Reader {
     /// Why that could not be done.
     ///
     /// # Safety
-    /// The memory must be there with all of its bytes, and stay until [`Reader::is_settled`].
+    /// The memory must be there with all of its bytes, and stay until [`Reader::has_no_late_copies`].
     pub(super) unsafe fn read(
         &mut self,
         memory: &Allocation,
@@ -137,7 +143,9 @@ impl Reader {
             self.lanes.iter_mut().flat_map(|lane| &mut lane.rooms).for_each(|room| room.of = None);
         }
         // SAFETY: the caller's promise.
-        let (lane, room) = unsafe { self.copied(agent, memory.end(), address, to.len(), copies, deadline) }?;
+        let Some((lane, room)) = (unsafe { self.copied(agent, memory.end(), address, to, copies, deadline) })? else {
+            return Ok(());
+        };
         let found = self.room((lane, room)).and_then(|room| Some((room.memory, room.offset_of(address, to.len())?)));
         let Some((from, offset)) = found else { return Err(Unread::Expired(String::new())) };
         // SAFETY: the room has so many bytes behind the offset.
@@ -155,7 +163,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A room that has so many bytes of a GPU's memory from an address on.
+    /// A room that has as many bytes of a GPU's memory from an address on as `to`; `None` when `to` was filled.
     ///
     /// # Safety
     /// As for [`Reader::read`].
@@ -164,51 +172,101 @@ impl Reader {
         gpu: u64,
         end: u64,
         address: u64,
-        bytes: usize,
+        to: &mut [u8],
         copies: &Copies,
         deadline: Instant,
-    ) -> Result<Spot, Unread> {
+    ) -> Result<Option<Spot>, Unread> {
+        for lane in &mut self.lanes {
+            lane.late &= !lane.rooms.iter().all(Room::is_free);
+        }
         let mut asked: Vec<Spot> = Vec::new();
         for (n, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.engine.gpu == gpu) {
-            let having = lane.rooms.iter().enumerate().filter(|(_, room)| room.offset_of(address, bytes).is_some());
+            let having = lane.rooms.iter().enumerate().filter(|(_, room)| room.offset_of(address, to.len()).is_some());
             asked.extend(having.map(|(room, _)| (n, room)));
         }
-        let soon = || deadline.min(Instant::now() + LATE);
-        if let Some(spot) = self.first_of(&asked, soon()) {
-            return Ok(spot);
+        let prompt: Vec<Spot> = asked.iter().copied().filter(|spot| !self.is_late(spot.0)).collect();
+        if let Some(spot) = self.soon(&prompt) {
+            return Ok(Some(spot));
         }
         let waiting = copies.blocked(gpu);
         let mut paths = vec![Path::ToHost, Path::ToGpu];
         if copied_by_a_kernel((end - address).min(PIECE as u64) as usize) {
             paths.push(Path::Within);
         }
-        // Those that are not known to wait come first; the order stays otherwise.
-        paths.sort_by_key(|path| waiting.contains(path));
+        let (blocked, mut free): (Vec<Path>, Vec<Path>) =
+            paths.into_iter().partition(|path| waiting.contains(&Engine::of(gpu, *path).path));
+        // The first two are the paths above.
+        let engines = self.api.free_engines(self.host, gpu) & !0b11;
+        let engine = |bit: u32| Path::Sdma(1 << bit);
+        let named = (0..u32::BITS).filter(|bit| engines & (1 << bit) != 0).map(engine);
+        free.extend(named.filter(|path| !waiting.contains(path)).take(1));
         let mut refused = None;
-        for path in paths {
-            let lane = self.lane(Engine { gpu, path })?;
-            if asked.iter().any(|spot| spot.0 == lane) {
-                continue;
-            }
-            let free = (0..2).map(|room| (lane, room)).find(|spot| self.room(*spot).is_some_and(Room::is_free));
-            let Some(spot) = free else { continue };
+        for path in free {
             // SAFETY: the caller's promise.
-            match unsafe { self.start(spot, address, end) } {
-                Ok(()) => asked.push(spot),
-                Err(error) => {
-                    refused = Some(error);
-                    continue;
-                }
+            if let Some(spot) = unsafe { self.ask(Engine::of(gpu, path), address, end, &mut asked, &mut refused) }? {
+                return Ok(Some(spot));
             }
-            if let Some(spot) = self.first_of(&asked, soon()) {
-                return Ok(spot);
+        }
+        if self.aperture.as_ref().is_some_and(|aperture| aperture.read(address, to).is_ok()) {
+            return Ok(None);
+        }
+        for path in blocked {
+            // SAFETY: the caller's promise.
+            if let Some(spot) = unsafe { self.ask(Engine::of(gpu, path), address, end, &mut asked, &mut refused) }? {
+                return Ok(Some(spot));
             }
         }
         match (self.first_of(&asked, deadline), refused) {
-            (Some(spot), _) => Ok(spot),
+            (Some(spot), _) => Ok(Some(spot)),
             (None, Some(error)) if asked.is_empty() => Err(error.into()),
-            (None, _) => Err(Unread::Expired(copies.told(gpu))),
+            (None, _) => Err(Unread::Expired(copies.describe_waits(gpu))),
         }
+    }
+
+    /// Asks an engine for what is from an address on, unless it is late or has been asked for it; the room that has it soon.
+    ///
+    /// # Safety
+    /// As for [`Reader::read`].
+    unsafe fn ask(
+        &mut self,
+        engine: Engine,
+        address: u64,
+        end: u64,
+        asked: &mut Vec<Spot>,
+        refused: &mut Option<hsa::HsaError>,
+    ) -> Result<Option<Spot>, Unread> {
+        let lane = self.lane(engine)?;
+        if self.is_late(lane) || asked.iter().any(|spot| spot.0 == lane) {
+            return Ok(None);
+        }
+        let free = (0..2).map(|room| (lane, room)).find(|spot| self.room(*spot).is_some_and(Room::is_free));
+        let Some(spot) = free else { return Ok(None) };
+        // SAFETY: the caller's promise.
+        match unsafe { self.start(spot, address, end) } {
+            Ok(()) => asked.push(spot),
+            Err(error) => {
+                *refused = Some(error);
+                return Ok(None);
+            }
+        }
+        Ok(self.soon(asked))
+    }
+
+    fn is_late(&self, lane: usize) -> bool {
+        self.lanes.get(lane).is_some_and(|lane| lane.late)
+    }
+
+    /// The first of some rooms that has what it was asked for, or has it soon. The engines of the others are late.
+    fn soon(&mut self, spots: &[Spot]) -> Option<Spot> {
+        let found = self.first_of(spots, Instant::now() + LATE);
+        if found.is_none() {
+            for &(lane, _) in spots {
+                if let Some(lane) = self.lanes.get_mut(lane) {
+                    lane.late = true;
+                }
+            }
+        }
+        found
     }
 
     fn room(&self, (lane, room): Spot) -> Option<&Room> {
@@ -237,7 +295,7 @@ impl Reader {
             Ok(Room { memory, copied: self.api.own_signal(0)?, of: None })
         };
         let rooms = [room()?, room()?];
-        self.lanes.push(Lane { engine, rooms });
+        self.lanes.push(Lane { engine, rooms, late: false });
         Ok(self.lanes.len() - 1)
     }
 
@@ -252,13 +310,18 @@ impl Reader {
         room.copied.memory().value.store(1, Ordering::Release);
         // ROCr chooses the engine by the agents that it is told.
         let (to_agent, from_agent) = match engine.path {
-            Path::ToHost => (self.host, engine.gpu),
+            Path::ToHost | Path::Sdma(_) => (self.host, engine.gpu),
             Path::ToGpu => (engine.gpu, self.host),
             Path::Within => (engine.gpu, engine.gpu),
         };
         let from = (ptr::with_exposed_provenance(address as usize), from_agent);
-        // SAFETY: the caller's promise, and the room's size. The GPU can access both.
-        let started = unsafe { self.api.start_copy((room.memory.as_ptr(), to_agent), from, bytes, room.copied) };
+        let to = (room.memory.as_ptr(), to_agent);
+        let started = match engine.path {
+            // SAFETY: the caller's promise, and the room's size. The GPU can access both.
+            Path::Sdma(engine) => unsafe { self.api.start_copy_on(to, from, bytes, room.copied, engine) },
+            // SAFETY: as above.
+            _ => unsafe { self.api.start_copy(to, from, bytes, room.copied) },
+        };
         room.of = Some((address, bytes)).filter(|_| started.is_ok());
         if started.is_err() {
             room.copied.memory().value.store(0, Ordering::Release);
@@ -266,16 +329,8 @@ impl Reader {
         started
     }
 
-    /// Waits for copies that are under way, now that what they may wait for goes on. Afterwards nothing reads memory any more,
-    /// unless the time is over.
-    pub(super) fn settle(&self, deadline: Instant) {
-        while !self.is_settled() && Instant::now() < deadline {
-            std::thread::sleep(LOOK);
-        }
-    }
-
     /// True when no copy is under way.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn has_no_late_copies(&self) -> bool {
         self.lanes.iter().flat_map(|lane| &lane.rooms).all(Room::is_free)
     }
 }
@@ -284,9 +339,9 @@ impl Drop for Reader {
     fn drop(&mut self) {
         // Into the others, copies may still write.
         for room in self.lanes.iter().flat_map(|lane| &lane.rooms).filter(|room| room.is_free()) {
-            // SAFETY: no copy is under way that would end it, and nobody else knows it.
+            // SAFETY: no copy is under way that would end it, and no other thread knows it.
             let signal = unsafe { self.api.destroy_own_signal(room.copied) };
-            // SAFETY: no copy is under way that would write there, and nobody else knows it.
+            // SAFETY: no copy is under way that would write there, and no other thread knows it.
             let memory = unsafe { self.api.free(room.memory) };
             // What the runtime keeps is of no harm.
             drop((signal, memory));

@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use hsa_sys::abi::aql::Packet;
+use logdur_intercept::lock;
 use logdur_journal::names::is_named;
 use logdur_settings::{Grid, Interceptor, Occurrences};
 use regex::Regex;
 
 use crate::kernels::Kernels;
-use crate::session::lock;
 
 /// What is asked for.
 pub(super) struct Selection {

@@ -6,33 +6,38 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
+use hsa::Executable;
 use logdur_capture::SnapshotId;
+use logdur_intercept::lock;
+use logdur_intercept::queue::Ring;
+use logdur_intercept::reaper;
 use logdur_journal::State;
-use logdur_settings::{CaptureScope, Quiesce};
+use logdur_settings::{CaptureScope, Interceptor, Quiesce};
 
-use super::file::{Failed, Taken};
+use super::file::{Failed, Over, Taken};
+use super::hold::{FAILURES, PATIENCE, TooMuch};
 use super::kernarg::Kernarg;
 use super::memory::{Allocation, Kind};
 use super::read::{PIECE, Reader};
 use super::stall::{self, Stalled};
+use super::unannounced;
 use super::{Capture, Target};
-use crate::queue::Ring;
-use crate::reaper;
-use crate::session::{Session, lock};
-
-/// The time for one capture but for the reading of memory: earlier work and the dispatch itself have to end in it.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// The time for reading: as many bytes as a slow bus copies meanwhile.
-const BYTES_PER_SECOND: u64 = 256 << 20;
+use crate::session::Session;
 
 /// Why a dispatch was not captured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Untaken {
     /// What was before it.
-    #[error("earlier work had not ended in {} s", PATIENCE.as_secs())]
+    #[error("earlier work had not ended, and made no progress for {} s", PATIENCE.as_secs())]
     Busy,
+    /// It was held for as long as it may be.
+    #[error("it was held for {} s, the limit of {name}", .0.as_secs(), name = Interceptor::capture_max_hold)]
+    Held(Duration),
+    /// More memory than the limits allow.
+    #[error(transparent)]
+    TooMuch(#[from] TooMuch),
     /// Itself.
-    #[error("it had not ended in {} s: it may wait for work that was held for the capture", PATIENCE.as_secs())]
+    #[error("it had not ended, and made no progress for {} s: it may wait for work that was held for the capture", PATIENCE.as_secs())]
     Endless,
     /// Its queue was destroyed, or is not one that can be held.
     #[error("its queue could not be held")]
@@ -46,23 +51,62 @@ pub(super) enum Untaken {
 }
 
 /// A reader, and what keeps the application from freeing memory while a copy is under way.
-struct Reading<'a> {
+pub(super) struct Reading<'a> {
     reader: MutexGuard<'a, Option<Reader>>,
     not_freed: Option<RwLockWriteGuard<'a, ()>>,
 }
 
+impl Reading<'_> {
+    /// Waits for copies of ours that were late: they may be behind copies of the application's. Until they are complete,
+    /// the memory that they read cannot be freed. Returns itself if `wanted` becomes true before they are complete. Otherwise
+    /// the wait ends after [`PATIENCE`].
+    pub(super) fn wait_for_late_copies(self, wanted: impl Fn() -> bool) -> Option<Self> {
+        let has_no_late_copies = || self.reader.as_ref().is_none_or(Reader::has_no_late_copies);
+        let deadline = Instant::now() + PATIENCE;
+        while !has_no_late_copies() && Instant::now() < deadline {
+            if wanted() {
+                return Some(self);
+            }
+            std::thread::sleep(stall::LOOK);
+        }
+        None
+    }
+}
+
+/// Which memory a snapshot is to have, and when it has to be read.
+struct Wanted<'a> {
+    scope: CaptureScope,
+    /// The position of the dispatch's agent.
+    agent: usize,
+    kernarg: &'a [u8],
+    /// The executable of the replacement, if that has variables of its own.
+    replacement: Option<Executable>,
+    end: Instant,
+}
+
 impl Capture {
-    /// Captures a dispatch, or says why not; the queues go on in any case.
-    pub(super) fn take(&self, session: &'static Session, target: Target) {
+    /// Captures a dispatch, or says why not; the queues go on in any case. Returns what it read with if copies are under way.
+    pub(super) fn take<'a>(
+        &'a self,
+        session: &'static Session,
+        target: Target,
+        mut reading: Option<Reading<'a>>,
+    ) -> Option<Reading<'a>> {
         let start = Instant::now();
         let mut stalled = Stalled::with(session, target.queue);
-        let mut reading = None;
-        let result = self.try_take(session, target, &mut stalled, &mut reading);
+        let result = self.try_take(session, &target, &mut stalled, &mut reading);
+        // It was chosen, and counted, once.
+        if let Some(ring) = &target.queue.ring {
+            ring.passed.store(target.index, Ordering::Release);
+        }
         // Before the queues go on: what is behind is not to be seen before.
-        reaper::tell_kept(session, target.queue);
-        Self::go_on(stalled, reading);
+        reaper::complete_deferred(&session.interceptor, target.queue);
+        drop(stalled);
+        // Others may use the reader when the last copy is complete.
+        reading = reading.and_then(|reading| reading.wait_for_late_copies(|| true));
         match result {
             Ok(()) => {
+                self.failures.store(0, Ordering::Relaxed);
                 let captured = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
                 if self.quit == Some(captured) {
                     self.quit(session, captured);
@@ -71,9 +115,13 @@ impl Capture {
             Err(Untaken::File(error)) => self.check(session, Err(error)),
             Err(why) => {
                 let what = format!("a dispatch of queue {}: {why}", target.queue.id.load(Ordering::Relaxed));
-                session.notice(format!("capture: not captured: {what}"));
+                session.interceptor.notice(format!("capture: not captured: {what}"));
                 let noted = lock(&self.file).untaken(&what);
                 self.check(session, noted);
+                let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+                if failures == FAILURES {
+                    self.stop(session, &format!("{failures} dispatches in a row were not captured; the last: {why}"));
+                }
             }
         }
         let now = start.elapsed().as_nanos() as u64;
@@ -85,64 +133,75 @@ impl Capture {
         if let Some(limit) = full {
             self.stop(session, &format!("the file has {limit} bytes"));
         }
-    }
-
-    /// Lets queues go on. A copy of ours that was late may wait behind one of the application's: until it is complete, nobody
-    /// frees what it reads.
-    fn go_on(stalled: Stalled, reading: Option<Reading<'_>>) {
-        drop(stalled);
-        if let Some(reader) = reading.as_ref().and_then(|reading| reading.reader.as_ref()) {
-            reader.settle(Instant::now() + PATIENCE);
-        }
+        reading
     }
 
     fn try_take<'a>(
         &'a self,
         session: &'static Session,
-        target: Target,
+        target: &Target,
         stalled: &mut Stalled,
         reading: &mut Option<Reading<'a>>,
     ) -> Result<(), Untaken> {
         let queue = target.queue;
         let ring = queue.ring.as_ref().ok_or(Untaken::Queue)?;
-        if !target.come {
-            return Err(Untaken::Busy);
+        let end = target.since + self.limits.hold;
+        // Of two reasons, the limit is the one that the user can change.
+        let or_held = |why: Untaken| if Instant::now() >= end { Untaken::Held(self.limits.hold) } else { why };
+        if !target.reached {
+            return Err(or_held(Untaken::Busy));
         }
-        let deadline = Instant::now() + PATIENCE;
-        let others = session.queues.all().into_iter().filter(|q| !ptr::eq(*q, queue));
+        let scope = self.allowed_scope(session, queue.agent);
+        // The lease of the target keeps them longer than this list does.
+        let all = session.interceptor.queues.all();
+        let others = all.iter().copied().filter(|q| !ptr::eq(*q, queue));
         match self.quiesce {
             Quiesce::Queue => {}
             Quiesce::Device => stalled.pause(others.filter(|q| q.agent == queue.agent)),
             Quiesce::Process => stalled.pause(others),
         }
         let _held = self.copies.hold();
-        stalled.drain(&self.copies, deadline).map_err(|_| Untaken::Busy)?;
+        stalled.drain(&self.copies, end).map_err(|_| or_held(Untaken::Busy))?;
         let packet = ring.slot(target.index).read();
         let kernel = session.kernels.by_number(session.kernels.number(packet.kernel_object()));
         let kernarg = Kernarg::of(&packet, kernel.and_then(|k| k.kernel.kernarg_size), &lock(&self.memory));
-        let reading = reading.insert(Reading { reader: lock(&self.reader), not_freed: None });
+        let agent = session.interceptor.agent(queue.agent).map_or(0, |agent| agent.agent.handle);
+        let unannounced = if session.interceptor.api().retries_faults(agent) {
+            unannounced::enter(&mut lock(&self.memory), &kernarg.bytes)
+        } else {
+            Vec::new()
+        };
+        let reading = reading.get_or_insert_with(|| Reading { reader: lock(&self.reader), not_freed: None });
         if reading.reader.is_none() {
-            *reading.reader = Some(Reader::new(session.api())?);
+            *reading.reader = Some(Reader::new(session.interceptor.api())?);
         }
         let latest = lock(&self.file).latest();
-        let before = self.snapshot(session, reading, &kernarg.bytes, latest)?;
+        let swapper = session.swapper.as_ref();
+        let replacement = swapper.and_then(|swapper| swapper.with_own_variables(packet.kernel_object()));
+        let wanted = Wanted { scope, agent: queue.agent, kernarg: &kernarg.bytes, replacement, end };
+        let before = self.snapshot(session, reading, &wanted, latest)?;
         let mut taken = Taken {
             target: (queue, target.index, target.occurrence),
             packet,
             kernarg,
             before,
             after: None,
-            scope: self.scope,
+            scope,
             ran: packet.kernel_object(),
             id: 0,
             ticks: None,
+            held: Duration::ZERO,
+            unannounced,
         };
-        let after = self.run_alone(session, stalled, ring, &mut taken, queue)?;
+        let after = self.run_alone(session, stalled, ring, &mut taken, end).map_err(or_held)?;
         if after && self.after {
-            taken.after = self.snapshot(session, reading, &taken.kernarg.bytes, before)?;
+            let kernarg = &taken.kernarg.bytes;
+            let wanted = Wanted { scope, agent: queue.agent, kernarg, replacement, end };
+            taken.after = self.snapshot(session, reading, &wanted, before)?;
         }
+        taken.held = target.since.elapsed();
         for what in lock(&self.file).dispatch(session, &taken)? {
-            session.notice(format!("capture: {what}"));
+            session.interceptor.notice(format!("capture: {what}"));
         }
         Ok(())
     }
@@ -154,16 +213,16 @@ impl Capture {
         stalled: &Stalled,
         ring: &Ring,
         taken: &mut Taken,
-        queue: &'static crate::queue::Queue,
+        end: Instant,
     ) -> Result<bool, Untaken> {
-        let deadline = Instant::now() + PATIENCE;
+        let (queue, deadline) = (taken.target.0, end.min(Instant::now() + PATIENCE));
         let record = stall::next_record(session, queue, deadline).map_err(|_| Untaken::Queue)?;
         ring.passed.store(taken.target.1, Ordering::Release);
-        queue.keeps.store(true, Ordering::Release);
+        queue.defers_completions.store(true, Ordering::Release);
         stall::publish_one(session, queue, ring, deadline).map_err(|_| Untaken::Queue)?;
         taken.id = record.record().id.load(Ordering::Acquire);
         taken.ran = record.record().kernel_object.load(Ordering::Acquire);
-        stalled.drain(&self.copies, deadline).map_err(|_| Untaken::Endless)?;
+        stalled.drain(&self.copies, end).map_err(|_| Untaken::Endless)?;
         if record.state() == State::InFlight {
             // It waits at rest: memory is as it was before.
             return Err(Untaken::Endless);
@@ -172,30 +231,55 @@ impl Capture {
         Ok(true)
     }
 
+    /// The scope of captures for an agent: the wanted one, or a smaller one when all memory is more than the limits allow.
+    fn allowed_scope(&self, session: &Session, agent: usize) -> CaptureScope {
+        if self.scope != CaptureScope::All {
+            return self.scope;
+        }
+        let agent = session.interceptor.agent(agent).map_or(0, |agent| agent.agent.handle);
+        let bytes = lock(&self.memory).of_agent(agent).map(|range| range.size).sum();
+        let Err(why) = self.allow(bytes) else { return CaptureScope::All };
+        if !self.reduced.swap(true, Ordering::Relaxed) {
+            session.interceptor.notice(format!("capture: {why}: captures have the scope `reachable`"));
+        }
+        CaptureScope::Reachable
+    }
+
+    /// Whether so much memory may be read.
+    fn allow(&self, bytes: u64) -> Result<(), TooMuch> {
+        self.limits.allow(bytes, 1 + u64::from(self.after), lock(&self.file).left())
+    }
+
     /// Reads memory into the file.
     fn snapshot<'a>(
         &'a self,
         session: &Session,
         reading: &mut Reading<'a>,
-        kernarg: &[u8],
+        wanted: &Wanted<'_>,
         parent: Option<SnapshotId>,
     ) -> Result<Option<SnapshotId>, Untaken> {
-        let ranges = self.ranges(reading, kernarg);
+        let ranges = self.ranges(session, reading, wanted);
         if ranges.is_empty() {
             return Ok(None);
         }
         let bytes: u64 = ranges.iter().map(|r| r.size).sum();
-        let deadline = Instant::now() + PATIENCE + Duration::from_secs(bytes / BYTES_PER_SECOND);
-        let mut file = lock(&self.file);
-        let (id, unread) = file.snapshot(session, parent, &ranges, |range, offset, to| {
-            self.piece(reading, range, range.base + offset, to, deadline)
+        self.allow(bytes)?;
+        let (start, mut file) = (Instant::now(), lock(&self.file));
+        let left = file.left();
+        let read = file.snapshot(session, parent, &ranges, wanted.end, |range, offset, to| {
+            self.piece(reading, range, range.base + offset, to, wanted.end)
         })?;
-        for what in unread {
+        for what in read.unread {
             if file.lost(&what)? {
-                session.notice(format!("capture: {what}"));
+                session.interceptor.notice(format!("capture: {what}"));
             }
         }
-        Ok(Some(id))
+        match read.over {
+            None => self.limits.measured(bytes, start.elapsed(), left - file.left()),
+            Some(Over::Bytes) => return Err(TooMuch::Bytes { bytes, left }.into()),
+            Some(Over::Time) => return Err(Untaken::Held(self.limits.hold)),
+        }
+        Ok(Some(read.id))
     }
 
     /// Reads a piece of memory, which is not freed meanwhile, nor while a copy of it is under way.
@@ -205,64 +289,67 @@ impl Capture {
         range: &Allocation,
         at: u64,
         to: &mut [u8],
-        deadline: Instant,
+        end: Instant,
     ) -> io::Result<()> {
+        let deadline = end.min(Instant::now() + PATIENCE);
         let Reading { reader, not_freed } = reading;
         let Some(reader) = reader.as_mut() else { return Err(io::ErrorKind::Other.into()) };
         let held = not_freed.take().unwrap_or_else(|| self.reading.write().unwrap_or_else(PoisonError::into_inner));
-        let known = lock(&self.memory).around(at).map(|a| a.base) == Some(range.base);
+        let known = lock(&self.memory).is_there(range, at);
         let read = if known {
-            // SAFETY: it is allocated, and nobody frees it while the lock is held: as long as a copy is under way.
+            // SAFETY: it is allocated, and no thread frees it while the lock is held: as long as a copy is under way.
             let read = unsafe { reader.read(range, at, to, &self.copies, deadline) };
             read.map_err(|e| io::Error::other(e.to_string()))
         } else {
             Err(io::Error::new(io::ErrorKind::NotFound, "it was freed meanwhile"))
         };
-        *not_freed = Some(held).filter(|_| !reader.is_settled());
+        *not_freed = Some(held).filter(|_| !reader.has_no_late_copies());
         read
     }
 
     /// The memory that is in the scope of a dispatch.
-    fn ranges<'a>(&'a self, reading: &mut Reading<'a>, kernarg: &[u8]) -> Vec<Allocation> {
+    fn ranges<'a>(&'a self, session: &Session, reading: &mut Reading<'a>, wanted: &Wanted<'_>) -> Vec<Allocation> {
+        let agent = session.interceptor.agent(wanted.agent).map_or(0, |agent| agent.agent.handle);
         let mut memory = lock(&self.memory);
         memory.forget_unmapped();
-        let all: Vec<Allocation> = memory.all().copied().collect();
+        let all: Vec<Allocation> = memory.of_agent(agent).copied().collect();
         let at = |words: &[u8]| -> Vec<Allocation> {
             let words = words.chunks_exact(8).filter_map(|w| w.try_into().ok()).map(u64::from_le_bytes);
-            words.filter_map(|word| memory.around(word).copied()).collect()
+            words.flat_map(|word| memory.mapped_around(word)).collect()
         };
-        let mut found = at(kernarg);
+        let mut found = at(wanted.kernarg);
         // Code reaches its variables without an argument.
         found.extend(all.iter().filter(|a| matches!(a.kind, Kind::Variable { .. })));
+        let own = wanted.replacement.map_or(&[][..], |replacement| memory.of_ours(replacement)).to_vec();
         drop(memory);
+        found.extend(&own);
         found.sort_by_key(|a| a.base);
         found.dedup();
-        match self.scope {
+        match wanted.scope {
             CaptureScope::Kernarg => Vec::new(),
             CaptureScope::Args => found,
-            CaptureScope::Reachable => self.reachable(reading, found),
-            CaptureScope::All => with_signals(all, found),
+            CaptureScope::Reachable => self.reachable(reading, found, wanted.end),
+            CaptureScope::All => with_signals(all, found, own),
         }
     }
 
     /// What may be reached from some memory: everything in it that looks like an address is taken for one.
-    fn reachable<'a>(&'a self, reading: &mut Reading<'a>, mut found: Vec<Allocation>) -> Vec<Allocation> {
+    fn reachable<'a>(&'a self, reading: &mut Reading<'a>, mut found: Vec<Allocation>, end: Instant) -> Vec<Allocation> {
         let (mut next, mut piece) = (0, vec![0; PIECE]);
-        let deadline = Instant::now() + PATIENCE;
         while let Some(range) = found.get(next).copied() {
             next += 1;
             for offset in (0..range.size).step_by(PIECE) {
                 let length = (range.size - offset).min(PIECE as u64) as usize;
                 let Some(to) = piece.get_mut(..length) else { continue };
                 // What cannot be read is told when it is to be written.
-                if self.piece(reading, &range, range.base + offset, to, deadline).is_err() {
+                if self.piece(reading, &range, range.base + offset, to, end).is_err() {
                     break;
                 }
                 let memory = lock(&self.memory);
                 let words = to.chunks_exact(8).filter_map(|w| w.try_into().ok()).map(u64::from_le_bytes);
-                for inside in words.filter_map(|word| memory.around(word)) {
+                for inside in words.flat_map(|word| memory.mapped_around(word)) {
                     if !found.iter().any(|known| known.base == inside.base) {
-                        found.push(*inside);
+                        found.push(inside);
                     }
                 }
             }
@@ -271,8 +358,9 @@ impl Capture {
     }
 }
 
-/// All memory, and the signals among what arguments point to.
-fn with_signals(mut all: Vec<Allocation>, found: Vec<Allocation>) -> Vec<Allocation> {
+/// All memory, the signals among what arguments point to, and the replacement's own data.
+fn with_signals(mut all: Vec<Allocation>, found: Vec<Allocation>, own: Vec<Allocation>) -> Vec<Allocation> {
+    all.extend(own);
     all.extend(found.into_iter().filter(|a| a.kind == Kind::Signal));
     all.sort_by_key(|a| a.base);
     all

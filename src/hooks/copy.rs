@@ -7,10 +7,10 @@ use hsa_sys::raw::{
     HSA_AMD_SDMA_ENGINE_0, HSA_AMD_SDMA_ENGINE_1, hsa_agent_t, hsa_amd_copy_direction_t, hsa_amd_sdma_engine_id_t,
     hsa_dim3_t, hsa_pitched_ptr_t, hsa_signal_t, hsa_status_t, hsaHostToDevice,
 };
+use logdur_intercept::guard;
 
 use super::original;
 use crate::capture::{Engine, Inside, Path, copied_by_a_kernel};
-use crate::entry::guard;
 use crate::session::{self, Session};
 
 /// What a copy is asked for with.
@@ -29,7 +29,7 @@ impl Asked {
     unsafe fn before(&self, engine: impl Fn(&Session) -> Option<Engine>) {
         guard((), || {
             if let Some(session) = session::current().filter(|_| self.completion.handle != 0) {
-                session.pending.before_reuse(self.completion.handle);
+                session.interceptor.signal_reused(self.completion.handle);
                 if let Some(capture) = &session.capture {
                     let count = if self.dependency.is_null() { 0 } else { self.count as usize };
                     // SAFETY: the caller's promise.
@@ -44,7 +44,7 @@ impl Asked {
 
 /// The engine that the runtime chooses by the agents of the two sides.
 fn by_agents(session: &Session, to: hsa_agent_t, from: hsa_agent_t, size: usize) -> Option<Engine> {
-    let is_gpu = |agent: &hsa_agent_t| session.agent_position(agent.handle).is_some();
+    let is_gpu = |agent: &hsa_agent_t| session.interceptor.agent_position(agent.handle).is_some();
     let (gpu, path) = match (is_gpu(&to), is_gpu(&from)) {
         (true, true) if to.handle == from.handle && copied_by_a_kernel(size) => (to, Path::Within),
         (true, true) if to.handle == from.handle => (to, Path::ToHost),
@@ -53,7 +53,7 @@ fn by_agents(session: &Session, to: hsa_agent_t, from: hsa_agent_t, size: usize)
         (true, false) => (to, Path::ToGpu),
         (false, true) => (from, Path::ToHost),
     };
-    Some(Engine { gpu: gpu.handle, path })
+    Some(Engine::of(gpu.handle, path))
 }
 
 /// Says that this thread copies until it is dropped.
@@ -113,13 +113,13 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
     unsafe {
         asked.before(|session| {
             let gpu = by_agents(session, to_agent, from_agent, size)?.gpu;
-            // As the runtime numbers them; it uses others between GPUs.
+            // As the runtime numbers them.
             let path = match engine {
                 HSA_AMD_SDMA_ENGINE_0 => Path::ToGpu,
                 HSA_AMD_SDMA_ENGINE_1 => Path::ToHost,
-                _ => return None,
+                other => Path::Sdma(other.0),
             };
-            Some(Engine { gpu, path })
+            Some(Engine::of(gpu, path))
         })
     };
     original!(amd.hsa_amd_memory_async_copy_on_engine_fn(
@@ -149,7 +149,7 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
     completion: hsa_signal_t,
 ) -> hsa_status_t {
     let path = if direction == hsaHostToDevice { Path::ToGpu } else { Path::ToHost };
-    let engine = Engine { gpu: agent.handle, path };
+    let engine = Engine::of(agent.handle, path);
     let asked = Asked { count: dependencies, dependency, completion };
     // SAFETY: the application's promise to the runtime.
     unsafe { asked.before(|_| Some(engine)) };

@@ -8,11 +8,12 @@ use hsa_sys::raw::{
     self, hsa_agent_t, hsa_code_object_reader_t, hsa_code_object_t, hsa_executable_t, hsa_loaded_code_object_t,
     hsa_status_t,
 };
+use logdur_intercept::calls;
+use logdur_intercept::guard;
+use logdur_intercept::lock;
 
 use super::original;
-use crate::calls;
 use crate::code::{Object, Objects};
-use crate::entry::guard;
 use crate::session::{self, Session};
 
 pub(super) unsafe extern "C" fn load_agent_code_object(
@@ -102,16 +103,22 @@ pub(super) unsafe extern "C" fn freeze(executable: hsa_executable_t, options: *c
 
 fn frozen(session: &Session, api: &Api, executable: Executable) {
     if let Err(error) = enter(session, api, executable) {
-        session.notice(format!("the kernels of an executable have no names: {error}"));
+        session.interceptor.notice(format!("the kernels of an executable have no names: {error}"));
     }
 }
 
 fn enter(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()> {
+    // A thread whose executable another thread is entering waits until that is done: the first dispatch is swapped and
+    // captured like later ones. A thread that destroys an executable waits before the runtime frees it.
+    let leaving = lock(&session.code.leaving);
     // Those that were loaded before the hook was there, or past it. Old loaders cannot say, and have none.
     let others = api.loader()?.executables(api).unwrap_or_default();
-    for other in others.into_iter().filter(|other| *other != executable && !session.kernels.knows(*other)) {
-        // One that is not frozen yet is no error.
-        if let Err(error) = enter_one(session, api, other) {
+    let is_other =
+        |other: &Executable| *other != executable && !leaving.contains(other) && !session.kernels.knows(*other);
+    for other in others.into_iter().filter(is_other) {
+        // What is not frozen yet may get more code, and is entered when it is frozen.
+        let entered = api.is_frozen(other).and_then(|is| if is { enter_one(session, api, other) } else { Ok(()) });
+        if let Err(error) = entered {
             ::log::debug!("executable {:#x}: {error}", other.0);
         }
     }
@@ -152,16 +159,28 @@ fn code_of(session: &Session, api: &Api, executable: Executable, kernels: &[Kern
 }
 
 pub(super) unsafe extern "C" fn destroy(executable: hsa_executable_t) -> hsa_status_t {
+    let gone = Executable(executable.handle);
     // Before the addresses can be used again.
+    let session = guard(None, || {
+        let session = session::current()?;
+        let mut leaving = lock(&session.code.leaving);
+        leaving.push(gone);
+        session.kernels.destroyed(gone);
+        // It may never have been frozen.
+        session.code.destroyed(gone);
+        session.swapper.iter().for_each(|swapper| swapper.destroyed(session, gone));
+        drop(leaving);
+        session.capture.iter().for_each(|capture| capture.memory_leaves(|memory| memory.unloaded(gone)));
+        Some(session)
+    });
+    let status = original!(core.hsa_executable_destroy_fn(executable));
     guard((), || {
-        if let Some(session) = session::current() {
-            session.kernels.destroyed(Executable(executable.handle));
-            // It may never have been frozen.
-            session.code.destroyed(Executable(executable.handle));
-            session.swapper.iter().for_each(|s| s.destroyed(session, Executable(executable.handle)));
-            let capture = session.capture.iter();
-            capture.for_each(|c| c.memory_leaves(|memory| memory.unloaded(Executable(executable.handle))));
+        let Some(session) = session else { return };
+        let mut leaving = lock(&session.code.leaving);
+        // Another executable may have the handle already, and be leaving as well.
+        if let Some(at) = leaving.iter().position(|other| *other == gone) {
+            leaving.swap_remove(at);
         }
     });
-    original!(core.hsa_executable_destroy_fn(executable))
+    status
 }

@@ -5,9 +5,9 @@
 use std::sync::atomic::Ordering;
 
 use hsa_sys::raw::hsa_queue_t;
+use logdur_intercept::queue::inplace::ring_of;
 
 use super::original;
-use crate::queue::inplace::ring_of;
 
 macro_rules! index_hooks {
     (load: $($load:ident $load_fn:ident),*; store: $($store:ident $store_fn:ident),*;

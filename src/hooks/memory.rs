@@ -4,15 +4,15 @@ use std::ffi::{c_int, c_void};
 
 use hsa::AgentKind;
 use hsa_sys::raw::{
-    HSA_STATUS_SUCCESS, hsa_agent_t, hsa_amd_ipc_memory_t, hsa_amd_memory_pool_t, hsa_amd_memory_type_t,
-    hsa_amd_svm_attribute_pair_t, hsa_amd_vmem_alloc_handle_t, hsa_region_t, hsa_signal_t, hsa_signal_value_t,
-    hsa_status_t,
+    HSA_STATUS_SUCCESS, hsa_agent_t, hsa_amd_ipc_memory_t, hsa_amd_memory_access_desc_t, hsa_amd_memory_pool_t,
+    hsa_amd_memory_type_t, hsa_amd_svm_attribute_pair_t, hsa_amd_vmem_alloc_handle_t, hsa_region_t, hsa_signal_t,
+    hsa_signal_value_t, hsa_status_t,
 };
+use logdur_intercept::calls;
+use logdur_intercept::guard;
 
 use super::original;
-use crate::calls;
 use crate::capture::{Capture, Memory};
-use crate::entry::guard;
 use crate::session;
 
 fn with(body: impl FnOnce(&Capture)) {
@@ -77,6 +77,38 @@ pub(super) unsafe extern "C" fn allocate(region: hsa_region_t, size: usize, memo
 pub(super) unsafe extern "C" fn free(memory: *mut c_void) -> hsa_status_t {
     leaving(|all| all.freed(address(memory)));
     original!(core.hsa_memory_free_fn(memory))
+}
+
+pub(super) unsafe extern "C" fn agents_allow_access(
+    count: u32,
+    agents: *const hsa_agent_t,
+    flags: *const u32,
+    memory: *const c_void,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_agents_allow_access_fn(count, agents, flags, memory));
+    entered(status, |all| {
+        // SAFETY: the runtime's call has succeeded: the list has so many agents.
+        let agents = (0..count as usize).map(|n| unsafe { agents.wrapping_add(n).read() }.handle);
+        all.allowed(memory.addr() as u64, agents.collect());
+    })
+}
+
+pub(super) unsafe extern "C" fn vmem_set_access(
+    memory: *mut c_void,
+    size: usize,
+    access: *const hsa_amd_memory_access_desc_t,
+    count: usize,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_vmem_set_access_fn(memory, size, access, count));
+    entered(status, |all| {
+        for n in 0..count {
+            // SAFETY: the runtime's call has succeeded: the list has so many entries.
+            let access = unsafe { access.wrapping_add(n).read() };
+            let agent = access.agent_handle.handle;
+            let is_gpu = session::current().is_some_and(|session| session.interceptor.agent_position(agent).is_some());
+            all.allowed_in(address(memory), size as u64, agent, is_gpu);
+        }
+    })
 }
 
 pub(super) unsafe extern "C" fn lock(
@@ -159,6 +191,60 @@ pub(super) unsafe extern "C" fn vmem_handle_create(
             all.handle_created(api, pool.handle, written(handle).handle);
         }
     })
+}
+
+pub(super) unsafe extern "C" fn vmem_import_shareable_handle(
+    descriptor: c_int,
+    handle: *mut hsa_amd_vmem_alloc_handle_t,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_vmem_import_shareable_handle_fn(descriptor, handle));
+    entered(status, |all| {
+        let handle = written(handle);
+        if let Some((api, pool)) = calls::get().and_then(|api| Some((api, api.pool_of_handle(handle)?))) {
+            all.handle_created(api, pool, handle.handle);
+        }
+    })
+}
+
+pub(super) unsafe extern "C" fn vmem_retain_alloc_handle(
+    handle: *mut hsa_amd_vmem_alloc_handle_t,
+    mapped: *mut c_void,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_vmem_retain_alloc_handle_fn(handle, mapped));
+    entered(status, |all| all.handle_of(address(mapped), written(handle).handle))
+}
+
+pub(super) unsafe extern "C" fn interop_map_buffer(
+    count: u32,
+    agents: *mut hsa_agent_t,
+    buffer: c_int,
+    flags: u32,
+    size: *mut usize,
+    memory: *mut *mut c_void,
+    metadata_size: *mut usize,
+    metadata: *mut *const c_void,
+) -> hsa_status_t {
+    let status = original!(amd.hsa_amd_interop_map_buffer_fn(
+        count,
+        agents,
+        buffer,
+        flags,
+        size,
+        memory,
+        metadata_size,
+        metadata
+    ));
+    if status != HSA_STATUS_SUCCESS {
+        return status;
+    }
+    // SAFETY: the runtime's call has succeeded: the list has so many agents.
+    let reads = (count > 0).then(|| unsafe { agents.read() }.handle);
+    entered(status, |all| all.attached(address(written(memory)), written(size) as u64, reads))
+}
+
+pub(super) unsafe extern "C" fn interop_unmap_buffer(memory: *mut c_void) -> hsa_status_t {
+    leaving(|all| all.freed(address(memory)));
+    original!(amd.hsa_amd_interop_unmap_buffer_fn(memory))
 }
 
 pub(super) unsafe extern "C" fn vmem_map(

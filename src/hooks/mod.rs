@@ -1,11 +1,12 @@
 //! The entries of the runtime's tables that lead to us.
 //!
-//! A hook calls the function that was in the entry before, exactly once, whatever happens in our own code, and tells
+//! A hook calls the function that was in the entry before, exactly once, also if our own code panics, and tells
 //! the session before or after. To add one: a function in the file of its subject, and a line in one of the tables below.
 
 mod copy;
 mod executable;
 mod index;
+mod later;
 mod memory;
 mod queue;
 pub(crate) mod runtime;
@@ -15,9 +16,10 @@ use std::mem::offset_of;
 
 use hsa::{Api, LiveTable, Slot};
 use hsa_sys::raw::{AmdExtTable, CoreApiTable};
+use logdur_intercept::lock;
 use std::sync::Mutex;
 
-use crate::session::{Session, lock};
+use crate::session::Session;
 
 /// A hook: where its entry is, and the function's address.
 struct Hook {
@@ -93,6 +95,8 @@ hooks! { of_memory:
     amd.hsa_amd_memory_fill_fn => copy::memory_fill;
     core.hsa_memory_allocate_fn => memory::allocate;
     core.hsa_memory_free_fn => memory::free;
+    amd.hsa_amd_agents_allow_access_fn => memory::agents_allow_access;
+    amd.hsa_amd_vmem_set_access_fn => memory::vmem_set_access;
     amd.hsa_amd_memory_lock_fn => memory::lock;
     amd.hsa_amd_memory_lock_to_pool_fn => memory::lock_to_pool;
     amd.hsa_amd_memory_unlock_fn => memory::unlock;
@@ -100,6 +104,10 @@ hooks! { of_memory:
     amd.hsa_amd_ipc_memory_attach_fn => memory::ipc_attach;
     amd.hsa_amd_ipc_memory_detach_fn => memory::ipc_detach;
     amd.hsa_amd_vmem_handle_create_fn => memory::vmem_handle_create;
+    amd.hsa_amd_vmem_import_shareable_handle_fn => memory::vmem_import_shareable_handle;
+    amd.hsa_amd_vmem_retain_alloc_handle_fn => memory::vmem_retain_alloc_handle;
+    amd.hsa_amd_interop_map_buffer_fn => memory::interop_map_buffer;
+    amd.hsa_amd_interop_unmap_buffer_fn => memory::interop_unmap_buffer;
     amd.hsa_amd_vmem_map_fn => memory::vmem_map;
     amd.hsa_amd_vmem_unmap_fn => memory::vmem_unmap;
     core.hsa_signal_create_fn => memory::signal_create;
@@ -125,10 +133,11 @@ pub(crate) fn install(live: &LiveTable, session: &Session) {
         // SAFETY: the function has the entry's type (checked in the table of hooks), and the library is never unloaded.
         unsafe { slot.store(hook.ours) };
     }
+    later::install(live);
     *lock(&LIVE) = Some(*live);
 }
 
-/// Takes the hooks out again, where nobody has put another over them.
+/// Removes each hook, unless another tool has replaced it since.
 pub(crate) fn restore(api: &Api) {
     let Some(live) = lock(&LIVE).take() else { return };
     for hook in watching().into_iter().chain(of_memory()) {
@@ -137,6 +146,7 @@ pub(crate) fn restore(api: &Api) {
             unsafe { slot.restore(hook.ours, (hook.original)(api)) };
         }
     }
+    later::restore(&live);
 }
 
 /// Calls the function that was in an entry before: `original!(core.hsa_x_fn(a, b))`, with the caller's arguments. If
@@ -147,7 +157,7 @@ macro_rules! original {
         original!($table.$entry($($argument),*) else hsa_sys::raw::HSA_STATUS_ERROR_NOT_INITIALIZED)
     };
     ($table:ident.$entry:ident($($argument:expr),* $(,)?) else $absent:expr) => {
-        match $crate::calls::get().and_then(|api| api.$table.$entry) {
+        match logdur_intercept::calls::get().and_then(|api| api.$table.$entry) {
             // SAFETY: the arguments are the caller's own, passed on.
             Some(original) => unsafe { original($($argument),*) },
             None => $absent,

@@ -10,10 +10,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hsa_sys::raw::{HSA_STATUS_SUCCESS, hsa_status_t};
+use logdur_intercept::guard;
+use logdur_intercept::lifetime;
 
 use super::original;
-use crate::entry::guard;
-use crate::{exit, session};
+use crate::session;
 
 /// Calls of `hsa_init` that no `hsa_shut_down` has followed.
 static USERS: AtomicU32 = AtomicU32::new(0);
@@ -38,8 +39,8 @@ pub(super) unsafe extern "C" fn shut_down() -> hsa_status_t {
         guard((), session::leave_runtime);
     }
     let status = original!(core.hsa_shut_down_fn());
-    if last && exit::is_runtime_up() {
-        guard((), session::runtime_goes_on);
+    if last && lifetime::is_runtime_up() {
+        guard((), session::runtime_used_again);
     }
     status
 }

@@ -1,10 +1,10 @@
 //! Signals: a store to a doorbell publishes packets; times are read before a signal is gone.
 
 use hsa_sys::raw::{HSA_STATUS_SUCCESS, hsa_amd_ipc_signal_t, hsa_signal_t, hsa_signal_value_t, hsa_status_t};
+use logdur_intercept::guard;
+use logdur_intercept::queue::inplace;
 
 use super::original;
-use crate::entry::guard;
-use crate::queue::inplace;
 use crate::session;
 
 /// Stores, one function for each way; on a doorbell all of them ring, the silent ones too.
@@ -35,7 +35,7 @@ fn reused(signal: hsa_signal_t) {
 pub(super) unsafe extern "C" fn destroy(signal: hsa_signal_t) -> hsa_status_t {
     guard((), || {
         if let Some(session) = session::current() {
-            session.pending.before_destroy(signal.handle);
+            session.interceptor.signal_destroyed(signal.handle);
             if let Some(capture) = &session.capture {
                 capture.copies.destroyed(signal.handle);
                 // Its memory stays the runtime's.
@@ -69,7 +69,7 @@ pub(super) unsafe extern "C" fn ipc_attach(
 fn shared_with_others(signal: hsa_signal_t) {
     guard((), || {
         if let Some(session) = session::current() {
-            session.pending.shared_with_others(signal.handle);
+            session.interceptor.signal_shared_with_others(signal.handle);
         }
     });
 }

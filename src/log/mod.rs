@@ -4,45 +4,47 @@
 //! One thread writes rows as dispatches complete; at the end of the runtime or the process, and before there is such a
 //! thread, others do. The thread that writes holds the writer.
 
-mod guarded;
+mod hello;
+mod owed;
 mod sink;
 mod writer;
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hsa::Agent;
+use logdur_intercept::blocks::RecordRef;
+use logdur_intercept::interceptor::SeenAgent;
+use logdur_intercept::lifetime;
+use logdur_intercept::lifetime::Access;
+use logdur_intercept::lock;
+use logdur_intercept::ports::{Follow, Report};
+use logdur_intercept::queue::Queue;
+use logdur_intercept::reaper;
+use logdur_intercept::wake::Sleeper;
 use logdur_journal::account::Tally;
 use logdur_journal::clock::Line as ClockLine;
 use logdur_journal::columns::{self, Row};
 use logdur_journal::compare::{self, Subject};
 use logdur_journal::lines::Lines;
 use logdur_journal::names::{is_named, one_line};
-use logdur_journal::trust::mistrust;
 use logdur_journal::{Fate, Records, State, flag};
-use logdur_settings::{Interceptor, RECORDS_AT};
+use logdur_settings::Interceptor;
 use regex::Regex;
 
-use crate::blocks::RecordRef;
-use crate::queue::Queue;
-use crate::reaper::{self, Access};
-use crate::session::{SeenAgent, Session, lock};
-use crate::wake::Sleeper;
-use crate::{exit, records};
+use crate::guarded::Guarded;
+use crate::records;
+use crate::session::{self, Session};
 
 use sink::Patience;
-use writer::{Flushed, Ran, Writer};
+use writer::{Flushed, Measured, Ran, Writer};
 
 pub(crate) use sink::Sink;
 
 /// Rows are written together when there are this many bytes of them, or none left to add.
-const BATCH: usize = 32 << 10;
+const BATCH: usize = 256 << 10;
 /// Between two looks for rows: what is complete is in the log this much later, and in the records at once. A burst of
 /// dispatches is over before its rows ask for a processor.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -69,26 +71,63 @@ pub(crate) struct Log {
     news: AtomicBool,
     /// What is left of the last patience.
     last_patience: Mutex<Duration>,
+    /// Why rows that cannot be written end with the process.
+    no_file: Mutex<Option<String>>,
+    /// The standard error that the process was started with.
+    stderr: Option<Guarded>,
 }
 
 enum Line {
     Notice(String),
     /// Where the records are.
-    Records(String),
+    Records(PathBuf),
     Agent {
         position: usize,
         name: String,
         product: String,
+        /// Which device it is, as [`hsa::Identity`] shows it, and the variables that chose it.
+        identity: String,
     },
 }
 
+impl Follow for Log {
+    fn queue_begins(&self) {
+        session::current().iter().for_each(|session| session.log.start(session));
+    }
+
+    fn records_changed(&self) {
+        self.news.store(true, Ordering::Release);
+        self.sleeper.wake();
+    }
+}
+
+impl Report for Log {
+    fn notice(&self, text: String) {
+        Log::notice(self, text);
+    }
+
+    fn tell(&self, text: &str) {
+        Log::tell(self, text);
+    }
+}
+
 impl Log {
-    /// The log in an open sink, or nowhere for the reason of a `problem`.
-    pub(crate) fn new(settings: &Interceptor, sink: Sink, problem: Option<String>, records: &'static Records) -> Log {
+    /// The log in an open sink, or nowhere for the reason of a `problem`. `no_file` says why `records` end with the process.
+    pub(crate) fn new(
+        settings: &Interceptor,
+        sink: Sink,
+        problem: Option<String>,
+        records: &'static Records,
+        no_file: Option<String>,
+    ) -> Log {
         let lines = Lines::of(records::format(settings));
         let to_file = sink.path().is_some();
+        if let Some(problem) = &problem {
+            ::log::error!("{problem}");
+        }
+        hello::say(settings, problem.as_deref(), records, no_file.as_deref());
         let log = Log {
-            writer: Mutex::new(Writer::new(sink, lines, records)),
+            writer: Mutex::new(Writer::new(sink, problem, lines, records)),
             lines: Mutex::default(),
             filter: None,
             hello: settings.hello.clone(),
@@ -96,13 +135,11 @@ impl Log {
             sleeper: Sleeper::new(),
             news: AtomicBool::new(false),
             last_patience: Mutex::new(LAST_PATIENCE[1]),
+            no_file: Mutex::new(no_file),
+            stderr: Guarded::borrow(libc::STDERR_FILENO).ok(),
         };
-        if let Some(problem) = &problem {
-            ::log::error!("{problem}");
-        }
-        say_hello(settings, problem.as_deref(), records);
         if let Some(path) = records.path().filter(|_| to_file) {
-            lock(&log.lines).push(Line::Records(path.to_string_lossy().into_owned()));
+            lock(&log.lines).push(Line::Records(path.to_owned()));
         }
         let (filter, bad) = match settings.log_filter.as_deref().map(Regex::new).transpose() {
             Ok(filter) => (filter, None),
@@ -126,22 +163,28 @@ impl Log {
 
     /// A line for `omniprobe`, which prints it on stderr when the application has ended.
     pub(crate) fn tell(&self, text: &str) {
-        let Some(path) = &self.hello else { return };
-        if let Ok(mut file) = open_hello(path) {
-            // Without a log that can be written, it has no reader.
-            let _ = file.write_all(format!("{} {}\n", std::process::id(), one_line(text)).as_bytes());
+        if let Some(path) = &self.hello {
+            hello::add(path, &one_line(text));
         }
     }
 
     /// A line that names a GPU.
     pub(crate) fn agent(&self, position: usize, agent: &Agent) {
-        lock(&self.lines).push(Line::Agent { position, name: agent.name.clone(), product: agent.product.clone() });
+        let visible = crate::session::visible_agents();
+        let identity = format!("{} {visible}", agent.identity).trim_end().to_owned();
+        lock(&self.lines).push(Line::Agent {
+            position,
+            name: agent.name.clone(),
+            product: agent.product.clone(),
+            identity,
+        });
     }
 
     /// Starts the thread if it does not run yet.
     pub(crate) fn start(&self, session: &'static Session) {
         if !self.started.swap(true, Ordering::AcqRel) {
-            session.spawn("logdur-log", move || session.log.run(session));
+            let without = "rows are written when the runtime or the process ends";
+            session.interceptor.spawn("logdur-log", without, move || session.log.run(session));
         }
     }
 
@@ -155,18 +198,20 @@ impl Log {
         loop {
             self.news.store(false, Ordering::Release);
             {
-                let may = session.may_use_runtime();
+                let may = session.interceptor.may_use_runtime();
                 let [stall, total] = THREADS_PATIENCE;
                 let patience = Patience::of(stall, total);
-                if *may {
-                    self.write(session, exit::access(), patience);
+                if lock(&self.writer).sink.must_wait() {
+                    // The application may need the last descriptor now.
+                } else if *may {
+                    self.write(session, lifetime::access(), patience);
                 } else {
                     // Rows are left to the thread that shuts the runtime down, which can still have its clocks read.
                     self.write_lines(&mut lock(&self.writer), session, patience);
                 }
             }
             std::thread::sleep(if knows_clocks(session) { PAUSE } else { FIRST_PAUSE });
-            let again = lock(&self.writer).blocked().map(|_| AGAIN);
+            let again = lock(&self.writer).has_to_try_again().then_some(AGAIN);
             self.sleeper.sleep(again, || self.news.load(Ordering::Acquire));
         }
     }
@@ -195,17 +240,17 @@ impl Log {
     fn write(&self, session: &Session, access: Access, patience: Patience) -> Flushed {
         let mut writer = lock(&self.writer);
         let mut flushed = self.write_lines(&mut writer, session, patience);
-        session.clock.calibrate();
-        let queues = session.queues.all();
-        for queue in &queues {
+        session.interceptor.clock.calibrate();
+        let queues = session.interceptor.queues.all();
+        for queue in queues.iter() {
             if flushed == Flushed::All {
                 flushed = self.write_rows(session, &mut writer, queue, access, patience);
             }
         }
         if flushed == Flushed::All {
-            flushed = writer.flush(patience, &session.blocks);
+            flushed = writer.flush(patience, &session.interceptor.blocks);
         }
-        for queue in queues {
+        for queue in queues.iter() {
             tidy(session, queue);
         }
         flushed
@@ -216,18 +261,21 @@ impl Log {
         if let Some(swapper) = &session.swapper {
             swapper.report(session);
         }
-        if let Some(problem) = session.records.take_problem() {
+        if let Some(problem) = session.interceptor.records.take_problem() {
             self.notice(format!("dispatches are recorded in memory that ends with the process: {problem}"));
+            *lock(&self.no_file) = Some(problem);
         }
         let Writer { lines, buffer, .. } = &mut *writer;
         for line in std::mem::take(&mut *lock(&self.lines)) {
             match line {
                 Line::Notice(text) => lines.notice(buffer, &one_line(&text)),
-                Line::Records(path) => lines.records(buffer, std::process::id(), &one_line(&path)),
-                Line::Agent { position, name, product } => lines.agent(buffer, position, &name, &product),
+                Line::Records(path) => lines.records(buffer, std::process::id(), &path),
+                Line::Agent { position, name, product, identity } => {
+                    lines.agent(buffer, position, &name, &product, &identity);
+                }
             }
         }
-        writer.flush(patience, &session.blocks)
+        writer.flush(patience, &session.interceptor.blocks)
     }
 
     /// Writes the rows of a queue that are ready. The buffer is empty, so that none of them is in it.
@@ -239,9 +287,9 @@ impl Log {
         access: Access,
         patience: Patience,
     ) -> Flushed {
-        let agent = session.agent(queue.agent);
+        let agent = session.interceptor.agent(queue.agent);
         let mut old = agent.filter(|a| access == Access::Full && a.clock.is_old());
-        let host = session.clock.line();
+        let host = session.interceptor.clock.line();
         let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
             match record.state() {
@@ -249,7 +297,7 @@ impl Log {
                 State::Done => {
                     if let Some(agent) = old {
                         // Rows that were made with the old line are in the log, and marked, before there is a new one.
-                        if writer.flush(patience, &session.blocks) == Flushed::Blocked {
+                        if writer.flush(patience, &session.interceptor.blocks) == Flushed::Blocked {
                             return Flushed::Blocked;
                         }
                         old = old.filter(|_| !calibrate(session, queue, agent, record));
@@ -262,7 +310,7 @@ impl Log {
             if writer.buffer.len() >= BATCH {
                 // On to the next block first: once the one behind is emptied, it does not say any more which one follows.
                 let goes_on = at.record().is_some();
-                let flushed = writer.flush(patience, &session.blocks);
+                let flushed = writer.flush(patience, &session.interceptor.blocks);
                 empty_blocks(session, queue);
                 if flushed == Flushed::Blocked || !goes_on {
                     return flushed;
@@ -327,10 +375,10 @@ impl Log {
         let measured = row.times.filter(|_| swapper.is_some()).map(|(start, end)| {
             let shape = compare::Shape { grid: shape.grid, workgroup: shape.workgroup };
             let subject = Subject { kernel: row.kernel.to_owned(), agent: queue.agent, shape };
-            (subject, row.replaced.to_owned(), end.saturating_sub(start))
+            Box::new(Measured { subject, replaced: row.replaced.to_owned(), nanoseconds: end.saturating_sub(start) })
         });
         if !writer.sink.is_nowhere() {
-            writer.lines.row(&mut writer.buffer, &row);
+            writer.formatted.write(&mut writer.buffer, &row);
         }
         writer.ends_row(record, measured);
     }
@@ -360,55 +408,32 @@ impl Log {
 
     fn try_account(&self, session: &Session, patience: Patience) -> Flushed {
         let mut writer = lock(&self.writer);
-        let header = session.records.header();
+        let header = session.interceptor.records.header();
         let seen = header.next_id().load(Ordering::Relaxed);
         // An account that is not true yet may not be in the buffer.
-        if writer.flush(patience, &session.blocks) == Flushed::Blocked {
+        if writer.flush_or_keep(patience) == Flushed::Blocked {
             return Flushed::Blocked;
         }
         if header.is_accounted(seen) {
             return Flushed::All;
         }
         let mut tally = header.tally();
-        for queue in session.queues.all() {
+        for queue in session.interceptor.queues.all().iter() {
             count(queue, &mut tally);
         }
         let Writer { lines, buffer, comparisons, .. } = &mut *writer;
         for comparison in comparisons.all() {
-            let emulated = session.agent(comparison.subject.agent).is_some_and(|a| a.agent.is_emulated());
+            let emulated = session.interceptor.agent(comparison.subject.agent).is_some_and(|a| a.agent.is_emulated());
             lines.comparison(buffer, &comparison, emulated);
         }
         let shown = tally.shown(seen, header.has_private_blocks(), header.events());
         lines.account(buffer, std::process::id(), &shown);
-        let flushed = writer.flush(patience, &session.blocks);
+        let flushed = writer.flush_or_keep(patience);
         if flushed == Flushed::All {
             header.set_accounted(seen);
         }
         flushed
     }
-
-    fn say_what_is_owed(&self, session: &Session) {
-        let mut writer = lock(&self.writer);
-        let owed: usize = session.queues.all().into_iter().map(owed).sum();
-        let (Some(records), Some((_, reason))) = (session.records.path(), writer.blocked()) else { return };
-        let log = writer.sink.path().map_or(String::new(), |log| format!(" -l {}", log.display()));
-        let records = records.display();
-        let text = format!("{owed} rows are missing here ({reason}): `omniprobe log {records}{log}` writes them");
-        ::log::error!("{text}");
-        writer.write_last(&one_line(&text));
-    }
-}
-
-/// How many dispatches of a queue have records whose rows are not in the log.
-fn owed(queue: &Queue) -> usize {
-    let mut block = Some(lock(&queue.logged).block);
-    let mut owed = 0;
-    while let Some(present) = block {
-        let missing = |r: &RecordRef| r.state() != State::Logged && r.flags() & flag::NO_DISPATCH == 0;
-        owed += present.used().filter(missing).count();
-        block = present.next();
-    }
-    owed
 }
 
 /// Gives the blocks at the beginning of a queue back whose records have all come to their end.
@@ -420,9 +445,9 @@ fn empty_blocks(session: &Session, queue: &'static Queue) {
             let old = first.block;
             *first = at;
             // The reaper may be a moment behind: every record of the block is done, but it has not looked.
-            reaper::settle(queue);
-            session.records.header().count_emptied(old.get());
-            session.blocks.give_back(old);
+            reaper::skip_done(queue);
+            session.interceptor.records.header().count_emptied(old.get());
+            session.interceptor.blocks.give_back(old);
         }
         if record.state() != State::Logged {
             break;
@@ -445,12 +470,12 @@ fn tidy(session: &Session, queue: &'static Queue) {
     if at.record().is_some_and(|r| r.state() != State::Free) {
         return;
     }
-    session.queues.remove(queue);
-    session.blocks.take_back(&queue.spare);
-    let last = std::mem::replace(&mut *first, session.blocks.nowhere()).block;
-    *lock(&queue.reaped) = session.blocks.nowhere();
-    session.records.header().count_emptied(last.get());
-    session.blocks.give_back(last);
+    session.interceptor.queues.remove(queue);
+    session.interceptor.blocks.take_back(&queue.spare);
+    let last = std::mem::replace(&mut *first, session.interceptor.blocks.nowhere()).block;
+    *lock(&queue.reaped) = session.interceptor.blocks.nowhere();
+    session.interceptor.records.header().count_emptied(last.get());
+    session.interceptor.blocks.give_back(last);
 }
 
 /// Counts what has become of the records in a queue's blocks.
@@ -464,7 +489,12 @@ fn count(queue: &Queue, tally: &mut Tally) {
 
 /// True when the times of every queue's agent can be converted.
 fn knows_clocks(session: &Session) -> bool {
-    session.queues.all().iter().all(|q| session.agent(q.agent).is_none_or(|a| a.clock.line().is_some()))
+    session
+        .interceptor
+        .queues
+        .all()
+        .iter()
+        .all(|q| session.interceptor.agent(q.agent).is_none_or(|a| a.clock.line().is_some()))
 }
 
 /// Sees to it that the times of an agent can be converted; true if the record told a recent tick for that.
@@ -473,36 +503,8 @@ fn calibrate(session: &Session, queue: &Queue, agent: &SeenAgent, record: Record
     if tick == 0 {
         return false;
     }
-    if let Err(error) = agent.clock.calibrate(session.api(), agent.agent.handle, tick) {
-        session.notice_once("clock", format!("times of agent {} are not converted: {error}", queue.agent));
+    if let Err(error) = agent.clock.calibrate(session.interceptor.api(), agent.agent.handle, tick) {
+        session.interceptor.notice_once("clock", format!("times of agent {} are not converted: {error}", queue.agent));
     }
     true
-}
-
-/// Tells `omniprobe` that the library was loaded, whether its log can be written, and where the records are.
-fn say_hello(settings: &Interceptor, problem: Option<&str>, records: &Records) {
-    let Some(path) = &settings.hello else { return };
-    if let Ok(mut file) = open_hello(path) {
-        let pid = std::process::id();
-        let mut text = format!("{pid} {}\n", problem.map_or("ok".to_owned(), one_line)).into_bytes();
-        if let Some(path) = records.path() {
-            text.extend_from_slice(format!("{pid} {RECORDS_AT} ").as_bytes());
-            text.extend_from_slice(path.as_os_str().as_bytes());
-            text.push(b'\n');
-        }
-        // Lost if the file cannot be written; then omniprobe says that the library was not loaded, and which file.
-        let _ = file.write_all(&text);
-    }
-}
-
-/// Opens the file that `omniprobe` has made for what the library tells it. A link, a pipe or another user's file in its
-/// place is nothing to write to.
-fn open_hello(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
-    let file = options.open(path)?;
-    match mistrust(&file.metadata()?) {
-        Some(reason) => Err(io::Error::other(reason)),
-        None => Ok(file),
-    }
 }

@@ -16,7 +16,8 @@ use logdur_journal::lines::Lines;
 use logdur_journal::quiet::Quiet;
 use logdur_settings::{Interceptor, LogLocation};
 
-use super::guarded::Guarded;
+use crate::descriptors;
+use crate::guarded::Guarded;
 use crate::records::format;
 
 /// What a pipe takes without letting others in between. Source: POSIX `PIPE_BUF`, on Linux.
@@ -25,7 +26,7 @@ const FILE_PIECE: usize = 64 << 10;
 /// How long the lock for the header is waited for: a stopped process may hold it.
 const HEADER_WAIT: Duration = Duration::from_secs(1);
 
-/// Reasons why a log cannot be written now that may go away: a pipe that has no reader yet, no room, no descriptor.
+/// Reasons why a log cannot be opened now that may go away: a pipe that has no reader yet, no room, no descriptor.
 const PASSING: &[i32] = &[
     libc::ENXIO,
     libc::EPIPE,
@@ -64,6 +65,8 @@ pub(crate) struct LogFile {
     /// Absent while it cannot be opened.
     open: Option<Guarded>,
     header: Header,
+    /// False where the process has few descriptors: then it is open only while it is written.
+    stays_open: bool,
 }
 
 /// The first line. A log that is a regular file gets it when it is opened, another before its first line.
@@ -105,33 +108,31 @@ impl Patience {
     }
 }
 
-impl Unwritten {
-    /// True when it is worthwhile to try again.
-    pub(crate) fn is_passing(&self) -> bool {
-        is_passing(&self.error)
-    }
-}
-
 impl Sink {
     /// Opens a location and writes the header if it is an empty file. A log that cannot be opened is described in the
-    /// second value. It is tried again if the reason may go away; otherwise the sink is nowhere.
-    pub(crate) fn open(settings: &Interceptor) -> (Sink, Option<String>) {
+    /// second value. It is tried again if the reason may go away; otherwise the sink is nowhere. `keep` lets it have a
+    /// descriptor of its own.
+    pub(crate) fn open(settings: &Interceptor, keep: bool) -> (Sink, Option<String>) {
         let header = Header { text: Lines::of(format(settings)).header(), written: 0 };
         match &settings.log_location {
             LogLocation::Nowhere => (Sink::Nowhere, None),
-            LogLocation::Console => match Guarded::duplicate(libc::STDOUT_FILENO) {
-                Ok(stdout) => (Sink::Console(Console { stdout, header }), None),
-                Err(error) => (Sink::Nowhere, Some(format!("standard output cannot be written: {error}"))),
-            },
+            LogLocation::Console => {
+                match (if keep { Guarded::duplicate } else { Guarded::borrow })(libc::STDOUT_FILENO) {
+                    Ok(stdout) => (Sink::Console(Console { stdout, header }), None),
+                    Err(error) => (Sink::Nowhere, Some(format!("standard output cannot be written: {error}"))),
+                }
+            }
             LogLocation::File(path) => {
                 // The application may go to another folder.
                 let path = with_pid(path);
                 let path = std::path::absolute(&path).unwrap_or(path);
-                let mut file = LogFile { path, open: None, header };
+                let mut file = LogFile { path, open: None, header, stays_open: keep };
                 let problem =
                     |file: &LogFile, error| format!("the log {} cannot be written: {error}", file.path.display());
-                match file.open() {
-                    Ok(_) => (Sink::File(file), None),
+                let opened = file.open().map(drop);
+                file.rest();
+                match opened {
+                    Ok(()) => (Sink::File(file), None),
                     Err(error) if is_passing(&error) => {
                         // A named pipe whose reader has not come yet is no problem to tell anybody.
                         let told = error.raw_os_error() != Some(libc::ENXIO);
@@ -162,11 +163,24 @@ impl Sink {
         }
     }
 
+    /// True while a thread that runs beside the application had better not open the log.
+    pub(crate) fn must_wait(&self) -> bool {
+        matches!(self, Sink::File(file) if !file.stays_open) && !descriptors::may_borrow_one()
+    }
+
     /// Writes whole lines.
     ///
     /// # Errors
     /// When they cannot be written whole.
     pub(crate) fn write(&mut self, lines: &[u8], patience: Patience) -> Result<(), Unwritten> {
+        let written = self.write_open(lines, patience);
+        if let Sink::File(file) = self {
+            file.rest();
+        }
+        written
+    }
+
+    fn write_open(&mut self, lines: &[u8], patience: Patience) -> Result<(), Unwritten> {
         let _quiet = Quiet::new();
         let opened = match self {
             Sink::Nowhere => return Ok(()),
@@ -199,6 +213,12 @@ impl Console {
 }
 
 impl LogFile {
+    /// Closes the file, where the process has few descriptors. A pipe's reader would take that for the end.
+    fn rest(&mut self) {
+        let stays_open = self.stays_open;
+        self.open = self.open.take().filter(|open| stays_open || open.may_block());
+    }
+
     /// Opens the file, unless it is open. Of a regular file that is empty it writes the header.
     fn open(&mut self) -> io::Result<(&Guarded, &mut Header)> {
         let open = match self.open.take().filter(Guarded::is_ours) {
@@ -359,7 +379,10 @@ mod tests {
         let (reader, mut sink) = pipe();
         let lines = b"0123456\n".repeat(20_000);
         let unwritten = sink.write(&lines, Patience::none()).unwrap_err();
-        assert!(unwritten.is_passing() && unwritten.before > 0 && unwritten.before % PIPE_PIECE == 0, "{unwritten:?}");
+        assert!(
+            is_passing(&unwritten.error) && unwritten.before > 0 && unwritten.before % PIPE_PIECE == 0,
+            "{unwritten:?}"
+        );
         drop(reader);
     }
 }

@@ -6,17 +6,19 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
 
+use logdur_intercept::blocks::{Blocks, RecordRef};
 use logdur_journal::compare::{Comparisons, Subject};
 use logdur_journal::lines::Lines;
+use logdur_journal::rows::Rows;
 use logdur_journal::{Fate, Records};
 
 use super::sink::{Patience, Sink, Unwritten};
-use crate::blocks::{Blocks, RecordRef};
 
 /// The lines that are not in the log yet, and where they go.
 pub(super) struct Writer {
     pub(super) sink: Sink,
     pub(super) lines: Lines,
+    pub(super) formatted: Rows,
     pub(super) buffer: Vec<u8>,
     rows: Vec<PendingRow>,
     records: &'static Records,
@@ -29,6 +31,10 @@ pub(super) struct Writer {
     torn: bool,
     /// Since when nothing could be written, and why.
     blocked: Option<(Instant, String)>,
+    /// Why there is no log though one is wanted.
+    unopened: Option<String>,
+    /// Rows that were given up.
+    dropped: u64,
 }
 
 /// What ran, in numbers of dispatches.
@@ -45,8 +51,14 @@ struct PendingRow {
     record: RecordRef,
     /// Where its line ends in the buffer.
     end: usize,
-    /// Its part in a comparison: the replacement's name, and nanoseconds.
-    measured: Option<(Subject, String, u64)>,
+    measured: Option<Box<Measured>>,
+}
+
+/// A dispatch's part in a comparison.
+pub(super) struct Measured {
+    pub(super) subject: Subject,
+    pub(super) replaced: String,
+    pub(super) nanoseconds: u64,
 }
 
 /// What became of an attempt to write.
@@ -59,11 +71,15 @@ pub(super) enum Flushed {
 }
 
 impl Writer {
-    pub(super) fn new(sink: Sink, lines: Lines, records: &'static Records) -> Writer {
+    /// A writer to a sink. `problem` says why a sink is nowhere that should be somewhere.
+    pub(super) fn new(sink: Sink, problem: Option<String>, lines: Lines, records: &'static Records) -> Writer {
         records.header().set_log_bytes(sink.length());
         Writer {
+            unopened: problem.filter(|_| sink.is_nowhere()),
+            dropped: 0,
             sink,
             lines,
+            formatted: Rows::new(lines),
             buffer: Vec::new(),
             rows: Vec::new(),
             records,
@@ -76,19 +92,43 @@ impl Writer {
     }
 
     /// Says that the buffer ends with the row of a record.
-    pub(super) fn ends_row(&mut self, record: RecordRef, measured: Option<(Subject, String, u64)>) {
+    pub(super) fn ends_row(&mut self, record: RecordRef, measured: Option<Box<Measured>>) {
         self.rows.push(PendingRow { record, end: self.buffer.len(), measured });
     }
 
-    /// Since when nothing can be written, and why.
-    pub(super) fn blocked(&self) -> Option<&(Instant, String)> {
-        self.blocked.as_ref()
+    /// True while nothing can be written, or may be.
+    pub(super) fn has_to_try_again(&self) -> bool {
+        self.blocked.is_some() || self.sink.must_wait()
+    }
+
+    /// Why the log lacks what the buffer or the records have, or why there is no log.
+    pub(super) fn reason(&self) -> Option<&str> {
+        self.unopened.as_deref().or(self.blocked.as_ref().map(|(_, reason)| reason.as_str()))
+    }
+
+    /// How many rows were given up.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Writes the buffer, and marks the records whose rows are in the log. What is left is the beginning of the next
     /// attempt, unless the backlog in `blocks` has reached its limit: then it is given up, and counted.
     pub(super) fn flush(&mut self, patience: Patience, blocks: &Blocks) -> Flushed {
+        let flushed = self.flush_or_keep(patience);
+        if flushed == Flushed::Blocked && blocks.are_too_many() {
+            self.give_up();
+            return Flushed::All;
+        }
+        flushed
+    }
+
+    /// The same, but for that limit.
+    pub(super) fn flush_or_keep(&mut self, patience: Patience) -> Flushed {
         if self.buffer.is_empty() && self.rows.is_empty() {
+            return Flushed::All;
+        }
+        if self.unopened.is_some() {
+            self.give_up();
             return Flushed::All;
         }
         if self.torn {
@@ -111,7 +151,7 @@ impl Writer {
             return Flushed::All;
         };
         self.stop(&unwritten);
-        if self.sink.is_nowhere() || blocks.are_too_many() {
+        if self.sink.is_nowhere() {
             self.give_up();
             return Flushed::All;
         }
@@ -123,7 +163,8 @@ impl Writer {
         let written = self.rows.iter().take_while(|row| row.end <= bytes).count();
         for row in self.rows.drain(..written) {
             row.record.set_fate(Fate::Written);
-            if let Some((subject, replaced, nanoseconds)) = row.measured {
+            if let Some(measured) = row.measured {
+                let Measured { subject, replaced, nanoseconds } = *measured;
                 self.comparisons.add(subject, &replaced, nanoseconds);
             }
         }
@@ -141,9 +182,9 @@ impl Writer {
             self.blocked = Some((Instant::now(), error.to_string()));
         }
         // A reader of the standard output that has gone, as that of `app | head`, wants no more.
-        let gone = matches!(self.sink, Sink::Console(_)) && error.kind() == io::ErrorKind::BrokenPipe;
-        if gone || !unwritten.is_passing() {
+        if matches!(self.sink, Sink::Console(_)) && error.kind() == io::ErrorKind::BrokenPipe {
             self.sink = Sink::Nowhere;
+            self.blocked = None;
         }
     }
 
@@ -168,6 +209,7 @@ impl Writer {
 
     /// Counts the rows that are left as unwritten.
     fn give_up(&mut self) {
+        self.dropped += self.rows.len() as u64;
         for row in self.rows.drain(..) {
             row.record.set_fate(Fate::Unwritten);
         }

@@ -8,7 +8,6 @@
 //! one of them decides and has the runtime load what is decided for, which it is never asked to by the runtime itself.
 //! Publishers never take that lock.
 
-mod kernargs;
 mod originals;
 mod replacement;
 mod watch;
@@ -22,6 +21,10 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use amdgpu_code_object::Target;
 use hsa::{Api, Executable, KernelSymbol};
 use hsa_sys::abi::aql::Packet;
+use logdur_intercept::address_map::AddressMap;
+use logdur_intercept::kernarg_ring::{self, KernargRing};
+use logdur_intercept::lock;
+use logdur_intercept::ports::{ChangeDispatch, Changed};
 use logdur_journal::Kernel;
 use logdur_journal::names::{demangle, is_named, one_line};
 use logdur_journal::trust;
@@ -31,15 +34,11 @@ use logdur_kernel_cache::{
 use logdur_settings::{CacheMode, Interceptor, TRUST_ALL};
 use regex::Regex;
 
-use crate::address_map::AddressMap;
 use crate::code::{Object, Objects, name_of};
-use crate::session::{Session, lock};
+use crate::session::Session;
 
-pub(crate) use replacement::Swapped;
-
-use kernargs::KernargRing;
 use originals::{Original, Originals};
-use replacement::{Replacement, Turns};
+use replacement::{Alternation, Replacement};
 
 /// What swaps kernels, when there is a cache.
 pub(crate) struct Swapper {
@@ -71,6 +70,8 @@ struct State {
     said: HashMap<String, String>,
     /// Those that run, with what they are called.
     running: Vec<(&'static Replacement, String)>,
+    /// All that were made, by the addresses of both kernels: code that is loaded again is mostly where it was.
+    made: HashMap<(u64, u64), Vec<&'static Replacement>>,
 }
 
 /// What was asked about the application's kernels.
@@ -110,6 +111,17 @@ enum Outcome {
     Replaced(&'static Replacement, Box<Choice>),
 }
 
+impl ChangeDispatch for Swapper {
+    fn change(&self, packet: &Packet, queue: u64) -> Option<Changed> {
+        let replacement = self.current(packet.kernel_object())?;
+        // A queue that is only being created has no address yet.
+        if queue == 0 {
+            return None;
+        }
+        replacement.swap(packet, queue)
+    }
+}
+
 impl Swapper {
     /// What the settings ask for, and what is to be said of it; `None` without a cache.
     pub(crate) fn new(settings: &Interceptor) -> (Option<Swapper>, Vec<String>) {
@@ -147,6 +159,7 @@ impl Swapper {
             said: HashMap::new(),
             asked: Asked::default(),
             running: Vec::new(),
+            made: HashMap::new(),
         };
         let swapper = Swapper {
             roots,
@@ -161,17 +174,6 @@ impl Swapper {
         (Some(swapper), said)
     }
 
-    /// What becomes of a packet of a queue at an address; `None` if it runs as it is.
-    #[inline]
-    pub(crate) fn swap(&self, packet: &Packet, queue: u64) -> Option<Swapped> {
-        let replacement = self.current(packet.kernel_object())?;
-        // A queue that is only being created has no address yet.
-        if queue == 0 {
-            return None;
-        }
-        replacement.swap(packet, queue)
-    }
-
     /// What runs in place of a kernel, by the address of that kernel's descriptor.
     #[inline]
     fn current(&self, kernel_object: u64) -> Option<&'static Replacement> {
@@ -182,6 +184,13 @@ impl Swapper {
         let replacement: *const Replacement = ptr::with_exposed_provenance(address as usize);
         // SAFETY: the table has addresses of replacements only, which are never freed.
         Some(unsafe { &*replacement })
+    }
+
+    /// The executable of the kernel that runs in another's place, if it uses variables that the application does not have.
+    /// `kernel_object` is the address of the application's kernel.
+    pub(crate) fn with_own_variables(&self, kernel_object: u64) -> Option<Executable> {
+        let replacement = self.current(kernel_object)?;
+        (!replacement.swap.binding.own.is_empty()).then_some(replacement.executable)
     }
 
     /// An executable of the application's was frozen: its kernels have addresses.
@@ -196,7 +205,7 @@ impl Swapper {
         state.originals.frozen(executable, symbols, objects);
         let mut settled = HashSet::new();
         for name in symbols.iter().map(name_of).filter(|&name| settled.insert(name)) {
-            self.settle(session, &mut state, name);
+            self.choose_replacement(session, &mut state, name);
         }
     }
 
@@ -215,14 +224,18 @@ impl Swapper {
                 self.replacements.set(replacement.original, 0);
             }
         }
-        for (_, alternative) in alternatives.extract_if(|copy, _| is_gone(&copy.uses)) {
+        for (copy, alternative) in alternatives.extract_if(|copy, _| is_gone(&copy.uses)) {
             let Ok(Alternative { executable, .. }) = alternative else { continue };
+            // A dispatch of a module that stays may be in flight: its code stays too.
+            if !copy.uses.iter().all(|number| gone.objects.contains(number)) {
+                continue;
+            }
             if let Some(capture) = &session.capture {
                 capture.memory_leaves(|memory| memory.unloaded(executable));
             }
             session.kernels.destroyed(executable);
             // What stays is only in the way.
-            let _ = session.api().unload_code(executable);
+            let _ = session.interceptor.api().unload_code(executable);
         }
     }
 
@@ -252,7 +265,7 @@ impl Swapper {
                 say(session, said, format!("packets of {name}"), text);
             }
             if replacement.was_full.swap(false, Ordering::Relaxed) {
-                session.notice_once(
+                session.interceptor.notice_once(
                     "kernargs",
                     format!("cache: {name} ran as it is when more dispatches were in flight than there is memory for arguments that are laid out anew"),
                 );
@@ -305,10 +318,11 @@ impl Swapper {
     }
 
     /// Decides what becomes of the application's kernels of a name.
-    fn settle(&self, session: &Session, state: &mut State, name: &str) {
+    fn choose_replacement(&self, session: &Session, state: &mut State, name: &str) {
         for original in state.originals.named(name) {
             let address = original.symbol.kernel_object;
-            let agent = session.agent_position(original.symbol.agent).map_or("?".to_owned(), |p| p.to_string());
+            let agent =
+                session.interceptor.agent_position(original.symbol.agent).map_or("?".to_owned(), |p| p.to_string());
             let shown = demangle(name);
             let text = match self.outcome(session, state, &original) {
                 Outcome::Nothing => {
@@ -358,7 +372,7 @@ impl Swapper {
             Ok(known) => known,
             Err(reason) => return Outcome::Stays(reason),
         };
-        let (api, agent) = (session.api(), original.symbol.agent);
+        let (api, agent) = (session.interceptor.api(), original.symbol.agent);
         let target = state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
         let others = state.originals.others(agent, original.object());
         let other_modules: Vec<&Module> = others.iter().filter_map(|object| object.module.as_ref()).collect();
@@ -401,7 +415,7 @@ impl Swapper {
         swap: Swap,
     ) -> Result<&'static Replacement, String> {
         let current = self.current(original.symbol.kernel_object);
-        let (api, agent) = (session.api(), original.symbol.agent);
+        let (api, agent) = (session.interceptor.api(), original.symbol.agent);
         let of_module = |number: usize| match number.checked_sub(1) {
             None => original.object(),
             Some(n) => others.get(n).map(|object| &**object),
@@ -415,19 +429,19 @@ impl Swapper {
         if let Some(current) = current.filter(is_same) {
             return Ok(current);
         }
-        let State { alternatives, bytes, cache, rings, .. } = state;
+        let State { alternatives, bytes, cache, rings, made, .. } = state;
         let copy = Copy { agent, code: choice.hash, uses: uses.clone() };
         let loaded = alternatives.entry(copy).or_insert_with(|| {
             let moved_by = |module| of_module(module)?.moved_by();
             load(session, agent, cache, bytes, choice, &swap.binding, &moved_by)
         });
-        let symbols = &loaded.as_ref().map_err(|reason| reason.clone())?.symbols;
+        let Alternative { executable, symbols } = loaded.as_ref().map_err(|reason| reason.clone())?;
         let name = name_of(&original.symbol);
         let symbol = symbols.iter().find(|s| name_of(s) == name).ok_or("the runtime does not find the kernel in it")?;
         let kernargs = match &swap.kernarg {
             Kernarg::AsItIs => None,
             Kernarg::Relaid(layout) => {
-                let bytes = kernargs::block_bytes(layout.size as usize);
+                let bytes = kernarg_ring::block_bytes(layout.size as usize);
                 let ring = match rings.get(&(agent, bytes)) {
                     Some(ring) => *ring,
                     None => KernargRing::new(api, agent, bytes).map_err(|e| e.to_string())?,
@@ -441,18 +455,26 @@ impl Swapper {
             kernarg_size: original.symbol.kernarg_size,
             replaced: choice.hash.short(),
         });
-        Ok(Box::leak(Box::new(Replacement {
+        let new = Replacement {
             kernel_object: symbol.kernel_object,
+            executable: *executable,
             original: original.symbol.kernel_object,
             uses,
             code: choice.hash,
             kernel,
             swap,
             kernargs,
-            turns: Turns::new(self.mode),
+            alternation: Alternation::new(self.mode),
             refusal: OnceLock::new(),
             was_full: AtomicBool::new(false),
-        })))
+        };
+        let known = made.entry((new.original, new.kernel_object)).or_default();
+        if let Some(same) = known.iter().find(|known| known.is_like(&new)) {
+            return Ok(same);
+        }
+        let leaked: &'static Replacement = Box::leak(Box::new(new));
+        known.push(leaked);
+        Ok(leaked)
     }
 }
 
@@ -467,12 +489,8 @@ fn load(
     binding: &Binding,
     moved_by: &dyn Fn(usize) -> Option<u64>,
 ) -> Result<Alternative, String> {
-    let api = session.api();
-    let bytes = cache.read(&choice.candidate).map_err(|e| e.to_string())?;
-    let found = Hash::of(&bytes);
-    if found != choice.hash {
-        return Err(format!("it has changed meanwhile: expected {}, found {}", choice.hash.short(), found.short()));
-    }
+    let api = session.interceptor.api();
+    let bytes = cache.read_chosen(choice).map_err(|e| e.to_string())?;
     let bound = binding.apply(&bytes, moved_by).map_err(|e| format!("its variables cannot be bound: {e}"))?;
     let code: &'static [u8] = known.entry(Hash::of(&bound)).or_insert_with(|| bound.leak());
     // It is none of the application's, also for a thread that loads code meanwhile and looks at all executables.
@@ -515,7 +533,7 @@ fn listed(choices: &[Choice]) -> String {
 fn say(session: &Session, said: &mut HashMap<String, String>, of: String, text: String) {
     let last = said.entry(of).or_default();
     if *last != text {
-        session.notice(&text);
+        session.interceptor.notice(&text);
         *last = text;
     }
 }

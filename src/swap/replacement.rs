@@ -8,13 +8,14 @@ use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use hsa::Executable;
 use hsa_sys::abi::aql::Packet;
 use hsa_sys::abi::queue;
+use logdur_intercept::kernarg_ring::KernargRing;
+use logdur_intercept::ports::Changed;
 use logdur_journal::compare::Shape;
 use logdur_kernel_cache::{Hash, Kernarg, Layout, PacketFacts, Refusal, Swap};
 use logdur_settings::CacheMode;
-
-use super::kernargs::{Borrowed, KernargRing};
 
 /// Shapes of one kernel whose dispatches are compared; those of more shapes run as they are.
 const SHAPES: usize = 256;
@@ -25,6 +26,8 @@ const COOPERATIVE: u64 = 2;
 pub(crate) struct Replacement {
     /// Address of its descriptor.
     pub(super) kernel_object: u64,
+    /// What it is part of.
+    pub(super) executable: Executable,
     /// That of the application's kernel.
     pub(super) original: u64,
     /// The numbers of the application's code objects whose variables it uses.
@@ -36,25 +39,29 @@ pub(crate) struct Replacement {
     pub(super) swap: Swap,
     /// Present when arguments are laid out anew.
     pub(super) kernargs: Option<&'static KernargRing>,
-    pub(super) turns: Turns,
+    pub(super) alternation: Alternation,
     /// Why it did not run for some packet: the first reason.
     pub(super) refusal: OnceLock<Refusal>,
     /// There was no memory for arguments.
     pub(super) was_full: AtomicBool,
 }
 
-/// A packet that runs another kernel.
-pub(crate) struct Swapped {
-    pub(crate) packet: Packet,
-    /// The kernel's number.
-    pub(crate) kernel: u32,
-    pub(crate) kernargs: Option<Borrowed>,
-}
-
 impl Replacement {
+    /// True for one that does the same, from its first packet on: what was made for code that was unloaded serves for the same code
+    /// at the same place.
+    pub(super) fn is_like(&self, other: &Replacement) -> bool {
+        let what = |one: &Replacement| (one.kernel_object, one.executable, one.original, one.code, one.kernel);
+        let ring = |one: &Replacement| one.kernargs.map(ptr::from_ref);
+        what(self) == what(other)
+            && (&self.uses, &self.swap) == (&other.uses, &other.swap)
+            && ring(self) == ring(other)
+            && self.alternation.replace_all()
+            && other.alternation.replace_all()
+    }
+
     /// What becomes of a packet of a queue at an address; `None` if it runs as it is.
-    pub(super) fn swap(&self, packet: &Packet, queue: u64) -> Option<Swapped> {
-        if !self.turns.is_ours(packet) {
+    pub(super) fn swap(&self, packet: &Packet, queue: u64) -> Option<Changed> {
+        if !self.alternation.is_ours(packet) {
             return None;
         }
         let facts = self.facts(packet, queue);
@@ -66,7 +73,7 @@ impl Replacement {
                 return None;
             }
         };
-        let mut swapped = Swapped { packet: *packet, kernel: self.kernel, kernargs: None };
+        let mut swapped = Changed { packet: *packet, kernel: self.kernel, kernargs: None };
         swapped.packet.set_kernel(self.kernel_object, sizes.private, sizes.group);
         if let (Kernarg::Relaid(layout), Some(ring)) = (&self.swap.kernarg, self.kernargs) {
             let Some(block) = ring.take() else {
@@ -104,7 +111,7 @@ impl Replacement {
 /// Writes arguments as another kernel has them.
 ///
 /// # Safety
-/// `from` must have the bytes that the layout reads, and `to` those that it writes; nobody else uses `to`.
+/// `from` must have the bytes that the layout reads, and `to` those that it writes; no other thread uses `to`.
 unsafe fn lay_out(layout: &Layout, from: *const u8, to: NonNull<u8>, facts: &PacketFacts) {
     // SAFETY: `to` has so many bytes.
     unsafe { to.write_bytes(0, layout.size as usize) };
@@ -127,22 +134,27 @@ unsafe fn lay_out(layout: &Layout, from: *const u8, to: NonNull<u8>, facts: &Pac
 }
 
 /// Which dispatches of a kernel are replaced, shape by shape.
-pub(super) struct Turns {
+pub(super) struct Alternation {
     mode: CacheMode,
     /// Open addressing by a number of the shape, 0 where there is none. Empty when every dispatch is replaced.
-    shapes: Box<[Turn]>,
+    shapes: Box<[ShapeCount]>,
 }
 
 #[derive(Default)]
-struct Turn {
+struct ShapeCount {
     shape: AtomicU64,
     dispatches: AtomicU32,
 }
 
-impl Turns {
-    pub(super) fn new(mode: CacheMode) -> Turns {
+impl Alternation {
+    pub(super) fn new(mode: CacheMode) -> Alternation {
         let shapes = if mode == CacheMode::Swap { 0 } else { SHAPES };
-        Turns { mode, shapes: (0..shapes).map(|_| Turn::default()).collect() }
+        Alternation { mode, shapes: (0..shapes).map(|_| ShapeCount::default()).collect() }
+    }
+
+    /// True when every dispatch is replaced: nothing is remembered.
+    fn replace_all(&self) -> bool {
+        self.mode == CacheMode::Swap
     }
 
     /// True when the next dispatch like this one is the replacement's.
@@ -152,22 +164,22 @@ impl Turns {
             CacheMode::Alternate(length) => (length, false),
             CacheMode::OffAfter(length) => (length, true),
         };
-        let Some(turn) = self.turn(shape_of(packet)) else { return false };
+        let Some(count) = self.count_of(shape_of(packet)) else { return false };
         if first_is_ours {
-            return turn
+            return count
                 .dispatches
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < length).then_some(n + 1))
                 .is_ok();
         }
-        turn.dispatches.fetch_add(1, Ordering::Relaxed) / length % 2 == 1
+        count.dispatches.fetch_add(1, Ordering::Relaxed) / length % 2 == 1
     }
 
-    fn turn(&self, shape: Shape) -> Option<&Turn> {
+    fn count_of(&self, shape: Shape) -> Option<&ShapeCount> {
         let number = number_of(shape);
         (0..self.shapes.len()).find_map(|step| {
-            let turn = &self.shapes[(number as usize).wrapping_add(step) % self.shapes.len()];
-            let found = turn.shape.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
-            (found.is_ok() || found == Err(number)).then_some(turn)
+            let count = &self.shapes[(number as usize).wrapping_add(step) % self.shapes.len()];
+            let found = count.shape.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+            (found.is_ok() || found == Err(number)).then_some(count)
         })
     }
 }
@@ -202,27 +214,27 @@ mod tests {
         packet
     }
 
-    fn turns(mode: CacheMode, packets: &[Packet]) -> String {
-        let turns = Turns::new(mode);
-        packets.iter().map(|p| if turns.is_ours(p) { 'R' } else { 'o' }).collect()
+    fn alternation(mode: CacheMode, packets: &[Packet]) -> String {
+        let alternation = Alternation::new(mode);
+        packets.iter().map(|p| if alternation.is_ours(p) { 'R' } else { 'o' }).collect()
     }
 
     #[test]
     fn dispatches_of_each_shape_take_turns_of_their_own() {
         let [a, b] = [packet(64, 64), packet(128, 64)];
-        assert_eq!(turns(CacheMode::Swap, &[a, b, a]), "RRR");
-        assert_eq!(turns(CacheMode::Alternate(1), &[a, b, a, b, a, a, b]), "ooRRoRo");
-        assert_eq!(turns(CacheMode::Alternate(2), &[a, a, a, a, a, b]), "ooRRoo");
-        assert_eq!(turns(CacheMode::OffAfter(2), &[a, a, b, a, b, b, a]), "RRRoRoo");
+        assert_eq!(alternation(CacheMode::Swap, &[a, b, a]), "RRR");
+        assert_eq!(alternation(CacheMode::Alternate(1), &[a, b, a, b, a, a, b]), "ooRRoRo");
+        assert_eq!(alternation(CacheMode::Alternate(2), &[a, a, a, a, a, b]), "ooRRoo");
+        assert_eq!(alternation(CacheMode::OffAfter(2), &[a, a, b, a, b, b, a]), "RRRoRoo");
     }
 
     #[test]
     fn shapes_that_there_is_no_room_for_run_as_they_are_and_disturb_nobody() {
-        let turns = Turns::new(CacheMode::OffAfter(1));
+        let alternation = Alternation::new(CacheMode::OffAfter(1));
         let known: Vec<_> = (0..SHAPES as u32).map(|n| packet(n + 1, 64)).collect();
-        assert!(known.iter().all(|p| turns.is_ours(p)));
-        assert!(!turns.is_ours(&packet(7, 32)));
-        assert!(!known.iter().any(|p| turns.is_ours(p)));
+        assert!(known.iter().all(|p| alternation.is_ours(p)));
+        assert!(!alternation.is_ours(&packet(7, 32)));
+        assert!(!known.iter().any(|p| alternation.is_ours(p)));
     }
 
     #[test]

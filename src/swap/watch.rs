@@ -7,14 +7,17 @@
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::io;
+use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use logdur_intercept::lock;
+
 use super::Swapper;
-use crate::session::{Session, lock};
+use crate::guarded::Guarded;
+use crate::session::Session;
 
 /// What tells that a file is complete, or gone. Source: `inotify(7)`.
 const EVENTS: u32 = libc::IN_CLOSE_WRITE
@@ -30,7 +33,7 @@ const EVENT_BYTES: usize = 16;
 
 /// Folders that the system watches.
 struct Watcher {
-    events: File,
+    events: Guarded,
     folders: HashMap<i32, PathBuf>,
 }
 
@@ -46,12 +49,13 @@ impl Swapper {
     /// Watches the cache's folders from now on.
     pub(crate) fn watch(&'static self, session: &'static Session) {
         if !self.watched.swap(true, Ordering::AcqRel) {
-            session.spawn("logdur-cache", move || self.watch_for_ever(session));
+            let without = "later changes of the cache are not seen";
+            session.interceptor.spawn("logdur-cache", without, move || self.watch_for_ever(session));
         }
     }
 
     fn watch_for_ever(&self, session: &Session) {
-        let said = |error: io::Error| session.notice(format!("cache: later changes are not seen: {error}"));
+        let said = |error: io::Error| session.interceptor.notice(format!("cache: later changes are not seen: {error}"));
         let mut watcher = match Watcher::new() {
             Ok(watcher) => watcher,
             Err(error) => return said(error),
@@ -70,7 +74,9 @@ impl Swapper {
     /// Watches what is to be watched, looks at what has changed, and decides anew about its kernels.
     fn take_in(&self, session: &Session, watcher: &mut Watcher, changes: &[Change]) {
         // Never while the runtime is being shut down.
-        let may = session.may_use_runtime();
+        let may = session.interceptor.may_use_runtime();
+        // A thread that looks at all executables finds none of ours that is half loaded.
+        let _leaving = lock(&session.code.leaving);
         let mut state = lock(&self.state);
         self.watch_folders(session, watcher, state.cache.folders());
         let mut names = Vec::new();
@@ -80,7 +86,7 @@ impl Swapper {
                 Change::Everything => self.roots.iter().for_each(|root| names.extend(state.cache.update(root))),
             }
         }
-        // What happened in a new folder between the look and the watch, nobody tells.
+        // No event tells what happened in a new folder between the look and the watch.
         loop {
             let new = self.watch_folders(session, watcher, state.cache.folders());
             if new.is_empty() {
@@ -91,7 +97,7 @@ impl Swapper {
         names.sort_unstable();
         names.dedup();
         for name in names.iter().filter(|_| *may) {
-            self.settle(session, &mut state, name);
+            self.choose_replacement(session, &mut state, name);
         }
     }
 
@@ -109,7 +115,7 @@ impl Swapper {
                 Ok(false) => {}
                 Err(error) => {
                     let text = format!("cache: later changes in {} may not be seen: {error}", folder.display());
-                    session.notice_once("watch", text);
+                    session.interceptor.notice_once("watch", text);
                 }
             }
         }
@@ -124,16 +130,27 @@ impl Watcher {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made, and nobody else has it.
-        Ok(Watcher { events: unsafe { File::from_raw_fd(descriptor) }, folders: HashMap::new() })
+        // SAFETY: the descriptor was just made, and no other code has it.
+        let events = unsafe { File::from_raw_fd(descriptor) };
+        Ok(Watcher { events: Guarded::of(&events)?, folders: HashMap::new() })
+    }
+
+    /// False once the application has closed the descriptor: what has its number now is not to be read. All files that are
+    /// no real ones share an inode.
+    fn is_ours(&self) -> bool {
+        let kind = std::fs::read_link(format!("/proc/self/fd/{}", self.events.number()));
+        self.events.is_ours() && kind.map_or(true, |kind| kind.as_os_str() == "anon_inode:inotify")
     }
 
     /// Watches a folder; true if it was not watched yet.
     fn add(&mut self, folder: &Path) -> io::Result<bool> {
+        if !self.is_ours() {
+            // All folders are watched anew by `wait`.
+            return Ok(false);
+        }
         let path = CString::new(folder.as_os_str().as_bytes())?;
         // SAFETY: the path ends with a zero.
-        let watch =
-            unsafe { libc::inotify_add_watch(self.events.as_raw_fd(), path.as_ptr(), EVENTS | libc::IN_ONLYDIR) };
+        let watch = unsafe { libc::inotify_add_watch(self.events.number(), path.as_ptr(), EVENTS | libc::IN_ONLYDIR) };
         if watch < 0 {
             let error = io::Error::last_os_error();
             // Single files are watched with their folder.
@@ -144,6 +161,10 @@ impl Watcher {
 
     /// Sleeps until something has changed.
     fn wait(&mut self) -> io::Result<Vec<Change>> {
+        if !self.is_ours() {
+            *self = Watcher::new()?;
+            return Ok(vec![Change::Everything]);
+        }
         let mut buffer = [0u8; 16 << 10];
         let length = loop {
             match self.events.read(&mut buffer) {
@@ -188,6 +209,8 @@ fn changes(mut events: &[u8], folders: &mut HashMap<i32, PathBuf>) -> Vec<Change
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn files_that_are_complete_or_gone_and_new_folders_are_told_files_that_are_begun_are_not() {
@@ -204,6 +227,28 @@ mod tests {
         assert_eq!(watcher.wait().unwrap(), [Change::Of(at("begun")), Change::Of(at("renamed"))]);
         fs::remove_file(at("renamed")).unwrap();
         assert_eq!(watcher.wait().unwrap(), [Change::Of(at("renamed"))]);
+    }
+
+    #[test]
+    fn a_watch_whose_descriptor_the_application_has_taken_is_made_anew_and_the_descriptor_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut watcher = Watcher::new().unwrap();
+        watcher.add(folder.path()).unwrap();
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"theirs").unwrap();
+        let number = watcher.events.number();
+        // SAFETY: replaces a descriptor of this test.
+        assert_eq!(unsafe { libc::dup2(reader.as_raw_fd(), number) }, number);
+        assert!(!watcher.add(folder.path()).unwrap());
+        assert_eq!(watcher.wait().unwrap(), [Change::Everything]);
+        assert!(watcher.events.number() != number && watcher.add(folder.path()).unwrap());
+        fs::write(folder.path().join("new"), "").unwrap();
+        assert_eq!(watcher.wait().unwrap(), [Change::Of(folder.path().join("new"))]);
+        // SAFETY: the number is the pipe's, and no other code closes it.
+        let mut theirs = unsafe { File::from_raw_fd(number) };
+        let mut bytes = [0; 6];
+        theirs.read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"theirs");
     }
 
     #[test]

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use crate::bed::{self, Run, built};
 use crate::captures::{Buffer, Captured};
+use crate::harness::{self, Run, built};
 use crate::replay::{self, WORDS, all_passed, ended, increment, json, on_file};
 
 /// A tool on the emulated GPU alone.
-fn tool(name: &str, captured: &Captured, options: &[&str]) -> bed::Outcome {
+fn tool(name: &str, captured: &Captured, options: &[&str]) -> harness::Outcome {
     replay::tool(name, captured, &[options, &["--backend", "emu"]].concat())
 }
 
 #[test]
 fn functions_scratch_and_lds_work_without_a_runtime() {
-    for arch in bed::archs() {
-        for program in ["local_memory", "functions"].into_iter().take(bed::count(1, 2)) {
+    for arch in harness::archs() {
+        for program in ["local_memory", "functions"].into_iter().take(harness::count(1, 2)) {
             let run = Run::hip(program).arch(&arch);
             let file = run.file("run.ldcap");
             let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
@@ -30,7 +30,7 @@ fn functions_scratch_and_lds_work_without_a_runtime() {
 #[test]
 fn no_rocm_is_needed_and_none_is_looked_for() {
     let run = Run::new(built("omniprobe"));
-    let file = increment(&bed::arch()).write(&run.file("a.ldcap"));
+    let file = increment(&harness::arch()).write(&run.file("a.ldcap"));
     // Nothing of this process's environment: no path, no library.
     let mut command = Command::new(built("omniprobe"));
     command.arg("verify").arg(&file).args(["--backend", "emu", "--json"]).env_clear().stdin(Stdio::null());
@@ -38,25 +38,25 @@ fn no_rocm_is_needed_and_none_is_looked_for() {
     let said = json(&outcome);
     assert_eq!((&said["result"], &said["runtime"]), (&"PASS".into(), &"no runtime".into()), "{said:#}");
     assert_eq!((&said["emulated"], &said["placed"]), (&true.into(), &"exact".into()), "{said:#}");
-    assert_eq!(said["product"], format!("{} (emulated)", bed::arch()));
+    assert_eq!(said["product"], format!("{} (emulated)", harness::arch()));
 }
 
 #[test]
 fn what_differs_is_named_as_on_a_gpu() {
-    let arch = bed::arch();
+    let arch = harness::arch();
     let mut flipped = increment(&arch);
     flipped.buffers[0].before[4 * 77 + 1] ^= 0x40;
     let outcome = tool("verify", &flipped, &["--tol", "arg0=u32"]);
     ended(&outcome, "FAIL", 6);
     assert!(outcome.stdout.contains(&format!("[77] at {:#x}: expected ", WORDS + 4 * 77)), "{}", outcome.stdout);
     ended(&tool("verify", &increment(&arch), &["--grid", "128"]), "FAIL", 6);
-    let other = bed::hip_object("kernels", &arch, "-O1");
+    let other = harness::hip_object("kernels", &arch, "-O1");
     ended(&tool("verify", &increment(&arch), &["--hsaco", &format!("all={}", other.display())]), "PASS", 0);
 }
 
 #[test]
 fn every_address_can_be_had() {
-    let arch = bed::arch();
+    let arch = harness::arch();
     for base in [0x1000, 0x7fff_ffff_0000] {
         let words = replay::incremented();
         let captured = Captured::of("increment", &arch, base, vec![Buffer { base, ..words }]);
@@ -75,15 +75,15 @@ fn a_processor_that_is_not_emulated_is_refused_with_those_that_are() {
 
 #[test]
 fn there_is_one_gpu_and_another_number_is_refused() {
-    ended(&tool("verify", &increment(&bed::arch()), &["--device", "0"]), "PASS", 0);
-    let outcome = tool("verify", &increment(&bed::arch()), &["--device", "3"]);
+    ended(&tool("verify", &increment(&harness::arch()), &["--device", "0"]), "PASS", 0);
+    let outcome = tool("verify", &increment(&harness::arch()), &["--device", "3"]);
     assert!(outcome.stderr.ends_with(": expected GPU 3, found 0: the emulated one alone\n"), "{}", outcome.stderr);
 }
 
 #[test]
 fn an_instruction_that_is_not_emulated_is_refused_by_its_name_before_anything_runs() {
-    let arch = bed::arch();
-    let other = bed::hip_object("candidates", &arch, "-DWAY=7 -O3");
+    let arch = harness::arch();
+    let other = harness::hip_object("candidates", &arch, "-DWAY=7 -O3");
     let outcome = tool("verify", &increment(&arch), &["--hsaco", &format!("all={}", other.display())]);
     assert_eq!(outcome.status.code(), Some(7), "{}{}", outcome.stdout, outcome.stderr);
     let text = format!("increment: 1 instructions that the emulated {arch} does not have: ds_nop at 0x");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::bed::{self, Outcome, Run};
+use crate::harness::{self, Outcome, Run};
 use crate::queues::durations_are_the_traces;
 
 /// The lines "done START END" of the program: raw ticks of each kernel, as the application reads them.
@@ -36,7 +36,7 @@ fn same_times(mode: &str, count: usize) -> Outcome {
     let watched = run().env("LOGDUR_LOG", "trace").watched().passed();
     assert_eq!(done(&watched).len(), done(&bare).len(), "{mode}");
     let set = |ticks: Vec<(u64, u64)>| ticks.into_iter().collect::<BTreeSet<_>>();
-    if !bed::on_hardware() {
+    if !harness::on_hardware() {
         for run in [&bare, &watched] {
             assert_eq!(
                 set(done(run)),
@@ -56,36 +56,36 @@ fn same_times(mode: &str, count: usize) -> Outcome {
 
 #[test]
 fn a_signal_of_any_value_goes_down_by_one_for_each_kernel() {
-    same_times("values", bed::count(24, 200));
+    same_times("values", harness::count(24, 200));
 }
 
 #[test]
 fn a_signal_on_several_packets_and_queues_has_the_times_of_the_kernel_that_ended_last() {
-    same_times("shared", bed::count(8, 60));
+    same_times("shared", harness::count(8, 60));
 }
 
 #[test]
 fn who_sees_a_packet_complete_sees_the_signals_of_all_before_it() {
-    let run = || Run::hsa("app_signals").args(["behind", &bed::count(100, 1000).to_string()]);
+    let run = || Run::hsa("app_signals").args(["behind", &harness::count(100, 1000).to_string()]);
     run().bare().passed();
     let log = run().watched().passed().log();
-    assert_eq!(log.account()["logged"] as usize, 4 * bed::count(100, 1000));
+    assert_eq!(log.account()["logged"] as usize, 4 * harness::count(100, 1000));
     assert!(log.rows.iter().all(|r| r.flags().is_empty()));
 }
 
 #[test]
 fn a_signal_that_is_armed_again_at_once_in_any_way_loses_no_time() {
-    same_times("reuse", bed::count(300, 5000));
+    same_times("reuse", harness::count(300, 5000));
 }
 
 #[test]
 fn a_signal_that_is_destroyed_at_once_loses_no_time() {
-    same_times("destroy", bed::count(300, 5000));
+    same_times("destroy", harness::count(300, 5000));
 }
 
 #[test]
 fn a_signal_in_turn_for_kernels_copies_and_barriers_loses_no_time() {
-    same_times("copies", bed::count(100, 1000));
+    same_times("copies", harness::count(100, 1000));
 }
 
 #[test]
@@ -94,10 +94,60 @@ fn a_signal_that_other_processes_may_wait_for_is_decremented_as_ever() {
     if run.stdout.contains("no IPC signals") {
         return;
     }
-    same_times("ipc", bed::count(50, 500));
+    same_times("ipc", harness::count(50, 500));
 }
 
 #[test]
 fn times_are_in_a_signal_when_its_value_changes() {
-    same_times("times", bed::count(300, 5000));
+    same_times("times", harness::count(300, 5000));
+}
+
+/// Runs a plan of `shared_signal`, which checks the signal's values and times, on some threads; each dispatch has its row.
+fn share(plan: &str, threads: usize, queues: usize, count: usize, wait: &str) {
+    let numbers = [threads, queues, count].map(|n| n.to_string());
+    let [threads_text, queues_text, count_text] = numbers.each_ref().map(String::as_str);
+    let arguments = [plan, threads_text, queues_text, count_text, wait];
+    let run = Run::hsa("shared_signal").args(arguments).env("KFDEMU_TRACE", "/dev/null").watched().passed();
+    let log = run.log();
+    let dispatches = threads * count;
+    assert_eq!(
+        (log.account()["logged"] as usize, log.rows_of("tally").len()),
+        (dispatches, dispatches),
+        "{arguments:?}"
+    );
+    // A barrier packet or a copy may overwrite the times of a dispatch on the same signal, or one of them only.
+    let overwritten = ["shared-signal", "shared-signal|end-before-start"];
+    let may_have = |flags: &str| flags.is_empty() || plan == "mixed" && overwritten.contains(&flags);
+    let flagged = log.rows.iter().find(|r| !may_have(r.flags()));
+    assert!(flagged.is_none(), "{arguments:?}: {flagged:?}");
+}
+
+#[test]
+fn a_signal_that_many_threads_share_goes_down_by_one_for_each_dispatch() {
+    for (threads, queues, count) in [(2, 1, 400), (16, 1, 50), (16, 16, 50), (64, 4, 10)] {
+        for wait in ["blocked", "active"] {
+            share("rush", threads, queues, harness::count(count, 20 * count), wait);
+        }
+    }
+}
+
+#[test]
+fn threads_that_wait_for_each_others_dispatches_on_one_signal_go_on_in_every_round() {
+    for (threads, queues) in [(1, 1), (2, 2), (4, 1), (8, 8)] {
+        share("rounds", threads, queues, harness::count(10, 200), "blocked");
+        share("rounds", threads, queues, harness::count(10, 200), "active");
+    }
+}
+
+#[test]
+fn a_shared_signal_is_destroyed_as_soon_as_its_last_dispatch_is_complete() {
+    for (threads, queues) in [(2, 1), (4, 4)] {
+        share("fresh", threads, queues, harness::count(20, 500), "blocked");
+    }
+}
+
+#[test]
+fn barriers_and_copies_decrement_the_signal_that_dispatches_share() {
+    share("mixed", 4, 4, harness::count(10, 300), "blocked");
+    share("mixed", 8, 2, harness::count(10, 300), "active");
 }

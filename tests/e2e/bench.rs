@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::bed::{self, Outcome};
+use crate::harness::{self, Outcome};
 use crate::replay::{increment, json, tool};
 
 /// The first kernel of two or one.
@@ -15,7 +15,7 @@ fn number(value: &Value) -> f64 {
 }
 
 fn measured(options: &[&str]) -> (Value, Outcome) {
-    let outcome = tool("bench", &increment(&bed::arch()), &[options, &["--json"]].concat());
+    let outcome = tool("bench", &increment(&harness::arch()), &[options, &["--json"]].concat());
     (json(&outcome), outcome)
 }
 
@@ -32,7 +32,7 @@ fn the_numbers_are_those_of_the_runs_that_are_listed() {
     assert_eq!((&side["gpu"]["min_ns"], &side["gpu"]["p95_ns"]), (&runs[0].into(), &runs[19].into()), "{said:#}");
     let (low, high) = (number(&side["gpu"]["low_ns"]), number(&side["gpu"]["high_ns"]));
     assert!(low <= runs[10] as f64 && runs[10] as f64 <= high, "{said:#}");
-    assert_eq!(said["emulated"], !bed::on_hardware());
+    assert_eq!(said["emulated"], !harness::on_hardware());
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn only_what_the_kernel_changes_is_put_back_unless_all_is_asked_for() {
 
 #[test]
 fn a_kernel_that_computes_something_else_is_not_measured_unless_that_is_asked_for() {
-    let arch = bed::arch();
+    let arch = harness::arch();
     let mut captured = increment(&arch);
     captured.buffers[0].after[4] ^= 1;
     let outcome = tool("bench", &captured, &["--json"]);
@@ -65,14 +65,15 @@ fn a_kernel_that_computes_something_else_is_not_measured_unless_that_is_asked_fo
 
 #[test]
 fn two_kernels_are_measured_in_turns_and_emulation_has_no_verdict() {
-    let files = ["-O3", "-O1"].map(|level| bed::hip_object("kernels", &bed::arch(), level).display().to_string());
+    let files =
+        ["-O3", "-O1"].map(|level| harness::hip_object("kernels", &harness::arch(), level).display().to_string());
     let (said, outcome) = measured(&["-r", "12", "--compare", &files[0], &files[1]]);
     assert_eq!(outcome.status.code(), Some(0), "{said:#}");
     let sides = said["sides"].as_array().unwrap();
     assert!(sides.len() == 2 && sides.iter().all(|s| s["result"] == "PASS" && s["gpu"]["runs"] == 12), "{said:#}");
     assert_eq!(said["compared"]["pairs"], 12, "{said:#}");
     let verdict = said["compared"]["verdict"].as_str().unwrap();
-    assert_eq!(verdict == "no verdict, it is emulated", !bed::on_hardware(), "{said:#}");
+    assert_eq!(verdict == "no verdict, it is emulated", !harness::on_hardware(), "{said:#}");
 }
 
 #[test]
@@ -88,6 +89,6 @@ fn it_ends_when_the_median_is_known_well_enough() {
 fn caches_are_filled_with_something_else_before_each_run_where_there_are_any() {
     let (said, outcome) = measured(&["-r", "3", "--cache-state", "cold"]);
     assert_eq!((&said["cache_state"], outcome.status.code()), (&"cold".into(), Some(0)), "{said:#}");
-    let outcome = tool("bench", &increment(&bed::arch()), &["--backend", "emu", "--cache-state", "cold"]);
+    let outcome = tool("bench", &increment(&harness::arch()), &["--backend", "emu", "--cache-state", "cold"]);
     assert_eq!(outcome.status.code(), Some(7), "{}{}", outcome.stdout, outcome.stderr);
 }

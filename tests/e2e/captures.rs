@@ -2,6 +2,7 @@
 //! had them. What the kernel computes is computed here, in Rust.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use logdur_capture::{
@@ -48,6 +49,8 @@ pub(crate) struct Captured {
     pub(crate) lds: u32,
     pub(crate) kernarg: Vec<u8>,
     pub(crate) buffers: Vec<Buffer>,
+    /// Allocations of which the capture has no bytes.
+    pub(crate) uncaptured: Vec<Range<u64>>,
     /// Variables of the code object, with their bytes before and after.
     pub(crate) variables: Vec<(&'static str, Vec<u8>, Vec<u8>)>,
     pub(crate) scope: Scope,
@@ -97,7 +100,7 @@ pub(crate) fn offset_of(code: &[u8], symbol: &str) -> usize {
 impl Captured {
     /// A dispatch of a kernel of `kernels.hip` with one argument, an address.
     pub(crate) fn of(kernel: &'static str, arch: &str, address: u64, buffers: Vec<Buffer>) -> Captured {
-        let code = fs::read(crate::bed::kernels(arch)).unwrap();
+        let code = fs::read(crate::harness::kernels(arch)).unwrap();
         Captured {
             kernel,
             code,
@@ -108,6 +111,7 @@ impl Captured {
             lds: 0,
             kernarg: address.to_le_bytes().to_vec(),
             buffers,
+            uncaptured: Vec::new(),
             variables: Vec::new(),
             scope: Scope::All,
             after: true,
@@ -134,8 +138,9 @@ impl Captured {
         let kernel =
             Kernel { id: 1, symbol, code_object: of_kernel, executable: 1, agent: 1, object, ..Kernel::default() };
         writer.kernel(&kernel).unwrap();
-        for buffer in &self.buffers {
-            let (base, size, kind) = (buffer.base, buffer.before.len() as u64, buffer.kind);
+        let captured = self.buffers.iter().map(|buffer| (buffer.base, buffer.before.len() as u64, buffer.kind));
+        let of_device = |range: &Range<u64>| (range.start, range.end - range.start, AllocationKind::DeviceCoarse);
+        for (base, size, kind) in captured.chain(self.uncaptured.iter().map(of_device)) {
             let access = vec![1];
             writer.allocation(&Allocation { base, size, kind, owner: 1, access, ..Allocation::default() }).unwrap();
         }

@@ -1,7 +1,9 @@
 //! Versions of the code object's ABI, and what the runtime makes of each.
 
-use crate::bed;
+use std::fs;
+
 use crate::compare::{Random, Type};
+use crate::harness::{self, Run};
 use crate::launch::{self, Arg, Launch};
 use crate::replay::{ended, increment, tool};
 
@@ -26,7 +28,7 @@ const REFUSED: [&str; 2] = ["FAIL hsa_executable_load_agent_code_object", "HSA_S
 /// it, for a processor and for the family.
 #[test]
 fn each_version_of_the_code_object_is_run_as_on_the_cpu_or_refused_when_it_is_loaded() {
-    let source = bed::root().join("tests/programs/opencl/bare.cl");
+    let source = harness::root().join("tests/programs/opencl/bare.cl");
     let args = |size: u32| {
         let input = Random::of("neighbours").elements(Type::Int(4), 768);
         vec![Arg::Buffer(input), Arg::Buffer(vec![0; 768 * 4]), Arg::Local(4 * size)]
@@ -41,13 +43,13 @@ fn each_version_of_the_code_object_is_run_as_on_the_cpu_or_refused_when_it_is_lo
     let launches = [launch(64), launch(256)];
     let expected = launch::on_cpu(&source, "-cl-std=CL3.0", &launches);
     let mut known = Vec::new();
-    for arch in bed::archs() {
+    for arch in harness::archs() {
         for &(clang, abi, optimise, generic) in BUILDS {
             if generic && !GENERIC.contains(&&*arch) {
                 continue;
             }
             let target = if generic { "gfx9-generic" } else { &arch };
-            let object = bed::opencl_object(&source, target, clang, optimise, abi, "-nogpulib");
+            let object = harness::opencl_object(&source, target, clang, optimise, abi, "-nogpulib");
             match launch::try_on_gpu(&object, &arch, &launches, false) {
                 Ok((got, _)) => {
                     assert!(got == expected, "{}: other results than on the CPU", object.display());
@@ -70,9 +72,9 @@ const CAPTURED_UNDER: &str = "999.7.5-another";
 
 #[test]
 fn code_that_the_runtime_of_a_replay_refuses_names_the_runtime_of_the_capture_and_how_to_choose_another() {
-    let source = bed::root().join("tests/programs/opencl/bare.cl");
-    let arch = bed::arch();
-    let object = bed::opencl_object(&source, &arch, 19, 3, 6, "-nogpulib");
+    let source = harness::root().join("tests/programs/opencl/bare.cl");
+    let arch = harness::arch();
+    let object = harness::opencl_object(&source, &arch, 19, 3, 6, "-nogpulib");
     let launch = Launch {
         kernel: "increment".to_owned(),
         grid: vec![256],
@@ -106,4 +108,25 @@ fn code_that_the_runtime_of_a_replay_refuses_names_the_runtime_of_the_capture_an
     let outcome = tool("verify", &captured, &[]);
     assert!(!outcome.stderr.contains(chooses), "{}", outcome.stderr);
     assert_eq!(outcome.status.code(), Some(if runs { 0 } else { 3 }), "{}", outcome.stderr);
+}
+
+/// `loaders`, whose threads load a code object that another one takes the place of, launch its kernel and destroy it; all
+/// launches are named and swapped.
+#[test]
+fn threads_that_destroy_executables_while_others_freeze_theirs_have_named_and_swapped_dispatches() {
+    let (threads, rounds) = (8, harness::count(25, 1000));
+    let run = Run::hsa("loaders").args([threads.to_string(), rounds.to_string()]);
+    let run = run.env("TEST_OTHER", harness::hip_object("swaps", &harness::arch(), "-O2"));
+    let cache = run.file("cache");
+    fs::create_dir(&cache).unwrap();
+    fs::copy(harness::hip_object("kernels", &harness::arch(), "-O1"), cache.join("kernels.hsaco")).unwrap();
+    let indexes = run.file("indexes");
+    let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes).watched().passed();
+    let log = run.log();
+    log.account();
+    assert_eq!(log.rows.len(), threads * rounds + 1);
+    for row in &log.rows {
+        let (kernel, flags, replaced) = (row.text("kernel"), row.text("flags"), row.text("replaced"));
+        assert_eq!((kernel, flags, replaced.is_empty()), ("increment", "", false), "{:#?}", log.notices);
+    }
 }

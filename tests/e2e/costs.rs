@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::bed::{self, Outcome, Run, built};
+use crate::harness::{self, Outcome, Run, built};
 use crate::versions;
 
 /// Dispatches that the programs have counted.
@@ -24,8 +24,8 @@ fn calls(run: &Outcome) -> Option<BTreeMap<String, u64>> {
 }
 
 fn counted(run: Run, watched: bool) -> Outcome {
-    let mut preload = bed::library("count_calls.c").into_os_string();
-    if !bed::on_hardware() {
+    let mut preload = harness::library("count_calls.c").into_os_string();
+    if !harness::on_hardware() {
         preload.push(" ");
         preload.push(built("libkfdemu.so"));
     }
@@ -51,7 +51,7 @@ fn too_much(before: &BTreeMap<String, u64>, with: &BTreeMap<String, u64>, waits:
 /// A cache with the kernels of the programs, compiled otherwise.
 fn replacements() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let object = bed::hip_object("kernels", &bed::arch(), "-O1");
+    let object = harness::hip_object("kernels", &harness::arch(), "-O1");
     std::fs::copy(object, folder.path().join("kernels.hsaco")).unwrap();
     folder
 }

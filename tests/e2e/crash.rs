@@ -1,14 +1,18 @@
 //! Processes that die: every dispatch has its row all the same, once, and the log stays a log.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::bed::{self, Outcome, Run, built};
+use logdur_capture::Reader;
+
+use crate::harness::{self, Outcome, Run, built};
 use crate::log::Log;
 
 /// A run of `endless` whose records are in the run's folder.
@@ -92,11 +96,11 @@ fn killed(run: Run, after: Duration) -> Outcome {
 
 #[test]
 fn a_process_that_is_killed_at_any_moment_leaves_a_row_for_every_dispatch() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let mut instants = Instants(0x9e37_79b9_7f4a_7c15);
-    for _ in 0..bed::count(20, 200) {
+    for _ in 0..harness::count(20, 200) {
         let outcome = killed(endless("kill", 64), instants.next(Duration::from_millis(80)));
         let (folder, log) = (outcome.folder.path().join("records"), outcome.folder.path().join("log.csv"));
         let records = records_in(&folder);
@@ -115,6 +119,130 @@ fn a_process_that_is_killed_at_any_moment_leaves_a_row_for_every_dispatch() {
 }
 
 #[test]
+fn files_of_records_are_listed_and_removed_once_no_row_is_owed() {
+    let outcome = killed(endless("kill", 64), Duration::ZERO);
+    let (folder, log) = (outcome.folder.path().join("records"), outcome.folder.path().join("log.csv"));
+    let records = records_in(&folder);
+    fs::write(folder.join("logdur.7.records"), "another program's").unwrap();
+    let tool = |option: &str| {
+        let output =
+            Command::new(built("omniprobe")).args(["log", option]).env("LOGDUR_RECORDS", &folder).output().unwrap();
+        assert!(output.status.success());
+        let texts = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(texts[1].contains("logdur.7.records: "), "a file that cannot be read is named: {}", texts[1]);
+        texts
+    };
+    let [listed, _] = tool("--list");
+    let line = listed.lines().find(|line| line.contains(records[0].to_str().unwrap())).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let owed: u64 = words[2].parse().unwrap();
+    assert!(words[1] == "ended" && owed > 0 && line.contains(log.to_str().unwrap()), "{line}");
+    let [removed, said] = tool("--clean");
+    assert_eq!(removed, "");
+    assert!(said.contains(&format!("lacks {owed} rows")), "{said}");
+    assert!(records[0].exists());
+    omniprobe_log(&records, Some(&log));
+    // They are in the log now; the file does not know, and is compared with it.
+    let [removed, _] = tool("--clean");
+    assert!(removed.contains(records[0].to_str().unwrap()) && !records[0].exists(), "{removed}");
+}
+
+/// Names of folders and files: what ends lines, what commands terminals, no text, what programs replace, what shells divide, and
+/// as long as names may be.
+fn unusual_names() -> [Vec<u8>; 6] {
+    let names: [&[u8]; 5] = [
+        b"new\nline\n17 records-at no",
+        b"\x1b[2J\t\r\x7f",
+        b"\xff\xfe text",
+        b"100% %0a %d%",
+        b"it's  $(a) `b` \\ \"",
+    ];
+    let [a, b, c, d, e] = names.map(<[u8]>::to_vec);
+    [a, b, c, d, e, vec![b'l'; 255]]
+}
+
+#[test]
+fn rows_of_processes_that_die_are_found_in_folders_of_any_name() {
+    for name in unusual_names() {
+        let name = OsStr::from_bytes(&name);
+        // What is held for a capture when the process dies was not dispatched.
+        for (mode, signal) in [("abort", Some(libc::SIGABRT)), ("again", None)] {
+            let run = Run::hsa("endless").args([mode, "40"]);
+            let [records, caches] = ["records", "caches"].map(|folder| run.file(folder).join(name));
+            [&records, &caches].iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
+            fs::copy(harness::hip_object("kernels", &harness::arch(), "-O1"), caches.join("kernels.hsaco")).unwrap();
+            let [logs, captures] = ["logs", "captures"].map(|folder| run.file(folder));
+            [&logs, &captures].iter().for_each(|folder| fs::create_dir(folder).unwrap());
+            let (log, capture) = (logs.join(name), captures.join(name));
+            let bare = run.command();
+            let mut command = Command::new(built("omniprobe"));
+            command.arg("-l").arg(&log).arg("-c").arg(&caches);
+            if signal.is_none() {
+                command.arg("--capture").arg(&capture);
+            }
+            if !harness::on_hardware() {
+                command.args(["--emulate", &harness::arch()]);
+            }
+            command.arg("--").arg(bare.get_program()).args(bare.get_args());
+            command.env("TEST_KERNELS", harness::kernels(&harness::arch())).env("LOGDUR_RECORDS", &records);
+            command.env("XDG_CACHE_HOME", run.file("indexes").join(name)).env("XDG_RUNTIME_DIR", "");
+            let outcome = run.finish(command);
+            let what = format!("{name:?}, {mode}: {}", outcome.stderr);
+            assert_eq!((outcome.status.signal(), outcome.stdout.as_str()), (signal, "PASS\n"), "{what}");
+            assert_eq!(records_in(&records), [] as [PathBuf; 0], "{what}");
+            let rows = Log::parse(&String::from_utf8(fs::read(&log).unwrap()).unwrap());
+            assert_eq!((rows.account()["seen"], rows.rows.len()), (40, 40), "{what}");
+            assert!(rows.rows.iter().all(|row| !row.text("replaced").is_empty()), "{what}: {:?}", rows.notices);
+            if signal.is_none() {
+                assert_eq!(Reader::open(&capture).unwrap().dispatches().len(), 1, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn records_in_folders_of_any_name_are_listed_and_the_command_that_is_shown_writes_their_rows() {
+    if harness::on_hardware() {
+        return;
+    }
+    for name in unusual_names() {
+        let run = Run::hsa("endless").args(["kill", "64"]);
+        let folder = run.file("records").join(OsStr::from_bytes(&name));
+        fs::create_dir_all(&folder).unwrap();
+        let outcome = killed(run.env("LOGDUR_RECORDS", &folder), Duration::ZERO);
+        let records = records_in(&folder);
+        assert_eq!(records.len(), 1, "{folder:?}");
+        let tool = |option: &str| {
+            let mut command = Command::new(built("omniprobe"));
+            let output = command.args(["log", option]).env("LOGDUR_RECORDS", &folder).output().unwrap();
+            assert!(output.status.success(), "{folder:?}: {output:?}");
+            let texts = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+            assert!(!texts.concat().contains(|c: char| c.is_control() && c != '\n'), "{texts:?}");
+            texts
+        };
+        let [listed, _] = tool("--list");
+        assert_eq!(listed.lines().filter(|line| line.contains(" ended ")).count(), 1, "{listed}");
+        assert_eq!(listed.lines().count(), 2, "{listed}");
+        let [_, said] = tool("--clean");
+        let (_, command) = said.split_once("`omniprobe log ").expect("a command");
+        let (word, _) = command.rsplit_once(" -l LOG` writes").expect("a command with a file");
+        let script = format!("omniprobe log {word} -l \"$1\"");
+        let program = built("omniprobe");
+        let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+        let mut shell = Command::new("bash");
+        let log = outcome.folder.path().join("log.csv");
+        // The log names the file by the same word.
+        let begun = outcome.read("log.csv");
+        assert!(begun.contains(&format!("# records: {word}\n")), "{begun}");
+        let ran = shell.args(["-c", &script, "bash"]).arg(&log).env("PATH", path).output().unwrap();
+        assert!(ran.status.success(), "{script}: {ran:?}");
+        assert_no_row_is_missing(&outcome.log(), &outcome.read("trace.json"));
+        let [_, said] = tool("--clean");
+        assert_eq!((said.as_str(), records_in(&folder).len()), ("", 0));
+    }
+}
+
+#[test]
 fn omniprobe_writes_what_an_application_that_dies_could_not_and_names_what_was_in_flight() {
     for (mode, signal) in [("_exit", None), ("abort", Some(libc::SIGABRT)), ("segv", Some(libc::SIGSEGV))] {
         let run = endless(mode, 200);
@@ -124,7 +252,7 @@ fn omniprobe_writes_what_an_application_that_dies_could_not_and_names_what_was_i
         assert_eq!(records_in(&folder), [] as [PathBuf; 0], "{mode}");
         let log = run.log();
         assert_eq!((log.account()["seen"], log.rows.len()), (200, 200), "{mode}");
-        if !bed::on_hardware() {
+        if !harness::on_hardware() {
             assert_no_row_is_missing(&log, &run.read("trace.json"));
         }
         if let Some(signal) = signal {
@@ -143,7 +271,7 @@ fn rows_that_others_write_say_which_kernels_were_swapped() {
     let run = endless("abort", 200);
     let (log, cache) = (run.file("log.csv"), run.file("cache"));
     fs::create_dir(&cache).unwrap();
-    fs::copy(bed::hip_object("kernels", &bed::arch(), "-O1"), cache.join("kernels.hsaco")).unwrap();
+    fs::copy(harness::hip_object("kernels", &harness::arch(), "-O1"), cache.join("kernels.hsaco")).unwrap();
     let indexes = run.file("indexes");
     let run = run.env("XDG_CACHE_HOME", indexes);
     let run = run.probed(&["-l", log.to_str().unwrap(), "-c", cache.to_str().unwrap(), "-k", "^increment$"]);
@@ -182,7 +310,7 @@ fn a_process_that_replaces_itself_leaves_the_records_of_its_first_image_for_omni
 
 #[test]
 fn several_processes_that_are_killed_in_one_log_have_each_their_rows() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let shared = tempfile::tempdir().unwrap();

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use logdur_capture::{AllocationKind, Id};
 use serde_json::{Value, json};
 
-use crate::bed::{self, Outcome, Run, built};
 use crate::captures::{Buffer, Captured};
+use crate::harness::{self, Outcome, Run, built};
 
 const WORDS: u64 = 0x7f31_0020_3000;
 /// Where another process might have had the same.
@@ -19,7 +19,7 @@ fn increment(base: u64, count: u32) -> Captured {
     let before: Vec<u32> = (0..count).map(|n| n.wrapping_mul(0x9e37_79b9)).collect();
     let mut after = before.clone();
     after[..256].iter_mut().for_each(|w| *w = w.wrapping_add(1));
-    Captured::of("increment", &bed::arch(), base, vec![Buffer::words(base, &before, &after)])
+    Captured::of("increment", &harness::arch(), base, vec![Buffer::words(base, &before, &after)])
 }
 
 fn diff_files(a: &Path, b: &Path, options: &[&str]) -> Outcome {
@@ -132,9 +132,9 @@ fn pointers_are_told_apart_by_what_they_point_to_and_sizes_are_said() {
 
 #[test]
 fn values_and_elements_are_read_by_the_types_of_the_source() {
-    let arch = bed::arch();
-    let source = bed::root().join("tests/programs/opencl/convert.cl");
-    let code = fs::read(bed::opencl_object(&source, &arch, 19, 3, 5, "-cl-kernel-arg-info")).unwrap();
+    let arch = harness::arch();
+    let source = harness::root().join("tests/programs/opencl/convert.cl");
+    let code = fs::read(harness::opencl_object(&source, &arch, 19, 3, 5, "-cl-kernel-arg-info")).unwrap();
     let captured = |base: u64, count: u32, first: f32| {
         let buffer = |number: u64, bytes: Vec<u8>| Buffer {
             base: base + number * 0x1_0000,
@@ -188,14 +188,17 @@ fn geometry_and_code_are_compared_and_metadata_say_what_changed() {
     ]);
     assert_eq!(said["geometry"], expected);
 
-    let arch = bed::arch();
-    b = Captured { code: fs::read(bed::hip_object("kernels", &arch, "-O0")).unwrap(), ..increment(ELSEWHERE, 3000) };
+    let arch = harness::arch();
+    b = Captured {
+        code: fs::read(harness::hip_object("kernels", &arch, "-O0")).unwrap(),
+        ..increment(ELSEWHERE, 3000)
+    };
     let said = one(&a, &b, &[], 6);
     let ids = [&a, &b].map(|captured| Id::of(&captured.code).to_string());
     assert_eq!([&said["code"]["a"], &said["code"]["b"]], ids.each_ref());
     // What the compiler's notes have, read by another program.
     let vgprs = |code: &[u8]| {
-        let file = bed::programs().join(format!("diff-{}.co", Id::of(code)));
+        let file = harness::programs().join(format!("diff-{}.co", Id::of(code)));
         fs::write(&file, code).unwrap();
         let output = Command::new("llvm-readelf-19").arg("--notes").arg(&file).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -225,7 +228,7 @@ fn what_a_capture_lacks_is_said_and_is_no_success() {
 
 /// Captures every dispatch of some kernels of `swaps`.
 fn captured(kernels: &[&str], options: &str) -> (PathBuf, Outcome) {
-    let run = Run::new(bed::hip_optimized("swaps", options)).args(kernels);
+    let run = Run::new(harness::hip_optimized("swaps", options)).args(kernels);
     let file = run.file("run.ldcap");
     let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_DISPATCHES", "1-9");
     (file, run.env("LOGDUR_CAPTURE_KERNELS", "^[a-z]").watched().passed())

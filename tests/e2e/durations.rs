@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::bed::{self, Run};
+use crate::harness::{self, Run};
 use crate::log::{Log, Row};
 use crate::versions;
 
@@ -43,7 +43,7 @@ fn ran_in_order(log: &Log) {
 
 #[test]
 fn every_kernel_of_a_hip_program_is_a_row_and_its_output_is_unchanged() {
-    for arch in bed::archs() {
+    for arch in harness::archs() {
         let bare = Run::hip("vectors").arch(&arch).bare().passed();
         let watched = Run::hip("vectors").arch(&arch).watched().passed();
         assert_eq!((&watched.stdout, &watched.stderr), (&bare.stdout, &bare.stderr), "with the library on {arch}");
@@ -59,7 +59,7 @@ fn every_kernel_of_a_hip_program_is_a_row_and_its_output_is_unchanged() {
         assert_eq!(reduce.number("kernargBytes"), versions::kernarg_bytes(20));
         assert!(reduce.text("kernelObject").starts_with("0x"));
         ran_in_order(&log);
-        if !bed::on_hardware() {
+        if !harness::on_hardware() {
             assert!(log.agents[0].starts_with(&format!("0: {arch}, ")) && log.agents[0].ends_with(" (emulated)"));
         }
     }

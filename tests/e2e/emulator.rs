@@ -2,11 +2,11 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use crate::bed::{self, Run};
+use crate::harness::{self, Run};
 
 #[test]
 fn barrier_packets_order_kernels_within_and_between_queues() {
-    for arch in bed::archs() {
+    for arch in harness::archs() {
         Run::hsa("barriers").arch(&arch).bare().passed();
         Run::hsa("barriers").arch(&arch).watched().passed();
     }
@@ -14,7 +14,7 @@ fn barrier_packets_order_kernels_within_and_between_queues() {
 
 #[test]
 fn memory_of_the_device_is_the_hosts_only_through_a_large_aperture() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let run = Run::hsa("unkind").args(["vram"]).env("KFDEMU_BAR", "small").bare();
@@ -30,7 +30,7 @@ fn registered_memory_is_reached_through_the_address_for_the_gpu() {
 
 #[test]
 fn a_doorbell_that_is_rung_too_far_executes_what_is_in_the_ring() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     Run::hsa("unkind").args(["stale"]).bare().passed();
@@ -45,7 +45,7 @@ fn no_kernel_runs_on_when_its_queue_is_destroyed() {
 #[test]
 fn times_that_are_asked_for_after_the_first_packet_are_not_written() {
     let bare = Run::hsa("unkind").args(["profiling"]).bare().passed();
-    if !bed::on_hardware() {
+    if !harness::on_hardware() {
         assert!(bare.stdout.contains("ticks 0 0\n"), "{}", bare.stdout);
     }
     // The library asks before the first packet: there are times, for it and for the application.
@@ -63,7 +63,7 @@ fn copies_go_right_with_and_without_copy_engines() {
 
 #[test]
 fn the_product_says_that_it_is_emulated() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let run = Run::hip("vectors").bare().passed();
@@ -73,7 +73,7 @@ fn the_product_says_that_it_is_emulated() {
 
 #[test]
 fn the_driver_leaves_the_heap_of_the_process_alone() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     Run::hsa("heap").bare().passed();
@@ -81,10 +81,10 @@ fn the_driver_leaves_the_heap_of_the_process_alone() {
 
 #[test]
 fn a_kernel_that_only_waits_is_reported_once_with_the_instructions_of_its_waves() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
-    for arch in bed::archs() {
+    for arch in harness::archs() {
         let run = Run::hip("races").arch(&arch).env("KFDEMU_STUCK_SECONDS", "1");
         let log = run.file("kfdemu.log");
         let outcome = run.args(["stuck".as_ref(), log.as_os_str()]).bare().passed();
@@ -104,7 +104,7 @@ fn a_kernel_that_only_waits_is_reported_once_with_the_instructions_of_its_waves(
 
 #[test]
 fn a_kernel_that_computes_for_long_is_not_reported() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let run = Run::hip("races").env("KFDEMU_STUCK_SECONDS", "1").args(["compute", "8000000"]);

@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use crate::bed::{self, Run};
+use crate::harness::{self, Run};
 use crate::versions;
 
 #[test]
@@ -36,7 +36,7 @@ fn statuses_are_those_of_the_hardware() {
 
 #[test]
 fn the_emulator_says_where_a_kernel_went_wrong() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let run = Run::hsa("errors").args(["fault"]).bare().passed();
@@ -190,7 +190,7 @@ fn goes_wrong(wrong: &Wrong, run: Run) {
     // Of a process that dies at once, times may be lost, but no row is.
     let good = log.rows_of("add_one").into_iter().filter(|r| matches!(r.flags(), "" | "times-lost"));
     assert!(good.count() >= 3, "{mode}: {:?}", log.account());
-    if !wrong.emulator.is_empty() && !bed::on_hardware() {
+    if !wrong.emulator.is_empty() && !harness::on_hardware() {
         let lines = outcome.read("kfdemu.log");
         let whole = lines.lines().any(|line| wrong.emulator.iter().all(|part| line.contains(part)));
         assert!(whole, "{mode}: no line with all of {:?} in {lines}", wrong.emulator);
@@ -202,17 +202,17 @@ fn hip_programs_that_go_wrong_end_as_on_hardware() {
     for wrong in WRONG {
         let run = Run::hip("hip_errors");
         // The mode needs a code object for another processor.
-        let run = if wrong.mode == "arch" { run.env("TEST_KERNELS", bed::kernels(&other_arch())) } else { run };
+        let run = if wrong.mode == "arch" { run.env("TEST_KERNELS", harness::kernels(&other_arch())) } else { run };
         goes_wrong(wrong, run);
     }
 }
 
 #[test]
 fn a_program_without_code_for_the_processor_is_told_so_and_the_log_has_none_of_its_kernels() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
-    let compiled_for = bed::archs();
+    let compiled_for = harness::archs();
     let other = ["gfx900", "gfx908"].into_iter().find(|arch| !compiled_for.iter().any(|a| a == arch)).unwrap();
     let run = || Run::hip("vectors").env("KFDEMU_GPUS", other);
     let (bare, watched) = (run().bare(), run().watched());
@@ -243,5 +243,5 @@ fn small_pieces_of_freed_memory_are_caught_when_the_runtime_keeps_no_blocks() {
 
 /// A processor that the tests do not run on by default.
 fn other_arch() -> String {
-    if bed::arch() == "gfx906" { "gfx90a".to_owned() } else { "gfx906".to_owned() }
+    if harness::arch() == "gfx906" { "gfx90a".to_owned() } else { "gfx906".to_owned() }
 }

@@ -1,13 +1,14 @@
 //! The library in somebody else's process: how it gets in, and what it leaves alone.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-use crate::bed::{self, Run, built};
+use crate::harness::{self, Outcome, Run, built};
 use crate::versions;
 
 /// Runs with `HSA_TOOLS_LIB` set to some text.
-fn with_tools_lib(run: Run, text: &str) -> crate::bed::Outcome {
+fn with_tools_lib(run: Run, text: &str) -> crate::harness::Outcome {
     let mut command = run.command();
     command.env("HSA_TOOLS_LIB", text).env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
     command.env("LOGDUR_LOG_LOCATION", run.file("log.csv"));
@@ -34,7 +35,7 @@ fn it_loads_from_a_path_with_a_space() {
 
 #[test]
 fn it_works_with_a_rocm_that_is_unpacked_somewhere() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     // A copy of the distribution's libraries in a folder of its own, as `dpkg-deb -x` makes it.
@@ -58,7 +59,7 @@ fn it_works_with_a_rocm_that_is_unpacked_somewhere() {
 
 #[test]
 fn a_process_that_uses_no_gpu_pays_nothing_for_the_emulator() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let run = Run::new("/bin/cat".into()).args(["/proc/self/status"]);
@@ -70,7 +71,7 @@ fn a_process_that_uses_no_gpu_pays_nothing_for_the_emulator() {
 
 #[test]
 fn the_runtime_can_be_started_and_shut_down_again_and_again() {
-    let rounds = bed::count(20, 100);
+    let rounds = harness::count(20, 100);
     let run = || Run::hsa("restart").args([rounds.to_string()]);
     let (bare, watched) = (run().bare().passed(), run().watched().passed());
     let log = watched.log();
@@ -83,7 +84,7 @@ fn the_runtime_can_be_started_and_shut_down_again_and_again() {
 fn the_hip_runtime_can_be_loaded_and_unloaded_again_and_again() {
     let run = || {
         let run = Run::hsa("reloaded").args(["3"]);
-        let kernels = bed::kernels(&bed::arch());
+        let kernels = harness::kernels(&harness::arch());
         run.env("TEST_KERNELS", kernels)
     };
     let (bare, watched) = (run().bare().passed(), run().watched().passed());
@@ -101,31 +102,87 @@ fn a_forks_child_goes_on_unwatched_and_the_parent_is_logged() {
     }
 }
 
+/// What the system refuses the library, a part of what is said of it, and whether dispatches are seen all the same.
+const REFUSED: [(&str, &str, bool); 6] = [
+    ("threads", "the thread logdur-reaper could not be started", false),
+    ("mappings", "rows that are not yet written would not survive a crash", true),
+    ("room", "rows that are not yet written would not survive a crash", true),
+    ("watches", "cache: later changes are not seen", true),
+    ("process", "", true),
+    ("files", "rows are lost", false),
+];
+
 #[test]
-fn an_application_with_two_descriptors_to_spare_ends_as_without_the_library_and_features_are_off_by_name() {
-    let object = bed::hip_object("kernels", &bed::arch(), "-O1");
-    // From too few for the runtime itself to enough for everything. The log has one, and what is read takes one for a moment.
-    for limit in [13, 14, 16, 20, 24, 32] {
-        let run = |limit: u32| {
-            let script = format!("ulimit -n {limit}; exec {} none 20", bed::hsa("signals").display());
-            Run::new("/bin/sh".into()).args(["-c", &script])
-        };
-        if !run(limit - 2).bare().status.success() {
-            continue;
+fn what_the_system_refuses_the_library_is_a_notice_and_the_application_runs_as_without_it() {
+    let preload = harness::library("refusing.c");
+    for (kind, notice, seen) in REFUSED {
+        // Signals of its own, one for several dispatches, and a runtime that waits for its own.
+        for run in [|| Run::hsa("signals").args(["shared", "200"]), || Run::hip("vectors")] {
+            let bare = run().bare().passed();
+            let run = run();
+            let (cache, capture, indexes) = (run.file("cache"), run.file("one.ldcap"), run.file("indexes"));
+            fs::create_dir(&cache).unwrap();
+            fs::copy(harness::hip_object("kernels", &harness::arch(), "-O1"), cache.join("kernels.hsaco")).unwrap();
+            let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("LOGDUR_CAPTURE", &capture).env("REFUSED", kind);
+            let preloads = [Some(preload.clone()), (!harness::on_hardware()).then(|| built("libkfdemu.so"))];
+            let preloads: Vec<String> = preloads.iter().flatten().map(|p| p.display().to_string()).collect();
+            let log = run.file("log.csv");
+            let run = run.env("XDG_CACHE_HOME", indexes).env("LD_PRELOAD", preloads.join(":")).watched().passed();
+            assert_eq!(run.stdout, bare.stdout, "{kind}");
+            let log = fs::read_to_string(log).unwrap_or_default();
+            let rows = log.lines().filter(|line| line.starts_with('"')).count();
+            assert_eq!(rows > 0, seen, "{kind}: {log}");
+            assert!(log.contains(notice) || run.stderr.contains(notice), "{kind}: {log}{}", run.stderr);
         }
-        let run = run(limit);
-        let (cache, capture, indexes) = (run.file("cache"), run.file("one.ldcap"), run.file("indexes"));
-        fs::create_dir(&cache).unwrap();
-        fs::copy(&object, cache.join("kernels.hsaco")).unwrap();
-        let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("LOGDUR_CAPTURE", &capture).env("LOGDUR_LOG", "info");
-        let run = run.env("XDG_CACHE_HOME", indexes).watched();
-        assert!(run.status.success(), "{limit} descriptors: {}\n{}", run.status, run.stdout);
-        let log = run.log();
-        assert_eq!(log.rows.len(), 20, "{limit} descriptors");
-        let off = log.notices.iter().any(|notice| {
-            notice.starts_with("LOGDUR_CAPTURE, LOGDUR_KERNEL_CACHE, LOGDUR_LOG: off") && notice.contains("ulimit -n")
-        });
-        assert_eq!(off, !capture.exists(), "{limit} descriptors: {:?}", log.notices);
-        assert!(off || limit > 20, "{limit} descriptors: {:?}", log.notices);
+    }
+}
+
+/// The outcome of a program with a limit of descriptors, and of the same with the library, which is asked for much.
+fn with_descriptors(limit: u32, program: &Path, arguments: &str) -> (Outcome, Option<Outcome>) {
+    let run = || {
+        let script = format!("ulimit -n {limit}; exec {} {arguments}", program.display());
+        Run::new("/bin/sh".into()).args(["-c", &script])
+    };
+    let bare = run().bare();
+    if !bare.status.success() {
+        return (bare, None);
+    }
+    let run = run();
+    let (cache, capture, indexes) = (run.file("cache"), run.file("one.ldcap"), run.file("indexes"));
+    fs::create_dir(&cache).unwrap();
+    fs::copy(harness::hip_object("kernels", &harness::arch(), "-O1"), cache.join("kernels.hsaco")).unwrap();
+    let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("LOGDUR_CAPTURE", &capture).env("LOGDUR_LOG", "info");
+    (bare, Some(run.env("XDG_CACHE_HOME", indexes).watched()))
+}
+
+#[test]
+fn a_program_that_runs_with_few_descriptors_runs_so_with_the_library_and_features_are_off_by_name() {
+    let rows = versions::kernels_of_vectors() as usize;
+    for (program, arguments, rows) in [(harness::hsa("signals"), "none 20", 20), (harness::hip("vectors"), "", rows)] {
+        let mut enough = None;
+        for limit in 6..=40 {
+            // The first ones that suffice are the narrow ones.
+            if harness::count(0, 1) == 0 && enough.is_some_and(|enough| limit > enough + 3 && limit % 7 != 0) {
+                continue;
+            }
+            let (bare, watched) = with_descriptors(limit, &program, arguments);
+            let Some(watched) = watched else { continue };
+            enough.get_or_insert(limit);
+            assert_eq!(
+                (watched.status, &watched.stdout, &watched.stderr),
+                (bare.status, &bare.stdout, &bare.stderr),
+                "{} with {limit} descriptors",
+                program.display()
+            );
+            let log = watched.log();
+            assert_eq!(log.rows.len(), rows, "{limit} descriptors");
+            let off = log.notices.iter().any(|notice| {
+                notice.starts_with("LOGDUR_CAPTURE, LOGDUR_KERNEL_CACHE, LOGDUR_LOG: off")
+                    && notice.contains("ulimit -n")
+            });
+            assert_eq!(off, !watched.folder.path().join("one.ldcap").exists(), "{limit}: {:?}", log.notices);
+            assert!(off || limit > 20, "{limit} descriptors: {:?}", log.notices);
+        }
+        assert!(enough.is_some(), "{} never ran", program.display());
     }
 }

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use logdur_capture::Reader;
 
-use crate::bed::{self, Outcome, Run};
+use crate::harness::{self, Outcome, Run};
 use crate::log::Log;
 use crate::versions;
 
@@ -30,7 +30,7 @@ fn is_without_times(row: &crate::log::Row) -> bool {
 
 #[test]
 fn dispatches_whose_times_never_come_are_rows_that_say_so() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     for mode in ["none", "own", "rearm"] {
@@ -45,7 +45,7 @@ fn dispatches_whose_times_never_come_are_rows_that_say_so() {
 
 #[test]
 fn times_that_come_after_the_decrement_are_waited_for() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let log = rows(signals("none"), "late");
@@ -58,7 +58,7 @@ fn times_that_come_after_the_decrement_are_waited_for() {
 
 #[test]
 fn times_that_come_after_the_decrement_are_never_another_rows() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     for mode in ["own", "rearm"] {
@@ -71,7 +71,7 @@ fn times_that_come_after_the_decrement_are_never_another_rows() {
 
 #[test]
 fn an_end_that_is_seen_before_its_start_waits_for_it() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     for mode in ["none", "own", "rearm"] {
@@ -84,7 +84,7 @@ fn an_end_that_is_seen_before_its_start_waits_for_it() {
 
 #[test]
 fn an_end_before_its_start_is_flagged() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     for mode in ["none", "own", "rearm"] {
@@ -96,7 +96,7 @@ fn an_end_before_its_start_is_flagged() {
 
 #[test]
 fn a_read_index_that_lags_loses_no_row_and_hangs_nobody() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     for mode in ["none", "own", "shared"] {
@@ -110,7 +110,7 @@ fn a_read_index_that_lags_loses_no_row_and_hangs_nobody() {
 
 #[test]
 fn dispatches_are_captured_though_the_read_index_lags() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let run = Run::hip("swaps").args(["plain", "placed", "tiled"]).env("KFDEMU_READ_INDEX", "lazy");
@@ -121,8 +121,37 @@ fn dispatches_are_captured_though_the_read_index_lags() {
 }
 
 #[test]
+fn captures_read_memory_although_copy_engines_lose_their_completions() {
+    if harness::on_hardware() {
+        return;
+    }
+    let run = || Run::hsa("in_vram").args(["3"]).env("LOGDUR_CAPTURE_DISPATCHES", "1-3").env("KFDEMU_SDMA", "lose:1");
+    // Through the aperture.
+    let (outcome, reader) = captured(run());
+    let notices = outcome.log().notices;
+    assert!(notices.iter().any(|notice| notice.ends_with(" 0 not captured, 0 losses")), "{notices:?}");
+    for dispatch in reader.dispatches() {
+        let address = u64::from_le_bytes(dispatch.kernarg[..8].try_into().unwrap());
+        let [before, after] = [dispatch.before, dispatch.after].map(|snapshot| {
+            let mut bytes = vec![0; 256];
+            reader.snapshot(snapshot.unwrap()).unwrap().read(address, &mut bytes).unwrap();
+            bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect::<Vec<_>>()
+        });
+        assert_eq!(after, before.iter().map(|word| word + 1).collect::<Vec<_>>());
+    }
+    // Where there is none, the loss is named, with what helps.
+    let (outcome, reader) = captured(run().env("KFDEMU_BAR", "small").env("LOGDUR_CAPTURE_DISPATCHES", "1"));
+    let notices = outcome.log().notices;
+    assert!(notices.iter().any(|notice| notice.ends_with("HSA_ENABLE_SDMA=0 has kernels copy")), "{notices:?}");
+    assert_eq!(reader.dispatches().len(), 1);
+    let (outcome, _) = captured(run().env("KFDEMU_BAR", "small").env("HSA_ENABLE_SDMA", "0"));
+    let notices = outcome.log().notices;
+    assert!(notices.iter().any(|notice| notice.ends_with(" 0 not captured, 0 losses")), "{notices:?}");
+}
+
+#[test]
 fn a_clock_of_another_rate_that_runs_ahead_gives_the_same_nanoseconds() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     for clock in ["25MHz", "25MHz+200ppm", "100MHz-200ppm"] {
@@ -147,7 +176,7 @@ fn captured(run: Run) -> (Outcome, Reader) {
 
 #[test]
 fn managed_memory_works_and_is_captured_until_it_is_freed() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     for xnack in ["none", "off", "on"] {
@@ -164,7 +193,7 @@ fn managed_memory_works_and_is_captured_until_it_is_freed() {
 
 #[test]
 fn memory_that_no_call_announces_is_reached_where_faults_are_retried_and_a_fault_elsewhere() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     Run::hip("pageable").args(["all"]).env("KFDEMU_XNACK", "on").bare().passed();
@@ -189,8 +218,34 @@ fn the_library_hardly_uses_the_processor_while_a_long_kernel_runs_on_a_shared_si
 fn vendor_packets_of_an_unknown_format_are_a_notice() {
     let run = Run::hsa("errors").args(["vendor"]).watched();
     let notices = run.log().notices;
-    assert!(notices.iter().any(|notice| notice.contains("AMD's format 3 are not known")), "{notices:?}");
+    assert!(notices.iter().any(|notice| notice.contains("AMD's format 9 are not known")), "{notices:?}");
     assert!(run.stdout.contains("queue error"), "{}", run.stdout);
+}
+
+#[test]
+fn dispatches_in_the_extended_format_of_amd_are_rows_and_are_neither_replaced_nor_captured() {
+    if harness::on_hardware() {
+        return;
+    }
+    let run = || Run::hsa("clustered").args(["6"]).env("KFDEMU_PACKETS", "extended");
+    run().bare().passed();
+    let run = run();
+    let (cache, file) = (tempfile::tempdir().unwrap(), run.file("run.ldcap"));
+    std::fs::copy(harness::kernels(&harness::arch()), cache.path().join("kernels.hsaco")).unwrap();
+    let run = run.env("LOGDUR_KERNEL_CACHE", cache.path()).env("XDG_CACHE_HOME", cache.path());
+    let log = run.env("LOGDUR_CAPTURE", &file).watched().passed().log();
+    let rows = log.rows_of("increment");
+    assert_eq!((rows.len(), log.account()["seen"], log.account()["logged"]), (6, 6, 6), "{:?}", log.notices);
+    for row in rows {
+        let grid = [row.text("grid"), row.text("workgroup")];
+        assert_eq!((row.flags().replace("barrier", ""), grid), (String::new(), ["384x1x1", "64x1x1"]), "{row:?}");
+        assert!(row.number("dispatch") <= row.number("startNs") && row.number("startNs") <= row.number("endNs"));
+    }
+    for said in
+        ["cache: kernels of dispatches in AMD's extended format", "capture: dispatches in AMD's extended format"]
+    {
+        assert_eq!(log.notices.iter().filter(|n| n.starts_with(said)).count(), 1, "{:?}", log.notices);
+    }
 }
 
 #[test]
@@ -204,8 +259,57 @@ fn a_ring_in_the_gpus_memory_is_refused_with_the_variables_that_help_and_omnipro
     let refused = run().watched().passed().log();
     let said = |notice: &String| notice.contains("HSA_ALLOCATE_QUEUE_DEV_MEM=0");
     assert!(refused.notices.iter().any(said) && refused.rows.is_empty(), "{:?}", refused.notices);
+    assert!(refused.account()["unseen-packets"] >= COUNT, "{:?}", refused.account());
+    let last = refused.notices.last().unwrap();
+    assert!(last.starts_with("0 dispatches were seen") && said(last), "{last}");
     let run = run();
     let log = run.file("log.csv");
     let seen = run.probed(&["-l", log.to_str().unwrap()]).passed().log();
     assert_eq!((seen.account()["logged"], seen.notices.iter().any(said)), (COUNT, false));
+}
+
+#[test]
+fn memory_that_no_call_announces_is_captured_and_the_replay_is_qualified_by_name() {
+    if harness::on_hardware() {
+        return;
+    }
+    let run = Run::hip("pageable").args(["all"]).env("KFDEMU_XNACK", "on").env("LOGDUR_CAPTURE_DISPATCHES", "1-9");
+    let (outcome, reader) = captured(run.env("LOGDUR_CAPTURE_KERNELS", "twice"));
+    assert_eq!(reader.dispatches().len(), 5, "{:?}", outcome.log().notices);
+    let told: Vec<_> = reader.notes().iter().filter(|note| note.code == "unannounced").collect();
+    assert!(!told.is_empty(), "{:?}", reader.notes());
+    assert!(told.iter().all(|note| note.text.contains("that no call has announced") && note.dispatch.is_some()));
+    for dispatch in reader.dispatches() {
+        let words = u64::from_le_bytes(dispatch.kernarg[..8].try_into().unwrap());
+        for (snapshot, factor) in [(dispatch.before, 1), (dispatch.after, 2)] {
+            let mut bytes = vec![0; 1024];
+            reader.snapshot(snapshot.unwrap()).unwrap().read(words, &mut bytes).unwrap();
+            let words: Vec<u32> =
+                bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+            assert_eq!(words, (0..256).map(|i| factor * i).collect::<Vec<_>>(), "dispatch {}", dispatch.id);
+        }
+    }
+}
+
+#[test]
+fn each_agents_device_is_named_in_the_log_and_in_the_capture() {
+    if harness::on_hardware() {
+        return;
+    }
+    let gpus = [harness::arch(), harness::arch()].join(",");
+    let run = Run::hip("swaps").args(["plain"]).env("KFDEMU_GPUS", gpus).env("ROCR_VISIBLE_DEVICES", "1,0");
+    let (outcome, reader) = captured(run);
+    let agents = &reader.records().agents;
+    assert_eq!(agents.len(), 2);
+    let log = std::fs::read_to_string(outcome.folder.path().join("log.csv")).unwrap();
+    for agent in agents {
+        assert!(agent.uuid.starts_with("GPU-") && agent.bdf.len() == "0000:03:00.0".len(), "{agent:?}");
+        assert_eq!(agent.visible, "ROCR_VISIBLE_DEVICES=1,0");
+        let line = format!("# device {}: uuid={} bdf={} partition=0", agent.position, agent.uuid, agent.bdf);
+        let line = log.lines().find(|l| l.starts_with(&line)).unwrap_or_else(|| panic!("{line}: {log}"));
+        assert!(line.contains(&format!(" node={}", agent.driver_node.unwrap())), "{line}");
+        assert!(line.ends_with("ROCR_VISIBLE_DEVICES=1,0"), "{line}");
+    }
+    assert_ne!((&agents[0].uuid, &agents[0].bdf), (&agents[1].uuid, &agents[1].bdf));
+    assert!(agents[0].driver_node > agents[1].driver_node, "the order is the variable's");
 }

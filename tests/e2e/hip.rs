@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use crate::bed::{self, Run};
+use crate::harness::{self, Run};
 use crate::versions;
 
 /// How a program is compiled.
@@ -19,13 +19,13 @@ use Levels::{Best, Both};
 fn in_every_way(program: &str, levels: Levels) {
     let unoptimized = Some(versions::unoptimized()).filter(|_| levels == Both);
     for level in std::iter::once("-O3").chain(unoptimized) {
-        let binary = bed::hip_optimized(program, level);
-        for arch in bed::archs() {
+        let binary = harness::hip_optimized(program, level);
+        for arch in harness::archs() {
             Run::new(binary.clone()).arch(&arch).bare().passed();
             let watched = Run::new(binary.clone()).arch(&arch).watched().passed();
             let log = watched.log();
             let emulated = watched.trace().iter().filter(|packet| packet["type"] == "KernelDispatch").count();
-            if !bed::on_hardware() {
+            if !harness::on_hardware() {
                 assert!(!log.rows.is_empty() && log.rows.len() <= emulated, "{} rows of {emulated}", log.rows.len());
             }
         }
@@ -67,14 +67,14 @@ stories! {
 
 #[test]
 fn loads_into_half_of_a_register_do_with_the_other_half_what_the_device_says_that_it_has() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
-    for arch in bed::archs().iter().filter(|&arch| arch != "gfx900") {
+    for arch in harness::archs().iter().filter(|&arch| arch != "gfx900") {
         // Code for both, and code for the one: then the compiler makes use of it that the other half is kept.
         for (feature, said) in [("", "cleared"), (":sramecc+", "cleared"), (":sramecc-", "kept")] {
             let target = format!("{arch}{feature}");
-            let programs = [bed::hip("half_loads"), bed::hip_target("half_loads", &target)];
+            let programs = [harness::hip("half_loads"), harness::hip_target("half_loads", &target)];
             for program in programs {
                 let run = Run::new(program).arch(arch).env("KFDEMU_GPUS", &target).bare().passed();
                 assert!(run.stdout.lines().next().is_some_and(|line| line.ends_with(said)), "{target}: {}", run.stdout);
@@ -85,7 +85,7 @@ fn loads_into_half_of_a_register_do_with_the_other_half_what_the_device_says_tha
 
 #[test]
 fn an_assertion_that_fails_on_the_device_is_reported_by_every_lane_and_ends_the_kernel() {
-    for arch in bed::archs() {
+    for arch in harness::archs() {
         let run = Run::hip("printing").arch(&arch).args(["assert"]).bare();
         let said = run.stderr.matches("Device-side assertion `int(threadIdx.x) < most").count();
         let lines = versions::own_lines(&run.stdout);

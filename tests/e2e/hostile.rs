@@ -6,10 +6,11 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
-use logdur_capture::{Reader, Session};
+use logdur_capture::{Id, Reader, Session};
 
-use crate::bed::{self, Outcome, Run, built};
+use crate::harness::{self, Outcome, Run, built};
 use crate::log::Log;
 
 /// A run of `signals` by a shell that first plants a link under a name that has the process's number.
@@ -17,7 +18,7 @@ fn with_a_planted_link(name: &str, variables: &[(&str, &Path)]) -> (tempfile::Te
     let folder = tempfile::tempdir().unwrap();
     let victim = folder.path().join("victim");
     fs::write(&victim, "precious\n").unwrap();
-    let script = format!("ln -s {} \"{name}\"; exec {} none 20", victim.display(), bed::hsa("signals").display());
+    let script = format!("ln -s {} \"{name}\"; exec {} none 20", victim.display(), harness::hsa("signals").display());
     let run = Run::new("/bin/sh".into()).args(["-c", &script]);
     let mut command = run.command();
     command.env("HSA_TOOLS_LIB", built("liblogdur.so")).env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
@@ -168,7 +169,7 @@ fn a_neighbour_who_overwrites_the_records_of_a_process_changes_its_rows_and_noth
 fn captured_under(umask: &str, options: &[&str]) -> (u32, Session) {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("one.ldcap");
-    let script = format!("umask {umask}; exec {} none 2", bed::hsa("signals").display());
+    let script = format!("umask {umask}; exec {} none 2", harness::hsa("signals").display());
     let run = Run::new("/bin/sh".into()).args(["-c", &script]).env("OMP_NUM_THREADS", "3");
     run.probed(&[&["-l", "/dev/null", "--capture", capture.to_str().unwrap()], options].concat()).passed();
     let reader = Reader::open(&capture).unwrap();
@@ -194,7 +195,7 @@ fn kernels_of_a_folder_that_others_may_write_are_not_loaded_unless_the_user_trus
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let cache = folder.path().join("cache");
     fs::create_dir(&cache).unwrap();
-    fs::copy(bed::hip_object("kernels", &bed::arch(), "-O1"), cache.join("kernels.hsaco")).unwrap();
+    fs::copy(harness::hip_object("kernels", &harness::arch(), "-O1"), cache.join("kernels.hsaco")).unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let run = |mode: u32, options: &[&str]| {
         fs::set_permissions(&cache, fs::Permissions::from_mode(mode)).unwrap();
@@ -215,6 +216,58 @@ fn kernels_of_a_folder_that_others_may_write_are_not_loaded_unless_the_user_trus
     assert_eq!(run(0o777, &["--cache-trust"]), (40, None));
 }
 
+/// Two code objects of one kernel and of one size, cut ones, and none, all of one time, as fast as files can be renamed.
+#[test]
+fn files_of_a_cache_that_are_replaced_all_the_time_are_loaded_as_one_of_them_or_not_at_all() {
+    let (threads, rounds) = (4, harness::count(20, 500));
+    let run = Run::hsa("loaders").args([threads.to_string(), rounds.to_string()]);
+    let run = run.env("TEST_OTHER", harness::hip_object("swaps", &harness::arch(), "-O2"));
+    let [cache, indexes, next, log] = ["cache", "indexes", "next", "log.csv"].map(|name| run.file(name));
+    fs::create_dir(&cache).unwrap();
+    let object = fs::read(harness::hip_object("kernels", &harness::arch(), "-O1")).unwrap();
+    let whole = [0, 1].map(|end| [&object[..], &[end; 8]].concat());
+    let cut = [&object[..object.len() / 2], &object[..100], &[]].map(<[u8]>::to_vec);
+    let contents = [&whole[0], &cut[0], &whole[1], &cut[1], &whole[0], &whole[1], &cut[2]];
+    let file = cache.join("kernels.hsaco");
+    let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
+    let replace = |bytes: &[u8]| {
+        fs::write(&next, bytes).unwrap();
+        fs::File::options().write(true).open(&next).unwrap().set_modified(an_hour_ago).unwrap();
+        fs::rename(&next, &file).unwrap();
+    };
+    replace(contents[0]);
+    let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes);
+    let ended = AtomicBool::new(false);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let is_running = || !ended.load(Ordering::Relaxed);
+            // The first is loaded before the others come.
+            while is_running() && !fs::read_to_string(&log).is_ok_and(|text| text.contains(" active: ")) {
+                std::thread::yield_now();
+            }
+            for bytes in contents.iter().cycle().take_while(|_| is_running()) {
+                replace(bytes);
+                if bytes.is_empty() {
+                    fs::remove_file(&file).unwrap();
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.watched()));
+        ended.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    let log = outcome.passed().log();
+    log.account();
+    assert_eq!(log.rows.len(), threads * rounds + 1);
+    let known: Vec<String> = whole.iter().map(|bytes| Id::of(bytes).to_string()[..12].to_owned()).collect();
+    assert!(log.notices.iter().any(|notice| notice.contains(" active: ")), "{:#?}", log.notices);
+    for row in &log.rows {
+        let replaced = row.text("replaced");
+        assert!(replaced.is_empty() || known.iter().any(|hash| hash == replaced), "{replaced}: {known:?}");
+    }
+}
+
 /// A group that a file of this user's may be given, so that a program runs with rights that its user does not have.
 fn another_group() -> Option<u32> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -229,8 +282,8 @@ fn another_group() -> Option<u32> {
 #[test]
 fn a_program_with_raised_privileges_runs_as_if_the_library_were_not_there() {
     // A user without a second group has no such program.
-    let (false, Some(group)) = (bed::on_hardware(), another_group()) else { return };
-    let program = bed::hsa_with_device("signals");
+    let (false, Some(group)) = (harness::on_hardware(), another_group()) else { return };
+    let program = harness::hsa_with_device("signals");
     let run = |privileges: bool| {
         let raised = program.with_extension("raised");
         let _ = fs::remove_file(&raised);

@@ -10,7 +10,7 @@ use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, SectionHeader};
 use rmpv::Value;
 
-use crate::bed::{Outcome, Run};
+use crate::harness::{Outcome, Run};
 
 /// `NT_AMDGPU_METADATA` of LLVM's `AMDGPUUsage`, "Code Object V3 and Above Note Records".
 const METADATA_NOTE: object::elf::NoteType = object::elf::NoteType(32);
@@ -289,9 +289,9 @@ pub(crate) fn on_cpu(source: &Path, options: &str, launches: &[Launch]) -> Buffe
     let described: Vec<Described> =
         launches.iter().enumerate().map(|(index, launch)| launch.describe_for_opencl(folder.path(), index)).collect();
     description(folder.path(), &described);
-    let mut command = std::process::Command::new(crate::bed::opencl("launch_opencl"));
+    let mut command = std::process::Command::new(crate::harness::opencl("launch_opencl"));
     command.arg("launches").arg(source).arg(options).current_dir(folder.path());
-    let output = command.env("POCL_CACHE_DIR", crate::bed::root().join("target/tests/pocl")).output().unwrap();
+    let output = command.env("POCL_CACHE_DIR", crate::harness::root().join("target/tests/pocl")).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let said = || format!("{}: {text}{}", source.display(), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.ends_with("PASS\n"), "{}", said());

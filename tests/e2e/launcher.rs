@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::bed::{self, Run, built};
+use crate::harness::{self, Run, built};
 use crate::log::Log;
 use crate::versions;
 
@@ -106,14 +106,38 @@ fn what_is_missing_is_named() {
     for (arguments, said) in [
         (["--", "no-such-program"].as_slice(), "no-such-program"),
         (&["--", data.path().to_str().unwrap()], "is not an executable file"),
-        (&["./app"], "expected `--` before the application"),
-        (&["--"], "expected an application after `--`"),
+        (&["./no-such-program"], "./no-such-program"),
+        (&["verfy", "a.ldcap"], "no such program in the folders of PATH, and no subcommand"),
+        (&["--"], "expected an application"),
+        (&[], "omniprobe ./app"),
         (&["--rocm", "/nonexistent", "--", "true"], "--rocm /nonexistent"),
         (&["-t", "xml", "--", "true"], "xml"),
+        (&["--emulate", "gfx1100", "true"], "gfx1100 cannot be emulated, expected one of gfx900"),
+        (&["--emulate", "gfx90a,,", "true"], "names of processors like gfx90a"),
     ] {
         let output = omniprobe(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn an_application_needs_no_dashes_before_it() {
+    let output = omniprobe(&["-l", "/dev/null", "sh", "-c", "echo $0 $1; exit 9", "-l", "verify"]);
+    assert_eq!((output.stdout.as_slice(), output.status.code()), (b"-l verify\n".as_slice(), Some(9)));
+}
+
+#[test]
+fn a_processor_that_the_runtime_does_not_know_is_named_instead_of_a_crash() {
+    let run = Run::hip("vectors").env("KFDEMU_GPUS", "gfx942").bare();
+    let said = run.read("kfdemu.log");
+    let refused = "\"gfx942\" is unknown to the HSA runtime";
+    if versions::knows_gfx942() {
+        assert!(!said.contains(refused), "{said}");
+    } else {
+        assert!(said.contains(refused) && said.contains("gfx90a"), "{said}");
+        // The application says itself that there is no GPU.
+        assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
     }
 }
 
@@ -156,7 +180,7 @@ fn what_cannot_work_is_refused_before_the_application_starts() {
         (["--capture", "/nonexistent/a.ldcap"].as_slice(), "--capture /nonexistent/a.ldcap: No such file"),
         (&["--capture", old], "the file exists; --force replaces it"),
         (&["--log-filter", "("], "LOGDUR_LOG_FILTER: expected a regular expression"),
-        (&["-k", "("], "LOGDUR_FILTER: expected a regular expression"),
+        (&["-k", "("], "LOGDUR_FILTER: expected a regular expression, found \"(\": "),
         (
             &["--capture", "new.ldcap", "--capture-kernels", "("],
             "LOGDUR_CAPTURE_KERNELS: expected a regular expression",
@@ -173,7 +197,7 @@ fn what_cannot_work_is_refused_before_the_application_starts() {
 
 #[test]
 fn what_was_swapped_and_captured_is_told_once_at_the_end() {
-    let cache = bed::hip_optimized("swaps", "-DOTHER -O3");
+    let cache = harness::hip_optimized("swaps", "-DOTHER -O3");
     let folder = tempfile::tempdir().unwrap();
     let old = folder.path().join("run.ldcap");
     std::fs::write(&old, b"old").unwrap();
@@ -220,29 +244,31 @@ fn it_works_from_a_folder_with_a_space() {
         std::fs::copy(built(name), folder.join(name)).unwrap();
     }
     let mut command = Command::new(folder.join("omniprobe"));
-    if !bed::on_hardware() {
-        command.args(["--emulate", &bed::arch()]);
+    if !harness::on_hardware() {
+        command.args(["--emulate", &harness::arch()]);
     }
-    command.arg("-l").arg(run.file("log.csv")).arg("--").arg(bed::hip("vectors"));
+    command.arg("-l").arg(run.file("log.csv")).arg("--").arg(harness::hip("vectors"));
     let run = run.finish(command).passed();
     assert_eq!(run.log().account()["logged"], versions::kernels_of_vectors());
 }
 
 #[test]
 fn the_doctor_sees_the_device_and_that_the_library_loads() {
-    let arguments = if bed::on_hardware() { vec!["doctor"] } else { vec!["doctor", "--emulate", "gfx906"] };
+    let arguments = if harness::on_hardware() { vec!["doctor"] } else { vec!["doctor", "--emulate", "gfx906"] };
     let output = omniprobe(&arguments);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", stderr(&output));
     assert!(text.contains("liblogdur.so is loaded by the runtime"), "{text}");
-    if !bed::on_hardware() {
+    let glibc = text.lines().find_map(|line| line.strip_prefix("glibc      liblogdur.so needs 2.")).unwrap_or_default();
+    assert!(glibc.contains(", here is 2.") && !glibc.contains("build logdur"), "{text}");
+    if !harness::on_hardware() {
         assert!(text.contains("gfx906 AMD Radeon Instinct MI60 (emulated) [emulated]"), "{text}");
     }
 }
 
 #[test]
 fn the_doctor_says_when_there_is_no_device() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let output = omniprobe(&["doctor"]);

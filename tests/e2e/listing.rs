@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::bed::{self, Outcome, Run, built};
 use crate::captures::{Buffer, Captured};
+use crate::harness::{self, Outcome, Run, built};
 
 fn probe(arguments: &[&str]) -> Outcome {
     let mut command = Command::new(built("omniprobe"));
@@ -21,11 +21,11 @@ fn objects(outcome: &Outcome) -> Vec<Value> {
 
 #[test]
 fn instructions_of_a_hip_kernel_come_from_its_lines_of_the_source() {
-    let source = bed::root().join("tests/programs/kernels.hip");
+    let source = harness::root().join("tests/programs/kernels.hip");
     let text = std::fs::read_to_string(&source).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    for arch in bed::archs() {
-        let object = bed::hip_object("kernels", &arch, "-O2 -g");
+    for arch in harness::archs() {
+        let object = harness::hip_object("kernels", &arch, "-O2 -g");
         let all = objects(&probe(&["isa", &object.to_string_lossy(), "use_lds", "--json"]));
         let of_source = |i: &&Value| i["file"].as_str().is_some_and(|file| file.ends_with("kernels.hip"));
         assert!(all.iter().filter(of_source).count() > 4, "{all:?}");
@@ -45,12 +45,12 @@ fn instructions_of_a_hip_kernel_come_from_its_lines_of_the_source() {
 #[test]
 fn a_dump_has_the_code_of_the_kernels_that_were_dispatched_behind_their_code_object() {
     const WORDS: u64 = 0x7f31_0020_3000;
-    let arch = bed::arch();
+    let arch = harness::arch();
     let captured = Captured::of("increment", &arch, WORDS, vec![Buffer::words(WORDS, &[0; 256], &[1; 256])]);
     let run = Run::new(built("omniprobe"));
     let file = captured.write(&run.file("a.ldcap"));
     let path = file.to_string_lossy();
-    let isa = objects(&probe(&["isa", &bed::kernels(&arch).to_string_lossy(), "increment", "--json"]));
+    let isa = objects(&probe(&["isa", &harness::kernels(&arch).to_string_lossy(), "increment", "--json"]));
     for backend in ["rocm", "emu"] {
         let dump = objects(&probe(&["dump", &path, "--disassemble", "--backend", backend, "--format", "jsonl"]));
         let object = dump.iter().position(|record| record["record"] == "CodeObject").unwrap();
@@ -69,7 +69,7 @@ fn a_dump_has_the_code_of_the_kernels_that_were_dispatched_behind_their_code_obj
 
 #[test]
 fn a_dump_goes_on_behind_code_that_cannot_be_shown_and_says_so() {
-    let mut captured = Captured::of("increment", &bed::arch(), 0x7f31_0020_3000, Vec::new());
+    let mut captured = Captured::of("increment", &harness::arch(), 0x7f31_0020_3000, Vec::new());
     // `e_flags`: the number of gfx1030. Source: AMDGPUUsage, "AMDGPU EF_AMDGPU_MACH Values".
     captured.code[48] = 0x36;
     let run = Run::new(built("omniprobe"));

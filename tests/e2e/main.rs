@@ -3,9 +3,9 @@
 //!
 //! Run by `cargo xtask test`, which builds what is tested here.
 
-mod bed;
 mod captures;
 mod compare;
+mod harness;
 mod launch;
 mod log;
 mod unwritable;
@@ -21,16 +21,22 @@ mod crash;
 mod diff;
 mod durations;
 mod emulator;
+mod ends;
 mod errors;
+mod escapes;
+mod formats;
 mod guest;
 mod hardware;
 mod hip;
+mod holds;
 mod hostile;
 mod launcher;
 mod listing;
+mod load;
 mod machine;
 mod mapped;
 mod mutants;
+mod mutations;
 mod names;
 mod neighbours;
 mod opencl;
@@ -48,5 +54,4 @@ mod tools;
 mod trace;
 mod triton;
 mod tune;
-mod twins;
 mod variables;

@@ -3,13 +3,13 @@
 
 use logdur_capture::{AllocationKind, Reader};
 
-use crate::bed::{self, Run};
-use crate::{replay, twins, versions};
+use crate::harness::{self, Run};
+use crate::{mutations, replay, versions};
 
 /// Captures the one kernel of a program that works in memory of a kind; a fresh process computes the same, its twins
 /// do not.
 fn computed_again(program: impl Fn() -> Run, kind: AllocationKind) {
-    for arch in bed::archs() {
+    for arch in harness::archs() {
         let run = program().arch(&arch);
         let file = run.file("run.ldcap");
         let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
@@ -20,7 +20,7 @@ fn computed_again(program: impl Fn() -> Run, kind: AllocationKind) {
         let allocations = reader.allocations_at(dispatch.place);
         let allocation = allocations.iter().copied().find(around).unwrap_or_else(|| panic!("{at:#x}: {allocations:?}"));
         assert_eq!(allocation.kind, kind, "{arch}: {:?}", run.log().notices);
-        assert_eq!(twins::fail(&file, &arch), 1, "{arch}");
+        assert_eq!(mutations::fail(&file, &arch), 1, "{arch}");
     }
 }
 
@@ -44,7 +44,7 @@ fn signals_that_kernels_write_are_captured_and_a_fresh_process_computes_the_same
     let run = of("^__amd");
     let file = run.file("run.ldcap");
     let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
-    let verified = replay::on_file(Run::new(bed::built("omniprobe")), "verify", &file, &bed::arch(), &[]);
+    let verified = replay::on_file(Run::new(harness::built("omniprobe")), "verify", &file, &harness::arch(), &[]);
     // What the host changed meanwhile qualifies it.
     let passes = verified.stdout.lines().last().is_some_and(|word| word.starts_with("PASS"));
     assert!(passes && verified.status.success(), "{}{}", verified.stdout, verified.stderr);

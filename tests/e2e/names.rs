@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::bed::{self, Run, built};
+use crate::harness::{self, Run, built};
 
 /// What `llvm-cxxfilt-19` makes of a symbol.
 fn of_llvm(symbol: &str) -> String {
@@ -18,7 +18,7 @@ fn of_llvm(symbol: &str) -> String {
 
 /// The kernels of a file for the processor that is tested, their symbols with what `cache ls` calls them.
 fn listed(file: &Path, filter: &[&str]) -> BTreeMap<String, String> {
-    let arch = bed::arch();
+    let arch = harness::arch();
     let output = Command::new(built("omniprobe"))
         .args(["cache", "ls", "--json", "--arch", &arch])
         .args(filter)
@@ -34,7 +34,7 @@ fn listed(file: &Path, filter: &[&str]) -> BTreeMap<String, String> {
 
 #[test]
 fn kernels_have_the_names_of_llvm_in_the_log_in_filters_and_in_the_cache() {
-    let program = bed::hip_optimized("named", "-O3 -std=c++20");
+    let program = harness::hip_optimized("named", "-O3 -std=c++20");
     let kernels = listed(&program, &[]);
     assert!(kernels.len() >= 12, "{kernels:#?}");
     for (symbol, name) in &kernels {
@@ -57,7 +57,7 @@ fn kernels_have_the_names_of_llvm_in_the_log_in_filters_and_in_the_cache() {
 
 #[test]
 fn kernels_of_rocprim_have_the_names_of_llvm() {
-    let kernels = listed(&bed::hip("primitives"), &[]);
+    let kernels = listed(&harness::hip("primitives"), &[]);
     assert!(kernels.len() > 10, "{kernels:#?}");
     for (symbol, name) in kernels {
         assert_eq!(name, of_llvm(&symbol), "{symbol}");

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::bed::{self, Outcome, Run, built};
+use crate::harness::{self, Outcome, Run, built};
 use crate::queues::durations_are_the_traces;
 use crate::versions;
 
@@ -18,7 +18,7 @@ fn with_tools(run: Run, tools: &[&Path]) -> Outcome {
 
 /// Runs programs beside another tool, above and below it: the same number of dispatches for both.
 fn beside(tool: &str, programs: &[(&str, &str, u64)]) {
-    let (tool, ours) = (bed::library(tool), built("liblogdur.so"));
+    let (tool, ours) = (harness::library(tool), built("liblogdur.so"));
     for &(program, arguments, dispatches) in programs {
         let run = || Run::hsa(program).args(arguments.split(' '));
         let counted = |run: &Outcome| run.read("count").trim().parse::<u64>().unwrap();
@@ -68,7 +68,7 @@ fn another_tool_of_either_kind_leaves_a_hip_program_alone() {
     let bare = Run::hip("vectors").bare().passed();
     let kernels = versions::kernels_of_vectors();
     for tool in ["tool_intercept.cpp", "tool_inplace.cpp"] {
-        let (tool, ours) = (bed::library(tool), built("liblogdur.so"));
+        let (tool, ours) = (harness::library(tool), built("liblogdur.so"));
         for tools in [[tool.as_path(), &ours], [ours.as_path(), &tool]] {
             let run = with_tools(Run::hip("vectors"), &tools);
             assert_eq!(run.stdout, bare.stdout);
@@ -83,7 +83,7 @@ fn another_tool_of_either_kind_leaves_a_hip_program_alone() {
 
 #[test]
 fn where_the_runtime_makes_no_signals_dispatches_pass_without_times_and_nothing_waits() {
-    let (tool, ours) = (bed::library("tool_no_signals.cpp"), built("liblogdur.so"));
+    let (tool, ours) = (harness::library("tool_no_signals.cpp"), built("liblogdur.so"));
     for made in ["0", "100"] {
         let run = Run::hsa("signals").args(["none", "2000"]).env("TOOL_SIGNALS", made);
         let run = with_tools(run, &[&tool, &ours]);
@@ -101,7 +101,7 @@ fn a_library_that_is_preloaded_too_is_there_once() {
     let run = Run::hip("vectors");
     let mut command = run.command();
     let mut preload = built("liblogdur.so").into_os_string();
-    if !bed::on_hardware() {
+    if !harness::on_hardware() {
         preload = format!("{} {}", built("libkfdemu.so").display(), built("liblogdur.so").display()).into();
     }
     command.env("LD_PRELOAD", preload).env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
@@ -122,8 +122,34 @@ fn a_producer_that_writes_the_index_and_the_doorbell_itself_is_left_alone_for_ev
         assert_eq!((account["seen"], account["bypassed-queues"]), (seen, 1), "{mode}");
         // The barrier packet at the end may or may not have been released when the queue is destroyed.
         assert!([300, 301].contains(&(seen + account["unseen-packets"])), "{mode}: {account:?}");
-        assert_eq!(log.notices.len(), 1, "{mode}: {:?}", log.notices);
+        assert_eq!(log.notices.len(), if seen == 0 { 2 } else { 1 }, "{mode}: {:?}", log.notices);
         assert!(log.notices[0].contains(&format!("from number {seen} on")), "{mode}: {:?}", log.notices);
+    }
+}
+
+/// What is said of a process whose dispatches all pass unseen.
+const NOTHING_SEEN: &str = "0 dispatches were seen, although ";
+
+#[test]
+fn a_process_whose_dispatches_all_pass_unseen_is_told_why_and_what_to_set() {
+    let run = Run::hsa("foreign").args(["always"]);
+    let log = run.file("log.csv");
+    let run = run.probed(&["-l", log.to_str().unwrap()]).passed();
+    let log = run.log();
+    let notice = log.notices.last().unwrap();
+    assert!(notice.starts_with(NOTHING_SEEN) && notice.contains("DEBUG_CLR_DIRECT_DOORBELL=0"), "{notice}");
+    assert!(notice.contains(&format!("{} packets passed on 1 queues", log.account()["unseen-packets"])), "{notice}");
+    assert!(run.stderr.contains(notice), "{}", run.stderr);
+    // A read index that lags does not change the count.
+    let late = Run::hsa("foreign").args(["after"]).env("KFDEMU_READ_INDEX", "lazy").watched().passed().log();
+    assert_eq!(late.account()["seen"] + late.account()["unseen-packets"], 301);
+}
+
+#[test]
+fn a_process_that_has_queues_and_dispatches_nothing_is_told_nothing() {
+    for mode in ["none", "between"] {
+        let log = Run::hsa("foreign").args([mode]).watched().passed().log();
+        assert!(!log.notices.iter().any(|notice| notice.starts_with(NOTHING_SEEN)), "{mode}: {:?}", log.notices);
     }
 }
 
@@ -136,7 +162,7 @@ fn launched(run: &Outcome) -> u64 {
 fn queues_come_and_go_while_others_launch_and_every_dispatch_is_a_row() {
     for mode in ["drained", "running", "ringing"] {
         let run = || {
-            let run = Run::hsa("churn").args([&bed::count(100, 1000).to_string(), mode]);
+            let run = Run::hsa("churn").args([&harness::count(100, 1000).to_string(), mode]);
             let run = run.env("KFDEMU_TRACE", "/dev/null");
             match versions::waits_without_interrupts() {
                 Some((name, value)) => run.env(name, value),
@@ -152,7 +178,7 @@ fn queues_come_and_go_while_others_launch_and_every_dispatch_is_a_row() {
         let complete = log.rows.iter().filter(|r| r.flags().is_empty()).count();
         assert_eq!(complete + incomplete, log.rows.len(), "{mode}");
         // Four packets of each queue may be in flight when it is destroyed.
-        let at_most = if mode == "drained" { 0 } else { 4 * bed::count(100, 1000) };
+        let at_most = if mode == "drained" { 0 } else { 4 * harness::count(100, 1000) };
         assert!(incomplete <= at_most, "{mode}: {incomplete} rows are incomplete");
     }
 }

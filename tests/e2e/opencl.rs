@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::bed;
 use crate::compare::{Near, Random, Type};
+use crate::harness;
 use crate::launch::{self, Arg, Launch};
 
 /// One way to make code for the GPU.
@@ -18,7 +18,7 @@ struct Build {
 /// Those that differ in everything, or all.
 fn builds() -> Vec<Build> {
     let mut builds = Vec::new();
-    for (number, arch) in bed::archs().into_iter().enumerate() {
+    for (number, arch) in harness::archs().into_iter().enumerate() {
         for (clang, optimise, abi) in
             [(15, 0, 4), (15, 3, 5), (19, 0, 5), (19, 3, 4), (15, 0, 5), (15, 3, 4), (19, 0, 4), (19, 3, 5)]
         {
@@ -27,13 +27,13 @@ fn builds() -> Vec<Build> {
         // The first processor has the first four, the second two of them.
         let few = if number == 0 { 4 } else { 2 };
         let before = builds.len() - 8;
-        builds.truncate(before + bed::count(few, 8));
+        builds.truncate(before + harness::count(few, 8));
     }
     builds
 }
 
 fn source(name: &str) -> PathBuf {
-    bed::root().join("tests/programs/opencl").join(name)
+    harness::root().join("tests/programs/opencl").join(name)
 }
 
 /// What a buffer holds.
@@ -98,7 +98,7 @@ fn compare(file: &str, defines: &str, reference_defines: &str, cases: &[Case]) {
     let launches: Vec<Launch> = cases.iter().map(|c| c.launch.clone()).collect();
     for build in builds() {
         let Build { arch, clang, optimise, abi } = &build;
-        let object = bed::opencl_object(&source, arch, *clang, *optimise, *abi, defines);
+        let object = harness::opencl_object(&source, arch, *clang, *optimise, *abi, defines);
         let (got, _) = launch::on_gpu(&object, arch, &launches, false);
         let mut wrong = Vec::new();
         for (case, (got, expected)) in cases.iter().zip(got.iter().zip(&expected)) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use logdur_capture::Reader;
 
-use crate::bed::{self, Outcome, Run};
+use crate::harness::{self, Outcome, Run};
 use crate::replay::{ended, json, on_file};
 
 /// What LLVM's own recording of one region has, at least: the heap of the device.
@@ -13,9 +13,9 @@ const HEAP: u64 = 512 << 20;
 
 /// A run on two GPUs, captured.
 fn captured() -> (Outcome, PathBuf) {
-    let arch = bed::arch();
-    let run = Run::new(bed::openmp("regions", "-O2")).env("OMP_TARGET_OFFLOAD", "MANDATORY");
-    let run = if bed::on_hardware() { run } else { run.env("KFDEMU_GPUS", format!("{arch},{arch}")) };
+    let arch = harness::arch();
+    let run = Run::new(harness::openmp("regions", "-O2")).env("OMP_TARGET_OFFLOAD", "MANDATORY");
+    let run = if harness::on_hardware() { run } else { run.env("KFDEMU_GPUS", format!("{arch},{arch}")) };
     let file = run.file("run.ldcap");
     (run.env("LOGDUR_CAPTURE", &file).watched().passed(), file)
 }
@@ -26,7 +26,7 @@ fn target_regions_are_logged_as_they_were_and_captured_whole_and_small() {
     let log = run.log();
     let said = log.notices.iter().find(|n| n.ends_with(" losses")).unwrap();
     assert!(said.ends_with(" 0 not captured, 0 losses"), "{:?}", log.notices);
-    if !bed::on_hardware() {
+    if !harness::on_hardware() {
         // Ten that are of one device, and one of each; the runtime's own copies are none.
         assert_eq!(log.rows.len(), 12);
     }
@@ -46,7 +46,7 @@ fn target_regions_are_logged_as_they_were_and_captured_whole_and_small() {
         assert!(ranges.iter().map(|(_, length)| length).sum::<u64>() > HEAP, "{}", dispatch.id);
     }
     assert!(fs::metadata(&file).unwrap().len() < HEAP / 100);
-    let looked = on_file(Run::new(bed::built("omniprobe")), "fsck", &file, "", &["--json"]);
+    let looked = on_file(Run::new(harness::built("omniprobe")), "fsck", &file, "", &["--json"]);
     let report = json(&looked);
     assert_eq!((looked.status.code(), report["lacks"].as_array().map(Vec::len)), (Some(0), Some(0)), "{report}");
 }
@@ -54,9 +54,9 @@ fn target_regions_are_logged_as_they_were_and_captured_whole_and_small() {
 #[test]
 fn target_regions_replay_as_the_application_got_them_with_the_runtime_and_without() {
     let (_run, file) = captured();
-    let arch = bed::arch();
+    let arch = harness::arch();
     let verify = |options: &[&str]| {
-        let outcome = on_file(Run::new(bed::built("omniprobe")), "verify", &file, &arch, options);
+        let outcome = on_file(Run::new(harness::built("omniprobe")), "verify", &file, &arch, options);
         let results: Vec<serde_json::Value> =
             outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(!results.is_empty(), "{}", outcome.stderr);
@@ -71,20 +71,20 @@ fn target_regions_replay_as_the_application_got_them_with_the_runtime_and_withou
     let regions = ["main", "scaled", "reduced", "declared", "limited", "deferred", "everywhere"];
     let verified = regions.map(|name| verify(&["--backend", "emu", "--kernel", &format!("_{name}_"), "--json"]));
     assert_eq!(verified.iter().sum::<usize>(), all);
-    for name in &regions[..bed::count(1, regions.len())] {
+    for name in &regions[..harness::count(1, regions.len())] {
         verify(&["--kernel", &format!("_{name}_"), "--json"]);
     }
 }
 
 /// The regions compiled at other levels than the program: a program whose image has them, and an image of its own.
 fn recompiled() -> [PathBuf; 2] {
-    [bed::openmp("regions", "-O3"), bed::openmp_object("regions", "-O2", "-O1")]
+    [harness::openmp("regions", "-O3"), harness::openmp_object("regions", "-O2", "-O1")]
 }
 
 #[test]
 fn regions_compiled_at_another_level_take_the_place_of_the_programs_and_share_its_variables() {
     for file in recompiled() {
-        let run = Run::new(bed::openmp("regions", "-O2")).env("OMP_TARGET_OFFLOAD", "MANDATORY");
+        let run = Run::new(harness::openmp("regions", "-O2")).env("OMP_TARGET_OFFLOAD", "MANDATORY");
         let cache = run.file("cache");
         fs::create_dir(&cache).unwrap();
         fs::copy(&file, cache.join("regions")).unwrap();
@@ -104,12 +104,12 @@ fn regions_compiled_at_another_level_take_the_place_of_the_programs_and_share_it
 #[test]
 fn regions_compiled_at_another_level_compute_what_the_application_got() {
     let (_run, file) = captured();
-    let arch = bed::arch();
+    let arch = harness::arch();
     for (n, other) in recompiled().into_iter().enumerate() {
         let replaced = format!("all={}", other.display());
         let verify = |options: &[&str]| {
             let options = [&["--hsaco", &replaced, "--json"][..], options].concat();
-            let outcome = on_file(Run::new(bed::built("omniprobe")), "verify", &file, &arch, &options);
+            let outcome = on_file(Run::new(harness::built("omniprobe")), "verify", &file, &arch, &options);
             let results: Vec<serde_json::Value> =
                 outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
             assert!(!results.is_empty(), "{}", outcome.stderr);
@@ -120,7 +120,7 @@ fn regions_compiled_at_another_level_compute_what_the_application_got() {
         };
         // Each has half a gigabyte of memory: some in a process.
         let regions = ["main", "scaled", "reduced", "declared", "limited", "deferred", "everywhere"];
-        let some = regions.into_iter().skip(n).step_by(bed::count(2, 1));
+        let some = regions.into_iter().skip(n).step_by(harness::count(2, 1));
         for name in some {
             verify(&["--backend", "emu", "--kernel", &format!("_{name}_")]);
         }
@@ -128,9 +128,9 @@ fn regions_compiled_at_another_level_compute_what_the_application_got() {
     }
 
     // One that computes something else is told, with the first element of the variable.
-    let wrong = format!("all={}", bed::openmp("regions", "-O3 -DADDED=1").display());
+    let wrong = format!("all={}", harness::openmp("regions", "-O3 -DADDED=1").display());
     let options = ["--backend", "emu", "--kernel", "_declared_", "--hsaco", &wrong];
-    let outcome = on_file(Run::new(bed::built("omniprobe")), "verify", &file, &arch, &options);
+    let outcome = on_file(Run::new(harness::built("omniprobe")), "verify", &file, &arch, &options);
     ended(&outcome, "FAIL", 6);
     assert!(outcome.stdout.contains("weights") && outcome.stdout.contains("64 elements differ"), "{}", outcome.stdout);
 }

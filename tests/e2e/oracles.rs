@@ -8,7 +8,7 @@ use amdgpu_isa::decode::Decoder;
 use amdgpu_isa::disasm::Disassembly;
 use object::{Object, ObjectSection};
 
-use crate::bed;
+use crate::harness;
 
 /// An instruction as `llvm-objdump` prints it: its text, address and words.
 struct Line {
@@ -41,8 +41,8 @@ fn code_objects(program: &Path) -> Vec<(Arch, PathBuf)> {
     let file = object::File::parse(&*bytes).unwrap();
     let bundle = file.section_by_name(".hip_fatbin").unwrap().data().unwrap();
     let mut found = Vec::new();
-    for arch in bed::archs() {
-        let output = bed::programs().join(format!("{}.{arch}.co", program.file_name().unwrap().display()));
+    for arch in harness::archs() {
+        let output = harness::programs().join(format!("{}.{arch}.co", program.file_name().unwrap().display()));
         std::fs::write(&output, code_object(bundle, &arch)).unwrap();
         found.push((arch.parse().unwrap(), output));
     }
@@ -68,9 +68,9 @@ fn code_object<'a>(bundle: &'a [u8], arch: &str) -> &'a [u8] {
 #[test]
 fn every_instruction_of_the_programs_reads_as_llvm_reads_it() {
     let mut objects: Vec<(Arch, PathBuf)> =
-        bed::archs().iter().map(|arch| (arch.parse().unwrap(), bed::kernels(arch))).collect();
+        harness::archs().iter().map(|arch| (arch.parse().unwrap(), harness::kernels(arch))).collect();
     for program in ["vectors", "throughput", "launch"] {
-        objects.extend(code_objects(&bed::hip(program)));
+        objects.extend(code_objects(&harness::hip(program)));
     }
     let mut compared = 0;
     for (arch, file) in objects {
@@ -130,7 +130,7 @@ fn the_extension_table_of_the_runtime_is_laid_out_as_we_think() {
     }
     std::fs::write(&source, text + "}\n").unwrap();
     let program = folder.path().join("offsets");
-    let include = bed::rocm().unwrap_or("/usr".into()).join("include");
+    let include = harness::rocm().unwrap_or("/usr".into()).join("include");
     // The installed header includes its neighbours by their bare names.
     let mut compiler = Command::new("c++");
     compiler.arg("-w").arg("-I").arg(&include).arg("-I").arg(include.join("hsa"));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::bed::{self, Run, built};
+use crate::harness::{self, Run, built};
 use crate::log::Log;
 use crate::versions;
 
@@ -33,9 +33,14 @@ fn a_log_that_goes_nowhere_leaves_no_trace() {
 #[test]
 fn a_log_that_cannot_be_written_does_not_disturb_the_application() {
     let bare = Run::hip("vectors").bare().passed();
-    for location in ["/nonexistent/folder/log.csv", "/dev/full", "/"] {
+    // Where the rows are in no file of records either, a line on standard error says how many are lost.
+    for (location, lost) in [("/nonexistent/folder/log.csv", 1), ("/dev/full", 0), ("/", 1)] {
         let run = Run::hip("vectors").env("LOGDUR_LOG_LOCATION", location).watched().passed();
-        assert_eq!((&run.stdout, &run.stderr), (&bare.stdout, &bare.stderr), "{location}");
+        assert_eq!(run.stdout, bare.stdout, "{location}");
+        let (own, others): (Vec<&str>, Vec<&str>) = run.stderr.lines().partition(|line| line.starts_with("logdur: "));
+        assert_eq!(others, bare.stderr.lines().collect::<Vec<_>>(), "{location}");
+        let counted = own.iter().filter(|line| line.contains(" rows are lost: ")).count();
+        assert_eq!((own.len(), counted), (lost, lost), "{location}: {own:?}");
     }
 }
 
@@ -119,11 +124,11 @@ fn what_is_not_understood_or_not_built_is_one_notice_each() {
 
 #[test]
 fn a_reader_of_standard_output_that_goes_away_does_not_kill_the_application() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     // The program writes nothing itself before its end; what kills it would be our rows.
-    let program = bed::hsa("signals");
+    let program = harness::hsa("signals");
     let script = format!("{{ '{}' none 800 >&3; echo status=$? >&2; }} 3>&1 1>/dev/null | true", program.display());
     let run = Run::hsa("signals");
     let bare = run.command();

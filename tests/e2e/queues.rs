@@ -26,9 +26,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::bed::{self, Outcome, Run};
 use crate::compare::Random;
+use crate::harness::{self, Outcome, Run};
 use crate::log::Log;
+use crate::versions;
 
 /// Nanoseconds of a tick of the emulated clock.
 const TICK_NS: u64 = 10;
@@ -36,7 +37,7 @@ const TICK_NS: u64 = 10;
 /// The rows of a run have the durations that the emulator measured, each as often. The tolerance is that of the runtime, whose
 /// idea of the clocks is young in so short a program.
 pub(crate) fn durations_are_the_traces(run: &Outcome, log: &Log) {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     // The runtime's own kernels are of no queue of the application's.
@@ -152,7 +153,7 @@ fn producers_with_signals_of_their_own_shared_or_mixed_see_each_decremented_once
 #[test]
 fn producers_of_any_habits_together_lose_nothing() {
     let mut random = Random::of("habits");
-    for _ in 0..bed::count(20, 1000) {
+    for _ in 0..harness::count(20, 1000) {
         let mut pick = |all: &[&'static str]| all[random.below(all.len())];
         let (threads, batch, slots) = (
             pick(&["1", "2", "3", "4", "8"]),
@@ -173,9 +174,9 @@ fn producers_of_any_habits_together_lose_nothing() {
 
 #[test]
 fn a_ring_that_stays_full_loses_nothing() {
-    let packets = bed::count(20_000, 100_000);
+    let packets = harness::count(20_000, 100_000);
     // Several times: where rows are written together, and where blocks of records end, is not the same in two runs.
-    for _ in 0..bed::count(6, 50) {
+    for _ in 0..harness::count(6, 50) {
         let run = Run::hsa("producers").args([format!("packets={packets}"), "slots=4096".to_owned()]);
         // The trace of so many packets would take longer than they do.
         let watched = run.env("KFDEMU_TRACE", "/dev/null").watched().passed();
@@ -219,10 +220,10 @@ fn assert_taken_as_sent(run: &Outcome, watched: bool) -> usize {
 
 #[test]
 fn packets_of_every_type_reach_the_gpu_bit_for_bit() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
-    for arch in bed::archs() {
+    for arch in harness::archs() {
         let bare = Run::hsa("packets").arch(&arch).args(["all"]).bare().passed();
         let watched = Run::hsa("packets").arch(&arch).args(["all"]).watched().passed();
         let count = sent(&bare.stdout).len();
@@ -272,4 +273,36 @@ fn kernels_that_run_at_the_same_time_still_do() {
             assert!(long.iter().all(|l| start <= l.1 && l.0 <= end), "{plan:?}: {start}..{end} and {long:?}");
         }
     }
+}
+
+/// A run of `late_queues` below a tool that adds later entries to the runtime's table.
+fn late_queues(mode: &str) -> Run {
+    let (tool, ours) = (harness::library("tool_later.cpp"), harness::built("liblogdur.so"));
+    let run = Run::hsa("late_queues").args([mode, "20"]).env("TEST_LATER", &tool);
+    run.env("HSA_TOOLS_LIB", format!("{} {}", tool.display(), ours.display()))
+}
+
+#[test]
+fn a_queue_of_an_unknown_function_is_watched_from_its_first_packet_on() {
+    let log = late_queues("created").watched().passed().log();
+    assert_eq!(log.rows.len(), 21, "{:?}", log.notices);
+    assert!(log.rows.iter().all(|row| row.flags().is_empty()));
+}
+
+#[test]
+fn a_queue_of_an_unknown_function_that_was_used_is_left_alone_with_a_notice() {
+    let log = late_queues("used").watched().passed().log();
+    assert!(log.notices.iter().any(|n| n.contains("pass unseen: it was used before")), "{:?}", log.notices);
+    assert_eq!(log.rows.len(), 1, "the last queue's");
+}
+
+#[test]
+fn counted_queues_of_a_later_runtime_are_named_and_left_alone() {
+    // Older layouts have other entries there.
+    if versions::hip() < (5, 6) {
+        return;
+    }
+    let log = late_queues("counted").watched().passed().log();
+    assert!(log.notices.iter().any(|n| n.contains("hsa_amd_counted_queue_acquire pass unseen")), "{:?}", log.notices);
+    assert_eq!(log.rows.len(), 1, "the last queue's");
 }

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use logdur_capture::{AllocationKind, Scope};
 use serde_json::Value;
 
-use crate::bed::{self, Outcome, Run, built};
 use crate::captures::{ARGUMENTS, Buffer, Captured};
+use crate::harness::{self, Outcome, Run, built};
 
 /// A buffer's address: a page somewhere, as the runtime's pools give them out.
 pub(crate) const WORDS: u64 = 0x7f31_0020_3000;
@@ -40,8 +40,8 @@ pub(crate) fn on_file(run: Run, name: &str, file: &Path, arch: &str, options: &[
     command.arg(name).arg(file).args(options).stdin(Stdio::null());
     let runs = ["replay", "verify", "bench", "tune"].contains(&name);
     if runs && !options.contains(&"--backend") {
-        command.args(bed::rocm_option());
-        if !bed::on_hardware() {
+        command.args(harness::rocm_option());
+        if !harness::on_hardware() {
             command.args(["--emulate", arch]);
         }
     }
@@ -68,12 +68,12 @@ pub(crate) fn json(outcome: &Outcome) -> Value {
 
 #[test]
 fn a_kernel_that_works_in_place_computes_the_same_in_a_fresh_process_at_the_captured_addresses() {
-    for arch in bed::archs() {
+    for arch in harness::archs() {
         let outcome = tool("verify", &increment(&arch), &["--json"]);
         let said = json(&outcome);
         assert_eq!((&said["result"], &said["status"]), (&"PASS".into(), &0.into()), "{said:#}{}", outcome.stderr);
         assert_eq!(said["qualified"], Value::Array(Vec::new()), "{said:#}");
-        assert_eq!(said["emulated"], !bed::on_hardware());
+        assert_eq!(said["emulated"], !harness::on_hardware());
         let buffer = said["buffers"].as_array().unwrap().iter().find(|b| b["start"] == WORDS).unwrap();
         assert_eq!((&buffer["verdict"], &buffer["mismatches"]), (&"MATCH".into(), &0.into()), "{said:#}");
         // The oracle for how much was written is the arithmetic of one: carries.
@@ -86,7 +86,7 @@ fn a_kernel_that_works_in_place_computes_the_same_in_a_fresh_process_at_the_capt
 
 #[test]
 fn a_flipped_byte_of_the_input_fails_and_names_the_element() {
-    let mut captured = increment(&bed::arch());
+    let mut captured = increment(&harness::arch());
     captured.buffers[0].before[4 * 77 + 1] ^= 0x40;
     let outcome = tool("verify", &captured, &["--tol", "arg0=u32"]);
     let after = captured.buffers[0].after[4 * 77..][..4].try_into().map(u32::from_le_bytes).unwrap();
@@ -114,7 +114,7 @@ fn a_changed_instruction_fails_and_names_the_element() {
 
 #[test]
 fn what_is_written_elsewhere_and_what_is_not_written_have_their_words() {
-    let arch = bed::arch();
+    let arch = harness::arch();
     let mut outside = increment(&arch);
     let untouched = outside.buffers[0].before[4 * 192..4 * 256].to_vec();
     outside.buffers[0].after[4 * 192..4 * 256].copy_from_slice(&untouched);
@@ -137,7 +137,7 @@ fn what_is_written_elsewhere_and_what_is_not_written_have_their_words() {
 
 #[test]
 fn tolerances_are_given_afterwards_and_a_smaller_scope_is_said() {
-    let mut captured = increment(&bed::arch());
+    let mut captured = increment(&harness::arch());
     captured.buffers[0].after[..1024].as_chunks_mut::<4>().0.iter_mut().for_each(|w| {
         *w = u32::from_le_bytes(*w).wrapping_add(3).to_le_bytes();
     });
@@ -163,7 +163,7 @@ fn tolerances_are_given_afterwards_and_a_smaller_scope_is_said() {
 #[test]
 fn memory_of_every_kind_is_where_it_was() {
     // Pieces of blocks, a large one, neighbours of two kinds, the host's.
-    let arch = bed::arch();
+    let arch = harness::arch();
     let filled = |pages: usize, seed: u32| -> Vec<u32> { (0..1024 * pages as u32).map(|n| n ^ seed).collect() };
     let mut buffers = vec![incremented()];
     let more = [
@@ -200,7 +200,7 @@ fn what_the_library_captures_of_programs_is_the_same_in_fresh_processes() {
     ] {
         let file = run.file("run.ldcap");
         let captured = run.env("LOGDUR_CAPTURE", &file).watched().passed();
-        let outcome = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), options);
+        let outcome = on_file(Run::new(built("omniprobe")), "verify", &file, &harness::arch(), options);
         let results: Vec<Value> = outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(results.len() >= 4, "{name}: {}{}", outcome.stdout, outcome.stderr);
         for result in &results {
@@ -218,12 +218,12 @@ fn what_the_library_captures_of_programs_is_the_same_in_fresh_processes() {
 
 #[test]
 fn variables_of_the_device_are_as_they_were_and_are_compared() {
-    let arch = bed::arch();
+    let arch = harness::arch();
     // `count` of memory.hip: 4 workgroups of 128 add their number, from 1 on, to each of 64 counters, twice.
     let words = |add: i32| (0..64).flat_map(|n: i32| (n * n + add).to_le_bytes()).collect::<Vec<u8>>();
     let reals = |factor: f64| [0.1, -7.0, 1e-300, 3.0].iter().flat_map(|r| (r * factor).to_le_bytes()).collect();
     let mut captured = Captured {
-        code: fs::read(bed::hip_object("memory", &arch, "-O3")).unwrap(),
+        code: fs::read(harness::hip_object("memory", &arch, "-O3")).unwrap(),
         kernarg: vec![0; 256],
         grid: 4 * 128,
         workgroup: 128,
@@ -247,7 +247,7 @@ fn variables_of_the_device_are_as_they_were_and_are_compared() {
 #[test]
 fn a_host_buffer_is_written_by_the_kernel_where_it_was() {
     let buffer = Buffer { kind: AllocationKind::HostPool, ..incremented() };
-    let captured = Captured { buffers: vec![buffer], ..increment(&bed::arch()) };
+    let captured = Captured { buffers: vec![buffer], ..increment(&harness::arch()) };
     ended(&tool("verify", &captured, &[]), "PASS", 0);
 }
 
@@ -255,7 +255,7 @@ fn a_host_buffer_is_written_by_the_kernel_where_it_was() {
 fn what_the_applications_threads_wrote_meanwhile_is_not_asked_of_the_kernel() {
     const NEXT: u64 = WORDS + 0x10_0000;
     let changed = Buffer { kind: AllocationKind::Kernarg, ..Buffer::words(NEXT, &[0; 64], &[7; 64]) };
-    let captured = Captured { buffers: vec![incremented(), changed], ..increment(&bed::arch()) };
+    let captured = Captured { buffers: vec![incremented(), changed], ..increment(&harness::arch()) };
     let outcome = tool("verify", &captured, &[]);
     ended(&outcome, "PASS (qualified)", 0);
     let named = format!("  qualified: {NEXT:#x}: changed by the host meanwhile");
@@ -268,7 +268,7 @@ fn what_the_applications_threads_wrote_meanwhile_is_not_asked_of_the_kernel() {
         ..Buffer::words(base, &[0; 512], &[left; 512])
     };
     let blocks =
-        Captured { buffers: vec![incremented(), block(ARGUMENTS, 0), block(NEXT, 7)], ..increment(&bed::arch()) };
+        Captured { buffers: vec![incremented(), block(ARGUMENTS, 0), block(NEXT, 7)], ..increment(&harness::arch()) };
     let outcome = tool("verify", &blocks, &["--backend", "emu"]);
     ended(&outcome, "PASS (qualified)", 0);
     assert!(outcome.stdout.contains(&named), "{}", outcome.stdout);
@@ -294,13 +294,13 @@ fn what_the_applications_threads_wrote_meanwhile_is_not_asked_of_the_kernel() {
 fn lds_that_the_application_added_is_there() {
     let after: Vec<u32> = (0..256).map(|n| 63 - n % 64).collect();
     let buffers = vec![Buffer::words(WORDS, &[0xffff_ffff; 256], &after)];
-    let captured = Captured { lds: 256, ..Captured::of("use_lds", &bed::arch(), WORDS, buffers) };
+    let captured = Captured { lds: 256, ..Captured::of("use_lds", &harness::arch(), WORDS, buffers) };
     ended(&tool("verify", &captured, &[]), "PASS", 0);
 }
 
 #[test]
 fn a_fault_names_the_nearest_buffer_and_a_kernel_that_does_not_end_is_left() {
-    let arch = bed::arch();
+    let arch = harness::arch();
     let far = WORDS + 0x100_0000;
     let buffers = vec![Buffer::words(WORDS, &[0; 1024], &[0; 1024])];
     let wild = Captured::of("write_to", &arch, far, buffers.clone());
@@ -323,7 +323,7 @@ fn a_fault_names_the_nearest_buffer_and_a_kernel_that_does_not_end_is_left() {
 
 #[test]
 fn an_address_that_cannot_be_had_is_another_with_that_word_or_a_failure_of_placement() {
-    let arch = bed::arch();
+    let arch = harness::arch();
     let low = Captured::of("increment", &arch, 0x1000, vec![Buffer { base: 0x1000, ..incremented() }]);
     let outcome = tool("verify", &low, &["--place-retries", "1", "--no-relocate"]);
     assert_eq!(outcome.status.code(), Some(4), "{}{}", outcome.stdout, outcome.stderr);
@@ -346,7 +346,7 @@ fn an_address_that_cannot_be_had_is_another_with_that_word_or_a_failure_of_place
 fn addresses_in_memory_go_along_with_what_they_lead_to() {
     // A list in the memory of the device, whose elements are at an address that cannot be had: `chase` of kernels.hip adds
     // what it finds on its way.
-    let (arch, base) = (bed::arch(), 0x1000);
+    let (arch, base) = (harness::arch(), 0x1000);
     let words = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
     let next = |index: u64| base + 16 * index;
     let before = words(&[next(2), 5, 0, 11, next(1), 7]);
@@ -361,9 +361,9 @@ fn addresses_in_memory_go_along_with_what_they_lead_to() {
 
 #[test]
 fn another_kernel_takes_the_place_of_the_captured_one_by_the_rules_of_the_cache() {
-    let arch = bed::arch();
+    let arch = harness::arch();
     let captured = increment(&arch);
-    let other = bed::hip_object("kernels", &arch, "-O1");
+    let other = harness::hip_object("kernels", &arch, "-O1");
     let outcome = tool("verify", &captured, &["--hsaco", &format!("all={}", other.display())]);
     ended(&outcome, "PASS", 0);
     let hash = logdur_capture::Id::of(&fs::read(&other).unwrap()).to_string();
@@ -372,7 +372,7 @@ fn another_kernel_takes_the_place_of_the_captured_one_by_the_rules_of_the_cache(
     assert!(outcome.stdout.contains(&format!("code {own}")), "{}", outcome.stdout);
 
     // A file without such a kernel is refused by its name.
-    let without = bed::hip_object("swaps", &arch, "-DOTHER -O3");
+    let without = harness::hip_object("swaps", &arch, "-DOTHER -O3");
     let refused = tool("verify", &captured, &["--hsaco", &format!("increment={}", without.display())]);
     assert_eq!(refused.status.code(), Some(7), "{}{}", refused.stdout, refused.stderr);
     assert!(refused.stderr.contains("no kernel of this name"), "{}", refused.stderr);
@@ -384,7 +384,7 @@ fn another_kernel_takes_the_place_of_the_captured_one_by_the_rules_of_the_cache(
 
 #[test]
 fn another_geometry_is_run_within_the_limits_of_the_kernel() {
-    let captured = increment(&bed::arch());
+    let captured = increment(&harness::arch());
     let less = tool("verify", &captured, &["--grid", "128"]);
     ended(&less, "FAIL", 6);
     assert!(less.stdout.contains("128 elements differ") && less.stdout.contains("[128] at"), "{}", less.stdout);
@@ -395,7 +395,7 @@ fn another_geometry_is_run_within_the_limits_of_the_kernel() {
 
 #[test]
 fn a_capture_is_described_checked_and_taken_apart() {
-    let captured = increment(&bed::arch());
+    let captured = increment(&harness::arch());
     let info = tool("info", &captured, &[]);
     assert!(info.stdout.contains("dispatch 7: increment, occurrence 1, grid 256x1x1 by 64x1x1"), "{}", info.stdout);
     let dump = tool("dump", &captured, &["--format", "jsonl"]);
@@ -434,7 +434,7 @@ fn a_capture_is_described_checked_and_taken_apart() {
 #[test]
 fn tools_show_on_a_terminal_how_far_they_are_and_nowhere_else() {
     let run = Run::new(built("omniprobe"));
-    let file = increment(&bed::arch()).write(&run.file("a.ldcap"));
+    let file = increment(&harness::arch()).write(&run.file("a.ldcap"));
     for (options, counted) in
         [(&["fsck"][..], " left"), (&["extract", "--output", "out"], " 2 of 2 code objects and dispatches")]
     {
@@ -467,7 +467,7 @@ pub(crate) fn in_short(verdict: &Value) -> Value {
 
 #[test]
 fn the_worked_example_goes_as_its_page_says() {
-    let arch = bed::arch();
+    let arch = harness::arch();
     let run = Run::hip("example/app");
     let file = run.file("app.ldcap");
     let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", "smooth").arch(&arch).watched();
@@ -475,7 +475,7 @@ fn the_worked_example_goes_as_its_page_says() {
     for (options, word, status, said) in
         [("-O3", "FAIL", 6, "[255] at 0x"), ("-O3 -DRIGHT", "PASS", 0, "MATCH            arg1 f32: ")]
     {
-        let other = format!("all={}", bed::hip_object("example/new", &arch, options).display());
+        let other = format!("all={}", harness::hip_object("example/new", &arch, options).display());
         let tool = Run::new(built("omniprobe"));
         let outcome = on_file(tool, "verify", &file, &arch, &["--hsaco", &other, "--tol", "arg1=f32"]);
         ended(&outcome, word, status);
@@ -485,7 +485,7 @@ fn the_worked_example_goes_as_its_page_says() {
 
 #[test]
 fn what_each_of_two_gpus_computed_is_computed_again_on_one() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let run = Run::hip("two_gpus").env("KFDEMU_GPUS", "gfx90a,gfx906");
@@ -506,7 +506,7 @@ fn a_kernel_that_calls_the_host_is_refused_and_says_why() {
         let run = Run::hip("printing").env("LOGDUR_CAPTURE_SCOPE", scope).env("LOGDUR_CAPTURE_DISPATCHES", "1");
         let file = run.file("run.ldcap");
         let _captured = run.env("LOGDUR_CAPTURE", &file).watched().passed();
-        let outcome = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &[]);
+        let outcome = on_file(Run::new(built("omniprobe")), "verify", &file, &harness::arch(), &[]);
         assert_eq!(outcome.status.code(), Some(7), "{scope}: {}{}", outcome.stdout, outcome.stderr);
         assert!(
             outcome.stderr.contains("hidden_hostcall_buffer") && outcome.stderr.contains("printf"),
@@ -521,21 +521,21 @@ fn a_grid_that_meets_is_computed_again_where_the_barrier_can_be_set_up_and_refus
     let run = Run::hip("grids");
     let file = run.file("run.ldcap");
     let _captured = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", "relay").watched().passed();
-    let alone = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &["--backend", "emu"]);
+    let alone = on_file(Run::new(built("omniprobe")), "verify", &file, &harness::arch(), &["--backend", "emu"]);
     ended(&alone, "PASS", 0);
     let fewer = ["--backend", "emu", "--grid", "128,1,1"];
-    ended(&on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &fewer), "FAIL", 6);
-    let runtime = on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &[]);
+    ended(&on_file(Run::new(built("omniprobe")), "verify", &file, &harness::arch(), &fewer), "FAIL", 6);
+    let runtime = on_file(Run::new(built("omniprobe")), "verify", &file, &harness::arch(), &[]);
     assert_eq!(runtime.status.code(), Some(7), "{}{}", runtime.stdout, runtime.stderr);
     assert!(runtime.stderr.contains("unsupported: ds_gws_barrier"), "{}", runtime.stderr);
 }
 
 #[test]
 fn what_programs_computed_is_computed_again_in_fresh_processes() {
-    for arch in bed::archs() {
+    for arch in harness::archs() {
         // Kernels that can call the host and do not are among them, those of graphs, and copies on several queues.
         let programs = ["swaps", "memory", "groups", "calls", "graphs", "copies"];
-        for program in programs.into_iter().take(bed::count(5, 6)) {
+        for program in programs.into_iter().take(harness::count(5, 6)) {
             let run = Run::hip(program).arch(&arch);
             let file = run.file("run.ldcap");
             let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();

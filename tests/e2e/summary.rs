@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::bed::{self, Run, built};
+use crate::harness::{self, Run, built};
 use crate::log::{Log, Row};
 
 fn summary(logs: &[&Path], options: &[&str]) -> Output {
@@ -199,5 +199,5 @@ fn a_slower_kernel_fails_the_comparison_and_noise_or_emulated_times_do_not() {
     assert_eq!((verdict("f(int)").as_str(), verdict("g(int)").as_str()), ("slower", "no difference shown"));
     assert_eq!((verdict("new()").as_str(), verdict("gone()").as_str()), ("only in the log", "only in the baseline"));
     let output = summary(&[&path("slow.csv")], &["--fail-above", "5%"]);
-    assert_eq!(output.status.code(), Some(1), "{}", bed::root().display());
+    assert_eq!(output.status.code(), Some(1), "{}", harness::root().display());
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::bed::{self, Outcome, Run, built};
 use crate::compare::{Random, Type};
+use crate::harness::{self, Outcome, Run, built};
 use crate::launch::{self, Arg, Launch};
 use crate::triton;
 use crate::versions;
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The replacements for a processor, compiled with `-DOTHER` and some options.
 fn others(arch: &str, options: &str) -> PathBuf {
-    bed::hip_object("swaps", arch, &format!("-DOTHER {options}"))
+    harness::hip_object("swaps", arch, &format!("-DOTHER {options}"))
 }
 
 /// A program that swaps kernels, with a cache of its own.
@@ -58,7 +58,7 @@ impl Swaps {
     }
 
     fn program() -> Swaps {
-        Swaps::new(bed::hip("swaps"))
+        Swaps::new(harness::hip("swaps"))
     }
 
     /// Puts a file into the cache.
@@ -98,7 +98,7 @@ fn notice<'a>(log: &'a crate::log::Log, text: &str) -> &'a str {
 
 #[test]
 fn kernels_of_the_cache_run_where_they_fit_and_the_applications_own_where_not() {
-    for arch in bed::archs() {
+    for arch in harness::archs() {
         let run = Swaps::program().with(&others(&arch, "-O3"), "others.hsaco").map(|run| run.arch(&arch)).watched();
         assert_eq!(said(&run), all(), "{arch}");
         let log = run.log();
@@ -147,9 +147,9 @@ fn what_was_compiled_otherwise_is_swapped_unless_it_asks_for_what_the_original_h
         ]);
     }
     for (original, replacement, reason) in cases {
-        let program = bed::hip_optimized("swaps", original);
+        let program = harness::hip_optimized("swaps", original);
         let names = ["plain", "shaped<int>", "tiled", "scratch", "placed"];
-        let swaps = Swaps::new(program).with(&others(&bed::arch(), replacement), "others.hsaco");
+        let swaps = Swaps::new(program).with(&others(&harness::arch(), replacement), "others.hsaco");
         let run = swaps.map(|run| run.args(names)).watched();
         let log = run.log();
         let expected = if reason.is_none() { "other" } else { "original" };
@@ -165,7 +165,7 @@ fn what_was_compiled_otherwise_is_swapped_unless_it_asks_for_what_the_original_h
 
 #[test]
 fn arguments_that_only_the_replacement_asks_for_come_from_the_packet() {
-    let source = bed::root().join("tests/programs/opencl/bare.cl");
+    let source = harness::root().join("tests/programs/opencl/bare.cl");
     // Grids with an incomplete workgroup at their end, too.
     let launch = |size: u32, grid: u32| Launch {
         kernel: "neighbours".to_owned(),
@@ -185,9 +185,9 @@ fn arguments_that_only_the_replacement_asks_for_come_from_the_packet() {
         [((15, 3, 4), (19, 3, 5)), ((15, 0, 4), (19, 3, 5)), ((15, 3, 5), (19, 3, 4)), ((19, 0, 5), (19, 0, 5))];
     for (original, replacement) in pairs {
         let object = |(clang, level, abi): (u32, u32, u32), options: &str| {
-            bed::opencl_object(&source, &bed::arch(), clang, level, abi, &format!("-nogpulib {options}"))
+            harness::opencl_object(&source, &harness::arch(), clang, level, abi, &format!("-nogpulib {options}"))
         };
-        let swaps = Swaps::from(launch::launcher(&bed::arch())).with(&object(replacement, "-DADDED=5"), "o.hsaco");
+        let swaps = Swaps::from(launch::launcher(&harness::arch())).with(&object(replacement, "-DADDED=5"), "o.hsaco");
         let run = launch::launched_by(swaps.run, &object(original, ""), &launches, true);
         let (got, run) = run.unwrap_or_else(|run| panic!("{}{}", run.stdout, run.stderr));
         let log = run.log();
@@ -198,7 +198,7 @@ fn arguments_that_only_the_replacement_asks_for_come_from_the_packet() {
 
 #[test]
 fn a_program_or_a_bundle_is_a_cache_too() {
-    let program = bed::hip_optimized("swaps", "-DOTHER -O3");
+    let program = harness::hip_optimized("swaps", "-DOTHER -O3");
     for name in ["deep/below/program", "bundle.co"] {
         assert_eq!(said(&Swaps::program().with(&program, name).watched()), all(), "{name}");
     }
@@ -206,7 +206,7 @@ fn a_program_or_a_bundle_is_a_cache_too() {
 
 #[test]
 fn only_kernels_that_the_filter_names_are_swapped() {
-    let swaps = Swaps::program().with(&others(&bed::arch(), "-O3"), "o.hsaco");
+    let swaps = Swaps::program().with(&others(&harness::arch(), "-O3"), "o.hsaco");
     let run =
         swaps.map(|run| run.env("LOGDUR_FILTER", "^(plain|void shaped<int>)").args(["plain", "shaped<int>", "placed"]));
     let expected = [("plain", "other"), ("shaped<int>", "other"), ("placed", "original")];
@@ -215,7 +215,7 @@ fn only_kernels_that_the_filter_names_are_swapped() {
 
 #[test]
 fn settings_that_are_not_understood_and_caches_that_are_not_there_are_said_and_swap_nothing() {
-    let other = others(&bed::arch(), "-O3");
+    let other = others(&harness::arch(), "-O3");
     let notices = |change: &dyn Fn(Run) -> Run| {
         let run = Swaps::program().with(&other, "o.hsaco").map(|run| change(run.args(["plain"]))).watched();
         assert_eq!(said(&run), [("plain", "original")], "{:#?}", run.log().notices);
@@ -237,8 +237,8 @@ fn settings_that_are_not_understood_and_caches_that_are_not_there_are_said_and_s
 
 #[test]
 fn kernels_of_a_shared_library_that_is_loaded_late_are_swapped() {
-    let swaps = Swaps::new(bed::hsa("in_library")).with(&others(&bed::arch(), "-O3"), "o.hsaco");
-    assert_eq!(said(&swaps.map(|run| run.args([bed::hip_library("swaps")])).watched()), all());
+    let swaps = Swaps::new(harness::hsa("in_library")).with(&others(&harness::arch(), "-O3"), "o.hsaco");
+    assert_eq!(said(&swaps.map(|run| run.args([harness::hip_library("swaps")])).watched()), all());
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn each_gpu_has_replacements_of_its_own() {
         let whose: Vec<String> = said(&run).into_iter().map(|(_, whose)| whose.to_owned()).collect();
         (whose.join(" "), run.log().notices.join("\n"))
     };
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     assert_eq!(of("gfx90a", "0").0, "other other");
@@ -262,7 +262,7 @@ fn each_gpu_has_replacements_of_its_own() {
 
 #[test]
 fn of_several_that_fit_none_runs_until_one_is_chosen() {
-    let (first, second) = (others(&bed::arch(), "-O3"), others(&bed::arch(), "-O2"));
+    let (first, second) = (others(&harness::arch(), "-O3"), others(&harness::arch(), "-O2"));
     let plain = |pick: Option<&str>, same: bool| {
         let swaps = Swaps::program().with(&first, "a.hsaco").with(if same { &first } else { &second }, "b.hsaco");
         let run = swaps.map(|run| run.args(["plain"])).map(|run| match pick {
@@ -289,7 +289,7 @@ fn of_several_that_fit_none_runs_until_one_is_chosen() {
 #[test]
 fn the_code_object_that_runs_takes_nobodys_place_and_is_named() {
     // The program loads the file, and fails unless its kernels do what they say.
-    let run = Swaps::new(bed::hip("modules")).with(&bed::kernels(&bed::arch()), "own.hsaco").watched();
+    let run = Swaps::new(harness::hip("modules")).with(&harness::kernels(&harness::arch()), "own.hsaco").watched();
     let log = run.log();
     assert!(notice(&log, "increment on agent 0 stays").contains("the code object that runs is among"));
     assert!(log.rows.iter().all(|row| row.text("replaced").is_empty()));
@@ -298,7 +298,7 @@ fn the_code_object_that_runs_takes_nobodys_place_and_is_named() {
 /// Runs a case of Triton's with a cache of its own making: the row of its kernel, and the notices. The results are right.
 fn of_triton(case: &str, cache: &str) -> (crate::log::Row, String) {
     let launcher = |folder: &Path| {
-        let run = launch::launcher(&bed::arch());
+        let run = launch::launcher(&harness::arch());
         let indexes = run.file("indexes");
         run.env("LOGDUR_KERNEL_CACHE", folder.join(cache)).env("XDG_CACHE_HOME", indexes)
     };
@@ -333,7 +333,7 @@ fn kernels_of_triton_for_other_blocks_or_warps_do_not_run() {
 fn dispatches_take_turns_and_the_log_compares_them() {
     let times = |n: usize| std::iter::repeat_n("plain", n);
     let run = |mode: &str, n: usize| {
-        let swaps = Swaps::program().with(&others(&bed::arch(), "-O3"), "o.hsaco");
+        let swaps = Swaps::program().with(&others(&harness::arch(), "-O3"), "o.hsaco");
         let run = swaps.map(|run| run.env("LOGDUR_KERNEL_CACHE_MODE", mode).args(times(n))).watched();
         let log = run.log();
         let told = notice(&log, "cache: mode ");
@@ -354,7 +354,7 @@ fn dispatches_take_turns_and_the_log_compares_them() {
     for part in ["kernel=\"plain\"", "grid=256x1x1", "workgroup=128x1x1", "n=20/20"] {
         assert!(lines[0].contains(part), "{part}: {}", lines[0]);
     }
-    if !bed::on_hardware() {
+    if !harness::on_hardware() {
         assert!(lines[0].ends_with("verdict=emulated time, no verdict"), "{}", lines[0]);
     }
     assert_eq!(run("alternate:2", 6).0, "or or ot ot or or");
@@ -364,10 +364,10 @@ fn dispatches_take_turns_and_the_log_compares_them() {
 
 #[test]
 fn kernels_are_swapped_in_every_life_of_the_runtime_and_said_to_be_once() {
-    let object = bed::hip_object("kernels", &bed::arch(), "-O1");
+    let object = harness::hip_object("kernels", &harness::arch(), "-O1");
     let lives = 20;
     let run =
-        Swaps::new(bed::hsa("restart")).with(&object, "k.hsaco").map(|run| run.args([lives.to_string()])).watched();
+        Swaps::new(harness::hsa("restart")).with(&object, "k.hsaco").map(|run| run.args([lives.to_string()])).watched();
     let log = run.log();
     assert_eq!(log.rows.len(), lives);
     assert!(log.rows.iter().all(|row| !row.text("replaced").is_empty()), "{:#?}", log.notices);
@@ -376,14 +376,14 @@ fn kernels_are_swapped_in_every_life_of_the_runtime_and_said_to_be_once() {
 
 #[test]
 fn producers_and_signals_of_every_kind_are_swapped_alike_and_lose_nothing() {
-    let object = bed::hip_object("kernels", &bed::arch(), "-O1");
+    let object = harness::hip_object("kernels", &harness::arch(), "-O1");
     for (program, arguments, dispatches) in [
         ("producers", "packets=1000 slots=64 threads=3 signal=mixed", 3000),
         ("producers", "packets=500 slots=64 threads=2 batch=16 ring=late index=cas", 1000),
         ("signals", "shared 80", 80),
         ("churn", "20 running", 0),
     ] {
-        let swaps = Swaps::new(bed::hsa(program)).with(&object, "k.hsaco");
+        let swaps = Swaps::new(harness::hsa(program)).with(&object, "k.hsaco");
         let log = swaps.map(|run| run.args(arguments.split(' '))).watched().log();
         let account = log.account();
         assert!(dispatches == 0 || account["logged"] == dispatches, "{program} {arguments}: {account:?}");
@@ -431,7 +431,7 @@ impl Waiting {
 #[test]
 fn files_that_come_change_and_go_while_the_program_runs_count_from_the_next_dispatch_on() {
     let swaps = Swaps::program();
-    let (first, second) = (others(&bed::arch(), "-O3"), others(&bed::arch(), "-O2"));
+    let (first, second) = (others(&harness::arch(), "-O3"), others(&harness::arch(), "-O2"));
     let at = |name: &str| swaps.cache.join(name);
     let mut program = Waiting::start(&swaps);
     assert_eq!(program.next(), "original");
@@ -462,7 +462,7 @@ fn files_that_come_change_and_go_while_the_program_runs_count_from_the_next_disp
 
 #[test]
 fn the_same_code_in_another_file_goes_on_with_the_turns_that_it_has_had() {
-    let swaps = Swaps::program().with(&others(&bed::arch(), "-O3"), "first.hsaco");
+    let swaps = Swaps::program().with(&others(&harness::arch(), "-O3"), "first.hsaco");
     let swaps = swaps.map(|run| run.env("LOGDUR_KERNEL_CACHE_MODE", "off-after:3"));
     let mut program = Waiting::start(&swaps);
     assert_eq!([program.next(), program.next()], ["other"; 2]);
@@ -472,4 +472,59 @@ fn the_same_code_in_another_file_goes_on_with_the_turns_that_it_has_had() {
     assert_eq!([program.next(), program.next()], ["other", "original"]);
     drop(program.input);
     assert!(program.child.wait().unwrap().success());
+}
+
+/// HIP programs that check what their kernels compute; the first few in every run.
+const CHECKED: [&str; 16] = [
+    "local_memory",
+    "calls",
+    "atomics",
+    "streams",
+    "functions",
+    "graphs",
+    "grids",
+    "groups",
+    "halves",
+    "integers",
+    "lanes",
+    "matrices",
+    "memory",
+    "races",
+    "reached",
+    "whole",
+];
+
+#[test]
+fn programs_compute_the_same_with_kernels_that_were_compiled_with_other_options_and_refusals_have_reasons() {
+    let arch = harness::arch();
+    for program in &CHECKED[..harness::count(2, CHECKED.len())] {
+        let bare = Run::hip(program).bare().passed();
+        for options in ["-O1", "-Os"] {
+            let what = format!("{program} {options}");
+            let object = harness::hip_object(program, &arch, options);
+            let run = Run::hip(program);
+            let (cache, indexes) = (run.file("cache"), run.file("indexes"));
+            fs::create_dir(&cache).unwrap();
+            fs::copy(&object, cache.join("o.hsaco")).unwrap();
+            let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes).watched().passed();
+            assert_eq!(run.stdout.lines().last(), bare.stdout.lines().last(), "{what}");
+            let log = run.log();
+            log.account();
+            let (mut swapped, mut others) = (0, 0);
+            for row in log.of_program() {
+                if !row.text("replaced").is_empty() {
+                    swapped += 1;
+                    continue;
+                }
+                let reasons = ["on agent 0 stays as it is: ", "runs as it is where it has to: "];
+                let kernel = format!("cache: {} ", row.text("kernel"));
+                let said = log.notices.iter().find(|n| n.starts_with(&kernel) && reasons.iter().any(|r| n.contains(r)));
+                let said = said.unwrap_or_else(|| panic!("{what}: {kernel}has no reason: {:#?}", log.notices));
+                others += usize::from(!said.contains("the code object that runs is among those that fit"));
+            }
+            println!("{what}: {swapped} swapped, {others} refused");
+            let is_same = log.notices.iter().any(|n| n.contains("the code object that runs is among those that fit"));
+            assert!(swapped > 0 || is_same, "{what}: {:#?}", log.notices);
+        }
+    }
 }

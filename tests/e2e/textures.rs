@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::bed::{self, Run, built};
 use crate::captures::{Buffer, Captured};
+use crate::harness::{self, Run, built};
 use crate::replay::{ended, on_file, tool};
 
 /// The emulated processor that has instructions for textures.
@@ -11,11 +11,11 @@ const ARCH: &str = "gfx906";
 
 #[test]
 fn kernels_that_read_textures_are_replayed_at_their_addresses_and_refused_by_name_elsewhere() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
-    let object = bed::hip_object("textures", ARCH, "-O1");
-    let run = Run::new(bed::hip_target("textures", ARCH)).arch(ARCH);
+    let object = harness::hip_object("textures", ARCH, "-O1");
+    let run = Run::new(harness::hip_target("textures", ARCH)).arch(ARCH);
     let (cache, indexes, file) = (run.file("cache"), run.file("indexes"), run.file("run.ldcap"));
     fs::create_dir(&cache).unwrap();
     fs::copy(&object, cache.join("o.hsaco")).unwrap();

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use logdur_capture::{Id, Reader};
 use serde_json::Value;
 
-use crate::bed::{self, Outcome, Run, built};
 use crate::captures::{Captured, Part};
+use crate::harness::{self, Outcome, Run, built};
 use crate::replay::{all_passed, increment, json, on_file, tool};
 
 /// What `together` may do after its first kernel was swapped, and the kernels of its own that it launches then, with the number
@@ -26,20 +26,20 @@ fn captured(mode: &str, stages: &[&str]) -> (Outcome, PathBuf) {
     let cache = run.file("cache");
     fs::create_dir(&cache).unwrap();
     for (name, options) in [("together", "-O2 -DOTHER"), ("kernels", "-O1")] {
-        fs::copy(bed::hip_object(name, &bed::arch(), options), cache.join(format!("{name}.hsaco"))).unwrap();
+        fs::copy(harness::hip_object(name, &harness::arch(), options), cache.join(format!("{name}.hsaco"))).unwrap();
     }
     let (indexes, file) = (run.file("indexes"), run.file("run.ldcap"));
     let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes);
     let run = run.env("LOGDUR_KERNEL_CACHE_MODE", mode).env("LOGDUR_CAPTURE", &file);
     let run = run.env("LOGDUR_CAPTURE_DISPATCHES", "1-100");
-    let gpus = [&*bed::arch(); 2].join(",");
+    let gpus = [&*harness::arch(); 2].join(",");
     let run = if stages.contains(&"gpus") { run.env("KFDEMU_GPUS", gpus) } else { run };
     (run.watched().passed(), file)
 }
 
 /// Runs a tool on a capture, with its result as JSON or in words.
 fn told(name: &str, file: &Path, options: &[&str]) -> Outcome {
-    on_file(Run::new(built("omniprobe")), name, file, &bed::arch(), options)
+    on_file(Run::new(built("omniprobe")), name, file, &harness::arch(), options)
 }
 
 /// Everything was captured of every dispatch, and so many of the program's own were replaced.
@@ -77,7 +77,7 @@ fn assert_whole(run: &Outcome, file: &Path, kernels: &[(&str, usize)], is_swappe
 fn code_that_is_loaded_after_a_swap_is_captured_and_swapped_and_both_kernels_of_a_dispatch_are_replayed() {
     for (mode, is_swapped) in [("swap", (|_| true) as fn(usize) -> bool), ("alternate", |n| n % 2 == 1)] {
         for (stage, kernels) in STAGES {
-            if stage == "gpus" && bed::on_hardware() {
+            if stage == "gpus" && harness::on_hardware() {
                 continue;
             }
             let what = format!("{mode} {stage}");
@@ -96,9 +96,39 @@ fn code_that_is_loaded_after_a_swap_is_captured_and_swapped_and_both_kernels_of_
 }
 
 #[test]
+fn modules_whose_kernels_were_swapped_are_unloaded_while_other_swapped_kernels_are_dispatched() {
+    let rounds = harness::count(10, 200);
+    for mode in ["swap", "alternate"] {
+        let run = Run::hip("unloading").env("TEST_ROUNDS", rounds.to_string());
+        let cache = run.file("cache");
+        fs::create_dir(&cache).unwrap();
+        for (name, options) in [("unloading", "-O2 -DOTHER"), ("kernels", "-O1")] {
+            fs::copy(harness::hip_object(name, &harness::arch(), options), cache.join(format!("{name}.hsaco")))
+                .unwrap();
+        }
+        let indexes = run.file("indexes");
+        let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes);
+        let run = run.env("LOGDUR_KERNEL_CACHE_MODE", mode).watched().passed();
+        let log = run.log();
+        log.account();
+        for kernel in ["increment", "first"] {
+            let rows = log.rows.iter().filter(|row| row.text("kernel") == kernel);
+            let swapped: Vec<bool> = rows.map(|row| !row.text("replaced").is_empty()).collect();
+            let (all, count) = (swapped.len(), swapped.iter().filter(|swapped| **swapped).count());
+            let expected = if mode == "swap" { all } else { all / 2 };
+            assert_eq!(count, expected, "{mode}, {kernel}: {:#?}", log.notices);
+            assert!(kernel == "first" || all == 4 * rounds, "{mode}, {kernel}: {all} rows");
+        }
+    }
+}
+
+#[test]
 fn all_of_it_at_once_is_captured_and_replayed_under_the_runtime() {
-    let stages =
-        if bed::on_hardware() { &["module", "compiled", "own"][..] } else { &["module", "compiled", "own", "gpus"] };
+    let stages = if harness::on_hardware() {
+        &["module", "compiled", "own"][..]
+    } else {
+        &["module", "compiled", "own", "gpus"]
+    };
     let (run, file) = captured("alternate", stages);
     let verified = told("verify", &file, &["--json"]);
     assert!(verified.status.success(), "{}{}", verified.stdout, verified.stderr);
@@ -107,7 +137,7 @@ fn all_of_it_at_once_is_captured_and_replayed_under_the_runtime() {
 
 #[test]
 fn what_a_dispatch_demands_and_a_capture_lacks_is_named_by_fsck_and_info() {
-    let whole = increment(&bed::arch());
+    let whole = increment(&harness::arch());
     let looked = tool("fsck", &whole, &[]);
     assert!(looked.status.success(), "{}", looked.stdout);
     let lacking = [
@@ -135,8 +165,8 @@ fn what_a_dispatch_demands_and_a_capture_lacks_is_named_by_fsck_and_info() {
 
 #[test]
 fn of_a_dispatch_whose_kernel_was_swapped_either_is_replayed_and_told_and_the_one_that_ran_is_the_reference() {
-    let arch = bed::arch();
-    let other = bed::hip_object("swaps", &arch, "-DOTHER -O3");
+    let arch = harness::arch();
+    let other = harness::hip_object("swaps", &arch, "-DOTHER -O3");
     let run = Run::hip("swaps").args(["plain", "wider"]);
     let (cache, indexes, file) = (run.file("cache"), run.file("indexes"), run.file("run.ldcap"));
     fs::create_dir(&cache).unwrap();
@@ -146,7 +176,7 @@ fn of_a_dispatch_whose_kernel_was_swapped_either_is_replayed_and_told_and_the_on
     assert!(run.stdout.starts_with("plain other\nwider original\n"), "{}", run.stdout);
     let ran = Id::of(&fs::read(&other).unwrap()).to_string();
     let file_option = format!("all={}", other.display());
-    let third = format!("all={}", bed::hip_object("swaps", &arch, "-DOTHER -O2").display());
+    let third = format!("all={}", harness::hip_object("swaps", &arch, "-DOTHER -O2").display());
     let reference = format!("; the reference is {ran}, which ran in the place of the application's own");
     let its_own = "this is the kernel that ran in the place of the application's own".to_owned();
     // The two kernels compute something else.

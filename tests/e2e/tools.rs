@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::bed::{self, Run};
+use crate::harness::{self, Run};
 
 /// What ROCm-SMI says of the GPUs.
 fn rocm_smi(run: Run, options: &[&str]) -> Value {
@@ -25,7 +25,7 @@ fn rocm_smi(run: Run, options: &[&str]) -> Value {
 
 #[test]
 fn rocm_smi_lists_the_gpus_by_name_with_their_memory_clocks_and_temperatures() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     let run = Run::hsa("holds_memory").env("KFDEMU_GPUS", "gfx90a,gfx906").env("KFDEMU_VRAM", "3G");
@@ -47,7 +47,7 @@ fn rocm_smi_lists_the_gpus_by_name_with_their_memory_clocks_and_temperatures() {
 
 #[test]
 fn rocm_smi_in_another_process_sees_what_a_program_has_allocated() {
-    if bed::on_hardware() {
+    if harness::on_hardware() {
         return;
     }
     const HELD: u64 = 64 << 20;
@@ -69,5 +69,5 @@ fn rocm_smi_in_another_process_sees_what_a_program_has_allocated() {
 #[test]
 fn the_gpus_are_found_in_sysfs_where_the_runtime_says_at_the_numa_node_of_the_host() {
     let run = Run::hsa("sysfs").env("KFDEMU_GPUS", "2*gfx90a").bare().passed();
-    assert!(bed::on_hardware() || run.stdout.starts_with("2 GPUs\n"), "{}", run.stdout);
+    assert!(harness::on_hardware() || run.stdout.starts_with("2 GPUs\n"), "{}", run.stdout);
 }

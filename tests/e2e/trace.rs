@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::bed::{self, Run, built};
+use crate::harness::{self, Run, built};
 use crate::log::Log;
 
 /// Prints the events of a trace, as JSON: slices with their names, tracks and arguments, and counters.
@@ -41,7 +41,7 @@ json.dump({"slices": slices, "counters": counters}, sys.stdout)
 "#;
 
 fn decoded(trace: &Path) -> Value {
-    let python = bed::root().join("target/xtask/triton/bin/python");
+    let python = harness::root().join("target/xtask/triton/bin/python");
     let output = Command::new(python).args(["-c", DECODE]).arg(trace).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()

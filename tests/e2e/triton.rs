@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::bed;
 use crate::compare::{Near, Type};
+use crate::harness;
 use crate::launch::{self, Arg, Launch};
 use crate::replay;
 
@@ -50,7 +50,7 @@ impl Case {
     }
 
     /// Runs it captured.
-    fn captured(&self, folder: &Path, arch: &str) -> (PathBuf, bed::Outcome) {
+    fn captured(&self, folder: &Path, arch: &str) -> (PathBuf, harness::Outcome) {
         let run = launch::launcher(arch);
         let file = run.file("run.ldcap");
         let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", format!("^{}$", self.kernel));
@@ -93,14 +93,14 @@ fn case(folder: &Path, name: &str) -> Case {
 }
 
 /// A capture of a case, and the run that it is of.
-pub(crate) fn captured(name: &str, arch: &str) -> (PathBuf, bed::Outcome) {
-    let folder = bed::triton(arch);
+pub(crate) fn captured(name: &str, arch: &str) -> (PathBuf, harness::Outcome) {
+    let folder = harness::triton(arch);
     case(&folder, name).captured(&folder, arch)
 }
 
 /// Runs every case on a processor, and shows each run's outcome.
-fn run(arch: &str, watched: bool, look: impl Fn(&Case, &bed::Outcome)) {
-    let folder = bed::triton(arch);
+fn run(arch: &str, watched: bool, look: impl Fn(&Case, &harness::Outcome)) {
+    let folder = harness::triton(arch);
     let cases = cases(&folder);
     let mut wrong = Vec::new();
     for case in &cases {
@@ -115,8 +115,8 @@ fn run(arch: &str, watched: bool, look: impl Fn(&Case, &bed::Outcome)) {
 
 /// Runs a case, watched, by a launcher that may swap its kernel: what is wrong with its results, and the run. `look` is told
 /// where the case is, to find what of it was compiled otherwise.
-pub(crate) fn swapped(name: &str, look: impl FnOnce(&Path) -> bed::Run) -> (Vec<String>, bed::Outcome) {
-    let folder = bed::triton(&bed::arch());
+pub(crate) fn swapped(name: &str, look: impl FnOnce(&Path) -> harness::Run) -> (Vec<String>, harness::Outcome) {
+    let folder = harness::triton(&harness::arch());
     let case = case(&folder, name);
     let object = folder.join(format!("{name}.hsaco"));
     let run = launch::launched_by(look(&folder), &object, &[case.launch(&folder)], true);
@@ -126,14 +126,14 @@ pub(crate) fn swapped(name: &str, look: impl FnOnce(&Path) -> bed::Run) -> (Vec<
 
 #[test]
 fn kernels_of_triton_compute_what_numpy_computes() {
-    for arch in bed::archs() {
+    for arch in harness::archs() {
         run(&arch, false, |_, _| ());
     }
 }
 
 #[test]
 fn kernels_of_triton_compute_the_same_when_watched_and_are_in_the_log_by_name() {
-    run(&bed::arch(), true, |case, outcome| {
+    run(&harness::arch(), true, |case, outcome| {
         let log = outcome.log();
         let named = log.rows.iter().filter(|row| row.kernel() == case.kernel).count();
         assert_eq!(named, 1, "{} in {:?}", case.kernel, log.rows.iter().map(|row| row.kernel()).collect::<Vec<_>>());
@@ -142,12 +142,12 @@ fn kernels_of_triton_compute_the_same_when_watched_and_are_in_the_log_by_name() 
 
 #[test]
 fn kernels_of_triton_compute_the_same_again_from_captures() {
-    let arch = bed::arch();
-    let folder = bed::triton(&arch);
+    let arch = harness::arch();
+    let folder = harness::triton(&arch);
     let mut wrong = Vec::new();
-    for case in cases(&folder).iter().take(bed::count(8, usize::MAX)) {
+    for case in cases(&folder).iter().take(harness::count(8, usize::MAX)) {
         let (file, _run) = case.captured(&folder, &arch);
-        let verified = replay::on_file(bed::Run::new(bed::built("omniprobe")), "verify", &file, &arch, &[]);
+        let verified = replay::on_file(harness::Run::new(harness::built("omniprobe")), "verify", &file, &arch, &[]);
         if !verified.stdout.lines().last().is_some_and(|word| word.starts_with("PASS")) {
             wrong.push(format!("{}: {}{}", case.name, verified.stdout, verified.stderr));
         }

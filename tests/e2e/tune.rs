@@ -1,19 +1,21 @@
 //! `omniprobe tune`: each configuration is verified before it is timed, and whatever a kernel does is a result.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use logdur_capture::Id;
+use serde_json::{Value, json};
 
-use crate::bed::{self, Outcome, Run, built};
+use crate::harness::{self, Outcome, Run, built};
 use crate::replay::{increment, json, on_file};
 
 /// Tunes a dispatch of `increment`; `folder` is for what is found.
 fn tune(folder: &Path, options: &[&str]) -> Outcome {
     let run = Run::new(built("omniprobe"));
-    let arch = bed::arch();
+    let arch = harness::arch();
     let file = folder.with_extension("ldcap");
     if !file.exists() {
         increment(&arch).write(&file);
@@ -23,10 +25,10 @@ fn tune(folder: &Path, options: &[&str]) -> Outcome {
 
 /// A command that compiles a candidate in a way.
 fn template() -> String {
-    let source = bed::root().join("tests/programs/candidates.hip");
-    let hipcc = bed::hipcc().get_program().to_owned();
+    let source = harness::root().join("tests/programs/candidates.hip");
+    let hipcc = harness::hipcc().get_program().to_owned();
     let options = "--cuda-device-only --no-gpu-bundle-output -std=c++17 -O3 -c";
-    let (hipcc, arch, source) = (hipcc.display(), bed::arch(), source.display());
+    let (hipcc, arch, source) = (hipcc.display(), harness::arch(), source.display());
     format!("{hipcc} {options} --offload-arch={arch} -DWAY={{way}} {source} -o {{out}}")
 }
 
@@ -61,7 +63,7 @@ fn candidates_that_hang_fault_or_compute_something_else_are_results_and_not_the_
     // Kernel 0 is the captured one, or at least as good; the one that takes its time is not the best.
     let said = json(&outcome);
     assert_ne!(said["best"]["config"], results.iter().position(|r| r.0 == "5").unwrap(), "{said:#}");
-    assert_eq!(said["emulated"], !bed::on_hardware(), "{said:#}");
+    assert_eq!(said["emulated"], !harness::on_hardware(), "{said:#}");
 }
 
 #[test]
@@ -83,7 +85,7 @@ fn workgroups_are_as_large_as_the_kernel_that_runs_allows() {
 
 #[test]
 fn a_search_that_was_killed_goes_on_where_it_was() {
-    let run = Run::hip("example/app").arch(&bed::arch());
+    let run = Run::hip("example/app").arch(&harness::arch());
     let folder = run.file("found");
     let run = run.env("LOGDUR_CAPTURE", folder.with_extension("ldcap")).env("LOGDUR_CAPTURE_KERNELS", "smooth");
     let _run = run.watched();
@@ -91,7 +93,7 @@ fn a_search_that_was_killed_goes_on_where_it_was() {
     let options = ["--param", "n=1280..9216:256", "--grid", "{n}", "--no-halving", "-r", "40", "--backend", "emu"];
     let mut command = Command::new(built("omniprobe"));
     command.arg("tune").arg(folder.with_extension("ldcap")).arg("-o").arg(&folder).args(options);
-    let mut search = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut search = command.stdout(Stdio::null()).spawn().unwrap();
     let journal = folder.join("trials.jsonl");
     let lines = || fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -120,7 +122,7 @@ fn a_search_that_was_killed_goes_on_where_it_was() {
 
 #[test]
 fn the_worked_example_goes_as_its_page_says() {
-    let arch = bed::arch();
+    let arch = harness::arch();
     let run = Run::hip("example/tiled");
     let (file, folder, cache) = (run.file("tiled.ldcap"), run.file("found"), run.file("cache"));
     let run = run.arch(&arch).env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", "multiply").watched();
@@ -135,7 +137,7 @@ fn the_worked_example_goes_as_its_page_says() {
     let best = &said["trials"][0];
     assert_eq!((outcome.status.code(), &best["values"]["tile"]), (Some(0), &"16".into()), "{said:#}");
     // Once more, in turns with the captured one: only hardware has it that one is faster.
-    let turns = &said["best"]["in_turns"];
+    let turns = &said["best"]["paired_rerun"];
     let ratio = turns["ratio"].as_f64().unwrap();
     assert!(ratio < 1.0 && turns["pairs"] == 20 && turns["verdict"] == "no verdict, it is emulated", "{said:#}");
     fs::create_dir(&cache).unwrap();
@@ -150,7 +152,7 @@ fn the_worked_example_goes_as_its_page_says() {
 
 #[test]
 fn a_captured_configuration_that_cannot_be_compared_ends_with_the_status_of_the_reason() {
-    let arch = bed::arch();
+    let arch = harness::arch();
     let mut idle = increment(&arch);
     idle.kernel = "empty";
     idle.buffers[0].after = idle.buffers[0].before.clone();
@@ -165,4 +167,44 @@ fn a_captured_configuration_that_cannot_be_compared_ends_with_the_status_of_the_
         let said = json(&outcome);
         assert_eq!((&said["status"], &said["results"][result]), (&status.into(), &1.into()), "{said:#}");
     }
+}
+
+#[test]
+fn a_process_of_a_search_runs_the_code_that_was_checked_or_says_that_it_is_other_code() {
+    let run = Run::new(built("omniprobe"));
+    let [file, code] = ["a.ldcap", "kernels.hsaco"].map(|name| run.file(name));
+    increment(&harness::arch()).write(&file);
+    let objects =
+        ["-O1", "-O2 -g"].map(|options| fs::read(harness::hip_object("kernels", &harness::arch(), options)).unwrap());
+    let captured = fs::read(harness::kernels(&harness::arch())).unwrap();
+    let checked = Id::of(&objects[0]).to_string();
+    let mut command = Command::new(built("omniprobe"));
+    command.arg("tune").arg(&file).arg("-o").arg(run.file("found")).args(["--backend", "emu", "--worker=7"]);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut requests, answers) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+    let mut answers =
+        BufReader::new(answers).lines().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    assert!(answers.next().unwrap()["ready"].is_object());
+    let config = json!({
+        "number": 1, "values": [], "geometry": { "grid": null, "workgroup": null }, "sizes": null,
+        "code": code, "code_hash": checked, "command": null,
+    });
+    // Twice: what is known of the file's path is not taken for the file.
+    for (bytes, is_checked) in [(&objects[0], true), (&objects[1], false), (&objects[0], true), (&captured, false)] {
+        let next = run.file("next");
+        fs::write(&next, bytes).unwrap();
+        fs::rename(next, &code).unwrap();
+        writeln!(requests, "{}", json!({ "config": config, "repetitions": 2 })).unwrap();
+        let answer = answers.next().unwrap();
+        let outcome = &answer["done"][0];
+        if is_checked {
+            assert_eq!(outcome["result"], "measured", "{answer:#}");
+        } else {
+            let text = outcome["text"].as_str().unwrap_or_default();
+            let expected = format!("expected the code object that was checked, {checked}, found {}", Id::of(bytes));
+            assert!(outcome["result"] == "invalid" && text.contains(&expected), "{answer:#}");
+        }
+    }
+    drop(requests);
+    assert!(process.wait().unwrap().success());
 }

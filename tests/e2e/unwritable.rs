@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::bed::{Outcome, Run, built};
+use logdur_capture::Reader;
+
+use crate::harness::{self, Outcome, Run, built};
 use crate::log::Log;
 
 /// Dispatches of a run: their rows take more than a pipe holds.
@@ -53,6 +55,11 @@ fn has_every_row(log: &Log) {
     assert_eq!(log.account()["logged"], MANY);
 }
 
+/// What the library and `omniprobe` say on stderr: some runtimes warn there of signals of their own.
+fn said(stderr: &str) -> Vec<&str> {
+    stderr.lines().filter(|line| line.starts_with("logdur:") || line.starts_with("omniprobe:")).collect()
+}
+
 /// A pipe with a name.
 fn pipe(path: PathBuf) -> PathBuf {
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -70,7 +77,7 @@ fn reader(pipe: impl AsRef<OsStr>) -> File {
 #[test]
 fn a_full_device_leaves_every_row_in_the_records() {
     let run = run().env("LOGDUR_LOG_LOCATION", "/dev/full").watched().passed();
-    assert_eq!(run.stderr, "");
+    assert_eq!(said(&run.stderr), [] as [&str; 0]);
     has_every_row(&recovered(&run, &run.folder.path().join("late.csv")));
 }
 
@@ -82,6 +89,51 @@ fn omniprobe_says_how_many_rows_a_full_device_kept_from_the_log_and_how_to_get_t
     let command = format!("`omniprobe log {} -l LOG` writes them", left.display());
     assert!(run.stderr.contains(&said) && run.stderr.contains(&command), "{}", run.stderr);
     has_every_row(&recovered(&run, &run.folder.path().join("late.csv")));
+}
+
+/// Two places where no file of records can be made, and a part of the reason that is told.
+const NO_FILE: [(&str, &str); 2] = [("/nonexistent/folder", "No such file"), ("", "LOGDUR_RECORDS is empty")];
+
+#[test]
+fn rows_that_neither_the_log_nor_a_file_of_records_can_have_are_counted_on_stderr() {
+    for (records, reason) in NO_FILE {
+        let run = Run::hsa("signals").args(["none", "300"]).env("LOGDUR_RECORDS", records);
+        let run = run.env("LOGDUR_LOG_LOCATION", "/dev/full").watched().passed();
+        let [line] = said(&run.stderr)[..] else { panic!("{}", run.stderr) };
+        let begin = "logdur: 300 rows are lost: the log /dev/full: No space left on device";
+        assert!(line.starts_with(begin) && line.contains(reason), "{line}");
+    }
+    let log = "/nonexistent/folder/log.csv";
+    let run = Run::hsa("signals").args(["none", "300"]).env("LOGDUR_LOG_LOCATION", log).watched().passed();
+    let begin = format!("logdur: 300 rows are lost: the log {log} cannot be written: No such file");
+    assert!(matches!(said(&run.stderr)[..], [line] if line.starts_with(&begin)), "{}", run.stderr);
+}
+
+#[test]
+fn omniprobe_counts_the_rows_that_are_lost_and_names_processes_that_ended_before_they_could() {
+    for (records, reason) in NO_FILE {
+        let run = |program: &str, mode| Run::hsa(program).args([mode, "300"]).env("LOGDUR_RECORDS", records);
+        let orderly = run("signals", "none").probed(&["-l", "/dev/full"]).passed().stderr;
+        let begin = "omniprobe: 300 rows are lost: the log /dev/full: No space left on device";
+        assert!(orderly.contains(begin) && orderly.contains(reason) && !orderly.contains("abruptly"), "{orderly}");
+        let abrupt = run("endless", "_exit").probed(&["-l", "/dev/full"]).passed().stderr;
+        assert!(abrupt.contains("ended abruptly and had no file of records") && abrupt.contains(reason), "{abrupt}");
+        let whole = run("signals", "none").probed(&["-l", "log.csv"]).passed();
+        assert_eq!((said(&whole.stderr), whole.log().rows.len()), (Vec::new(), 300));
+    }
+}
+
+#[test]
+fn rows_beyond_the_limit_of_records_are_counted_where_the_rest_is() {
+    // A block of records takes 40 KiB.
+    let run = run().env("LOGDUR_RECORDS_MAX", "1K").env("LOGDUR_LOG_LOCATION", "/dev/full").watched().passed();
+    let [left] = &records_in(&run)[..] else { panic!("{:?}", records_in(&run)) };
+    let shown = Command::new(built("omniprobe")).arg("log").arg(left).output().unwrap();
+    let log = Log::parse(&String::from_utf8(shown.stdout).unwrap());
+    let account = log.account();
+    let unwritten = account.get("unwritten").copied().unwrap_or(0);
+    assert!(unwritten > 0 && unwritten + account["logged"] == MANY, "{account:?}");
+    assert_eq!(log.rows.len() as u64, account["logged"]);
 }
 
 #[test]
@@ -152,6 +204,12 @@ fn an_application_that_closes_descriptors_and_opens_files_in_their_place_finds_i
     let folder = run.file("own");
     fs::create_dir(&folder).unwrap();
     let run = run.args([OsStr::new("500"), folder.as_os_str()]);
+    let (cache, capture, indexes) = (run.file("cache"), run.file("one.ldcap"), run.file("indexes"));
+    fs::create_dir(&cache).unwrap();
+    let object = harness::hip_object("kernels", &harness::arch(), "-O1");
+    fs::copy(&object, cache.join("kernels.hsaco")).unwrap();
+    let run = run.env("LOGDUR_CAPTURE", &capture).env("LOGDUR_CAPTURE_DISPATCHES", "1,2,600,700");
+    let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes).env("LOGDUR_LOG", "debug");
     let mut command = run.command();
     // The emulated device's own files are not guarded.
     command.env_remove("KFDEMU_TRACE").env("HSA_TOOLS_LIB", built("liblogdur.so"));
@@ -161,5 +219,11 @@ fn an_application_that_closes_descriptors_and_opens_files_in_their_place_finds_i
         fs::read_dir(folder).unwrap().map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
     let foreign = own.iter().find(|text| *text != "mine\n");
     assert!(own.len() > 900 && foreign.is_none(), "{} files, one with {:.200?}", own.len(), foreign);
-    assert_eq!(run.log().account()["logged"], 1000);
+    // The log, diagnostics, the capture, the watch.
+    assert!(run.stdout.starts_with("4 closed\n"), "{}", run.stdout);
+    let log = run.log();
+    assert_eq!(log.account()["logged"], 1000);
+    let reader = Reader::open(&capture).unwrap();
+    let whole = reader.dispatches().iter().filter(|dispatch| dispatch.after.is_some()).count();
+    assert_eq!((whole, reader.problems().len()), (4, 0), "{:?}", log.notices);
 }

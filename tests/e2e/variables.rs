@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::bed::{self, Outcome, Run, built};
+use crate::harness::{self, Outcome, Run, built};
 use crate::replay::{ended, on_file};
 use crate::versions;
 
@@ -14,7 +14,7 @@ const KERNELS: [&str; 8] = ["none", "constants", "before", "behind", "structures
 const RELOCATIONS: &str = "-Xoffload-linker --emit-relocs -Wno-unused-command-line-argument";
 
 fn object(options: &str) -> PathBuf {
-    bed::hip_object("variables", &bed::arch(), options)
+    harness::hip_object("variables", &harness::arch(), options)
 }
 
 /// Runs the program, which checks itself, with a file in its cache.
@@ -103,7 +103,7 @@ fn a_replayed_replacement_sees_the_captured_variables_and_what_it_does_to_them_h
         for kernel in ["before", "behind", "structures", "passed", "indirect"] {
             let verify = |other: &str| {
                 let options = [&["--hsaco", other, "--kernel", kernel][..], backend].concat();
-                on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), &options)
+                on_file(Run::new(built("omniprobe")), "verify", &file, &harness::arch(), &options)
             };
             ended(&verify(&right), "PASS", 0);
             let outcome = verify(&wrong);
@@ -123,12 +123,12 @@ fn variables_that_only_their_file_knows_are_captured_and_restored_and_named_wher
     // Symbols that only the file knows are left out. Without any, old versions of HIP do not load a code object.
     let stripped = "-O3 -Xoffload-linker --discard-all";
     for (options, name) in [("-O3", "_ZL6hidden"), (stripped, ".bss+0x")] {
-        let run = Run::new(bed::hip_optimized("variables", options));
+        let run = Run::new(harness::hip_optimized("variables", options));
         let file = run.file("a.ldcap");
         let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_DISPATCHES", "1-6");
         let run = run.env("LOGDUR_CAPTURE_KERNELS", "counted").watched();
         passed(&run);
-        let verify = |more: &[&str]| on_file(Run::new(built("omniprobe")), "verify", &file, &bed::arch(), more);
+        let verify = |more: &[&str]| on_file(Run::new(built("omniprobe")), "verify", &file, &harness::arch(), more);
         for backend in [&[][..], &["--backend", "emu"]] {
             // From the second launch on, what the file says it begins with is wrong.
             let outcome = verify(backend);
@@ -144,6 +144,53 @@ fn variables_that_only_their_file_knows_are_captured_and_restored_and_named_wher
             assert_eq!(outcome.status.code(), Some(6), "{}{}", outcome.stdout, outcome.stderr);
             let named = outcome.stdout.lines().filter(|l| l.contains("MISMATCH") && l.contains(name)).count();
             assert_eq!(named, 6, "{}", outcome.stdout);
+        }
+    }
+}
+
+#[test]
+fn variables_that_only_a_replacement_has_are_captured_and_each_of_its_dispatches_is_replayed() {
+    let object =
+        |options: &str| harness::hip_object("own_variables", &harness::arch(), &format!("{options} {RELOCATIONS}"));
+    let (other, third) = (object("-O3 -DOTHER"), object("-O3 -DOTHER -DTHIRD"));
+    for scope in ["all", "args"] {
+        let run = Run::hip("own_variables");
+        let (cache, indexes, file) = (run.file("cache"), run.file("indexes"), run.file("a.ldcap"));
+        fs::create_dir(&cache).unwrap();
+        fs::copy(&other, cache.join("o.hsaco")).unwrap();
+        let run = run.env("LOGDUR_KERNEL_CACHE", &cache).env("XDG_CACHE_HOME", indexes).env("LOGDUR_CAPTURE", &file);
+        let run = run.env("LOGDUR_CAPTURE_DISPATCHES", "1,3").env("LOGDUR_CAPTURE_SCOPE", scope).watched();
+        passed(&run);
+        assert!(
+            run.stdout.contains("launch 0: 3\nlaunch 1: 4\nlaunch 2: 5\n"),
+            "{}{:#?}",
+            run.stdout,
+            run.log().notices
+        );
+        let verify = |more: &[&str]| on_file(Run::new(built("omniprobe")), "verify", &file, &harness::arch(), more);
+        for backend in [&[][..], &["--backend", "emu"]] {
+            let outcome = verify(&[&["--kernel", "^step$"], backend].concat());
+            assert!(outcome.status.success(), "{}{}", outcome.stdout, outcome.stderr);
+            assert_eq!(outcome.stdout.lines().filter(|line| line.starts_with("PASS")).count(), 2, "{}", outcome.stdout);
+            for name in ["counts", "latest"] {
+                let matched = outcome.stdout.lines().filter(|l| l.contains("MATCH") && l.contains(name)).count();
+                assert_eq!(matched, 2, "{name}: {}", outcome.stdout);
+            }
+            assert!(!outcome.stdout.contains("as in its file"), "{}", outcome.stdout);
+            // Other kernels have no such variables, or others: nothing is said of those that were captured.
+            // The third begins with the values of its file, as the first dispatch did.
+            for (other, results) in
+                [("original", ["FAIL"; 2]), (&format!("all={}", third.display()), ["PASS (qualified)", "FAIL"])]
+            {
+                let outcome = verify(&[&["--hsaco", other, "--kernel", "^step$"], backend].concat());
+                assert_eq!(outcome.status.code(), Some(6), "{other}: {}{}", outcome.stdout, outcome.stderr);
+                let lines: Vec<&str> = outcome.stdout.lines().collect();
+                let found: Vec<&str> =
+                    lines.iter().copied().filter(|line| results.contains(line) || *line == "PASS").collect();
+                assert_eq!(found, results, "{other}: {}", outcome.stdout);
+                let is_own = |line: &&str| line.contains(" counts ") || line.contains(" latest ");
+                assert!(!lines.iter().any(is_own), "{other}: {}", outcome.stdout);
+            }
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::fs;
 use std::sync::LazyLock;
 
-use crate::bed;
+use crate::harness;
 
 /// Major and minor number that a header of the ROCm to test on defines, by the beginning of their names.
 fn defined(header: &str, names: &str) -> (u32, u32) {
-    let header = bed::rocm().unwrap_or_else(|| "/usr".into()).join("include").join(header);
+    let header = harness::rocm().unwrap_or_else(|| "/usr".into()).join("include").join(header);
     let text = fs::read_to_string(&header).unwrap_or_else(|e| panic!("{}: {e}", header.display()));
     let number = |part: &str| {
         let name = format!("{names}{part}");
@@ -28,10 +28,15 @@ pub(crate) fn has_virtual_memory() -> bool {
     defined("hsa/hsa_ext_amd.h", "HSA_AMD_INTERFACE_VERSION") >= (1, 4)
 }
 
+/// True where the HSA runtime knows the processor of MI300: from ROCm 5.7 on.
+pub(crate) fn knows_gfx942() -> bool {
+    hip() >= (5, 7)
+}
+
 /// Major version of the clang that compiles HIP.
 pub(crate) fn clang() -> u32 {
     static VERSION: LazyLock<u32> = LazyLock::new(|| {
-        let output = bed::hipcc().arg("--version").output().unwrap();
+        let output = harness::hipcc().arg("--version").output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let number = text.split("clang version ").nth(1).and_then(|rest| rest.split('.').next());
         number.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("hipcc --version says {text:?}"))
@@ -71,7 +76,7 @@ pub(crate) fn kernarg_bytes(explicit: u64) -> u64 {
 /// thread that destroys one and the runtime's own both wait for it, and either may take the other's signal. Since, the
 /// driver counts signals (`KFDEMU_KFD_MINOR`); the emulated one tells each thread of every signal.
 pub(crate) fn waits_without_interrupts() -> Option<(&'static str, &'static str)> {
-    (bed::on_hardware() && hip() < (5, 7)).then_some(("HSA_ENABLE_INTERRUPT", "0"))
+    (harness::on_hardware() && hip() < (5, 7)).then_some(("HSA_ENABLE_INTERRUPT", "0"))
 }
 
 /// HIP 6.4 and 7.2 ask the driver to wait for signals while they launch, as often as it takes: the fourth program of

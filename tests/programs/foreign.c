@@ -1,7 +1,8 @@
 // A producer that knows what is behind the runtime's functions: it writes the queue's write index and the doorbell itself.
-//   foreign always|after|between
+//   foreign always|after|between|none
 //     after    from the middle on
 //     between  in turn with a producer that uses the runtime's functions, each waiting for the other
+//     none     no kernel at all, only a barrier packet by the runtime's functions
 #include "hsa_check.h"
 
 #include <sched.h>
@@ -22,7 +23,8 @@ static void submit_around(hsa_queue_t* queue, const hsa_kernel_dispatch_packet_t
 }
 
 int main(int argc, char** argv) {
-    EXPECT(argc == 2, "usage: foreign always|after|between");
+    EXPECT(argc == 2, "usage: foreign always|after|between|none");
+    const int packets = !strcmp(argv[1], "none") ? 0 : PACKETS;
     const bool between = !strcmp(argv[1], "between"), after = !strcmp(argv[1], "after");
     start();
     load();
@@ -30,7 +32,7 @@ int main(int argc, char** argv) {
     const uint64_t tally = kernel("tally");
     uint32_t* words = allocate(host, PACKETS * sizeof(uint32_t));
     char* kernargs = allocate(kernarg_pool, PACKETS * 16);
-    for (int i = 0; i < PACKETS; ++i) {
+    for (int i = 0; i < packets; ++i) {
         *(uint32_t**)(kernargs + 16 * i) = words + i;
         hsa_kernel_dispatch_packet_t packet = packet_of(tally, 1, kernargs + 16 * i, NO_SIGNAL);
         if (between ? i / 10 % 2 == 0 : after && i < PACKETS / 2) {
@@ -42,8 +44,8 @@ int main(int argc, char** argv) {
         if (i % 10 == 9) while (__atomic_load_n(words + i, __ATOMIC_ACQUIRE) == 0) sched_yield();
     }
     drain(queue);
-    for (int i = 0; i < PACKETS; ++i) EXPECT(words[i] == 1, "packet %d was executed %u times", i, words[i]);
-    EXPECT(hsa_queue_load_write_index_relaxed(queue) == PACKETS + 1, "the write index is %lu", hsa_queue_load_write_index_relaxed(queue));
+    for (int i = 0; i < packets; ++i) EXPECT(words[i] == 1, "packet %d was executed %u times", i, words[i]);
+    EXPECT(hsa_queue_load_write_index_relaxed(queue) == (uint64_t)packets + 1, "the write index is %lu", hsa_queue_load_write_index_relaxed(queue));
     printf("PASS\n");
     CHECK(hsa_queue_destroy(queue));
     CHECK(hsa_shut_down());

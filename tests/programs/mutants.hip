@@ -6,6 +6,11 @@
 
 constexpr unsigned N = 4096;
 
+#if defined(LATER)
+// A variable that the application does not have.
+__device__ volatile unsigned runs;
+#endif
+
 // Twice a number and one more.
 KERNEL doubled(unsigned* in, unsigned* out) {
     unsigned i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
@@ -56,12 +61,75 @@ KERNEL doubled(unsigned* in, unsigned* out) {
     volatile unsigned local[16];
     if (in[i] == 0xdeadbeef) local[i % 16] = 1;
     out[i] = right + local[in[i] % 16];
+#elif defined(ARGUMENTS)
+    // Right, and then a word behind the arguments.
+    out[i] = right;
+    unsigned long long arguments = (unsigned long long)__builtin_amdgcn_kernarg_segment_ptr();
+    asm volatile("" : "+s"(arguments));
+    if (i == N - 1) ((volatile unsigned*)arguments)[100] = 0;
+#elif defined(QUEUE)
+    // Right, and then a reserved word of the queue's structure.
+    out[i] = right;
+    unsigned long long queue = (unsigned long long)__builtin_amdgcn_queue_ptr();
+    asm volatile("" : "+s"(queue));
+    if (i == N - 1) ((volatile unsigned*)queue)[60] = 1;
+#elif defined(PACKET)
+    // Right, and then the arguments of the next packet.
+    out[i] = right;
+    unsigned long long packet = (unsigned long long)__builtin_amdgcn_dispatch_ptr();
+    asm volatile("" : "+s"(packet));
+    if (i == N - 1) ((volatile unsigned*)packet)[16 + 10] = 1;
+#elif defined(DESCRIPTOR)
+    // Right, and then a reserved word of the kernel descriptor is another.
+    out[i] = right;
+    const unsigned long long* packet = (const unsigned long long*)__builtin_amdgcn_dispatch_ptr();
+    if (i == N - 1) ((volatile unsigned*)packet[4])[3] = 1;
+#elif defined(NEIGHBOUR)
+    // Right, and then a word of an allocation behind the buffer.
+    out[i] = right;
+    if (i == N - 1) out[N + 16] = 7;
+#elif defined(LAST)
+    // Wrong in the last workgroup.
+    out[i] = i < N - 64 ? right : right + 1;
+#elif defined(HALF)
+    // Every other result.
+    if (i % 2) out[i] = right;
+#elif defined(LATER)
+    // Right, until it has run once.
+    out[i] = right;
+    if (i == N - 1) {
+        if (runs) out[i] = 0;
+        runs = 1;
+    }
 #elif defined(CODE)
     // Right, and then an instruction of its own is another.
     unsigned long long pc;
     asm volatile("s_getpc_b64 %0" : "=s"(pc));
     out[i] = right;
     if (i == N - 1) *(volatile unsigned*)(pc - 4) = 0xbf800000;
+#else
+    out[i] = right;
+#endif
+}
+
+// Half of a number, beside values that are not equal to themselves or have two zeros.
+KERNEL halved(const float* in, float* out) {
+    unsigned i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
+    float right = 0.5f * in[i];
+#if defined(NOTHING)
+    if (right == 12345.0f) out[i] = right;
+#elif defined(PAYLOAD)
+    // Another NaN.
+    out[i] = right != right ? __uint_as_float(0x7fc01234) : right;
+#elif defined(ZERO)
+    // The other zero.
+    out[i] = right == 0 ? -right : right;
+#elif defined(FLUSHED)
+    // Zero instead of a subnormal number.
+    out[i] = __builtin_fabsf(right) < 1.2e-38f ? 0 : right;
+#elif defined(INFINITE)
+    // Infinity instead of the largest number.
+    out[i] = right > 1e38f ? __builtin_huge_valf() : right;
 #else
     out[i] = right;
 #endif

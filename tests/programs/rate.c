@@ -117,14 +117,6 @@ static void latency(uint32_t count) {
     printf("%.1f\n", at_share(each, count, 0.5));
 }
 
-static long resident(void) {
-    long pages = 0;
-    FILE* file = fopen("/proc/self/statm", "r");
-    EXPECT(file && fscanf(file, "%*s %ld", &pages) == 1, "/proc/self/statm cannot be read");
-    fclose(file);
-    return pages * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
 static void run(uint32_t count) {
     const hsa_kernel_dispatch_packet_t packet = packet_of(object, 1, NULL, NO_SIGNAL);
     for (uint32_t i = 0; i < count; ++i) give(1, &packet);
@@ -138,11 +130,20 @@ static void memory(uint32_t count) {
     printf("%ld %ld\n", before, resident());
 }
 
+// The processor time of the log thread once it has written all rows: it has not run for a second.
+static double log_time(void) {
+    double last = -1, now = schedstat_of("logdur-log", NS_RUN);
+    while (now != last) {
+        last = now;
+        sleep(1);
+        now = schedstat_of("logdur-log", NS_RUN);
+    }
+    return now;
+}
+
 static void threads(uint32_t count) {
     run(count);
-    // The last rows are written some 20 ms after the last dispatch.
-    usleep(100000);
-    const double reaper = schedstat_of("logdur-reaper", NS_RUN), log = schedstat_of("logdur-log", NS_RUN);
+    const double log = log_time(), reaper = schedstat_of("logdur-reaper", NS_RUN);
     printf("%.1f %.1f\n", reaper / count, log / count);
 }
 

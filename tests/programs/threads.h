@@ -1,9 +1,10 @@
-// What the kernel counts for threads of this process.
+// What the kernel counts for this process and its threads.
 #pragma once
 
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 // Numbers of /proc/PID/task/TID/schedstat.
 enum { NS_RUN, NS_WAITED, RUNS };
@@ -30,4 +31,13 @@ static long schedstat_of(const char* prefix, int number) {
     }
     closedir(tasks);
     return total;
+}
+
+// Resident memory in KiB.
+static inline long resident(void) {
+    long pages = 0;
+    FILE* file = fopen("/proc/self/statm", "r");
+    EXPECT(file && fscanf(file, "%*s %ld", &pages) == 1, "/proc/self/statm cannot be read");
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }

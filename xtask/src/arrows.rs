@@ -1,6 +1,9 @@
-//! `cargo xtask arrows`: the workspace's dependencies against the list of those that may be.
+//! `cargo xtask arrows`: the workspace's dependencies against the list of those that may be, and circles of modules.
+
+mod modules;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -8,7 +11,7 @@ use serde_json::Value;
 
 use crate::shell;
 
-/// Who may depend on whom, and nobody else. ARCHITECTURE.md shows the same list.
+/// Each package, and all packages that it may depend on. ARCHITECTURE.md shows the same list.
 const ARROWS: &[(&str, &[&str])] = &[
     (
         "omniprobe",
@@ -31,11 +34,13 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hsa",
             "hsa-sys",
             "logdur-capture",
+            "logdur-intercept",
             "logdur-journal",
             "logdur-kernel-cache",
             "logdur-settings",
         ],
     ),
+    ("logdur-intercept", &["hsa", "hsa-sys", "logdur-journal", "logdur-settings"]),
     ("logdur-replay", &["amdgpu-code-object", "amdgpu-emu", "hsa", "logdur-capture", "logdur-kernel-cache"]),
     ("logdur-self-test", &["amdgpu-code-object", "hsa"]),
     ("logdur-kernel-cache", &["amdgpu-code-object", "amdgpu-isa"]),
@@ -85,6 +90,12 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             }
         }
     }
-    println!("{} packages, every arrow points down", names.len());
+    for package in packages {
+        let manifest = package["manifest_path"].as_str().context("a package without a manifest")?;
+        let folder = Path::new(manifest).parent().context("a manifest without a folder")?;
+        let folder = folder.strip_prefix(shell::root()).unwrap_or(folder);
+        modules::check(&shell::root(), &folder.to_string_lossy())?;
+    }
+    println!("{} packages, every arrow points down, no large circle of modules is new", names.len());
     Ok(())
 }

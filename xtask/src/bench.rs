@@ -7,6 +7,8 @@ mod replay;
 mod start;
 mod waves;
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,6 +33,11 @@ const BENCHES: &[Bench] = &[
         name: "producer",
         help: "what a packet costs its producer, with and without the library",
         run: dispatch::hsa,
+    },
+    Bench {
+        name: "shared",
+        help: "what a dispatch costs threads that share a completion signal, with and without the library",
+        run: dispatch::shared,
     },
     Bench { name: "start", help: "what a process, a queue and an idle GPU cost, with and without", run: start::run },
     Bench {
@@ -102,9 +109,11 @@ fn table<const N: usize>(
     for repeat in 0..repeats {
         for turn in 0..variants.len() {
             let n = (repeat + turn) % variants.len();
+            // The name can be guessed: what is there already may be another user's link.
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(log());
+            made.with_context(|| log().display().to_string())?;
             samples[n].push(sample(&variants[n])?);
-            // Only some variants have one.
-            let _ = std::fs::remove_file(log());
+            std::fs::remove_file(log())?;
         }
     }
     println!("\n{title}");

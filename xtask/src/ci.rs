@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{arrows, bindings, docs, exports, shell, suites, test};
+use crate::{arrows, bindings, docs, exports, sanitize, shell, suites, test};
 
 /// A step: its name, and what it does.
 type Step = (&'static str, fn() -> Result<()>);
@@ -24,6 +24,7 @@ const STEPS: &[Step] = &[
         shell::run(command.env("RUSTDOCFLAGS", "-D warnings"))
     }),
     ("tests", || test::run(&[])),
+    ("sanitizers", || sanitize::run(&[])),
     ("commands of the documents", docs::commands),
     ("other ROCms", test::generations),
     ("packaged programs", || suites::run(&[])),

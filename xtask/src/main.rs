@@ -13,9 +13,12 @@ mod debian;
 mod demo;
 mod docs;
 mod exports;
+mod fuzz;
 mod rocm;
+mod sanitize;
 mod setup;
 mod shell;
+mod soak;
 mod suites;
 mod test;
 mod vectors;
@@ -46,7 +49,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "ci", help: "everything that a change has to pass", run: ci::run },
     Command {
         name: "bench",
-        help: "measure: dispatch, producer, start, cache, capture-format, waves",
+        help: "measure: dispatch, producer, shared, start, cache, capture-format, waves",
         run: bench::run,
     },
     Command {
@@ -69,6 +72,21 @@ const COMMANDS: &[Command] = &[
         name: "suites",
         help: "run a sample of packaged programs' own tests, captured and verified too (--full, --list, --write-docs)",
         run: suites::run,
+    },
+    Command {
+        name: "fuzz",
+        help: "fuzz what reads files, with checks of overflows: NAME ..., --seconds N for each",
+        run: fuzz::run,
+    },
+    Command {
+        name: "soak",
+        help: "an application that runs for long: captured, swapped, its log rotated (--minutes N)",
+        run: soak::run,
+    },
+    Command {
+        name: "sanitize",
+        help: "run Miri and the sanitizers: miri, program (--full: also address, thread)",
+        run: sanitize::run,
     },
     Command { name: "arrows", help: "compare the workspace's dependencies with those that may be", run: arrows::run },
     Command { name: "exports", help: "check what liblogdur.so shows to other code", run: exports::run },

@@ -56,7 +56,7 @@ const LIST: &str = "packages";
 const LAYOUT: &str = "# layout 3\n";
 /// The package whose version names a ROCm.
 const RUNTIME: &str = "libhsa-runtime64-1";
-/// Brings the libraries and the headers of HIP and the HSA runtime, and whatever they need.
+/// Brings the libraries and the headers of HIP and the HSA runtime, and what they depend on.
 const LIBRARIES: &str = "libamdhip64-dev";
 /// Headers of kernels that others wrote, to be compiled and run; needs nothing that is not there anyway.
 const KERNELS: &str = "librocprim-dev";

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::rocm::{self, Generation, Part, Unpacked};
-use crate::{setup, shell, vectors};
+use crate::{fuzz, sanitize, setup, shell, vectors};
 
 const USAGE: &str = "test takes --device real|emulated, --full, and --rocm VERSION|all [NAME ...]";
 
@@ -84,7 +84,12 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     shell::build()?;
     let Some(generations) = &options.rocm else {
         shell::run(&mut options.cargo_test(&["--workspace"], rocm.root.as_deref(), &rocm.hipcc)?)?;
-        return models();
+        models()?;
+        if options.full {
+            sanitize::run(&["--full".to_owned()])?;
+            fuzz::run(&["--seconds".to_owned(), fuzz::FULL_SECONDS.to_string()])?;
+        }
+        return Ok(());
     };
     let names: Vec<&str> = options.names.iter().map(String::as_str).collect();
     let mut failed = Vec::new();
@@ -106,11 +111,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { bail!("failed on ROCm {}", failed.join(", ")) }
 }
 
-/// Every interleaving of the threads that share a queue's turn or a signal: loom's atomics instead of the processor's,
+/// Every interleaving of the threads that share a queue or a signal: loom's atomics instead of the processor's,
 /// so that all is compiled apart.
 fn models() -> Result<()> {
     let mut command = Command::new(shell::cargo());
-    command.args(["test", "--quiet", "-p", "logdur", "--lib", "model"]);
+    command.args(["test", "--quiet", "-p", "logdur-intercept", "--lib", "model"]);
     shell::run(command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", shell::root().join("target/models")))
 }
 

@@ -64,7 +64,8 @@ fn entry(source: &dyn Source, at: u64, end: u64) -> Result<Entry> {
         return Err(Unreadable::TooLarge { what: WHAT, at, limit: MAX_STRINGS, found: count });
     }
     let text = |offset: u64| -> Result<String> {
-        let bytes = read(offset, size.saturating_sub(offset).min(MAX_STRING))?;
+        // A string has a zero at least.
+        let bytes = read(offset, size.saturating_sub(offset).clamp(1, MAX_STRING))?;
         let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         Ok(String::from_utf8_lossy(bytes.get(..length).unwrap_or_default()).into_owned())
     };
@@ -80,7 +81,7 @@ fn entry(source: &dyn Source, at: u64, end: u64) -> Result<Entry> {
     }
     let (offset, length) = (number(&row, 24, 8), number(&row, 32, 8));
     let is_code = read(offset, ELF.len() as u64).is_ok_and(|start| start == ELF);
-    // What is no ELF, like bitcode, has no target, so that nobody takes it for code.
+    // What is no ELF, like bitcode, has no target, so that it is not taken for code.
     let target = if is_code { architecture } else { format!("image-kind-{image}") };
     let id = format!("{}-{triple}--{target}", offloading(kind));
     let problem = offset.checked_add(length).is_none_or(|end| end > size).then(|| Unreadable::Short {

@@ -19,7 +19,7 @@ pub(crate) enum Method {
 }
 
 /// Bytes of a source, read in pieces.
-struct Piece<'a> {
+struct SourceReader<'a> {
     source: &'a dyn Source,
     at: u64,
     end: u64,
@@ -29,7 +29,7 @@ struct Piece<'a> {
     step: u64,
 }
 
-impl Piece<'_> {
+impl SourceReader<'_> {
     fn fill(&mut self) -> io::Result<&[u8]> {
         if self.pos == self.buffer.len() {
             let length = self.step.min(self.end.saturating_sub(self.at));
@@ -43,7 +43,7 @@ impl Piece<'_> {
     }
 }
 
-impl Read for Piece<'_> {
+impl Read for SourceReader<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let mut from = self.fill()?;
         let count = from.read(to)?;
@@ -53,7 +53,7 @@ impl Read for Piece<'_> {
 }
 
 struct Zlib<'a> {
-    piece: Piece<'a>,
+    piece: SourceReader<'a>,
     state: Box<InflateState>,
 }
 
@@ -77,7 +77,7 @@ impl Read for Zlib<'_> {
 
 enum Decoder<'a> {
     Zlib(Zlib<'a>),
-    Zstd(Box<StreamingDecoder<Piece<'a>, FrameDecoder>>),
+    Zstd(Box<StreamingDecoder<SourceReader<'a>, FrameDecoder>>),
     /// Decompressed already.
     Bytes(io::Cursor<Vec<u8>>),
 }
@@ -101,7 +101,7 @@ impl<'a> Unpacked<'a> {
         end: u64,
         limit: u64,
     ) -> Result<Unpacked<'a>> {
-        let piece = Piece { source, at: start, end, buffer: Vec::new(), pos: 0, step: PIECE };
+        let piece = SourceReader { source, at: start, end, buffer: Vec::new(), pos: 0, step: PIECE };
         let decoder = match method {
             Method::Zlib => Decoder::Zlib(Zlib { piece, state: InflateState::new_boxed(DataFormat::Zlib) }),
             Method::Zstd => Decoder::Zstd(Box::new(StreamingDecoder::new(piece).map_err(|e| damaged(start, &e))?)),

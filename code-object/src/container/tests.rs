@@ -208,3 +208,30 @@ fn a_small_file_has_no_endless_list_of_entries() {
     assert!(said.starts_with("entries of bundles at "), "{said}");
     assert!(said.ends_with("expected at most 100000, found 102400"), "{said}");
 }
+
+#[test]
+fn a_package_with_a_number_near_2_to_the_64_is_told_wherever_the_number_is() {
+    let before = 16;
+    let package = |field: usize, number: u64| {
+        let mut bytes = vec![0; before];
+        bytes.extend_from_slice(package::MAGIC);
+        bytes.extend(1_u32.to_le_bytes());
+        // Size, offset and size of the entry; its kinds; offset and number of strings; offset and size of the image.
+        for word in [104_u64, 32, 40, 3 << 16, 72, 1, 100, 4] {
+            bytes.extend(word.to_le_bytes());
+        }
+        // Offsets of key and value.
+        [88_u64, 93].iter().for_each(|at| bytes.extend(at.to_le_bytes()));
+        bytes.extend_from_slice(b"arch\0gfx90a\0\x7fELF");
+        bytes[before + field..][..8].copy_from_slice(&number.to_le_bytes());
+        let end = bytes.len() as u64;
+        package::entries(&bytes, before as u64, end).entries.remove(0)
+    };
+    let right = package(72, 88);
+    assert_eq!((&*right.id, right.problem), ("hip---gfx90a", None));
+    for field in [8, 16, 40, 48, 56, 64, 72, 80] {
+        for number in [u64::MAX, u64::MAX - 15, 1 << 63] {
+            assert!(package(field, number).problem.is_some(), "{number:#x} at {field}");
+        }
+    }
+}

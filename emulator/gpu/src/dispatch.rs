@@ -13,8 +13,10 @@ use hsa_sys::abi::aql::Packet;
 use hsa_sys::abi::kernel_descriptor::{self, KernelDescriptor};
 
 use crate::driver::{PacketError, QueueError};
+use crate::fill::Fill;
 use crate::lock;
 use crate::memory::View;
+use crate::schedule::Order;
 use crate::watch::Watchdog;
 use crate::workgroup::Workgroup;
 
@@ -168,6 +170,7 @@ pub struct Dispatch {
     /// GPU ticks at its end, 0 before.
     end: AtomicU64,
     total: u64,
+    order: Order,
     next: AtomicU64,
     finished: AtomicU64,
     resident: AtomicU64,
@@ -194,13 +197,16 @@ impl Drop for Running<'_> {
 }
 
 impl Dispatch {
-    /// A dispatch of which at most `capacity` workgroups are resident at a time.
-    pub(crate) fn new(launch: Launch, start: u64, capacity: u64, published: Moment) -> Dispatch {
+    /// A dispatch of which at most `capacity` workgroups are resident at a time. With a seed, their order is drawn.
+    pub(crate) fn new(launch: Launch, start: u64, capacity: u64, published: Moment, seed: Option<u32>) -> Dispatch {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
+        let (serial, total) = (SERIAL.fetch_add(1, Ordering::Relaxed), launch.total());
+        let drawn = |seed| Order::drawn(&mut Fill::new(seed, serial, total), total, capacity);
         Dispatch {
-            serial: SERIAL.fetch_add(1, Ordering::Relaxed),
+            serial,
             published,
-            total: launch.total(),
+            total,
+            order: seed.map_or(Order::by_number(total), drawn),
             launch,
             start,
             end: AtomicU64::new(0),
@@ -244,7 +250,7 @@ impl Dispatch {
         if self.resident.fetch_add(1, Ordering::Relaxed) < self.capacity {
             let n = self.next.fetch_add(1, Ordering::Relaxed);
             if n < self.total {
-                return Work::Start(n);
+                return Work::Start(self.order.nth(n));
             }
             self.next.store(self.total, Ordering::Relaxed);
         }

@@ -38,6 +38,21 @@ pub trait Driver: Send + Sync {
         ReadIndex::Prompt
     }
 
+    /// True if queues take dispatches in the extended format.
+    fn takes_extended_dispatches(&self) -> bool {
+        false
+    }
+
+    /// True if dispatches get half of the scratch that they ask for.
+    fn halves_scratch(&self) -> bool {
+        false
+    }
+
+    /// Of how many completions of an SDMA queue the last is lost.
+    fn loses_copies(&self) -> Option<u32> {
+        None
+    }
+
     /// True if packets are taken that neither the write index nor the doorbell covers.
     fn fetches_ahead(&self) -> bool {
         false
@@ -58,6 +73,10 @@ pub enum Times {
     EndFirst,
     /// The start where the end belongs, and the other way round.
     Swapped,
+    /// By a clock that is ahead of the driver's.
+    Ahead,
+    /// Never again once another queue was mapped or unmapped.
+    UntilRemap,
 }
 
 /// When a queue's read index follows its packets.

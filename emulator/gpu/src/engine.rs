@@ -24,7 +24,7 @@ use crate::queue::{Progress, Queue};
 use crate::signal;
 use crate::symbol;
 use crate::watch::Verdict;
-use crate::workgroup::{Bench, Spares, Turn, Workgroup};
+use crate::workgroup::{ExecContext, SliceOutcome, Spares, Workgroup};
 
 /// Instructions of a workgroup's turn, at most. With so many as are resident, this bounds how long one of them waits for
 /// its next turn; those that only look for what others write give theirs up after some hundred instructions.
@@ -129,6 +129,7 @@ impl Engine {
 
     /// Adds an AQL queue.
     pub fn add_aql(&self, info: AqlQueueInfo, gpu: Arc<Gpu>) {
+        gpu.remaps.fetch_add(1, Ordering::Relaxed);
         self.add(Box::new(AqlQueue::new(info, gpu)));
     }
 
@@ -284,7 +285,7 @@ impl Worker {
             tools.view.distrust();
         }
         tools.view.refresh();
-        let mut bench = Bench {
+        let mut context = ExecContext {
             view: &mut tools.view,
             fetch: &mut tools.fetch,
             spares: &mut self.spares,
@@ -299,31 +300,31 @@ impl Worker {
         let mut workgroup = match work {
             Work::Start(n) => {
                 let fill = job.gpu.fill.get().map(|seed| Fill::new(*seed, dispatch.serial, n));
-                Box::new(Workgroup::start(&dispatch.launch, n, fill, &mut bench))
+                Box::new(Workgroup::start(&dispatch.launch, n, fill, &mut context))
             }
             Work::Resume(workgroup) => workgroup,
             Work::Nothing => return false,
         };
-        let turn = workgroup.run(&dispatch.launch, &mut bench, TURN);
+        let turn = workgroup.run(&dispatch.launch, &mut context, TURN);
         let executed = workgroup.take_executed();
         dispatch.executed(executed);
         dispatch.watchdog.ended(workgroup.take_ended());
         match turn {
-            Turn::Preempted => {
-                if bench.watched != 0 {
-                    judge(job, self.shared.stuck_after.unwrap_or_default(), &mut workgroup, &mut bench);
+            SliceOutcome::Preempted => {
+                if context.watched != 0 {
+                    judge(job, self.shared.stuck_after.unwrap_or_default(), &mut workgroup, &mut context);
                 }
                 dispatch.suspend(workgroup);
                 return executed >= TURN;
             }
-            Turn::Finished => {
+            SliceOutcome::Finished => {
                 workgroup.retire(&mut self.spares);
                 if dispatch.finish() && !dispatch.has_failed() {
                     complete(job, &mut self.tools[slot].view);
                     self.shared.bell.ring();
                 }
             }
-            Turn::Failed(error) => {
+            SliceOutcome::Failed(error) => {
                 report(job, QueueError::Wave(error));
                 workgroup.retire(&mut self.spares);
             }
@@ -399,13 +400,13 @@ fn complete(job: &Job, view: &mut View) {
 }
 
 /// What a watched workgroup did is counted; when no workgroup of the dispatch does anything new, the driver is told.
-fn judge(job: &Job, stuck_after: Duration, workgroup: &mut Workgroup, bench: &mut Bench<'_>) {
-    let (dispatch, epoch) = (&job.dispatch, bench.watched);
+fn judge(job: &Job, stuck_after: Duration, workgroup: &mut Workgroup, context: &mut ExecContext<'_>) {
+    let (dispatch, epoch) = (&job.dispatch, context.watched);
     match workgroup.verdict() {
         Verdict::Open => {}
         Verdict::Progress => dispatch.watchdog.progress(epoch),
         Verdict::Quiet => {
-            let Some(places) = dispatch.watchdog.quiet(epoch, workgroup.places(bench), dispatch.resident()) else {
+            let Some(places) = dispatch.watchdog.quiet(epoch, workgroup.places(context), dispatch.resident()) else {
                 return;
             };
             let launch = &dispatch.launch;
@@ -416,7 +417,7 @@ fn judge(job: &Job, stuck_after: Duration, workgroup: &mut Workgroup, bench: &mu
                  so far",
                 job.queue,
                 launch.packet_id,
-                symbol::kernel(launch.kernel_object, bench.view),
+                symbol::kernel(launch.kernel_object, context.view),
                 dispatch.unfinished(),
                 launch.total(),
                 dispatch.instructions(),

@@ -1,4 +1,4 @@
-//! What is in LDS, scratch and registers that nobody has written: on hardware, what the last workgroup left there.
+//! What is in LDS, scratch and registers that no instruction has written: on hardware, what the last workgroup left there.
 //!
 //! A kernel that reads them computes something else each time. Here it would read the same each time, mostly zero, and the
 //! mistake would not show. With a seed, every workgroup starts with numbers that are different for each dispatch.
@@ -23,7 +23,8 @@ impl Fill {
         fill
     }
 
-    fn next(&mut self) -> u64 {
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

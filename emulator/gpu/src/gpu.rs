@@ -1,5 +1,6 @@
 //! One GPU: its processor, its memory, its compute units, and what its queues share.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use amdgpu_isa::Arch;
@@ -11,17 +12,7 @@ use crate::dispatch::{LDS_BYTES, Launch};
 use crate::driver::Driver;
 use crate::gws::Gws;
 use crate::memory::AddressSpace;
-
-/// What a GPU is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// The processor.
-    pub arch: Arch,
-    /// Its static memories have error correction on, the feature `sramecc+` of its target ID.
-    pub sramecc: bool,
-    /// Compute units.
-    pub compute_units: u32,
-}
+use crate::shape::Shape;
 
 /// Waves that a compute unit holds at a time: four SIMDs of eight (MI200) or ten.
 pub const fn waves_per_compute_unit(arch: Arch) -> u32 {
@@ -45,6 +36,8 @@ pub struct Gpu {
     pub(crate) fill: OnceLock<u32>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) driver: Arc<dyn Driver>,
+    /// How often an AQL queue was mapped or unmapped.
+    pub(crate) remaps: AtomicU64,
 }
 
 impl Gpu {
@@ -59,6 +52,7 @@ impl Gpu {
             fill: OnceLock::new(),
             clock,
             driver,
+            remaps: AtomicU64::new(0),
         }
     }
 
@@ -68,8 +62,8 @@ impl Gpu {
         self.gws.init(0, waves.saturating_sub(1));
     }
 
-    /// Has the LDS, scratch and registers that nobody wrote be numbers that are drawn for each dispatch, instead of what the
-    /// last workgroup left there. The first seed counts.
+    /// Draws for each dispatch what unwritten LDS, scratch and registers contain, and the order of workgroups and waves. Without
+    /// a seed, they have the data of the last workgroup, and the order is by number. The first seed counts.
     pub fn fill_from(&self, seed: u32) {
         self.fill.get_or_init(|| seed);
     }

@@ -18,6 +18,8 @@ mod machine;
 pub mod memory;
 pub mod queue;
 mod registers;
+mod schedule;
+mod shape;
 mod signal;
 mod symbol;
 mod watch;
@@ -28,8 +30,9 @@ pub use amdgpu_isa as isa;
 pub use amdgpu_isa::Arch;
 pub use amdgpu_isa::wave::Trap;
 pub use engine::Engine;
-pub use gpu::{Gpu, Shape};
+pub use gpu::Gpu;
 pub use registers::{PRIVATE_APERTURE_HI, SHARED_APERTURE_HI};
+pub use shape::Shape;
 
 use std::sync::{Mutex, MutexGuard};
 

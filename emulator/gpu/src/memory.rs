@@ -62,14 +62,14 @@ impl Backing {
 
 /// A mapped range of GPU addresses.
 #[derive(Clone)]
-pub struct Region {
+pub struct Mapping {
     start: u64,
     len: u64,
     backing: Backing,
     writable: bool,
 }
 
-impl Region {
+impl Mapping {
     /// First address.
     pub fn start(&self) -> u64 {
         self.start
@@ -93,23 +93,23 @@ impl Region {
 /// All mappings of one GPU at one time, sorted by address.
 #[derive(Default)]
 pub struct Map {
-    regions: Vec<Region>,
+    regions: Vec<Mapping>,
 }
 
 impl Map {
     /// The region that holds all of `at..at + bytes`.
-    pub fn find(&self, at: u64, bytes: u64) -> Option<&Region> {
+    pub fn find(&self, at: u64, bytes: u64) -> Option<&Mapping> {
         let after = self.regions.partition_point(|r| r.start <= at);
         self.regions[..after].last().filter(|r| r.holds(at, bytes))
     }
 
     /// The mapped region that is nearest to an address, for diagnostics.
-    pub fn nearest(&self, at: u64) -> Option<&Region> {
+    pub fn nearest(&self, at: u64) -> Option<&Mapping> {
         self.regions.iter().min_by_key(|r| if at < r.start { r.start - at } else { at.saturating_sub(r.start + r.len) })
     }
 
     /// Every mapped region, by address.
-    pub fn regions(&self) -> &[Region] {
+    pub fn regions(&self) -> &[Mapping] {
         &self.regions
     }
 }
@@ -122,8 +122,8 @@ const REMEMBERED: usize = 256;
 pub struct AddressSpace {
     current: Mutex<Arc<Map>>,
     generation: AtomicU64,
-    /// Registered memory, as it was mapped; whatever the host has unmapped of it since.
-    registered: Mutex<Vec<Region>>,
+    /// Registered memory, as it was mapped, also where the host has unmapped it since.
+    registered: Mutex<Vec<Mapping>>,
     /// How much of it there is.
     registered_regions: AtomicUsize,
     /// Faults are retried: all memory of the process can be used, once the host's page tables were looked at.
@@ -136,7 +136,7 @@ impl AddressSpace {
     /// Maps `backing` at `start`, replacing what was mapped there.
     pub fn map(&self, start: u64, backing: Backing, writable: bool) {
         let len = backing.len();
-        let region = Region { start, len, backing, writable };
+        let region = Mapping { start, len, backing, writable };
         self.register(start, len, region.backing.registered.then(|| region.clone()));
         self.change(|regions| {
             carve(regions, start, len);
@@ -145,7 +145,7 @@ impl AddressSpace {
     }
 
     /// Registered memory is there now, or none.
-    fn register(&self, start: u64, len: u64, region: Option<Region>) {
+    fn register(&self, start: u64, len: u64, region: Option<Mapping>) {
         let mut registered = lock(&self.registered);
         carve(&mut registered, start, len);
         registered.extend(region);
@@ -198,7 +198,7 @@ impl AddressSpace {
         text
     }
 
-    fn change(&self, f: impl FnOnce(&mut Vec<Region>)) {
+    fn change(&self, f: impl FnOnce(&mut Vec<Mapping>)) {
         let mut current = lock(&self.current);
         let mut regions = current.regions.clone();
         f(&mut regions);
@@ -214,7 +214,7 @@ impl AddressSpace {
 }
 
 /// Takes `start..start + len` out of the regions, cutting those that reach beyond it.
-fn carve(regions: &mut Vec<Region>, start: u64, len: u64) {
+fn carve(regions: &mut Vec<Mapping>, start: u64, len: u64) {
     let end = start + len;
     let mut kept = Vec::with_capacity(regions.len() + 1);
     for r in regions.drain(..) {
@@ -224,7 +224,7 @@ fn carve(regions: &mut Vec<Region>, start: u64, len: u64) {
             continue;
         }
         if r.start < start {
-            kept.push(Region { len: start - r.start, ..r.clone() });
+            kept.push(Mapping { len: start - r.start, ..r.clone() });
         }
         if r_end > end {
             let skipped = end - r.start;
@@ -233,7 +233,7 @@ fn carve(regions: &mut Vec<Region>, start: u64, len: u64) {
                 len: r.backing.len - skipped,
                 ..r.backing.clone()
             };
-            kept.push(Region { start: end, len: r_end - end, backing, writable: r.writable });
+            kept.push(Mapping { start: end, len: r_end - end, backing, writable: r.writable });
         }
     }
     *regions = kept;
@@ -354,7 +354,7 @@ pub(crate) mod tests {
         space.map(0x1000, memory(0x1000), true);
         space.map(0x9000, memory(0x1000), true);
         let map = space.snapshot();
-        assert_eq!(map.nearest(0x2100).map(Region::start), Some(0x1000));
-        assert_eq!(map.nearest(0x8f00).map(Region::start), Some(0x9000));
+        assert_eq!(map.nearest(0x2100).map(Mapping::start), Some(0x1000));
+        assert_eq!(map.nearest(0x8f00).map(Mapping::start), Some(0x9000));
     }
 }

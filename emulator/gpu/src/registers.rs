@@ -1,13 +1,14 @@
 //! The registers that a wave begins with. Source: LLVM's AMDGPUUsage, "Initial Kernel Execution State".
 
+use amdgpu_isa::mode::Mode;
 use amdgpu_isa::operand::Operand;
-use amdgpu_isa::wave::{Apertures, LANES, Mode, Vgpr, VgprFile, Wave};
+use amdgpu_isa::wave::{Apertures, LANES, Vgpr, VgprFile, Wave};
 use hsa_sys::abi::kernel_descriptor::properties;
 
 use crate::dispatch::Launch;
 use crate::fill::Fill;
-use crate::gpu::Shape;
 use crate::machine::SCRATCH_WINDOW;
+use crate::shape::Shape;
 
 /// High half of the LDS aperture, as the driver reports it to the runtime.
 pub const SHARED_APERTURE_HI: u32 = 0x0001_0000;

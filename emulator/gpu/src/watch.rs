@@ -9,7 +9,7 @@
 //!
 //! Otherwise no wave does anything that it has not done before: it is told to the driver, once.
 //!
-//! Scratch and scalar loads count as computing: nobody else writes scratch, and the scalar cache is not coherent, so that
+//! Scratch and scalar loads count as computing: no other wave writes scratch, and the scalar cache is not coherent, so that
 //! compilers do not poll through it. Reading a clock is nothing new.
 //!
 //! # Threads
@@ -302,13 +302,13 @@ struct State {
     epochs: u64,
     /// Workgroups that do nothing new in this epoch.
     quiet: BTreeMap<[u32; 3], Vec<(u32, Place)>>,
-    told: bool,
+    reported: bool,
 }
 
 impl Watchdog {
     /// Of a dispatch that begins now.
     pub(crate) fn new() -> Watchdog {
-        let state = State { since: Instant::now(), ended: 0, epochs: 0, quiet: BTreeMap::new(), told: false };
+        let state = State { since: Instant::now(), ended: 0, epochs: 0, quiet: BTreeMap::new(), reported: false };
         Watchdog { ended: AtomicU64::new(0), epoch: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
@@ -330,7 +330,7 @@ impl Watchdog {
         if ended != state.ended {
             state.ended = ended;
             self.gets_on(&mut state);
-        } else if !state.told && self.epoch() == 0 && state.since.elapsed() >= limit {
+        } else if !state.reported && self.epoch() == 0 && state.since.elapsed() >= limit {
             state.epochs += 1;
             self.epoch.store(state.epochs, Ordering::Relaxed);
         }
@@ -354,14 +354,14 @@ impl Watchdog {
     /// waves are, as lines for people.
     pub(crate) fn quiet(&self, epoch: u64, (workgroup, waves): Places, resident: u64) -> Option<Vec<String>> {
         let mut state = lock(&self.state);
-        if self.epoch() != epoch || state.told {
+        if self.epoch() != epoch || state.reported {
             return None;
         }
         state.quiet.insert(workgroup, waves);
         if (state.quiet.len() as u64) < resident {
             return None;
         }
-        state.told = true;
+        state.reported = true;
         self.epoch.store(0, Ordering::Relaxed);
         Some(lines(&state.quiet))
     }

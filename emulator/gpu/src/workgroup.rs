@@ -14,21 +14,15 @@ use crate::code::{Fetch, PAGE};
 use crate::dispatch::Launch;
 use crate::driver::{Driver, WaveError};
 use crate::fill::Fill;
-use crate::gpu::Shape;
 use crate::gws::{Gws, Ticket};
 use crate::machine::Machine;
 use crate::memory::View;
 use crate::registers::{self, initial_wave, scratch_bytes_per_wave};
+use crate::schedule::Turns;
+use crate::shape::Shape;
 use crate::symbol;
 use crate::watch::{Observed, Place, Places, Verdict, Watch};
 
-/// Instructions that a wave executes at most while another wave of its workgroup can run.
-///
-/// Waves of a workgroup run on one thread and take turns. Hardware has them advance nearly together, and programs rely on
-/// that, rightly (a wave polls what another writes) or not (a word that is read behind a barrier, and written again without
-/// one). Source for what is promised: HSA Platform System Architecture Specification 1.2, section 2.13 gives waves of a
-/// workgroup no more than the barrier; the rest is what hardware does.
-const WAVE_TURN: u64 = 128;
 /// So many instructions after the beginning, and after each barrier, a turn also ends where hardware may hold the wave for
 /// its memory accesses: what hardware hides by the time that these take stays hidden.
 const CLOSE: u64 = 64;
@@ -62,10 +56,11 @@ pub(crate) struct Workgroup {
     executed: u64,
     ended: u64,
     watch: Option<Box<Watch>>,
+    turns: Turns,
 }
 
 /// How a turn of a workgroup ended.
-pub(crate) enum Turn {
+pub(crate) enum SliceOutcome {
     /// Every wave has ended.
     Finished,
     /// There is more to do.
@@ -90,7 +85,7 @@ impl Spares {
 }
 
 /// What a worker brings to a workgroup's turn.
-pub(crate) struct Bench<'a> {
+pub(crate) struct ExecContext<'a> {
     pub(crate) view: &'a mut View,
     pub(crate) fetch: &'a mut Fetch,
     pub(crate) spares: &'a mut Spares,
@@ -107,17 +102,17 @@ pub(crate) struct Bench<'a> {
 }
 
 impl Workgroup {
-    /// Workgroup `n` of a dispatch, about to begin; `fill` is for what nobody has written.
-    pub(crate) fn start(launch: &Launch, n: u64, mut fill: Option<Fill>, bench: &mut Bench<'_>) -> Workgroup {
+    /// Workgroup `n` of a dispatch, about to begin. `fill` gives unwritten memory its contents and waves their turns.
+    pub(crate) fn start(launch: &Launch, n: u64, mut fill: Option<Fill>, context: &mut ExecContext<'_>) -> Workgroup {
         let at = launch.coordinates(n);
         let extent = launch.extent(at);
         let waves = extent.iter().product::<u32>().div_ceil(LANES as u32);
         let slots = (0..waves)
             .map(|wave| {
-                let registers = bench.spares.registers.pop().unwrap_or_else(vgpr_file);
+                let registers = context.spares.registers.pop().unwrap_or_else(vgpr_file);
                 let place = registers::Place { workgroup: at, extent, wave, waves };
                 Slot {
-                    wave: initial_wave(bench.shape, launch, &place, registers, fill.as_mut()),
+                    wave: initial_wave(context.shape, launch, &place, registers, fill.as_mut()),
                     state: State::Running,
                     ticket: None,
                     reading: 0,
@@ -125,13 +120,16 @@ impl Workgroup {
                 }
             })
             .collect();
-        let mut lds = bench.spares.buffer(launch.lds as usize);
-        let mut scratch = bench.spares.buffer((scratch_bytes_per_wave(launch) * waves) as usize);
+        let mut lds = context.spares.buffer(launch.lds as usize);
+        let scratch = scratch_bytes_per_wave(launch) * waves;
+        let scratch = if context.driver.halves_scratch() { scratch / 2 } else { scratch };
+        let mut scratch = context.spares.buffer(scratch as usize);
         if let Some(fill) = &mut fill {
             fill.bytes(&mut lds);
             fill.bytes(&mut scratch);
         }
-        Workgroup { at, slots, lds, scratch, executed: 0, ended: 0, watch: None }
+        let turns = fill.as_mut().map_or_else(Turns::default, |fill| Turns::drawn(fill, waves));
+        Workgroup { at, slots, lds, scratch, executed: 0, ended: 0, watch: None, turns }
     }
 
     /// Gives registers and buffers back.
@@ -158,10 +156,10 @@ impl Workgroup {
     }
 
     /// Where the waves are that have not ended.
-    pub(crate) fn places(&self, bench: &mut Bench<'_>) -> Places {
+    pub(crate) fn places(&self, context: &mut ExecContext<'_>) -> Places {
         let alive = self.slots.iter().enumerate().filter(|(_, slot)| slot.state != State::Ended);
         let places = alive.map(|(n, Slot { wave, state, .. })| {
-            let instruction = instruction_at(wave, bench);
+            let instruction = instruction_at(wave, context);
             (n as u32, Place { pc: wave.pc, instruction, at_barrier: *state == State::AtBarrier })
         });
         (self.at, places.collect())
@@ -169,29 +167,29 @@ impl Workgroup {
 
     /// Runs until every wave has ended, or about `budget` instructions have been executed, or every wave that could run
     /// asks for a pause, or the dispatch is given up.
-    pub(crate) fn run(&mut self, launch: &Launch, bench: &mut Bench<'_>, budget: u64) -> Turn {
+    pub(crate) fn run(&mut self, launch: &Launch, context: &mut ExecContext<'_>, budget: u64) -> SliceOutcome {
         let mut left = budget;
         let mut looking_rounds = 0;
-        if bench.watched != self.watch.as_ref().map_or(0, |watch| watch.epoch) {
-            let watch = || Box::new(Watch::new(bench.watched, self.slots.len(), &self.lds));
-            self.watch = (bench.watched != 0).then(watch);
+        if context.watched != self.watch.as_ref().map_or(0, |watch| watch.epoch) {
+            let watch = || Box::new(Watch::new(context.watched, self.slots.len(), &self.lds));
+            self.watch = (context.watched != 0).then(watch);
         }
         loop {
             let (mut progress, mut looking) = (false, true);
-            for n in 0..self.slots.len() {
+            for n in self.turns.order(self.slots.len()) {
                 if self.slots[n].state != State::Running {
                     continue;
                 }
                 let wave = &self.slots[n].wave;
                 let (executed, coherent) = (wave.executed, wave.coherent);
-                let flow = self.turn(n, bench);
+                let flow = self.turn(n, context);
                 let wave = &self.slots[n].wave;
                 let executed = wave.executed - executed;
                 looking &= wave.coherent != coherent;
                 self.executed += executed;
                 left = left.saturating_sub(executed.max(1));
-                if bench.cancelled.load(Ordering::Relaxed) {
-                    return Turn::Preempted;
+                if context.cancelled.load(Ordering::Relaxed) {
+                    return SliceOutcome::Preempted;
                 }
                 match flow {
                     // A pause lets the others run; so does a turn that was used up.
@@ -206,11 +204,11 @@ impl Workgroup {
                         self.ended += 1;
                         progress = true;
                     }
-                    Flow::Trap => return Turn::Failed(self.wave_error(n, launch, bench)),
+                    Flow::Trap => return SliceOutcome::Failed(self.wave_error(n, launch, context)),
                 }
             }
             if self.slots.iter().all(|s| s.state == State::Ended) {
-                return Turn::Finished;
+                return SliceOutcome::Finished;
             }
             // Waves that have ended do not hold up the barrier.
             if self.slots.iter().all(|s| s.state != State::Running) {
@@ -222,33 +220,33 @@ impl Workgroup {
             }
             looking_rounds = if looking { looking_rounds + 1 } else { 0 };
             if left == 0 || !progress || looking_rounds == LOOKING_ROUNDS {
-                return Turn::Preempted;
+                return SliceOutcome::Preempted;
             }
         }
     }
 
-    /// One wave's turn: until it ends, waits, or has executed [`WAVE_TURN`] instructions ([`Flow::Next`]).
-    fn turn(&mut self, n: usize, bench: &mut Bench<'_>) -> Flow {
+    /// One wave's turn: until it ends, waits, or has executed the instructions of a turn ([`Flow::Next`]).
+    fn turn(&mut self, n: usize, context: &mut ExecContext<'_>) -> Flow {
         let slot = &mut self.slots[n];
         let wave = &mut slot.wave;
-        let limit = wave.executed + WAVE_TURN;
+        let limit = wave.executed + self.turns.instructions;
         let close = wave.executed < slot.close;
-        slot.reading = slot.reading.max(bench.start + wave.executed);
+        slot.reading = slot.reading.max(context.start + wave.executed);
         let mut machine = Machine {
-            view: bench.view,
+            view: context.view,
             lds: &mut self.lds,
             scratch: &mut self.scratch,
-            gws: bench.gws,
+            gws: context.gws,
             ticket: &mut slot.ticket,
-            driver: bench.driver,
-            clock: bench.clock,
+            driver: context.driver,
+            clock: context.clock,
             reading: &mut slot.reading,
         };
         match &mut self.watch {
-            None => run_wave(wave, bench.fetch, &mut machine, limit, close, |wave, inst, machine| {
+            None => run_wave(wave, context.fetch, &mut machine, limit, close, |wave, inst, machine| {
                 execute(wave, inst, machine)
             }),
-            Some(watch) => run_wave(wave, bench.fetch, &mut machine, limit, close, |wave, inst, machine| {
+            Some(watch) => run_wave(wave, context.fetch, &mut machine, limit, close, |wave, inst, machine| {
                 let pc = wave.pc;
                 let flow = execute(wave, inst, &mut Observed { machine, watch, wave: n, pc });
                 watch.executed(n, wave, inst, flow, machine.lds);
@@ -257,17 +255,17 @@ impl Workgroup {
         }
     }
 
-    fn wave_error(&self, n: usize, launch: &Launch, bench: &mut Bench<'_>) -> WaveError {
+    fn wave_error(&self, n: usize, launch: &Launch, context: &mut ExecContext<'_>) -> WaveError {
         let wave = &self.slots[n].wave;
         let pc = wave.pc;
-        let instruction = instruction_at(wave, bench);
+        let instruction = instruction_at(wave, context);
         let trap = wave.trap.unwrap_or(Trap::Illegal);
         let refused = match trap {
-            Trap::Memory(fault) => Some(bench.view.explain(fault.address, 1, fault.write)),
-            Trap::Fetch => Some(bench.view.explain(pc, 4, false)),
+            Trap::Memory(fault) => Some(context.view.explain(fault.address, 1, fault.write)),
+            Trap::Fetch => Some(context.view.explain(pc, 4, false)),
             _ => None,
         };
-        let kernel = symbol::kernel(launch.kernel_object, bench.view);
+        let kernel = symbol::kernel(launch.kernel_object, context.view);
         WaveError { trap, pc, instruction, kernel, workgroup: self.at, wave: n as u32, refused }
     }
 }
@@ -311,9 +309,9 @@ fn run_wave<'m>(
 }
 
 /// The instruction that a wave is at, or its words.
-fn instruction_at(wave: &Wave, bench: &mut Bench<'_>) -> String {
+fn instruction_at(wave: &Wave, context: &mut ExecContext<'_>) -> String {
     let pc = wave.pc;
-    let Some((page, decoder)) = bench.fetch.page(pc, bench.view) else {
+    let Some((page, decoder)) = context.fetch.page(pc, context.view) else {
         return "nothing is mapped there".to_owned();
     };
     match page.inst(pc % PAGE, decoder) {

@@ -3,7 +3,7 @@
 //! Source: Vega ISA manual, opcode tables of "FLAT", "MUBUF" and "DS"; CDNA2 and CDNA3 manuals for the float atomics.
 
 use crate::fp::{F16, Float, MinMax};
-use crate::wave::Mode;
+use crate::mode::Mode;
 
 /// What happens to the old value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,7 +38,7 @@ pub trait Env {
 
     /// Performs `op` on `bytes` (4 or 8) of memory for each lane of `mask`, lower lanes first, each one atomically.
     /// `data` holds the operand in words 0.. and the second operand, if there is one, after it. The old values go to `old`,
-    /// which is empty when nobody wants them.
+    /// which is empty when they are not wanted.
     ///
     /// # Errors
     /// When a lane's bytes are not mapped or not writable; lower lanes may have been done.

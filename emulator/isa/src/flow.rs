@@ -132,7 +132,7 @@ impl<'c, C: Fn(u64) -> Option<&'c [u8]>> Iterator for Walk<'_, C> {
             self.targets.insert(target);
             self.starts.push(target);
         }
-        self.next = step.inst.as_ref().map_or(true, Inst::goes_on).then(|| step.end());
+        self.next = step.inst.as_ref().map_or(true, Inst::falls_through).then(|| step.end());
         Some(step)
     }
 }

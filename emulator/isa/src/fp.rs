@@ -3,7 +3,7 @@
 //! Directed rounding is made from round-to-nearest and the sign of its error, which is exact for sums, products and
 //! fused products (Ogita, Rump, Oishi, "Accurate sum and dot product").
 
-use crate::wave::{Mode, Rounding};
+use crate::mode::{Mode, Rounding};
 
 /// A half-precision number, kept as its bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

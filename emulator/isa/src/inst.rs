@@ -170,7 +170,7 @@ impl Inst {
     }
 
     /// False when what is behind the instruction is never what runs next: jumps that are always taken, ends, traps.
-    pub fn goes_on(&self) -> bool {
+    pub fn falls_through(&self) -> bool {
         !matches!(self.op.name, "s_branch" | "s_setpc_b64" | "s_endpgm" | "s_endpgm_saved" | "s_trap")
     }
 

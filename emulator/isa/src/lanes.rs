@@ -8,9 +8,10 @@ mod types;
 
 use crate::dpp;
 use crate::inst::{Inst, Sdwa};
+use crate::mode::Rounding;
 use crate::op::{Flags, Flow};
 use crate::operand::{Kind, Operand};
-use crate::wave::{LANES, Rounding, Vgpr, Wave};
+use crate::wave::{LANES, Vgpr, Wave};
 
 pub(crate) use types::{B32, Lane, M32};
 
@@ -32,7 +33,7 @@ impl<'a> Words<'a> {
         Some(Words { low, high: if T::WORDS == 2 { w.vector(i.src[s], 1) } else { low } })
     }
 
-    /// A source that was made by [`made`].
+    /// A source whose words, with modifiers applied, are in registers of the host.
     #[inline(always)]
     pub(crate) fn of(made: &'a [Vgpr; 2]) -> Words<'a> {
         Words { low: &made[0], high: &made[1] }
@@ -46,13 +47,19 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The words of source `s` of a type: from where they are, or made in `place`, which has no value yet.
+/// The words of source `s` of a type: from where they are, or made in `place`, which has no value yet. They are made there
+/// and not in a function's result: compilers copy that once more.
 macro_rules! words {
-    ($w:ident, $i:ident, $s:literal, $type:ty, $place:ident) => {
+    ($w:ident, $i:ident, $s:expr, $type:ty, $place:ident) => {
         match crate::lanes::Words::in_place::<$type>($w, $i, $s) {
             Some(words) => words,
             None => {
-                $place = crate::lanes::made::<$type>($w, $i, $s);
+                if !$i.plain_sources || <$type as crate::lanes::Lane>::flushes_in($w.mode) {
+                    $place = crate::lanes::modified::<$type>($w, $i, $s);
+                } else {
+                    let value = crate::lanes::uniform::<$type>($w, $i, $s);
+                    $place = [[value as u32; crate::wave::LANES], [(value >> 32) as u32; crate::wave::LANES]];
+                }
                 crate::lanes::Words::of(&$place)
             }
         }
@@ -62,6 +69,7 @@ macro_rules! words {
 pub(crate) use words;
 
 /// Word `n` of source `s`, before modifiers.
+#[inline(always)]
 fn word(w: &Wave, i: &Inst, s: usize, n: u32, kind: Kind) -> Vgpr {
     let operand = i.src[s];
     if operand.is_vector() {
@@ -83,22 +91,45 @@ const fn signs(kind: Kind) -> u32 {
     }
 }
 
-/// The words of a source that is no register, or that is not read as it is.
+/// The value of a source that is no vector register: the same in each lane.
 #[inline(always)]
-pub(crate) fn made<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
-    if !i.plain_sources || T::flushes_in(w.mode) {
-        return modified::<T>(w, i, s);
-    }
-    if T::WORDS == 2 {
-        let value = w.scalar64(i.src[s], i.literal, T::KIND);
-        [[value as u32; LANES], [(value >> 32) as u32; LANES]]
-    } else {
-        [[w.scalar32(i.src[s], i.literal, T::KIND); LANES]; 2]
+pub(crate) fn uniform<T: Lane>(w: &Wave, i: &Inst, s: usize) -> u64 {
+    match T::WORDS {
+        2 => w.scalar64(i.src[s], i.literal, T::KIND),
+        _ => w.scalar32(i.src[s], i.literal, T::KIND).into(),
     }
 }
 
-#[inline(never)]
-fn modified<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
+/// Makes two functions of one body that rows call, once for each type: the second is for hosts with AVX2. In a row, which
+/// is compiled for each level of the host, so rarely used code would be far larger than the lane loop.
+macro_rules! out_of_line {
+    ($(#[$doc:meta])* $visibility:vis fn $name:ident / $v3:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $body:ident;) => {
+        $(#[$doc])*
+        #[inline(never)]
+        $visibility fn $name<T: Lane>($($argument: $type),*) $(-> $result)? {
+            #[cfg(target_arch = "x86_64")]
+            if std::arch::is_x86_feature_detected!("avx2") {
+                // SAFETY: the host has AVX2.
+                return unsafe { $v3::<T>($($argument),*) };
+            }
+            $body::<T>($($argument),*)
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2")]
+        fn $v3<T: Lane>($($argument: $type),*) $(-> $result)? {
+            $body::<T>($($argument),*)
+        }
+    };
+}
+
+out_of_line! {
+    /// A source with its modifiers.
+    pub(crate) fn modified / modified_v3(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] = with_modifiers;
+}
+
+#[inline(always)]
+fn with_modifiers<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
     let mut words = [word(w, i, s, 0, T::KIND), [0; LANES]];
     if T::WORDS == 2 {
         words[1] = word(w, i, s, 1, T::KIND);
@@ -135,17 +166,12 @@ fn modified<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
 #[inline(always)]
 pub(crate) fn source<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [T; LANES] {
     let place;
-    let words = match Words::in_place::<T>(w, i, s) {
-        Some(words) => words,
-        None => {
-            place = made::<T>(w, i, s);
-            Words::of(&place)
-        }
-    };
+    let words = words!(w, i, s, T, place);
     std::array::from_fn(|l| words.get(l))
 }
 
 /// Keeps the selected byte or half of each lane.
+#[inline(always)]
 fn select(word: &mut Vgpr, sel: u8, sign: bool) {
     let (shift, bits) = match sel {
         0..=3 => (8 * u32::from(sel), 8),
@@ -173,7 +199,7 @@ pub(crate) fn result<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
     if i.plain_result && !T::flushes_out(w.mode) && !(T::KIND.is_16_bit() && i.op.flags.has(Flags::KEEP_HIGH)) {
         write_words(w, i, values);
     } else {
-        modified_result(w, i, *values);
+        modified_result(w, i, values);
     }
 }
 
@@ -186,8 +212,14 @@ fn write_words<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
     }
 }
 
-#[inline(never)]
-fn modified_result<T: Lane>(w: &mut Wave, i: &Inst, mut values: [T; LANES]) {
+out_of_line! {
+    /// Writes `values` as output modifiers change them.
+    fn modified_result / modified_result_v3(w: &mut Wave, i: &Inst, values: &[T; LANES]) = write_modified;
+}
+
+#[inline(always)]
+fn write_modified<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
+    let mut values = *values;
     if T::flushes_out(w.mode) {
         values = values.map(T::flush);
     }
@@ -227,6 +259,7 @@ fn modified_result<T: Lane>(w: &mut Wave, i: &Inst, mut values: [T; LANES]) {
 }
 
 /// Puts results into the selected part of the old register contents.
+#[inline(always)]
 fn place(word: &mut Vgpr, old: &Vgpr, sdwa: Sdwa) {
     let (shift, bits) = match sdwa.dst_sel {
         0..=3 => (8 * u32::from(sdwa.dst_sel), 8),
@@ -273,15 +306,30 @@ pub(crate) fn blend(register: &mut Vgpr, values: &Vgpr, mask: u64) {
 #[inline(always)]
 pub(crate) fn mask_of(f: impl Fn(usize) -> bool) -> u64 {
     let flags: [u8; LANES] = std::array::from_fn(|l| u8::from(f(l)));
-    let mut mask = 0;
-    for byte in 0..8 {
-        let mut eight = [0; 8];
-        eight.copy_from_slice(&flags[byte * 8..byte * 8 + 8]);
-        // Gathers bit 0 of eight bytes into one byte.
-        let bits = u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-        mask |= bits << (8 * byte);
-    }
-    mask
+    let (sixteens, _) = flags.as_chunks::<16>();
+    sixteens.iter().enumerate().fold(0, |mask, (n, flags)| mask | u64::from(bits_of(*flags)) << (16 * n))
+}
+
+/// Bit 0 of each byte.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn bits_of(bytes: [u8; 16]) -> u16 {
+    use std::arch::x86_64::{__m128i, _mm_movemask_epi8, _mm_slli_epi16};
+    // SAFETY: both are sixteen bytes without invalid values.
+    let bytes = unsafe { std::mem::transmute::<[u8; 16], __m128i>(bytes) };
+    // SAFETY: every processor of this architecture has SSE2. Bit 0 becomes the highest of its byte.
+    let raised = unsafe { _mm_slli_epi16::<7>(bytes) };
+    // SAFETY: as above.
+    unsafe { _mm_movemask_epi8(raised) as u16 }
+}
+
+/// As above, by a multiplication that gathers bit 0 of eight bytes into one byte.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn bits_of(bytes: [u8; 16]) -> u16 {
+    let gather = |eight: u128| ((eight as u64).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u16;
+    let all = u128::from_le_bytes(bytes);
+    gather(all) | gather(all >> 64) << 8
 }
 
 /// The lane mask that source `s` names.

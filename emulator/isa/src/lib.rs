@@ -33,6 +33,7 @@ pub mod flow;
 pub mod fp;
 pub mod inst;
 mod lanes;
+pub mod mode;
 pub mod op;
 pub mod operand;
 mod ops;

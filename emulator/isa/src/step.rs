@@ -2,9 +2,10 @@
 
 use crate::env::Env;
 use crate::inst::Inst;
+use crate::mode::Mode;
 use crate::op::{Family, Flow};
 use crate::operand::Operand;
-use crate::wave::{Mode, Wave};
+use crate::wave::Wave;
 
 /// Executes `i`, whose address is the wave's program counter, and moves the program counter behind it.
 #[inline(always)]

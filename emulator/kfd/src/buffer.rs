@@ -11,18 +11,18 @@ use crate::lock;
 use crate::memfile::{Mapping, PAGE};
 use crate::uapi::kfd;
 
-/// What is behind a buffer.
+/// The memory of a buffer.
 pub(crate) enum Store {
     /// Part of a device's memory file.
     Memory {
         /// Index of the device.
         device: usize,
-        /// Where in the file.
+        /// Offset in the file.
         offset: u64,
         /// The emulator's own view of it.
         mapping: Arc<Mapping>,
     },
-    /// Memory that was found by a file that stands for it: another process's, as a rule.
+    /// Imported memory: a file describes it. It usually belongs to another process.
     Imported {
         /// The file, which is kept as long as the memory is used.
         file: Dmabuf,
@@ -85,7 +85,7 @@ impl Buffers {
         handle
     }
 
-    /// Does something with a buffer.
+    /// Calls `f` with a buffer.
     ///
     /// # Errors
     /// EINVAL for a handle that is none.
@@ -106,7 +106,7 @@ impl Buffers {
         lock(&self.table).allocated(device)
     }
 
-    /// Tells other processes what is allocated on the devices.
+    /// Publishes to other processes how many bytes are allocated on the devices.
     pub(crate) fn publish(&self, devices: &[Device]) {
         let table = lock(&self.table);
         for (index, device) in devices.iter().enumerate() {
@@ -144,14 +144,14 @@ impl Buffer {
         Some(unsafe { Backing::new(base, size, mapping.clone()) })
     }
 
-    /// What other processes have to know to find its memory; `None` if that is not the driver's.
+    /// The record by which other processes find its memory; `None` if the driver did not allocate it.
     pub(crate) fn record(&self, state: &State) -> Option<Record> {
         let Store::Memory { device, offset, .. } = self.store else { return None };
         let device = state.devices.get(device)?;
         Some(Record::new(&device.memory, offset, self.size, device.gpu_id, self.flags))
     }
 
-    /// True when the GPU may write it.
+    /// True if the GPU may write it.
     pub(crate) fn writable(&self) -> bool {
         self.flags & kfd::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE != 0
     }

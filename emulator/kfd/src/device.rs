@@ -8,21 +8,22 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::time::Duration;
 
 use amdgpu_emu::clock::{Clock, Rate};
 use amdgpu_emu::driver::{self, CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::{Engine, Gpu, Shape};
-use logdur_settings::{Bar, ClockKind, Emulator, Fetch, ReadIndex, Times, Xnack};
+use logdur_settings::{Bar, ClockKind, Emulator, Faults, Fetch, Packets, ReadIndex, Scratch, Sdma, Times, Xnack};
 
 use crate::buffer::Buffers;
 use crate::event::{Events, MemoryException};
 use crate::lock;
 use crate::memfile::{self, Identity, MemFile, identity};
 use crate::process_log::ProcessLog;
-use crate::product::Product;
+use crate::product::{PRODUCTS, Product};
 use crate::queue::Queues;
+use crate::runtime;
 use crate::shared::Shared;
 use crate::svm::SharedVirtual;
 use crate::trace::Trace;
@@ -41,25 +42,34 @@ fn plan() -> &'static Plan {
     PLAN.get_or_init(|| {
         let (settings, problems) = Emulator::from_environment();
         let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        let products = settings
-            .gpus
-            .0
-            .iter()
-            .filter_map(|name| {
-                let product = Product::named(name);
-                if product.is_none() {
-                    let known: Vec<_> = crate::product::PRODUCTS.iter().map(|p| p.arch.name()).collect();
-                    problems.push(format!(
-                        "{}: {name:?} cannot be emulated, expected one of {}",
-                        Emulator::gpus,
-                        known.join(", ")
-                    ));
-                }
-                product
-            })
-            .collect();
+        let runtime = runtime::path();
+        let mut products = Vec::new();
+        for name in &settings.gpus.0 {
+            match usable(name, runtime.as_deref()) {
+                Ok(product) => products.push(product),
+                Err(problem) => problems.push(format!("{}: {problem}", Emulator::gpus)),
+            }
+        }
         Plan { settings, products, problems }
     })
+}
+
+/// The product of a name, if it can be emulated, and the runtime of this process has support for it.
+fn usable(name: &str, runtime: Option<&Path>) -> Result<Product, String> {
+    let known = || PRODUCTS.iter().map(|p| p.arch.name());
+    let Some(product) = Product::named(name) else {
+        let known: Vec<&str> = known().collect();
+        return Err(format!("{name:?} cannot be emulated, expected one of {}", known.join(", ")));
+    };
+    let Some(runtime) = runtime.filter(|runtime| !runtime::knows(runtime, product.arch.name())) else {
+        return Ok(product);
+    };
+    let known: Vec<&str> = known().filter(|name| runtime::knows(runtime, name)).collect();
+    Err(format!(
+        "{name:?} is unknown to the HSA runtime {}, which knows {}; choose one of these, or a newer ROCm",
+        runtime.display(),
+        known.join(", ")
+    ))
 }
 
 /// How many GPUs there are.
@@ -158,6 +168,9 @@ impl Driver for Callbacks {
             "memory fault on gpu {:#x}, queue {queue}: {verb} {address:#x}: {what}{others}",
             self.gpu_id
         ));
+        if settings().faults == Faults::Silent {
+            return;
+        }
         self.events.memory_exception(MemoryException {
             gpu_id: self.gpu_id,
             address: *address,
@@ -186,6 +199,8 @@ impl Driver for Callbacks {
             Times::Late => driver::Times::Late,
             Times::EndFirst => driver::Times::EndFirst,
             Times::Swapped => driver::Times::Swapped,
+            Times::Ahead => driver::Times::Ahead,
+            Times::UntilRemap => driver::Times::UntilRemap,
         }
     }
 
@@ -194,6 +209,21 @@ impl Driver for Callbacks {
             ReadIndex::Prompt => driver::ReadIndex::Prompt,
             ReadIndex::Lazy => driver::ReadIndex::Lazy,
             ReadIndex::Valid => driver::ReadIndex::Valid,
+        }
+    }
+
+    fn takes_extended_dispatches(&self) -> bool {
+        settings().packets == Packets::Extended
+    }
+
+    fn halves_scratch(&self) -> bool {
+        settings().scratch == Scratch::Half
+    }
+
+    fn loses_copies(&self) -> Option<u32> {
+        match settings().sdma {
+            Sdma::Complete => None,
+            Sdma::Lose(every) => Some(every),
         }
     }
 
@@ -208,8 +238,11 @@ impl State {
     fn new() -> io::Result<State> {
         let plan = plan();
         let log = ProcessLog::open(plan.settings.log.as_deref());
-        for problem in &plan.problems {
-            log.line(problem);
+        static SAID: Once = Once::new();
+        SAID.call_once(|| plan.problems.iter().for_each(|problem| log.line(problem)));
+        if plan.products.is_empty() {
+            // As on a machine without a GPU, which has no device. Runtimes handle that; some crash if nodes have no GPU.
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
         let shared_log = Arc::new(ProcessLog::open(plan.settings.log.as_deref()));
         let events = Arc::new(Events::default());

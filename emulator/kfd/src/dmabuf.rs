@@ -1,10 +1,10 @@
-//! Descriptors that stand for a buffer in whatever process they come to: files that say where the buffer's memory is.
+//! Files that describe where a buffer's memory is. Their descriptors are the buffer's dma-buf descriptors, in each process.
 //!
-//! Such a file is as long as its buffer, since libraries ask it for the size, and begins with a [`Record`]; what users of
-//! the buffer tell each other ([`Metadata`]) comes behind that. It must never be mapped by an application: its own memory
-//! is not the buffer's. Who has a descriptor, or uses what it stands for, holds a lock on an open file of its own
-//! (`flock`), which ends with its last descriptor, however that goes: so the owner knows whether somebody would miss the
-//! memory.
+//! Such a file is as long as its buffer, because libraries ask it for the size. It begins with a [`Record`]; the
+//! [`Metadata`] that users of the buffer exchange follows. An application must never map it: its own memory is not the
+//! buffer's. Each holder of a descriptor, and each user of the buffer, holds a shared lock (`flock`) on its own open file
+//! description. The lock ends with the last descriptor, also if the process is killed. The owner frees the memory once
+//! it gets the exclusive lock.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -23,13 +23,13 @@ const NAME: &CStr = c"kfdemu-dmabuf";
 /// The first word of a record; its last character is the layout's version.
 const MAGIC: u64 = u64::from_ne_bytes(*b"kfdemu-1");
 
-/// Words of a record: the magic, whose and in which file, of which GPU and what kind, where, how many bytes.
+/// Words of a record: the magic, the process and its descriptor, the GPU and the flags, the offset, the length.
 const WORDS: usize = 5;
 
-/// What users of a buffer tell each other of it, which the driver only keeps. Source: `struct drm_amdgpu_gem_metadata`.
+/// Opaque data that users of a buffer exchange; the driver only stores it. Source: `struct drm_amdgpu_gem_metadata`.
 pub(crate) type Metadata = drm_amdgpu_gem_metadata__bindgen_ty_1;
 
-/// Where in the file they are.
+/// Offset of the metadata in the file, in bytes.
 const METADATA_AT: u64 = 512;
 
 /// Its words of 32 bits: two of each of the flags, one size, then the data.
@@ -46,14 +46,14 @@ pub(crate) struct Record {
     pub(crate) gpu_id: u32,
     /// `KFD_IOC_ALLOC_MEM_FLAGS_*`.
     pub(crate) flags: u32,
-    /// Where in that file, in bytes.
+    /// Offset in that file, in bytes.
     offset: u64,
     /// Bytes, whole pages.
     pub(crate) size: u64,
 }
 
 impl Record {
-    /// Says where memory of this process is.
+    /// Describes memory of this process.
     pub(crate) fn new(memory: &MemFile, offset: u64, size: u64, gpu_id: u32, flags: u32) -> Record {
         Record { owner: std::process::id(), file: memory.number().cast_unsigned(), gpu_id, flags, offset, size }
     }
@@ -90,7 +90,7 @@ pub(crate) struct Dmabuf {
 }
 
 impl Dmabuf {
-    /// The owner's file for a buffer, which nobody else has yet.
+    /// A new file for a buffer of this process.
     ///
     /// # Errors
     /// When the kernel refuses (a limit on file sizes or descriptors).
@@ -101,18 +101,18 @@ impl Dmabuf {
         Ok(Dmabuf { file, identity, record })
     }
 
-    /// The file that a descriptor of any process's making is open on.
+    /// The file behind a descriptor, which any process may have made.
     ///
     /// # Errors
-    /// EINVAL if it stands for no buffer, or not any more.
+    /// EINVAL if it describes no buffer, or a freed one.
     pub(crate) fn behind(fd: RawFd) -> Result<Dmabuf, Errno> {
         Dmabuf::at(&format!("/proc/self/fd/{fd}"))
     }
 
-    /// The file that is the owner's by this number.
+    /// The file that the owner has open as this descriptor.
     ///
     /// # Errors
-    /// EINVAL if there is no such process, or its descriptor stands for no buffer, or not any more.
+    /// EINVAL if there is no such process, or if its descriptor describes no buffer, or a freed one.
     pub(crate) fn of_other(process: u32, number: u32) -> Result<Dmabuf, Errno> {
         Dmabuf::at(&format!("/proc/{process}/fd/{number}"))
     }
@@ -132,7 +132,7 @@ impl Dmabuf {
         self.identity
     }
 
-    /// The descriptor that this process has of the file, for [`Dmabuf::of_other`].
+    /// This process's descriptor of the file, for [`Dmabuf::of_other`].
     pub(crate) fn number(&self) -> RawFd {
         self.file.as_raw_fd()
     }
@@ -144,19 +144,19 @@ impl Dmabuf {
     pub(crate) fn give(&self) -> io::Result<RawFd> {
         let path = format!("/proc/self/fd/{}", self.number());
         let fd = memfile::reopen(&path, libc::O_WRONLY | libc::O_CLOEXEC)?;
-        // The only lock that keeps this one off is `take_back`'s, after which nothing is given.
+        // Only `take_back` holds a conflicting lock, and no descriptor is given away after it.
         // SAFETY: a valid descriptor, just made.
         unsafe { libc::flock(fd, libc::LOCK_SH | libc::LOCK_NB) };
         Ok(fd)
     }
 
-    /// The owner ends what the file stands for, unless somebody else has it: false then. After that, who finds the file
-    /// by its number finds it empty.
+    /// Empties the owner's file, so that a process that still finds it finds no buffer. Returns false, and changes
+    /// nothing, if another descriptor or user exists.
     pub(crate) fn take_back(&self) -> bool {
         lock(&self.file, libc::LOCK_EX) && self.file.set_len(0).is_ok()
     }
 
-    /// What was kept by [`Dmabuf::set_metadata`] last, in whatever process; zeroes before.
+    /// The metadata that any process stored last by [`Dmabuf::set_metadata`]; zeros before.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -170,7 +170,7 @@ impl Dmabuf {
         Ok(Metadata { flags, tiling_info, data_size_bytes, data: std::array::from_fn(|_| next()) })
     }
 
-    /// Keeps metadata.
+    /// Stores metadata.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -191,11 +191,11 @@ impl Dmabuf {
     }
 }
 
-/// Locks an open file, if nobody keeps it from that.
+/// Locks an open file. Returns false if a conflicting lock exists.
 fn lock(file: &File, kind: i32) -> bool {
     // SAFETY: a valid descriptor.
     let result = unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) };
-    // Where there are no such locks, nobody is known to have anything.
+    // A kernel without such locks knows no holders.
     result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EWOULDBLOCK)
 }
 
@@ -214,7 +214,7 @@ mod tests {
     }
 
     fn given(file: &Dmabuf) -> OwnedFd {
-        // SAFETY: a descriptor that was just made and belongs to nobody else.
+        // SAFETY: a descriptor that was just made and belongs to no other code.
         unsafe { OwnedFd::from_raw_fd(file.give().expect("a descriptor")) }
     }
 
@@ -233,7 +233,7 @@ mod tests {
         let Record { gpu_id, flags, size, .. } = found.record;
         assert_eq!((gpu_id, flags, size), (5, 3, PAGE));
         let (owner, other) = (memory.map(PAGE, PAGE).expect("mapped"), found.map().expect("mapped"));
-        // SAFETY: one mapped byte that nobody else uses.
+        // SAFETY: one mapped byte that no other code uses.
         unsafe { owner.base().write(7) };
         // SAFETY: as above, by another mapping.
         assert_eq!(unsafe { other.base().read() }, 7);
@@ -263,7 +263,7 @@ mod tests {
         // SAFETY: a valid descriptor.
         assert_eq!(unsafe { libc::lseek(fd.as_raw_fd(), 0, libc::SEEK_END) }, PAGE as i64);
         // What it would show is not the buffer's memory.
-        // SAFETY: a new mapping wherever there is room, which nobody uses.
+        // SAFETY: a new mapping wherever there is room, which no other code uses.
         let place = unsafe {
             libc::mmap(std::ptr::null_mut(), PAGE as usize, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0)
         };

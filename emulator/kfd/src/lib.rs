@@ -30,6 +30,7 @@ mod process_log;
 mod product;
 mod queue;
 mod readings;
+mod runtime;
 mod shared;
 mod svm;
 mod sysfs;

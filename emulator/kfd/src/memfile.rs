@@ -1,4 +1,4 @@
-//! Memory files: what stands behind a device's file descriptor and behind the memory of a GPU.
+//! Memory files: the file of a device, and the memory of a GPU.
 
 use std::ffi::CStr;
 use std::io;
@@ -14,7 +14,7 @@ pub(crate) const PAGE: u64 = 4096;
 /// Identity of an open file: device and inode.
 pub(crate) type Identity = (u64, u64);
 
-/// What is free of some bytes.
+/// The free ranges of a file.
 struct Free(Mutex<Vec<(u64, u64)>>);
 
 impl Free {
@@ -69,24 +69,24 @@ fn room() -> &'static Free {
         let size = if base == wanted { SIZE } else { 0 };
         if size == 0 && base != libc::MAP_FAILED {
             // A kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint.
-            // SAFETY: it was mapped above, and nobody else knows it.
+            // SAFETY: it was mapped above, and no other code knows it.
             unsafe { libc::munmap(base, SIZE) };
         }
         Free::new(START as u64, (START + size) as u64)
     })
 }
 
-/// A file in memory, sparse, with a list of what is free.
+/// A sparse file in memory, with a list of its free ranges.
 pub(crate) struct MemFile {
     fd: OwnedFd,
     identity: Identity,
     free: Free,
 }
 
-/// Identity of whatever is behind a descriptor.
+/// Identity of the file behind a descriptor.
 pub(crate) fn identity(fd: RawFd) -> Option<Identity> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    // The system call itself: the library's function is one that we replace.
+    // The system call itself, because the driver replaces the library's function.
     // SAFETY: `stat` has room for what the kernel writes on this architecture.
     let result = unsafe { libc::syscall(libc::SYS_fstat, fd, stat.as_mut_ptr()) };
     if result != 0 {
@@ -107,7 +107,7 @@ pub(crate) fn create(name: &CStr, size: u64) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that was just made and belongs to nobody else.
+    // SAFETY: a descriptor that was just made and belongs to no other code.
     let fd = kept(unsafe { OwnedFd::from_raw_fd(fd) });
     // SAFETY: a valid descriptor of a file that may be resized.
     if unsafe { libc::ftruncate(fd.as_raw_fd(), size as libc::off_t) } != 0 {
@@ -147,7 +147,7 @@ impl MemFile {
         reopen(&format!("/proc/self/fd/{}", self.fd.as_raw_fd()), (flags & libc::O_CLOEXEC) | libc::O_RDWR)
     }
 
-    /// The descriptor that this process has of the file, for others to find it by: [`map_of_other`].
+    /// This process's descriptor of the file, by which another process maps it: [`map_of_other`].
     pub(crate) fn number(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -187,8 +187,8 @@ pub(crate) fn map_of_other(process: u32, number: u32, start: u64, len: u64) -> i
     map(&fd, start, len)
 }
 
-/// Opens what a path of the kernel's stands for, for the driver to keep, if that is a memory file with this name: of
-/// other files, opening alone may have effects.
+/// Opens a path below `/proc` for the driver, if it is a memory file with this name. To open another file may have
+/// effects.
 ///
 /// # Errors
 /// When there is no such path, or another file.
@@ -198,12 +198,11 @@ pub(crate) fn open_named(path: &str, name: &CStr, flags: i32) -> io::Result<Owne
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     let fd = reopen(path, flags | libc::O_CLOEXEC)?;
-    // SAFETY: a descriptor that was just made and belongs to nobody else.
+    // SAFETY: a descriptor that was just made and belongs to no other code.
     Ok(kept(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// Opens what a path of the kernel's stands for, by the system call itself: the library's function is one that we
-/// replace.
+/// Opens a path below `/proc` by the system call itself, because the driver replaces the library's function.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -221,7 +220,7 @@ fn map(fd: &OwnedFd, start: u64, len: u64) -> io::Result<Arc<Mapping>> {
     let at = room().allocate(len, PAGE);
     let wanted = std::ptr::without_provenance_mut(at.unwrap_or(0) as usize);
     let flags = libc::MAP_SHARED | if at.is_some() { libc::MAP_FIXED } else { 0 };
-    // SAFETY: a new mapping, in a piece of the room that nobody else has or where the kernel has room.
+    // SAFETY: a new mapping, in a reserved range that no other mapping uses, or where the kernel places it.
     let base = unsafe { libc::mmap(wanted, len as usize, protection, flags, fd.as_raw_fd(), start as libc::off_t) };
     if base == libc::MAP_FAILED {
         let error = io::Error::last_os_error();
@@ -297,7 +296,7 @@ mod tests {
         let file = MemFile::new(c"test", 4 * PAGE, 0).expect("memfd");
         let at = file.allocate(PAGE, PAGE).expect("room");
         let mapping = file.map(at, PAGE).expect("mapped");
-        // SAFETY: one mapped byte that nobody else uses.
+        // SAFETY: one mapped byte that no other code uses.
         unsafe { mapping.base().write(7) };
         file.release(at, PAGE);
         // SAFETY: as above; the page is still mapped, its memory is new.

@@ -34,7 +34,7 @@ impl ProcessLog {
         ProcessLog { sink, written: Mutex::new(Vec::new()) }
     }
 
-    /// Writes a line; errors are ignored, for there is nobody to tell.
+    /// Writes a line; errors are ignored: there is no other place for them.
     pub(crate) fn line(&self, text: impl Display) {
         let line = format!("kfdemu[{}]: {text}\n", std::process::id());
         match &self.sink {

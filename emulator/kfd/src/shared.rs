@@ -1,5 +1,4 @@
-//! Which buffers are known outside of the compute driver: to render nodes, by which handle, and to whoever has a
-//! descriptor.
+//! Buffers that are known outside of the compute driver: to render nodes by a handle, to other processes by a descriptor.
 //!
 //! # Threads
 //! Any; one lock, under which nothing is called but the kernel.
@@ -19,16 +18,16 @@ use crate::memfile::{Identity, identity};
 pub(crate) struct Import {
     /// The compute driver's handle.
     pub(crate) buffer: u64,
-    /// Where it is mapped: device, address, bytes.
+    /// Its mappings: device, address, bytes.
     pub(crate) mapped: Vec<(usize, u64, u64)>,
-    /// The file that it was found by, where that is not among the exported ones: another process's.
+    /// The file of an imported buffer; `None` if this process exported it.
     foreign: Option<Identity>,
 }
 
-/// The file that stands for a buffer.
+/// The file that describes a buffer.
 struct Exported {
     file: Dmabuf,
-    /// It stays as long as the buffer, not only as long as somebody has it.
+    /// The file stays as long as the buffer, also without other holders.
     lasting: bool,
 }
 
@@ -38,7 +37,7 @@ struct Table {
     exported: HashMap<u64, Exported>,
     /// By the render node's handle.
     imports: HashMap<u32, Import>,
-    /// Buffers that the compute driver has let go of, while somebody else has not.
+    /// Buffers that the compute driver has freed and that have other users.
     freed: HashSet<u64>,
 }
 
@@ -48,8 +47,8 @@ fn render_handle(buffer: u64) -> u32 {
 }
 
 impl Table {
-    /// True if a render node or another process has a buffer, or somebody a descriptor of it. If not, nobody gets it any
-    /// more.
+    /// True if a render node, another process or a descriptor refers to a buffer. If not, its file is emptied, so that no
+    /// new user can appear.
     fn held(&mut self, buffer: u64) -> bool {
         if self.imports.contains_key(&render_handle(buffer)) {
             return true;
@@ -62,16 +61,16 @@ impl Table {
     }
 }
 
-/// Buffers that others know.
+/// Buffers that are known outside of the compute driver.
 #[derive(Default)]
 pub(crate) struct Shared(Mutex<Table>);
 
 impl Shared {
-    /// Does something with the file that stands for a buffer of this process; `lasting` keeps it as long as the buffer,
-    /// for who was told its number, or for what was written into it.
+    /// Calls `f` with the file that describes a buffer of this process. `lasting` keeps the file as long as the buffer:
+    /// another process may know its number, or it has metadata.
     ///
     /// # Errors
-    /// When it has to be made, and cannot; those of `f`.
+    /// If the file cannot be made, and those of `f`.
     pub(crate) fn file<T>(
         &self,
         buffer: u64,
@@ -80,7 +79,7 @@ impl Shared {
         f: impl FnOnce(&Dmabuf) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut table = lock(&self.0);
-        // There are no more of them than somebody has.
+        // Unused files are dropped, so that there are only as many as there are users.
         table.exported.retain(|&b, e| b == buffer || e.lasting || !e.file.take_back());
         let exported = match table.exported.entry(buffer) {
             Entry::Occupied(known) => known.into_mut(),
@@ -90,7 +89,7 @@ impl Shared {
         f(&exported.file)
     }
 
-    /// The handle of the buffer that a descriptor stands for, the same one each time; `None` if it is not known yet.
+    /// The handle of the buffer behind a descriptor, the same one each time; `None` if it has none yet.
     pub(crate) fn imported(&self, fd: RawFd) -> Option<u32> {
         let file = identity(fd)?;
         let mut table = lock(&self.0);
@@ -103,8 +102,7 @@ impl Shared {
         Some(render_handle(buffer))
     }
 
-    /// Gives a render node's handle to a buffer of another process, which stands behind this file as long as the buffer
-    /// is there. It goes with that handle.
+    /// Gives a render node's handle to a buffer of another process. The file is closed with the handle.
     pub(crate) fn adopt(&self, buffer: u64, file: Identity) -> u32 {
         let mut table = lock(&self.0);
         table.freed.insert(buffer);
@@ -112,7 +110,7 @@ impl Shared {
         render_handle(buffer)
     }
 
-    /// Does something with what a handle stands for.
+    /// Calls `f` with the buffer of a handle.
     ///
     /// # Errors
     /// EINVAL for a handle that is none.
@@ -120,7 +118,7 @@ impl Shared {
         lock(&self.0).imports.get_mut(&handle).map(f).ok_or(libc::EINVAL)
     }
 
-    /// The compute driver lets go of a buffer: true if somebody else still has it.
+    /// Marks a buffer as freed by the compute driver. Returns true if it has other users.
     ///
     /// # Errors
     /// EINVAL if the compute driver has done so before.
@@ -136,7 +134,7 @@ impl Shared {
         Ok(held)
     }
 
-    /// A render node lets go of a handle: where the buffer was mapped.
+    /// Removes a render node's handle. Returns the mappings of its buffer.
     ///
     /// # Errors
     /// EINVAL for a handle that is none.
@@ -144,7 +142,7 @@ impl Shared {
         lock(&self.0).imports.remove(&handle).map(|import| import.mapped).ok_or(libc::EINVAL)
     }
 
-    /// Takes the buffers that the compute driver has let go of, and by now everybody else.
+    /// Takes the buffers that the compute driver has freed and that have no other user any more.
     pub(crate) fn abandoned(&self) -> HashSet<u64> {
         let mut table = lock(&self.0);
         let freed = std::mem::take(&mut table.freed);
@@ -170,7 +168,7 @@ mod tests {
 
     fn exported(shared: &Shared) -> OwnedFd {
         let fd = shared.file(BUFFER, record(), false, Dmabuf::give).expect("a descriptor");
-        // SAFETY: a descriptor that was just made and belongs to nobody else.
+        // SAFETY: a descriptor that was just made and belongs to no other code.
         unsafe { OwnedFd::from_raw_fd(fd) }
     }
 
@@ -218,7 +216,7 @@ mod tests {
             })
         };
         assert_eq!(found(), [true, true]);
-        // Another buffer's file gives up those that nobody has.
+        // A new file drops the unused ones.
         place(BUFFER + 2, true);
         assert_eq!(found(), [true, false]);
         assert_eq!(shared.outlives(BUFFER), Ok(false));

@@ -270,7 +270,7 @@ fn parent(settings: &Emulator) -> io::Result<PathBuf> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    // A folder that somebody else prepared could serve a tree of theirs.
+    // A folder of another user could contain a forged tree.
     let found = fs::symlink_metadata(&folder)?;
     if !found.is_dir() || found.uid() != user {
         return Err(io::Error::other(format!("{} is not a folder of this user", folder.display())));

@@ -9,7 +9,7 @@ use crate::error::call;
 use crate::{Api, HsaError, Pool, Result};
 
 impl Api {
-    /// Memory of a pool that some agents may use. Its contents are whatever they are.
+    /// Memory of a pool that some agents may use. Its contents are undefined.
     ///
     /// # Errors
     /// When the pool has not so much, or an agent cannot reach it; nothing stays allocated then.
@@ -20,7 +20,7 @@ impl Api {
         unsafe { call!(self.amd.hsa_amd_memory_pool_allocate_fn(handle, bytes, 0, &mut memory)) }?;
         let memory = NonNull::new(memory.cast::<u8>()).ok_or(HsaError::Missing { call: "memory of a pool" })?;
         if let Err(error) = self.allow_access(memory, agents) {
-            // SAFETY: it was allocated above, and nobody else knows it. If it stays, it is of no use to anybody.
+            // SAFETY: it was allocated above, and no other code knows it. If it stays, no code uses it.
             let _ = unsafe { self.free(memory) };
             return Err(error);
         }
@@ -52,7 +52,7 @@ impl Api {
     /// What the runtime says.
     ///
     /// # Safety
-    /// The memory has so many words, and nobody uses it meanwhile.
+    /// The memory has so many words, and no other code uses it meanwhile.
     pub unsafe fn fill(&self, memory: NonNull<u8>, word: u32, words: usize) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { call!(self.amd.hsa_amd_memory_fill_fn(memory.as_ptr().cast(), word, words)) }

@@ -61,6 +61,14 @@ impl Api {
         Ok(value)
     }
 
+    /// True where faults of an agent's kernels are retried (XNACK): they use all memory of the process.
+    pub fn retries_faults(&self, agent: u64) -> bool {
+        // The runtime writes one byte (`hsa_ext_amd.h`). Before ROCm 5.3 only the name of the ISA tells.
+        let told = self.system_info::<[u8; 8]>(raw::HSA_AMD_SYSTEM_INFO_XNACK_ENABLED);
+        let by_name = || self.isa_names(agent).is_ok_and(|names| names.iter().any(|name| name.contains(":xnack+")));
+        told.map_or_else(|_| by_name(), |value| value[0] != 0)
+    }
+
     /// Ticks of the system clock in a second.
     ///
     /// # Errors

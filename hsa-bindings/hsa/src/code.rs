@@ -23,7 +23,7 @@ impl Api {
             call!(self.core.hsa_code_object_reader_create_from_memory_fn(code.as_ptr().cast(), code.len(), &mut reader))
         }?;
         let loaded = self.load_with(agent, reader, made);
-        // SAFETY: the reader was made above, and nobody else knows it. What was loaded does not need it.
+        // SAFETY: the reader was made above, and no other code knows it. What was loaded does not need it.
         let destroyed = unsafe { call!(self.core.hsa_code_object_reader_destroy_fn(reader)) };
         let executable = loaded?;
         destroyed.map(|()| executable)
@@ -55,7 +55,7 @@ impl Api {
         let frozen =
             loaded.and_then(|()| unsafe { call!(self.core.hsa_executable_freeze_fn(executable, ptr::null())) });
         if frozen.is_err() {
-            // SAFETY: the executable was made above, and nobody else knows it. If it stays, it is of no use to anybody.
+            // SAFETY: the executable was made above, and no other code knows it. If it stays, no code uses it.
             let _ = unsafe { call!(self.core.hsa_executable_destroy_fn(executable)) };
         }
         frozen.map(|()| Executable(executable.handle))

@@ -87,6 +87,18 @@ impl Api {
         Ok(Loader(functions))
     }
 
+    /// True for an executable that is frozen: it gets no more code objects.
+    ///
+    /// # Errors
+    /// When the executable is not valid.
+    pub fn is_frozen(&self, executable: Executable) -> Result<bool> {
+        let mut state = raw::HSA_EXECUTABLE_STATE_UNFROZEN;
+        let (executable, to) = (hsa_executable_t { handle: executable.0 }, ptr::from_mut(&mut state).cast());
+        // SAFETY: the attribute is a state, to which there is room.
+        unsafe { call!(self.core.hsa_executable_get_info_fn(executable, raw::HSA_EXECUTABLE_INFO_STATE, to)) }?;
+        Ok(state == raw::HSA_EXECUTABLE_STATE_FROZEN)
+    }
+
     /// The kernels of a frozen executable that were loaded for an agent.
     ///
     /// # Errors

@@ -22,8 +22,9 @@ mod memory;
 mod open;
 mod queue;
 mod signal;
+mod watch;
 
-pub use agent::{Agent, AgentKind};
+pub use agent::{Agent, AgentKind, Identity};
 pub use api::Api;
 pub use dispatch::{DispatchTime, OwnQueue};
 pub use error::{HsaError, Result};
@@ -34,3 +35,4 @@ pub use live::{LiveTable, Slot};
 pub use memory::Pool;
 pub use queue::QueueErrorCallback;
 pub use signal::OwnSignal;
+pub use watch::{Refusal, Wanted, Way, way};

@@ -57,6 +57,16 @@ impl Api {
         Ok(all)
     }
 
+    /// The pool of memory that a handle of `hsa_amd_vmem_*` stands for; `None` if the runtime does not say.
+    pub fn pool_of_handle(&self, handle: raw::hsa_amd_vmem_alloc_handle_t) -> Option<u64> {
+        let mut pool = hsa_amd_memory_pool_t::default();
+        let mut kind = raw::hsa_amd_memory_type_t(0);
+        // SAFETY: the runtime looks the handle up, and writes a pool and a number.
+        let asked =
+            unsafe { call!(self.amd.hsa_amd_vmem_get_alloc_properties_from_handle_fn(handle, &mut pool, &mut kind)) };
+        asked.ok().map(|()| pool.handle)
+    }
+
     /// Starts a copy between two agents' memories; the signal is decremented when it is complete.
     ///
     /// # Errors
@@ -80,6 +90,51 @@ impl Api {
         }
     }
 
+    /// The SDMA engines that the runtime calls free for copies from one agent's memory to another's: bits of
+    /// `hsa_amd_sdma_engine_id_t`. 0 if none is, or if the runtime does not say (before ROCm 5.6).
+    pub fn free_engines(&self, to_agent: u64, from_agent: u64) -> u32 {
+        let [to_agent, from_agent] = [to_agent, from_agent].map(|handle| hsa_agent_t { handle });
+        let mut engines = 0;
+        // SAFETY: the runtime writes one number of 32 bits.
+        let asked = unsafe { call!(self.amd.hsa_amd_memory_copy_engine_status_fn(to_agent, from_agent, &mut engines)) };
+        if asked.is_ok() { engines } else { 0 }
+    }
+
+    /// Starts a copy as [`start_copy`](Api::start_copy) does, on one SDMA engine: a bit of `hsa_amd_sdma_engine_id_t`.
+    ///
+    /// # Errors
+    /// What the runtime says; the signal is then left alone.
+    ///
+    /// # Safety
+    /// As for [`start_copy`](Api::start_copy).
+    pub unsafe fn start_copy_on(
+        &self,
+        to: (*mut u8, u64),
+        from: (*const u8, u64),
+        bytes: usize,
+        signal: OwnSignal,
+        engine: u32,
+    ) -> Result<()> {
+        let [to_agent, from_agent] = [to.1, from.1].map(|handle| hsa_agent_t { handle });
+        let signal = raw::hsa_signal_t { handle: signal.handle() };
+        let (to, from, engine) = (to.0.cast(), from.0.cast(), raw::hsa_amd_sdma_engine_id_t(engine));
+        // SAFETY: the caller's promise; there are no dependencies.
+        unsafe {
+            call!(self.amd.hsa_amd_memory_async_copy_on_engine_fn(
+                to,
+                to_agent,
+                from,
+                from_agent,
+                bytes,
+                0,
+                ptr::null(),
+                signal,
+                engine,
+                true
+            ))
+        }
+    }
+
     /// Memory for kernel arguments that some GPUs can read and write, zeroed, for as long as the runtime lives.
     ///
     /// # Errors
@@ -96,7 +151,7 @@ impl Api {
         // SAFETY: so many agents, no flags, memory that was allocated above.
         unsafe { call!(self.amd.hsa_amd_agents_allow_access_fn(count, agents.as_ptr(), ptr::null(), memory)) }?;
         let memory = NonNull::new(memory.cast::<u8>()).ok_or(MISSING)?;
-        // SAFETY: the memory has so many bytes, and nobody else knows it.
+        // SAFETY: the memory has so many bytes, and no other code knows it.
         unsafe { memory.write_bytes(0, bytes) };
         Ok(memory)
     }

@@ -46,6 +46,18 @@ impl Api {
             && self.agents().is_ok_and(|agents| agents.into_iter().any(is_gpu))
     }
 
+    /// The agent of a queue; `None` if the runtime does not say, as before ROCm 6.1.
+    ///
+    /// # Safety
+    /// The queue must be alive.
+    pub unsafe fn queue_agent(&self, queue: *mut hsa_queue_t) -> Option<u64> {
+        let mut agent = raw::hsa_agent_t::default();
+        let to = ptr::from_mut(&mut agent).cast();
+        // SAFETY: the caller's promise; the runtime writes an agent for this attribute.
+        let asked = unsafe { call!(self.amd.hsa_amd_queue_get_info_fn(queue, raw::HSA_AMD_QUEUE_INFO_AGENT, to)) };
+        asked.ok().map(|()| agent.handle)
+    }
+
     /// Creates a queue whose packets pass through a handler.
     ///
     /// # Errors

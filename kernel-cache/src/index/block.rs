@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use super::record::{self, Shared, fingerprint};
 use super::wire::Reader;
 use super::{builder, name_hash};
-use crate::decision::{Candidate, Stamp};
+use crate::candidate::{Candidate, Stamp};
 
 pub(super) const MAGIC: [u8; 8] = *b"ldkernel";
 pub(super) const HEADER: usize = 72;

@@ -8,7 +8,7 @@ use super::block::{Block, CHECKSUM, FILE_ROW, HEADER, KernelRow, MAGIC, checksum
 use super::record::{Shared, fingerprint, write_shape};
 use super::wire::Writer;
 use super::{first_word, name_hash};
-use crate::decision::Stamp;
+use crate::candidate::Stamp;
 use crate::interface::Interface;
 
 /// More than a block can point at.

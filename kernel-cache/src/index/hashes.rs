@@ -10,7 +10,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use super::store;
-use crate::decision::{Place, Stamp};
+use crate::candidate::{Place, Stamp};
 use crate::file;
 use crate::hash::Hash;
 use crate::trust::Trust;

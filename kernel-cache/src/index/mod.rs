@@ -13,7 +13,7 @@ mod wire;
 
 use std::path::Path;
 
-use crate::decision::Candidate;
+use crate::candidate::Candidate;
 
 pub(crate) use block::{Block, FileRow};
 pub(crate) use builder::{Builder, Carried, FileBuilder, TooLarge};

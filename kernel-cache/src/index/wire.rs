@@ -49,7 +49,12 @@ impl<'a> Reader<'a> {
         let mut value = 0_u64;
         for shift in (0..u64::BITS).step_by(7) {
             let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            let bits = u64::from(byte & 0x7f);
+            // The last byte has room for one bit.
+            if bits > u64::MAX >> shift {
+                return None;
+            }
+            value |= bits << shift;
             if byte & 0x80 == 0 {
                 return T::try_from(value).ok();
             }
@@ -119,6 +124,9 @@ mod tests {
         assert_eq!(Reader(&[0x80]).number::<u64>(), None);
         assert_eq!(Reader(&[0x80, 2]).number::<u8>(), None);
         assert_eq!(Reader(&[0xff; 12]).number::<u64>(), None);
+        let near = |last| [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, last];
+        assert_eq!(Reader(&near(1)).number::<u64>(), Some(u64::MAX));
+        assert_eq!([2, 3, 0x7f].map(|last| Reader(&near(last)).number::<u64>()), [None; 3], "past 2^64");
         assert_eq!(Reader(&[4, b'a', b'b']).text(), None);
         assert_eq!(Reader(&[2, 0xff, 0xfe]).text(), None);
         assert_eq!(Reader(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]).texts(), None);

@@ -5,7 +5,7 @@ use amdgpu_code_object::{Abi, AddressSpace, KernelKind, ValueKind};
 use super::{Fact, Found};
 use crate::interface::{Interface, Parameter};
 use crate::kernarg::{What, counterpart};
-use crate::swap::{Limits, PacketFacts};
+use crate::packet::{Limits, PacketFacts};
 use crate::target;
 
 pub(super) fn differing<T: PartialEq>(original: T, candidate: T, fact: impl Fn(T) -> Fact) -> Found {

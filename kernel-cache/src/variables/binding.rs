@@ -174,7 +174,7 @@ impl Binder<'_> {
     fn place_of(&self, slot: &StoredAddress) -> Result<(Place, u64), Problem> {
         let analysis = self.places.analysis;
         let Some(base) = slot.base else {
-            // What is defined elsewhere is the application's, or nobody's.
+            // What is defined elsewhere is the application's, or missing.
             let name = slot.symbol.as_deref().unwrap_or_default();
             return Ok((self.places.of_external(name)?, slot.addend as u64));
         };

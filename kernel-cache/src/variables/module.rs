@@ -75,15 +75,16 @@ impl Module {
     /// # Errors
     /// When it is damaged.
     pub fn of(bytes: &[u8]) -> Result<Module, Unreadable> {
-        Module::of_object(&CodeObject::parse(bytes)?, bytes)
+        let image = Image::parse(bytes)?;
+        Module::of_object(&CodeObject::of(&image)?, &image)
     }
 
-    /// Of a code object that was read of some bytes.
+    /// Of a code object that was read, and its file.
     ///
     /// # Errors
     /// When it is damaged.
-    pub fn of_object(object: &CodeObject, bytes: &[u8]) -> Result<Module, Unreadable> {
-        let mut module = Module::read(object, &Image::parse(bytes)?)?;
+    pub fn of_object(object: &CodeObject, image: &Image<'_>) -> Result<Module, Unreadable> {
+        let mut module = Module::read(object, image)?;
         // What is only constant is compared with nothing.
         if module.is_empty() {
             module.ranges.clear();

@@ -94,7 +94,7 @@ impl Analysis {
                 };
                 // Where a kernel jumps to itself is computed: all of it counts.
                 let is_own = address.wrapping_sub(kernel.address) < kernel.size;
-                if inst.is_indirect() && !inst.goes_on() && is_own && !jumps.contains(&address) {
+                if inst.is_indirect() && !inst.falls_through() && is_own && !jumps.contains(&address) {
                     walk.all(kernel.address, kernel.size).into_iter().for_each(|at| walk.start(at));
                 }
                 if inst.op.name != "s_getpc_b64" {

@@ -28,7 +28,8 @@ pub(crate) fn check(environment: &Environment, force: bool) -> Result<()> {
         (Interceptor::capture_kernels, &settings.capture_kernels),
     ];
     for (name, text) in expressions {
-        if let Some(Err(error)) = text.as_deref().map(Regex::new) {
+        let Some(text) = text else { continue };
+        if let Err(error) = Regex::new(text) {
             bail!("{name}: expected a regular expression, found {text:?}: {}", one_line(&error.to_string()));
         }
     }

@@ -1,5 +1,6 @@
 //! `omniprobe doctor`: what there is, and whether the library would be loaded.
 
+mod glibc;
 mod self_test;
 
 use std::fs;
@@ -11,6 +12,7 @@ use hsa::{AgentKind, Api};
 use logdur_replay::{Exit, ReplayError};
 use logdur_settings::Interceptor;
 
+use crate::cmd::file;
 use crate::environment::Environment;
 use crate::{PlaceOptions, RunOptions, find, private_folder};
 
@@ -55,7 +57,18 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<Exit> {
         "tool",
         if loaded { "liblogdur.so is loaded by the runtime" } else { "liblogdur.so is NOT loaded by the runtime" }
     );
-    Ok(if loaded { Exit::Success } else { Exit::Environment })
+    let enough = glibc_is_enough()?;
+    Ok(if loaded && enough { Exit::Success } else { Exit::Environment })
+}
+
+/// Says which glibc the library needs and which one is here; false when it is too old.
+fn glibc_is_enough() -> Result<bool> {
+    let library = find::library("liblogdur.so")?;
+    let bytes = fs::read(&library).with_context(|| library.display().to_string())?;
+    let (Some(needed), Some(here)) = (glibc::Version::needed(&bytes), glibc::Version::here()) else { return Ok(true) };
+    let (line, enough) = glibc::compared(needed, here);
+    println!("{:<10} {line}", "glibc");
+    Ok(enough)
 }
 
 /// What is asked of the process of its own.
@@ -115,14 +128,14 @@ fn described(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let release = name.rsplit('.').next().and_then(|digits| digits.parse::<u32>().ok()).filter(|&n| n >= 50_000);
     let release = release.map_or(String::new(), |n| format!(" (ROCm {}.{}.{})", n / 10_000, n / 100 % 100, n % 100));
-    format!("{}{release}", path.display())
+    format!("{}{release}", file(path))
 }
 
 fn rocm_of(runtime: &Path) -> String {
     let folder = runtime.parent().unwrap_or(runtime);
     let root =
         folder.ancestors().find(|f| !f.ends_with("x86_64-linux-gnu") && !f.ends_with("lib") && !f.ends_with("lib64"));
-    root.unwrap_or(folder).display().to_string()
+    file(root.unwrap_or(folder))
 }
 
 /// HIP's library beside the runtime's.

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use logdur_replay::verify::Rule;
-use logdur_replay::{Case, Exit, extract};
+use logdur_replay::{CapturedDispatch, Exit, extract};
 
 use super::captured::Captured;
-use super::{lines, progress};
+use super::{file, lines, progress};
 
 /// What is written, and where.
 #[derive(Args, Clone, Debug)]
@@ -45,11 +45,11 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         bar.inc(1);
     }
     for dispatch in dispatches {
-        let case = Case::of(&reader, dispatch)?;
-        files.extend(extract::memory(&case, &options.types, options.all, &options.output)?);
+        let captured = CapturedDispatch::of(&reader, dispatch)?;
+        files.extend(extract::memory(&captured, &options.types, options.all, &options.output)?);
         bar.inc(1);
     }
     bar.finish_and_clear();
-    lines(files.iter().map(|file| file.display().to_string()))?;
+    lines(files.iter().map(|path| file(path)))?;
     Ok(Exit::Success)
 }

@@ -10,7 +10,7 @@ use logdur_replay::{Exit, ReplayError, lacks};
 use serde_json::{Value, json};
 
 use super::captured::opened;
-use super::{lines, progress};
+use super::{file, lines, progress};
 
 /// What is looked at.
 #[derive(Args, Clone, Debug)]
@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         let dispatches = reader.dispatches().len();
         all.push(format!(
             "{}: {} frames, {} chunks, {dispatches} dispatches, {end}, {} findings",
-            options.file.display(),
+            file(&options.file),
             report.frames,
             report.chunks,
             report.findings.len()
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         }
         if let (Some(lost), Some(to)) = (repaired, &options.repair) {
             all.extend(lost.iter().map(|f| format!("lost: {f}")));
-            all.push(format!("{}: written", to.display()));
+            all.push(format!("{}: written", file(to)));
         }
         lines(all)?;
     }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::{Dispatch, End, Placed, Reader};
-use logdur_replay::{Case, Exit, lacks, packet, symbol};
+use logdur_replay::{CapturedDispatch, Exit, lacks, packet, symbol};
 use serde_json::{Value, json};
 
 use super::captured::Captured;
@@ -56,11 +56,11 @@ impl<'r> Row<'r> {
     fn of(reader: &'r Reader, dispatch: &'r Placed<Dispatch>) -> Row<'r> {
         let kernel = demangled(symbol(reader, dispatch));
         let (mut obstacles, mut weaknesses) = (Vec::new(), Vec::new());
-        match Case::of(reader, dispatch) {
-            Ok(case) => (obstacles, weaknesses) = (case.obstacles(), case.weaknesses()),
+        match CapturedDispatch::of(reader, dispatch) {
+            Ok(captured) => (obstacles, weaknesses) = (captured.obstacles(), captured.weaknesses()),
             Err(error) => obstacles.push(format!("{:#}", anyhow::Error::from(error))),
         }
-        // What the dispatch has is shown, whatever else it lacks.
+        // What the dispatch has is shown, also if other parts are missing.
         let shape = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
         let packet = packet(dispatch);
         let geometry = format!("{} by {}", shape(packet.grid_size()), shape(packet.workgroup_size().map(u32::from)));
@@ -99,14 +99,21 @@ fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
     }
     for a in records.agents.iter().filter(|a| !a.isa.is_empty()) {
         all.push(format!("agent {}: {} {}{}", a.id, a.isa, a.product, if a.emulated { " [emulated]" } else { "" }));
+        if !a.bdf.is_empty() {
+            let node = a.driver_node.map_or_else(String::new, |node| format!(", node {node} of the driver"));
+            let visible = if a.visible.is_empty() { String::new() } else { format!(", with {}", a.visible) };
+            let said = format!("    {}, bus {}, partition {}{node}{visible}", a.uuid, a.bdf, a.partition);
+            all.push(names::escaped(&said));
+        }
     }
     for c in &records.code_objects {
         all.push(format!("code object {}: {} bytes, {} {}", c.id, c.size, c.isa, c.uri).trim_end().to_owned());
     }
     for row in rows {
         let d = row.dispatch;
+        let held = if d.held_ns == 0 { String::new() } else { format!(" (held for {} ns)", d.held_ns) };
         all.push(format!(
-            "dispatch {}: {}, occurrence {}, grid {}, {} ns, scope {}, {} bytes before{}",
+            "dispatch {}: {}, occurrence {}, grid {}, {} ns{held}, scope {}, {} bytes before{}",
             d.id,
             row.kernel,
             d.occurrence,
@@ -142,7 +149,7 @@ fn as_json(reader: &Reader, rows: &[Row<'_>]) -> Value {
             let d = row.dispatch;
             json!({
                 "dispatch": d.id, "kernel": row.kernel, "occurrence": d.occurrence, "geometry": row.geometry,
-                "duration_ns": row.duration_ns(), "scope": d.scope.to_string(), "bytes": row.bytes,
+                "duration_ns": row.duration_ns(), "held_ns": d.held_ns, "scope": d.scope.to_string(), "bytes": row.bytes,
                 "after": d.after.is_some(), "code_object": d.code_object.to_string(),
                 "replaced": d.replaced.map(|id| id.to_string()),
                 "complete": row.is_complete(), "lacks": row.lacks, "obstacles": row.obstacles, "weaknesses": row.weaknesses,
@@ -162,7 +169,12 @@ fn as_json(reader: &Reader, rows: &[Row<'_>]) -> Value {
     let agents: Vec<Value> = records
         .agents
         .iter()
-        .map(|a| json!({ "id": a.id, "isa": a.isa, "product": a.product, "emulated": a.emulated }))
+        .map(|a| {
+            json!({
+                "id": a.id, "isa": a.isa, "product": a.product, "emulated": a.emulated, "uuid": a.uuid, "bdf": a.bdf,
+                "partition": a.partition, "driver_node": a.driver_node, "visible": a.visible,
+            })
+        })
         .collect();
     let code: Vec<Value> = records
         .code_objects

@@ -1,6 +1,6 @@
 //! How instructions are shown, for people and for programs.
 
-use logdur_replay::listing::{Line, Listing, Part};
+use logdur_replay::listing::{Line, Listing, Routine};
 use serde_json::{Value, json};
 
 use super::output::demangled;
@@ -11,7 +11,7 @@ const WORDS: usize = 17;
 const TEXT: usize = 48;
 
 /// Lines for people: the name, then the instructions with what they come from above them.
-pub(super) fn text<'l>(listing: &'l Listing<'_>, part: &'l Part<'_>) -> impl Iterator<Item = String> {
+pub(super) fn text<'l>(listing: &'l Listing<'_>, part: &'l Routine<'_>) -> impl Iterator<Item = String> {
     let name = part.name.as_deref().map_or_else(|| "between functions".to_owned(), demangled);
     let mut last = None;
     let lines = listing.lines(part).flat_map(move |line| {
@@ -46,7 +46,7 @@ fn instruction(line: &Line<'_>) -> String {
 }
 
 /// An object for each instruction.
-pub(super) fn json<'l>(listing: &'l Listing<'_>, part: &'l Part<'_>) -> impl Iterator<Item = Value> {
+pub(super) fn json<'l>(listing: &'l Listing<'_>, part: &'l Routine<'_>) -> impl Iterator<Item = Value> {
     listing.lines(part).map(move |line| {
         let words: Vec<String> = line.words.iter().map(|word| format!("{word:08x}")).collect();
         json!({

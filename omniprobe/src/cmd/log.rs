@@ -1,4 +1,4 @@
-//! `omniprobe log FILE...`: the rows that processes could not write, from their records.
+//! `omniprobe log`: the rows that processes could not write, from their records.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 
 use anyhow::{Context, Result, bail};
 use logdur_journal::lines::Format;
+use logdur_journal::names::shell_word;
 use logdur_journal::recover::{self, Missing, Written};
 use logdur_journal::snapshot::Snapshot;
 use logdur_replay::Exit;
@@ -19,6 +20,12 @@ use crate::cmd::tell;
 /// # Errors
 /// When a file is none of records, or the log cannot be written.
 pub(crate) fn run(options: &LogOptions) -> Result<Exit> {
+    if options.list {
+        return super::left::list();
+    }
+    if options.clean {
+        return super::left::clean();
+    }
     let mut format = None;
     for path in &options.files {
         let snapshot = read(path)?;
@@ -73,7 +80,7 @@ pub(crate) fn finish(path: &Path, pid: u32, status: ExitStatus) -> Result<()> {
         let how = (snapshot.pid == pid).then(|| ended(status));
         let missing = recover::missing(&snapshot, origin.format, how.as_deref());
         let kept = || {
-            let (rows, pid, path) = (missing.rows(), snapshot.pid, path.display());
+            let (rows, pid, path) = (missing.rows(), snapshot.pid, shell_word(path));
             format!(
                 "{rows} rows of process {pid} are not in its log, but in its records: `omniprobe log {path} -l LOG` writes them"
             )

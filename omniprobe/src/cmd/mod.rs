@@ -12,8 +12,10 @@ pub(crate) mod fsck;
 pub(crate) mod info;
 pub(crate) mod input;
 pub(crate) mod isa;
+mod left;
 mod listing;
 pub(crate) mod log;
+pub(crate) mod manual;
 mod output;
 mod progress;
 pub(crate) mod replay;
@@ -23,4 +25,4 @@ pub(crate) mod trace;
 pub(crate) mod tune;
 mod worker;
 
-pub(crate) use output::{lines, printable, tell};
+pub(crate) use output::{file, lines, printable, tell};

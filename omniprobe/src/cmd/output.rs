@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use logdur_journal::names;
@@ -46,6 +47,11 @@ pub(crate) fn printable(text: &str) -> String {
         Some(inner) => all + &names::escaped(inner) + part.get(inner.len()..).unwrap_or_default(),
         None => all + &names::escaped(part),
     })
+}
+
+/// A path as a part of a line: line breaks are escaped, too.
+pub(crate) fn file(path: &Path) -> String {
+    names::escaped(&path.display().to_string())
 }
 
 /// A kernel's name as people write it.

@@ -1,15 +1,14 @@
 //! `omniprobe -- APP`: runs an application with the library in it, and says if the library was not loaded.
 
-use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result, bail};
-use logdur_settings::{Interceptor, LogLocation, RECORDS_AT, Value};
+use logdur_settings::{ENDED, Interceptor, LogLocation, NO_RECORDS, RECORDS_AT, Value, from_line};
 
 use super::input::Position;
 use crate::cmd::tell;
@@ -39,7 +38,7 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let Some((name, arguments)) = app.split_first() else {
-        bail!("expected an application after `--`: omniprobe [OPTIONS] -- APP [ARGS]...");
+        bail!("expected an application: omniprobe [OPTIONS] [--] APP [ARGS]...");
     };
     let program = find::program(name)?;
     super::check::check(&environment, options.capture.force)?;
@@ -144,8 +143,7 @@ impl Hello {
     fn records(&self) -> Vec<PathBuf> {
         let path = |line: &[u8]| {
             let at = line.iter().position(|&b| b == b' ')?;
-            let path = line[at + 1..].strip_prefix(RECORDS_AT.as_bytes())?.strip_prefix(b" ")?;
-            Some(PathBuf::from(OsStr::from_bytes(path)))
+            from_line(line[at + 1..].strip_prefix(RECORDS_AT.as_bytes())?.strip_prefix(b" ")?)
         };
         self.0.split(|&b| b == b'\n').filter_map(path).collect()
     }
@@ -166,15 +164,32 @@ impl Hello {
                  ROCP_TOOL_LIBRARIES or ROCPROFILER_REGISTER_LIBRARY (ROCPROFILER_REGISTER_ENABLED=0 turns that off)",
             );
         }
-        for problem in text
-            .lines()
-            .filter_map(|line| line.split_once(' '))
-            .map(|(_, said)| said)
-            .filter(|&said| said != "ok" && !said.starts_with(RECORDS_AT))
-        {
-            tell(format_args!("{problem}"));
+        let mut without_records = BTreeMap::new();
+        for (pid, said) in text.lines().filter_map(|line| line.split_once(' ')) {
+            match said.split_once(' ').map_or(said, |(word, _)| word) {
+                "ok" | RECORDS_AT => {}
+                NO_RECORDS => {
+                    let reason = said.trim_start_matches(NO_RECORDS).trim_start();
+                    // It may have replaced itself by another program.
+                    without_records.insert(pid, reason).into_iter().for_each(|reason| tell_abrupt_end(pid, reason));
+                }
+                ENDED => _ = without_records.remove(pid),
+                _ => tell(said),
+            }
+        }
+        for (pid, reason) in without_records {
+            // One that still runs may yet end in order.
+            if !Path::new("/proc").join(pid).exists() {
+                tell_abrupt_end(pid, reason);
+            }
         }
     }
+}
+
+fn tell_abrupt_end(pid: &str, reason: &str) {
+    tell(format_args!(
+        "process {pid} ended abruptly and had no file of records ({reason}): rows that were not in its log are lost"
+    ));
 }
 
 /// The signals that are passed on, and the child's end: taken one by one instead of by handlers.

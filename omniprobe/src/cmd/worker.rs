@@ -12,7 +12,9 @@ use clap::Args;
 use indicatif::ProgressBar;
 use logdur_capture::{Dispatch, Placed, Reader};
 use logdur_replay::verify::Rule;
-use logdur_replay::{Case, Exit, Geometry, MASK_LIMIT, Replacement, ReplayError, Setup, Variant, Which, symbol};
+use logdur_replay::{
+    CapturedDispatch, Exit, Geometry, MASK_LIMIT, Replacement, ReplayError, Setup, Variant, Which, symbol,
+};
 use logdur_settings::Emulator;
 
 use super::captured::{Backend, Captured, part, seconds};
@@ -24,7 +26,7 @@ use crate::{PlaceOptions, exit, find};
 
 /// Which dispatches are replayed, and on what: the options of every tool that does.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct On {
+pub(crate) struct TargetArgs {
     #[command(flatten)]
     pub(crate) captured: Captured,
     /// Print one JSON object for each dispatch, one a line.
@@ -64,7 +66,7 @@ pub(crate) struct On {
 
 /// What of a dispatch is other than it was.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Other {
+pub(crate) struct VariantArgs {
     /// Another grid, in work-items.
     #[arg(long, value_name = "X,Y,Z", value_parser = shape, help_heading = help::VARIANT)]
     grid: Option<Shape>,
@@ -80,7 +82,7 @@ pub(crate) struct Other {
     cache: Vec<PathBuf>,
 }
 
-impl Other {
+impl VariantArgs {
     /// For the library.
     pub(crate) fn variant(&self) -> Variant {
         let mut replacements = self.hsaco.clone();
@@ -90,8 +92,13 @@ impl Other {
         Variant { geometry: Geometry { grid: self.grid, workgroup: self.workgroup }, replacements }
     }
 
+    /// The folders in which other kernels are looked for.
+    pub(crate) fn folders(&self) -> &[PathBuf] {
+        &self.cache
+    }
+
     /// Every file is for one of the dispatches: else a misspelt name would have the application's own kernel verified.
-    fn is_used(&self, on: &On, reader: &Reader, dispatches: &[&Placed<Dispatch>]) -> Result<()> {
+    fn is_used(&self, target: &TargetArgs, reader: &Reader, dispatches: &[&Placed<Dispatch>]) -> Result<()> {
         let name = |dispatch: &&Placed<Dispatch>| symbol(reader, dispatch).to_owned();
         for replacement in &self.hsaco {
             let mut used = false;
@@ -106,7 +113,7 @@ impl Other {
                 let names: BTreeSet<String> = dispatches.iter().map(name).collect();
                 let names: Vec<String> = names.into_iter().collect();
                 return Err(ReplayError::Usage {
-                    what: format!("{}: --hsaco", on.captured.file.display()),
+                    what: format!("{}: --hsaco", target.captured.file.display()),
                     expected: format!("all, the hash of a code object, or a name: {}", names.join(", ")),
                     found: found.clone(),
                 }
@@ -130,7 +137,7 @@ fn shape(text: &str) -> Result<Shape, String> {
     if numbers.next().is_some() { Err(refuse()) } else { Ok(shape) }
 }
 
-impl On {
+impl TargetArgs {
     /// For the library.
     pub(crate) fn setup(&self) -> Setup {
         let backend = match self.backend {
@@ -187,7 +194,7 @@ impl On {
     /// Says once that the runtime is another than that of the capture: what it refuses, it refuses of every dispatch.
     ///
     /// # Errors
-    /// As for [`command`](On::command).
+    /// As for [`command`](TargetArgs::command).
     pub(crate) fn tell_runtime(
         &self,
         environment: &Environment,
@@ -227,7 +234,7 @@ impl On {
         let mut environment = Environment::default();
         if self.backend == Backend::Rocm {
             environment.place(&self.place, None)?;
-            // An emulated GPU is to show who reads what nobody wrote.
+            // An emulated GPU shows reads of unwritten memory.
             environment.set(Emulator::fill, "1");
         }
         Ok(environment)
@@ -235,13 +242,13 @@ impl On {
 }
 
 /// Does a dispatch's work in this process and ends it, if this is a worker.
-pub(crate) fn work(on: &On, work: impl FnOnce(&Case<'_>) -> Result<Exit>) {
-    let Some(dispatch) = on.worker else { return };
-    let status = with_case(&on.captured, dispatch, work).unwrap_or_else(|error| {
+pub(crate) fn work(target: &TargetArgs, work: impl FnOnce(&CapturedDispatch<'_>) -> Result<Exit>) {
+    let Some(dispatch) = target.worker else { return };
+    let status = with_case(&target.captured, dispatch, work).unwrap_or_else(|error| {
         let status = exit::of(&error);
         // Another layout of addresses is tried; of the last one it is said what was in the way.
-        if status != Exit::Placement || on.attempt == *on.attempts().end() {
-            if on.json {
+        if status != Exit::Placement || target.attempt == *target.attempts().end() {
+            if target.json {
                 let said = show::error(dispatch, &error, status).to_string();
                 // A parent that does not read has the status.
                 let _ = lines([said]);
@@ -257,20 +264,24 @@ pub(crate) fn work(on: &On, work: impl FnOnce(&Case<'_>) -> Result<Exit>) {
 ///
 /// # Errors
 /// When the capture cannot be read, when a file is for none of the dispatches, or this program cannot be started again.
-pub(crate) fn each(on: &On, other: &Other, of_one: impl FnOnce(&Case<'_>) -> Result<Exit>) -> Result<Exit> {
-    work(on, of_one);
-    let reader = on.captured.open()?;
-    let environment = on.environment()?;
+pub(crate) fn each(
+    target: &TargetArgs,
+    variant: &VariantArgs,
+    of_one: impl FnOnce(&CapturedDispatch<'_>) -> Result<Exit>,
+) -> Result<Exit> {
+    work(target, of_one);
+    let reader = target.captured.open()?;
+    let environment = target.environment()?;
     let mut ends = Vec::new();
-    let dispatches = on.captured.dispatches(&reader)?;
-    other.is_used(on, &reader, &dispatches)?;
-    on.tell_runtime(&environment, &reader, &dispatches)?;
+    let dispatches = target.captured.dispatches(&reader)?;
+    variant.is_used(target, &reader, &dispatches)?;
+    target.tell_runtime(&environment, &reader, &dispatches)?;
     let bar = progress::bar("{pos} of {len} dispatches", dispatches.len() as u64)?;
     for dispatch in dispatches {
         bar.tick();
         let mut ended = Exit::Placement as u8;
-        for attempt in on.attempts() {
-            let ran = run(on.command(&environment, dispatch.id, attempt)?, &bar)?;
+        for attempt in target.attempts() {
+            let ran = run(target.command(&environment, dispatch.id, attempt)?, &bar)?;
             ended = status_of(ran, dispatch.id);
             if ended != Exit::Placement as u8 {
                 break;
@@ -308,8 +319,12 @@ fn status_of(ended: ExitStatus, dispatch: u64) -> u8 {
     ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::Environment as u8)
 }
 
-fn with_case(captured: &Captured, dispatch: u64, work: impl FnOnce(&Case<'_>) -> Result<Exit>) -> Result<Exit> {
+fn with_case(
+    captured: &Captured,
+    dispatch: u64,
+    work: impl FnOnce(&CapturedDispatch<'_>) -> Result<Exit>,
+) -> Result<Exit> {
     let reader: Reader = captured.open()?;
     let found = reader.dispatches().iter().find(|d| d.id == dispatch);
-    work(&Case::of(&reader, found.context("the dispatch is no longer there")?)?)
+    work(&CapturedDispatch::of(&reader, found.context("the dispatch is no longer there")?)?)
 }

@@ -13,12 +13,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use hsa::sys::abi::aql::Packet;
+use logdur_capture::Loaded;
 
-use crate::case::{Case, Code};
+use crate::captured::{CapturedDispatch, Code};
 use crate::error::{ReplayError, Result};
-use crate::memory::Area;
-use crate::place::Region;
-use crate::stage::Setup;
+use crate::place::{MemoryRequest, PAGE};
+use crate::placed::PlacedRange;
+use crate::setup::Setup;
 
 /// Where dispatches are replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +29,11 @@ pub enum Backend {
     Rocm,
     /// On the emulated GPU, without a runtime: on any machine, and never a statement about time.
     Emulated,
+}
+
+/// The processors that can be emulated, oldest first.
+pub fn emulated_processors() -> impl Iterator<Item = &'static str> {
+    amdgpu_emu::Arch::ALL.into_iter().map(amdgpu_emu::Arch::name)
 }
 
 /// What a replay ran on.
@@ -74,6 +80,14 @@ pub(crate) struct CodePlace {
     pub(crate) kernel_object: u64,
 }
 
+impl CodePlace {
+    /// Where a code object was loaded, with a kernel at an address for packets.
+    pub(crate) fn of(loaded: &Loaded, kernel_object: u64) -> CodePlace {
+        let (base, end) = (loaded.base, loaded.base.saturating_add(loaded.size));
+        CodePlace { pages: base / PAGE * PAGE..end.next_multiple_of(PAGE), base, kernel_object }
+    }
+}
+
 /// A device. What is allocated and loaded stays as long as the process.
 pub(crate) trait Device {
     /// What it is.
@@ -87,7 +101,7 @@ pub(crate) trait Device {
     ///
     /// # Errors
     /// When it cannot be had, or is elsewhere and that is not allowed.
-    fn allocate(&mut self, wanted: &[Region], weaknesses: &mut Vec<String>) -> Result<Vec<Area>>;
+    fn allocate(&mut self, wanted: &[MemoryRequest], weaknesses: &mut Vec<String>) -> Result<Vec<PlacedRange>>;
 
     /// Loads code where it is wanted; the address of its kernel for packets.
     ///
@@ -102,7 +116,7 @@ pub(crate) trait Device {
     fn load(&mut self, code: &Code) -> Result<u64>;
 
     /// Nothing more has to be at an address of our choice.
-    fn settle(&mut self);
+    fn release_reservations(&mut self);
 
     /// Memory for kernel arguments.
     ///
@@ -156,16 +170,16 @@ pub(crate) trait Device {
 ///
 /// # Errors
 /// When there is no such device, or it cannot be used.
-pub(crate) fn open(setup: &Setup, case: &Case<'_>, wanted: &[Range<u64>]) -> Result<Box<dyn Device>> {
-    let isa = case.agent.map(|agent| agent.isa.as_str()).filter(|isa| !isa.is_empty());
+pub(crate) fn open(setup: &Setup, captured: &CapturedDispatch<'_>, wanted: &[Range<u64>]) -> Result<Box<dyn Device>> {
+    let isa = captured.agent.map(|agent| agent.isa.as_str()).filter(|isa| !isa.is_empty());
     match (setup.backend, setup.device) {
         (Backend::Emulated, Some(number)) if number > 0 => Err(ReplayError::Environment {
             what: "the GPU",
             expected: format!("GPU {number}"),
             found: "0: the emulated one alone".to_owned(),
         }),
-        (Backend::Rocm, _) => Ok(Box::new(rocm::Rocm::open(isa, setup, case, wanted)?)),
-        (Backend::Emulated, _) => Ok(Box::new(emu::Emulated::open(isa, case, wanted, setup.counted)?)),
+        (Backend::Rocm, _) => Ok(Box::new(rocm::Rocm::open(isa, setup, captured, wanted)?)),
+        (Backend::Emulated, _) => Ok(Box::new(emu::Emulated::open(isa, captured, wanted, setup.counted)?)),
     }
 }
 

@@ -15,11 +15,11 @@ use hsa::{Agent, AgentKind, Api, Executable, HsaError, OwnQueue, OwnSignal, Pool
 use logdur_capture::AllocationKind;
 
 use super::{CodePlace, Description, Device, QueueFacts, Times, nanoseconds, processor};
-use crate::case::{Case, Code};
+use crate::captured::{CapturedDispatch, Code};
 use crate::error::{Doing, Fault, ReplayError, Result};
-use crate::memory::Area;
-use crate::place::{Region, Reserved, blocks, regions};
-use crate::stage::Setup;
+use crate::place::{MemoryRequest, Reserved, blocks, regions};
+use crate::placed::PlacedRange;
+use crate::setup::Setup;
 
 /// Bytes that are copied at once.
 const STAGING: usize = 4 << 20;
@@ -58,7 +58,7 @@ pub(super) struct Rocm {
 
 /// A part of a piece of memory that is copied through the staging memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
+struct StagedCopy {
     /// The number of the piece, and where in it.
     piece: usize,
     at: usize,
@@ -70,7 +70,7 @@ struct Part {
 }
 
 /// Cuts pieces, of which address and length are given, into parts that fill the staging memory, one time after the other.
-fn times(pieces: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<Part>> {
+fn times(pieces: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<StagedCopy>> {
     let (mut all, mut now, mut staged) = (Vec::new(), Vec::new(), 0);
     for (piece, (start, length)) in pieces.enumerate() {
         let mut at = 0;
@@ -80,7 +80,7 @@ fn times(pieces: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<Part>> {
                 staged = 0;
             }
             let bytes = (length - at).min(STAGING - staged);
-            now.push(Part { piece, at, staged, address: start + at as u64, bytes });
+            now.push(StagedCopy { piece, at, staged, address: start + at as u64, bytes });
             at += bytes;
             staged += bytes;
         }
@@ -102,7 +102,7 @@ impl Rocm {
     pub(super) fn open(
         captured_isa: Option<&str>,
         setup: &Setup,
-        case: &Case<'_>,
+        captured: &CapturedDispatch<'_>,
         wanted: &[Range<u64>],
     ) -> Result<Rocm> {
         let position = setup.device;
@@ -142,7 +142,7 @@ impl Rocm {
         let staging = api.allocate(&host, STAGING, &[gpu.handle]).doing(|| format!("{STAGING} bytes for copies"))?;
         let signal = || api.own_signal(0).doing(|| "making a signal".to_owned());
         let (done, copied) = (signal()?, signal()?);
-        let queue = api.own_queue(gpu.handle, case.queue_kind).doing(|| "making a queue".to_owned())?;
+        let queue = api.own_queue(gpu.handle, captured.queue_kind).doing(|| "making a queue".to_owned())?;
         let (major, minor) = api.version().doing(|| "asking for the version".to_owned())?;
         let ticks_per_second = api.timestamp_frequency().doing(|| "asking for the clock".to_owned())?.max(1);
         let description = Description {
@@ -163,7 +163,7 @@ impl Rocm {
             staging,
             ticks_per_second,
             description,
-            captured_under: case.runtime.to_owned(),
+            captured_under: captured.runtime.to_owned(),
             reserved,
             relocate: setup.relocate,
             host: Vec::new(),
@@ -205,7 +205,7 @@ impl Rocm {
     /// Allocates memory of a pool at its addresses: all of it, or none.
     fn allocate_at(&mut self, pool: &Pool, range: &Range<u64>) -> Result<()> {
         let free = |memory: NonNull<u8>| {
-            // SAFETY: it was allocated just now, and nobody uses it. If it stays, it is only in the way.
+            // SAFETY: it was allocated just now, and no other code uses it. If it stays, it is only in the way.
             let _ = unsafe { self.api.free(memory) };
         };
         let mut had = Vec::new();
@@ -276,9 +276,9 @@ impl Rocm {
     ///
     /// # Safety
     /// The parts are inside of the staging memory; their other addresses are of memory that the GPU can reach.
-    unsafe fn copy(&self, parts: &[Part], to_gpu: bool) -> Result<()> {
+    unsafe fn copy(&self, parts: &[StagedCopy], to_gpu: bool) -> Result<()> {
         self.copied.memory().value.store(parts.len() as i64, Ordering::Release);
-        for &Part { staged, address, bytes, .. } in parts {
+        for &StagedCopy { staged, address, bytes, .. } in parts {
             let staged = self.staged(staged);
             let there: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
             let [staged, there] = [(staged, self.cpu), (there, self.gpu)];
@@ -330,8 +330,8 @@ impl Device for Rocm {
         }
     }
 
-    fn allocate(&mut self, wanted: &[Region], weaknesses: &mut Vec<String>) -> Result<Vec<Area>> {
-        let (mut weaker, mut moved) = (BTreeSet::new(), Vec::new());
+    fn allocate(&mut self, wanted: &[MemoryRequest], weaknesses: &mut Vec<String>) -> Result<Vec<PlacedRange>> {
+        let (mut weaker, mut relocations) = (BTreeSet::new(), Vec::new());
         for region in regions(wanted.iter().cloned())? {
             let (pool, same) = self.pool(region.kind)?;
             if !same {
@@ -346,10 +346,10 @@ impl Device for Rocm {
             if !pool.is_gpu {
                 self.host.push(placed..placed + bytes);
             }
-            moved.push(Area { captured: region.range, placed });
+            relocations.push(PlacedRange { captured: region.range, placed });
         }
         weaknesses.extend(weaker);
-        Ok(moved)
+        Ok(relocations)
     }
 
     fn load_at(&mut self, code: &Code, place: &CodePlace) -> Result<u64> {
@@ -373,7 +373,7 @@ impl Device for Rocm {
         self.load_code(code).map(|(object, _)| object)
     }
 
-    fn settle(&mut self) {
+    fn release_reservations(&mut self) {
         self.reserved = Reserved::default();
     }
 
@@ -396,7 +396,7 @@ impl Device for Rocm {
             }
         }
         for parts in times(far.iter().map(|(address, bytes)| (*address, bytes.len()))) {
-            for &Part { piece, at, staged, bytes: length, .. } in &parts {
+            for &StagedCopy { piece, at, staged, bytes: length, .. } in &parts {
                 let Some(from) = far.get(piece).and_then(|(_, bytes)| bytes.get(at..at + length)) else { continue };
                 // SAFETY: `times` cuts parts that are inside of the staging memory, which no copy uses now.
                 unsafe { self.staged(staged).copy_from_nonoverlapping(from.as_ptr(), length) };
@@ -419,7 +419,7 @@ impl Device for Rocm {
         for parts in times(far.iter().map(|(address, bytes)| (*address, bytes.len()))) {
             // SAFETY: parts of `times`, of memory of this device: the caller's promise.
             unsafe { self.copy(&parts, false) }?;
-            for &Part { piece, at, staged, bytes: length, .. } in &parts {
+            for &StagedCopy { piece, at, staged, bytes: length, .. } in &parts {
                 let Some(to) = far.get_mut(piece).and_then(|(_, bytes)| bytes.get_mut(at..at + length)) else {
                     continue;
                 };
@@ -442,7 +442,7 @@ impl Device for Rocm {
                 *self.stream.insert((memory, bytes))
             }
         };
-        // SAFETY: it was allocated with so many bytes, and nobody else uses it.
+        // SAFETY: it was allocated with so many bytes, and no other code uses it.
         unsafe { self.api.fill(memory, 0, bytes / size_of::<u32>()) }.doing(|| "filling memory".to_owned())
     }
 
@@ -491,7 +491,7 @@ mod tests {
     fn pieces_fill_the_staging_memory_and_none_is_cut_without_need() {
         let large = STAGING + 3;
         let all = times([(0x1000, 8), (0x2000, large), (0x9000, 0)].into_iter());
-        let part = |piece, at, staged, address, bytes| Part { piece, at, staged, address, bytes };
+        let part = |piece, at, staged, address, bytes| StagedCopy { piece, at, staged, address, bytes };
         let rest = STAGING - 8;
         assert_eq!(all[0], [part(0, 0, 0, 0x1000, 8), part(1, 0, 8, 0x2000, rest)]);
         assert_eq!(all[1], [part(1, rest, 0, 0x2000 + rest as u64, 11)]);

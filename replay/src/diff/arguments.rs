@@ -3,7 +3,7 @@
 use amdgpu_code_object::{Argument as Declared, ValueKind};
 
 use super::Side;
-use crate::case::Case;
+use crate::captured::CapturedDispatch;
 use crate::verify::Type;
 
 /// Bytes of an address.
@@ -49,16 +49,16 @@ impl Spot {
 
 /// What the addresses of a dispatch's arguments point to.
 struct Spots<'s> {
-    case: &'s Case<'s>,
+    captured: &'s CapturedDispatch<'s>,
     /// The bases of allocations, in the order in which arguments point to them.
     bases: Vec<u64>,
 }
 
 impl<'s> Spots<'s> {
-    fn of(case: &'s Case<'s>) -> Spots<'s> {
-        let mut spots = Spots { case, bases: Vec::new() };
-        for argument in &case.original.kernel.arguments {
-            for word in bytes(case, argument).unwrap_or_default().chunks_exact(ADDRESS) {
+    fn of(captured: &'s CapturedDispatch<'s>) -> Spots<'s> {
+        let mut spots = Spots { captured, bases: Vec::new() };
+        for argument in &captured.original.kernel.arguments {
+            for word in bytes(captured, argument).unwrap_or_default().chunks_exact(ADDRESS) {
                 if let Some((base, _)) = spots.allocation(number(word)).filter(|(base, _)| !spots.bases.contains(base))
                 {
                     spots.bases.push(base);
@@ -71,11 +71,11 @@ impl<'s> Spots<'s> {
     /// Base and size of the allocation that has an address.
     fn allocation(&self, address: u64) -> Option<(u64, u64)> {
         let has = |base: u64, size: u64| address.wrapping_sub(base) < size;
-        self.case.allocations.iter().find(|a| has(a.base, a.size)).map(|a| (a.base, a.size))
+        self.captured.allocations.iter().find(|a| has(a.base, a.size)).map(|a| (a.base, a.size))
     }
 
     fn spot(&self, address: u64) -> Option<Spot> {
-        let global = self.case.globals.iter().find(|g| address.wrapping_sub(g.address) < g.size);
+        let global = self.captured.globals.iter().find(|g| address.wrapping_sub(g.address) < g.size);
         if let Some(global) = global {
             return Some(Spot::Variable(global.symbol.clone(), address - global.address));
         }
@@ -91,15 +91,15 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 /// The bytes of an argument, if the capture has them.
-fn bytes<'c>(case: &'c Case<'_>, argument: &Declared) -> Option<&'c [u8]> {
+fn bytes<'c>(captured: &'c CapturedDispatch<'_>, argument: &Declared) -> Option<&'c [u8]> {
     let start = argument.offset as usize;
-    case.dispatch.kernarg.get(start..start.checked_add(argument.size as usize)?)
+    captured.dispatch.kernarg.get(start..start.checked_add(argument.size as usize)?)
 }
 
 /// The arguments that are not the same, explicit ones by their order, then `hidden` ones by their kind.
 pub(super) fn differing(sides: &[Side<'_>; 2], hidden: bool) -> Vec<Argument> {
-    let spots = sides.each_ref().map(|side| Spots::of(&side.case));
-    let explicit = sides.each_ref().map(|side| side.case.original.kernel.explicit().collect::<Vec<_>>());
+    let spots = sides.each_ref().map(|side| Spots::of(&side.captured));
+    let explicit = sides.each_ref().map(|side| side.captured.original.kernel.explicit().collect::<Vec<_>>());
     let count = explicit.iter().map(Vec::len).max().unwrap_or_default();
     let mut all = Vec::new();
     for at in 0..count {
@@ -107,7 +107,7 @@ pub(super) fn differing(sides: &[Side<'_>; 2], hidden: bool) -> Vec<Argument> {
         all.extend(argument(&spots, declared, || format!("arg{at}")));
     }
     if hidden {
-        let [of_a, of_b] = sides.each_ref().map(|side| side.case.original.kernel.hidden().collect::<Vec<_>>());
+        let [of_a, of_b] = sides.each_ref().map(|side| side.captured.original.kernel.hidden().collect::<Vec<_>>());
         for a in &of_a {
             let b = of_b.iter().find(|b| b.kind == a.kind).copied();
             all.extend(argument(&spots, [Some(*a), b], || a.kind.name().to_owned()));
@@ -121,7 +121,7 @@ pub(super) fn differing(sides: &[Side<'_>; 2], hidden: bool) -> Vec<Argument> {
 
 /// An argument, if it is not the same.
 fn argument(spots: &[Spots<'_>; 2], declared: [Option<&Declared>; 2], number: impl Fn() -> String) -> Option<Argument> {
-    let [a, b] = [(&spots[0], declared[0]), (&spots[1], declared[1])].map(|(s, d)| bytes(s.case, d?));
+    let [a, b] = [(&spots[0], declared[0]), (&spots[1], declared[1])].map(|(s, d)| bytes(s.captured, d?));
     match (a, b) {
         (Some(a), Some(b)) if same(spots, [a, b]) => return None,
         (None, None) => return None,
@@ -158,7 +158,7 @@ fn value(spots: &Spots<'_>, declared: &Declared, bytes: &[u8]) -> Value {
         return Value { shown: format!("{address:#x}"), points_to: (!hidden && address != 0).then_some(points_to) };
     }
     let shown = match Type::of_value(declared.type_name.as_deref(), bytes.len()) {
-        Some(of) => of.show(bytes),
+        Some(element_type) => element_type.show(bytes),
         None => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
     Value { shown, points_to: None }

@@ -6,7 +6,7 @@ use amdgpu_code_object::{CodeObject, Kernel};
 use logdur_capture::Id;
 
 use super::{Fact, Side};
-use crate::case::Code;
+use crate::captured::Code;
 
 /// Two code objects that are not the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct KernelDiff {
 
 /// The differences of the code that ran.
 pub(super) fn differing(sides: &[Side<'_>; 2]) -> Option<CodeDiff> {
-    let [a, b]: [&Code; 2] = sides.each_ref().map(|s| s.case.ran_instead.as_ref().unwrap_or(&s.case.original));
+    let [a, b]: [&Code; 2] = sides.each_ref().map(|s| s.captured.ran_instead.as_ref().unwrap_or(&s.captured.original));
     if a.id == b.id {
         return None;
     }

@@ -10,9 +10,9 @@ use logdur_capture::{Difference, Memory};
 
 use super::{Diff, Fact, Side};
 use crate::buffers::buffers;
-use crate::case::Case;
+use crate::captured::CapturedDispatch;
 use crate::error::Result;
-use crate::verify::{Buffer, Comparison, Judged, Piece, Rule, Tolerance, Type};
+use crate::verify::{Buffer, ComparedBytes, Comparison, Judged, Rule, Tolerance, Type};
 
 /// Bytes that are read at once of each of the two; whole elements of every type.
 const STEP: u64 = 1 << 20;
@@ -23,7 +23,7 @@ pub struct BufferDiff {
     /// Its name: of an argument, or of a variable.
     pub name: String,
     /// What its elements are.
-    pub of: Type,
+    pub element_type: Type,
     /// What is near enough.
     pub tolerance: Tolerance,
     /// Its addresses.
@@ -86,13 +86,13 @@ impl Compared {
 /// When a capture is damaged, or a rule is about no buffer of the first.
 pub(super) fn compare(sides: &[Side<'_>; 2], rules: &[Rule], diff: &mut Diff) -> Result<()> {
     let [a, b] = sides;
-    let (of_a, of_b) = (buffers(&a.case, rules)?, buffers(&b.case, &[])?);
+    let (of_a, of_b) = (buffers(&a.captured, rules)?, buffers(&b.captured, &[])?);
     let changes = Changes::of(sides)?;
     for (which, side) in ["first", "second"].iter().zip(sides) {
         diff.missing.extend(absent(side).into_iter().map(|what| format!("the {which}: {what}")));
     }
     let at = |all: &[Buffer], address: u64| all.iter().find(|buffer| buffer.start == address).cloned();
-    let (names_a, names_b) = (names(&a.case), names(&b.case));
+    let (names_a, names_b) = (names(&a.captured), names(&b.captured));
     let mut seen = HashSet::new();
     for Named { name, number, address } in &names_a {
         let Some(buffer) = at(&of_a, *address).map(|buffer| Buffer { name: name.clone(), ..buffer }) else { continue };
@@ -134,28 +134,28 @@ struct Named {
 }
 
 /// The pointers among the arguments, and the variables.
-fn names(case: &Case<'_>) -> Vec<Named> {
-    let pointers = case.pointers().into_iter();
+fn names(captured: &CapturedDispatch<'_>) -> Vec<Named> {
+    let pointers = captured.pointers().into_iter();
     let pointers = pointers.map(|p| Named { name: p.name, number: Some(p.number), address: p.address });
-    let variables = case.globals.iter().map(|g| Named { name: g.symbol.clone(), number: None, address: g.address });
+    let variables = captured.globals.iter().map(|g| Named { name: g.symbol.clone(), number: None, address: g.address });
     pointers.chain(variables).collect()
 }
 
 /// What the capture lacks of what would be compared.
 fn absent(side: &Side<'_>) -> Vec<String> {
-    let case = &side.case;
-    let ranges = case.before.ranges();
+    let captured = &side.captured;
+    let ranges = captured.before.ranges();
     let is_there = |address: u64| ranges.iter().any(|(start, length)| address.wrapping_sub(*start) < *length);
-    // What nobody writes was loaded with the code.
-    let written = &case.original.interface.variables;
+    // Constant data was loaded with the code.
+    let written = &captured.original.interface.variables;
     let gone = |n: &&Named| !is_there(n.address) && (n.number.is_some() || written.contains(&n.name));
-    let names = names(case);
+    let names = names(captured);
     let mut all: Vec<String> =
         names.iter().filter(gone).map(|n| format!("{}: {:#x} was not captured", n.name, n.address)).collect();
-    if !case.before.is_complete() {
+    if !captured.before.is_complete() {
         all.push("the memory before the kernel is incomplete".to_owned());
     }
-    match &case.after {
+    match &captured.after {
         None => all.push("no memory after the kernel".to_owned()),
         Some(after) if !after.is_complete() => all.push("the memory after the kernel is incomplete".to_owned()),
         Some(_) => {}
@@ -180,9 +180,9 @@ impl Changes {
             let changed = changes.iter().filter(|c| c.what == Difference::Changed);
             Ok(changed.map(|c| c.address..c.address + c.length).collect())
         };
-        let written = [since(a.after(), Some(&a.case.before))?, since(b.after(), Some(&b.case.before))?];
+        let written = [since(a.after(), Some(&a.captured.before))?, since(b.after(), Some(&b.captured.before))?];
         let between = match std::ptr::eq(a.reader, b.reader) {
-            true => Some([since(Some(&b.case.before), Some(&a.case.before))?, since(b.after(), a.after())?]),
+            true => Some([since(Some(&b.captured.before), Some(&a.captured.before))?, since(b.after(), a.after())?]),
             false => None,
         };
         Ok(Changes { written, between })
@@ -228,14 +228,14 @@ fn one(
 ) -> Result<BufferDiff> {
     let starts = [buffer.start, other.start];
     let sizes = [buffer.end - buffer.start, other.end - other.start];
-    let (length, of, tolerance) = (sizes[0].min(sizes[1]), buffer.of, buffer.tolerance);
-    let size = of.size() as u64;
+    let (length, element_type, tolerance) = (sizes[0].min(sizes[1]), buffer.element_type, buffer.tolerance);
+    let size = element_type.size() as u64;
     // Of one file, and at one address.
     let between = changes.between.as_ref().filter(|_| starts[0] == starts[1]);
     let everything = || std::iter::once(0..length).collect::<Vec<_>>();
     let parts = between.map_or_else(everything, |[before, _]| whole(within(before, starts[0], length), size, length));
     let compared = |memories: [&Memory<'_>; 2], parts: &[Range<u64>]| elements(memories, &buffer, starts, parts);
-    let before = compared([&sides[0].case.before, &sides[1].case.before], &parts)?;
+    let before = compared([&sides[0].captured.before, &sides[1].captured.before], &parts)?;
     let after = match (sides[0].after(), sides[1].after()) {
         (Some(a), Some(b)) => {
             let parts = match between {
@@ -257,7 +257,7 @@ fn one(
         }
         _ => None,
     };
-    Ok(BufferDiff { name: buffer.name, of, tolerance, starts, sizes, before, after })
+    Ok(BufferDiff { name: buffer.name, element_type, tolerance, starts, sizes, before, after })
 }
 
 /// Compares the elements in some parts of a buffer.
@@ -275,7 +275,13 @@ fn elements(memories: [&Memory<'_>; 2], buffer: &Buffer, starts: [u64; 2], parts
             }
             // Seen from the second, every element that differs was changed by the first.
             if a != b {
-                comparison.take(&Piece { address: starts[0] + at, before: &b, expected: &a, own: &[&b], other: &[] });
+                comparison.take(&ComparedBytes {
+                    address: starts[0] + at,
+                    before: &b,
+                    expected: &a,
+                    own: &[&b],
+                    other: &[],
+                });
             }
             at += bytes;
             read += bytes;

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use logdur_capture::{Dispatch, Memory, Placed, Reader};
 
-use crate::case::{Case, symbol};
+use crate::captured::{CapturedDispatch, symbol};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::verify::Rule;
@@ -128,12 +128,12 @@ pub fn pairs<'r>(a: &'r Reader, b: &'r Reader, wanted: impl Fn(&str, Option<u64>
 /// A dispatch of one of the captures, and its memory at a time.
 struct Side<'r> {
     reader: &'r Reader,
-    case: Case<'r>,
+    captured: CapturedDispatch<'r>,
 }
 
 impl<'r> Side<'r> {
     fn after(&self) -> Option<&Memory<'r>> {
-        self.case.after.as_ref()
+        self.captured.after.as_ref()
     }
 }
 
@@ -147,10 +147,13 @@ pub fn compare(
     (b, of_b): (&Reader, &Placed<Dispatch>),
     options: &Options,
 ) -> Result<Diff> {
-    let sides = [Side { reader: a, case: Case::of(a, of_a)? }, Side { reader: b, case: Case::of(b, of_b)? }];
+    let sides = [
+        Side { reader: a, captured: CapturedDispatch::of(a, of_a)? },
+        Side { reader: b, captured: CapturedDispatch::of(b, of_b)? },
+    ];
     let mut diff = Diff {
         dispatches: [of_a.id, of_b.id],
-        kernels: sides.each_ref().map(|s| s.case.original.kernel.name.clone()),
+        kernels: sides.each_ref().map(|s| s.captured.original.kernel.name.clone()),
         geometry: geometry(&sides),
         arguments: arguments::differing(&sides, options.hidden),
         code: code::differing(&sides),
@@ -163,10 +166,10 @@ pub fn compare(
 }
 
 fn geometry(sides: &[Side<'_>; 2]) -> Vec<Fact> {
-    let packets = sides.each_ref().map(|s| s.case.packet());
+    let packets = sides.each_ref().map(|s| s.captured.packet());
     let bytes = |n: &u32| format!("{n} bytes");
     let facts = [
-        Fact::of("kernel", sides.each_ref().map(|s| &s.case.original.kernel.name), |name| (*name).clone()),
+        Fact::of("kernel", sides.each_ref().map(|s| &s.captured.original.kernel.name), |name| (*name).clone()),
         Fact::of("grid", packets.map(|p| p.grid_size()), |[x, y, z]| format!("{x}x{y}x{z}")),
         Fact::of("workgroup", packets.map(|p| p.workgroup_size()), |[x, y, z]| format!("{x}x{y}x{z}")),
         Fact::of("LDS", packets.map(|p| p.group_segment_size()), bytes),

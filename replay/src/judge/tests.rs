@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::stats::Random;
-use crate::verify::{Buffer, Comparison, Piece, Tolerance, Type};
+use crate::verify::{Buffer, ComparedBytes, Comparison, Tolerance, Type};
 
 const START: u64 = 0x1000;
 const EXACT: Tolerance = Tolerance { abs: None, rel: None, ulp: None };
@@ -25,11 +25,11 @@ fn bytes(values: &[f32]) -> Vec<u8> {
 }
 
 impl Simulated {
-    fn new(own: Kernel, other: Kernel, of: Type, seed: u64) -> Simulated {
+    fn new(own: Kernel, other: Kernel, element_type: Type, seed: u64) -> Simulated {
         let mut random = Random::new(seed);
         let expected = bytes(&own(0, &mut random));
         let end = START + expected.len() as u64;
-        let buffer = Buffer { name: "out".to_owned(), start: START, end, of, tolerance: EXACT };
+        let buffer = Buffer { name: "out".to_owned(), start: START, end, element_type, tolerance: EXACT };
         Simulated { own, other, buffer, expected, random, time: 1000 }
     }
 
@@ -56,14 +56,20 @@ impl Replays for Simulated {
         let before = vec![0xff; self.expected.len()];
         let mut comparison = Comparison::new(self.buffer.clone());
         let (own, other) = (left(own), left(other));
-        comparison.take(&Piece { address: START, before: &before, expected: &self.expected, own: &own, other: &other });
+        comparison.take(&ComparedBytes {
+            address: START,
+            before: &before,
+            expected: &self.expected,
+            own: &own,
+            other: &other,
+        });
         Ok(vec![comparison.finish(judged)])
     }
 
     fn scores(&self, reference: &[Pages], runs: &[Pages]) -> Result<Vec<Score>> {
         let before = vec![0xff; self.expected.len()];
         let own = left(reference);
-        let piece = Piece { address: START, before: &before, expected: &self.expected, own: &own, other: &[] };
+        let piece = ComparedBytes { address: START, before: &before, expected: &self.expected, own: &own, other: &[] };
         let score = |value: &[u8]| {
             let mut score = Score::default();
             score.take(&self.buffer, &piece, value);
@@ -73,8 +79,8 @@ impl Replays for Simulated {
     }
 }
 
-fn judged(own: Kernel, other: Kernel, of: Type, seed: u64) -> Overall {
-    let mut replays = Simulated::new(own, other, of, seed);
+fn judged(own: Kernel, other: Kernel, element_type: Type, seed: u64) -> Overall {
+    let mut replays = Simulated::new(own, other, element_type, seed);
     let plan = Plan { judged: Judged::Other, repetitions: 3, mask_limit: 0.5 };
     judge(&mut replays, &mut Left::default(), &mut Left::default(), &plan).unwrap().overall
 }
@@ -161,12 +167,12 @@ fn a_kernel_fails_in_its_own_place_by_chance_in_fewer_than_one_of_a_thousand_dis
     let mut failed = Vec::new();
     let mut total = 0.0;
     for (name, kernel) in KERNELS {
-        for of in [Type::F32, Type::Bits(4)] {
+        for element_type in [Type::F32, Type::Bits(4)] {
             for seed in 0..dispatches {
                 total += 1.0;
-                let overall = judged(kernel, kernel, of, seed);
+                let overall = judged(kernel, kernel, element_type, seed);
                 if matches!(overall, Overall::Fail | Overall::NotReproduced) {
-                    failed.push((name, of, seed, overall));
+                    failed.push((name, element_type, seed, overall));
                 }
             }
         }
@@ -207,16 +213,16 @@ fn garbage_in_masked_elements_fails_whatever_the_application_computes_there() {
     }
     for (name, kernel) in [("garbage", garbage as Kernel), ("one", one_of_them), ("NaN", not_a_number), ("0", nothing)]
     {
-        for of in [Type::F32, Type::Bits(4)] {
+        for element_type in [Type::F32, Type::Bits(4)] {
             // Of bits, one value that is unseen among many that are is not much: it is not called a PASS.
-            let least = if of == Type::Bits(4) && ["one", "NaN"].contains(&name) {
+            let least = if element_type == Type::Bits(4) && ["one", "NaN"].contains(&name) {
                 Overall::Inconclusive
             } else {
                 Overall::Fail
             };
             for seed in 0..10 {
-                let overall = judged(sums, kernel, of, seed);
-                assert!(overall == Overall::Fail || overall == least, "{name} {of} {seed}: {overall}");
+                let overall = judged(sums, kernel, element_type, seed);
+                assert!(overall == Overall::Fail || overall == least, "{name} {element_type} {seed}: {overall}");
             }
         }
     }
@@ -290,15 +296,15 @@ fn long_clock(time: u64, random: &mut Random) -> Vec<f32> {
 
 #[test]
 fn what_a_recording_has_by_chance_and_no_replay_repeats_fails_no_kernel_but_one_that_computes_something_else() {
-    fn found(own: Kernel, other: Kernel, judged: Judged, of: Type, seed: u64) -> Judgement {
-        let mut replays = Simulated::new(own, other, of, seed);
+    fn found(own: Kernel, other: Kernel, judged: Judged, element_type: Type, seed: u64) -> Judgement {
+        let mut replays = Simulated::new(own, other, element_type, seed);
         let plan = Plan { judged, repetitions: 3, mask_limit: 0.5 };
         judge(&mut replays, &mut Left::default(), &mut Left::default(), &plan).unwrap()
     }
     for own in [tickets as Kernel, long_clock] {
-        for of in [Type::F32, Type::Bits(4)] {
+        for element_type in [Type::F32, Type::Bits(4)] {
             for judged in [Judged::Own, Judged::Other] {
-                let its_own = found(own, own, judged, of, 7);
+                let its_own = found(own, own, judged, element_type, 7);
                 assert_eq!((its_own.overall, its_own.buffers[0].verdict), (Overall::Inconclusive, Verdict::Undecided));
                 let said = its_own.qualified.iter().any(|line| line.contains("elements with each other and not with"));
                 assert!(said, "{:?}", its_own.qualified);

@@ -94,7 +94,8 @@ fn walked(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Walked> {
             Ok(inst) => {
                 walked.operations.insert(inst.op.name);
                 // Where a kernel jumps to itself is computed: all of it counts.
-                if inst.is_indirect() && !inst.goes_on() && address.wrapping_sub(function.address) < function.size {
+                if inst.is_indirect() && !inst.falls_through() && address.wrapping_sub(function.address) < function.size
+                {
                     walk.all(function.address, function.size).into_iter().for_each(|at| walk.start(at));
                 }
                 if inst.is_indirect() && !called {

@@ -40,7 +40,7 @@ pub struct Listing<'a> {
     /// Its processor.
     pub arch: Arch,
     /// Pieces of code, by address.
-    pub parts: Vec<Part<'a>>,
+    pub parts: Vec<Routine<'a>>,
     /// Why there are no source lines, or not all, although the code object has some.
     pub problem: Option<String>,
     decoder: Decoder,
@@ -52,7 +52,7 @@ pub struct Listing<'a> {
 
 /// A piece of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part<'a> {
+pub struct Routine<'a> {
     /// The kernel's or function's symbol; `None` for what lies between them.
     pub name: Option<String>,
     /// The address of its first byte, before it is loaded.
@@ -148,7 +148,7 @@ impl<'a> Listing<'a> {
     }
 
     /// The lines of a part.
-    pub fn lines<'l>(&'l self, part: &'l Part<'a>) -> impl Iterator<Item = Line<'l>> {
+    pub fn lines<'l>(&'l self, part: &'l Routine<'a>) -> impl Iterator<Item = Line<'l>> {
         instructions(&self.decoder, part).map(|(address, words, inst)| Line {
             address,
             words,
@@ -178,7 +178,7 @@ impl<'a> Listing<'a> {
 }
 
 /// The part of a kernel.
-fn kernel<'a>(place: &str, image: &Image<'a>, functions: &[Function], name: &str) -> Result<Part<'a>> {
+fn kernel<'a>(place: &str, image: &Image<'a>, functions: &[Function], name: &str) -> Result<Routine<'a>> {
     let found = functions.iter().find(|f| f.is_kernel && f.name == name);
     let part = found.and_then(|f| part(image.code(f.address)?, f));
     part.ok_or_else(|| {
@@ -192,13 +192,13 @@ fn kernel<'a>(place: &str, image: &Image<'a>, functions: &[Function], name: &str
 }
 
 /// A function's part of the code that begins where it begins.
-fn part<'a>(code: &'a [u8], function: &Function) -> Option<Part<'a>> {
+fn part<'a>(code: &'a [u8], function: &Function) -> Option<Routine<'a>> {
     let size = usize::try_from(function.size).unwrap_or(usize::MAX).min(code.len());
-    Some(Part { name: Some(function.name.clone()), address: function.address, bytes: code.get(..size)? })
+    Some(Routine { name: Some(function.name.clone()), address: function.address, bytes: code.get(..size)? })
 }
 
 /// A range of code, cut where functions begin and end.
-fn pieces<'a>(start: u64, code: &'a [u8], functions: &[Function]) -> Vec<Part<'a>> {
+fn pieces<'a>(start: u64, code: &'a [u8], functions: &[Function]) -> Vec<Routine<'a>> {
     let mut parts = Vec::new();
     let mut at = start;
     let end = start.saturating_add(code.len() as u64);
@@ -207,20 +207,20 @@ fn pieces<'a>(start: u64, code: &'a [u8], functions: &[Function]) -> Vec<Part<'a
     let nexts = here.clone().skip(1).map(|f| f.address).chain([end]);
     for (function, next) in here.zip(nexts) {
         let between = from(at).and_then(|rest| rest.get(..(function.address.saturating_sub(at)) as usize));
-        parts.extend(between.filter(|b| !b.is_empty()).map(|bytes| Part { name: None, address: at, bytes }));
+        parts.extend(between.filter(|b| !b.is_empty()).map(|bytes| Routine { name: None, address: at, bytes }));
         let cut = Function { size: function.size.min(next - function.address), ..function.clone() };
         parts.extend(from(function.address).and_then(|code| part(code, &cut)));
         at = function.address + cut.size;
     }
     let rest = from(at).filter(|rest| !rest.is_empty());
-    parts.extend(rest.map(|bytes| Part { name: None, address: at, bytes }));
+    parts.extend(rest.map(|bytes| Routine { name: None, address: at, bytes }));
     parts
 }
 
 /// The instructions of a part, and what is none, one behind the other.
 fn instructions<'l>(
     decoder: &'l Decoder,
-    part: &'l Part<'_>,
+    part: &'l Routine<'_>,
 ) -> impl Iterator<Item = (u64, Vec<u32>, std::result::Result<Inst, DecodeError>)> {
     let (mut address, mut rest) = (part.address, part.bytes);
     std::iter::from_fn(move || {
@@ -263,7 +263,7 @@ mod tests {
         let words = [0xbf80_0000u32, 0xf000_0f00, 0x0000_0102];
         let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         bytes.extend([1, 2, 3]);
-        let part = Part { name: None, address: 0x100, bytes: &bytes };
+        let part = Routine { name: None, address: 0x100, bytes: &bytes };
         let decoder = Decoder::new(Arch::Gfx906);
         let found: Vec<_> = instructions(&decoder, &part).map(|(at, words, inst)| (at, words, inst.err())).collect();
         let expected = [

@@ -10,5 +10,5 @@ mod plan;
 mod steer;
 
 pub use maps::{Mapping, Maps};
-pub use plan::{PAGE, Region, blocks, regions};
+pub use plan::{MemoryRequest, PAGE, blocks, regions};
 pub use steer::Reserved;

@@ -13,7 +13,7 @@ const HUGE: u64 = 2 << 20;
 
 /// A piece of memory of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Region {
+pub struct MemoryRequest {
     /// Its addresses, whole pages.
     pub range: Range<u64>,
     /// What memory it is.
@@ -24,11 +24,11 @@ pub struct Region {
 ///
 /// # Errors
 /// When a page would have to be of two kinds, or a range leaves the address space.
-pub fn regions(wanted: impl IntoIterator<Item = Region>) -> Result<Vec<Region>> {
-    let mut wanted: Vec<Region> = wanted.into_iter().filter(|r| r.range.start < r.range.end).collect();
+pub fn regions(wanted: impl IntoIterator<Item = MemoryRequest>) -> Result<Vec<MemoryRequest>> {
+    let mut wanted: Vec<MemoryRequest> = wanted.into_iter().filter(|r| r.range.start < r.range.end).collect();
     wanted.sort_by_key(|r| (r.range.start, r.range.end));
-    let mut regions: Vec<Region> = Vec::new();
-    for Region { range, kind } in wanted {
+    let mut regions: Vec<MemoryRequest> = Vec::new();
+    for MemoryRequest { range, kind } in wanted {
         let length = range.end - range.start;
         let refused = |why: String| ReplayError::Placement { address: range.start, length, why };
         let end = range.end.checked_next_multiple_of(PAGE).ok_or_else(|| refused("not an address".to_owned()))?;
@@ -41,7 +41,7 @@ pub fn regions(wanted: impl IntoIterator<Item = Region>) -> Result<Vec<Region>> 
             Some(last) if range.start <= last.range.end && last.kind == kind => {
                 last.range.end = last.range.end.max(range.end);
             }
-            _ => regions.push(Region { range, kind }),
+            _ => regions.push(MemoryRequest { range, kind }),
         }
     }
     Ok(regions)
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
     use AllocationKind::{DeviceCoarse, HostPool};
 
-    fn region(range: Range<u64>, kind: AllocationKind) -> Region {
-        Region { range, kind }
+    fn region(range: Range<u64>, kind: AllocationKind) -> MemoryRequest {
+        MemoryRequest { range, kind }
     }
 
     #[test]

@@ -21,7 +21,7 @@ const STOCK: [usize; 32] = [64 << 10; 32];
 /// How often gaps are looked for.
 const TRIES: u32 = 4;
 
-/// Addresses without memory that nobody else is given.
+/// Reserved addresses without memory.
 #[derive(Debug, Default)]
 pub struct Reserved(Vec<Range<u64>>);
 
@@ -36,7 +36,7 @@ fn map(range: &Range<u64>) -> io::Result<()> {
     }
     if mapped != at {
         // A kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint.
-        // SAFETY: it was mapped above, and nobody else knows it.
+        // SAFETY: it was mapped above, and no other code knows it.
         unsafe { libc::munmap(mapped, length) };
         return Err(io::ErrorKind::AddrInUse.into());
     }
@@ -45,7 +45,7 @@ fn map(range: &Range<u64>) -> io::Result<()> {
 
 fn unmap(range: &Range<u64>) {
     if range.start < range.end {
-        // SAFETY: only ranges that `map` has mapped come here, and nobody has pointers into them.
+        // SAFETY: only ranges that `map` has mapped come here, and no pointer into them is left.
         unsafe { libc::munmap(ptr::without_provenance_mut(range.start as usize), (range.end - range.start) as usize) };
     }
 }

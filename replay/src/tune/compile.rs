@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use logdur_kernel_cache::Hash;
 
 use super::expression::is_name;
 use super::parameter::OUT;
+use crate::extract::private_file;
 
 /// How long is slept between looks at whether a compiler has ended.
 const LOOK: Duration = Duration::from_millis(10);
@@ -28,10 +29,10 @@ const BYTES: usize = 4096;
 /// quoted. Neither may stand between quotes. `{out}` is the file that is to be written, and has to be there. Other braces,
 /// and `${NAME}`, are the shell's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template(Vec<Piece>);
+pub struct Template(Vec<ComparedBytes>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum ComparedBytes {
     Text(String),
     /// One word.
     Value(String),
@@ -50,9 +51,13 @@ impl FromStr for Template {
             let named = after.split_once('}').map(|(inner, behind)| (inner, inner.trim_end_matches('*'), behind));
             match named.filter(|(inner, name, _)| is_name(name) && inner.len() - name.len() <= 1) {
                 Some((inner, name, behind)) if !literal.ends_with('$') => {
-                    pieces.push(Piece::Text(std::mem::take(&mut literal)));
+                    pieces.push(ComparedBytes::Text(std::mem::take(&mut literal)));
                     let name = name.to_owned();
-                    pieces.push(if inner.ends_with('*') { Piece::Words(name) } else { Piece::Value(name) });
+                    pieces.push(if inner.ends_with('*') {
+                        ComparedBytes::Words(name)
+                    } else {
+                        ComparedBytes::Value(name)
+                    });
                     rest = behind;
                 }
                 _ => {
@@ -61,17 +66,17 @@ impl FromStr for Template {
                 }
             }
         }
-        pieces.push(Piece::Text(literal + rest));
+        pieces.push(ComparedBytes::Text(literal + rest));
         let mut quotes = Quotes::default();
         for piece in &pieces {
             match piece {
-                Piece::Text(text) => quotes.pass(text),
-                Piece::Value(name) | Piece::Words(name) if quotes.are_open() => {
+                ComparedBytes::Text(text) => quotes.pass(text),
+                ComparedBytes::Value(name) | ComparedBytes::Words(name) if quotes.are_open() => {
                     return Err(format!(
                         "expected {{{name}}} outside of quotes, since its value is quoted where it has to be, found it inside: {text:?}"
                     ));
                 }
-                Piece::Value(_) | Piece::Words(_) => {}
+                ComparedBytes::Value(_) | ComparedBytes::Words(_) => {}
             }
         }
         let template = Template(pieces);
@@ -87,8 +92,8 @@ impl Template {
     /// The names in it, `out` among them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
-            Piece::Text(_) => None,
-            Piece::Value(name) | Piece::Words(name) => Some(name.as_str()),
+            ComparedBytes::Text(_) => None,
+            ComparedBytes::Value(name) | ComparedBytes::Words(name) => Some(name.as_str()),
         })
     }
 
@@ -101,10 +106,12 @@ impl Template {
         let (mut parts, mut part) = (Vec::new(), String::new());
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => part += text,
-                Piece::Value(name) | Piece::Words(name) if name == OUT => parts.push(std::mem::take(&mut part)),
-                Piece::Value(name) => part += &shell_word(&value(name)?),
-                Piece::Words(name) => {
+                ComparedBytes::Text(text) => part += text,
+                ComparedBytes::Value(name) | ComparedBytes::Words(name) if name == OUT => {
+                    parts.push(std::mem::take(&mut part))
+                }
+                ComparedBytes::Value(name) => part += &shell_word(&value(name)?),
+                ComparedBytes::Words(name) => {
                     let words: Vec<String> = value(name)?.split_whitespace().map(shell_word).collect();
                     part += &words.join(" ");
                 }
@@ -257,7 +264,8 @@ impl Compiling {
 
     /// Runs a command in a process group of its own; `None` when it took too long, and nothing of the group is left.
     fn run(&self, command: &str, log: &Path) -> io::Result<Option<ExitStatus>> {
-        let file = File::create(log)?;
+        // Compilers print the command line.
+        let file = private_file(log)?;
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
         let mut child = shell.spawn()?;

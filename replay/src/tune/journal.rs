@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use logdur_capture::PRIVATE;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Job, Outcome, Sources};
@@ -70,7 +72,10 @@ impl Journal {
         if path.exists() && !resume {
             return refuse(path.display().to_string(), "no such file, or --resume", "one".to_owned());
         }
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        // It has the command line that compiles, which may contain private names.
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(PRIVATE);
+        let options = options.open(&path);
         let mut file = options.map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}

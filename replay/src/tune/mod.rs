@@ -14,6 +14,7 @@ mod expression;
 mod journal;
 mod parameter;
 mod prepare;
+mod rerun;
 mod search;
 mod sources;
 mod space;
@@ -21,7 +22,6 @@ mod subject;
 mod table;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use std::fmt;
 use std::path::PathBuf;

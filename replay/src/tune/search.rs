@@ -4,7 +4,7 @@
 //! Source of the idea: K. Jamieson and A. Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization"
 //! (2016). Here nothing is given up only for its rank: it has to be slower beyond what its times leave in doubt.
 
-use super::turns::{Turns, in_turns};
+use super::rerun::{Rerun, paired_rerun};
 use super::{Best, Config, Journal, Outcome, Runner};
 use crate::error::Result;
 use crate::stats::Summary;
@@ -134,7 +134,7 @@ pub fn search(
         if plan.halving {
             give_up(&mut trials, round);
         }
-        // One alone has nobody to be compared with but the captured one: both are measured to the end.
+        // A single configuration is compared with the captured one only: both are measured to the end.
         let rivals = trials.iter().skip(1).filter(|trial| trial.is_rival()).count();
         let doubled = target.max(1).saturating_mul(2).min(plan.repetitions);
         target = if rivals <= 1 { plan.repetitions } else { doubled };
@@ -171,9 +171,9 @@ fn confirmed(
             return Ok(Some(best));
         }
         let pair = [&captured.config, &rival.config];
-        match in_turns(pair, plan.repetitions, round, runner, journal, &mut || ran(best.number))? {
-            Turns::Paired(turns) => return Ok(Some(Best { turns, ..best })),
-            Turns::Failed(number, outcome) => {
+        match paired_rerun(pair, plan.repetitions, round, runner, journal, &mut || ran(best.number))? {
+            Rerun::Paired(turns) => return Ok(Some(Best { turns, ..best })),
+            Rerun::Failed(number, outcome) => {
                 trials.iter_mut().filter(|t| t.config.number == number).for_each(|t| t.outcome = Some(outcome.clone()));
             }
         }

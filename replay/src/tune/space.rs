@@ -121,7 +121,7 @@ impl Space {
     /// Every choice, or as many as are drawn: the last parameter changes first, then codes, then workgroups, then grids.
     ///
     /// # Errors
-    /// When there is nothing to choose, a name is used that nobody gave or given that nobody uses, or there are too many.
+    /// When there is nothing to choose, a name is used and not given, or given and not used, or there are too many.
     pub fn choices(&self) -> Result<Vec<Choice<'_>>> {
         self.check_names()?;
         let codes = self.codes();

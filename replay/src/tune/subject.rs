@@ -7,7 +7,7 @@ use hsa::sys::abi::aql::Packet;
 use logdur_kernel_cache::{Cache, Interface, Trust};
 
 use super::{Outcome, Sizes};
-use crate::case::Case;
+use crate::captured::CapturedDispatch;
 use crate::error::{ReplayError, Result, with_causes};
 use crate::geometry::Geometry;
 use crate::replacement::{Replacement, Which, other};
@@ -35,14 +35,14 @@ impl fmt::Debug for Subject<'_> {
 
 impl<'c> Subject<'c> {
     /// Of a captured dispatch.
-    pub fn of(case: &'c Case<'c>) -> Subject<'c> {
-        let isa = case.agent.map_or("", |agent| &agent.isa);
+    pub fn of(captured: &'c CapturedDispatch<'c>) -> Subject<'c> {
+        let isa = captured.agent.map_or("", |agent| &agent.isa);
         let fits = move |path: &Path| {
-            let file = Replacement::File { of: Which::All, path: path.to_owned() };
-            Ok(other(case, &[file], isa)?.map(|other| (other.code.interface, other.code.id.to_string())))
+            let file = Replacement::File { of: Which::All, path: path.to_owned(), checked: None };
+            Ok(other(captured, &[file], isa)?.map(|other| (other.code.interface, other.code.id.to_string())))
         };
-        let interface = case.ran_instead.as_ref().unwrap_or(&case.original).interface.clone();
-        Subject::new(case.packet(), interface, Box::new(fits))
+        let interface = captured.ran_instead.as_ref().unwrap_or(&captured.original).interface.clone();
+        Subject::new(captured.packet(), interface, Box::new(fits))
     }
 
     pub(super) fn new(packet: Packet, interface: Interface, fits: Box<Fits<'c>>) -> Subject<'c> {

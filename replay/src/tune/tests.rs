@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -231,6 +232,9 @@ fn a_search_that_was_killed_goes_on_with_what_is_missing_and_finds_the_same() {
 fn a_journal_is_used_only_for_what_it_is_about() {
     let (folder, space) = (folder(), space(&[], &["128"]));
     searched(&folder, false, &space, &PLAN, &mut computed(cost));
+    // It has a command line.
+    let mode = fs::metadata(folder.path().join("trials.jsonl")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
     let open =
         |identity: &Identity, resume| Journal::open(folder.path(), identity, &Sources::default(), resume).map(|_| ());
     let error = open(&identity("o"), false).unwrap_err().to_string();

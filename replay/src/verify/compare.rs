@@ -5,7 +5,7 @@ use super::{Buffer, BufferReport, Difference, Distance, Judged, Type, Verdict};
 
 /// Bytes of the same addresses at different times; all slices have the same length.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
+pub struct ComparedBytes<'a> {
     /// The first byte's address.
     pub address: u64,
     /// Before the kernel.
@@ -18,7 +18,7 @@ pub struct Piece<'a> {
     pub other: &'a [&'a [u8]],
 }
 
-impl Piece<'_> {
+impl ComparedBytes<'_> {
     /// Where its elements begin and end. What at the end is no whole element is single bytes.
     fn elements(&self, size: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let length = self.before.len();
@@ -44,6 +44,33 @@ fn of_all<'a, 'b>(contents: &[&'a [u8]], at: (usize, usize), to: &'b mut Vec<&'a
 #[derive(Debug)]
 pub struct Comparison {
     report: BufferReport,
+    unwritten: Unwritten,
+}
+
+/// What tells a kernel that writes nothing into a buffer, where what was there before is within the tolerance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unwritten {
+    /// Bytes that all replays of the application's own kernel change, to the same value.
+    owed: u64,
+    /// A replay of the kernel that is judged changes something.
+    wrote: bool,
+}
+
+impl Unwritten {
+    /// Takes some bytes: as they were before, and as replays left them.
+    pub(crate) fn take(&mut self, before: &[u8], own: &[&[u8]], other: &[&[u8]]) {
+        if let Some((first, rest)) = own.split_first()
+            && rest.iter().all(|value| value == first)
+        {
+            self.owed += differing(before, first);
+        }
+        self.wrote |= other.iter().any(|value| *value != before);
+    }
+
+    /// Bytes that the application's own kernel writes, if the other one writes nothing at all.
+    pub(crate) fn bytes(self) -> u64 {
+        if self.wrote { 0 } else { self.owed }
+    }
 }
 
 impl Comparison {
@@ -68,7 +95,7 @@ impl Comparison {
             max_ulp: None,
             first: None,
         };
-        Comparison { report }
+        Comparison { report, unwritten: Unwritten::default() }
     }
 
     /// Of a buffer that the capture does not have after the kernel.
@@ -77,9 +104,9 @@ impl Comparison {
     }
 
     /// Takes some of the buffer's bytes. Those at the end that are no whole element are compared byte by byte.
-    pub fn take(&mut self, piece: &Piece<'_>) {
+    pub fn take(&mut self, piece: &ComparedBytes<'_>) {
         let (mut own, mut other) = (Vec::new(), Vec::new());
-        for at in piece.elements(self.report.buffer.of.size()) {
+        for at in piece.elements(self.report.buffer.element_type.size()) {
             let (before, expected) = (of(piece.before, at), of(piece.expected, at));
             let is_changed = |bytes: &&[u8]| of(bytes, at) != before;
             if expected == before && !piece.own.iter().any(is_changed) && !piece.other.iter().any(is_changed) {
@@ -93,10 +120,11 @@ impl Comparison {
 
     /// An element that the recording, a replay or both changed.
     fn element(&mut self, address: u64, before: &[u8], expected: &[u8], own: &[&[u8]], other: &[&[u8]]) {
+        self.unwritten.take(before, own, other);
         let judged = if other.is_empty() { own } else { other };
         let Some(found) = judged.first() else { return };
         let report = &mut self.report;
-        let seen = Seen::new(report.buffer.of, report.buffer.tolerance, expected, own);
+        let seen = Seen::new(report.buffer.element_type, report.buffer.tolerance, expected, own);
         report.written += differing(before, expected);
         report.replayed += differing(before, found);
         report.own_replayed += own.iter().map(|own| differing(before, own)).max().unwrap_or(0);
@@ -136,7 +164,7 @@ impl Comparison {
             }
             return;
         };
-        let elsewhere = is_left_alone || touches_more(report.buffer.of, before, expected, own, wrong);
+        let elsewhere = is_left_alone || touches_more(report.buffer.element_type, before, expected, own, wrong);
         let counter = match () {
             () if elsewhere => &mut report.outside,
             () if seen.is_masked() => &mut report.strange,
@@ -159,19 +187,19 @@ impl Comparison {
 
     /// A value that is not as it should be.
     fn wrong(&mut self, outside: bool, address: u64, before: &[u8], expected: &[u8], found: &[u8]) {
-        let of = self.report.buffer.of;
-        let of = if before.len() == of.size() { of } else { Type::Bits(1) };
-        self.widen(&of.distance(expected, found));
+        let element_type = self.report.buffer.element_type;
+        let element_type = if before.len() == element_type.size() { element_type } else { Type::Bits(1) };
+        self.widen(&element_type.distance(expected, found));
         let report = &mut self.report;
         // What the kernel got wrong says more than what it should have left alone.
         let is_first_wrong = !outside && report.mismatches + report.strange + report.unreproduced == 1;
         if report.first.is_none() || is_first_wrong {
             report.first = Some(Difference {
-                index: (address - report.buffer.start) / report.buffer.of.size() as u64,
+                index: (address - report.buffer.start) / report.buffer.element_type.size() as u64,
                 address,
-                before: of.show(before),
-                expected: of.show(expected),
-                found: of.show(found),
+                before: element_type.show(before),
+                expected: element_type.show(expected),
+                found: element_type.show(found),
             });
         }
     }
@@ -192,7 +220,12 @@ impl Comparison {
     pub fn finish(mut self, judged: Judged) -> BufferReport {
         self.report.verdict = match judged {
             Judged::Other if self.report.unreproduced > 0 => Verdict::NotReproduced,
-            judged => self.report.found(judged),
+            judged => match self.report.found(judged) {
+                found if judged == Judged::Other && !found.is_failure() && self.unwritten.bytes() > 0 => {
+                    Verdict::NothingWritten
+                }
+                found => found,
+            },
         };
         self.report
     }
@@ -234,11 +267,12 @@ fn differing(a: &[u8], b: &[u8]) -> u64 {
 
 /// True for bits of which bytes are changed that the application's kernel leaves alone, in the application and in every
 /// replay. The bytes of a number mean nothing by themselves.
-fn touches_more(of: Type, before: &[u8], expected: &[u8], own: &[&[u8]], found: &[u8]) -> bool {
+fn touches_more(element_type: Type, before: &[u8], expected: &[u8], own: &[&[u8]], found: &[u8]) -> bool {
     let byte = |bytes: &[u8], at: usize| bytes.get(at).copied();
     let is_left =
         |at: usize| byte(expected, at) == byte(before, at) && own.iter().all(|o| byte(o, at) == byte(before, at));
-    matches!(of, Type::Bits(_)) && (0..before.len()).any(|at| byte(found, at) != byte(before, at) && is_left(at))
+    matches!(element_type, Type::Bits(_))
+        && (0..before.len()).any(|at| byte(found, at) != byte(before, at) && is_left(at))
 }
 
 /// How far a run is from what other runs computed. Of two runs of the same kernel neither has the larger one but by chance.
@@ -252,20 +286,20 @@ pub struct Score {
 
 impl Score {
     /// Adds the elements of some bytes. `value` is what the run left there, `own` of the piece what it is compared with.
-    pub fn take(&mut self, buffer: &Buffer, piece: &Piece<'_>, value: &[u8]) {
+    pub fn take(&mut self, buffer: &Buffer, piece: &ComparedBytes<'_>, value: &[u8]) {
         if let [one] = piece.own
             && *one == value
         {
             return;
         }
         let mut own = Vec::new();
-        for at in piece.elements(buffer.of.size()) {
+        for at in piece.elements(buffer.element_type.size()) {
             let (value, expected) = (of(value, at), of(piece.expected, at));
             let own = of_all(piece.own, at, &mut own);
             if own.contains(&value) {
                 continue;
             }
-            let seen = Seen::new(buffer.of, buffer.tolerance, expected, own);
+            let seen = Seen::new(buffer.element_type, buffer.tolerance, expected, own);
             if let Some(excess) = seen.excess(value) {
                 self.count += 1;
                 self.excess = self.excess.max(excess);

@@ -79,15 +79,21 @@ impl Type {
     /// Of a value of so many bytes and of a type in the source, like `float`; bits where that is not known, and `None` for
     /// what is no single number.
     pub fn of_value(source: Option<&str>, size: usize) -> Option<Type> {
-        let known = source.and_then(|source| Type::of_source(source.trim())).filter(|of| of.size() == size);
-        let bits = || u8::try_from(size).ok().map(Type::Bits).filter(|of| NAMES.iter().any(|(_, named)| named == of));
+        let known =
+            source.and_then(|source| Type::of_source(source.trim())).filter(|element_type| element_type.size() == size);
+        let bits = || {
+            u8::try_from(size)
+                .ok()
+                .map(Type::Bits)
+                .filter(|element_type| NAMES.iter().any(|(_, named)| named == element_type))
+        };
         known.or_else(bits)
     }
 
     /// Of a type in the source, whatever qualifies it.
     fn of_source(source: &str) -> Option<Type> {
         let word = source.rsplit(' ').next()?;
-        SOURCES.iter().find(|(name, _)| *name == word).map(|(_, of)| *of)
+        SOURCES.iter().find(|(name, _)| *name == word).map(|(_, element_type)| *element_type)
     }
 
     /// The bytes as a number; integers that a double does not hold are the nearest that it does.
@@ -106,9 +112,9 @@ impl Type {
     /// 2⁶⁵, or of zero; else integers. Other types are what they are.
     pub(super) fn likely(self, values: &[&[u8]]) -> Type {
         let Type::Bits(size) = self else { return self };
-        let is_float = |of: Type| {
+        let is_float = |element_type: Type| {
             values.iter().all(|value| {
-                let size = of.number(value).abs();
+                let size = element_type.number(value).abs();
                 size == 0.0 || (2f64.powi(-63)..2f64.powi(65)).contains(&size)
             })
         };
@@ -194,7 +200,7 @@ fn signed(bytes: &[u8]) -> i64 {
 
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = NAMES.iter().find(|(_, of)| of == self).map_or("bits", |(name, _)| name);
+        let name = NAMES.iter().find(|(_, element_type)| element_type == self).map_or("bits", |(name, _)| name);
         f.write_str(name)
     }
 }
@@ -204,7 +210,7 @@ impl FromStr for Type {
 
     fn from_str(text: &str) -> Result<Type, String> {
         let known = || NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-        let found = NAMES.iter().find(|(name, _)| *name == text).map(|(_, of)| *of);
+        let found = NAMES.iter().find(|(name, _)| *name == text).map(|(_, element_type)| *element_type);
         found.ok_or_else(|| format!("expected a type ({}), found {text:?}", known()))
     }
 }
@@ -274,14 +280,14 @@ pub struct Rule {
     /// The buffer: an argument's name, `argN`, a global's name, or an address.
     pub buffer: String,
     /// What its elements are.
-    pub of: Type,
+    pub element_type: Type,
     /// What is near enough.
     pub tolerance: Tolerance,
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.buffer, self.of)?;
+        write!(f, "{}={}", self.buffer, self.element_type)?;
         if self.tolerance.is_exact() { Ok(()) } else { write!(f, ":{}", self.tolerance) }
     }
 }
@@ -292,8 +298,8 @@ impl FromStr for Rule {
     fn from_str(text: &str) -> Result<Rule, String> {
         let form = || format!("expected NAME=TYPE[:abs=X,rel=X,ulp=N], found {text:?}");
         let (buffer, rest) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(form)?;
-        let (of, limits) = rest.split_once(':').unwrap_or((rest, ""));
-        let of: Type = of.parse()?;
+        let (element_type, limits) = rest.split_once(':').unwrap_or((rest, ""));
+        let element_type: Type = element_type.parse()?;
         let mut tolerance = Tolerance::default();
         for limit in limits.split(',').filter(|limit| !limit.is_empty()) {
             let (name, value) = limit.split_once('=').ok_or_else(form)?;
@@ -305,18 +311,18 @@ impl FromStr for Rule {
             match name {
                 "abs" => tolerance.abs = real()?,
                 "rel" => tolerance.rel = real()?,
-                "ulp" if of.is_float() => {
+                "ulp" if element_type.is_float() => {
                     let count = value.parse().map_err(|_| format!("ulp: expected a count, found {value:?}"))?;
                     tolerance.ulp = Some(count);
                 }
-                "ulp" => return Err(format!("ulp: expected a floating-point type, found {of}")),
+                "ulp" => return Err(format!("ulp: expected a floating-point type, found {element_type}")),
                 _ => return Err(format!("expected abs, rel or ulp, found {name:?}")),
             }
         }
-        if matches!(of, Type::Bits(_)) && !tolerance.is_exact() {
-            return Err(format!("{of}: bits are equal or not, found {tolerance}"));
+        if matches!(element_type, Type::Bits(_)) && !tolerance.is_exact() {
+            return Err(format!("{element_type}: bits are equal or not, found {tolerance}"));
         }
-        Ok(Rule { buffer: buffer.to_owned(), of, tolerance })
+        Ok(Rule { buffer: buffer.to_owned(), element_type, tolerance })
     }
 }
 
@@ -364,7 +370,7 @@ mod tests {
     #[test]
     fn rules_are_read_as_they_are_written_and_bad_ones_say_what_is_expected() {
         let rule: Rule = "out=f16:rel=1e-2,abs=0.5".parse().unwrap();
-        assert_eq!((rule.buffer.as_str(), rule.of), ("out", Type::F16));
+        assert_eq!((rule.buffer.as_str(), rule.element_type), ("out", Type::F16));
         assert_eq!(rule.tolerance, Tolerance { abs: Some(0.5), rel: Some(0.01), ulp: None });
         assert_eq!(rule.to_string().parse(), Ok(rule));
         let error = |text: &str| text.parse::<Rule>().unwrap_err();

@@ -11,7 +11,8 @@ mod element;
 mod seen;
 mod verdict;
 
-pub use compare::{Comparison, Piece, Score};
+pub(crate) use compare::Unwritten;
+pub use compare::{ComparedBytes, Comparison, Score};
 pub use element::{Distance, Rule, Tolerance, Type};
 pub use verdict::{Judged, Mask, Overall, Says, Verdict};
 
@@ -25,7 +26,7 @@ pub struct Buffer {
     /// The address after its last.
     pub end: u64,
     /// What its elements are.
-    pub of: Type,
+    pub element_type: Type,
     /// What is near enough.
     pub tolerance: Tolerance,
 }

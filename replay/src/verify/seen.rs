@@ -5,7 +5,7 @@ use super::{Distance, Tolerance, Type};
 /// An element: what the application got, and what replays of the application's own kernel left there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a> {
-    of: Type,
+    element_type: Type,
     tolerance: Tolerance,
     expected: &'a [u8],
     own: &'a [&'a [u8]],
@@ -13,10 +13,10 @@ pub(super) struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     /// Of bytes of the same length. Of what is no whole element, bits are compared.
-    pub(super) fn new(of: Type, tolerance: Tolerance, expected: &'a [u8], own: &'a [&'a [u8]]) -> Seen<'a> {
-        match expected.len() == of.size() {
-            true => Seen { of, tolerance, expected, own },
-            false => Seen { of: Type::Bits(1), tolerance: Tolerance::default(), expected, own },
+    pub(super) fn new(element_type: Type, tolerance: Tolerance, expected: &'a [u8], own: &'a [&'a [u8]]) -> Seen<'a> {
+        match expected.len() == element_type.size() {
+            true => Seen { element_type, tolerance, expected, own },
+            false => Seen { element_type: Type::Bits(1), tolerance: Tolerance::default(), expected, own },
         }
     }
 
@@ -27,7 +27,7 @@ impl<'a> Seen<'a> {
 
     /// How far a value is from what the application got.
     pub(super) fn distance(&self, value: &[u8]) -> Distance {
-        self.of.distance(self.expected, value)
+        self.element_type.distance(self.expected, value)
     }
 
     /// True for a value that is as the application got it, or near enough.
@@ -56,23 +56,24 @@ impl<'a> Seen<'a> {
             return None;
         }
         // What bits were not seen was not computed. How far it is from what was can still be told from what they look like.
-        let of = self.of.likely(self.own);
-        let number = of.number(value);
-        let numbers = self.own.iter().map(|own| (of.number(own), *own)).filter(|(own, _)| own.is_finite());
+        let element_type = self.element_type.likely(self.own);
+        let number = element_type.number(value);
+        let numbers = self.own.iter().map(|own| (element_type.number(own), *own)).filter(|(own, _)| own.is_finite());
         let ends = numbers.fold(None, |ends: Option<[(f64, &[u8]); 2]>, own| match ends {
             None => Some([own, own]),
             Some([low, high]) => Some([if own.0 < low.0 { own } else { low }, if own.0 > high.0 { own } else { high }]),
         });
-        let nan_seen = || of == self.of && self.own.iter().any(|own| of.number(own).is_nan());
+        let nan_seen =
+            || element_type == self.element_type && self.own.iter().any(|own| element_type.number(own).is_nan());
         let Some([low, high]) = ends.filter(|_| number.is_finite()) else {
             // What is not finite has no distance from anything.
             return if number.is_nan() && nan_seen() { None } else { Some(f64::INFINITY) };
         };
         let spread = high.0 - low.0;
         let (end, outside) = if number < low.0 { (low, low.0 - number) } else { (high, number - high.0) };
-        let step = of.step(end.1);
+        let step = element_type.step(end.1);
         let slack = self.tolerance.width(end.0, step);
-        if of == self.of && self.agreed().is_none() && outside <= spread + slack {
+        if element_type == self.element_type && self.agreed().is_none() && outside <= spread + slack {
             return None;
         }
         Some(outside.max(0.0) / (spread + slack).max(step))
@@ -85,10 +86,10 @@ mod tests {
 
     const EXACT: Tolerance = Tolerance { abs: None, rel: None, ulp: None };
 
-    fn excess(of: Type, tolerance: Tolerance, own: &[f32], value: f32) -> Option<f64> {
+    fn excess(element_type: Type, tolerance: Tolerance, own: &[f32], value: f32) -> Option<f64> {
         let own: Vec<[u8; 4]> = own.iter().map(|v| v.to_le_bytes()).collect();
         let own: Vec<&[u8]> = own.iter().map(<[u8; 4]>::as_slice).collect();
-        Seen::new(of, tolerance, &100.0f32.to_le_bytes(), &own).excess(&value.to_le_bytes())
+        Seen::new(element_type, tolerance, &100.0f32.to_le_bytes(), &own).excess(&value.to_le_bytes())
     }
 
     #[test]

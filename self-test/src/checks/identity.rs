@@ -8,6 +8,7 @@ use hsa::sys::raw::{self, hsa_agent_info_t, hsa_agent_t, hsa_system_info_t};
 use hsa::{AgentKind, Api, HsaError};
 use serde_json::{Map, Value};
 
+use crate::device::{Device, DeviceError};
 use crate::finding::{CheckError, Findings};
 use crate::{HELLO, Site};
 
@@ -90,6 +91,22 @@ pub(crate) fn agents(_: &Site) -> Result {
         .collect();
     found.expect(!gpus.is_empty(), || "the HSA runtime has no GPU".to_owned());
     found.figure("gpus", gpus);
+    Ok(found)
+}
+
+/// What the library decides for an ordinary queue, by its own code.
+pub(crate) fn queue(_: &Site) -> Result {
+    let mut found = Findings::default();
+    let device = match Device::start() {
+        // The checks that need its kernels say that.
+        Err(DeviceError::Processor(_)) => return Ok(found),
+        device => device?,
+    };
+    let refused = device.queue(64)?.watch_in_place().err();
+    let works = device.api.intercept_queues_work();
+    found.figure("way", hsa::way(hsa::Wanted::Either, refused.is_some(), works).word());
+    found.figure("refused", refused.map(|why| why.to_string()));
+    found.figure("intercept_queues_work", works);
     Ok(found)
 }
 

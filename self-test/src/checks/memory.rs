@@ -77,9 +77,7 @@ pub(crate) fn reading(_: &Site) -> Result {
         let start = Instant::now();
         // SAFETY: both places have so many bytes and are never given back.
         unsafe { device.copy(to, from, COPIED, done) }?;
-        while done.memory().value.load(Ordering::Acquire) > 0 {
-            std::thread::yield_now();
-        }
+        device.wait_for_copy(done)?;
         Ok(COPIED as f64 / start.elapsed().as_secs_f64() / 1e9)
     };
     let differing =
@@ -115,9 +113,7 @@ pub(crate) fn reading(_: &Site) -> Result {
     found.figure("copy_behind_waiting_copies", if is_read() { "completes" } else { "waits with them" });
     gate.memory().value.store(0, Ordering::Release);
     for end in ends.into_iter().chain([read]) {
-        while end.memory().value.load(Ordering::Acquire) > 0 {
-            std::thread::yield_now();
-        }
+        device.wait_for_copy(end)?;
     }
 
     // By the host itself, where the aperture shows this memory.

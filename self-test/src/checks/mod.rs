@@ -9,19 +9,25 @@ mod times;
 
 use crate::{Check, Part, Way};
 
-/// The checks. One whose `needs` do not hold is not run: its answer would be wrong.
+/// The checks: the one table of the order, the report and the documents. One whose `needs` do not hold is not run: its answer
+/// would be wrong.
 pub const CHECKS: &[Check] = &[
     Check {
         number: 1,
         name: "identity",
         question: "Is there a GPU that this user may use, and what is it?",
+        consequence: "the library is off",
         needs: &[],
-        parts: &[Part { name: "agents", way: Way::Bare, body: identity::agents }],
+        parts: &[
+            Part { name: "agents", way: Way::Bare, body: identity::agents },
+            Part { name: "queue", way: Way::Bare, body: identity::queue },
+        ],
     },
     Check {
         number: 2,
         name: "loading",
-        question: "Does the runtime load the library?",
+        question: "Does the runtime load the library, by `omniprobe` and by the bare variable?",
+        consequence: "the library is off",
         needs: &["identity"],
         parts: &[
             Part { name: "omniprobe", way: Way::Watched, body: identity::loaded },
@@ -32,13 +38,15 @@ pub const CHECKS: &[Check] = &[
         number: 4,
         name: "order",
         question: "Are a dispatch's times written before its signal is decremented?",
+        consequence: "do not trust times",
         needs: &["identity"],
         parts: &[Part { name: "signals", way: Way::Bare, body: times::order }],
     },
     Check {
         number: 5,
         name: "hold",
-        question: "Does a valid packet behind the write index wait?",
+        question: "Does a valid packet behind the write index wait, also while 40 queues are made and destroyed?",
+        consequence: "packets must not be held: `LOGDUR_QUEUE_MODE=intercept`, where the runtime's intercept queues work",
         needs: &["identity"],
         parts: &[Part { name: "packets", way: Way::Bare, body: queue::hold }],
     },
@@ -46,6 +54,7 @@ pub const CHECKS: &[Check] = &[
         number: 6,
         name: "read-index",
         question: "Is each slot that the read index has passed invalid?",
+        consequence: "as for `hold`",
         needs: &["identity"],
         parts: &[Part { name: "slots", way: Way::Bare, body: queue::read_index }],
     },
@@ -54,6 +63,7 @@ pub const CHECKS: &[Check] = &[
         number: 3,
         name: "rows",
         question: "Has each of 10000 dispatches one row, with times in order?",
+        consequence: "see its reasons",
         needs: &["loading", "order", "hold", "read-index"],
         parts: &[Part { name: "empty", way: Way::Watched, body: queue::rows }],
     },
@@ -61,6 +71,7 @@ pub const CHECKS: &[Check] = &[
         number: 7,
         name: "latch",
         question: "Do dispatches on queues and signals of every kind have times?",
+        consequence: "some rows are without times",
         needs: &["order", "rows"],
         parts: &[Part { name: "queues", way: Way::Bare, body: times::latch }],
     },
@@ -68,6 +79,7 @@ pub const CHECKS: &[Check] = &[
         number: 8,
         name: "clocks",
         question: "Do the GPU's times agree with the host's?",
+        consequence: "do not compare rows of different GPUs",
         needs: &["order", "rows"],
         parts: &[Part { name: "kernels", way: Way::Bare, body: times::clocks }],
     },
@@ -75,6 +87,7 @@ pub const CHECKS: &[Check] = &[
         number: 9,
         name: "cost",
         question: "What does a dispatch cost, without the library and with it?",
+        consequence: "a queue stops under load: nothing can be measured",
         needs: &["order"],
         parts: &[
             Part { name: "bare", way: Way::Bare, body: cost::dispatches },
@@ -85,6 +98,7 @@ pub const CHECKS: &[Check] = &[
         number: 10,
         name: "signals",
         question: "What do signals cost, and how soon does the host see them?",
+        consequence: "rows come late, and captures take long",
         needs: &["identity"],
         parts: &[Part { name: "own", way: Way::Bare, body: cost::signals }],
     },
@@ -92,6 +106,7 @@ pub const CHECKS: &[Check] = &[
         number: 11,
         name: "bypass",
         question: "Does the library notice packets that are written around it?",
+        consequence: "rows can be missing without a notice",
         needs: &["rows"],
         parts: &[Part { name: "index", way: Way::Watched, body: queue::bypass }],
     },
@@ -99,6 +114,7 @@ pub const CHECKS: &[Check] = &[
         number: 12,
         name: "scratch",
         question: "Do kernels get their scratch, and new code, while another queue is held?",
+        consequence: "captures can hang the application",
         needs: &["identity"],
         parts: &[
             Part { name: "bare", way: Way::Bare, body: memory::scratch },
@@ -109,6 +125,7 @@ pub const CHECKS: &[Check] = &[
         number: 13,
         name: "reading",
         question: "Is the GPU's memory read right, and how fast?",
+        consequence: "do not capture",
         needs: &["identity"],
         parts: &[Part { name: "copies", way: Way::Bare, body: memory::reading }],
     },
@@ -116,6 +133,7 @@ pub const CHECKS: &[Check] = &[
         number: 14,
         name: "capture",
         question: "Is a captured dispatch verified when it is replayed?",
+        consequence: "do not trust verdicts",
         needs: &["rows", "reading"],
         parts: &[
             Part { name: "add", way: Way::Captured, body: capture::add },
@@ -126,6 +144,7 @@ pub const CHECKS: &[Check] = &[
         number: 15,
         name: "placement",
         question: "Does memory come to captured addresses each time, and is a fault reported?",
+        consequence: "replays are qualified",
         needs: &["capture"],
         parts: &[
             Part { name: "add", way: Way::Captured, body: capture::add },
@@ -153,5 +172,13 @@ mod tests {
             let names: std::collections::BTreeSet<&str> = check.parts.iter().map(|part| part.name).collect();
             assert_eq!(names.len(), check.parts.len(), "{}", check.name);
         }
+    }
+
+    #[test]
+    fn the_documents_have_the_table_of_checks() {
+        let row = |c: &Check| format!("| {} | `{}` | {} | {} |\n", c.number, c.name, c.question, c.consequence);
+        let table: String = CHECKS.iter().map(row).collect();
+        let page = include_str!("../../../docs/first-run-on-hardware.md");
+        assert!(page.contains(&format!("|---|---|---|---|\n{table}\n")), "expected this table:\n{table}");
     }
 }

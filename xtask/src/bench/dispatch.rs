@@ -55,6 +55,30 @@ pub(super) fn hsa() -> Result<()> {
     table(title, ["reaper ns", "log ns"], &LIBRARY[1..2], REPEATS, |v| parsed(&run(&["threads", "200000"], v)?))
 }
 
+/// Threads whose dispatches complete on one signal; and, beside it, on none.
+pub(super) fn shared() -> Result<()> {
+    let rocm = setup::rocm()?;
+    shell::build()?;
+    let program = demo::compile_hsa(&rocm, &shell::root().join("tests/programs/shared_signal.c"))?;
+    let kernels = demo::kernels(&rocm)?;
+    for (title, arguments) in [
+        ("16 threads on one queue, one signal", ["rush", "16", "1", "5000", "blocked"]),
+        ("16 threads on one queue, no signals", ["lone", "16", "1", "5000", "blocked"]),
+        ("16 threads with a queue each, one signal", ["rush", "16", "16", "5000", "blocked"]),
+        ("2 threads on one queue, one signal", ["rush", "2", "1", "30000", "blocked"]),
+        ("64 threads on 4 queues, one signal", ["rush", "64", "4", "1500", "blocked"]),
+        ("16 threads that wait for one signal after each dispatch", ["rounds", "16", "16", "10", "blocked"]),
+        ("4 threads, a new signal for each round", ["fresh", "4", "4", "20", "blocked"]),
+    ] {
+        table(title, ["ns", "processor ns"], &LIBRARY, REPEATS, |variant| {
+            let mut command = Command::new(&program);
+            (variant.command)(command.args(arguments).env("TEST_KERNELS", &kernels));
+            parsed(shell::output(&mut command)?.trim_end().trim_end_matches("PASS"))
+        })?;
+    }
+    Ok(())
+}
+
 /// What it costs to look for a replacement, and to put it into the packet.
 fn swapped(rocm: &Rocm, program: &Path, kernels: &Path) -> Result<()> {
     const VARIANTS: [Variant; 4] = [

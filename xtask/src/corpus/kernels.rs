@@ -59,7 +59,7 @@ pub(super) fn read(file: &Elf<'_>, decoder: &Decoder) -> Result<Vec<Code>> {
     let mut starts: Vec<u64> = functions.keys().chain(&entries).copied().collect();
     starts.sort_unstable();
     let code = |start: u64| {
-        // Hand-written assembly may not say how long it is: up to whatever comes next.
+        // Hand-written assembly may not say how long it is: it ends where the next symbol begins.
         let size = functions.get(&start).copied().filter(|&size| size != 0);
         let next = starts.get(starts.partition_point(|&other| other <= start)).map(|next| next - start);
         let bytes = data(file, start, size.or(next)).with_context(|| format!("code at {start:#x}"))?;

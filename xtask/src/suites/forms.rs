@@ -50,7 +50,8 @@ pub(crate) struct Form {
 pub(crate) enum Programs {
     /// Every program of a folder.
     Of(&'static str),
-    /// One program with each of these arguments. The text before the first space is the group.
+    /// One program with each of these arguments, of which the text before the first space is the group. Of a program made
+    /// with GoogleTest they are the cases that are wanted.
     With(&'static str, &'static [&'static str]),
     /// Each script or source of a folder of this repository.
     Ours(&'static str),
@@ -85,20 +86,31 @@ fn file_name(path: &Path) -> String {
 /// Programs made with GoogleTest: each case is a test.
 pub(crate) const GOOGLE: Form = Form { list: list_google, judge: judge_google };
 
-fn list_google(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
+fn list_google(place: &Place, of_suite: &Programs) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
-    for program in programs.all(place)? {
+    let programs = of_suite.all(place)?;
+    for program in &programs {
         let folder = program.parent().context("a program is in a folder")?.to_owned();
-        let mut words = place.words(&program);
+        let mut words = place.words(program);
         let mut listing = words.clone();
         listing.push("--gtest_list_tests".to_owned());
         let text = emulated::listing(&listing, &folder)?;
-        let of = file_name(&program);
-        for case in google_cases(&text) {
+        let of = file_name(program);
+        let mut cases = google_cases(&text);
+        if let Programs::With(_, chosen) = of_suite {
+            if let Some(missing) = chosen.iter().find(|case| !cases.iter().any(|c| c == *case)) {
+                bail!("{of} has no case {missing}");
+            }
+            cases.retain(|case| chosen.contains(&case.as_str()));
+        }
+        for case in cases {
             let filter = format!("--gtest_filter={case}");
             words.push(filter);
             let name = format!("{of} {case}");
-            tests.push(Test { name, group: of.clone(), words: words.clone(), folder: folder.clone() });
+            // Where one program has all tests, a suite of it is what a program is elsewhere.
+            let suite = case.split('.').next().unwrap_or_default();
+            let group = if programs.len() == 1 { suite.to_owned() } else { of.clone() };
+            tests.push(Test { name, group, words: words.clone(), folder: folder.clone() });
             words.pop();
         }
     }
@@ -181,6 +193,33 @@ fn judge_norms(text: &str) -> Judged {
     Judged::one_failed("no norm of an error is printed")
 }
 
+/// Thrust's own framework: each program is a test, which counts its cases.
+pub(crate) const THRUST: Form = Form { list: list_thrust, judge: judge_thrust };
+
+fn list_thrust(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
+    let mut tests = list_programs(place, programs)?;
+    // The default sizes take minutes.
+    tests.iter_mut().for_each(|test| test.words.push("--sizes=small".to_owned()));
+    Ok(tests)
+}
+
+fn judge_thrust(text: &str) -> Judged {
+    let Some(totals) = text.lines().rev().find_map(|line| line.strip_prefix("Totals: ")) else {
+        return Judged::default();
+    };
+    let count = |what: &str| -> u64 {
+        let mut parts = totals.trim_end_matches('.').split(", ").map(|part| part.trim_start_matches("and "));
+        parts.find_map(|part| part.strip_suffix(what)?.trim().parse().ok()).unwrap_or(0)
+    };
+    let wrong = count(" failures") + count(" errors");
+    let reason = || text.lines().find(|line| line.starts_with("[")).unwrap_or("no failure is printed").to_owned();
+    Judged {
+        passed: count(" passes"),
+        skipped: count(" known failures"),
+        failed: (0..wrong).map(|_| reason()).collect(),
+    }
+}
+
 /// ggml's `test-backend-ops`: a process for each operator, which runs and compares all its cases.
 pub(crate) const GGML: Form = Form { list: list_ggml, judge: judge_ggml };
 
@@ -213,6 +252,8 @@ fn judge_ggml(text: &str) -> Judged {
     let mut judged = Judged::default();
     for line in text.lines() {
         let line = plain(line);
+        // An operator that only reinterprets memory has nothing to run.
+        judged.skipped += u64::from(line.trim() == "0/0 tests passed");
         let Some((case, result)) = line.rsplit_once(": ") else { continue };
         let case = case.trim();
         if !case.contains('(') {
@@ -355,6 +396,15 @@ mod tests {
     }
 
     #[test]
+    fn cases_of_thrust_are_counted_by_what_became_of_them() {
+        let text = |totals: &str| format!("Running 12 unit tests.\n..F.\nTotals: {totals}\nTime:  0 minutes\n");
+        let passed = judge_thrust(&text("0 failures, 1 known failures, 0 errors, and 12 passes."));
+        assert_eq!(passed, Judged { passed: 12, skipped: 1, failed: vec![] });
+        assert_eq!(judge_thrust(&text("2 failures, 0 known failures, 1 errors, and 9 passes.")).failed.len(), 3);
+        assert_eq!(judge_thrust("Running 12 unit tests.\n"), Judged::default());
+    }
+
+    #[test]
     fn a_norm_that_is_no_number_or_too_large_is_a_failure() {
         let text = |norm: &str| format!("transA,M,us,CPU-us,norm_error_1\nN,64,100,20,{norm}\n");
         assert_eq!(judge_norms(&text("1e-7")).passed, 1);
@@ -370,5 +420,7 @@ mod tests {
         let judged = judge_ggml(text);
         assert_eq!((judged.passed, judged.skipped), (1, 1));
         assert_eq!(judged.failed, ["ADD(type=f16): [ADD] NaN at index 0 FAIL"]);
+        let none = judge_ggml("  0/0 tests passed\n  Backend ROCm0: \x1b[1;32mOK\x1b[0m\n2/2 backends passed\nOK\n");
+        assert_eq!(none, Judged { skipped: 1, ..Judged::default() });
     }
 }

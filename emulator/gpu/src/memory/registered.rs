@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::view::Recent;
-use super::{AddressSpace, Backing, Region, View, carve};
+use super::{AddressSpace, Backing, Mapping, View, carve};
 use crate::lock;
 
 impl Backing {
@@ -61,7 +61,7 @@ impl AddressSpace {
                 let base = whole.backing.base.wrapping_add(skipped as usize);
                 let backing = Backing { base, len: to - from, ..whole.backing.clone() };
                 let (start, len) = (whole.start + skipped, to - from);
-                regions.push(Region { start, len, backing, writable: whole.writable && writable });
+                regions.push(Mapping { start, len, backing, writable: whole.writable && writable });
             }
         });
         true
@@ -98,7 +98,7 @@ impl AddressSpace {
             }
             let base = std::ptr::with_exposed_provenance_mut(from as usize);
             let backing = Backing { base, len: to - from, registered: true, pageable: true, _owner: Arc::new(()) };
-            regions.push(Region { start: from, len: to - from, backing, writable });
+            regions.push(Mapping { start: from, len: to - from, backing, writable });
         });
         true
     }
@@ -108,7 +108,7 @@ impl AddressSpace {
         self.registered_around(at).is_some()
     }
 
-    fn registered_around(&self, at: u64) -> Option<Region> {
+    fn registered_around(&self, at: u64) -> Option<Mapping> {
         if self.registered_regions.load(Ordering::Acquire) == 0 {
             return None;
         }

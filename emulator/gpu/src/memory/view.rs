@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{AddressSpace, Map, Refusal, Refused, Region, host};
+use super::{AddressSpace, Map, Mapping, Refusal, Refused, host};
 
 /// A snapshot of the mappings and the regions used last.
 pub struct View {
@@ -38,8 +38,8 @@ impl Recent {
     pub(super) const NONE: Recent =
         Recent { start: u64::MAX, len: 0, base: std::ptr::null_mut(), writable: false, registered: false };
 
-    fn new(region: &Region) -> Recent {
-        let Region { start, len, backing, writable } = region;
+    fn new(region: &Mapping) -> Recent {
+        let Mapping { start, len, backing, writable } = region;
         Recent { start: *start, len: *len, base: backing.base, writable: *writable, registered: backing.registered }
     }
 

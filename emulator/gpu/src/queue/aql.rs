@@ -17,7 +17,7 @@ use hsa_sys::abi::queue::{Queue as AbiQueue, properties};
 
 use super::{Doorbell, Progress, Queue};
 use crate::dispatch::{Dispatch, Launch, Moment};
-use crate::driver::{CompletedPacket, MemoryFault, PacketError, QueueError, ReadIndex};
+use crate::driver::{CompletedPacket, MemoryFault, PacketError, QueueError, ReadIndex, Times};
 use crate::engine::{Job, Worker};
 use crate::gpu::Gpu;
 use crate::inject::{Effect, Injection, NOWHERE};
@@ -86,9 +86,10 @@ pub(crate) struct AqlQueue {
     seen: (u64, Moment),
     in_flight: VecDeque<Flight>,
     /// What the read index says, which may lag behind what is released, and when that was less the last time.
-    told: (u64, Instant),
-    /// Whether completed packets get times: decided at the first packet, as the hardware does.
-    profiling: Option<bool>,
+    reported: (u64, Instant),
+    /// Whether completed packets get times, decided at the first packet, as the hardware does; and how often queues had been
+    /// mapped then.
+    profiling: Option<(bool, u64)>,
     /// The packet that a stall holds up, and until when.
     stalled: Option<(u64, Instant)>,
     active: bool,
@@ -129,7 +130,7 @@ impl AqlQueue {
             rung: NEVER_RUNG,
             seen: (0, Moment::default()),
             in_flight: VecDeque::new(),
-            told: (0, Instant::now()),
+            reported: (0, Instant::now()),
             profiling: None,
             stalled: None,
             active: true,
@@ -180,17 +181,17 @@ impl AqlQueue {
     /// Lets the read index follow what was released.
     fn tell(&mut self) -> Result<(), Refused> {
         let released = self.next - self.in_flight.len() as u64;
-        let (told, since) = self.told;
-        if told == released {
-            self.told.1 = Instant::now();
+        let (reported, since) = self.reported;
+        if reported == released {
+            self.reported.1 = Instant::now();
             return Ok(());
         }
         let lags = self.gpu.driver.read_index() == ReadIndex::Lazy
-            && released - told < self.info.slots / 4
+            && released - reported < self.info.slots / 4
             && since.elapsed() < IDLE;
         if !lags {
             self.view.word64(self.info.queue + READ_DISPATCH_ID, true)?.store(released, Ordering::Release);
-            self.told = (released, Instant::now());
+            self.reported = (released, Instant::now());
         }
         Ok(())
     }
@@ -217,10 +218,12 @@ impl AqlQueue {
     }
 
     fn profiling(&mut self) -> bool {
-        *self.profiling.get_or_insert_with(|| {
+        let remaps = self.gpu.remaps.load(Ordering::Relaxed);
+        let (profiling, mapped) = *self.profiling.get_or_insert_with(|| {
             let properties = self.view.word32(self.info.queue + QUEUE_PROPERTIES, false);
-            properties.is_ok_and(|p| p.load(Ordering::Relaxed) & properties::ENABLE_PROFILING != 0)
-        })
+            (properties.is_ok_and(|p| p.load(Ordering::Relaxed) & properties::ENABLE_PROFILING != 0), remaps)
+        });
+        profiling && (mapped == remaps || self.gpu.driver.times() != Times::UntilRemap)
     }
 
     /// Decrements the signals whose time has come.
@@ -307,6 +310,12 @@ impl AqlQueue {
                 }
             }
             PacketType::VendorSpecific => match packet.setup() as u8 {
+                vendor::EXT_KERNEL_DISPATCH if self.gpu.driver.takes_extended_dispatches() => {
+                    if packet.dependency() != 0 && self.dependency(packet.dependency())? != 0 {
+                        return Err(Hold::Wait);
+                    }
+                    return self.dispatch(packet, profiling, ordered, worker);
+                }
                 vendor::PM4_IB => self.indirect_buffer(packet)?,
                 vendor::BARRIER_VALUE => {
                     let (handle, reference, mask, condition) = packet.barrier_value();
@@ -374,7 +383,7 @@ impl AqlQueue {
         if self.next >= self.seen.0 {
             self.seen = (self.limit, Moment::now());
         }
-        let dispatch = Arc::new(Dispatch::new(launch, start, capacity, self.seen.1));
+        let dispatch = Arc::new(Dispatch::new(launch, start, capacity, self.seen.1, self.gpu.fill.get().copied()));
         let job = Job { gpu: self.gpu.clone(), queue: self.info.id, profiling, dispatch: dispatch.clone() };
         worker.begin(job);
         Ok(Flight { kernel: Some(dispatch), late })
@@ -478,7 +487,7 @@ impl Queue for AqlQueue {
             }
         }
         // A rung slot whose header is not valid yet, or a kernel that is running, needs no doorbell to go on.
-        let expecting = !self.in_flight.is_empty() || self.next < self.limit || self.told.0 < self.next;
+        let expecting = !self.in_flight.is_empty() || self.next < self.limit || self.reported.0 < self.next;
         if expecting { progress.max(Progress::Waiting) } else { progress }
     }
 
@@ -488,6 +497,7 @@ impl Queue for AqlQueue {
 
     fn abandon(&mut self) -> Vec<Arc<Dispatch>> {
         self.failed = true;
+        self.gpu.remaps.fetch_add(1, Ordering::Relaxed);
         let under_way: Vec<_> = self.in_flight.drain(..).filter_map(|flight| flight.kernel).collect();
         under_way.iter().for_each(|dispatch| dispatch.cancel());
         under_way

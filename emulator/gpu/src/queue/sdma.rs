@@ -38,6 +38,8 @@ pub(crate) struct SdmaQueue {
     read: u64,
     /// Bytes of the packet at the read index that are copied already.
     copied: u64,
+    /// Decrements of signals so far.
+    completions: u32,
     active: bool,
     failed: bool,
 }
@@ -82,7 +84,7 @@ impl SdmaQueue {
     /// A queue of a GPU.
     pub(crate) fn new(info: SdmaQueueInfo, gpu: Arc<Gpu>) -> SdmaQueue {
         let view = View::new(gpu.space.clone());
-        SdmaQueue { info, gpu, view, read: 0, copied: 0, active: true, failed: false }
+        SdmaQueue { info, gpu, view, read: 0, copied: 0, completions: 0, active: true, failed: false }
     }
 
     /// Dword `n` of the packet at the read index.
@@ -129,6 +131,11 @@ impl SdmaQueue {
                     return Err(Failure::Unknown);
                 }
                 let (at, data) = (self.address(1)?, self.address(3)?);
+                self.completions += 1;
+                if self.gpu.driver.loses_copies().is_some_and(|every| self.completions.is_multiple_of(every)) {
+                    self.gpu.driver.log(&format!("queue {}: the completion of a copy is lost", self.info.id));
+                    return Ok(Step::Done(8));
+                }
                 self.view.word64(at, true)?.fetch_add(data, Ordering::AcqRel);
                 Ok(Step::Done(8))
             }
@@ -291,9 +298,9 @@ mod tests {
     use crate::clock::Clock;
     use crate::driver::{CompletedPacket, Driver};
     use crate::engine::Engine;
-    use crate::gpu::Shape;
     use crate::memory::tests::memory;
     use crate::memory::{AddressSpace, Backing};
+    use crate::shape::Shape;
 
     const RING: u64 = 0x10_0000;
     const SOURCE: u64 = 0x20_0000;

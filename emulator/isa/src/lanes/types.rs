@@ -1,8 +1,8 @@
-//! The types that lanes compute with: their bits in registers, and what modifiers and modes do to their values.
+//! The types that lanes and the scalar unit compute with: their bits in registers, and what modifiers and modes do to their values.
 
 use crate::fp::F16;
+use crate::mode::{Mode, Rounding};
 use crate::operand::Kind;
-use crate::wave::{Mode, Rounding};
 
 /// 32 bits that are moved, not computed, but take the sign modifiers of a float.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) struct M32(pub(crate) u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct B32(pub(crate) u32);
 
-/// A type that lanes compute with.
+/// A type that lanes compute with, and the scalar unit with those that are integers.
 pub(crate) trait Lane: Copy {
     /// What the operand is.
     const KIND: Kind;

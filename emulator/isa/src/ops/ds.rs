@@ -219,12 +219,15 @@ fn each(mask: u64, mut what: impl FnMut(usize)) {
     }
 }
 
-/// How the addresses of a whole wave follow each other.
+/// Lanes that are looked at together: tiles of so many columns are what kernels of matrices read.
+const GROUP: usize = 16;
+
+/// How the addresses follow each other in every group of a wave whose lanes are all active.
 #[derive(PartialEq, Eq)]
 enum Pattern {
-    /// Every lane is active and has the dword after that of the lane before it.
+    /// Each lane has the dword after that of the lane before it.
     Row,
-    /// Every lane is active and has the same address.
+    /// All lanes have the address of the first.
     Same,
     /// Any other way.
     Other,
@@ -236,9 +239,11 @@ fn pattern(at: &[u32; LANES], mask: u64) -> Pattern {
         return Pattern::Other;
     }
     let (mut row, mut same) = (0, 0);
-    for (l, a) in at.iter().enumerate() {
-        row |= a ^ at[0].wrapping_add(4 * l as u32);
-        same |= a ^ at[0];
+    for group in at.chunks_exact(GROUP) {
+        for (l, a) in group.iter().enumerate() {
+            row |= a ^ group[0].wrapping_add(4 * l as u32);
+            same |= a ^ group[0];
+        }
     }
     match (row, same) {
         (0, _) => Pattern::Row,
@@ -247,8 +252,11 @@ fn pattern(at: &[u32; LANES], mask: u64) -> Pattern {
     }
 }
 
-/// Bytes of a register.
-const ROW: usize = 4 * LANES;
+/// The bytes of a group in a row.
+#[inline(always)]
+fn row(start: u32) -> Range<usize> {
+    start as usize..start as usize + 4 * GROUP
+}
 
 /// Reads dwords of each lane's address plus `offset` into the `words` of `dst`.
 #[inline(always)]
@@ -263,17 +271,23 @@ fn load_words(w: &mut Wave, lds: &[u8], at: &[u32; LANES], offset: u32, dst: Ope
     for n in words {
         let register = w.vector_mut(dst, n);
         let offset = offset.wrapping_add(4 * (n - first));
-        let start = at[0].wrapping_add(offset);
-        if pattern == Pattern::Same {
-            *register = [word(lds, start); LANES];
-        } else if pattern == Pattern::Row
-            && let Some(row) = lds.get(start as usize..start as usize + ROW)
-        {
-            for (word, chunk) in register.iter_mut().zip(row.as_chunks().0) {
-                *word = u32::from_le_bytes(*chunk);
-            }
-        } else {
+        if pattern == Pattern::Other {
             each(mask, |l| register[l] = word(lds, at[l].wrapping_add(offset)));
+            continue;
+        }
+        for (lanes, at) in register.chunks_exact_mut(GROUP).zip(at.chunks_exact(GROUP)) {
+            let start = at[0].wrapping_add(offset);
+            if pattern == Pattern::Same {
+                lanes.fill(word(lds, start));
+            } else if let Some(row) = lds.get(row(start)) {
+                for (word, chunk) in lanes.iter_mut().zip(row.as_chunks().0) {
+                    *word = u32::from_le_bytes(*chunk);
+                }
+            } else {
+                for (word, at) in lanes.iter_mut().zip(at) {
+                    *word = self::word(lds, at.wrapping_add(offset));
+                }
+            }
         }
     }
 }
@@ -283,16 +297,21 @@ fn load_words(w: &mut Wave, lds: &[u8], at: &[u32; LANES], offset: u32, dst: Ope
 fn store_words(w: &Wave, lds: &mut [u8], at: &[u32; LANES], offset: u32, from: Operand, dwords: u32, mask: u64) {
     if dwords == 1 {
         let register = w.vector(from, 0);
-        let start = at[0].wrapping_add(offset) as usize;
-        if pattern(at, mask) == Pattern::Row
-            && let Some(row) = lds.get_mut(start..start + ROW)
-        {
-            for (word, chunk) in register.iter().zip(row.as_chunks_mut().0) {
-                *chunk = word.to_le_bytes();
-            }
-            return;
+        if pattern(at, mask) != Pattern::Row {
+            return each(mask, |l| put_word(lds, at[l].wrapping_add(offset), register[l]));
         }
-        return each(mask, |l| put_word(lds, at[l].wrapping_add(offset), register[l]));
+        for (lanes, at) in register.chunks_exact(GROUP).zip(at.chunks_exact(GROUP)) {
+            if let Some(row) = lds.get_mut(row(at[0].wrapping_add(offset))) {
+                for (word, chunk) in lanes.iter().zip(row.as_chunks_mut().0) {
+                    *chunk = word.to_le_bytes();
+                }
+            } else {
+                for (&word, at) in lanes.iter().zip(at) {
+                    put_word(lds, at.wrapping_add(offset), word);
+                }
+            }
+        }
+        return;
     }
     let registers = w.vectors(from, dwords as usize);
     each(mask, |l| {
@@ -553,6 +572,42 @@ mod tests {
         assert_eq!((0..4).map(|l| swizzle_source(0x041f, l)).collect::<Vec<_>>(), [1, 0, 3, 2]);
         assert_eq!(swizzle_source(0x0040, 37), 34);
         assert_eq!((4..8).map(|l| swizzle_source(0x801b, l)).collect::<Vec<_>>(), [7, 6, 5, 4]);
+    }
+
+    #[test]
+    fn groups_of_lanes_read_and_write_what_each_lane_alone_would() {
+        const BYTES: usize = 1024;
+        let memory: Vec<u8> = (0..BYTES).map(|n| (n * 37 % 251) as u8).collect();
+        let tile = |group: usize| [700, 12, 956, 12][group];
+        let in_a_row: Vgpr = std::array::from_fn(|l| tile(l / GROUP) + 4 * (l % GROUP) as u32);
+        // Beyond the end in the middle of a group, and unaligned.
+        let behind_the_end = in_a_row.map(|at| at + 29);
+        let one_each: Vgpr = std::array::from_fn(|l| tile(l / GROUP) + 1);
+        let mut scattered = in_a_row;
+        scattered.swap(5, 40);
+        let (place, data) = (Operand::vgpr(8), Operand::vgpr(4));
+        for at in [in_a_row, behind_the_end, one_each, scattered, [2000; LANES], [u32::MAX - 3; LANES]] {
+            for (mask, words) in [(u64::MAX, 1), (u64::MAX, 2), (u64::MAX, 4), (0x00ff_f0f0_1234_ffff, 1)] {
+                let mut w = Wave::new(crate::Arch::Gfx90a, 0, crate::wave::vgpr_file());
+                load_words(&mut w, &memory, &at, 8, place, 0..words, mask);
+                for (n, l) in (0..words).flat_map(|n| (0..LANES).map(move |l| (n, l))) {
+                    let alone = word(&memory, at[l].wrapping_add(8 + 4 * n));
+                    let expected = if mask >> l & 1 == 1 { alone } else { 0 };
+                    assert_eq!(w.vector(place, n)[l], expected, "lane {l}, word {n} of {:?}", at[l]);
+                }
+                for n in 0..words {
+                    *w.vector_mut(data, n) = std::array::from_fn(|l| 0x0101_0101 * (l as u32 + 64 * n));
+                }
+                let (mut written, mut expected) = (memory.clone(), memory.clone());
+                store_words(&w, &mut written, &at, 8, data, words, mask);
+                each(mask, |l| {
+                    for n in 0..words {
+                        put_word(&mut expected, at[l].wrapping_add(8 + 4 * n), w.vector(data, n)[l]);
+                    }
+                });
+                assert!(written == expected, "{words} words at {at:?}");
+            }
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ macro_rules! row {
             #[inline(always)]
             fn f<M: crate::fp::Arith>($m: M, $a: $A) -> $D { $($body)* }
             levels!(w, i, _e, match crate::lanes::rounding::<$D>(w) {
-                crate::wave::Rounding::Nearest => crate::lanes::map1(w, i, |a| f(crate::fp::Nearest, a)),
+                crate::mode::Rounding::Nearest => crate::lanes::map1(w, i, |a| f(crate::fp::Nearest, a)),
                 other => crate::lanes::map1(w, i, |a| f(other, a)),
             })
         })
@@ -89,7 +89,7 @@ macro_rules! row {
             #[inline(always)]
             fn f<M: crate::fp::Arith>($m: M, $a: $A, $b: $B) -> $D { $($body)* }
             levels!(w, i, _e, match crate::lanes::rounding::<$D>(w) {
-                crate::wave::Rounding::Nearest => crate::lanes::map2(w, i, |a, b| f(crate::fp::Nearest, a, b)),
+                crate::mode::Rounding::Nearest => crate::lanes::map2(w, i, |a, b| f(crate::fp::Nearest, a, b)),
                 other => crate::lanes::map2(w, i, |a, b| f(other, a, b)),
             })
         })
@@ -99,7 +99,7 @@ macro_rules! row {
             #[inline(always)]
             fn f<M: crate::fp::Arith>($m: M, $a: $A, $b: $B, $c: $C) -> $D { $($body)* }
             levels!(w, i, _e, match crate::lanes::rounding::<$D>(w) {
-                crate::wave::Rounding::Nearest => crate::lanes::map3(w, i, |a, b, c| f(crate::fp::Nearest, a, b, c)),
+                crate::mode::Rounding::Nearest => crate::lanes::map3(w, i, |a, b, c| f(crate::fp::Nearest, a, b, c)),
                 other => crate::lanes::map3(w, i, |a, b, c| f(other, a, b, c)),
             })
         })

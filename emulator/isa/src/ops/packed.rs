@@ -8,10 +8,11 @@ use crate::arch::ArchSet;
 use crate::fp::{Arith, F16, Float, MinMax, Nearest};
 use crate::inst::Inst;
 use crate::lanes::{Lane, blend};
+use crate::mode::Rounding;
 use crate::op::{Family, Flags, Flow, Levels, Op};
 use crate::operand::Kind;
 use crate::ops::vop2::mad32;
-use crate::wave::{LANES, Rounding, Vgpr, Wave};
+use crate::wave::{LANES, Vgpr, Wave};
 
 /// Two halves in one register.
 #[derive(Clone, Copy, Debug)]

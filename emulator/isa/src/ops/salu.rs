@@ -6,43 +6,14 @@
 use super::kinds;
 use crate::arch::ArchSet;
 use crate::inst::Inst;
+use crate::lanes::Lane;
 use crate::op::{Family, Flow, Op};
 use crate::operand::{Kind, Operand};
 use crate::wave::Wave;
 
-/// A type that the scalar unit computes with.
-pub(crate) trait Scalar: Copy {
-    const KIND: Kind;
-    fn from_bits(bits: u64) -> Self;
-    fn to_bits(self) -> u64;
-}
-
-macro_rules! scalars {
-    ($($type:ty as $unsigned:ty: $kind:ident;)*) => {$(
-        impl Scalar for $type {
-            const KIND: Kind = Kind::$kind;
-            #[inline(always)]
-            fn from_bits(bits: u64) -> $type {
-                bits as $type
-            }
-            #[inline(always)]
-            fn to_bits(self) -> u64 {
-                u64::from(self as $unsigned)
-            }
-        }
-    )*};
-}
-
-scalars! {
-    u32 as u32: U32;
-    i32 as u32: I32;
-    u64 as u64: U64;
-    i64 as u64: I64;
-}
-
 /// Source `s` of a scalar instruction.
 #[inline(always)]
-pub(crate) fn read<T: Scalar>(w: &Wave, i: &Inst, s: usize) -> T {
+pub(crate) fn read<T: Lane>(w: &Wave, i: &Inst, s: usize) -> T {
     T::from_bits(match T::KIND.dwords() {
         2 => w.scalar64(i.src[s], i.literal, T::KIND),
         _ => u64::from(w.scalar32(i.src[s], i.literal, T::KIND)),
@@ -51,7 +22,7 @@ pub(crate) fn read<T: Scalar>(w: &Wave, i: &Inst, s: usize) -> T {
 
 /// Writes a scalar result.
 #[inline(always)]
-pub(crate) fn write<T: Scalar>(w: &mut Wave, to: Operand, value: T) {
+pub(crate) fn write<T: Lane>(w: &mut Wave, to: Operand, value: T) {
     if T::KIND.dwords() == 2 { w.set_pair(to, value.to_bits()) } else { w.set_sgpr(to, value.to_bits() as u32) }
 }
 
@@ -61,7 +32,7 @@ macro_rules! scalar {
         Op::new(stringify!($name), Family::$family, $code, ArchSet::ALL, $run).operands($dst, kinds(&[$($kind),*]))
     };
     ($family:ident $name:ident $code:literal |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Scalar>::KIND, <$B as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
             let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
             let d: $D = { $($body)* };
             write(w, i.dst, d);
@@ -69,7 +40,7 @@ macro_rules! scalar {
         }))
     };
     ($family:ident $name:ident $code:literal nz |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Scalar>::KIND, <$B as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
             let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
             let d: $D = { $($body)* };
             write(w, i.dst, d);
@@ -78,7 +49,7 @@ macro_rules! scalar {
         }))
     };
     ($family:ident $name:ident $code:literal scc |$c:ident, $a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Scalar>::KIND, <$B as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
             let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
             let $c = w.scc;
             let (d, scc): ($D, bool) = { $($body)* };
@@ -88,14 +59,14 @@ macro_rules! scalar {
         }))
     };
     ($family:ident $name:ident $code:literal cmp |$a:ident: $A:ty, $b:ident: $B:ty| { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Scalar>::KIND, <$B as Scalar>::KIND] Kind::None, one_level!(w, i, _e, {
+        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] Kind::None, one_level!(w, i, _e, {
             let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
             w.scc = { $($body)* };
             Flow::Next
         }))
     };
     ($family:ident $name:ident $code:literal |$a:ident: $A:ty| -> $D:ty { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+        scalar!(@op $family $name $code [<$A as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
             let $a = read::<$A>(w, i, 0);
             let d: $D = { $($body)* };
             write(w, i.dst, d);
@@ -103,7 +74,7 @@ macro_rules! scalar {
         }))
     };
     ($family:ident $name:ident $code:literal nz |$a:ident: $A:ty| -> $D:ty { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+        scalar!(@op $family $name $code [<$A as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
             let $a = read::<$A>(w, i, 0);
             let d: $D = { $($body)* };
             write(w, i.dst, d);
@@ -135,9 +106,9 @@ macro_rules! scalar {
     };
     // The destination is changed in place.
     ($family:ident $name:ident $code:literal change |$d:ident: $D:ty, $a:ident: $A:ty, $c:ident| { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Scalar>::KIND] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+        scalar!(@op $family $name $code [<$A as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
             let $a = read::<$A>(w, i, 0);
-            let $d = <$D as Scalar>::from_bits(w.pair(i.dst));
+            let $d = <$D as Lane>::from_bits(w.pair(i.dst));
             let $c = w.scc;
             let d: $D = { $($body)* };
             write(w, i.dst, d);
@@ -145,7 +116,7 @@ macro_rules! scalar {
         }))
     };
     ($family:ident $name:ident $code:literal k |$d:ident: $D:ty, $k:ident: $K:ty| { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [] <$D as Scalar>::KIND, one_level!(w, i, _e, {
+        scalar!(@op $family $name $code [] <$D as Lane>::KIND, one_level!(w, i, _e, {
             let ($d, $k) = (w.scalar32(i.dst, 0, Kind::B32) as $D, i.imm as i16 as $K);
             w.scc = { $($body)* };
             Flow::Next

@@ -6,9 +6,10 @@ use super::kinds;
 use crate::arch::ArchSet;
 use crate::env::Env;
 use crate::inst::Inst;
+use crate::mode::Mode;
 use crate::op::{Family, Flags, Flow, Levels, Op};
 use crate::operand::{Kind, Operand};
-use crate::wave::{Mode, Trap, Wave};
+use crate::wave::{Trap, Wave};
 
 const fn op(name: &'static str, family: Family, code: u16, run: Levels) -> Op {
     Op::new(name, family, code, ArchSet::ALL, run)

@@ -127,5 +127,5 @@ fn sub_with_borrow(a: u32, b: u32, c: u32) -> (u32, bool) {
 fn ldexp16(a: F16, exponent: i16) -> F16 {
     // Two factors, so that neither overflows where the product does not.
     let wide = f64::from(a.to_f32()) * power(i32::from(exponent).clamp(-100, 100));
-    F16::round(wide, 0.0, crate::wave::Rounding::Nearest)
+    F16::round(wide, 0.0, crate::mode::Rounding::Nearest)
 }

@@ -3,10 +3,10 @@
 use crate::arch::ArchSet;
 use crate::fp::{F16, MinMax};
 use crate::lanes::{Lane, map3_with_mask, result, words};
+use crate::mode::{Mode, Rounding};
 use crate::op::{Family, Flags, Flow, Op};
 use crate::operand::Kind;
 use crate::ops::vop2::mad32;
-use crate::wave::{Mode, Rounding};
 
 mod cube;
 mod division;

@@ -1,8 +1,9 @@
 //! Assembler text on a wave: LLVM makes the words, we execute them.
 
+use amdgpu_isa::mode::Mode;
 use amdgpu_isa::op::Flow;
 use amdgpu_isa::operand::Operand;
-use amdgpu_isa::wave::{LANES, Mode, Vgpr, Wave, vgpr_file};
+use amdgpu_isa::wave::{LANES, Vgpr, Wave, vgpr_file};
 use amdgpu_isa::{Arch, Decoder, step};
 
 use crate::llvm_mc::assemble;

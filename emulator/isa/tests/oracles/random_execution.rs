@@ -4,7 +4,8 @@
 use amdgpu_isa::decode::HostLevel;
 use amdgpu_isa::disasm::Disassembly;
 use amdgpu_isa::inst::Inst;
-use amdgpu_isa::wave::{Mode, Wave, vgpr_file};
+use amdgpu_isa::mode::Mode;
+use amdgpu_isa::wave::{Wave, vgpr_file};
 use amdgpu_isa::{Arch, Decoder, step};
 
 use crate::memory::Memory;

@@ -4,7 +4,8 @@
 
 use amdgpu_isa::Arch;
 use amdgpu_isa::fp::F16;
-use amdgpu_isa::wave::{LANES, Mode};
+use amdgpu_isa::mode::Mode;
+use amdgpu_isa::wave::LANES;
 
 use crate::machine::{COMPUTE, FLUSHING, Machine};
 use crate::seeded::Seeded;

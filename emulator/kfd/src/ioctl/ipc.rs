@@ -1,8 +1,8 @@
-//! Memory of a GPU that one process gives to another: by a descriptor, or, where the driver is ROCm's own, by four words
-//! that it may pass on in any way. The runtime's version decides of which `hsa_amd_ipc_memory_*` is made.
+//! GPU memory that one process shares with another: by a descriptor, or, as in ROCm's own driver, by four words that the
+//! application sends. `hsa_amd_ipc_memory_*` uses one or the other; the runtime's version decides.
 //!
-//! Both lead to a file that says where the memory is ([`Dmabuf`]). The memory is there as long as its owner has it or
-//! anybody else, but it is the owner's: who has not mapped it when that process ends finds nothing.
+//! Both lead to a file that describes the memory ([`Dmabuf`]). The memory exists as long as one process uses it. After the
+//! owner has ended, only processes that have mapped it keep it.
 
 use crate::buffer::{Buffer, Errno, Store};
 use crate::device::{NOWHERE, State};
@@ -33,9 +33,9 @@ pub(super) struct Import {
     flags: u32,
 }
 
-/// The words are: whose, which file there, its inode's low half, by which it is told from a later one, and flags.
+/// The words are: the process, its descriptor, the low half of the inode (a reused descriptor has another), and flags.
 pub(super) fn export_words(state: &State, args: &mut Export) -> Result<(), Errno> {
-    // Hosts do not see what they import.
+    // The host cannot access imported memory.
     if state.buffers.with(args.handle, |buffer| buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM == 0)? {
         return Err(libc::EINVAL);
     }
@@ -69,7 +69,7 @@ pub(super) fn info(_: &State, args: &mut kfd_ioctl_get_dmabuf_info_args) -> Resu
     if args.metadata_ptr != 0 {
         let metadata = file.metadata().map_err(|_| libc::EINVAL)?;
         let room = std::mem::replace(&mut args.metadata_size, metadata.data_size_bytes);
-        // The caller is told how much it is, and asks again.
+        // The caller gets the size, and asks again.
         if room < metadata.data_size_bytes {
             return Err(libc::EINVAL);
         }
@@ -88,11 +88,11 @@ pub(super) fn import_descriptor(state: &State, args: &mut kfd_ioctl_import_dmabu
     Ok(())
 }
 
-/// Which memory a buffer is of.
+/// The kind of a buffer's memory.
 const DOMAIN: u32 = KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT;
 
-/// The handle of a new buffer, at this address, whose memory is what a file stands for. Source of its flags: the
-/// driver's `import_obj_create`.
+/// The handle of a new buffer at this address, with the memory that a file describes. Source of its flags: the driver's
+/// `import_obj_create`.
 pub(super) fn insert(state: &State, file: Dmabuf, address: u64) -> Result<u64, Errno> {
     let device = state.devices.iter().position(|d| d.gpu_id == file.record.gpu_id).ok_or(libc::EINVAL)?;
     let mapping = file.map().map_err(|e| e.raw_os_error().unwrap_or(libc::EINVAL))?;

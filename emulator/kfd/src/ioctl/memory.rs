@@ -56,7 +56,7 @@ pub(super) fn free(state: &State, args: &mut kfd_ioctl_free_memory_of_gpu_args) 
     Ok(())
 }
 
-/// Frees what this driver has let go of before, and meanwhile whoever else had it.
+/// Frees the buffers that this driver has freed before and whose other users have ended since.
 pub(super) fn free_abandoned(state: &State) {
     for buffer in state.shared.abandoned() {
         if let Ok(buffer) = state.buffers.remove(buffer) {

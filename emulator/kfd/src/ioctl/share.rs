@@ -1,5 +1,5 @@
-//! Buffers that go from the compute driver to a render node by descriptor, and are mapped there at addresses that the
-//! runtime chooses: what `hsa_amd_vmem_*` is made of.
+//! Buffers that the compute driver exports to a render node by descriptor. The render node maps them at addresses that the
+//! runtime chooses. `hsa_amd_vmem_*` uses these requests.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use super::{Call, ipc, memory, put};
 /// The GPU may write. Source: `AMDGPU_VM_PAGE_WRITEABLE` in `amdgpu_drm.h`.
 const WRITEABLE: u32 = 1 << 2;
 
-/// Does something with the file that stands for a buffer in every process; `lasting` as for [`Shared::file`].
+/// Calls `f` with the file that describes a buffer in every process; `lasting` as for [`Shared::file`].
 ///
 /// [`Shared::file`]: crate::shared::Shared::file
 pub(super) fn file<T>(
@@ -33,7 +33,7 @@ pub(super) fn file<T>(
     done.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// A descriptor for a buffer: it tells its size, and can be imported.
+/// Makes a descriptor for a buffer. Its file has the buffer's size; it can be imported.
 fn descriptor(state: &State, handle: u64) -> Result<i32, Errno> {
     file(state, handle, false, Dmabuf::give)
 }
@@ -61,7 +61,7 @@ pub(super) fn fd_to_handle(state: &State, args: &mut drm_prime_handle) -> Result
     Ok(())
 }
 
-/// Where in the render node's file a buffer can be mapped.
+/// Offset in the render node's file at which the host can map a buffer.
 pub(super) fn mmap(state: &State, args: &mut drm_amdgpu_gem_mmap) -> Result<(), Errno> {
     // SAFETY: a request's structure, whose caller has written this member of plain integers.
     let gem = unsafe { args.in_.handle };
@@ -69,14 +69,14 @@ pub(super) fn mmap(state: &State, args: &mut drm_amdgpu_gem_mmap) -> Result<(), 
     let offset = state.buffers.with(handle, |buffer| match buffer.store {
         Store::Memory { offset, .. } => Ok(offset),
         Store::Imported { .. } if buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 => Ok(NOWHERE),
-        // What is for hosts would be of no use.
+        // Values for the host's mapping have no use here.
         Store::Imported { .. } | Store::User { .. } | Store::Register => Err(libc::EINVAL),
     })??;
     args.out = drm_amdgpu_gem_mmap_out { addr_ptr: offset };
     Ok(())
 }
 
-/// What users of a buffer tell each other of it.
+/// Stores or returns a buffer's metadata, which its users exchange.
 pub(super) fn metadata(state: &State, args: &mut drm_amdgpu_gem_metadata) -> Result<(), Errno> {
     let handle = state.shared.import(args.handle, |import| import.buffer)?;
     match args.op {
@@ -130,7 +130,7 @@ pub(super) fn map(call: &Call<'_>) -> Result<(), Errno> {
             }
             AMDGPU_VA_OP_UNMAP | AMDGPU_VA_OP_CLEAR => {
                 space.unmap(address, size);
-                // A handle is given for one of the two only.
+                // A handle has only one of the two.
                 let forget = |import: &mut Import| import.mapped.retain(|&m| m != (device, address, size));
                 state.shared.import(args.handle, forget).or(Ok(()))
             }
@@ -139,7 +139,7 @@ pub(super) fn map(call: &Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// A render node's last use of a buffer: what it has mapped goes, and the buffer, if nobody has it any more.
+/// Removes a render node's handle and its mappings. The buffer is freed with its last user.
 pub(super) fn close(state: &State, args: &mut drm_gem_close) -> Result<(), Errno> {
     for (device, address, size) in state.shared.close(args.handle)? {
         state.devices[device].gpu.space.unmap(address, size);

@@ -54,6 +54,10 @@ pub mod vendor {
     pub const PM4_IB: u8 = 1;
     /// A barrier that compares one signal with a value.
     pub const BARRIER_VALUE: u8 = 2;
+    /// A kernel dispatch whose workgroups form clusters. Source: `hsa_amd_ext_kernel_dispatch_packet_t` of `hsa_ext_amd.h` since
+    /// step 0x0D of the extension table. Kernel, arguments, sizes of workgroups and memory, and the completion signal are where
+    /// the kernel dispatch packet has them.
+    pub const EXT_KERNEL_DISPATCH: u8 = 3;
 }
 
 /// One 64-byte packet, as a copy. Fields are named after the kernel dispatch packet where they are shared.
@@ -138,10 +142,24 @@ impl Packet {
         self.0[word + 1] = (value >> 32) as u32;
     }
 
+    /// True of a kernel dispatch in AMD's extended format, which gfx1250 takes.
+    #[inline]
+    pub const fn is_extended_dispatch(&self) -> bool {
+        is_extended_dispatch(self.0[0])
+    }
+
+    /// True of a kernel dispatch in either format.
+    #[inline]
+    pub const fn is_dispatch(&self) -> bool {
+        matches!(self.packet_type(), PacketType::KernelDispatch) || self.is_extended_dispatch()
+    }
+
     /// Kernel dispatch: dimensions of the grid, 1 to 3.
     #[inline]
     pub const fn dimensions(&self) -> u16 {
-        self.setup() & 3
+        // The extended format has its own number in the low byte.
+        let setup = if self.is_extended_dispatch() { self.setup() >> 8 } else { self.setup() };
+        setup & 3
     }
 
     /// Kernel dispatch: work-items of a workgroup in x, y and z.
@@ -153,7 +171,25 @@ impl Packet {
     /// Kernel dispatch: work-items of the grid in x, y and z.
     #[inline]
     pub const fn grid_size(&self) -> [u32; 3] {
-        [self.0[3], self.0[4], self.0[5]]
+        if self.is_extended_dispatch() { self.clustered_grid() } else { [self.0[3], self.0[4], self.0[5]] }
+    }
+
+    /// Extended dispatch: clusters, times workgroups of a cluster, times work-items of a workgroup.
+    #[cold]
+    const fn clustered_grid(&self) -> [u32; 3] {
+        let clusters = [self.0[3], self.0[4] & 0xffff, self.0[4] >> 16];
+        let [size_x, size_y, size_z, _] = self.0[5].to_le_bytes();
+        let [x, y, z] = self.workgroup_size();
+        [
+            clusters[0].saturating_mul(size_x as u32).saturating_mul(x as u32),
+            clusters[1].saturating_mul(size_y as u32).saturating_mul(y as u32),
+            clusters[2].saturating_mul(size_z as u32).saturating_mul(z as u32),
+        ]
+    }
+
+    /// Extended dispatch: the signal that has to be 0 first, or 0.
+    pub const fn dependency(&self) -> u64 {
+        self.pair(12)
     }
 
     /// Kernel dispatch: bytes of scratch for each work-item.
@@ -232,6 +268,13 @@ impl Packet {
     }
 }
 
+/// True of the first dword of an extended dispatch.
+#[inline]
+const fn is_extended_dispatch(word: u32) -> bool {
+    matches!(PacketType::of(word as u16), PacketType::VendorSpecific)
+        && word >> 16 & 0xff == vendor::EXT_KERNEL_DISPATCH as u32
+}
+
 /// A packet in a ring, which producers and the packet processor write as well.
 ///
 /// # Ordering
@@ -254,6 +297,16 @@ impl Slot {
     pub fn load_header(&self) -> u16 {
         // SAFETY: the header is the first half-word of a packet; it is aligned, and accessed as an atomic only.
         unsafe { AtomicU16::from_ptr(self.0.as_ptr().cast_mut().cast()) }.load(Ordering::Acquire)
+    }
+
+    /// True of a kernel dispatch in either format whose header is `header`, as [`Slot::load_header`] has returned it.
+    #[inline]
+    pub fn is_dispatch(&self, header: u16) -> bool {
+        match PacketType::of(header) {
+            PacketType::KernelDispatch => true,
+            PacketType::VendorSpecific => is_extended_dispatch(self.0[0].load(Ordering::Relaxed) as u32),
+            _ => false,
+        }
     }
 
     /// A copy of the packet.
@@ -301,6 +354,26 @@ mod tests {
         assert_eq!((changed, packet.kernarg_address()), ((0x7f00_0000_1040, 48, 4096), 0x7f00_0000_2000));
         slot.take_kernel_of(&packet);
         assert_eq!(slot.read(), packet);
+    }
+
+    #[test]
+    fn an_extended_dispatch_has_the_grid_of_its_clusters() {
+        let mut words = [0; 16];
+        // Barrier bit, format 3, two dimensions; workgroups of 64 x 2; 70000 x 3 clusters of 2 x 4 workgroups.
+        words[..6].copy_from_slice(&[0x0203_0100, 64 | 2 << 16, 1, 70_000, 3 | 1 << 16, 2 | 4 << 8 | 1 << 16]);
+        words[8] = 0x1000;
+        let packet = Packet(words);
+        assert!(packet.is_extended_dispatch() && packet.is_dispatch() && packet.has_barrier_bit());
+        assert_eq!((packet.dimensions(), packet.grid_size()), (2, [8_960_000, 24, 1]));
+        assert_eq!((packet.workgroup_size(), packet.kernel_object()), ([64, 2, 1], 0x1000));
+        let slot = Slot::new(packet);
+        assert!(slot.is_dispatch(slot.load_header()));
+        // A barrier of AMD's, and a packet of no runtime's.
+        for format in [2u32, 4] {
+            words[0] = 0x100 | format << 16;
+            let slot = Slot::new(Packet(words));
+            assert!(!Packet(words).is_dispatch() && !slot.is_dispatch(slot.load_header()));
+        }
     }
 
     #[test]

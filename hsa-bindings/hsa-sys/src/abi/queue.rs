@@ -66,3 +66,24 @@ impl Queue {
         unsafe { &*core::ptr::with_exposed_provenance(address as usize) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::Ordering;
+
+    #[repr(align(64))]
+    struct Memory([AtomicU64; size_of::<Queue>() / 8]);
+
+    #[test]
+    fn the_queue_at_an_address_is_that_of_the_runtime() {
+        let memory = Memory([const { AtomicU64::new(0) }; _]);
+        let address = memory.0.as_ptr().expose_provenance() as u64;
+        // SAFETY: the memory has the size of a queue, and lives to the end of the test.
+        let queue = unsafe { Queue::from_address(address) };
+        memory.0[offset_of!(Queue, write_dispatch_id) / 8].store(7, Ordering::Relaxed);
+        memory.0[READ_DISPATCH_ID_OFFSET as usize / 8].store(3, Ordering::Relaxed);
+        let indices = [&queue.write_dispatch_id, &queue.read_dispatch_id].map(|index| index.load(Ordering::Relaxed));
+        assert_eq!(indices, [7, 3]);
+    }
+}

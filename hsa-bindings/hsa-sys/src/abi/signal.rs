@@ -72,3 +72,28 @@ impl Signal {
         (self.start_ts.load(Ordering::Relaxed), self.end_ts.load(Ordering::Relaxed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(64))]
+    struct Memory([AtomicU64; size_of::<Signal>() / 8]);
+
+    #[test]
+    fn the_signal_behind_a_handle_is_that_of_the_runtime_also_while_others_write_it() {
+        let memory = Memory([const { AtomicU64::new(0) }; _]);
+        let handle = memory.0.as_ptr().expose_provenance() as u64;
+        // SAFETY: the memory has the size of a signal, and lives to the end of the test.
+        let signal = unsafe { Signal::from_handle(handle) };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                memory.0[offset_of!(Signal, start_ts) / 8].store(5, Ordering::Relaxed);
+                memory.0[offset_of!(Signal, end_ts) / 8].store(9, Ordering::Relaxed);
+            });
+            let (start, end) = signal.ticks();
+            assert!([0, 5].contains(&start) && [0, 9].contains(&end));
+        });
+        assert_eq!(signal.ticks(), (5, 9));
+    }
+}

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use logdur_replay::bench::{self, Restore};
-use logdur_replay::{Case, Exit, Replacement, Setup, Variant};
+use logdur_replay::{CapturedDispatch, Exit, Replacement, Setup, Variant};
 
 use super::captured::share;
 use super::lines;
-use super::worker::{self, On, Other};
+use super::worker::{self, TargetArgs, VariantArgs};
 use crate::help;
 pub(super) use show::{compared, compared_json};
 
@@ -33,9 +33,9 @@ enum CacheState {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
-    on: On,
+    target: TargetArgs,
     #[command(flatten)]
-    other: Other,
+    variant: VariantArgs,
     /// Runs that count; with --target-ci, at most [default: 30, or 2000 with --target-ci].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = help::MEASUREMENT)]
     repetitions: Option<u32>,
@@ -65,31 +65,31 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture cannot be read, or this program not be started again.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    worker::each(&options.on, &options.other, |case| measure(options, case))
+    worker::each(&options.target, &options.variant, |captured| measure(options, captured))
 }
 
-fn measure(options: &Options, case: &Case<'_>) -> Result<Exit> {
-    let variant = options.other.variant();
+fn measure(options: &Options, captured: &CapturedDispatch<'_>) -> Result<Exit> {
+    let variant = options.variant.variant();
     let of_file = |path: &PathBuf| Variant { replacements: vec![Replacement::of_all(path)], ..variant.clone() };
     let variants = match &options.compare {
         Some(files) => files.iter().map(of_file).collect(),
         None => vec![variant],
     };
     let how = bench::Options {
-        setup: Setup { counted: true, ..options.on.setup() },
+        setup: Setup { counted: true, ..options.target.setup() },
         variants,
         warm_up: options.warm_up,
         repetitions: options.repetitions.unwrap_or(if options.target_ci.is_some() { MOST } else { RUNS }),
         target: options.target_ci,
         restore: options.restore,
         cold: options.cache_state == CacheState::Cold,
-        whatever: options.no_verify,
+        allow_mismatch: options.no_verify,
     };
-    let report = bench::bench(case, &how)?;
-    if options.on.json {
-        lines([show::json(&report, &how, options.on.attempt).to_string()])?;
+    let report = bench::bench(captured, &how)?;
+    if options.target.json {
+        lines([show::json(&report, &how, options.target.attempt).to_string()])?;
     } else {
-        lines(show::text(&report, &how, options.on.attempt))?;
+        lines(show::text(&report, &how, options.target.attempt))?;
     }
     Ok(if options.no_verify { Exit::Success } else { report.exit() })
 }

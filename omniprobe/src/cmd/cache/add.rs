@@ -39,7 +39,7 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
     let line = |a: &Added| {
         let target = a.kernels.first().map_or_else(String::new, |k| k.interface.target.to_string());
         let there = if a.was_there { ", was there" } else { "" };
-        format!("{}: {target}, {} kernels{there}", a.path.display(), a.kernels.len())
+        format!("{}: {target}, {} kernels{there}", output::file(&a.path), a.kernels.len())
     };
     output::lines(added.iter().map(line))?;
     Ok(Exit::Success)

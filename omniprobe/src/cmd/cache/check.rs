@@ -77,7 +77,7 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
 
 fn shown(choice: &Choice) -> String {
     let Choice { candidate, hash } = choice;
-    format!("{} {} ({})", hash.short(), candidate.path.display(), candidate.place)
+    format!("{} {} ({})", hash.short(), output::file(&candidate.path), candidate.place)
 }
 
 /// The kernel with what is decided, and a line for each candidate.
@@ -106,7 +106,7 @@ fn as_text(kernel: &Candidate, decision: &Decision) -> Vec<String> {
         Decision::Refused(refused) => {
             let mut lines = vec![title("not swapped")];
             for (candidate, refusals) in refused {
-                lines.push(format!("    {} ({})", candidate.path.display(), candidate.place));
+                lines.push(format!("    {} ({})", output::file(&candidate.path), candidate.place));
                 lines.extend(refusals.iter().map(|refusal| format!("        {refusal}")));
             }
             lines

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use logdur_journal::names;
 use logdur_kernel_cache::Hash;
 use logdur_replay::Exit;
 
@@ -56,7 +55,7 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
             i.required_workgroup_size.map_or_else(|| format!("≤{}", i.max_flat_workgroup_size), shape),
             table::arguments(i),
             output::demangled(&i.name),
-            names::escaped(&kernel.path.display().to_string()),
+            output::file(&kernel.path),
         ]
     };
     table::print(head, &hashed.iter().map(row).collect::<Vec<_>>())?;

@@ -68,7 +68,7 @@ fn buffer(buffer: &BufferDiff) -> Vec<String> {
     let [a, b] = buffer.sizes;
     let size = if a == b { format!("{a} bytes") } else { format!("sizes: A {a} bytes, B {b} bytes") };
     let limits = if buffer.tolerance.is_exact() { String::new() } else { format!(" ({})", buffer.tolerance) };
-    let mut all = vec![format!("  {} {}{limits}, {size}", buffer.name, buffer.of)];
+    let mut all = vec![format!("  {} {}{limits}, {size}", buffer.name, buffer.element_type)];
     all.push(compared(buffer, "before", &buffer.before));
     all.extend(buffer.after.as_ref().map(|after| compared(buffer, "after", after)));
     all
@@ -164,7 +164,7 @@ fn buffer_json(buffer: &BufferDiff) -> Value {
         })
     };
     json!({
-        "name": buffer.name, "type": buffer.of.to_string(),
+        "name": buffer.name, "type": buffer.element_type.to_string(),
         "tolerance": (!buffer.tolerance.is_exact()).then(|| buffer.tolerance.to_string()),
         "start_a": buffer.starts[0], "start_b": buffer.starts[1],
         "size_a": buffer.sizes[0], "size_b": buffer.sizes[1],

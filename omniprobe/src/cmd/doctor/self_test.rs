@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use logdur_replay::Exit;
-use logdur_self_test::{CAPTURE, Check, HELLO, LOG, Launch, Part, Site, Way};
+use logdur_self_test::{CAPTURE, Check, HELLO, LOG, Launch, Part, Site, Way, selection};
 use logdur_settings::Interceptor;
 use serde_json::Map;
 
@@ -25,6 +25,9 @@ pub(super) struct SelfTest {
     /// Check on the GPU what the library relies on, and say what the library will do here.
     #[arg(long, help_heading = help::SELF_TEST)]
     self_test: bool,
+    /// Only these checks and those that they need, by name.
+    #[arg(long, value_name = "NAME[,NAME...]", value_delimiter = ',', requires = "self_test", help_heading = help::SELF_TEST)]
+    checks: Vec<String>,
     /// Write the report of the checks as JSON.
     #[arg(long, requires = "self_test", help_heading = help::SELF_TEST)]
     json: bool,
@@ -67,12 +70,13 @@ struct Starter<'a> {
 /// # Errors
 /// When no process can be started, or no report be written.
 pub(super) fn run(place: &PlaceOptions, options: &SelfTest) -> Result<Exit> {
+    let checks = selection(&options.checks).map_err(|error| anyhow!("--checks: {error}"))?;
     let folder = PrivateFolder::new()?;
     let starter = Starter { place };
     // What is wrong with the options is told before any check.
     starter.environment(Way::Watched, folder.path())?;
-    let mut progress = |check: &Check| eprintln!("omniprobe: check {:>2} of 15: {}", check.number, check.name);
-    let report = logdur_self_test::run(&starter, folder.path(), options.time_limit, &mut progress)
+    let mut progress = |check: &Check| eprintln!("omniprobe: check {:>2}: {}", check.number, check.name);
+    let report = logdur_self_test::run(&checks, &starter, folder.path(), options.time_limit, &mut progress)
         .context("the processes of the checks")?;
     let mut about = Map::new();
     about.insert("omniprobe".to_owned(), env!("CARGO_PKG_VERSION").into());

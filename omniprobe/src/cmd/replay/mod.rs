@@ -6,19 +6,19 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use logdur_replay::{COMPARED, Case, Exit};
+use logdur_replay::{COMPARED, CapturedDispatch, Exit};
 
 use super::lines;
-use super::worker::{self, On, Other};
+use super::worker::{self, TargetArgs, VariantArgs};
 use crate::help;
 
 /// How dispatches are replayed.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
-    on: On,
+    target: TargetArgs,
     #[command(flatten)]
-    other: Other,
+    variant: VariantArgs,
     /// How often each dispatch runs.
     #[arg(short, long, value_name = "N", default_value_t = COMPARED, value_parser = clap::value_parser!(u32).range(1..), help_heading = help::REPLAY)]
     repetitions: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Unverified {
 /// As for [`verify`].
 pub(crate) fn run(Unverified { options, no_verify }: &Unverified) -> Result<Exit> {
     let verified = if *no_verify { 0 } else { options.repetitions.min(COMPARED) };
-    worker::each(&options.on, &options.other, |case| replay(options, verified, case))
+    worker::each(&options.target, &options.variant, |captured| replay(options, verified, captured))
 }
 
 /// Replays dispatches, and compares every repetition.
@@ -54,24 +54,24 @@ pub(crate) fn run(Unverified { options, no_verify }: &Unverified) -> Result<Exit
 /// # Errors
 /// When the capture cannot be read, or this program not be started again.
 pub(crate) fn verify(options: &Options) -> Result<Exit> {
-    worker::each(&options.on, &options.other, |case| replay(options, options.repetitions, case))
+    worker::each(&options.target, &options.variant, |captured| replay(options, options.repetitions, captured))
 }
 
 /// Replays a dispatch, and compares so many repetitions.
-fn replay(options: &Options, verified: u32, case: &Case<'_>) -> Result<Exit> {
+fn replay(options: &Options, verified: u32, captured: &CapturedDispatch<'_>) -> Result<Exit> {
     let how = logdur_replay::Options {
         repetitions: options.repetitions,
         verified,
-        setup: options.on.setup(),
-        variant: options.other.variant(),
+        setup: options.target.setup(),
+        variant: options.variant.variant(),
         save: options.save_output.clone(),
     };
-    let report = logdur_replay::replay(case, &how)?;
+    let report = logdur_replay::replay(captured, &how)?;
     let status = report.exit(options.strict);
-    if options.on.json {
-        lines([show::json(&report, options.on.attempt, status).to_string()])?;
+    if options.target.json {
+        lines([show::json(&report, options.target.attempt, status).to_string()])?;
     } else {
-        lines(show::text(&report, options.on.attempt))?;
+        lines(show::text(&report, options.target.attempt, options.variant.folders()))?;
     }
     Ok(status)
 }

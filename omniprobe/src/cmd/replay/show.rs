@@ -1,5 +1,7 @@
 //! What came of a replay, for people and for programs.
 
+use std::path::PathBuf;
+
 use logdur_replay::verify::{BufferReport, Overall, Verdict};
 use logdur_replay::{Description, Exit, ReplayError, Report, Whose};
 use serde_json::{Value, json};
@@ -40,13 +42,17 @@ pub(in crate::cmd) fn heading(dispatch: u64, kernel: &str, device: &Description,
     )
 }
 
-/// Lines for people.
-pub(super) fn text(report: &Report, attempt: u32) -> Vec<String> {
+/// Lines for people. `folders` are those in which another kernel was looked for.
+pub(super) fn text(report: &Report, attempt: u32, folders: &[PathBuf]) -> Vec<String> {
     let heading = heading(report.dispatch, &report.kernel, &report.device, &placed(attempt, report.relocated));
     let mut all = vec![format!("{heading}, scope: {}", report.scope)];
     all.push(format!("  code {}", report.code));
     if let Some((id, place)) = &report.replaced {
         all.push(format!("  replaced by {id}, {place}"));
+    }
+    if report.replaced.is_none() && !folders.is_empty() {
+        let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        all.push(format!("  not replaced: no other code for this kernel in {}", folders.join(", ")));
     }
     all.extend(whose(report).map(|text| format!("  {text}")));
     for (number, repetition) in report.repetitions.iter().enumerate().take(report.asked) {
@@ -89,7 +95,7 @@ fn whose(report: &Report) -> Option<String> {
 /// What was found of a buffer, for people.
 pub(in crate::cmd) fn buffer(report: &BufferReport) -> Vec<String> {
     let b = &report.buffer;
-    let mut line = format!("  {:<16} {} {}", report.verdict.to_string(), b.name, b.of);
+    let mut line = format!("  {:<16} {} {}", report.verdict.to_string(), b.name, b.element_type);
     if !b.tolerance.is_exact() {
         line += &format!(" ({})", b.tolerance);
     }
@@ -174,7 +180,7 @@ pub(in crate::cmd) fn buffer_json(report: &BufferReport) -> Value {
     // JSON has no infinities.
     let number = |value: Option<f64>| value.map(|v| if v.is_finite() { json!(v) } else { json!(v.to_string()) });
     json!({
-        "name": b.name, "start": b.start, "end": b.end, "type": b.of.to_string(),
+        "name": b.name, "start": b.start, "end": b.end, "type": b.element_type.to_string(),
         "tolerance": (!b.tolerance.is_exact()).then(|| b.tolerance.to_string()),
         "verdict": report.verdict.to_string(),
         "written": report.written, "replayed": report.replayed, "mismatches": report.mismatches,

@@ -14,10 +14,10 @@ use logdur_replay::tune::{
     Compiling, Identity, Journal, Keep, Parameter, Place, Plan, Runner, Shape, Space, Subject, Template, prepare,
     search, sources, write_csv,
 };
-use logdur_replay::{Case, Exit, Setup};
+use logdur_replay::{CapturedDispatch, Exit, Setup};
 
 use super::captured::{seconds, share};
-use super::worker::{self, On};
+use super::worker::{self, TargetArgs};
 use super::{lines, progress};
 use crate::help;
 use process::Processes;
@@ -26,7 +26,7 @@ use process::Processes;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
-    on: On,
+    target: TargetArgs,
     /// Folder for the results: trials.jsonl, trials.csv and code.
     #[arg(short, long, value_name = "DIR", help_heading = help::GENERAL)]
     output: PathBuf,
@@ -106,17 +106,19 @@ struct Effort {
 /// # Errors
 /// When the capture cannot be read, there is nothing to choose, or what is found cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    worker::work(&options.on, |case| process::serve(case, &Setup { counted: true, ..options.on.setup() }));
-    let reader = options.on.captured.open()?;
-    let dispatch = options.on.captured.one(&reader)?;
-    options.on.tell_runtime(&options.on.environment()?, &reader, &[dispatch])?;
-    let case = Case::of(&reader, dispatch)?;
-    let subject = Subject::of(&case);
+    worker::work(&options.target, |captured| {
+        process::serve(captured, &Setup { counted: true, ..options.target.setup() })
+    });
+    let reader = options.target.captured.open()?;
+    let dispatch = options.target.captured.one(&reader)?;
+    options.target.tell_runtime(&options.target.environment()?, &reader, &[dispatch])?;
+    let captured = CapturedDispatch::of(&reader, dispatch)?;
+    let subject = Subject::of(&captured);
     let space = options.space(&subject)?;
     let choices = space.choices()?;
     let plan = options.plan();
-    let mut runner = Processes::start(&options.on, &case)?;
-    let identity = options.identity(&case, &space, &plan)?;
+    let mut runner = Processes::start(&options.target, &captured)?;
+    let identity = options.identity(&captured, &space, &plan)?;
     let sources = sources(&subject, &space, &choices);
     let mut journal = Journal::open(&options.output, &identity, &sources, options.resume)?;
 
@@ -143,10 +145,10 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         changed: journal.changed(),
         qualified: runner.qualified(),
         emulated: runner.emulated(),
-        place: options.place_of(case.dispatch.id),
+        place: options.place_of(captured.dispatch.id),
         table: &table,
     };
-    if options.on.json {
+    if options.target.json {
         lines([found.json().to_string()])?;
     } else {
         lines(found.text())?;
@@ -186,18 +188,18 @@ impl Options {
     }
 
     /// What a journal has to be about to be gone on with.
-    fn identity(&self, case: &Case<'_>, space: &Space, plan: &Plan) -> Result<Identity> {
-        let file = &self.on.captured.file;
-        let options = format!("{space:?} {plan:?} {:?}", self.on.words());
+    fn identity(&self, captured: &CapturedDispatch<'_>, space: &Space, plan: &Plan) -> Result<Identity> {
+        let file = &self.target.captured.file;
+        let options = format!("{space:?} {plan:?} {:?}", self.target.words());
         Ok(Identity {
             capture: file.canonicalize().with_context(|| file.display().to_string())?,
-            dispatch: case.dispatch.id,
-            kernel: case.original.id.to_string(),
+            dispatch: captured.dispatch.id,
+            kernel: captured.original.id.to_string(),
             options: Hash::of(options.as_bytes()).to_string(),
         })
     }
 
     fn place_of(&self, dispatch: u64) -> Place {
-        Place { file: self.on.captured.file.clone(), dispatch, options: self.on.words() }
+        Place { file: self.target.captured.file.clone(), dispatch, options: self.target.words() }
     }
 }

@@ -13,11 +13,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use logdur_replay::tune::{Config, Outcome, Runner};
 use logdur_replay::verify::{BufferReport, Overall};
-use logdur_replay::{Case, Exit, Ran, Replacement, ReplayError, Setup, Variant, Variants, Which};
+use logdur_replay::{CapturedDispatch, Exit, Ran, Replacement, ReplayError, Setup, Variant, Variants, Which};
 use serde::{Deserialize, Serialize};
 
 use crate::cmd::replay::show;
-use crate::cmd::worker::On;
+use crate::cmd::worker::TargetArgs;
 use crate::environment::Environment;
 use crate::exit;
 
@@ -57,14 +57,14 @@ enum Answer {
 /// Answers requests in this process, until there are no more.
 ///
 /// # Errors
-/// When nobody listens.
-pub(super) fn serve(case: &Case<'_>, setup: &Setup) -> Result<Exit> {
+/// When the other process has closed the pipe.
+pub(super) fn serve(captured: &CapturedDispatch<'_>, setup: &Setup) -> Result<Exit> {
     let mut output = io::stdout().lock();
     let mut say = |answer: &Answer| -> Result<()> {
         writeln!(output, "{}", serde_json::to_string(answer)?)?;
         Ok(output.flush()?)
     };
-    let mut variants = match Variants::set(case, setup) {
+    let mut variants = match Variants::set(captured, setup) {
         Ok(variants) => variants,
         Err(error) => {
             let error = anyhow::Error::from(error);
@@ -76,8 +76,9 @@ pub(super) fn serve(case: &Case<'_>, setup: &Setup) -> Result<Exit> {
     say(&Answer::Ready { emulated: variants.device().emulated, qualified: variants.weaknesses().to_vec() })?;
     for line in io::stdin().lock().lines() {
         let request: Request = serde_json::from_str(&line?).context("a request")?;
-        let file = request.config.code.iter().map(|path| Replacement::File { of: Which::All, path: path.clone() });
-        let variant = Variant { geometry: request.config.geometry, replacements: file.collect() };
+        let Config { geometry, code, code_hash, .. } = request.config;
+        let file = code.map(|path| Replacement::File { of: Which::All, path, checked: code_hash });
+        let variant = Variant { geometry, replacements: file.into_iter().collect() };
         let answer = match variants.run(&variant, request.repetitions) {
             Ok(ran) => Answer::Done(judged(&ran), ran.qualified),
             Err(error) => failed(error),
@@ -137,8 +138,8 @@ impl Server {
     ///
     /// # Errors
     /// When this program cannot be started again.
-    fn start(on: &On, environment: &Environment, dispatch: u64, attempt: u32) -> Result<Server> {
-        let mut command = on.command(environment, dispatch, attempt)?;
+    fn start(target: &TargetArgs, environment: &Environment, dispatch: u64, attempt: u32) -> Result<Server> {
+        let mut command = target.command(environment, dispatch, attempt)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("starting the process of trials")?;
         let requests = child.stdin.take().context("its standard input")?;
@@ -203,7 +204,7 @@ impl Drop for Server {
 
 /// Processes that run trials, one after the other.
 pub(super) struct Processes<'a> {
-    on: &'a On,
+    target: &'a TargetArgs,
     environment: Environment,
     dispatch: u64,
     /// How long a launch may take.
@@ -220,26 +221,27 @@ impl<'a> Processes<'a> {
     ///
     /// # Errors
     /// What keeps the dispatch from being replayed.
-    pub(super) fn start(on: &'a On, case: &Case<'_>) -> Result<Processes<'a>> {
-        let (environment, limit) = (on.environment()?, case.limit(on.setup().limit));
-        let dispatch = case.dispatch.id;
+    pub(super) fn start(target: &'a TargetArgs, captured: &CapturedDispatch<'_>) -> Result<Processes<'a>> {
+        let (environment, limit) = (target.environment()?, captured.limit(target.setup().limit));
+        let dispatch = captured.dispatch.id;
         let (emulated, qualified, masked) = (false, Vec::new(), Vec::new());
-        let mut processes = Processes { on, environment, dispatch, limit, server: None, emulated, qualified, masked };
+        let mut processes =
+            Processes { target, environment, dispatch, limit, server: None, emulated, qualified, masked };
         processes.renew()?;
         Ok(processes)
     }
 
     /// Starts a process, and waits until it has the memory on the device.
     fn renew(&mut self) -> Result<()> {
-        for attempt in self.on.attempts() {
-            let mut server = Server::start(self.on, &self.environment, self.dispatch, attempt)?;
+        for attempt in self.target.attempts() {
+            let mut server = Server::start(self.target, &self.environment, self.dispatch, attempt)?;
             match server.answer(SLACK) {
                 Ok(Answer::Ready { emulated, qualified }) => {
                     (self.emulated, self.qualified) = (emulated, qualified);
                     self.server = Some(server);
                     return Ok(());
                 }
-                Ok(Answer::NotReady(Exit::Placement, _)) if attempt != *self.on.attempts().end() => {}
+                Ok(Answer::NotReady(Exit::Placement, _)) if attempt != *self.target.attempts().end() => {}
                 Ok(Answer::NotReady(exit, text)) => return Err(ReplayError::Told { exit, text }.into()),
                 Ok(Answer::Done(..) | Answer::Last(_)) => bail!("the process of trials answered before it was asked"),
                 Err(error) => bail!("the process of trials: {error}: {}", server.end()),

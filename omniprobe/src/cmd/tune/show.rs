@@ -9,7 +9,7 @@ use logdur_replay::tune::{Best, Keep, Outcome, Place, Searched, Sizes, Trial};
 use serde_json::{Value, json};
 
 use crate::cmd::bench::{compared, compared_json};
-use crate::cmd::output::demangled;
+use crate::cmd::output::{demangled, file};
 
 /// How many configurations are shown.
 const SHOWN: usize = 10;
@@ -53,7 +53,7 @@ impl Found<'_> {
             format!("  grid when only the workgroup changes: {}", self.keep),
             format!("  {}", self.counted()),
         ];
-        let changed = |path: &PathBuf| format!("  changed since the search began: {}", path.display());
+        let changed = |path: &PathBuf| format!("  changed since the search began: {}", file(path));
         all.extend(self.changed.iter().map(changed));
         all.extend(self.qualified.iter().map(|text| format!("  qualified: {text}")));
         if self.emulated {
@@ -66,7 +66,7 @@ impl Found<'_> {
             all.push(format!("the captured configuration: {failed}; nothing to compare with"));
         }
         all.extend(self.best().map(|(best, trial)| self.verdict(best, trial)).into_iter().flatten());
-        all.push(format!("all of them: {}", self.table.display()));
+        all.push(format!("all of them: {}", file(self.table)));
         all
     }
 
@@ -78,7 +78,7 @@ impl Found<'_> {
             let ratio = best.ratio.map(|r| json!({ "value": r.value, "low": r.low, "high": r.high }));
             json!({
                 "config": best.number, "ratio": ratio,
-                "in_turns": best.turns.as_ref().map(|turns| compared_json(turns, self.emulated, NAMES)),
+                "paired_rerun": best.turns.as_ref().map(|turns| compared_json(turns, self.emulated, NAMES)),
                 "replay": self.place.replay(&trial.config),
                 "application": self.place.application(&trial.config),
             })
@@ -188,7 +188,7 @@ fn row(trial: &Trial, s: &Summary) -> String {
     }
     config.values.iter().for_each(|(name, value)| line += &format!(", {name}={value}"));
     if let Some(path) = &config.code {
-        line += &format!(", {}", path.display());
+        line += &format!(", {}", file(path));
     }
     if s.bimodal {
         line += ", bimodal";

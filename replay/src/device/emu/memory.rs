@@ -1,4 +1,4 @@
-//! Memory of the emulated GPU: at whatever addresses are wanted, since its page tables are ours.
+//! Memory of the emulated GPU: at any addresses, since its page tables are ours.
 
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -9,7 +9,7 @@ use amdgpu_emu::memory::{AddressSpace, Backing};
 use crate::error::{ReplayError, Result};
 use crate::place::PAGE;
 
-/// The lowest address of what nobody asked for at an address.
+/// The lowest address for memory whose address does not matter.
 const LOWEST: u64 = 1 << 32;
 /// Addresses between what is mapped, so that who runs over its end is told.
 const GUARD: u64 = 64 << 10;
@@ -40,7 +40,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the pages were mapped by `new`, and nobody has them any more.
+        // SAFETY: the pages were mapped by `new`, and no other code has them any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
@@ -95,7 +95,7 @@ impl Memory {
         if start < range.end { self.map(&(start..range.end)) } else { Ok(()) }
     }
 
-    /// Maps so many bytes where nobody wants anything else.
+    /// Maps so many bytes where no other memory is wanted.
     ///
     /// # Errors
     /// As for [`Memory::map`].

@@ -8,6 +8,7 @@
 
 mod memory;
 
+use std::mem::offset_of;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,11 +28,11 @@ use hsa::sys::abi::signal::{Signal, kind};
 
 use self::memory::Memory;
 use super::{CodePlace, Description, Device, QueueFacts, Times, nanoseconds, processor};
-use crate::case::{Case, Code};
+use crate::captured::{CapturedDispatch, Code};
 use crate::error::{Fault, ReplayError, Result};
 use crate::listing::missing;
-use crate::memory::Area;
-use crate::place::{PAGE, Region};
+use crate::place::{MemoryRequest, PAGE};
+use crate::placed::PlacedRange;
 
 /// Packets of the ring.
 const SLOTS: u64 = 64;
@@ -47,7 +48,7 @@ const COMPUTE_UNITS_COOPERATIVE: u32 = 512;
 const SPIN: Duration = Duration::from_micros(50);
 /// How long is slept between looks.
 const LOOK: Duration = Duration::from_micros(20);
-/// What LDS and registers that nobody has written are drawn by.
+/// What LDS and registers that no instruction has written are drawn by.
 const FILL: u32 = 1;
 /// How many missing instructions are named.
 const SHOWN: usize = 8;
@@ -56,20 +57,20 @@ const TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
 
 /// What the machine tells its driver: the first thing that went wrong.
 #[derive(Default)]
-struct Told(Mutex<Option<Fault>>);
+struct FirstFault(Mutex<Option<Fault>>);
 
-impl Told {
+impl FirstFault {
     fn tell(&self, what: String, address: Option<u64>) {
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert(Fault { what, address, nearest: None });
     }
 
-    fn told(&self) -> Option<Fault> {
+    fn get(&self) -> Option<Fault> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Driver for Told {
+impl Driver for FirstFault {
     // No thread waits for events here: signals are polled.
     fn raise_event(&self, _event: u32) {}
     fn wave_interrupt(&self, _event: u32) {}
@@ -98,7 +99,7 @@ pub(super) struct Emulated {
     gpu: Arc<Gpu>,
     memory: Memory,
     engine: Engine,
-    told: Arc<Told>,
+    first_fault: Arc<FirstFault>,
     rung: Arc<AtomicU64>,
     next: u64,
     /// Addresses of the ring, the queue and its signal.
@@ -115,19 +116,19 @@ impl Emulated {
     /// When that is none that is emulated, or the host has no threads or memory for it.
     pub(super) fn open(
         captured_isa: Option<&str>,
-        case: &Case<'_>,
+        captured: &CapturedDispatch<'_>,
         wanted: &[Range<u64>],
         counted: bool,
     ) -> Result<Emulated> {
-        let target = &case.original.object.target;
+        let target = &captured.original.object.target;
         let isa = captured_isa.map_or_else(|| target.to_string(), str::to_owned);
         let arch: Arch = processor(&isa).parse().map_err(|error| ReplayError::Unsupported(format!("{error}")))?;
-        let told = Arc::new(Told::default());
+        let first_fault = Arc::new(FirstFault::default());
         let clock = if counted { Clock::deterministic() } else { Clock::real() };
-        let compute_units = if case.is_cooperative() { COMPUTE_UNITS_COOPERATIVE } else { COMPUTE_UNITS };
+        let compute_units = if captured.is_cooperative() { COMPUTE_UNITS_COOPERATIVE } else { COMPUTE_UNITS };
         let shape = Shape { arch, sramecc: corrects_sram(&isa, arch), compute_units };
-        let gpu = Arc::new(Gpu::new(0, shape, Arc::new(clock), told.clone()));
-        // What nobody wrote is another in each replay: who reads it computes something else.
+        let gpu = Arc::new(Gpu::new(0, shape, Arc::new(clock), first_fault.clone()));
+        // Unwritten memory differs in each replay: a kernel that reads it computes something else.
         gpu.fill_from(FILL);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let failed = |source: std::io::Error| ReplayError::Environment {
@@ -149,7 +150,8 @@ impl Emulated {
             emulated: true,
             runtime: "no runtime".to_owned(),
         };
-        let device = Emulated { arch, gpu, memory, engine, told, rung, next: 0, ring, queue, signal, description };
+        let device =
+            Emulated { arch, gpu, memory, engine, first_fault, rung, next: 0, ring, queue, signal, description };
         let header = device.queue_memory()?;
         header.queue_properties.store(properties::ENABLE_PROFILING, Ordering::Relaxed);
         header.group_segment_aperture_base_hi.store(SHARED_APERTURE_HI, Ordering::Relaxed);
@@ -171,6 +173,20 @@ impl Emulated {
         let (place, _) = self.memory.at(self.signal, size_of::<Signal>())?;
         // SAFETY: as above.
         Ok(unsafe { place.cast().as_ref() })
+    }
+
+    /// The packets and the queue's structure, but for what the packet processor writes there.
+    fn queue_contents(&self) -> Result<Vec<(u64, u8)>> {
+        let (mut ring, mut queue) = ([0; (SLOTS * SLOT) as usize], [0; size_of::<Queue>()]);
+        // SAFETY: no wave runs.
+        unsafe { self.read(&mut [(self.ring, &mut ring), (self.queue, &mut queue)]) }?;
+        let ids = [offset_of!(Queue, write_dispatch_id), offset_of!(Queue, read_dispatch_id)];
+        let is_id = |at: usize| ids.iter().any(|id| (*id..*id + size_of::<u64>()).contains(&at));
+        let is_header = |at: usize| at % (SLOT as usize) < size_of::<u16>();
+        let ring = ring.into_iter().enumerate().filter(|(at, _)| !is_header(*at));
+        let queue = queue.into_iter().enumerate().filter(|(at, _)| !is_id(*at));
+        let at = |base: u64| move |(at, byte): (usize, u8)| (base + at as u64, byte);
+        Ok(ring.map(at(self.ring)).chain(queue.map(at(self.queue))).collect())
     }
 
     /// Puts code into mapped memory; the address of its kernel for packets.
@@ -209,7 +225,7 @@ impl Device for Emulated {
         QueueFacts { address: self.queue, private_base_hi: PRIVATE_APERTURE_HI, shared_base_hi: SHARED_APERTURE_HI }
     }
 
-    fn allocate(&mut self, wanted: &[Region], _weaknesses: &mut Vec<String>) -> Result<Vec<Area>> {
+    fn allocate(&mut self, wanted: &[MemoryRequest], _weaknesses: &mut Vec<String>) -> Result<Vec<PlacedRange>> {
         // Of whatever kind: all of it is the host's.
         let mut pages: Vec<Range<u64>> = Vec::new();
         let mut sorted: Vec<&Range<u64>> = wanted.iter().map(|region| &region.range).collect();
@@ -240,7 +256,7 @@ impl Device for Emulated {
         self.place(code, &loaded, base)
     }
 
-    fn settle(&mut self) {}
+    fn release_reservations(&mut self) {}
 
     fn kernarg(&mut self, bytes: usize) -> Result<u64> {
         self.memory.map_anywhere(bytes as u64)
@@ -289,13 +305,14 @@ impl Device for Emulated {
         // SAFETY: the ring's memory; the packet processor has left the slot, since every packet is waited for.
         unsafe { self.write(&[(slot, &packet.to_bytes())]) }?;
         self.queue_memory()?.write_dispatch_id.store(self.next + 1, Ordering::Release);
+        let contents = self.queue_contents()?;
         let start = Instant::now();
         self.rung.store(self.next, Ordering::Release);
         self.engine.wake();
         self.next += 1;
         let signal = self.signal_memory()?;
         while signal.value.load(Ordering::Acquire) > 0 {
-            if let Some(fault) = self.told.told() {
+            if let Some(fault) = self.first_fault.get() {
                 return Err(ReplayError::Fault(fault));
             }
             if start.elapsed() > limit {
@@ -309,6 +326,11 @@ impl Device for Emulated {
         }
         let host_ns = nanoseconds(start.elapsed());
         let (began, ended) = signal.ticks();
+        let found = self.queue_contents()?;
+        if let Some(((address, _), _)) = contents.into_iter().zip(found).find(|(before, after)| before != after) {
+            let what = format!("the kernel writes to its queue, at {address:#x}");
+            return Err(ReplayError::Fault(Fault { what, address: None, nearest: None }));
+        }
         Ok(Times { gpu_ns: ended.saturating_sub(began) * TICK, host_ns })
     }
 }

@@ -5,16 +5,22 @@ fn bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
-fn report(of: Type, tolerance: Tolerance, contents: [&[f32]; 2], own: &[&[f32]], other: &[&[f32]]) -> BufferReport {
+fn report(
+    element_type: Type,
+    tolerance: Tolerance,
+    contents: [&[f32]; 2],
+    own: &[&[f32]],
+    other: &[&[f32]],
+) -> BufferReport {
     let [before, expected] = contents.map(bytes);
     let end = 0x1000 + before.len() as u64;
-    let buffer = Buffer { name: "out".to_owned(), start: 0x1000, end, of, tolerance };
+    let buffer = Buffer { name: "out".to_owned(), start: 0x1000, end, element_type, tolerance };
     let mut comparison = Comparison::new(buffer);
     let all = |runs: &[&[f32]]| runs.iter().map(|run| bytes(run)).collect::<Vec<Vec<u8>>>();
     let (own, other) = (all(own), all(other));
     let (own, other): (Vec<&[u8]>, Vec<&[u8]>) =
         (own.iter().map(Vec::as_slice).collect(), other.iter().map(Vec::as_slice).collect());
-    comparison.take(&Piece { address: 0x1000, before: &before, expected: &expected, own: &own, other: &other });
+    comparison.take(&ComparedBytes { address: 0x1000, before: &before, expected: &expected, own: &own, other: &other });
     comparison.finish(if other.is_empty() { Judged::Own } else { Judged::Other })
 }
 
@@ -138,10 +144,10 @@ fn bytes_that_the_applications_kernel_leaves_alone_are_touched_by_nobody() {
 
 #[test]
 fn bytes_after_the_last_whole_element_are_compared_too() {
-    let buffer = Buffer { name: "tail".to_owned(), start: 0, end: 6, of: Type::F32, tolerance: EXACT };
+    let buffer = Buffer { name: "tail".to_owned(), start: 0, end: 6, element_type: Type::F32, tolerance: EXACT };
     let mut comparison = Comparison::new(buffer);
     let (expected, own) = ([0, 0, 0, 0, 1, 2], [[0, 0, 0, 0, 1, 3].as_slice()]);
-    comparison.take(&Piece { address: 0, before: &[0; 6], expected: &expected, own: &own, other: &[] });
+    comparison.take(&ComparedBytes { address: 0, before: &[0; 6], expected: &expected, own: &own, other: &[] });
     let report = comparison.finish(Judged::Own);
     let first = report.first.unwrap();
     assert_eq!((report.verdict, first.address, &*first.found), (Verdict::NotReproduced, 5, "0x03"));
@@ -149,13 +155,13 @@ fn bytes_after_the_last_whole_element_are_compared_too() {
 
 #[test]
 fn scores_count_what_others_did_not_compute() {
-    let buffer = Buffer { name: "out".to_owned(), start: 0, end: 8, of: Type::F32, tolerance: EXACT };
+    let buffer = Buffer { name: "out".to_owned(), start: 0, end: 8, element_type: Type::F32, tolerance: EXACT };
     let of = |value: [f32; 2]| {
         let own = [bytes(&[1.0, 5.0]), bytes(&[1.0, 6.0])];
         let own: Vec<&[u8]> = own.iter().map(Vec::as_slice).collect();
         let (before, expected) = (bytes(&[0.0; 2]), bytes(&[1.0, 4.0]));
         let mut score = Score::default();
-        let piece = Piece { address: 0, before: &before, expected: &expected, own: &own, other: &[] };
+        let piece = ComparedBytes { address: 0, before: &before, expected: &expected, own: &own, other: &[] };
         score.take(&buffer, &piece, &bytes(&value));
         (score.count, score.excess)
     };

@@ -113,7 +113,7 @@ impl AqlRig {
 
     fn ring(&mut self, index: u64) {
         self.rig.rung.store(index, Ordering::Release);
-        self.rig.settle();
+        self.rig.run_until_idle();
     }
 
     fn submit(&mut self, packets: &[Packet]) {
@@ -138,12 +138,12 @@ impl AqlRig {
 fn a_packet_is_taken_when_its_doorbell_has_rung_and_its_header_is_valid() {
     let mut rig = AqlRig::new();
     rig.write(&[barrier(BARRIER_AND, &[], 0), barrier(INVALID, &[], 0), barrier(BARRIER_AND, &[], 0)]);
-    rig.rig.settle();
+    rig.rig.run_until_idle();
     assert_eq!(rig.read_index(), 0, "nothing has rung");
     rig.ring(2);
     assert_eq!(rig.read_index(), 1, "the second packet is not valid yet");
     rig.rig.put(RING + 64, &[BARRIER_AND.into()]);
-    rig.rig.settle();
+    rig.rig.run_until_idle();
     assert_eq!(rig.read_index(), 3);
 }
 
@@ -189,7 +189,7 @@ fn a_barrier_and_waits_for_each_of_its_signals_and_a_barrier_or_for_one() {
         rig.submit(&[barrier(BARRIER_AND, &handles, 0)]);
         assert_eq!(rig.read_index(), 0, "dependency {place} is not zero");
         rig.set_signal(place, 0);
-        rig.rig.settle();
+        rig.rig.run_until_idle();
         assert_eq!(rig.read_index(), 1);
 
         let mut rig = AqlRig::new();
@@ -197,7 +197,7 @@ fn a_barrier_and_waits_for_each_of_its_signals_and_a_barrier_or_for_one() {
         rig.submit(&[barrier(BARRIER_OR, &handles, 0)]);
         assert_eq!(rig.read_index(), 0, "no dependency is zero");
         rig.set_signal(place, 0);
-        rig.rig.settle();
+        rig.rig.run_until_idle();
         assert_eq!(rig.read_index(), 1);
     }
     let mut rig = AqlRig::new();
@@ -334,7 +334,7 @@ fn the_barrier_bit_waits_for_earlier_kernels_and_slots_are_given_back_in_order()
         assert_eq!([0, 1, 2].map(|n| rig.signal_value(n)), [0, others, others], "barrier bit {bit:#x}");
         assert_eq!(rig.read_index(), 0, "the first packet is still under way");
         rig.rig.put(DATA + 8, &[1]);
-        rig.rig.settle();
+        rig.rig.run_until_idle();
         assert_eq!(([0, 1, 2].map(|n| rig.signal_value(n)), rig.read_index()), ([-1; 3], 3));
     }
 }

@@ -13,10 +13,11 @@ use super::Doorbell;
 use crate::clock::Clock;
 use crate::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
 use crate::engine::Stepped;
-use crate::gpu::{Gpu, Shape};
+use crate::gpu::Gpu;
 use crate::lock;
 use crate::memory::View;
 use crate::memory::tests::memory;
+use crate::shape::Shape;
 
 /// Where things are in the memory of the GPU.
 const RING: u64 = 0x10_0000;
@@ -85,7 +86,7 @@ impl Rig {
     }
 
     /// Steps until nothing more happens. Kernels and stalls that wait for the host leave it at rest too.
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         let mut quiet = 0;
         while quiet < 3 {
             quiet = if self.engine.step() { 0 } else { quiet + 1 };

@@ -45,7 +45,7 @@ impl SdmaRig {
             self.written += 4;
         }
         self.rig.rung.store(self.written, Ordering::Release);
-        self.rig.settle();
+        self.rig.run_until_idle();
         self.rig.word64(READ_POINTER) == self.written
     }
 }
@@ -153,7 +153,7 @@ fn a_poll_waits_until_its_comparison_holds() {
         rig.rig.put(DATA, &[0xabcd_0000 | not_yet.unwrap_or(now)]);
         assert_eq!(rig.submit(&poll), not_yet.is_none(), "function {function}");
         rig.rig.put(DATA, &[0xabcd_0000 | now]);
-        rig.rig.settle();
+        rig.rig.run_until_idle();
         assert_eq!(rig.rig.word64(READ_POINTER), 24, "function {function}");
     }
 }

@@ -1,0 +1,478 @@
+//! Blocks of records that are not in use, and references to records.
+//!
+//! # Threads
+//! A publisher takes a block every `BLOCK_RECORDS` dispatches: the one that the reaper has put aside for its queue, else
+//! one of the pool, if its lock is free. The reaper has the pool grow before it is empty; the log thread gives
+//! blocks back.
+
+use std::ptr::{self, NonNull};
+
+use logdur_journal::{BLOCK_BYTES, Block, Fate, Record, Records, State, Times};
+
+use crate::cache_line::prefetch_for_write;
+use crate::progress::{AppSignal, Progress};
+use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::sync::{Mutex, lock};
+
+/// Blocks that are made at once.
+const BATCH: usize = if cfg!(loom) { 1 } else { 4 };
+/// Blocks that are kept ready at most.
+const READY: usize = 64;
+
+/// In a model a block is full after two dispatches.
+const BLOCK_RECORDS: usize = if cfg!(loom) { 2 } else { logdur_journal::BLOCK_RECORDS };
+
+/// Whose cache line is asked for together.
+const PROGRESS_OF_A_LINE: usize = 64 / size_of::<Progress>();
+
+/// The free blocks. A block is never given back to the system: references to its records stay readable.
+pub struct Blocks {
+    records: &'static Records,
+    pool: Mutex<Vec<BlockRef>>,
+    /// Blocks that publishers took since the pool was last looked after.
+    demand: AtomicUsize,
+    /// Blocks that there are, in the pool or in use.
+    made: AtomicUsize,
+    /// More than these are in use only until the log thread has given up rows that cannot be written.
+    limit: usize,
+    /// Where cursors stand that have no more to do. No dispatch is recorded there.
+    parked: BlockRef,
+}
+
+/// A block of records, and what the process acts upon of their dispatches. Zeros are a value, but for its use.
+struct OwnBlock {
+    records: *const Block,
+    /// The block that follows, null while this one is being filled.
+    next: AtomicPtr<OwnBlock>,
+    progress: [Progress; BLOCK_RECORDS],
+    /// Memory that few applications touch.
+    app_signals: [AppSignal; BLOCK_RECORDS],
+    /// Loom reports a thread that uses a block before it sees the block made or cleared.
+    #[cfg(loom)]
+    watched: loom::cell::UnsafeCell<()>,
+}
+
+/// The next block for a queue, put aside.
+#[derive(Default)]
+pub struct Spare(AtomicPtr<OwnBlock>);
+
+/// A block that lives as long as the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRef(NonNull<OwnBlock>);
+
+// SAFETY: a block consists of atomics and a pointer to atomics, and neither is ever freed.
+unsafe impl Send for BlockRef {}
+// SAFETY: as above.
+unsafe impl Sync for BlockRef {}
+
+/// A record of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordRef {
+    /// Its block.
+    pub block: BlockRef,
+    /// Its position there.
+    pub slot: usize,
+}
+
+impl Blocks {
+    /// Blocks for records of about `limit` bytes in all.
+    pub fn new(records: &'static Records, limit: u64) -> Blocks {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX) / BLOCK_BYTES;
+        let parked = BlockRef::of(NonNull::from(Box::leak(Block::new())));
+        Blocks {
+            records,
+            pool: Mutex::new(Vec::new()),
+            demand: AtomicUsize::new(0),
+            made: AtomicUsize::new(0),
+            limit,
+            parked,
+        }
+    }
+
+    /// An empty block, for a thread that may wait.
+    pub fn take(&self) -> BlockRef {
+        let mut pool = lock(&self.pool);
+        if pool.is_empty() {
+            pool.extend(self.make(BATCH));
+        }
+        pool.pop().unwrap_or(self.parked)
+    }
+
+    /// An empty block for the publisher of a queue.
+    pub fn next(&self, spare: &Spare, queue: u64, agent: usize) -> BlockRef {
+        self.demand.fetch_add(1, Ordering::Relaxed);
+        let pooled = || self.pool.try_lock().ok()?.pop();
+        let block = spare.take().or_else(pooled).unwrap_or_else(|| self.take_new());
+        block.get().assign(queue, agent);
+        block
+    }
+
+    /// The last resort: the queue takes blocks faster than the reaper makes them.
+    fn take_new(&self) -> BlockRef {
+        let mut new = self.make(BATCH);
+        let block = new.next().unwrap_or(self.parked);
+        lock(&self.pool).extend(new);
+        block
+    }
+
+    fn make(&self, count: usize) -> impl Iterator<Item = BlockRef> + use<> {
+        self.made.fetch_add(count, Ordering::Relaxed);
+        self.records.blocks(count).into_iter().map(BlockRef::of)
+    }
+
+    /// True when the blocks in use take more memory than they may.
+    pub fn are_too_many(&self) -> bool {
+        self.made.load(Ordering::Relaxed).saturating_sub(lock(&self.pool).len()) > self.limit
+    }
+
+    /// Sees to it that there are as many blocks ready as are going to be wanted until this is called again.
+    pub fn prepare(&self) {
+        let wanted = (self.demand.swap(0, Ordering::Relaxed) * 2).clamp(BATCH, READY);
+        let missing = wanted.saturating_sub(lock(&self.pool).len());
+        if missing > 0 {
+            let new = self.make(missing.max(BATCH));
+            lock(&self.pool).extend(new);
+        }
+    }
+
+    /// Puts a block aside for a queue, if it has none. The thread that takes back what was put aside, and knows that the queue is
+    /// gone, tells the caller: it sees afterwards that the queue is gone.
+    pub fn put_aside(&self, spare: &Spare) {
+        if !spare.0.load(Ordering::Relaxed).is_null() {
+            return;
+        }
+        let mut pool = lock(&self.pool);
+        let Some(block) = pool.last() else { return };
+        if spare.0.compare_exchange(ptr::null_mut(), block.0.as_ptr(), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            pool.pop();
+        }
+    }
+
+    /// Takes back what was put aside.
+    pub fn take_back(&self, spare: &Spare) {
+        lock(&self.pool).extend(spare.take());
+    }
+
+    /// Gives a block back that is not used any more, and whose records are counted.
+    pub fn give_back(&self, block: BlockRef) {
+        block.clear();
+        lock(&self.pool).push(block);
+    }
+
+    /// Where a cursor stands that has no more to do.
+    pub fn nowhere(&self) -> Cursor {
+        Cursor::start(self.parked)
+    }
+}
+
+impl Spare {
+    fn take(&self) -> Option<BlockRef> {
+        NonNull::new(self.0.swap(ptr::null_mut(), Ordering::AcqRel)).map(BlockRef)
+    }
+}
+
+impl OwnBlock {
+    #[cfg(not(loom))]
+    fn empty() -> Box<OwnBlock> {
+        // SAFETY: null pointers and atomic integers that are 0.
+        unsafe { Box::<OwnBlock>::new_zeroed().assume_init() }
+    }
+
+    #[cfg(loom)]
+    fn empty() -> Box<OwnBlock> {
+        Box::new(OwnBlock {
+            records: ptr::null(),
+            next: AtomicPtr::default(),
+            progress: Default::default(),
+            app_signals: Default::default(),
+            watched: Default::default(),
+        })
+    }
+}
+
+impl BlockRef {
+    /// A block with records that live as long as the process: see `Records::blocks`.
+    fn of(records: NonNull<Block>) -> BlockRef {
+        let mut block = OwnBlock::empty();
+        block.records = records.as_ptr();
+        // The next user of the block does not wait for its pages.
+        block.progress.iter().for_each(|progress| progress.set_state(State::Free));
+        BlockRef(NonNull::from(Box::leak(block)))
+    }
+
+    fn own(self) -> &'static OwnBlock {
+        // SAFETY: the pointer comes from a leaked box, in `of`.
+        let own = unsafe { self.0.as_ref() };
+        #[cfg(loom)]
+        own.watched.with(|_| ());
+        own
+    }
+
+    /// The records, as readers of the file see them. Another process may write them.
+    pub fn get(self) -> &'static Block {
+        // SAFETY: the pointer comes from a leaked box or a mapping that is never unmapped: see `Records::blocks`.
+        unsafe { &*self.own().records }
+    }
+
+    /// What the process acts upon of a dispatch; `None` past the last one.
+    #[inline]
+    pub fn progress(self, slot: usize) -> Option<&'static Progress> {
+        self.own().progress.get(slot)
+    }
+
+    /// The records that are not free.
+    pub fn used(self) -> impl Iterator<Item = RecordRef> {
+        (0..BLOCK_RECORDS).map(move |slot| RecordRef { block: self, slot }).filter(|r| r.state() != State::Free)
+    }
+
+    /// The block that its publisher went on with, if it is full.
+    pub fn next(self) -> Option<BlockRef> {
+        NonNull::new(self.own().next.load(Ordering::Acquire)).map(BlockRef)
+    }
+
+    /// Says which block its publisher goes on with.
+    pub fn set_next(self, next: BlockRef) {
+        self.own().next.store(next.0.as_ptr(), Ordering::Release);
+    }
+
+    /// Makes every record free again. No other thread may hold the block.
+    fn clear(self) {
+        #[cfg(loom)]
+        self.own().watched.with_mut(|_| ());
+        self.get().clear();
+        self.own().next.store(ptr::null_mut(), Ordering::Relaxed);
+        self.own().progress.iter().for_each(|progress| progress.set_state(State::Free));
+    }
+}
+
+impl RecordRef {
+    /// What a row is made of. Another process may write it.
+    pub fn record(self) -> &'static Record {
+        &self.block.get().records[self.slot]
+    }
+
+    /// The times of the row. Another process may write them.
+    pub fn times(self) -> &'static Times {
+        &self.block.get().times[self.slot]
+    }
+
+    /// What the process acts upon.
+    #[inline]
+    pub fn progress(self) -> &'static Progress {
+        &self.block.own().progress[self.slot]
+    }
+
+    /// Asks for the cache lines of a record that comes so many later: another thread has left them elsewhere.
+    #[inline]
+    pub fn ask_ahead(self, later: usize) {
+        let slot = self.slot + later;
+        let Some(record) = self.block.get().records.get(slot) else { return };
+        prefetch_for_write(record);
+        if slot.is_multiple_of(PROGRESS_OF_A_LINE) {
+            prefetch_for_write(&self.block.own().progress[slot]);
+        }
+    }
+
+    /// What is remembered of the application's signal.
+    pub fn app_signal(self) -> &'static AppSignal {
+        &self.block.own().app_signals[self.slot]
+    }
+
+    /// How far the dispatch has come.
+    #[inline]
+    pub fn state(self) -> State {
+        self.progress().state()
+    }
+
+    /// Moves on to a state; a thread that sees the state sees what was written before.
+    #[inline]
+    pub fn set_state(self, state: State) {
+        self.record().set_state(state);
+        self.progress().set_state(state);
+    }
+
+    /// Says how far the row of a dispatch that is done has come, and moves it to [`State::Logged`] unless it is still to
+    /// be written.
+    pub fn set_fate(self, fate: Fate) {
+        self.record().set_fate(fate);
+        if !matches!(fate, Fate::Pending | Fate::Writing) {
+            self.progress().set_state(State::Logged);
+        }
+    }
+
+    /// Bits of `logdur_journal::flag`.
+    #[inline]
+    pub fn flags(self) -> u8 {
+        self.progress().flags()
+    }
+
+    /// Replaces the flags; only before the record is published.
+    #[inline]
+    pub fn set_flags(self, flags: u8) {
+        self.record().set_flags(flags);
+        self.progress().set_flags(flags);
+    }
+
+    /// Adds flags.
+    #[inline]
+    pub fn add_flags(self, flags: u8) {
+        self.record().add_flags(flags);
+        self.progress().add_flags(flags);
+    }
+}
+
+/// A place in a queue's chain of blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    /// A block of the chain.
+    pub block: BlockRef,
+    /// The position there; the number of records in a block stands for the first one of the next block.
+    pub slot: usize,
+}
+
+impl Cursor {
+    /// At the first record of a block.
+    pub fn start(block: BlockRef) -> Cursor {
+        Cursor { block, slot: 0 }
+    }
+
+    /// The record here; `None` at the end of the last block.
+    pub fn record(&mut self) -> Option<RecordRef> {
+        if self.slot == BLOCK_RECORDS {
+            *self = Cursor::start(self.block.next()?);
+        }
+        Some(RecordRef { block: self.block, slot: self.slot })
+    }
+
+    /// Moves on by one record.
+    pub fn advance(&mut self) {
+        self.slot += 1;
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::sync::atomic::AtomicBool;
+    use crate::sync::explore;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// A queue's blocks as its publisher, the reaper and the log thread see them.
+    struct Harness {
+        blocks: Blocks,
+        spare: Spare,
+        gone: AtomicBool,
+    }
+
+    impl Harness {
+        fn new() -> Arc<Harness> {
+            let blocks = Blocks::new(Box::leak(Box::new(Records::private())), u64::MAX);
+            Arc::new(Harness { blocks, spare: Spare::default(), gone: AtomicBool::new(false) })
+        }
+
+        /// A dispatch: the publisher goes on in another block if this one is full.
+        fn publish(&self, free: &mut Cursor, dispatch: u64) {
+            let record = match free.record() {
+                Some(record) => record,
+                None => {
+                    let next = self.blocks.next(&self.spare, 1, 0);
+                    free.block.set_next(next);
+                    *free = Cursor::start(next);
+                    RecordRef { block: next, slot: 0 }
+                }
+            };
+            assert_eq!(record.state(), State::Free, "the record is in use");
+            record.progress().signal.store(dispatch, Ordering::Relaxed);
+            record.set_state(State::InFlight);
+            free.advance();
+        }
+
+        /// The log thread: writes the rows that there are, gives blocks back. Returns the dispatches of the rows.
+        fn log(&self, first: &mut Cursor) -> Vec<u64> {
+            let (mut at, mut rows) = (*first, Vec::new());
+            while let Some(record) = at.record() {
+                if at.block != first.block {
+                    let old = first.block;
+                    *first = at;
+                    self.blocks.give_back(old);
+                }
+                if record.state() != State::InFlight {
+                    break;
+                }
+                rows.push(record.progress().signal.load(Ordering::Relaxed));
+                record.set_state(State::Logged);
+                at.advance();
+            }
+            *first = at;
+            rows
+        }
+
+        /// The reaper's round.
+        fn put_aside(&self) {
+            self.blocks.put_aside(&self.spare);
+            if self.gone.load(Ordering::Acquire) {
+                self.blocks.take_back(&self.spare);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_that_are_used_again_lose_no_dispatch_and_show_none_twice() {
+        const DISPATCHES: u64 = 5;
+        explore(3, || {
+            let harness = Harness::new();
+            let start = Cursor::start(harness.blocks.take());
+            let other = Arc::clone(&harness);
+            let publisher = thread::spawn(move || {
+                let mut free = start;
+                for dispatch in 0..DISPATCHES {
+                    other.publish(&mut free, dispatch);
+                    if dispatch % 2 == 0 {
+                        thread::yield_now();
+                    }
+                }
+            });
+            let mut first = start;
+            let mut rows = Vec::new();
+            for _ in 0..3 {
+                // Loom lets the publisher go on here, however far.
+                thread::yield_now();
+                rows.extend(harness.log(&mut first));
+                harness.put_aside();
+            }
+            publisher.join().unwrap();
+            rows.extend(harness.log(&mut first));
+            assert_eq!(rows, (0..DISPATCHES).collect::<Vec<_>>());
+        });
+    }
+
+    #[test]
+    fn a_block_that_is_put_aside_is_the_publishers_or_comes_back_when_the_queue_is_gone() {
+        explore(3, || {
+            let harness = Harness::new();
+            harness.blocks.prepare();
+            let threads = [
+                // The application uses the queue and destroys it; the log thread sees that it is gone.
+                |harness: &Harness| {
+                    let block = harness.blocks.next(&harness.spare, 1, 0);
+                    harness.gone.store(true, Ordering::Release);
+                    harness.blocks.take_back(&harness.spare);
+                    harness.blocks.give_back(block);
+                },
+                |harness: &Harness| (0..2).for_each(|_| harness.put_aside()),
+            ];
+            let threads = threads.map(|body| {
+                let harness = Arc::clone(&harness);
+                thread::spawn(move || body(&harness))
+            });
+            threads.into_iter().for_each(|t| t.join().unwrap());
+            let mut pool: Vec<_> = lock(&harness.blocks.pool).iter().map(|b| b.0).collect();
+            let made = harness.blocks.made.load(Ordering::Relaxed);
+            assert_eq!((harness.spare.take(), pool.len()), (None, made), "a block is lost, or there twice");
+            pool.sort();
+            pool.dedup();
+            assert_eq!(pool.len(), made, "a block is there twice");
+        });
+    }
+}

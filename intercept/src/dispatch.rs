@@ -1,0 +1,279 @@
+//! What happens to a packet on its way to the GPU: kernel dispatches may run another kernel, and get a record and, if they
+//! have none, a completion signal; everything else passes unchanged.
+//!
+//! # Threads
+//! The thread that publishes the queue's packets. Nothing here waits for another thread of ours.
+
+use std::sync::atomic::Ordering;
+
+use hsa::OwnSignal;
+use hsa_sys::abi::aql::{Packet, PacketType, Slot, vendor};
+use hsa_sys::abi::signal::{Signal, kind};
+use logdur_journal::{Record, Shape, State, flag};
+
+use crate::blocks::{Cursor, RecordRef};
+use crate::interceptor::Interceptor;
+use crate::pending::Left;
+use crate::ports::Changed;
+use crate::queue::{Publisher, Queue};
+
+/// How many records before its use a record's cache line is asked for: the threads that read records leave it elsewhere.
+const AHEAD: usize = 16;
+
+/// How a dispatch is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timing {
+    /// It has no signal: it gets one of ours.
+    Own,
+    /// Its own signal is left alone and read before it is used again.
+    AppSignal,
+    /// One of ours stands in; the reaper copies the times to the application's and decrements it.
+    Forwarded,
+}
+
+/// How to time a dispatch with a signal of its own; `can_stay` says whether it is one of ordinary memory that only this
+/// process uses, `enter` enters it in the table of pending signals.
+fn timing(can_stay: impl FnOnce() -> bool, enter: impl FnOnce() -> Left) -> Timing {
+    if can_stay() && enter() == Left::Yes { Timing::AppSignal } else { Timing::Forwarded }
+}
+
+impl Publisher {
+    /// Makes packets, `dispatches` kernels among them, ready for the GPU, which gets them next, and records the kernels.
+    pub(crate) fn observe<'a>(
+        &mut self,
+        interceptor: &'static Interceptor,
+        queue: &Queue,
+        dispatches: u64,
+        slots: impl Iterator<Item = &'a Slot>,
+    ) {
+        let (mut id, mut now) = (0, 0);
+        if dispatches > 0 {
+            id = interceptor.records.header().next_id().fetch_add(dispatches, Ordering::Relaxed);
+            now = interceptor.clock.ticks();
+        }
+        for slot in slots {
+            let packet = slot.read();
+            match packet.packet_type() {
+                _ if packet.is_dispatch() => {
+                    let feature = interceptor.ports.change.filter(|_| {
+                        let extended = packet.is_extended_dispatch();
+                        if extended {
+                            no_change_of_extended_dispatch(interceptor);
+                        }
+                        !extended
+                    });
+                    if let Some(feature) = feature
+                        && let Some(changed) = feature.change(&packet, queue.address())
+                    {
+                        self.record_changed(interceptor, queue, slot, changed, (id, now));
+                    } else {
+                        let kernel = interceptor.kernel_numbers.get(packet.kernel_object()) as u32;
+                        let (_, own) = self.record(interceptor, queue, &packet, kernel, (id, now));
+                        if let Some(own) = own {
+                            slot.set_completion_signal(own.handle());
+                        }
+                    }
+                    id += 1;
+                }
+                PacketType::VendorSpecific if packet.setup() as u8 == vendor::PM4_IB => {}
+                PacketType::VendorSpecific if packet.setup() as u8 != vendor::BARRIER_VALUE => {
+                    unknown_vendor_packet(interceptor, packet.setup() as u8);
+                }
+                _ if packet.completion_signal() != 0 => {
+                    interceptor.pending.before_reuse(packet.completion_signal());
+                    if queue.forwarding.load(Ordering::Acquire) > 0
+                        && let Some(own) = self.keep_in_order(interceptor, queue, &packet)
+                    {
+                        slot.set_completion_signal(own.handle());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets another kernel run, and records its dispatch.
+    #[inline(never)]
+    fn record_changed(
+        &mut self,
+        interceptor: &'static Interceptor,
+        queue: &Queue,
+        slot: &Slot,
+        changed: Changed,
+        id_and_time: (u64, u64),
+    ) {
+        slot.take_kernel_of(&changed.packet);
+        let (record, own) = self.record(interceptor, queue, &changed.packet, changed.kernel, id_and_time);
+        if let Some(own) = own {
+            slot.set_completion_signal(own.handle());
+        }
+        if let Some(kernargs) = changed.kernargs {
+            kernargs.until_complete(record.progress());
+        }
+    }
+
+    /// Records a dispatch; returns the signal that has to be in its packet instead of its own.
+    #[inline(always)]
+    fn record(
+        &mut self,
+        interceptor: &'static Interceptor,
+        queue: &Queue,
+        packet: &Packet,
+        kernel: u32,
+        (id, now): (u64, u64),
+    ) -> (RecordRef, Option<OwnSignal>) {
+        let to = self.free_record(interceptor, queue);
+        fill(to.record(), packet, id, now, kernel);
+        let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
+        let app = packet.completion_signal();
+        let timing = if app == 0 { Timing::Own } else { leave(interceptor, queue, to, app, barrier) };
+        if timing == Timing::AppSignal {
+            return (to, None);
+        }
+        let Some(own) = self.own_signal(interceptor, queue) else {
+            // Without a signal the reaper cannot tell when it ends. The application's packet passes as it is.
+            to.set_flags(barrier | flag::NO_TIMES);
+            to.set_state(State::Done);
+            return (to, None);
+        };
+        to.set_flags(if timing == Timing::Forwarded { barrier | flag::FORWARDED } else { barrier });
+        to.progress().signal.store(own.handle(), Ordering::Relaxed);
+        if timing == Timing::Forwarded {
+            stand_in(interceptor, queue, to, app);
+        }
+        to.set_state(State::InFlight);
+        (to, Some(own))
+    }
+
+    /// Lets a signal of ours stand in for that of a packet that is no dispatch, while it does for dispatches before it:
+    /// a thread that sees the packet complete has to see them complete.
+    fn keep_in_order(&mut self, interceptor: &Interceptor, queue: &Queue, packet: &Packet) -> Option<OwnSignal> {
+        let own = self.own_signal(interceptor, queue)?;
+        let to = self.free_record(interceptor, queue);
+        let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
+        to.set_flags(barrier | flag::FORWARDED | flag::NO_DISPATCH);
+        to.progress().signal.store(own.handle(), Ordering::Relaxed);
+        stand_in(interceptor, queue, to, packet.completion_signal());
+        to.set_state(State::InFlight);
+        Some(own)
+    }
+
+    /// The next free record; the publisher moves past it.
+    #[inline]
+    fn free_record(&mut self, interceptor: &Interceptor, queue: &Queue) -> RecordRef {
+        let record = self.next_record(interceptor, queue);
+        record.ask_ahead(AHEAD);
+        self.free.advance();
+        record
+    }
+
+    /// The record that the next dispatch is going to have.
+    #[inline]
+    pub fn next_record(&mut self, interceptor: &Interceptor, queue: &Queue) -> RecordRef {
+        loop {
+            if let Some(record) = self.free.record() {
+                return record;
+            }
+            self.next_block(interceptor, queue);
+        }
+    }
+
+    /// Goes on in another block.
+    #[cold]
+    fn next_block(&mut self, interceptor: &Interceptor, queue: &Queue) {
+        let next = interceptor.blocks.next(&queue.spare, queue.id.load(Ordering::Relaxed), queue.agent);
+        self.free.block.set_next(next);
+        self.free = Cursor::start(next);
+        // It puts another one aside.
+        interceptor.ports.records_changed();
+    }
+
+    /// A signal of ours.
+    #[inline]
+    fn own_signal(&mut self, interceptor: &Interceptor, queue: &Queue) -> Option<OwnSignal> {
+        if self.stash.is_empty() {
+            self.restock(interceptor, queue);
+        }
+        self.stash.pop()
+    }
+
+    /// Takes the signals that the reaper has put there; makes some here and now only if there are none.
+    #[cold]
+    fn restock(&mut self, interceptor: &Interceptor, queue: &Queue) {
+        if let Ok(mut returned) = queue.returned.try_lock() {
+            std::mem::swap(&mut self.stash, &mut returned);
+        }
+        if self.stash.is_empty()
+            && let Err(error) = interceptor.signals.take(interceptor.api(), &mut self.stash)
+        {
+            interceptor.notice_once("no-signals", format!("dispatches pass without times: {error}"));
+        }
+    }
+}
+
+/// A dispatch passes whose format has more than the fields of the kernel that would replace its own: clusters, and on some queues a
+/// second ring that describes the original kernel.
+#[cold]
+fn no_change_of_extended_dispatch(interceptor: &Interceptor) {
+    interceptor.notice_once(
+        "extended-swap",
+        "cache: kernels of dispatches in AMD's extended format, which gfx1250 takes, are not replaced",
+    );
+}
+
+/// A packet passes that may dispatch a kernel.
+#[cold]
+fn unknown_vendor_packet(interceptor: &Interceptor, format: u8) {
+    interceptor.notice_once(
+        "vendor-packet",
+        format!(
+            "packets of AMD's format {format} are not known and pass unseen; kernels that they dispatch have no rows"
+        ),
+    );
+}
+
+/// Leaves an application's signal in the packet of a record, if it can stay there.
+#[inline(never)]
+fn leave(interceptor: &'static Interceptor, queue: &Queue, to: RecordRef, app: u64, barrier: u8) -> Timing {
+    // SAFETY: a packet's completion signal is 0 or the handle of a signal that lives until the packet is complete.
+    let kind_of = || unsafe { Signal::from_handle(app) }.kind.load(Ordering::Relaxed);
+    // What is entered in the table may be harvested at once by another thread: the record is whole before that.
+    to.set_flags(barrier | flag::APP_SIGNAL);
+    to.progress().signal.store(app, Ordering::Relaxed);
+    // What the application sees of this packet it must not see before what was ahead of it.
+    let in_order = queue.forwarding.load(Ordering::Acquire) == 0 && !queue.defers_completions.load(Ordering::Relaxed);
+    let can_stay = || in_order && kind_of() == kind::USER && !interceptor.pending.is_shared_with_others(app);
+    timing(can_stay, || interceptor.pending.enter(app, to))
+}
+
+fn stand_in(interceptor: &Interceptor, queue: &Queue, to: RecordRef, app: u64) {
+    to.app_signal().forward_to.store(app, Ordering::Relaxed);
+    queue.forwarding.fetch_add(1, Ordering::Relaxed);
+    interceptor.reaper.forwarding.fetch_add(1, Ordering::Relaxed);
+}
+
+#[inline(always)]
+fn fill(record: &Record, packet: &Packet, id: u64, now: u64, kernel: u32) {
+    record.dispatch.store(now, Ordering::Relaxed);
+    record.kernel_object.store(packet.kernel_object(), Ordering::Relaxed);
+    record.id.store(id, Ordering::Relaxed);
+    record.set_shape(Shape {
+        kernel,
+        grid: packet.grid_size(),
+        workgroup: packet.workgroup_size(),
+        scratch_bytes: packet.private_segment_size(),
+        lds_bytes: packet.group_segment_size(),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_ordinary_signal_that_nothing_else_is_pending_on_is_left_in_its_packet() {
+        assert_eq!(timing(|| true, || Left::Yes), Timing::AppSignal);
+        assert_eq!(timing(|| true, || Left::No), Timing::Forwarded);
+        assert_eq!(timing(|| false, || unreachable!()), Timing::Forwarded);
+    }
+}

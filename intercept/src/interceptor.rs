@@ -1,0 +1,299 @@
+//! What the interception of a process's queues shares, from the first start of the runtime to the end of the process.
+//!
+//! # Threads
+//! Any. It is made once and never freed; a fork's child has none, and everything passes through unseen there.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use hsa::{Agent, AgentKind, Api};
+use logdur_journal::Records;
+use logdur_settings::QueueMode;
+
+use crate::address_map::AddressMap;
+use crate::blocks::Blocks;
+use crate::clock::AgentClock;
+use crate::host_clock::HostClock;
+use crate::lifetime::Access;
+use crate::lock::lock;
+use crate::pending::Pending;
+use crate::ports::Ports;
+use crate::queue::unseen::Unseen;
+use crate::queue::{self, Queues};
+use crate::reaper::{self, Reaper};
+use crate::signals::SignalPool;
+use crate::telling::Telling;
+
+/// How long kernels in flight are waited for when the runtime or the process ends.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// Everything that queues, their publishers and the reaper share.
+pub struct Interceptor {
+    /// Where dispatches are recorded.
+    pub records: &'static Records,
+    /// The blocks of the records.
+    pub blocks: Blocks,
+    /// The queues that are watched.
+    pub queues: Queues,
+    /// Packets of queues that are not watched.
+    pub unseen: Unseen,
+    /// The thread that completes dispatches.
+    pub reaper: Reaper,
+    /// The clock that dispatches are stamped with.
+    pub clock: HostClock,
+    /// Address of a kernel descriptor to the number of the kernel, for records; 0 where no kernel is known.
+    pub kernel_numbers: &'static AddressMap,
+    pub(crate) signals: SignalPool,
+    pub(crate) pending: Pending,
+    pub(crate) telling: Telling,
+    pub(crate) queue_mode: QueueMode,
+    pub(crate) ports: Ports,
+    agents: RwLock<Vec<&'static SeenAgent>>,
+    api: AtomicPtr<Api>,
+    /// True while our threads may use the runtime and its memory; they hold it for as long as they do.
+    runtime: RwLock<bool>,
+    passive: AtomicBool,
+    said: Mutex<HashSet<&'static str>>,
+}
+
+/// A GPU.
+pub struct SeenAgent {
+    /// As the runtime describes it.
+    pub agent: Agent,
+    /// Converts its ticks.
+    pub clock: AgentClock,
+}
+
+static INTERCEPTOR: AtomicPtr<Interceptor> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The interceptor of this process, if there is one.
+pub fn current() -> Option<&'static Interceptor> {
+    let interceptor = INTERCEPTOR.load(Ordering::Acquire);
+    // SAFETY: the pointer is null or comes from a `&'static`, in `install`.
+    unsafe { interceptor.as_ref() }
+}
+
+/// The interceptor, if it watches.
+pub fn active() -> Option<&'static Interceptor> {
+    current().filter(|interceptor| interceptor.is_active())
+}
+
+/// Makes an interceptor that of the process, or takes it away in a fork's child, which has neither our threads nor a runtime
+/// that works.
+pub fn install(interceptor: Option<&'static Interceptor>) {
+    let to = interceptor.map_or(std::ptr::null_mut(), |interceptor| std::ptr::from_ref(interceptor).cast_mut());
+    INTERCEPTOR.store(to, Ordering::Release);
+}
+
+/// Code of ours has panicked: from now on everything passes through unseen.
+pub(crate) fn panicked(message: &str) {
+    if let Some(interceptor) = current()
+        && !interceptor.passive.swap(true, Ordering::Relaxed)
+    {
+        interceptor.notice(format!("an error of the library itself ({message}): later dispatches pass unseen"));
+    }
+}
+
+impl Interceptor {
+    /// An interceptor that no runtime has been attached to. `records_max` is the most bytes of records that wait for their
+    /// rows.
+    pub fn new(
+        records: &'static Records,
+        records_max: u64,
+        kernel_numbers: &'static AddressMap,
+        queue_mode: QueueMode,
+        ports: Ports,
+    ) -> Interceptor {
+        Interceptor {
+            records,
+            blocks: Blocks::new(records, records_max),
+            queues: Queues::default(),
+            unseen: Unseen::default(),
+            reaper: Reaper::new(),
+            clock: HostClock::new(records),
+            kernel_numbers,
+            signals: SignalPool::default(),
+            pending: Pending::new(),
+            telling: Telling::new(),
+            queue_mode,
+            ports,
+            agents: RwLock::default(),
+            api: AtomicPtr::default(),
+            runtime: RwLock::new(false),
+            passive: AtomicBool::new(false),
+            said: Mutex::default(),
+        }
+    }
+
+    /// Learns what there is to know of a runtime that has just been started. `new` learns of each GPU that was not there before,
+    /// with its position.
+    ///
+    /// # Errors
+    /// When the runtime does not tell its time or its GPUs.
+    pub fn attach(&self, api: &'static Api, mut new: impl FnMut(usize, &Agent)) -> hsa::Result<()> {
+        self.api.store(std::ptr::from_ref(api).cast_mut(), Ordering::Release);
+        self.clock.compare(api)?;
+        let gpus = api.agents()?.into_iter().filter(|a| a.kind == AgentKind::Gpu);
+        let mut agents = self.agents.write().unwrap_or_else(|e| e.into_inner());
+        for (position, agent) in gpus.enumerate() {
+            // A runtime that is started again has the same devices; their handles may differ.
+            if agents.get(position).is_some_and(|a| a.agent.handle == agent.handle) {
+                continue;
+            }
+            let first = agents.get(position).is_none();
+            if first {
+                new(position, &agent);
+                self.records.agent(position, &agent.name, &agent.product);
+            }
+            let clock = AgentClock::new(self.records, position);
+            let seen: &'static SeenAgent = Box::leak(Box::new(SeenAgent { agent, clock }));
+            if first {
+                agents.push(seen);
+            } else {
+                agents[position] = seen;
+            }
+        }
+        Ok(())
+    }
+
+    /// The runtime's functions as they were before any hook of ours.
+    pub fn api(&self) -> &'static Api {
+        // SAFETY: the pointer comes from a `&'static`, in `attach`, before the interceptor can be reached through a hook.
+        unsafe { &*self.api.load(Ordering::Acquire) }
+    }
+
+    /// Whether our threads may use the runtime and its memory, for as long as the answer is kept.
+    pub fn may_use_runtime(&self) -> RwLockReadGuard<'_, bool> {
+        self.runtime.read().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// From now on our threads may use the runtime, or none of them does any more.
+    pub fn use_runtime(&self, may: bool) {
+        *self.runtime.write().unwrap_or_else(|e| e.into_inner()) = may;
+    }
+
+    /// False once code of ours has panicked.
+    pub fn is_active(&self) -> bool {
+        !self.passive.load(Ordering::Relaxed)
+    }
+
+    /// The GPU at a position of the list.
+    pub fn agent(&self, position: usize) -> Option<&'static SeenAgent> {
+        self.agents.read().unwrap_or_else(|e| e.into_inner()).get(position).copied()
+    }
+
+    /// Position of a GPU in the list.
+    pub fn agent_position(&self, handle: u64) -> Option<usize> {
+        self.agents.read().unwrap_or_else(|e| e.into_inner()).iter().position(|a| a.agent.handle == handle)
+    }
+
+    /// A line for the user that is always written.
+    pub fn notice(&self, text: impl Display) {
+        ::log::warn!("{text}");
+        self.ports.report.notice(text.to_string());
+    }
+
+    /// The same, once in the life of the process for each `key`; true if it was this time.
+    pub fn notice_once(&self, key: &'static str, text: impl Display) -> bool {
+        let first = lock(&self.said).insert(key);
+        if first {
+            self.notice(text);
+        }
+        first
+    }
+
+    /// Starts a thread that takes none of the application's signals; false if the system refuses, which a notice says, with
+    /// what it means.
+    pub fn spawn(&'static self, name: &'static str, without: &str, body: impl FnOnce() + Send + 'static) -> bool {
+        let blocked = BlockedSignals::all();
+        let guarded = move || crate::guard::guard((), body);
+        let started = std::thread::Builder::new().name(name.to_owned()).stack_size(256 << 10).spawn(guarded);
+        drop(blocked);
+        if let Err(error) = &started {
+            self.notice_once(name, format!("the thread {name} could not be started ({error}): {without}"));
+        }
+        started.is_ok()
+    }
+
+    /// Starts what watches queues, before the first one; false if that is impossible.
+    pub fn start(&'static self) -> bool {
+        let started = self.reaper.start(self);
+        if started {
+            self.ports.queue_begins();
+        }
+        started
+    }
+
+    /// Waits for what is in flight, a little, and takes note of it.
+    pub fn drain(&'static self, access: Access) {
+        let start = Instant::now();
+        loop {
+            let seen = reaper::look(self, access);
+            if seen.in_flight == 0 || start.elapsed() >= DRAIN {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// The runtime goes: its queues and our signals are given up.
+    pub fn leave_runtime(&'static self) {
+        self.drain(Access::Full);
+        self.unseen.count(self);
+        self.queues.all().iter().for_each(|queue| queue::inplace::leave(queue));
+        // What the reaper has in its hands is back in its place before signals are destroyed.
+        self.use_runtime(false);
+        for queue in self.queues.all().iter() {
+            reaper::give_up(self, queue);
+            queue::destroyed(self, queue);
+        }
+    }
+
+    /// Destroys our signals, when no row needs them any more; how many are left to the runtime.
+    pub fn destroy_signals(&self) -> usize {
+        self.signals.destroy(self.api())
+    }
+
+    /// A signal is about to be destroyed: its last times are read, and no thread of ours is inside it afterwards.
+    pub fn signal_destroyed(&self, signal: u64) {
+        self.telling.wait_for(signal);
+        self.pending.before_destroy(signal);
+    }
+
+    /// Other processes can decrement a signal, too.
+    pub fn signal_shared_with_others(&self, signal: u64) {
+        self.pending.shared_with_others(signal);
+    }
+
+    /// Something other than a packet of a watched queue is about to complete on a signal.
+    pub fn signal_reused(&self, signal: u64) {
+        self.pending.before_reuse(signal);
+    }
+}
+
+/// All signals blocked for the calling thread — and for those that it starts — until this is dropped.
+struct BlockedSignals(libc::sigset_t);
+
+impl BlockedSignals {
+    fn all() -> BlockedSignals {
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut old = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: the set is written whole.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // SAFETY: `all` was just filled, and the old mask is written whole.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr()) };
+        // SAFETY: the call above cannot fail with these arguments.
+        BlockedSignals(unsafe { old.assume_init() })
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the mask is one that the kernel gave.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,440 @@
+//! The application's own signals that a dispatch in flight will complete on.
+//!
+//! Such a signal is left in its packet, and the times are read from it before anything can overwrite them. The thread that takes
+//! an entry out of this table is the one who reads the times; so a record is harvested exactly once.
+//!
+//! # Threads
+//! Any. A bucket is locked for a few loads and stores; no thread waits for it longer than [`SPINS`]: a publisher that
+//! cannot have it takes the way that needs no entry.
+//!
+//! # Ordering
+//! The lock of a bucket orders everything in it.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering;
+
+#[cfg(loom)]
+use loom::{hint::spin_loop, sync::atomic::AtomicBool};
+#[cfg(not(loom))]
+use std::{hint::spin_loop, sync::atomic::AtomicBool};
+
+use hsa_sys::abi::signal::Signal;
+use logdur_journal::{State, flag};
+
+use crate::address_map::AddressMap;
+use crate::blocks::RecordRef;
+
+/// Of a power of two; in a model every signal is in the same.
+const BUCKETS: usize = if cfg!(loom) { 1 } else { 4096 };
+const ENTRIES: usize = 5;
+const SPINS: usize = 100;
+
+/// The table: signal handle to record.
+pub(crate) struct Pending {
+    buckets: Box<[Bucket]>,
+    /// Signals of other processes.
+    shared: AddressMap,
+}
+
+#[repr(align(128))]
+struct Bucket {
+    locked: AtomicBool,
+    entries: UnsafeCell<[Option<Entry>; ENTRIES]>,
+}
+
+// SAFETY: the entries are only accessed by the thread that has set `locked`.
+unsafe impl Sync for Bucket {}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    signal: u64,
+    record: RecordRef,
+}
+
+/// What became of an attempt to leave a signal in its packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// The signal is in the table.
+    Yes,
+    /// An earlier dispatch is still to complete on the same signal, or there is no room.
+    No,
+}
+
+impl Pending {
+    pub(crate) fn new() -> Pending {
+        let bucket = || Bucket { locked: AtomicBool::new(false), entries: UnsafeCell::new([None; ENTRIES]) };
+        Pending { buckets: (0..BUCKETS).map(|_| bucket()).collect(), shared: AddressMap::new() }
+    }
+
+    /// Runs `body` on the bucket of a signal; `None` if another thread holds it for too long.
+    fn with<T>(&self, signal: u64, spins: usize, body: impl FnOnce(&mut [Option<Entry>; ENTRIES]) -> T) -> Option<T> {
+        // Signals are at least 64 bytes apart.
+        let hash = (signal >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+        let bucket = &self.buckets[hash as usize % BUCKETS];
+        let mut left = spins;
+        while bucket.locked.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            left = left.checked_sub(1)?;
+            spin_loop();
+        }
+        // SAFETY: this thread has just set `locked`, and clears it only after `body`.
+        let result = body(unsafe { &mut *bucket.entries.get() });
+        bucket.locked.store(false, Ordering::Release);
+        Some(result)
+    }
+
+    /// Enters a signal that stays in the packet of `record`, harvesting an earlier dispatch on it if that is complete.
+    /// The record remembers the time that the signal carries now, and is in flight before anybody can harvest it.
+    pub(crate) fn enter(&self, signal: u64, record: RecordRef) -> Left {
+        self.with(signal, SPINS, |entries| {
+            if let Some(at) = position(entries, signal) {
+                let Some(earlier) = entries[at].filter(is_complete) else { return Left::No };
+                harvest(earlier);
+                entries[at] = None;
+            }
+            let Some(free) = entries.iter().position(Option::is_none) else { return Left::No };
+            let (_, end) = memory(signal).ticks();
+            let app = record.app_signal();
+            app.end_before.store(end, Ordering::Relaxed);
+            let value = memory(signal).value.load(Ordering::Relaxed);
+            app.value_before().store(value.cast_unsigned(), Ordering::Relaxed);
+            record.set_state(State::InFlight);
+            entries[free] = Some(Entry { signal, record });
+            Left::Yes
+        })
+        .unwrap_or(Left::No)
+    }
+
+    /// The reaper's question: harvests the dispatch if it is complete. True when it seems to be complete, but its times are
+    /// not there, or not both.
+    pub(crate) fn harvest_if_complete(&self, signal: u64, record: RecordRef) -> bool {
+        let lacks_times = self.with(signal, SPINS, |entries| {
+            let at = position(entries, signal)?;
+            let entry = entries[at].filter(|entry| entry.record == record)?;
+            if !is_complete(&entry) {
+                return Some(has_ended(&entry));
+            }
+            harvest(entry);
+            entries[at] = None;
+            None
+        });
+        lacks_times.flatten().unwrap_or(false)
+    }
+
+    /// The times of a dispatch that seems to be complete did not come: its record is done, with what there is of them.
+    pub(crate) fn harvest_without_times(&self, signal: u64, record: RecordRef) {
+        self.with(signal, SPINS, |entries| {
+            if let Some(at) = position(entries, signal)
+                && let Some(entry) = entries[at]
+                && entry.record == record
+                && has_ended(&entry)
+            {
+                if !is_complete(&entry) {
+                    record.add_flags(flag::NO_TIMES);
+                }
+                take_times(entry);
+                entries[at] = None;
+            }
+        });
+    }
+
+    /// Something other than a dispatch is about to use the signal: harvests what is complete, and marks what is not,
+    /// since the times that appear may then be the other's.
+    pub(crate) fn before_reuse(&self, signal: u64) {
+        self.with(signal, usize::MAX, |entries| {
+            let Some(at) = position(entries, signal) else { return };
+            let Some(entry) = entries[at] else { return };
+            if is_complete(&entry) {
+                harvest(entry);
+                entries[at] = None;
+            } else {
+                entry.record.add_flags(flag::SHARED_SIGNAL);
+                expect_decrement(&entry, 1);
+            }
+        });
+    }
+
+    /// So many dispatches are complete on signals of ours that stand in for `signal`, which the caller decrements afterwards.
+    /// Gives it the times, unless a dispatch that was left on it is still to complete, whose times are the last ones then.
+    pub(crate) fn stamp(&self, signal: u64, start: u64, end: u64, count: u32) {
+        self.with(signal, usize::MAX, |entries| {
+            if let Some(at) = position(entries, signal)
+                && let Some(entry) = entries[at]
+            {
+                if !is_complete(&entry) {
+                    expect_decrement(&entry, count);
+                    return;
+                }
+                harvest(entry);
+                entries[at] = None;
+            }
+            let memory = memory(signal);
+            if end > memory.end_ts.load(Ordering::Relaxed) {
+                memory.start_ts.store(start, Ordering::Relaxed);
+                memory.end_ts.store(end, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// A signal that other processes use, too: they may put it into packets that are not seen here.
+    pub(crate) fn shared_with_others(&self, signal: u64) {
+        self.shared.set(signal, 1);
+    }
+
+    /// True when a signal is used by other processes.
+    pub(crate) fn is_shared_with_others(&self, signal: u64) -> bool {
+        self.shared.get(signal) != 0
+    }
+
+    /// The signal is about to be destroyed: harvests its dispatch.
+    pub(crate) fn before_destroy(&self, signal: u64) {
+        self.shared.set(signal, 0);
+        self.with(signal, usize::MAX, |entries| {
+            if let Some(at) = position(entries, signal)
+                && let Some(entry) = entries[at].take()
+            {
+                harvest(entry);
+            }
+        });
+    }
+
+    /// Gives up on a dispatch: its record is done, with times if it is complete after all.
+    pub(crate) fn give_up(&self, signal: u64, record: RecordRef) {
+        self.with(signal, usize::MAX, |entries| {
+            if let Some(at) = position(entries, signal)
+                && let Some(entry) = entries[at]
+                && entry.record == record
+            {
+                harvest(entry);
+                entries[at] = None;
+            }
+        });
+    }
+}
+
+fn position(entries: &[Option<Entry>; ENTRIES], signal: u64) -> Option<usize> {
+    entries.iter().position(|e| e.is_some_and(|e| e.signal == signal))
+}
+
+/// The memory of a signal that is in the table.
+fn memory<'a>(signal: u64) -> &'a Signal {
+    // SAFETY: the signal is in a packet that is being published or in flight, so the application has not destroyed it
+    // (the hook of `hsa_signal_destroy` takes it out of the table first), and ROCr keeps signals mapped.
+    unsafe { Signal::from_handle(signal) }
+}
+
+/// A dispatch is complete when the signal carries another end time: ticks never repeat, and whatever the application
+/// does with the value says nothing about the times. A start from before the last end is that of an earlier dispatch: the
+/// new one is not there yet.
+fn is_complete(entry: &Entry) -> bool {
+    let before = entry.record.app_signal().end_before.load(Ordering::Relaxed);
+    // Acquire, for the start time that was written before it.
+    let end = memory(entry.signal).end_ts.load(Ordering::Acquire);
+    let start = memory(entry.signal).start_ts.load(Ordering::Relaxed);
+    end != before && start != 0 && start >= before
+}
+
+/// True when something has changed at the signal that a completed dispatch changes.
+fn has_ended(entry: &Entry) -> bool {
+    let app = entry.record.app_signal();
+    let signal = memory(entry.signal);
+    signal.value.load(Ordering::Acquire) < app.value_before().load(Ordering::Relaxed).cast_signed()
+        || signal.end_ts.load(Ordering::Relaxed) != app.end_before.load(Ordering::Relaxed)
+}
+
+/// Others are going to decrement the signal so often: that does not say that the dispatch of the entry has ended.
+fn expect_decrement(entry: &Entry, count: u32) {
+    entry.record.app_signal().value_before().fetch_sub(count.into(), Ordering::Relaxed);
+}
+
+fn harvest(entry: Entry) {
+    if !is_complete(&entry) {
+        entry.record.add_flags(flag::INCOMPLETE);
+    }
+    take_times(entry);
+}
+
+/// Reads the times, unless the record says that there are none; it is done then.
+fn take_times(entry: Entry) {
+    let record = entry.record;
+    if record.flags() & (flag::INCOMPLETE | flag::NO_TIMES) == 0 {
+        let (start, end) = memory(entry.signal).ticks();
+        record.times().start.store(start, Ordering::Relaxed);
+        record.times().end.store(end, Ordering::Relaxed);
+    }
+    record.set_state(State::Done);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::Blocks;
+
+    /// A signal as the runtime lays it out: of the kind USER, with value 1.
+    pub(crate) fn signal() -> u64 {
+        #[repr(align(64))]
+        struct Aligned([std::sync::atomic::AtomicU64; 8]);
+        let words = [1, 1, 0, 0, 0, 0, 0, 0].map(std::sync::atomic::AtomicU64::new);
+        std::ptr::from_ref(Box::leak(Box::new(Aligned(words))).0.as_slice()).expose_provenance() as u64
+    }
+
+    pub(crate) fn complete(handle: u64, start: u64, end: u64) {
+        memory(handle).start_ts.store(start, Ordering::Relaxed);
+        memory(handle).end_ts.store(end, Ordering::Release);
+    }
+
+    fn blocks() -> Blocks {
+        Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())), u64::MAX)
+    }
+
+    fn record(blocks: &Blocks, slot: usize) -> RecordRef {
+        RecordRef { block: blocks.take(), slot }
+    }
+
+    #[test]
+    fn a_signal_is_harvested_by_the_next_packet_that_carries_it() {
+        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
+        let (first, second) = (record(&blocks, 0), record(&blocks, 1));
+        assert_eq!(pending.enter(s, first), Left::Yes);
+        complete(s, 10, 20);
+        assert_eq!(pending.enter(s, second), Left::Yes);
+        assert_eq!((first.state(), first.times().end.load(Ordering::Relaxed)), (State::Done, 20));
+        assert_eq!(second.state(), State::InFlight);
+        complete(s, 30, 40);
+        pending.harvest_if_complete(s, second);
+        assert_eq!(
+            (second.times().start.load(Ordering::Relaxed), second.times().end.load(Ordering::Relaxed)),
+            (30, 40)
+        );
+    }
+
+    #[test]
+    fn a_signal_that_is_still_awaited_is_not_left_in_a_second_packet() {
+        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
+        let (first, second) = (record(&blocks, 0), record(&blocks, 1));
+        assert_eq!((pending.enter(s, first), pending.enter(s, second)), (Left::Yes, Left::No));
+        assert_eq!((first.state(), second.state()), (State::InFlight, State::Free));
+    }
+
+    #[test]
+    fn a_stand_in_gives_its_times_only_if_no_later_ones_are_to_come() {
+        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
+        let left = record(&blocks, 0);
+        pending.enter(s, left);
+        pending.stamp(s, 30, 40, 1);
+        assert_eq!((memory(s).ticks(), left.state()), ((0, 0), State::InFlight));
+        complete(s, 50, 60);
+        pending.stamp(s, 45, 55, 1);
+        assert_eq!((memory(s).ticks(), left.times().end.load(Ordering::Relaxed)), ((50, 60), 60));
+        pending.stamp(s, 70, 80, 1);
+        assert_eq!(memory(s).ticks(), (70, 80));
+    }
+
+    #[test]
+    fn a_dispatch_has_not_ended_because_others_have_decremented_its_signal() {
+        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
+        let left = record(&blocks, 0);
+        pending.enter(s, left);
+        let decrement = |by| memory(s).value.fetch_sub(by, Ordering::Release);
+        // Three stand-ins, and a barrier packet of another queue.
+        pending.stamp(s, 30, 40, 3);
+        decrement(3);
+        pending.before_reuse(s);
+        decrement(1);
+        assert!(!pending.harvest_if_complete(s, left), "its times were not waited for");
+        // Its own.
+        decrement(1);
+        assert!(pending.harvest_if_complete(s, left));
+        complete(s, 50, 60);
+        pending.harvest_if_complete(s, left);
+        assert_eq!((left.state(), left.times().end.load(Ordering::Relaxed)), (State::Done, 60));
+    }
+
+    #[test]
+    fn a_signal_that_is_destroyed_in_flight_leaves_a_row_without_times() {
+        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
+        let first = record(&blocks, 0);
+        pending.enter(s, first);
+        pending.before_destroy(s);
+        assert_eq!((first.state(), first.flags()), (State::Done, flag::INCOMPLETE));
+    }
+
+    #[test]
+    fn when_a_bucket_is_full_the_signal_is_not_left() {
+        let (blocks, pending) = (blocks(), Pending::new());
+        let block = blocks.take();
+        let signals = BUCKETS * ENTRIES * 2;
+        let left = (0..signals).filter(|_| pending.enter(signal(), RecordRef { block, slot: 0 }) == Left::Yes).count();
+        assert!(left > BUCKETS * ENTRIES / 2 && left < signals, "{left} of {signals} signals left");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::blocks::{Blocks, Cursor};
+    use loom::sync::Arc;
+    use loom::thread;
+
+    struct Harness {
+        pending: Pending,
+        signal: u64,
+        records: [RecordRef; 2],
+    }
+
+    fn harness() -> Arc<Harness> {
+        let blocks = Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())), u64::MAX);
+        let block = Cursor::start(blocks.take()).block;
+        let records = [0, 1].map(|slot| RecordRef { block, slot });
+        Arc::new(Harness { pending: Pending::new(), signal: super::tests::signal(), records })
+    }
+
+    impl Harness {
+        /// What the GPU does; other threads may come between.
+        fn complete(&self, end: u64) {
+            super::tests::complete(self.signal, end - 10, end);
+            thread::yield_now();
+        }
+
+        fn ends(&self) -> [(State, u64); 2] {
+            self.records.map(|r| (r.state(), r.times().end.load(Ordering::Relaxed)))
+        }
+    }
+
+    #[test]
+    fn only_the_thread_that_takes_a_signal_from_the_table_reads_its_times() {
+        loom::model(|| {
+            let harness = harness();
+            assert_eq!(harness.pending.enter(harness.signal, harness.records[0]), Left::Yes);
+            let other = Arc::clone(&harness);
+            let reaper = thread::spawn(move || other.pending.harvest_if_complete(other.signal, other.records[0]));
+            harness.complete(20);
+            // The application has waited, and gives the signal to another packet.
+            let left = harness.pending.enter(harness.signal, harness.records[1]);
+            if left == Left::Yes {
+                harness.complete(40);
+            }
+            reaper.join().unwrap();
+            // `No` while the reaper has the bucket for too long; a stand-in is used then.
+            harness.pending.harvest_if_complete(harness.signal, harness.records[0]);
+            harness.pending.harvest_if_complete(harness.signal, harness.records[1]);
+            let expected = if left == Left::Yes { (State::Done, 40) } else { (State::Free, 0) };
+            assert_eq!(harness.ends(), [(State::Done, 20), expected]);
+        });
+    }
+
+    #[test]
+    fn a_signal_that_is_destroyed_while_the_reaper_looks_leaves_one_harvest() {
+        loom::model(|| {
+            let harness = harness();
+            assert_eq!(harness.pending.enter(harness.signal, harness.records[0]), Left::Yes);
+            harness.complete(20);
+            let other = Arc::clone(&harness);
+            let reaper = thread::spawn(move || other.pending.harvest_if_complete(other.signal, other.records[0]));
+            harness.pending.before_destroy(harness.signal);
+            // The memory is another signal's now.
+            harness.complete(70);
+            reaper.join().unwrap();
+            assert_eq!(harness.ends()[0], (State::Done, 20));
+        });
+    }
+}

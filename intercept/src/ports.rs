@@ -1,0 +1,75 @@
+//! What features add to the interception of queues: a narrow trait for each way in which one takes part.
+
+use std::ops::Range;
+
+use hsa_sys::abi::aql::Packet;
+
+use crate::kernarg_ring::Borrowed;
+use crate::queue::{Queue, Ring};
+
+/// The features of a process. The order of `follow` is the order in which its members are told.
+pub struct Ports {
+    /// Chooses other kernels for dispatches.
+    pub change: Option<&'static dyn ChangeDispatch>,
+    /// Holds queues before dispatches.
+    pub hold: Option<&'static dyn HoldQueue>,
+    /// Learn when there are queues and records.
+    pub follow: Vec<&'static dyn Follow>,
+    /// Takes notices for the user.
+    pub report: &'static dyn Report,
+}
+
+/// A dispatch that another kernel runs in.
+#[must_use]
+pub struct Changed {
+    /// The packet, with what is other than the application's.
+    pub packet: Packet,
+    /// The number of the kernel that runs, for the record.
+    pub kernel: u32,
+    /// The memory of its arguments, which is lent until the dispatch is complete; `None` if they are the application's.
+    pub kernargs: Option<Borrowed>,
+}
+
+/// Chooses other kernels for dispatches. Called on the thread that publishes the packet: it may neither wait nor allocate.
+pub trait ChangeDispatch: Sync {
+    /// What runs instead of a dispatch in the queue whose `amd_queue_t` is at `queue`; `None` if it runs as it is.
+    fn change(&self, packet: &Packet, queue: u64) -> Option<Changed>;
+}
+
+/// Holds queues before dispatches. Called on the thread that publishes the packets.
+pub trait HoldQueue: Sync {
+    /// Packets of a queue are about to be published. Stores in [`Ring::hold`] the number of the first one that the queue is to be
+    /// held at; false if there is none. Whoever holds a queue lets it go by [`publish_ready`](crate::queue::inplace::publish_ready).
+    fn hold(&self, queue: &'static Queue, ring: &'static Ring, packets: Range<u64>) -> bool;
+
+    /// A queue is watched in a way in which it cannot be held.
+    fn cannot_hold(&self, queue: u64);
+}
+
+/// Learns when there are queues and records.
+pub trait Follow: Sync {
+    /// A queue is about to be watched: threads are started with the first.
+    fn queue_begins(&self);
+
+    /// There may be work: dispatches are complete, a block of records is full, or a queue is gone.
+    fn records_changed(&self);
+}
+
+/// Takes notices for the user.
+pub trait Report: Sync {
+    /// A line that is always written.
+    fn notice(&self, text: String);
+
+    /// A line that is written at the end of the process, wherever the log goes.
+    fn tell(&self, text: &str);
+}
+
+impl Ports {
+    pub(crate) fn queue_begins(&self) {
+        self.follow.iter().for_each(|feature| feature.queue_begins());
+    }
+
+    pub(crate) fn records_changed(&self) {
+        self.follow.iter().for_each(|feature| feature.records_changed());
+    }
+}

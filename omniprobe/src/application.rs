@@ -1,0 +1,117 @@
+//! Where the application begins on a command line that has no `--`: `omniprobe -l log.csv ./app`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use clap::{Arg, Command};
+
+/// What separates our options from the application.
+const SEPARATOR: &str = "--";
+
+/// The words of a command line, with `--` before the application. The application is the first word that is neither an
+/// option, nor an option's value, nor a subcommand. Words that this cannot decide about stay as they are, for clap to
+/// complain about: unknown options, and options that take any number of values.
+pub(crate) fn separated(command: &mut Command, mut words: Vec<OsString>) -> Vec<OsString> {
+    // Only then are the numbers of values known, and the options for help and version there.
+    command.build();
+    if let Some(at) = begin(command, &words) {
+        words.insert(at, SEPARATOR.into());
+    }
+    words
+}
+
+/// The position of the application.
+fn begin(command: &Command, words: &[OsString]) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        let word = words.get(at)?;
+        let bytes = word.as_bytes();
+        let values = if bytes == SEPARATOR.as_bytes() {
+            return None;
+        } else if let Some(long) = bytes.strip_prefix(b"--") {
+            values_after_long(command, long)?
+        } else if let Some(short) = bytes.strip_prefix(b"-").filter(|short| !short.is_empty()) {
+            values_after_short(command, short)?
+        } else {
+            return command.find_subcommand(word).is_none().then_some(at);
+        };
+        at += 1 + values;
+    }
+}
+
+/// How many of the next words are values of `--NAME` or `--NAME=VALUE`.
+fn values_after_long(command: &Command, word: &[u8]) -> Option<usize> {
+    let (name, has_value) = match word.iter().position(|&b| b == b'=') {
+        Some(at) => (&word[..at], true),
+        None => (word, false),
+    };
+    let name = std::str::from_utf8(name).ok()?;
+    let values = values(command.get_arguments().find(|arg| arg.get_long() == Some(name))?)?;
+    Some(if has_value { 0 } else { values })
+}
+
+/// The same for letters behind one dash, the last of which may have its value in the same word.
+fn values_after_short(command: &Command, letters: &[u8]) -> Option<usize> {
+    for (position, &letter) in letters.iter().enumerate() {
+        let arg = command.get_arguments().find(|arg| arg.get_short() == Some(char::from(letter)))?;
+        let values = values(arg)?;
+        if values > 0 {
+            return Some(if position + 1 < letters.len() { 0 } else { values });
+        }
+    }
+    Some(0)
+}
+
+/// How many values an option takes; `None` if that depends on the words.
+fn values(arg: &Arg) -> Option<usize> {
+    if !arg.get_action().takes_values() {
+        return Some(0);
+    }
+    let range = arg.get_num_args()?;
+    (range.min_values() == range.max_values()).then_some(range.min_values())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::help;
+
+    fn after(line: &str) -> String {
+        let words = line.split(' ').map(OsString::from).collect();
+        separated(&mut help::command(), words).join(" ".as_ref()).into_string().unwrap()
+    }
+
+    #[test]
+    fn the_application_is_the_first_word_that_is_no_option_and_no_value_of_one() {
+        for (line, expected) in [
+            ("omniprobe ./app -l b", "omniprobe -- ./app -l b"),
+            ("omniprobe -l a.csv ./app verify", "omniprobe -l a.csv -- ./app verify"),
+            ("omniprobe -la.csv -v app", "omniprobe -la.csv -v -- app"),
+            ("omniprobe -vl a.csv app", "omniprobe -vl a.csv -- app"),
+            (
+                "omniprobe --log-format=json --stats ./app --stats",
+                "omniprobe --log-format=json --stats -- ./app --stats",
+            ),
+            ("omniprobe --emulate 2*gfx90a python3 -c x", "omniprobe --emulate 2*gfx90a -- python3 -c x"),
+        ] {
+            assert_eq!(after(line), expected);
+        }
+    }
+
+    #[test]
+    fn subcommands_separated_lines_and_what_cannot_be_decided_stay_as_they_are() {
+        for line in [
+            "omniprobe",
+            "omniprobe verify a.ldcap --nonsense",
+            "omniprobe -l a.csv -- ./app",
+            "omniprobe --nonsense ./app",
+            "omniprobe -x ./app",
+            "omniprobe -a Heatmap ./app",
+            "omniprobe help",
+            "omniprobe --help",
+            "omniprobe -l",
+        ] {
+            assert_eq!(after(line), line);
+        }
+    }
+}

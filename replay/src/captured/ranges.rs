@@ -1,0 +1,50 @@
+//! Which memory a captured dispatch needs, and where.
+
+use std::ops::Range;
+
+use logdur_capture::AllocationKind;
+
+use super::CapturedDispatch;
+use crate::place::MemoryRequest;
+
+/// What of a range is not in another.
+pub(crate) fn without(range: Range<u64>, other: &Range<u64>) -> [Range<u64>; 2] {
+    let before = range.start..range.end.min(other.start);
+    let behind = range.start.max(other.end)..range.end;
+    if other.start >= range.end || other.end <= range.start { [range.clone(), 0..0] } else { [before, behind] }
+}
+
+impl CapturedDispatch<'_> {
+    /// The captured memory but for the code, which is loaded.
+    pub(crate) fn data(&self) -> Vec<Range<u64>> {
+        let ranges = self.before.ranges().into_iter().map(|(start, length)| start..start + length).collect();
+        self.code().fold(ranges, |ranges: Vec<Range<u64>>, code| {
+            ranges.into_iter().flat_map(|range| without(range, &code)).filter(|r| r.start < r.end).collect()
+        })
+    }
+
+    /// What memory has to be where. What is in no allocation is taken for the GPU's.
+    pub(crate) fn wanted(&self) -> Vec<MemoryRequest> {
+        let mut wanted = Vec::new();
+        for range in self.data() {
+            let mut at = range.start;
+            while at < range.end {
+                let around = |a: &&&logdur_capture::Placed<logdur_capture::Allocation>| {
+                    a.base <= at && at < a.base.saturating_add(a.size)
+                };
+                let (end, kind) = match self.allocations.iter().find(around) {
+                    Some(a) if a.kind == AllocationKind::Virtual => (a.base.saturating_add(a.size), a.backing),
+                    Some(a) => (a.base.saturating_add(a.size), a.kind),
+                    None => {
+                        let next = self.allocations.iter().map(|a| a.base).find(|base| *base > at);
+                        (next.unwrap_or(range.end), AllocationKind::DeviceCoarse)
+                    }
+                };
+                let end = end.min(range.end);
+                wanted.push(MemoryRequest { range: at..end, kind });
+                at = end;
+            }
+        }
+        wanted
+    }
+}

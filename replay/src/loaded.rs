@@ -1,0 +1,509 @@
+//! A captured dispatch's memory and code on a device, ready to be launched: as it was, or with another kernel or geometry.
+
+mod compared;
+mod replays;
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use std::time::Duration;
+
+use amdgpu_code_object::{DataKind, DataRange, Image, load};
+use hsa::sys::abi::aql::{Packet, PacketType};
+use logdur_capture::Id;
+use logdur_kernel_cache::{Kernarg, PacketFacts};
+
+use crate::buffers;
+use crate::captured::{CapturedDispatch, Code};
+use crate::contents::{Around, Contents};
+use crate::device::{self, CodePlace, Device, Times};
+use crate::dirty::Dirty;
+use crate::error::{ReplayError, Result};
+use crate::geometry::Geometry;
+use crate::judge::Plan;
+use crate::memory;
+use crate::place::PAGE;
+use crate::placed::{Pages, PlacedRange};
+use crate::relocations::Relocations;
+use crate::replacement::{self, Other, Replacement};
+use crate::setup::{MASK_LIMIT, Setup};
+use crate::verify::{Buffer, Judged};
+use crate::{contents, hostcall, kernarg, listing};
+
+pub(crate) use replays::LoadedVariant;
+
+/// What of a dispatch is other than it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variant {
+    /// Another geometry.
+    pub geometry: Geometry,
+    /// Where other kernels are looked for, the first that has one.
+    pub replacements: Vec<Replacement>,
+}
+
+/// A packet and its arguments.
+pub(crate) struct Launch {
+    packet: Packet,
+    segment: Vec<u8>,
+    /// How many workgroups meet at the barrier of the whole grid, where the kernel has one.
+    meeting: Option<u32>,
+    /// The code object that runs instead of the application's, and where it came from.
+    pub(crate) replaced: Option<(Id, String)>,
+}
+
+/// Replays of a kernel that are compared where nothing else is asked for: fewer do not show what is not deterministic.
+pub const COMPARED: u32 = 3;
+
+/// A captured dispatch's memory and code on a device.
+pub(crate) struct LoadedDispatch<'c> {
+    captured: &'c CapturedDispatch<'c>,
+    device: Box<dyn Device>,
+    areas: Vec<PlacedRange>,
+    relocations: Relocations,
+    /// What is around the captured memory.
+    around: Around,
+    buffers: Vec<Buffer>,
+    /// Those of what is around.
+    around_buffers: Vec<Buffer>,
+    mask_limit: f64,
+    /// The address of the application's kernel for packets.
+    own: u64,
+    limit: Duration,
+    /// What the application's kernel changed, and every launch that was looked at.
+    dirty: Dirty,
+    /// True when everything but that is as it was before the kernel.
+    rest_is_restored: bool,
+    /// Memory for arguments, and how much of it there is: one launch runs at a time.
+    kernarg: (u64, usize),
+    /// Memory for arguments that is looked at after launches. It is written before each one, not put back.
+    arguments: Vec<Range<u64>>,
+    /// Other code that is loaded: the addresses of kernels.
+    others: HashMap<Id, u64>,
+    /// What variables of other code are at the beginning of a launch, by address: those that the application does not have.
+    own_variables: Vec<(u64, Vec<u8>)>,
+    /// Why a result says less than it could, one line each.
+    pub(crate) weaknesses: Vec<String>,
+}
+
+impl<'c> LoadedDispatch<'c> {
+    /// Puts code and memory on a device.
+    ///
+    /// # Errors
+    /// What keeps the dispatch from being replayed.
+    pub(crate) fn set(captured: &'c CapturedDispatch<'c>, setup: &Setup) -> Result<LoadedDispatch<'c>> {
+        captured.has_arguments()?;
+        let mut weaknesses = captured.weaknesses();
+        let buffers = buffers::buffers(captured, &setup.rules)?;
+        let wanted = captured.wanted();
+        let place = captured.loaded.map(|loaded| CodePlace::of(loaded, captured.kernel_object));
+        let pages = |range: &Range<u64>| range.start / PAGE * PAGE..range.end.div_ceil(PAGE) * PAGE;
+        let mut ranges: Vec<Range<u64>> = wanted.iter().map(|region| pages(&region.range)).collect();
+        ranges.dedup_by(|next, last| {
+            let touches = next.start <= last.end;
+            if touches {
+                last.end = last.end.max(next.end);
+            }
+            touches
+        });
+        let own_place = captured.own_data.as_ref().map(|own| CodePlace::of(own.loaded, own.kernel_object));
+        ranges.extend(place.iter().chain(&own_place).map(|place| place.pages.clone()));
+        let mut device = device::open(setup, captured, &ranges)?;
+        let own = match place {
+            None => {
+                weaknesses.push("code at another address: the capture does not say where it was".to_owned());
+                device.load(&captured.original)?
+            }
+            Some(place) => load_at(&mut *device, &captured.original, &place, &mut weaknesses)?,
+        };
+        let own_data = match (&captured.own_data, own_place) {
+            (Some(data), Some(place)) => {
+                let other = replacement::other(captured, &[Replacement::Captured], &device.description().isa)?;
+                let other = other.ok_or_else(|| ReplayError::Incomplete {
+                    dispatch: captured.dispatch.id,
+                    what: "the kernel that ran in the place of the application's".to_owned(),
+                })?;
+                let bound = bound(captured, own, &other, true)?;
+                let object = load_at(&mut *device, &bound, &place, &mut weaknesses)?;
+                Some((data, other, object))
+            }
+            _ => None,
+        };
+        let mut parts = device.allocate(&wanted, &mut weaknesses)?;
+        device.release_reservations();
+        parts.extend(captured.loaded.map(|l| PlacedRange {
+            captured: l.base..l.base.saturating_add(l.size),
+            placed: l.base.wrapping_add(own.wrapping_sub(captured.kernel_object)),
+        }));
+        parts.extend(own_data.as_ref().map(|(data, _, object)| PlacedRange {
+            captured: data.loaded.base..data.loaded.base.saturating_add(data.loaded.size),
+            placed: data.loaded.base.wrapping_add(object.wrapping_sub(data.kernel_object)),
+        }));
+        let relocations = Relocations::of(parts);
+        let gaps = contents::gaps(captured, &captured.data());
+        let around = Around::of_gaps(&gaps);
+        let areas = memory::areas(captured, &gaps, &relocations);
+        let written = match &captured.after {
+            Some(after) => memory::written(&captured.before, after, &areas)?.0,
+            None => BTreeSet::new(),
+        };
+        let before = Contents { memory: &captured.before, around: &around };
+        let mut loaded = LoadedDispatch {
+            captured,
+            device,
+            around_buffers: around.buffers(&buffers),
+            buffers,
+            own,
+            limit: captured.limit(setup.limit),
+            dirty: Dirty::of(before, &areas, &relocations, written)?,
+            areas,
+            relocations,
+            around,
+            mask_limit: setup.mask_limit.unwrap_or(MASK_LIMIT),
+            rest_is_restored: false,
+            kernarg: (0, 0),
+            arguments: Vec::new(),
+            others: HashMap::new(),
+            own_variables: Vec::new(),
+            weaknesses,
+        };
+        loaded.protect(&captured.original, own, captured.kernel_object)?;
+        if let Some((_, other, object)) = own_data {
+            // Other modules are where they were: the check of its variables' addresses.
+            bound(captured, own, &other, loaded.relocations.is_empty())?;
+            loaded.others.insert(other.code.id, object);
+            loaded.protect(&other.code, object, object)?;
+        }
+        Ok(loaded)
+    }
+
+    /// The memory before the kernel.
+    fn before(&self) -> Contents<'_> {
+        Contents { memory: &self.captured.before, around: &self.around }
+    }
+
+    /// Has code and constants looked at after launches. They were loaded with their kernel at `object`; `captured` is where the
+    /// application had that.
+    fn protect(&mut self, code: &Code, object: u64, captured: u64) -> Result<()> {
+        let place = || format!("code object {}", code.id);
+        let failed = |source| ReplayError::CodeObject { place: place(), source };
+        let image = Image::parse(&code.bytes).map_err(failed)?;
+        let descriptor = code.object.globals.iter().find(|global| global.name == code.kernel.symbol);
+        let Some(descriptor) = descriptor else { return Ok(()) };
+        let name = format!("code of {}", code.kernel.name);
+        for (address, size) in image.read_only() {
+            let [placed, captured] =
+                [object, captured].map(|object| address.wrapping_add(object.wrapping_sub(descriptor.address)));
+            // Constants that the host may write are captured memory.
+            for range in memory::outside(captured..captured.saturating_add(size), &self.areas) {
+                let placed = placed.wrapping_add(range.start - captured);
+                let mut loaded = vec![0; (range.end - range.start) as usize];
+                // SAFETY: the code was loaded with so many bytes, and no kernel runs.
+                unsafe { self.device.read(&mut [(placed, &mut loaded)]) }?;
+                self.watch(&name, PlacedRange { captured: range, placed }, loaded);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has memory looked at after launches that no kernel has a reason to write to.
+    fn watch(&mut self, name: &str, area: PlacedRange, bytes: Vec<u8>) {
+        self.around.fixed(area.captured.start, bytes);
+        self.relocations.fix(area.captured.clone());
+        self.around_buffers.push(contents::around(name.to_owned(), &area.captured));
+        let at = self.areas.partition_point(|other| other.captured.start < area.captured.start);
+        self.areas.insert(at, area);
+    }
+
+    /// The device.
+    pub(crate) fn device(&self) -> &dyn Device {
+        &*self.device
+    }
+
+    /// True when something is not at its address.
+    pub(crate) fn is_relocated(&self) -> bool {
+        !self.relocations.is_empty()
+    }
+
+    /// How a launch is judged, in at least so many replays.
+    pub(crate) fn plan(&self, own: &Launch, launch: &Launch, repetitions: u32) -> Plan {
+        let judged = if launch.is_like(own) { Judged::Own } else { Judged::Other };
+        Plan { judged, repetitions: repetitions as usize, mask_limit: self.mask_limit }
+    }
+
+    /// What the memory is called.
+    pub(crate) fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    /// Bytes of all captured memory, and of what is put back between launches.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let all: u64 = self.areas.iter().map(|area| area.captured.end - area.captured.start).sum();
+        (all.saturating_sub(self.around.bytes()), self.dirty.bytes())
+    }
+
+    /// Makes a packet and its arguments.
+    ///
+    /// # Errors
+    /// When the kernel does not allow the geometry, when another one may not take its place, or when it needs what replays
+    /// do not have.
+    pub(crate) fn launch(&mut self, variant: &Variant) -> Result<Launch> {
+        let captured = self.captured;
+        let mut packet = captured.packet();
+        if packet.packet_type() != PacketType::KernelDispatch {
+            return Err(ReplayError::Unsupported(format!("a packet that is no dispatch: {:?}", packet.packet_type())));
+        }
+        let other = replacement::other(captured, &variant.replacements, &self.device.description().isa)?;
+        let interface = &captured.original.interface;
+        if variant.geometry.is_other() {
+            let runs = other.as_ref().map_or(interface, |other| &other.code.interface);
+            variant.geometry.apply(&mut packet, runs)?;
+        }
+        let queue = self.device.queue();
+        let facts = PacketFacts {
+            grid: packet.grid_size(),
+            workgroup: packet.workgroup_size(),
+            dimensions: packet.dimensions(),
+            private: packet.private_segment_size(),
+            group: packet.group_segment_size(),
+            original_group: interface.group_size,
+            cooperative: captured.is_cooperative(),
+            queue: queue.address,
+            private_base_hi: queue.private_base_hi,
+            shared_base_hi: queue.shared_base_hi,
+        };
+        let in_memory = |address: u64| self.areas.iter().any(|area| area.captured.contains(&address));
+        let other_geometry = variant.geometry.is_other();
+        let mut segment = kernarg::restored(&captured.dispatch.kernarg, interface, &facts, other_geometry, in_memory)?;
+        match &other {
+            Some(other) => {
+                let sizes = other.swap.for_packet(&facts).map_err(|refusal| ReplayError::Refused {
+                    kernel: captured.original.kernel.name.clone(),
+                    refusals: vec![refusal.to_string()],
+                })?;
+                if let Kernarg::Relaid(layout) = &other.swap.kernarg {
+                    segment = layout.lay(&segment, &facts);
+                }
+                let object = self.load(other)?;
+                let own = &other.swap.binding.own;
+                let is_captured = captured.own_data.is_some() && captured.is_what_ran(&other.code);
+                if !own.is_empty() && !is_captured {
+                    let (names, place) = (own.join(", "), &other.place);
+                    self.qualify(format!("{place}: its own variables ({names}) are as in its file before each replay"));
+                }
+                packet.set_kernel(object, sizes.private, sizes.group);
+            }
+            None => packet.set_kernel(self.own, facts.private, facts.group),
+        }
+        self.relocations.forward(0, &mut segment);
+        let runs = other.as_ref().map_or(&captured.original, |other| &other.code);
+        self.refuse_descriptors(runs)?;
+        let meeting = (facts.cooperative && self.meets(runs)?).then(|| workgroups(&facts));
+        Ok(Launch { packet, segment, meeting, replaced: other.map(|other| (other.code.id, other.place)) })
+    }
+
+    /// Says why a result proves less, once.
+    fn qualify(&mut self, why: String) {
+        if !self.weaknesses.contains(&why) {
+            self.weaknesses.push(why);
+        }
+    }
+
+    /// Refuses a kernel that reads textures when memory is not at its addresses. Their descriptors have addresses in a form of
+    /// their own, which is not rewritten.
+    fn refuse_descriptors(&self, code: &Code) -> Result<()> {
+        let Ok(arch) = device::processor(&self.device.description().isa).parse() else { return Ok(()) };
+        if !self.is_relocated() {
+            return Ok(());
+        }
+        let kernel = &code.kernel.name;
+        match listing::by_descriptor(&code.bytes, arch, kernel)? {
+            None => Ok(()),
+            Some(name) => Err(ReplayError::Unsupported(format!(
+                "{kernel}: {name} finds memory by a descriptor, as of a texture; memory is not at its captured address, and \
+                 addresses in descriptors are not rewritten"
+            ))),
+        }
+    }
+
+    /// True when a kernel has a barrier of the whole grid; of unknown processors that is not known.
+    fn meets(&self, code: &Code) -> Result<bool> {
+        match device::processor(&self.device.description().isa).parse() {
+            Ok(arch) => listing::reaches(&code.bytes, arch, &code.kernel.name, "ds_gws_barrier"),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Loads other code, once. Its variables are those of the application's code.
+    fn load(&mut self, other: &Other) -> Result<u64> {
+        if let Some(object) = self.others.get(&other.code.id) {
+            return Ok(*object);
+        }
+        let object = self.device.load(&bound(self.captured, self.own, other, self.relocations.is_empty())?)?;
+        if !other.swap.binding.own.is_empty() {
+            let descriptor = other.code.kernel.descriptor.map_or(0, |descriptor| descriptor.address);
+            self.own_variables.extend(own_variables(other, object.wrapping_sub(descriptor))?);
+        }
+        self.others.insert(other.code.id, object);
+        self.protect(&other.code, object, object)?;
+        Ok(object)
+    }
+
+    /// Puts all memory back to what it was before the kernel.
+    ///
+    /// # Errors
+    /// When the capture cannot be read, or the device not be written to.
+    pub(crate) fn restore_all(&mut self) -> Result<()> {
+        let rewritten = memory::restore(self.device(), self.before(), &self.areas, &self.relocations)?;
+        if !self.rest_is_restored && !self.relocations.is_empty() {
+            let parts = self.relocations.count();
+            self.weaknesses.push(format!(
+                "relocated: {parts} parts of memory or code are elsewhere, {rewritten} words that look like their addresses were \
+                 rewritten"
+            ));
+        }
+        self.rest_is_restored = true;
+        Ok(())
+    }
+
+    /// Puts back what launches have changed.
+    ///
+    /// # Errors
+    /// As for [`LoadedDispatch::restore_all`].
+    pub(crate) fn restore(&mut self) -> Result<()> {
+        if !self.rest_is_restored {
+            return self.restore_all();
+        }
+        self.dirty.restore(self.device(), self.before(), &self.relocations)
+    }
+
+    /// Runs a launch on the memory as it is.
+    ///
+    /// # Errors
+    /// A fault, by the buffer that is nearest; a kernel that does not end. The device is of no use then.
+    pub(crate) fn run(&mut self, launch: &Launch) -> Result<Times> {
+        self.put_arguments(launch)?;
+        let own: Vec<(u64, &[u8])> = self.own_variables.iter().map(|(at, bytes)| (*at, &**bytes)).collect();
+        // SAFETY: variables of code that is loaded, and no kernel runs.
+        unsafe { self.device.write(&own) }?;
+        let mut packet = launch.packet;
+        packet.set_kernarg_address(self.kernarg.0);
+        launch.meeting.map_or(Ok(()), |workgroups| self.device.meet(workgroups))?;
+        // SAFETY: kernel and segment are loaded and stay as long as the process.
+        let ran = unsafe { self.device.run(packet, self.limit) };
+        ran.map_err(|error| match hostcall::explained(self.captured, error) {
+            ReplayError::Fault(mut fault) => {
+                fault.nearest = fault
+                    .address
+                    .and_then(|address| buffers::nearest(&self.buffers, self.relocations.captured(address)));
+                ReplayError::Fault(fault)
+            }
+            error => error,
+        })
+    }
+
+    /// Writes the arguments of a launch, and a pattern behind them.
+    fn put_arguments(&mut self, launch: &Launch) -> Result<()> {
+        let length = launch.segment.len().max(1).next_multiple_of(PAGE as usize);
+        if self.kernarg.1 < length {
+            let address = self.device.kernarg(length)?;
+            self.kernarg = (address, length);
+            let range = address..address + length as u64;
+            if memory::outside(range.clone(), &self.areas) == std::slice::from_ref(&range) {
+                self.watch("arguments", PlacedRange { captured: range.clone(), placed: address }, Vec::new());
+                self.arguments.push(range);
+            }
+        }
+        let (address, length) = self.kernarg;
+        let behind = (address..address + length as u64).skip(launch.segment.len()).map(contents::pattern);
+        let bytes: Vec<u8> = launch.segment.iter().copied().chain(behind).collect();
+        // SAFETY: so many bytes were allocated, and no kernel runs.
+        unsafe { self.device.write(&[(address, &bytes)]) }?;
+        if self.arguments.iter().any(|range| range.contains(&address)) {
+            self.around.fixed(address, bytes);
+        }
+        Ok(())
+    }
+
+    /// Looks at all memory: the pages that are not as before. From now on they are put back, too.
+    ///
+    /// # Errors
+    /// When the capture or the device cannot be read.
+    pub(crate) fn changed(&mut self) -> Result<Pages> {
+        let pages = memory::changed(self.device(), self.before(), &self.areas, &self.relocations)?;
+        let is_put_back = |page: &&u64| !self.arguments.iter().any(|range| range.contains(*page));
+        if pages.keys().filter(is_put_back).any(|page| !self.dirty.pages().contains(page)) {
+            let all = self.dirty.pages().iter().chain(pages.keys().filter(is_put_back)).copied().collect();
+            self.dirty = Dirty::of(self.before(), &self.areas, &self.relocations, all)?;
+        }
+        Ok(pages)
+    }
+
+    /// Looks at what launches are known to change: the pages that are not as before.
+    ///
+    /// # Errors
+    /// As for [`LoadedDispatch::changed`].
+    pub(crate) fn changed_of_known(&self) -> Result<Pages> {
+        self.dirty.changed(self.device(), self.before(), &self.relocations)
+    }
+
+    /// Puts something else into the caches.
+    ///
+    /// # Errors
+    /// When the device cannot.
+    pub(crate) fn flush_caches(&mut self) -> Result<()> {
+        self.device.flush_caches()
+    }
+}
+
+impl Launch {
+    /// True when the same code runs with the same geometry and arguments.
+    pub(crate) fn is_like(&self, other: &Launch) -> bool {
+        (&self.packet.0, &self.segment) == (&other.packet.0, &other.segment)
+    }
+}
+
+/// Loads code where it was; elsewhere if that cannot be had, which is said. The address of its kernel for packets.
+fn load_at(device: &mut dyn Device, code: &Code, place: &CodePlace, weaknesses: &mut Vec<String>) -> Result<u64> {
+    match device.load_at(code, place) {
+        Err(ReplayError::Placement { why, .. }) => {
+            weaknesses.push(format!("code at another address: {why}"));
+            device.load(code)
+        }
+        loaded => loaded,
+    }
+}
+
+/// Code that uses the variables of the application's code, whose kernel is at `own` for packets. `in_place` is true when all
+/// captured memory is at its addresses.
+fn bound(captured: &CapturedDispatch<'_>, own: u64, other: &Other, in_place: bool) -> Result<Code> {
+    let descriptor = captured.original.kernel.descriptor.map(|descriptor| descriptor.address);
+    // Other modules are captured memory: where something of that is elsewhere, parts of one may be apart.
+    let moved_by = |module: usize| match module.checked_sub(1) {
+        None => descriptor.map(|address| own.wrapping_sub(address)),
+        Some(n) => captured.others.get(n).map(|(_, by)| *by).filter(|_| in_place),
+    };
+    let bytes = other.swap.binding.apply(&other.code.bytes, moved_by);
+    let bytes = bytes.map_err(|source| ReplayError::CodeObject { place: other.place.clone(), source })?;
+    Ok(Code { bytes, ..other.code.clone() })
+}
+
+/// The variables of other code as they are when it is loaded: its addresses are moved by some distance.
+fn own_variables(other: &Other, moved_by: u64) -> Result<Vec<(u64, Vec<u8>)>> {
+    let damaged = |source| ReplayError::CodeObject { place: other.place.clone(), source };
+    let bytes = other.swap.binding.apply(&other.code.bytes, |_| Some(0)).map_err(damaged)?;
+    let image = Image::parse(&bytes).map_err(damaged)?;
+    let first = load::load(&bytes, 0, |_| None).map_err(damaged)?.first;
+    let loaded = load::load(&bytes, moved_by.wrapping_add(first), |_| None).map_err(damaged)?;
+    let variables = image.data().into_iter().filter(|range| range.kind == DataKind::Variable);
+    let bytes = |range: DataRange<'_>| {
+        let at = usize::try_from(range.start.wrapping_sub(first)).ok()?;
+        let bytes = loaded.bytes.get(at..)?.get(..usize::try_from(range.size).ok()?)?;
+        Some((range.start.wrapping_add(moved_by), bytes.to_vec()))
+    };
+    Ok(variables.filter_map(bytes).collect())
+}
+
+/// Workgroups of a dispatch.
+fn workgroups(facts: &PacketFacts) -> u32 {
+    let groups = facts.grid.iter().zip(facts.workgroup).map(|(grid, group)| grid.div_ceil(u32::from(group).max(1)));
+    groups.fold(1, u32::saturating_mul)
+}

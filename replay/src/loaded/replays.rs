@@ -1,0 +1,74 @@
+//! Replays of the application's own kernel, and of another in its place, one after the other on the same memory.
+
+use super::{COMPARED, Launch, LoadedDispatch};
+use crate::device::Times;
+use crate::error::Result;
+use crate::judge::Replays;
+use crate::placed::Pages;
+use crate::verify::{BufferReport, Judged, Score};
+
+/// Memory of a dispatch that is looked at as a whole after every replay. Of more, after the first replays of each kernel; then
+/// only what is known to change.
+const WHOLE: u64 = 64 << 20;
+
+/// Replays on a stage.
+pub(crate) struct LoadedVariant<'s, 'c> {
+    loaded: &'s mut LoadedDispatch<'c>,
+    own: &'s Launch,
+    other: Option<&'s Launch>,
+    /// How often all memory was looked at after each of the two.
+    looked: [u32; 2],
+    /// How long each replay of the kernel that is judged took.
+    pub(crate) times: Vec<Times>,
+}
+
+impl<'s, 'c> LoadedVariant<'s, 'c> {
+    /// Of the application's own kernel, and of the one that is judged in its place.
+    pub(crate) fn new(loaded: &'s mut LoadedDispatch<'c>, own: &'s Launch, other: &'s Launch) -> LoadedVariant<'s, 'c> {
+        let other = Some(other).filter(|other| !other.is_like(own));
+        LoadedVariant { loaded, own, other, looked: [0; 2], times: Vec::new() }
+    }
+
+    /// With kernels of which all memory was looked at before.
+    pub(crate) fn known(self, own: bool, other: bool) -> LoadedVariant<'s, 'c> {
+        LoadedVariant { looked: [own, other].map(|known| if known { COMPARED } else { 0 }), ..self }
+    }
+
+    fn replay(&mut self, launch: &Launch, looked: usize) -> Result<(Pages, Times)> {
+        // What a launch changes is not known before one was looked at.
+        self.loaded.restore()?;
+        let times = self.loaded.run(launch)?;
+        let (all, _) = self.loaded.bytes();
+        let looks = self.looked.get_mut(looked);
+        let whole = looks.is_some_and(|looks| {
+            *looks += 1;
+            *looks <= COMPARED
+        });
+        let pages = if whole || all <= WHOLE { self.loaded.changed()? } else { self.loaded.changed_of_known()? };
+        Ok((pages, times))
+    }
+}
+
+impl Replays for LoadedVariant<'_, '_> {
+    fn own(&mut self) -> Result<Pages> {
+        let (pages, times) = self.replay(self.own, 0)?;
+        if self.other.is_none() {
+            self.times.push(times);
+        }
+        Ok(pages)
+    }
+
+    fn other(&mut self) -> Result<Pages> {
+        let (pages, times) = self.replay(self.other.unwrap_or(self.own), 1)?;
+        self.times.push(times);
+        Ok(pages)
+    }
+
+    fn compare(&self, own: &[Pages], other: &[Pages], judged: Judged) -> Result<Vec<BufferReport>> {
+        self.loaded.compare(own, other, judged)
+    }
+
+    fn scores(&self, reference: &[Pages], runs: &[Pages]) -> Result<Vec<Score>> {
+        self.loaded.scores(reference, runs)
+    }
+}

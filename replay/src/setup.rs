@@ -1,0 +1,29 @@
+//! What a dispatch is replayed on.
+
+use std::time::Duration;
+
+use crate::device::Backend;
+use crate::verify::Rule;
+
+/// What a dispatch is replayed on, and how it is looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// The kind of device.
+    pub backend: Backend,
+    /// The clock of [`Backend::Emulated`] counts instructions, ten nanoseconds for a wave's: the same in every run, also of what
+    /// kernels make of the time.
+    pub counted: bool,
+    /// The position of the GPU; `None` for the first that is like the captured one.
+    pub device: Option<usize>,
+    /// Memory whose addresses cannot be had may be elsewhere: what looks like an address of it is rewritten then, which is said.
+    pub relocate: bool,
+    /// How long a launch may take; `None` is 1000 times as long as the application's, and 10 s at least.
+    pub limit: Option<Duration>,
+    /// What buffers are made of, and what is near enough.
+    pub rules: Vec<Rule>,
+    /// The share of what is written that may be masked before nothing can be said; `None` is [`MASK_LIMIT`].
+    pub mask_limit: Option<f64>,
+}
+
+/// The share of what a kernel writes that may be masked, where nothing else is asked for.
+pub const MASK_LIMIT: f64 = 0.01;

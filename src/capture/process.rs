@@ -1,0 +1,60 @@
+//! What a capture says about the process, and about its place in a parallel job.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+
+use logdur_capture::{Property, Session as Process};
+use logdur_settings::CaptureTell;
+
+use crate::session::Session;
+
+/// Prefixes of the environment variables that a capture records: settings of runtimes and tools, no secrets.
+const TOLD: &[&str] = &["HSA_", "HIP_", "AMD_", "ROCR_", "GPU_", "LOGDUR_", "KFDEMU_", "OMP_", "SLURM_PROCID"];
+/// Where a parallel job says a process's rank.
+const RANKS: &[&str] = &["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
+
+pub(super) fn rank() -> Option<u32> {
+    RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+/// The environment variables that a capture records.
+fn environment() -> Vec<Property> {
+    let told = |name: &str| TOLD.iter().any(|prefix| name.starts_with(prefix));
+    let told = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok().filter(|name| told(name))?;
+        Some(Property { name, value: value.to_string_lossy().into_owned() })
+    });
+    told.collect()
+}
+
+/// The record of this process.
+pub(super) fn describe(session: &Session, tell: CaptureTell) -> Process {
+    let (exe, arguments) = match tell {
+        CaptureTell::None => Default::default(),
+        CaptureTell::Command | CaptureTell::Environment => (
+            std::fs::read_link("/proc/self/exe").unwrap_or_default().to_string_lossy().into_owned(),
+            std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+        ),
+    };
+    Process {
+        pid: std::process::id(),
+        rank: rank(),
+        host: host(),
+        exe,
+        arguments,
+        environment: if tell == CaptureTell::Environment { environment() } else { Vec::new() },
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        runtime_version: session.interceptor.api().build_version(),
+        ..Process::default()
+    }
+}
+
+fn host() -> String {
+    let mut names = MaybeUninit::<libc::utsname>::zeroed();
+    // SAFETY: the kernel fills the structure.
+    unsafe { libc::uname(names.as_mut_ptr()) };
+    // SAFETY: zeros are a value of it, and so is what the kernel has written.
+    let names = unsafe { names.assume_init() };
+    // SAFETY: the name ends with a zero inside of its array.
+    unsafe { CStr::from_ptr(names.nodename.as_ptr()) }.to_string_lossy().into_owned()
+}
