@@ -49,7 +49,8 @@ impl Row {
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) rows: Vec<Row>,
-    /// What stands after `# notice: `.
+    /// What stands after `# notice: `, without the notice of records that another process left: it depends on what ran before
+    /// on this machine.
     pub(crate) notices: Vec<String>,
     /// What stands after `# agent `.
     pub(crate) agents: Vec<String>,
@@ -74,7 +75,9 @@ impl Log {
             assert_ne!(row.kernel(), "kernel", "a second header");
             row
         });
-        Log { rows: rows.collect(), notices: comments("# notice: "), agents: comments("# agent "), accounts }
+        let mut notices: Vec<String> = comments("# notice: ");
+        notices.retain(|notice| !notice.starts_with("an earlier process with this number"));
+        Log { rows: rows.collect(), notices, agents: comments("# agent "), accounts }
     }
 
     /// The account at the end, after a look that it accounts for everything and agrees with the rows.

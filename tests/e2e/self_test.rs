@@ -55,7 +55,7 @@ fn only(variables: &[(&str, &str)], failing: &str, library: &str) -> Value {
 
 /// What the library is where packets must not be held: its intercept queues work with some runtimes only.
 fn instead() -> &'static str {
-    if ((6, 0)..(7, 0)).contains(&versions::hip()) { "fallback" } else { "off" }
+    if versions::intercept_queues_work() { "fallback" } else { "off" }
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn where_packets_must_not_be_held_and_intercept_queues_fail_the_library_is_off()
     }
     let (report, _) = report_of(&["--checks", "rows"], &harness::arch(), &[("KFDEMU_FETCH", "ahead")]);
     let works = figure(&report, "identity", "queue", "intercept_queues_work") == true;
-    assert_eq!(works, ((6, 0)..(7, 0)).contains(&versions::hip()), "{report:#}");
+    assert_eq!(works, versions::intercept_queues_work(), "{report:#}");
     let said = if works { "LOGDUR_QUEUE_MODE=intercept" } else { "do not load the library" };
     assert_eq!(report["library"], instead(), "{report:#}");
     assert!(report["library_reasons"].to_string().contains(said), "{report:#}");

@@ -33,6 +33,11 @@ pub(crate) fn knows_gfx942() -> bool {
     hip() >= (5, 7)
 }
 
+/// True where the runtime's intercept queues are known to work. The 6.4.3 of Debian's packages has the function table of 7.0.
+pub(crate) fn intercept_queues_work() -> bool {
+    ((6, 0)..(6, 4)).contains(&hip())
+}
+
 /// Major version of the clang that compiles HIP.
 pub(crate) fn clang() -> u32 {
     static VERSION: LazyLock<u32> = LazyLock::new(|| {

@@ -146,13 +146,14 @@ mod tests {
 
     const PAGE: usize = 4096;
     const GPU: u64 = 0x7000_0000;
+    /// Far below where the kernel places mappings: no other thread's mapping comes to a page that the test has unmapped.
+    const HOST: *mut u8 = ptr::without_provenance_mut(0x10_0000_0000);
 
-    fn map_host(at: *mut u8, pages: usize, fixed: libc::c_int) -> *mut u8 {
+    fn map_host(at: *mut u8, pages: usize) {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, at a place of the kernel's choice or one that the test has unmapped.
-        let base = unsafe { libc::mmap(at.cast(), pages * PAGE, protection, flags | fixed, -1, 0) };
-        assert_ne!(base, libc::MAP_FAILED);
-        base.cast()
+        // SAFETY: a new mapping, which replaces none.
+        let base = unsafe { libc::mmap(at.cast(), pages * PAGE, protection, flags | libc::MAP_FIXED_NOREPLACE, -1, 0) };
+        assert_eq!(base, at.cast());
     }
 
     fn unmap_host(at: *mut u8, pages: usize) {
@@ -162,7 +163,8 @@ mod tests {
 
     #[test]
     fn registered_pages_that_the_host_has_unmapped_are_refused_and_come_back_with_it() {
-        let base = map_host(ptr::null_mut(), 4, 0);
+        let base = HOST;
+        map_host(base, 4);
         let space = Arc::new(AddressSpace::default());
         // SAFETY: the view is only used with pages that are there, or after `distrust`.
         space.map(GPU, unsafe { Backing::registered(base, 4 * PAGE as u64) }, true);
@@ -182,7 +184,7 @@ mod tests {
         assert_eq!(byte, [7]);
         assert_eq!(view.copy(GPU, GPU + 3 * PAGE as u64, 2 * PAGE as u64).map_err(|r| r.at), Err(second));
 
-        assert_eq!(map_host(middle, 1, libc::MAP_FIXED_NOREPLACE), middle);
+        map_host(middle, 1);
         view.distrust();
         view.write(second, &[2]).expect("there again");
         unmap_host(base, 4);
