@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use amdgpu_listing::ListingError;
 use anyhow::Result;
 use logdur_capture::CaptureError;
 use logdur_journal::snapshot::Unreadable;
@@ -23,6 +24,9 @@ pub(crate) fn end(done: Result<Exit>) -> ExitCode {
 pub(crate) fn of(error: &anyhow::Error) -> Exit {
     if let Some(error) = error.downcast_ref::<ReplayError>() {
         return error.exit();
+    }
+    if let Some(error) = error.downcast_ref::<ListingError>() {
+        return error.into();
     }
     match error.downcast_ref::<Unreadable>() {
         Some(Unreadable::Io(error)) if error.kind() == ErrorKind::NotFound => Exit::Usage,

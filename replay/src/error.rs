@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use amdgpu_listing::ListingError;
 use hsa::HsaError;
 
 use crate::exit::Exit;
@@ -55,6 +56,9 @@ pub enum ReplayError {
         /// Why.
         source: std::io::Error,
     },
+    /// A file's code cannot be found or read.
+    #[error(transparent)]
+    Listing(#[from] ListingError),
     /// The runtime refused.
     #[error("{doing}")]
     Runtime {
@@ -136,6 +140,7 @@ impl ReplayError {
         match self {
             ReplayError::Capture(_) | ReplayError::CodeObject { .. } => Exit::Corrupt,
             ReplayError::Usage { .. } | ReplayError::File { .. } => Exit::Usage,
+            ReplayError::Listing(error) => error.into(),
             ReplayError::Incomplete { .. } | ReplayError::Empty { .. } => Exit::Incomplete,
             ReplayError::Runtime { .. } | ReplayError::OtherRuntime { .. } | ReplayError::Environment { .. } => {
                 Exit::Environment
@@ -145,6 +150,16 @@ impl ReplayError {
             ReplayError::Unsupported(_) | ReplayError::Refused { .. } => Exit::Unsupported,
             ReplayError::Timeout { .. } => Exit::Timeout,
             ReplayError::Told { exit, .. } => *exit,
+        }
+    }
+}
+
+impl From<&ListingError> for Exit {
+    fn from(error: &ListingError) -> Exit {
+        match error {
+            ListingError::CodeObject { .. } => Exit::Corrupt,
+            ListingError::Unsupported(_) => Exit::Unsupported,
+            _ => Exit::Usage,
         }
     }
 }

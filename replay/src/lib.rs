@@ -23,7 +23,6 @@ mod geometry;
 mod hostcall;
 mod judge;
 mod kernarg;
-pub mod listing;
 mod loaded;
 mod memory;
 mod npy;

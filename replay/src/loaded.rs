@@ -27,7 +27,7 @@ use crate::relocations::Relocations;
 use crate::replacement::{self, Other, Replacement};
 use crate::setup::{MASK_LIMIT, Setup};
 use crate::verify::{Buffer, Judged};
-use crate::{contents, hostcall, kernarg, listing};
+use crate::{contents, hostcall, kernarg};
 
 pub(crate) use replays::LoadedVariant;
 
@@ -315,7 +315,7 @@ impl<'c> LoadedDispatch<'c> {
             return Ok(());
         }
         let kernel = &code.kernel.name;
-        match listing::by_descriptor(&code.bytes, arch, kernel)? {
+        match amdgpu_listing::by_descriptor(&code.bytes, arch, kernel)? {
             None => Ok(()),
             Some(name) => Err(ReplayError::Unsupported(format!(
                 "{kernel}: {name} finds memory by a descriptor, as of a texture; memory is not at its captured address, and \
@@ -327,7 +327,7 @@ impl<'c> LoadedDispatch<'c> {
     /// True when a kernel has a barrier of the whole grid; of unknown processors that is not known.
     fn meets(&self, code: &Code) -> Result<bool> {
         match device::processor(&self.device.description().isa).parse() {
-            Ok(arch) => listing::reaches(&code.bytes, arch, &code.kernel.name, "ds_gws_barrier"),
+            Ok(arch) => Ok(amdgpu_listing::reaches(&code.bytes, arch, &code.kernel.name, "ds_gws_barrier")?),
             Err(_) => Ok(false),
         }
     }

@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "omniprobe",
         &[
             "amdgpu-code-object",
+            "amdgpu-listing",
             "hsa",
             "logdur-capture",
             "logdur-journal",
@@ -41,7 +42,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("logdur-intercept", &["hsa", "hsa-sys", "logdur-journal", "logdur-settings"]),
-    ("logdur-replay", &["amdgpu-code-object", "amdgpu-emu", "hsa", "logdur-capture", "logdur-kernel-cache"]),
+    (
+        "logdur-replay",
+        &["amdgpu-code-object", "amdgpu-emu", "amdgpu-listing", "hsa", "logdur-capture", "logdur-kernel-cache"],
+    ),
+    ("amdgpu-listing", &["amdgpu-code-object", "amdgpu-isa", "logdur-kernel-cache"]),
     ("logdur-self-test", &["amdgpu-code-object", "hsa"]),
     ("logdur-kernel-cache", &["amdgpu-code-object", "amdgpu-isa"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),

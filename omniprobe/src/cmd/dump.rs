@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
+use amdgpu_listing::{Listing, Which};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use logdur_capture::{CodeObject, Fields, Id, Place, Reader, Shown};
-use logdur_replay::listing::{Listing, Which};
 use logdur_replay::{Exit, ReplayError};
 use serde_json::{Map, Value, json};
 

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use amdgpu_listing::{Listing, Wanted, Which, choose};
 use anyhow::Result;
 use clap::Args;
 use logdur_replay::Exit;
-use logdur_replay::listing::{Listing, Wanted, Which, choose};
 
 use super::{lines, listing, tell};
 use logdur_journal::names::names;

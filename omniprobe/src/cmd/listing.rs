@@ -1,6 +1,6 @@
 //! How instructions are shown, for people and for programs.
 
-use logdur_replay::listing::{Line, Listing, Routine};
+use amdgpu_listing::{Line, Listing, Routine};
 use serde_json::{Value, json};
 
 use super::output::demangled;

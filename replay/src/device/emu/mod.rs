@@ -22,6 +22,7 @@ use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::queue::Doorbell;
 use amdgpu_emu::queue::aql::AqlQueueInfo;
 use amdgpu_emu::{Arch, Engine, Gpu, PRIVATE_APERTURE_HI, SHARED_APERTURE_HI, Shape};
+use amdgpu_listing::missing;
 use hsa::sys::abi::aql::Packet;
 use hsa::sys::abi::queue::{Queue, properties};
 use hsa::sys::abi::signal::{Signal, kind};
@@ -30,7 +31,6 @@ use self::memory::Memory;
 use super::{CodePlace, Description, Device, QueueFacts, Times, nanoseconds, processor};
 use crate::captured::{CapturedDispatch, Code};
 use crate::error::{Fault, ReplayError, Result};
-use crate::listing::missing;
 use crate::place::{MemoryRequest, PAGE};
 use crate::placed::PlacedRange;
 

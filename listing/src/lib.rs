@@ -3,25 +3,25 @@
 //! The disassembler is `amdgpu-isa`'s; nothing here needs a runtime, a device or another program. What the tables do not
 //! know is a line as well, with its words and the reason: nothing is left out.
 
+mod error;
 mod find;
 mod missing;
 mod source;
 
-pub use amdgpu_emu::isa::Arch;
-pub use amdgpu_emu::isa::decode::DecodeError;
+pub use amdgpu_isa::Arch;
+pub use amdgpu_isa::decode::DecodeError;
+pub use error::{ListingError, Result};
 pub use find::{Chosen, Wanted, choose};
-pub use missing::{Missing, missing};
-pub(crate) use missing::{by_descriptor, reaches};
+pub use missing::{Missing, by_descriptor, missing, reaches};
 pub use source::Place;
 
 use amdgpu_code_object::{CodeObject, Function, Image, Target, Unreadable};
-use amdgpu_emu::isa::Decoder;
-use amdgpu_emu::isa::disasm::Disassembly;
-use amdgpu_emu::isa::flow::{self, WORD};
-use amdgpu_emu::isa::inst::Inst;
+use amdgpu_isa::Decoder;
+use amdgpu_isa::disasm::Disassembly;
+use amdgpu_isa::flow::{self, WORD};
+use amdgpu_isa::inst::Inst;
 use logdur_kernel_cache::members;
 
-use crate::error::{ReplayError, Result};
 use source::Lines;
 
 /// What of a code object is listed.
@@ -108,12 +108,12 @@ pub fn arch(target: &Target) -> Result<Arch> {
     // Code for a family has only what all its members have: each reads it alike.
     let member = members(&target.processor).iter().find_map(|member| member.parse().ok());
     let known = member.map_or_else(|| target.processor.parse::<Arch>(), Ok);
-    known.map_err(|unknown| ReplayError::Unsupported(format!("disassembling code for {target}: {unknown}")))
+    known.map_err(|unknown| ListingError::Unsupported(format!("disassembling code for {target}: {unknown}")))
 }
 
 /// Makes errors of a code object's bytes ones that say where those are from.
-fn unreadable(place: &str) -> impl Fn(Unreadable) -> ReplayError {
-    move |source| ReplayError::CodeObject { place: place.to_owned(), source }
+fn unreadable(place: &str) -> impl Fn(Unreadable) -> ListingError {
+    move |source| ListingError::CodeObject { place: place.to_owned(), source }
 }
 
 /// The instruction or data at the beginning of some bytes, which are not none, and its words.
@@ -183,7 +183,7 @@ fn kernel<'a>(place: &str, image: &Image<'a>, functions: &[Function], name: &str
     let part = found.and_then(|f| part(image.code(f.address)?, f));
     part.ok_or_else(|| {
         let names: Vec<&str> = functions.iter().filter(|f| f.is_kernel).map(|f| &*f.name).collect();
-        ReplayError::Usage {
+        ListingError::Usage {
             what: place.to_owned(),
             expected: format!("code of a kernel {name}"),
             found: if names.is_empty() { "none of any".to_owned() } else { names.join(", ") },

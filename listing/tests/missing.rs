@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use logdur_replay::listing::{Arch, Listing, Which, missing};
+use amdgpu_listing::{Arch, Listing, Which, missing};
 
 /// Compiles OpenCL C; the code object.
 fn compile(arch: &str, source: &str) -> Vec<u8> {

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use amdgpu_code_object::{CodeObject, Image};
-use amdgpu_emu::isa::decode::DecodeError;
-use amdgpu_emu::isa::flow::{Step, Walk};
-use amdgpu_emu::isa::{Arch, Decoder};
+use amdgpu_isa::decode::DecodeError;
+use amdgpu_isa::flow::{Step, Walk};
+use amdgpu_isa::{Arch, Decoder};
 
-use super::unreadable;
-use crate::error::{ReplayError, Result};
+use crate::error::{ListingError, Result};
+use crate::unreadable;
 
 /// Words of a kernel that are no instruction of the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn missing(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Vec<Missing>> {
 ///
 /// # Errors
 /// As for [`missing`].
-pub(crate) fn reaches(bytes: &[u8], arch: Arch, kernel: &str, operation: &str) -> Result<bool> {
+pub fn reaches(bytes: &[u8], arch: Arch, kernel: &str, operation: &str) -> Result<bool> {
     Ok(walked(bytes, arch, kernel)?.operations.contains(operation))
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn reaches(bytes: &[u8], arch: Arch, kernel: &str, operation: &str) -
 ///
 /// # Errors
 /// As for [`missing`].
-pub(crate) fn by_descriptor(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Option<&'static str>> {
+pub fn by_descriptor(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Option<&'static str>> {
     let is_one =
         |name: &&str| ["image_", "tbuffer_"].iter().any(|of| name.starts_with(of)) || name.contains("_format_");
     let walked = walked(bytes, arch, kernel)?;
@@ -79,7 +79,7 @@ fn walked(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Walked> {
     let image = Image::parse(bytes).map_err(unreadable(PLACE))?;
     let functions = image.functions(&object).map_err(unreadable(PLACE))?;
     let found = functions.iter().find(|f| f.is_kernel && f.name == kernel);
-    let function = found.ok_or_else(|| ReplayError::Usage {
+    let function = found.ok_or_else(|| ListingError::Usage {
         what: PLACE.to_owned(),
         expected: format!("code of a kernel {kernel}"),
         found: "none".to_owned(),

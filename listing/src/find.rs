@@ -6,7 +6,7 @@ use std::path::Path;
 use amdgpu_code_object::Target;
 use logdur_kernel_cache::{Cache, Candidate, Trust};
 
-use crate::error::{ReplayError, Result, with_causes};
+use crate::error::{ListingError, Result};
 
 /// A code object of a file, and a kernel in it.
 #[derive(Clone, Debug)]
@@ -37,8 +37,8 @@ pub struct Wanted<'w> {
 /// When the file cannot be read, has none that is meant, or several: which there are.
 pub fn choose(path: &Path, wanted: Wanted<'_>, names: &dyn Fn(&str) -> Vec<String>) -> Result<Chosen> {
     let shown = path.display().to_string();
-    path.metadata().map_err(|source| ReplayError::File { path: shown.clone(), source })?;
-    let usage = |expected: String, found: String| ReplayError::Usage { what: shown.clone(), expected, found };
+    path.metadata().map_err(|source| ListingError::File { path: shown.clone(), source })?;
+    let usage = |expected: String, found: String| ListingError::Usage { what: shown.clone(), expected, found };
     let cache = Cache::open(&[path.to_owned()], None, Trust::Everybody);
     let all = cache.kernels();
     if all.is_empty() {
@@ -68,13 +68,13 @@ pub fn choose(path: &Path, wanted: Wanted<'_>, names: &dyn Fn(&str) -> Vec<Strin
     }
     let targets: BTreeSet<String> = found.iter().map(|k| k.interface.target.to_string()).collect();
     if targets.len() > 1 {
-        return Err(ReplayError::Usage {
+        return Err(ListingError::Usage {
             what: "--target".to_owned(),
             expected: format!("one of {}", targets.into_iter().collect::<Vec<_>>().join(", ")),
             found: wanted.target.unwrap_or("none").to_owned(),
         });
     }
-    one(&cache, &found, usage)
+    one(&cache, &found, &shown)
 }
 
 /// The kernels for a target.
@@ -84,7 +84,7 @@ fn of_target(mut found: Vec<Candidate>, wanted: Option<&str>) -> Result<Vec<Cand
     let is = |target: &Target| target.processor == wanted || target.to_string() == wanted;
     found.retain(|k| is(&k.interface.target));
     if found.is_empty() {
-        return Err(ReplayError::Usage {
+        return Err(ListingError::Usage {
             what: "--target".to_owned(),
             expected: format!("one of {}", targets.into_iter().collect::<Vec<_>>().join(", ")),
             found: wanted.to_owned(),
@@ -94,21 +94,26 @@ fn of_target(mut found: Vec<Candidate>, wanted: Option<&str>) -> Result<Vec<Cand
 }
 
 /// The code object that the kernels are in, if it is one: it may be there several times.
-fn one(cache: &Cache, found: &[Candidate], usage: impl Fn(String, String) -> ReplayError) -> Result<Chosen> {
-    let changed = |error: &dyn std::error::Error| usage("a file that can be read".to_owned(), with_causes(error));
+fn one(cache: &Cache, found: &[Candidate], path: &str) -> Result<Chosen> {
+    let unavailable = |source| ListingError::Unavailable { path: path.to_owned(), source };
+    let usage = |expected: &str, found: String| ListingError::Usage {
+        what: path.to_owned(),
+        expected: expected.to_owned(),
+        found,
+    };
     let mut places = Vec::new();
     for kernel in found {
-        let hash = cache.hash(kernel).map_err(|e| changed(&e))?;
+        let hash = cache.hash(kernel).map_err(unavailable)?;
         if places.iter().all(|(other, _)| *other != hash) {
             places.push((hash, kernel.place.to_string()));
         }
     }
     if places.len() > 1 {
         let places: String = places.iter().map(|(hash, place)| format!("\n  {} {place}", hash.short())).collect();
-        return Err(usage("one code object that has it".to_owned(), format!("several:{places}")));
+        return Err(usage("one code object that has it", format!("several:{places}")));
     }
-    let Some(first) = found.first() else { return Err(usage("a kernel".to_owned(), "none".to_owned())) };
-    let bytes = cache.read(first).map_err(|e| changed(&e))?;
+    let Some(first) = found.first() else { return Err(usage("a kernel", "none".to_owned())) };
+    let bytes = cache.read(first).map_err(unavailable)?;
     let place = format!("{} ({})", first.path.display(), first.place);
     Ok(Chosen { bytes, place, kernel: first.interface.name.clone() })
 }
