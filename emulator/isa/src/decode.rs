@@ -178,7 +178,7 @@ impl Decoder {
                 // Jumps are signed; other immediates are bits.
                 i.imm =
                     if op.flags.has(Flags::BRANCH) { i32::from(first as u16 as i16) } else { (first & 0xffff) as i32 };
-                if i.imm != 0 && !op.has_immediate() {
+                if i.imm != 0 && op.flags.has(Flags::NO_IMMEDIATE) {
                     return Err(DecodeError::Form(op.name));
                 }
                 Ok(i)
@@ -200,7 +200,7 @@ impl Decoder {
                 i.dst = scalar_destination(op, op.dst, first >> 16 & 0x7f)?;
                 let source = [first & 0xff];
                 // A jump target is a register or a literal.
-                if op.name.contains("pc_b64") && matches!(source[0], 128..=254) && op.src[0] != Kind::None {
+                if op.flags.has(Flags::INDIRECT) && matches!(source[0], 128..=254) {
                     return Err(DecodeError::Operand(op.name, source[0] as u16));
                 }
                 self.scalar_sources(i, if op.src[0] == Kind::None { &[] } else { &source }, words)
@@ -210,7 +210,7 @@ impl Decoder {
                 let mut i = self.inst(op, Form::Only, 4);
                 i.dst = scalar_destination(op, op.dst, first >> 16 & 0x7f)?;
                 i.imm = i32::from(first as u16 as i16);
-                if op.name == "s_setreg_imm32_b32" {
+                if op.flags.has(Flags::LITERAL) {
                     i.literal = second(words)?;
                     i.size = 8;
                 }

@@ -173,7 +173,7 @@ impl Text<'_> {
                 self.operand(source, kind)?;
             }
         }
-        if i.op.name == "s_set_gpr_idx_on" {
+        if i.op.flags.has(Flags::INDEX_MODE) {
             self.separator();
             control_fields::index_mode(&mut self.out, i.imm as u16)?;
         }
@@ -213,7 +213,7 @@ impl Text<'_> {
         let i = self.i;
         let imm = i.imm as u16;
         match i.op.name {
-            _ if !i.op.has_immediate() => Ok(()),
+            _ if i.op.flags.has(Flags::NO_IMMEDIATE) => Ok(()),
             "s_waitcnt" => control_fields::waitcnt(&mut self.out, imm),
             "s_set_gpr_idx_mode" => control_fields::index_mode(&mut self.out, imm),
             "s_sendmsg" => control_fields::sendmsg(&mut self.out, imm),
@@ -253,7 +253,7 @@ impl Text<'_> {
         let i = self.i;
         let operand = i.src[s];
         // LLVM's one name for two types: the exponent of this operation is a half in the long form only.
-        let exponent = i.op.name == "v_ldexp_f16" && s == 1 && i.form == Form::E64;
+        let exponent = i.op.flags.has(Flags::HALF_EXPONENT) && s == 1 && i.form == Form::E64;
         let kind = if exponent { Kind::F16 } else { i.op.src[s] };
         self.separator();
         let takes = (kind.takes_float_modifiers() || kind == Kind::V2F16) && !i.op.flags.has(Flags::NO_MODS);
@@ -343,7 +343,7 @@ impl Text<'_> {
             return Ok(());
         }
         let all = (1u8 << sources) - 1;
-        let packed = i.op.src[0].is_packed() || i.op.name.starts_with("v_dot");
+        let packed = i.op.src[0].is_packed() || i.op.flags.has(Flags::DOT);
         if i.mods.op_sel & all != 0 {
             self.bits("op_sel", i.mods.op_sel, sources)?;
         }
@@ -379,7 +379,7 @@ impl Text<'_> {
         }
         if i.mods.neg != 0 {
             // Double-precision operations on the unified register file negate instead of permuting.
-            if i.op.name.starts_with("v_mfma_f64") && self.arch == Arch::Gfx942 {
+            if i.op.flags.has(Flags::F64_MATRIX) && self.arch == Arch::Gfx942 {
                 self.bits("neg", i.mods.neg, 3)?;
             } else {
                 write!(self.out, " blgp:{}", i.mods.neg)?;
@@ -408,7 +408,7 @@ impl Text<'_> {
                 write!(self.out, " offset1:{second}")?;
             }
         } else if i.imm != 0 {
-            if i.op.name == "ds_swizzle_b32" {
+            if i.op.flags.has(Flags::SWIZZLE) {
                 control_fields::swizzle(&mut self.out, i.imm as u16)?;
             } else {
                 write!(self.out, " offset:{}", i.imm)?;

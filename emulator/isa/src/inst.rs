@@ -171,12 +171,12 @@ impl Inst {
 
     /// False when what is behind the instruction is never what runs next: jumps that are always taken, ends, traps.
     pub fn falls_through(&self) -> bool {
-        !matches!(self.op.name, "s_branch" | "s_setpc_b64" | "s_endpgm" | "s_endpgm_saved" | "s_trap")
+        !self.op.flags.has(Flags::NO_NEXT)
     }
 
     /// True when it jumps to an address in registers.
     pub fn is_indirect(&self) -> bool {
-        matches!(self.op.name, "s_setpc_b64" | "s_swappc_b64")
+        self.op.flags.has(Flags::INDIRECT)
     }
 
     /// True when a bit of [`control`] is set.

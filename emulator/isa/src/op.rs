@@ -120,7 +120,7 @@ impl Levels {
 
 /// Properties of an operation that no operand kind expresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flags(u32);
+pub struct Flags(u64);
 
 impl Flags {
     /// Nothing special.
@@ -159,6 +159,40 @@ impl Flags {
     pub const NO_CLAMP: Flags = Flags(1 << 15);
     /// There is no output multiplier, although the result is a float.
     pub const NO_OMOD: Flags = Flags(1 << 16);
+    /// The immediate is a mode of relative register addressing (`s_set_gpr_idx_on`).
+    pub const INDEX_MODE: Flags = Flags(1 << 17);
+    /// The second source, an exponent, is written as a half in the VOP3 form (`v_ldexp_f16`).
+    pub const HALF_EXPONENT: Flags = Flags(1 << 18);
+    /// Both halves of `op_sel_hi` are set unless the text says otherwise, although the kinds are not packed (`v_dot4`).
+    pub const DOT: Flags = Flags(1 << 19);
+    /// Multiplies matrices of doubles: a modifier that permutes for other types negates.
+    pub const F64_MATRIX: Flags = Flags(1 << 20);
+    /// A matrix operation of gfx90a that does not read denormals as zero (`_1k`).
+    pub const DENORMALS: Flags = Flags(1 << 21);
+    /// The offset is a pattern of lanes (`ds_swizzle_b32`).
+    pub const SWIZZLE: Flags = Flags(1 << 22);
+    /// The destination is an accumulation register.
+    pub const ACC_DST: Flags = Flags(1 << 23);
+    /// The source is an accumulation register.
+    pub const ACC_SRC: Flags = Flags(1 << 24);
+    /// The first source is a vector register.
+    pub const VECTOR_SRC: Flags = Flags(1 << 25);
+    /// Sources are scalar, as the number of a lane is; but for a first one that is [`Flags::VECTOR_SRC`].
+    pub const LANE_SRC: Flags = Flags(1 << 26);
+    /// Synchronises the waves of the whole grid: its GDS bit is always set.
+    pub const GWS: Flags = Flags(1 << 27);
+    /// The GDS bit is never set.
+    pub const NO_GDS: Flags = Flags(1 << 28);
+    /// Bits of the scope are allowed on every processor (`buffer_wbl2`).
+    pub const SCOPES: Flags = Flags(1 << 29);
+    /// Control never goes to the next instruction.
+    pub const NO_NEXT: Flags = Flags(1 << 30);
+    /// Jumps to an address in registers.
+    pub const INDIRECT: Flags = Flags(1 << 31);
+    /// The immediate field must be zero.
+    pub const NO_IMMEDIATE: Flags = Flags(1 << 32);
+    /// A literal follows the instruction always (`s_setreg_imm32_b32`).
+    pub const LITERAL: Flags = Flags(1 << 33);
 
     /// Both sets.
     pub const fn and(self, other: Flags) -> Flags {
@@ -265,14 +299,6 @@ impl Op {
         self
     }
 
-    /// True when a SOPP instruction has an operand: the others must have zero in its place.
-    pub fn has_immediate(&self) -> bool {
-        !matches!(
-            self.name,
-            "s_wakeup" | "s_barrier" | "s_icache_inv" | "s_ttracedata" | "s_endpgm_saved" | "s_set_gpr_idx_off"
-        )
-    }
-
     /// True when negation and absolute value apply to source `s`.
     pub fn takes_modifiers(&self, s: usize) -> bool {
         let halves = self.family == Family::Vop2 && self.src[s] == Kind::V2F16;
@@ -293,6 +319,17 @@ impl Op {
             && !self.flags.has(Flags::NO_OMOD)
     }
 
+    /// The opcode number in a family: its own, or that of its VOP3 form.
+    fn code_in(&self, family: Family) -> Option<u16> {
+        if self.family == family {
+            Some(self.code)
+        } else if family == Family::Vop3 && self.has_two_forms() {
+            self.family.vop3_base().map(|base| base + self.code)
+        } else {
+            None
+        }
+    }
+
     /// True when the mnemonic is printed with `_e32` or `_e64`: the operation has both forms.
     pub fn has_two_forms(&self) -> bool {
         self.family.vop3_base().is_some() && !self.flags.has(Flags::E32_ONLY)
@@ -309,14 +346,7 @@ impl Index {
     pub fn new(family: Family, arch: Arch, tables: &[&'static [Op]]) -> Index {
         let mut rows = vec![None; family.opcodes()];
         for op in tables.iter().copied().flatten() {
-            let code = if op.family == family {
-                Some(op.code)
-            } else if family == Family::Vop3 && op.has_two_forms() {
-                op.family.vop3_base().map(|base| base + op.code)
-            } else {
-                None
-            };
-            if let Some(code) = code
+            if let Some(code) = op.code_in(family)
                 && op.archs.contains(arch)
             {
                 rows[usize::from(code)] = Some(op);
@@ -328,5 +358,33 @@ impl Index {
     /// The row with that opcode number.
     pub fn get(&self, code: u32) -> Option<&'static Op> {
         self.rows.get(code as usize).copied().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn an_opcode_of_a_processor_has_one_row() {
+        for arch in Arch::ALL {
+            let mut rows = HashMap::new();
+            for op in crate::rows().filter(|op| op.archs.contains(arch)) {
+                for family in Family::ALL {
+                    let Some(code) = op.code_in(family) else { continue };
+                    let other: Option<&str> = rows.insert((family, code), op.name);
+                    assert_eq!(other, None, "{arch}: {family:?} {code:#x} is {} too", op.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn families_are_numbered_in_the_order_of_their_list() {
+        for (number, family) in Family::ALL.into_iter().enumerate() {
+            assert_eq!(family as usize, number, "{family:?}");
+        }
     }
 }

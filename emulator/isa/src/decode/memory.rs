@@ -1,8 +1,8 @@
 //! SMEM, DS, FLAT and MUBUF.
 
 use super::{
-    Access, DecodeError, Decoder, Family, Fill, Form, Inst, Kind, Op, Operand, control, reserved, scalar_register,
-    scalar_source,
+    Access, DecodeError, Decoder, Family, Fill, Flags, Form, Inst, Kind, Op, Operand, control, reserved,
+    scalar_register, scalar_source,
 };
 use crate::arch::Arch;
 use crate::atomic::AtomicOp;
@@ -59,8 +59,8 @@ impl Decoder {
         let mut i = self.inst(op, Form::Only, 8);
         i.control = flag(first, 16, control::GDS);
         // Later processors have no global data share, but its bit in the instructions for global wave sync.
-        let gws = op.name.starts_with("ds_gws");
-        let never = self.arch.unified_registers() || matches!(op.name, "ds_permute_b32" | "ds_bpermute_b32");
+        let gws = op.flags.has(Flags::GWS);
+        let never = self.arch.unified_registers() || op.flags.has(Flags::NO_GDS);
         if gws != i.has(control::GDS) && (gws || never) {
             return Err(DecodeError::Form(op.name));
         }
@@ -198,7 +198,7 @@ impl Decoder {
         if op.access == Access::None {
             // Hints of scope are MI300's; compilers set their bits in MI200's write-back, too, and a hint that streams in all.
             let scopes = self.arch == Arch::Gfx942 && !op.archs.contains(Arch::Gfx900);
-            let hints = 1 << 17 | if scopes || op.name == "buffer_wbl2" { 1 << 14 | 1 << 15 } else { 0 };
+            let hints = 1 << 17 | if scopes || op.flags.has(Flags::SCOPES) { 1 << 14 | 1 << 15 } else { 0 };
             reserved(op, first & 0x3_f000 & !hints | high & 1 << 23)?;
             i.control &= if scopes { control::GLC | control::SCC } else { 0 };
             return Ok(i);

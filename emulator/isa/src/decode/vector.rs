@@ -47,7 +47,7 @@ impl Decoder {
             }
             Kind::Mask => i.sdst = Operand::VCC,
             _ if op.flags.has(Flags::SCALAR_DST) => i.dst = scalar_register(op, vdst, 1)?,
-            kind => i.dst = self.vgpr(op, kind, vdst, op.name == "v_accvgpr_mov_b32")?,
+            kind => i.dst = self.vgpr(op, kind, vdst, op.flags.has(Flags::ACC_DST))?,
         }
         if op.flags.has(Flags::MASK_OUT) {
             i.sdst = Operand::VCC;
@@ -72,14 +72,14 @@ impl Decoder {
             i.literal = second(words)?;
             i.size = 8;
         }
-        if op.name == "v_accvgpr_mov_b32" {
+        if op.flags.has(Flags::ACC_SRC) {
             i.src[0] = if source.is_vector() {
                 Operand(source.0 + 256)
             } else {
                 return Err(DecodeError::Operand(op.name, source.0));
             };
         }
-        if matches!(op.name, "v_swap_b32" | "v_readfirstlane_b32") && !source.is_vector() {
+        if op.flags.has(Flags::VECTOR_SRC) && !source.is_vector() {
             return Err(DecodeError::Operand(op.name, source.0));
         }
         if let Some(vsrc1) = vsrc1 {
@@ -244,7 +244,7 @@ impl Decoder {
                 continue;
             }
             let source = Operand::sgpr(high >> (9 * n) & 0x1ff);
-            let lane_number = matches!((op.name, n), ("v_readlane_b32", 1) | ("v_writelane_b32", 0 | 1));
+            let lane_number = op.flags.has(Flags::LANE_SRC) && n < 2 && !(n == 0 && op.flags.has(Flags::VECTOR_SRC));
             i.src[n] = if kind == Kind::Mask {
                 scalar_register(op, u32::from(source.0), 2)?
             } else if lane_number {
@@ -253,7 +253,7 @@ impl Decoder {
                 self.vector_source(op, kind, source)?
             };
             i.src[n] = no_literal(op)(i.src[n])?;
-            if op.name == "v_readlane_b32" && n == 0 && !source.is_vector() {
+            if op.flags.has(Flags::VECTOR_SRC) && n == 0 && !source.is_vector() {
                 return Err(DecodeError::Operand(op.name, source.0));
             }
         }
@@ -284,7 +284,7 @@ impl Decoder {
             }
         }
         reserved(op, first >> 15 & u32::from(!op.has_clamp()))?;
-        let (write, read) = (op.name == "v_accvgpr_write_b32", op.name == "v_accvgpr_read_b32");
+        let (write, read) = (op.flags.has(Flags::ACC_DST), op.flags.has(Flags::ACC_SRC));
         i.dst = self.vgpr(op, op.dst, first & 0xff, write)?;
         for (n, &kind) in op.src.iter().enumerate().filter(|(_, k)| **k != Kind::None) {
             let source = Operand::sgpr(high >> (9 * n) & 0x1ff);

@@ -11,7 +11,7 @@ use crate::atomic::AtomicOp;
 use crate::env::{Env, GwsOp};
 use crate::inst::{Inst, control};
 use crate::lanes::blend;
-use crate::op::{Access, Family, Fill, Flow, Levels, Op};
+use crate::op::{Access, Family, Fill, Flags, Flow, Levels, Op};
 use crate::operand::{Kind, Operand};
 use crate::ops::scalar_flow::stop;
 use crate::ops::vector_memory::{NO_DATA, data_kind, fill, fill_part, gather, lanewise, words_of};
@@ -116,9 +116,9 @@ pub(crate) static TABLE: &[Op] = &[
     load("ds_read_u8",           0x3a, 1, Fill::Zero),
     load("ds_read_i16",          0x3b, 2, Fill::Sign),
     load("ds_read_u16",          0x3c, 2, Fill::Zero),
-    op("ds_swizzle_b32",  0x3d, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32]), one_level!(w, i, _e, swizzle(w, i))),
-    op("ds_permute_b32",  0x3e, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32, Kind::B32]), one_level!(w, i, _e, permute(w, i))),
-    op("ds_bpermute_b32", 0x3f, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32, Kind::B32]), one_level!(w, i, _e, permute_backward(w, i))),
+    op("ds_swizzle_b32",  0x3d, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32]), one_level!(w, i, _e, swizzle(w, i))).with(Flags::SWIZZLE),
+    op("ds_permute_b32",  0x3e, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32, Kind::B32]), one_level!(w, i, _e, permute(w, i))).with(Flags::NO_GDS),
+    op("ds_bpermute_b32", 0x3f, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32, Kind::B32]), one_level!(w, i, _e, permute_backward(w, i))).with(Flags::NO_GDS),
     store("ds_write_b64",        0x4d, 8, Fill::Zero),
     store2("ds_write2_b64",      0x4e, 8, 1),
     store2("ds_write2st64_b64",  0x4f, 8, 64),
@@ -138,8 +138,8 @@ pub(crate) static TABLE: &[Op] = &[
     load2("ds_read2_b64",        0x77, 8, 1),
     load2("ds_read2st64_b64",    0x78, 8, 64),
     atomic("ds_add_rtn_f64",     0x7c, ArchSet::SINCE_90A, AtomicOp::FAdd, 8, true),
-    op("ds_gws_init",    0x99, ArchSet::ALL, Access::None, Kind::None, kinds(&[Kind::B32]), one_level!(w, i, e, gws(w, i, e, GwsOp::Init))),
-    op("ds_gws_barrier", 0x9d, ArchSet::ALL, Access::None, Kind::None, kinds(&[Kind::B32]), one_level!(w, i, e, gws(w, i, e, GwsOp::Barrier))),
+    op("ds_gws_init",    0x99, ArchSet::ALL, Access::None, Kind::None, kinds(&[Kind::B32]), one_level!(w, i, e, gws(w, i, e, GwsOp::Init))).with(Flags::GWS),
+    op("ds_gws_barrier", 0x9d, ArchSet::ALL, Access::None, Kind::None, kinds(&[Kind::B32]), one_level!(w, i, e, gws(w, i, e, GwsOp::Barrier))).with(Flags::GWS),
     op("ds_read_addtid_b32", 0xb6, ArchSet::ALL, Access::Load(4, Fill::Zero), Kind::B32, [Kind::None; 3], RUN),
     atomic("ds_pk_add_rtn_f16",  0xb7, ArchSet::ONLY_942, AtomicOp::PkAddF16, 4, true),
     atomic("ds_pk_add_rtn_bf16", 0xb8, ArchSet::ONLY_942, AtomicOp::PkAddBf16, 4, true),

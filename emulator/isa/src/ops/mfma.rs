@@ -89,7 +89,7 @@ macro_rules! mfma {
 
 macro_rules! dgemm {
     ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal) => {
-        matrix!($name $code $archs $m x $n x $k * $blocks f64, 1, 2)
+        matrix!($name $code $archs $m x $n x $k * $blocks f64, 1, 2).with(Flags::F64_MATRIX)
     };
 }
 
@@ -126,19 +126,19 @@ pub(crate) static TABLE: &[Op] = &[
     mfma!("v_mfma_i32_32x32x16_i8"      0x56 ONLY_942        32 x 32 x 16 * 1 i8),
     mfma!("v_mfma_i32_16x16x32_i8"      0x57 ONLY_942        16 x 16 x 32 * 1 i8),
     Op::new("v_accvgpr_read_b32", Family::Vop3p, 0x58, ArchSet::SINCE_908, one_level!(w, i, _e, accvgpr_move(w, i)))
-        .operands(Kind::B32, kinds(&[Kind::B32])).with(Flags::NO_MODS),
+        .operands(Kind::B32, kinds(&[Kind::B32])).with(Flags::NO_MODS).with(Flags::ACC_SRC),
     Op::new("v_accvgpr_write_b32", Family::Vop3p, 0x59, ArchSet::SINCE_908, one_level!(w, i, _e, accvgpr_move(w, i)))
-        .operands(Kind::B32, kinds(&[Kind::B32])).with(Flags::NO_MODS),
+        .operands(Kind::B32, kinds(&[Kind::B32])).with(Flags::NO_MODS).with(Flags::ACC_DST),
     mfma!("v_mfma_f32_32x32x4_2b_bf16"  0x5d ONLY_942        32 x 32 x 4 * 2 Bf16),
     mfma!("v_mfma_f32_16x16x4_4b_bf16"  0x5e ONLY_942        16 x 16 x 4 * 4 Bf16),
     mfma!("v_mfma_f32_4x4x4_16b_bf16"   0x5f ONLY_942        4 x 4 x 4 * 16 Bf16),
     mfma!("v_mfma_f32_32x32x8_bf16"     0x60 ONLY_942        32 x 32 x 8 * 1 Bf16),
     mfma!("v_mfma_f32_16x16x16_bf16"    0x61 ONLY_942        16 x 16 x 16 * 1 Bf16),
-    mfma!("v_mfma_f32_32x32x4bf16_1k"   0x63 ONLY_90A        32 x 32 x 4 * 2 Bf16),
-    mfma!("v_mfma_f32_16x16x4bf16_1k"   0x64 ONLY_90A        16 x 16 x 4 * 4 Bf16),
-    mfma!("v_mfma_f32_4x4x4bf16_1k"     0x65 ONLY_90A        4 x 4 x 4 * 16 Bf16),
-    mfma!("v_mfma_f32_32x32x8bf16_1k"   0x66 ONLY_90A        32 x 32 x 8 * 1 Bf16),
-    mfma!("v_mfma_f32_16x16x16bf16_1k"  0x67 ONLY_90A        16 x 16 x 16 * 1 Bf16),
+    mfma!("v_mfma_f32_32x32x4bf16_1k"   0x63 ONLY_90A        32 x 32 x 4 * 2 Bf16).with(Flags::DENORMALS),
+    mfma!("v_mfma_f32_16x16x4bf16_1k"   0x64 ONLY_90A        16 x 16 x 4 * 4 Bf16).with(Flags::DENORMALS),
+    mfma!("v_mfma_f32_4x4x4bf16_1k"     0x65 ONLY_90A        4 x 4 x 4 * 16 Bf16).with(Flags::DENORMALS),
+    mfma!("v_mfma_f32_32x32x8bf16_1k"   0x66 ONLY_90A        32 x 32 x 8 * 1 Bf16).with(Flags::DENORMALS),
+    mfma!("v_mfma_f32_16x16x16bf16_1k"  0x67 ONLY_90A        16 x 16 x 16 * 1 Bf16).with(Flags::DENORMALS),
     mfma!("v_mfma_f32_32x32x2bf16"      0x68 FROM_908_TO_90A 32 x 32 x 2 * 2 Bf16),
     mfma!("v_mfma_f32_16x16x2bf16"      0x69 FROM_908_TO_90A 16 x 16 x 2 * 4 Bf16),
     mfma!("v_mfma_f32_4x4x2bf16"        0x6b FROM_908_TO_90A 4 x 4 x 2 * 16 Bf16),

@@ -4,7 +4,7 @@ use super::kinds;
 use crate::arch::ArchSet;
 use crate::env::{Addresses, Env};
 use crate::inst::{Inst, control};
-use crate::op::{Access, Family, Fill, Flow, Levels, Op};
+use crate::op::{Access, Family, Fill, Flags, Flow, Levels, Op};
 use crate::operand::Kind;
 use crate::ops::scalar_flow::stop;
 use crate::ops::vector_memory::{
@@ -56,7 +56,7 @@ pub(crate) static BUFFER_ATOMICS: &[Op] = vector_atomic_rows!(buffer_atomic);
 
 #[rustfmt::skip]
 pub(crate) static CACHE: &[Op] = &[
-    cache("buffer_wbl2",        0x28, ArchSet::SINCE_90A),
+    cache("buffer_wbl2",        0x28, ArchSet::SINCE_90A).with(Flags::SCOPES),
     cache("buffer_invl2",       0x29, ArchSet::ONLY_90A),
     cache("buffer_inv",         0x29, ArchSet::ONLY_942),
     cache("buffer_wbinvl1",     0x3e, ArchSet::ALL),

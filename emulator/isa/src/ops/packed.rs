@@ -276,7 +276,10 @@ const fn op(name: &'static str, code: u16, archs: ArchSet, kind: Kind, sources: 
 }
 
 const fn dot(name: &'static str, code: u16, kind: Kind, acc: Kind, run: Levels) -> Op {
-    Op::new(name, Family::Vop3p, code, ArchSet::SINCE_906, run).operands(acc, [kind, kind, acc]).with(Flags::CLAMP)
+    Op::new(name, Family::Vop3p, code, ArchSet::SINCE_906, run)
+        .operands(acc, [kind, kind, acc])
+        .with(Flags::CLAMP)
+        .with(Flags::DOT)
 }
 
 const fn mix(name: &'static str, code: u16, archs: ArchSet, dst: Kind, run: Levels) -> Op {

@@ -13,7 +13,7 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop1 v_nop                 0x00 ALL |_a: B32| -> B32 { B32(0) }).operands(Kind::None, [Kind::None; 3]).nop(),
     row!(Vop1 v_mov_b32             0x01 ALL |a: u32| -> u32 { a }),
     Op::new("v_readfirstlane_b32", crate::op::Family::Vop1, 0x02, crate::arch::ArchSet::ALL, one_level!(w, i, _e, read_first_lane(w, i)))
-        .operands(Kind::B32, super::kinds(&[Kind::B32])).with(Flags::SCALAR_DST).with(Flags::E32_ONLY).with(Flags::NO_SDWA).with(Flags::NO_DPP),
+        .operands(Kind::B32, super::kinds(&[Kind::B32])).with(Flags::SCALAR_DST).with(Flags::VECTOR_SRC).with(Flags::E32_ONLY).with(Flags::NO_SDWA).with(Flags::NO_DPP),
     row!(Vop1 v_cvt_i32_f64         0x03 ALL |a: f64| -> i32 { a as i32 }).with(Flags::NO_SDWA),
     row!(Vop1 v_cvt_f64_i32         0x04 ALL |a: i32| -> f64 { f64::from(a) }).with(Flags::NO_SDWA),
     row!(Vop1 v_cvt_f32_i32         0x05 ALL fp |m, a: i32| -> f32 { m.narrow(f64::from(a)) }),
@@ -69,8 +69,8 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop1 v_cvt_norm_u16_f16    0x4e ALL |a: F16| -> u16 { (a.to_f32().clamp(0.0, 1.0) * 65535.0).round_ties_even() as u16 }),
     row!(Vop1 v_sat_pk_u8_i16       0x4f ALL |a: u32| -> u16 { saturate_bytes(a) }),
     Op::new("v_swap_b32", crate::op::Family::Vop1, 0x51, crate::arch::ArchSet::ALL, levels!(w, i, _e, swap(w, i)))
-        .operands(Kind::B32, super::kinds(&[Kind::B32])).with(Flags::E32_ONLY).with(Flags::NO_SDWA).with(Flags::NO_DPP),
-    row!(Vop1 v_accvgpr_mov_b32     0x52 SINCE_90A |a: B32| -> B32 { a }).with(Flags::E32_ONLY).with(Flags::NO_SDWA).with(Flags::NO_DPP),
+        .operands(Kind::B32, super::kinds(&[Kind::B32])).with(Flags::VECTOR_SRC).with(Flags::E32_ONLY).with(Flags::NO_SDWA).with(Flags::NO_DPP),
+    row!(Vop1 v_accvgpr_mov_b32     0x52 SINCE_90A |a: B32| -> B32 { a }).with(Flags::ACC_DST).with(Flags::ACC_SRC).with(Flags::E32_ONLY).with(Flags::NO_SDWA).with(Flags::NO_DPP),
 ];
 
 impl Op {

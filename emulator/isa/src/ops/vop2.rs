@@ -78,7 +78,7 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop2 v_max_i16          0x30 ALL       |a: i16, b: i16| -> i16 { a.max(b) }),
     row!(Vop2 v_min_u16          0x31 ALL       |a: u16, b: u16| -> u16 { a.min(b) }),
     row!(Vop2 v_min_i16          0x32 ALL       |a: i16, b: i16| -> i16 { a.min(b) }),
-    row!(Vop2 v_ldexp_f16        0x33 ALL       |a: F16, b: i16| -> F16 { ldexp16(a, b) }),
+    row!(Vop2 v_ldexp_f16        0x33 ALL       |a: F16, b: i16| -> F16 { ldexp16(a, b) }).with(Flags::HALF_EXPONENT),
     row!(Vop2 v_add_u32          0x34 ALL       sat |a: u32, b: u32| -> u32 { a.wrapping_add(b) } else { a.saturating_add(b) }),
     row!(Vop2 v_sub_u32          0x35 ALL       sat |a: u32, b: u32| -> u32 { a.wrapping_sub(b) } else { a.saturating_sub(b) }),
     row!(Vop2 v_subrev_u32       0x36 ALL       sat |a: u32, b: u32| -> u32 { b.wrapping_sub(a) } else { b.saturating_sub(a) }),

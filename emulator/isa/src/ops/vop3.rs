@@ -9,7 +9,7 @@ use crate::operand::Kind;
 use crate::ops::vop2::{i24, u24};
 use crate::wave::Wave;
 
-const LANE_READ: Flags = Flags::SCALAR_DST;
+const LANE_READ: Flags = Flags::SCALAR_DST.and(Flags::VECTOR_SRC).and(Flags::LANE_SRC);
 const SEL: Flags = Flags::OP_SEL;
 const SEL_KEEP: Flags = Flags::OP_SEL.and(Flags::KEEP_HIGH);
 
@@ -69,7 +69,7 @@ pub(crate) static TABLE: &[Op] = &[
     Op::new("v_readlane_b32", Family::Vop3, 0x289, ArchSet::ALL, one_level!(w, i, _e, read_lane(w, i)))
         .operands(Kind::B32, kinds(&[Kind::B32, Kind::B32])).with(LANE_READ),
     Op::new("v_writelane_b32", Family::Vop3, 0x28a, ArchSet::ALL, one_level!(w, i, _e, write_lane(w, i)))
-        .operands(Kind::B32, kinds(&[Kind::B32, Kind::B32])),
+        .operands(Kind::B32, kinds(&[Kind::B32, Kind::B32])).with(Flags::LANE_SRC),
     row!(Vop3 v_bcnt_u32_b32      0x28b ALL |a: u32, b: u32| -> u32 { a.count_ones().wrapping_add(b) }),
     Op::new("v_mbcnt_lo_u32_b32", Family::Vop3, 0x28c, ArchSet::ALL, levels!(w, i, _e, count_below(w, i, 0)))
         .operands(Kind::U32, kinds(&[Kind::U32, Kind::U32])),

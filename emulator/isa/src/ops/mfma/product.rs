@@ -8,7 +8,7 @@ use crate::arch::Arch;
 use crate::fp::F16;
 use crate::inst::Inst;
 use crate::lanes::Lane;
-use crate::op::Flow;
+use crate::op::{Flags, Flow};
 use crate::operand::Kind;
 use crate::wave::{LANES, Vgpr, Wave};
 
@@ -147,7 +147,7 @@ fn permuted_lane(blgp: u8, l: usize) -> usize {
 #[inline(always)]
 pub(super) fn multiply<E: Element, const P: usize, const R: usize>(w: &mut Wave, i: &Inst, shape: Shape) -> Flow {
     // MI200 reads denormals as zero, but for the second generation of its bfloats.
-    let flush = w.arch == Arch::Gfx90a && !i.op.name.ends_with("_1k");
+    let flush = w.arch == Arch::Gfx90a && !i.op.flags.has(Flags::DENORMALS);
     let (a, mut b) = (E::factor::<P>(w, i, 0, flush), E::factor::<P>(w, i, 1, flush));
     // For doubles, the field is NEG.
     if E::BITS < 64 && i.mods.neg != 0 {
