@@ -5,13 +5,16 @@
 //! a way that no hook sees, when its executable is frozen.
 
 use std::collections::HashMap;
+use std::fmt::Display;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use amdgpu_code_object::{CodeObject, Image, InnerData, Kernel};
+use amdgpu_code_object::{CodeObject, Image, InnerData, Kernel, Source};
 use hsa::{Api, Executable, KernelSymbol, LoadedAt, VariableSymbol};
 use logdur_intercept::lock;
-use logdur_kernel_cache::{Hash, Module};
+use logdur_journal::Registers;
+use logdur_kernel_cache::{Hash, Module, skim};
 
 use crate::own_memory;
 
@@ -36,6 +39,15 @@ pub(crate) struct Object {
     pub(crate) module: Option<Module>,
     /// Its writable data that the runtime does not know by name, as it is in the file.
     inner: Vec<InnerData>,
+}
+
+/// How much of a code object is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// What describes its kernels: no hash, no variables, no instructions.
+    Descriptions,
+    /// All of its bytes.
+    All,
 }
 
 /// An object and its bytes, which are not kept.
@@ -65,6 +77,12 @@ pub(crate) struct Objects<'a> {
 /// A kernel's name: its symbol without the `.kd` of its descriptor.
 pub(crate) fn name_of(symbol: &KernelSymbol) -> &str {
     symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name)
+}
+
+/// Registers by a kernel's metadata. A kernel without metadata has zeros: it is not known.
+pub(crate) fn registers(vgprs: u32, agprs: Option<u32>, sgprs: u32) -> Registers {
+    let known = |count| Some(count).filter(|_| vgprs > 0 || sgprs > 0);
+    Registers { vgprs: known(vgprs), agprs: known(agprs.unwrap_or(0)), sgprs: known(sgprs) }
 }
 
 impl Object {
@@ -102,19 +120,21 @@ impl Object {
         (self.at.base != 0).then_some(self.at.delta)
     }
 
-    /// What the runtime says of a code object that it has loaded, and its bytes.
-    fn read(api: &Api, loaded: u64) -> hsa::Result<WithBytes> {
+    /// What the runtime says of a code object that it has loaded, and the part of its bytes that is read.
+    fn read(api: &Api, loaded: u64, part: Part) -> hsa::Result<WithBytes> {
         let loader = api.loader()?;
         let (agent, at) = (loader.agent(loaded)?, loader.loaded_at(loaded).unwrap_or_default());
-        Ok(match bytes_of(api, loaded) {
-            Ok(bytes) => (Arc::new(Object::of(agent, loaded, &bytes, at)), bytes),
-            Err(why) => {
-                let code = Err(format!("its code object cannot be read: {why}"));
-                let number = next_number();
-                let (hash, module, inner) = (Hash::of(&[]), None, Vec::new());
-                (Arc::new(Object { number, loaded, agent, hash, at, code, module, inner }), Vec::new())
+        let unread = |why: &dyn Display| format!("its code object cannot be read: {why}");
+        let (bytes, code) = match bytes_of(api, loaded, part) {
+            Ok(bytes) if part == Part::All => return Ok((Arc::new(Object::of(agent, loaded, &bytes, at)), bytes)),
+            Ok(bytes) => {
+                let code = CodeObject::parse(&bytes).map_err(|error| unread(&error));
+                (bytes, code)
             }
-        })
+            Err(why) => (Vec::new(), Err(unread(&why))),
+        };
+        let (number, hash, module, inner) = (next_number(), Hash::of(&[]), None, Vec::new());
+        Ok((Arc::new(Object { number, loaded, agent, hash, at, code, module, inner }), bytes))
     }
 }
 
@@ -123,12 +143,15 @@ fn next_number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The bytes that a code object was loaded from.
-fn bytes_of(api: &Api, loaded: u64) -> Result<Vec<u8>, String> {
+/// The bytes that a code object was loaded from; those that are not of the part are zeros.
+fn bytes_of(api: &Api, loaded: u64, part: Part) -> Result<Vec<u8>, String> {
     let place = api.loader().and_then(|loader| loader.code_object_bytes(loaded));
     let (base, size) = place.map_err(|error| error.to_string())?;
     if base == 0 || size == 0 || size > MOST {
         return Err(format!("the runtime says that {size} bytes of it are at {base:#x}"));
+    }
+    if part == Part::Descriptions {
+        return skim(&OwnMemory { base, size }, 0, size).map_err(|error| error.to_string());
     }
     let mut bytes = vec![0; size as usize];
     // The application may have unmapped them since: the kernel says so.
@@ -136,17 +159,33 @@ fn bytes_of(api: &Api, loaded: u64) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// Bytes of the process's own memory, which may not be there.
+struct OwnMemory {
+    base: u64,
+    size: u64,
+}
+
+impl Source for OwnMemory {
+    fn len(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        own_memory::read(self.base.saturating_add(at), buffer)
+    }
+}
+
 impl LoadedCode {
-    /// Looks at the code objects of an executable that are not known yet.
+    /// Looks at a part of the code objects of an executable that are not known yet.
     ///
     /// # Errors
     /// When the runtime does not know the executable, or cannot tell its code objects.
-    pub(crate) fn look(&self, api: &Api, executable: Executable) -> hsa::Result<Vec<WithBytes>> {
+    pub(crate) fn look(&self, api: &Api, executable: Executable, part: Part) -> hsa::Result<Vec<WithBytes>> {
         let loaded = self.handles(api, executable)?;
         let known: Vec<u64> =
             lock(&self.by_executable).get(&executable.0).into_iter().flatten().map(|object| object.loaded).collect();
         let new = loaded.into_iter().filter(|handle| !known.contains(handle));
-        let new: Vec<WithBytes> = new.map(|handle| Object::read(api, handle)).collect::<hsa::Result<_>>()?;
+        let new: Vec<WithBytes> = new.map(|handle| Object::read(api, handle, part)).collect::<hsa::Result<_>>()?;
         if !new.is_empty() {
             let objects = new.iter().map(|(object, _)| object.clone());
             lock(&self.by_executable).entry(executable.0).or_default().extend(objects);
@@ -226,6 +265,12 @@ impl<'a> Objects<'a> {
         let there = self.all.iter().find(|object| object.agent == agent && object.has(variable.address));
         let named = || self.variables.get(&(agent, &*variable.name)).copied();
         there.or_else(named).or_else(|| self.all.iter().find(|object| object.agent == agent))
+    }
+
+    /// Registers of a kernel.
+    pub(crate) fn registers(&self, symbol: &KernelSymbol) -> Registers {
+        let known = self.kernels.get(&(symbol.agent, name_of(symbol))).map(|(_, kernel)| *kernel);
+        known.map_or(Registers::default(), |kernel| registers(kernel.vgprs, kernel.agprs, kernel.sgprs))
     }
 
     /// The bytes of a kernel's arguments: what its descriptor or its metadata says, the larger if both do.

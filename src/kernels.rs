@@ -11,7 +11,7 @@ use hsa::{Executable, KernelSymbol};
 use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::lock;
 use logdur_journal::names::demangle;
-use logdur_journal::{Kernel, Records};
+use logdur_journal::{Kernel, Records, Registers};
 
 use crate::code::name_of;
 
@@ -68,12 +68,22 @@ impl Kernels {
         lock(&self.known).kernels.get((number as usize).checked_sub(1)?).copied()
     }
 
-    /// Enters the kernels of an executable.
-    pub(crate) fn loaded(&self, executable: Executable, symbols: &[KernelSymbol]) {
+    /// Enters the kernels of an executable; `registers` says which ones a kernel has.
+    pub(crate) fn loaded(
+        &self,
+        executable: Executable,
+        symbols: &[KernelSymbol],
+        registers: impl Fn(&KernelSymbol) -> Registers,
+    ) {
         let addresses: Vec<u64> = symbols.iter().map(|s| s.kernel_object).filter(|&a| a != 0).collect();
         let named = symbols.iter().filter(|s| s.kernel_object != 0).map(|symbol| {
             let name = name_of(symbol).to_owned();
-            let kernel = Kernel { symbol: name, kernarg_size: symbol.kernarg_size, replaced: String::new() };
+            let kernel = Kernel {
+                symbol: name,
+                kernarg_size: symbol.kernarg_size,
+                registers: registers(symbol),
+                replaced: String::new(),
+            };
             (symbol.kernel_object, kernel)
         });
         self.enter(named, |object, number| self.numbers.set(object, number.into()));
@@ -150,15 +160,19 @@ mod tests {
         }
     }
 
+    fn unknown(_: &KernelSymbol) -> Registers {
+        Registers::default()
+    }
+
     #[test]
     fn an_address_that_is_used_again_belongs_to_the_new_kernel() {
         let kernels = kernels();
-        kernels.loaded(Executable(1), &[symbol("_Z3addPf.kd", 0x1000), symbol("plain.kd", 0x1040)]);
+        kernels.loaded(Executable(1), &[symbol("_Z3addPf.kd", 0x1000), symbol("plain.kd", 0x1040)], unknown);
         let name = |at| kernels.by_number(kernels.number(at)).map(KnownKernel::name);
         assert_eq!((name(0x1000), name(0x1040), name(0x1080)), (Some("add(float*)"), Some("plain"), None));
         kernels.destroyed(Executable(1));
         assert_eq!(kernels.number(0x1000), 0);
-        kernels.loaded(Executable(2), &[symbol("_Z3subPf.kd", 0x1000)]);
+        kernels.loaded(Executable(2), &[symbol("_Z3subPf.kd", 0x1000)], unknown);
         assert_eq!(name(0x1000), Some("sub(float*)"));
     }
 
@@ -167,7 +181,7 @@ mod tests {
         let kernels = kernels();
         for round in 0..3u64 {
             let symbols: Vec<_> = (0..3000).map(|i| symbol(&format!("k{i}"), (round * 7000 + i + 1) * 64)).collect();
-            kernels.loaded(Executable(round), &symbols);
+            kernels.loaded(Executable(round), &symbols, unknown);
             assert!((0..3000).all(|i| kernels.number((round * 7000 + i + 1) * 64) == i as u32 + 1));
             kernels.destroyed(Executable(round));
         }

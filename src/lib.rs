@@ -31,6 +31,7 @@ mod hooks;
 mod kernels;
 mod log;
 mod own_memory;
+mod process;
 mod records;
 mod session;
 mod swap;

@@ -10,6 +10,7 @@ use logdur_settings::{Interceptor, RecordsLocation};
 
 use crate::descriptors::Few;
 use crate::log::Sink;
+use crate::process;
 
 /// The records, as they were made.
 pub(crate) struct Opened {
@@ -36,8 +37,12 @@ fn make(settings: &Interceptor, sink: &Sink, few: Option<Few>) -> (Records, Vec<
         RecordsLocation::Folder(folder) => vec![folder.clone()],
         RecordsLocation::Default => left::default_folders(),
     };
-    let origin =
-        Origin { format: format(settings), log: sink.path().map(Path::to_owned), filter: settings.log_filter.clone() };
+    let origin = Origin {
+        format: format(settings),
+        log: sink.path().map(Path::to_owned),
+        filter: settings.log_filter.clone(),
+        rank: process::rank(),
+    };
     let mut said = Vec::new();
     if let Some(few) = few {
         // It is opened whenever it grows, beside the application.

@@ -3,17 +3,19 @@
 use std::sync::atomic::Ordering;
 
 use crate::clock::Line;
+use crate::names::{Kernel, Registers};
+use crate::process::Process;
 use crate::record::{Record, Shape, Times, flag};
 
 /// What a row is written from.
 #[derive(Debug)]
 pub struct Row<'a> {
-    /// Demangled; empty when it is not known.
+    /// The kernel's name, demangled; empty when it is not known.
     pub kernel: &'a str,
-    /// Short hash of the code object whose kernel ran in place of the application's; empty if its own did.
-    pub replaced: &'a str,
-    /// Bytes of arguments of a known kernel.
-    pub kernarg_size: Option<u32>,
+    /// What else is known of the kernel.
+    pub known: Option<&'a Kernel>,
+    /// The process of the dispatch.
+    pub process: Process,
     /// When the doorbell was rung, in nanoseconds of the system clock.
     pub dispatch: Option<u64>,
     /// Start and end, as well.
@@ -44,6 +46,8 @@ pub enum Late {
 pub enum Cell<'a> {
     /// Quoted.
     Text(&'a str),
+    /// A word of ours: quoted in JSON only.
+    Word(&'static str),
     /// In decimal.
     Number(u64),
     /// Not known.
@@ -123,10 +127,24 @@ columns! {
     "workgroup": common |row| Cell::Size(row.shape.workgroup.map(Into::into));
     "ldsBytes": common |row| Cell::Number(row.shape.lds_bytes.into());
     "scratchBytes": common |row| Cell::Number(row.shape.scratch_bytes.into());
-    "kernargBytes": common |row| number(row.kernarg_size.map(Into::into));
+    "kernargBytes": common |row| number(row.known.and_then(|kernel| kernel.kernarg_size).map(Into::into));
     "kernelObject": common |row| Cell::Address(row.record.kernel_object.load(Ordering::Relaxed));
     "flags": own |row| Cell::Flags(row.flags());
-    "replaced": common |row| if row.replaced.is_empty() { Cell::Nothing } else { Cell::Text(row.replaced) };
+    "replaced": common |row| match row.known.map_or("", |kernel| &kernel.replaced) {
+        "" => Cell::Nothing,
+        hash => Cell::Text(hash),
+    };
+    "kind": common |_row| Cell::Word("dispatch");
+    "bytes": common |_row| Cell::Nothing;
+    "pid": common |row| Cell::Number(row.process.pid.into());
+    "rank": common |row| number(row.process.rank.map(Into::into));
+    "vgprs": common |row| registers(row, |registers| registers.vgprs);
+    "agprs": common |row| registers(row, |registers| registers.agprs);
+    "sgprs": common |row| registers(row, |registers| registers.sgprs);
+}
+
+fn registers<'a>(row: &Row<'a>, of: impl Fn(&Registers) -> Option<u32>) -> Cell<'a> {
+    number(row.known.and_then(|kernel| of(&kernel.registers)).map(Into::into))
 }
 
 fn number<'a>(value: Option<u64>) -> Cell<'a> {

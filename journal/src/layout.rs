@@ -17,12 +17,14 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::names::UNKNOWN;
+
 /// Bytes before the first chunk, a multiple of the page.
 pub const HEADER_BYTES: usize = 4 * 4096;
 /// `LDRECORD`, as bytes in the file.
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"LDRECORD");
 /// Of the layout: a reader takes its own version only.
-pub(crate) const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 7;
 /// `CHNK`, as bytes in the file.
 pub(crate) const CHUNK_MAGIC: u32 = u32::from_ne_bytes(*b"CHNK");
 /// Where chunks may begin.
@@ -58,7 +60,8 @@ pub(crate) enum Kind {
     Block = 2,
     /// Where rows go and how.
     Origin = 3,
-    /// Kernels: how many, then number, bytes of arguments, symbol and [`Kernel::replaced`](crate::Kernel::replaced) of each.
+    /// Kernels: how many, then number, bytes of arguments, [`Registers`](crate::Registers), symbol and
+    /// [`Kernel::replaced`](crate::Kernel::replaced) of each.
     Kernels = 4,
     /// A GPU: position, name, product.
     Agent = 5,
@@ -239,6 +242,11 @@ impl Body {
         self
     }
 
+    /// A number below [`UNKNOWN`], which stands for none.
+    pub(crate) fn known(self, number: Option<u32>) -> Body {
+        self.number(number.unwrap_or(UNKNOWN))
+    }
+
     pub(crate) fn text(mut self, text: &[u8]) -> Body {
         self = self.number(text.len() as u32);
         self.0.extend_from_slice(text);
@@ -259,6 +267,11 @@ impl<'a> Fields<'a> {
         let (number, rest) = self.0.split_first_chunk::<4>()?;
         self.0 = rest;
         Some(u32::from_ne_bytes(*number))
+    }
+
+    /// What [`Body::known`] wrote.
+    pub(crate) fn known(&mut self) -> Option<Option<u32>> {
+        Some(Some(self.number()?).filter(|number| *number != UNKNOWN))
     }
 
     pub(crate) fn text(&mut self) -> Option<&'a [u8]> {

@@ -194,6 +194,7 @@ fn csv_cell(to: &mut Vec<u8>, cell: &Cell<'_>, safe: bool) {
             to.push(b'"');
         }
         Cell::Number(number) => decimal(to, *number),
+        Cell::Word(word) => to.extend_from_slice(word.as_bytes()),
         Cell::Nothing => {}
         Cell::Size(sizes) => decimals(to, *sizes, b'x'),
         Cell::Address(address) => hexadecimal(to, *address),
@@ -211,6 +212,7 @@ fn csv_cell(to: &mut Vec<u8>, cell: &Cell<'_>, safe: bool) {
 fn json_cell(to: &mut Vec<u8>, cell: &Cell<'_>) {
     match cell {
         Cell::Text(text) => json_text(to, text),
+        Cell::Word(word) => json_text(to, word),
         Cell::Number(number) => decimal(to, *number),
         Cell::Nothing => to.extend_from_slice(b"null"),
         Cell::Size(sizes) => {
@@ -265,6 +267,8 @@ fn json_text(to: &mut Vec<u8>, text: &str) {
 mod tests {
     use super::*;
     use crate::compare::Ratio;
+    use crate::names::{Kernel, Registers};
+    use crate::process::Process;
     use crate::record::{Record, Shape, flag};
     use std::sync::atomic::Ordering;
 
@@ -281,8 +285,12 @@ mod tests {
             &mut line,
             &Row {
                 kernel: name,
-                replaced: "",
-                kernarg_size: Some(24),
+                known: Some(&Kernel {
+                    kernarg_size: Some(24),
+                    registers: Registers { vgprs: Some(32), agprs: None, sgprs: Some(18) },
+                    ..Kernel::default()
+                }),
+                process: Process { pid: 17, rank: Some(2) },
                 dispatch: Some(7),
                 times,
                 agent: 0,
@@ -298,7 +306,7 @@ mod tests {
     #[test]
     fn the_header_begins_with_logdurations_columns_and_is_never_shortened() {
         let header = Lines::of(Format::Csv).header();
-        let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced";
+        let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced,kind,bytes,pid,rank,vgprs,agprs,sgprs";
         assert!(header.starts_with(known), "{header}");
     }
 
@@ -316,7 +324,10 @@ mod tests {
     #[test]
     fn csv_rows_quote_names_as_rfc_4180_says() {
         let line = row(Format::Csv, "f<char, '\"'>(int)", Some((100, 150)));
-        assert_eq!(line, "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,,\n");
+        assert_eq!(
+            line,
+            "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,,,dispatch,,17,2,32,,18\n"
+        );
     }
 
     #[test]
@@ -332,7 +343,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_empty_and_said() {
         let line = row(Format::Csv, "k", None);
-        assert_eq!(line, "\"k\",7,,,,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,incomplete,\n");
+        assert_eq!(line, "\"k\",7,,,,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,incomplete,,dispatch,,17,2,32,,18\n");
     }
 
     #[test]

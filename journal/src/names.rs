@@ -7,7 +7,7 @@ use regex::Regex;
 
 use crate::demangle;
 
-/// In the file of records, the size of arguments where it is not known.
+/// In the file of records, a number that is not known.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
 /// A kernel as records name it, by a number.
@@ -17,8 +17,21 @@ pub struct Kernel {
     pub symbol: String,
     /// Bytes of arguments of the application's kernel, if that is known.
     pub kernarg_size: Option<u32>,
+    /// Registers of the kernel that ran.
+    pub registers: Registers,
     /// Short hash of the code object whose kernel ran in place of the application's; empty if its own did.
     pub replaced: String,
+}
+
+/// Registers that a kernel was compiled for, as the metadata of its code object counts them; `None` if that is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Registers {
+    /// Vector registers of a work-item; with those for accumulation where both are one file.
+    pub vgprs: Option<u32>,
+    /// Accumulation registers of a work-item.
+    pub agprs: Option<u32>,
+    /// Scalar registers of a wave.
+    pub sgprs: Option<u32>,
 }
 
 /// The demangled name of a kernel, spelled as `llvm-cxxfilt` spells it; the symbol itself if it is not a mangled one.

@@ -2,6 +2,15 @@
 
 use std::fs;
 
+/// The process of a row, and its place in a parallel job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its rank; `None` outside of a parallel job.
+    pub rank: Option<u32>,
+}
+
 /// When a process was started, in clock ticks since boot; `None` if there is none, or only what is left of it.
 pub fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -119,8 +119,8 @@ fn row(
     let mut line = Vec::new();
     let row = Row {
         kernel: name,
-        kernarg_size: kernel.and_then(|k| k.kernarg_size),
-        replaced: kernel.map_or("", |k| &k.replaced),
+        known: kernel,
+        process: snapshot.process(),
         dispatch: columns::dispatch(record, snapshot.host_clock),
         times,
         agent: dispatch.agent,

@@ -169,6 +169,8 @@ mod tests {
 
     use super::*;
     use crate::lines::Format;
+    use crate::names::{Kernel, Registers};
+    use crate::process::Process;
     use crate::record::{Record, Shape, flag};
 
     #[test]
@@ -196,10 +198,16 @@ mod tests {
                 record.kernel_object.store(0x7f00_0000 + u64::from(kernel), Ordering::Relaxed);
                 record.set_flags(if n.is_multiple_of(11) { flag::SHARED_SIGNAL } else { 0 });
                 let start = 1_700_000_000_000_000_000 + n * n * 31;
+                let known = Kernel {
+                    replaced: if kernel.is_multiple_of(2) { String::new() } else { "1a2b".to_owned() },
+                    kernarg_size: (!kernel.is_multiple_of(3)).then_some(kernel),
+                    registers: Registers { vgprs: Some(kernel), ..Registers::default() },
+                    ..Kernel::default()
+                };
                 let row = Row {
                     kernel: &format!("=f<{kernel}, \"\">()"),
-                    replaced: if kernel.is_multiple_of(2) { "" } else { "1a2b" },
-                    kernarg_size: (!kernel.is_multiple_of(3)).then_some(kernel),
+                    known: Some(&known).filter(|_| kernel != 4),
+                    process: Process { pid: 17, rank: None },
                     dispatch: (!n.is_multiple_of(13)).then_some(start),
                     times: (!n.is_multiple_of(17)).then_some((start + n, start + 2 * n - n % 5)),
                     agent: (n % 2) as usize,

@@ -19,8 +19,8 @@ use crate::layout::{
     CHUNK_ALIGN, CHUNK_MAGIC, ChunkHead, Fields, HEADER_BYTES, Header, Kind, MAGIC, MAX_AGENTS, VERSION, copied,
 };
 use crate::lines::Format;
-use crate::names::{Kernel, UNKNOWN};
-use crate::process;
+use crate::names::{Kernel, Registers};
+use crate::process::{self, Process};
 use crate::record::{BLOCK_BYTES, Block, Fate, Record, State, Times, flag};
 use crate::store::Origin;
 use crate::trust::mistrust;
@@ -206,10 +206,12 @@ impl Snapshot {
             Kind::Origin => self.origin = Some(origin(&mut fields)?),
             Kind::Kernels => {
                 for _ in 0..fields.number()? {
-                    let (number, kernarg_size) = (fields.number()?, Some(fields.number()?).filter(|n| *n != UNKNOWN));
+                    let (number, kernarg_size) = (fields.number()?, fields.known()?);
+                    let registers =
+                        Registers { vgprs: fields.known()?, agprs: fields.known()?, sgprs: fields.known()? };
                     let [symbol, replaced] =
                         [fields.text()?, fields.text()?].map(|text| String::from_utf8_lossy(text).into_owned());
-                    self.kernels.insert(number, Kernel { symbol, kernarg_size, replaced });
+                    self.kernels.insert(number, Kernel { symbol, kernarg_size, registers, replaced });
                 }
             }
             Kind::Agent => {
@@ -250,6 +252,11 @@ impl Snapshot {
         self.kernels.get(&number)
     }
 
+    /// The process, as rows name it.
+    pub(crate) fn process(&self) -> Process {
+        Process { pid: self.pid, rank: self.origin.as_ref().and_then(|origin| origin.rank) }
+    }
+
     pub(crate) fn clock(&self, agent: usize) -> Option<Line> {
         self.clocks.get(agent).copied().flatten()
     }
@@ -279,5 +286,5 @@ fn origin(fields: &mut Fields<'_>) -> Option<Origin> {
         || -> Option<Option<&[u8]>> { if fields.number()? == 0 { Some(None) } else { Some(Some(fields.text()?)) } };
     let log = text()?.map(|path| PathBuf::from(OsStr::from_bytes(path)));
     let filter = text()?.map(|filter| String::from_utf8_lossy(filter).into_owned());
-    Some(Origin { format, log, filter })
+    Some(Origin { format, log, filter, rank: fields.known()? })
 }

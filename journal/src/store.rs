@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use crate::layout::{Body, CHUNK_ALIGN, ChunkHead, HEADER_BYTES, Header, Kind};
 use crate::left;
 use crate::lines::Format;
-use crate::names::{Kernel, UNKNOWN};
+use crate::names::{Kernel, Registers};
 use crate::process;
 use crate::quiet::Quiet;
 use crate::record::{BLOCK_BYTES, Block};
@@ -38,6 +38,8 @@ pub struct Origin {
     pub log: Option<PathBuf>,
     /// Only kernels whose name matches.
     pub filter: Option<String>,
+    /// The process's rank in a parallel job.
+    pub rank: Option<u32>,
 }
 
 impl Origin {
@@ -48,7 +50,7 @@ impl Origin {
         };
         let body = Body::default().number(self.format as u32);
         let body = text(body, self.log.as_ref().map(|p| p.as_os_str()));
-        text(body, self.filter.as_ref().map(OsStr::new)).bytes()
+        text(body, self.filter.as_ref().map(OsStr::new)).known(self.rank).bytes()
     }
 }
 
@@ -171,7 +173,8 @@ impl Records {
         }
         let body = Body::default().number(kernels.len() as u32);
         let add = |body: Body, (number, kernel): (u32, &Kernel)| {
-            let body = body.number(number).number(kernel.kernarg_size.unwrap_or(UNKNOWN));
+            let Registers { vgprs, agprs, sgprs } = kernel.registers;
+            let body = [kernel.kernarg_size, vgprs, agprs, sgprs].into_iter().fold(body.number(number), Body::known);
             body.text(kernel.symbol.as_bytes()).text(kernel.replaced.as_bytes())
         };
         self.append(Kind::Kernels, &kernels.fold(body, add).bytes());

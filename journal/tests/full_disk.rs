@@ -9,7 +9,7 @@ use logdur_journal::{BLOCK_BYTES, Origin, Records, State};
 #[test]
 fn when_the_file_cannot_grow_records_are_in_private_memory_and_the_file_stays_readable() {
     let folder = tempfile::tempdir().unwrap();
-    let origin = Origin { format: Format::Csv, log: None, filter: None };
+    let origin = Origin { format: Format::Csv, log: None, filter: None, rank: None };
     let (records, _) = Records::create(folder.path(), &origin).unwrap();
     let first = records.blocks(2);
     let path = records.path().unwrap().to_owned();

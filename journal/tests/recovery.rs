@@ -22,13 +22,15 @@ impl Left {
     fn new() -> Left {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log.csv");
-        let origin = Origin { format: Format::Csv, log: Some(log), filter: Some("^(add|sub)".to_owned()) };
+        let origin =
+            Origin { format: Format::Csv, log: Some(log), filter: Some("^(add|sub)".to_owned()), rank: Some(3) };
         let (records, earlier) = Records::create(folder.path(), &origin).unwrap();
         assert_eq!(earlier, [] as [PathBuf; 0]);
         records.agent(0, "gfx90a", "A GPU");
         let kernel = |symbol: &str, kernarg_size, replaced: &str| logdur_journal::Kernel {
             symbol: symbol.to_owned(),
             kernarg_size,
+            registers: logdur_journal::Registers { vgprs: kernarg_size, ..Default::default() },
             replaced: replaced.to_owned(),
         };
         let kernels = [(1, &kernel("_Z3addPf", Some(24), "1a2b3c4d5e6f")), (2, &kernel("other", None, ""))];
@@ -70,6 +72,18 @@ impl Left {
 
     fn log(&self) -> PathBuf {
         self.folder.path().join("log.csv")
+    }
+}
+
+#[test]
+fn a_recovered_row_names_its_process_and_the_registers_of_its_kernel() {
+    let left = Left::new();
+    let snapshot = Snapshot::parse(&left.of_the_dead()).unwrap();
+    recover::missing(&snapshot, Format::Csv, None).append(&left.log(), true).unwrap();
+    let rows = rows(&left.log());
+    assert!(!rows.is_empty());
+    for row in rows {
+        assert!(row.ends_with(&format!(",\"1a2b3c4d5e6f\",dispatch,,{},3,24,,", i32::MAX)), "{row}");
     }
 }
 
@@ -157,7 +171,7 @@ fn a_block_that_is_being_emptied_counts_once_wherever_that_stops() {
 #[test]
 fn a_name_that_is_taken_is_left_alone_and_told() {
     let left = Left::new();
-    let origin = Origin { format: Format::Csv, log: None, filter: None };
+    let origin = Origin { format: Format::Csv, log: None, filter: None, rank: None };
     let before = fs::read(&left.path).unwrap();
     let (second, earlier) = Records::create(left.folder.path(), &origin).unwrap();
     assert_eq!(earlier, std::slice::from_ref(&left.path));

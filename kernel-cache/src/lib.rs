@@ -57,6 +57,7 @@ pub use kernarg::{Copy, Fill, Kernarg, Layout, What};
 pub use packet::{Launch, Limits, PacketFacts};
 pub use page::page;
 pub use rules::{Accepted, Fact, Reason, Refusal};
+pub use skim::skim;
 pub use swap::{Sizes, Swap, fit, fit_code};
 pub use target::members;
 pub use trust::Trust;

@@ -28,7 +28,7 @@ const ABI_VERSION_2: u8 = 0;
 ///
 /// # Errors
 /// When the source cannot be read, or it is too large.
-pub(crate) fn skim(source: &dyn Source, at: u64, length: u64) -> Result<Vec<u8>, Unreadable> {
+pub fn skim(source: &dyn Source, at: u64, length: u64) -> Result<Vec<u8>, Unreadable> {
     const WHAT: &str = "code object";
     let there = source.len().saturating_sub(at);
     if length > there {

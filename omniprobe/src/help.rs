@@ -25,6 +25,7 @@ pub(crate) const USAGE: &str = "omniprobe [OPTIONS] [--] APP [ARGS]...
        omniprobe log FILE... [-l WHERE] [-t FORMAT], omniprobe log --list|--clean
        omniprobe summary LOG... [--against BASELINE]
        omniprobe trace LOG... -o FILE.pftrace
+       omniprobe export LOG... --parquet FILE
        omniprobe cache ls|check|add ...
        omniprobe info|dump|extract|fsck|replay|verify|bench|tune CAPTURE [OPTIONS]
        omniprobe diff CAPTURE CAPTURE [OPTIONS]
@@ -63,6 +64,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ),
     ("summary", "Is a kernel slower than before?", "omniprobe summary new.csv --against old.csv --fail-above 5%"),
     ("trace", "Show a log in ui.perfetto.dev", "omniprobe trace log.csv -o log.pftrace"),
+    ("export", "Read the rows in DuckDB or pandas", "omniprobe export log.csv --parquet log.parquet"),
     ("info", "List the dispatches of gemm kernels", "omniprobe info app.ldcap --kernel gemm"),
     ("dump", "Print records and code", "omniprobe dump app.ldcap --disassemble"),
     ("extract", "Write the buffer `out` as a NumPy file", "omniprobe extract app.ldcap -o files --type out=f32"),

@@ -43,6 +43,8 @@ enum Command {
     Summary(cmd::summary::Options),
     /// Write a timeline of logs for ui.perfetto.dev or Chrome.
     Trace(cmd::trace::Options),
+    /// Write the rows of logs as columns with types, in Apache Parquet's format.
+    Export(cmd::export::Options),
     /// List the content of a capture, and whether each dispatch can be replayed.
     Info(cmd::info::Options),
     /// Print every record of a capture.
@@ -271,6 +273,7 @@ fn main() -> ExitCode {
         Some(Command::Log(options)) => cmd::log::run(&options),
         Some(Command::Summary(options)) => cmd::summary::run(&options),
         Some(Command::Trace(options)) => cmd::trace::run(&options),
+        Some(Command::Export(options)) => cmd::export::run(&options),
         Some(Command::Info(options)) => cmd::info::run(&options),
         Some(Command::Dump(options)) => cmd::dump::run(&options),
         Some(Command::Extract(options)) => cmd::extract::run(&options),

@@ -8,6 +8,7 @@ pub mod against;
 pub mod busy;
 pub mod chrome;
 pub mod durations;
+pub mod export;
 pub mod perfetto;
 pub mod rows;
 pub mod short;

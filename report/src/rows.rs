@@ -47,6 +47,29 @@ pub struct Row<'a> {
     pub workgroup: [u32; 3],
     /// True if another kernel ran in place of the application's.
     pub replaced: bool,
+    /// The process.
+    pub process: Process,
+}
+
+/// The process of a row; empty in logs of versions that do not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Process {
+    /// Its place in a parallel job.
+    pub rank: Option<u64>,
+    /// Its number.
+    pub pid: Option<u64>,
+}
+
+impl Process {
+    /// As people read it: `rank 2 (pid 17)`.
+    pub fn name(self) -> String {
+        match (self.rank, self.pid) {
+            (Some(rank), Some(pid)) => format!("rank {rank} (pid {pid})"),
+            (Some(rank), None) => format!("rank {rank}"),
+            (None, Some(pid)) => format!("pid {pid}"),
+            (None, None) => "unknown process".to_owned(),
+        }
+    }
 }
 
 /// A line.
@@ -88,12 +111,16 @@ columns! {
     Grid "grid";
     Workgroup "workgroup";
     Replaced "replaced";
+    Pid "pid";
+    Rank "rank";
 }
 
 /// Where the columns are in a line.
 #[derive(Clone, Debug)]
 struct Header {
     places: [Option<usize>; NAMES.len()],
+    /// Where the columns are that [`Log::choose`] asks for.
+    chosen: Vec<Option<usize>>,
     cells: usize,
 }
 
@@ -107,6 +134,7 @@ pub struct Log<R> {
     /// Rows that begin before this byte are another run's.
     appended_after: u64,
     header: Option<Header>,
+    chosen: &'static [&'static str],
     cells: Cells,
 }
 
@@ -120,6 +148,7 @@ impl<R: BufRead> Log<R> {
             position: 0,
             appended_after: 0,
             header: None,
+            chosen: &[],
             cells: Cells::default(),
         }
     }
@@ -127,6 +156,23 @@ impl<R: BufRead> Log<R> {
     /// Reads what was appended to the log after its first `bytes` only: earlier rows and accounts are [`Line::Other`].
     pub fn appended_after(self, bytes: u64) -> Log<R> {
         Log { appended_after: bytes, ..self }
+    }
+
+    /// Makes [`texts`](Self::texts) give these columns. Before the first line is read.
+    pub fn choose(&mut self, columns: &'static [&'static str]) {
+        self.chosen = columns;
+    }
+
+    /// The chosen columns of the row that was read last, as CSV has them; `None` for an empty cell, or a column that the log lacks.
+    pub fn texts(&self) -> Vec<Option<Cow<'_, str>>> {
+        if self.line.first() == Some(&b'{') {
+            let object: serde_json::Map<String, serde_json::Value> =
+                serde_json::from_slice(&self.line).unwrap_or_default();
+            return self.chosen.iter().map(|name| object.get(*name).and_then(json_text).map(Cow::Owned)).collect();
+        }
+        let places = self.header.iter().flat_map(|header| &header.chosen);
+        let cells = places.map(|place| self.cells.get((*place)?).filter(|cell| !cell.is_empty()));
+        cells.map(|cell| cell.map(String::from_utf8_lossy)).collect()
     }
 
     /// The number of the line that was read last, from 1.
@@ -164,7 +210,7 @@ impl<R: BufRead> Log<R> {
             Some(_) => match self.cells.split(line) {
                 Err(why) => Line::Unreadable(why),
                 Ok(()) => {
-                    if let Some(header) = self.cells.header() {
+                    if let Some(header) = self.cells.header(self.chosen) {
                         self.header = Some(header);
                         return Ok(Line::Other);
                     }
@@ -254,14 +300,15 @@ impl Cells {
     }
 
     /// The places of the columns, if this line is a header.
-    fn header(&self) -> Option<Header> {
+    fn header(&self, chosen: &[&str]) -> Option<Header> {
         if self.get(0)? != b"kernel" {
             return None;
         }
         let place = |name: &&str| (0..self.count).find(|&at| self.get(at) == Some(name.as_bytes()));
         let mut places = [None; NAMES.len()];
         places.iter_mut().zip(NAMES).for_each(|(to, name)| *to = place(name));
-        let header = Header { places, cells: self.count };
+        let chosen = chosen.iter().map(place).collect();
+        let header = Header { places, chosen, cells: self.count };
         (header.place(Column::Start).is_some() && header.place(Column::End).is_some()).then_some(header)
     }
 
@@ -297,6 +344,7 @@ impl Cells {
             grid: size(Column::Grid)?,
             workgroup: size(Column::Workgroup)?,
             replaced: !cell(Column::Replaced).is_empty(),
+            process: Process { rank: number(Column::Rank)?, pid: number(Column::Pid)? },
         })
     }
 }
@@ -361,7 +409,24 @@ struct Object<'a> {
     name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     product: Option<Cow<'a, str>>,
+    pid: Option<u64>,
+    rank: Option<u64>,
     account: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// A member of an object as CSV has it: lists of numbers with `x`, of words with `|` in between.
+fn json_text(value: &serde_json::Value) -> Option<String> {
+    use serde_json::Value;
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        Value::Array(list) => {
+            let separator = if list.first().is_some_and(Value::is_number) { "x" } else { "|" };
+            let parts: Vec<String> = list.iter().filter_map(json_text).collect();
+            Some(parts.join(separator)).filter(|text| !text.is_empty())
+        }
+        other => Some(other.to_string()),
+    }
 }
 
 fn json(line: &[u8]) -> Line<'_> {
@@ -379,6 +444,7 @@ fn json(line: &[u8]) -> Line<'_> {
             grid: object.grid.unwrap_or_default(),
             workgroup: object.workgroup.unwrap_or_default(),
             replaced: object.replaced.is_some_and(|hash| !hash.is_empty()),
+            process: Process { rank: object.rank, pid: object.pid },
         }),
         Object { agent: Some(position), name: Some(name), product, .. } => {
             let product = product.map(|product| format!(", {product}")).unwrap_or_default();
@@ -396,6 +462,8 @@ mod tests {
     use super::*;
 
     const HEADER: &str = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced\n";
+    /// What later versions have added.
+    const LATER: &str = "kind,bytes,pid,rank,vgprs,agprs,sgprs";
 
     fn all(text: &str) -> Vec<String> {
         let mut log = Log::new(text.as_bytes());
@@ -422,13 +490,17 @@ mod tests {
             grid: [64, 2, 1],
             workgroup: [64, 1, 1],
             replaced: true,
+            process: Process { rank: Some(3), pid: Some(99) },
         }
     }
 
     #[test]
     fn rows_of_both_formats_are_the_same() {
-        let csv = format!("{HEADER}\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\"\n");
-        let json = r#"{"kernel":"f(a, \"b\")","dispatch":1,"startNs":2,"endNs":5,"durationNs":3,"id":0,"agent":1,"queue":7,"grid":[64,2,1],"workgroup":[64,1,1],"flags":[],"replaced":"ab12"}"#;
+        let header = HEADER.replace('\n', &format!(",{LATER}\n"));
+        let csv = format!(
+            "{header}\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\",dispatch,,99,3,8,0,16\n"
+        );
+        let json = r#"{"kernel":"f(a, \"b\")","dispatch":1,"startNs":2,"endNs":5,"durationNs":3,"id":0,"agent":1,"queue":7,"grid":[64,2,1],"workgroup":[64,1,1],"flags":[],"replaced":"ab12","kind":"dispatch","bytes":null,"pid":99,"rank":3,"vgprs":8,"agprs":0,"sgprs":16}"#;
         let expected = format!("{:?}", Line::Row(row()));
         assert_eq!(all(&csv), ["Other", expected.as_str()]);
         assert_eq!(all(json), [expected.as_str()]);

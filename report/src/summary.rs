@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::busy::{Busy, Usage};
 use crate::durations::{Durations, Statistics};
-use crate::rows::{Line, Log, ReadError, Row};
+use crate::rows::{Line, Log, Process, ReadError, Row};
 
 /// The most shapes that a group lists.
 pub const MOST_SHAPES: usize = 64;
@@ -23,6 +23,8 @@ pub enum By {
     Queue,
     /// The GPU.
     Gpu,
+    /// The process.
+    Process,
     /// The file.
     Log,
 }
@@ -38,6 +40,7 @@ struct Key {
     shape: Shape,
     agent: u64,
     queue: u64,
+    process: Process,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +99,10 @@ pub struct Group {
     pub agent: Option<u64>,
     /// The runtime's number of the queue.
     pub queue: Option<u64>,
+    /// The number of the process.
+    pub pid: Option<u64>,
+    /// Its rank in a parallel job.
+    pub rank: Option<u64>,
     /// Dispatches.
     pub calls: u64,
     /// Those for which another kernel ran.
@@ -232,6 +239,7 @@ impl Summary {
             By::Shape => Key { name: self.number(&row.kernel), shape, ..Key::default() },
             By::Queue => Key { agent: row.agent, queue: row.queue, ..Key::default() },
             By::Gpu => Key { agent: row.agent, ..Key::default() },
+            By::Process => Key { process: row.process, ..Key::default() },
             By::Log => Key { name: self.number(log), ..Key::default() },
         };
         let group = self.groups.entry(key).or_default();
@@ -267,10 +275,13 @@ impl Summary {
             .filter_map(|(key, statistics)| {
                 let group = self.groups.remove(&key)?;
                 let by_agent = matches!(self.by, By::Queue | By::Gpu);
+                let is_named = !by_agent && self.by != By::Process;
                 Some(Group {
-                    name: self.names.get(key.name).filter(|_| !by_agent).cloned(),
+                    name: self.names.get(key.name).filter(|_| is_named).cloned(),
                     agent: by_agent.then_some(key.agent),
                     queue: (self.by == By::Queue).then_some(key.queue),
+                    pid: key.process.pid,
+                    rank: key.process.rank,
                     calls: group.calls,
                     replaced: group.replaced,
                     shapes: group.shapes.into_iter().collect(),
@@ -281,10 +292,17 @@ impl Summary {
             .collect();
         groups.sort_by(|a, b| {
             let by_time = b.durations.total_ns.cmp(&a.durations.total_ns);
-            by_time.then_with(|| (&a.name, a.agent, a.queue, &a.shapes).cmp(&(&b.name, b.agent, b.queue, &b.shapes)))
+            by_time.then_with(|| a.order().cmp(&b.order()))
         });
         let gpus = self.gpus.into_iter().map(|(agent, gpu)| gpu.time(agent)).collect();
         Totals { groups, gpus, rows: self.rows, accounts: self.accounts }
+    }
+}
+
+impl Group {
+    /// What groups of equal time are sorted by.
+    fn order(&self) -> impl Ord + '_ {
+        (&self.name, self.agent, self.queue, self.rank, self.pid, &self.shapes)
     }
 }
 
@@ -327,13 +345,13 @@ impl From<Statistics> for Nanoseconds {
 mod tests {
     use super::*;
 
-    const LOG: &str = "kernel,dispatch,startNs,endNs,agent,queue,grid,workgroup,replaced\n\
+    const LOG: &str = "kernel,dispatch,startNs,endNs,agent,queue,grid,workgroup,replaced,pid,rank\n\
         # agent 0: gfx90a, MI210\n\
-        \"f\",100,110,150,0,1,64x1x1,64x1x1,\n\
-        \"g\",100,120,130,0,2,64x1x1,64x1x1,\"ab\"\n\
-        \"f\",200,210,230,0,1,128x1x1,64x1x1,\n\
-        \"f\",200,,,0,1,64x1x1,64x1x1,\n\
-        \"f\",200,300,290,1,1,64x1x1,64x1x1,\n\
+        \"f\",100,110,150,0,1,64x1x1,64x1x1,,17,0\n\
+        \"g\",100,120,130,0,2,64x1x1,64x1x1,\"ab\",17,0\n\
+        \"f\",200,210,230,0,1,128x1x1,64x1x1,,18,1\n\
+        \"f\",200,,,0,1,64x1x1,64x1x1,,18,1\n\
+        \"f\",200,300,290,1,1,64x1x1,64x1x1,,19,\n\
         torn\n\
         # account: pid=7 seen=6 logged=5\n";
 
@@ -354,7 +372,7 @@ mod tests {
         assert!((all.groups[0].share - 60.0 / 70.0).abs() < 1e-9 && all.groups[0].shapes.len() == 2);
         let rows = &all.rows;
         assert_eq!((rows.rows, rows.without_times, rows.reversed, rows.unreadable), (5, 1, 1, 1));
-        assert!(rows.first_unreadable.as_ref().is_some_and(|said| said.starts_with("a.csv:8: expected 9 cells")));
+        assert!(rows.first_unreadable.as_ref().is_some_and(|said| said.starts_with("a.csv:8: expected 11 cells")));
         assert_eq!(all.accounts, BTreeMap::from([("seen".to_owned(), 6), ("logged".to_owned(), 5)]));
     }
 
@@ -369,9 +387,11 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_grouped_by_shape_queue_and_log() {
+    fn rows_are_grouped_by_shape_queue_process_and_log() {
         let groups = |by| totals(by).groups.len();
         assert_eq!((groups(By::Shape), groups(By::Queue), groups(By::Gpu), groups(By::Log)), (3, 3, 2, 1));
         assert_eq!(totals(By::Queue).groups[1].queue, Some(2));
+        let processes: Vec<_> = totals(By::Process).groups.iter().map(|g| (g.rank, g.pid, g.calls)).collect();
+        assert_eq!(processes, [(Some(0), Some(17), 2), (Some(1), Some(18), 2), (None, Some(19), 1)]);
     }
 }

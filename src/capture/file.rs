@@ -136,7 +136,7 @@ fn path_of(wanted: &Path) -> PathBuf {
         text.extend_from_slice(before);
         match from.get(1) {
             Some(b'p') => text.extend_from_slice(std::process::id().to_string().as_bytes()),
-            Some(b'r') => text.extend_from_slice(process::rank().unwrap_or(0).to_string().as_bytes()),
+            Some(b'r') => text.extend_from_slice(crate::process::rank().unwrap_or(0).to_string().as_bytes()),
             _ => text.extend_from_slice(from.get(..2).unwrap_or(from)),
         }
         rest = from.get(2..).unwrap_or(&[]);

@@ -6,16 +6,11 @@ use std::mem::MaybeUninit;
 use logdur_capture::{Property, Session as Process};
 use logdur_settings::CaptureTell;
 
+use crate::process::rank;
 use crate::session::Session;
 
 /// Prefixes of the environment variables that a capture records: settings of runtimes and tools, no secrets.
 const TOLD: &[&str] = &["HSA_", "HIP_", "AMD_", "ROCR_", "GPU_", "LOGDUR_", "KFDEMU_", "OMP_", "SLURM_PROCID"];
-/// Where a parallel job says a process's rank.
-const RANKS: &[&str] = &["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
-
-pub(super) fn rank() -> Option<u32> {
-    RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
-}
 
 /// The environment variables that a capture records.
 fn environment() -> Vec<Property> {

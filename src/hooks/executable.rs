@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::sync::Arc;
 
-use hsa::{Api, Executable, KernelSymbol};
+use hsa::{Api, Executable};
 use hsa_sys::raw::{
     self, hsa_agent_t, hsa_code_object_reader_t, hsa_code_object_t, hsa_executable_t, hsa_loaded_code_object_t,
     hsa_status_t,
@@ -13,7 +13,7 @@ use logdur_intercept::guard;
 use logdur_intercept::lock;
 
 use super::original;
-use crate::code::{Object, Objects};
+use crate::code::{Object, Objects, Part};
 use crate::session::{self, Session};
 
 pub(super) unsafe extern "C" fn load_agent_code_object(
@@ -70,18 +70,23 @@ fn code_came(status: hsa_status_t, executable: hsa_executable_t, before: &[u64],
             return new.for_each(|handle| session.code.without_agent(Executable(executable.handle), handle));
         }
         session.swapper.iter().for_each(|swapper| swapper.watch(session));
-        let is_wanted = session.capture.is_some() || session.swapper.is_some();
         // What cannot be looked at here is looked at again when the executable is frozen, and missed there.
-        if is_wanted && let Err(error) = look(session, api, Executable(executable.handle)) {
+        if let Err(error) = look(session, api, Executable(executable.handle)) {
             ::log::debug!("executable {:#x}: {error}", executable.handle);
         }
     });
     status
 }
 
-/// Looks at the code objects of an executable that are new.
+/// Looks at the code objects of an executable that are new: at all of their bytes if one is to be swapped or captured, for rows
+/// at what describes their kernels.
 fn look(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()> {
-    for (object, bytes) in session.code.look(api, executable)? {
+    let part = match (&session.capture, &session.swapper) {
+        (None, None) if !session.log.has_rows() => return Ok(()),
+        (None, None) => Part::Descriptions,
+        _ => Part::All,
+    };
+    for (object, bytes) in session.code.look(api, executable, part)? {
         if let Some(capture) = &session.capture {
             capture.loaded(session, executable, &object, &bytes);
         }
@@ -131,12 +136,12 @@ fn enter_one(session: &Session, api: &Api, executable: Executable) -> hsa::Resul
         kernels.extend(api.kernels(executable, agent)?);
     }
     ::log::debug!("executable {:#x}: {} kernels", executable.0, kernels.len());
-    let code = code_of(session, api, executable, &kernels);
+    let code = code_of(session, api, executable);
     let objects = Objects::new(&code);
     for kernel in &mut kernels {
         kernel.kernarg_size = objects.kernarg_size(kernel);
     }
-    session.kernels.loaded(executable, &kernels);
+    session.kernels.loaded(executable, &kernels, |kernel| objects.registers(kernel));
     if let Some(capture) = &session.capture {
         capture.frozen(session, executable, &kernels, &objects);
     }
@@ -146,13 +151,9 @@ fn enter_one(session: &Session, api: &Api, executable: Executable) -> hsa::Resul
     Ok(())
 }
 
-/// The code objects of an executable that is frozen. Where nothing but rows wants to know, only if they have to say what the
-/// loader does not.
-fn code_of(session: &Session, api: &Api, executable: Executable, kernels: &[KernelSymbol]) -> Vec<Arc<Object>> {
-    let is_wanted = session.capture.is_some() || session.swapper.is_some();
-    if (is_wanted || kernels.iter().any(|kernel| kernel.kernarg_size.is_none()))
-        && let Err(error) = look(session, api, executable)
-    {
+/// The code objects of an executable that is frozen.
+fn code_of(session: &Session, api: &Api, executable: Executable) -> Vec<Arc<Object>> {
+    if let Err(error) = look(session, api, executable) {
         ::log::debug!("executable {:#x}: {error}", executable.0);
     }
     session.code.take(executable)

@@ -30,11 +30,12 @@ use logdur_journal::columns::{self, Row};
 use logdur_journal::compare::{self, Subject};
 use logdur_journal::lines::Lines;
 use logdur_journal::names::{is_named, one_line};
-use logdur_journal::{Fate, Records, State, flag};
+use logdur_journal::{Fate, Process, Records, State, flag};
 use logdur_settings::Interceptor;
 use regex::Regex;
 
 use crate::guarded::Guarded;
+use crate::process;
 use crate::records;
 use crate::session::{self, Session};
 
@@ -64,6 +65,9 @@ pub(crate) struct Log {
     /// Lines that are no rows, to be written before the next one.
     lines: Mutex<Vec<Line>>,
     filter: Option<Regex>,
+    /// Rows go somewhere.
+    has_rows: bool,
+    process: Process,
     /// Where `omniprobe` looks for what it tells the user.
     hello: Option<PathBuf>,
     started: AtomicBool,
@@ -121,7 +125,7 @@ impl Log {
         no_file: Option<String>,
     ) -> Log {
         let lines = Lines::of(records::format(settings));
-        let to_file = sink.path().is_some();
+        let (to_file, has_rows) = (sink.path().is_some(), !sink.is_nowhere());
         if let Some(problem) = &problem {
             ::log::error!("{problem}");
         }
@@ -130,6 +134,8 @@ impl Log {
             writer: Mutex::new(Writer::new(sink, problem, lines, records)),
             lines: Mutex::default(),
             filter: None,
+            has_rows,
+            process: process::this(),
             hello: settings.hello.clone(),
             started: AtomicBool::new(false),
             sleeper: Sleeper::new(),
@@ -159,6 +165,11 @@ impl Log {
     pub(crate) fn notice(&self, text: String) {
         lock(&self.lines).push(Line::Notice(text));
         self.wake();
+    }
+
+    /// True if rows are written.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.has_rows
     }
 
     /// A line for `omniprobe`, which prints it on stderr when the application has ended.
@@ -361,8 +372,8 @@ impl Log {
         }
         let row = Row {
             kernel: kernel.map_or("", |k| k.name()),
-            replaced: kernel.map_or("", |k| &k.kernel.replaced),
-            kernarg_size: kernel.and_then(|k| k.kernel.kernarg_size),
+            known: kernel.map(|k| &k.kernel),
+            process: self.process,
             dispatch: columns::dispatch(r, host),
             times,
             agent: queue.agent,
@@ -375,7 +386,8 @@ impl Log {
         let measured = row.times.filter(|_| swapper.is_some()).map(|(start, end)| {
             let shape = compare::Shape { grid: shape.grid, workgroup: shape.workgroup };
             let subject = Subject { kernel: row.kernel.to_owned(), agent: queue.agent, shape };
-            Box::new(Measured { subject, replaced: row.replaced.to_owned(), nanoseconds: end.saturating_sub(start) })
+            let replaced = kernel.map_or(String::new(), |k| k.kernel.replaced.clone());
+            Box::new(Measured { subject, replaced, nanoseconds: end.saturating_sub(start) })
         });
         if !writer.sink.is_nowhere() {
             writer.formatted.write(&mut writer.buffer, &row);

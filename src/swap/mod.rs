@@ -25,16 +25,16 @@ use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::kernarg_ring::{self, KernargRing};
 use logdur_intercept::lock;
 use logdur_intercept::ports::{ChangeDispatch, Changed};
-use logdur_journal::Kernel;
 use logdur_journal::names::{demangle, is_named, one_line};
 use logdur_journal::trust;
+use logdur_journal::{Kernel, Registers};
 use logdur_kernel_cache::{
     Binding, Cache, Choice, Decision, Hash, Kernarg, Module, Modules, Pick, Swap, Trust, index_folder,
 };
 use logdur_settings::{CacheMode, Interceptor, TRUST_ALL};
 use regex::Regex;
 
-use crate::code::{Object, Objects, name_of};
+use crate::code::{Object, Objects, name_of, registers};
 use crate::session::Session;
 
 use originals::{Original, Originals};
@@ -450,9 +450,11 @@ impl Swapper {
                 Some(ring)
             }
         };
+        let its = &choice.candidate.interface;
         let kernel = session.kernels.replaced(Kernel {
             symbol: name.to_owned(),
             kernarg_size: original.symbol.kernarg_size,
+            registers: registers(its.vgprs, Some(its.agprs), its.sgprs),
             replaced: choice.hash.short(),
         });
         let new = Replacement {
@@ -496,7 +498,7 @@ fn load(
     // It is none of the application's, also for a thread that loads code meanwhile and looks at all executables.
     let mut ours = None;
     let loaded = api.load_code(agent, code, |executable| {
-        session.kernels.loaded(executable, &[]);
+        session.kernels.loaded(executable, &[], |_| Registers::default());
         ours = Some(executable);
     });
     let executable = loaded.map_err(|error| {

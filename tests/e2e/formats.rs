@@ -34,7 +34,7 @@ fn documents_and_files_name_the_same_versions() {
     assert!(page("capture.md").contains(&format!("format {version},")), "{version}");
 
     let folder = tempfile::tempdir().unwrap();
-    let origin = Origin { format: Format::Csv, log: None, filter: None };
+    let origin = Origin { format: Format::Csv, log: None, filter: None, rank: None };
     let (records, _) = Records::create(folder.path(), &origin).unwrap();
     let bytes = fs::read(records.path().unwrap()).unwrap();
     records.remove();

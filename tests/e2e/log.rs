@@ -20,6 +20,13 @@ pub(crate) const COLUMNS: &[&str] = &[
     "kernelObject",
     "flags",
     "replaced",
+    "kind",
+    "bytes",
+    "pid",
+    "rank",
+    "vgprs",
+    "agprs",
+    "sgprs",
 ];
 
 /// A row: the text in each column.

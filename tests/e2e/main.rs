@@ -16,6 +16,7 @@ mod app_signals;
 mod bench;
 mod capture;
 mod code_objects;
+mod columns;
 mod costs;
 mod crash;
 mod diff;

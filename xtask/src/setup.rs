@@ -39,10 +39,15 @@ const TESTS: &[Need] = &[
     Need { what: &["/usr/lib/x86_64-linux-gnu/libOpenCL.so"], package: "ocl-icd-opencl-dev" },
     // Reads what the emulated driver shows of its GPUs.
     Need { what: &["rocm-smi"], package: "rocm-smi" },
+    // Opens reports.
+    Need { what: &["chromium-headless-shell"], package: "chromium-headless-shell" },
 ];
 
 /// Triton, what its kernels are compared with, and Perfetto's decoder of timelines, at versions that are known to go together.
 const TRITON: &[&str] = &["triton==3.9.0", "numpy==2.4.6", "perfetto==0.59.1"];
+
+/// Readers of exported columns.
+const COLUMNS: &[&str] = &["duckdb==2.0.0", "pandas==3.1.1", "polars==2.1.0", "pyarrow==26.0.1"];
 
 const LIBCLANG: &str = "libclang1-19";
 
@@ -77,6 +82,7 @@ pub(crate) fn for_tests() -> Result<Rocm> {
     let rocm = rocm()?;
     install(TESTS)?;
     triton()?;
+    python("columns", COLUMNS)?;
     Ok(rocm)
 }
 
@@ -85,16 +91,21 @@ pub(crate) fn for_tests() -> Result<Rocm> {
 /// # Errors
 /// When it cannot be made.
 pub(crate) fn triton() -> Result<PathBuf> {
-    let folder = shell::cache().join("triton");
+    python("triton", TRITON)
+}
+
+/// Makes a Python environment with packages in the cache, once, and returns its Python.
+fn python(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let folder = shell::cache().join(name);
     let stamp = folder.join("packages");
     let python = folder.join("bin/python");
-    let packages = TRITON.join(" ");
-    if fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == packages) {
+    let all = packages.join(" ");
+    if fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == all) {
         return Ok(python);
     }
-    println!("fetching {packages}");
-    environment(&folder, TRITON)?;
-    fs::write(&stamp, packages)?;
+    println!("fetching {all}");
+    environment(&folder, packages)?;
+    fs::write(&stamp, all)?;
     Ok(python)
 }
 

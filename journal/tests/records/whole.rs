@@ -7,16 +7,17 @@ use std::sync::atomic::Ordering;
 use logdur_journal::clock::Line;
 use logdur_journal::lines::Format;
 use logdur_journal::snapshot::Snapshot;
-use logdur_journal::{Block, Fate, Kernel, Origin, Records, Shape, State, recover};
+use logdur_journal::{Block, Fate, Kernel, Origin, Records, Registers, Shape, State, recover};
 
 /// The file of a process that had dispatches in every state. It is made in a folder, and removed.
 pub(crate) fn whole(folder: &Path) -> Vec<u8> {
-    let origin = Origin { format: Format::Csv, log: None, filter: Some("add".to_owned()) };
+    let origin = Origin { format: Format::Csv, log: None, filter: Some("add".to_owned()), rank: Some(3) };
     let (records, _) = Records::create(folder, &origin).expect("a file of records");
     records.agent(0, "gfx90a", "A GPU");
     let kernel = |symbol: &str, kernarg_size, replaced: &str| Kernel {
         symbol: symbol.to_owned(),
         kernarg_size,
+        registers: Registers { vgprs: kernarg_size, ..Registers::default() },
         replaced: replaced.to_owned(),
     };
     let kernels = [(1, &kernel("_Z3addPf", Some(24), "1a2b3c4d5e6f")), (2, &kernel("other", None, ""))];

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use logdur_report::{Log, ReadError};
+use logdur_report::Log;
 
 use super::progress;
 
@@ -32,9 +32,9 @@ impl Position {
 ///
 /// # Errors
 /// When it cannot be read, or is no log.
-pub(crate) fn read(
+pub(crate) fn read<E: std::error::Error + Send + Sync + 'static>(
     log: &Position,
-    with: impl FnOnce(&str, &mut Log<Box<dyn BufRead>>) -> Result<(), ReadError>,
+    with: impl FnOnce(&str, &mut Log<Box<dyn BufRead>>) -> Result<(), E>,
 ) -> Result<()> {
     let opened = |input: Box<dyn BufRead>| Log::new(input).appended_after(log.from);
     if log.path == Path::new("-") {

@@ -7,6 +7,7 @@ mod check;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod dump;
+pub(crate) mod export;
 pub(crate) mod extract;
 pub(crate) mod fsck;
 pub(crate) mod info;

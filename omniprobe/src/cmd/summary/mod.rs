@@ -59,6 +59,7 @@ enum Grouping {
     Shape,
     Queue,
     Gpu,
+    Process,
     Log,
 }
 
@@ -195,6 +196,7 @@ impl From<Grouping> for By {
             Grouping::Shape => By::Shape,
             Grouping::Queue => By::Queue,
             Grouping::Gpu => By::Gpu,
+            Grouping::Process => By::Process,
             Grouping::Log => By::Log,
         }
     }

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use anyhow::{Context, Result};
 use logdur_report::against::Change;
-use logdur_report::rows::size_text;
+use logdur_report::rows::{Process, size_text};
 use logdur_report::short::shortened;
 use logdur_report::summary::{By, GpuTime, Group, MOST_SHAPES, Shape, Totals};
 use serde_json::json;
@@ -67,6 +67,7 @@ pub(super) fn table(totals: &Totals, by: By, width: usize) -> Vec<String> {
         By::Kernel | By::Shape => "kernel",
         By::Queue => "queue",
         By::Gpu => "gpu",
+        By::Process => "process",
         By::Log => "log",
     };
     let mut all = aligned(&header, &rows, what, names, width);
@@ -81,6 +82,7 @@ fn named(group: &Group, by: By) -> String {
     match (by, group.agent, group.queue) {
         (By::Queue, Some(agent), Some(queue)) => format!("gpu {agent} queue {queue}"),
         (By::Gpu, Some(agent), _) => format!("gpu {agent}"),
+        (By::Process, ..) => Process { rank: group.rank, pid: group.pid }.name(),
         _ => group.name.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| "(unknown)".to_owned()),
     }
 }
@@ -172,6 +174,8 @@ fn csv(groups: &[Group]) -> Vec<String> {
         "Replaced",
         "Agent",
         "Queue",
+        "Process",
+        "Rank",
         "Grid",
         "Workgroup",
     ];
@@ -199,6 +203,8 @@ fn csv(groups: &[Group]) -> Vec<String> {
             group.replaced.to_string(),
             number(group.agent),
             number(group.queue),
+            number(group.pid),
+            number(group.rank),
             grid,
             workgroup,
         ];
