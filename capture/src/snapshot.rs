@@ -72,8 +72,8 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
     ///
     /// # Errors
     /// [`CaptureError::Memory`] when `read` fails: what was read before is in the snapshot, the rest is not, and the snapshot
-    /// is marked incomplete; others can follow. When the first call of `read` says [`io::ErrorKind::NotFound`], the memory is no
-    /// longer there, and the snapshot is whole without it. Otherwise when the capture has stopped, or stops.
+    /// is marked incomplete; others can follow. When `read` says [`io::ErrorKind::NotFound`], the memory is no longer there, and
+    /// the mark is left to the caller. Otherwise when the capture has stopped, or stops.
     pub fn range(
         &mut self,
         address: u64,
@@ -92,7 +92,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
             outcome = match read(at - address, &mut staging) {
                 Ok(()) => self.chunks(&mut visit, at, &staging),
                 Err(source) => {
-                    self.incomplete |= at != address || source.kind() != io::ErrorKind::NotFound;
+                    self.incomplete |= source.kind() != io::ErrorKind::NotFound;
                     Err(CaptureError::Memory { address: at, length: end - at, source })
                 }
             };

@@ -51,13 +51,13 @@ impl Engine {
 }
 
 /// A copy, by its signals.
-struct Copy {
+pub(crate) struct Copy {
     /// Has a value above 0 until the copy is complete.
-    completion: u64,
+    pub(crate) completion: u64,
     /// It begins when all of these are 0.
-    dependencies: Vec<u64>,
+    pub(crate) dependencies: Vec<u64>,
     /// The engine that may have been asked for it.
-    engine: Option<Engine>,
+    pub(crate) engine: Option<Engine>,
 }
 
 /// What is known of copies.
@@ -121,18 +121,18 @@ impl Copies {
         self.released.wait_while(known, |known| known.held).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy is about to be started. One that waits for what a capture holds does not begin, and its thread goes on.
-    pub(crate) fn starts(&self, completion: u64, dependencies: Vec<u64>, engine: Option<Engine>) {
-        let copy = Copy { completion, dependencies, engine };
+    /// Copies are about to be started by one call. If one could begin at once, the thread waits while copies are held. Copies
+    /// that wait for what a capture holds do not begin, and their thread goes on.
+    pub(crate) fn start(&self, copies: Vec<Copy>) {
         let mut known = lock(&self.known);
-        if !copy.waits() {
+        if copies.iter().any(|copy| !copy.waits()) {
             known = self.released(known);
         }
         // Those that are complete delay no queue.
         if known.copies.len().is_power_of_two() {
             known.copies.retain(|copy| !copy.is_complete());
         }
-        known.copies.push(copy);
+        known.copies.extend(copies);
     }
 
     /// A call is about to copy, and returns when that is done.

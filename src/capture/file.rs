@@ -3,6 +3,8 @@
 //! # Threads
 //! The thread that has locked it: threads that load code, and the capture thread.
 
+mod snapshot;
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
@@ -10,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
@@ -28,6 +30,8 @@ use super::process;
 use super::storage::GuardedStorage;
 use crate::code::{Object, Objects, name_of};
 use crate::session::Session;
+
+pub(super) use snapshot::Over;
 
 /// Why the file cannot be written.
 pub(super) type Failed = CaptureError;
@@ -84,47 +88,6 @@ pub(super) struct Taken {
     pub(super) held: Duration,
     /// What there is to say of memory that no call has announced.
     pub(super) unannounced: Vec<String>,
-}
-
-/// A snapshot that was written.
-pub(super) struct Read {
-    pub(super) id: SnapshotId,
-    /// What could not be read, in words.
-    pub(super) unread: Vec<String>,
-    /// Why it ended early.
-    pub(super) over: Option<Over>,
-}
-
-/// The limit at which a snapshot ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
-    /// The file has as many bytes as it may have.
-    Bytes,
-    /// The dispatch was held for as long as it may be.
-    Time,
-}
-
-/// Bytes of memory between two looks at the limits.
-const BETWEEN_LIMITS: u64 = 64 << 20;
-
-/// Pieces of a range that could not be read; neighbours of the same cause are one.
-#[derive(Default)]
-struct Losses(Vec<(u64, u64, String)>);
-
-impl Losses {
-    fn add(&mut self, address: u64, length: u64, why: &io::Error) {
-        let why = why.to_string();
-        match self.0.last_mut() {
-            Some(last) if last.0 + last.1 == address && last.2 == why => last.1 += length,
-            _ => self.0.push((address, length, why)),
-        }
-    }
-
-    fn lines(&self) -> impl Iterator<Item = String> {
-        self.0.iter().map(|(address, length, why)| {
-            format!("{length} bytes at {address:#x} could not be read: the snapshot is incomplete: {why}")
-        })
-    }
 }
 
 /// The path of this process's file: `%p` is the process, `%r` its rank; in a folder it has a name of its own.
@@ -306,72 +269,6 @@ impl File {
             self.writer()?.global(&global)?;
         }
         Ok(())
-    }
-
-    /// Writes memory; `read` fills a buffer with what is at an offset of a range. Ends early at the file's limit of bytes, or
-    /// at a moment.
-    pub(super) fn snapshot(
-        &mut self,
-        session: &Session,
-        parent: Option<SnapshotId>,
-        ranges: &[memory::Allocation],
-        end: Instant,
-        mut read: impl FnMut(&memory::Allocation, u64, &mut [u8]) -> io::Result<()>,
-    ) -> Result<Read, Failed> {
-        self.begin(session)?;
-        self.allocations(session, ranges)?;
-        let limit = self.limit;
-        let writer = self.writer.as_mut().ok_or(CaptureError::Stopped)?;
-        let mut snapshot = writer.snapshot(parent);
-        let (mut unread, mut freed, mut over) = (Vec::new(), Vec::new(), None);
-        'ranges: for range in ranges {
-            let mut losses = Losses::default();
-            let mut at = range.base;
-            while at < range.end() {
-                if snapshot.file_bytes() >= limit {
-                    over = Some(Over::Bytes);
-                } else if Instant::now() >= end {
-                    over = Some(Over::Time);
-                }
-                if over.is_some() {
-                    snapshot.incomplete();
-                    unread.extend(losses.lines());
-                    break 'ranges;
-                }
-                let stop = (at | (BETWEEN_LIMITS - 1)).saturating_add(1).min(range.end());
-                let (from, mut piece) = (at, 0);
-                let written = snapshot.range(from, stop - from, &mut |offset, to| {
-                    piece = to.len() as u64;
-                    read(range, from - range.base + offset, to)
-                });
-                at = match written {
-                    Ok(()) => stop,
-                    // A thread that frees memory while the dispatch is held knows that its kernel does not use it.
-                    Err(CaptureError::Memory { address, source, .. })
-                        if address == range.base && source.kind() == io::ErrorKind::NotFound =>
-                    {
-                        freed.push(format!("{} bytes at {address:#x}: {source}", range.size));
-                        range.end()
-                    }
-                    Err(CaptureError::Memory { address, source, .. }) => {
-                        losses.add(address, piece, &source);
-                        // What is behind it may be readable.
-                        address + piece.max(1)
-                    }
-                    Err(error @ CaptureError::Range { .. }) => {
-                        snapshot.incomplete();
-                        unread.push(format!("{error}: the snapshot is incomplete"));
-                        stop
-                    }
-                    Err(error) => return Err(error),
-                };
-            }
-            unread.extend(losses.lines());
-        }
-        let id = snapshot.finish()?;
-        self.latest = Some(id);
-        freed.iter().try_for_each(|what| self.note(Severity::Info, logdur_capture::FREED, what))?;
-        Ok(Read { id, unread, over })
     }
 
     fn allocations(&mut self, session: &Session, ranges: &[memory::Allocation]) -> Result<(), Failed> {

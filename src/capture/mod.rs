@@ -42,7 +42,7 @@ use logdur_settings::{CaptureScope, Interceptor, Quiesce};
 use crate::code::{Object, Objects};
 use crate::session::{self, Session};
 
-pub(crate) use copies::{Copies, Engine, Inside, Path, copied_by_a_kernel};
+pub(crate) use copies::{Copies, Copy, Engine, Inside, Path, copied_by_a_kernel};
 pub(crate) use memory::Memory;
 
 use file::File;

@@ -47,6 +47,14 @@ pub(super) enum Unread {
     NoHost,
 }
 
+impl Unread {
+    /// True when it says that the application has freed the memory: it frees what moves by itself by unmapping it. A GPU may
+    /// still read locked memory that the host has unmapped.
+    pub(super) fn is_freed(&self, memory: &Allocation) -> bool {
+        matches!(self, Unread::Unmapped(_)) && memory.kind == Kind::Managed
+    }
+}
+
 /// Room that a GPU can write, and a signal that is above 0 while it does.
 struct Room {
     memory: NonNull<u8>,

@@ -299,7 +299,10 @@ impl Capture {
         let read = if known {
             // SAFETY: it is allocated, and no thread frees it while the lock is held: as long as a copy is under way.
             let read = unsafe { reader.read(range, at, to, &self.copies, deadline) };
-            read.map_err(|e| io::Error::other(e.to_string()))
+            read.map_err(|e| {
+                let kind = if e.is_freed(range) { io::ErrorKind::NotFound } else { io::ErrorKind::Other };
+                io::Error::new(kind, e.to_string())
+            })
         } else {
             Err(io::Error::new(io::ErrorKind::NotFound, "it was freed meanwhile"))
         };

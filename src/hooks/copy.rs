@@ -1,44 +1,98 @@
-//! Copies. Their completion signals may be ones that a dispatch completed on, whose times the copy — done by a kernel of the
+//! Copies, also from files. Their completion signals may be ones that a dispatch completed on, whose times the copy — done by a kernel of the
 //! runtime's own — is about to overwrite. While memory is captured, none begins.
 
 use std::ffi::c_void;
+use std::mem::offset_of;
 
 use hsa_sys::raw::{
-    HSA_AMD_SDMA_ENGINE_0, HSA_AMD_SDMA_ENGINE_1, hsa_agent_t, hsa_amd_copy_direction_t, hsa_amd_sdma_engine_id_t,
-    hsa_dim3_t, hsa_pitched_ptr_t, hsa_signal_t, hsa_status_t, hsaHostToDevice,
+    HSA_AMD_SDMA_ENGINE_0, HSA_AMD_SDMA_ENGINE_1, HSA_STATUS_ERROR_NOT_INITIALIZED, hsa_agent_t,
+    hsa_amd_copy_direction_t, hsa_amd_sdma_engine_id_t, hsa_dim3_t, hsa_pitched_ptr_t, hsa_signal_t, hsa_status_t,
+    hsaHostToDevice,
 };
 use logdur_intercept::guard;
 
-use super::original;
-use crate::capture::{Engine, Inside, Path, copied_by_a_kernel};
+use super::{later, original};
+use crate::capture::{Copy, Engine, Inside, Path, copied_by_a_kernel};
 use crate::session::{self, Session};
 
-/// What a copy is asked for with.
+/// What copies of one call are asked for with.
 struct Asked {
     /// So many signals that have to be 0 first.
     count: u32,
     dependency: *const hsa_signal_t,
-    completion: hsa_signal_t,
 }
 
 impl Asked {
-    /// The copy is about to be asked for.
+    /// A copy is about to be asked for.
+    ///
+    /// # Safety
+    /// As for [`all_before`](Asked::all_before).
+    unsafe fn before(&self, completion: hsa_signal_t, engine: impl Fn(&Session) -> Option<Engine>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.all_before(|session| vec![(completion, engine(session))]) }
+    }
+
+    /// Copies are about to be asked for: their completion signals and engines.
     ///
     /// # Safety
     /// The application's promise: so many signals are there.
-    unsafe fn before(&self, engine: impl Fn(&Session) -> Option<Engine>) {
+    unsafe fn all_before(&self, copies: impl Fn(&Session) -> Vec<(hsa_signal_t, Option<Engine>)>) {
         guard((), || {
-            if let Some(session) = session::current().filter(|_| self.completion.handle != 0) {
-                session.interceptor.signal_reused(self.completion.handle);
-                if let Some(capture) = &session.capture {
-                    let count = if self.dependency.is_null() { 0 } else { self.count as usize };
-                    // SAFETY: the caller's promise.
-                    let dependencies = (0..count).map(|n| unsafe { self.dependency.wrapping_add(n).read() }.handle);
-                    let dependencies = dependencies.filter(|&handle| handle != 0).collect();
-                    capture.copies.starts(self.completion.handle, dependencies, engine(session));
-                }
+            let Some(session) = session::current() else { return };
+            let copies = copies(session).into_iter().filter(|(completion, _)| completion.handle != 0);
+            let copies: Vec<_> = copies.collect();
+            for (completion, _) in &copies {
+                session.interceptor.signal_reused(completion.handle);
             }
+            let Some(capture) = session.capture.as_ref().filter(|_| !copies.is_empty()) else { return };
+            let count = if self.dependency.is_null() { 0 } else { self.count as usize };
+            // SAFETY: the caller's promise.
+            let dependencies = (0..count).map(|n| unsafe { self.dependency.wrapping_add(n).read() }.handle);
+            let dependencies: Vec<u64> = dependencies.filter(|&handle| handle != 0).collect();
+            let copy = |(completion, engine): (hsa_signal_t, _)| Copy {
+                completion: completion.handle,
+                dependencies: dependencies.clone(),
+                engine,
+            };
+            capture.copies.start(copies.into_iter().map(copy).collect());
         });
+    }
+}
+
+/// An operation of `hsa_amd_memory_async_batch_copy`. Source of the layout: `hsa_amd_memory_copy_op_t` in `hsa_ext_amd.h` of
+/// rocm-systems (2026).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct CopyOperation {
+    version: u16,
+    /// 0 for one copy of one range.
+    kind: u16,
+    /// How many entries the lists have that stand in the place of values; 0 if there are none.
+    entries: u16,
+    traffic_class: u16,
+    completion: hsa_signal_t,
+    from: u64,
+    from_agent: hsa_agent_t,
+    /// Or the address of a list.
+    to_agent: hsa_agent_t,
+    to: u64,
+    size: usize,
+    second_size: usize,
+    /// What is waited for in memory, and what is written there at the end.
+    wait_and_signal: [u64; 7],
+    reserved: u64,
+}
+
+const _: () = {
+    assert!(size_of::<CopyOperation>() == 128);
+    assert!(offset_of!(CopyOperation, completion) == 8 && offset_of!(CopyOperation, size) == 48);
+};
+
+impl CopyOperation {
+    /// The engine that the runtime chooses, if the operation is one copy of one range.
+    fn engine(&self, session: &Session) -> Option<Engine> {
+        let is_one = self.kind == 0 && self.entries == 0;
+        is_one.then(|| by_agents(session, self.to_agent, self.from_agent, self.size))?
     }
 }
 
@@ -81,9 +135,9 @@ pub(super) unsafe extern "C" fn memory_async_copy(
     dependency: *const hsa_signal_t,
     completion: hsa_signal_t,
 ) -> hsa_status_t {
-    let asked = Asked { count: dependencies, dependency, completion };
+    let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
-    unsafe { asked.before(|session| by_agents(session, to_agent, from_agent, size)) };
+    unsafe { asked.before(completion, |session| by_agents(session, to_agent, from_agent, size)) };
     original!(amd.hsa_amd_memory_async_copy_fn(
         to,
         to_agent,
@@ -108,10 +162,10 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
     engine: hsa_amd_sdma_engine_id_t,
     force: bool,
 ) -> hsa_status_t {
-    let asked = Asked { count: dependencies, dependency, completion };
+    let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
     unsafe {
-        asked.before(|session| {
+        asked.before(completion, |session| {
             let gpu = by_agents(session, to_agent, from_agent, size)?.gpu;
             // As the runtime numbers them.
             let path = match engine {
@@ -150,9 +204,9 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
 ) -> hsa_status_t {
     let path = if direction == hsaHostToDevice { Path::ToGpu } else { Path::ToHost };
     let engine = Engine::of(agent.handle, path);
-    let asked = Asked { count: dependencies, dependency, completion };
+    let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
-    unsafe { asked.before(|_| Some(engine)) };
+    unsafe { asked.before(completion, |_| Some(engine)) };
     original!(amd.hsa_amd_memory_async_copy_rect_fn(
         to,
         to_offset,
@@ -165,4 +219,46 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
         dependency,
         completion
     ))
+}
+
+pub(super) unsafe extern "C" fn memory_async_batch_copy(
+    operations: *const CopyOperation,
+    count: u32,
+    dependencies: u32,
+    dependency: *const hsa_signal_t,
+) -> hsa_status_t {
+    let asked = Asked { count: dependencies, dependency };
+    let listed = if operations.is_null() { 0 } else { count as usize };
+    let each = |session: &Session| {
+        // SAFETY: the application's promise to the runtime.
+        let operations = (0..listed).map(|n| unsafe { operations.wrapping_add(n).read() });
+        operations.map(|operation| (operation.completion, operation.engine(session))).collect()
+    };
+    // SAFETY: the application's promise to the runtime.
+    unsafe { asked.all_before(each) };
+    type Original = unsafe extern "C" fn(*const CopyOperation, u32, u32, *const hsa_signal_t) -> hsa_status_t;
+    let Some(original) = later::BATCH_COPY.original() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
+    // SAFETY: it is the function of the entry for which `Original` is the type.
+    let original = unsafe { std::mem::transmute::<*const (), Original>(original) };
+    // SAFETY: the arguments are the caller's own, passed on.
+    unsafe { original(operations, count, dependencies, dependency) }
+}
+
+/// `hsa_amd_ais_file_read`: copies from a file into memory, and returns when that is done. The file is a union of 8 bytes.
+type FileRead = unsafe extern "C" fn(u64, *mut c_void, u64, i64, *mut u64, *mut i32) -> hsa_status_t;
+
+pub(super) unsafe extern "C" fn file_read(
+    file: u64,
+    memory: *mut c_void,
+    size: u64,
+    offset: i64,
+    copied: *mut u64,
+    result: *mut i32,
+) -> hsa_status_t {
+    let _copying = copying();
+    let Some(original) = later::FILE_READ.original() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
+    // SAFETY: it is the function of the entry for which `FileRead` is the type.
+    let original = unsafe { std::mem::transmute::<*const (), FileRead>(original) };
+    // SAFETY: the arguments are the caller's own, passed on.
+    unsafe { original(file, memory, size, offset, copied, result) }
 }

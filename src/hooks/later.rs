@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hsa::LiveTable;
 
-use super::queue;
+use super::{copy, queue};
 
 /// An entry.
 pub(super) struct Later {
@@ -16,16 +16,22 @@ pub(super) struct Later {
     original: AtomicUsize,
 }
 
+/// `hsa_amd_ais_file_read_fn`, since step 0x08.
+pub(super) static FILE_READ: Later = Later::at(616);
 /// `hsa_amd_counted_queue_acquire_fn`, since step 0x09.
 pub(super) static COUNTED_ACQUIRE: Later = Later::at(624);
 /// `hsa_amd_counted_queue_release_fn`, since step 0x09.
 pub(super) static COUNTED_RELEASE: Later = Later::at(632);
+/// `hsa_amd_memory_async_batch_copy_fn`, since step 0x0A.
+pub(super) static BATCH_COPY: Later = Later::at(640);
 
 /// The hooks: entries and our functions.
-fn hooks() -> [(&'static Later, usize); 2] {
+fn hooks() -> [(&'static Later, usize); 4] {
     [
+        (&FILE_READ, copy::file_read as *const () as usize),
         (&COUNTED_ACQUIRE, queue::counted_acquire as *const () as usize),
         (&COUNTED_RELEASE, queue::counted_release as *const () as usize),
+        (&BATCH_COPY, copy::memory_async_batch_copy as *const () as usize),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use logdur_capture::Reader;
+use logdur_capture::{Change, Reader};
 
 use crate::harness::{self, Outcome, Run};
 use crate::log::Log;
@@ -288,6 +288,53 @@ fn memory_that_no_call_announces_is_captured_and_the_replay_is_qualified_by_name
                 bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
             assert_eq!(words, (0..256).map(|i| factor * i).collect::<Vec<_>>(), "dispatch {}", dispatch.id);
         }
+    }
+}
+
+#[test]
+fn of_memory_that_is_unmapped_in_part_the_rest_is_captured() {
+    if harness::on_hardware() {
+        return;
+    }
+    let run = Run::hip("pageable").args(["half"]).env("KFDEMU_XNACK", "on").env("LOGDUR_CAPTURE_DISPATCHES", "3");
+    let (outcome, reader) = captured(run.env("LOGDUR_CAPTURE_KERNELS", "twice"));
+    let notices = outcome.log().notices;
+    assert!(notices.iter().any(|notice| notice.ends_with(" 0 not captured, 0 losses")), "{notices:?}");
+    let dispatch = &reader.dispatches()[0];
+    let words = u64::from_le_bytes(dispatch.kernarg[..8].try_into().unwrap());
+    let after = reader.snapshot(dispatch.after.unwrap()).unwrap();
+    let mut half = vec![0; 1 << 19];
+    after.read(words, &mut half).unwrap();
+    let found = half.chunks_exact(4).take(256).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+    assert!(found.eq((0..256).map(|i| 2 * i)));
+    after.read(words + (1 << 19), &mut [0]).unwrap_err();
+    let expected = format!("{} bytes at {:#x}: ", 1 << 19, words + (1 << 19));
+    let mut freed = reader.notes().iter().filter(|note| note.code == "freed" && note.text.starts_with(&expected));
+    assert!(freed.next().is_some(), "{:?}", reader.notes());
+}
+
+#[test]
+fn batches_of_copies_of_a_later_runtime_are_held_and_ordered_by_captures() {
+    // Older layouts have other entries there.
+    if versions::hip() < (5, 6) {
+        return;
+    }
+    const DISPATCHES: u64 = 6;
+    let (tool, ours) = (harness::library("tool_later.cpp"), harness::built("liblogdur.so"));
+    let run = || Run::hsa("batch_copies").args([DISPATCHES.to_string()]).env("TEST_LATER", &tool);
+    run().env("HSA_TOOLS_LIB", &tool).bare().passed();
+    let watched = run().env("HSA_TOOLS_LIB", format!("{} {}", tool.display(), ours.display()));
+    let (outcome, reader) = captured(watched.env("LOGDUR_CAPTURE_DISPATCHES", format!("1-{DISPATCHES}")));
+    let notices = outcome.log().notices;
+    assert!(notices.iter().any(|notice| notice.ends_with(" 0 not captured, 0 losses")), "{notices:?}");
+    assert_eq!(reader.dispatches().len() as u64, DISPATCHES);
+    for dispatch in reader.dispatches() {
+        let [before, after] =
+            [dispatch.before, dispatch.after].map(|snapshot| reader.snapshot(snapshot.unwrap()).unwrap());
+        let changes = after.changed_since(&before).unwrap();
+        let words = u64::from_le_bytes(dispatch.kernarg[..8].try_into().unwrap());
+        let of_kernel = |change: &Change| (words..words + 256).contains(&change.address) && change.length <= 256;
+        assert!(!changes.is_empty() && changes.iter().all(of_kernel), "{words:#x}: {changes:?}");
     }
 }
 

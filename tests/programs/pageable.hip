@@ -1,7 +1,8 @@
 // Memory of the process that no call announces: kernels use what malloc, mmap and the stack gave, where faults are retried.
 // Managed memory works with or without.
-//   pageable all|managed|gone
+//   pageable all|managed|gone|half
 //     gone   managed memory that is freed before the last kernel
+//     half   managed memory whose second half is unmapped before the last kernel
 #include <sys/mman.h>
 
 #include <string>
@@ -39,6 +40,12 @@ int main(int argc, char** argv) {
         Array<int> last(256);
         twice<<<1, 256>>>(last);
         CHECK(hipDeviceSynchronize());
+    }
+    if (mode == "half") {
+        // Reserved, so that nothing else is mapped there.
+        void* half = mmap(managed + (1 << 17), 1 << 19, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        EXPECT(half == managed + (1 << 17), "the second half cannot be unmapped");
+        run("half", managed);
     }
     std::printf("PASS\n");
     return 0;

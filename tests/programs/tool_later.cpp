@@ -1,5 +1,5 @@
 // Another tool, below: it puts a longer table of extensions in the place of the runtime's, as later runtimes have it, and gives
-// programs its functions. Queues come from the runtime's own function, past the tools that came after it.
+// programs its functions. Queues and copies come from the runtime's own functions, past the tools that came after it.
 #include <hsa/amd_hsa_queue.h>
 #include <hsa/hsa_api_trace.h>
 
@@ -8,10 +8,12 @@
 namespace {
 
 CoreApiTable core;
+decltype(AmdExtTable::hsa_amd_memory_async_copy_fn) copy_one;
 
 // The runtime's entries, and those up to step 0x10.
-constexpr size_t SIZE = 696, ACQUIRE = 624, RELEASE = 632;
+constexpr size_t SIZE = 696, ACQUIRE = 624, RELEASE = 632, BATCH_COPY = 640;
 alignas(8) char table[SIZE < sizeof(AmdExtTable) ? sizeof(AmdExtTable) : SIZE];
+auto* const later = reinterpret_cast<AmdExtTable*>(table);
 
 hsa_status_t acquire(hsa_agent_t agent, hsa_queue_type32_t type, int, void (*)(hsa_status_t, hsa_queue_t*, void*), void*, uint64_t, hsa_queue_t** queue) {
     return core.hsa_queue_create_fn(agent, 64, type, nullptr, nullptr, UINT32_MAX, UINT32_MAX, queue);
@@ -19,11 +21,36 @@ hsa_status_t acquire(hsa_agent_t agent, hsa_queue_type32_t type, int, void (*)(h
 
 hsa_status_t release(hsa_queue_t* queue) { return core.hsa_queue_destroy_fn(queue); }
 
+// hsa_amd_memory_copy_op_t, for copies of one range.
+struct Operation {
+    uint16_t version, type, entries, traffic_class;
+    hsa_signal_t completion;
+    void* from;
+    hsa_agent_t from_agent, to_agent;
+    void* to;
+    size_t size, second_size;
+    uint64_t wait_and_signal[8];
+};
+static_assert(sizeof(Operation) == 128, "as the runtime has it");
+
+hsa_status_t batch_copy(const Operation* operations, uint32_t count, uint32_t dependencies, const hsa_signal_t* dependency) {
+    for (const Operation* o = operations; o < operations + count; o++) {
+        hsa_status_t status = copy_one(o->to, o->to_agent, o->from, o->from_agent, o->size, dependencies, dependency, o->completion);
+        if (status != HSA_STATUS_SUCCESS) return status;
+    }
+    return HSA_STATUS_SUCCESS;
+}
+
 template <class F>
 F at(size_t offset) {
     F function;
     std::memcpy(&function, table + offset, sizeof function);
     return function;
+}
+
+template <class F>
+void set(size_t offset, F function) {
+    std::memcpy(table + offset, &function, sizeof function);
 }
 
 }  // namespace
@@ -48,17 +75,24 @@ VISIBLE hsa_status_t later_acquire(hsa_agent_t agent, hsa_queue_type32_t type, i
 
 VISIBLE hsa_status_t later_release(hsa_queue_t* queue) { return at<decltype(&release)>(RELEASE)(queue); }
 
+VISIBLE hsa_status_t later_batch_copy(const Operation* operations, uint32_t count, uint32_t dependencies, const hsa_signal_t* dependency) {
+    return at<decltype(&batch_copy)>(BATCH_COPY)(operations, count, dependencies, dependency);
+}
+
+VISIBLE hsa_status_t later_pool_allocate(hsa_amd_memory_pool_t pool, size_t size, uint32_t flags, void** memory) {
+    return later->hsa_amd_memory_pool_allocate_fn(pool, size, flags, memory);
+}
+
 VISIBLE bool OnLoad(HsaApiTable* root, uint64_t, uint64_t, const char* const*) {
     core = *root->core_;
+    copy_one = root->amd_ext_->hsa_amd_memory_async_copy_fn;
     // Where a layout is older, its entries are elsewhere.
     if (root->amd_ext_->version.minor_id < 456) return true;
     std::memcpy(table, root->amd_ext_, root->amd_ext_->version.minor_id);
-    auto* later = reinterpret_cast<AmdExtTable*>(table);
     later->version.minor_id = SIZE;
-    auto* const acquire_function = &acquire;
-    auto* const release_function = &release;
-    std::memcpy(table + ACQUIRE, &acquire_function, sizeof acquire_function);
-    std::memcpy(table + RELEASE, &release_function, sizeof release_function);
+    set(ACQUIRE, &acquire);
+    set(RELEASE, &release);
+    set(BATCH_COPY, &batch_copy);
     root->amd_ext_ = later;
     return true;
 }

@@ -1,0 +1,135 @@
+//! Writing memory: whole ranges, but for what cannot be read.
+//!
+//! # Threads
+//! The capture thread.
+
+use std::io;
+use std::time::Instant;
+
+use logdur_capture::{CaptureError, FREED, Severity, SnapshotId};
+
+use super::{Failed, File};
+use crate::capture::memory::Allocation;
+use crate::session::Session;
+
+/// Bytes of memory between two looks at the limits.
+const BETWEEN_LIMITS: u64 = 64 << 20;
+/// The unit in which the application maps and unmaps memory of its own.
+const PAGE: u64 = 4096;
+
+/// A snapshot that was written.
+pub(in crate::capture) struct Read {
+    pub(in crate::capture) id: SnapshotId,
+    /// What could not be read, in words.
+    pub(in crate::capture) unread: Vec<String>,
+    /// Why it ended early.
+    pub(in crate::capture) over: Option<Over>,
+}
+
+/// The limit at which a snapshot ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::capture) enum Over {
+    /// The file has as many bytes as it may have.
+    Bytes,
+    /// The dispatch was held for as long as it may be.
+    Time,
+}
+
+/// Pieces of memory that are not in a snapshot: address, bytes, cause. Neighbours of the same cause are one.
+#[derive(Default)]
+struct Pieces(Vec<(u64, u64, String)>);
+
+impl Pieces {
+    fn add(&mut self, address: u64, length: u64, why: &io::Error) {
+        let why = why.to_string();
+        match self.0.last_mut() {
+            Some(last) if last.0 + last.1 == address && last.2 == why => last.1 += length,
+            _ => self.0.push((address, length, why)),
+        }
+    }
+}
+
+impl File {
+    /// Writes memory; `read` fills a buffer with what is at an offset of a range. Ends early at the file's limit of bytes, or
+    /// at a moment. Of the application's own memory, all pages that are mapped are read.
+    pub(in crate::capture) fn snapshot(
+        &mut self,
+        session: &Session,
+        parent: Option<SnapshotId>,
+        ranges: &[Allocation],
+        end: Instant,
+        mut read: impl FnMut(&Allocation, u64, &mut [u8]) -> io::Result<()>,
+    ) -> Result<Read, Failed> {
+        self.begin(session)?;
+        self.allocations(session, ranges)?;
+        let limit = self.limit;
+        let writer = self.writer.as_mut().ok_or(CaptureError::Stopped)?;
+        let mut snapshot = writer.snapshot(parent);
+        let (mut losses, mut freed, mut over) = (Pieces::default(), Pieces::default(), None);
+        let mut unread = Vec::new();
+        'ranges: for range in ranges {
+            let mut at = range.base;
+            // Below it, memory is read a page at a time, since a page of it could not be read.
+            let mut in_pages_to = range.base;
+            while at < range.end() {
+                if snapshot.file_bytes() >= limit {
+                    over = Some(Over::Bytes);
+                } else if Instant::now() >= end {
+                    over = Some(Over::Time);
+                }
+                if over.is_some() {
+                    snapshot.incomplete();
+                    break 'ranges;
+                }
+                let unit = if at < in_pages_to { PAGE } else { BETWEEN_LIMITS };
+                let stop = (at | (unit - 1)).saturating_add(1).min(range.end());
+                let (from, mut piece) = (at, 0);
+                let written = snapshot.range(from, stop - from, &mut |offset, to| {
+                    piece = to.len() as u64;
+                    read(range, from - range.base + offset, to)
+                });
+                at = match written {
+                    Ok(()) => stop,
+                    Err(CaptureError::Memory { address, .. }) if range.own().is_some() && piece > PAGE => {
+                        in_pages_to = address + piece;
+                        address
+                    }
+                    // A thread that frees memory while the dispatch is held knows that its kernel does not use it.
+                    Err(CaptureError::Memory { address, source, .. })
+                        if source.kind() == io::ErrorKind::NotFound && range.own().is_some() =>
+                    {
+                        freed.add(address, piece, &source);
+                        stop
+                    }
+                    Err(CaptureError::Memory { address, source, .. })
+                        if source.kind() == io::ErrorKind::NotFound && address == range.base =>
+                    {
+                        freed.add(address, range.size, &source);
+                        range.end()
+                    }
+                    Err(CaptureError::Memory { address, source, .. }) => {
+                        snapshot.incomplete();
+                        losses.add(address, piece, &source);
+                        // What is behind it may be readable.
+                        address + piece.max(1)
+                    }
+                    Err(error @ CaptureError::Range { .. }) => {
+                        snapshot.incomplete();
+                        unread.push(format!("{error}: the snapshot is incomplete"));
+                        stop
+                    }
+                    Err(error) => return Err(error),
+                };
+            }
+        }
+        let id = snapshot.finish()?;
+        self.latest = Some(id);
+        for (address, length, why) in &freed.0 {
+            self.note(Severity::Info, FREED, &format!("{length} bytes at {address:#x}: {why}"))?;
+        }
+        unread.extend(losses.0.iter().map(|(address, length, why)| {
+            format!("{length} bytes at {address:#x} could not be read: the snapshot is incomplete: {why}")
+        }));
+        Ok(Read { id, unread, over })
+    }
+}
