@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use hsa::{Api, LiveTable};
 use hsa_sys::raw::HsaApiTable;
 use logdur_intercept::address_map::AddressMap;
+use logdur_intercept::host_clock::ClockPair;
 use logdur_intercept::lifetime::Access;
 use logdur_intercept::ports::{ChangeDispatch, Follow, HoldQueue};
 use logdur_intercept::{Interceptor, Ports, calls, interceptor, lifetime};
@@ -183,6 +184,7 @@ impl Session {
 
     /// Learns what there is to know of a runtime that has just been started.
     fn attach(&self, api: &'static Api) -> hsa::Result<()> {
+        self.log.clocks(ClockPair::now(api)?);
         self.interceptor.attach(api, |position, agent| self.log.agent(position, agent))?;
         self.log.write_at_once(self, Access::Full);
         Ok(())

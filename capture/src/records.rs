@@ -116,6 +116,10 @@ fields! {
         9 runtime_version: String,
         /// Anything else: driver, kernel, container.
         10 properties: Vec<Property>,
+        /// The HSA runtime's system clock at the moment of `wall_ns`, in ns. A time `t` of that clock is the wall time `t - system_ns + wall_ns`.
+        11 system_ns: u64,
+        /// The time of day, in ns since 1970; 0 if it is not known.
+        12 wall_ns: u64,
     }
 
     /// A GPU or a CPU, as the runtime describes it.

@@ -7,6 +7,7 @@
 //! Any reads the counter; one at a time reads both clocks.
 
 use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use hsa::Api;
 use logdur_journal::Records;
@@ -51,6 +52,36 @@ struct Readings {
     offset: i64,
     /// The length of a tick is told from the first of these and the newest reading.
     base: [Reading; 2],
+}
+
+/// The runtime's system clock and the time of day at one moment: what times of a log or a capture are as wall time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockPair {
+    /// `HSA_SYSTEM_INFO_TIMESTAMP`, in nanoseconds.
+    pub system_ns: u64,
+    /// Nanoseconds since 1970.
+    pub wall_ns: u64,
+}
+
+impl ClockPair {
+    /// Both clocks now.
+    ///
+    /// # Errors
+    /// When the runtime is not initialised.
+    pub fn now(api: &Api) -> hsa::Result<ClockPair> {
+        let frequency = api.timestamp_frequency()?;
+        let mut best = (u64::MAX, ClockPair::default());
+        for _ in 0..TRIES {
+            let before = boottime();
+            let system_ns = to_ns(api.timestamp()?, frequency);
+            let wall_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+            let width = boottime() - before;
+            if width < best.0 {
+                best = (width, ClockPair { system_ns, wall_ns });
+            }
+        }
+        Ok(best.1)
+    }
 }
 
 impl HostClock {

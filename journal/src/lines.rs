@@ -114,6 +114,14 @@ impl Lines {
         }
     }
 
+    /// A line with the runtime's system clock and the time of day at one moment, in nanoseconds.
+    pub fn clocks(self, to: &mut Vec<u8>, system_ns: u64, wall_ns: u64) {
+        _ = match self.0 {
+            Format::Csv | Format::CsvSafe => writeln!(to, "# clocks: systemNs={system_ns} wallNs={wall_ns}"),
+            Format::Json => writeln!(to, "{{\"systemNs\":{system_ns},\"wallNs\":{wall_ns}}}"),
+        };
+    }
+
     /// A line that says where the records of a process are. CSV has the path as a word of a shell, JSON as text.
     pub fn records(self, to: &mut Vec<u8>, pid: u32, path: &Path) {
         match self.0 {

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
 use logdur_capture::{Property, Session as Process};
+use logdur_intercept::host_clock::ClockPair;
 use logdur_settings::CaptureTell;
 
 use crate::process::rank;
@@ -31,7 +32,10 @@ pub(super) fn describe(session: &Session, tell: CaptureTell) -> Process {
             std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
         ),
     };
+    let ClockPair { system_ns, wall_ns } = ClockPair::now(session.interceptor.api()).unwrap_or_default();
     Process {
+        system_ns,
+        wall_ns,
         pid: std::process::id(),
         rank: rank(),
         host: host(),

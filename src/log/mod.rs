@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use hsa::Agent;
 use logdur_intercept::blocks::RecordRef;
+use logdur_intercept::host_clock::ClockPair;
 use logdur_intercept::interceptor::SeenAgent;
 use logdur_intercept::lifetime;
 use logdur_intercept::lifetime::Access;
@@ -85,6 +86,7 @@ enum Line {
     Notice(String),
     /// Where the records are.
     Records(PathBuf),
+    Clocks(ClockPair),
     Agent {
         position: usize,
         name: String,
@@ -177,6 +179,11 @@ impl Log {
         if let Some(path) = &self.hello {
             hello::add(path, &one_line(text));
         }
+    }
+
+    /// A line that says what the runtime's clock is as wall time.
+    pub(crate) fn clocks(&self, pair: ClockPair) {
+        lock(&self.lines).push(Line::Clocks(pair));
     }
 
     /// A line that names a GPU.
@@ -281,6 +288,7 @@ impl Log {
             match line {
                 Line::Notice(text) => lines.notice(buffer, &one_line(&text)),
                 Line::Records(path) => lines.records(buffer, std::process::id(), &path),
+                Line::Clocks(ClockPair { system_ns, wall_ns }) => lines.clocks(buffer, system_ns, wall_ns),
                 Line::Agent { position, name, product, identity } => {
                     lines.agent(buffer, position, &name, &product, &identity);
                 }

@@ -1,6 +1,7 @@
 //! Rows and their times: every dispatch, with the times that the application itself reads.
 
 use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::harness::{self, Run};
 use crate::log::{Log, Row};
@@ -134,5 +135,21 @@ fn rows_are_all_there_whether_or_not_the_runtime_is_shut_down() {
             assert_eq!(log.account()["logged"], 200, "{mode} {last:?}");
             assert!(log.rows.iter().all(|r| r.flags().is_empty()), "{mode} {last:?}");
         }
+    }
+}
+
+#[test]
+fn times_of_rows_are_wall_times_by_the_line_of_both_clocks() {
+    let wall = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
+    let before = wall();
+    let run = Run::hip("vectors").watched().passed();
+    let after = wall();
+    let text = run.read("log.csv");
+    let pair = text.lines().find_map(|line| line.strip_prefix("# clocks: systemNs=")).unwrap();
+    let (system, of_day) = pair.split_once(" wallNs=").unwrap();
+    let distance: i64 = of_day.parse::<i64>().unwrap() - system.parse::<i64>().unwrap();
+    for row in &run.log().rows {
+        let dispatched = row.number("dispatch") as i64 + distance;
+        assert!((before..after).contains(&dispatched), "{row:?}: {dispatched} is not in {before}..{after}");
     }
 }

@@ -53,6 +53,8 @@ pub(crate) fn introduce<S: Storage>(writer: &mut Writer<S>, code: &[u8]) -> Id {
         environment: vec![property("HIP_VISIBLE_DEVICES", "0"), property("EMPTY", "")],
         tool_version: "0.1.0".to_owned(),
         runtime_version: "1.14".to_owned(),
+        system_ns: 86_400_000_000_000,
+        wall_ns: 1_700_000_000_000_000_000,
         properties: vec![],
     };
     writer.session(&session).unwrap();
