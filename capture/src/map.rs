@@ -1,8 +1,10 @@
 //! What is at which addresses, in all: extents on top of those of the parents.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::extent::{Extent, What};
+use crate::state::joined;
 
 /// Extents by address. They do not overlap.
 #[derive(Clone, Debug, Default)]
@@ -52,16 +54,9 @@ impl Map {
         self.pieces.values()
     }
 
-    /// Address and length of what is there, neighbours joined.
-    pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
-        let mut all: Vec<(u64, u64)> = Vec::new();
-        for piece in self.pieces() {
-            match all.last_mut() {
-                Some(last) if last.0 + last.1 == piece.address => last.1 += piece.length,
-                _ => all.push((piece.address, piece.length)),
-            }
-        }
-        all
+    /// The addresses of what is there, neighbours joined.
+    pub(crate) fn ranges(&self) -> Vec<Range<u64>> {
+        joined(self.pieces().map(|piece| piece.address..piece.end()))
     }
 }
 
@@ -81,7 +76,7 @@ mod tests {
         map.put(extent(50, 10, What::Dropped));
         let pieces: Vec<_> = map.pieces().map(|p| (p.address, p.length)).collect();
         assert_eq!(pieces, [(0, 20), (20, 10), (30, 20), (60, 40)]);
-        assert_eq!(map.ranges(), [(0, 50), (60, 40)]);
+        assert_eq!(map.ranges(), [0..50, 60..100]);
         map.put(extent(10, 80, What::Fill(3)));
         assert_eq!(map.pieces().map(|p| (p.address, p.length)).collect::<Vec<_>>(), [(0, 10), (10, 80), (90, 10)]);
         assert_eq!(map.at(95).unwrap().what, What::Fill(1));

@@ -1,5 +1,6 @@
 //! The memory of a snapshot.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::chunk;
@@ -55,8 +56,8 @@ impl<'r> Memory<'r> {
         self.reader.snapshot_record(self.id).is_some_and(|snapshot| !snapshot.incomplete)
     }
 
-    /// Address and length of everything that was captured, in order, neighbours joined.
-    pub fn ranges(&self) -> Vec<(u64, u64)> {
+    /// The addresses of everything that was captured, in order, neighbours joined.
+    pub fn ranges(&self) -> Vec<Range<u64>> {
         self.map.ranges()
     }
 

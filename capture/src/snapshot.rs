@@ -1,6 +1,7 @@
 //! Writes a snapshot: range after range is cut into chunks, and what changed is said.
 
 use std::io;
+use std::ops::Range;
 
 use crate::chunk::{self, Key};
 use crate::error::CaptureError;
@@ -25,7 +26,7 @@ pub struct SnapshotWriter<'w, S: Storage> {
     /// Of the parent, what was not captured again so far.
     old: State,
     /// What the parent has.
-    had: Vec<(u64, u64)>,
+    had: Vec<Range<u64>>,
     new: State,
     /// Keys that are remembered, and room for them.
     keys: usize,
@@ -48,7 +49,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         SnapshotWriter {
             id: SnapshotId(writer.snapshots),
             parent,
-            had: old.intervals(),
+            had: old.addresses(),
             keys: old.keys(),
             old,
             new: State::default(),
@@ -145,7 +146,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
     /// # Errors
     /// When the capture has stopped, or stops.
     pub fn finish(mut self) -> Result<SnapshotId, CaptureError> {
-        for (start, end) in state::without(&self.had, &self.new.intervals()) {
+        for Range { start, end } in state::without(&self.had, &self.new.addresses()) {
             self.say(Extent { address: start, length: end - start, what: What::Dropped })?;
         }
         self.flush()?;

@@ -4,13 +4,14 @@
 //! copies of a large process's keys at a time.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::chunk::{self, Key};
 use crate::header::CHUNK;
 
 /// A range of addresses.
 #[derive(Debug)]
-struct Range {
+struct KeyedRange {
     end: u64,
     /// Of each chunk; none when they are not remembered.
     keys: Vec<Key>,
@@ -19,7 +20,7 @@ struct Range {
 /// Ranges by their first address. They do not overlap.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    ranges: BTreeMap<u64, Range>,
+    ranges: BTreeMap<u64, KeyedRange>,
 }
 
 /// A range that is being captured, with what was known of its beginning.
@@ -35,16 +36,9 @@ pub(crate) struct Visit {
 }
 
 impl State {
-    /// First and last address, and 1 more, of every range, neighbours joined.
-    pub(crate) fn intervals(&self) -> Vec<(u64, u64)> {
-        let mut all: Vec<(u64, u64)> = Vec::new();
-        for (&start, range) in &self.ranges {
-            match all.last_mut() {
-                Some(last) if last.1 == start => last.1 = range.end,
-                _ => all.push((start, range.end)),
-            }
-        }
-        all
+    /// The addresses of every range, neighbours joined.
+    pub(crate) fn addresses(&self) -> Vec<Range<u64>> {
+        joined(self.ranges.iter().map(|(start, range)| *start..range.end))
     }
 
     /// Keys that are held, and room for them.
@@ -74,7 +68,7 @@ impl State {
         if range.end <= start {
             return None;
         }
-        let Range { end, mut keys } = self.ranges.remove(&first)?;
+        let KeyedRange { end, mut keys } = self.ranges.remove(&first)?;
         if first < start {
             let whole = start.is_multiple_of(CHUNK);
             let before = (start / CHUNK - first / CHUNK) as usize;
@@ -82,7 +76,7 @@ impl State {
             if !whole {
                 keys = Vec::new();
             }
-            self.ranges.insert(first, Range { end: start, keys });
+            self.ranges.insert(first, KeyedRange { end: start, keys });
             return Some((end, tail));
         }
         Some((end, keys))
@@ -105,14 +99,14 @@ impl State {
         let Visit { start, at, chunk, old_end, mut keys, remember } = visit;
         if old_end > at {
             let tail = if at % CHUNK == 0 && chunk <= keys.len() { keys.split_off(chunk) } else { Vec::new() };
-            self.ranges.insert(at, Range { end: old_end, keys: tail });
+            self.ranges.insert(at, KeyedRange { end: old_end, keys: tail });
         }
         keys.truncate(chunk);
         if !remember {
             keys = Vec::new();
         }
         if at > start {
-            new.ranges.insert(start, Range { end: at, keys });
+            new.ranges.insert(start, KeyedRange { end: at, keys });
         }
         remember
     }
@@ -131,9 +125,9 @@ impl State {
                 if !whole {
                     keys = Vec::new();
                 }
-                self.ranges.insert(end, Range { end: old_end, keys: tail });
+                self.ranges.insert(end, KeyedRange { end: old_end, keys: tail });
             }
-            new.ranges.insert(at, Range { end: stop, keys });
+            new.ranges.insert(at, KeyedRange { end: stop, keys });
             at = stop;
         }
     }
@@ -157,22 +151,34 @@ impl Visit {
     }
 }
 
+/// Ranges in order, those that touch made one.
+pub(crate) fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut all: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match all.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => all.push(range),
+        }
+    }
+    all
+}
+
 /// The parts of `old` that `new` does not have, both in order.
-pub(crate) fn without(old: &[(u64, u64)], new: &[(u64, u64)]) -> Vec<(u64, u64)> {
+pub(crate) fn without(old: &[Range<u64>], new: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut rest = Vec::new();
     let mut new = new.iter().peekable();
-    for &(mut start, end) in old {
+    for &Range { mut start, end } in old {
         while start < end {
-            while new.next_if(|n| n.1 <= start).is_some() {}
+            while new.next_if(|n| n.end <= start).is_some() {}
             match new.peek() {
-                Some(&&(from, to)) if from < end => {
-                    if from > start {
-                        rest.push((start, from));
+                Some(next) if next.start < end => {
+                    if next.start > start {
+                        rest.push(start..next.start);
                     }
-                    start = to;
+                    start = next.end;
                 }
                 _ => {
-                    rest.push((start, end));
+                    rest.push(start..end);
                     break;
                 }
             }
@@ -184,6 +190,11 @@ pub(crate) fn without(old: &[(u64, u64)], new: &[(u64, u64)]) -> Vec<(u64, u64)>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As one of a list: a list of one range looks like the list of its numbers.
+    fn range(start: u64, end: u64) -> Range<u64> {
+        start..end
+    }
 
     fn key(n: u64) -> Key {
         Key::of_fill(n)
@@ -209,16 +220,16 @@ mod tests {
         assert_eq!(capture(&mut old, &mut first, 100, 3 * CHUNK + 5, 0), [false; 4]);
         let mut second = State::default();
         assert_eq!(capture(&mut first, &mut second, 100, 3 * CHUNK + 5, 0), [true; 4]);
-        assert_eq!(first.intervals(), []);
+        assert_eq!(first.addresses(), []);
         // A chunk that is cut off elsewhere is another.
         let mut third = State::default();
         assert_eq!(capture(&mut second, &mut third, 100, 3 * CHUNK + 6, 0), [true, true, true, false]);
         let mut fourth = State::default();
         assert_eq!(capture(&mut third, &mut fourth, CHUNK, 2 * CHUNK, 0), [true]);
-        assert_eq!(third.intervals(), [(100, CHUNK), (2 * CHUNK, 3 * CHUNK + 6)]);
+        assert_eq!(third.addresses(), [100..CHUNK, 2 * CHUNK..3 * CHUNK + 6]);
         assert_eq!(capture(&mut third, &mut fourth, 2 * CHUNK, 3 * CHUNK + 6, 0), [true, true]);
         assert_eq!(capture(&mut third, &mut fourth, 100, CHUNK, 1), [false]);
-        assert_eq!(fourth.intervals(), [(100, 3 * CHUNK + 6)]);
+        assert_eq!(fourth.addresses(), [range(100, 3 * CHUNK + 6)]);
         assert!(fourth.overlaps(0, 101) && !fourth.overlaps(0, 100) && fourth.covers(100, 3 * CHUNK));
     }
 
@@ -227,7 +238,7 @@ mod tests {
         let (mut old, mut new, mut none) = (State::default(), State::default(), State::default());
         capture(&mut none, &mut old, 0, 4 * CHUNK, 0);
         old.carry(CHUNK, 3 * CHUNK, &mut new);
-        assert_eq!(old.intervals(), [(0, CHUNK), (3 * CHUNK, 4 * CHUNK)]);
+        assert_eq!(old.addresses(), [0..CHUNK, 3 * CHUNK..4 * CHUNK]);
         let mut next = State::default();
         assert_eq!(capture(&mut new, &mut next, CHUNK, 3 * CHUNK, 0), [true, true]);
         assert_eq!(capture(&mut old, &mut next, 3 * CHUNK, 4 * CHUNK, 0), [true]);
@@ -235,9 +246,9 @@ mod tests {
 
     #[test]
     fn what_is_left_of_ranges_without_others() {
-        assert_eq!(without(&[(0, 10), (20, 30)], &[(5, 22), (25, 26)]), [(0, 5), (22, 25), (26, 30)]);
-        assert_eq!(without(&[(0, 10)], &[]), [(0, 10)]);
-        assert_eq!(without(&[(5, 10)], &[(0, 20)]), []);
-        assert_eq!(without(&[(5, 10), (12, 14)], &[(0, 6), (13, 20)]), [(6, 10), (12, 13)]);
+        assert_eq!(without(&[0..10, 20..30], &[5..22, 25..26]), [0..5, 22..25, 26..30]);
+        assert_eq!(without(&[range(0, 10)], &[]), [range(0, 10)]);
+        assert_eq!(without(&[range(5, 10)], &[range(0, 20)]), []);
+        assert_eq!(without(&[5..10, 12..14], &[0..6, 13..20]), [6..10, 12..13]);
     }
 }

@@ -63,14 +63,14 @@ impl<'a> Image<'a> {
 
     /// Everything that can be executed: the address of its first byte, and its bytes, by address.
     pub fn text(&self) -> Vec<(u64, &'a [u8])> {
-        self.executable().filter_map(|(start, size)| Some((start, self.at_address(start, size)?))).collect()
+        self.executable().filter_map(|at| Some((at.start, self.at_address(at.start, at.end - at.start)?))).collect()
     }
 
     /// What can be executed from an address on; `None` where nothing can.
     pub fn code(&self, address: u64) -> Option<&'a [u8]> {
         self.memory(address).filter(|memory| memory.executable)?;
-        let (start, size) = self.executable().find(|(start, size)| address.wrapping_sub(*start) < *size)?;
-        self.at_address(address, size - (address - start))
+        let found = self.executable().find(|range| range.contains(&address))?;
+        self.at_address(address, found.end - address)
     }
 
     /// The bytes of the section of a name, decompressed where they are compressed; none where there is no such section.

@@ -2,6 +2,8 @@
 //!
 //! Source: the ELF specification, and AMDGPUUsage, "Code Object", for what is AMD's.
 
+use std::ops::Range;
+
 use object::elf;
 use object::read::elf::{
     ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable,
@@ -25,10 +27,10 @@ pub(crate) const RELATIVE64: u32 = 13;
 pub struct Image<'a> {
     bytes: &'a [u8],
     file: ElfFile64<'a, LittleEndian>,
-    sections: Vec<Range>,
-    segments: Vec<Range>,
+    sections: Vec<FileRange>,
+    segments: Vec<FileRange>,
     /// Memory that is only read once relocations are done.
-    relro: Vec<Range>,
+    relro: Vec<FileRange>,
 }
 
 /// A note: who defines its type, the type, its bytes and where they are in the file.
@@ -274,16 +276,16 @@ impl<'a> Image<'a> {
         Some(Memory { writable, ..found.memory })
     }
 
-    /// The first address of what is loaded, and the one after the last; `None` when nothing is.
-    pub(crate) fn extent(&self) -> Option<(u64, u64)> {
+    /// The addresses of what is loaded, from the first to the last; `None` when nothing is.
+    pub(crate) fn extent(&self) -> Option<Range<u64>> {
         let first = self.segments.first()?.start;
         let end = self.segments.iter().filter_map(|s| s.start.checked_add(s.size)).max()?;
-        (first < end).then_some((first, end))
+        (first < end).then_some(first..end)
     }
 
     /// The first address of what is loaded: what is where the loaded memory begins.
     pub fn first_address(&self) -> u64 {
-        self.extent().map_or(0, |(first, _)| first)
+        self.extent().map_or(0, |loaded| loaded.start)
     }
 
     /// What is loaded from the file: addresses and bytes.
@@ -291,7 +293,7 @@ impl<'a> Image<'a> {
     /// # Errors
     /// When a segment leads outside of the file, or is larger there than in memory.
     pub(crate) fn loaded(&self) -> Result<Vec<(u64, &'a [u8])>> {
-        let bytes = |s: &Range| {
+        let bytes = |s: &FileRange| {
             let found = self.bytes.read_bytes_at(s.offset, s.in_file).ok().filter(|_| s.in_file <= s.size);
             let wrong = || {
                 let found = format!("{} bytes at {:#x}", s.in_file, s.offset);
@@ -302,15 +304,16 @@ impl<'a> Image<'a> {
         self.segments.iter().map(bytes).collect()
     }
 
-    /// Address and size of what is loaded and never written, by address: code, constants and kernel descriptors.
-    pub fn read_only(&self) -> Vec<(u64, u64)> {
-        self.segments.iter().filter(|s| !s.memory.writable).map(|s| (s.start, s.size)).collect()
+    /// The addresses of what is loaded and never written, in order: code, constants and kernel descriptors.
+    pub fn read_only(&self) -> Vec<Range<u64>> {
+        let read_only = self.segments.iter().filter(|s| !s.memory.writable);
+        read_only.map(|s| s.start..s.start.saturating_add(s.size)).collect()
     }
 
-    /// Address and size of what can be executed, by address.
-    pub(crate) fn executable(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    /// The addresses of what can be executed, in order.
+    pub(crate) fn executable(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let ranges = if self.sections.is_empty() { &self.segments } else { &self.sections };
-        ranges.iter().filter(|r| r.memory.executable).map(|r| (r.start, r.in_file.min(r.size)))
+        ranges.iter().filter(|r| r.memory.executable).map(|r| r.start..r.start.saturating_add(r.in_file.min(r.size)))
     }
 
     pub(crate) fn section_table(&self) -> &SectionTable<'a, elf::FileHeader64<LittleEndian>> {
@@ -341,7 +344,7 @@ impl<'a> Image<'a> {
 }
 
 /// A range of addresses.
-struct Range {
+struct FileRange {
     start: u64,
     size: u64,
     /// Where it is in the file.
@@ -353,12 +356,12 @@ struct Range {
 
 /// The range that has an address, and how far behind its beginning that is. Ranges are sorted and do not overlap, but in
 /// damaged files, where one of them is as good as the other.
-fn find(ranges: &[Range], address: u64) -> Option<(u64, &Range)> {
+fn find(ranges: &[FileRange], address: u64) -> Option<(u64, &FileRange)> {
     let before = ranges.get(..ranges.partition_point(|r| r.start <= address))?;
     before.last().map(|r| (address.wrapping_sub(r.start), r)).filter(|(offset, r)| *offset < r.size)
 }
 
-fn sections(file: &ElfFile64<'_, LittleEndian>) -> Vec<Range> {
+fn sections(file: &ElfFile64<'_, LittleEndian>) -> Vec<FileRange> {
     let table = file.elf_section_table();
     let mut ranges = Vec::new();
     for section in table.iter() {
@@ -373,17 +376,17 @@ fn sections(file: &ElfFile64<'_, LittleEndian>) -> Vec<Range> {
             got: table.section_name(LittleEndian, section).is_ok_and(|name| name.starts_with(b".got")),
         };
         let (start, offset) = (section.sh_addr(LittleEndian), section.sh_offset(LittleEndian));
-        ranges.push(Range { start, size, offset, in_file: size, memory });
+        ranges.push(FileRange { start, size, offset, in_file: size, memory });
     }
     ranges.sort_by_key(|r| r.start);
     ranges
 }
 
-fn segments(file: &ElfFile64<'_, LittleEndian>, kind: elf::ProgramType) -> Vec<Range> {
+fn segments(file: &ElfFile64<'_, LittleEndian>, kind: elf::ProgramType) -> Vec<FileRange> {
     let loaded = file.elf_program_headers().iter().filter(|s| s.p_type(LittleEndian) == kind);
     let range = |s: &elf::ProgramHeader64<LittleEndian>| {
         let flags = s.p_flags(LittleEndian).0;
-        Range {
+        FileRange {
             start: s.p_vaddr(LittleEndian),
             size: s.p_memsz(LittleEndian),
             offset: s.p_offset(LittleEndian),
@@ -391,7 +394,7 @@ fn segments(file: &ElfFile64<'_, LittleEndian>, kind: elf::ProgramType) -> Vec<R
             memory: Memory { writable: flags & elf::PF_W.0 != 0, executable: flags & elf::PF_X.0 != 0, got: false },
         }
     };
-    let mut ranges: Vec<Range> = loaded.map(range).collect();
+    let mut ranges: Vec<FileRange> = loaded.map(range).collect();
     ranges.sort_by_key(|r| r.start);
     ranges
 }

@@ -3,6 +3,8 @@
 //! Source: AMDGPUUsage, "AMDGPU ELF Relocation Records"; the loader puts all segments at the distances that they have in the
 //! file, so that code finds its data.
 
+use std::ops::Range;
+
 use crate::elf::{Image, RELATIVE64};
 use crate::error::{Result, Unreadable};
 
@@ -46,7 +48,8 @@ const NONE: u32 = 0;
 pub fn load(bytes: &[u8], base: u64, define: impl Fn(&str) -> Option<u64>) -> Result<Loaded> {
     const WHAT: &str = "code object";
     let image = Image::parse(bytes)?;
-    let (first, end) = image.extent().ok_or_else(|| Unreadable::unexpected(WHAT, 0, "segments to load", "none"))?;
+    let Range { start: first, end } =
+        image.extent().ok_or_else(|| Unreadable::unexpected(WHAT, 0, "segments to load", "none"))?;
     if end - first > MOST {
         return Err(Unreadable::TooLarge { what: "segments", at: first, limit: MOST, found: end - first });
     }

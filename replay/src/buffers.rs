@@ -19,10 +19,9 @@ pub(crate) fn buffers(captured: &CapturedDispatch<'_>, rules: &[Rule]) -> Result
     captured.allocations.iter().for_each(|a| cut(a.base, a.size));
     let globals = || captured.globals.iter().copied().chain(captured.own_data.iter().flat_map(|own| &own.globals));
     globals().for_each(|g| cut(g.address, g.size));
-    let ranges = captured.before.ranges().into_iter().map(|(start, length)| start..start + length);
     let mut used = vec![false; rules.len()];
     let mut buffers = Vec::new();
-    for piece in ranges.flat_map(|range| pieces(range, &cuts)) {
+    for piece in captured.before.ranges().into_iter().flat_map(|range| pieces(range, &cuts)) {
         let of_pointer: Vec<_> = pointers.iter().filter(|p| p.address == piece.start).collect();
         let global = globals().find(|g| g.address == piece.start);
         let mut names: Vec<String> = of_pointer.iter().flat_map(|p| [p.name.clone(), p.number.clone()]).collect();

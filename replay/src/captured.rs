@@ -83,7 +83,7 @@ impl<'r> OwnData<'r> {
         let image = Image::parse(&code.bytes).ok()?;
         let captured = before.ranges();
         let is_captured = |range: &Range<u64>| {
-            captured.iter().any(|(start, size)| *start <= range.start && range.end <= start + size)
+            captured.iter().any(|captured| captured.start <= range.start && range.end <= captured.end)
         };
         let written = image.data().into_iter().filter(|range| range.kind == DataKind::Variable);
         let ranges =
@@ -353,7 +353,7 @@ impl<'r> CapturedDispatch<'r> {
     fn memory_lacks(&self, notes: &[Placed<Note>]) -> Vec<String> {
         let ranges = self.before.ranges();
         let holds = |start: u64, size: u64, address: u64| address.checked_sub(start).is_some_and(|at| at < size);
-        let is_captured = |address| ranges.iter().any(|(start, length)| holds(*start, *length, address));
+        let is_captured = |address| ranges.iter().any(|range| range.contains(&address));
         let was_freed = |base: u64| {
             let at = format!(" bytes at {base:#x}: ");
             notes.iter().any(|note| note.code == FREED && note.text.contains(&at))
@@ -368,8 +368,7 @@ impl<'r> CapturedDispatch<'r> {
 
     /// What keeps the dispatch from being replayed, as far as the capture says it, one line each.
     pub fn obstacles(&self) -> Vec<String> {
-        let in_memory =
-            |address| self.before.ranges().iter().any(|(start, length)| (*start..start + length).contains(&address));
+        let in_memory = |address| self.before.ranges().iter().any(|range| range.contains(&address));
         let facts = PacketFacts::default();
         let segment = kernarg::restored(&self.dispatch.kernarg, &self.original.interface, &facts, false, in_memory);
         let all = [self.has_arguments().err(), segment.err(), regions(self.wanted()).err()];
@@ -392,9 +391,8 @@ impl<'r> CapturedDispatch<'r> {
         let ranges = self.before.ranges();
         let written = &self.original.interface.variables;
         for g in self.globals.iter().filter(|g| written.contains(&g.symbol)) {
-            let captured = |(start, length): &(u64, u64)| {
-                *start <= g.address && g.address.saturating_add(g.size) <= start + length
-            };
+            let captured =
+                |range: &Range<u64>| range.start <= g.address && g.address.saturating_add(g.size) <= range.end;
             if !ranges.iter().any(captured) {
                 all.push(format!("variable {}: its memory was not captured", g.symbol));
             }

@@ -58,7 +58,7 @@ pub fn memory(captured: &CapturedDispatch<'_>, rules: &[Rule], all: bool, folder
 }
 
 fn holds(memory: &Memory<'_>, buffer: &Buffer) -> bool {
-    memory.ranges().iter().any(|(start, length)| *start <= buffer.start && buffer.end <= start + length)
+    memory.ranges().iter().any(|range| range.start <= buffer.start && buffer.end <= range.end)
 }
 
 fn write(memory: &Memory<'_>, buffer: &Buffer, when: &str, folder: &Path) -> Result<PathBuf> {

@@ -189,11 +189,11 @@ impl<'c> LoadedDispatch<'c> {
         let descriptor = code.object.globals.iter().find(|global| global.name == code.kernel.symbol);
         let Some(descriptor) = descriptor else { return Ok(()) };
         let name = format!("code of {}", code.kernel.name);
-        for (address, size) in image.read_only() {
+        for range in image.read_only() {
             let [placed, captured] =
-                [object, captured].map(|object| address.wrapping_add(object.wrapping_sub(descriptor.address)));
+                [object, captured].map(|object| range.start.wrapping_add(object.wrapping_sub(descriptor.address)));
             // Constants that the host may write are captured memory.
-            for range in memory::outside(captured..captured.saturating_add(size), &self.areas) {
+            for range in memory::outside(captured..captured.saturating_add(range.end - range.start), &self.areas) {
                 let placed = placed.wrapping_add(range.start - captured);
                 let mut loaded = vec![0; (range.end - range.start) as usize];
                 // SAFETY: the code was loaded with so many bytes, and no kernel runs.

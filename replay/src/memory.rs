@@ -49,8 +49,8 @@ pub(crate) fn areas(
     let mut areas: Vec<PlacedRange> = data.into_iter().flat_map(|range| relocations.areas(range)).collect();
     let code = captured.loaded.map_or(0..0, |l| l.base..l.base.saturating_add(l.size));
     for global in captured.globals.iter().filter(|g| code.contains(&g.address)) {
-        for (start, length) in captured.before.ranges() {
-            let own_part = global.address.max(start)..global.address.saturating_add(global.size).min(start + length);
+        for range in captured.before.ranges() {
+            let own_part = global.address.max(range.start)..global.address.saturating_add(global.size).min(range.end);
             if own_part.start < own_part.end {
                 areas.push(PlacedRange { placed: relocations.placed(own_part.start), captured: own_part });
             }

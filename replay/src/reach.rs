@@ -129,8 +129,8 @@ impl Reach {
         let ranges = captured.before.ranges();
         let mut piece = Vec::new();
         while let Some(range) = reach.next.pop() {
-            for (start, length) in &ranges {
-                let (start, end) = (range.start.max(*start), range.end.min(start.saturating_add(*length)));
+            for held in &ranges {
+                let (start, end) = (range.start.max(held.start), range.end.min(held.end));
                 for at in (start..end).step_by(PIECE) {
                     // With what follows: an address may lie across.
                     let length = (end - at).min((PIECE + WORD - STEP) as u64) as usize;

@@ -179,7 +179,7 @@ fn the_scope_says_how_much_memory_is_captured() {
         let (_, reader) = captured(run);
         let dispatch = of(&reader, "scratch");
         let ranges = dispatch.before.map(|id| reader.snapshot(id).unwrap().ranges()).unwrap_or_default();
-        let holds = |at: u64| ranges.iter().any(|(start, length)| (*start..start + length).contains(&at));
+        let holds = |at: u64| ranges.iter().any(|range| range.contains(&at));
         (ranges.len(), [0, 8].map(|at| holds(pointer(dispatch, at))))
     };
     assert_eq!(sizes("kernarg"), (0, [false, false]));

@@ -130,7 +130,7 @@ fn memory_of_another_gpu_is_captured_only_where_the_dispatchs_gpu_may_access_it(
     assert!(!of_second.is_empty());
     let has = |dispatch: &Placed<Dispatch>| {
         let ranges = reader.snapshot(dispatch.before.unwrap()).unwrap().ranges();
-        of_second.iter().any(|a| ranges.iter().any(|(base, length)| *base < a.base + a.size && a.base < base + length))
+        of_second.iter().any(|a| ranges.iter().any(|range| range.start < a.base + a.size && a.base < range.end))
     };
     let of_first = |d: &&Placed<Dispatch>| reader.records().queues.iter().any(|q| q.id == d.queue && q.agent == 1);
     let first: Vec<_> = reader.dispatches().iter().filter(of_first).collect();

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use amdgpu_code_object::{CodeObject, Kernel};
@@ -207,7 +208,8 @@ fn copy_memory(
     flipped: Option<Bit>,
 ) -> SnapshotId {
     let mut snapshot = writer.snapshot(parent);
-    for (start, length) in memory.ranges() {
+    for Range { start, end } in memory.ranges() {
+        let length = end - start;
         let mut read = |offset: u64, bytes: &mut [u8]| {
             memory.read(start + offset, bytes).map_err(std::io::Error::other)?;
             if let Some(bit) = flipped

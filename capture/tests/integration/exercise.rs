@@ -110,9 +110,10 @@ pub(crate) fn exercise(bytes: Vec<u8>) -> Option<usize> {
     let mut buffer = vec![0; 100_000];
     for snapshot in &reader.records().snapshots {
         let Ok(memory) = reader.snapshot(snapshot.id) else { continue };
-        for (address, length) in memory.ranges().into_iter().take(20) {
-            let length = usize::try_from(length).map_or(buffer.len(), |length| length.min(buffer.len()));
-            let _ = memory.read(address, &mut buffer[..length]);
+        for range in memory.ranges().into_iter().take(20) {
+            let length =
+                usize::try_from(range.end - range.start).map_or(buffer.len(), |length| length.min(buffer.len()));
+            let _ = memory.read(range.start, &mut buffer[..length]);
         }
         if let Some(before) = &before {
             let _ = memory.changed_since(before);

@@ -54,7 +54,8 @@ fn everything(bytes: Vec<u8>) -> Value {
         .iter()
         .map(|snapshot| {
             let memory = reader.snapshot(snapshot.id).unwrap();
-            let ranges = memory.ranges().into_iter().map(|(address, length)| {
+            let ranges = memory.ranges().into_iter().map(|range| {
+                let (address, length) = (range.start, range.end - range.start);
                 let mut bytes = vec![0; length as usize];
                 memory.read(address, &mut bytes).unwrap();
                 json!([address, length, crc32fast::hash(&bytes)])

@@ -8,7 +8,7 @@ use amdgpu_code_object::{CodeObject, DataKind, GlobalKind, Image, StoredAddress,
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
     /// By address; of an application's code object none where that has no variables.
-    pub(super) ranges: Vec<Range>,
+    pub(super) ranges: Vec<DataRange>,
     /// By address.
     pub(super) objects: Vec<Object>,
     /// Addresses that the loader stores, by place.
@@ -19,7 +19,7 @@ pub struct Module {
 
 /// A range of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct DataRange {
     pub(super) kind: DataKind,
     pub(super) start: u64,
     pub(super) size: u64,
@@ -43,7 +43,7 @@ impl Object {
     }
 }
 
-impl Range {
+impl DataRange {
     pub(super) fn end(&self) -> u64 {
         self.start.saturating_add(self.size)
     }
@@ -102,7 +102,7 @@ impl Module {
             exported: g.exported,
         }));
         module.objects.sort_by_key(|object| object.address);
-        module.ranges.extend(image.data().into_iter().map(|range| Range {
+        module.ranges.extend(image.data().into_iter().map(|range| DataRange {
             kind: range.kind,
             start: range.start,
             size: range.size,
@@ -124,7 +124,7 @@ impl Module {
     }
 
     /// The range of an address.
-    pub(super) fn range(&self, address: u64) -> Option<&Range> {
+    pub(super) fn range(&self, address: u64) -> Option<&DataRange> {
         self.ranges.iter().find(|range| range.contains(address))
     }
 

@@ -65,7 +65,7 @@ impl<'r> Row<'r> {
         let packet = packet(dispatch);
         let geometry = format!("{} by {}", shape(packet.grid_size()), shape(packet.workgroup_size().map(u32::from)));
         let before = dispatch.before.and_then(|before| reader.snapshot(before).ok());
-        let bytes = before.map_or(0, |before| before.ranges().iter().map(|(_, length)| length).sum());
+        let bytes = before.map_or(0, |before| before.ranges().iter().map(|range| range.end - range.start).sum());
         Row { lacks: lacks(reader, dispatch), dispatch, kernel, geometry, bytes, obstacles, weaknesses }
     }
 

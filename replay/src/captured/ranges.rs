@@ -17,8 +17,7 @@ pub(crate) fn without(range: Range<u64>, other: &Range<u64>) -> [Range<u64>; 2] 
 impl CapturedDispatch<'_> {
     /// The captured memory but for the code, which is loaded.
     pub(crate) fn data(&self) -> Vec<Range<u64>> {
-        let ranges = self.before.ranges().into_iter().map(|(start, length)| start..start + length).collect();
-        self.code().fold(ranges, |ranges: Vec<Range<u64>>, code| {
+        self.code().fold(self.before.ranges(), |ranges, code| {
             ranges.into_iter().flat_map(|range| without(range, &code)).filter(|r| r.start < r.end).collect()
         })
     }

@@ -145,7 +145,7 @@ fn names(captured: &CapturedDispatch<'_>) -> Vec<Named> {
 fn absent(side: &Side<'_>) -> Vec<String> {
     let captured = &side.captured;
     let ranges = captured.before.ranges();
-    let is_there = |address: u64| ranges.iter().any(|(start, length)| address.wrapping_sub(*start) < *length);
+    let is_there = |address: u64| ranges.iter().any(|range| range.contains(&address));
     // Constant data was loaded with the code.
     let written = &captured.original.interface.variables;
     let gone = |n: &&Named| !is_there(n.address) && (n.number.is_some() || written.contains(&n.name));
@@ -211,10 +211,8 @@ fn whole(mut ranges: Vec<Range<u64>>, size: u64, length: u64) -> Vec<Range<u64>>
 
 /// What both have of their first bytes, as bytes from the beginning on.
 fn held(memories: [&Memory<'_>; 2], starts: [u64; 2], length: u64) -> Vec<Range<u64>> {
-    let [a, b] = [(memories[0], starts[0]), (memories[1], starts[1])].map(|(memory, start)| {
-        let ranges: Vec<_> = memory.ranges().into_iter().map(|(at, length)| at..at + length).collect();
-        within(&ranges, start, length)
-    });
+    let [a, b] = [(memories[0], starts[0]), (memories[1], starts[1])]
+        .map(|(memory, start)| within(&memory.ranges(), start, length));
     let both = a.iter().flat_map(|a| b.iter().map(|b| a.start.max(b.start)..a.end.min(b.end)));
     both.filter(|r| r.start < r.end).collect()
 }
