@@ -5,13 +5,12 @@
 //! a way that no hook sees, when its executable is frozen.
 
 use std::collections::HashMap;
-use std::fmt::Display;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use amdgpu_code_object::{CodeObject, Image, InnerData, Kernel, Source};
-use hsa::{Api, Executable, KernelSymbol, LoadedAt, VariableSymbol};
+use amdgpu_code_object::{CodeObject, Image, InnerData, Kernel, Source, Unreadable};
+use hsa::{Api, Executable, HsaError, KernelSymbol, LoadedAt, VariableSymbol};
 use logdur_intercept::lock;
 use logdur_journal::Registers;
 use logdur_kernel_cache::{Hash, Module, skim};
@@ -34,7 +33,7 @@ pub(crate) struct Object {
     /// Where it was loaded.
     pub(crate) at: LoadedAt,
     /// What is in it, or why that is not known.
-    pub(crate) code: Result<CodeObject, String>,
+    pub(crate) code: Result<CodeObject, UnknownCode>,
     /// Its variables; `None` when they cannot be read.
     pub(crate) module: Option<Module>,
     /// Its writable data that the runtime does not know by name, as it is in the file.
@@ -48,6 +47,35 @@ pub(crate) enum Part {
     Descriptions,
     /// All of its bytes.
     All,
+}
+
+/// Why it is not known what a code object contains.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum UnknownCode {
+    /// Its bytes are no code object.
+    #[error("its code object cannot be read: {0}")]
+    Damaged(Arc<Unreadable>),
+    /// The runtime does not say where its bytes are.
+    #[error("its code object cannot be read: {0}")]
+    Runtime(#[from] HsaError),
+    /// The runtime says something that cannot be.
+    #[error("its code object cannot be read: the runtime says that {size} bytes of it are at {base:#x}")]
+    NowhereOrTooLarge {
+        /// Its first address.
+        base: u64,
+        /// Its bytes.
+        size: u64,
+    },
+    /// The application has unmapped it.
+    #[error("its code object cannot be read: its {size} bytes at {base:#x}: {source}")]
+    Gone {
+        /// Its first address.
+        base: u64,
+        /// Its bytes.
+        size: u64,
+        /// What the kernel says.
+        source: Arc<io::Error>,
+    },
 }
 
 /// An object and its bytes, which are not kept.
@@ -93,7 +121,7 @@ impl Object {
             Ok((code, image)) => (Module::of_object(code, image).ok(), image.inner_data(&code.globals)),
             Err(_) => (None, Vec::new()),
         };
-        let code = parsed.map(|(code, _)| code).map_err(|error| format!("its code object cannot be read: {error}"));
+        let code = parsed.map(|(code, _)| code).map_err(|error| UnknownCode::Damaged(Arc::new(error)));
         Object { number: next_number(), loaded, agent, hash: Hash::of(bytes), at, code, module, inner }
     }
 
@@ -124,14 +152,13 @@ impl Object {
     fn read(api: &Api, loaded: u64, part: Part) -> hsa::Result<WithBytes> {
         let loader = api.loader()?;
         let (agent, at) = (loader.agent(loaded)?, loader.loaded_at(loaded).unwrap_or_default());
-        let unread = |why: &dyn Display| format!("its code object cannot be read: {why}");
         let (bytes, code) = match bytes_of(api, loaded, part) {
             Ok(bytes) if part == Part::All => return Ok((Arc::new(Object::of(agent, loaded, &bytes, at)), bytes)),
             Ok(bytes) => {
-                let code = CodeObject::parse(&bytes).map_err(|error| unread(&error));
+                let code = CodeObject::parse(&bytes).map_err(|error| UnknownCode::Damaged(Arc::new(error)));
                 (bytes, code)
             }
-            Err(why) => (Vec::new(), Err(unread(&why))),
+            Err(why) => (Vec::new(), Err(why)),
         };
         let (number, hash, module, inner) = (next_number(), Hash::of(&[]), None, Vec::new());
         Ok((Arc::new(Object { number, loaded, agent, hash, at, code, module, inner }), bytes))
@@ -144,18 +171,18 @@ fn next_number() -> u64 {
 }
 
 /// The bytes that a code object was loaded from; those that are not of the part are zeros.
-fn bytes_of(api: &Api, loaded: u64, part: Part) -> Result<Vec<u8>, String> {
+fn bytes_of(api: &Api, loaded: u64, part: Part) -> Result<Vec<u8>, UnknownCode> {
     let place = api.loader().and_then(|loader| loader.code_object_bytes(loaded));
-    let (base, size) = place.map_err(|error| error.to_string())?;
+    let (base, size) = place?;
     if base == 0 || size == 0 || size > MOST {
-        return Err(format!("the runtime says that {size} bytes of it are at {base:#x}"));
+        return Err(UnknownCode::NowhereOrTooLarge { base, size });
     }
     if part == Part::Descriptions {
-        return skim(&OwnMemory { base, size }, 0, size).map_err(|error| error.to_string());
+        return skim(&OwnMemory { base, size }, 0, size).map_err(|error| UnknownCode::Damaged(Arc::new(error)));
     }
     let mut bytes = vec![0; size as usize];
     // The application may have unmapped them since: the kernel says so.
-    own_memory::read(base, &mut bytes).map_err(|error| format!("its {size} bytes at {base:#x}: {error}"))?;
+    own_memory::read(base, &mut bytes).map_err(|error| UnknownCode::Gone { base, size, source: Arc::new(error) })?;
     Ok(bytes)
 }
 

@@ -8,6 +8,7 @@
 //! one of them decides and has the runtime load what is decided for, which it is never asked to by the runtime itself.
 //! Publishers never take that lock.
 
+mod error;
 mod originals;
 mod replacement;
 mod watch;
@@ -37,6 +38,7 @@ use regex::Regex;
 use crate::code::{Object, Objects, name_of, registers};
 use crate::session::Session;
 
+use error::NotReplaced;
 use originals::{Original, Originals};
 use replacement::{Alternation, Replacement};
 
@@ -58,7 +60,7 @@ struct State {
     cache: Cache,
     originals: Originals,
     /// What of the cache is loaded.
-    alternatives: HashMap<Copy, Result<Alternative, String>>,
+    alternatives: HashMap<Copy, Result<Alternative, NotReplaced>>,
     /// The bytes of what was ever loaded: the runtime wants them for as long as the process lives.
     bytes: HashMap<Hash, &'static [u8]>,
     /// By agent and bytes of a block.
@@ -370,7 +372,7 @@ impl Swapper {
         state.asked.was_named = true;
         let (interface, hash) = match original.interface() {
             Ok(known) => known,
-            Err(reason) => return Outcome::Stays(reason),
+            Err(reason) => return Outcome::Stays(reason.to_string()),
         };
         let (api, agent) = (session.interceptor.api(), original.symbol.agent);
         let target = state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
@@ -404,7 +406,7 @@ impl Swapper {
         }
     }
 
-    /// Has the runtime load what takes a kernel's place. What does so already stays, with the turns that it has had.
+    /// Has the runtime load what takes a kernel's place. What does so already stays, with its counters.
     fn replace(
         &self,
         session: &Session,
@@ -413,7 +415,7 @@ impl Swapper {
         others: &[Arc<Object>],
         choice: &Choice,
         swap: Swap,
-    ) -> Result<&'static Replacement, String> {
+    ) -> Result<&'static Replacement, NotReplaced> {
         let current = self.current(original.symbol.kernel_object);
         let (api, agent) = (session.interceptor.api(), original.symbol.agent);
         let of_module = |number: usize| match number.checked_sub(1) {
@@ -435,16 +437,16 @@ impl Swapper {
             let moved_by = |module| of_module(module)?.moved_by();
             load(session, agent, cache, bytes, choice, &swap.binding, &moved_by)
         });
-        let Alternative { executable, symbols } = loaded.as_ref().map_err(|reason| reason.clone())?;
+        let Alternative { executable, symbols } = loaded.as_ref().map_err(Clone::clone)?;
         let name = name_of(&original.symbol);
-        let symbol = symbols.iter().find(|s| name_of(s) == name).ok_or("the runtime does not find the kernel in it")?;
+        let symbol = symbols.iter().find(|s| name_of(s) == name).ok_or(NotReplaced::KernelMissing)?;
         let kernargs = match &swap.kernarg {
             Kernarg::AsItIs => None,
             Kernarg::Relaid(layout) => {
                 let bytes = kernarg_ring::block_bytes(layout.size as usize);
                 let ring = match rings.get(&(agent, bytes)) {
                     Some(ring) => *ring,
-                    None => KernargRing::new(api, agent, bytes).map_err(|e| e.to_string())?,
+                    None => KernargRing::new(api, agent, bytes)?,
                 };
                 rings.insert((agent, bytes), ring);
                 Some(ring)
@@ -490,10 +492,10 @@ fn load(
     choice: &Choice,
     binding: &Binding,
     moved_by: &dyn Fn(usize) -> Option<u64>,
-) -> Result<Alternative, String> {
+) -> Result<Alternative, NotReplaced> {
     let api = session.interceptor.api();
-    let bytes = cache.read_chosen(choice).map_err(|e| e.to_string())?;
-    let bound = binding.apply(&bytes, moved_by).map_err(|e| format!("its variables cannot be bound: {e}"))?;
+    let bytes = cache.read_chosen(choice).map_err(|error| NotReplaced::Unavailable(Arc::new(error)))?;
+    let bound = binding.apply(&bytes, moved_by).map_err(|error| NotReplaced::Unbound(Arc::new(error)))?;
     let code: &'static [u8] = known.entry(Hash::of(&bound)).or_insert_with(|| bound.leak());
     // It is none of the application's, also for a thread that loads code meanwhile and looks at all executables.
     let mut ours = None;
@@ -501,11 +503,9 @@ fn load(
         session.kernels.loaded(executable, &[], |_| Registers::default());
         ours = Some(executable);
     });
-    let executable = loaded.map_err(|error| {
-        ours.iter().for_each(|executable| session.kernels.destroyed(*executable));
-        error.to_string()
-    })?;
-    let symbols = api.kernels(executable, agent).map_err(|e| e.to_string())?;
+    let executable =
+        loaded.inspect_err(|_| ours.iter().for_each(|executable| session.kernels.destroyed(*executable)))?;
+    let symbols = api.kernels(executable, agent)?;
     if let Some(capture) = &session.capture {
         // A replay binds it again, to where the variables are then.
         capture.loaded_ours(session, executable, agent, &bytes, &symbols);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hsa::{Executable, KernelSymbol};
 use logdur_kernel_cache::{Hash, Interface};
 
+use super::error::NotReplaced;
 use crate::code::{Object, Objects, name_of};
 
 /// A kernel of the application's, as long as its executable is there.
@@ -38,11 +39,11 @@ impl Original {
     ///
     /// # Errors
     /// Why that is not known.
-    pub(super) fn interface(&self) -> Result<(Interface, Hash), String> {
-        let object = self.object.as_ref().ok_or("its code object was loaded in a way that is not seen")?;
+    pub(super) fn interface(&self) -> Result<(Interface, Hash), NotReplaced> {
+        let object = self.object.as_ref().ok_or(NotReplaced::Unseen)?;
         let code = object.code.as_ref().map_err(Clone::clone)?;
         let kernel = code.kernels.iter().find(|k| k.name == name_of(&self.symbol));
-        let kernel = kernel.ok_or("its code object says nothing about it")?;
+        let kernel = kernel.ok_or(NotReplaced::Undescribed)?;
         Ok((Interface::of(code, kernel), object.hash))
     }
 
