@@ -39,6 +39,7 @@ impl Table {
     }
 
     /// The entry of an address, or the free one where it would be.
+    #[inline]
     fn find(&self, address: u64) -> &Entry {
         let mask = self.0.len() - 1;
         let mut at = (address >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 7;

@@ -19,6 +19,9 @@ const BATCH: usize = if cfg!(loom) { 1 } else { 4 };
 /// Blocks that are kept ready at most.
 const READY: usize = 64;
 
+/// Blocks beyond the limit that queues may take.
+const SPARE: usize = 8;
+
 /// In a model a block is full after two dispatches.
 const BLOCK_RECORDS: usize = if cfg!(loom) { 2 } else { logdur_journal::BLOCK_RECORDS };
 
@@ -32,7 +35,10 @@ pub struct Blocks {
     /// Blocks that publishers took since the pool was last looked after.
     demand: AtomicUsize,
     /// Blocks that there are, in the pool or in use.
+    #[cfg(loom)]
     made: AtomicUsize,
+    /// Blocks that queues have taken and the log thread has not given back.
+    used: AtomicUsize,
     /// More than these are in use only until the log thread has given up rows that cannot be written.
     limit: usize,
     /// Where cursors stand that have no more to do. No dispatch is recorded there.
@@ -83,7 +89,9 @@ impl Blocks {
             records,
             pool: Mutex::new(Vec::new()),
             demand: AtomicUsize::new(0),
+            #[cfg(loom)]
             made: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
             limit,
             parked,
         }
@@ -91,6 +99,7 @@ impl Blocks {
 
     /// An empty block, for a thread that may wait.
     pub fn take(&self) -> BlockRef {
+        self.used.fetch_add(1, Ordering::Relaxed);
         let mut pool = lock(&self.pool);
         if pool.is_empty() {
             pool.extend(self.make(BATCH));
@@ -101,6 +110,7 @@ impl Blocks {
     /// An empty block for the publisher of a queue.
     pub fn next(&self, spare: &Spare, queue: u64, agent: usize) -> BlockRef {
         self.demand.fetch_add(1, Ordering::Relaxed);
+        self.used.fetch_add(1, Ordering::Relaxed);
         let pooled = || self.pool.try_lock().ok()?.pop();
         let block = spare.take().or_else(pooled).unwrap_or_else(|| self.take_new());
         block.get().assign(queue, agent);
@@ -116,13 +126,19 @@ impl Blocks {
     }
 
     fn make(&self, count: usize) -> impl Iterator<Item = BlockRef> + use<> {
+        #[cfg(loom)]
         self.made.fetch_add(count, Ordering::Relaxed);
         self.records.blocks(count).into_iter().map(BlockRef::of)
     }
 
     /// True when the blocks in use take more memory than they may.
     pub fn are_too_many(&self) -> bool {
-        self.made.load(Ordering::Relaxed).saturating_sub(lock(&self.pool).len()) > self.limit
+        self.used.load(Ordering::Relaxed) > self.limit
+    }
+
+    /// True when no more dispatches are to be recorded: a log that cannot be written has given up its oldest rows before that.
+    pub(crate) fn are_exhausted(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > self.limit.saturating_add(SPARE)
     }
 
     /// Sees to it that there are as many blocks ready as are going to be wanted until this is called again.
@@ -157,6 +173,7 @@ impl Blocks {
     pub fn give_back(&self, block: BlockRef) {
         block.clear();
         lock(&self.pool).push(block);
+        self.used.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Where a cursor stands that has no more to do.
@@ -468,8 +485,9 @@ mod model {
             });
             threads.into_iter().for_each(|t| t.join().unwrap());
             let mut pool: Vec<_> = lock(&harness.blocks.pool).iter().map(|b| b.0).collect();
+            let used = harness.blocks.used.load(Ordering::Relaxed);
             let made = harness.blocks.made.load(Ordering::Relaxed);
-            assert_eq!((harness.spare.take(), pool.len()), (None, made), "a block is lost, or there twice");
+            assert_eq!((harness.spare.take(), used, pool.len()), (None, 0, made), "a block is lost, or there twice");
             pool.sort();
             pool.dedup();
             assert_eq!(pool.len(), made, "a block is there twice");

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use hsa::OwnSignal;
 use hsa_sys::abi::aql::{Packet, PacketType, Slot, vendor};
 use hsa_sys::abi::signal::{Signal, kind};
+use logdur_journal::account::Event;
 use logdur_journal::{Record, Shape, State, flag};
 
 use crate::blocks::{Cursor, RecordRef};
@@ -38,62 +39,89 @@ fn timing(can_stay: impl FnOnce() -> bool, enter: impl FnOnce() -> Left) -> Timi
 }
 
 impl Publisher {
-    /// Makes packets, `dispatches` kernels among them, ready for the GPU, which gets them next, and records the kernels.
+    /// Makes packets, `dispatches` kernels among them, ready for the GPU, which gets them next, and records the kernels. `now` is
+    /// when their doorbell was rung, once that is known.
     pub(crate) fn observe<'a>(
         &mut self,
         interceptor: &'static Interceptor,
         queue: &Queue,
         dispatches: u64,
+        now: &mut Option<u64>,
         slots: impl Iterator<Item = &'a Slot>,
     ) {
-        let (mut id, mut now) = (0, 0);
+        let (mut id, mut time) = (0, 0);
         if dispatches > 0 {
+            // First: the record that it asks for is there when the counters below are read.
+            self.ask_for_record();
             id = interceptor.records.header().next_id().fetch_add(dispatches, Ordering::Relaxed);
-            now = interceptor.clock.ticks();
+            time = *now.get_or_insert_with(|| interceptor.clock.ticks());
         }
+        let change = interceptor.ports.change.is_some();
+        // No code is loaded or destroyed between the packets of one pass: an address is looked up once.
+        let mut last = (0, 0);
         for slot in slots {
+            // A copy that stays in registers: what needs all of it reads the slot again.
             let packet = slot.read();
-            match packet.packet_type() {
-                _ if packet.is_dispatch() => {
-                    let feature = interceptor.ports.change.filter(|_| {
-                        let extended = packet.is_extended_dispatch();
-                        if extended {
-                            no_change_of_extended_dispatch(interceptor);
-                        }
-                        !extended
-                    });
-                    if let Some(feature) = feature
-                        && let Some(changed) = feature.change(&packet, queue.address())
-                    {
-                        self.record_changed(interceptor, queue, slot, changed, (id, now));
-                    } else {
-                        let kernel = interceptor.kernel_numbers.get(packet.kernel_object()) as u32;
-                        let (_, own) = self.record(interceptor, queue, &packet, kernel, (id, now));
-                        if let Some(own) = own {
-                            slot.set_completion_signal(own.handle());
-                        }
-                    }
-                    id += 1;
-                }
-                PacketType::VendorSpecific if packet.setup() as u8 == vendor::PM4_IB => {}
-                PacketType::VendorSpecific if packet.setup() as u8 != vendor::BARRIER_VALUE => {
-                    unknown_vendor_packet(interceptor, packet.setup() as u8);
-                }
-                _ if packet.completion_signal() != 0 => {
-                    interceptor.pending.before_reuse(packet.completion_signal());
-                    if queue.forwarding.load(Ordering::Acquire) > 0
-                        && let Some(own) = self.keep_in_order(interceptor, queue, &packet)
-                    {
-                        slot.set_completion_signal(own.handle());
-                    }
-                }
-                _ => {}
+            if !packet.is_dispatch() {
+                self.observe_other(interceptor, queue, slot);
+                continue;
             }
+            if !change || !self.change(interceptor, queue, slot, (id, time)) {
+                let object = packet.kernel_object();
+                if object != last.0 {
+                    last = (object, interceptor.kernel_numbers.get(object) as u32);
+                }
+                let recorded = self.record(interceptor, queue, &packet, last.1, (id, time));
+                if let Some((_, Some(own))) = recorded {
+                    slot.set_completion_signal(own.handle());
+                }
+            }
+            id += 1;
         }
     }
 
-    /// Lets another kernel run, and records its dispatch.
+    /// A packet that is no dispatch.
     #[inline(never)]
+    fn observe_other(&mut self, interceptor: &'static Interceptor, queue: &Queue, slot: &Slot) {
+        let packet = slot.read();
+        match packet.packet_type() {
+            PacketType::VendorSpecific if packet.setup() as u8 == vendor::PM4_IB => {}
+            PacketType::VendorSpecific if packet.setup() as u8 != vendor::BARRIER_VALUE => {
+                unknown_vendor_packet(interceptor, packet.setup() as u8);
+            }
+            _ if packet.completion_signal() != 0 => {
+                interceptor.pending.before_reuse(packet.completion_signal());
+                if queue.forwarding.load(Ordering::Acquire) > 0
+                    && let Some(own) = self.keep_in_order(interceptor, queue, &packet)
+                {
+                    slot.set_completion_signal(own.handle());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets another kernel run in a dispatch, if a feature chooses one; false if it runs as it is.
+    #[inline(never)]
+    fn change(
+        &mut self,
+        interceptor: &'static Interceptor,
+        queue: &Queue,
+        slot: &Slot,
+        id_and_time: (u64, u64),
+    ) -> bool {
+        let packet = slot.read();
+        if packet.is_extended_dispatch() {
+            no_change_of_extended_dispatch(interceptor);
+            return false;
+        }
+        let Some(feature) = interceptor.ports.change else { return false };
+        let Some(changed) = feature.change(&packet, queue.address()) else { return false };
+        self.record_changed(interceptor, queue, slot, changed, id_and_time);
+        true
+    }
+
+    /// Lets another kernel run, and records its dispatch.
     fn record_changed(
         &mut self,
         interceptor: &'static Interceptor,
@@ -103,7 +131,9 @@ impl Publisher {
         id_and_time: (u64, u64),
     ) {
         slot.take_kernel_of(&changed.packet);
-        let (record, own) = self.record(interceptor, queue, &changed.packet, changed.kernel, id_and_time);
+        let recorded = self.record(interceptor, queue, &changed.packet, changed.kernel, id_and_time);
+        // Memory of arguments that has no record is not used again.
+        let Some((record, own)) = recorded else { return };
         if let Some(own) = own {
             slot.set_completion_signal(own.handle());
         }
@@ -112,7 +142,8 @@ impl Publisher {
         }
     }
 
-    /// Records a dispatch; returns the signal that has to be in its packet instead of its own.
+    /// Records a dispatch; returns the signal that has to be in its packet instead of its own. `None` if the dispatch is not
+    /// recorded: its packet passes as it is.
     #[inline(always)]
     fn record(
         &mut self,
@@ -121,20 +152,23 @@ impl Publisher {
         packet: &Packet,
         kernel: u32,
         (id, now): (u64, u64),
-    ) -> (RecordRef, Option<OwnSignal>) {
+    ) -> Option<(RecordRef, Option<OwnSignal>)> {
+        if self.free.record().is_none() && passes_unrecorded(interceptor, queue, packet.completion_signal()) {
+            return None;
+        }
         let to = self.free_record(interceptor, queue);
         fill(to.record(), packet, id, now, kernel);
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
         let app = packet.completion_signal();
         let timing = if app == 0 { Timing::Own } else { leave(interceptor, queue, to, app, barrier) };
         if timing == Timing::AppSignal {
-            return (to, None);
+            return Some((to, None));
         }
         let Some(own) = self.own_signal(interceptor, queue) else {
             // Without a signal the reaper cannot tell when it ends. The application's packet passes as it is.
             to.set_flags(barrier | flag::NO_TIMES);
             to.set_state(State::Done);
-            return (to, None);
+            return Some((to, None));
         };
         to.set_flags(if timing == Timing::Forwarded { barrier | flag::FORWARDED } else { barrier });
         to.progress().signal.store(own.handle(), Ordering::Relaxed);
@@ -142,7 +176,7 @@ impl Publisher {
             stand_in(interceptor, queue, to, app);
         }
         to.set_state(State::InFlight);
-        (to, Some(own))
+        Some((to, Some(own)))
     }
 
     /// Lets a signal of ours stand in for that of a packet that is no dispatch, while it does for dispatches before it:
@@ -156,6 +190,12 @@ impl Publisher {
         stand_in(interceptor, queue, to, packet.completion_signal());
         to.set_state(State::InFlight);
         Some(own)
+    }
+
+    /// Asks for the cache lines of the next free record.
+    #[inline]
+    fn ask_for_record(&self) {
+        RecordRef { block: self.free.block, slot: self.free.slot }.ask_ahead(0);
     }
 
     /// The next free record; the publisher moves past it.
@@ -209,6 +249,20 @@ impl Publisher {
             interceptor.notice_once("no-signals", format!("dispatches pass without times: {error}"));
         }
     }
+}
+
+/// True when the records have reached their limit, so that a dispatch with this signal is only counted. Not while signals stand in
+/// for those of dispatches before it: a thread that sees it complete has to see them complete.
+#[cold]
+fn passes_unrecorded(interceptor: &Interceptor, queue: &Queue, app: u64) -> bool {
+    if !interceptor.blocks.are_exhausted() || queue.forwarding.load(Ordering::Acquire) > 0 {
+        return false;
+    }
+    if app != 0 {
+        interceptor.pending.before_reuse(app);
+    }
+    interceptor.records.header().count(Event::UnrecordedDispatch, 1);
+    true
 }
 
 /// A dispatch passes whose format has more than the fields of the kernel that would replace its own: clusters, and on some queues a

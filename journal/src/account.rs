@@ -49,10 +49,14 @@ pub enum Event {
     BypassedQueue,
     /// A packet, a dispatch or not, that passed on such a queue unseen, or on one that is not watched.
     UnseenPacket,
+    /// A dispatch that was not recorded, because records have reached their limit.
+    UnrecordedDispatch,
 }
 
 impl Event {
-    const NAMES: [&'static str; 2] = ["bypassed-queues", "unseen-packets"];
+    /// How many there are.
+    pub(crate) const COUNT: usize = 3;
+    const NAMES: [&'static str; Event::COUNT] = ["bypassed-queues", "unseen-packets", "not-recorded"];
 }
 
 impl Tally {
@@ -97,8 +101,9 @@ impl Tally {
 
     /// Name and value of everything that an account shows. Dispatches that were seen and came to no end are those whose
     /// packets were never given to the GPU, or, when `private`, those whose records are gone with the process.
-    pub fn shown(&self, seen: u64, private: bool, events: [u64; 2]) -> Vec<(&'static str, u64)> {
-        let ended = self.logged.saturating_add(self.filtered).saturating_add(self.unwritten);
+    pub fn shown(&self, seen: u64, private: bool, events: [u64; Event::COUNT]) -> Vec<(&'static str, u64)> {
+        let unrecorded = events[Event::UnrecordedDispatch as usize];
+        let ended = [self.filtered, self.unwritten, unrecorded].into_iter().fold(self.logged, u64::saturating_add);
         let rest = if private { "unrecorded" } else { "not-submitted" };
         let always = [("seen", seen), ("logged", self.logged)];
         let others = [
@@ -144,7 +149,7 @@ impl Header {
     }
 
     /// What was counted beside dispatches.
-    pub fn events(&self) -> [u64; 2] {
-        [0, 1].map(|i| self.events[i].load(Ordering::Relaxed))
+    pub fn events(&self) -> [u64; Event::COUNT] {
+        std::array::from_fn(|i| self.events[i].load(Ordering::Relaxed))
     }
 }

@@ -61,7 +61,7 @@ pub enum Cell<'a> {
 }
 
 /// What is unusual about a dispatch: a bit for each of [`Flags::NAMES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u8);
 
 impl Flags {
@@ -69,9 +69,21 @@ impl Flags {
     pub const NAMES: [&'static str; 7] =
         ["unknown-kernel", "incomplete", "no-times", "times-lost", "in-flight", "shared-signal", "end-before-start"];
 
+    /// True when nothing is unusual.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// The names of those that are set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Flags::NAMES.into_iter().enumerate().filter(move |(bit, _)| self.0 >> bit & 1 != 0).map(|(_, name)| name)
+        let mut left = self.0;
+        // Most rows have none.
+        std::iter::from_fn(move || {
+            let name = Flags::NAMES.get(left.trailing_zeros() as usize).copied();
+            left &= left.wrapping_sub(1);
+            name
+        })
     }
 }
 

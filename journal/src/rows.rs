@@ -1,6 +1,6 @@
 //! Rows of a running process: cells that the dispatches of one kernel and shape have in common are formatted once.
 
-use crate::columns::{COLUMNS, Cell, Cells, Common, Row, own_cells};
+use crate::columns::{COLUMNS, Cell, Cells, Common, Flags, Row, own_cells};
 use crate::lines::Lines;
 
 /// Templates that are kept: applications repeat few kernels and shapes.
@@ -8,8 +8,10 @@ const TEMPLATES: usize = 256;
 /// The numbers of neighbouring dispatches differ in their last digits only.
 const LOW_DIGITS: usize = 8;
 const LOW: u64 = 10_u64.pow(LOW_DIGITS as u32);
-/// Short texts are copied in one piece of this size, of which the end is taken off again: no call, no loop.
-const PIECE: usize = 16;
+/// Short texts are copied in one piece of this size, of which the next one overwrites the rest: no call, no loop.
+const PIECE: usize = 32;
+/// An own cell is no longer than this: that of all flags is the longest.
+const LONGEST: usize = 160;
 /// What makes characters of eight digits.
 const ZEROS: u64 = u64::from_le_bytes([b'0'; LOW_DIGITS]);
 
@@ -19,18 +21,35 @@ pub struct Rows {
     lines: Lines,
     /// By [`Common::hash`].
     templates: Vec<Option<Template>>,
-    /// For each own column, the upper digits of its last number.
-    high: [High; COLUMNS.len()],
+    /// The row that is being written, and room for any other of its template.
+    line: Vec<u8>,
+    /// The template whose beginning the line has; [`TEMPLATES`] if it has none.
+    last: usize,
 }
 
 /// The row of a kernel and shape without its own cells.
 #[derive(Debug)]
 struct Template {
     common: Common,
-    /// What stands before each own cell.
-    before: Vec<Text>,
+    /// What stands before the first own cell, with a name that may be long.
+    begin: Vec<u8>,
+    own: Vec<Own>,
     /// What stands behind the last one.
-    end: Vec<u8>,
+    end: Text,
+    /// No row is longer, not even with a whole piece in place of each text's rest.
+    most: usize,
+}
+
+/// What stands before an own cell.
+#[derive(Debug)]
+struct Own {
+    before: Text,
+    /// `before` and a cell without flags.
+    with_no_flags: Text,
+    /// The last number in the cell without its [`LOW_DIGITS`]; 0 before there was one.
+    high: u64,
+    /// `before` and the digits of `high`.
+    with_high: Text,
 }
 
 #[derive(Debug)]
@@ -39,19 +58,11 @@ enum Text {
     Long(Vec<u8>),
 }
 
-/// The digits of a number without the last [`LOW_DIGITS`].
-#[derive(Clone, Copy, Debug, Default)]
-struct High {
-    number: u64,
-    digits: [u8; PIECE],
-    length: usize,
-}
-
 impl Rows {
     /// Rows of a format.
     pub fn new(lines: Lines) -> Rows {
         let templates = std::iter::repeat_with(|| None).take(TEMPLATES).collect();
-        Rows { lines, templates, high: [High::default(); COLUMNS.len()] }
+        Rows { lines, templates, line: Vec::new(), last: TEMPLATES }
     }
 
     /// A row, as [`Lines::row`] writes it.
@@ -61,11 +72,19 @@ impl Rows {
         let known = &mut self.templates[slot];
         if known.as_ref().is_none_or(|template| template.common != common) {
             *known = Some(Template::of(self.lines, common, row));
+            self.last = TEMPLATES;
         }
         let Some(template) = known else { return };
-        let own = template.before.iter().zip(&mut self.high);
-        own_cells(row, &mut OwnCells { lines: self.lines, own, to });
-        to.extend_from_slice(&template.end);
+        if self.last != slot {
+            self.line.resize(template.most.max(self.line.len()), 0);
+            self.line[..template.begin.len()].copy_from_slice(&template.begin);
+            self.last = slot;
+        }
+        let own = template.own.iter_mut();
+        let mut cells = OwnCells { lines: self.lines, own, line: &mut self.line, end: template.begin.len() };
+        own_cells(row, &mut cells);
+        let end = template.end.write(cells.line, cells.end);
+        to.extend_from_slice(&self.line[..end]);
     }
 }
 
@@ -73,21 +92,21 @@ impl Rows {
 struct OwnCells<'a, I> {
     lines: Lines,
     own: I,
-    to: &'a mut Vec<u8>,
+    line: &'a mut [u8],
+    /// Where the row ends.
+    end: usize,
 }
 
-impl<'a, I: Iterator<Item = (&'a Text, &'a mut High)>> Cells for OwnCells<'_, I> {
+impl<'a, I: Iterator<Item = &'a mut Own>> Cells for OwnCells<'_, I> {
     #[inline(always)]
     fn put(&mut self, cell: Cell<'_>) {
-        let Some((before, high)) = self.own.next() else { return };
-        match before {
-            Text::Short(piece, length) => extend(self.to, piece, *length),
-            Text::Long(text) => self.to.extend_from_slice(text),
-        }
-        match cell {
-            Cell::Number(number) => high.write(self.to, number),
-            other => self.lines.cell(self.to, &other),
-        }
+        let Some(own) = self.own.next() else { return };
+        // The end goes from hand to hand in a register: each piece begins where the last one ends.
+        self.end = match cell {
+            Cell::Number(number) => own.number(self.line, self.end, number),
+            Cell::Flags(flags) if flags.is_empty() => own.with_no_flags.write(self.line, self.end),
+            other => own.other(self.lines, self.line, self.end, &other),
+        };
     }
 }
 
@@ -97,59 +116,98 @@ impl Template {
         for (position, column) in COLUMNS.iter().enumerate() {
             lines.begin_cell(&mut text, position);
             if column.is_own {
-                before.push(Text::of(std::mem::take(&mut text)));
+                before.push(std::mem::take(&mut text));
             } else {
                 lines.cell(&mut text, &(column.cell)(row));
             }
         }
         lines.end_row(&mut text);
-        Template { common, before, end: text }
+        let texts = text.len() + before.iter().map(Vec::len).sum::<usize>();
+        let begin = before.first_mut().map(std::mem::take).unwrap_or_default();
+        let own = before.into_iter().map(|before| Own::after(lines, before)).collect();
+        Template { common, begin, own, end: Text::of(&text), most: texts + COLUMNS.len() * (LONGEST + PIECE) }
+    }
+}
+
+impl Own {
+    fn after(lines: Lines, before: Vec<u8>) -> Own {
+        let mut no_flags = before.clone();
+        lines.cell(&mut no_flags, &Cell::Flags(Flags::default()));
+        Own { before: Text::of(&before), with_no_flags: Text::of(&no_flags), high: 0, with_high: Text::of(&before) }
+    }
+
+    /// Writes what stands before the cell, and a number in decimal. Returns where it ends.
+    #[inline(always)]
+    fn number(&mut self, line: &mut [u8], end: usize, number: u64) -> usize {
+        let (high, low) = (number / LOW, number % LOW);
+        let digits = low_digits(low);
+        if high == 0 {
+            let end = self.before.write(line, end);
+            let zeros = (digits.trailing_zeros() / 8).min(LOW_DIGITS as u32 - 1);
+            piece(line, end, &((digits | ZEROS) >> (8 * zeros)).to_le_bytes(), LOW_DIGITS - zeros as usize)
+        } else {
+            if high != self.high {
+                self.remember(high);
+            }
+            let end = self.with_high.write(line, end);
+            piece(line, end, &(digits | ZEROS).to_le_bytes(), LOW_DIGITS)
+        }
+    }
+
+    #[cold]
+    fn remember(&mut self, high: u64) {
+        let mut text = self.before.bytes().to_vec();
+        text.extend_from_slice(itoa::Buffer::new().format(high).as_bytes());
+        self.with_high = Text::of(&text);
+        self.high = high;
+    }
+
+    /// Writes what stands before the cell, and a cell that is no number.
+    #[cold]
+    fn other(&self, lines: Lines, line: &mut [u8], end: usize, cell: &Cell<'_>) -> usize {
+        let mut text = self.before.bytes().to_vec();
+        lines.cell(&mut text, cell);
+        Text::of(&text).write(line, end)
     }
 }
 
 impl Text {
-    fn of(text: Vec<u8>) -> Text {
+    fn of(text: &[u8]) -> Text {
         let mut piece = [0; PIECE];
         match piece.get_mut(..text.len()) {
             Some(begin) => {
-                begin.copy_from_slice(&text);
+                begin.copy_from_slice(text);
                 Text::Short(piece, text.len())
             }
-            None => Text::Long(text),
+            None => Text::Long(text.to_vec()),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Text::Short(piece, length) => &piece[..*length],
+            Text::Long(text) => text,
+        }
+    }
+
+    /// Writes the text, and returns where it ends.
+    #[inline(always)]
+    fn write(&self, line: &mut [u8], end: usize) -> usize {
+        match self {
+            Text::Short(text, length) => piece(line, end, text, *length),
+            Text::Long(text) => {
+                line[end..end + text.len()].copy_from_slice(text);
+                end + text.len()
+            }
         }
     }
 }
 
-/// Appends the first bytes of a piece.
-#[inline]
-fn extend(to: &mut Vec<u8>, piece: &[u8; PIECE], length: usize) {
-    let end = to.len() + length;
-    to.extend_from_slice(piece);
-    to.truncate(end);
-}
-
-impl High {
-    /// A number in decimal.
-    fn write(&mut self, to: &mut Vec<u8>, number: u64) {
-        let (high, low) = (number / LOW, number % LOW);
-        let digits = low_digits(low);
-        if high == 0 {
-            let zeros = (digits.trailing_zeros() / 8).min(LOW_DIGITS as u32 - 1);
-            let end = to.len() + LOW_DIGITS - zeros as usize;
-            to.extend_from_slice(&((digits | ZEROS) >> (8 * zeros)).to_le_bytes());
-            to.truncate(end);
-            return;
-        }
-        if high != self.number {
-            let mut buffer = itoa::Buffer::new();
-            let digits = buffer.format(high).as_bytes();
-            self.number = high;
-            self.length = digits.len();
-            self.digits[..digits.len()].copy_from_slice(digits);
-        }
-        extend(to, &self.digits, self.length);
-        to.extend_from_slice(&(digits | ZEROS).to_le_bytes());
-    }
+/// Writes a piece of which the first bytes count, and returns where they end.
+#[inline(always)]
+fn piece<const N: usize>(line: &mut [u8], end: usize, piece: &[u8; N], length: usize) -> usize {
+    line[end..end + N].copy_from_slice(piece);
+    end + length
 }
 
 /// A number below [`LOW`] as a digit in each byte, the first one in the lowest. The number is split into halves, each half
@@ -178,9 +236,9 @@ mod tests {
         let edges = [0, 1, 9, 10, 99, 100, 9_999, 10_000, 10_001, 99_999, 12_345_678, 99_990_000, LOW - 1];
         for number in edges.into_iter().chain((0..LOW).step_by(997)) {
             assert_eq!((low_digits(number) | ZEROS).to_le_bytes(), *format!("{number:08}").as_bytes(), "{number}");
-            let mut text = Vec::new();
-            High::default().write(&mut text, number);
-            assert_eq!(text, number.to_string().as_bytes());
+            let mut line = [0; 2 * PIECE];
+            let end = Own::after(Lines::of(Format::Csv), Vec::new()).number(&mut line, 0, number);
+            assert_eq!(&line[..end], number.to_string().as_bytes());
         }
     }
 

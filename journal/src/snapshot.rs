@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use thiserror::Error;
 
-use crate::account::Tally;
+use crate::account::{Event, Tally};
 use crate::clock::Line;
 use crate::layout::{
     CHUNK_ALIGN, CHUNK_MAGIC, ChunkHead, Fields, HEADER_BYTES, Header, Kind, MAGIC, MAX_AGENTS, VERSION, copied,
@@ -79,7 +79,7 @@ pub struct Snapshot {
     pub(crate) ended: Tally,
     /// True when records were in private memory.
     pub(crate) private: bool,
-    pub(crate) events: [u64; 2],
+    pub(crate) events: [u64; Event::COUNT],
     accounted: u64,
     pub(crate) log_bytes: u64,
     /// Those that did not, in the order of their numbers.

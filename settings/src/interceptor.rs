@@ -163,7 +163,7 @@ settings! {
     queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" ["`auto` | `inplace` | `intercept`"] or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";
     /// Folder of the file `logdur.PID.records`, which records dispatches until their rows are written. The file is removed when the process ends in order; otherwise `omniprobe log FILE` writes the missing rows. Use a file system in memory: a dispatch might have to wait for a disk. A value that is set but empty means private memory, which is lost with the process.
     records: RecordsLocation = "LOGDUR_RECORDS" ["DIR"] or (RecordsLocation::Default) "`$XDG_RUNTIME_DIR`, else `/dev/shm`, else the folder for temporary files";
-    /// Most bytes of records that wait for a log that cannot be written, as on a full disk. Beyond this limit the oldest rows are dropped, and counted as `unwritten`.
+    /// Most bytes of records that wait for their rows. The application never waits: beyond this limit a log that cannot be written, as on a full disk, drops its oldest rows, counted as `unwritten`; if the log is only too slow, or more dispatches are in flight, dispatches pass unrecorded, counted as `not-recorded`.
     records_max: Bytes = "LOGDUR_RECORDS_MAX" ["BYTES"] or (Bytes(1 << 30)) "`1G`";
     /// Kernels that may be swapped. The expression must match one of the names of the kernel: mangled, demangled, or without arguments.
     filter: Option<String> = "LOGDUR_FILTER" ["regular expression"] or (None) "every kernel";

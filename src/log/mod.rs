@@ -47,6 +47,8 @@ pub(crate) use sink::Sink;
 
 /// Rows are written together when there are this many bytes of them, or none left to add.
 const BATCH: usize = 256 << 10;
+/// How many records ahead a record's cache line is asked for: the publisher and the reaper leave it elsewhere.
+const AHEAD: usize = 16;
 /// Between two looks for rows: what is complete is in the log this much later, and in the records at once. A burst of
 /// dispatches is over before its rows ask for a processor.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -283,6 +285,13 @@ impl Log {
             self.notice(format!("dispatches are recorded in memory that ends with the process: {problem}"));
             *lock(&self.no_file) = Some(problem);
         }
+        let [.., unrecorded] = session.interceptor.records.header().events();
+        if unrecorded > 0 {
+            let limit = Interceptor::records_max;
+            let text =
+                format!("records have reached their limit, {limit}: dispatches pass unrecorded, and are counted");
+            session.interceptor.notice_once("records-max", text);
+        }
         let Writer { lines, buffer, .. } = &mut *writer;
         for line in std::mem::take(&mut *lock(&self.lines)) {
             match line {
@@ -311,6 +320,7 @@ impl Log {
         let host = session.interceptor.clock.line();
         let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
+            record.ask_ahead(AHEAD);
             match record.state() {
                 State::Free => break,
                 State::Done => {
@@ -355,7 +365,7 @@ impl Log {
         }
         let r = record.record();
         let shape = r.shape();
-        let kernel = session.kernels.by_number(shape.kernel);
+        let kernel = writer.kernel(&session.kernels, shape.kernel);
         let wanted = |filter: &Regex| {
             kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(|symbol| is_named(symbol, filter)))
         };

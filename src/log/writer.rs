@@ -13,6 +13,7 @@ use logdur_journal::rows::Rows;
 use logdur_journal::{Fate, Records};
 
 use super::sink::{Patience, Sink, Unwritten};
+use crate::kernels::{Kernels, KnownKernel};
 
 /// The lines that are not in the log yet, and where they go.
 pub(super) struct Writer {
@@ -22,6 +23,7 @@ pub(super) struct Writer {
     pub(super) buffer: Vec<u8>,
     rows: Vec<PendingRow>,
     records: &'static Records,
+    last_kernel: Option<(u32, &'static KnownKernel)>,
     /// Kernels and what replaces them.
     pub(super) comparisons: Comparisons,
     pub(super) ran: Ran,
@@ -83,6 +85,7 @@ impl Writer {
             buffer: Vec::new(),
             rows: Vec::new(),
             records,
+            last_kernel: None,
             comparisons: Comparisons::default(),
             ran: Ran::default(),
             in_line: false,
@@ -93,7 +96,25 @@ impl Writer {
 
     /// Says that the buffer ends with the row of a record.
     pub(super) fn ends_row(&mut self, record: RecordRef, measured: Option<Box<Measured>>) {
+        if self.rows.is_empty() && self.blocked.is_none() {
+            // From here on, recovery has to look for the rows that the log has already.
+            self.records.header().set_log_bytes(self.sink.length());
+        }
+        // Now, while the record is in the cache; the log gets the row later, or never.
+        record.set_fate(Fate::Writing);
         self.rows.push(PendingRow { record, end: self.buffer.len(), measured });
+    }
+
+    /// The kernel with a number. Neighbouring rows mostly have the same one, and a number stands for one kernel for ever.
+    pub(super) fn kernel(&mut self, kernels: &Kernels, number: u32) -> Option<&'static KnownKernel> {
+        if let Some((last, kernel)) = self.last_kernel
+            && last == number
+        {
+            return Some(kernel);
+        }
+        let kernel = kernels.by_number(number)?;
+        self.last_kernel = Some((number, kernel));
+        Some(kernel)
     }
 
     /// True while nothing can be written, or may be.
@@ -135,13 +156,6 @@ impl Writer {
             self.buffer.insert(0, b'\n');
             self.rows.iter_mut().for_each(|row| row.end += 1);
             self.torn = false;
-        }
-        if self.blocked.is_none() {
-            // From here on, recovery has to look for the rows that the log has already.
-            self.records.header().set_log_bytes(self.sink.length());
-        }
-        for row in &self.rows {
-            row.record.set_fate(Fate::Writing);
         }
         let result = self.sink.write(&self.buffer, patience);
         let before = result.as_ref().err().map_or(self.buffer.len(), |unwritten| unwritten.before);

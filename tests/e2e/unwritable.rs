@@ -137,6 +137,25 @@ fn rows_beyond_the_limit_of_records_are_counted_where_the_rest_is() {
 }
 
 #[test]
+fn dispatches_beyond_the_limit_of_records_run_and_are_counted_while_the_queue_is_held() {
+    // Three times as many dispatches are in flight at once: no row of them can be written meanwhile.
+    const IN_FLIGHT: u64 = 12288;
+    let run = Run::hsa("rate").args(["held", "1", "64", "1"]).env("LOGDUR_RECORDS_MAX", "1K").watched();
+    assert!(run.status.success(), "{}", run.stderr);
+    if !harness::on_hardware() {
+        // The runtime itself copies code by a larger one.
+        let ran = run.trace().iter().filter(|packet| packet["grid"] == serde_json::json!([64, 1, 1])).count();
+        assert_eq!(ran as u64, 3 * IN_FLIGHT);
+    }
+    let log = run.log();
+    let account = log.account();
+    let passed = account.get("not-recorded").copied().unwrap_or(0);
+    assert_eq!((log.rows.len() as u64, account["seen"]), (account["logged"], 3 * IN_FLIGHT));
+    assert!(passed > IN_FLIGHT && passed + account["logged"] == 3 * IN_FLIGHT, "{account:?}");
+    assert!(log.notices.iter().any(|notice| notice.contains("LOGDUR_RECORDS_MAX")), "{:?}", log.notices);
+}
+
+#[test]
 fn a_limit_of_the_size_of_files_ends_no_process_and_loses_no_row() {
     let run = Run::hsa("limited").args([MANY, LIMIT].map(|n| n.to_string()));
     let (log, records) = (run.file("log.csv"), run.file("records"));

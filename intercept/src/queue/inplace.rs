@@ -25,6 +25,9 @@ use crate::guard::guard;
 use crate::interceptor::{self, Interceptor};
 use crate::lock::lock;
 
+/// Packets that are looked at together: 4 KiB of the ring.
+const PASS: u64 = 64;
+
 /// Addresses of the queues that are watched in place, and of their [`Queue`]s.
 static QUEUES: AddressMap = AddressMap::new();
 /// Their doorbells.
@@ -97,6 +100,7 @@ fn is_of_the_runtime(function: *const c_void) -> bool {
     path.rsplit(|&b| b == b'/').next().is_some_and(|name| name.starts_with(b"libhsa-runtime64.so"))
 }
 
+#[inline]
 fn entered(map: &AddressMap, address: u64) -> Option<&'static Queue> {
     let queue = std::ptr::with_exposed_provenance::<Queue>(map.get(address) as usize);
     // SAFETY: the maps hold addresses of queues, and 0. A queue leaves them when it is destroyed, and is freed long after that.
@@ -270,24 +274,38 @@ fn publish(
         bypass(ring, api, interceptor, queue);
         return;
     }
-    let (mut end, mut dispatches) = ring.ready(&mut publisher.room);
-    if let Some(feature) = interceptor.and_then(|interceptor| interceptor.ports.hold)
-        && guard(false, || feature.hold(queue, ring, first..end))
-    {
-        // What is before it is published now, it itself and what is behind it by and by.
-        (end, dispatches) = ring.ready(&mut publisher.room);
+    let mut limit = ring.limit(&mut publisher.room);
+    if let Some(feature) = interceptor.and_then(|interceptor| interceptor.ports.hold) {
+        // No packet is published that the feature has not seen, also if one is completed meanwhile.
+        let (end, _) = ring.ready(first, limit);
+        let holds = guard(false, || feature.hold(queue, ring, first..end));
+        // What is before the held packet is published now, it itself and what is behind it by and by.
+        limit = if holds { ring.limit(&mut publisher.room) } else { end };
     }
-    if end == first {
-        // The packet processor goes where the doorbell says, not where the index is; what it has taken is invalid then.
-        if ring.read_index() > first {
-            bypass(ring, api, interceptor, queue);
+    let active = interceptor.filter(|interceptor| interceptor.is_active());
+    let (mut end, mut now) = (first, None);
+    loop {
+        // Few at a time: what is read here is in the nearest cache when it is observed.
+        let start = end;
+        let dispatches;
+        (end, dispatches) = ring.ready(start, limit.min(start + PASS));
+        if let Some(interceptor) = active.filter(|_| end > start) {
+            // By reference: a closure that is moved is read by larger pieces than it was written by, which stalls the processor.
+            guard((), &mut || {
+                let slots = (start..end).map(|index| ring.slot(index));
+                publisher.observe(interceptor, queue, dispatches, &mut now, slots);
+            });
         }
-        return;
+        if end < start + PASS {
+            break;
+        }
     }
-    if let Some(interceptor) = interceptor.filter(|s| s.is_active()) {
-        guard((), || publisher.observe(interceptor, queue, dispatches, (first..end).map(|index| ring.slot(index))));
+    if end > first {
+        ring.publish(api, end);
+    } else if ring.read_index() > first {
+        // The packet processor goes where the doorbell says, not where the index is; what it has taken is invalid then.
+        bypass(ring, api, interceptor, queue);
     }
-    ring.publish(api, end);
 }
 
 /// A thread writes the queue's own index: from now on all do.

@@ -107,7 +107,7 @@ unsafe extern "C" fn handle_packets(
             let mut slots = Some(chunk[..length].iter());
             queue.publisher.work(|publisher| {
                 if let Some(slots) = slots.take() {
-                    guard((), || publisher.observe(interceptor, queue, dispatches, slots));
+                    guard((), || publisher.observe(interceptor, queue, dispatches, &mut None, slots));
                 }
             });
         }

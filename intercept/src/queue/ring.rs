@@ -135,18 +135,23 @@ impl Ring {
         read + (read..end).take_while(is_taken).count() as u64
     }
 
-    /// Where the packets end that can be published: the first slot that no packet has been written into, the first that
-    /// may still hold an old one, or the virtual index. Also says how many dispatches there are.
-    /// `room` is the end of the slots known to be consumed, found anew when it is reached.
-    pub fn ready(&self, room: &mut u64) -> (u64, u64) {
+    /// Where packets end that may be published: the virtual index, the first slot that may still hold an old packet, or one that
+    /// is held. `room` is the end of the slots known to be consumed, found anew when it is reached.
+    pub fn limit(&self, room: &mut u64) -> u64 {
         let reserved = self.write_index.load(Ordering::Acquire);
         if reserved > *room {
             // Producers reserve first and wait for room afterwards: the index may be ahead of the slots.
             *room = self.read_index() + u64::from(self.size);
         }
         let held = if self.paused.load(Ordering::Acquire) { 0 } else { self.hold.load(Ordering::Acquire) };
-        let limit = reserved.min(*room).min(held);
-        let (mut end, mut dispatches) = (self.published.load(Ordering::Relaxed), 0);
+        reserved.min(*room).min(held)
+    }
+
+    /// Where the packets from `first` on end that are complete: the first slot that no packet has been written into, or `limit`.
+    /// Also says how many dispatches there are.
+    #[inline]
+    pub fn ready(&self, first: u64, limit: u64) -> (u64, u64) {
+        let (mut end, mut dispatches) = (first, 0);
         while end < limit {
             let slot = self.slot(end);
             let header = slot.load_header();

@@ -78,7 +78,7 @@ impl Unseen {
 
     /// Notes why no dispatch was seen, if packets passed unseen: in the log, and for `omniprobe`.
     pub fn tell(&self, interceptor: &Interceptor) {
-        let [_, packets] = interceptor.records.header().events();
+        let [_, packets, _] = interceptor.records.header().events();
         if packets == 0 || interceptor.records.header().next_id().load(Ordering::Relaxed) != 0 {
             return;
         }

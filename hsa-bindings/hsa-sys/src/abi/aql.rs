@@ -175,7 +175,8 @@ impl Packet {
     }
 
     /// Extended dispatch: clusters, times workgroups of a cluster, times work-items of a workgroup.
-    #[cold]
+    // Inlined although it is rare: a call would keep the packets of all callers out of registers.
+    #[inline(always)]
     const fn clustered_grid(&self) -> [u32; 3] {
         let clusters = [self.0[3], self.0[4] & 0xffff, self.0[4] >> 16];
         let [size_x, size_y, size_z, _] = self.0[5].to_le_bytes();
