@@ -1,4 +1,4 @@
-//! A program of anything: whatever decodes is disassembled and executed, and nothing may panic.
+//! Random words as a program: what decodes is disassembled and executed, and nothing may panic.
 //!
 //! The first byte chooses the processor, the next eight seed the registers, the rest is code.
 

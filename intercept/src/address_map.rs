@@ -1,7 +1,7 @@
 //! A map from addresses to numbers that is read without a lock.
 //!
 //! # Threads
-//! Any reads, neither waiting nor allocating. Writers are rare and take turns.
+//! Any thread reads without waiting or allocating. Writers are rare and exclude each other.
 //!
 //! # Ordering
 //! An entry's value is stored after its key, with release; a table that has become too small is replaced by a pointer

@@ -83,7 +83,7 @@ impl Pending {
     }
 
     /// Enters a signal that stays in the packet of `record`, harvesting an earlier dispatch on it if that is complete.
-    /// The record remembers the time that the signal carries now, and is in flight before anybody can harvest it.
+    /// The record remembers the time that the signal carries now, and is in flight before another thread can harvest it.
     pub(crate) fn enter(&self, signal: u64, record: RecordRef) -> Left {
         self.with(signal, SPINS, |entries| {
             if let Some(at) = position(entries, signal) {
@@ -222,8 +222,8 @@ fn memory<'a>(signal: u64) -> &'a Signal {
     unsafe { Signal::from_handle(signal) }
 }
 
-/// A dispatch is complete when the signal carries another end time: ticks never repeat, and whatever the application
-/// does with the value says nothing about the times. A start from before the last end is that of an earlier dispatch: the
+/// A dispatch is complete when the signal carries another end time: ticks never repeat, and the value, which the
+/// application changes, says nothing about the times. A start from before the last end is that of an earlier dispatch: the
 /// new one is not there yet.
 fn is_complete(entry: &Entry) -> bool {
     let before = entry.record.app_signal().end_before.load(Ordering::Relaxed);

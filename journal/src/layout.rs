@@ -9,7 +9,7 @@
 //! A chunk counts once its magic number is there, which is written last.
 //!
 //! # Threads
-//! A [`Pair`] has one writer at a time; anybody reads.
+//! A [`Pair`] has one writer at a time and any number of readers.
 //!
 //! # Ordering
 //! A writer that is killed leaves the stores before that moment: values that change together are written beside the old

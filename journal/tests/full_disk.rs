@@ -25,7 +25,7 @@ fn when_the_file_cannot_grow_records_are_in_private_memory_and_the_file_stays_re
     let more = records.blocks(4);
     assert_eq!(more.len(), 4);
     assert!(records.header().has_private_blocks());
-    assert!(records.take_problem().is_some_and(|p| p.contains(path.to_str().unwrap())), "nobody is told");
+    assert!(records.take_problem().is_some_and(|p| p.contains(path.to_str().unwrap())), "no problem is reported");
     assert_eq!(records.take_problem(), None, "told twice");
 
     for block in first.iter().chain(&more) {

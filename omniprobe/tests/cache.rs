@@ -120,7 +120,7 @@ fn a_check_names_the_swap_or_every_reason_and_its_status_says_which() {
     let rows = json(&refused);
     assert_eq!((rows.len(), &rows[0]["decision"]), (1, &Value::from("refused")));
     assert_eq!(rows[0]["candidates"][0]["refusals"][0]["reason"], "argument");
-    // The application's own code beside it, until somebody chooses.
+    // The application's own code beside it, until the user chooses.
     fs::copy(&application, harness.path("cache/own.co")).expect("it can be copied");
     let decision = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| {
         let cache = harness.path("cache");

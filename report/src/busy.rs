@@ -1,4 +1,4 @@
-//! When a GPU was busy: the union of the intervals of its dispatches, whatever the order in which they come.
+//! When a GPU was busy: the union of the intervals of its dispatches, which come in any order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -201,7 +201,7 @@ settings! {
     capture_compress: Compress = "LOGDUR_CAPTURE_COMPRESS" ["`auto` | `none` | `lz4` | `zstd`"] or (Compress::Auto) "`auto`";
     /// What must be idle while memory is read.
     capture_quiesce: Quiesce = "LOGDUR_CAPTURE_QUIESCE" ["`queue` | `device` | `process`"] or (Quiesce::Process) "`process`";
-    /// Permissions of the capture file, whatever the umask. The file contains memory of the application.
+    /// Permissions of the capture file; the umask has no effect. The file contains memory of the application.
     capture_mode: FileMode = "LOGDUR_CAPTURE_MODE" ["octal mode"] or (FileMode(0o600)) "`600`: only its owner reads and writes it";
     /// What the capture file says about the process: nothing; its program and command line; also the environment variables that begin with `HSA_`, `HIP_`, `AMD_`, `ROCR_`, `GPU_`, `LOGDUR_`, `KFDEMU_` or `OMP_`.
     capture_tell: CaptureTell = "LOGDUR_CAPTURE_TELL" ["`none` | `command` | `environment`"] or (CaptureTell::Environment) "`environment`";

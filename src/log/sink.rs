@@ -134,7 +134,7 @@ impl Sink {
                 match opened {
                     Ok(()) => (Sink::File(file), None),
                     Err(error) if is_passing(&error) => {
-                        // A named pipe whose reader has not come yet is no problem to tell anybody.
+                        // A named pipe that no reader has opened yet is not reported.
                         let told = error.raw_os_error() != Some(libc::ENXIO);
                         let problem = told.then(|| problem(&file, error));
                         (Sink::File(file), problem)

@@ -4,7 +4,7 @@
 //! kernel what runs in its place. Publishers look into it and do what it says.
 //!
 //! # Threads
-//! The application's threads that load code, and the one that watches the cache, take turns: the state is locked while
+//! The application's threads that load code, and the one that watches the cache, exclude each other: the state is locked while
 //! one of them decides and has the runtime load what is decided for, which it is never asked to by the runtime itself.
 //! Publishers never take that lock.
 

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn dispatches_of_each_shape_take_turns_of_their_own() {
+    fn dispatches_of_each_shape_alternate_apart() {
         let [a, b] = [packet(64, 64), packet(128, 64)];
         assert_eq!(alternation(CacheMode::Swap, &[a, b, a]), "RRR");
         assert_eq!(alternation(CacheMode::Alternate(1), &[a, b, a, b, a, a, b]), "ooRRoRo");

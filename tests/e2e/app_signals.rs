@@ -1,5 +1,5 @@
-//! The application's own signals: their values and times are what they are without the library, whatever the application
-//! does with them, and the log has the same times.
+//! The application's own signals: the application finds the values and times that it finds without the library, and the
+//! log has the same times.
 
 use std::collections::BTreeSet;
 

@@ -422,7 +422,7 @@ fn without_sizes(run: &Run, with_metadata: bool) -> PathBuf {
         code[at + 8..at + 12].fill(0);
     }
     if !with_metadata {
-        // NT_AMDGPU_METADATA is 32; of another type, nobody reads it.
+        // NT_AMDGPU_METADATA is 32; of another type, no reader takes it.
         let at = code.windows(20).position(|w| w[8..12] == [32, 0, 0, 0] && &w[12..19] == b"AMDGPU\0").unwrap();
         code[at + 8] = 77;
     }

@@ -8,7 +8,7 @@ use crate::versions;
 
 /// Dispatches that the programs have counted.
 const DISPATCHES: u64 = 10_000;
-/// Records that are allocated together, on whatever thread needs the first of them, when rows are not written fast enough
+/// Records that are allocated together, on the thread that needs the first of them, when rows are not written fast enough
 /// for their memory to come back.
 const RECORDS_OF_A_BLOCK: u64 = 256;
 

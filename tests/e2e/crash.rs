@@ -261,7 +261,7 @@ fn omniprobe_writes_what_an_application_that_dies_could_not_and_names_what_was_i
         let lost = log.rows.iter().filter(|r| r.flags().contains("times-lost")).count();
         let named = log.notices.iter().any(|n| n.starts_with("in flight: increment: "));
         assert_eq!(log.account().get("times-lost").copied().unwrap_or(0), lost as u64, "{mode}");
-        // A process that dies before anybody has read its GPU's clock has lost all times, of what was complete, too.
+        // A process that dies before its GPU's clock was read has lost all times, also of complete dispatches.
         assert!(lost == 200 || named == (lost > 0), "{mode}: {lost} {:?}", log.notices);
     }
 }

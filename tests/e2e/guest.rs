@@ -1,4 +1,4 @@
-//! The library in somebody else's process: how it gets in, and what it leaves alone.
+//! The library in an application's process: how it gets in, and what it leaves alone.
 
 use std::fs;
 use std::path::Path;

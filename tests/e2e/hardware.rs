@@ -15,7 +15,7 @@ fn signals(mode: &str) -> Run {
     Run::hsa("signals").args([mode, &COUNT.to_string()])
 }
 
-/// The rows of a run whose times come in some way, whatever the program itself makes of its times.
+/// The rows of a run whose times come in some way. The program may fail because of its own times.
 fn rows(run: Run, times: &str) -> Log {
     let outcome = run.env("KFDEMU_TIMES", times).watched();
     let log = outcome.log();

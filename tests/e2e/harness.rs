@@ -187,7 +187,7 @@ pub(crate) fn hsa_with_device(name: &str) -> PathBuf {
     c_program(name, &format!("{name}-with-device"), &libraries)
 }
 
-/// A C program of `tests/programs` that uses the OpenCL interface: the machine's, whatever ROCm is tested.
+/// A C program of `tests/programs` that uses the OpenCL interface: the machine's, also when another ROCm is tested.
 pub(crate) fn opencl(name: &str) -> PathBuf {
     c_program(name, name, &["-lOpenCL".into()])
 }

@@ -1,4 +1,4 @@
-//! A log as another program reads it: the rows by a CSV reader that nobody here wrote.
+//! A log as another program reads it: the rows by an independent CSV reader.
 
 use std::collections::BTreeMap;
 

@@ -261,7 +261,7 @@ fn that_pass(wanted: &[u64], mut attempt: impl FnMut(usize, &[u64]) -> BTreeMap<
     left.into_values().collect()
 }
 
-/// Every dispatch of a capture is a PASS, which may be qualified, and its twins fail and name the element. How many there
+/// Every dispatch of a capture is a PASS, which may be qualified, and its mutations fail and name the element. How many there
 /// are.
 pub(crate) fn fail(file: &Path, arch: &str) -> usize {
     let reader = Reader::open(file).unwrap();
@@ -273,12 +273,12 @@ pub(crate) fn fail(file: &Path, arch: &str) -> usize {
         .collect();
     assert_eq!(passed.len(), reader.dispatches().len(), "{said:#?}");
     let of = |id: &u64| reader.dispatches().iter().find(|d| d.id == *id).unwrap();
-    let twin = file.with_extension("twin.ldcap");
+    let copy_file = file.with_extension("changed.ldcap");
 
     let bits: HashMap<u64, Vec<Bit>> = passed.iter().map(|id| (*id, inputs(&reader, of(id)))).collect();
     let passing = that_pass(&passed, |number, left| {
         let with_bits = left.iter().filter_map(|id| Some((*id, Some(*bits[id].get(number)?))));
-        verified_copy(&reader, Changes { dispatches: with_bits.collect(), ..Changes::default() }, arch, &twin, &[])
+        verified_copy(&reader, Changes { dispatches: with_bits.collect(), ..Changes::default() }, arch, &copy_file, &[])
     });
     assert!(passing.is_empty(), "a byte of the input is another on {arch}: {passing:#?}");
 
@@ -291,37 +291,43 @@ pub(crate) fn fail(file: &Path, arch: &str) -> usize {
                 changes.dispatches.insert(dispatch.id, None);
             }
         }
-        by_another_code(&reader, changes, arch, &twin)
+        by_another_code(&reader, changes, arch, &copy_file)
     });
     assert!(passing.is_empty(), "an instruction is another on {arch}: {passing:#?}");
     passed.len()
 }
 
 /// Verifies a changed copy; of no dispatches, nothing is said.
-fn verified_copy(reader: &Reader, changes: Changes, arch: &str, twin: &Path, options: &[&str]) -> BTreeMap<u64, Value> {
+fn verified_copy(
+    reader: &Reader,
+    changes: Changes,
+    arch: &str,
+    copy_file: &Path,
+    options: &[&str],
+) -> BTreeMap<u64, Value> {
     if changes.dispatches.is_empty() {
         return BTreeMap::new();
     }
-    copy(reader, &changes, twin);
-    verified(twin, arch, options)
+    copy(reader, &changes, copy_file);
+    verified(copy_file, arch, options)
 }
 
-/// Verifies dispatches with other code: from files, as somebody does who has changed a kernel; where the rules of the
+/// Verifies dispatches with other code: from files, as a user does who has changed a kernel; where the rules of the
 /// kernel cache refuse that, as they do for code with variables, from a capture that has it.
-fn by_another_code(reader: &Reader, changes: Changes, arch: &str, twin: &Path) -> BTreeMap<u64, Value> {
+fn by_another_code(reader: &Reader, changes: Changes, arch: &str, copy_file: &Path) -> BTreeMap<u64, Value> {
     let Changes { dispatches, code } = changes;
     let mut options = Vec::new();
     for (id, bytes) in &code {
-        let path = twin.with_extension(format!("{id}.hsaco"));
+        let path = copy_file.with_extension(format!("{id}.hsaco"));
         fs::write(&path, bytes).unwrap();
         let of = if code.len() == 1 { "all".to_owned() } else { id.to_string() };
         options.extend(["--hsaco".to_owned(), format!("{of}={}", path.display())]);
     }
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let mut said = verified_copy(reader, Changes { dispatches, ..Changes::default() }, arch, twin, &options);
+    let mut said = verified_copy(reader, Changes { dispatches, ..Changes::default() }, arch, copy_file, &options);
     let refused = said.iter().filter(|(_, v)| v["error"].as_str().is_some_and(|text| text.contains("variables")));
     let dispatches = refused.map(|(id, _)| (*id, None)).collect();
-    said.extend(verified_copy(reader, Changes { dispatches, code }, arch, twin, &[]));
+    said.extend(verified_copy(reader, Changes { dispatches, code }, arch, copy_file, &[]));
     said
 }
 
@@ -334,7 +340,7 @@ fn of_program(program: &str, arch: &str, kernels: &str) -> (PathBuf, harness::Ou
 }
 
 #[test]
-fn twins_of_what_programs_computed_fail_and_name_the_element() {
+fn mutations_of_what_programs_computed_fail_and_name_the_element() {
     let programs = [
         // In place, atomics, LDS, pointers in memory and in structures that are arguments, pieces of an allocation.
         ("reached", "^(in_place|counted|turned|linked|viewed|pooled)$", 6),
@@ -351,7 +357,7 @@ fn twins_of_what_programs_computed_fail_and_name_the_element() {
 }
 
 #[test]
-fn twins_of_kernels_of_triton_fail_and_name_the_element() {
+fn mutations_of_kernels_of_triton_fail_and_name_the_element() {
     let arch = harness::arch();
     for case in ["softmax_781", "histogram"].into_iter().take(harness::count(1, 2)) {
         let (file, _run) = triton::captured(case, &arch);

@@ -136,6 +136,6 @@ fn a_reader_of_standard_output_that_goes_away_does_not_kill_the_application() {
     command.args(["-c", &script]).env("HSA_TOOLS_LIB", built("liblogdur.so"));
     command.envs(bare.get_envs().filter_map(|(n, v)| Some((n, v?))));
     let run = run.finish(command);
-    // 141 would be a death by SIGPIPE; the program's own last line to nobody may fail, which printf does not report.
+    // 141 would be a death by SIGPIPE; the program's own last line may fail without a reader, which printf does not report.
     assert!(run.stderr.contains("status=0") || run.stderr.contains("status=141"), "{}", run.stderr);
 }

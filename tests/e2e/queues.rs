@@ -163,7 +163,7 @@ fn producers_of_any_habits_together_lose_nothing() {
         let (index, ring) = (pick(&["add", "cas", "store"]), pick(&["each", "early", "late", "twice", "reverse"]));
         let signal = pick(&["none", "own", "shared", "mixed"]);
         let product: usize = [threads, batch].map(|n| n.parse::<usize>().unwrap()).iter().product();
-        // Whoever reserves after there is room waits for holes that nobody may be left to fill.
+        // A producer that reserves when there is room again waits for holes that no other may be left to fill.
         let stuck = index != "add" && product > slots.parse().unwrap();
         let fill = if ring == "early" || stuck { "forward" } else { pick(&["forward", "backward", "holes"]) };
         produce(&format!(

@@ -148,13 +148,13 @@ fn tolerances_are_given_afterwards_and_a_smaller_scope_is_said() {
     assert!(near.stdout.contains("scope Args"), "{}", near.stdout);
     ended(&tool("verify", &captured, &["--tol", "arg0=i32:abs=3", "--strict"]), "PASS (qualified)", 9);
     ended(&tool("verify", &captured, &["--tol", "arg0=i32:abs=2"]), "FAIL", 6);
-    let nobody = tool("verify", &captured, &["--tol", "out=i32"]);
+    let unknown = tool("verify", &captured, &["--tol", "out=i32"]);
     assert!(
-        nobody.stderr.contains("the buffer of --tol or --type: expected one of arg0, an address, found out"),
+        unknown.stderr.contains("the buffer of --tol or --type: expected one of arg0, an address, found out"),
         "{}",
-        nobody.stderr
+        unknown.stderr
     );
-    assert_eq!(nobody.status.code(), Some(1));
+    assert_eq!(unknown.status.code(), Some(1));
     let misspelt = tool("verify", &captured, &["--tol", "arg0=f8"]);
     assert!(misspelt.stderr.contains("expected a type (b8, "), "{}", misspelt.stderr);
     assert_eq!(misspelt.status.code(), Some(1));

@@ -80,7 +80,7 @@ fn every_check_holds_on_every_processor() {
 
 #[test]
 fn the_report_has_nothing_private_in_it() {
-    let name = "a-name-that-nobody-else-has";
+    let name = "a-name-that-no-other-machine-has";
     let (report, _) = report(&harness::arch(), &[("USER", name), ("LOGNAME", name), ("HOSTNAME", name)]);
     let text = report.to_string();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();

@@ -287,7 +287,7 @@ fn of_several_that_fit_none_runs_until_one_is_chosen() {
 }
 
 #[test]
-fn the_code_object_that_runs_takes_nobodys_place_and_is_named() {
+fn the_code_object_that_already_runs_replaces_nothing_and_is_named() {
     // The program loads the file, and fails unless its kernels do what they say.
     let run = Swaps::new(harness::hip("modules")).with(&harness::kernels(&harness::arch()), "own.hsaco").watched();
     let log = run.log();
@@ -330,7 +330,7 @@ fn kernels_of_triton_for_other_blocks_or_warps_do_not_run() {
 }
 
 #[test]
-fn dispatches_take_turns_and_the_log_compares_them() {
+fn dispatches_alternate_and_the_log_compares_them() {
     let times = |n: usize| std::iter::repeat_n("plain", n);
     let run = |mode: &str, n: usize| {
         let swaps = Swaps::program().with(&others(&harness::arch(), "-O3"), "o.hsaco");
@@ -461,7 +461,7 @@ fn files_that_come_change_and_go_while_the_program_runs_count_from_the_next_disp
 }
 
 #[test]
-fn the_same_code_in_another_file_goes_on_with_the_turns_that_it_has_had() {
+fn the_same_code_in_another_file_continues_with_its_counters() {
     let swaps = Swaps::program().with(&others(&harness::arch(), "-O3"), "first.hsaco");
     let swaps = swaps.map(|run| run.env("LOGDUR_KERNEL_CACHE_MODE", "off-after:3"));
     let mut program = Waiting::start(&swaps);

@@ -1,4 +1,4 @@
-//! `omniprobe tune`: each configuration is verified before it is timed, and whatever a kernel does is a result.
+//! `omniprobe tune`: each configuration is verified before it is timed, and all that a kernel does is a result.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -133,7 +133,7 @@ fn the_worked_example_goes_as_its_page_says() {
     let options = [&options[..], &["--backend", "emu"]].concat();
     let outcome = on_file(Run::new(built("omniprobe")), "tune", &file, &arch, &options);
     let said = json(&outcome);
-    // Fewer barriers are fewer instructions, on whatever device.
+    // Fewer barriers are fewer instructions, on any device.
     let best = &said["trials"][0];
     assert_eq!((outcome.status.code(), &best["values"]["tile"]), (Some(0), &"16".into()), "{said:#}");
     // Once more, in turns with the captured one: only hardware has it that one is faster.

@@ -1,5 +1,5 @@
 //! A log that cannot be written: a full disk, a limit, a pipe without a reader or with a slow one, descriptors that the
-//! application closes. Rows wait in the records, and nobody waits for the log.
+//! application closes. Rows wait in the records, and no thread waits for the log.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -66,7 +66,7 @@ fn pipe(path: PathBuf) -> PathBuf {
     path
 }
 
-/// Opens a pipe for reading, before anybody writes to it.
+/// Opens a pipe for reading, before it has a writer.
 fn reader(pipe: impl AsRef<OsStr>) -> File {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(Path::new(&pipe)).unwrap();
     // SAFETY: takes the flag back; no memory is involved.

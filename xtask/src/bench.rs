@@ -97,7 +97,7 @@ fn log() -> PathBuf {
 const LIBRARY: [Variant; 3] =
     [variant("without", emulated), variant("with liblogdur", watched), variant("without, again", emulated)];
 
-/// Takes samples of every variant, in turns, and prints the medians and how they compare with the first variant's.
+/// Takes samples of every variant, interleaved, and prints the medians and how they compare with the first variant's.
 fn table<const N: usize>(
     title: &str,
     columns: [&str; N],
@@ -107,8 +107,8 @@ fn table<const N: usize>(
 ) -> Result<()> {
     let mut samples: Vec<Vec<[f64; N]>> = vec![Vec::new(); variants.len()];
     for repeat in 0..repeats {
-        for turn in 0..variants.len() {
-            let n = (repeat + turn) % variants.len();
+        for place in 0..variants.len() {
+            let n = (repeat + place) % variants.len();
             // The name can be guessed: what is there already may be another user's link.
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(log());
             made.with_context(|| log().display().to_string())?;

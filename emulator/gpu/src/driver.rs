@@ -65,7 +65,7 @@ pub enum Times {
     /// Start, end, then the decrement.
     #[default]
     Written,
-    /// Never, whatever the queue's properties ask for.
+    /// Never, also when the queue's properties ask for it.
     Never,
     /// After the decrement, when the host may have seen it already.
     Late,

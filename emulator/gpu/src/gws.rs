@@ -44,7 +44,7 @@ impl Gws {
         r.arrived = 0;
     }
 
-    /// Arrives once per ticket; true when everybody has.
+    /// Arrives once per ticket; true when all have.
     pub(crate) fn arrive(&self, resource: u32, ticket: &mut Option<Ticket>) -> bool {
         let mut resources = lock(&self.0);
         let r = &mut resources[resource as usize % RESOURCES];

@@ -1,4 +1,4 @@
-//! The row of the instruction tables: one *operation*, whatever the encodings it can be written in.
+//! The row of the instruction tables: one *operation*, in all its encodings.
 
 use crate::arch::{Arch, ArchSet};
 use crate::atomic::AtomicOp;

@@ -136,7 +136,7 @@ mod model {
     struct Queue {
         reserved: AtomicU64,
         written: [AtomicBool; 3],
-        turn: CombiningLock<UnsafeCell<Vec<u64>>>,
+        lock: CombiningLock<UnsafeCell<Vec<u64>>>,
     }
 
     impl Queue {
@@ -144,7 +144,7 @@ mod model {
             Arc::new(Queue {
                 reserved: AtomicU64::new(0),
                 written: std::array::from_fn(|_| AtomicBool::new(false)),
-                turn: CombiningLock::new(UnsafeCell::default()),
+                lock: CombiningLock::new(UnsafeCell::default()),
             })
         }
 
@@ -158,7 +158,7 @@ mod model {
 
         /// As `inplace::publish` does: up to the first slot that is not written.
         fn ring(&self) {
-            self.turn.work(|published| {
+            self.lock.work(|published| {
                 // Loom sees it if two threads are here at a time.
                 published.with_mut(|published| {
                     // SAFETY: the lock is this thread's, which loom checks.
@@ -174,7 +174,7 @@ mod model {
         }
 
         fn assert_published(&self, expected: u64) {
-            let published = self.turn.close(|published| {
+            let published = self.lock.close(|published| {
                 published.with(|p| {
                     // SAFETY: no other thread has the lock any more.
                     unsafe { &*p }.clone()
@@ -234,14 +234,14 @@ mod model {
                 other.write(slot);
                 other.ring();
             });
-            let seen = queue.turn.close(|published| {
+            let seen = queue.lock.close(|published| {
                 published.with(|p| {
                     // SAFETY: the lock is this thread's for ever, which loom checks.
                     unsafe { &*p }.len()
                 })
             });
             producer.join().unwrap();
-            let after = queue.turn.inner.get();
+            let after = queue.lock.inner.get();
             // SAFETY: the other thread has ended.
             let after = unsafe { &*after }.with(|p| {
                 // SAFETY: as above.

@@ -557,7 +557,7 @@ fn gws(w: &mut Wave, i: &Inst, e: &mut dyn Env, op: GwsOp) -> Flow {
     if e.gws(op, resource, value) {
         return Flow::Next;
     }
-    // Not everybody has arrived: try again when others have run.
+    // Not all waves have arrived: try again when others have run.
     w.pc = w.pc.wrapping_sub(i.size.into());
     Flow::Yield
 }

@@ -1,6 +1,6 @@
 //! VOP1 operations that the hardware approximates. What is computed here is nearer to the exact value than the
 //! manual asks for (1 ULP for singles and halves, 2^29 ULP for doubles); sources and results of the single-precision
-//! ones lose denormals whatever the mode says, as the hardware's do.
+//! ones lose denormals in every mode, as the hardware's do.
 //!
 //! Source: Vega ISA manual, "VOP1 Instructions"; LLVM's lowering of `log`, `exp` and `sqrt` for the denormal rules.
 

@@ -105,7 +105,7 @@ pub(super) fn power(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
-/// `a * 2^exponent` with one rounding, whatever the exponent.
+/// `a * 2^exponent` with one rounding, for every exponent.
 #[inline(always)]
 pub(super) fn ldexp64(a: f64, exponent: i32) -> f64 {
     let (mut x, mut left) = (a, exponent);

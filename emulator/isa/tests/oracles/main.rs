@@ -1,4 +1,4 @@
-//! The decoder, the disassembler and the operations against what nobody here wrote, and on input that nobody chose.
+//! The decoder, the disassembler and the operations against independent oracles, and on random input.
 
 mod buffer_ends;
 mod half_loads;

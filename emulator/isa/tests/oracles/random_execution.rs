@@ -1,4 +1,4 @@
-//! Instructions that nobody chose, on registers that nobody chose: nothing panics (tests are compiled with overflow
+//! Random instructions on random registers: nothing panics (tests are compiled with overflow
 //! checks), and both levels of the host's vector instructions compute the same bits.
 
 use amdgpu_isa::decode::HostLevel;
@@ -84,7 +84,7 @@ fn copy(w: &Wave) -> Wave {
     other
 }
 
-/// True when the bits can be those of a NaN, of whatever width: which of two NaNs survives an addition is left to the
+/// True when the bits can be those of a NaN of any width: which of two NaNs survives an addition is left to the
 /// compiler.
 fn may_be_nan(w: &Wave, register: usize, lane: usize) -> bool {
     let word = |r: usize| w.vgpr[r % w.vgpr.len()][lane];

@@ -1,4 +1,4 @@
-//! Words that nobody chose: we read the instructions that LLVM reads, and no others.
+//! Random words: the instructions that we read are those that LLVM reads.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -12,7 +12,7 @@ pub mod stat;
 fn set_errno(error: i32) {
     // SAFETY: always gives the place of this thread's error number.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: nobody else uses this thread's error number.
+    // SAFETY: only this thread uses its error number.
     unsafe { *place = error };
 }
 

@@ -12,7 +12,7 @@ pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_event_args) -> R
     if args.event_page_offset != 0 && !state.events.has_page() {
         let page = state.buffers.with(args.event_page_offset, |buffer| match &buffer.store {
             Store::Memory { mapping, .. } if buffer.size >= u64::from(KFD_SIGNAL_EVENT_LIMIT) * 8 => {
-                // The page is used until the process ends, whatever becomes of the buffer.
+                // The page is used until the process ends, also when the buffer is freed.
                 let kept = std::sync::Arc::into_raw(mapping.clone());
                 // SAFETY: just made from an Arc, whose count is never given back.
                 Some(unsafe { &*kept }.base())

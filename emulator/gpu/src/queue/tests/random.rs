@@ -1,4 +1,4 @@
-//! Rings of anything: whatever is in them, the machine does not panic.
+//! Rings of random bytes: the machine does not panic.
 
 use std::sync::atomic::Ordering;
 
