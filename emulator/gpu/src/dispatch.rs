@@ -16,6 +16,8 @@ use crate::driver::{PacketError, QueueError};
 use crate::fill::Fill;
 use crate::lock;
 use crate::memory::View;
+use crate::observer::{Observe, Observer};
+use crate::registers::scratch_bytes_per_wave;
 use crate::schedule::Order;
 use crate::watch::Watchdog;
 use crate::workgroup::Workgroup;
@@ -118,6 +120,11 @@ impl Launch {
         })
     }
 
+    /// Bytes of scratch of a wave, all lanes together.
+    pub fn scratch_of_wave(&self) -> u32 {
+        scratch_bytes_per_wave(self)
+    }
+
     /// Workgroups in all.
     pub fn total(&self) -> u64 {
         self.workgroups.iter().map(|&n| u64::from(n)).product()
@@ -183,6 +190,8 @@ pub struct Dispatch {
     pub(crate) watchdog: Watchdog,
     failed: AtomicBool,
     error: Mutex<Option<QueueError>>,
+    /// Observers that no worker uses at the moment.
+    observers: Mutex<Vec<Box<dyn Observer>>>,
     /// The completion signal has been decremented, or the queue has been told of the error.
     complete: AtomicBool,
 }
@@ -220,6 +229,7 @@ impl Dispatch {
             watchdog: Watchdog::new(),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
+            observers: Mutex::new(Vec::new()),
             complete: AtomicBool::new(false),
         }
     }
@@ -282,6 +292,24 @@ impl Dispatch {
     /// Wave instructions executed so far.
     pub fn instructions(&self) -> u64 {
         self.instructions.load(Ordering::Relaxed)
+    }
+
+    /// Takes an observer for a turn.
+    pub(crate) fn observer(&self, observe: &dyn Observe) -> Box<dyn Observer> {
+        let spare = lock(&self.observers).pop();
+        spare.unwrap_or_else(|| observe.observer(&self.launch))
+    }
+
+    /// Takes an observer back after a turn.
+    pub(crate) fn give_back(&self, observer: Option<Box<dyn Observer>>) {
+        if let Some(observer) = observer {
+            lock(&self.observers).push(observer);
+        }
+    }
+
+    /// All observers that were given back: what they saw is complete once the last workgroup has finished.
+    pub(crate) fn observers(&self) -> Vec<Box<dyn Observer>> {
+        std::mem::take(&mut lock(&self.observers))
     }
 
     /// Records the first error; true for the worker that reports it.

@@ -285,6 +285,7 @@ impl Worker {
             tools.view.distrust();
         }
         tools.view.refresh();
+        let mut observer = job.gpu.observe.get().map(|observe| dispatch.observer(&**observe));
         let mut context = ExecContext {
             view: &mut tools.view,
             fetch: &mut tools.fetch,
@@ -296,6 +297,7 @@ impl Worker {
             start: dispatch.start,
             cancelled: dispatch.cancelled(),
             watched: dispatch.watchdog.epoch(),
+            observer: observer.as_deref_mut(),
         };
         let mut workgroup = match work {
             Work::Start(n) => {
@@ -314,19 +316,22 @@ impl Worker {
                 if context.watched != 0 {
                     judge(job, self.shared.stuck_after.unwrap_or_default(), &mut workgroup, &mut context);
                 }
+                dispatch.give_back(observer);
                 dispatch.suspend(workgroup);
                 return executed >= TURN;
             }
             SliceOutcome::Finished => {
-                workgroup.retire(&mut self.spares);
+                workgroup.retire(&mut self.spares, observer.as_deref_mut());
+                dispatch.give_back(observer);
                 if dispatch.finish() && !dispatch.has_failed() {
                     complete(job, &mut self.tools[slot].view);
                     self.shared.bell.ring();
                 }
             }
             SliceOutcome::Failed(error) => {
+                workgroup.retire(&mut self.spares, observer.as_deref_mut());
+                dispatch.give_back(observer);
                 report(job, QueueError::Wave(error));
-                workgroup.retire(&mut self.spares);
             }
         }
         true
@@ -373,9 +378,17 @@ impl Worker {
     }
 }
 
+/// Tells who observes the dispatch that there is nothing more to see.
+fn observation_ended(job: &Job) {
+    if let Some(observe) = job.gpu.observe.get() {
+        observe.ended(&job.dispatch.launch, job.dispatch.observers());
+    }
+}
+
 /// The last workgroup has finished: the completion signal gets its times and its decrement.
 fn complete(job: &Job, view: &mut View) {
     let dispatch = &job.dispatch;
+    observation_ended(job);
     let handle = dispatch.launch.completion_signal;
     let end = job.gpu.clock.end(dispatch.start, dispatch.instructions());
     dispatch.set_end(end);
@@ -434,6 +447,7 @@ fn report(job: &Job, error: QueueError) {
     if !job.dispatch.fail(error.clone()) {
         return;
     }
+    observation_ended(job);
     // An atomic that is not aligned is the wave's own exception; the page tables refuse the rest.
     if let QueueError::Wave(wave) = &error
         && let Some(refused) = wave.refused.filter(|r| r.why != Refusal::Misaligned)

@@ -12,6 +12,7 @@ use crate::dispatch::{LDS_BYTES, Launch};
 use crate::driver::Driver;
 use crate::gws::Gws;
 use crate::memory::AddressSpace;
+use crate::observer::Observe;
 use crate::shape::Shape;
 
 /// Waves that a compute unit holds at a time: four SIMDs of eight (MI200) or ten.
@@ -34,6 +35,8 @@ pub struct Gpu {
     pub(crate) gws: Gws,
     /// See [`Gpu::fill_from`].
     pub(crate) fill: OnceLock<u32>,
+    /// See [`Gpu::observe`].
+    pub(crate) observe: OnceLock<Arc<dyn Observe>>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) driver: Arc<dyn Driver>,
     /// How often an AQL queue was mapped or unmapped.
@@ -50,6 +53,7 @@ impl Gpu {
             code: Arc::new(CodeCache::new(Decoder::new(shape.arch))),
             gws: Gws::default(),
             fill: OnceLock::new(),
+            observe: OnceLock::new(),
             clock,
             driver,
             remaps: AtomicU64::new(0),
@@ -66,6 +70,11 @@ impl Gpu {
     /// a seed, they have the data of the last workgroup, and the order is by number. The first seed counts.
     pub fn fill_from(&self, seed: u32) {
         self.fill.get_or_init(|| seed);
+    }
+
+    /// Has what dispatches execute observed. The first observer counts.
+    pub fn observe(&self, observe: Arc<dyn Observe>) {
+        self.observe.get_or_init(|| observe);
     }
 
     /// How many workgroups of a dispatch can be resident at a time.

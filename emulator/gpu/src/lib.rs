@@ -16,6 +16,7 @@ mod gws;
 pub mod inject;
 mod machine;
 pub mod memory;
+pub mod observer;
 pub mod queue;
 mod registers;
 mod schedule;

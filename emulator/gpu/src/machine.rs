@@ -19,7 +19,7 @@ use crate::memory::{Refusal, Refused, View, host};
 
 /// First address of the window that scratch descriptors and flat scratch bases point into. It is above all user
 /// addresses. Each workgroup has memory of its own behind it, so that stray scratch addresses reach no other workgroup's memory.
-pub(crate) const SCRATCH_WINDOW: u64 = 0x8000_0000_0000;
+pub const SCRATCH_WINDOW: u64 = 0x8000_0000_0000;
 
 /// The machine around the wave that is running.
 pub(crate) struct Machine<'a> {

@@ -1,9 +1,10 @@
 //! The registers that a wave begins with. Source: LLVM's AMDGPUUsage, "Initial Kernel Execution State".
 
+use amdgpu_isa::Arch;
 use amdgpu_isa::mode::Mode;
 use amdgpu_isa::operand::Operand;
 use amdgpu_isa::wave::{Apertures, LANES, Vgpr, VgprFile, Wave};
-use hsa_sys::abi::kernel_descriptor::properties;
+use hsa_sys::abi::kernel_descriptor::{KernelDescriptor, properties};
 
 use crate::dispatch::Launch;
 use crate::fill::Fill;
@@ -81,6 +82,16 @@ pub(crate) fn initial_wave(
     scalar_registers(&mut wave, launch, place);
     vector_registers(&mut wave, launch, place, first);
     wave
+}
+
+/// How many scalar and vector registers a wave begins with: those behind them have no value of their own.
+pub(crate) fn initial_registers(descriptor: &KernelDescriptor, arch: Arch) -> (u32, u32) {
+    let ids = descriptor.enable_workgroup_id().into_iter().filter(|enabled| *enabled).count() as u32;
+    let offset = descriptor.enable_private_segment() && !arch.architected_flat_scratch();
+    let scalars =
+        descriptor.user_sgpr_count() + ids + u32::from(descriptor.enable_workgroup_info()) + u32::from(offset);
+    let vectors = if arch.packed_work_item_id() { 1 } else { descriptor.enable_vgpr_workitem_id().min(2) + 1 };
+    (scalars, vectors)
 }
 
 fn scalar_registers(wave: &mut Wave, launch: &Launch, place: &Place) {

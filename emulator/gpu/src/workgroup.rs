@@ -17,6 +17,7 @@ use crate::fill::Fill;
 use crate::gws::{Gws, Ticket};
 use crate::machine::Machine;
 use crate::memory::View;
+use crate::observer::{Group, Notes, Observer, Step};
 use crate::registers::{self, initial_wave, scratch_bytes_per_wave};
 use crate::schedule::Turns;
 use crate::shape::Shape;
@@ -57,6 +58,8 @@ pub(crate) struct Workgroup {
     ended: u64,
     watch: Option<Box<Watch>>,
     turns: Turns,
+    /// What observers keep for it, if it is observed.
+    notes: Option<Notes>,
 }
 
 /// How a turn of a workgroup ended.
@@ -99,6 +102,8 @@ pub(crate) struct ExecContext<'a> {
     pub(crate) cancelled: &'a AtomicBool,
     /// See [`crate::watch::Watchdog::epoch`].
     pub(crate) watched: u64,
+    /// Who sees what is executed.
+    pub(crate) observer: Option<&'a mut dyn Observer>,
 }
 
 impl Workgroup {
@@ -107,7 +112,7 @@ impl Workgroup {
         let at = launch.coordinates(n);
         let extent = launch.extent(at);
         let waves = extent.iter().product::<u32>().div_ceil(LANES as u32);
-        let slots = (0..waves)
+        let slots: Vec<Slot> = (0..waves)
             .map(|wave| {
                 let registers = context.spares.registers.pop().unwrap_or_else(vgpr_file);
                 let place = registers::Place { workgroup: at, extent, wave, waves };
@@ -129,11 +134,18 @@ impl Workgroup {
             fill.bytes(&mut scratch);
         }
         let turns = fill.as_mut().map_or_else(Turns::default, |fill| Turns::drawn(fill, waves));
-        Workgroup { at, slots, lds, scratch, executed: 0, ended: 0, watch: None, turns }
+        let notes = context.observer.as_mut().and_then(|observer| {
+            let waves = slots.iter().map(|slot| &slot.wave).collect();
+            observer.begin(&Group { number: n, at, waves, lds: lds.len(), launch })
+        });
+        Workgroup { at, slots, lds, scratch, executed: 0, ended: 0, watch: None, turns, notes }
     }
 
     /// Gives registers and buffers back.
-    pub(crate) fn retire(self, spares: &mut Spares) {
+    pub(crate) fn retire(mut self, spares: &mut Spares, observer: Option<&mut dyn Observer>) {
+        if let (Some(notes), Some(observer)) = (self.notes.take(), observer) {
+            observer.end(notes);
+        }
         spares.registers.extend(self.slots.into_iter().map(|slot| slot.wave.vgpr));
         // `start` takes the LDS first: each finds a buffer of its own size, and nothing is filled anew.
         spares.buffers.extend([self.scratch, self.lds]);
@@ -216,6 +228,9 @@ impl Workgroup {
                     slot.state = State::Running;
                     slot.close = slot.wave.executed + CLOSE;
                 }
+                if let (Some(notes), Some(observer)) = (&mut self.notes, &mut context.observer) {
+                    observer.barrier(notes);
+                }
                 looking = false;
             }
             looking_rounds = if looking { looking_rounds + 1 } else { 0 };
@@ -242,6 +257,15 @@ impl Workgroup {
             clock: context.clock,
             reading: &mut slot.reading,
         };
+        if let (Some(notes), Some(observer)) = (&mut self.notes, &mut context.observer) {
+            return run_wave(wave, context.fetch, &mut machine, limit, close, |wave, inst, machine| {
+                let pc = wave.pc;
+                observer.before(notes, &Step { number: n, wave, inst, pc, lds: machine.lds });
+                let flow = execute(wave, inst, machine);
+                observer.after(notes, &Step { number: n, wave, inst, pc, lds: machine.lds }, flow);
+                flow
+            });
+        }
         match &mut self.watch {
             None => run_wave(wave, context.fetch, &mut machine, limit, close, |wave, inst, machine| {
                 execute(wave, inst, machine)

@@ -32,6 +32,13 @@ const fn source_lane(ctrl: u16, l: usize) -> Option<usize> {
     }
 }
 
+impl Dpp {
+    /// The lane that a lane reads its first source from, whether that is active or not; `None` where there is none.
+    pub fn source(self, lane: usize) -> Option<usize> {
+        source_lane(self.ctrl, lane)
+    }
+}
+
 /// Control codes.
 const CODES: usize = 0x160;
 

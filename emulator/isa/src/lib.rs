@@ -22,6 +22,8 @@
     )
 )]
 
+#[cfg(feature = "semantics")]
+pub mod access;
 pub mod arch;
 pub mod atomic;
 pub mod coverage;
@@ -39,6 +41,7 @@ pub mod operand;
 mod ops;
 #[cfg(feature = "semantics")]
 pub mod step;
+pub mod uses;
 pub mod wave;
 
 pub use arch::Arch;

@@ -25,6 +25,12 @@ impl Operand {
     pub const SDWA: Operand = Operand(249);
     /// In the src0 field: a data-parallel control word follows.
     pub const DPP: Operand = Operand(250);
+    /// True when VCC is zero.
+    pub const VCCZ: Operand = Operand(251);
+    /// True when EXEC is zero.
+    pub const EXECZ: Operand = Operand(252);
+    /// The scalar condition code.
+    pub const SCC: Operand = Operand(253);
     /// A 32-bit literal follows the instruction.
     pub const LITERAL: Operand = Operand(255);
 

@@ -24,9 +24,20 @@ fn is_valu(i: &Inst) -> bool {
     matches!(i.op.family, Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p)
 }
 
+/// The instruction as index mode changes it; `None` where that mode is off, or moves nothing of such an instruction.
+pub fn moved(w: &Wave, i: &Inst) -> Option<Inst> {
+    (w.mode.0 & Mode::GPR_IDX_EN != 0 && is_valu(i)).then(|| with_index(w, i))
+}
+
 /// In index mode the vector registers of an instruction are moved by M0. Source: Vega ISA manual, "VGPR Indexing".
 #[cold]
 fn indexed(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
+    let copy = with_index(w, i);
+    // SAFETY: as in `execute`.
+    unsafe { (copy.run)(w, &copy, e) }
+}
+
+fn with_index(w: &Wave, i: &Inst) -> Inst {
     let m0 = w.sgpr[usize::from(Operand::M0.0)];
     let (index, which) = (m0 & 0xff, m0 >> 12);
     let moved = |operand: Operand, bit: u32| match operand.is_vector() && !operand.is_agpr() && which >> bit & 1 == 1 {
@@ -38,8 +49,7 @@ fn indexed(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
         *source = moved(*source, n as u32);
     }
     copy.dst = moved(copy.dst, 3);
-    // SAFETY: as in `execute`.
-    unsafe { (copy.run)(w, &copy, e) }
+    copy
 }
 
 /// A machine that registers alone do not need.

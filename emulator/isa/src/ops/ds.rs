@@ -323,7 +323,7 @@ fn store_words(w: &Wave, lds: &mut [u8], at: &[u32; LANES], offset: u32, from: O
 
 /// Byte addresses of the lanes: the address register, or M0 plus the lane for the `addtid` forms.
 #[inline(always)]
-fn base_addresses(w: &Wave, i: &Inst) -> [u32; LANES] {
+pub(crate) fn base_addresses(w: &Wave, i: &Inst) -> [u32; LANES] {
     if i.src[0].is_some() {
         *w.vector(i.src[0], 0)
     } else {
@@ -333,7 +333,7 @@ fn base_addresses(w: &Wave, i: &Inst) -> [u32; LANES] {
 }
 
 /// The two 8-bit offsets.
-fn offsets(i: &Inst) -> (u32, u32) {
+pub(crate) fn offsets(i: &Inst) -> (u32, u32) {
     (i.imm as u32 & 0xff, i.imm as u32 >> 8 & 0xff)
 }
 

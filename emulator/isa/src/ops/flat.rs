@@ -10,7 +10,7 @@ use crate::operand::{Kind, Operand};
 use crate::ops::ds;
 use crate::ops::scalar_flow::stop;
 use crate::ops::vector_memory::{
-    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, interleaved, lanewise, vector_atomic_rows,
+    NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, interleaved, lanewise, load_lds, vector_atomic_rows,
     vector_memory_rows,
 };
 use crate::wave::{LANES, Trap, Wave};
@@ -101,29 +101,35 @@ pub(crate) static BFLOAT: &[Op] = &[
 
 /// A 64-bit address for each lane from a pair of vector registers, plus the immediate offset.
 #[inline(always)]
-fn addresses(w: &Wave, i: &Inst) -> Addresses {
+pub(crate) fn addresses(w: &Wave, i: &Inst) -> Addresses {
     let (low, high) = (w.vector(i.src[0], 0), w.vector(i.src[0], 1));
     let offset = i64::from(i.imm) as u64;
     lanewise(|l| (u64::from(low[l]) | u64::from(high[l]) << 32).wrapping_add(offset))
 }
 
+/// The addresses of a global access.
 #[inline(always)]
-fn global(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
-    let at = if i.src[2].is_some() {
+pub(crate) fn global_addresses(w: &Wave, i: &Inst) -> Addresses {
+    if i.src[2].is_some() {
         // A scalar base and a 32-bit offset per lane.
         let base = w.pair(i.src[2]).wrapping_add(i64::from(i.imm) as u64);
         let offset = w.vector(i.src[0], 0);
         lanewise(|l| base.wrapping_add(u64::from(offset[l])))
     } else {
         addresses(w, i)
-    };
+    }
+}
+
+#[inline(always)]
+fn global(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
+    let at = global_addresses(w, i);
     let exec = w.exec();
     access(w, i, e, &at, exec, i.src[1], i.dst, i.has(control::GLC))
 }
 
 /// Where byte `offset` of lane `l`'s scratch lies: lanes are interleaved by dwords behind the flat scratch base.
 #[inline(always)]
-fn scratch_address(w: &Wave, offset: u32, l: usize) -> u64 {
+pub(crate) fn scratch_address(w: &Wave, offset: u32, l: usize) -> u64 {
     let base = w.pair(Operand::FLAT_SCRATCH);
     base.wrapping_add(u64::from(offset & !3) * LANES as u64).wrapping_add(4 * l as u64 + u64::from(offset & 3))
 }
@@ -134,6 +140,11 @@ fn scratch_address(w: &Wave, offset: u32, l: usize) -> u64 {
 fn private(w: &mut Wave, i: &Inst, e: &mut dyn Env, offsets: &[u32; LANES], mask: u64) -> Flow {
     if mask == 0 {
         return Flow::Next;
+    }
+    if i.has(control::LDS) {
+        // Of a dword at most; one that crosses an interleaved dword is not known to exist.
+        let at = lanewise(|l| scratch_address(w, offsets[l], l));
+        return load_lds(w, i, e, &at, mask);
     }
     let (bytes, how, store) = match i.op.access {
         Access::Load(bytes, how) => (bytes, how, false),
@@ -159,17 +170,23 @@ fn private(w: &mut Wave, i: &Inst, e: &mut dyn Env, offsets: &[u32; LANES], mask
     Flow::Next
 }
 
+/// The offsets in its lane's scratch of a scratch access.
 #[inline(always)]
-fn scratch(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
+pub(crate) fn scratch_offsets(w: &Wave, i: &Inst) -> [u32; LANES] {
     let scalar = if i.src[2].is_some() { w.scalar32(i.src[2], 0, Kind::B32) } else { 0 };
     let base = scalar.wrapping_add(i.imm as u32);
-    let offsets = match i.src[0].is_some() {
+    match i.src[0].is_some() {
         true => {
             let from = w.vector(i.src[0], 0);
             lanewise(|l| from[l].wrapping_add(base))
         }
         false => [base; LANES],
-    };
+    }
+}
+
+#[inline(always)]
+fn scratch(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
+    let offsets = scratch_offsets(w, i);
     let exec = w.exec();
     private(w, i, e, &offsets, exec)
 }
@@ -177,17 +194,25 @@ fn scratch(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
 /// The part of a flat access that goes to one aperture: addresses, their low halves, lanes.
 type Part = fn(&mut Wave, &Inst, &mut dyn Env, &Addresses, &[u32; LANES], u64) -> Flow;
 
-/// A flat access: each lane's address is global, in the LDS aperture or in the scratch aperture.
+/// The lanes whose flat addresses are in the LDS aperture, and in the scratch aperture.
 #[inline(always)]
-fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
-    let at = addresses(w, i);
-    let (low, high) = (w.vector(i.src[0], 0), w.vector(i.src[0], 1));
+pub(crate) fn apertures(w: &Wave, i: &Inst) -> (u64, u64) {
+    let high = w.vector(i.src[0], 1);
     let (mut shared, mut scratch) = (0, 0);
     // The aperture is chosen by the address without the immediate offset.
     for l in 0..LANES {
         shared |= u64::from(high[l] == w.apertures.shared) << l;
         scratch |= u64::from(high[l] == w.apertures.private) << l;
     }
+    (shared, scratch)
+}
+
+/// A flat access: each lane's address is global, in the LDS aperture or in the scratch aperture.
+#[inline(always)]
+fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
+    let at = addresses(w, i);
+    let low = w.vector(i.src[0], 0);
+    let (shared, scratch) = apertures(w, i);
     let exec = w.exec();
     let (shared, scratch) = (shared & exec, scratch & exec);
     if shared | scratch == 0 {

@@ -113,39 +113,73 @@ impl Descriptor {
     }
 }
 
+/// A buffer, and where in it each lane of an instruction accesses.
+pub(crate) struct Buffer {
+    descriptor: Descriptor,
+    scalar: u32,
+    indices: Vgpr,
+    /// With the immediate.
+    offsets: Vgpr,
+    exec: u64,
+}
+
+impl Buffer {
+    #[inline(always)]
+    pub(crate) fn new(w: &Wave, i: &Inst) -> Buffer {
+        let (offen, idxen) = (i.has(control::OFFEN), i.has(control::IDXEN));
+        let zero = [0; LANES];
+        let indices = if idxen { *w.vector(i.src[0], 0) } else { zero };
+        let offsets = if offen { *w.vector(i.src[0], u32::from(idxen)) } else { zero };
+        let imm = i.imm as u32;
+        Buffer {
+            descriptor: Descriptor::read(w, i),
+            scalar: w.scalar32(i.src[2], 0, Kind::B32),
+            indices,
+            offsets: lanewise(|l| offsets[l].wrapping_add(imm)),
+            exec: w.exec(),
+        }
+    }
+
+    /// The addresses of `size` bytes from byte `part` of each lane's access on, and the active lanes that are inside.
+    #[inline(always)]
+    pub(crate) fn place(&self, part: u32, size: u32) -> (Addresses, u64) {
+        let (mut at, mut inside) = ([0; LANES], 0);
+        for l in 0..LANES {
+            let index = self.indices[l].wrapping_add(if self.descriptor.add_lane { l as u32 } else { 0 });
+            let address = self.descriptor.address(index, self.offsets[l].wrapping_add(part), self.scalar, size);
+            inside |= u64::from(address.is_some()) << l;
+            at[l] = address.unwrap_or(0);
+        }
+        (at, inside & self.exec)
+    }
+
+    /// True when of an access of so many bytes, which `inside` lanes are inside with, some dwords of others are inside.
+    /// Limits are checked dword by dword: of an access across the end of a buffer, the dwords inside count.
+    #[inline(always)]
+    pub(crate) fn is_cut(&self, bytes: u8, inside: u64) -> bool {
+        bytes > 4 && inside != self.exec && self.place(0, 4).1 != inside
+    }
+
+    /// Bytes from one dword of a lane to its next.
+    pub(crate) fn step(&self) -> u32 {
+        if self.descriptor.swizzle { 4 << self.descriptor.index_stride_log2 } else { 4 }
+    }
+}
+
 #[inline(always)]
 fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
-    let descriptor = Descriptor::read(w, i);
-    let scalar = w.scalar32(i.src[2], 0, Kind::B32);
-    let (offen, idxen) = (i.has(control::OFFEN), i.has(control::IDXEN));
-    let zero = [0; LANES];
-    let indices = if idxen { *w.vector(i.src[0], 0) } else { zero };
-    let offsets = if offen { *w.vector(i.src[0], u32::from(idxen)) } else { zero };
-    let imm = i.imm as u32;
+    let buffer = Buffer::new(w, i);
     let exec = w.exec();
     let bytes = match i.op.access {
         Access::Load(bytes, _) | Access::Store(bytes, _) | Access::Atomic(_, bytes, _) => bytes,
         _ => return stop(w, Trap::Illegal),
     };
-    let place = |part: u32, size: u32| -> (Addresses, u64) {
-        let (mut at, mut inside) = ([0; LANES], 0);
-        for l in 0..LANES {
-            let index = indices[l].wrapping_add(if descriptor.add_lane { l as u32 } else { 0 });
-            let address = descriptor.address(index, offsets[l].wrapping_add(imm).wrapping_add(part), scalar, size);
-            inside |= u64::from(address.is_some()) << l;
-            at[l] = address.unwrap_or(0);
-        }
-        (at, inside & exec)
-    };
+    let (at, inside) = buffer.place(0, bytes.into());
     if i.has(control::LDS) {
-        let (at, inside) = place(0, bytes.into());
         return load_lds(w, i, e, &at, inside);
     }
-    let (at, inside) = place(0, bytes.into());
-    // Limits are checked dword by dword: of an access across the end of a buffer, the dwords inside count.
-    let is_cut = || bytes > 4 && inside != exec && place(0, 4).1 != inside;
-    if !matches!(i.op.access, Access::Atomic(..)) && (descriptor.swizzle || is_cut()) {
-        return by_dwords(w, i, e, exec, &lanewise(|l| offsets[l].wrapping_add(imm)), place);
+    if !matches!(i.op.access, Access::Atomic(..)) && (buffer.descriptor.swizzle || buffer.is_cut(bytes, inside)) {
+        return by_dwords(w, i, e, exec, &buffer.offsets, |part, size| buffer.place(part, size));
     }
     if let Access::Load(_, how) = i.op.access
         && inside != exec

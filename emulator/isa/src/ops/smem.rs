@@ -136,7 +136,7 @@ fn offset(w: &Wave, i: &Inst) -> u64 {
 }
 
 /// Where the access begins and, for buffers, how many dwords are inside.
-fn address(w: &Wave, i: &Inst) -> (u64, Option<u64>) {
+pub(crate) fn address(w: &Wave, i: &Inst) -> (u64, Option<u64>) {
     let base = w.pair(i.src[0]);
     if i.op.src[0] != BUFFER {
         return (base.wrapping_add(offset(w, i)) & !3, None);

@@ -10,4 +10,5 @@ mod random_words;
 mod scratch;
 mod seeded;
 mod semantics;
+mod uses;
 mod vectors;

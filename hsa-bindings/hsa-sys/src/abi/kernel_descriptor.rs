@@ -104,6 +104,12 @@ impl KernelDescriptor {
         ((self.rsrc1 & 0x3f) + 1) * if unified { 8 } else { 4 }
     }
 
+    /// Scalar registers of a wave, VCC and the like included. Source: AMDGPUUsage, `compute_pgm_rsrc1`,
+    /// GRANULATED_WAVEFRONT_SGPR_COUNT (gfx9).
+    pub const fn sgpr_count(&self) -> u32 {
+        ((self.rsrc1 >> 6 & 15) / 2 + 1) * 16
+    }
+
     /// Where accumulation registers begin in the unified register file (gfx90a and later).
     pub const fn accum_offset(&self) -> u32 {
         ((self.rsrc3 & 0x3f) + 1) * 4

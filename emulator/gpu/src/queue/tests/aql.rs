@@ -5,12 +5,15 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
 use amdgpu_isa::Arch;
+use amdgpu_isa::op::Flow;
 use hsa_sys::abi::aql::{BARRIER_BIT, Packet};
 use hsa_sys::abi::queue::{Queue as AbiQueue, properties};
 use hsa_sys::abi::signal::Signal;
 
 use super::*;
+use crate::dispatch::Launch;
 use crate::driver::PacketError;
+use crate::observer::{Group, Notes, Observe, Observer, Step};
 use crate::queue::aql::AqlQueueInfo;
 
 const SLOTS: u64 = RING_BYTES / 64;
@@ -365,4 +368,73 @@ fn a_dispatch_that_makes_no_sense_stops_the_queue_with_the_reason() {
         assert_eq!(rig.rig.errors(), [QueueError::Packet(error)], "{what}");
         assert_eq!((rig.read_index(), rig.signal_value(0)), (0, 0), "{what}");
     }
+}
+
+/// What one observer saw: begins, instructions before and after, ends.
+type Seen = (u64, u64, u64, u64);
+
+/// Counts what it sees, and keeps the number of its workgroup's instructions in the notes.
+#[derive(Debug, Default)]
+struct Counting {
+    all: Mutex<Vec<Seen>>,
+}
+
+struct Counter(Seen);
+
+impl Observe for Counting {
+    fn observer(&self, _: &Launch) -> Box<dyn Observer> {
+        Box::new(Counter((0, 0, 0, 0)))
+    }
+    fn ended(&self, launch: &Launch, observers: Vec<Box<dyn Observer>>) {
+        assert_eq!(launch.kernel_object, WAITING_KERNEL);
+        for observer in observers {
+            let any: Box<dyn std::any::Any> = observer;
+            lock(&self.all).push(any.downcast::<Counter>().expect("the observer that was made").0);
+        }
+    }
+}
+
+impl Observer for Counter {
+    fn begin(&mut self, group: &Group<'_>) -> Option<Notes> {
+        self.0.0 += 1;
+        assert_eq!((group.number, group.waves.len(), group.initial_registers()), (0, 1, (2, 1)));
+        Some(Box::new(0u64))
+    }
+    fn before(&mut self, notes: &mut Notes, step: &Step<'_>) {
+        self.0.1 += 1;
+        let executed = notes.downcast_mut::<u64>().expect("its own notes");
+        assert_eq!((step.wave.executed, step.pc), (*executed, step.wave.pc), "no instruction is left out");
+        // The loads of the argument and of the word that it points to.
+        if let Some(parts) = step.accesses() {
+            let at: Vec<u64> = parts.iter().map(|part| part.at[0]).collect();
+            assert!([[DATA], [DATA + 8]].contains(&[at[0]]) && at.len() == 1, "{at:x?}");
+        }
+        *executed += 1;
+    }
+    fn after(&mut self, _: &mut Notes, step: &Step<'_>, flow: Flow) {
+        self.0.2 += 1;
+        assert_eq!(flow == Flow::End, step.inst.op.name == "s_endpgm");
+    }
+    fn barrier(&mut self, _: &mut Notes) {}
+    fn end(&mut self, _: Notes) {
+        self.0.3 += 1;
+    }
+}
+
+#[test]
+fn an_observer_sees_every_instruction_of_a_workgroup_that_is_put_back_and_taken_up_again() {
+    let mut rig = AqlRig::new();
+    let counting = Arc::new(Counting::default());
+    rig.rig.gpu.observe(counting.clone());
+    rig.set_signal(0, 1);
+    rig.submit(&[dispatch(0, WAITING_KERNEL, signal(0))]);
+    assert!(lock(&counting.all).is_empty(), "the kernel waits");
+    rig.rig.put(DATA + 8, &[1]);
+    rig.rig.run_until_idle();
+    assert_eq!(rig.signal_value(0), 0);
+    let all = lock(&counting.all).clone();
+    let (begun, before, after, ended) =
+        all.iter().fold((0, 0, 0, 0), |s, o| (s.0 + o.0, s.1 + o.1, s.2 + o.2, s.3 + o.3));
+    assert_eq!((begun, ended), (1, 1));
+    assert!(before == after && before > 20, "{before} {after}");
 }
