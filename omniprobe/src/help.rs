@@ -16,6 +16,7 @@ pub(crate) const VARIANT: &str = "Other kernels and geometries";
 pub(crate) const REPLAY: &str = "Replay";
 pub(crate) const COMPARISON: &str = "Comparison";
 pub(crate) const MEASUREMENT: &str = "Measurement";
+pub(crate) const ANALYSIS: &str = "Analysis";
 pub(crate) const GENERAL: &str = "General";
 pub(crate) const LATER: &str = "Instrumentation (logduration's options, still to come)";
 
@@ -29,6 +30,7 @@ pub(crate) const USAGE: &str = "omniprobe [OPTIONS] [--] APP [ARGS]...
        omniprobe cache ls|check|add ...
        omniprobe info|dump|extract|fsck|replay|verify|bench|tune CAPTURE [OPTIONS]
        omniprobe diff CAPTURE CAPTURE [OPTIONS]
+       omniprobe analyze CAPTURE [OPTIONS]
        omniprobe isa CODE-OBJECT [KERNEL] [OPTIONS]
        omniprobe completions SHELL, omniprobe man [DIR]";
 
@@ -86,6 +88,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "omniprobe tune app.ldcap --dispatch 7 -o out --param 'n=64..1024:*2' --workgroup '{n}'",
     ),
     ("diff", "What changed between two runs?", "omniprobe diff app.ldcap later.ldcap"),
+    ("analyze", "Which lines waste cache lines, LDS cycles or lanes?", "omniprobe analyze app.ldcap -k gemm"),
     ("isa", "Print the code of a kernel of a program", "omniprobe isa ./app gemm --target gfx90a"),
     ("completions", "Complete the command line in bash", "omniprobe completions bash"),
     ("man", "Write all manual pages", "omniprobe man ~/.local/share/man/man1"),

@@ -63,6 +63,8 @@ enum Command {
     Tune(Box<cmd::tune::Options>),
     /// Compare dispatches of two captures, or of one capture.
     Diff(cmd::diff::Options),
+    /// Run captured dispatches on the emulated GPU, and show what each instruction does: lanes, cache lines, bank conflicts, errors.
+    Analyze(cmd::analyze::Options),
     /// Print the instructions of a kernel, with source lines if it was compiled with -g.
     Isa(cmd::isa::Options),
     /// List, check or fill folders of code objects for swapping.
@@ -283,6 +285,7 @@ fn main() -> ExitCode {
         Some(Command::Bench(options)) => cmd::bench::run(&options),
         Some(Command::Tune(options)) => cmd::tune::run(&options),
         Some(Command::Diff(options)) => cmd::diff::run(&options),
+        Some(Command::Analyze(options)) => cmd::analyze::run(&options),
         Some(Command::Isa(options)) => cmd::isa::run(&options),
         Some(Command::Cache(options)) => cmd::cache::run(&options),
         Some(Command::Completions(options)) => cmd::manual::completions(&options),

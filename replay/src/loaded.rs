@@ -48,6 +48,8 @@ pub(crate) struct Launch {
     meeting: Option<u32>,
     /// The code object that runs instead of the application's, and where it came from.
     pub(crate) replaced: Option<(Id, String)>,
+    /// Its kernel.
+    pub(crate) other: Option<Code>,
 }
 
 /// Replays of a kernel that are compared where nothing else is asked for: fewer do not show what is not deterministic.
@@ -297,7 +299,8 @@ impl<'c> LoadedDispatch<'c> {
         let runs = other.as_ref().map_or(&captured.original, |other| &other.code);
         self.refuse_descriptors(runs)?;
         let meeting = (facts.cooperative && self.meets(runs)?).then(|| workgroups(&facts));
-        Ok(Launch { packet, segment, meeting, replaced: other.map(|other| (other.code.id, other.place)) })
+        let replaced = other.as_ref().map(|other| (other.code.id, other.place.clone()));
+        Ok(Launch { packet, segment, meeting, replaced, other: other.map(|other| other.code) })
     }
 
     /// Says why a result proves less, once.
@@ -455,6 +458,11 @@ impl<'c> LoadedDispatch<'c> {
 }
 
 impl Launch {
+    /// The address of the kernel for packets.
+    pub(crate) fn kernel_object(&self) -> u64 {
+        self.packet.kernel_object()
+    }
+
     /// True when the same code runs with the same geometry and arguments.
     pub(crate) fn is_like(&self, other: &Launch) -> bool {
         (&self.packet.0, &self.segment) == (&other.packet.0, &other.segment)

@@ -1,6 +1,9 @@
 //! What a dispatch is replayed on.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use amdgpu_emu::observer::Observe;
 
 use crate::device::Backend;
 use crate::verify::Rule;
@@ -13,6 +16,8 @@ pub struct Setup {
     /// The clock of [`Backend::Emulated`] counts instructions, ten nanoseconds for a wave's: the same in every run, also of what
     /// kernels make of the time.
     pub counted: bool,
+    /// Sees what [`Backend::Emulated`] executes.
+    pub observe: Option<Arc<dyn Observe>>,
     /// The position of the GPU; `None` for the first that is like the captured one.
     pub device: Option<usize>,
     /// Memory whose addresses cannot be had may be elsewhere: what looks like an address of it is rewritten then, which is said.

@@ -12,6 +12,7 @@ mod unwritable;
 mod versions;
 
 mod alone;
+mod analyze;
 mod app_signals;
 mod bench;
 mod capture;

@@ -8,9 +8,9 @@ use amdgpu_isa::decode::Decoder;
 
 use crate::clock::Clock;
 use crate::code::CodeCache;
-use crate::dispatch::{LDS_BYTES, Launch};
 use crate::driver::Driver;
 use crate::gws::Gws;
+use crate::launch::{LDS_BYTES, Launch};
 use crate::memory::AddressSpace;
 use crate::observer::Observe;
 use crate::shape::Shape;

@@ -14,6 +14,7 @@ mod fill;
 pub mod gpu;
 mod gws;
 pub mod inject;
+pub mod launch;
 mod machine;
 pub mod memory;
 pub mod observer;

@@ -16,8 +16,8 @@ use amdgpu_isa::inst::Inst;
 use amdgpu_isa::op::Flow;
 use amdgpu_isa::wave::Wave;
 
-use crate::dispatch::Launch;
-use crate::registers::{initial_registers, scratch_bytes_per_wave};
+use crate::launch::Launch;
+use crate::registers::initial_registers;
 
 /// First address of scratch, as waves address it. See [`Group::scratch_of_wave`].
 pub use crate::machine::SCRATCH_WINDOW;
@@ -70,7 +70,7 @@ impl Group<'_> {
     /// Bytes of scratch of each wave. A wave's begin at [`SCRATCH_WINDOW`] plus its number times this. The dwords of 64 lanes lie
     /// beside each other, then their next dwords.
     pub fn scratch_of_wave(&self) -> u32 {
-        scratch_bytes_per_wave(self.launch)
+        self.launch.scratch_of_wave()
     }
 
     /// How many scalar and vector registers have values when a wave begins, from the first on.

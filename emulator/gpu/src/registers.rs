@@ -6,8 +6,8 @@ use amdgpu_isa::operand::Operand;
 use amdgpu_isa::wave::{Apertures, LANES, Vgpr, VgprFile, Wave};
 use hsa_sys::abi::kernel_descriptor::{KernelDescriptor, properties};
 
-use crate::dispatch::Launch;
 use crate::fill::Fill;
+use crate::launch::Launch;
 use crate::machine::SCRATCH_WINDOW;
 use crate::shape::Shape;
 
@@ -26,11 +26,6 @@ pub(crate) struct Place {
     pub(crate) wave: u32,
     /// Waves of the workgroup.
     pub(crate) waves: u32,
-}
-
-/// Bytes of scratch that one wave takes behind the window.
-pub(crate) fn scratch_bytes_per_wave(launch: &Launch) -> u32 {
-    (launch.scratch * LANES as u32).next_multiple_of(1024)
 }
 
 /// Fills scalar registers one after the other.
@@ -97,7 +92,7 @@ pub(crate) fn initial_registers(descriptor: &KernelDescriptor, arch: Arch) -> (u
 fn scalar_registers(wave: &mut Wave, launch: &Launch, place: &Place) {
     let descriptor = &launch.descriptor;
     let has = |bit: u16| descriptor.properties & bit != 0;
-    let wave_scratch = scratch_bytes_per_wave(launch);
+    let wave_scratch = launch.scratch_of_wave();
     let wave_offset = place.wave * wave_scratch;
     if wave.arch.architected_flat_scratch() {
         wave.set_pair(Operand::FLAT_SCRATCH, SCRATCH_WINDOW + u64::from(wave_offset));

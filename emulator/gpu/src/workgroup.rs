@@ -11,14 +11,14 @@ use amdgpu_isa::wave::{LANES, Trap, VgprFile, Wave, vgpr_file};
 
 use crate::clock::Clock;
 use crate::code::{Fetch, PAGE};
-use crate::dispatch::Launch;
 use crate::driver::{Driver, WaveError};
 use crate::fill::Fill;
 use crate::gws::{Gws, Ticket};
+use crate::launch::Launch;
 use crate::machine::Machine;
 use crate::memory::View;
 use crate::observer::{Group, Notes, Observer, Step};
-use crate::registers::{self, initial_wave, scratch_bytes_per_wave};
+use crate::registers::{self, initial_wave};
 use crate::schedule::Turns;
 use crate::shape::Shape;
 use crate::symbol;
@@ -126,7 +126,7 @@ impl Workgroup {
             })
             .collect();
         let mut lds = context.spares.buffer(launch.lds as usize);
-        let scratch = scratch_bytes_per_wave(launch) * waves;
+        let scratch = launch.scratch_of_wave() * waves;
         let scratch = if context.driver.halves_scratch() { scratch / 2 } else { scratch };
         let mut scratch = context.spares.buffer(scratch as usize);
         if let Some(fill) = &mut fill {

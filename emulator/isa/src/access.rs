@@ -145,11 +145,11 @@ impl Parts {
     fn global(&mut self, wave: &Wave, inst: &Inst, at: &Addresses, lanes: u64) {
         let Some((does, bytes)) = width(inst) else { return };
         self.push(Space::Memory, does, lanes, *at, bytes, 4);
-        self.into_lds(wave, inst);
+        self.lds_of_load(wave, inst);
     }
 
     /// What a load into LDS writes there.
-    fn into_lds(&mut self, wave: &Wave, inst: &Inst) {
+    fn lds_of_load(&mut self, wave: &Wave, inst: &Inst) {
         if inst.has(control::LDS) {
             let base = i64::from(wave.sgpr[usize::from(Operand::M0.0)] & 0xffff) + i64::from(inst.imm);
             let to = lanewise(|l| base.wrapping_add(4 * l as i64) as u64);
@@ -176,7 +176,7 @@ impl Parts {
         let Some((does, bytes)) = width(inst) else { return };
         let at = lanewise(|l| flat::scratch_address(wave, offsets[l], l));
         self.push(Space::Memory, does, lanes, at, bytes, 4 * LANES as u32);
-        self.into_lds(wave, inst);
+        self.lds_of_load(wave, inst);
     }
 
     fn buffer(&mut self, wave: &Wave, inst: &Inst) {

@@ -1,5 +1,6 @@
 //! One file for each subcommand.
 
+pub(crate) mod analyze;
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod captured;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ impl VariantArgs {
     }
 
     /// Every file is for one of the dispatches: else a misspelt name would have the application's own kernel verified.
-    fn is_used(&self, target: &TargetArgs, reader: &Reader, dispatches: &[&Placed<Dispatch>]) -> Result<()> {
+    pub(crate) fn is_used(&self, file: &Path, reader: &Reader, dispatches: &[&Placed<Dispatch>]) -> Result<()> {
         let name = |dispatch: &&Placed<Dispatch>| symbol(reader, dispatch).to_owned();
         for replacement in &self.hsaco {
             let mut used = false;
@@ -113,7 +113,7 @@ impl VariantArgs {
                 let names: BTreeSet<String> = dispatches.iter().map(name).collect();
                 let names: Vec<String> = names.into_iter().collect();
                 return Err(ReplayError::Usage {
-                    what: format!("{}: --hsaco", target.captured.file.display()),
+                    what: format!("{}: --hsaco", file.display()),
                     expected: format!("all, the hash of a code object, or a name: {}", names.join(", ")),
                     found: found.clone(),
                 }
@@ -147,6 +147,7 @@ impl TargetArgs {
         Setup {
             backend,
             counted: false,
+            observe: None,
             relocate: self.attempt > self.place_retries,
             device: self.device,
             limit: self.timeout,
@@ -274,7 +275,7 @@ pub(crate) fn each(
     let environment = target.environment()?;
     let mut ends = Vec::new();
     let dispatches = target.captured.dispatches(&reader)?;
-    variant.is_used(target, &reader, &dispatches)?;
+    variant.is_used(&target.captured.file, &reader, &dispatches)?;
     target.tell_runtime(&environment, &reader, &dispatches)?;
     let bar = progress::bar("{pos} of {len} dispatches", dispatches.len() as u64)?;
     for dispatch in dispatches {

@@ -179,7 +179,7 @@ pub(crate) fn open(setup: &Setup, captured: &CapturedDispatch<'_>, wanted: &[Ran
             found: "0: the emulated one alone".to_owned(),
         }),
         (Backend::Rocm, _) => Ok(Box::new(rocm::Rocm::open(isa, setup, captured, wanted)?)),
-        (Backend::Emulated, _) => Ok(Box::new(emu::Emulated::open(isa, captured, wanted, setup.counted)?)),
+        (Backend::Emulated, _) => Ok(Box::new(emu::Emulated::open(isa, captured, wanted, setup)?)),
     }
 }
 

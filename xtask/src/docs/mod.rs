@@ -26,7 +26,11 @@ const PAGES: &[Page] = &[
 /// A part of a page that is written by hand: its file, its name between the marks, and what prints it.
 type Part = (&'static str, &'static str, fn() -> String);
 
-const PARTS: &[Part] = &[("docs/agents.md", "statuses", logdur_replay::Exit::table)];
+const PARTS: &[Part] = &[
+    ("docs/agents.md", "statuses", logdur_replay::Exit::table),
+    ("docs/analysis.md", "analyses", logdur_observe::Analysis::table),
+    ("docs/analysis.md", "checks", logdur_observe::Check::table),
+];
 
 /// The picture of a run.
 const PICTURE: &str = "docs/example/pipeline.svg";

@@ -16,11 +16,12 @@ use hsa_sys::abi::aql::{INVALID_HEADER, Packet, PacketType, vendor};
 use hsa_sys::abi::queue::{Queue as AbiQueue, properties};
 
 use super::{Doorbell, Progress, Queue};
-use crate::dispatch::{Dispatch, Launch, Moment};
+use crate::dispatch::{Dispatch, Moment};
 use crate::driver::{CompletedPacket, MemoryFault, PacketError, QueueError, ReadIndex, Times};
 use crate::engine::{Job, Worker};
 use crate::gpu::Gpu;
 use crate::inject::{Effect, Injection, NOWHERE};
+use crate::launch::Launch;
 use crate::memory::{Refusal, Refused, View};
 use crate::signal;
 

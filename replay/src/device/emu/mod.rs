@@ -33,6 +33,7 @@ use crate::captured::{CapturedDispatch, Code};
 use crate::error::{Fault, ReplayError, Result};
 use crate::place::{MemoryRequest, PAGE};
 use crate::placed::PlacedRange;
+use crate::setup::Setup;
 
 /// Packets of the ring.
 const SLOTS: u64 = 64;
@@ -118,18 +119,19 @@ impl Emulated {
         captured_isa: Option<&str>,
         captured: &CapturedDispatch<'_>,
         wanted: &[Range<u64>],
-        counted: bool,
+        setup: &Setup,
     ) -> Result<Emulated> {
         let target = &captured.original.object.target;
         let isa = captured_isa.map_or_else(|| target.to_string(), str::to_owned);
         let arch: Arch = processor(&isa).parse().map_err(|error| ReplayError::Unsupported(format!("{error}")))?;
         let first_fault = Arc::new(FirstFault::default());
-        let clock = if counted { Clock::deterministic() } else { Clock::real() };
+        let clock = if setup.counted { Clock::deterministic() } else { Clock::real() };
         let compute_units = if captured.is_cooperative() { COMPUTE_UNITS_COOPERATIVE } else { COMPUTE_UNITS };
         let shape = Shape { arch, sramecc: corrects_sram(&isa, arch), compute_units };
         let gpu = Arc::new(Gpu::new(0, shape, Arc::new(clock), first_fault.clone()));
         // Unwritten memory differs in each replay: a kernel that reads it computes something else.
         gpu.fill_from(FILL);
+        setup.observe.iter().for_each(|observe| gpu.observe(observe.clone()));
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let failed = |source: std::io::Error| ReplayError::Environment {
             what: "threads",

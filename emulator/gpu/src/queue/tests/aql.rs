@@ -11,8 +11,8 @@ use hsa_sys::abi::queue::{Queue as AbiQueue, properties};
 use hsa_sys::abi::signal::Signal;
 
 use super::*;
-use crate::dispatch::Launch;
 use crate::driver::PacketError;
+use crate::launch::Launch;
 use crate::observer::{Group, Notes, Observe, Observer, Step};
 use crate::queue::aql::AqlQueueInfo;
 

@@ -1,0 +1,131 @@
+//! Bank conflicts of LDS accesses: the extra cycles that an instruction takes because its lanes need different dwords of a bank.
+//!
+//! A model. LDS serves lanes in phases; within a phase, a bank gives one dword, to as many lanes as want it. An instruction's
+//! conflicts are, over its phases, the sum of the most distinct dwords of a bank, minus one. The counter
+//! `SQ_LDS_BANK_CONFLICT` of the hardware counts such cycles.
+//!
+//! Sources of the phases: for reads on gfx942 the measurements of amd-shark-ai pull request 2919, which Triton (pull request
+//! 11365) and Composable Kernel use as well; for writes of 16 bytes the documents of Composable Kernel. Nobody has published
+//! measurements for the other processors, or for writes of 12 bytes: see [`is_measured`].
+
+use amdgpu_isa::Arch;
+
+/// Banks of LDS, each a dword wide, of every gfx9 up to gfx942.
+pub const BANKS: usize = 32;
+/// Lanes of a wave.
+const LANES: usize = 64;
+/// Dwords of a lane at most.
+const MOST: usize = 4;
+
+/// Whether data is read or written. An atomic is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// Read.
+    Read,
+    /// Written.
+    Write,
+}
+
+/// The lanes of the phases of reads of 12 and 16 bytes; the upper 32 lanes are served alike.
+const QUADS: [[u8; 8]; 4] = [
+    [0, 1, 2, 3, 20, 21, 22, 23],
+    [4, 5, 6, 7, 16, 17, 18, 19],
+    [8, 9, 10, 11, 28, 29, 30, 31],
+    [12, 13, 14, 15, 24, 25, 26, 27],
+];
+
+/// For each phase of an access of so many bytes a lane, the lanes that are served together.
+fn phases(bytes: u8, direction: Direction) -> [u64; 8] {
+    let mut phases = [0; 8];
+    let consecutive = |phases: &mut [u64; 8], count: usize| {
+        for (n, phase) in phases.iter_mut().enumerate().take(LANES / count) {
+            *phase = (u64::MAX >> (LANES - count)) << (n * count);
+        }
+    };
+    match (bytes, direction) {
+        (0..=4, _) => consecutive(&mut phases, 32),
+        (5..=8, _) => consecutive(&mut phases, 16),
+        (_, Direction::Write) => consecutive(&mut phases, 8),
+        (_, Direction::Read) => {
+            for (n, lanes) in QUADS.iter().enumerate() {
+                let half = lanes.iter().fold(0u64, |mask, lane| mask | 1 << lane);
+                (phases[n], phases[n + 4]) = (half, half << 32);
+            }
+        }
+    }
+    phases
+}
+
+/// True when the phases of such accesses were measured on such a processor.
+pub fn is_measured(arch: Arch, bytes: u8, direction: Direction) -> bool {
+    arch == Arch::Gfx942 && !(bytes == 12 && direction == Direction::Write)
+}
+
+/// The conflict cycles of one access of the lanes of `mask`: byte offsets in LDS, and bytes of a lane.
+pub fn conflicts(at: &[u64; LANES], mask: u64, bytes: u8, direction: Direction) -> u32 {
+    let mut conflicts = 0;
+    for phase in phases(bytes, direction) {
+        let mut lanes = phase & mask;
+        if lanes == 0 {
+            continue;
+        }
+        // The distinct dwords of each bank. A phase has 32 dwords, or more where lanes are not aligned.
+        let mut found = [[0u64; LANES]; BANKS];
+        let mut counts = [0u8; BANKS];
+        let mut most = 0;
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros() as usize;
+            lanes &= lanes - 1;
+            let (first, last) = (at[lane] / 4, at[lane].wrapping_add(u64::from(bytes.max(1)) - 1) / 4);
+            for dword in (first..=last).take(MOST + 1) {
+                let bank = dword as usize % BANKS;
+                let count = usize::from(counts[bank]);
+                if !found[bank][..count].contains(&dword) && count < LANES {
+                    found[bank][count] = dword;
+                    counts[bank] += 1;
+                    most = most.max(u32::from(counts[bank]));
+                }
+            }
+        }
+        conflicts += most.saturating_sub(1);
+    }
+    conflicts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strided(stride: u64, bytes: u8, direction: Direction) -> u32 {
+        conflicts(&std::array::from_fn(|l| l as u64 * stride), u64::MAX, bytes, direction)
+    }
+
+    #[test]
+    fn rows_and_broadcasts_have_none_and_columns_of_unpadded_tiles_have_all() {
+        for direction in [Direction::Read, Direction::Write] {
+            assert_eq!(strided(4, 4, direction), 0);
+            assert_eq!(strided(0, 4, direction), 0);
+            // A stride of 8 bytes: two dwords of each bank in both phases, as it was measured.
+            assert_eq!(strided(8, 4, direction), 2);
+            // A column of a tile of 32 floats, and the same with a padding of one.
+            assert_eq!(strided(128, 4, direction), 2 * 31);
+            assert_eq!(strided(132, 4, direction), 0);
+            assert_eq!(strided(8, 8, direction), 0);
+            assert_eq!(strided(16, 16, direction), 0);
+        }
+    }
+
+    #[test]
+    fn saturated_reads_cost_what_was_measured() {
+        // 62, 60 and 56 cycles for reads of 4, 8 and 16 bytes: all lanes want another dword of one bank (of two, of four).
+        assert_eq!([4, 8, 16].map(|bytes| strided(128, bytes, Direction::Read)), [62, 60, 56]);
+    }
+
+    #[test]
+    fn lanes_that_are_off_need_nothing() {
+        let at = std::array::from_fn(|l| 128 * l as u64);
+        assert_eq!(conflicts(&at, 0, 4, Direction::Read), 0);
+        assert_eq!(conflicts(&at, 0b11, 4, Direction::Read), 1);
+        assert_eq!(conflicts(&at, 1 | 1 << 32, 4, Direction::Read), 0);
+    }
+}

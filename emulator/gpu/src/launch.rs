@@ -1,0 +1,129 @@
+//! What a dispatch runs: what the packet and the kernel descriptor ask for.
+
+use amdgpu_isa::Arch;
+use amdgpu_isa::wave::LANES;
+use hsa_sys::abi::aql::Packet;
+use hsa_sys::abi::kernel_descriptor::{self, KernelDescriptor};
+
+use crate::driver::PacketError;
+use crate::memory::View;
+
+/// LDS of a compute unit in bytes.
+pub const LDS_BYTES: u32 = 64 << 10;
+
+/// Work-items of a workgroup at most.
+pub const MAX_WORKGROUP: u32 = 1024;
+
+/// What a dispatch runs, constant from its launch on.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The packet.
+    pub packet: Packet,
+    /// The packet's id in its queue.
+    pub packet_id: u64,
+    /// Address of the packet in the queue's ring.
+    pub packet_address: u64,
+    /// Address of the queue.
+    pub queue_address: u64,
+    /// Address of the kernel descriptor.
+    pub kernel_object: u64,
+    /// Address of the kernel arguments.
+    pub kernarg_address: u64,
+    /// Handle of the completion signal, or 0.
+    pub completion_signal: u64,
+    /// The kernel descriptor.
+    pub descriptor: KernelDescriptor,
+    /// Address of the first instruction.
+    pub entry: u64,
+    /// Work-items of the grid.
+    pub grid: [u32; 3],
+    /// Work-items of a whole workgroup.
+    pub workgroup: [u32; 3],
+    /// Workgroups of the grid.
+    pub workgroups: [u32; 3],
+    /// Bytes of LDS for each workgroup.
+    pub lds: u32,
+    /// Bytes of scratch for each work-item.
+    pub scratch: u32,
+}
+
+impl Launch {
+    /// Reads what a dispatch packet asks for and checks it as the packet processor does.
+    ///
+    /// # Errors
+    /// What is wrong with the packet.
+    pub fn new(
+        packet: &Packet,
+        packet_id: u64,
+        packet_address: u64,
+        queue_address: u64,
+        arch: Arch,
+        view: &mut View,
+    ) -> Result<Launch, PacketError> {
+        let dimensions = usize::from(packet.dimensions());
+        let [wx, wy, wz] = packet.workgroup_size().map(u32::from);
+        let [gx, gy, gz] = packet.grid_size();
+        let mut grid = [1; 3];
+        let mut workgroup = [1; 3];
+        grid[..dimensions].copy_from_slice(&[gx, gy, gz][..dimensions]);
+        workgroup[..dimensions].copy_from_slice(&[wx, wy, wz][..dimensions]);
+        let items: u64 = workgroup.iter().map(|&w| u64::from(w)).product();
+        if dimensions == 0 || grid.contains(&0) || workgroup.contains(&0) || items > u64::from(MAX_WORKGROUP) {
+            return Err(PacketError::Dimensions);
+        }
+        let lds = packet.group_segment_size();
+        if lds > LDS_BYTES {
+            return Err(PacketError::GroupSegment);
+        }
+        let kernel_object = packet.kernel_object();
+        let mut bytes = [0; kernel_descriptor::SIZE];
+        if kernel_object == 0 || view.read(kernel_object, &mut bytes).is_err() {
+            return Err(PacketError::CodeObject);
+        }
+        let descriptor = KernelDescriptor::parse(&bytes);
+        let entry = kernel_object.wrapping_add_signed(descriptor.entry_offset);
+        if !entry.is_multiple_of(4) || view.translate(entry, 4, false).is_none() {
+            return Err(PacketError::CodeObject);
+        }
+        if arch.unified_registers() && descriptor.accum_offset() > 256 {
+            return Err(PacketError::Resources);
+        }
+        Ok(Launch {
+            packet: *packet,
+            packet_id,
+            packet_address,
+            queue_address,
+            kernel_object,
+            kernarg_address: packet.kernarg_address(),
+            completion_signal: packet.completion_signal(),
+            descriptor,
+            entry,
+            grid,
+            workgroup,
+            workgroups: std::array::from_fn(|d| grid[d].div_ceil(workgroup[d])),
+            lds,
+            scratch: packet.private_segment_size(),
+        })
+    }
+
+    /// Bytes of scratch that one wave takes, all lanes together.
+    pub fn scratch_of_wave(&self) -> u32 {
+        (self.scratch * LANES as u32).next_multiple_of(1024)
+    }
+
+    /// Workgroups in all.
+    pub fn total(&self) -> u64 {
+        self.workgroups.iter().map(|&n| u64::from(n)).product()
+    }
+
+    /// Coordinates of workgroup `n`, x fastest.
+    pub fn coordinates(&self, n: u64) -> [u32; 3] {
+        let [x, y, _] = self.workgroups.map(u64::from);
+        [(n % x) as u32, (n / x % y) as u32, (n / x / y) as u32]
+    }
+
+    /// Work-items of the workgroup at these coordinates: fewer at the edge of the grid.
+    pub fn extent(&self, at: [u32; 3]) -> [u32; 3] {
+        std::array::from_fn(|d| self.workgroup[d].min(self.grid[d] - at[d] * self.workgroup[d]))
+    }
+}

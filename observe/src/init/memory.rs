@@ -1,0 +1,224 @@
+//! What memory instructions make of what is not defined, and addresses that are not defined.
+
+use amdgpu_emu::isa::access::{Does, Part, Parts, Space};
+use amdgpu_emu::isa::inst::control;
+use amdgpu_emu::isa::op::{Access, Family};
+use amdgpu_emu::isa::operand::{Kind, Operand};
+use amdgpu_emu::isa::uses::Uses;
+use amdgpu_emu::isa::wave::LANES;
+use amdgpu_emu::observer::SCRATCH_WINDOW;
+
+use super::{Defined, Look};
+
+/// What is wrong.
+const ADDRESS: &str = "an address depends on a value that nothing has written";
+const STORED: &str = "a value that nothing has written is stored to memory";
+
+/// Sets or clears the bits of bytes.
+fn set(bits: &mut [u64], at: u64, length: u64, value: bool) {
+    for byte in at..at.saturating_add(length) {
+        if let Some(word) = usize::try_from(byte / 64).ok().and_then(|n| bits.get_mut(n)) {
+            let bit = 1 << (byte % 64);
+            *word = if value { *word | bit } else { *word & !bit };
+        }
+    }
+}
+
+/// True when all bytes are defined; those outside read as zero.
+fn get(bits: &[u64], at: u64, length: u64) -> bool {
+    let is_set = |byte: u64| bits.get((byte / 64) as usize).is_none_or(|word| word >> (byte % 64) & 1 == 1);
+    (at..at.saturating_add(length)).all(is_set)
+}
+
+pub(super) fn execute(
+    look: &mut Look<'_>,
+    defined: &mut Defined,
+    parts: Option<&Parts>,
+    lds: &mut [u64],
+    scratch: &mut [u64],
+) {
+    let (inst, wave) = (look.inst, look.step.wave);
+    let op = inst.op;
+    let exec = wave.exec();
+    addresses(look, defined);
+    if op.family == Family::Smem {
+        // What scalar loads read is memory, all of which is defined.
+        if op.dst != Kind::None && !matches!(op.access, Access::Store(..)) {
+            defined.set_scalar(inst.dst, op.dst.dwords(), u64::MAX);
+        }
+        return;
+    }
+    if op.family == Family::Ds && op.access == Access::None {
+        return exchange(look, defined, exec);
+    }
+    // Loads into LDS write no register.
+    let into_lds = inst.has(control::LDS) && op.family != Family::Ds;
+    let results = results(look, exec);
+    for (register, dwords) in results.iter().filter(|_| !into_lds) {
+        (0..*dwords).for_each(|n| defined.set_lanes(wave, *register, n, exec, u64::MAX));
+    }
+    for (n, part) in parts.into_iter().flat_map(Parts::iter).enumerate() {
+        if into_lds && part.space == Space::Memory {
+            continue;
+        }
+        match part.does {
+            Does::Write => store(look, defined, n, part, into_lds, lds, scratch),
+            // What an atomic leaves is as defined as what it found.
+            Does::Read | Does::Atomic => load(look, defined, n, part, &results, lds, scratch),
+        }
+    }
+}
+
+/// The shadow of a part, and where in it a byte is; `None` for ordinary memory.
+fn shadow<'s>(part: &Part, at: u64, lds: &'s mut [u64], scratch: &'s mut [u64]) -> Option<(&'s mut [u64], u64)> {
+    match part.space {
+        Space::Lds => Some((lds, at)),
+        Space::Memory if at >= SCRATCH_WINDOW => Some((scratch, at - SCRATCH_WINDOW)),
+        Space::Memory => None,
+    }
+}
+
+/// The registers that loads and returning atomics write.
+fn results(look: &Look<'_>, exec: u64) -> Vec<(Operand, u32)> {
+    let writes = Uses::of(look.inst).writes;
+    let vectors = writes.ranges().iter().filter(|range| range.first.is_vector() && exec != 0);
+    vectors.map(|range| (range.first, range.count)).collect()
+}
+
+fn load(
+    look: &Look<'_>,
+    defined: &mut Defined,
+    n: usize,
+    part: &Part,
+    results: &[(Operand, u32)],
+    lds: &mut [u64],
+    scratch: &mut [u64],
+) {
+    let Some((register, dwords)) = results.first() else { return };
+    let wave = look.step.wave;
+    // The second half of a result is the second access's.
+    let (first, count) = match look.inst.op.access {
+        Access::Load2(bytes, _) => (n as u32 * u32::from(bytes) / 4, u32::from(bytes) / 4),
+        _ => (0, *dwords),
+    };
+    for lane in part.active() {
+        let mut pieces = part.pieces(lane);
+        let (at, length) = pieces.next().unwrap_or_default();
+        for word in 0..count {
+            let from =
+                if part.step == 4 { at + 4 * u64::from(word) } else { at + u64::from(word) * u64::from(part.step) };
+            let bytes = u64::from(length).saturating_sub(if part.step == 4 { 4 * u64::from(word) } else { 0 }).min(4);
+            let is_defined = shadow(part, from, lds, scratch).is_none_or(|(bits, at)| get(bits, at, bytes));
+            if !is_defined {
+                defined.set_lanes(wave, *register, first + word, 1 << lane, 0);
+            }
+        }
+    }
+}
+
+fn store(
+    look: &mut Look<'_>,
+    defined: &Defined,
+    n: usize,
+    part: &Part,
+    into_lds: bool,
+    lds: &mut [u64],
+    scratch: &mut [u64],
+) {
+    let (inst, wave) = (look.inst, look.step.wave);
+    let data = match inst.op.family {
+        Family::Mubuf => inst.dst,
+        Family::Ds if matches!(inst.op.access, Access::Store2(..)) => inst.src[1 + n.min(1)],
+        _ => inst.src[1],
+    };
+    for lane in part.active() {
+        let mut word = 0;
+        for (at, length) in part.pieces(lane) {
+            let mut done = 0;
+            while done < u64::from(length) {
+                let bytes = (u64::from(length) - done).min(4);
+                let lanes = if into_lds { u64::MAX } else { defined.lanes(wave, data, word, Kind::B32) };
+                let is_defined = lanes >> lane & 1 == 1;
+                match shadow(part, at + done, lds, scratch) {
+                    Some((bits, at)) => set(bits, at, bytes, is_defined),
+                    None if !is_defined => {
+                        let register = crate::registers::name(wave, wave.vgpr_index(data, word));
+                        look.report(STORED, Some(lane as u8), register);
+                        return;
+                    }
+                    None => {}
+                }
+                done += bytes;
+                word += 1;
+            }
+        }
+    }
+}
+
+/// Reports registers of addresses and descriptors that are not defined.
+fn addresses(look: &mut Look<'_>, defined: &mut Defined) {
+    let (inst, wave) = (look.inst, look.step.wave);
+    let exec = wave.exec();
+    let op = inst.op;
+    let scalars: &[(Operand, u32)] = &match op.family {
+        Family::Smem => [(inst.src[0], op.src[0].dwords()), (inst.src[1], u32::from(inst.has(control::SOFFSET)))],
+        Family::Mubuf if op.access != Access::None => [(inst.src[1], 4), (inst.src[2], 1)],
+        Family::Global => [(inst.src[2], 2), (Operand::NONE, 0)],
+        Family::Scratch => [(inst.src[2], 1), (Operand::FLAT_SCRATCH, 2)],
+        _ => [(Operand::NONE, 0); 2],
+    };
+    let used = op.family == Family::Smem || exec != 0;
+    for (first, dwords) in scalars.iter().filter(|(first, _)| first.is_scalar_register() && used) {
+        let mut undefined = (0..*dwords).map(|n| Operand(first.0 + n as u16));
+        if let Some(register) = undefined.find(|register| defined.scalar(*register, Kind::B32) != u64::MAX) {
+            look.report(ADDRESS, None, super::scalar::register(register));
+            (0..*dwords).for_each(|n| defined.set_scalar(Operand(first.0 + n as u16), 1, u64::MAX));
+        }
+    }
+    let dwords = match op.family {
+        Family::Smem => 0,
+        Family::Ds => u32::from(op.src[0] != Kind::None),
+        Family::Global | Family::Flat => {
+            if inst.src[2].is_some() {
+                1
+            } else {
+                2
+            }
+        }
+        Family::Mubuf => u32::from(inst.has(control::OFFEN)) + u32::from(inst.has(control::IDXEN)),
+        _ => 1,
+    };
+    if op.family == Family::Ds && op.name.starts_with("ds_swizzle") || !inst.src[0].is_vector() {
+        return;
+    }
+    for n in 0..dwords {
+        let undefined = exec & !defined.lanes(wave, inst.src[0], n, Kind::B32);
+        if undefined != 0 {
+            let register = crate::registers::name(wave, wave.vgpr_index(inst.src[0], n));
+            look.report(ADDRESS, Some(undefined.trailing_zeros() as u8), register);
+            defined.set_lanes(wave, inst.src[0], n, exec, u64::MAX);
+        }
+    }
+}
+
+/// Exchanges between lanes.
+fn exchange(look: &Look<'_>, defined: &mut Defined, exec: u64) {
+    let (inst, wave) = (look.inst, look.step.wave);
+    if !inst.dst.is_vector() {
+        return;
+    }
+    let lanes = match inst.op.name {
+        "ds_bpermute_b32" => {
+            let (at, data) = (wave.vector(inst.src[0], 0), defined.lanes(wave, inst.src[1], 0, Kind::B32));
+            let from = |l: usize| at[l].wrapping_add(inst.imm as u32) as usize / 4 % LANES;
+            // Inactive lanes give zero.
+            (0..LANES).fold(0, |all, l| all | ((data | !exec) >> from(l) & 1) << l)
+        }
+        "ds_swizzle_b32" => {
+            let data = defined.lanes(wave, inst.src[0], 0, Kind::B32);
+            if data & exec == 0 && exec != 0 { 0 } else { u64::MAX }
+        }
+        _ => u64::MAX,
+    };
+    defined.set_lanes(wave, inst.dst, 0, exec, lanes);
+}

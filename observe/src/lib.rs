@@ -1,0 +1,106 @@
+//! Observers of the emulated GPU: what each analysis and each check of a dispatch needs to see.
+//!
+//! An observer is a file here and a row in a table below, of which options, help and documents are made. It counts, or keeps a
+//! shadow of what the waves do; what that means for the hardware is in `logdur-analysis`.
+//!
+//! # Threads
+//! Each worker of the emulated GPU has counts of its own. They are merged when the dispatch ends, so that no total depends on
+//! threads. Shadows belong to a workgroup.
+
+mod barrier;
+mod bounds;
+mod by_pc;
+pub mod counts;
+pub mod finding;
+pub mod heat;
+mod init;
+pub mod lds;
+pub mod lines;
+mod outstanding;
+mod race;
+mod registers;
+pub mod report;
+pub mod seen;
+mod session;
+mod wait;
+mod worst;
+
+pub use session::{Sample, Session};
+pub use worst::Worst;
+
+/// Makes the analyses, or the checks, of one table.
+macro_rules! table {
+    ($(#[$doc:meta])* $name:ident { $( $variant:ident $word:literal $says:literal; )* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name {
+            $( #[doc = $says] $variant, )*
+        }
+
+        impl $name {
+            /// All, in the order of reports.
+            pub const ALL: &[$name] = &[$( $name::$variant ),*];
+
+            /// The word of the command line.
+            pub const fn word(self) -> &'static str {
+                match self { $( $name::$variant => $word, )* }
+            }
+
+            /// All, as a table of Markdown.
+            pub fn table() -> String {
+                let row = |row: &$name| format!("| `{}` | {} |\n", row.word(), row.says());
+                let rows: String = $name::ALL.iter().map(row).collect();
+                format!("| word | what it tells |\n|---|---|\n{rows}")
+            }
+
+            /// What it tells, for people.
+            pub const fn says(self) -> &'static str {
+                match self { $( $name::$variant => $says, )* }
+            }
+        }
+    };
+}
+
+table! {
+    /// What is analysed.
+    Analysis {
+        Mix "mix" "executed instructions by kind, floating-point operations by type, active lanes";
+        Blocks "blocks" "basic blocks, edges between them, and divergence";
+        Lines "lines" "cache lines and distinct bytes of each access to memory";
+        Lds "lds" "bank conflicts of LDS accesses";
+        Heat "heat" "accesses to each part of each buffer, and parts that workgroups share";
+        Occupancy "occupancy" "waves of a SIMD, and the resource that limits them";
+    }
+}
+
+table! {
+    /// What is checked.
+    Check {
+        Memory "memory" "accesses outside of all buffers, of the workgroup's LDS, or of the lane's scratch";
+        Init "init" "addresses, branches, active lanes and stored values that depend on registers, LDS or scratch that nothing has written";
+        Race "race" "accesses to LDS by two waves without a barrier between, of which one writes";
+        Wait "wait" "registers that are used before s_waitcnt has waited for the load that writes them";
+        Barrier "barrier" "barriers that some waves or lanes of a workgroup do not reach, or reach elsewhere";
+    }
+}
+
+/// What a session observes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Analyses.
+    pub analyses: Vec<Analysis>,
+    /// Checks.
+    pub checks: Vec<Check>,
+}
+
+impl Wanted {
+    /// True when an analysis is wanted.
+    pub fn analyses(&self, analysis: Analysis) -> bool {
+        self.analyses.contains(&analysis)
+    }
+
+    /// True when a check is wanted.
+    pub fn checks(&self, check: Check) -> bool {
+        self.checks.contains(&check)
+    }
+}

@@ -1,0 +1,314 @@
+//! What was seen of a dispatch, put beside its code: by instruction, by source line, and for the kernel.
+
+use std::collections::BTreeMap;
+
+use amdgpu_emu::isa::Decoder;
+use amdgpu_emu::isa::inst::Inst;
+use amdgpu_emu::isa::op::Flags;
+use amdgpu_listing::{Listing, ListingError, Which};
+use logdur_analysis::blocks::{self, Block, Executed};
+use logdur_analysis::occupancy::Occupancy;
+use logdur_analysis::operations::{Group, Type, flops};
+use logdur_analysis::processor::processor;
+
+use crate::counts::Count;
+use crate::finding::{Finding, Key};
+use crate::heat::{Cell, Region};
+use crate::lds::Lds;
+use crate::lines::Lines;
+use crate::seen::Seen;
+
+/// A line of a source file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source {
+    /// The file, as the compiler knew it.
+    pub file: String,
+    /// The line, from 1 on.
+    pub line: u64,
+    /// Its text, where the file can be read here.
+    pub text: Option<String>,
+}
+
+/// An instruction and what was seen of it.
+#[derive(Clone, Debug)]
+pub struct Instruction {
+    /// Its address in the code object.
+    pub address: u64,
+    /// Its disassembly.
+    pub text: String,
+    /// The number of its label.
+    pub label: Option<usize>,
+    /// The function that it is in.
+    pub function: Option<String>,
+    /// Where it comes from.
+    pub source: Option<Source>,
+    /// What it is for.
+    pub group: Group,
+    /// How often it was executed.
+    pub count: Count,
+    /// Floating-point operations of all executions.
+    pub flops: Option<(Type, u64)>,
+    /// Its accesses to memory.
+    pub lines: Option<Lines>,
+    /// Its accesses to LDS.
+    pub lds: Option<Lds>,
+}
+
+impl Instruction {
+    /// Its place, for people: the source line, or the label or function with the distance from it.
+    pub fn place(&self) -> String {
+        match &self.source {
+            Some(source) => format!("{}:{}", file_name(&source.file), source.line),
+            None => format!("{:#x}", self.address),
+        }
+    }
+}
+
+/// The name of a file without its folders.
+pub fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A source line and what was seen of its instructions.
+#[derive(Clone, Debug)]
+pub struct SourceLine {
+    /// The line.
+    pub source: Source,
+    /// How often its instructions were executed.
+    pub count: Count,
+    /// Its accesses to memory.
+    pub lines: Option<Lines>,
+    /// Its accesses to LDS.
+    pub lds: Option<Lds>,
+}
+
+/// A region of memory and what went there.
+#[derive(Clone, Debug)]
+pub struct RegionHeat {
+    /// The region.
+    pub region: Region,
+    /// Bytes of a part.
+    pub part: u64,
+    /// Parts of the region.
+    pub parts: u64,
+    /// Accessed parts: byte offset in the region, and what went there.
+    pub cells: Vec<(u64, Cell)>,
+}
+
+/// Executed operations of the whole kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Wave instructions.
+    pub executions: u64,
+    /// Active lanes of vector instructions, and executions of these.
+    pub vector: (u64, u64),
+    /// Executions by kind.
+    pub groups: BTreeMap<Group, u64>,
+    /// Floating-point operations by type.
+    pub flops: BTreeMap<Type, u64>,
+    /// Accesses to memory.
+    pub lines: Lines,
+    /// Accesses to LDS.
+    pub lds: Lds,
+    /// Bytes of distinct L2 lines that were accessed in named memory: what at least has to come from memory or go there. `None` where a part of
+    /// a region has several lines.
+    pub footprint: Option<u64>,
+}
+
+/// What a finding is about, in words.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The finding's key.
+    pub key: Key,
+    /// The finding.
+    pub finding: Finding,
+    /// Number of its instruction among [`Report::instructions`].
+    pub at: Option<usize>,
+    /// Number of the other instruction.
+    pub other: Option<usize>,
+    /// The address, by the name of its memory.
+    pub named: Option<String>,
+}
+
+/// What was seen of a dispatch.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The processor.
+    pub processor: String,
+    /// Workgroups that were observed, and all.
+    pub workgroups: (u64, u64),
+    /// The instructions of functions of which some were executed.
+    pub instructions: Vec<Instruction>,
+    /// Source lines of executed instructions.
+    pub lines: Vec<SourceLine>,
+    /// The blocks of the instructions.
+    pub blocks: Vec<Block>,
+    /// Totals.
+    pub totals: Totals,
+    /// What went to named memory.
+    pub heat: Vec<RegionHeat>,
+    /// Waves of a SIMD.
+    pub occupancy: Option<Occupancy>,
+    /// What checks found, the most frequent first.
+    pub findings: Vec<Found>,
+    /// Findings that were too many to be kept.
+    pub dropped: u64,
+    /// Why source lines cannot be shown.
+    pub problem: Option<String>,
+    /// Executed addresses that are not in the code object.
+    pub elsewhere: u64,
+}
+
+/// The words of an instruction, decoded.
+fn decoded(decoder: &Decoder, words: &[u32]) -> Option<Inst> {
+    decoder.decode(words).ok()
+}
+
+impl Report {
+    /// Puts what was seen beside code that was loaded `moved` bytes from its addresses.
+    ///
+    /// # Errors
+    /// When the bytes are no code object, or of a processor that is not known.
+    pub fn of(place: &str, code: &[u8], moved: u64, seen: &Seen, regions: &[Region]) -> Result<Report, ListingError> {
+        let listing = Listing::of(place, code, Which::All)?;
+        let decoder = Decoder::new(listing.arch);
+        let (mut instructions, mut executed) = (Vec::new(), Vec::new());
+        for part in &listing.parts {
+            let range = part.address.wrapping_add(moved)..part.address.wrapping_add(moved) + part.bytes.len() as u64;
+            let touched = seen.counts.range(range.clone()).next().is_some()
+                || seen.lines.range(range.clone()).next().is_some()
+                || seen.lds.range(range.clone()).next().is_some()
+                || seen.findings.all.keys().any(|key| range.contains(&key.pc));
+            if !touched {
+                continue;
+            }
+            for line in listing.lines(part) {
+                let Some(inst) = decoded(&decoder, &line.words) else { continue };
+                let pc = line.address.wrapping_add(moved);
+                let count = seen.counts.get(&pc).copied().unwrap_or_default();
+                executed.push(Executed {
+                    address: line.address,
+                    end: line.address + u64::from(inst.size),
+                    executions: count.executions,
+                    lanes: count.lanes,
+                    empty: count.empty,
+                    taken: count.taken,
+                    target: inst.target(line.address),
+                    is_jump: inst.op.flags.has(Flags::BRANCH) || inst.is_indirect() || !inst.falls_through(),
+                    falls_through: inst.falls_through(),
+                });
+                instructions.push(Instruction {
+                    address: line.address,
+                    text: line.shown(),
+                    label: line.label,
+                    function: part.name.clone(),
+                    source: line.source.map(|source| Source {
+                        file: source.file.to_owned(),
+                        line: source.line,
+                        text: source.text.map(|text| text.trim().to_owned()),
+                    }),
+                    group: Group::of(&inst),
+                    flops: flops(&inst).map(|flops| flops.total(count.executions, count.lanes)),
+                    count,
+                    lines: seen.lines.get(&pc).copied(),
+                    lds: seen.lds.get(&pc).copied(),
+                });
+            }
+        }
+        let known: u64 = instructions.iter().map(|inst| inst.count.executions).sum();
+        let all: u64 = seen.counts.values().map(|count| count.executions).sum();
+        let heat = heat(seen, regions);
+        let findings = found(seen, &instructions, moved, regions);
+        Ok(Report {
+            processor: listing.arch.name().to_owned(),
+            workgroups: (seen.workgroups, seen.total),
+            lines: by_line(&instructions),
+            blocks: blocks::blocks(&executed),
+            totals: totals(&instructions, &heat, processor(listing.arch).l2_line.into()),
+            heat,
+            occupancy: seen.resources.map(|resources| Occupancy::of(&processor(listing.arch), &resources)),
+            findings,
+            dropped: seen.findings.dropped,
+            problem: listing.problem.clone(),
+            elsewhere: all - known,
+            instructions,
+        })
+    }
+}
+
+fn by_line(instructions: &[Instruction]) -> Vec<SourceLine> {
+    let mut lines: BTreeMap<Source, SourceLine> = BTreeMap::new();
+    for inst in instructions {
+        let Some(source) = inst.source.clone() else { continue };
+        if inst.count.executions == 0 && inst.lines.is_none() && inst.lds.is_none() {
+            continue;
+        }
+        let new = || SourceLine { source: source.clone(), count: Count::default(), lines: None, lds: None };
+        let line = lines.entry(source.clone()).or_insert_with(new);
+        line.count.add(&inst.count);
+        if let Some(of) = &inst.lines {
+            line.lines.get_or_insert_default().add(of);
+        }
+        if let Some(of) = &inst.lds {
+            line.lds.get_or_insert_default().add(of);
+        }
+    }
+    lines.into_values().collect()
+}
+
+fn totals(instructions: &[Instruction], heat: &[RegionHeat], line: u64) -> Totals {
+    let mut totals = Totals::default();
+    for inst in instructions {
+        totals.executions += inst.count.executions;
+        *totals.groups.entry(inst.group).or_default() += inst.count.executions;
+        if let Some((of, flops)) = inst.flops {
+            *totals.flops.entry(of).or_default() += flops;
+        }
+        if matches!(inst.group, Group::Float | Group::Vector) {
+            totals.vector.0 += inst.count.lanes;
+            totals.vector.1 += inst.count.executions;
+        }
+        inst.lines.iter().for_each(|lines| totals.lines.add(lines));
+        inst.lds.iter().for_each(|lds| totals.lds.add(lds));
+    }
+    let exact = heat.iter().all(|heat| heat.part == line);
+    let parts: u64 = heat.iter().map(|heat| heat.cells.len() as u64).sum();
+    totals.footprint = (exact && parts > 0).then_some(parts * line);
+    totals
+}
+
+fn heat(seen: &Seen, regions: &[Region]) -> Vec<RegionHeat> {
+    let of = |(&(number, shift), cells): (&(usize, u32), &BTreeMap<u64, Cell>)| {
+        let region = regions.get(number)?.clone();
+        let cells =
+            cells.iter().map(|(n, cell)| ((n << shift).saturating_sub(region.range.start % (1 << shift)), *cell));
+        let first = region.range.start >> shift;
+        let parts = (region.range.end.saturating_sub(1) >> shift) - first + 1;
+        Some(RegionHeat { cells: cells.collect(), part: 1 << shift, parts, region })
+    };
+    seen.heat.iter().filter_map(of).collect()
+}
+
+fn found(seen: &Seen, instructions: &[Instruction], moved: u64, regions: &[Region]) -> Vec<Found> {
+    let at = |pc: u64| instructions.binary_search_by_key(&pc.wrapping_sub(moved), |inst| inst.address).ok();
+    let mut all: Vec<Found> = seen
+        .findings
+        .all
+        .iter()
+        .map(|(key, finding)| Found {
+            at: at(key.pc),
+            other: key.other.and_then(at),
+            named: finding.address.and_then(|address| name(regions, address)),
+            key: key.clone(),
+            finding: finding.clone(),
+        })
+        .collect();
+    all.sort_by(|a, b| (a.key.check, b.finding.count, &a.key).cmp(&(b.key.check, a.finding.count, &b.key)));
+    all
+}
+
+/// Where an address is: in which region.
+fn name(regions: &[Region], address: u64) -> Option<String> {
+    let region = regions.get(regions.partition_point(|region| region.range.end <= address))?;
+    region.range.contains(&address).then(|| format!("{}+{:#x}", region.name, address - region.range.start))
+}

@@ -1,0 +1,53 @@
+//! What all workers saw of a dispatch, merged: the same for any number of threads.
+
+use std::collections::BTreeMap;
+
+use logdur_analysis::occupancy::Resources;
+
+use crate::counts::{Count, Counts};
+use crate::finding::Findings;
+use crate::heat::Cell;
+use crate::lds::{Lds, LdsConflicts};
+use crate::lines::{Lines, MemoryLines};
+
+/// What was seen of a dispatch.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Workgroups that were observed.
+    pub workgroups: u64,
+    /// Workgroups of the dispatch.
+    pub total: u64,
+    /// What its waves and workgroups take.
+    pub resources: Option<Resources>,
+    /// Counts by the address of the instruction.
+    pub counts: BTreeMap<u64, Count>,
+    /// Accesses to memory.
+    pub lines: BTreeMap<u64, Lines>,
+    /// Accesses to LDS.
+    pub lds: BTreeMap<u64, Lds>,
+    /// Accessed parts of the regions, by the region's number and the logarithm of the part's size, then by the part's number.
+    pub heat: BTreeMap<(usize, u32), BTreeMap<u64, Cell>>,
+    /// What checks found.
+    pub findings: Findings,
+}
+
+impl Seen {
+    /// Adds a worker's counts.
+    pub(crate) fn add_counts(&mut self, counts: Counts) {
+        counts.into_values().for_each(|(pc, count)| self.counts.entry(pc).or_default().add(&count));
+    }
+
+    /// Adds a worker's accesses to memory.
+    pub(crate) fn add_lines(&mut self, lines: MemoryLines) {
+        let (lines, heat) = lines.into_values();
+        lines.for_each(|(pc, lines)| self.lines.entry(pc).or_default().add(&lines));
+        for (of, n, cell) in heat.into_cells() {
+            self.heat.entry(of).or_default().entry(n).or_default().add(&cell);
+        }
+    }
+
+    /// Adds a worker's accesses to LDS.
+    pub(crate) fn add_lds(&mut self, lds: LdsConflicts) {
+        lds.into_values().for_each(|(pc, lds)| self.lds.entry(pc).or_default().add(&lds));
+    }
+}
