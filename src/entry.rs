@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use hsa_sys::raw::HsaApiTable;
 use logdur_intercept::guard;
 
-use crate::session;
+use crate::{not_loaded, session};
 
 /// Makes ROCr 5.3 and later load the library when it is already in the process (`LD_PRELOAD`), without `HSA_TOOLS_LIB`.
 /// The number orders several such tools.
@@ -26,6 +26,7 @@ pub unsafe extern "C" fn OnLoad(
     failed_tool_names: *const *const c_char,
 ) -> bool {
     let _ = (runtime_version, failed_tool_count, failed_tool_names);
+    not_loaded::loaded();
     // SAFETY: the caller's promise.
     guard((), || unsafe { session::load(table) });
     true

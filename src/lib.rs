@@ -30,6 +30,7 @@ mod guarded;
 mod hooks;
 mod kernels;
 mod log;
+mod not_loaded;
 mod own_memory;
 mod process;
 mod records;

@@ -72,6 +72,11 @@ pub(crate) unsafe fn load(table: *mut HsaApiTable) {
     if hooks::installed(&live) {
         return;
     }
+    if let Some(session) = current().filter(|_| lifetime::is_runtime_up()) {
+        hooks::runtime::another_started();
+        session.tell_of_another_runtime(&live);
+        return;
+    }
     let api: &'static Api = Box::leak(Box::new(Api::copy(&live)));
     calls::set(api);
     let session = current().unwrap_or_else(create);
@@ -133,6 +138,9 @@ pub(crate) fn runtime_used_again() {
 
 /// The runtime goes: nothing of it may be touched afterwards.
 pub(crate) fn unload() {
+    if hooks::runtime::another_ends() {
+        return;
+    }
     // Done before, unless it was shut down around our hook.
     leave_runtime();
     let Some(session) = current() else { return };
@@ -180,6 +188,17 @@ impl Session {
             swapper,
             capture,
         }
+    }
+
+    /// One runtime of a process is watched: the tables of two cannot be told apart by what they are called with.
+    fn tell_of_another_runtime(&self, live: &LiveTable) {
+        let (first, other) = (hooks::watched_library(), hooks::library_of(live));
+        let text = format!(
+            "the process has two HSA runtimes: dispatches of {other} pass unseen, since {first} was started first; with \
+             LD_PRELOAD={other} the application may use that one only"
+        );
+        self.log.tell(&text);
+        self.interceptor.notice(text);
     }
 
     /// Learns what there is to know of a runtime that has just been started.

@@ -30,6 +30,7 @@ mod guard;
 pub mod host_clock;
 pub mod interceptor;
 pub mod kernarg_ring;
+pub mod library;
 pub mod lifetime;
 mod lock;
 mod pending;

@@ -82,6 +82,9 @@ pub const NO_RECORDS: &str = "no-records";
 /// A line of that file with this word says that the process ended in order, so that the library could say what it lost.
 pub const ENDED: &str = "ended";
 
+/// A line of that file with this word says that the process had a runtime which has not loaded the library, and why that may be.
+pub const NOT_LOADED: &str = "not-loaded";
+
 /// What a refusal of a cache's folder or file ends with: see [`Interceptor::kernel_cache_trust`].
 pub const TRUST_ALL: &str = "LOGDUR_KERNEL_CACHE_TRUST=1 uses it all the same";
 

@@ -15,8 +15,8 @@ pub use emulator::{Bar, ClockKind, Emulator, Faults, Fetch, GpuList, Packets, Re
 pub use hello::{from_line, to_line};
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
 pub use interceptor::{
-    CacheMode, ENDED, Folders, Format, Interceptor, LogLocation, NO_RECORDS, QueueMode, RECORDS_AT, RecordsLocation,
-    TRUST_ALL,
+    CacheMode, ENDED, Folders, Format, Interceptor, LogLocation, NO_RECORDS, NOT_LOADED, QueueMode, RECORDS_AT,
+    RecordsLocation, TRUST_ALL,
 };
 pub use value::Value;
 

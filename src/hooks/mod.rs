@@ -16,7 +16,9 @@ use std::mem::offset_of;
 
 use hsa::{Api, LiveTable, Slot};
 use hsa_sys::raw::{AmdExtTable, CoreApiTable};
+use logdur_intercept::library;
 use logdur_intercept::lock;
+use logdur_journal::names::one_line;
 use std::sync::Mutex;
 
 use crate::session::Session;
@@ -114,16 +116,30 @@ hooks! { of_memory:
     amd.hsa_amd_signal_create_fn => memory::amd_signal_create;
 }
 
-/// The tables in which hooks are installed.
-static LIVE: Mutex<Option<LiveTable>> = Mutex::new(None);
+/// The tables in which hooks are installed, and the path of their runtime.
+static LIVE: Mutex<Option<(LiveTable, String)>> = Mutex::new(None);
 
 /// True when the hooks are in these tables already.
 pub(crate) fn installed(live: &LiveTable) -> bool {
-    watching().iter().any(|hook| (hook.slot)(live).is_some_and(|slot| slot.load() == hook.ours))
+    lock(&LIVE).as_ref().is_some_and(|(ours, _)| ours.is_same(live))
+        || watching().iter().any(|hook| (hook.slot)(live).is_some_and(|slot| slot.load() == hook.ours))
+}
+
+/// The library whose tables have the hooks.
+pub(crate) fn watched_library() -> String {
+    lock(&LIVE).as_ref().map_or_else(String::new, |(_, library)| library.clone())
+}
+
+/// The library that a runtime's table is of.
+pub(crate) fn library_of(live: &LiveTable) -> String {
+    let function = live.core_at(offset_of!(CoreApiTable, hsa_init_fn)).map_or(0, |slot| slot.load());
+    let path = library::path_of(function);
+    path.map_or_else(|| "a library without a name".to_owned(), |path| one_line(&String::from_utf8_lossy(path)))
 }
 
 /// Installs the hooks that a session needs; entries that this runtime lacks are left out.
 pub(crate) fn install(live: &LiveTable, session: &Session) {
+    let library = library_of(live);
     let memory = session.capture.is_some().then(of_memory).into_iter().flatten();
     for hook in watching().into_iter().chain(memory) {
         let Some(slot) = (hook.slot)(live).filter(|slot| slot.load() != 0) else {
@@ -134,12 +150,12 @@ pub(crate) fn install(live: &LiveTable, session: &Session) {
         unsafe { slot.store(hook.ours) };
     }
     later::install(live);
-    *lock(&LIVE) = Some(*live);
+    *lock(&LIVE) = Some((*live, library));
 }
 
 /// Removes each hook, unless another tool has replaced it since.
 pub(crate) fn restore(api: &Api) {
-    let Some(live) = lock(&LIVE).take() else { return };
+    let Some((live, _)) = lock(&LIVE).take() else { return };
     for hook in watching().into_iter().chain(of_memory()) {
         if let Some(slot) = (hook.slot)(&live) {
             // SAFETY: the original was in this entry when the library was loaded.

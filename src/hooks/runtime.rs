@@ -19,9 +19,23 @@ use crate::session;
 /// Calls of `hsa_init` that no `hsa_shut_down` has followed.
 static USERS: AtomicU32 = AtomicU32::new(0);
 
+/// Other runtimes of the process, which are not watched.
+static OTHERS: AtomicU32 = AtomicU32::new(0);
+
 /// The runtime is being started: `OnLoad` is called inside of the first `hsa_init`.
 pub(crate) fn started() {
     USERS.store(1, Ordering::Release);
+}
+
+/// Another runtime of the process has called `OnLoad`, and will call `OnUnload`.
+pub(crate) fn another_started() {
+    OTHERS.fetch_add(1, Ordering::AcqRel);
+}
+
+/// True when `OnUnload` is called by another runtime: ours has users, which it has not when it calls it.
+pub(crate) fn another_ends() -> bool {
+    let has_users = USERS.load(Ordering::Acquire) > 0;
+    has_users && OTHERS.fetch_update(Ordering::AcqRel, Ordering::Acquire, |others| others.checked_sub(1)).is_ok()
 }
 
 pub(super) unsafe extern "C" fn init() -> hsa_status_t {

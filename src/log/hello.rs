@@ -28,7 +28,7 @@ pub(super) fn say(settings: &Interceptor, problem: Option<&str>, records: &Recor
 }
 
 /// Adds a line.
-pub(super) fn add(path: &Path, line: &str) {
+pub(crate) fn add(path: &Path, line: &str) {
     append(path, format!("{} {line}\n", std::process::id()).as_bytes());
 }
 

@@ -4,7 +4,7 @@
 //! One thread writes rows as dispatches complete; at the end of the runtime or the process, and before there is such a
 //! thread, others do. The thread that writes holds the writer.
 
-mod hello;
+pub(crate) mod hello;
 mod owed;
 mod sink;
 mod writer;

@@ -230,6 +230,26 @@ fn a_library_that_was_not_loaded_is_noticed() {
 }
 
 #[test]
+fn an_application_that_overwrites_the_variable_of_tools_is_watched_or_told_what_decided_it() {
+    let run = Run::hsa("unwatched");
+    let log = run.file("log.csv");
+    let run = run.probed(&["-l", log.to_str().unwrap()]).passed();
+    if versions::hip() >= (5, 3) {
+        assert_eq!(run.log().account()["logged"], 1);
+        return;
+    }
+    // Before, the runtime looks at the variable only.
+    for said in [
+        "omniprobe: nothing was logged: in process ",
+        "libhsa-runtime64.so.1 did not load liblogdur.so. At its end the process had \
+         HSA_TOOLS_LIB=/opt/rocm/lib/librocprofiler-sdk-tool.so, HSA_TOOLS_ROCPROFILER_V1_TOOLS=1, no ROCP_TOOL_LIBRARIES",
+        "`omniprobe -e` prints what the variables have to be",
+    ] {
+        assert!(run.stderr.contains(said), "{said}: {}", run.stderr);
+    }
+}
+
+#[test]
 fn a_log_that_cannot_be_written_is_noticed() {
     let run = Run::hip("vectors").probed(&["-l", "/nonexistent/folder/log.csv"]).passed();
     assert!(run.stderr.contains("/nonexistent/folder/log.csv cannot be written"), "{}", run.stderr);

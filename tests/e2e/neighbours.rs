@@ -1,7 +1,8 @@
 //! Beside others: tools that watch queues themselves, producers that go around the runtime, and queues, signals and
 //! runtimes that come and go. Each program passes without the library first.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::harness::{self, Outcome, Run, built};
 use crate::queues::durations_are_the_traces;
@@ -125,6 +126,52 @@ fn a_producer_that_writes_the_index_and_the_doorbell_itself_is_left_alone_for_ev
         assert_eq!(log.notices.len(), if seen == 0 { 2 } else { 1 }, "{mode}: {:?}", log.notices);
         assert!(log.notices[0].contains(&format!("from number {seen} on")), "{mode}: {:?}", log.notices);
     }
+}
+
+/// A file that has or uses the runtime, which has another name there, as in Python's wheels.
+fn with_renamed_runtime(file: &Path, to: &Path) {
+    const NAMES: [&[u8]; 2] = [b"libhsa-runtime64.so.1\0", b"libhsa-runtime64-1.so\0"];
+    let mut bytes = std::fs::read(file).unwrap();
+    let length = NAMES[0].len();
+    let found: Vec<usize> = (0..bytes.len() - length).filter(|&at| bytes[at..].starts_with(NAMES[0])).collect();
+    assert!(!found.is_empty(), "{} does not name the runtime", file.display());
+    found.into_iter().for_each(|at| bytes[at..at + length].copy_from_slice(NAMES[1]));
+    std::fs::write(to, bytes).unwrap();
+    std::fs::set_permissions(to, file.metadata().unwrap().permissions()).unwrap();
+}
+
+/// The runtime that a program uses.
+fn runtime_of(program: &Path) -> PathBuf {
+    let list = Command::new("ldd").arg(program).output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    let line = list.lines().find(|line| line.contains("libhsa-runtime64.so.1 => ")).expect(&list);
+    line.split_whitespace().nth(2).unwrap().into()
+}
+
+#[test]
+fn a_runtime_under_another_name_is_the_runtime() {
+    let program = harness::hsa("foreign");
+    let folder = tempfile::tempdir().unwrap();
+    let renamed = folder.path().join("foreign");
+    with_renamed_runtime(&program, &renamed);
+    with_renamed_runtime(&runtime_of(&program), &folder.path().join("libhsa-runtime64-1.so"));
+    let run = || Run::new(renamed.clone()).args(["after"]).env("LD_LIBRARY_PATH", folder.path());
+    run().bare().passed();
+    // Indices that are written around the runtime's functions are found only where those are known to be the runtime's own.
+    let log = run().watched().passed().log();
+    assert_eq!((log.account()["seen"], log.account()["bypassed-queues"]), (150, 1), "{:?}", log.notices);
+}
+
+#[test]
+fn of_two_runtimes_in_a_process_the_first_is_watched_and_the_other_named() {
+    let (second, ours) = (harness::library("tool_second.cpp"), built("liblogdur.so"));
+    let run = Run::hsa("two_runtimes").args(["20"]).env("TEST_SECOND", &second).env("TEST_TOOL", &ours);
+    let log = with_tools(run, &[&second, &ours]).log();
+    assert_eq!(log.account()["logged"], 60, "{:?}", log.notices);
+    let named = |notice: &&String| notice.starts_with("the process has two HSA runtimes: dispatches of ");
+    let notices: Vec<_> = log.notices.iter().filter(named).collect();
+    let [notice] = notices.as_slice() else { panic!("{:?}", log.notices) };
+    assert!(notice.contains("libhsa-runtime64.so") && notice.contains("LD_PRELOAD="), "{notice}");
 }
 
 /// What is said of a process whose dispatches all pass unseen.

@@ -81,6 +81,11 @@ impl LiveTable {
         Ok(LiveTable { core, core_size, amd, amd_size })
     }
 
+    /// True when both are the tables of one runtime: it has one core table for as long as it is loaded.
+    pub fn is_same(&self, other: &LiveTable) -> bool {
+        self.core == other.core
+    }
+
     /// Which layout the extension table has.
     pub fn amd_layout(&self) -> AmdExtLayout {
         AmdExtLayout::of_size(self.amd_size)

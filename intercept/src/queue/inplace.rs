@@ -7,8 +7,7 @@
 //! The thread that rings the doorbell publishes, one thread at a time for each queue; no thread waits (see
 //! [`CombiningLock`](super::combining_lock::CombiningLock)). The reaper publishes packets that were written after their doorbell was rung.
 
-use std::ffi::{CStr, c_void};
-use std::mem::MaybeUninit;
+use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
@@ -23,6 +22,7 @@ use crate::address_map::AddressMap;
 use crate::calls;
 use crate::guard::guard;
 use crate::interceptor::{self, Interceptor};
+use crate::library;
 use crate::lock::lock;
 
 /// Packets that are looked at together: 4 KiB of the ring.
@@ -80,24 +80,7 @@ fn indices_are_the_runtimes(api: &Api) -> bool {
         api.core.hsa_queue_load_write_index_relaxed_fn.map(|f| f as *const c_void),
         api.core.hsa_queue_store_write_index_screlease_fn.map(|f| f as *const c_void),
     ];
-    functions.into_iter().all(|f| f.is_some_and(is_of_the_runtime))
-}
-
-/// True when a function is one of ROCr's library.
-fn is_of_the_runtime(function: *const c_void) -> bool {
-    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the function fills the structure if it returns anything but 0.
-    if unsafe { libc::dladdr(function, info.as_mut_ptr()) } == 0 {
-        return false;
-    }
-    // SAFETY: all zeros is a value of the structure, and so is what was filled in.
-    let info = unsafe { info.assume_init() };
-    if info.dli_fname.is_null() {
-        return false;
-    }
-    // SAFETY: the name is a string of the loader's that lives as long as the library.
-    let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
-    path.rsplit(|&b| b == b'/').next().is_some_and(|name| name.starts_with(b"libhsa-runtime64.so"))
+    functions.into_iter().all(|f| f.is_some_and(|f| library::is_of_the_runtime(f.addr())))
 }
 
 #[inline]

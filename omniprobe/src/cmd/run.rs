@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result, bail};
-use logdur_settings::{ENDED, Interceptor, LogLocation, NO_RECORDS, RECORDS_AT, Value, from_line};
+use logdur_settings::{ENDED, Interceptor, LogLocation, NO_RECORDS, NOT_LOADED, RECORDS_AT, Value, from_line};
 
 use super::input::Position;
 use crate::cmd::tell;
@@ -157,17 +157,15 @@ impl Hello {
     /// Says on stderr what the user has to know: a library that was not loaded cannot complain itself.
     fn check(&self) {
         let text = String::from_utf8_lossy(&self.0);
-        if text.is_empty() {
-            tell(
-                "liblogdur.so was not loaded, nothing was logged. Either the application never started ROCm's HSA runtime, \
-                 or something in it decides which tools are loaded: see `omniprobe doctor`, and whether it sets HSA_TOOLS_LIB, \
-                 ROCP_TOOL_LIBRARIES or ROCPROFILER_REGISTER_LIBRARY (ROCPROFILER_REGISTER_ENABLED=0 turns that off)",
-            );
+        let lines = || text.lines().filter_map(|line| line.split_once(' '));
+        let not_loaded: Vec<_> = lines().filter(|(_, said)| said.starts_with(NOT_LOADED)).collect();
+        if lines().count() == not_loaded.len() {
+            tell(nothing_logged(&not_loaded));
         }
         let mut without_records = BTreeMap::new();
-        for (pid, said) in text.lines().filter_map(|line| line.split_once(' ')) {
+        for (pid, said) in lines() {
             match said.split_once(' ').map_or(said, |(word, _)| word) {
-                "ok" | RECORDS_AT => {}
+                "ok" | RECORDS_AT | NOT_LOADED => {}
                 NO_RECORDS => {
                     let reason = said.trim_start_matches(NO_RECORDS).trim_start();
                     // It may have replaced itself by another program.
@@ -184,6 +182,22 @@ impl Hello {
             }
         }
     }
+}
+
+/// Why nothing was logged, told by processes that had a runtime which did not load the library.
+fn nothing_logged(not_loaded: &[(&str, &str)]) -> String {
+    let Some(((pid, said), others)) = not_loaded.split_first() else {
+        return "liblogdur.so was not loaded, nothing was logged: no process that ended in order had ROCm's HSA runtime; see \
+                `omniprobe doctor`"
+            .to_owned();
+    };
+    let others = if others.is_empty() { String::new() } else { format!(" and {} others", others.len()) };
+    let said = said.trim_start_matches(NOT_LOADED).trim_start();
+    format!(
+        "nothing was logged: in process {pid}{others}, {said}. Unless the application uses no GPU, something in it decides which \
+         tools are loaded: `omniprobe -e` prints what the variables have to be, and ROCPROFILER_REGISTER_ENABLED=0 turns other \
+         tools off"
+    )
 }
 
 fn tell_abrupt_end(pid: &str, reason: &str) {
