@@ -130,20 +130,9 @@ static void memory(uint32_t count) {
     printf("%ld %ld\n", before, resident());
 }
 
-// The processor time of the log thread once it has written all rows: it has not run for a second.
-static double log_time(void) {
-    double last = -1, now = schedstat_of("logdur-log", NS_RUN);
-    while (now != last) {
-        last = now;
-        sleep(1);
-        now = schedstat_of("logdur-log", NS_RUN);
-    }
-    return now;
-}
-
 static void threads(uint32_t count) {
     run(count);
-    const double log = log_time(), reaper = schedstat_of("logdur-reaper", NS_RUN);
+    const double log = idle_time_of("logdur-log"), reaper = schedstat_of("logdur-reaper", NS_RUN);
     printf("%.1f %.1f\n", reaper / count, log / count);
 }
 

@@ -10,7 +10,7 @@
 enum { NS_RUN, NS_WAITED, RUNS };
 
 // The sum of a number over the threads whose names begin with a prefix; -1 if there is no such thread.
-static long schedstat_of(const char* prefix, int number) {
+static inline long schedstat_of(const char* prefix, int number) {
     long total = -1;
     DIR* tasks = opendir("/proc/self/task");
     EXPECT(tasks, "/proc/self/task cannot be read");
@@ -31,6 +31,17 @@ static long schedstat_of(const char* prefix, int number) {
     }
     closedir(tasks);
     return total;
+}
+
+// Processor time in ns of a thread that works until it has nothing left to do: it has not run for a second. -1 if there is none.
+static inline long idle_time_of(const char* prefix) {
+    long last = -1, now = schedstat_of(prefix, NS_RUN);
+    while (now != last) {
+        last = now;
+        sleep(1);
+        now = schedstat_of(prefix, NS_RUN);
+    }
+    return now;
 }
 
 // Resident memory in KiB.

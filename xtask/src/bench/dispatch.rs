@@ -1,5 +1,6 @@
 //! `cargo xtask bench dispatch` and `producer`: what it costs to be watched, dispatch by dispatch.
 
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,7 +25,32 @@ pub(super) fn hip() -> Result<()> {
         let columns = ["first ns", "+ sync", "launch ns", "+ sync"];
         table(title, columns, &LIBRARY, REPEATS, |variant| numbers(&program, &arguments, variant))?;
     }
+    // A ratio says little on a machine that others use, too: processor time says more.
+    for (title, threads, launches) in [
+        ("one thread and the emulated GPU on two processors; processor time for a launch", "1", 70_000.0),
+        ("8 threads and the emulated GPU on two processors; processor time for a launch", "8", 560_000.0),
+    ] {
+        let columns = ["launch ns", "+ sync", "app", "GPU", "reaper", "log", "process"];
+        table(title, columns, &LIBRARY, REPEATS, |variant| {
+            let before = processor_time_of_children();
+            let [launch, sync, app, gpu, reaper, log] = numbers(&program, &["2000", threads, "35", "pinned"], variant)?;
+            // With its start, and until it has exited.
+            let process = (processor_time_of_children() - before) / launches;
+            Ok([launch, sync, app, gpu, reaper, log, process])
+        })?;
+    }
     Ok(())
+}
+
+/// Nanoseconds of processor time of the processes that have been waited for.
+fn processor_time_of_children() -> f64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes the structure.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
+    // SAFETY: zeros are a value of the structure, and so is what the kernel wrote.
+    let usage = unsafe { usage.assume_init() };
+    let ns = |time: libc::timeval| time.tv_sec as f64 * 1e9 + time.tv_usec as f64 * 1e3;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
 /// Programs without HIP between them and the queue.
