@@ -271,7 +271,7 @@ settings! {
     read_index: ReadIndex = "KFDEMU_READ_INDEX" ["`prompt` | `lazy` | `valid`"] or (ReadIndex::Prompt) "`prompt`";
     /// Which packets a queue takes: those before its write index or doorbell, or each valid one (`ahead`), against the HSA specification.
     fetch: Fetch = "KFDEMU_FETCH" ["`covered` | `ahead`"] or (Fetch::Covered) "`covered`";
-    /// Seed of random numbers, new for each dispatch. They are the content of unwritten LDS, scratch and registers, and decide in which order workgroups start and waves take turns. A kernel that depends on them gives different results. Without a seed, unwritten memory has the data of the last workgroup, zeros at first, and the order is by number.
+    /// Seed of random numbers, new for each dispatch. They are the content of unwritten LDS, scratch and registers, and decide in which order workgroups start and waves are scheduled. A kernel that depends on them gives different results. Without a seed, unwritten memory has the data of the last workgroup, zeros at first, and the order is by number.
     fill: Option<u32> = "KFDEMU_FILL" ["SEED"] or (None) "off";
     /// Injected faults, see below.
     inject: Injections = "KFDEMU_INJECT" ["KIND@PACKETS[,…]"] or (Injections::default()) "none";

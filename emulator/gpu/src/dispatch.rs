@@ -148,7 +148,7 @@ impl Dispatch {
         self.resident.load(Ordering::Relaxed)
     }
 
-    /// Puts back a workgroup that has used up its turn.
+    /// Puts back a workgroup that has used up its slice.
     pub(crate) fn suspend(&self, workgroup: Box<Workgroup>) {
         lock(&self.suspended).push_back(workgroup);
     }
@@ -169,13 +169,13 @@ impl Dispatch {
         self.instructions.load(Ordering::Relaxed)
     }
 
-    /// Takes an observer for a turn.
+    /// Takes an observer for a slice.
     pub(crate) fn observer(&self, observe: &dyn Observe) -> Box<dyn Observer> {
         let spare = lock(&self.observers).pop();
         spare.unwrap_or_else(|| observe.observer(&self.launch))
     }
 
-    /// Takes an observer back after a turn.
+    /// Takes an observer back after a slice.
     pub(crate) fn give_back(&self, observer: Option<Box<dyn Observer>>) {
         if let Some(observer) = observer {
             lock(&self.observers).push(observer);
@@ -196,7 +196,7 @@ impl Dispatch {
         first
     }
 
-    /// Gives it up: running workgroups stop after their wave's turn, nothing is completed.
+    /// Gives it up: running workgroups stop after their wave's slice, nothing is completed.
     pub(crate) fn cancel(&self) {
         self.failed.store(true, Ordering::SeqCst);
     }

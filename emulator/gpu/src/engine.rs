@@ -1,7 +1,7 @@
 //! The threads that make the machine go: one looks after the queues, all run workgroups.
 //!
 //! # Threads
-//! The first thread polls doorbells, takes packets and completes them, and runs workgroups in short turns in between.
+//! The first thread polls doorbells, takes packets and completes them, and runs workgroups in short slices in between.
 //! The others sleep until a dispatch has more workgroups than one thread should run. No thread takes part in the
 //! application's signals. Locks are held for list operations only, except that the list of queues is locked while they
 //! are looked after: removing a queue waits for that, and for the queue's workgroups to stop.
@@ -26,9 +26,9 @@ use crate::symbol;
 use crate::watch::Verdict;
 use crate::workgroup::{ExecContext, SliceOutcome, Spares, Workgroup};
 
-/// Instructions of a workgroup's turn, at most. With so many as are resident, this bounds how long one of them waits for
-/// its next turn; those that only look for what others write give theirs up after some hundred instructions.
-const TURN: u64 = 1 << 15;
+/// Instructions of a workgroup's slice, at most. With so many as are resident, this bounds how long one of them waits for
+/// its next slice; those that only look for what others write give theirs up after some hundred instructions.
+const GROUP_SLICE: u64 = 1 << 15;
 /// How often it is looked whether dispatches get on.
 const WATCH: Duration = Duration::from_millis(100);
 /// How long that thread runs workgroups before it looks at the queues again.
@@ -157,7 +157,7 @@ impl Engine {
             gone.flat_map(|mut queue| queue.abandon()).collect()
         });
         for dispatch in under_way {
-            // No longer than a wave's turn.
+            // No longer than a wave's slice.
             while dispatch.is_running() {
                 thread::sleep(Duration::from_micros(50));
             }
@@ -265,7 +265,7 @@ impl Worker {
         while self.run_one(job) && began.elapsed() < at_most {}
     }
 
-    /// Runs one workgroup for one turn; false when there was none, or when it only waits for something.
+    /// Runs one workgroup for one slice; false when there was none, or when it only waits for something.
     fn run_one(&mut self, job: &Job) -> bool {
         // Before it is taken, so that `remove` either sees it run or prevents it.
         let _running = job.dispatch.run();
@@ -307,18 +307,18 @@ impl Worker {
             Work::Resume(workgroup) => workgroup,
             Work::Nothing => return false,
         };
-        let turn = workgroup.run(&dispatch.launch, &mut context, TURN);
+        let outcome = workgroup.run(&dispatch.launch, &mut context, GROUP_SLICE);
         let executed = workgroup.take_executed();
         dispatch.executed(executed);
         dispatch.watchdog.ended(workgroup.take_ended());
-        match turn {
+        match outcome {
             SliceOutcome::Preempted => {
                 if context.watched != 0 {
                     judge(job, self.shared.stuck_after.unwrap_or_default(), &mut workgroup, &mut context);
                 }
                 dispatch.give_back(observer);
                 dispatch.suspend(workgroup);
-                return executed >= TURN;
+                return executed >= GROUP_SLICE;
             }
             SliceOutcome::Finished => {
                 workgroup.retire(&mut self.spares, observer.as_deref_mut());
@@ -472,7 +472,7 @@ fn round(worker: &mut Worker) -> (Progress, bool) {
     let Some(job) = worker.next_job() else { return (progress, false) };
     let before = job.dispatch.instructions();
     worker.work_on(&job, SLICE);
-    (progress, job.dispatch.instructions() > before + TURN / 2 || job.dispatch.is_complete())
+    (progress, job.dispatch.instructions() > before + GROUP_SLICE / 2 || job.dispatch.is_complete())
 }
 
 /// The first thread: queues, and workgroups in between.

@@ -3,7 +3,7 @@
 //! A GPU without observers has no code for them in the loop that executes instructions.
 //!
 //! # Threads
-//! A worker takes an [`Observer`] of the dispatch for each turn of a workgroup, and gives it back before the workgroup counts as
+//! A worker takes an [`Observer`] of the dispatch for each slice of a workgroup, and gives it back before the workgroup counts as
 //! finished. So there are at most as many as there are workers, each with counts of its own, and all are given back when
 //! the dispatch ends. What belongs to a workgroup is its [`Notes`], which move with it from worker to worker.
 

@@ -1,4 +1,4 @@
-//! The order in which workgroups of a dispatch start, and waves of a workgroup take turns.
+//! The order in which workgroups of a dispatch start, and the slices in which waves of a workgroup share a thread.
 //!
 //! Hardware promises no order, and a kernel may compute something else in another one. Without a seed, the order here is by
 //! number, so that runs are alike. With a seed ([`crate::Gpu::fill_from`]), each dispatch draws its order: a kernel whose result
@@ -8,34 +8,34 @@ use crate::fill::Fill;
 
 /// Instructions that a wave executes at most while another wave of its workgroup can run.
 ///
-/// Waves of a workgroup run on one thread and take turns. Hardware advances them nearly together, and programs rely on that,
+/// Waves of a workgroup share one thread in slices. Hardware advances them nearly together, and programs rely on that,
 /// rightly (a wave polls what another writes) or not (a word that is read behind a barrier, and written again without one).
 /// Source: HSA Platform System Architecture Specification 1.2, section 2.13 promises the barrier only.
-const WAVE_TURN: u64 = 128;
-/// The shortest turn that is drawn.
-const SHORTEST_TURN: u64 = 16;
+const WAVE_SLICE: u64 = 128;
+/// The shortest slice that is drawn.
+const SHORTEST_SLICE: u64 = 16;
 
-/// How the waves of a workgroup take turns.
+/// The slices of the waves of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turns {
+pub(crate) struct Slices {
     /// The wave that is first in each round.
     first: usize,
-    /// Instructions of a wave's turn.
+    /// Instructions of a wave's slice.
     pub(crate) instructions: u64,
 }
 
-impl Default for Turns {
-    fn default() -> Turns {
-        Turns { first: 0, instructions: WAVE_TURN }
+impl Default for Slices {
+    fn default() -> Slices {
+        Slices { first: 0, instructions: WAVE_SLICE }
     }
 }
 
-impl Turns {
-    /// Draws the turns of so many waves.
-    pub(crate) fn drawn(fill: &mut Fill, waves: u32) -> Turns {
+impl Slices {
+    /// Draws the slices of so many waves.
+    pub(crate) fn drawn(fill: &mut Fill, waves: u32) -> Slices {
         let first = fill.next() % u64::from(waves.max(1));
-        let instructions = SHORTEST_TURN + fill.next() % (WAVE_TURN - SHORTEST_TURN + 1);
-        Turns { first: first as usize, instructions }
+        let instructions = SHORTEST_SLICE + fill.next() % (WAVE_SLICE - SHORTEST_SLICE + 1);
+        Slices { first: first as usize, instructions }
     }
 
     /// The waves of a round, each once.
@@ -112,16 +112,16 @@ mod tests {
     }
 
     #[test]
-    fn each_wave_has_a_turn_in_a_round_and_dispatches_draw_other_orders() {
+    fn each_wave_has_a_slice_in_a_round_and_dispatches_draw_other_orders() {
         let mut drawn = BTreeSet::new();
         for dispatch in 0..100 {
-            let turns = Turns::drawn(&mut Fill::new(1, dispatch, 0), 4);
-            assert!((SHORTEST_TURN..=WAVE_TURN).contains(&turns.instructions));
-            let round: Vec<usize> = turns.order(4).collect();
+            let slices = Slices::drawn(&mut Fill::new(1, dispatch, 0), 4);
+            assert!((SHORTEST_SLICE..=WAVE_SLICE).contains(&slices.instructions));
+            let round: Vec<usize> = slices.order(4).collect();
             assert_eq!(round.iter().copied().collect::<BTreeSet<_>>(), (0..4).collect());
             drawn.insert(round);
         }
         assert_eq!(drawn.len(), 4);
-        assert_eq!(Turns::default().order(3).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(Slices::default().order(3).collect::<Vec<_>>(), [0, 1, 2]);
     }
 }

@@ -112,7 +112,7 @@ impl Watch {
         }
     }
 
-    /// What is known after a turn; `running` says which waves are neither at the barrier nor at their end.
+    /// What is known after a slice; `running` says which waves are neither at the barrier nor at their end.
     pub(crate) fn verdict(&mut self, running: impl Iterator<Item = bool>) -> Verdict {
         if self.changed {
             return Verdict::Progress;

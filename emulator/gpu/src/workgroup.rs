@@ -19,12 +19,12 @@ use crate::machine::Machine;
 use crate::memory::View;
 use crate::observer::{Group, Notes, Observer, Step};
 use crate::registers::{self, initial_wave};
-use crate::schedule::Turns;
+use crate::schedule::Slices;
 use crate::shape::Shape;
 use crate::symbol;
 use crate::watch::{Observed, Place, Places, Verdict, Watch};
 
-/// So many instructions after the beginning, and after each barrier, a turn also ends where hardware may hold the wave for
+/// So many instructions after the beginning, and after each barrier, a slice also ends where hardware may hold the wave for
 /// its memory accesses: what hardware hides by the time that these take stays hidden.
 const CLOSE: u64 = 64;
 /// Rounds in a row in which every wave that can run only looked for what others write, after which the thread turns to
@@ -57,12 +57,12 @@ pub(crate) struct Workgroup {
     executed: u64,
     ended: u64,
     watch: Option<Box<Watch>>,
-    turns: Turns,
+    slices: Slices,
     /// What observers keep for it, if it is observed.
     notes: Option<Notes>,
 }
 
-/// How a turn of a workgroup ended.
+/// How a slice of a workgroup ended.
 pub(crate) enum SliceOutcome {
     /// Every wave has ended.
     Finished,
@@ -87,7 +87,7 @@ impl Spares {
     }
 }
 
-/// What a worker brings to a workgroup's turn.
+/// What a worker brings to a workgroup's slice.
 pub(crate) struct ExecContext<'a> {
     pub(crate) view: &'a mut View,
     pub(crate) fetch: &'a mut Fetch,
@@ -107,7 +107,7 @@ pub(crate) struct ExecContext<'a> {
 }
 
 impl Workgroup {
-    /// Workgroup `n` of a dispatch, about to begin. `fill` gives unwritten memory its contents and waves their turns.
+    /// Workgroup `n` of a dispatch, about to begin. `fill` gives unwritten memory its contents and waves their slices.
     pub(crate) fn start(launch: &Launch, n: u64, mut fill: Option<Fill>, context: &mut ExecContext<'_>) -> Workgroup {
         let at = launch.coordinates(n);
         let extent = launch.extent(at);
@@ -133,12 +133,12 @@ impl Workgroup {
             fill.bytes(&mut lds);
             fill.bytes(&mut scratch);
         }
-        let turns = fill.as_mut().map_or_else(Turns::default, |fill| Turns::drawn(fill, waves));
+        let slices = fill.as_mut().map_or_else(Slices::default, |fill| Slices::drawn(fill, waves));
         let notes = context.observer.as_mut().and_then(|observer| {
             let waves = slots.iter().map(|slot| &slot.wave).collect();
             observer.begin(&Group { number: n, at, waves, lds: lds.len(), launch })
         });
-        Workgroup { at, slots, lds, scratch, executed: 0, ended: 0, watch: None, turns, notes }
+        Workgroup { at, slots, lds, scratch, executed: 0, ended: 0, watch: None, slices, notes }
     }
 
     /// Gives registers and buffers back.
@@ -188,13 +188,13 @@ impl Workgroup {
         }
         loop {
             let (mut progress, mut looking) = (false, true);
-            for n in self.turns.order(self.slots.len()) {
+            for n in self.slices.order(self.slots.len()) {
                 if self.slots[n].state != State::Running {
                     continue;
                 }
                 let wave = &self.slots[n].wave;
                 let (executed, coherent) = (wave.executed, wave.coherent);
-                let flow = self.turn(n, context);
+                let flow = self.run_slice(n, context);
                 let wave = &self.slots[n].wave;
                 let executed = wave.executed - executed;
                 looking &= wave.coherent != coherent;
@@ -204,7 +204,7 @@ impl Workgroup {
                     return SliceOutcome::Preempted;
                 }
                 match flow {
-                    // A pause lets the others run; so does a turn that was used up.
+                    // A pause lets the others run; so does a slice that was used up.
                     Flow::Yield => {}
                     Flow::Next | Flow::Wait => progress = true,
                     Flow::Barrier => {
@@ -240,11 +240,11 @@ impl Workgroup {
         }
     }
 
-    /// One wave's turn: until it ends, waits, or has executed the instructions of a turn ([`Flow::Next`]).
-    fn turn(&mut self, n: usize, context: &mut ExecContext<'_>) -> Flow {
+    /// One wave's slice: until it ends, waits, or has executed the instructions of a slice ([`Flow::Next`]).
+    fn run_slice(&mut self, n: usize, context: &mut ExecContext<'_>) -> Flow {
         let slot = &mut self.slots[n];
         let wave = &mut slot.wave;
-        let limit = wave.executed + self.turns.instructions;
+        let limit = wave.executed + self.slices.instructions;
         let close = wave.executed < slot.close;
         slot.reading = slot.reading.max(context.start + wave.executed);
         let mut machine = Machine {

@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// A thread writes two patterns in turns by `store`, this one reads by `load`; every reading must be one of them.
+    /// A thread writes two patterns alternately by `store`, this one reads by `load`; every reading must be one of them.
     fn never_torn<T: Copy + Eq + Send + Sync + std::fmt::Debug>(
         patterns: [T; 2],
         load: unsafe fn(*const u8) -> T,

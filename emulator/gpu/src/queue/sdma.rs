@@ -13,7 +13,7 @@ use crate::engine::Worker;
 use crate::gpu::Gpu;
 use crate::memory::{Refused, View};
 
-/// Bytes that a long copy moves before other queues have their turn.
+/// Bytes that a long copy moves before other queues are served.
 const CHUNK: u64 = 1 << 20;
 
 /// What the driver tells about a new queue.
