@@ -58,6 +58,7 @@ extern "C" fn after_destructors() {
         lifetime::ended();
         if lifetime::is_runtime_up() {
             // Nobody shut the runtime down: its memory is there, its functions may not be called.
+            session.copies.iter().for_each(|copies| copies.give_up(session.recorder()));
             session.interceptor.drain(Access::Memory);
             for queue in session.interceptor.queues.all().iter() {
                 reaper::give_up(&session.interceptor, queue);

@@ -12,6 +12,7 @@ use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::lock;
 use logdur_journal::names::demangle;
 use logdur_journal::{Kernel, Records, Registers};
+use regex::Regex;
 
 use crate::code::name_of;
 
@@ -29,8 +30,8 @@ impl KnownKernel {
     }
 
     /// Whether the log wants it, asked once.
-    pub(crate) fn wanted(&self, filter: impl FnOnce(&str) -> bool) -> bool {
-        *self.wanted.get_or_init(|| filter(&self.kernel.symbol))
+    pub(crate) fn wanted(&self, filter: &Regex) -> bool {
+        *self.wanted.get_or_init(|| self.kernel.is_wanted(filter))
     }
 }
 
@@ -82,7 +83,7 @@ impl Kernels {
                 symbol: name,
                 kernarg_size: symbol.kernarg_size,
                 registers: registers(symbol),
-                replaced: String::new(),
+                ..Kernel::default()
             };
             (symbol.kernel_object, kernel)
         });
@@ -90,8 +91,8 @@ impl Kernels {
         self.executables.entry(executable.0).or_default().extend(addresses);
     }
 
-    /// Number of a kernel in whose place another one runs.
-    pub(crate) fn replaced(&self, kernel: Kernel) -> u32 {
+    /// Number of a kernel that runs in another one's place, or of a copy from somewhere to somewhere.
+    pub(crate) fn named(&self, kernel: Kernel) -> u32 {
         let mut number = 0;
         self.enter([((), kernel)].into_iter(), |(), n| number = n);
         number

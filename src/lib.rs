@@ -22,6 +22,7 @@
 
 mod capture;
 mod code;
+mod copies;
 mod descriptors;
 mod diagnostics;
 mod entry;

@@ -16,6 +16,7 @@ use logdur_settings as settings;
 
 use crate::capture::Capture;
 use crate::code::LoadedCode;
+use crate::copies::{Copies, Recorder};
 use crate::descriptors::Few;
 use crate::kernels::Kernels;
 use crate::log::{Log, Sink};
@@ -31,6 +32,8 @@ pub(crate) struct Session {
     pub(crate) code: LoadedCode,
     /// Present when there is a kernel cache.
     pub(crate) swapper: Option<&'static Swapper>,
+    /// Present when copies have rows.
+    pub(crate) copies: Option<Copies>,
     /// Present when dispatches are captured.
     pub(crate) capture: Option<&'static Capture>,
 }
@@ -120,6 +123,7 @@ pub(crate) fn leave_runtime() {
         return;
     }
     session.capture.iter().for_each(|capture| capture.leave(session));
+    session.copies.iter().for_each(|copies| copies.leave(session.recorder()));
     session.interceptor.leave_runtime();
     session.log.write_all(session, Access::Full);
     let left = session.interceptor.destroy_signals();
@@ -186,6 +190,7 @@ impl Session {
             kernels: Kernels::new(records, kernel_numbers),
             code: LoadedCode::default(),
             swapper,
+            copies: (settings.copies == 1).then(Copies::default),
             capture,
         }
     }
@@ -201,10 +206,20 @@ impl Session {
         self.interceptor.notice(text);
     }
 
+    /// What copies are recorded with.
+    pub(crate) fn recorder(&self) -> Recorder<'_> {
+        Recorder { interceptor: &self.interceptor, kernels: &self.kernels }
+    }
+
     /// Learns what there is to know of a runtime that has just been started.
     fn attach(&self, api: &'static Api) -> hsa::Result<()> {
         self.log.clocks(ClockPair::now(api)?);
         self.interceptor.attach(api, |position, agent| self.log.agent(position, agent))?;
+        if self.copies.is_some()
+            && let Err(error) = api.take_times_of_copies()
+        {
+            self.interceptor.notice(format!("copies have no times: {error}"));
+        }
         self.log.write_at_once(self, Access::Full);
         Ok(())
     }

@@ -200,7 +200,7 @@ impl Publisher {
 
     /// The next free record; the publisher moves past it.
     #[inline]
-    fn free_record(&mut self, interceptor: &Interceptor, queue: &Queue) -> RecordRef {
+    pub(crate) fn free_record(&mut self, interceptor: &Interceptor, queue: &Queue) -> RecordRef {
         let record = self.next_record(interceptor, queue);
         record.ask_ahead(AHEAD);
         self.free.advance();

@@ -22,6 +22,7 @@ use crate::lifetime::Access;
 use crate::lock::lock;
 use crate::pending::Pending;
 use crate::ports::Ports;
+use crate::queue::Completed;
 use crate::queue::unseen::Unseen;
 use crate::queue::{self, Queues};
 use crate::reaper::{self, Reaper};
@@ -52,6 +53,7 @@ pub struct Interceptor {
     pub(crate) telling: Telling,
     pub(crate) queue_mode: QueueMode,
     pub(crate) ports: Ports,
+    pub(crate) completed: Completed,
     agents: RwLock<Vec<&'static SeenAgent>>,
     api: AtomicPtr<Api>,
     /// True while our threads may use the runtime and its memory; they hold it for as long as they do.
@@ -121,6 +123,7 @@ impl Interceptor {
             telling: Telling::new(),
             queue_mode,
             ports,
+            completed: Completed::default(),
             agents: RwLock::default(),
             api: AtomicPtr::default(),
             runtime: RwLock::new(false),
@@ -251,6 +254,7 @@ impl Interceptor {
             reaper::give_up(self, queue);
             queue::destroyed(self, queue);
         }
+        self.forget_completed();
     }
 
     /// Destroys our signals, when no row needs them any more; how many are left to the runtime.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::clock::Line;
-use crate::names::{Kernel, Registers};
+use crate::names::{Kernel, Operation, Registers};
 use crate::process::Process;
 use crate::record::{Record, Shape, Times, flag};
 
@@ -133,21 +133,21 @@ columns! {
     "endNs": own |row| number(row.times.map(|t| t.1));
     "durationNs": own |row| number(row.times.and_then(|(start, end)| end.checked_sub(start)));
     "id": own |row| Cell::Number(row.record.id.load(Ordering::Relaxed));
-    "agent": common |row| Cell::Number(row.agent as u64);
-    "queue": common |row| Cell::Number(row.queue);
-    "grid": common |row| Cell::Size(row.shape.grid.map(Into::into));
-    "workgroup": common |row| Cell::Size(row.shape.workgroup.map(Into::into));
-    "ldsBytes": common |row| Cell::Number(row.shape.lds_bytes.into());
-    "scratchBytes": common |row| Cell::Number(row.shape.scratch_bytes.into());
+    "agent": common |row| number(row.agent());
+    "queue": common |row| row.of_dispatch(Cell::Number(row.queue));
+    "grid": common |row| row.of_dispatch(Cell::Size(row.shape.grid.map(Into::into)));
+    "workgroup": common |row| row.of_dispatch(Cell::Size(row.shape.workgroup.map(Into::into)));
+    "ldsBytes": common |row| row.of_dispatch(Cell::Number(row.shape.lds_bytes.into()));
+    "scratchBytes": common |row| row.of_dispatch(Cell::Number(row.shape.scratch_bytes.into()));
     "kernargBytes": common |row| number(row.known.and_then(|kernel| kernel.kernarg_size).map(Into::into));
-    "kernelObject": common |row| Cell::Address(row.record.kernel_object.load(Ordering::Relaxed));
+    "kernelObject": common |row| row.of_dispatch(Cell::Address(row.record.kernel_object.load(Ordering::Relaxed)));
     "flags": own |row| Cell::Flags(row.flags());
     "replaced": common |row| match row.known.map_or("", |kernel| &kernel.replaced) {
         "" => Cell::Nothing,
         hash => Cell::Text(hash),
     };
-    "kind": common |_row| Cell::Word("dispatch");
-    "bytes": common |_row| Cell::Nothing;
+    "kind": common |row| Cell::Word(row.operation().name());
+    "bytes": common |row| number(row.copied_bytes());
     "pid": common |row| Cell::Number(row.process.pid.into());
     "rank": common |row| number(row.process.rank.map(Into::into));
     "vgprs": common |row| registers(row, |registers| registers.vgprs);
@@ -163,9 +163,15 @@ fn number<'a>(value: Option<u64>) -> Cell<'a> {
     value.map_or(Cell::Nothing, Cell::Number)
 }
 
-/// Start and end of a dispatch in nanoseconds, from its ticks; `None` if there are none, or no way to convert them.
-pub fn times(record: &Record, ticks: &Times, clock: Option<Line>) -> Option<(u64, u64)> {
+/// Position of the agent of a copy that is none of a GPU.
+pub const NO_GPU: usize = u32::MAX as usize;
+
+/// Start and end in nanoseconds, from ticks; `None` if there are none, or no way to convert them.
+pub fn times(record: &Record, operation: Operation, ticks: &Times, clock: Option<Line>) -> Option<(u64, u64)> {
     let (start, end) = (ticks.start.load(Ordering::Relaxed), ticks.end.load(Ordering::Relaxed));
+    if operation == Operation::Copy {
+        return Some((start, end)).filter(|_| record.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0);
+    }
     let line = clock.filter(|_| record.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0 && end != 0)?;
     Some((line.to_ns(start), line.to_ns(end)))
 }
@@ -196,6 +202,24 @@ impl Common {
 }
 
 impl Row<'_> {
+    /// What it is of.
+    pub fn operation(&self) -> Operation {
+        self.known.map_or(Operation::Dispatch, |kernel| kernel.operation)
+    }
+
+    /// The bytes of a copy.
+    fn copied_bytes(&self) -> Option<u64> {
+        (self.operation() == Operation::Copy).then(|| self.record.kernel_object.load(Ordering::Relaxed))
+    }
+
+    fn of_dispatch<'c>(&self, cell: Cell<'c>) -> Cell<'c> {
+        if self.operation() == Operation::Dispatch { cell } else { Cell::Nothing }
+    }
+
+    fn agent(&self) -> Option<u64> {
+        Some(self.agent).filter(|agent| *agent != NO_GPU).map(|agent| agent as u64)
+    }
+
     /// What all rows have in common that differ in `own` columns only.
     pub fn common(&self) -> Common {
         let kernel_object = self.record.kernel_object.load(Ordering::Relaxed);

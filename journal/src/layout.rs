@@ -60,7 +60,7 @@ pub(crate) enum Kind {
     Block = 2,
     /// Where rows go and how.
     Origin = 3,
-    /// Kernels: how many, then number, bytes of arguments, [`Registers`](crate::Registers), symbol and
+    /// Kernels: how many, then number, [`Operation`](crate::Operation), bytes of arguments, [`Registers`](crate::Registers), symbol and
     /// [`Kernel::replaced`](crate::Kernel::replaced) of each.
     Kernels = 4,
     /// A GPU: position, name, product.

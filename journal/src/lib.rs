@@ -22,7 +22,7 @@ pub mod snapshot;
 pub mod store;
 pub mod trust;
 
-pub use names::{Kernel, Registers};
+pub use names::{Kernel, Operation, Registers};
 pub use process::Process;
 pub use record::{BLOCK_BYTES, BLOCK_RECORDS, Block, Fate, Record, Shape, State, Times, flag};
 pub use store::{Origin, Records};

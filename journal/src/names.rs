@@ -10,9 +10,23 @@ use crate::demangle;
 /// In the file of records, a number that is not known.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
-/// A kernel as records name it, by a number.
+/// What a row is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Operation {
+    /// The dispatch of a kernel.
+    #[default]
+    Dispatch = 0,
+    /// A copy by the runtime. Its record has the number of bytes in place of the kernel descriptor's address, and its times are
+    /// nanoseconds of the system clock.
+    Copy = 1,
+}
+
+/// A kernel as records name it, by a number; or what is copied from where to where.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Kernel {
+    /// What it is.
+    pub operation: Operation,
     /// Its symbol, without `.kd`.
     pub symbol: String,
     /// Bytes of arguments of the application's kernel, if that is known.
@@ -32,6 +46,27 @@ pub struct Registers {
     pub agprs: Option<u32>,
     /// Scalar registers of a wave.
     pub sgprs: Option<u32>,
+}
+
+impl Kernel {
+    /// True if a filter of kernels does not keep its rows out of the log.
+    pub fn is_wanted(&self, filter: &Regex) -> bool {
+        self.operation == Operation::Copy || is_named(&self.symbol, filter)
+    }
+}
+
+impl Operation {
+    /// As rows name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Dispatch => "dispatch",
+            Operation::Copy => "copy",
+        }
+    }
+
+    pub(crate) fn of(number: u32) -> Option<Operation> {
+        [Operation::Dispatch, Operation::Copy].into_iter().find(|operation| *operation as u32 == number)
+    }
 }
 
 /// The demangled name of a kernel, spelled as `llvm-cxxfilt` spells it; the symbol itself if it is not a mangled one.

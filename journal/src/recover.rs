@@ -16,7 +16,7 @@ use regex::Regex;
 use crate::account::Tally;
 use crate::columns::{self, Late, Row};
 use crate::lines::{Format, Lines};
-use crate::names::{Kernel, demangle, is_named, one_line};
+use crate::names::{Kernel, Operation, demangle, one_line};
 use crate::record::{State, flag};
 use crate::snapshot::{Dispatch, Snapshot};
 
@@ -63,8 +63,7 @@ pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missin
         let kernel = snapshot.kernel(number);
         let (name, wanted) = names.entry(number).or_insert_with(|| {
             let name = kernel.map_or(String::new(), |k| demangle(&k.symbol));
-            let wanted =
-                filter.as_ref().is_none_or(|f| kernel.map_or_else(|| f.is_match(""), |k| is_named(&k.symbol, f)));
+            let wanted = filter.as_ref().is_none_or(|f| kernel.map_or_else(|| f.is_match(""), |k| k.is_wanted(f)));
             (name, wanted)
         });
         if record.state() == State::InFlight {
@@ -103,7 +102,9 @@ fn row(
 ) -> Vec<u8> {
     let record = &dispatch.record;
     let in_flight = record.state() == State::InFlight;
-    let times = columns::times(record, &dispatch.times, snapshot.clock(dispatch.agent)).filter(|_| !in_flight);
+    let operation = kernel.map_or(Operation::Dispatch, |kernel| kernel.operation);
+    let times =
+        columns::times(record, operation, &dispatch.times, snapshot.clock(dispatch.agent)).filter(|_| !in_flight);
     // Times that are there and cannot be converted are lost, too.
     let unconverted = times.is_none()
         && dispatch.times.end.load(Ordering::Relaxed) != 0

@@ -19,7 +19,7 @@ use crate::layout::{
     CHUNK_ALIGN, CHUNK_MAGIC, ChunkHead, Fields, HEADER_BYTES, Header, Kind, MAGIC, MAX_AGENTS, VERSION, copied,
 };
 use crate::lines::Format;
-use crate::names::{Kernel, Registers};
+use crate::names::{Kernel, Operation, Registers};
 use crate::process::{self, Process};
 use crate::record::{BLOCK_BYTES, Block, Fate, Record, State, Times, flag};
 use crate::store::Origin;
@@ -206,12 +206,13 @@ impl Snapshot {
             Kind::Origin => self.origin = Some(origin(&mut fields)?),
             Kind::Kernels => {
                 for _ in 0..fields.number()? {
-                    let (number, kernarg_size) = (fields.number()?, fields.known()?);
+                    let (number, operation) = (fields.number()?, Operation::of(fields.number()?)?);
+                    let kernarg_size = fields.known()?;
                     let registers =
                         Registers { vgprs: fields.known()?, agprs: fields.known()?, sgprs: fields.known()? };
                     let [symbol, replaced] =
                         [fields.text()?, fields.text()?].map(|text| String::from_utf8_lossy(text).into_owned());
-                    self.kernels.insert(number, Kernel { symbol, kernarg_size, registers, replaced });
+                    self.kernels.insert(number, Kernel { operation, symbol, kernarg_size, registers, replaced });
                 }
             }
             Kind::Agent => {

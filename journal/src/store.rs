@@ -174,7 +174,9 @@ impl Records {
         let body = Body::default().number(kernels.len() as u32);
         let add = |body: Body, (number, kernel): (u32, &Kernel)| {
             let Registers { vgprs, agprs, sgprs } = kernel.registers;
-            let body = [kernel.kernarg_size, vgprs, agprs, sgprs].into_iter().fold(body.number(number), Body::known);
+            let body = [kernel.kernarg_size, vgprs, agprs, sgprs]
+                .into_iter()
+                .fold(body.number(number).number(kernel.operation as u32), Body::known);
             body.text(kernel.symbol.as_bytes()).text(kernel.replaced.as_bytes())
         };
         self.append(Kind::Kernels, &kernels.fold(body, add).bytes());

@@ -32,6 +32,7 @@ impl Left {
             kernarg_size,
             registers: logdur_journal::Registers { vgprs: kernarg_size, ..Default::default() },
             replaced: replaced.to_owned(),
+            ..Default::default()
         };
         let kernels = [(1, &kernel("_Z3addPf", Some(24), "1a2b3c4d5e6f")), (2, &kernel("other", None, ""))];
         records.kernels(kernels.into_iter());

@@ -131,6 +131,9 @@ struct RunOptions {
     /// Log only kernels with a matching name: mangled, demangled, or without arguments. Sets LOGDUR_LOG_FILTER [default: all].
     #[arg(long, value_name = "REGEX", help_heading = help::LOG)]
     log_filter: Option<String>,
+    /// Log copies, too. Sets LOGDUR_COPIES [default: 0].
+    #[arg(long, help_heading = help::LOG)]
+    copies: bool,
     /// Run kernels of the code objects in this folder in place of kernels with the same name and arguments. Repeat it for more
     /// folders. Sets LOGDUR_KERNEL_CACHE.
     #[arg(short, long, value_name = "DIR", help_heading = help::SWAP)]

@@ -22,8 +22,11 @@ pub struct Change {
 }
 
 impl Run {
-    /// Adds a dispatch, if it has times.
+    /// Adds a dispatch, if it has times. Copies of different sizes are not compared.
     pub fn add(&mut self, row: &Row<'_>) {
+        if row.copied.is_some() {
+            return;
+        }
         let Some(duration) = row.times.and_then(|(start, end)| end.checked_sub(start)) else { return };
         match self.0.get_mut(row.kernel.as_ref()) {
             Some(samples) => samples.add(duration),

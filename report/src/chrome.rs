@@ -30,13 +30,15 @@ pub fn write(timeline: &Timeline, tracks: &[Track], to: &mut impl Write) -> io::
         put(json!({ "ph": "M", "pid": process, "tid": thread, "name": "thread_name", "args": { "name": name } }))?;
         for slice in &track.slices {
             let (start, end) = slice.times;
+            let delay = slice.dispatch.map(|dispatch| start - dispatch);
+            let shape = timeline.shapes.get(slice.shape as usize);
+            let (category, arguments) = match slice.copied {
+                None => ("kernel", json!({ "shape": shape, "replaced": slice.replaced, "delayNs": delay })),
+                Some(bytes) => ("copy", json!({ "bytes": bytes, "delayNs": delay })),
+            };
             put(json!({
                 "ph": "X", "pid": process, "tid": thread, "ts": micros(start), "dur": micros(end - start),
-                "name": timeline.kernels.get(slice.kernel as usize), "cat": "kernel",
-                "args": {
-                    "shape": timeline.shapes.get(slice.shape as usize), "replaced": slice.replaced,
-                    "delayNs": slice.dispatch.map(|dispatch| start - dispatch),
-                },
+                "name": timeline.kernels.get(slice.kernel as usize), "cat": category, "args": arguments,
             }))?;
         }
     }

@@ -169,7 +169,10 @@ fn event(time: u64, event: TrackEvent) -> TracePacket {
 fn annotations(timeline: &Timeline, slice: &Slice) -> Vec<DebugAnnotation> {
     let named = |name: &str| DebugAnnotation { name: name.to_owned(), ..DebugAnnotation::default() };
     let shape = timeline.shapes.get(slice.shape as usize).cloned();
-    let mut all = vec![DebugAnnotation { string_value: shape, ..named("grid / workgroup") }];
+    let mut all = vec![match slice.copied {
+        None => DebugAnnotation { string_value: shape, ..named("grid / workgroup") },
+        bytes => DebugAnnotation { uint_value: bytes, ..named("bytes") },
+    }];
     let delay = slice.dispatch.map(|dispatch| slice.times.0 - dispatch);
     all.extend(delay.map(|ns| DebugAnnotation { uint_value: Some(ns), ..named("doorbell to start (ns)") }));
     all.extend(slice.replaced.then(|| DebugAnnotation { bool_value: Some(true), ..named("replaced") }));

@@ -49,6 +49,8 @@ pub struct Row<'a> {
     pub replaced: bool,
     /// The process.
     pub process: Process,
+    /// The bytes of a copy; `None` for a dispatch.
+    pub copied: Option<u64>,
 }
 
 /// The process of a row; empty in logs of versions that do not say.
@@ -111,6 +113,8 @@ columns! {
     Grid "grid";
     Workgroup "workgroup";
     Replaced "replaced";
+    Kind "kind";
+    Bytes "bytes";
     Pid "pid";
     Rank "rank";
 }
@@ -345,6 +349,11 @@ impl Cells {
             workgroup: size(Column::Workgroup)?,
             replaced: !cell(Column::Replaced).is_empty(),
             process: Process { rank: number(Column::Rank)?, pid: number(Column::Pid)? },
+            copied: match cell(Column::Kind) {
+                b"copy" => Some(number(Column::Bytes)?.unwrap_or(0)),
+                b"" | b"dispatch" => None,
+                other => return Err(unexpected("dispatch or copy", Column::Kind, other)),
+            },
         })
     }
 }
@@ -409,6 +418,9 @@ struct Object<'a> {
     name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     product: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    kind: Option<Cow<'a, str>>,
+    bytes: Option<u64>,
     pid: Option<u64>,
     rank: Option<u64>,
     account: Option<serde_json::Map<String, serde_json::Value>>,
@@ -445,6 +457,7 @@ fn json(line: &[u8]) -> Line<'_> {
             workgroup: object.workgroup.unwrap_or_default(),
             replaced: object.replaced.is_some_and(|hash| !hash.is_empty()),
             process: Process { rank: object.rank, pid: object.pid },
+            copied: object.kind.filter(|kind| kind == "copy").map(|_| object.bytes.unwrap_or(0)),
         }),
         Object { agent: Some(position), name: Some(name), product, .. } => {
             let product = product.map(|product| format!(", {product}")).unwrap_or_default();
@@ -491,6 +504,7 @@ mod tests {
             workgroup: [64, 1, 1],
             replaced: true,
             process: Process { rank: Some(3), pid: Some(99) },
+            copied: None,
         }
     }
 

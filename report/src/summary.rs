@@ -60,6 +60,16 @@ struct Gpu {
     delays: Durations,
 }
 
+/// Copies from somewhere to somewhere.
+#[derive(Debug, Default)]
+struct Copied {
+    calls: u64,
+    bytes: u64,
+    /// Bytes of those that have times.
+    timed_bytes: u64,
+    durations: Durations,
+}
+
 /// Adds rows up.
 #[derive(Debug)]
 pub struct Summary {
@@ -68,6 +78,7 @@ pub struct Summary {
     numbers: HashMap<String, usize>,
     groups: HashMap<Key, Gathered>,
     gpus: BTreeMap<u64, Gpu>,
+    copies: BTreeMap<String, Copied>,
     rows: Rows,
     /// Counters of the accounts at the end of logs.
     accounts: BTreeMap<String, u64>,
@@ -159,6 +170,23 @@ pub struct GpuTime {
     pub delay_p95_ns: u64,
 }
 
+/// Copies from somewhere to somewhere.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CopyGroup {
+    /// As rows name them.
+    pub name: String,
+    /// How many.
+    pub calls: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes in a second, of those that have times; 0 if none has.
+    pub bytes_per_second: f64,
+    /// Of those that have times, in nanoseconds.
+    #[serde(flatten)]
+    pub durations: Nanoseconds,
+}
+
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -167,6 +195,8 @@ pub struct Totals {
     pub groups: Vec<Group>,
     /// By position.
     pub gpus: Vec<GpuTime>,
+    /// By name.
+    pub copies: Vec<CopyGroup>,
     /// How many rows there were.
     #[serde(flatten)]
     pub rows: Rows,
@@ -183,6 +213,7 @@ impl Summary {
             numbers: HashMap::new(),
             groups: HashMap::new(),
             gpus: BTreeMap::new(),
+            copies: BTreeMap::new(),
             rows: Rows::default(),
             accounts: BTreeMap::new(),
         }
@@ -232,7 +263,26 @@ impl Summary {
         number
     }
 
+    /// Adds a copy.
+    fn add_copy(&mut self, row: &Row<'_>, bytes: u64) {
+        self.rows.rows += 1;
+        let copies = self.copies.entry(row.kernel.clone().into_owned()).or_default();
+        copies.calls += 1;
+        copies.bytes = copies.bytes.saturating_add(bytes);
+        match row.times.map(|(start, end)| end.checked_sub(start)) {
+            None => self.rows.without_times += 1,
+            Some(None) => self.rows.reversed += 1,
+            Some(Some(duration)) => {
+                copies.timed_bytes = copies.timed_bytes.saturating_add(bytes);
+                copies.durations.add(duration);
+            }
+        }
+    }
+
     fn add(&mut self, log: &str, row: &Row<'_>) {
+        if let Some(bytes) = row.copied {
+            return self.add_copy(row, bytes);
+        }
         let shape = (row.grid, row.workgroup);
         let key = match self.by {
             By::Kernel => Key { name: self.number(&row.kernel), ..Key::default() },
@@ -295,7 +345,8 @@ impl Summary {
             by_time.then_with(|| a.order().cmp(&b.order()))
         });
         let gpus = self.gpus.into_iter().map(|(agent, gpu)| gpu.time(agent)).collect();
-        Totals { groups, gpus, rows: self.rows, accounts: self.accounts }
+        let copies = self.copies.into_iter().map(|(name, copies)| copies.group(name)).collect();
+        Totals { groups, gpus, copies, rows: self.rows, accounts: self.accounts }
     }
 }
 
@@ -303,6 +354,15 @@ impl Group {
     /// What groups of equal time are sorted by.
     fn order(&self) -> impl Ord + '_ {
         (&self.name, self.agent, self.queue, self.rank, self.pid, &self.shapes)
+    }
+}
+
+impl Copied {
+    fn group(mut self, name: String) -> CopyGroup {
+        let durations: Nanoseconds = self.durations.statistics().into();
+        let seconds = durations.total_ns as f64 / 1e9;
+        let bytes_per_second = if seconds == 0.0 { 0.0 } else { self.timed_bytes as f64 / seconds };
+        CopyGroup { name, calls: self.calls, bytes: self.bytes, bytes_per_second, durations }
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Slice {
     pub shape: u32,
     /// True if another kernel ran in place of the application's.
     pub replaced: bool,
+    /// The bytes of a copy; `None` for a dispatch.
+    pub copied: Option<u64>,
 }
 
 /// Slices in the order of their starts, none of which overlap.
@@ -27,8 +29,8 @@ pub struct Track {
     pub agent: u64,
     /// The log, by position.
     pub log: usize,
-    /// The runtime's number of the queue.
-    pub queue: u64,
+    /// The runtime's number of the queue; `None` for copies.
+    pub queue: Option<u64>,
     /// 0 for the first track of a queue.
     pub lane: usize,
     /// In the order of their starts.
@@ -53,15 +55,16 @@ pub struct Timeline {
     numbers: HashMap<String, u32>,
     shape_numbers: HashMap<([u32; 3], [u32; 3]), u32>,
     /// By log, GPU and queue.
-    queues: BTreeMap<(usize, u64, u64), Vec<Slice>>,
+    queues: BTreeMap<(usize, u64, Option<u64>), Vec<Slice>>,
 }
 
 impl Track {
     /// The name of the track, as people read it.
     pub fn name(&self) -> String {
+        let what = self.queue.map_or("copies".to_owned(), |queue| format!("queue {queue}"));
         match self.lane {
-            0 => format!("queue {}", self.queue),
-            lane => format!("queue {} ({})", self.queue, lane + 1),
+            0 => what,
+            lane => format!("{what} ({})", lane + 1),
         }
     }
 }
@@ -113,8 +116,10 @@ impl Timeline {
             shapes.len() as u32 - 1
         });
         let dispatch = row.dispatch.filter(|dispatch| *dispatch <= start);
-        let slice = Slice { times: (start, end), dispatch, kernel, shape, replaced: row.replaced };
-        self.queues.entry((log, row.agent, row.queue)).or_default().push(slice);
+        let copied = row.copied;
+        let slice = Slice { times: (start, end), dispatch, kernel, shape, replaced: row.replaced, copied };
+        let queue = Some(row.queue).filter(|_| copied.is_none());
+        self.queues.entry((log, row.agent, queue)).or_default().push(slice);
     }
 
     /// The tracks, by log, GPU, queue and lane. A slice goes onto the first lane that is free when it starts.
@@ -137,7 +142,7 @@ impl Timeline {
 
     /// How many kernels run on some tracks, each time that it changes: time and number.
     pub fn running(tracks: &[Track]) -> Vec<(u64, u64)> {
-        let slices = tracks.iter().flat_map(|track| &track.slices);
+        let slices = tracks.iter().filter(|track| track.queue.is_some()).flat_map(|track| &track.slices);
         let mut changes: Vec<(u64, i64)> = slices.flat_map(|s| [(s.times.0, 1), (s.times.1, -1)]).collect();
         changes.sort_unstable();
         let mut counts: Vec<(u64, u64)> = Vec::new();
@@ -172,7 +177,7 @@ mod tests {
         let tracks = timeline.tracks();
         let short: Vec<_> =
             tracks.iter().map(|t| (t.queue, t.lane, t.slices.iter().map(|s| s.times.0).collect())).collect();
-        assert_eq!(short, [(1, 0, vec![10, 40]), (1, 1, vec![30]), (2, 0, vec![12])]);
+        assert_eq!(short, [(Some(1), 0, vec![10, 40]), (Some(1), 1, vec![30]), (Some(2), 0, vec![12])]);
         assert_eq!((timeline.without_times, timeline.kernels.len(), timeline.shapes.len()), (2, 2, 2));
         let running = Timeline::running(&tracks);
         assert_eq!(running, [(10, 1), (12, 2), (20, 1), (30, 2), (35, 1), (40, 1), (50, 0)]);

@@ -162,6 +162,8 @@ settings! {
     log_format: Format = "LOGDUR_LOG_FORMAT" ["`csv` | `csv-safe` | `json`"] or (Format::Csv) "`csv`";
     /// Kernels whose dispatches get rows. The expression must match one of the names of the kernel: mangled, demangled, or without arguments. Other dispatches are counted as `filtered`.
     log_filter: Option<String> = "LOGDUR_LOG_FILTER" ["regular expression"] or (None) "every kernel";
+    /// Whether copies have rows, too: those of `hsa_amd_memory_async_copy` and its variants, which HIP and OpenCL use.
+    copies: u32 = "LOGDUR_COPIES" ["`0` | `1`"] or (0) "`0`";
     /// How packets are observed: in the ring of the application's queue, or through the runtime's intercept queues. Intercept queues are slower. Some versions of the runtime fail when an intercept queue is full; there they are refused with a notice.
     queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" ["`auto` | `inplace` | `intercept`"] or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";
     /// Folder of the file `logdur.PID.records`, which records dispatches until their rows are written. The file is removed when the process ends in order; otherwise `omniprobe log FILE` writes the missing rows. Use a file system in memory: a dispatch might have to wait for a disk. A value that is set but empty means private memory, which is lost with the process.

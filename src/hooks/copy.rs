@@ -5,14 +5,15 @@ use std::ffi::c_void;
 use std::mem::offset_of;
 
 use hsa_sys::raw::{
-    HSA_AMD_SDMA_ENGINE_0, HSA_AMD_SDMA_ENGINE_1, HSA_STATUS_ERROR_NOT_INITIALIZED, hsa_agent_t,
+    HSA_AMD_SDMA_ENGINE_0, HSA_AMD_SDMA_ENGINE_1, HSA_STATUS_ERROR_NOT_INITIALIZED, HSA_STATUS_SUCCESS, hsa_agent_t,
     hsa_amd_copy_direction_t, hsa_amd_sdma_engine_id_t, hsa_dim3_t, hsa_pitched_ptr_t, hsa_signal_t, hsa_status_t,
-    hsaHostToDevice,
+    hsaDeviceToHost, hsaHostToDevice, hsaHostToHost,
 };
 use logdur_intercept::guard;
 
 use super::{later, original};
 use crate::capture::{Copy, Engine, Inside, Path, copied_by_a_kernel};
+use crate::copies::Started;
 use crate::session::{self, Session};
 
 /// What copies of one call are asked for with.
@@ -59,6 +60,31 @@ impl Asked {
     }
 }
 
+/// Calls the runtime for copies that have rows, if copies do.
+fn with_rows(copies: impl IntoIterator<Item = Started>, call: impl FnOnce() -> hsa_status_t) -> hsa_status_t {
+    let started = guard(Vec::new(), || {
+        let Some((session, rows)) = session::current().and_then(|session| Some((session, session.copies.as_ref()?)))
+        else {
+            return Vec::new();
+        };
+        let started: Vec<Started> = copies.into_iter().filter(|copy| copy.signal != 0).collect();
+        started.iter().for_each(|copy| rows.starts(session.recorder(), copy));
+        started
+    });
+    let status = call();
+    guard((), || {
+        let Some(session) = session::current().filter(|_| !started.is_empty()) else { return };
+        if let Some(rows) = &session.copies {
+            match status {
+                // They are looked for until they are complete.
+                HSA_STATUS_SUCCESS => session.log.wake(),
+                _ => rows.refused(&started),
+            }
+        }
+    });
+    status
+}
+
 /// An operation of `hsa_amd_memory_async_batch_copy`. Source of the layout: `hsa_amd_memory_copy_op_t` in `hsa_ext_amd.h` of
 /// rocm-systems (2026).
 #[repr(C)]
@@ -89,6 +115,13 @@ const _: () = {
 };
 
 impl CopyOperation {
+    /// The copy, if the operation is one of one range.
+    fn started(&self) -> Option<Started> {
+        let agents = [self.from_agent.handle, self.to_agent.handle];
+        let is_one = self.kind == 0 && self.entries == 0;
+        is_one.then_some(Started { signal: self.completion.handle, agents, bytes: self.size as u64 })
+    }
+
     /// The engine that the runtime chooses, if the operation is one copy of one range.
     fn engine(&self, session: &Session) -> Option<Engine> {
         let is_one = self.kind == 0 && self.entries == 0;
@@ -125,6 +158,12 @@ pub(super) unsafe extern "C" fn memory_fill(to: *mut c_void, value: u32, count: 
     original!(amd.hsa_amd_memory_fill_fn(to, value, count))
 }
 
+/// Copies that have rows need the runtime to take their times.
+pub(super) unsafe extern "C" fn profiling_async_copy_enable(enable: bool) -> hsa_status_t {
+    let wanted = guard(false, || session::current().is_some_and(|session| session.copies.is_some()));
+    original!(amd.hsa_amd_profiling_async_copy_enable_fn(enable || wanted))
+}
+
 pub(super) unsafe extern "C" fn memory_async_copy(
     to: *mut c_void,
     to_agent: hsa_agent_t,
@@ -138,16 +177,19 @@ pub(super) unsafe extern "C" fn memory_async_copy(
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
     unsafe { asked.before(completion, |session| by_agents(session, to_agent, from_agent, size)) };
-    original!(amd.hsa_amd_memory_async_copy_fn(
-        to,
-        to_agent,
-        from,
-        from_agent,
-        size,
-        dependencies,
-        dependency,
-        completion
-    ))
+    let agents = [from_agent.handle, to_agent.handle];
+    with_rows([Started { signal: completion.handle, agents, bytes: size as u64 }], || {
+        original!(amd.hsa_amd_memory_async_copy_fn(
+            to,
+            to_agent,
+            from,
+            from_agent,
+            size,
+            dependencies,
+            dependency,
+            completion
+        ))
+    })
 }
 
 pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
@@ -176,18 +218,21 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
             Some(Engine::of(gpu, path))
         })
     };
-    original!(amd.hsa_amd_memory_async_copy_on_engine_fn(
-        to,
-        to_agent,
-        from,
-        from_agent,
-        size,
-        dependencies,
-        dependency,
-        completion,
-        engine,
-        force
-    ))
+    let agents = [from_agent.handle, to_agent.handle];
+    with_rows([Started { signal: completion.handle, agents, bytes: size as u64 }], || {
+        original!(amd.hsa_amd_memory_async_copy_on_engine_fn(
+            to,
+            to_agent,
+            from,
+            from_agent,
+            size,
+            dependencies,
+            dependency,
+            completion,
+            engine,
+            force
+        ))
+    })
 }
 
 pub(super) unsafe extern "C" fn memory_async_copy_rect(
@@ -207,18 +252,30 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
     unsafe { asked.before(completion, |_| Some(engine)) };
-    original!(amd.hsa_amd_memory_async_copy_rect_fn(
-        to,
-        to_offset,
-        from,
-        from_offset,
-        range,
-        agent,
-        direction,
-        dependencies,
-        dependency,
-        completion
-    ))
+    // SAFETY: the application's promise to the runtime.
+    let range_copied = unsafe { range.as_ref() };
+    let bytes = range_copied.map_or(0, |range| [range.x, range.y, range.z].map(u64::from).iter().product());
+    // The agent is the GPU that copies; the direction says which side it is.
+    let agents = match direction {
+        direction if direction == hsaHostToDevice => [0, agent.handle],
+        direction if direction == hsaDeviceToHost => [agent.handle, 0],
+        direction if direction == hsaHostToHost => [0, 0],
+        _ => [agent.handle; 2],
+    };
+    with_rows([Started { signal: completion.handle, agents, bytes }], || {
+        original!(amd.hsa_amd_memory_async_copy_rect_fn(
+            to,
+            to_offset,
+            from,
+            from_offset,
+            range,
+            agent,
+            direction,
+            dependencies,
+            dependency,
+            completion
+        ))
+    })
 }
 
 pub(super) unsafe extern "C" fn memory_async_batch_copy(
@@ -240,8 +297,12 @@ pub(super) unsafe extern "C" fn memory_async_batch_copy(
     let Some(original) = later::BATCH_COPY.original() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
     // SAFETY: it is the function of the entry for which `Original` is the type.
     let original = unsafe { std::mem::transmute::<*const (), Original>(original) };
-    // SAFETY: the arguments are the caller's own, passed on.
-    unsafe { original(operations, count, dependencies, dependency) }
+    // SAFETY: the application's promise to the runtime.
+    let operations_asked = (0..listed).map(|n| unsafe { operations.wrapping_add(n).read() });
+    with_rows(operations_asked.filter_map(|operation| operation.started()), || {
+        // SAFETY: the arguments are the caller's own, passed on.
+        unsafe { original(operations, count, dependencies, dependency) }
+    })
 }
 
 /// `hsa_amd_ais_file_read`: copies from a file into memory, and returns when that is done. The file is a union of 8 bytes.

@@ -84,6 +84,7 @@ hooks! { watching:
     core.hsa_signal_destroy_fn => signal::destroy;
     amd.hsa_amd_ipc_signal_create_fn => signal::ipc_create;
     amd.hsa_amd_ipc_signal_attach_fn => signal::ipc_attach;
+    amd.hsa_amd_profiling_async_copy_enable_fn => copy::profiling_async_copy_enable;
     amd.hsa_amd_memory_async_copy_fn => copy::memory_async_copy;
     amd.hsa_amd_memory_async_copy_on_engine_fn => copy::memory_async_copy_on_engine;
     amd.hsa_amd_memory_async_copy_rect_fn => copy::memory_async_copy_rect;

@@ -26,8 +26,12 @@ store_hooks! {
 
 fn reused(signal: hsa_signal_t) {
     guard((), || {
-        if let Some(capture) = session::current().and_then(|session| session.capture.as_ref()) {
+        let Some(session) = session::current() else { return };
+        if let Some(capture) = &session.capture {
             capture.copies.reused(signal.handle);
+        }
+        if let Some(copies) = &session.copies {
+            copies.leaves(session.recorder(), signal.handle);
         }
     });
 }
@@ -36,6 +40,7 @@ pub(super) unsafe extern "C" fn destroy(signal: hsa_signal_t) -> hsa_status_t {
     guard((), || {
         if let Some(session) = session::current() {
             session.interceptor.signal_destroyed(signal.handle);
+            session.copies.iter().for_each(|copies| copies.leaves(session.recorder(), signal.handle));
             if let Some(capture) = &session.capture {
                 capture.copies.destroyed(signal.handle);
                 // Its memory stays the runtime's.

@@ -30,8 +30,8 @@ use logdur_journal::clock::Line as ClockLine;
 use logdur_journal::columns::{self, Row};
 use logdur_journal::compare::{self, Subject};
 use logdur_journal::lines::Lines;
-use logdur_journal::names::{is_named, one_line};
-use logdur_journal::{Fate, Process, Records, State, flag};
+use logdur_journal::names::one_line;
+use logdur_journal::{Fate, Operation, Process, Records, State, flag};
 use logdur_settings::Interceptor;
 use regex::Regex;
 
@@ -258,6 +258,15 @@ impl Log {
     }
 
     fn write(&self, session: &Session, access: Access, patience: Patience) -> Flushed {
+        let may_use_runtime = access == Access::Full;
+        let are_copies_under_way = session
+            .copies
+            .as_ref()
+            .filter(|_| may_use_runtime)
+            .is_some_and(|copies| copies.collect(session.recorder()));
+        if are_copies_under_way {
+            self.news.store(true, Ordering::Release);
+        }
         let mut writer = lock(&self.writer);
         let mut flushed = self.write_lines(&mut writer, session, patience);
         session.interceptor.clock.calibrate();
@@ -316,7 +325,7 @@ impl Log {
         patience: Patience,
     ) -> Flushed {
         let agent = session.interceptor.agent(queue.agent);
-        let mut old = agent.filter(|a| access == Access::Full && a.clock.is_old());
+        let mut old = agent.filter(|a| queue.has_packets && access == Access::Full && a.clock.is_old());
         let host = session.interceptor.clock.line();
         let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
@@ -366,9 +375,7 @@ impl Log {
         let r = record.record();
         let shape = r.shape();
         let kernel = writer.kernel(&session.kernels, shape.kernel);
-        let wanted = |filter: &Regex| {
-            kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(|symbol| is_named(symbol, filter)))
-        };
+        let wanted = |filter: &Regex| kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(filter));
         writer.ran.dispatches += 1;
         if kernel.is_some_and(|k| !k.kernel.replaced.is_empty()) {
             *writer.ran.swapped.entry(shape.kernel).or_default() += 1;
@@ -384,7 +391,8 @@ impl Log {
             record.times().start.load(Ordering::Relaxed),
             record.times().end.load(Ordering::Relaxed)
         );
-        let times = columns::times(r, record.times(), agent.and_then(|a| a.clock.line()));
+        let operation = kernel.map_or(Operation::Dispatch, |k| k.kernel.operation);
+        let times = columns::times(r, operation, record.times(), agent.and_then(|a| a.clock.line()));
         if times.is_none() && record.flags() & flag::INCOMPLETE == 0 {
             record.add_flags(flag::NO_TIMES);
         }
@@ -524,6 +532,7 @@ fn knows_clocks(session: &Session) -> bool {
         .queues
         .all()
         .iter()
+        .filter(|q| q.has_packets)
         .all(|q| session.interceptor.agent(q.agent).is_none_or(|a| a.clock.line().is_some()))
 }
 

@@ -453,11 +453,12 @@ impl Swapper {
             }
         };
         let its = &choice.candidate.interface;
-        let kernel = session.kernels.replaced(Kernel {
+        let kernel = session.kernels.named(Kernel {
             symbol: name.to_owned(),
             kernarg_size: original.symbol.kernarg_size,
             registers: registers(its.vgprs, Some(its.agprs), its.sgprs),
             replaced: choice.hash.short(),
+            ..Kernel::default()
         });
         let new = Replacement {
             kernel_object: symbol.kernel_object,

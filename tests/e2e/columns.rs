@@ -20,12 +20,13 @@ fn of_metadata(notes: &str, kernel: &str, key: &str) -> u64 {
 #[test]
 fn a_row_names_its_process_and_the_registers_that_llvm_reads_in_the_code_object() {
     let arch = harness::arch();
-    let object = harness::hip_object("vectors", &arch, "");
+    let object = harness::kernels(&arch);
     let notes = Command::new("llvm-readelf-19").arg("--notes").arg(object).output().unwrap();
     let notes = String::from_utf8(notes.stdout).unwrap();
-    let run = Run::hip("vectors").env("SLURM_PROCID", "5").watched().passed();
+    let run = Run::hsa("app_signals").args(["values", "3"]).env("SLURM_PROCID", "5").watched().passed();
     let log = run.log();
-    for row in log.of_program() {
+    assert!(!log.rows.is_empty());
+    for row in &log.rows {
         let symbol = notes.lines().filter_map(|line| line.trim().strip_prefix(".name:           "));
         let function = row.kernel().split('(').next().unwrap();
         let symbol = symbol.into_iter().find(|symbol| symbol.contains(function)).unwrap();

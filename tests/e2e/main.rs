@@ -18,6 +18,7 @@ mod bench;
 mod capture;
 mod code_objects;
 mod columns;
+mod copies;
 mod costs;
 mod crash;
 mod diff;

@@ -98,6 +98,30 @@ impl Api {
         Ok(())
     }
 
+    /// Has the runtime take the times of copies.
+    ///
+    /// # Errors
+    /// When the runtime refuses.
+    pub fn take_times_of_copies(&self) -> Result<()> {
+        // SAFETY: the call takes no memory.
+        unsafe { call!(self.amd.hsa_amd_profiling_async_copy_enable_fn(true)) }
+    }
+
+    /// When the last copy that completed on a signal ran, in ticks of the system clock.
+    ///
+    /// # Safety
+    /// The signal must not be destroyed before this returns.
+    ///
+    /// # Errors
+    /// When none has.
+    pub unsafe fn copy_time(&self, signal: u64) -> Result<DispatchTime> {
+        let mut time = raw::hsa_amd_profiling_async_copy_time_t::default();
+        let signal = hsa_signal_t { handle: signal };
+        // SAFETY: the caller's promise; the runtime writes two numbers.
+        unsafe { call!(self.amd.hsa_amd_profiling_get_async_copy_time_fn(signal, &mut time)) }?;
+        Ok(DispatchTime { start: time.start, end: time.end })
+    }
+
     /// When the last packet that completed on a signal ran.
     ///
     /// # Errors

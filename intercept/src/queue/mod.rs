@@ -5,6 +5,7 @@
 //! is chosen when the queue is created, for all its life.
 
 pub mod combining_lock;
+mod completed;
 pub mod inplace;
 mod intercept;
 mod ring;
@@ -26,6 +27,8 @@ use crate::interceptor::Interceptor;
 use crate::lock::lock;
 use crate::reaper::Forward;
 
+pub(crate) use completed::Completed;
+pub use completed::Work;
 pub use ring::{NO_HOLD, Ring};
 
 use combining_lock::CombiningLock;
@@ -63,6 +66,8 @@ pub struct Queue {
     pub spare: OwnLine<Spare>,
     /// Present when the queue is watched in place.
     pub ring: Option<Ring>,
+    /// False for one of records of completed work that came in no packet.
+    pub has_packets: bool,
     /// What the thread that publishes packets works with.
     pub publisher: OwnLine<CombiningLock<Publisher>>,
     /// The first record that the reaper has not finished with.
@@ -100,6 +105,7 @@ impl Queue {
             gone: AtomicBool::new(false),
             spare: OwnLine::default(),
             ring,
+            has_packets: true,
             publisher: OwnLine(CombiningLock::new(Publisher { free: start, stash: Vec::new(), room: 0 })),
             reaped: OwnLine(Mutex::new(start)),
             logged: Mutex::new(start),
@@ -169,6 +175,15 @@ impl Queues {
         let mut list = self.list.write().unwrap_or_else(|e| e.into_inner());
         list.push(queue);
         self.free(Instant::now());
+        queue
+    }
+
+    /// Records of completed work of an agent that came in no packet; they have the number 0 for a queue.
+    fn enter_without_packets(&self, blocks: &Blocks, agent: usize) -> &'static Queue {
+        let queue: &'static Queue =
+            Box::leak(Box::new(Queue { has_packets: false, ..Queue::new(blocks, agent, None) }));
+        queue.numbered(0);
+        self.list.write().unwrap_or_else(|e| e.into_inner()).push(queue);
         queue
     }
 

@@ -19,6 +19,7 @@ pub(crate) fn whole(folder: &Path) -> Vec<u8> {
         kernarg_size,
         registers: Registers { vgprs: kernarg_size, ..Registers::default() },
         replaced: replaced.to_owned(),
+        ..Default::default()
     };
     let kernels = [(1, &kernel("_Z3addPf", Some(24), "1a2b3c4d5e6f")), (2, &kernel("other", None, ""))];
     records.kernels(kernels.into_iter());

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use logdur_report::against::Change;
 use logdur_report::rows::{Process, size_text};
 use logdur_report::short::shortened;
-use logdur_report::summary::{By, GpuTime, Group, MOST_SHAPES, Shape, Totals};
+use logdur_report::summary::{By, CopyGroup, GpuTime, Group, MOST_SHAPES, Shape, Totals};
 use serde_json::json;
 
 use super::Shown;
@@ -75,7 +75,40 @@ pub(super) fn table(totals: &Totals, by: By, width: usize) -> Vec<String> {
         all.push(String::new());
     }
     all.extend(totals.gpus.iter().map(gpu));
+    all.extend(totals.copies.iter().map(copies));
     all
+}
+
+/// Copies from somewhere to somewhere in a line.
+fn copies(copies: &CopyGroup) -> String {
+    let d = &copies.durations;
+    let [median, longest] = [d.median_ns, d.max_ns as f64].map(time);
+    format!(
+        "{}: {} copies of {} in {}, {}/s, median {median}, longest {longest}",
+        copies.name,
+        copies.calls,
+        size(copies.bytes as f64),
+        time(d.total_ns as f64),
+        size(copies.bytes_per_second),
+    )
+}
+
+/// Bytes in three digits of the unit that people would choose.
+fn size(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let step = units.iter().scan(bytes, |left, unit| {
+        let here = (*left, *unit);
+        *left /= 1024.0;
+        Some(here)
+    });
+    let (value, unit) = step.into_iter().find(|(value, _)| *value < 1000.0).unwrap_or((bytes / 1024f64.powi(4), "TiB"));
+    let digits = match value {
+        _ if unit == "B" => 0,
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
 }
 
 fn named(group: &Group, by: By) -> String {

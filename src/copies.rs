@@ -1,0 +1,184 @@
+//! Rows of copies that the runtime makes for the application.
+//!
+//! The application's signals stay its own: the runtime is asked for the times of a copy when it is complete, before its signal is
+//! used again or destroyed. A copy is recorded then; those that a process that dies has under way have no row.
+//!
+//! # Threads
+//! Those that start copies and destroy signals, and the log thread. The table is locked for short calls of the runtime.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use hsa_sys::abi::signal::Signal;
+use logdur_intercept::Interceptor;
+use logdur_intercept::clock::to_ns;
+use logdur_intercept::lock;
+use logdur_intercept::queue::Work;
+use logdur_journal::columns::NO_GPU;
+use logdur_journal::{Kernel, Operation, flag};
+
+use crate::kernels::Kernels;
+
+/// A side of a copy: the position of a GPU, or `None` for the host.
+type Side = Option<usize>;
+
+/// A copy that the application asks for.
+pub(crate) struct Started {
+    /// Its completion signal.
+    pub(crate) signal: u64,
+    /// The agents that it is from and to.
+    pub(crate) agents: [u64; 2],
+    /// How much is copied.
+    pub(crate) bytes: u64,
+}
+
+/// A copy that was not complete when it was last looked at.
+struct Copy {
+    from: Side,
+    to: Side,
+    bytes: u64,
+    /// In ticks of the host's counter.
+    asked: u64,
+    /// The value of its signal, which the copy decrements.
+    value_before: i64,
+    /// The end of the last copy on its signal; 0 if there was none.
+    end_before: u64,
+}
+
+/// What copies are recorded with.
+#[derive(Clone, Copy)]
+pub(crate) struct Recorder<'a> {
+    pub(crate) interceptor: &'a Interceptor,
+    pub(crate) kernels: &'a Kernels,
+}
+
+/// The application's copies.
+#[derive(Default)]
+pub(crate) struct Copies {
+    /// By completion signal.
+    under_way: Mutex<HashMap<u64, Copy>>,
+    numbers: Mutex<BTreeMap<(Side, Side), u32>>,
+}
+
+impl Copies {
+    /// A copy is about to be started. An earlier one on its signal is recorded, complete or not.
+    pub(crate) fn starts(&self, with: Recorder<'_>, &Started { signal, agents, bytes }: &Started) {
+        let [from, to] = agents.map(|agent| with.interceptor.agent_position(agent));
+        let mut under_way = lock(&self.under_way);
+        let end_before = time(with, signal).map_or(0, |(_, end)| end);
+        if let Some(earlier) = under_way.remove(&signal) {
+            self.record(with, signal, &earlier, flag::SHARED_SIGNAL);
+        }
+        // SAFETY: the application has given the signal to a copy: it lives until that is complete.
+        let value_before = unsafe { Signal::from_handle(signal) }.value.load(Ordering::Relaxed);
+        let asked = with.interceptor.clock.ticks();
+        under_way.insert(signal, Copy { from, to, bytes, asked, value_before, end_before });
+    }
+
+    /// The runtime has refused copies.
+    pub(crate) fn refused(&self, copies: &[Started]) {
+        let mut under_way = lock(&self.under_way);
+        copies.iter().for_each(|copy| _ = under_way.remove(&copy.signal));
+    }
+
+    /// A signal gets another value, or is destroyed: what has completed on it is recorded, complete or not.
+    pub(crate) fn leaves(&self, with: Recorder<'_>, signal: u64) {
+        let mut under_way = lock(&self.under_way);
+        if let Some(copy) = under_way.remove(&signal) {
+            self.record(with, signal, &copy, flag::INCOMPLETE);
+        }
+    }
+
+    /// Records what is complete; true if some copies are not. The runtime is used.
+    pub(crate) fn collect(&self, with: Recorder<'_>) -> bool {
+        let mut under_way = lock(&self.under_way);
+        under_way.retain(|&signal, copy| {
+            // SAFETY: the signal is removed from the table before it is destroyed.
+            let value = unsafe { Signal::from_handle(signal) }.value.load(Ordering::Acquire);
+            let is_complete = value < copy.value_before;
+            if is_complete {
+                self.record(with, signal, copy, flag::NO_TIMES);
+            }
+            !is_complete
+        });
+        !under_way.is_empty()
+    }
+
+    /// The runtime goes: what is not complete never will be.
+    pub(crate) fn leave(&self, with: Recorder<'_>) {
+        self.collect(with);
+        self.give_up(with);
+    }
+
+    /// The process ends: what is not complete never will be. No function of the runtime is called.
+    pub(crate) fn give_up(&self, with: Recorder<'_>) {
+        for copy in std::mem::take(&mut *lock(&self.under_way)).values() {
+            self.record_with(with, copy, None, flag::INCOMPLETE);
+        }
+    }
+
+    /// Records a copy with its times, or with flags that say why it has none.
+    fn record(&self, with: Recorder<'_>, signal: u64, copy: &Copy, flags: u8) {
+        let times = time(with, signal).filter(|(start, end)| *start != 0 && *end != copy.end_before);
+        self.record_with(with, copy, times, flags);
+    }
+
+    fn record_with(&self, with: Recorder<'_>, copy: &Copy, times: Option<(u64, u64)>, flags: u8) {
+        let flags = match (times, flags) {
+            (Some(_), _) => 0,
+            (None, flag::SHARED_SIGNAL) => flag::SHARED_SIGNAL | flag::NO_TIMES,
+            (None, flags) => flags,
+        };
+        with.interceptor.record_completed(Work {
+            agent: copy.to.or(copy.from).unwrap_or(NO_GPU),
+            kernel: self.number(with, (copy.from, copy.to)),
+            amount: copy.bytes,
+            asked: copy.asked,
+            times: times.unwrap_or_default(),
+            flags,
+        });
+    }
+
+    /// The number of copies from somewhere to somewhere.
+    fn number(&self, with: Recorder<'_>, (from, to): (Side, Side)) -> u32 {
+        let name = || Kernel { operation: Operation::Copy, symbol: name(from, to), ..Kernel::default() };
+        *lock(&self.numbers).entry((from, to)).or_insert_with(|| with.kernels.named(name()))
+    }
+}
+
+/// Start and end of the last copy on a signal, in nanoseconds of the system clock; `None` if there was none.
+fn time(with: Recorder<'_>, signal: u64) -> Option<(u64, u64)> {
+    let api = with.interceptor.api();
+    let frequency = api.timestamp_frequency().ok()?;
+    // SAFETY: the signal is about to be given to a copy, or in the table, from which it is removed before it is destroyed.
+    let time = unsafe { api.copy_time(signal) }.ok()?;
+    Some((to_ns(time.start, frequency), to_ns(time.end, frequency)))
+}
+
+/// The name of copies in rows.
+fn name(from: Side, to: Side) -> String {
+    let side = |side: Side| side.map_or("host".to_owned(), |gpu| format!("GPU {gpu}"));
+    match (from, to) {
+        (Some(gpu), Some(same)) if gpu == same => format!("copy within GPU {gpu}"),
+        _ => format!("copy from {} to {}", side(from), side(to)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_named_by_its_sides() {
+        let names = [(None, Some(0)), (Some(1), None), (Some(0), Some(1)), (Some(2), Some(2)), (None, None)];
+        let expected = [
+            "copy from host to GPU 0",
+            "copy from GPU 1 to host",
+            "copy from GPU 0 to GPU 1",
+            "copy within GPU 2",
+            "copy from host to host",
+        ];
+        assert_eq!(names.map(|(from, to)| name(from, to)), expected);
+    }
+}
