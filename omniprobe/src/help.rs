@@ -26,6 +26,7 @@ pub(crate) const USAGE: &str = "omniprobe [OPTIONS] [--] APP [ARGS]...
        omniprobe log FILE... [-l WHERE] [-t FORMAT], omniprobe log --list|--clean
        omniprobe summary LOG... [--against BASELINE]
        omniprobe trace LOG... -o FILE.pftrace
+       omniprobe report LOG|DIR|FILE... -o FILE.html
        omniprobe export LOG... --parquet FILE
        omniprobe cache ls|check|add ...
        omniprobe info|dump|extract|fsck|replay|verify|bench|tune CAPTURE [OPTIONS]
@@ -66,6 +67,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ),
     ("summary", "Is a kernel slower than before?", "omniprobe summary new.csv --against old.csv --fail-above 5%"),
     ("trace", "Show a log in ui.perfetto.dev", "omniprobe trace log.csv -o log.pftrace"),
+    ("report", "Look at a run and a search in a browser", "omniprobe report log.csv out -o report.html"),
     ("export", "Read the rows in DuckDB or pandas", "omniprobe export log.csv --parquet log.parquet"),
     ("info", "List the dispatches of gemm kernels", "omniprobe info app.ldcap --kernel gemm"),
     ("dump", "Print records and code", "omniprobe dump app.ldcap --disassemble"),

@@ -28,6 +28,9 @@ struct Cli {
     /// Print a page for scripts and agents.
     #[arg(long, global = true, help_heading = help::GENERAL)]
     agents_md: bool,
+    /// Show no progress: neither a bar nor a line each minute.
+    #[arg(short, long, global = true, help_heading = help::GENERAL)]
+    quiet: bool,
     /// The application and its arguments.
     #[arg(last = true, value_name = "APP", help_heading = "Arguments")]
     app: Vec<OsString>,
@@ -43,6 +46,8 @@ enum Command {
     Summary(cmd::summary::Options),
     /// Write a timeline of logs for ui.perfetto.dev or Chrome.
     Trace(cmd::trace::Options),
+    /// Write one HTML page about logs, searches and verifications: totals, timeline, plots.
+    Report(cmd::report::Options),
     /// Write the rows of logs as columns with types, in Apache Parquet's format.
     Export(cmd::export::Options),
     /// List the content of a capture, and whether each dispatch can be replayed.
@@ -273,11 +278,15 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
+    if cli.quiet {
+        cmd::progress::be_quiet();
+    }
     exit::end(match cli.command {
         Some(Command::Doctor(options)) => cmd::doctor::run(&options),
         Some(Command::Log(options)) => cmd::log::run(&options),
         Some(Command::Summary(options)) => cmd::summary::run(&options),
         Some(Command::Trace(options)) => cmd::trace::run(&options),
+        Some(Command::Report(options)) => cmd::report::run(&options),
         Some(Command::Export(options)) => cmd::export::run(&options),
         Some(Command::Info(options)) => cmd::info::run(&options),
         Some(Command::Dump(options)) => cmd::dump::run(&options),

@@ -9,6 +9,7 @@ pub mod busy;
 pub mod chrome;
 pub mod durations;
 pub mod export;
+pub mod page;
 pub mod perfetto;
 pub mod rows;
 pub mod short;

@@ -82,8 +82,7 @@ impl Timeline {
     /// # Errors
     /// When the file cannot be read, or is no log.
     pub fn read<R: BufRead>(&mut self, name: &str, log: &mut Log<R>) -> Result<(), ReadError> {
-        let number = self.logs.len();
-        self.logs.push(name.to_owned());
+        let number = self.begin(name);
         while let Some(line) = log.next_line()? {
             match line {
                 Line::Row(row) => self.add(number, &row),
@@ -95,7 +94,14 @@ impl Timeline {
         Ok(())
     }
 
-    fn add(&mut self, log: usize, row: &Row<'_>) {
+    /// Begins a log; its number.
+    pub fn begin(&mut self, name: &str) -> usize {
+        self.logs.push(name.to_owned());
+        self.logs.len() - 1
+    }
+
+    /// Adds a row of a log.
+    pub fn add(&mut self, log: usize, row: &Row<'_>) {
         let Some((start, end)) = row.times.filter(|(start, end)| start <= end) else {
             self.without_times += 1;
             return;

@@ -48,6 +48,7 @@ mod oracles;
 mod output;
 mod queues;
 mod replay;
+mod report;
 mod self_test;
 mod summary;
 mod swap;

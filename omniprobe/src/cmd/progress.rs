@@ -1,7 +1,22 @@
-//! How far a tool has come, on a terminal: nothing is shown anywhere else.
+//! How far a tool has come: a bar on a terminal, a line each minute elsewhere, nothing with `--quiet`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle, WeakProgressBar};
+
+/// Between two lines where there is no terminal.
+const EVERY: Duration = Duration::from_secs(60);
+/// Between two looks whether the work has ended.
+const LOOK: Duration = Duration::from_millis(500);
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Shows nothing from now on.
+pub(crate) fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
 
 /// A bar for `length` of something; `counted` says in a template of `indicatif` how many of what are done, like
 /// `{pos} of {len} dispatches`.
@@ -9,6 +24,49 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// # Errors
 /// When that is no template.
 pub(crate) fn bar(counted: &str, length: u64) -> Result<ProgressBar> {
+    if QUIET.load(Ordering::Relaxed) {
+        return Ok(ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden()));
+    }
     let style = ProgressStyle::with_template(&format!("{{wide_bar}} {counted}, {{eta}} left"));
-    Ok(ProgressBar::new(length).with_style(style.context("the progress bar")?))
+    let bar = ProgressBar::new(length).with_style(style.context("the progress bar")?);
+    if bar.is_hidden() {
+        let (counted, weak) = (counted.to_owned(), bar.downgrade());
+        // It ends with the bar. Without it, there are no lines.
+        let _ = std::thread::Builder::new().spawn(move || tell_each_minute(&counted, &weak));
+    }
+    Ok(bar)
+}
+
+fn tell_each_minute(counted: &str, bar: &WeakProgressBar) {
+    let mut last = Instant::now();
+    loop {
+        std::thread::sleep(LOOK);
+        let Some(bar) = bar.upgrade().filter(|bar| !bar.is_finished()) else { return };
+        if last.elapsed() >= EVERY {
+            last = Instant::now();
+            super::tell(line(counted, bar.position(), bar.length().unwrap_or(0)));
+        }
+    }
+}
+
+/// The template with its numbers.
+fn line(counted: &str, position: u64, length: u64) -> String {
+    let values = [
+        ("{pos}", HumanCount(position).to_string()),
+        ("{len}", HumanCount(length).to_string()),
+        ("{bytes}", HumanBytes(position).to_string()),
+        ("{total_bytes}", HumanBytes(length).to_string()),
+    ];
+    values.into_iter().fold(counted.to_owned(), |text, (mark, value)| text.replace(mark, &value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_numbers_of_the_bar() {
+        assert_eq!(line("{pos} of {len} dispatches", 3, 1200), "3 of 1,200 dispatches");
+        assert_eq!(line("{bytes} of {total_bytes} of a.csv", 1 << 20, 3 << 20), "1.00 MiB of 3.00 MiB of a.csv");
+    }
 }
