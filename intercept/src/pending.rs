@@ -92,10 +92,12 @@ impl Pending {
                 entries[at] = None;
             }
             let Some(free) = entries.iter().position(Option::is_none) else { return Left::No };
-            let (_, end) = memory(signal).ticks();
+            // SAFETY: the signal is in a packet that is being published.
+            let memory = unsafe { memory(signal) };
+            let (_, end) = memory.ticks();
             let app = record.app_signal();
             app.end_before.store(end, Ordering::Relaxed);
-            let value = memory(signal).value.load(Ordering::Relaxed);
+            let value = memory.value.load(Ordering::Relaxed);
             app.value_before().store(value.cast_unsigned(), Ordering::Relaxed);
             record.set_state(State::InFlight);
             entries[free] = Some(Entry { signal, record });
@@ -167,7 +169,8 @@ impl Pending {
                 harvest(entry);
                 entries[at] = None;
             }
-            let memory = memory(signal);
+            // SAFETY: the caller is going to decrement the signal, for which the application waits.
+            let memory = unsafe { memory(signal) };
             if end > memory.end_ts.load(Ordering::Relaxed) {
                 memory.start_ts.store(start, Ordering::Relaxed);
                 memory.end_ts.store(end, Ordering::Relaxed);
@@ -215,10 +218,13 @@ fn position(entries: &[Option<Entry>; ENTRIES], signal: u64) -> Option<usize> {
     entries.iter().position(|e| e.is_some_and(|e| e.signal == signal))
 }
 
-/// The memory of a signal that is in the table.
-fn memory<'a>(signal: u64) -> &'a Signal {
-    // SAFETY: the signal is in a packet that is being published or in flight, so the application has not destroyed it
-    // (the hook of `hsa_signal_destroy` takes it out of the table first), and ROCr keeps signals mapped.
+/// The memory of an application's signal.
+///
+/// # Safety
+/// The signal must be in the table, or in a packet that is not complete: the application has not destroyed it then, since the hook
+/// of `hsa_signal_destroy` takes it out of the table first.
+unsafe fn memory<'a>(signal: u64) -> &'a Signal {
+    // SAFETY: the caller's promise; ROCr keeps signals mapped.
     unsafe { Signal::from_handle(signal) }
 }
 
@@ -228,15 +234,18 @@ fn memory<'a>(signal: u64) -> &'a Signal {
 fn is_complete(entry: &Entry) -> bool {
     let before = entry.record.app_signal().end_before.load(Ordering::Relaxed);
     // Acquire, for the start time that was written before it.
-    let end = memory(entry.signal).end_ts.load(Ordering::Acquire);
-    let start = memory(entry.signal).start_ts.load(Ordering::Relaxed);
+    // SAFETY: the signal is in the table, whose bucket is locked.
+    let memory = unsafe { memory(entry.signal) };
+    let end = memory.end_ts.load(Ordering::Acquire);
+    let start = memory.start_ts.load(Ordering::Relaxed);
     end != before && start != 0 && start >= before
 }
 
 /// True when something has changed at the signal that a completed dispatch changes.
 fn has_ended(entry: &Entry) -> bool {
     let app = entry.record.app_signal();
-    let signal = memory(entry.signal);
+    // SAFETY: the signal is in the table, whose bucket is locked.
+    let signal = unsafe { memory(entry.signal) };
     signal.value.load(Ordering::Acquire) < app.value_before().load(Ordering::Relaxed).cast_signed()
         || signal.end_ts.load(Ordering::Relaxed) != app.end_before.load(Ordering::Relaxed)
 }
@@ -257,7 +266,8 @@ fn harvest(entry: Entry) {
 fn take_times(entry: Entry) {
     let record = entry.record;
     if record.flags() & (flag::INCOMPLETE | flag::NO_TIMES) == 0 {
-        let (start, end) = memory(entry.signal).ticks();
+        // SAFETY: the signal is in the table, whose bucket is locked.
+        let (start, end) = unsafe { memory(entry.signal) }.ticks();
         record.times().start.store(start, Ordering::Relaxed);
         record.times().end.store(end, Ordering::Relaxed);
     }
@@ -275,6 +285,12 @@ mod tests {
         struct Aligned([std::sync::atomic::AtomicU64; 8]);
         let words = [1, 1, 0, 0, 0, 0, 0, 0].map(std::sync::atomic::AtomicU64::new);
         std::ptr::from_ref(Box::leak(Box::new(Aligned(words))).0.as_slice()).expose_provenance() as u64
+    }
+
+    /// The memory of a signal that [`signal`] made.
+    fn memory<'a>(handle: u64) -> &'a Signal {
+        // SAFETY: the signals of the tests are never freed.
+        unsafe { super::memory(handle) }
     }
 
     pub(crate) fn complete(handle: u64, start: u64, end: u64) {

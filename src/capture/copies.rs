@@ -98,20 +98,25 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// The value of a signal that the application has given to a copy or a barrier that is not complete.
-pub(super) fn value(signal: u64) -> i64 {
-    // SAFETY: the application may not destroy it before that.
+/// The value of a signal that the application has given to a copy or a barrier.
+///
+/// # Safety
+/// The copy or the barrier must not be complete: the application may not destroy the signal before that.
+pub(super) unsafe fn value(signal: u64) -> i64 {
+    // SAFETY: the caller's promise.
     unsafe { Signal::from_handle(signal) }.value.load(Ordering::Acquire)
 }
 
 impl Copy {
     fn is_complete(&self) -> bool {
-        value(self.completion) <= 0
+        // SAFETY: the hooks of the signal's next use and of its end remove the copy.
+        unsafe { value(self.completion) <= 0 }
     }
 
     /// True when something has to end before it begins. Nothing that could does so while queues are at rest.
     fn waits(&self) -> bool {
-        self.dependencies.iter().any(|&signal| value(signal) != 0)
+        // SAFETY: the copy has not begun, and waits for these signals.
+        self.dependencies.iter().any(|&signal| unsafe { value(signal) != 0 })
     }
 }
 

@@ -161,6 +161,8 @@ fn behind_barrier(ring: &Ring) -> Option<usize> {
     if ring.first_not_taken() != next {
         return None;
     }
+    // SAFETY: the packet waits for these signals, and is not complete.
+    let value = |signal| unsafe { value(signal) };
     let mut waits = packet.dependencies().into_iter().filter(|&signal| signal != 0).map(|signal| value(signal) != 0);
     let waits = match PacketType::of(header) {
         PacketType::BarrierAnd => waits.any(|waits| waits),
