@@ -16,6 +16,8 @@ pub const BANKS: usize = 32;
 const LANES: usize = 64;
 /// Dwords of a lane at most.
 const MOST: usize = 4;
+/// Lanes of a phase at most.
+const PHASE: usize = 32;
 
 /// Whether data is read or written. An atomic is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,13 +66,13 @@ pub fn is_measured(arch: Arch, bytes: u8, direction: Direction) -> bool {
 /// The conflict cycles of one access of the lanes of `mask`: byte offsets in LDS, and bytes of a lane.
 pub fn conflicts(at: &[u64; LANES], mask: u64, bytes: u8, direction: Direction) -> u32 {
     let mut conflicts = 0;
+    // The distinct dwords of each bank in a phase: no more than lanes, since the dwords of one lane are in different banks.
+    let mut found = [[0u32; PHASE]; BANKS];
     for phase in phases(bytes, direction) {
         let mut lanes = phase & mask;
         if lanes == 0 {
             continue;
         }
-        // The distinct dwords of each bank. A phase has 32 dwords, or more where lanes are not aligned.
-        let mut found = [[0u64; LANES]; BANKS];
         let mut counts = [0u8; BANKS];
         let mut most = 0;
         while lanes != 0 {
@@ -78,9 +80,9 @@ pub fn conflicts(at: &[u64; LANES], mask: u64, bytes: u8, direction: Direction) 
             lanes &= lanes - 1;
             let (first, last) = (at[lane] / 4, at[lane].wrapping_add(u64::from(bytes.max(1)) - 1) / 4);
             for dword in (first..=last).take(MOST + 1) {
-                let bank = dword as usize % BANKS;
+                let (bank, dword) = (dword as usize % BANKS, dword as u32);
                 let count = usize::from(counts[bank]);
-                if !found[bank][..count].contains(&dword) && count < LANES {
+                if !found[bank][..count].contains(&dword) && count < PHASE {
                     found[bank][count] = dword;
                     counts[bank] += 1;
                     most = most.max(u32::from(counts[bank]));

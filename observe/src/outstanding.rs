@@ -13,15 +13,13 @@
 
 use std::collections::VecDeque;
 
-use amdgpu_emu::isa::access::{Does, Part};
+use amdgpu_emu::isa::access::Part;
 use amdgpu_emu::isa::inst::Inst;
 
 use crate::registers::{Class, Mask};
 
 /// The largest count of `vmcnt`, which means no wait.
 const VM_MOST: usize = 63;
-/// Dwords of a lane at most, with one that is not aligned.
-const MOST: usize = 5;
 /// The largest count of `lgkmcnt`.
 const LGKM_MOST: usize = 15;
 
@@ -35,9 +33,8 @@ pub(crate) struct Operation {
     pub(crate) registers: Mask,
     /// Its flat access has been waited for in memory, and in LDS.
     waited: (bool, bool),
-    /// The dwords of LDS that it accesses, and whether it writes them.
-    pub(crate) lds: Vec<u32>,
-    pub(crate) writes_lds: bool,
+    /// What of LDS it accesses.
+    pub(crate) lds: Vec<Part>,
 }
 
 /// The operations of a wave that may not be done, in the order in which they were issued.
@@ -63,7 +60,7 @@ impl Outstanding {
     pub(crate) fn issue(&mut self, pc: u64, class: Class, registers: Mask) {
         self.pending = self.pending.or(&registers);
         let waited = (false, false);
-        self.operations.push_back(Operation { pc, class, registers, waited, lds: Vec::new(), writes_lds: false });
+        self.operations.push_back(Operation { pc, class, registers, waited, lds: Vec::new() });
         match class {
             Class::Memory => self.leave(Class::Memory, VM_MOST),
             Class::Lds => self.leave(Class::Lds, LGKM_MOST),
@@ -71,13 +68,10 @@ impl Outstanding {
         }
     }
 
-    /// Notes the dwords of LDS that the last operation accesses.
+    /// Notes what of LDS the last operation accesses.
     pub(crate) fn accesses_lds(&mut self, part: &Part) {
-        let Some(last) = self.operations.back_mut().filter(|last| last.class != Class::Memory) else { return };
-        last.writes_lds |= part.does != Does::Read;
-        for lane in part.active() {
-            let (first, end) = (part.at[lane] / 4, part.at[lane].saturating_add(part.bytes.into()).div_ceil(4));
-            last.lds.extend((first..end).take(MOST).map(|dword| dword as u32));
+        if let Some(last) = self.operations.back_mut().filter(|last| last.class != Class::Memory) {
+            last.lds.push(*part);
         }
     }
 

@@ -62,18 +62,29 @@ impl Race {
         self.epoch += 1;
         for (wave, outstanding) in waves.enumerate() {
             for operation in outstanding.operations() {
-                for dword in &operation.lds {
-                    let Some(cell) = self.cells.get_mut(*dword as usize) else { continue };
-                    let mut carry = |accessed: &mut Accessed| {
-                        if accessed.pc == operation.pc && usize::from(accessed.wave) == wave {
-                            (accessed.epoch, accessed.late) = (self.epoch, true);
-                        }
-                    };
-                    if operation.writes_lds {
-                        carry(&mut cell.write);
-                    } else {
-                        cell.reads.iter_mut().for_each(&mut carry);
-                    }
+                for part in &operation.lds {
+                    self.carry(operation.pc, wave, part);
+                }
+            }
+        }
+    }
+
+    /// An access that was not waited for counts for the new epoch.
+    fn carry(&mut self, pc: u64, wave: usize, part: &Part) {
+        let epoch = self.epoch;
+        let carry = |accessed: &mut Accessed| {
+            if accessed.pc == pc && usize::from(accessed.wave) == wave {
+                (accessed.epoch, accessed.late) = (epoch, true);
+            }
+        };
+        for lane in part.active() {
+            let (at, end) = (part.at[lane], part.at[lane].saturating_add(part.bytes.into()));
+            for dword in at / DWORD..end.div_ceil(DWORD) {
+                let Some(cell) = usize::try_from(dword).ok().and_then(|dword| self.cells.get_mut(dword)) else { break };
+                if part.does == Does::Read {
+                    cell.reads.iter_mut().for_each(carry);
+                } else {
+                    carry(&mut cell.write);
                 }
             }
         }
@@ -99,6 +110,15 @@ impl Race {
                     late: false,
                 };
                 let writes = part.does != Does::Read;
+                // Read again, as most of what is read: nothing can be new.
+                let again = &cell.reads[0];
+                if !writes
+                    && (again.wave, again.epoch, again.bytes) == (accessed.wave, accessed.epoch, bytes)
+                    && (cell.write.epoch != accessed.epoch || cell.write.wave == accessed.wave)
+                {
+                    cell.reads[0] = accessed;
+                    continue;
+                }
                 let value = || stored(step, n, lane, (dword - at / DWORD) as u32);
                 if writes {
                     // Two lanes of one instruction.

@@ -1,8 +1,15 @@
 //! What instructions of captured dispatches do, against what their kernels are known to do.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use amdgpu_isa::Decoder;
+use amdgpu_isa::inst::Inst;
+use amdgpu_isa::op::{Access, Family};
+use amdgpu_isa::uses::{Registers, Set, Uses};
+use logdur_capture::Reader;
+use object::{Object, ObjectSection, ObjectSymbol};
 use serde_json::Value;
 
 use crate::harness::{self, Outcome, Run, built};
@@ -99,4 +106,233 @@ fn each_check_finds_its_error_and_is_silent_on_the_other_kernels() {
         assert_eq!(of(&all, kernel)["findings"], Value::Array(Vec::new()), "{kernel}");
     }
     assert_eq!(found(of(&all, "without_barrier"), "wait"), []);
+}
+
+/// A wait of a kernel that was compiled: LLVM puts it before the first instruction that needs it.
+struct Wait {
+    /// Its place in the file.
+    offset: usize,
+    word: u32,
+    /// The address of the instruction behind it.
+    next: u64,
+    /// Of the youngest load before it in the same block that the next instruction reads: what counts it, and how many operations
+    /// of its kind follow it.
+    load: Option<(Kind, u32)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Vector,
+    Lds,
+    Scalar,
+}
+
+fn kind(inst: &Inst) -> Option<Kind> {
+    match inst.op.family {
+        Family::Global | Family::Mubuf | Family::Scratch if inst.op.access != Access::None => Some(Kind::Vector),
+        Family::Ds => Some(Kind::Lds),
+        Family::Smem => Some(Kind::Scalar),
+        _ => None,
+    }
+}
+
+fn registers(set: &Set) -> Vec<u32> {
+    let of = |r: &Registers| (0..r.count).map(move |n| u32::from(r.first.0) + n).collect::<Vec<_>>();
+    set.ranges().iter().flat_map(of).collect()
+}
+
+/// The instructions of a kernel with their addresses and places in the file.
+fn instructions(bytes: &[u8], kernel: &str, arch: &str) -> Vec<(u64, usize, u32, Inst)> {
+    let file = object::File::parse(bytes).unwrap();
+    let symbol = file.symbols().find(|s| s.name() == Ok(kernel)).unwrap();
+    let section = file.section_by_index(symbol.section_index().unwrap()).unwrap();
+    let start = (section.file_range().unwrap().0 + symbol.address() - section.address()) as usize;
+    let decoder = Decoder::new(arch.parse().unwrap());
+    let (mut all, mut at) = (Vec::new(), 0);
+    while at < symbol.size() as usize {
+        let words: Vec<u32> =
+            bytes[start + at..].chunks_exact(4).take(2).map(|w| u32::from_le_bytes(w.try_into().unwrap())).collect();
+        let Ok(inst) = decoder.decode(&words) else { break };
+        let size = usize::from(inst.size);
+        all.push((symbol.address() + at as u64, start + at, words[0], inst));
+        at += size;
+    }
+    all
+}
+
+fn waits(code: &[(u64, usize, u32, Inst)]) -> Vec<Wait> {
+    let targets: Vec<u64> = code.iter().filter_map(|(address, .., inst)| inst.target(*address)).collect();
+    let mut waits = Vec::new();
+    for (n, (_, offset, word, inst)) in code.iter().enumerate().filter(|(_, c)| c.3.op.name == "s_waitcnt") {
+        let Some((next, .., user)) = code.get(n + 1) else { continue };
+        let reads = registers(&Uses::of(user).reads);
+        let (mut load, mut behind) = (None, [0; 3]);
+        for (address, .., before) in code[..n].iter().rev() {
+            let leaves = before.target(*address).is_some() || before.is_indirect() || before.op.name == "s_waitcnt";
+            if leaves {
+                break;
+            }
+            let written = registers(&Uses::of(before).writes);
+            let is_read = written.iter().any(|register| reads.contains(register));
+            match kind(before) {
+                Some(kind) if is_read => {
+                    load = Some((kind, behind[kind as usize]));
+                    break;
+                }
+                Some(kind) => behind[kind as usize] += 1,
+                // What it reads is another's result.
+                None if is_read => break,
+                None => {}
+            }
+            if targets.contains(address) {
+                break;
+            }
+        }
+        assert_eq!(inst.size, 4);
+        waits.push(Wait { offset: *offset, word: *word, next: *next, load });
+    }
+    waits
+}
+
+/// The word of a wait for one operation more of a kind; `None` if it is not the weakest one that does for the load.
+fn weakened(wait: &Wait) -> Option<u32> {
+    let (kind, behind) = wait.load?;
+    let (vm, lgkm) = (wait.word & 15 | (wait.word >> 14 & 3) << 4, wait.word >> 8 & 15);
+    match kind {
+        Kind::Vector if vm == behind => {
+            let vm = vm + 1;
+            Some(wait.word & !0xc00f | vm & 15 | (vm >> 4) << 14)
+        }
+        Kind::Lds if lgkm == behind => Some(wait.word & !0xf00 | (lgkm + 1) << 8),
+        Kind::Scalar if lgkm == 0 => Some(wait.word & !0xf00 | 1 << 8),
+        _ => None,
+    }
+}
+
+/// `s_nop 0`.
+const NOTHING: u32 = 0xbf80_0000;
+
+#[test]
+fn a_wait_or_barrier_that_is_taken_out_or_weakened_is_found_at_the_instruction_that_needs_it() {
+    let (mut removed, mut weaker, mut needed, mut found_removed, mut barriers) = (0, 0, 0, 0, (0, 0));
+    for (program, options) in [("analyzed", "-O3 -g"), ("local_memory", "-O3")] {
+        let (kept, file) = captured(program, options);
+        let reader = Reader::open(&file).unwrap();
+        let (status, originals, said) = analyzed(&file, &["--what", "mix", "--check", "wait"]);
+        assert_eq!(status, 0, "{said}");
+        let mut seen = BTreeSet::new();
+        for dispatch in reader.dispatches() {
+            let kernel = reader.records().kernels.iter().find(|k| k.id == dispatch.kernel).unwrap();
+            if !seen.insert(kernel.symbol.clone()) || kernel.symbol.contains("amd_rocclr") {
+                continue;
+            }
+            let bytes = reader.code_object(kernel.code_object).unwrap();
+            let code = instructions(&bytes, &kernel.symbol, &harness::arch());
+            let original = originals.iter().find(|o| o["dispatch"] == dispatch.id).unwrap();
+            let lanes = |address: u64| {
+                let inst = original["instructions"].as_array().unwrap().iter().find(|i| i["address"] == address);
+                inst.map_or(0, |i| i["lanes"].as_u64().unwrap())
+            };
+            // The status, and the addresses of instructions of which a check found something.
+            let mutant = |offset: usize, word: u32, check: &str| {
+                let mut bytes = bytes.clone();
+                bytes[offset..offset + 4].copy_from_slice(&word.to_le_bytes());
+                let path = kept.folder.path().join("mutant.hsaco");
+                std::fs::write(&path, bytes).unwrap();
+                let (id, hsaco) = (dispatch.id.to_string(), format!("all={}", path.display()));
+                let (_, objects, said) = analyzed(&file, &["-d", &id, "--hsaco", &hsaco, "--check", check]);
+                let findings = objects[0]["findings"].as_array().unwrap_or_else(|| panic!("{said}")).clone();
+                findings.iter().map(|f| f["instruction"]["address"].as_u64().unwrap()).collect::<Vec<_>>()
+            };
+            for wait in waits(&code) {
+                let found = mutant(wait.offset, NOTHING, "wait");
+                removed += 1;
+                found_removed += usize::from(!found.is_empty());
+                if wait.load.is_none() || lanes(wait.next) == 0 {
+                    continue;
+                }
+                needed += 1;
+                let at = format!("{}, before {:#x}", kernel.symbol, wait.next);
+                assert!(found.contains(&wait.next), "{at}: {found:x?}");
+                if let Some(word) = weakened(&wait) {
+                    weaker += 1;
+                    let found = mutant(wait.offset, word, "wait");
+                    assert!(found.contains(&wait.next), "{at}, weakened: {found:x?}");
+                }
+            }
+            for (_, offset, ..) in code.iter().filter(|c| c.3.op.name == "s_barrier") {
+                let found = mutant(*offset, NOTHING, "race");
+                barriers.0 += 1;
+                barriers.1 += usize::from(!found.is_empty());
+                assert!(!found.is_empty() || !kernel.symbol.contains("transposed"), "{}", kernel.symbol);
+            }
+        }
+    }
+    println!(
+        "{removed} waits taken out: {found_removed} found, {needed} of which the next instruction needs; {weaker} weakened; {} of {} \
+         barriers found",
+        barriers.1, barriers.0
+    );
+    assert!(needed > 20 && weaker > 15 && barriers.1 > 4, "{needed} {weaker} {barriers:?}");
+}
+
+/// Programs without errors that checks know, of every kind that the tests have.
+const CORRECT: &[&str] = &[
+    "atomics",
+    "buffered",
+    "calls",
+    "functions",
+    "grids",
+    "groups",
+    "half_loads",
+    "halves",
+    "lanes",
+    "local_memory",
+    "matrices",
+    "reached",
+];
+
+#[test]
+fn checks_find_nothing_in_programs_that_are_correct() {
+    let mut dispatches = 0;
+    for program in CORRECT {
+        let (_kept, file) = captured(program, "-O3");
+        let (status, all, said) = analyzed(&file, &["--check", "all"]);
+        let findings: Vec<&Value> = all.iter().flat_map(|o| o["findings"].as_array().unwrap()).collect();
+        assert!(status == 0 && findings.is_empty(), "{program}: {status} {said} {findings:?}");
+        dispatches += all.len();
+    }
+    assert!(dispatches > 200, "{dispatches}");
+}
+
+#[test]
+fn totals_and_findings_do_not_depend_on_the_number_of_threads() {
+    let (_kept, file) = captured("analyzed", "-O3 -g");
+    let objects = |program: &str, more: &[&str]| {
+        let run = Run::new(built("omniprobe"));
+        let mut command = Command::new(program);
+        command.args(more).arg("analyze").arg(&file).args(["--json", "--what", "all", "--check", "all"]);
+        let outcome = run.finish(command);
+        assert_eq!(outcome.status.code(), Some(6), "{}", outcome.stderr);
+        outcome.stdout
+    };
+    let omniprobe = built("omniprobe");
+    let omniprobe = omniprobe.to_str().unwrap();
+    let (one, all) = (objects("taskset", &["-c", "0", omniprobe]), objects(omniprobe, &[]));
+    assert!(one == all && !one.is_empty());
+}
+
+#[test]
+fn a_part_of_the_workgroups_is_observed_and_the_whole_dispatch_runs() {
+    let (_kept, file) = captured("analyzed", "-O3 -g");
+    for (wanted, observed) in [("2", 2), ("25%", 1), ("100", 4)] {
+        let (status, all, said) = analyzed(&file, &["-k", "strided", "--workgroups", wanted]);
+        assert_eq!(status, 0, "{said}");
+        let strided = of(&all, "strided");
+        assert_eq!((&strided["workgroups"], &strided["workgroups_total"]), (&observed.into(), &4.into()));
+        // Four waves of a workgroup execute it once each.
+        assert_eq!(line(strided, "strided load")["memory"]["executions"], 4 * observed);
+    }
+    let (status, _, said) = analyzed(&file, &["--workgroups", "0"]);
+    assert!(status == 1 && said.contains("expected a number of workgroups"), "{status} {said}");
 }

@@ -14,8 +14,20 @@ use super::{Defined, Look};
 const ADDRESS: &str = "an address depends on a value that nothing has written";
 const STORED: &str = "a value that nothing has written is stored to memory";
 
+/// The bits of bytes that are in one word.
+fn mask(at: u64, length: u64) -> Option<u64> {
+    let first = at % 64;
+    (1..=64 - first).contains(&length).then(|| (u64::MAX >> (64 - length)) << first)
+}
+
 /// Sets or clears the bits of bytes.
 fn set(bits: &mut [u64], at: u64, length: u64, value: bool) {
+    if let Some(mask) = mask(at, length) {
+        if let Some(word) = usize::try_from(at / 64).ok().and_then(|n| bits.get_mut(n)) {
+            *word = if value { *word | mask } else { *word & !mask };
+        }
+        return;
+    }
     for byte in at..at.saturating_add(length) {
         if let Some(word) = usize::try_from(byte / 64).ok().and_then(|n| bits.get_mut(n)) {
             let bit = 1 << (byte % 64);
@@ -26,6 +38,9 @@ fn set(bits: &mut [u64], at: u64, length: u64, value: bool) {
 
 /// True when all bytes are defined; those outside read as zero.
 fn get(bits: &[u64], at: u64, length: u64) -> bool {
+    if let Some(mask) = mask(at, length) {
+        return usize::try_from(at / 64).ok().and_then(|n| bits.get(n)).is_none_or(|word| word & mask == mask);
+    }
     let is_set = |byte: u64| bits.get((byte / 64) as usize).is_none_or(|word| word >> (byte % 64) & 1 == 1);
     (at..at.saturating_add(length)).all(is_set)
 }
