@@ -77,6 +77,21 @@ fn is_read_only(argument: &Argument) -> bool {
     argument.address_space == Some(AddressSpace::Constant) || argument.actual_access == Some(Access::ReadOnly)
 }
 
+/// A kernarg segment without the bytes that belong to no argument. The runtime leaves what was there before in these, like the
+/// arguments of earlier dispatches: hidden arguments that a kernel does not use are not listed. Without a list, the kernel may
+/// read all bytes.
+fn listed(mut segment: Vec<u8>, arguments: &[Range<u32>]) -> Vec<u8> {
+    if arguments.is_empty() {
+        return segment;
+    }
+    for (at, byte) in (0..).zip(&mut segment) {
+        if !arguments.iter().any(|argument| argument.contains(&at)) {
+            *byte = 0;
+        }
+    }
+    segment
+}
+
 /// How a kernel gets to an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
@@ -113,8 +128,10 @@ impl Reach {
             (a.base, Reached { end, holds_arguments, way: Way::None, followed: false })
         });
         let mut reach = Reach { all: all.collect(), next: Vec::new() };
-        let mut writable = captured.dispatch.kernarg.clone();
-        for argument in captured.original.kernel.arguments.iter().filter(|a| is_read_only(a)) {
+        let arguments = &captured.original.kernel.arguments;
+        let ranges: Vec<Range<u32>> = arguments.iter().map(|a| a.offset..a.offset.saturating_add(a.size)).collect();
+        let mut writable = listed(captured.dispatch.kernarg.clone(), &ranges);
+        for argument in arguments.iter().filter(|a| is_read_only(a)) {
             let at = argument.offset as usize;
             if let Some(word) = writable.get_mut(at..at + WORD) {
                 reach.look(word, Way::Read);
@@ -194,6 +211,14 @@ mod tests {
         reach.look(&words([0x1000, 0x8001]), Way::Write);
         assert!(reach.writes(0x1000) && !reach.writes(0x8000));
         assert_eq!(reach.next, [0x1000..0x2000, 0x4000..0x5000]);
+    }
+
+    #[test]
+    fn what_is_between_arguments_and_behind_them_is_left_from_earlier_dispatches() {
+        let segment: Vec<u8> = (1..=16).collect();
+        assert_eq!(listed(segment.clone(), &[]), segment);
+        let found = listed(segment, &[0..4, 8..10, 12..112]);
+        assert_eq!(found, [1, 2, 3, 4, 0, 0, 0, 0, 9, 10, 0, 0, 13, 14, 15, 16]);
     }
 
     #[test]
