@@ -39,9 +39,10 @@ const TESTS: &[Need] = &[
     Need { what: &["/usr/lib/x86_64-linux-gnu/libOpenCL.so"], package: "ocl-icd-opencl-dev" },
     // Reads what the emulated driver shows of its GPUs.
     Need { what: &["rocm-smi"], package: "rocm-smi" },
-    // Opens reports.
-    Need { what: &["chromium-headless-shell"], package: "chromium-headless-shell" },
 ];
+
+/// Opens reports.
+const BROWSER: &[Need] = &[Need { what: &["chromium-headless-shell"], package: "chromium-headless-shell" }];
 
 /// Triton, what its kernels are compared with, and Perfetto's decoder of timelines, at versions that are known to go together.
 const TRITON: &[&str] = &["triton==3.9.0", "numpy==2.4.6", "perfetto==0.59.1"];
@@ -84,6 +85,14 @@ pub(crate) fn for_tests() -> Result<Rocm> {
     triton()?;
     python("columns", COLUMNS)?;
     Ok(rocm)
+}
+
+/// Sees to it that there is a browser without a window. Not every distribution has one.
+///
+/// # Errors
+/// When there is none and it cannot be installed.
+pub(crate) fn browser() -> Result<()> {
+    install(BROWSER)
 }
 
 /// Makes a Python environment with Triton in the cache (some 300 MB to fetch, once) and returns its Python.

@@ -74,7 +74,7 @@ impl Options {
     fn end_to_end(&self, unpacked: &Unpacked, names: &[&str]) -> Result<()> {
         let Unpacked { folder, .. } = unpacked;
         let mut command = self.cargo_test(&["--test", "e2e"], Some(folder), &folder.join("bin/hipcc"))?;
-        shell::run(command.arg("--").args(names))
+        shell::run(command.arg("--").args(names).args(skipped()))
     }
 }
 
@@ -83,7 +83,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let rocm = setup::for_tests()?;
     shell::build()?;
     let Some(generations) = &options.rocm else {
-        shell::run(&mut options.cargo_test(&["--workspace"], rocm.root.as_deref(), &rocm.hipcc)?)?;
+        let mut all = options.cargo_test(&["--workspace"], rocm.root.as_deref(), &rocm.hipcc)?;
+        shell::run(all.arg("--").args(skipped()))?;
         models()?;
         if options.full {
             sanitize::run(&["--full".to_owned()])?;
@@ -109,6 +110,17 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
     }
     if failed.is_empty() { Ok(()) } else { bail!("failed on ROCm {}", failed.join(", ")) }
+}
+
+/// Options that leave out the tests of reports where there is no browser.
+fn skipped() -> &'static [&'static str] {
+    match setup::browser() {
+        Ok(()) => &[],
+        Err(error) => {
+            println!("tests of reports in a browser: not run: {error:#}");
+            &["--skip", "browser::"]
+        }
+    }
 }
 
 /// Every interleaving of the threads that share a queue or a signal: loom's atomics instead of the processor's,
