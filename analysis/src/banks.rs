@@ -28,34 +28,26 @@ pub enum Direction {
     Write,
 }
 
-/// The lanes of the phases of reads of 12 and 16 bytes; the upper 32 lanes are served alike.
-const QUADS: [[u8; 8]; 4] = [
-    [0, 1, 2, 3, 20, 21, 22, 23],
-    [4, 5, 6, 7, 16, 17, 18, 19],
-    [8, 9, 10, 11, 28, 29, 30, 31],
-    [12, 13, 14, 15, 24, 25, 26, 27],
-];
+/// Phases of consecutive lanes: 32, 16 or 8 of them.
+const OF_32: [u64; 2] = [0xffff_ffff, 0xffff_ffff << 32];
+const OF_16: [u64; 4] = [0xffff, 0xffff << 16, 0xffff << 32, 0xffff << 48];
+const OF_8: [u64; 8] = [0xff, 0xff << 8, 0xff << 16, 0xff << 24, 0xff << 32, 0xff << 40, 0xff << 48, 0xff << 56];
+/// Phases of reads of 12 and 16 bytes: lanes 0-3 and 20-23, 4-7 and 16-19, 8-11 and 28-31, 12-15 and 24-27. The upper 32 lanes are
+/// served alike.
+const MIXED: [u64; 8] = {
+    let lower = [0x00f0_000f, 0x000f_00f0, 0xf000_0f00, 0x0f00_f000];
+    let [a, b, c, d] = lower;
+    [a, b, c, d, a << 32, b << 32, c << 32, d << 32]
+};
 
 /// For each phase of an access of so many bytes a lane, the lanes that are served together.
-fn phases(bytes: u8, direction: Direction) -> [u64; 8] {
-    let mut phases = [0; 8];
-    let consecutive = |phases: &mut [u64; 8], count: usize| {
-        for (n, phase) in phases.iter_mut().enumerate().take(LANES / count) {
-            *phase = (u64::MAX >> (LANES - count)) << (n * count);
-        }
-    };
+fn phases(bytes: u8, direction: Direction) -> &'static [u64] {
     match (bytes, direction) {
-        (0..=4, _) => consecutive(&mut phases, 32),
-        (5..=8, _) => consecutive(&mut phases, 16),
-        (_, Direction::Write) => consecutive(&mut phases, 8),
-        (_, Direction::Read) => {
-            for (n, lanes) in QUADS.iter().enumerate() {
-                let half = lanes.iter().fold(0u64, |mask, lane| mask | 1 << lane);
-                (phases[n], phases[n + 4]) = (half, half << 32);
-            }
-        }
+        (0..=4, _) => &OF_32,
+        (5..=8, _) => &OF_16,
+        (_, Direction::Write) => &OF_8,
+        (_, Direction::Read) => &MIXED,
     }
-    phases
 }
 
 /// True when the phases of such accesses were measured on such a processor.

@@ -336,3 +336,18 @@ fn a_part_of_the_workgroups_is_observed_and_the_whole_dispatch_runs() {
     let (status, _, said) = analyzed(&file, &["--workgroups", "0"]);
     assert!(status == 1 && said.contains("expected a number of workgroups"), "{status} {said}");
 }
+
+#[test]
+fn a_page_has_the_code_of_each_dispatch_and_needs_no_other_file() {
+    let (kept, file) = captured("analyzed", "-O3 -g");
+    let path = kept.folder.path().join("page.html");
+    let page = path.to_str().unwrap();
+    let (status, all, said) = analyzed(&file, &["-k", "transposed", "--html", page]);
+    assert_eq!((status, all.len()), (0, 2), "{said}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.matches("<h1>").count(), 2);
+    assert!(text.contains("column read") && text.contains("ds_read_b32") && text.contains("<rect "));
+    assert!(!text.contains("http") && !text.contains("src="));
+    let (status, _, said) = analyzed(&file, &["-k", "transposed", "--html", "/nonexistent/page.html"]);
+    assert!(status == 1 && said.contains("/nonexistent/page.html"), "{status} {said}");
+}

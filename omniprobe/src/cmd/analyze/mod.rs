@@ -1,13 +1,15 @@
 //! `omniprobe analyze`: what the instructions of captured dispatches do, seen on the emulated GPU.
 
+mod html;
 mod json;
 mod show;
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use logdur_observe::heat::Region;
@@ -17,7 +19,7 @@ use logdur_replay::{CapturedDispatch, Exit, Observed, Setup, emulated_processor,
 
 use super::captured::{Captured, seconds, share};
 use super::worker::VariantArgs;
-use super::{lines, tell};
+use super::{file, lines, tell};
 use crate::{exit, help};
 
 /// Which dispatches are analysed, for what, and how that is shown.
@@ -42,6 +44,9 @@ pub(crate) struct Options {
     /// Print one JSON object for each dispatch, one a line.
     #[arg(long, help_heading = help::GENERAL)]
     json: bool,
+    /// Write all dispatches into this page of HTML, too: the code with heat colours, and pictures of the buffers.
+    #[arg(long, value_name = "FILE", help_heading = help::GENERAL)]
+    html: Option<PathBuf>,
     /// Seconds that a dispatch may take [default: no limit].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = help::REPLAY)]
     timeout: Option<Duration>,
@@ -102,7 +107,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let reader = options.captured.open()?;
     let dispatches = options.captured.dispatches(&reader)?;
     options.variant.is_used(&options.captured.file, &reader, &dispatches)?;
-    let mut ends = Vec::new();
+    let (mut ends, mut all) = (Vec::new(), Vec::new());
     for dispatch in dispatches {
         let analysed = CapturedDispatch::of(&reader, dispatch).map_err(Into::into).and_then(|c| analyse(&c, options));
         let end = match analysed {
@@ -112,6 +117,9 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
                     lines([json::object(&analysed, end).to_string()])?;
                 } else {
                     lines(show::text(&analysed, options.annotate))?;
+                }
+                if options.html.is_some() {
+                    all.push(analysed);
                 }
                 end
             }
@@ -125,6 +133,9 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
             }
         };
         ends.push(end as u8);
+    }
+    if let Some(path) = &options.html {
+        std::fs::write(path, html::page(&all)).with_context(|| format!("writing {}", file(path)))?;
     }
     std::process::exit(Exit::of_all(ends).into())
 }
