@@ -121,6 +121,15 @@ pub enum ReplayError {
         /// How long was waited.
         seconds: f64,
     },
+    /// A copy engine does not say that it has copied.
+    #[error(
+        "a copy to or from the GPU was not complete within {seconds} s: the engine may have lost its completion, as those of \
+         gfx942 do with some drivers; HSA_ENABLE_SDMA=0 has kernels copy"
+    )]
+    Copy {
+        /// How long was waited.
+        seconds: f64,
+    },
     /// Something outside of this crate said this.
     #[error("{text}")]
     Told {
@@ -148,7 +157,7 @@ impl ReplayError {
             ReplayError::Placement { .. } => Exit::Placement,
             ReplayError::Fault(_) => Exit::Fault,
             ReplayError::Unsupported(_) | ReplayError::Refused { .. } => Exit::Unsupported,
-            ReplayError::Timeout { .. } => Exit::Timeout,
+            ReplayError::Timeout { .. } | ReplayError::Copy { .. } => Exit::Timeout,
             ReplayError::Told { exit, .. } => *exit,
         }
     }

@@ -150,6 +150,26 @@ fn captures_read_memory_although_copy_engines_lose_their_completions() {
 }
 
 #[test]
+fn a_replay_whose_copies_lose_their_completions_names_what_helps() {
+    if harness::on_hardware() {
+        return;
+    }
+    let run = Run::hsa("in_vram").args(["1"]).env("LOGDUR_CAPTURE_DISPATCHES", "1");
+    let (outcome, _) = captured(run);
+    let verify = || {
+        let mut command = std::process::Command::new(harness::built("omniprobe"));
+        command.args(["verify", "--emulate", &harness::arch()]).args(harness::rocm_option());
+        command.arg(outcome.folder.path().join("run.ldcap")).env("KFDEMU_SDMA", "lose:1");
+        command
+    };
+    let lost = verify().output().unwrap();
+    let said = String::from_utf8_lossy(&lost.stderr);
+    assert!(!lost.status.success() && said.contains("HSA_ENABLE_SDMA=0 has kernels copy"), "{said}");
+    let passed = verify().env("HSA_ENABLE_SDMA", "0").output().unwrap();
+    assert!(passed.status.success(), "{}", String::from_utf8_lossy(&passed.stdout));
+}
+
+#[test]
 fn a_clock_of_another_rate_that_runs_ahead_gives_the_same_nanoseconds() {
     if harness::on_hardware() {
         return;

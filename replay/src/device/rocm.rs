@@ -24,7 +24,7 @@ use crate::setup::Setup;
 /// Bytes that are copied at once.
 const STAGING: usize = 4 << 20;
 /// A copy of that takes no longer.
-const COPY: Duration = Duration::from_secs(60);
+const COPY: Duration = Duration::from_secs(30);
 /// How long is looked without sleeping.
 const SPIN: Duration = Duration::from_micros(200);
 /// How long is slept between looks.
@@ -287,7 +287,10 @@ impl Rocm {
             unsafe { self.api.start_copy(to, (from.0.cast_const(), from.1), bytes, self.copied) }
                 .doing(|| format!("copying {bytes} bytes {} {address:#x}", if to_gpu { "to" } else { "from" }))?;
         }
-        self.wait(self.copied, COPY)
+        self.wait(self.copied, COPY).map_err(|error| match error {
+            ReplayError::Timeout { seconds } => ReplayError::Copy { seconds },
+            other => other,
+        })
     }
 
     fn wait(&self, signal: OwnSignal, limit: Duration) -> Result<()> {

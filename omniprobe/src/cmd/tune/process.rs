@@ -113,7 +113,10 @@ fn mismatch(ran: &Ran) -> String {
 /// What an error is: a result of the configuration's.
 fn failed(error: ReplayError) -> Answer {
     let exit = error.exit();
-    let seconds = if let ReplayError::Timeout { seconds } = &error { *seconds } else { 0.0 };
+    let seconds = match error {
+        ReplayError::Timeout { seconds } | ReplayError::Copy { seconds } => seconds,
+        _ => 0.0,
+    };
     let text = format!("{:#}", anyhow::Error::from(error));
     match exit {
         Exit::Usage => Answer::Done(Outcome::Invalid { text }, Vec::new()),
