@@ -103,12 +103,18 @@ mod tests {
 
     #[test]
     fn occupancy_is_what_llvm_prints_for_kernels_with_these_registers() {
-        // `; Occupancy: N` of llc 15 for gfx90a and gfx906.
-        assert_eq!(waves(Arch::Gfx90a, 64, 0, 1), (8, vec![]));
-        assert_eq!(waves(Arch::Gfx90a, 65, 0, 1), (7, vec![Limit::Vgprs]));
-        assert_eq!(waves(Arch::Gfx90a, 129, 0, 1), (3, vec![Limit::Vgprs]));
-        assert_eq!(waves(Arch::Gfx906, 24, 0, 1), (10, vec![]));
-        assert_eq!(waves(Arch::Gfx906, 25, 0, 1), (9, vec![Limit::Vgprs]));
+        // `; TotalNumVgprs: N` (of gfx906 `; NumVgprs: N`) and `; Occupancy: N` in the assembly of clang 15, for kernels with arrays
+        // of 8 to 160 floats.
+        for (arch, printed) in [
+            (Arch::Gfx90a, [(10, 8), (37, 8), (75, 6), (196, 2), (238, 2), (322, 1)]),
+            (Arch::Gfx906, [(10, 10), (37, 6), (75, 3), (122, 2), (145, 1), (191, 1)]),
+        ] {
+            for (vgprs, occupancy) in printed {
+                assert_eq!(waves(arch, vgprs, 0, 1).0, occupancy, "{vgprs} registers of {arch}");
+            }
+        }
+        assert_eq!(waves(Arch::Gfx90a, 10, 0, 1).1, []);
+        assert_eq!(waves(Arch::Gfx90a, 75, 0, 1).1, [Limit::Vgprs]);
     }
 
     #[test]
