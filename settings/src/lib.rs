@@ -205,9 +205,9 @@ mod tests {
             (settings.gpus.0, problems),
             (vec!["gfx90a".to_owned(), "gfx90a".to_owned(), "gfx906".to_owned()], vec![])
         );
-        let (settings, problems) = Emulator::from(|name| (name == "KFDEMU_GPUS").then(|| "10*gfx90a,7*gfx906".into()));
+        let (settings, problems) = Emulator::from(|name| (name == "KFDEMU_GPUS").then(|| "60*gfx90a,5*gfx906".into()));
         assert_eq!(settings.gpus.0, ["gfx90a"]);
-        assert!(problems[0].reason.contains("expected at most 16 names"), "{problems:?}");
+        assert!(problems[0].reason.contains("expected at most 64 names"), "{problems:?}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What real GPUs and drivers do that the emulated one shows on request: what the library does then.
 
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 
 use logdur_capture::{Change, Reader};
@@ -379,4 +380,24 @@ fn each_agents_device_is_named_in_the_log_and_in_the_capture() {
     }
     assert_ne!((&agents[0].uuid, &agents[0].bdf), (&agents[1].uuid, &agents[1].bdf));
     assert!(agents[0].driver_node > agents[1].driver_node, "the order is the variable's");
+}
+
+#[test]
+fn each_gpu_of_a_large_node_has_a_device_of_its_own_rows_and_captured_dispatches() {
+    if harness::on_hardware() {
+        return;
+    }
+    let gpus = harness::count(18, 64);
+    let run = Run::hip("many_gpus").env("KFDEMU_GPUS", format!("{gpus}*{}", harness::arch()));
+    let (outcome, reader) = captured(run);
+    assert!(outcome.stdout.starts_with(&format!("{gpus} GPUs\n")), "{}", outcome.stdout);
+    let log = outcome.log();
+    for gpu in 0..gpus {
+        let (number, agent) = (gpu.to_string(), &reader.records().agents[gpu]);
+        assert_eq!(log.rows_of("number(").iter().filter(|row| row.text("agent") == number).count(), 1, "{gpu}");
+        // HIP names the place on the bus that the log names.
+        assert!(outcome.stdout.contains(&format!("gpu {gpu} at {}\n", agent.bdf)), "{agent:?}: {}", outcome.stdout);
+    }
+    let uuids: BTreeSet<&str> = reader.records().agents.iter().map(|agent| &*agent.uuid).collect();
+    assert_eq!((uuids.len(), reader.dispatches().len()), (gpus, log.rows.len()));
 }

@@ -128,7 +128,7 @@ pub(crate) struct State {
 }
 
 /// Bytes of address space of the files; they are sparse.
-const KFD_FILE: u64 = 1 << 41;
+const KFD_FILE: u64 = 1 << 43;
 const MEMORY_FILE: u64 = 1 << 42;
 /// Where a render node's file can be mapped and has nothing: who touches it gets SIGBUS. There is what hosts cannot see of
 /// other processes' memory, which libraries map all the same.
