@@ -27,15 +27,15 @@ pub(crate) struct Generation {
 pub(crate) enum Part {
     /// None: it is the ROCm of the machine that this is developed on, where all tests are run.
     Machine,
-    /// All of them.
-    Whole,
+    /// All but those of the tools.
+    OfTheRocm,
     /// Those with one of these in their names.
     Names(&'static [&'static str]),
 }
 
 pub(crate) const GENERATIONS: &[Generation] = &[
     Generation { version: "5.2.3", suite: "bookworm", moving: false, part: Part::Machine },
-    Generation { version: "6.1.2", suite: "trixie", moving: false, part: Part::Whole },
+    Generation { version: "6.1.2", suite: "trixie", moving: false, part: Part::OfTheRocm },
     Generation { version: "6.4.3", suite: "sid", moving: true, part: Part::Names(OF_THE_RUNTIME) },
     Generation { version: "7.2.4", suite: "experimental", moving: true, part: Part::Names(OF_THE_RUNTIME) },
 ];
