@@ -33,4 +33,5 @@ int main() {
         }
         CHECK(hipFree(out));
     }
+    printf("PASS\n");
 }
