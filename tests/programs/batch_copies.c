@@ -5,19 +5,10 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include "copy_operation.h"
 #include "hsa_check.h"
 
-struct operation {
-    uint16_t version, type, entries, traffic_class;
-    hsa_signal_t completion;
-    void* from;
-    hsa_agent_t from_agent, to_agent;
-    void* to;
-    size_t size, second_size;
-    uint64_t wait_and_signal[8];
-};
-
-static hsa_status_t (*batch_copy)(const struct operation*, uint32_t, uint32_t, const hsa_signal_t*);
+static hsa_status_t (*batch_copy)(const struct copy_operation*, uint32_t, uint32_t, const hsa_signal_t*);
 static hsa_status_t (*pool_allocate)(hsa_amd_memory_pool_t, size_t, uint32_t, void**);
 
 static void* entry(const char* name) {
@@ -35,8 +26,8 @@ static void* allocate_seen(hsa_amd_memory_pool_t pool, size_t size) {
     return memory;
 }
 
-static struct operation operation_of(void* to, hsa_agent_t to_agent, void* from, hsa_agent_t from_agent, size_t size) {
-    struct operation operation = {0};
+static struct copy_operation operation_of(void* to, hsa_agent_t to_agent, void* from, hsa_agent_t from_agent, size_t size) {
+    struct copy_operation operation = {0};
     operation.completion = signal_of(1);
     operation.from = from, operation.from_agent = from_agent;
     operation.to = to, operation.to_agent = to_agent;
@@ -44,7 +35,7 @@ static struct operation operation_of(void* to, hsa_agent_t to_agent, void* from,
     return operation;
 }
 
-static void finish(const struct operation* operations, int count) {
+static void finish(const struct copy_operation* operations, int count) {
     for (int n = 0; n < count; n++) {
         wait_for_signal(operations[n].completion);
         CHECK(hsa_signal_destroy(operations[n].completion));
@@ -59,7 +50,7 @@ static volatile bool stop;
 static void* fill_array(void* unused) {
     for (unsigned round = 1; !stop; round++) {
         for (int i = 0; i < WORDS; i++) pattern[i] = round;
-        struct operation halves[2];
+        struct copy_operation halves[2];
         for (int n = 0; n < 2; n++) {
             const size_t half = WORDS / 2;
             halves[n] = operation_of(filled + n * half, gpu, pattern + n * half, cpu, half * sizeof *pattern);
@@ -85,7 +76,7 @@ int main(int argc, char** argv) {
     enum { BYTES = 64 * sizeof(unsigned) };
     unsigned* words[2] = {allocate_seen(vram, BYTES), allocate_seen(vram, BYTES)};
     unsigned *results = allocate(host, BYTES), *inputs = allocate(host, BYTES);
-    struct operation input = operation_of(words[0], gpu, inputs, cpu, BYTES);
+    struct copy_operation input = operation_of(words[0], gpu, inputs, cpu, BYTES);
     CHECK(batch_copy(&input, 1, 0, NULL));
     finish(&input, 1);
     void* kernarg[2] = {kernarg_of(words[0]), kernarg_of(words[1])};
@@ -93,7 +84,7 @@ int main(int argc, char** argv) {
         for (unsigned i = 0; i < 64; i++) inputs[i] = 1000 * (n + 1) + i;
         hsa_signal_t done = signal_of(1);
         unsigned *now = words[n % 2], *next = words[(n + 1) % 2];
-        struct operation both[2] = {operation_of(results, cpu, now, gpu, BYTES), operation_of(next, gpu, inputs, cpu, BYTES)};
+        struct copy_operation both[2] = {operation_of(results, cpu, now, gpu, BYTES), operation_of(next, gpu, inputs, cpu, BYTES)};
         dispatch(queue, kernel("increment"), 1, kernarg[n % 2], done);
         // While a kernel is held for a capture, copies that wait for it are in the way of all others of their engines.
         if (n % 2) wait_for_signal(done);

@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "copy_operation.h"
+
 namespace {
 
 CoreApiTable core;
@@ -21,20 +23,8 @@ hsa_status_t acquire(hsa_agent_t agent, hsa_queue_type32_t type, int, void (*)(h
 
 hsa_status_t release(hsa_queue_t* queue) { return core.hsa_queue_destroy_fn(queue); }
 
-// hsa_amd_memory_copy_op_t, for copies of one range.
-struct Operation {
-    uint16_t version, type, entries, traffic_class;
-    hsa_signal_t completion;
-    void* from;
-    hsa_agent_t from_agent, to_agent;
-    void* to;
-    size_t size, second_size;
-    uint64_t wait_and_signal[8];
-};
-static_assert(sizeof(Operation) == 128, "as the runtime has it");
-
-hsa_status_t batch_copy(const Operation* operations, uint32_t count, uint32_t dependencies, const hsa_signal_t* dependency) {
-    for (const Operation* o = operations; o < operations + count; o++) {
+hsa_status_t batch_copy(const copy_operation* operations, uint32_t count, uint32_t dependencies, const hsa_signal_t* dependency) {
+    for (const copy_operation* o = operations; o < operations + count; o++) {
         hsa_status_t status = copy_one(o->to, o->to_agent, o->from, o->from_agent, o->size, dependencies, dependency, o->completion);
         if (status != HSA_STATUS_SUCCESS) return status;
     }
@@ -75,7 +65,7 @@ VISIBLE hsa_status_t later_acquire(hsa_agent_t agent, hsa_queue_type32_t type, i
 
 VISIBLE hsa_status_t later_release(hsa_queue_t* queue) { return at<decltype(&release)>(RELEASE)(queue); }
 
-VISIBLE hsa_status_t later_batch_copy(const Operation* operations, uint32_t count, uint32_t dependencies, const hsa_signal_t* dependency) {
+VISIBLE hsa_status_t later_batch_copy(const copy_operation* operations, uint32_t count, uint32_t dependencies, const hsa_signal_t* dependency) {
     return at<decltype(&batch_copy)>(BATCH_COPY)(operations, count, dependencies, dependency);
 }
 
