@@ -23,16 +23,16 @@ impl OwnSignal {
     /// A signal that [`OwnSignal::handle`] came from.
     ///
     /// # Safety
-    /// `handle` must come from a signal that has not been destroyed.
+    /// `handle` comes from a signal that is not destroyed while the result, or a copy of it, is used.
     pub unsafe fn from_handle(handle: u64) -> OwnSignal {
         OwnSignal(handle)
     }
 
-    /// The memory behind it. It must not have been destroyed.
+    /// The memory behind it.
     #[inline]
     pub fn memory<'a>(self) -> &'a Signal {
-        // SAFETY: the handle is of a signal made by `Api::own_signal`; ROCr keeps the memory of signals mapped until the
-        // runtime is shut down, even of destroyed ones (`SharedSignalPool`).
+        // SAFETY: the handle is of a signal made by `Api::own_signal`, or the caller of `from_handle` has promised so. The caller
+        // of `destroy_own_signal` promises that neither the signal nor its memory is used afterwards. All fields are atomic.
         unsafe { Signal::from_handle(self.0) }
     }
 }
@@ -56,7 +56,8 @@ impl Api {
     /// When the runtime is shut down.
     ///
     /// # Safety
-    /// No packet that the GPU may still process carries it, and it is not used again.
+    /// No packet that the GPU may still process carries it. Neither it, nor a copy, nor its [memory](OwnSignal::memory) is used
+    /// afterwards.
     pub unsafe fn destroy_own_signal(&self, signal: OwnSignal) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { call!(self.core.hsa_signal_destroy_fn(hsa_signal_t { handle: signal.0 })) }
