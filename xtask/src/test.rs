@@ -131,7 +131,7 @@ fn models() -> Result<()> {
     shell::run(command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", shell::root().join("target/models")))
 }
 
-/// Tests in which another ROCm changes little: of logs, reports, searches and replays without a runtime, and of hostile users and
+/// Tests in which another ROCm changes little: of the command line, logs, searches, replays, hostile users and
 /// full disks. They ran on the machine's own.
 const OF_THE_TOOLS: &[&str] = &[
     "alone::",
@@ -139,10 +139,12 @@ const OF_THE_TOOLS: &[&str] = &[
     "bench::",
     "browser::",
     "columns::",
+    "crash::",
     "diff::",
     "escapes::",
     "formats::",
     "hostile::",
+    "launcher::",
     "listing::",
     "load::",
     "mutants::",
@@ -151,6 +153,8 @@ const OF_THE_TOOLS: &[&str] = &[
     "opencl::",
     "openmp::",
     "oracles::",
+    "output::",
+    "replay::",
     "self_test::",
     "summary::",
     "trace::",
