@@ -4,7 +4,8 @@
 //! used again or destroyed. A copy is recorded then; those that a process that dies has under way have no row.
 //!
 //! # Threads
-//! Those that start copies and destroy signals, and the log thread. The table is locked for short calls of the runtime.
+//! Those that start copies and destroy signals, and the log thread. Only the log thread calls the runtime while it has locked the
+//! table: the lock keeps the signals that it asks for from being destroyed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -65,15 +66,16 @@ impl Copies {
     /// A copy is about to be started. An earlier one on its signal is recorded, complete or not.
     pub(crate) fn starts(&self, with: Recorder<'_>, &Started { signal, agents, bytes }: &Started) {
         let [from, to] = agents.map(|agent| with.interceptor.agent_position(agent));
-        let mut under_way = lock(&self.under_way);
         let end_before = time(with, signal).map_or(0, |(_, end)| end);
-        if let Some(earlier) = under_way.remove(&signal) {
+        let earlier = lock(&self.under_way).remove(&signal);
+        if let Some(earlier) = earlier {
             self.record(with, signal, &earlier, flag::SHARED_SIGNAL);
         }
         // SAFETY: the application has given the signal to a copy: it lives until that is complete.
         let value_before = unsafe { Signal::from_handle(signal) }.value.load(Ordering::Relaxed);
         let asked = with.interceptor.clock.ticks();
-        under_way.insert(signal, Copy { from, to, bytes, asked, value_before, end_before });
+        let copy = Copy { from, to, bytes, asked, value_before, end_before };
+        lock(&self.under_way).insert(signal, copy);
     }
 
     /// The runtime has refused copies.
@@ -84,8 +86,8 @@ impl Copies {
 
     /// A signal gets another value, or is destroyed: what has completed on it is recorded, complete or not.
     pub(crate) fn leaves(&self, with: Recorder<'_>, signal: u64) {
-        let mut under_way = lock(&self.under_way);
-        if let Some(copy) = under_way.remove(&signal) {
+        let copy = lock(&self.under_way).remove(&signal);
+        if let Some(copy) = copy {
             self.record(with, signal, &copy, flag::INCOMPLETE);
         }
     }

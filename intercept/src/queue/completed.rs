@@ -54,6 +54,7 @@ impl Interceptor {
             to.set_flags(work.flags);
             to.set_state(State::Done);
         });
+        drop(queues);
         self.ports.records_changed();
     }
 
