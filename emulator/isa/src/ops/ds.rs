@@ -3,7 +3,11 @@
 //! Accesses need not be aligned (the runtime asks for that mode). What lies outside of the workgroup's allocation
 //! reads as zero and is not written.
 
+mod exchange;
+
 use std::ops::Range;
+
+use exchange::{permute, permute_backward, swizzle};
 
 use super::kinds;
 use crate::arch::ArchSet;
@@ -493,50 +497,6 @@ fn exchange2(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     Flow::Next
 }
 
-/// The lane that each lane reads, by the 16-bit pattern of the instruction.
-fn swizzle_source(pattern: u32, l: usize) -> usize {
-    if pattern >> 15 == 1 {
-        // A permutation of four lanes.
-        return l & !3 | (pattern >> (2 * (l & 3)) & 3) as usize;
-    }
-    // Within 32 lanes: and, or, xor.
-    let (and, or, xor) = (pattern & 31, pattern >> 5 & 31, pattern >> 10 & 31);
-    l & 32 | (((l as u32 & 31 & and) | or) ^ xor) as usize
-}
-
-fn swizzle(w: &mut Wave, i: &Inst) -> Flow {
-    let data = *w.vector(i.src[0], 0);
-    let exec = w.exec();
-    let moved = std::array::from_fn(|l| {
-        let from = swizzle_source(i.imm as u32 & 0xffff, l);
-        if exec >> from & 1 == 1 { data[from] } else { 0 }
-    });
-    blend(w.vector_mut(i.dst, 0), &moved, exec);
-    Flow::Next
-}
-
-/// Each active lane sends its data to a lane; the highest sender wins.
-fn permute(w: &mut Wave, i: &Inst) -> Flow {
-    let (at, data) = (*w.vector(i.src[0], 0), *w.vector(i.src[1], 0));
-    let exec = w.exec();
-    let mut moved: Vgpr = [0; LANES];
-    each(exec, |l| moved[at[l].wrapping_add(i.imm as u32) as usize / 4 % LANES] = data[l]);
-    blend(w.vector_mut(i.dst, 0), &moved, exec);
-    Flow::Next
-}
-
-/// Each lane fetches the data of a lane, zero from inactive ones.
-fn permute_backward(w: &mut Wave, i: &Inst) -> Flow {
-    let (at, data) = (*w.vector(i.src[0], 0), *w.vector(i.src[1], 0));
-    let exec = w.exec();
-    let moved = std::array::from_fn(|l| {
-        let from = at[l].wrapping_add(i.imm as u32) as usize / 4 % LANES;
-        if exec >> from & 1 == 1 { data[from] } else { 0 }
-    });
-    blend(w.vector_mut(i.dst, 0), &moved, exec);
-    Flow::Next
-}
-
 /// Adds (or subtracts) the number of active lanes at M0's base plus the offset; every lane gets the old value.
 fn append(w: &mut Wave, i: &Inst, e: &mut dyn Env, up: bool) -> Flow {
     let at = (w.sgpr[usize::from(Operand::M0.0)] >> 16).wrapping_add(i.imm as u32);
@@ -565,14 +525,6 @@ fn gws(w: &mut Wave, i: &Inst, e: &mut dyn Env, op: GwsOp) -> Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn swizzle_patterns_read_as_the_manual_says() {
-        // Swap neighbours (xor 1), broadcast lane 2 of each 32 (and 0, or 2), quad permutation 3,2,1,0.
-        assert_eq!((0..4).map(|l| swizzle_source(0x041f, l)).collect::<Vec<_>>(), [1, 0, 3, 2]);
-        assert_eq!(swizzle_source(0x0040, 37), 34);
-        assert_eq!((4..8).map(|l| swizzle_source(0x801b, l)).collect::<Vec<_>>(), [7, 6, 5, 4]);
-    }
 
     #[test]
     fn groups_of_lanes_read_and_write_what_each_lane_alone_would() {
