@@ -5,7 +5,7 @@
 //! `SQ_LDS_BANK_CONFLICT` of the hardware counts such cycles.
 //!
 //! Sources of the phases: for reads on gfx942 the measurements of amd-shark-ai pull request 2919, which Triton (pull request
-//! 11365) and Composable Kernel use as well; for writes of 16 bytes the documents of Composable Kernel. Nobody has published
+//! 11365) and Composable Kernel use as well; for writes of 16 bytes the documents of Composable Kernel. There are no published
 //! measurements for the other processors, or for writes of 12 bytes: see [`is_measured`].
 
 use amdgpu_isa::Arch;

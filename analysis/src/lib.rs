@@ -1,7 +1,7 @@
-//! Models of what kernels do to the hardware. They know no device: numbers and addresses come from whoever saw them, an
-//! observer of the emulated GPU or messages of instrumented kernels.
+//! Models of what kernels do to the hardware. They know no device: numbers and addresses come from an observer of the
+//! emulated GPU, or from messages of instrumented kernels.
 //!
-//! What is exact and what is a model is said where it is computed.
+//! Each computation says whether it is exact or a model.
 
 pub mod banks;
 pub mod blocks;

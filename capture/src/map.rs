@@ -54,7 +54,7 @@ impl Map {
         self.pieces.values()
     }
 
-    /// The addresses of what is there, neighbours joined.
+    /// The addresses of all extents. Adjacent extents are one range.
     pub(crate) fn ranges(&self) -> Vec<Range<u64>> {
         joined(self.pieces().map(|piece| piece.address..piece.end()))
     }

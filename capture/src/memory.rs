@@ -56,7 +56,7 @@ impl<'r> Memory<'r> {
         self.reader.snapshot_record(self.id).is_some_and(|snapshot| !snapshot.incomplete)
     }
 
-    /// The addresses of everything that was captured, in order, neighbours joined.
+    /// The captured addresses, in order. Adjacent ranges are one.
     pub fn ranges(&self) -> Vec<Range<u64>> {
         self.map.ranges()
     }

@@ -36,7 +36,7 @@ pub(crate) struct Visit {
 }
 
 impl State {
-    /// The addresses of every range, neighbours joined.
+    /// The addresses of every range. Adjacent ranges are one.
     pub(crate) fn addresses(&self) -> Vec<Range<u64>> {
         joined(self.ranges.iter().map(|(start, range)| *start..range.end))
     }

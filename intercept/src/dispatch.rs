@@ -80,7 +80,7 @@ impl Publisher {
         }
     }
 
-    /// A packet that is no dispatch.
+    /// Prepares a barrier or a vendor packet.
     #[inline(never)]
     fn observe_other(&mut self, interceptor: &'static Interceptor, queue: &Queue, slot: &Slot) {
         let packet = slot.read();
@@ -179,7 +179,7 @@ impl Publisher {
         Some((to, Some(own)))
     }
 
-    /// Lets a signal of ours stand in for that of a packet that is no dispatch, while it does for dispatches before it:
+    /// Lets a signal of ours stand in for the signal of a barrier or vendor packet, while it does for dispatches before it:
     /// a thread that sees the packet complete has to see them complete.
     fn keep_in_order(&mut self, interceptor: &Interceptor, queue: &Queue, packet: &Packet) -> Option<OwnSignal> {
         let own = self.own_signal(interceptor, queue)?;

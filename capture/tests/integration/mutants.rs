@@ -1,4 +1,4 @@
-//! Files that nobody wrote like that: they are read or refused, and nothing panics.
+//! Damaged files: each is read or refused, and nothing panics.
 
 use logdur_capture::{Compress, Options, Reader};
 

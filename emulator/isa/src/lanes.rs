@@ -91,7 +91,7 @@ const fn signs(kind: Kind) -> u32 {
     }
 }
 
-/// The value of a source that is no vector register: the same in each lane.
+/// The value of a scalar source: each lane has the same.
 #[inline(always)]
 pub(crate) fn uniform<T: Lane>(w: &Wave, i: &Inst, s: usize) -> u64 {
     match T::WORDS {

@@ -40,7 +40,7 @@ impl Api {
     /// When the runtime does not know it.
     ///
     /// # Safety
-    /// Nobody uses it any more.
+    /// The memory is not used any more.
     pub unsafe fn free(&self, memory: NonNull<u8>) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { call!(self.amd.hsa_amd_memory_pool_free_fn(memory.as_ptr().cast())) }

@@ -1,7 +1,7 @@
 //! Memory of the application's own that it registered for the GPU, and may all the same have unmapped since.
 //!
 //! On hardware the driver is told when pages of the host go away, takes them out of the GPU's page tables, and an access
-//! is a memory fault. Nobody tells an emulator in user space, so it looks before a kernel or a copy uses such memory for
+//! is a memory fault. An emulator in user space is not told, so it looks before a kernel or a copy uses such memory for
 //! the first time. Memory that is unmapped while a kernel is at it is not protected.
 
 use std::fs;
