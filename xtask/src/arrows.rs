@@ -62,6 +62,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("amdgpu-isa", &[]),
     ("logdur-capture", &[]),
     ("logdur-journal", &[]),
+    ("logdur-messages", &[]),
     ("logdur-settings", &[]),
     // Prints the tables' documentation, reads corpora, and measures.
     (
