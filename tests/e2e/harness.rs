@@ -115,10 +115,15 @@ fn make(output: &Path, sources: &[PathBuf], command: impl FnOnce() -> Command) {
     });
 }
 
-/// A file of `tests/programs`, or of the documentation if it is in `example`, and a header.
-fn sources(file: &str, header: &str) -> [PathBuf; 2] {
+/// A file of `tests/programs`, or of the documentation if it is in `example`, and the headers that it may include.
+fn sources(file: &str, header: &str) -> Vec<PathBuf> {
     let folder = if file.starts_with("example/") { "docs" } else { "tests/programs" };
-    [root().join(folder).join(file), root().join("tests/programs").join(header)]
+    let mut files = vec![root().join(folder).join(file), root().join("tests/programs").join(header)];
+    let text = fs::read_to_string(&files[0]).unwrap();
+    if text.contains("\"messages.h\"") {
+        files.extend(["tests/programs/messages.h", "include/logdur_device.h"].map(|file| root().join(file)));
+    }
+    files
 }
 
 /// The compiler of HIP programs.
@@ -149,7 +154,8 @@ fn hip_targets(name: &str, options: &str, targets: &[String], suffix: &str) -> P
         let mut command = hipcc();
         command.args(targets.iter().map(|target| format!("--offload-arch={target}")));
         // Not every hipcc has this standard by itself, and rocPRIM needs it.
-        command.arg("-std=c++17").args(options.split_whitespace()).arg(&sources[0]).arg("-o").arg(&program);
+        command.arg("-std=c++17").arg("-I").arg(root().join("include"));
+        command.args(options.split_whitespace()).arg(&sources[0]).arg("-o").arg(&program);
         command.args(link_options()).args(versions::hiprtc());
         command
     });

@@ -34,6 +34,7 @@ mod hardware;
 mod hip;
 mod holds;
 mod hostile;
+mod instrumented_kernels;
 mod launcher;
 mod listing;
 mod load;
