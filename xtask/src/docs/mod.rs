@@ -2,6 +2,7 @@
 
 mod book;
 mod examples;
+mod header;
 mod links;
 mod timeline;
 
@@ -74,6 +75,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         write(file, &with_part(&page, name, &print()).with_context(|| (*file).to_owned())?, check)?;
     }
+    write("include/logdur_handler.h", &header::text()?, check)?;
     write(PICTURE, &timeline::picture()?, check)?;
     links::check()?;
     if full { book::build() } else { Ok(()) }
