@@ -13,6 +13,7 @@ use logdur_intercept::lifetime::Access;
 use logdur_intercept::reaper;
 use logdur_intercept::{guard, lifetime};
 
+use crate::markers;
 use crate::session::{self, Session};
 
 /// The process that the session is of.
@@ -56,6 +57,7 @@ extern "C" fn after_destructors() {
     guard((), || {
         let Some(session) = of_this_process() else { return };
         lifetime::ended();
+        markers::end(&session.interceptor);
         if lifetime::is_runtime_up() {
             // Nobody shut the runtime down: its memory is there, its functions may not be called.
             session.copies.iter().for_each(|copies| copies.give_up(session.recorder()));

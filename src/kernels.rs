@@ -10,7 +10,6 @@ use dashmap::DashMap;
 use hsa::{Executable, KernelSymbol};
 use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::lock;
-use logdur_journal::names::demangle;
 use logdur_journal::{Kernel, Records, Registers};
 use regex::Regex;
 
@@ -24,9 +23,9 @@ pub(crate) struct KnownKernel {
 }
 
 impl KnownKernel {
-    /// The name for people; the symbol itself if it is not a mangled one.
+    /// The name in rows.
     pub(crate) fn name(&self) -> &str {
-        self.demangled.get_or_init(|| demangle(&self.kernel.symbol))
+        self.demangled.get_or_init(|| self.kernel.shown())
     }
 
     /// Whether the log wants it, asked once.
@@ -91,7 +90,7 @@ impl Kernels {
         self.executables.entry(executable.0).or_default().extend(addresses);
     }
 
-    /// Number of a kernel that runs in another one's place, or of a copy from somewhere to somewhere.
+    /// Number of a kernel that runs in another one's place, or of a name of other work.
     pub(crate) fn named(&self, kernel: Kernel) -> u32 {
         let mut number = 0;
         self.enter([((), kernel)].into_iter(), |(), n| number = n);

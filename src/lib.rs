@@ -31,6 +31,7 @@ mod guarded;
 mod hooks;
 mod kernels;
 mod log;
+mod markers;
 mod not_loaded;
 mod own_memory;
 mod process;

@@ -22,7 +22,7 @@ use crate::kernels::Kernels;
 use crate::log::{Log, Sink};
 use crate::records::Opened;
 use crate::swap::Swapper;
-use crate::{diagnostics, exit, hooks, records};
+use crate::{diagnostics, exit, hooks, markers, records};
 
 /// The interception of queues, and the features on its ports. This is the only place that knows all of them.
 pub(crate) struct Session {
@@ -91,6 +91,7 @@ pub(crate) unsafe fn load(table: *mut HsaApiTable) {
     lifetime::runtime_is_up(true);
     hooks::runtime::started();
     hooks::install(&live, session);
+    markers::connect(session.recorder());
 }
 
 /// True in a program that runs with rights that its user does not have: variables of the environment may name no file there,
@@ -145,6 +146,7 @@ pub(crate) fn unload() {
     if hooks::runtime::another_ends() {
         return;
     }
+    markers::disconnect();
     // Done before, unless it was shut down around our hook.
     leave_runtime();
     let Some(session) = current() else { return };
@@ -165,6 +167,7 @@ pub(crate) fn unload() {
 pub(crate) extern "C" fn forked() {
     SESSION.store(std::ptr::null_mut(), Ordering::Release);
     interceptor::install(None);
+    markers::forked();
 }
 
 impl Session {

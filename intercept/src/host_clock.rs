@@ -111,6 +111,11 @@ impl HostClock {
         Ok(())
     }
 
+    /// A reading of `CLOCK_BOOTTIME` in nanoseconds of the runtime's clock.
+    pub fn of_boot_time(&self, ns: u64) -> u64 {
+        ns.saturating_add_signed(lock(&self.readings).offset)
+    }
+
     /// The counter now.
     #[inline]
     pub fn ticks(&self) -> u64 {

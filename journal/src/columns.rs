@@ -153,6 +153,7 @@ columns! {
     "vgprs": common |row| registers(row, |registers| registers.vgprs);
     "agprs": common |row| registers(row, |registers| registers.agprs);
     "sgprs": common |row| registers(row, |registers| registers.sgprs);
+    "tid": common |row| number(row.thread());
 }
 
 fn registers<'a>(row: &Row<'a>, of: impl Fn(&Registers) -> Option<u32>) -> Cell<'a> {
@@ -169,16 +170,18 @@ pub const NO_GPU: usize = u32::MAX as usize;
 /// Start and end in nanoseconds, from ticks; `None` if there are none, or no way to convert them.
 pub fn times(record: &Record, operation: Operation, ticks: &Times, clock: Option<Line>) -> Option<(u64, u64)> {
     let (start, end) = (ticks.start.load(Ordering::Relaxed), ticks.end.load(Ordering::Relaxed));
-    if operation == Operation::Copy {
+    if operation != Operation::Dispatch {
         return Some((start, end)).filter(|_| record.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0);
     }
     let line = clock.filter(|_| record.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0 && end != 0)?;
     Some((line.to_ns(start), line.to_ns(end)))
 }
 
-/// When the doorbell of a dispatch was rung, in nanoseconds; `None` if there is no way to convert it.
-pub fn dispatch(record: &Record, clock: Option<Line>) -> Option<u64> {
-    Some(clock?.to_ns(record.dispatch.load(Ordering::Relaxed)))
+/// When the doorbell of a dispatch was rung, or a copy was asked for, in nanoseconds; `None` if there is no way to convert it, and
+/// for markers.
+pub fn dispatch(record: &Record, operation: Operation, clock: Option<Line>) -> Option<u64> {
+    let clock = clock.filter(|_| !operation.is_marker())?;
+    Some(clock.to_ns(record.dispatch.load(Ordering::Relaxed)))
 }
 
 /// What the `common` columns of a row are made of. The kernel's number stands for its name and its replacement.
@@ -210,6 +213,11 @@ impl Row<'_> {
     /// The bytes of a copy.
     fn copied_bytes(&self) -> Option<u64> {
         (self.operation() == Operation::Copy).then(|| self.record.kernel_object.load(Ordering::Relaxed))
+    }
+
+    /// The thread of a range or mark.
+    fn thread(&self) -> Option<u64> {
+        self.operation().is_marker().then(|| self.record.kernel_object.load(Ordering::Relaxed))
     }
 
     fn of_dispatch<'c>(&self, cell: Cell<'c>) -> Cell<'c> {

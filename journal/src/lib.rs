@@ -12,6 +12,7 @@ pub mod demangle;
 pub mod layout;
 pub mod left;
 pub mod lines;
+pub mod markers;
 pub mod names;
 pub mod process;
 pub mod quiet;

@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn the_header_begins_with_logdurations_columns_and_is_never_shortened() {
         let header = Lines::of(Format::Csv).header();
-        let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced,kind,bytes,pid,rank,vgprs,agprs,sgprs";
+        let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced,kind,bytes,pid,rank,vgprs,agprs,sgprs,tid";
         assert!(header.starts_with(known), "{header}");
     }
 
@@ -334,7 +334,7 @@ mod tests {
         let line = row(Format::Csv, "f<char, '\"'>(int)", Some((100, 150)));
         assert_eq!(
             line,
-            "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,,,dispatch,,17,2,32,,18\n"
+            "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,,,dispatch,,17,2,32,,18,\n"
         );
     }
 
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_empty_and_said() {
         let line = row(Format::Csv, "k", None);
-        assert_eq!(line, "\"k\",7,,,,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,incomplete,,dispatch,,17,2,32,,18\n");
+        assert_eq!(line, "\"k\",7,,,,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,incomplete,,dispatch,,17,2,32,,18,\n");
     }
 
     #[test]

@@ -20,9 +20,14 @@ pub enum Operation {
     /// A copy by the runtime. Its record has the number of bytes in place of the kernel descriptor's address, and its times are
     /// nanoseconds of the system clock.
     Copy = 1,
+    /// A range between two calls of the application's, for instance of ROCTx. Its record has the number of the thread in place of
+    /// the kernel descriptor's address, and its times are nanoseconds of the system clock.
+    Range = 2,
+    /// A moment that the application marks: a range without length.
+    Mark = 3,
 }
 
-/// A kernel as records name it, by a number; or what is copied from where to where.
+/// A kernel as records name it, by a number; or what is copied from where to where; or the text of a range or mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Kernel {
     /// What it is.
@@ -51,21 +56,38 @@ pub struct Registers {
 impl Kernel {
     /// True if a filter of kernels does not keep its rows out of the log.
     pub fn is_wanted(&self, filter: &Regex) -> bool {
-        self.operation == Operation::Copy || is_named(&self.symbol, filter)
+        self.operation != Operation::Dispatch || is_named(&self.symbol, filter)
+    }
+
+    /// The name in rows: demangled if it is a kernel's, and without control characters.
+    pub fn shown(&self) -> String {
+        match self.operation {
+            Operation::Dispatch => demangle(&self.symbol),
+            Operation::Copy | Operation::Range | Operation::Mark => escaped(&self.symbol),
+        }
     }
 }
 
 impl Operation {
+    const ALL: [Operation; 4] = [Operation::Dispatch, Operation::Copy, Operation::Range, Operation::Mark];
+
+    /// True for what the application says with a range or a mark.
+    pub fn is_marker(self) -> bool {
+        matches!(self, Operation::Range | Operation::Mark)
+    }
+
     /// As rows name it.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Dispatch => "dispatch",
             Operation::Copy => "copy",
+            Operation::Range => "range",
+            Operation::Mark => "mark",
         }
     }
 
     pub(crate) fn of(number: u32) -> Option<Operation> {
-        [Operation::Dispatch, Operation::Copy].into_iter().find(|operation| *operation as u32 == number)
+        Operation::ALL.into_iter().find(|operation| *operation as u32 == number)
     }
 }
 

@@ -16,7 +16,7 @@ use regex::Regex;
 use crate::account::Tally;
 use crate::columns::{self, Late, Row};
 use crate::lines::{Format, Lines};
-use crate::names::{Kernel, Operation, demangle, one_line};
+use crate::names::{Kernel, Operation, one_line};
 use crate::record::{State, flag};
 use crate::snapshot::{Dispatch, Snapshot};
 
@@ -62,7 +62,7 @@ pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missin
         let number = record.shape().kernel;
         let kernel = snapshot.kernel(number);
         let (name, wanted) = names.entry(number).or_insert_with(|| {
-            let name = kernel.map_or(String::new(), |k| demangle(&k.symbol));
+            let name = kernel.map_or(String::new(), Kernel::shown);
             let wanted = filter.as_ref().is_none_or(|f| kernel.map_or_else(|| f.is_match(""), |k| k.is_wanted(f)));
             (name, wanted)
         });
@@ -122,7 +122,7 @@ fn row(
         kernel: name,
         known: kernel,
         process: snapshot.process(),
-        dispatch: columns::dispatch(record, snapshot.host_clock),
+        dispatch: columns::dispatch(record, operation, snapshot.host_clock),
         times,
         agent: dispatch.agent,
         queue: dispatch.queue,

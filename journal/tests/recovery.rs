@@ -84,7 +84,7 @@ fn a_recovered_row_names_its_process_and_the_registers_of_its_kernel() {
     let rows = rows(&left.log());
     assert!(!rows.is_empty());
     for row in rows {
-        assert!(row.ends_with(&format!(",\"1a2b3c4d5e6f\",dispatch,,{},3,24,,", i32::MAX)), "{row}");
+        assert!(row.ends_with(&format!(",\"1a2b3c4d5e6f\",dispatch,,{},3,24,,,", i32::MAX)), "{row}");
     }
 }
 

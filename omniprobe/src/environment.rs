@@ -32,6 +32,11 @@ impl Environment {
         let library = find::library("liblogdur.so")?;
         let mut all = Environment::default();
         all.place(&options.place, Some(&library))?;
+        if options.markers {
+            let markers = find::library("liblogdur_markers.so")?;
+            let markers = all.preloadable(&markers).context("liblogdur_markers.so has to be preloaded")?;
+            all.prepend("LD_PRELOAD", &[markers])?;
+        }
         all.set("HSA_TOOLS_LIB", quoted(&library)?);
         // ROCr 6.1 and later ask rocprofiler-register first, and then may not look at HSA_TOOLS_LIB at all.
         all.set("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
@@ -106,13 +111,14 @@ impl Environment {
         self.variables.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.as_os_str())
     }
 
-    /// Sets a variable.
+    /// Sets a variable, again if it was set before.
     pub(crate) fn set(&mut self, name: &str, value: impl Into<OsString>) {
+        self.variables.retain(|(set, _)| set != name);
         self.variables.push((name.into(), value.into()));
     }
 
     fn prepend(&mut self, name: &str, paths: &[PathBuf]) -> Result<()> {
-        let old = std::env::var_os(name).unwrap_or_default();
+        let old = self.get(name).map(OsStr::to_owned).or_else(|| std::env::var_os(name)).unwrap_or_default();
         let old: Vec<PathBuf> = std::env::split_paths(&old).filter(|p| !p.as_os_str().is_empty()).collect();
         let all = std::env::join_paths(paths.iter().chain(&old))
             .with_context(|| format!("{name} cannot hold these paths"))?;

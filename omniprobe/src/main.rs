@@ -139,6 +139,9 @@ struct RunOptions {
     /// Log copies, too. Sets LOGDUR_COPIES [default: 0].
     #[arg(long, help_heading = help::LOG)]
     copies: bool,
+    /// Log ranges and marks of ROCTx (roctxRangePush, roctxMark), too: the application calls the library's functions.
+    #[arg(long, help_heading = help::LOG)]
+    markers: bool,
     /// Run kernels of the code objects in this folder in place of kernels with the same name and arguments. Repeat it for more
     /// folders. Sets LOGDUR_KERNEL_CACHE.
     #[arg(short, long, value_name = "DIR", help_heading = help::SWAP)]

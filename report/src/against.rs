@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use logdur_journal::compare::{Ratio, Samples};
 
-use crate::rows::Row;
+use crate::rows::{Kind, Row};
 
 /// Durations of a run by kernel.
 #[derive(Debug, Default)]
@@ -22,9 +22,9 @@ pub struct Change {
 }
 
 impl Run {
-    /// Adds a dispatch, if it has times. Copies of different sizes are not compared.
+    /// Adds a dispatch, if it has times. Only dispatches are compared.
     pub fn add(&mut self, row: &Row<'_>) {
-        if row.copied.is_some() {
+        if row.kind != Kind::Dispatch {
             return;
         }
         let Some(duration) = row.times.and_then(|(start, end)| end.checked_sub(start)) else { return };

@@ -68,6 +68,7 @@ const COLUMNS: &[(&str, &str, Kind)] = &[
     ("vgprs", "vgprs", Kind::Number),
     ("agprs", "agprs", Kind::Number),
     ("sgprs", "sgprs", Kind::Number),
+    ("tid", "tid", Kind::Number),
 ];
 
 /// The log's name of each column.

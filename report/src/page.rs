@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::rows::{Log, ReadError};
 use crate::summary::{By, Summary};
-use crate::timeline::{Timeline, Track};
+use crate::timeline::{Owner, Timeline, Track};
 
 pub use search::SearchError;
 
@@ -138,13 +138,13 @@ impl Page {
 
 /// The longest times in which no kernel ran on a GPU, between two that did.
 fn gaps(timeline: &Timeline, tracks: &[Track], first: u64) -> Vec<Value> {
-    let mut gpus: BTreeMap<(usize, u64), Vec<&Track>> = BTreeMap::new();
-    for track in tracks.iter().filter(|track| track.queue.is_some()) {
-        gpus.entry((track.log, track.agent)).or_default().push(track);
+    let mut gpus: BTreeMap<(usize, Owner), Vec<&Track>> = BTreeMap::new();
+    for track in tracks.iter().filter(|track| track.is_of_queue()) {
+        gpus.entry((track.log, track.owner)).or_default().push(track);
     }
     let mut gaps: Vec<(u64, u64, String)> = Vec::new();
     for of_gpu in gpus.values() {
-        let Some(name) = of_gpu.first().map(|track| timeline.gpu_name(track)) else { continue };
+        let Some(name) = of_gpu.first().map(|track| timeline.owner_name(track)) else { continue };
         let mut times: Vec<(u64, u64)> =
             of_gpu.iter().flat_map(|track| &track.slices).map(|slice| slice.times).collect();
         times.sort_unstable();

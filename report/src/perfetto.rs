@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use prost::Message;
 
+use crate::rows::Kind;
 use crate::timeline::{Slice, Timeline, Track};
 
 /// `trace/trace_packet.proto`, `TracePacket`.
@@ -37,11 +38,16 @@ struct TrackEvent {
     track_uuid: u64,
     #[prost(int64, optional, tag = "30")]
     counter_value: Option<i64>,
+    #[prost(fixed64, optional, tag = "47")]
+    flow_ids: Option<u64>,
+    #[prost(fixed64, optional, tag = "48")]
+    terminating_flow_ids: Option<u64>,
 }
 
 /// `TrackEvent.Type`.
 const SLICE_BEGIN: i32 = 1;
 const SLICE_END: i32 = 2;
+const INSTANT: i32 = 3;
 const COUNTER: i32 = 4;
 
 /// `trace/track_event/debug_annotation.proto`, `DebugAnnotation`.
@@ -98,7 +104,8 @@ const NEEDS_INCREMENTAL_STATE: u32 = 2;
 /// The field of `trace/trace.proto`, `Trace.packet`, and that its value has a length: the key before each packet.
 const PACKET: u8 = 1 << 3 | 2;
 
-/// Writes the timeline: a track for each GPU of a log, below it one for each queue's lane and one that counts kernels.
+/// Writes the timeline: a track for each GPU and each process of a log, below it one for each lane. A GPU also has one that counts
+/// kernels, and one for the doorbells of each queue: a flow leads from a doorbell to the start of its kernel.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -118,38 +125,71 @@ pub fn write(timeline: &Timeline, tracks: &[Track], to: &mut impl Write) -> io::
         interned_data: Some(InternedData { event_names: names.collect() }),
         ..TracePacket::default()
     })?;
-    let mut uuid = 0;
-    for of_gpu in tracks.chunk_by(|a, b| (a.log, a.agent) == (b.log, b.agent)) {
-        let Some(first) = of_gpu.first() else { continue };
+    let (mut uuid, mut flow) = (0, 0);
+    for beside in tracks.chunk_by(Track::is_beside) {
+        let Some(first) = beside.first() else { continue };
         let mut track = |name: String, parent_uuid: u64, counter: Option<CounterDescriptor>| {
             uuid += 1;
             let descriptor = TrackDescriptor { uuid, name, parent_uuid, counter };
             (uuid, TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() })
         };
-        let (gpu, descriptor) = track(timeline.gpu_name(first), 0, None);
+        let (owner, descriptor) = track(timeline.owner_name(first), 0, None);
         put(descriptor)?;
-        let (counter, descriptor) = track("running kernels".to_owned(), gpu, Some(CounterDescriptor {}));
-        put(descriptor)?;
-        for (time, running) in Timeline::running(of_gpu) {
-            let value = Some(i64::try_from(running).unwrap_or(i64::MAX));
-            put(event(
-                time,
-                TrackEvent { r#type: COUNTER, track_uuid: counter, counter_value: value, ..TrackEvent::default() },
-            ))?;
-        }
-        for lane in of_gpu {
-            let (track_uuid, descriptor) = track(lane.name(), gpu, None);
+        let running = Timeline::running(beside);
+        if !running.is_empty() {
+            let (track_uuid, descriptor) = track("running kernels".to_owned(), owner, Some(CounterDescriptor {}));
             put(descriptor)?;
+            for (time, running) in running {
+                let value = Some(i64::try_from(running).unwrap_or(i64::MAX));
+                let counter = TrackEvent { r#type: COUNTER, track_uuid, counter_value: value, ..TrackEvent::default() };
+                put(event(time, counter))?;
+            }
+        }
+        let mut doorbells = (None, 0);
+        for lane in beside {
+            let (track_uuid, descriptor) = track(lane.name(), owner, None);
+            put(descriptor)?;
+            if lane.is_of_queue() && doorbells.0 != Some(lane.source) {
+                let (uuid, descriptor) = track(format!("{} doorbells", lane.name()), owner, None);
+                put(descriptor)?;
+                doorbells = (Some(lane.source), uuid);
+            }
+            let end = || TrackEvent { r#type: SLICE_END, track_uuid, ..TrackEvent::default() };
+            // Ends of the slices that contain the next one, if it begins before them.
+            let mut open: Vec<u64> = Vec::new();
             for slice in &lane.slices {
-                let begin = TrackEvent {
+                while let Some(time) = open.pop_if(|time| *time <= slice.times.0) {
+                    put(event(time, end()))?;
+                }
+                let name_iid = u64::from(slice.kernel) + 1;
+                let mut begin = TrackEvent {
                     r#type: SLICE_BEGIN,
                     track_uuid,
-                    name_iid: u64::from(slice.kernel) + 1,
+                    name_iid,
                     debug_annotations: annotations(timeline, slice),
                     ..TrackEvent::default()
                 };
+                if let Kind::Mark { .. } = slice.kind {
+                    put(event(slice.times.0, TrackEvent { r#type: INSTANT, ..begin }))?;
+                    continue;
+                }
+                if let (Kind::Dispatch, Some(dispatch)) = (slice.kind, slice.dispatch) {
+                    flow += 1;
+                    let doorbell = TrackEvent {
+                        r#type: INSTANT,
+                        track_uuid: doorbells.1,
+                        name_iid,
+                        flow_ids: Some(flow),
+                        ..TrackEvent::default()
+                    };
+                    put(event(dispatch, doorbell))?;
+                    begin.terminating_flow_ids = Some(flow);
+                }
                 put(event(slice.times.0, begin))?;
-                put(event(slice.times.1, TrackEvent { r#type: SLICE_END, track_uuid, ..TrackEvent::default() }))?;
+                open.push(slice.times.1);
+            }
+            while let Some(time) = open.pop() {
+                put(event(time, end()))?;
             }
         }
     }
@@ -169,10 +209,11 @@ fn event(time: u64, event: TrackEvent) -> TracePacket {
 fn annotations(timeline: &Timeline, slice: &Slice) -> Vec<DebugAnnotation> {
     let named = |name: &str| DebugAnnotation { name: name.to_owned(), ..DebugAnnotation::default() };
     let shape = timeline.shapes.get(slice.shape as usize).cloned();
-    let mut all = vec![match slice.copied {
-        None => DebugAnnotation { string_value: shape, ..named("grid / workgroup") },
-        bytes => DebugAnnotation { uint_value: bytes, ..named("bytes") },
-    }];
+    let mut all = match slice.kind {
+        Kind::Dispatch => vec![DebugAnnotation { string_value: shape, ..named("grid / workgroup") }],
+        Kind::Copy { bytes } => vec![DebugAnnotation { uint_value: Some(bytes), ..named("bytes") }],
+        Kind::Range { .. } | Kind::Mark { .. } => Vec::new(),
+    };
     let delay = slice.dispatch.map(|dispatch| slice.times.0 - dispatch);
     all.extend(delay.map(|ns| DebugAnnotation { uint_value: Some(ns), ..named("doorbell to start (ns)") }));
     all.extend(slice.replaced.then(|| DebugAnnotation { bool_value: Some(true), ..named("replaced") }));

@@ -49,8 +49,44 @@ pub struct Row<'a> {
     pub replaced: bool,
     /// The process.
     pub process: Process,
-    /// The bytes of a copy; `None` for a dispatch.
-    pub copied: Option<u64>,
+    /// What it is of.
+    pub kind: Kind,
+}
+
+/// What a row is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// The dispatch of a kernel.
+    Dispatch,
+    /// A copy.
+    Copy {
+        /// How much was copied.
+        bytes: u64,
+    },
+    /// A range between two calls of the application.
+    Range {
+        /// The thread that began it.
+        thread: u64,
+    },
+    /// A moment that the application marked.
+    Mark {
+        /// The thread.
+        thread: u64,
+    },
+}
+
+impl Kind {
+    /// From the columns `kind`, `bytes` and `tid`; `None` if the first one has no known word.
+    fn of(name: &[u8], bytes: Option<u64>, thread: Option<u64>) -> Option<Kind> {
+        let (bytes, thread) = (bytes.unwrap_or(0), thread.unwrap_or(0));
+        Some(match name {
+            b"" | b"dispatch" => Kind::Dispatch,
+            b"copy" => Kind::Copy { bytes },
+            b"range" => Kind::Range { thread },
+            b"mark" => Kind::Mark { thread },
+            _ => return None,
+        })
+    }
 }
 
 /// The process of a row; empty in logs of versions that do not say.
@@ -117,7 +153,11 @@ columns! {
     Bytes "bytes";
     Pid "pid";
     Rank "rank";
+    Tid "tid";
 }
+
+/// The words that the column `kind` may have.
+const KINDS: &str = "dispatch, copy, range or mark";
 
 /// Where the columns are in a line.
 #[derive(Clone, Debug)]
@@ -349,11 +389,8 @@ impl Cells {
             workgroup: size(Column::Workgroup)?,
             replaced: !cell(Column::Replaced).is_empty(),
             process: Process { rank: number(Column::Rank)?, pid: number(Column::Pid)? },
-            copied: match cell(Column::Kind) {
-                b"copy" => Some(number(Column::Bytes)?.unwrap_or(0)),
-                b"" | b"dispatch" => None,
-                other => return Err(unexpected("dispatch or copy", Column::Kind, other)),
-            },
+            kind: Kind::of(cell(Column::Kind), number(Column::Bytes)?, number(Column::Tid)?)
+                .ok_or_else(|| unexpected(KINDS, Column::Kind, cell(Column::Kind)))?,
         })
     }
 }
@@ -423,6 +460,7 @@ struct Object<'a> {
     bytes: Option<u64>,
     pid: Option<u64>,
     rank: Option<u64>,
+    tid: Option<u64>,
     account: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
@@ -447,18 +485,24 @@ fn json(line: &[u8]) -> Line<'_> {
         Err(error) => return Line::Unreadable(format!("not a line of a log in JSON: {error}")),
     };
     match object {
-        Object { kernel: Some(kernel), .. } => Line::Row(Row {
-            kernel,
-            dispatch: object.dispatch,
-            times: object.start.zip(object.end),
-            agent: object.agent.unwrap_or(0),
-            queue: object.queue.unwrap_or(0),
-            grid: object.grid.unwrap_or_default(),
-            workgroup: object.workgroup.unwrap_or_default(),
-            replaced: object.replaced.is_some_and(|hash| !hash.is_empty()),
-            process: Process { rank: object.rank, pid: object.pid },
-            copied: object.kind.filter(|kind| kind == "copy").map(|_| object.bytes.unwrap_or(0)),
-        }),
+        Object { kernel: Some(kernel), .. } => {
+            let name = object.kind.as_deref().unwrap_or_default();
+            let Some(kind) = Kind::of(name.as_bytes(), object.bytes, object.tid) else {
+                return Line::Unreadable(unexpected(KINDS, Column::Kind, name.as_bytes()));
+            };
+            Line::Row(Row {
+                kernel,
+                dispatch: object.dispatch,
+                times: object.start.zip(object.end),
+                agent: object.agent.unwrap_or(0),
+                queue: object.queue.unwrap_or(0),
+                grid: object.grid.unwrap_or_default(),
+                workgroup: object.workgroup.unwrap_or_default(),
+                replaced: object.replaced.is_some_and(|hash| !hash.is_empty()),
+                process: Process { rank: object.rank, pid: object.pid },
+                kind,
+            })
+        }
         Object { agent: Some(position), name: Some(name), product, .. } => {
             let product = product.map(|product| format!(", {product}")).unwrap_or_default();
             Line::Agent { position, name: format!("{name}{product}") }
@@ -476,7 +520,7 @@ mod tests {
 
     const HEADER: &str = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced\n";
     /// What later versions have added.
-    const LATER: &str = "kind,bytes,pid,rank,vgprs,agprs,sgprs";
+    const LATER: &str = "kind,bytes,pid,rank,vgprs,agprs,sgprs,tid";
 
     fn all(text: &str) -> Vec<String> {
         let mut log = Log::new(text.as_bytes());
@@ -504,7 +548,7 @@ mod tests {
             workgroup: [64, 1, 1],
             replaced: true,
             process: Process { rank: Some(3), pid: Some(99) },
-            copied: None,
+            kind: Kind::Dispatch,
         }
     }
 
@@ -512,9 +556,9 @@ mod tests {
     fn rows_of_both_formats_are_the_same() {
         let header = HEADER.replace('\n', &format!(",{LATER}\n"));
         let csv = format!(
-            "{header}\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\",dispatch,,99,3,8,0,16\n"
+            "{header}\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\",dispatch,,99,3,8,0,16,\n"
         );
-        let json = r#"{"kernel":"f(a, \"b\")","dispatch":1,"startNs":2,"endNs":5,"durationNs":3,"id":0,"agent":1,"queue":7,"grid":[64,2,1],"workgroup":[64,1,1],"flags":[],"replaced":"ab12","kind":"dispatch","bytes":null,"pid":99,"rank":3,"vgprs":8,"agprs":0,"sgprs":16}"#;
+        let json = r#"{"kernel":"f(a, \"b\")","dispatch":1,"startNs":2,"endNs":5,"durationNs":3,"id":0,"agent":1,"queue":7,"grid":[64,2,1],"workgroup":[64,1,1],"flags":[],"replaced":"ab12","kind":"dispatch","bytes":null,"pid":99,"rank":3,"vgprs":8,"agprs":0,"sgprs":16,"tid":null}"#;
         let expected = format!("{:?}", Line::Row(row()));
         assert_eq!(all(&csv), ["Other", expected.as_str()]);
         assert_eq!(all(json), [expected.as_str()]);

@@ -1,5 +1,6 @@
 //! Totals of rows: by kernel or something else, and of each GPU.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::BufRead;
 
@@ -7,7 +8,7 @@ use serde::Serialize;
 
 use crate::busy::{Busy, Usage};
 use crate::durations::{Durations, Statistics};
-use crate::rows::{Line, Log, Process, ReadError, Row};
+use crate::rows::{Kind, Line, Log, Process, ReadError, Row};
 
 /// The most shapes that a group lists.
 pub const MOST_SHAPES: usize = 64;
@@ -70,6 +71,13 @@ struct Copied {
     durations: Durations,
 }
 
+/// Ranges of one name.
+#[derive(Debug, Default)]
+struct Ranges {
+    calls: u64,
+    durations: Durations,
+}
+
 /// Adds rows up.
 #[derive(Debug)]
 pub struct Summary {
@@ -79,6 +87,7 @@ pub struct Summary {
     groups: HashMap<Key, Gathered>,
     gpus: BTreeMap<u64, Gpu>,
     copies: BTreeMap<String, Copied>,
+    ranges: BTreeMap<String, Ranges>,
     rows: Rows,
     /// Counters of the accounts at the end of logs.
     accounts: BTreeMap<String, u64>,
@@ -187,6 +196,19 @@ pub struct CopyGroup {
     pub durations: Nanoseconds,
 }
 
+/// Ranges of one name that the application marked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RangeGroup {
+    /// Its text.
+    pub name: String,
+    /// How many.
+    pub calls: u64,
+    /// Of those that have times, in nanoseconds.
+    #[serde(flatten)]
+    pub durations: Nanoseconds,
+}
+
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -197,6 +219,8 @@ pub struct Totals {
     pub gpus: Vec<GpuTime>,
     /// By name.
     pub copies: Vec<CopyGroup>,
+    /// Longest first.
+    pub ranges: Vec<RangeGroup>,
     /// How many rows there were.
     #[serde(flatten)]
     pub rows: Rows,
@@ -214,6 +238,7 @@ impl Summary {
             groups: HashMap::new(),
             gpus: BTreeMap::new(),
             copies: BTreeMap::new(),
+            ranges: BTreeMap::new(),
             rows: Rows::default(),
             accounts: BTreeMap::new(),
         }
@@ -263,6 +288,18 @@ impl Summary {
         number
     }
 
+    /// Adds a range that the application marked.
+    fn add_range(&mut self, row: &Row<'_>) {
+        self.rows.rows += 1;
+        let ranges = self.ranges.entry(row.kernel.clone().into_owned()).or_default();
+        ranges.calls += 1;
+        match row.times.map(|(start, end)| end.checked_sub(start)) {
+            None => self.rows.without_times += 1,
+            Some(None) => self.rows.reversed += 1,
+            Some(Some(duration)) => ranges.durations.add(duration),
+        }
+    }
+
     /// Adds a copy.
     fn add_copy(&mut self, row: &Row<'_>, bytes: u64) {
         self.rows.rows += 1;
@@ -280,8 +317,12 @@ impl Summary {
     }
 
     fn add(&mut self, log: &str, row: &Row<'_>) {
-        if let Some(bytes) = row.copied {
-            return self.add_copy(row, bytes);
+        match row.kind {
+            Kind::Dispatch => {}
+            Kind::Copy { bytes } => return self.add_copy(row, bytes),
+            Kind::Range { .. } => return self.add_range(row),
+            // It takes no time.
+            Kind::Mark { .. } => return self.rows.rows += 1,
         }
         let shape = (row.grid, row.workgroup);
         let key = match self.by {
@@ -346,7 +387,14 @@ impl Summary {
         });
         let gpus = self.gpus.into_iter().map(|(agent, gpu)| gpu.time(agent)).collect();
         let copies = self.copies.into_iter().map(|(name, copies)| copies.group(name)).collect();
-        Totals { groups, gpus, copies, rows: self.rows, accounts: self.accounts }
+        let ranges = self.ranges.into_iter().map(|(name, mut ranges)| RangeGroup {
+            name,
+            calls: ranges.calls,
+            durations: ranges.durations.statistics().into(),
+        });
+        let mut ranges: Vec<RangeGroup> = ranges.collect();
+        ranges.sort_by_key(|group| Reverse(group.durations.total_ns));
+        Totals { groups, gpus, copies, ranges, rows: self.rows, accounts: self.accounts }
     }
 }
 

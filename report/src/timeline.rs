@@ -1,16 +1,18 @@
-//! Dispatches as slices of tracks: a track for each queue, and more for one that runs several kernels at a time.
+//! Rows as slices of tracks: a track for each queue, and more for one that runs several kernels at a time; one for the copies of a
+//! GPU, and one for the ranges and marks of a thread.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
 
-use crate::rows::{Line, Log, ReadError, Row, size_text};
+use crate::rows::{Kind, Line, Log, Process, ReadError, Row, size_text};
 
-/// A dispatch on a track.
+/// A row on a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// Start and end, in nanoseconds.
     pub times: (u64, u64),
-    /// When the doorbell was rung, if that is known and was not later.
+    /// When the doorbell was rung or the copy asked for, if that is known and was not later.
     pub dispatch: Option<u64>,
     /// Position among the names.
     pub kernel: u32,
@@ -18,20 +20,40 @@ pub struct Slice {
     pub shape: u32,
     /// True if another kernel ran in place of the application's.
     pub replaced: bool,
-    /// The bytes of a copy; `None` for a dispatch.
-    pub copied: Option<u64>,
+    /// What it is of.
+    pub kind: Kind,
 }
 
-/// Slices in the order of their starts, none of which overlap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What a group of tracks is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// A GPU, by position.
+    Gpu(u64),
+    /// A process that marks ranges.
+    Process(Process),
+}
+
+/// What a track is of, within its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// A queue, by the runtime's number.
+    Queue(u64),
+    /// The copies of a GPU.
+    Copies,
+    /// A thread, by the system's number.
+    Thread(u64),
+}
+
+/// Slices in the order of their starts. Those of a thread are nested; others do not overlap.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// Position of the GPU.
-    pub agent: u64,
     /// The log, by position.
     pub log: usize,
-    /// The runtime's number of the queue; `None` for copies.
-    pub queue: Option<u64>,
-    /// 0 for the first track of a queue.
+    /// The GPU or the process.
+    pub owner: Owner,
+    /// The queue or the thread.
+    pub source: Source,
+    /// 0 for the first track of a source.
     pub lane: usize,
     /// In the order of their starts.
     pub slices: Vec<Slice>,
@@ -54,27 +76,64 @@ pub struct Timeline {
     pub unreadable: u64,
     numbers: HashMap<String, u32>,
     shape_numbers: HashMap<([u32; 3], [u32; 3]), u32>,
-    /// By log, GPU and queue.
-    queues: BTreeMap<(usize, u64, Option<u64>), Vec<Slice>>,
+    sources: BTreeMap<(usize, Owner, Source), Vec<Slice>>,
+}
+
+/// A track that is being filled.
+#[derive(Default)]
+struct Lane {
+    slices: Vec<Slice>,
+    /// Ends of the slices that contain the last one, and its own.
+    open: Vec<u64>,
+}
+
+impl Lane {
+    /// True if a slice that does not begin before the others overlaps none of them, or lies within those that it overlaps.
+    fn has_room(&mut self, (start, end): (u64, u64), is_nested: bool) -> bool {
+        while self.open.last().is_some_and(|open| *open <= start) {
+            self.open.pop();
+        }
+        self.open.last().is_none_or(|open| is_nested && end <= *open)
+    }
 }
 
 impl Track {
     /// The name of the track, as people read it.
     pub fn name(&self) -> String {
-        let what = self.queue.map_or("copies".to_owned(), |queue| format!("queue {queue}"));
+        let what = match self.source {
+            Source::Queue(queue) => format!("queue {queue}"),
+            Source::Copies => "copies".to_owned(),
+            Source::Thread(thread) => format!("thread {thread}"),
+        };
         match self.lane {
             0 => what,
             lane => format!("{what} ({})", lane + 1),
         }
     }
+
+    /// True if its slices are dispatches.
+    pub fn is_of_queue(&self) -> bool {
+        matches!(self.source, Source::Queue(_))
+    }
+
+    /// True for tracks of the same GPU or process.
+    pub fn is_beside(&self, other: &Track) -> bool {
+        (self.log, self.owner) == (other.log, other.owner)
+    }
 }
 
 impl Timeline {
-    /// The name of a track's GPU, with the log's if there are several.
-    pub fn gpu_name(&self, track: &Track) -> String {
-        let product = self.gpus.get(&track.agent).map(|name| format!(" {name}")).unwrap_or_default();
+    /// The name of a track's GPU or process, with the log's if there are several.
+    pub fn owner_name(&self, track: &Track) -> String {
+        let name = match track.owner {
+            Owner::Gpu(position) => {
+                let product = self.gpus.get(&position).map(|name| format!(" {name}")).unwrap_or_default();
+                format!("GPU {position}{product}")
+            }
+            Owner::Process(process) => process.name(),
+        };
         let log = self.logs.get(track.log).filter(|_| self.logs.len() > 1);
-        format!("GPU {}{product}{}", track.agent, log.map(|log| format!(", {log}")).unwrap_or_default())
+        format!("{name}{}", log.map(|log| format!(", {log}")).unwrap_or_default())
     }
 
     /// Adds the rows of a log.
@@ -122,33 +181,41 @@ impl Timeline {
             shapes.len() as u32 - 1
         });
         let dispatch = row.dispatch.filter(|dispatch| *dispatch <= start);
-        let copied = row.copied;
-        let slice = Slice { times: (start, end), dispatch, kernel, shape, replaced: row.replaced, copied };
-        let queue = Some(row.queue).filter(|_| copied.is_none());
-        self.queues.entry((log, row.agent, queue)).or_default().push(slice);
+        let slice = Slice { times: (start, end), dispatch, kernel, shape, replaced: row.replaced, kind: row.kind };
+        let (owner, source) = match row.kind {
+            Kind::Dispatch => (Owner::Gpu(row.agent), Source::Queue(row.queue)),
+            Kind::Copy { .. } => (Owner::Gpu(row.agent), Source::Copies),
+            Kind::Range { thread } | Kind::Mark { thread } => (Owner::Process(row.process), Source::Thread(thread)),
+        };
+        self.sources.entry((log, owner, source)).or_default().push(slice);
     }
 
-    /// The tracks, by log, GPU, queue and lane. A slice goes onto the first lane that is free when it starts.
+    /// The tracks, by log, owner, source and lane. A slice goes onto the first lane that has room for it.
     pub fn tracks(&mut self) -> Vec<Track> {
         let mut all = Vec::new();
-        for ((log, agent, queue), mut slices) in std::mem::take(&mut self.queues) {
-            slices.sort_by_key(|slice| slice.times);
-            let mut lanes: Vec<Track> = Vec::new();
+        for ((log, owner, source), mut slices) in std::mem::take(&mut self.sources) {
+            // Of ranges that begin together, the longer one contains the other.
+            slices.sort_by_key(|slice| (slice.times.0, Reverse(slice.times.1)));
+            let is_nested = matches!(source, Source::Thread(_));
+            let mut lanes: Vec<Lane> = Vec::new();
             for slice in slices {
-                let is_free = |lane: &Track| lane.slices.last().is_none_or(|last| last.times.1 <= slice.times.0);
-                match lanes.iter_mut().find(|lane| is_free(lane)) {
-                    Some(lane) => lane.slices.push(slice),
-                    None => lanes.push(Track { agent, log, queue, lane: lanes.len(), slices: vec![slice] }),
+                let free = lanes.iter_mut().position(|lane| lane.has_room(slice.times, is_nested));
+                let at = free.unwrap_or(lanes.len());
+                if at == lanes.len() {
+                    lanes.push(Lane::default());
                 }
+                lanes[at].open.push(slice.times.1);
+                lanes[at].slices.push(slice);
             }
-            all.append(&mut lanes);
+            let numbered = lanes.into_iter().enumerate();
+            all.extend(numbered.map(|(lane, Lane { slices, .. })| Track { log, owner, source, lane, slices }));
         }
         all
     }
 
     /// How many kernels run on some tracks, each time that it changes: time and number.
     pub fn running(tracks: &[Track]) -> Vec<(u64, u64)> {
-        let slices = tracks.iter().filter(|track| track.queue.is_some()).flat_map(|track| &track.slices);
+        let slices = tracks.iter().filter(|track| track.is_of_queue()).flat_map(|track| &track.slices);
         let mut changes: Vec<(u64, i64)> = slices.flat_map(|s| [(s.times.0, 1), (s.times.1, -1)]).collect();
         changes.sort_unstable();
         let mut counts: Vec<(u64, u64)> = Vec::new();
@@ -166,6 +233,7 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
+    use super::Source::{Queue, Thread};
     use super::*;
 
     const LOG: &str = "kernel,dispatch,startNs,endNs,agent,queue,grid,workgroup\n# agent 0: gfx90a, MI210\n\
@@ -182,10 +250,31 @@ mod tests {
         timeline.read("a.csv", &mut Log::new(LOG.as_bytes())).unwrap();
         let tracks = timeline.tracks();
         let short: Vec<_> =
-            tracks.iter().map(|t| (t.queue, t.lane, t.slices.iter().map(|s| s.times.0).collect())).collect();
-        assert_eq!(short, [(Some(1), 0, vec![10, 40]), (Some(1), 1, vec![30]), (Some(2), 0, vec![12])]);
+            tracks.iter().map(|t| (t.source, t.lane, t.slices.iter().map(|s| s.times.0).collect())).collect();
+        assert_eq!(short, [(Queue(1), 0, vec![10, 40]), (Queue(1), 1, vec![30]), (Queue(2), 0, vec![12])]);
         assert_eq!((timeline.without_times, timeline.kernels.len(), timeline.shapes.len()), (2, 2, 2));
         let running = Timeline::running(&tracks);
         assert_eq!(running, [(10, 1), (12, 2), (20, 1), (30, 2), (35, 1), (40, 1), (50, 0)]);
+    }
+
+    #[test]
+    fn ranges_of_a_thread_are_nested_and_one_that_is_not_has_another_lane() {
+        let mut text = "kernel,startNs,endNs,kind,pid,tid\n".to_owned();
+        for (name, start, end, kind) in [
+            ("outer", 10, 100, "range"),
+            ("inner", 20, 60, "range"),
+            ("crossing", 50, 120, "range"),
+            ("moment", 55, 55, "mark"),
+            ("last", 60, 100, "range"),
+        ] {
+            text += &format!("\"{name}\",{start},{end},{kind},7,9\n");
+        }
+        let mut timeline = Timeline::default();
+        timeline.read("a.csv", &mut Log::new(text.as_bytes())).unwrap();
+        let tracks = timeline.tracks();
+        let starts = |track: &Track| track.slices.iter().map(|slice| slice.times.0).collect::<Vec<_>>();
+        assert_eq!(tracks.iter().map(starts).collect::<Vec<_>>(), [vec![10, 20, 55, 60], vec![50]]);
+        assert!(tracks.iter().all(|track| track.source == Thread(9) && timeline.owner_name(track) == "pid 7"));
+        assert_eq!(Timeline::running(&tracks), []);
     }
 }

@@ -400,7 +400,7 @@ impl Log {
             kernel: kernel.map_or("", |k| k.name()),
             known: kernel.map(|k| &k.kernel),
             process: self.process,
-            dispatch: columns::dispatch(r, host),
+            dispatch: columns::dispatch(r, operation, host),
             times,
             agent: queue.agent,
             queue: record.block.get().queue(),

@@ -156,7 +156,7 @@ fn hip_targets(name: &str, options: &str, targets: &[String], suffix: &str) -> P
         // Not every hipcc has this standard by itself, and rocPRIM needs it.
         command.arg("-std=c++17").arg("-I").arg(root().join("include"));
         command.args(options.split_whitespace()).arg(&sources[0]).arg("-o").arg(&program);
-        command.args(link_options()).args(versions::hiprtc());
+        command.args(link_options()).args(versions::hiprtc()).args(versions::roctx().into_iter().flatten());
         command
     });
     program

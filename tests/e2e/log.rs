@@ -27,6 +27,7 @@ pub(crate) const COLUMNS: &[&str] = &[
     "vgprs",
     "agprs",
     "sgprs",
+    "tid",
 ];
 
 /// A row: the text in each column.

@@ -40,6 +40,7 @@ mod listing;
 mod load;
 mod machine;
 mod mapped;
+mod markers;
 mod mutants;
 mod mutations;
 mod names;

@@ -16,7 +16,7 @@ import json, sys
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 trace = Trace()
 trace.ParseFromString(open(sys.argv[1], "rb").read())
-names, tracks, open_slices, slices, counters = {}, {}, {}, [], []
+names, tracks, open_slices, slices, counters, instants, doorbells, flows = {}, {}, {}, [], [], [], {}, []
 for packet in trace.packet:
     for name in packet.interned_data.event_names:
         names[name.iid] = name.name
@@ -27,20 +27,28 @@ for packet in trace.packet:
         e = packet.track_event
         name, parent, counts = tracks[e.track_uuid]
         if e.type == TrackEvent.TYPE_SLICE_BEGIN:
-            assert not counts and e.track_uuid not in open_slices
             arguments = {a.name: a.string_value or a.uint_value for a in e.debug_annotations}
-            open_slices[e.track_uuid] = (packet.timestamp, names[e.name_iid], arguments)
+            assert not counts
+            for flow in e.terminating_flow_ids:
+                flows.append([names[e.name_iid], *doorbells.pop((flow, e.name_iid)), packet.timestamp])
+            open_slices.setdefault(e.track_uuid, []).append((packet.timestamp, names[e.name_iid], arguments))
         elif e.type == TrackEvent.TYPE_SLICE_END:
-            start, kernel, arguments = open_slices.pop(e.track_uuid)
+            start, kernel, arguments = open_slices[e.track_uuid].pop()
             slices.append([kernel, start, packet.timestamp, name, parent, arguments])
+        elif e.type == TrackEvent.TYPE_INSTANT:
+            for flow in e.flow_ids:
+                assert name.endswith(" doorbells") and (flow, e.name_iid) not in doorbells
+                doorbells[flow, e.name_iid] = [packet.timestamp]
+            if not e.flow_ids:
+                instants.append([names[e.name_iid], packet.timestamp, packet.timestamp, name, parent])
         elif e.type == TrackEvent.TYPE_COUNTER:
             assert counts
             counters.append([parent, packet.timestamp, e.counter_value])
-assert not open_slices
-json.dump({"slices": slices, "counters": counters}, sys.stdout)
+assert not any(open_slices.values()) and not doorbells
+json.dump({"slices": slices, "counters": counters, "instants": instants, "flows": flows}, sys.stdout)
 "#;
 
-fn decoded(trace: &Path) -> Value {
+pub(crate) fn decoded(trace: &Path) -> Value {
     let python = harness::root().join("target/xtask/triton/bin/python");
     let output = Command::new(python).args(["-c", DECODE]).arg(trace).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,5 +1,6 @@
 //! What differs from one ROCm to the next, by its version: the one place where a test asks which it runs on.
 
+use std::ffi::OsString;
 use std::fs;
 use std::sync::LazyLock;
 
@@ -52,6 +53,12 @@ pub(crate) fn clang() -> u32 {
 /// What links the compiler at run time, a library of its own from HIP 6 on; programs that do not use it go without.
 pub(crate) fn hiprtc() -> &'static [&'static str] {
     if hip() >= (6, 0) { &["-Wl,--as-needed", "-lhiprtc"] } else { &[] }
+}
+
+/// What links the library of ROCTx, where the ROCm to test on has it; programs ask for its functions by weak names.
+pub(crate) fn roctx() -> Option<[OsString; 2]> {
+    let library = harness::rocm()?.join("lib/libroctx64.so.4");
+    library.exists().then(|| ["-Wl,--no-as-needed".into(), library.into()])
 }
 
 /// The level for code that is as it was written. Clang 17 loads spilled registers before it switches lanes on again, so that

@@ -57,6 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("logdur-kernel-cache", &["amdgpu-code-object", "amdgpu-isa"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),
     ("logdur-report", &["logdur-journal"]),
+    ("logdur-markers", &["logdur-journal"]),
     ("hsa", &["hsa-sys"]),
     ("amdgpu-code-object", &["hsa-sys"]),
     ("amdgpu-emu", &["amdgpu-isa", "hsa-sys"]),

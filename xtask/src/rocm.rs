@@ -40,8 +40,9 @@ pub(crate) const GENERATIONS: &[Generation] = &[
     Generation { version: "7.2.4", suite: "experimental", moving: true, part: Part::Names(OF_THE_RUNTIME) },
 ];
 
-/// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end.
-const OF_THE_RUNTIME: &[&str] = &["queues::", "app_signals::"];
+/// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end; and those of ROCTx, which
+/// only these suites have.
+const OF_THE_RUNTIME: &[&str] = &["queues::", "app_signals::", "markers::"];
 
 /// An unpacked ROCm.
 pub(crate) struct Unpacked {
@@ -60,6 +61,8 @@ const RUNTIME: &str = "libhsa-runtime64-1";
 const LIBRARIES: &str = "libamdhip64-dev";
 /// Headers of kernels that others wrote, to be compiled and run; needs nothing that is not there anyway.
 const KERNELS: &str = "librocprim-dev";
+/// Ranges and marks of applications.
+const MARKERS: &str = "libroctx64-4";
 /// Names the compiler of the suite's HIP.
 const COMPILER: &str = "hipcc";
 /// The C library and what is built with it: taken only from a suite whose C library is newer than the machine's, since
@@ -175,6 +178,8 @@ impl Contents {
                 packages.push(package);
             }
         }
+        // Older suites have no such package.
+        packages.extend(suite.closure(MARKERS).unwrap_or_default().into_iter().filter(|p| p.name == MARKERS));
         packages.sort_by(|a, b| a.name.cmp(&b.name));
         let runtime = packages.iter().find(|p| p.name == RUNTIME).with_context(|| format!("no {RUNTIME}"))?;
         let version = runtime.version.split(|c: char| c != '.' && !c.is_ascii_digit()).next().unwrap_or_default();

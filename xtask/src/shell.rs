@@ -32,7 +32,7 @@ pub(crate) fn cargo() -> String {
 /// What the compiler says.
 pub(crate) fn build() -> Result<()> {
     // By itself: built with the others the library would have the semantics of instructions, which only they need.
-    for packages in [&["-p", "logdur"][..], &["-p", "kfd-emu", "-p", "omniprobe"]] {
+    for packages in [&["-p", "logdur"][..], &["-p", "kfd-emu", "-p", "logdur-markers", "-p", "omniprobe"]] {
         run(Command::new(cargo()).args(["build", "--quiet", "--release"]).args(packages).current_dir(root()))?;
     }
     Ok(())

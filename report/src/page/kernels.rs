@@ -29,7 +29,7 @@ pub(super) fn of(groups: &[Group], timeline: &Timeline, tracks: &[Track], first:
         |kernel: u32| wanted.get(name(kernel)).or_else(|| wanted.get("").filter(|_| name(kernel) == "(unknown)"));
     let places: Vec<Option<&usize>> = (0..timeline.kernels.len() as u32).map(place).collect();
     let mut slices: Vec<Vec<&Slice>> = vec![Vec::new(); wanted.len()];
-    for slice in tracks.iter().filter(|track| track.queue.is_some()).flat_map(|track| &track.slices) {
+    for slice in tracks.iter().filter(|track| track.is_of_queue()).flat_map(|track| &track.slices) {
         let of_kernel = places.get(slice.kernel as usize).copied().flatten().and_then(|at| slices.get_mut(*at));
         of_kernel.into_iter().for_each(|all| all.push(slice));
     }

@@ -172,7 +172,7 @@ if (data.timeline.tracks.length) {
       track.parsed.push([at, track.slices[i + 1], ...track.slices.slice(i + 2, i + width)]);
     }
   }
-  const canvas = make("canvas", { tabindex: 0, role: "img", "aria-label": `Timeline of ${number(slices)} dispatches and copies on ${tracks.length} tracks. Arrow keys move, plus and minus zoom, 0 shows everything.` });
+  const canvas = make("canvas", { tabindex: 0, role: "img", "aria-label": `Timeline of ${number(slices)} rows on ${tracks.length} tracks. Arrow keys move, plus and minus zoom, 0 shows everything.` });
   const said = make("p", { class: "dim", "aria-live": "polite" }, "Wheel, drag, arrow keys, + and - zoom and move; 0 shows everything.");
   const [tall, left, top] = [22, 190, 20];
   let view = [0, Math.max(spanNs, 1)];
@@ -246,7 +246,7 @@ if (data.timeline.tracks.length) {
   });
   const tool = (text, title, act) => make("button", { "aria-label": title, title, onclick: act }, text);
   const left_out = data.timeline.leftOut ? ` ${number(data.timeline.leftOut)} more tracks are left out.` : "";
-  const note = resolutionNs ? `${number(slices)} dispatches and copies are shown in ${number(pieces)} pieces: neighbours within ${time(resolutionNs)} are one.` : `${number(slices)} dispatches and copies.`;
+  const note = resolutionNs ? `${number(slices)} rows are shown in ${number(pieces)} pieces: neighbours within ${time(resolutionNs)} are one.` : `${number(slices)} rows.`;
   section("Timeline", make("p", { class: "dim" }, note + left_out), make("div", { class: "tools" }, tool("+", "zoom in", () => zoom(0.5)), tool("−", "zoom out", () => zoom(2)), tool("←", "earlier", () => move(-0.2)), tool("→", "later", () => move(0.2)), tool("all", "show everything", () => show(0, spanNs))), canvas, said);
   window.addEventListener("resize", draw);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);

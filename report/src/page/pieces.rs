@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::timeline::{Slice, Timeline, Track};
+use crate::timeline::{Owner, Slice, Timeline, Track};
 
 /// The most pieces of all tracks.
 const MOST: usize = 20_000;
@@ -21,24 +21,30 @@ pub(super) fn of(timeline: &Timeline, tracks: &[Track], first: u64) -> Value {
     // Each piece but the last of a track is at least as far from the next as this.
     let resolution = (slices > MOST).then(|| (span / (MOST / shown.max(1)).max(1) as u64).max(1));
     let mut pieces = 0;
-    let several =
-        tracks.iter().any(|track| (track.log, track.agent) != tracks.first().map_or((0, 0), |t| (t.log, t.agent)));
+    let several = tracks.iter().any(|track| tracks.first().is_some_and(|first| !track.is_beside(first)));
     let track = |track: &Track| {
         let numbers = match resolution {
             None => each(&track.slices, first),
             Some(resolution) => merged(&track.slices, first, resolution),
         };
         pieces += numbers.len() / if resolution.is_some() { 5 } else { 3 };
-        let gpu = if several { format!("GPU {} ", track.agent) } else { String::new() };
+        let owner = if several { format!("{} ", short(track.owner)) } else { String::new() };
         let log = timeline.logs.get(track.log).filter(|_| timeline.logs.len() > 1);
         let log = log.map(|log| format!(" ({log})")).unwrap_or_default();
-        json!({ "name": format!("{gpu}{}{log}", track.name()), "slices": numbers })
+        json!({ "name": format!("{owner}{}{log}", track.name()), "slices": numbers })
     };
     let all: Vec<Value> = tracks.iter().take(TRACKS).map(track).collect();
     json!({
         "tracks": all, "spanNs": span, "slices": slices, "pieces": pieces, "resolutionNs": resolution,
         "leftOut": tracks.len() - shown,
     })
+}
+
+fn short(owner: Owner) -> String {
+    match owner {
+        Owner::Gpu(position) => format!("GPU {position}"),
+        Owner::Process(process) => process.name(),
+    }
 }
 
 fn each(slices: &[Slice], first: u64) -> Vec<u64> {

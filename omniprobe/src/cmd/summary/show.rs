@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use logdur_report::against::Change;
 use logdur_report::rows::{Process, size_text};
 use logdur_report::short::shortened;
-use logdur_report::summary::{By, CopyGroup, GpuTime, Group, MOST_SHAPES, Shape, Totals};
+use logdur_report::summary::{By, CopyGroup, GpuTime, Group, MOST_SHAPES, RangeGroup, Shape, Totals};
 use serde_json::json;
 
 use super::Shown;
@@ -76,7 +76,20 @@ pub(super) fn table(totals: &Totals, by: By, width: usize) -> Vec<String> {
     }
     all.extend(totals.gpus.iter().map(gpu));
     all.extend(totals.copies.iter().map(copies));
+    all.extend(totals.ranges.iter().take(MOST_RANGES).map(range));
+    let others = totals.ranges.len().saturating_sub(MOST_RANGES);
+    all.extend((others > 0).then(|| format!("{others} other names of ranges: --json shows all")));
     all
+}
+
+/// Names of ranges that a table shows.
+const MOST_RANGES: usize = 10;
+
+/// Ranges of one name in a line.
+fn range(ranges: &RangeGroup) -> String {
+    let d = &ranges.durations;
+    let [total, mean, longest] = [d.total_ns as f64, d.mean_ns, d.max_ns as f64].map(time);
+    format!("range {}: {} calls in {total}, mean {mean}, longest {longest}", ranges.name, ranges.calls)
 }
 
 /// Copies from somewhere to somewhere in a line.

@@ -1,0 +1,36 @@
+//! What passes between `liblogdur_markers.so` and `liblogdur.so`, which are built from one source.
+
+use std::ffi::CStr;
+
+use crate::names::Operation;
+
+/// A range that has ended, or a mark.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Marker {
+    /// [`Operation::Range`] or [`Operation::Mark`].
+    pub operation: Operation,
+    /// The system's number of the thread that began it.
+    pub thread: u32,
+    /// UTF-8, `length` bytes.
+    pub text: *const u8,
+    /// Of `text`.
+    pub length: usize,
+    /// In nanoseconds of `CLOCK_BOOTTIME`.
+    pub start: u64,
+    /// The same as `start` for a mark; 0 for a range that was open when the process ended.
+    pub end: u64,
+}
+
+/// Takes a marker; false if it has to wait. The pointer and its text are valid during the call.
+pub type Receive = unsafe extern "C" fn(*const Marker) -> bool;
+
+/// The function that connects a receiver, or with `None` none.
+pub type Connect = extern "C" fn(Option<Receive>);
+/// Its name.
+pub const CONNECT: &CStr = c"logdur_markers_connect";
+
+/// The function that passes on the ranges that are open, and returns how many markers nobody took.
+pub type End = extern "C" fn() -> u64;
+/// Its name.
+pub const END: &CStr = c"logdur_markers_end";

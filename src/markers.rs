@@ -1,0 +1,93 @@
+//! Ranges and marks of the application, which `liblogdur_markers.so` passes on if it is in the process.
+//!
+//! # Threads
+//! Those of the application that mark something; the one that starts or ends the runtime.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use logdur_intercept::queue::Work;
+use logdur_intercept::{Interceptor, guard, lifetime};
+use logdur_journal::columns::NO_GPU;
+use logdur_journal::markers::{CONNECT, Connect, END, End, Marker, Receive};
+use logdur_journal::{Kernel, flag};
+
+use crate::copies::Recorder;
+
+/// What markers are recorded with: null before the first runtime, and in the child of a fork.
+static RECORDER: AtomicPtr<Recorder<'static>> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The runtime has been started: takes the markers that wait, and those that come.
+pub(crate) fn connect(with: Recorder<'static>) {
+    if RECORDER.load(Ordering::Acquire).is_null() {
+        // Never freed: any thread may be using it.
+        RECORDER.store(Box::into_raw(Box::new(with)), Ordering::Release);
+    }
+    connect_to(Some(receive));
+}
+
+/// In the child of a fork, markers go nowhere.
+pub(crate) fn forked() {
+    RECORDER.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+/// The runtime goes: markers wait until it is started again.
+pub(crate) fn disconnect() {
+    connect_to(None);
+}
+
+fn connect_to(receive: Option<Receive>) {
+    let Some(connect) = find(CONNECT) else { return };
+    // SAFETY: only our library of markers has this name, and its function this type.
+    let connect = unsafe { std::mem::transmute::<*mut c_void, Connect>(connect) };
+    connect(receive);
+}
+
+/// The process ends: takes the ranges that are still open. Those that had to wait have no rows.
+pub(crate) fn end(interceptor: &Interceptor) {
+    let Some(end) = find(END) else { return };
+    // SAFETY: as above.
+    let end = unsafe { std::mem::transmute::<*mut c_void, End>(end) };
+    let lost = end();
+    if lost > 0 {
+        interceptor.notice(format!(
+            "{lost} ranges and marks have no rows: they ended when the HSA runtime was not in use, and too many waited or it was \
+             not started again"
+        ));
+    }
+}
+
+fn find(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name ends with a zero.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    Some(address).filter(|address| !address.is_null())
+}
+
+unsafe extern "C" fn receive(marker: *const Marker) -> bool {
+    guard(true, || {
+        // SAFETY: the pointer is null or comes from a leaked box, in `connect`.
+        let Some(with) = (unsafe { RECORDER.load(Ordering::Acquire).as_ref() }) else { return true };
+        if !lifetime::is_runtime_up() {
+            return false;
+        }
+        // SAFETY: the library of markers passes a marker that is valid during the call, and that no thread writes.
+        let marker = unsafe { &*marker };
+        // SAFETY: its text has that many bytes.
+        let text = unsafe { std::slice::from_raw_parts(marker.text, marker.length) };
+        let kernel = Kernel {
+            operation: marker.operation,
+            symbol: String::from_utf8_lossy(text).into_owned(),
+            ..Kernel::default()
+        };
+        let clock = &with.interceptor.clock;
+        with.interceptor.record_completed(Work {
+            agent: NO_GPU,
+            kernel: with.kernels.named(kernel),
+            amount: marker.thread.into(),
+            asked: 0,
+            times: (clock.of_boot_time(marker.start), clock.of_boot_time(marker.end)),
+            flags: if marker.end == 0 { flag::INCOMPLETE } else { 0 },
+        });
+        true
+    })
+}
