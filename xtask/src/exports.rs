@@ -1,6 +1,7 @@
 //! `cargo xtask exports`: what `liblogdur.so` shows to the processes that it is loaded into.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -9,7 +10,7 @@ use crate::shell;
 
 /// Everything that may be exported: what ROCr looks up in a tool. A name more could stand in for one of the
 /// application's.
-const EXPORTS: &[&str] = &["HSA_AMD_TOOL_PRIORITY", "OnLoad", "OnUnload"];
+pub(crate) const OF_A_TOOL: &[&str] = &["HSA_AMD_TOOL_PRIORITY", "OnLoad", "OnUnload"];
 
 /// The newest version of the C library that it may ask for: that of the oldest distribution that it is built on.
 const NEWEST_GLIBC: (u32, u32) = (2, 36);
@@ -19,21 +20,38 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         bail!("exports takes no arguments, found {args:?}");
     }
     let library = shell::built("liblogdur.so");
-    let text = shell::output(Command::new("nm").args(["--dynamic", "--defined-only", "--format=posix"]).arg(&library))?;
-    let found: BTreeSet<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    let expected: BTreeSet<&str> = EXPORTS.iter().copied().collect();
+    let found = exported(&library)?;
+    let expected: BTreeSet<String> = OF_A_TOOL.iter().map(|&name| name.to_owned()).collect();
     if found != expected {
         bail!("{} exports {found:?}, expected {expected:?}", library.display());
     }
-    let text = shell::output(Command::new("objdump").arg("-T").arg(&library))?;
-    let versions = text.split("GLIBC_").skip(1).filter_map(|rest| {
-        let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-    });
-    let newest = versions.max().unwrap_or_default();
+    let newest = newest_glibc(&library)?;
     if newest > NEWEST_GLIBC {
         bail!("{} needs glibc {newest:?}, expected at most {NEWEST_GLIBC:?}", library.display());
     }
     println!("{} exports, needs glibc {}.{}", found.len(), newest.0, newest.1);
     Ok(())
+}
+
+/// The names that a binary exports, without their versions.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn exported(binary: &Path) -> Result<BTreeSet<String>> {
+    let text = shell::output(Command::new("nm").args(["--dynamic", "--defined-only", "--format=posix"]).arg(binary))?;
+    let names = text.lines().filter_map(|line| line.split([' ', '@']).next());
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// The newest version of the C library that a binary asks for; zeros when it asks for none.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn newest_glibc(binary: &Path) -> Result<(u32, u32)> {
+    let text = shell::output(Command::new("objdump").arg("-T").arg(binary))?;
+    let versions = text.split("GLIBC_").skip(1).filter_map(|rest| {
+        let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
+    Ok(versions.max().unwrap_or_default())
 }

@@ -11,6 +11,7 @@ mod ci;
 mod corpus;
 mod debian;
 mod demo;
+mod dist;
 mod docs;
 mod exports;
 mod fuzz;
@@ -87,6 +88,11 @@ const COMMANDS: &[Command] = &[
         name: "sanitize",
         help: "run Miri and the sanitizers: miri, program (--full: also address, thread)",
         run: sanitize::run,
+    },
+    Command {
+        name: "dist",
+        help: "build what people install, for old systems, then install and use it (--full: also build twice and compare)",
+        run: dist::run,
     },
     Command { name: "arrows", help: "compare the workspace's dependencies with those that may be", run: arrows::run },
     Command { name: "exports", help: "check what liblogdur.so shows to other code", run: exports::run },

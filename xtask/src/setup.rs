@@ -50,6 +50,20 @@ const TRITON: &[&str] = &["triton==3.9.0", "numpy==2.4.6", "perfetto==0.59.1"];
 /// Readers of exported columns.
 const COLUMNS: &[&str] = &["duckdb==2.0.0", "pandas==3.1.1", "polars==2.1.0", "pyarrow==26.0.1"];
 
+/// Makes roots of other systems.
+const ROOTS: &[Need] = &[Need { what: &["mmdebstrap"], package: "mmdebstrap" }];
+
+/// Find installed packages for builds, and pack archives.
+const BUILDERS: &[Need] = &[
+    Need { what: &["cmake"], package: "cmake" },
+    Need { what: &["pkg-config"], package: "pkg-config" },
+    Need { what: &["zstd"], package: "zstd" },
+];
+
+/// Load environment modules.
+const MODULES: &[Need] =
+    &[Need { what: &["modulecmd"], package: "environment-modules" }, Need { what: &["man"], package: "man-db" }];
+
 const LIBCLANG: &str = "libclang1-19";
 
 /// Where ROCm is, and its compiler.
@@ -95,6 +109,30 @@ pub(crate) fn browser() -> Result<()> {
     install(BROWSER)
 }
 
+/// Sees to it that roots of other systems can be made.
+///
+/// # Errors
+/// When their maker is missing and cannot be installed.
+pub(crate) fn roots() -> Result<()> {
+    install(ROOTS)
+}
+
+/// Sees to it that installed packages can be found for builds.
+///
+/// # Errors
+/// When a program is missing and cannot be installed.
+pub(crate) fn builders() -> Result<()> {
+    install(BUILDERS)
+}
+
+/// Sees to it that environment modules can be loaded.
+///
+/// # Errors
+/// When a program is missing and cannot be installed.
+pub(crate) fn modules() -> Result<()> {
+    install(MODULES)
+}
+
 /// Makes a Python environment with Triton in the cache (some 300 MB to fetch, once) and returns its Python.
 ///
 /// # Errors
@@ -104,7 +142,10 @@ pub(crate) fn triton() -> Result<PathBuf> {
 }
 
 /// Makes a Python environment with packages in the cache, once, and returns its Python.
-fn python(name: &str, packages: &[&str]) -> Result<PathBuf> {
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn python(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let folder = shell::cache().join(name);
     let stamp = folder.join("packages");
     let python = folder.join("bin/python");

@@ -74,15 +74,23 @@ unsafe fn by_path(
     }
 }
 
+/// The version of `struct stat` that callers of `__xstat` and its like name. Source: glibc's `_STAT_VER_LINUX` on x86-64.
+const STAT_VERSION: c_int = 1;
+
+/// For each function: its names in C, and after `else` what it was compiled to before glibc 2.33, whose library does not have it.
 macro_rules! stat_functions {
-    ($($stat:ident $lstat:ident $fstat:ident $fstatat:ident $c_stat:literal $c_lstat:literal $c_fstat:literal $c_fstatat:literal;)*) => {$(
+    ($(
+        $stat:ident $lstat:ident $fstat:ident $fstatat:ident $c_stat:literal $c_lstat:literal $c_fstat:literal $c_fstatat:literal
+        else $v_stat:ident $v_lstat:ident $v_fstat:ident $v_fstatat:ident $cv_stat:literal $cv_lstat:literal $cv_fstat:literal $cv_fstatat:literal;
+    )*) => {$(
         /// As in C.
         ///
         /// # Safety
         /// As in C.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $stat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
-            let otherwise = |path| next!($c_stat as fn(*const c_char, *mut libc::stat) -> c_int, -1; path, buffer);
+            let old = |path| next!($cv_stat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; STAT_VERSION, path, buffer);
+            let otherwise = |path| next!($c_stat as fn(*const c_char, *mut libc::stat) -> c_int, old(path); path, buffer);
             // SAFETY: the caller's promise.
             unsafe { by_path(libc::AT_FDCWD, path, buffer, otherwise) }
         }
@@ -93,7 +101,8 @@ macro_rules! stat_functions {
         /// As in C.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $lstat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
-            let otherwise = |path| next!($c_lstat as fn(*const c_char, *mut libc::stat) -> c_int, -1; path, buffer);
+            let old = |path| next!($cv_lstat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; STAT_VERSION, path, buffer);
+            let otherwise = |path| next!($c_lstat as fn(*const c_char, *mut libc::stat) -> c_int, old(path); path, buffer);
             // SAFETY: the caller's promise.
             unsafe { by_path(libc::AT_FDCWD, path, buffer, otherwise) }
         }
@@ -104,7 +113,8 @@ macro_rules! stat_functions {
         /// As in C.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fstat(fd: c_int, buffer: *mut libc::stat) -> c_int {
-            let result = next!($c_fstat as fn(c_int, *mut libc::stat) -> c_int, -1; fd, buffer);
+            let old = || next!($cv_fstat as fn(c_int, c_int, *mut libc::stat) -> c_int, -1; STAT_VERSION, fd, buffer);
+            let result = next!($c_fstat as fn(c_int, *mut libc::stat) -> c_int, old(); fd, buffer);
             // SAFETY: the caller's promise.
             unsafe { describe_descriptor(fd, buffer, result) }
         }
@@ -115,28 +125,19 @@ macro_rules! stat_functions {
         /// As in C.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $fstatat(folder: c_int, path: *const c_char, buffer: *mut libc::stat, flags: c_int) -> c_int {
-            let otherwise = |path| next!($c_fstatat as fn(c_int, *const c_char, *mut libc::stat, c_int) -> c_int, -1; folder, path, buffer, flags);
+            let old = |path| next!($cv_fstatat as fn(c_int, c_int, *const c_char, *mut libc::stat, c_int) -> c_int, -1; STAT_VERSION, folder, path, buffer, flags);
+            let otherwise = |path| next!($c_fstatat as fn(c_int, *const c_char, *mut libc::stat, c_int) -> c_int, old(path); folder, path, buffer, flags);
             // SAFETY: the caller's promise.
             unsafe { by_path(folder, path, buffer, otherwise) }
         }
-    )*};
-}
 
-// On 64-bit machines the structures with and without 64 are the same.
-stat_functions! {
-    stat lstat fstat fstatat c"stat" c"lstat" c"fstat" c"fstatat";
-    stat64 lstat64 fstat64 fstatat64 c"stat64" c"lstat64" c"fstat64" c"fstatat64";
-}
-
-macro_rules! versioned_stat_functions {
-    ($($stat:ident $lstat:ident $fstat:ident $c_stat:literal $c_lstat:literal $c_fstat:literal;)*) => {$(
         /// What `stat` was compiled to before glibc 2.33.
         ///
         /// # Safety
         /// As in C.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $stat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
-            let otherwise = |path| next!($c_stat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer);
+        pub unsafe extern "C" fn $v_stat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
+            let otherwise = |path| next!($cv_stat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer);
             // SAFETY: the caller's promise.
             unsafe { by_path(libc::AT_FDCWD, path, buffer, otherwise) }
         }
@@ -146,8 +147,8 @@ macro_rules! versioned_stat_functions {
         /// # Safety
         /// As in C.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $lstat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
-            let otherwise = |path| next!($c_lstat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer);
+        pub unsafe extern "C" fn $v_lstat(version: c_int, path: *const c_char, buffer: *mut libc::stat) -> c_int {
+            let otherwise = |path| next!($cv_lstat as fn(c_int, *const c_char, *mut libc::stat) -> c_int, -1; version, path, buffer);
             // SAFETY: the caller's promise.
             unsafe { by_path(libc::AT_FDCWD, path, buffer, otherwise) }
         }
@@ -157,17 +158,31 @@ macro_rules! versioned_stat_functions {
         /// # Safety
         /// As in C.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $fstat(version: c_int, fd: c_int, buffer: *mut libc::stat) -> c_int {
-            let result = next!($c_fstat as fn(c_int, c_int, *mut libc::stat) -> c_int, -1; version, fd, buffer);
+        pub unsafe extern "C" fn $v_fstat(version: c_int, fd: c_int, buffer: *mut libc::stat) -> c_int {
+            let result = next!($cv_fstat as fn(c_int, c_int, *mut libc::stat) -> c_int, -1; version, fd, buffer);
             // SAFETY: the caller's promise.
             unsafe { describe_descriptor(fd, buffer, result) }
+        }
+
+        /// What `fstatat` was compiled to before glibc 2.33.
+        ///
+        /// # Safety
+        /// As in C.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $v_fstatat(version: c_int, folder: c_int, path: *const c_char, buffer: *mut libc::stat, flags: c_int) -> c_int {
+            let otherwise = |path| next!($cv_fstatat as fn(c_int, c_int, *const c_char, *mut libc::stat, c_int) -> c_int, -1; version, folder, path, buffer, flags);
+            // SAFETY: the caller's promise.
+            unsafe { by_path(folder, path, buffer, otherwise) }
         }
     )*};
 }
 
-versioned_stat_functions! {
-    __xstat __lxstat __fxstat c"__xstat" c"__lxstat" c"__fxstat";
-    __xstat64 __lxstat64 __fxstat64 c"__xstat64" c"__lxstat64" c"__fxstat64";
+// On 64-bit machines the structures with and without 64 are the same.
+stat_functions! {
+    stat lstat fstat fstatat c"stat" c"lstat" c"fstat" c"fstatat"
+    else __xstat __lxstat __fxstat __fxstatat c"__xstat" c"__lxstat" c"__fxstat" c"__fxstatat";
+    stat64 lstat64 fstat64 fstatat64 c"stat64" c"lstat64" c"fstat64" c"fstatat64"
+    else __xstat64 __lxstat64 __fxstat64 __fxstatat64 c"__xstat64" c"__lxstat64" c"__fxstat64" c"__fxstatat64";
 }
 
 /// As in C.

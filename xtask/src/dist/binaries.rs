@@ -1,0 +1,70 @@
+//! The binaries of a release.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::{exports, shell};
+
+/// A binary, and what it may be.
+pub(crate) struct Binary {
+    /// The name of its file.
+    pub(crate) file: &'static str,
+    /// The package that it is built from.
+    pub(crate) package: &'static str,
+    /// The folder that it is installed in.
+    pub(crate) folder: &'static str,
+    /// What it may show to other code.
+    pub(crate) exports: Exports,
+    /// Most bytes without debug information: 20 % more than those of the first build for old systems.
+    pub(crate) budget: u64,
+}
+
+/// What a binary may show to other code.
+pub(crate) enum Exports {
+    /// These names, and no others.
+    Only(&'static [&'static str]),
+    /// Functions that the C library has, too: they take its place.
+    OfTheCLibrary,
+}
+
+impl Exports {
+    /// The names that are shown and may not be, or may be and are not.
+    ///
+    /// # Errors
+    /// When the names of the machine's C library cannot be read.
+    pub(crate) fn differ(&self, found: &BTreeSet<String>) -> Result<Vec<String>> {
+        match self {
+            Exports::Only(names) => {
+                let expected = names.iter().map(|&name| name.to_owned()).collect();
+                Ok(found.symmetric_difference(&expected).cloned().collect())
+            }
+            Exports::OfTheCLibrary => {
+                let text = shell::output(Command::new("cc").arg("-print-file-name=libc.so.6"))?;
+                let library = exports::exported(Path::new(text.trim()))?;
+                Ok(found.difference(&library).cloned().collect())
+            }
+        }
+    }
+}
+
+/// Every binary. The library is the first, since it is built alone.
+pub(crate) const BINARIES: &[Binary] = &[
+    Binary {
+        file: "liblogdur.so",
+        package: "logdur",
+        folder: "lib",
+        exports: Exports::Only(exports::OF_A_TOOL),
+        budget: 5_210_000,
+    },
+    Binary {
+        file: "libkfdemu.so",
+        package: "kfd-emu",
+        folder: "lib",
+        exports: Exports::OfTheCLibrary,
+        budget: 9_430_000,
+    },
+    Binary { file: "omniprobe", package: "omniprobe", folder: "bin", exports: Exports::Only(&[]), budget: 20_430_000 },
+];

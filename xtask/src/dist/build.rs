@@ -1,0 +1,145 @@
+//! Builds the binaries for old systems: with the C library's interface of ten years, from any machine, to the same bytes.
+//!
+//! The linker is Zig's, which has the symbols of each version of glibc. Both it and `cargo-zigbuild`, which makes Cargo use it,
+//! are packages of Python's index. Paths of the machine are replaced, so that two builds in two folders are the same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::binaries::BINARIES;
+use crate::{setup, shell};
+
+/// The newest version of the C library that the binaries may ask for: RHEL 8 and its clones have 2.28.
+pub(crate) const GLIBC: (u32, u32) = (2, 28);
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+const PACKAGES: &[&str] = &["cargo-zigbuild==0.24.0", "ziglang==0.17.1"];
+
+/// The built and stripped binaries.
+pub(crate) struct Built {
+    folder: PathBuf,
+}
+
+impl Built {
+    /// A binary, by the name of its file.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+
+    /// Its debug information, which debuggers find beside it or in a folder for such files.
+    pub(crate) fn debug(&self, file: &str) -> PathBuf {
+        self.folder.join(format!("{file}.debug"))
+    }
+}
+
+/// Builds what has changed.
+///
+/// # Errors
+/// When the tools cannot be had, or what the compiler says.
+pub(crate) fn build() -> Result<Built> {
+    let root = shell::root();
+    build_in(&root, &root.join("target"), &cargo_home()?)?;
+    stripped(&root.join("target"), super::folder().join("binaries"))
+}
+
+/// Builds the tracked files once more, in a folder with another name, and compares.
+///
+/// # Errors
+/// When a binary or its debug information differs.
+pub(crate) fn again(first: &Built) -> Result<()> {
+    let folder = super::folder().join("another folder");
+    let (source, home) = (folder.join("source"), folder.join("cargo"));
+    fs::remove_dir_all(&source).ok();
+    fs::create_dir_all(&source)?;
+    fs::create_dir_all(&home)?;
+    let registry = home.join("registry");
+    if !registry.exists() {
+        std::os::unix::fs::symlink(cargo_home()?.join("registry"), &registry)?;
+    }
+    let files = shell::output(Command::new("git").args(["ls-files"]).current_dir(shell::root()))?;
+    for file in files.lines().filter(|file| shell::root().join(file).is_file()) {
+        let copy = source.join(file);
+        fs::create_dir_all(copy.parent().context("a file has a folder")?)?;
+        fs::copy(shell::root().join(file), copy)?;
+    }
+    build_in(&source, &folder.join("target"), &home)?;
+    let second = stripped(&folder.join("target"), folder.join("binaries"))?;
+    for binary in BINARIES {
+        for path in [Built::path, Built::debug] {
+            let (first, second) = (path(first, binary.file), path(&second, binary.file));
+            if fs::read(&first)? != fs::read(&second)? {
+                bail!("{} and {}: expected the same bytes", first.display(), second.display());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A compiler of C for old systems.
+///
+/// # Errors
+/// When it cannot be had.
+pub(crate) fn c_compiler() -> Result<Command> {
+    let mut command = Command::new(setup::python("zig", PACKAGES)?);
+    command.args(["-m", "ziglang", "cc", "-O2", "-Wall", "-Werror", "-target"]);
+    command.arg(format!("x86_64-linux-gnu.{}.{}", GLIBC.0, GLIBC.1));
+    Ok(command)
+}
+
+fn build_in(root: &Path, target: &Path, home: &Path) -> Result<()> {
+    let python = setup::python("zig", PACKAGES)?;
+    let tools = python.parent().context("Python has no folder")?;
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([tools.to_owned()].into_iter().chain(std::env::split_paths(&others)))?;
+    let sysroot = shell::output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root))?;
+    let library = Path::new(sysroot.trim()).join("lib/rustlib/src/rust");
+    let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
+    let options = [
+        remap(root, "/logdur"),
+        remap(home, "/cargo"),
+        // Where its source is installed, the compiler names the files of the standard library.
+        remap(&library, "/rust"),
+        // Debuggers find debug information by it.
+        "-Clink-arg=-Wl,--build-id=sha1".to_owned(),
+    ];
+    // By itself first: see `shell::build`.
+    let (alone, others) = BINARIES.split_at(1);
+    for packages in [alone, others] {
+        let mut command = Command::new(tools.join("cargo-zigbuild"));
+        command.args(["zigbuild", "--quiet", "--locked", "--release", "--target-dir"]).arg(target);
+        command.arg(format!("--target={TARGET}.{}.{}", GLIBC.0, GLIBC.1));
+        command.args(packages.iter().flat_map(|binary| ["-p", binary.package]));
+        command.env("PATH", &path).env("CARGO_HOME", home).env_remove("RUSTFLAGS");
+        command.env("CARGO_ENCODED_RUSTFLAGS", options.join("\u{1f}"));
+        // Assembly has the paths of its sources in its debug information, which says nothing that is needed.
+        command.env("CFLAGS", "-g0");
+        shell::run(command.current_dir(root))?;
+    }
+    Ok(())
+}
+
+/// Divides what was built into binaries and their debug information.
+fn stripped(target: &Path, folder: PathBuf) -> Result<Built> {
+    fs::create_dir_all(&folder)?;
+    let built = Built { folder };
+    for binary in BINARIES {
+        let (whole, debug) = (target.join(TARGET).join("release").join(binary.file), built.debug(binary.file));
+        let stripped = built.path(binary.file);
+        shell::output(
+            Command::new("objcopy").args(["--only-keep-debug", "--compress-debug-sections"]).args([&whole, &debug]),
+        )?;
+        shell::output(Command::new("strip").arg("--strip-unneeded").arg("-o").args([&stripped, &whole]))?;
+        let link = format!("--add-gnu-debuglink={}", debug.file_name().unwrap_or_default().display());
+        shell::output(Command::new("objcopy").arg(link).arg(&stripped).current_dir(&built.folder))?;
+    }
+    Ok(built)
+}
+
+fn cargo_home() -> Result<PathBuf> {
+    let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    set.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).context("there is no home folder")
+}
