@@ -79,6 +79,20 @@ impl<'r> Memory<'r> {
         Ok(())
     }
 
+    /// Where in the file the bytes of some addresses are, as they are and one after the other: who maps the file needs no copy of
+    /// them. `None` if they are compressed, in several packs, or a pattern. Their checksum is compared here, not when they are used.
+    ///
+    /// # Errors
+    /// When the file is damaged where the contents are.
+    pub fn file_offset(&self, address: u64, length: u64) -> Result<Option<u64>, CaptureError> {
+        let Some(piece) = self.map.at(address) else { return Ok(None) };
+        let is_in_one = address.checked_add(length).is_some_and(|end| end <= piece.end());
+        match spot(piece, address) {
+            Some((pack, chunk, offset)) if is_in_one => self.reader.stored_chunk(pack, chunk, offset),
+            _ => Ok(None),
+        }
+    }
+
     /// Writes the beginning of a piece's part to a buffer, and takes that much of the buffer away; where the part ends.
     fn copy(&self, piece: &Extent, from: u64, to: u64, rest: &mut &mut [u8]) -> Result<u64, CaptureError> {
         let mut put = |write: &mut dyn FnMut(&mut [u8]), length: usize| {

@@ -171,6 +171,11 @@ impl Pack {
         Some((bytes, chunk.id))
     }
 
+    /// Where a chunk begins in the pack.
+    pub(crate) fn start(&self, number: u32) -> Option<u64> {
+        self.chunks.get(number as usize).map(|chunk| chunk.start.into())
+    }
+
     /// How many chunks there are.
     pub(crate) fn count(&self) -> u32 {
         self.chunks.len() as u32

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::CaptureError;
 use crate::extent::{EXTENT, Extent, What};
-use crate::frame::{flag, kind};
+use crate::frame::{Codec, HEAD, flag, kind};
 use crate::header::{CHUNK, Header};
 use crate::id::Id;
 use crate::index::Entry;
@@ -281,6 +281,16 @@ impl Reader {
         }
         packs.push((offset, pack.clone()));
         Ok(pack)
+    }
+
+    /// Where in the file a byte of a chunk is, and the chunks behind it; `None` if the pack is compressed.
+    pub(crate) fn stored_chunk(&self, pack: u64, chunk: u64, byte: u64) -> Result<Option<u64>, CaptureError> {
+        if self.frames.head(pack)?.codec != Codec::Raw {
+            return Ok(None);
+        }
+        let start = u32::try_from(chunk).ok().map(|chunk| self.pack(pack).map(|pack| pack.start(chunk)));
+        let start = start.transpose()?.flatten();
+        Ok(start.map(|start| pack + HEAD as u64 + start + byte))
     }
 
     /// Gives the bytes of one chunk's part of an extent, from an address to another at most; where they end.

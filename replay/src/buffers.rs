@@ -12,7 +12,7 @@ use crate::verify::{Buffer, Rule, Tolerance, Type};
 ///
 /// # Errors
 /// When a rule is about no piece, or about one that does not begin at a multiple of its type's size.
-pub(crate) fn buffers(captured: &CapturedDispatch<'_>, rules: &[Rule]) -> Result<Vec<Buffer>> {
+pub fn buffers(captured: &CapturedDispatch<'_>, rules: &[Rule]) -> Result<Vec<Buffer>> {
     let pointers = captured.pointers();
     let mut cuts: BTreeSet<u64> = pointers.iter().map(|p| p.address).collect();
     let mut cut = |start: u64, size: u64| cuts.extend([start, start.saturating_add(size)]);

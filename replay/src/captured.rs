@@ -1,12 +1,13 @@
 //! One dispatch of a capture, with everything that it needs.
 
+mod arguments;
 mod ranges;
 
 use std::collections::HashSet;
 use std::ops::Range;
 use std::time::Duration;
 
-use amdgpu_code_object::{CodeObject, DataKind, GlobalKind, Image, Kernel, ValueKind};
+use amdgpu_code_object::{CodeObject, DataKind, GlobalKind, Image, Kernel};
 use hsa::sys::abi::aql::{Packet, PacketType};
 use logdur_capture::{
     Agent, Allocation, Dispatch, FREED, Global, Id, KERNARG_EXTENT, Loaded, Memory, Note, Placed, Reader, Scope,
@@ -18,6 +19,7 @@ use crate::error::{ReplayError, Result, with_causes};
 use crate::kernarg;
 use crate::place::regions;
 
+pub use arguments::{Argument, Pointer};
 pub(crate) use ranges::without;
 
 /// A code object that kernels of a dispatch come from.
@@ -314,23 +316,6 @@ impl<'r> CapturedDispatch<'r> {
         asked.unwrap_or_else(|| LEAST.max(long))
     }
 
-    /// The pointers among the arguments: name, type in the source, address.
-    pub fn pointers(&self) -> Vec<Pointer> {
-        let mut pointers = Vec::new();
-        for (number, argument) in self.original.kernel.explicit().enumerate() {
-            if argument.kind != ValueKind::GlobalBuffer {
-                continue;
-            }
-            let at = argument.offset as usize;
-            let bytes = self.dispatch.kernarg.get(at..).and_then(|rest| rest.first_chunk());
-            let Some(address) = bytes.map(|bytes| u64::from_le_bytes(*bytes)).filter(|a| *a != 0) else { continue };
-            let number = format!("arg{number}");
-            let name = argument.name.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| number.clone());
-            pointers.push(Pointer { name, number, type_name: argument.type_name.clone(), address });
-        }
-        pointers
-    }
-
     /// Checks that the capture has every argument that the application gave to its kernel.
     ///
     /// # Errors
@@ -400,17 +385,4 @@ impl<'r> CapturedDispatch<'r> {
         all.extend(self.doubts.iter().map(|note| format!("{}: {}", note.code, note.text)));
         all
     }
-}
-
-/// An argument that is an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pointer {
-    /// Its name in the source, or its number.
-    pub name: String,
-    /// Its number: `arg0` is the first.
-    pub number: String,
-    /// Its type in the source, where the compiler kept that.
-    pub type_name: Option<String>,
-    /// What it points to.
-    pub address: u64,
 }

@@ -40,7 +40,8 @@ pub mod tune;
 mod variants;
 pub mod verify;
 
-pub use captured::{CapturedDispatch, Code, Pointer, lacks, packet, runtime, symbol};
+pub use buffers::buffers;
+pub use captured::{Argument, CapturedDispatch, Code, Pointer, lacks, packet, runtime, symbol};
 pub use device::{Backend, Description, Times, emulated_processors};
 pub use error::{Fault, ReplayError, Result};
 pub use exit::Exit;

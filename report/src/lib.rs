@@ -7,6 +7,7 @@
 pub mod against;
 pub mod busy;
 pub mod chrome;
+pub mod columns;
 pub mod durations;
 pub mod export;
 pub mod page;

@@ -30,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "logdur-settings",
         ],
     ),
+    ("logdur-python", &["logdur-capture", "logdur-journal", "logdur-replay", "logdur-report"]),
     (
         "logdur",
         &[

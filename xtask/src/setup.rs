@@ -97,7 +97,7 @@ pub(crate) fn for_tests() -> Result<Rocm> {
     let rocm = rocm()?;
     install(TESTS)?;
     triton()?;
-    python("columns", COLUMNS)?;
+    columns()?;
     Ok(rocm)
 }
 
@@ -139,6 +139,14 @@ pub(crate) fn modules() -> Result<()> {
 /// When it cannot be made.
 pub(crate) fn triton() -> Result<PathBuf> {
     python("triton", TRITON)
+}
+
+/// Makes a Python environment with readers of exported columns in the cache, and returns its Python.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn columns() -> Result<PathBuf> {
+    python("columns", COLUMNS)
 }
 
 /// Makes a Python environment with packages in the cache, once, and returns its Python.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::rocm::{self, Generation, Part, Unpacked};
-use crate::{fuzz, sanitize, setup, shell, vectors};
+use crate::{fuzz, sanitize, setup, shell, vectors, wheel};
 
 const USAGE: &str = "test takes --device real|emulated, --full, and --rocm VERSION|all [NAME ...]";
 
@@ -86,6 +86,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         let mut all = options.cargo_test(&["--workspace"], rocm.root.as_deref(), &rocm.hipcc)?;
         shell::run(all.arg("--").args(skipped()))?;
         models()?;
+        wheel::test(&rocm.hipcc, options.full)?;
         if options.full {
             sanitize::run(&["--full".to_owned()])?;
             fuzz::run(&["--seconds".to_owned(), fuzz::FULL_SECONDS.to_string()])?;

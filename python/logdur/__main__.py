@@ -1,0 +1,5 @@
+"""``python -m logdur`` is ``omniprobe``."""
+
+from ._tool import main
+
+main()

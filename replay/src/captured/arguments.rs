@@ -1,0 +1,75 @@
+//! The arguments that the application gave to its kernel.
+
+use amdgpu_code_object::{Argument as Declared, ValueKind};
+
+use super::CapturedDispatch;
+use crate::verify::Type;
+
+/// An argument of a captured dispatch.
+#[derive(Clone, Debug)]
+pub struct Argument<'c> {
+    /// Its name in the source, or its number.
+    pub name: String,
+    /// Its number: `arg0` is the first.
+    pub number: String,
+    /// What the code object says of it.
+    pub declared: &'c Declared,
+    /// Its bytes; `None` if the capture does not have them.
+    pub bytes: Option<&'c [u8]>,
+}
+
+/// An argument that is an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// Its name in the source, or its number.
+    pub name: String,
+    /// Its number: `arg0` is the first.
+    pub number: String,
+    /// Its type in the source, where the compiler kept that.
+    pub type_name: Option<String>,
+    /// What it points to.
+    pub address: u64,
+}
+
+impl Argument<'_> {
+    /// The address, of an argument that points to memory.
+    pub fn address(&self) -> Option<u64> {
+        let bytes = self.bytes.filter(|_| self.declared.kind == ValueKind::GlobalBuffer)?;
+        bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// The type of its value, if that is one number: bits where the source's type is not known.
+    pub fn element_type(&self) -> Option<Type> {
+        let is_value = self.declared.kind == ValueKind::ByValue;
+        let size = self.declared.size as usize;
+        is_value.then(|| Type::of_value(self.declared.type_name.as_deref(), size)).flatten()
+    }
+}
+
+impl CapturedDispatch<'_> {
+    /// The arguments of the application's kernel, in their order, without hidden ones.
+    pub fn arguments(&self) -> Vec<Argument<'_>> {
+        let mut all = Vec::new();
+        for (number, declared) in self.original.kernel.explicit().enumerate() {
+            let number = format!("arg{number}");
+            let bytes = self.dispatch.kernarg.get(declared.offset as usize..);
+            all.push(Argument {
+                name: declared.name.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| number.clone()),
+                number,
+                declared,
+                bytes: bytes.and_then(|bytes| bytes.get(..declared.size as usize)),
+            });
+        }
+        all
+    }
+
+    /// The pointers among the arguments: name, type in the source, address.
+    pub fn pointers(&self) -> Vec<Pointer> {
+        let pointer = |argument: Argument<'_>| {
+            let address = argument.address().filter(|address| *address != 0)?;
+            let Argument { name, number, declared, .. } = argument;
+            Some(Pointer { name, number, type_name: declared.type_name.clone(), address })
+        };
+        self.arguments().into_iter().filter_map(pointer).collect()
+    }
+}

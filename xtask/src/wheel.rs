@@ -1,0 +1,157 @@
+//! The Python package: a wheel of `python/` with the binaries, a fresh environment that it is installed in, and its tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{exports, setup, shell};
+
+/// What the wheel is made with, and what its tests need; data frames and Triton are in environments of their own.
+const PACKAGES: &[&str] = &[
+    "maturin==1.16.0",
+    "wheel==0.48.0",
+    "mypy==2.4.1",
+    "pytest==9.2.0",
+    "tqdm==4.70.1",
+    "distributed==2026.8.0",
+    "optuna==5.0.0",
+    "nbclient==0.11.0",
+    "ipykernel==7.4.0",
+    "matplotlib==3.11.2",
+];
+
+/// The binaries in the wheel.
+const BINARIES: [&str; 3] = ["omniprobe", "liblogdur.so", "libkfdemu.so"];
+
+/// The oldest version of the C library that a tag of wheels names. Source: PEP 599 and PEP 600.
+const OLDEST_GLIBC: (u32, u32) = (2, 17);
+
+fn folder() -> PathBuf {
+    shell::root().join("target/wheel")
+}
+
+fn tools() -> Result<PathBuf> {
+    let python = setup::python("python", PACKAGES)?;
+    Ok(python.parent().context("Python has no folder")?.to_owned())
+}
+
+/// Makes the wheel of stripped binaries in a folder, for the oldest C library that all of them can use.
+///
+/// # Errors
+/// When a tool cannot be had, or what the compiler says.
+pub(crate) fn make(binaries: &Path) -> Result<PathBuf> {
+    let tools = tools()?;
+    let (source, made) = (shell::root().join("python"), folder().join("made"));
+    let packaged = source.join("logdur/bin");
+    fs::create_dir_all(&packaged)?;
+    for binary in BINARIES {
+        fs::copy(binaries.join(binary), packaged.join(binary)).with_context(|| binary)?;
+    }
+    fs::remove_dir_all(&made).ok();
+    let mut maturin = Command::new(tools.join("maturin"));
+    maturin.args(["build", "--quiet", "--release", "--locked", "--compatibility", "linux", "--out"]).arg(&made);
+    shell::output(maturin.current_dir(&source))?;
+    let wheel = only_file(&made)?;
+    // What the compiled module needs is known only now.
+    let unpacked = folder().join("unpacked");
+    fs::remove_dir_all(&unpacked).ok();
+    shell::output(Command::new(tools.join("wheel")).arg("unpack").arg(&wheel).arg("--dest").arg(&unpacked))?;
+    let mut glibc = OLDEST_GLIBC;
+    for file in elf_files(&unpacked)? {
+        glibc = glibc.max(exports::newest_glibc(&file)?);
+    }
+    let tag = format!("manylinux_{}_{}_x86_64", glibc.0, glibc.1);
+    shell::output(Command::new(tools.join("wheel")).args(["tags", "--remove", "--platform-tag", &tag]).arg(&wheel))?;
+    let wheel = only_file(&made)?;
+    println!("{}: {} bytes", wheel.display(), wheel.metadata()?.len());
+    Ok(wheel)
+}
+
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let full = match args {
+        [] => false,
+        [one] if one == "--full" => true,
+        other => bail!("wheel takes --full, found {other:?}"),
+    };
+    let rocm = setup::rocm()?;
+    shell::build()?;
+    test(&rocm.hipcc, full)
+}
+
+/// Makes the wheel of this build's binaries, and runs the package's tests in a fresh environment.
+///
+/// # Errors
+/// When the wheel cannot be made or installed, or a test fails.
+pub(crate) fn test(hipcc: &Path, full: bool) -> Result<()> {
+    let binaries = folder().join("binaries");
+    fs::create_dir_all(&binaries)?;
+    for binary in BINARIES {
+        shell::output(Command::new("strip").arg("-o").arg(binaries.join(binary)).arg(shell::built(binary)))?;
+    }
+    let wheel = make(&binaries)?;
+    try_out(&wheel, hipcc, full)
+}
+
+/// Installs a wheel in a fresh environment, and runs the package's tests there.
+///
+/// # Errors
+/// When it cannot be installed, or a test fails.
+pub(crate) fn try_out(wheel: &Path, hipcc: &Path, full: bool) -> Result<()> {
+    let environment = folder().join("environment");
+    let package = wheel.to_str().context("the folder of the wheel is no text")?;
+    setup::environment(&environment, &[package])?;
+    let bin = environment.join("bin");
+    // What only tests need, behind what the wheel brings.
+    let libraries = library(&bin.join("python"))?;
+    let others = [setup::python("python", PACKAGES)?, setup::columns()?, setup::triton()?];
+    let lines: Result<Vec<String>> = others.iter().map(|python| Ok(library(python)?.display().to_string())).collect();
+    fs::write(libraries.join("of-the-tests.pth"), lines?.join("\n"))?;
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([bin.clone()].into_iter().chain(std::env::split_paths(&others)))?;
+    let python = || {
+        let mut command = Command::new(bin.join("python"));
+        command.env("PATH", &path).env("LOGDUR_TEST_HIPCC", hipcc);
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("PYTHONPATH");
+        if full {
+            command.env("LOGDUR_TEST_FULL", "1");
+        }
+        command
+    };
+    let mut types = python();
+    types.args(["-m", "mypy", "--cache-dir"]).arg(folder().join("mypy"));
+    shell::output(types.current_dir(shell::root().join("python"))).context("the types of the Python package")?;
+    let mut tests = python();
+    tests.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(shell::root().join("python/tests"));
+    // Not in the folder of the sources, which Python would take for the package.
+    shell::run(tests.current_dir(folder()))
+}
+
+/// The folder of the packages of an environment's Python.
+fn library(python: &Path) -> Result<PathBuf> {
+    let asked = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    Ok(shell::output(Command::new(python).args(["-c", asked]))?.trim().into())
+}
+
+fn only_file(folder: &Path) -> Result<PathBuf> {
+    let files: Vec<PathBuf> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    match files.as_slice() {
+        [one] => Ok(one.clone()),
+        others => bail!("{}: expected one file, found {}", folder.display(), others.len()),
+    }
+}
+
+/// The files of a folder that the C library loads.
+fn elf_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(elf_files(&path)?);
+        } else if fs::read(&path)?.starts_with(b"\x7fELF") {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
