@@ -4,7 +4,7 @@
 //! transcendental function one. Integer arithmetic is no floating-point operation.
 
 use amdgpu_isa::inst::Inst;
-use amdgpu_isa::op::{Access, Family, Flags, Op};
+use amdgpu_isa::op::{Access, Family, Flags};
 use amdgpu_isa::operand::Kind;
 
 /// What an instruction is for.
@@ -90,7 +90,7 @@ impl Group {
                 Access::Atomic(..) => Group::Atomic,
                 Access::None => Group::Wait,
             },
-            _ if is_matrix(op) => Group::Matrix,
+            _ if op.is_matrix() => Group::Matrix,
             _ if inst.dpp().is_some() || op.name.contains("lane") => Group::Lanes,
             _ if flops(inst).is_some() => Group::Float,
             _ => Group::Vector,
@@ -145,14 +145,10 @@ impl Flops {
     }
 }
 
-fn is_matrix(op: &Op) -> bool {
-    op.name.starts_with("v_mfma_")
-}
-
 /// The floating-point operations of an instruction; `None` for those that do none.
 pub fn flops(inst: &Inst) -> Option<Flops> {
     let op = inst.op;
-    if is_matrix(op) {
+    if op.is_matrix() {
         return matrix(op.name);
     }
     if !matches!(op.family, Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p) {
@@ -258,7 +254,7 @@ mod tests {
     #[test]
     fn every_matrix_instruction_has_a_count_and_no_integer_operation_has_one() {
         for op in amdgpu_isa::rows() {
-            if is_matrix(op) {
+            if op.is_matrix() {
                 assert!(matrix(op.name).is_some(), "{}", op.name);
             }
         }

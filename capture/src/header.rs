@@ -3,7 +3,7 @@
 use crate::error::CaptureError;
 
 /// The first eight bytes: a transfer that changes line ends or cuts bit 7 changes them.
-pub(crate) const MAGIC: [u8; 8] = *b"LDCAP\r\n\x1a";
+pub const CAPTURE_MAGIC: [u8; 8] = *b"LDCAP\r\n\x1a";
 /// A reader takes files of its own major version, of any minor.
 pub const MAJOR: u16 = 1;
 /// Goes up when fields, optional frames, or anything else is added that older readers may ignore.
@@ -47,7 +47,7 @@ impl Header {
 
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES);
-        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&CAPTURE_MAGIC);
         out.extend_from_slice(&self.version.0.to_le_bytes());
         out.extend_from_slice(&self.version.1.to_le_bytes());
         out.extend_from_slice(&self.bytes.to_le_bytes());
@@ -67,7 +67,7 @@ impl Header {
         let u16_at = |at: usize| u16::from_le_bytes(array(bytes, at));
         let u32_at = |at: usize| u32::from_le_bytes(array(bytes, at));
         let u64_at = |at: usize| u64::from_le_bytes(array(bytes, at));
-        if array::<8>(bytes, 0) != MAGIC {
+        if array::<8>(bytes, 0) != CAPTURE_MAGIC {
             return Err(CaptureError::damaged(
                 0,
                 "a capture file, which begins with LDCAP",

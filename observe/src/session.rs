@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use amdgpu_emu::Arch;
 use amdgpu_emu::isa::access::{Parts, Space};
-use amdgpu_emu::isa::op::{Access, Flow};
+use amdgpu_emu::isa::op::{Access, Flags, Flow};
 use amdgpu_emu::isa::step::moved;
 use amdgpu_emu::launch::Launch;
 use amdgpu_emu::observer::{Group, Notes, Observe, Observer, Step};
@@ -212,7 +212,7 @@ impl Worker {
             }
         }
         if let Some(barriers) = &mut observed.barriers
-            && step.inst.op.name == "s_barrier"
+            && step.inst.op.flags.has(Flags::BARRIER)
         {
             barriers.arrive(step, &place, findings);
         }

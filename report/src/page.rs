@@ -27,6 +27,7 @@ pub struct Page {
     timeline: Timeline,
     searches: Vec<Value>,
     verified: Vec<Value>,
+    captures: Vec<Value>,
     problems: Vec<String>,
 }
 
@@ -38,6 +39,7 @@ impl Default for Page {
             timeline: Timeline::default(),
             searches: Vec::new(),
             verified: Vec::new(),
+            captures: Vec::new(),
             problems: Vec::new(),
         }
     }
@@ -75,12 +77,22 @@ impl Page {
         self.verified.extend(objects.iter().map(search::verified));
     }
 
+    /// Adds what `info --json` prints of a capture.
+    pub fn add_capture(&mut self, name: &str, described: &Value) {
+        self.sources.push(name.to_owned());
+        let keys = ["sessions", "agents", "dispatches", "notes", "finished"];
+        let mut capture: serde_json::Map<String, Value> =
+            keys.iter().map(|key| ((*key).to_owned(), described[*key].clone())).collect();
+        capture.insert("name".to_owned(), name.into());
+        self.captures.push(capture.into());
+    }
+
     /// Writes the page; says how many rows are in it.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write(self, to: &mut impl Write) -> io::Result<u64> {
-        let Page { sources, summary, mut timeline, searches, verified, mut problems } = self;
+        let Page { sources, summary, mut timeline, searches, verified, captures, mut problems } = self;
         let totals = summary.totals();
         let rows = &totals.rows;
         if let Some(first) = &rows.first_unreadable {
@@ -114,6 +126,8 @@ impl Page {
             "timeline": pieces::of(&timeline, &tracks, first),
             "gaps": gaps(&timeline, &tracks, first),
             "copies": totals.copies,
+            "ranges": totals.ranges,
+            "captures": captures,
             "searches": searches,
             "verified": verified,
         });

@@ -75,6 +75,21 @@ fn a_browser_runs_the_page_without_errors_and_shows_the_totals_of_the_log() {
 }
 
 #[test]
+fn a_capture_is_shown_with_what_each_dispatch_has_and_lacks() {
+    let run = Run::hip("vectors").env("LOGDUR_CAPTURE", "app.ldcap").watched().passed();
+    let (capture, page) = (run.folder.path().join("app.ldcap"), run.folder.path().join("page.html"));
+    written(&[&capture], &page);
+    let dom = shown(&page);
+    let mut shown: Vec<u64> = attributes(&dom, "data-captured").iter().map(|id| id.parse().unwrap()).collect();
+    shown.sort_unstable();
+    let mut expected: Vec<u64> = run.log().rows.iter().map(|row| row.number("id")).collect();
+    expected.sort_unstable();
+    assert_eq!(shown, expected);
+    let said = format!("{0} of {0} dispatches have all that a replay needs", expected.len());
+    assert!(dom.contains(&said) && dom.contains("reduce("), "{dom}");
+}
+
+#[test]
 fn a_search_and_a_verification_are_shown_and_other_files_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

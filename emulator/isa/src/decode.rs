@@ -10,7 +10,7 @@ use crate::coverage::{absent, graphics};
 use crate::inst::{Form, Inst, Mods, control};
 use crate::op::{Access, Family, Fill, Flags, Index, Levels, Op, Run};
 use crate::operand::{Kind, Operand};
-use crate::ops::{TABLES, mfma};
+use crate::ops::TABLES;
 
 mod memory;
 mod vector;

@@ -6,7 +6,6 @@ use crate::arch::Arch;
 use crate::inst::{Form, Inst, control};
 use crate::op::{Access, Family, Flags};
 use crate::operand::{Kind, Operand};
-use crate::ops::mfma;
 
 mod control_fields;
 
@@ -139,7 +138,7 @@ impl Text<'_> {
             Family::Sopp => self.sopp(),
             Family::Smem => self.smem(),
             Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 => self.vector(),
-            Family::Vop3p if mfma::is_matrix(i.op) => self.matrix(),
+            Family::Vop3p if i.op.is_matrix() => self.matrix(),
             Family::Vop3p => self.packed(),
             Family::Ds => self.ds(),
             Family::Flat | Family::Scratch | Family::Global => self.flat(),

@@ -193,6 +193,8 @@ impl Flags {
     pub const NO_IMMEDIATE: Flags = Flags(1 << 32);
     /// A literal follows the instruction always (`s_setreg_imm32_b32`).
     pub const LITERAL: Flags = Flags(1 << 33);
+    /// The wave waits for the others of its workgroup.
+    pub const BARRIER: Flags = Flags(1 << 34);
 
     /// Both sets.
     pub const fn and(self, other: Flags) -> Flags {
@@ -265,6 +267,11 @@ pub struct Op {
 }
 
 impl Op {
+    /// True for matrix instructions, whose modifier fields are CBSZ, ABID and BLGP.
+    pub fn is_matrix(&self) -> bool {
+        self.family == Family::Vop3p && self.code >= 0x3e && !self.flags.has(Flags::NO_MODS)
+    }
+
     /// A row; the shapes of the families are filled in by the table macros.
     pub const fn new(name: &'static str, family: Family, code: u16, archs: ArchSet, run: Levels) -> Op {
         Op {

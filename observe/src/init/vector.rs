@@ -24,7 +24,7 @@ pub(super) fn execute(look: &mut Look<'_>, defined: &mut Defined) {
             defined.set_lanes(wave, inst.dst, 0, exec, b);
             return defined.set_lanes(wave, inst.src[0], 0, exec, a);
         }
-        name if name.starts_with("v_mfma_") => return matrix(inst, wave, defined),
+        _ if op.is_matrix() => return matrix(inst, wave, defined),
         _ => {}
     }
     let (mut low, mut all, mut mask) = (u64::MAX, u64::MAX, exec);

@@ -30,13 +30,22 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let reader = options.captured.open()?;
     // A capture without dispatches has a session all the same.
     let dispatches = if reader.dispatches().is_empty() { Vec::new() } else { options.captured.dispatches(&reader)? };
-    let rows: Vec<Row<'_>> = dispatches.into_iter().map(|dispatch| Row::of(&reader, dispatch)).collect();
+    let rows = rows(&reader, dispatches);
     if options.json {
         lines([as_json(&reader, &rows).to_string()])?;
     } else {
         lines(as_text(&reader, &rows))?;
     }
     Ok(Exit::Success)
+}
+
+/// Everything that is in a capture, as `--json` prints it.
+pub(crate) fn described(reader: &Reader) -> Value {
+    as_json(reader, &rows(reader, reader.dispatches()))
+}
+
+fn rows<'r>(reader: &'r Reader, dispatches: impl IntoIterator<Item = &'r Placed<Dispatch>>) -> Vec<Row<'r>> {
+    dispatches.into_iter().map(|dispatch| Row::of(reader, dispatch)).collect()
 }
 
 /// A dispatch, as it is shown.

@@ -1,17 +1,20 @@
-//! `omniprobe report LOG|FOLDER|FILE... -o FILE.html`: one page with totals, a timeline, plots, searches and verifications.
+//! `omniprobe report LOG|CAPTURE|FOLDER|FILE... -o FILE.html`: one page with totals, a timeline, plots, captures, searches and
+//! verifications.
 
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
+use logdur_capture::CAPTURE_MAGIC;
 use logdur_replay::Exit;
 use logdur_report::page::Page;
 use serde_json::Value;
 
 use super::input::{self, Position};
+use super::{captured, info};
 
 /// The journal in the folder of a search.
 const JOURNAL: &str = "trials.jsonl";
@@ -19,9 +22,9 @@ const JOURNAL: &str = "trials.jsonl";
 /// What goes into the page, and where it goes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Logs, in CSV or JSON; folders of `omniprobe tune`; output of `omniprobe verify --json`. `-` is a log on the standard
-    /// input.
-    #[arg(required = true, value_name = "LOG|DIR|FILE")]
+    /// Logs, in CSV or JSON; captures; folders of `omniprobe tune`; output of `omniprobe verify --json`. `-` is a log on the
+    /// standard input.
+    #[arg(required = true, value_name = "LOG|CAPTURE|DIR|FILE")]
     inputs: Vec<PathBuf>,
     /// The page. An existing file is replaced.
     #[arg(short, long, value_name = "FILE")]
@@ -40,6 +43,9 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
             let journal = path.join(JOURNAL);
             let text = fs::read_to_string(&journal).with_context(|| super::file(&journal))?;
             page.add_search(&name, &text).with_context(|| super::file(&journal))?;
+        } else if is_capture(path)? {
+            let reader = captured::open(path)?;
+            page.add_capture(&name, &info::described(&reader));
         } else if let Some(objects) = verification(path)? {
             page.add_verification(&name, &objects);
         } else {
@@ -61,7 +67,18 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The objects that `verify --json` printed; `None` for another file. A capture is refused: it has to be verified first.
+/// True if the file begins as captures do.
+fn is_capture(path: &Path) -> Result<bool> {
+    if path == Path::new("-") {
+        return Ok(false);
+    }
+    let mut begin = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(CAPTURE_MAGIC.len() as u64).read_to_end(&mut begin));
+    read.with_context(|| super::file(path))?;
+    Ok(begin == CAPTURE_MAGIC)
+}
+
+/// The objects that `verify --json` printed; `None` for another file.
 fn verification(path: &Path) -> Result<Option<Vec<Value>>> {
     if path == Path::new("-") {
         return Ok(None);
@@ -69,11 +86,6 @@ fn verification(path: &Path) -> Result<Option<Vec<Value>>> {
     let name = super::file(path);
     let mut lines = BufReader::new(File::open(path).with_context(|| name.clone())?);
     let begin = lines.fill_buf().with_context(|| name.clone())?;
-    if begin.starts_with(b"LDCAP") {
-        bail!(
-            "{name}: expected a log, found a capture: the page can show what `omniprobe verify {name} --json` prints"
-        );
-    }
     if begin.first() != Some(&b'{') {
         return Ok(None);
     }

@@ -273,6 +273,36 @@ if (data.copies.length) {
   section("Copies", table(columns, data.copies));
 }
 
+if (data.ranges.length) {
+  const columns = [
+    { title: "range", name: true, show: (range) => range.name, value: (range) => range.name },
+    { title: "calls", show: (range) => number(range.calls), value: (range) => range.calls },
+    ns_column("total", "totalNs"), ns_column("median", "medianNs"), ns_column("max", "maxNs"),
+  ];
+  section("Ranges of the application", table(columns, data.ranges));
+}
+
+// Captures.
+for (const capture of data.captures) {
+  const why = (line) => [...line.obstacles.map((text) => `cannot be replayed: ${text}`), ...line.lacks.map((text) => `lacks: ${text}`), ...line.weaknesses.map((text) => `qualified: ${text}`)].join("; ");
+  const columns = [
+    { title: "dispatch", show: (line) => line.dispatch, value: (line) => line.dispatch },
+    { title: "kernel", name: true, show: (line) => line.kernel, value: (line) => line.kernel },
+    { title: "grid by workgroup", name: true, show: (line) => line.geometry, value: (line) => line.geometry },
+    { title: "duration", show: (line) => time(line.duration_ns), value: (line) => line.duration_ns },
+    { title: "held", show: (line) => time(line.held_ns), value: (line) => line.held_ns },
+    { title: "captured", show: (line) => bytes(line.bytes), value: (line) => line.bytes },
+    { title: "replay", name: true, show: (line) => (line.complete && !line.obstacles.length ? "possible" : "not possible"), value: (line) => line.complete },
+    { title: "notes", name: true, show: why, value: why },
+  ];
+  const complete = capture.dispatches.filter((line) => line.complete).length;
+  const session = capture.sessions.map((one) => `process ${one.pid} on ${one.host}: ${[one.exe, ...one.arguments].join(" ")}`).join("; ");
+  section(`Capture: ${capture.name}`,
+    make("p", {}, `${session}. ${number(complete)} of ${number(capture.dispatches.length)} dispatches have all that a replay needs${capture.finished ? "" : "; the capture was not finished"}.`),
+    table(columns, capture.dispatches, (line) => ({ "data-captured": line.dispatch })),
+    ...capture.notes.map((note) => make("p", {}, `${note.severity} ${note.code}: ${note.text}`)));
+}
+
 // Searches.
 for (const search of data.searches) {
   const best = search.trials.find((trial) => trial.number === search.best);

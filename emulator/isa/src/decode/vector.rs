@@ -1,8 +1,8 @@
 //! VOP1, VOP2, VOPC with their sub-dword and data-parallel forms; VOP3 and VOP3P.
 
 use super::{
-    DecodeError, Decoder, Family, Flags, Form, Inst, Kind, Mods, Op, Operand, mfma, reserved, scalar_register,
-    scalar_source, second,
+    DecodeError, Decoder, Family, Flags, Form, Inst, Kind, Mods, Op, Operand, reserved, scalar_register, scalar_source,
+    second,
 };
 use crate::dpp;
 
@@ -272,7 +272,7 @@ impl Decoder {
             clamp: first >> 15 & 1 == 1,
             omod: 0,
         };
-        if mfma::is_matrix(op) {
+        if op.is_matrix() {
             return self.matrix(i, first, high);
         }
         // Source fields and modifiers that the operation does not use; the unused bits of `op_sel_hi` are free.

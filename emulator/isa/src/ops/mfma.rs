@@ -150,11 +150,6 @@ pub(crate) static TABLE: &[Op] = &[
     dgemm!("v_mfma_f64_4x4x4_4b_f64"    0x6f ONLY_942        4 x 4 x 4 * 4),
 ];
 
-/// True for matrix instructions, whose modifier fields are CBSZ, ABID and BLGP.
-pub(crate) fn is_matrix(op: &Op) -> bool {
-    op.family == Family::Vop3p && op.code >= 0x3e && !op.flags.has(Flags::NO_MODS)
-}
-
 fn accvgpr_move(w: &mut Wave, i: &Inst) -> Flow {
     let value = vgprs(w, i, 0, 0);
     let exec = w.exec();
@@ -326,7 +321,7 @@ mod tests {
             (state >> 29) as u32
         };
         for arch in Arch::ALL {
-            for op in TABLE.iter().filter(|op| is_matrix(op) && op.archs.contains(arch)) {
+            for op in TABLE.iter().filter(|op| op.is_matrix() && op.archs.contains(arch)) {
                 let shape = shape_of(op);
                 for level in [HostLevel::Base, HostLevel::V3] {
                     let decoder = Decoder::with_level(arch, level);

@@ -53,7 +53,7 @@ pub(crate) static TABLE: &[Op] = &[
     branch!("s_cbranch_vccnz"  0x07 |w| w.vcc() != 0),
     branch!("s_cbranch_execz"  0x08 |w| w.exec() == 0),
     branch!("s_cbranch_execnz" 0x09 |w| w.exec() != 0),
-    op("s_barrier", Family::Sopp, 0x0a, one_level!(_w, _i, _e, Flow::Barrier)).with(Flags::NO_IMMEDIATE),
+    op("s_barrier", Family::Sopp, 0x0a, one_level!(_w, _i, _e, Flow::Barrier)).with(Flags::NO_IMMEDIATE.and(Flags::BARRIER)),
     op("s_waitcnt", Family::Sopp, 0x0c, one_level!(_w, _i, _e, Flow::Wait)),
     op("s_sethalt", Family::Sopp, 0x0d, one_level!(w, i, _e, if i.imm & 1 == 1 { stop(w, Trap::Halt) } else { Flow::Next })),
     op("s_sleep", Family::Sopp, 0x0e, one_level!(_w, _i, _e, Flow::Yield)),
