@@ -12,6 +12,19 @@ use crate::shell;
 /// application's.
 pub(crate) const OF_A_TOOL: &[&str] = &["HSA_AMD_TOOL_PRIORITY", "OnLoad", "OnUnload"];
 
+/// What `liblogdur_markers.so` may export: the functions of ROCTx, and those that `liblogdur.so` calls.
+pub(crate) const OF_MARKERS: &[&str] = &[
+    "logdur_markers_connect",
+    "logdur_markers_end",
+    "roctxMarkA",
+    "roctxRangePop",
+    "roctxRangePushA",
+    "roctxRangeStartA",
+    "roctxRangeStop",
+    "roctx_version_major",
+    "roctx_version_minor",
+];
+
 /// The newest version of the C library that it may ask for: that of the oldest distribution that it is built on.
 const NEWEST_GLIBC: (u32, u32) = (2, 36);
 

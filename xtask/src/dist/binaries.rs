@@ -66,5 +66,12 @@ pub(crate) const BINARIES: &[Binary] = &[
         exports: Exports::OfTheCLibrary,
         budget: 9_430_000,
     },
+    Binary {
+        file: "liblogdur_markers.so",
+        package: "logdur-markers",
+        folder: "lib",
+        exports: Exports::Only(exports::OF_MARKERS),
+        budget: 420_000,
+    },
     Binary { file: "omniprobe", package: "omniprobe", folder: "bin", exports: Exports::Only(&[]), budget: 20_430_000 },
 ];
