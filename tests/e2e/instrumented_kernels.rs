@@ -1,9 +1,59 @@
 //! Kernels that are instrumented by hand or by the compiler's pass: what they send, against what they do.
 
-use crate::harness::{self, Run};
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use logdur_messages::{Header, Kind, Messages, file_hash};
+
+use crate::accesses::{self, Accesses};
+use crate::harness::{self, Outcome, Run};
+use crate::triton;
 
 /// Compiles without warnings.
 const STRICT: &str = "-O3 -Wall -Wextra -Werror";
+
+/// The plugin for the compiler of HIP programs: `cargo xtask test` builds it.
+fn plugin() -> PathBuf {
+    let output = harness::hipcc().arg("--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let version = text.split("clang version ").nth(1).and_then(|rest| rest.split('.').next());
+    harness::built(&format!("liblogdur-instrument-{}.so", version.unwrap_or_else(|| panic!("no version in {text}"))))
+}
+
+/// Compiles a program of `tests/programs` with the pass, and variables for it.
+fn compile(run: &Run, program: &str, arch: &str, options: &str, variables: &[(&str, &str)]) -> (PathBuf, Command) {
+    let object = run.file("clones.hsaco");
+    let mut command = harness::hipcc();
+    command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-std=c++17", "-g", "-c"]);
+    command.args(options.split_whitespace()).arg(format!("--offload-arch={arch}"));
+    command.arg(format!("-fpass-plugin={}", plugin().display()));
+    command.arg("-I").arg(harness::root().join("include"));
+    command.arg(harness::root().join("tests/programs").join(program)).arg("-o").arg(&object);
+    command.envs(variables.iter().copied());
+    (object, command)
+}
+
+/// Runs `clones` with a code object that the pass has made; its kernels are captured.
+fn cloned(arch: &str, options: &str, variables: &[(&str, &str)]) -> Outcome {
+    let run = Run::new(harness::hip_optimized("clones", STRICT)).arch(arch);
+    let (object, mut command) = compile(&run, "clones.hip", arch, options, variables);
+    let compiled = command.output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let folder = run.file("messages");
+    fs::create_dir(&folder).unwrap();
+    let capture = run.file("a.ldcap");
+    let run = run.args([&object, &folder]).env("LOGDUR_CAPTURE", capture).env("LOGDUR_CAPTURE_KERNELS", "^k_");
+    run.watched().passed()
+}
+
+/// The arrays that the program names.
+fn arrays(outcome: &Outcome) -> Vec<Range<u64>> {
+    let lines = outcome.stdout.lines().filter_map(|line| line.strip_prefix("array "));
+    let number = |word| u64::from_str_radix(word, 16).unwrap();
+    lines.map(|line| line.split_once(' ').map(|(start, end)| number(start)..number(end)).unwrap()).collect()
+}
 
 #[test]
 fn a_kernel_instrumented_by_hand_sends_what_its_lanes_do_also_when_buffers_are_full() {
@@ -13,16 +63,148 @@ fn a_kernel_instrumented_by_hand_sends_what_its_lanes_do_also_when_buffers_are_f
 }
 
 #[test]
+fn clones_of_the_pass_send_every_byte_that_the_emulator_sees_their_kernels_access() {
+    for arch in harness::archs() {
+        for options in ["-O3", "-O1"] {
+            let outcome = cloned(&arch, options, &[]);
+            let arrays = arrays(&outcome);
+            let observed = accesses::of_capture(&outcome.folder.path().join("a.ldcap"), &arrays);
+            assert_eq!(observed.len(), 8, "{:?}", observed.keys());
+            for (kernel, accesses) in observed {
+                let bytes = fs::read(outcome.folder.path().join("messages").join(&kernel)).unwrap();
+                let what = format!("{arch} {options} {kernel}");
+                accesses.expect_sent(&Accesses::of_messages(&bytes, &arrays), &what);
+            }
+        }
+    }
+}
+
+/// The messages that a kernel sent, by some variables of the pass.
+fn messages(variables: &[(&str, &str)], kernel: &str) -> Vec<u8> {
+    let outcome = cloned(&harness::arch(), "-O3", variables);
+    fs::read(outcome.folder.path().join("messages").join(kernel)).unwrap()
+}
+
+fn headers(bytes: &[u8]) -> Vec<Header> {
+    Messages::new(bytes).map(|message| message.unwrap().header).collect()
+}
+
+#[test]
+fn the_pass_sends_from_the_lines_of_its_scope_and_names_them() {
+    let path = harness::root().join("tests/programs/clones.hip");
+    let text = fs::read_to_string(&path).unwrap();
+    let line = 1 + text.lines().position(|line| line.contains("value += in[")).unwrap() as u32;
+    let scopes = [format!("programs/clones.hip:{line}"), format!("{}:1,{line}:{}", path.display(), line + 1)];
+    for scope in scopes {
+        let headers = headers(&messages(&[("INSTRUMENTATION_SCOPE", &scope)], "k_divergent"));
+        assert!(headers.len() >= 6, "{}", headers.len());
+        for header in headers {
+            assert_eq!((header.line, header.kind), (line, Kind::Address));
+            assert_eq!(header.file, file_hash(&path.to_string_lossy()));
+        }
+    }
+    for scope in ["other.hip", "lones.hip", "clones.hip:1:10"] {
+        assert!(messages(&[("INSTRUMENTATION_SCOPE", scope)], "k_divergent").is_empty(), "{scope}");
+    }
+}
+
+#[test]
+fn the_pass_sends_block_starts_and_times_and_only_of_wanted_workgroups() {
+    // Each of three workgroups has a wave of 64 lanes and one of 32.
+    let found = headers(&messages(&[("LOGDUR_INSTRUMENT", "blocks,intervals")], "k_divergent"));
+    let of = |kind, lanes| found.iter().filter(|h| h.kind == kind && h.user_data == 0 && h.lanes == lanes).count();
+    assert_eq!((of(Kind::BlockStart, 64), of(Kind::BlockStart, 32)), (3, 3));
+    assert_eq!((of(Kind::TimeInterval, 64), of(Kind::TimeInterval, 32)), (3, 3));
+    assert!(found.iter().any(|h| h.kind == Kind::BlockStart && h.user_data > 0 && h.lanes < 32), "{found:?}");
+    assert!(found.iter().all(|h| h.kind != Kind::Address));
+
+    let mut all = headers(&messages(&[], "k_grid"));
+    let filter = [("DH_COMMS_GROUP_FILTER_X", "1:3"), ("DH_COMMS_GROUP_FILTER_Y", "1")];
+    let mut some = headers(&messages(&filter, "k_grid"));
+    all.retain(|h| (1..3).contains(&h.block[0]) && h.block[1] == 1);
+    let key = |h: &Header| (h.block, h.wave, h.line, h.column, h.user_data, h.exec);
+    all.sort_by_key(key);
+    some.sort_by_key(key);
+    assert!(!all.is_empty());
+    assert_eq!(all.iter().map(key).collect::<Vec<_>>(), some.iter().map(key).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_pass_refuses_variables_that_it_does_not_understand() {
+    let wrong = [
+        ("INSTRUMENTATION_SCOPE", "a.hip:x", "FILE:LINES"),
+        ("INSTRUMENTATION_SCOPE", "a.hip:5:5", "FILE:LINES"),
+        ("INSTRUMENTATION_SCOPE", "a.hip:1,;b.hip", "FILE:LINES"),
+        ("INSTRUMENTATION_SCOPE", ":3", "FILE:LINES"),
+        ("INSTRUMENTATION_SCOPE_FILE", "/nowhere", "a file that can be read"),
+        ("LOGDUR_INSTRUMENT", "address", "addresses, blocks or intervals"),
+        ("DH_COMMS_GROUP_FILTER_Z", "4:1", "N:M with N < M"),
+        ("DH_COMMS_GROUP_FILTER_X", "-1", "N:M with N < M"),
+    ];
+    for (name, value, expected) in wrong {
+        let run = Run::hip("by_hand");
+        let (_, mut command) = compile(&run, "clones.hip", &harness::arch(), "-O1", &[(name, value)]);
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        let said = text.contains(expected) && text.contains(value.split(';').next().unwrap());
+        assert!(!output.status.success() && said, "{name}={value}: {text}");
+    }
+}
+
+/// Makes a code object of what Triton left for LLVM, with clones, by Debian's newest LLVM.
+fn instrumented(run: &Run, llir: &Path, arch: &str) -> PathBuf {
+    let tools = harness::root().join("target/xtask/llvm/23-tools");
+    assert!(tools.exists(), "no LLVM in {}: `cargo xtask test` fetches it", tools.display());
+    // The machine's HIP has no code objects of ABI version 5.
+    let text = fs::read_to_string(llir).unwrap();
+    assert!(text.contains("\"amdhsa_code_object_version\", i32 500"));
+    let source = run.file("in.ll");
+    fs::write(&source, text.replace("code_object_version\", i32 500", "code_object_version\", i32 400")).unwrap();
+    let [bitcode, object, linked] = ["in.bc", "in.o", "in.hsaco"].map(|name| run.file(name));
+    let step = |program: &str, options: &[&str], input: &Path, output: &Path| {
+        let mut command = Command::new(tools.join(program));
+        let result = command.args(options).arg(input).arg("-o").arg(output).output().unwrap();
+        assert!(result.status.success(), "{command:?}: {}", String::from_utf8_lossy(&result.stderr));
+    };
+    let plugin = harness::built("liblogdur-instrument-23.so");
+    let cpu = format!("-mcpu={arch}");
+    let load = format!("-load-pass-plugin={}", plugin.display());
+    step("opt", &[&cpu, &load, "-passes=logdur"], &source, &bitcode);
+    step("llc", &["-O3", &cpu, "-filetype=obj"], &bitcode, &object);
+    step("lld", &["-flavor", "gnu", "-shared"], &object, &linked);
+    linked
+}
+
+#[test]
+fn clones_of_tritons_kernels_send_every_byte_that_the_emulator_sees_their_kernels_access() {
+    for arch in harness::archs() {
+        for case in ["vector_add", "layer_norm", "sort_rows", "transpose"] {
+            let run = Run::new(harness::hip_optimized("clone_of", STRICT)).arch(&arch);
+            let object = instrumented(&run, &harness::triton(&arch).join(format!("{case}.llir")), &arch);
+            let [messages, capture] = ["messages", "a.ldcap"].map(|name| run.file(name));
+            let words = triton::words(case, &arch);
+            let filter = format!("^{}$", words[0]);
+            let run = run.args([&object, &messages]).args(words);
+            let outcome = run.env("LOGDUR_CAPTURE", &capture).env("LOGDUR_CAPTURE_KERNELS", filter).watched().passed();
+            let arrays = arrays(&outcome);
+            let observed = accesses::of_capture(&capture, &arrays);
+            assert_eq!(observed.len(), 1);
+            for accesses in observed.values() {
+                let sent = Accesses::of_messages(&fs::read(&messages).unwrap(), &arrays);
+                accesses.expect_sent(&sent, &format!("{arch} {case}"));
+            }
+        }
+    }
+}
+
+#[test]
 fn the_header_names_the_processors_that_it_supports() {
-    let source = "#include \"logdur_device.h\"\n";
     let run = Run::hip("by_hand");
     let file = run.file("empty.hip");
-    std::fs::write(&file, source).unwrap();
+    fs::write(&file, "#include \"logdur_device.h\"\n").unwrap();
     let mut command = harness::hipcc();
     command.args(["-std=c++14", "-nogpuinc", "--cuda-device-only", "--offload-arch=gfx1030", "-c"]).arg(&file);
-    let outcome = run.finish({
-        command.arg("-I").arg(harness::root().join("include"));
-        command
-    });
+    command.arg("-I").arg(harness::root().join("include"));
+    let outcome = run.finish(command);
     assert!(!outcome.status.success() && outcome.stderr.contains("supports gfx900, gfx906"), "{}", outcome.stderr);
 }

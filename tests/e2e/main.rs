@@ -3,6 +3,7 @@
 //!
 //! Run by `cargo xtask test`, which builds what is tested here.
 
+mod accesses;
 mod captures;
 mod compare;
 mod harness;

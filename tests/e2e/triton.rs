@@ -92,6 +92,23 @@ fn case(folder: &Path, name: &str) -> Case {
     cases(folder).into_iter().find(|case| case.name == name).unwrap_or_else(|| panic!("no case {name}"))
 }
 
+/// What `clone_of` takes of a case: kernel, grid, work-items, LDS and arguments.
+pub(crate) fn words(name: &str, arch: &str) -> Vec<String> {
+    let folder = harness::triton(arch);
+    let case = case(&folder, name);
+    let mut grid = case.grid.clone();
+    grid.resize(3, 1);
+    let mut words = vec![case.kernel.clone()];
+    words.extend(grid.iter().chain([&case.threads, &case.shared]).map(u32::to_string));
+    words.extend(case.args.iter().map(|argument| match argument {
+        Argument::Value { value } => value.iter().fold("value:".to_owned(), |hex, byte| format!("{hex}{byte:02x}")),
+        Argument::Buffer { buffer, .. } => {
+            format!("buffer:{}", folder.join(format!("{name}.{buffer}.before")).display())
+        }
+    }));
+    words
+}
+
 /// A capture of a case, and the run that it is of.
 pub(crate) fn captured(name: &str, arch: &str) -> (PathBuf, harness::Outcome) {
     let folder = harness::triton(arch);

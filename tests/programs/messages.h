@@ -70,6 +70,8 @@ public:
         }
         return parse();
     }
+    // What all() has read, as the kernels wrote it.
+    const std::vector<unsigned char>& bytes() const { return bytes_; }
     unsigned errors() const { return *host_.errors; }
     // How often a wave waited for the host.
     unsigned stops() const { return stops_; }

@@ -15,6 +15,7 @@ mod dist;
 mod docs;
 mod exports;
 mod fuzz;
+mod instrument;
 mod rocm;
 mod sanitize;
 mod setup;
@@ -58,6 +59,11 @@ const COMMANDS: &[Command] = &[
         name: "bindings",
         help: "regenerate the bindings to the runtime's and the kernel's headers (--check: only compare)",
         run: bindings::run,
+    },
+    Command {
+        name: "instrument-pass",
+        help: "build the compiler's plugin that instruments kernels: for hipcc's LLVM, or --llvm VERSION|all",
+        run: instrument::run,
     },
     Command { name: "vectors", help: "fetch the tests of LLVM's disassembler, for test --full", run: vectors::run },
     Command {
@@ -103,7 +109,7 @@ const COMMANDS: &[Command] = &[
 fn usage() -> String {
     let mut text = String::from("usage: cargo xtask COMMAND [OPTION ...]\n");
     for command in COMMANDS {
-        text += &format!("\n  {:<10} {}", command.name, command.help);
+        text += &format!("\n  {:<15} {}", command.name, command.help);
     }
     text
 }

@@ -277,7 +277,11 @@ impl Contents {
 const HERE_OF_BIN: &str = "here=$(dirname \"$(dirname \"$(readlink -f \"$0\")\")\")\n";
 const HERE_OF_ROOT: &str = "here=$(dirname \"$(readlink -f \"$0\")\")\n";
 
-fn script(path: &Path, text: &str) -> Result<()> {
+/// Writes a program for the shell.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn script(path: &Path, text: &str) -> Result<()> {
     // A package's own file of that name may be a link to elsewhere.
     fs::remove_file(path).ok();
     fs::write(path, format!("#!/bin/sh\n{text}")).with_context(|| format!("writing {}", path.display()))?;

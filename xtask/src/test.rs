@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::rocm::{self, Generation, Part, Unpacked};
-use crate::{fuzz, sanitize, setup, shell, vectors, wheel};
+use crate::{fuzz, instrument, sanitize, setup, shell, vectors, wheel};
 
 const USAGE: &str = "test takes --device real|emulated, --full, and --rocm VERSION|all [NAME ...]";
 
@@ -73,7 +73,12 @@ impl Options {
     /// The end-to-end tests on an unpacked ROCm. Where two differ in behaviour, the test says which does what.
     fn end_to_end(&self, unpacked: &Unpacked, names: &[&str]) -> Result<()> {
         let Unpacked { folder, .. } = unpacked;
-        let mut command = self.cargo_test(&["--test", "e2e"], Some(folder), &folder.join("bin/hipcc"))?;
+        let hipcc = folder.join("bin/hipcc");
+        // A suite that moves may have a newer compiler.
+        if let Err(error) = instrument::of_compiler(&hipcc).and_then(instrument::build) {
+            println!("the pass that instruments kernels: not built: {error:#}");
+        }
+        let mut command = self.cargo_test(&["--test", "e2e"], Some(folder), &hipcc)?;
         shell::run(command.arg("--").args(names).args(skipped()))
     }
 }
@@ -82,6 +87,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(args)?;
     let rocm = setup::for_tests()?;
     shell::build()?;
+    instrument::build(instrument::of_compiler(&rocm.hipcc)?)?;
+    instrument::for_triton()?;
+    if options.full {
+        instrument::all()?;
+    }
     let Some(generations) = &options.rocm else {
         let mut all = options.cargo_test(&["--workspace"], rocm.root.as_deref(), &rocm.hipcc)?;
         shell::run(all.arg("--").args(skipped()))?;

@@ -74,6 +74,7 @@ def main():
     for case in CASES:
         compiled = compile_case(case, arch, options)
         (folder / f"{case.name}.hsaco").write_bytes(compiled.asm["hsaco"])
+        (folder / f"{case.name}.llir").write_text(compiled.asm["llir"])
         args = []
         for number, argument in enumerate(case.args):
             if not isinstance(argument, Buffer):
