@@ -59,7 +59,7 @@ extern "C" fn after_destructors() {
         lifetime::ended();
         markers::end(&session.interceptor);
         if lifetime::is_runtime_up() {
-            // Nobody shut the runtime down: its memory is there, its functions may not be called.
+            // The runtime was not shut down: its memory is there, its functions may not be called.
             session.copies.iter().for_each(|copies| copies.give_up(session.recorder()));
             session.interceptor.drain(Access::Memory);
             for queue in session.interceptor.queues.all().iter() {

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_whose_dispatch_nobody_sees_complete_is_not_used_again() {
+    fn a_block_whose_dispatch_is_never_seen_complete_is_not_used_again() {
         let ring = ring(1);
         let unseen = dispatch();
         unseen.add_flags(flag::NO_TIMES);

@@ -30,7 +30,7 @@ pub type Connect = extern "C" fn(Option<Receive>);
 /// Its name.
 pub const CONNECT: &CStr = c"logdur_markers_connect";
 
-/// The function that passes on the ranges that are open, and returns how many markers nobody took.
+/// The function that passes on the ranges that are open, and returns how many markers were not taken.
 pub type End = extern "C" fn() -> u64;
 /// Its name.
 pub const END: &CStr = c"logdur_markers_end";

@@ -25,7 +25,7 @@ pub(crate) fn explained(captured: &CapturedDispatch<'_>, error: ReplayError) -> 
     };
     ReplayError::Unsupported(format!(
         "hidden_hostcall_buffer {buffer:#x}: the kernel called the host, as printf and a failed assertion do, and {how}: in a \
-         replay nobody answers"
+         replay no process answers"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! Memory at chosen addresses. In a process of its own: while the gaps are filled, nobody else finds memory.
+//! Memory at chosen addresses. In a process of its own: while the gaps are filled, no other test finds memory.
 
 use std::io;
 use std::ops::Range;
@@ -12,7 +12,7 @@ const HEAP: isize = (128 << 10) + PAGE as isize;
 
 fn unmap(range: &Range<u64>) {
     if range.start < range.end {
-        // SAFETY: only what was mapped below comes here, and nobody has pointers into it.
+        // SAFETY: only what was mapped below comes here, and no pointers lead into it.
         unsafe { libc::munmap(ptr::without_provenance_mut(range.start as usize), (range.end - range.start) as usize) };
     }
 }
@@ -53,7 +53,7 @@ fn placed(range: &Range<u64>) {
         let bytes = block.end - block.start;
         let allocate = || {
             // What glibc's allocator does when its heap is used up; where it fails, it maps memory, maybe the wanted one.
-            // SAFETY: the heap grows, and nobody uses what it grows by.
+            // SAFETY: the heap grows, and what it grows by is unused.
             let grown = unsafe { libc::sbrk(HEAP) };
             assert!(bytes <= PAGE + HEAP as u64 || grown.addr() != usize::MAX, "the heap cannot grow");
             like_the_library(bytes)

@@ -191,7 +191,7 @@ impl Capture {
         if !std::mem::replace(&mut *tried, true) {
             let started = session.interceptor.spawn("logdur-capture", "nothing is captured", move || self.run(session));
             if !started {
-                // Nobody would let go what is held.
+                // No thread would release what is held.
                 self.stopped.store(true, Ordering::Release);
             }
         }

@@ -11,7 +11,8 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
 use std::time::{Duration, Instant};
 
 use hsa::Agent;
@@ -55,6 +56,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The same while some GPU's clock is not known: without it, a reader of a dead process's records has no times.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
+/// Lines that are no rows and wait for the writer, at most.
+const MOST_LINES: usize = 4096;
+
 /// Between two attempts to write a log that cannot be written.
 const AGAIN: Duration = Duration::from_millis(400);
 /// How long the log thread waits for a slow reader, without progress and in all: it keeps the runtime from going.
@@ -66,7 +70,9 @@ const LAST_PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_sec
 pub(crate) struct Log {
     writer: Mutex<Writer>,
     /// Lines that are no rows, to be written before the next one.
-    lines: Mutex<Vec<Line>>,
+    lines: SyncSender<Line>,
+    /// Lines that the mailbox had no room for.
+    lines_lost: AtomicU64,
     filter: Option<Regex>,
     /// Rows go somewhere.
     has_rows: bool,
@@ -134,9 +140,11 @@ impl Log {
             ::log::error!("{problem}");
         }
         hello::say(settings, problem.as_deref(), records, no_file.as_deref());
+        let (sender, mail) = mpsc::sync_channel(MOST_LINES);
         let log = Log {
-            writer: Mutex::new(Writer::new(sink, problem, lines, records)),
-            lines: Mutex::default(),
+            writer: Mutex::new(Writer::new(sink, problem, lines, mail, records)),
+            lines: sender,
+            lines_lost: AtomicU64::new(0),
             filter: None,
             has_rows,
             process: process::this(),
@@ -149,7 +157,7 @@ impl Log {
             stderr: Guarded::borrow(libc::STDERR_FILENO).ok(),
         };
         if let Some(path) = records.path().filter(|_| to_file) {
-            lock(&log.lines).push(Line::Records(path.to_owned()));
+            log.add(Line::Records(path.to_owned()));
         }
         let (filter, bad) = match settings.log_filter.as_deref().map(Regex::new).transpose() {
             Ok(filter) => (filter, None),
@@ -165,9 +173,16 @@ impl Log {
         Log { filter, ..log }
     }
 
+    /// A line that waits for the writer. The caller never does: with a log that cannot be written, later lines are lost and counted.
+    fn add(&self, line: Line) {
+        if self.lines.try_send(line).is_err() {
+            self.lines_lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// A line that says something to people.
     pub(crate) fn notice(&self, text: String) {
-        lock(&self.lines).push(Line::Notice(text));
+        self.add(Line::Notice(text));
         self.wake();
     }
 
@@ -185,19 +200,14 @@ impl Log {
 
     /// A line that says what the runtime's clock is as wall time.
     pub(crate) fn clocks(&self, pair: ClockPair) {
-        lock(&self.lines).push(Line::Clocks(pair));
+        self.add(Line::Clocks(pair));
     }
 
     /// A line that names a GPU.
     pub(crate) fn agent(&self, position: usize, agent: &Agent) {
         let visible = crate::session::visible_agents();
         let identity = format!("{} {visible}", agent.identity).trim_end().to_owned();
-        lock(&self.lines).push(Line::Agent {
-            position,
-            name: agent.name.clone(),
-            product: agent.product.clone(),
-            identity,
-        });
+        self.add(Line::Agent { position, name: agent.name.clone(), product: agent.product.clone(), identity });
     }
 
     /// Starts the thread if it does not run yet.
@@ -301,8 +311,11 @@ impl Log {
                 format!("records have reached their limit, {limit}: dispatches pass unrecorded, and are counted");
             session.interceptor.notice_once("records-max", text);
         }
-        let Writer { lines, buffer, .. } = &mut *writer;
-        for line in std::mem::take(&mut *lock(&self.lines)) {
+        if writer.flush(patience, &session.interceptor.blocks) == Flushed::Blocked {
+            return Flushed::Blocked;
+        }
+        let Writer { lines, mail, buffer, .. } = &mut *writer;
+        while let Ok(line) = mail.try_recv() {
             match line {
                 Line::Notice(text) => lines.notice(buffer, &one_line(&text)),
                 Line::Records(path) => lines.records(buffer, std::process::id(), &path),
@@ -311,6 +324,10 @@ impl Log {
                     lines.agent(buffer, position, &name, &product, &identity);
                 }
             }
+        }
+        let lost = self.lines_lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            lines.notice(buffer, &format!("{lost} notices are lost: they came while the log could not be written"));
         }
         writer.flush(patience, &session.interceptor.blocks)
     }

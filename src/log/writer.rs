@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use logdur_intercept::blocks::{Blocks, RecordRef};
@@ -12,6 +13,7 @@ use logdur_journal::lines::Lines;
 use logdur_journal::rows::Rows;
 use logdur_journal::{Fate, Records};
 
+use super::Line;
 use super::sink::{Patience, Sink, Unwritten};
 use crate::kernels::{Kernels, KnownKernel};
 
@@ -19,6 +21,8 @@ use crate::kernels::{Kernels, KnownKernel};
 pub(super) struct Writer {
     pub(super) sink: Sink,
     pub(super) lines: Lines,
+    /// Lines that are no rows.
+    pub(super) mail: Receiver<Line>,
     pub(super) formatted: Rows,
     pub(super) buffer: Vec<u8>,
     rows: Vec<PendingRow>,
@@ -74,13 +78,20 @@ pub(super) enum Flushed {
 
 impl Writer {
     /// A writer to a sink. `problem` says why a sink is nowhere that should be somewhere.
-    pub(super) fn new(sink: Sink, problem: Option<String>, lines: Lines, records: &'static Records) -> Writer {
+    pub(super) fn new(
+        sink: Sink,
+        problem: Option<String>,
+        lines: Lines,
+        mail: Receiver<Line>,
+        records: &'static Records,
+    ) -> Writer {
         records.header().set_log_bytes(sink.length());
         Writer {
             unopened: problem.filter(|_| sink.is_nowhere()),
             dropped: 0,
             sink,
             lines,
+            mail,
             formatted: Rows::new(lines),
             buffer: Vec::new(),
             rows: Vec::new(),

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_there_is_no_room_for_run_as_they_are_and_disturb_nobody() {
+    fn shapes_without_room_run_as_they_are_and_disturb_no_other() {
         let alternation = Alternation::new(CacheMode::OffAfter(1));
         let known: Vec<_> = (0..SHAPES as u32).map(|n| packet(n + 1, 64)).collect();
         assert!(known.iter().all(|p| alternation.is_ours(p)));

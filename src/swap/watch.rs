@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_are_cut_off_or_of_nobodys_folder_are_left_out() {
+    fn events_that_are_cut_off_or_of_unknown_folders_are_left_out() {
         let mut folders = HashMap::from([(1, PathBuf::from("/cache"))]);
         let event = |watch: i32, mask: u32, name: &[u8]| {
             let words = [watch as u32, mask, 0, name.len() as u32];

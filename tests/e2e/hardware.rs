@@ -96,7 +96,7 @@ fn an_end_before_its_start_is_flagged() {
 }
 
 #[test]
-fn a_read_index_that_lags_loses_no_row_and_hangs_nobody() {
+fn a_read_index_that_lags_loses_no_row_and_hangs_no_program() {
     if harness::on_hardware() {
         return;
     }

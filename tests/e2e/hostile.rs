@@ -132,7 +132,7 @@ fn overwritten_with(bytes: impl Fn(usize) -> Vec<u8> + Sync) -> Outcome {
                     file.write_all_at(&bytes(file.metadata().unwrap().len() as usize), 0).unwrap();
                 }
                 for _ in answered..reached {
-                    // Nobody reads it any more when the program has failed.
+                    // It has no reader any more when the program has failed.
                     let _ = answers.write_all(b"\n");
                 }
                 answered = reached;

@@ -177,7 +177,7 @@ fn a_stopped_queue_beside_the_captured_one_fails_the_check_of_captures() {
 }
 
 #[test]
-fn faults_that_nobody_reports_fail_the_check_of_placement() {
+fn faults_that_are_not_reported_fail_the_check_of_placement() {
     fails("placement", &[("KFDEMU_FAULTS", "silent")], "a read of address 0 is not reported");
 }
 

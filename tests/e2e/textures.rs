@@ -37,7 +37,7 @@ fn kernels_that_read_textures_are_replayed_at_their_addresses_and_refused_by_nam
         assert_eq!(refused.status.code(), Some(7), "{options:?}: {}{}", refused.stdout, refused.stderr);
         assert!(refused.stderr.contains("sampled") && refused.stderr.contains(operation), "{}", refused.stderr);
     }
-    // The words that say where a texture is are no addresses to whoever rewrites those.
+    // What rewrites addresses does not take the words that say where a texture is for some.
     let out = Buffer::words(0x1000, &[7; 64], &std::array::from_fn::<u32, 64, _>(|i| 3 * i as u32));
     let low = Captured {
         code: fs::read(&object).unwrap(),

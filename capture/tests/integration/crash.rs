@@ -83,7 +83,7 @@ fn whenever_the_process_is_killed_every_committed_dispatch_is_readable() {
             assert_eq!(reader.code_object(dispatch.code_object).unwrap().len(), 100_000);
         }
         let report = reader.check();
-        let End::Unfinished { whole, cut, .. } = *reader.end() else { panic!("nobody finished it") };
+        let End::Unfinished { whole, cut, .. } = *reader.end() else { panic!("the writer finished it") };
         assert_eq!(whole + cut, std::fs::metadata(&path).unwrap().len());
         // It says that it was not finished, and of a frame that is torn off that it is.
         assert!(report.findings.len() <= 2, "{:?}", report.findings);

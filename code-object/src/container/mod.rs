@@ -210,7 +210,7 @@ fn bundles(source: &dyn Source, start: u64, end: u64, entries: &mut Vec<Entry>) 
         }
         at = match found.length {
             Some(length) => here.saturating_add(length.max(1)),
-            // Nobody knows where it ends: the next one is aligned.
+            // Its end is not known: the next one is aligned.
             None => match next_bundle(source, here, end)? {
                 Some(next) => next,
                 None => break,

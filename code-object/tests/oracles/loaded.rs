@@ -79,7 +79,7 @@ fn what_is_defined_elsewhere_has_to_be_given_by_its_name() {
         .arg("-o")
         .arg(&linked));
     let bytes = fs::read(&linked).expect("what was linked");
-    let error = load::load(&bytes, BASE, |_| None).expect_err("nobody defines it").to_string();
+    let error = load::load(&bytes, BASE, |_| None).expect_err("it is defined nowhere").to_string();
     assert!(error.contains("an address of elsewhere"), "{error}");
     let loaded = load::load(&bytes, BASE, |name| (name == "elsewhere").then_some(0x1234)).expect("it is defined");
     let stored = 0x1239u64.to_le_bytes();

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_taken_back_only_when_nobody_else_has_it_and_stands_for_nothing_then() {
+    fn a_file_is_taken_back_only_when_no_other_process_has_it_and_stands_for_nothing_then() {
         let (_memory, file) = page();
         let find = || Dmabuf::of_other(std::process::id(), file.number().cast_unsigned());
         let fd = given(&file);

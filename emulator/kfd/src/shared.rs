@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lasting_file_can_be_found_until_its_buffer_is_freed_and_another_until_nobody_has_it() {
+    fn a_lasting_file_can_be_found_until_its_buffer_is_freed_and_another_until_its_last_user_closes_it() {
         let shared = Shared::default();
         let place = |buffer, lasting| {
             let tell = |file: &Dmabuf| Ok((file.number().cast_unsigned(), file.identity()));

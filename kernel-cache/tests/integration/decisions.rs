@@ -55,7 +55,7 @@ fn the_only_kernel_that_fits_takes_the_place_however_often_it_is_there() {
 }
 
 #[test]
-fn several_that_differ_are_listed_until_somebody_chooses() {
+fn several_that_differ_are_listed_until_the_user_chooses() {
     let harness = Harness::new();
     harness.put("a.co", &FASTER.bytes(), 1800);
     harness.put("b.co", &LARGER.bytes(), 3600);

@@ -380,7 +380,7 @@ fn allow(path: &Path, mode: u32) {
 }
 
 #[test]
-fn what_others_may_write_is_refused_with_its_owner_and_mode_unless_nobody_else_can_reach_it() {
+fn what_others_may_write_is_refused_with_its_owner_and_mode_unless_no_other_user_can_reach_it() {
     let (harness, trust) = reachable();
     let file = harness.put("bare.hsaco", &SCALE.bytes(), AN_HOUR);
     let open = |trust| Cache::open(std::slice::from_ref(&harness.root), Some(&harness.index), trust);
@@ -404,7 +404,7 @@ fn what_others_may_write_is_refused_with_its_owner_and_mode_unless_nobody_else_c
     allow(&harness.root, 0o755);
     allow(&file, 0o664);
     refused("file", &file, user, "0664");
-    // Nobody else gets there.
+    // No other user gets there.
     allow(harness.root.parent().expect("a folder"), 0o700);
     accepted();
     allow(harness.root.parent().expect("a folder"), 0o755);

@@ -80,7 +80,7 @@ impl Journal {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return refuse(path.display().to_string(), "a journal that nobody writes", "one in use".to_owned());
+                return refuse(path.display().to_string(), "a journal that no process writes", "one in use".to_owned());
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }

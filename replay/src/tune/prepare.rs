@@ -173,7 +173,7 @@ impl Kernels<'_, '_> {
                 (Some(Ok(path)), _) => path.clone(),
                 (Some(Err(text)), _) => return Err(Outcome::CompileFailed { text: text.clone() }),
                 (None, Some(failed)) => return Err(failed.clone()),
-                (None, None) => return Err(Outcome::CompileFailed { text: "nobody compiled it".to_owned() }),
+                (None, None) => return Err(Outcome::CompileFailed { text: "it was not compiled".to_owned() }),
             },
             _ => return Ok(self.subject.kernel()),
         };

@@ -247,7 +247,7 @@ fn a_journal_is_used_only_for_what_it_is_about() {
     let error = search(other.configs, &PLAN, &mut computed(cost), &mut journal, &mut |_| ()).unwrap_err().to_string();
     assert!(error.contains("configuration 1: expected"), "{error}");
     let error = open(&identity("o"), true).unwrap_err().to_string();
-    assert!(error.ends_with("expected a journal that nobody writes, found one in use"), "{error}");
+    assert!(error.ends_with("expected a journal that no process writes, found one in use"), "{error}");
     drop(journal);
     let path = folder.path().join("trials.jsonl");
     let text = fs::read_to_string(&path).unwrap();

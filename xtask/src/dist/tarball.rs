@@ -11,7 +11,7 @@ use super::old_system::Root;
 use super::{VERSION, tree};
 use crate::{demo, setup, shell};
 
-/// The same bytes from the same files, whoever packs them and when.
+/// The same bytes from the same files, on every machine and at any time.
 const REPRODUCIBLE: &[&str] =
     &["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX", "--format=gnu"];
 

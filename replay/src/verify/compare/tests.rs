@@ -128,7 +128,7 @@ fn an_application_kernel_that_does_not_do_it_again_is_told_whatever_another_does
 }
 
 #[test]
-fn bytes_that_the_applications_kernel_leaves_alone_are_touched_by_nobody() {
+fn bytes_that_the_applications_kernel_leaves_alone_may_not_be_touched() {
     // It changes the lowest byte of a word, which is another each time.
     let word = |low: u8, high: u8| [f32::from_bits(u32::from_le_bytes([low, 0, 0, high]))];
     let (before, after) = (word(0, 0), word(1, 0));
