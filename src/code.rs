@@ -148,6 +148,14 @@ impl Object {
         (self.at.base != 0).then_some(self.at.delta)
     }
 
+    /// Its bytes, which are not kept.
+    ///
+    /// # Errors
+    /// When they are not there any more.
+    pub(crate) fn bytes(&self, api: &Api) -> Result<Vec<u8>, UnknownCode> {
+        bytes_of(api, self.loaded, Part::All)
+    }
+
     /// What the runtime says of a code object that it has loaded, and the part of its bytes that is read.
     fn read(api: &Api, loaded: u64, part: Part) -> hsa::Result<WithBytes> {
         let loader = api.loader()?;

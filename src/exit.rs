@@ -37,6 +37,7 @@ extern "C" fn before_destructors() {
         let Some(session) = of_this_process() else { return };
         if lifetime::is_runtime_up() {
             session.interceptor.drain(Access::Full);
+            session.leave_instrument();
             session.interceptor.unseen.count(&session.interceptor);
         }
         session.log.write_all(session, Access::Full);

@@ -29,6 +29,7 @@ mod entry;
 mod exit;
 mod guarded;
 mod hooks;
+mod instrument;
 mod kernels;
 mod log;
 mod markers;

@@ -3,7 +3,7 @@
 //! # Threads
 //! Any. The session is made once and never freed; a fork's child has none, and everything passes through unseen there.
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use hsa::{Api, LiveTable};
 use hsa_sys::raw::HsaApiTable;
@@ -18,6 +18,7 @@ use crate::capture::Capture;
 use crate::code::LoadedCode;
 use crate::copies::{Copies, Recorder};
 use crate::descriptors::Few;
+use crate::instrument::Instrument;
 use crate::kernels::Kernels;
 use crate::log::{Log, Sink};
 use crate::records::Opened;
@@ -32,6 +33,8 @@ pub(crate) struct Session {
     pub(crate) code: LoadedCode,
     /// Present when there is a kernel cache.
     pub(crate) swapper: Option<&'static Swapper>,
+    /// Present in instrumented mode.
+    pub(crate) instrument: Option<&'static Instrument>,
     /// Present when copies have rows.
     pub(crate) copies: Option<Copies>,
     /// Present when dispatches are captured.
@@ -125,6 +128,7 @@ pub(crate) fn leave_runtime() {
     }
     session.capture.iter().for_each(|capture| capture.leave(session));
     session.copies.iter().for_each(|copies| copies.leave(session.recorder()));
+    session.leave_instrument();
     session.interceptor.leave_runtime();
     session.log.write_all(session, Access::Full);
     let left = session.interceptor.destroy_signals();
@@ -159,6 +163,7 @@ pub(crate) fn unload() {
     session.kernels.forget();
     session.code.forget();
     session.swapper.iter().for_each(|swapper| swapper.forget());
+    session.instrument.iter().for_each(|instrument| instrument.forget());
     lifetime::runtime_is_up(false);
     hooks::restore(session.interceptor.api());
 }
@@ -175,8 +180,11 @@ impl Session {
         let (sink, problem) = Sink::open(settings, few.is_none());
         let Opened { records, said, no_file } = records::open(settings, &sink, few);
         let log: &'static Log = Box::leak(Box::new(Log::new(settings, sink, problem, records, no_file)));
-        let (swapper, of_cache) = Swapper::new(settings);
-        let (capture, of_capture) = Capture::new(settings);
+        let captures: &'static AtomicBool = Box::leak(Box::default());
+        let instrument: Option<&'static Instrument> =
+            Instrument::new(settings, captures).map(|instrument| &*Box::leak(Box::new(instrument)));
+        let (swapper, of_cache) = Swapper::new(settings, instrument);
+        let (capture, of_capture) = Capture::new(settings, captures);
         said.into_iter().chain(of_cache).chain(of_capture).for_each(|text| log.notice(text));
         let swapper: Option<&'static Swapper> = swapper.map(|swapper| &*Box::leak(Box::new(swapper)));
         let capture: Option<&'static Capture> = capture.map(|capture| &*Box::leak(Box::new(capture)));
@@ -193,6 +201,7 @@ impl Session {
             kernels: Kernels::new(records, kernel_numbers),
             code: LoadedCode::default(),
             swapper,
+            instrument,
             copies: (settings.copies == 1).then(Copies::default),
             capture,
         }
@@ -207,6 +216,14 @@ impl Session {
         );
         self.log.tell(&text);
         self.interceptor.notice(text);
+    }
+
+    /// The runtime or the process is about to end: handlers get the messages of dispatches that have ended, and are closed.
+    pub(crate) fn leave_instrument(&'static self) {
+        if let Some(instrument) = self.instrument {
+            self.interceptor.drain(Access::Full);
+            instrument.leave();
+        }
     }
 
     /// What copies are recorded with.

@@ -14,6 +14,7 @@ use logdur_journal::{Record, Shape, State, flag};
 
 use crate::blocks::{Cursor, RecordRef};
 use crate::interceptor::Interceptor;
+use crate::kernarg_ring::Borrowed;
 use crate::pending::Left;
 use crate::ports::Changed;
 use crate::queue::{Publisher, Queue};
@@ -130,12 +131,26 @@ impl Publisher {
         changed: Changed,
         id_and_time: (u64, u64),
     ) {
-        slot.take_kernel_of(&changed.packet);
         let recorded = self.record(interceptor, queue, &changed.packet, changed.kernel, id_and_time);
-        // Memory of arguments that has no record is not used again.
-        let Some((record, own)) = recorded else { return };
+        let Some((record, own)) = recorded else {
+            match (changed.lent, changed.kernargs) {
+                // No thread would learn when it is complete.
+                (Some(lent), kernargs) => {
+                    kernargs.into_iter().for_each(Borrowed::give_back);
+                    lent.by.recorded(lent.token, None);
+                }
+                // Memory of arguments that has no record is not used again.
+                (None, _) => slot.take_kernel_of(&changed.packet),
+            }
+            return;
+        };
+        slot.take_kernel_of(&changed.packet);
+        record.add_flags(changed.flags);
         if let Some(own) = own {
             slot.set_completion_signal(own.handle());
+        }
+        if let Some(lent) = changed.lent {
+            lent.by.recorded(lent.token, Some(record));
         }
         if let Some(kernargs) = changed.kernargs {
             kernargs.until_complete(record.progress());

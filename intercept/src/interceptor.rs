@@ -189,6 +189,11 @@ impl Interceptor {
         self.agents.read().unwrap_or_else(|e| e.into_inner()).get(position).copied()
     }
 
+    /// How many GPUs there are.
+    pub fn agents(&self) -> usize {
+        self.agents.read().unwrap_or_else(|e| e.into_inner()).len()
+    }
+
     /// Position of a GPU in the list.
     pub fn agent_position(&self, handle: u64) -> Option<usize> {
         self.agents.read().unwrap_or_else(|e| e.into_inner()).iter().position(|a| a.agent.handle == handle)
@@ -212,9 +217,24 @@ impl Interceptor {
     /// Starts a thread that takes none of the application's signals; false if the system refuses, which a notice says, with
     /// what it means.
     pub fn spawn(&'static self, name: &'static str, without: &str, body: impl FnOnce() + Send + 'static) -> bool {
+        self.spawn_with_stack(name, without, 256 << 10, body)
+    }
+
+    /// The same for a thread that runs code of others, with as large a stack as theirs may need.
+    pub fn spawn_large(&'static self, name: &'static str, without: &str, body: impl FnOnce() + Send + 'static) -> bool {
+        self.spawn_with_stack(name, without, 8 << 20, body)
+    }
+
+    fn spawn_with_stack(
+        &'static self,
+        name: &'static str,
+        without: &str,
+        stack: usize,
+        body: impl FnOnce() + Send + 'static,
+    ) -> bool {
         let blocked = BlockedSignals::all();
         let guarded = move || crate::guard::guard((), body);
-        let started = std::thread::Builder::new().name(name.to_owned()).stack_size(256 << 10).spawn(guarded);
+        let started = std::thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(guarded);
         drop(blocked);
         if let Err(error) = &started {
             self.notice_once(name, format!("the thread {name} could not be started ({error}): {without}"));

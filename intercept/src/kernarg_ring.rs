@@ -110,6 +110,11 @@ impl Borrowed {
         unsafe { self.ring.memory.add(self.index * self.ring.block_bytes) }
     }
 
+    /// No dispatch uses the block.
+    pub fn give_back(self) {
+        self.ring.blocks[self.index].user.store(ptr::null_mut(), Ordering::Release);
+    }
+
     /// The dispatch with a record uses the block, until it is complete.
     pub fn until_complete(self, dispatch: &'static Progress) {
         if dispatch.flags() & flag::NO_TIMES != 0 {

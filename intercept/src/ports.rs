@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use hsa_sys::abi::aql::Packet;
 
+use crate::blocks::RecordRef;
 use crate::kernarg_ring::Borrowed;
 use crate::queue::{Queue, Ring};
 
@@ -28,6 +29,33 @@ pub struct Changed {
     pub kernel: u32,
     /// The memory of its arguments, which is lent until the dispatch is complete; `None` if they are the application's.
     pub kernargs: Option<Borrowed>,
+    /// What else it has until it is complete.
+    pub lent: Option<Lent>,
+    /// Bits of `logdur_journal::flag` for its row.
+    pub flags: u8,
+}
+
+/// What a dispatch has of a feature until it is complete.
+#[derive(Clone, Copy)]
+pub struct Lent {
+    /// The feature.
+    pub by: &'static dyn Lend,
+    /// What it is, to the feature.
+    pub token: u64,
+}
+
+/// Lends something to dispatches. Called on the thread that publishes the packet: it may neither wait nor allocate.
+pub trait Lend: Sync {
+    /// The dispatch has this record: it is complete when the record is not in flight any more. `None` if it has none, and runs as
+    /// it is.
+    fn recorded(&self, token: u64, record: Option<RecordRef>);
+}
+
+impl Changed {
+    /// A dispatch in which a kernel runs with its own arguments.
+    pub fn of(packet: Packet, kernel: u32) -> Changed {
+        Changed { packet, kernel, kernargs: None, lent: None, flags: 0 }
+    }
 }
 
 /// Chooses other kernels for dispatches. Called on the thread that publishes the packet: it may neither wait nor allocate.

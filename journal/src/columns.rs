@@ -66,8 +66,16 @@ pub struct Flags(u8);
 
 impl Flags {
     /// As rows have them.
-    pub const NAMES: [&'static str; 7] =
-        ["unknown-kernel", "incomplete", "no-times", "times-lost", "in-flight", "shared-signal", "end-before-start"];
+    pub const NAMES: [&'static str; 8] = [
+        "unknown-kernel",
+        "incomplete",
+        "no-times",
+        "times-lost",
+        "in-flight",
+        "shared-signal",
+        "end-before-start",
+        "not-instrumented",
+    ];
 
     /// True when nothing is unusual.
     #[inline]
@@ -247,6 +255,7 @@ impl Row<'_> {
             self.late == Some(Late::InFlight),
             flags & flag::SHARED_SIGNAL != 0,
             self.times.is_some_and(|(start, end)| end < start),
+            flags & flag::NOT_INSTRUMENTED != 0,
         ];
         Flags(all.into_iter().enumerate().fold(0, |bits, (bit, is_set)| bits | u8::from(is_set) << bit))
     }

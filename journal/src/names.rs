@@ -38,9 +38,13 @@ pub struct Kernel {
     pub kernarg_size: Option<u32>,
     /// Registers of the kernel that ran.
     pub registers: Registers,
-    /// Short hash of the code object whose kernel ran in place of the application's; empty if its own did.
+    /// Short hash of the code object whose kernel ran in place of the application's, after [`INSTRUMENTED`] if it is an
+    /// instrumented clone; empty if the application's own ran.
     pub replaced: String,
 }
+
+/// What [`Kernel::replaced`] begins with for an instrumented clone.
+pub const INSTRUMENTED: &str = "instrumented:";
 
 /// Registers that a kernel was compiled for, as the metadata of its code object counts them; `None` if that is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

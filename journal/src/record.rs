@@ -75,6 +75,8 @@ pub mod flag {
     pub const SHARED_SIGNAL: u8 = 1 << 5;
     /// No dispatch but a packet whose signal has to wait for those of dispatches before it: it has no row.
     pub const NO_DISPATCH: u8 = 1 << 6;
+    /// Its kernel has an instrumented clone, which has not run.
+    pub const NOT_INSTRUMENTED: u8 = 1 << 7;
 }
 
 /// One dispatch.

@@ -15,6 +15,7 @@ use crate::hash::Hash;
 use crate::index::hashes::{self, Hashes};
 use crate::interface::Interface;
 use crate::root::{Changes, Root};
+use crate::swap::{fit, fit_clone};
 use crate::triton;
 use crate::trust::Trust;
 use crate::variables::{Analysis, Modules};
@@ -119,11 +120,29 @@ impl Cache {
         agent: Option<&Target>,
         pick: Option<&Pick>,
     ) -> Decision {
-        let mut original = original.clone();
-        if let Some(agent) = agent {
-            original.target = agent.clone();
-        }
-        Decision::of(&original, running, pick, self.candidates(&original.name), self, modules)
+        let original = original.on(agent);
+        Decision::of(fit, &original, running, pick, self.candidates(&original.name), self, modules)
+    }
+
+    /// The same for the instrumented clone of a kernel. `names` are those that it may have; one of the kernel's own name is a clone
+    /// if it takes one argument more.
+    pub fn decide_clone(
+        &self,
+        original: &Interface,
+        names: &[String],
+        modules: Modules<'_>,
+        agent: Option<&Target>,
+        pick: Option<&Pick>,
+    ) -> Decision {
+        let original = original.on(agent);
+        let arguments = original.explicit().count() + 1;
+        let is_clone = |candidate: &Candidate| {
+            candidate.interface.name != original.name || candidate.interface.explicit().count() == arguments
+        };
+        let candidates = names.iter().flat_map(|name| self.candidates(name)).filter(is_clone).collect();
+        // The clone may be in the code object that runs.
+        let none = Hash::of(&[]);
+        Decision::of(fit_clone, &original, &none, pick, candidates, self, modules)
     }
 
     /// The code object's bytes. They have the kernel that the index says, or it is an error.

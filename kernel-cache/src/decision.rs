@@ -9,7 +9,7 @@ use crate::error::Unavailable;
 use crate::hash::{Hash, Prefix};
 use crate::interface::Interface;
 use crate::rules::{Fact, Reason, Refusal};
-use crate::swap::{Swap, fit, unreadable};
+use crate::swap::{Swap, unreadable};
 use crate::target;
 use crate::triton;
 use crate::variables::{Analysis, Modules};
@@ -58,6 +58,9 @@ pub(crate) trait Sources {
     fn analysis(&self, candidate: &Candidate) -> Result<Arc<Analysis>, Unavailable>;
 }
 
+/// Whether a kernel may take the place of another.
+pub(crate) type Fits = fn(&Interface, &Interface) -> Result<Swap, Vec<Refusal>>;
+
 /// What tells the candidates of a kernel apart.
 struct Fit {
     choice: Choice,
@@ -65,8 +68,9 @@ struct Fit {
 }
 
 impl Decision {
-    /// For a kernel whose target is the agent's, and the candidates of its name.
+    /// For a kernel whose target is the agent's, and the candidates for its place. `fit` compares two kernels.
     pub(crate) fn of(
+        fit: Fits,
         original: &Interface,
         running: &Hash,
         pick: Option<&Pick>,

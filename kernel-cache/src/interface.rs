@@ -115,6 +115,24 @@ impl Interface {
         }
     }
 
+    /// The same with the target of its agent, where that is known: it says what the settings are that code is right for both ways.
+    #[must_use]
+    pub fn on(&self, agent: Option<&Target>) -> Interface {
+        Interface { target: agent.unwrap_or(&self.target).clone(), ..self.clone() }
+    }
+
+    /// The same without its last explicit argument, and where that is; `None` if it is no pointer to global memory.
+    pub(crate) fn without_last_pointer(&self) -> Option<(Interface, u32)> {
+        let explicit = self.arguments.iter().enumerate().filter(|(_, argument)| !argument.kind.is_hidden());
+        let (n, last) = explicit.max_by_key(|(_, argument)| argument.offset)?;
+        // Without type information, as after a pass on LLVM's code, a pointer may be told as eight bytes.
+        let is_pointer = last.size == 8 && matches!(last.kind, ValueKind::GlobalBuffer | ValueKind::ByValue);
+        let offset = last.offset;
+        let mut without = self.clone();
+        without.arguments.remove(n);
+        is_pointer.then_some((without, offset))
+    }
+
     /// The arguments that the application fills in.
     pub fn explicit(&self) -> impl Iterator<Item = &Parameter> {
         self.arguments.iter().filter(|a| !a.kind.is_hidden())

@@ -141,11 +141,12 @@ impl Kernarg {
         };
         let fits = candidate.kernarg_size <= original.kernarg_size
             && candidate.kernarg_align <= original.kernarg_align.max(ALIGN);
-        if fits && candidate.hidden().all(same_place) {
-            Kernarg::AsItIs
-        } else {
-            Kernarg::Relaid(Layout::of(original, candidate))
-        }
+        if fits && candidate.hidden().all(same_place) { Kernarg::AsItIs } else { Kernarg::relaid(original, candidate) }
+    }
+
+    /// The same, always in a segment of their own.
+    pub(crate) fn relaid(original: &Interface, candidate: &Interface) -> Kernarg {
+        Kernarg::Relaid(Layout::of(original, candidate))
     }
 }
 

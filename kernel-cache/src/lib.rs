@@ -58,7 +58,7 @@ pub use packet::{Launch, Limits, PacketFacts};
 pub use page::page;
 pub use rules::{Accepted, Fact, Reason, Refusal};
 pub use skim::skim;
-pub use swap::{Sizes, Swap, fit, fit_code};
+pub use swap::{Sizes, Swap, fit, fit_clone, fit_code};
 pub use target::members;
 pub use trust::Trust;
 pub use variables::{Binding, Module, Modules, Patch, Patched};

@@ -19,6 +19,8 @@ pub struct Swap {
     pub accepted: Vec<Accepted>,
     /// How it comes to use the application's variables.
     pub binding: Box<Binding>,
+    /// Where it takes a pointer that the original does not have, in its kernarg segment: for an instrumented clone.
+    pub added: Option<u32>,
 }
 
 /// What a swapped packet's sizes are, in bytes.
@@ -45,7 +47,25 @@ pub fn fit(original: &Interface, candidate: &Interface) -> Result<Swap, Vec<Refu
         limits: Limits::of(original, candidate),
         accepted: rules::accepted(original, candidate),
         binding: Box::default(),
+        added: None,
     })
+}
+
+/// Whether a candidate may take the place of the original as its instrumented clone: it has one pointer more, behind the other
+/// explicit arguments. Everything else is compared as for [`fit`].
+///
+/// # Errors
+/// Every reason why not.
+pub fn fit_clone(original: &Interface, candidate: &Interface) -> Result<Swap, Vec<Refusal>> {
+    let Some((without, added)) = candidate.without_last_pointer() else {
+        let counted = Fact::Text(format!("{} and a pointer", original.explicit().count()).into());
+        let found = Fact::Text(format!("{}, the last one is no pointer", candidate.explicit().count()).into());
+        return Err(vec![Refusal { reason: Reason::ArgumentCount, expected: counted, found }]);
+    };
+    let mut swap = fit(original, &without)?;
+    swap.kernarg = Kernarg::relaid(original, &without);
+    swap.added = Some(added);
+    Ok(swap)
 }
 
 /// Whether a candidate of a code object may take the place of the original, whose variables are in modules of the application.

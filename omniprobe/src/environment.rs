@@ -57,6 +57,13 @@ impl Environment {
             (Interceptor::kernel_cache_mode, options.cache_mode.clone().map(Into::into)),
             (Interceptor::kernel_cache_pick, options.cache_pick.clone().map(Into::into)),
             (Interceptor::kernel_cache_trust, options.cache_trust.then(|| "1".into())),
+            (Interceptor::instrumented, options.instrumented.then(|| "true".into())),
+            (Interceptor::dispatches, options.dispatches.clone().map(Into::into)),
+            (Interceptor::handlers, handlers(&options.analyzers)?),
+            (Interceptor::handler_options, joined_options(&options.analyzer_option)?),
+            (Interceptor::handler_output, options.analyzer_output.clone()),
+            (Interceptor::handler_format, options.analyzer_format.clone().map(Into::into)),
+            (Interceptor::instrument_buffers, options.instrument_buffers.clone()),
             (Interceptor::capture, capture.capture.clone()),
             (Interceptor::capture_kernels, capture.capture_kernels.clone()),
             (Interceptor::capture_dispatches, capture.capture_dispatches.clone()),
@@ -212,6 +219,31 @@ fn caches(folders: &[PathBuf]) -> Result<Option<OsString>> {
     let folders: Vec<PathBuf> = folders.iter().map(absolute).collect::<Result<_>>()?;
     let joined = std::env::join_paths(&folders).context("--cache-location: a folder's name has a colon")?;
     Ok(Some(joined))
+}
+
+/// Analyzers as `LOGDUR_HANDLERS` takes them: names as they are, libraries wherever the application goes.
+fn handlers(analyzers: &[OsString]) -> Result<Option<OsString>> {
+    if analyzers.is_empty() {
+        return Ok(None);
+    }
+    let place = |analyzer: &OsString| {
+        let bytes = analyzer.as_bytes();
+        if !bytes.contains(&b'/') && !bytes.ends_with(b".so") {
+            return Ok(analyzer.into());
+        }
+        Path::new(analyzer).canonicalize().with_context(|| format!("--analyzers {}", analyzer.display()))
+    };
+    let places: Vec<PathBuf> = analyzers.iter().map(place).collect::<Result<_>>()?;
+    Ok(Some(std::env::join_paths(&places).context("--analyzers: a name has a colon")?))
+}
+
+/// Options as `LOGDUR_HANDLER_OPTIONS` takes them.
+fn joined_options(options: &[String]) -> Result<Option<OsString>> {
+    match options.iter().find(|option| option.contains(':') || !option.contains('=')) {
+        Some(wrong) => bail!("--analyzer-option {wrong}: expected KEY=VALUE without a colon"),
+        None if options.is_empty() => Ok(None),
+        None => Ok(Some(options.join(":").into())),
+    }
 }
 
 /// A path as `HSA_TOOLS_LIB` takes it: the separator there is a space, quotes and backslashes are honoured (ROCr's

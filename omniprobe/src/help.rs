@@ -18,7 +18,7 @@ pub(crate) const COMPARISON: &str = "Comparison";
 pub(crate) const MEASUREMENT: &str = "Measurement";
 pub(crate) const ANALYSIS: &str = "Analysis";
 pub(crate) const GENERAL: &str = "General";
-pub(crate) const LATER: &str = "Instrumentation (logduration's options, still to come)";
+pub(crate) const INSTRUMENTED: &str = "Instrumented kernels";
 
 /// The forms of the command line.
 pub(crate) const USAGE: &str = "omniprobe [OPTIONS] [--] APP [ARGS]...
@@ -54,6 +54,7 @@ Examples:
   omniprobe --stats -- ./app                                 Print totals per kernel at the end
   omniprobe --emulate gfx90a -- ./app                        Run without a GPU
   omniprobe -c faster --cache-mode alternate -- ./app        Compare swapped kernels with the application's
+  omniprobe -i -a Heatmap -- ./app                           Analyze what instrumented kernels send
   omniprobe --capture app.ldcap --capture-kernels gemm -- ./app   Capture the first dispatch of each gemm kernel
 ";
 

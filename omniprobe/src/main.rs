@@ -146,7 +146,7 @@ struct RunOptions {
     /// folders. Sets LOGDUR_KERNEL_CACHE.
     #[arg(short, long, value_name = "DIR", help_heading = help::SWAP)]
     cache_location: Vec<PathBuf>,
-    /// Swap only kernels with a matching name: mangled, demangled, or without arguments. Sets LOGDUR_FILTER [default: all].
+    /// Swap or instrument only kernels with a matching name: mangled, demangled, or without arguments. Sets LOGDUR_FILTER [default: all].
     #[arg(short, long, value_name = "REGEX", help_heading = help::SWAP)]
     kernels: Option<String>,
     /// When to swap: always; in alternation with the original, N dispatches each; for the first N dispatches. The last two
@@ -174,18 +174,33 @@ struct RunOptions {
     /// Print the variables that are set, on stderr.
     #[arg(short, long, help_heading = help::GENERAL)]
     verbose: bool,
-    /// Run instrumented clones (still to come).
-    #[arg(short, long, overrides_with = "no_instrumented", help_heading = help::LATER)]
+    /// Run instrumented clones of kernels, which send messages to analyzers. The application's code and the folders of -c have
+    /// them; nothing is swapped then. Sets LOGDUR_INSTRUMENTED [default: false].
+    #[arg(short, long, overrides_with = "no_instrumented", help_heading = help::INSTRUMENTED)]
     instrumented: bool,
     /// Do not run instrumented clones (the default).
-    #[arg(long, help_heading = help::LATER)]
+    #[arg(long, help_heading = help::INSTRUMENTED)]
     no_instrumented: bool,
-    /// Which dispatches are instrumented (still to come).
-    #[arg(short, long, value_name = "all|random|1", help_heading = help::LATER)]
+    /// Which dispatches are instrumented: all, a random hundredth, the first N of each kernel, a random share, or the N-th to M-th.
+    /// Sets LOGDUR_DISPATCHES [default: all].
+    #[arg(short, long, value_name = "all|random|N|N%|N-M", help_heading = help::INSTRUMENTED)]
     dispatches: Option<String>,
-    /// Message handlers of instrumented kernels (still to come).
-    #[arg(short, long, value_name = "NAME", num_args = 1.., help_heading = help::LATER)]
-    analyzers: Vec<String>,
+    /// Analyzers of the messages, by name, or libraries of handlers, by path. Repeat it for more, or separate them by commas. Sets
+    /// LOGDUR_HANDLERS [default: messages are counted only].
+    #[arg(short, long, value_name = "NAME|LIBRARY", num_args = 1.., value_delimiter = ',', help_heading = help::INSTRUMENTED)]
+    analyzers: Vec<OsString>,
+    /// An option of the analyzers. Sets LOGDUR_HANDLER_OPTIONS [default: none].
+    #[arg(long, value_name = "KEY=VALUE", requires = "analyzers", help_heading = help::INSTRUMENTED)]
+    analyzer_option: Vec<String>,
+    /// Where analyzers write: console, a file (%p is the process id), /dev/null. Sets LOGDUR_HANDLER_OUTPUT [default: console].
+    #[arg(long, value_name = "WHERE", help_heading = help::INSTRUMENTED)]
+    analyzer_output: Option<OsString>,
+    /// How analyzers write. Sets LOGDUR_HANDLER_FORMAT [default: text].
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "csv", "json"], help_heading = help::INSTRUMENTED)]
+    analyzer_format: Option<String>,
+    /// Most memory for messages. Sets LOGDUR_INSTRUMENT_BUFFERS [default: 64M].
+    #[arg(long, value_name = "BYTES", help_heading = help::INSTRUMENTED)]
+    instrument_buffers: Option<OsString>,
 }
 
 /// What is captured. The library reads the values; what it cannot is a notice in the log.
@@ -242,18 +257,6 @@ struct CaptureOptions {
     /// What the file says about the process. Sets LOGDUR_CAPTURE_TELL [default: environment].
     #[arg(long, value_name = "WHAT", requires = "capture", value_parser = ["none", "command", "environment"])]
     capture_tell: Option<String>,
-}
-
-impl RunOptions {
-    /// The option whose feature is still to come, if one is used.
-    fn still_to_come(&self) -> Option<&'static str> {
-        let options = [
-            (self.instrumented, "-i/--instrumented"),
-            (self.dispatches.is_some(), "-d/--dispatches"),
-            (!self.analyzers.is_empty(), "-a/--analyzers"),
-        ];
-        options.into_iter().find(|(used, _)| *used).map(|(_, name)| name)
-    }
 }
 
 /// What `--agents-md` prints.
@@ -314,9 +317,6 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &RunOptions, app: &[OsString]) -> anyhow::Result<ExitCode> {
-    if let Some(option) = options.still_to_come() {
-        anyhow::bail!("{option}: this feature is still to come");
-    }
     cmd::run::run(options, app)
 }
 
@@ -364,11 +364,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_to_come_is_named_and_its_negation_is_not() {
-        let option = |args: &[&str]| Cli::parse_from([&["omniprobe"], args, &["--", "x"]].concat()).run.still_to_come();
-        assert_eq!(option(&["-a", "Heatmap", "MemoryAnalysis"]), Some("-a/--analyzers"));
-        assert_eq!(option(&["-i"]), Some("-i/--instrumented"));
-        assert_eq!(option(&["-i", "--no-instrumented"]), None);
-        assert_eq!(option(&["-e", "-v", "-t", "json"]), None);
+    fn analyzers_are_given_together_apart_or_with_commas() {
+        let all = |line: &str| Cli::parse_from(line.split(' ')).run.analyzers;
+        let expected = ["Heatmap", "./b.so"].map(OsString::from);
+        for line in
+            ["-a Heatmap ./b.so --", "-a Heatmap,./b.so", "-a Heatmap -a ./b.so --", "--analyzers=Heatmap,./b.so"]
+        {
+            let line = format!("omniprobe -i {line} {}x", if line.ends_with("--") { "" } else { "-- " });
+            assert_eq!(all(&line), expected, "{line}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::instrument::{Dispatches, HandlerOptions, Handlers, Switch};
 use crate::value::Bytes;
 use crate::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce, Value, settings};
 
@@ -46,6 +47,28 @@ impl Value for Format {
             Some("csv-safe") => Ok(Format::CsvSafe),
             Some("json") => Ok(Format::Json),
             _ => Err("expected csv, csv-safe or json".to_owned()),
+        }
+    }
+}
+
+/// How handlers write their reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandlerFormat {
+    /// For people.
+    Text,
+    /// Comma-separated values with a header line.
+    Csv,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Value for HandlerFormat {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        match text.to_str() {
+            Some("text") => Ok(HandlerFormat::Text),
+            Some("csv") => Ok(HandlerFormat::Csv),
+            Some("json") => Ok(HandlerFormat::Json),
+            _ => Err("expected text, csv or json".to_owned()),
         }
     }
 }
@@ -170,7 +193,7 @@ settings! {
     records: RecordsLocation = "LOGDUR_RECORDS" ["DIR"] or (RecordsLocation::Default) "`$XDG_RUNTIME_DIR`, else `/dev/shm`, else the folder for temporary files";
     /// Most bytes of records that wait for their rows. The application never waits: beyond this limit a log that cannot be written, as on a full disk, drops its oldest rows, counted as `unwritten`; if the log is only too slow, or more dispatches are in flight, dispatches pass unrecorded, counted as `not-recorded`.
     records_max: Bytes = "LOGDUR_RECORDS_MAX" ["BYTES"] or (Bytes(1 << 30)) "`1G`";
-    /// Kernels that may be swapped. The expression must match one of the names of the kernel: mangled, demangled, or without arguments.
+    /// Kernels that may be swapped or instrumented. The expression must match one of the names of the kernel: mangled, demangled, or without arguments.
     filter: Option<String> = "LOGDUR_FILTER" ["regular expression"] or (None) "every kernel";
     /// Folders of code objects whose kernels replace those of the same name and arguments, with all subfolders: `.hsaco` and `.co` files, offload bundles, programs and libraries with device code, Triton's cache. A kernel that cannot be proven to fit is not swapped, and a notice gives the reason. A file that changes takes effect with the next dispatch after the notice `cache: FILE active`.
     kernel_cache: Folders = "LOGDUR_KERNEL_CACHE" ["DIR[:DIR…]"] or (Folders::default()) "nothing is replaced";
@@ -180,6 +203,20 @@ settings! {
     kernel_cache_trust: u32 = "LOGDUR_KERNEL_CACHE_TRUST" ["`0` | `1`"] or (0) "`0`";
     /// When kernels are swapped: always; in alternation with the original, N dispatches each; or for the first N dispatches of each kernel and geometry. The last two compare both kernels, in lines at the end of the log.
     kernel_cache_mode: CacheMode = "LOGDUR_KERNEL_CACHE_MODE" ["`swap` | `alternate[:N]` | `off-after:N`"] or (CacheMode::Swap) "`swap`";
+    /// Whether instrumented clones of kernels run, in the application's code objects or in the kernel cache: `__amd_crk_NAMEPv`, or a kernel of the same name and arguments with one pointer more. Then the cache is searched for clones only, and no kernel is swapped.
+    instrumented: Switch = "LOGDUR_INSTRUMENTED" ["`true` | `false`"] or (Switch(false)) "`false`";
+    /// Which dispatches are instrumented, of kernels that have a clone: all; a random hundredth; the first N of each kernel; a random share; the N-th to M-th of each kernel.
+    dispatches: Dispatches = "LOGDUR_DISPATCHES" ["`all` | `random` | `N` | `N%` | `N-M`"] or (Dispatches::All) "`all`";
+    /// Handlers of the messages of instrumented kernels: names of `liblogdur_analyzers.so`, which lies beside `liblogdur.so`, or paths of libraries.
+    handlers: Handlers = "LOGDUR_HANDLERS" ["NAME or LIBRARY[:…]"] or (Handlers::default()) "messages are counted only";
+    /// Options of the handlers, given to each of them.
+    handler_options: HandlerOptions = "LOGDUR_HANDLER_OPTIONS" ["KEY=VALUE[:…]"] or (HandlerOptions::default()) "none";
+    /// Where handlers write their reports. A file is appended to; `%p` is the process id.
+    handler_output: LogLocation = "LOGDUR_HANDLER_OUTPUT" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: standard output";
+    /// How handlers write their reports.
+    handler_format: HandlerFormat = "LOGDUR_HANDLER_FORMAT" ["`text` | `csv` | `json`"] or (HandlerFormat::Text) "`text`";
+    /// Most bytes of memory for messages, of all GPUs together. A dispatch that finds none of it free runs uninstrumented, and is counted.
+    instrument_buffers: Bytes = "LOGDUR_INSTRUMENT_BUFFERS" ["BYTES"] or (Bytes(64 << 20)) "`64M`";
     /// Captures dispatches into this file, or into a new file of this folder: arguments, code, and memory before and after. `%p` is the process id, `%r` the rank of MPI or SLURM. Two processes never share a file.
     capture: Option<PathBuf> = "LOGDUR_CAPTURE" ["FILE | DIR"] or (None) "nothing is captured";
     /// Kernels that are captured. The expression must match one of the names of the kernel: mangled, demangled, or without arguments.
@@ -216,12 +253,4 @@ settings! {
     hello: Option<PathBuf> = "LOGDUR_HELLO" ["FILE"] or (None) "not written";
 
     coming:
-    /// Run instrumented clones.
-    instrumented = "LOGDUR_INSTRUMENTED" ["`true` | `false`"];
-    /// Which dispatches are instrumented.
-    dispatches = "LOGDUR_DISPATCHES" ["`all` | `random` | `1`"];
-    /// Message handlers for instrumented kernels.
-    handlers = "LOGDUR_HANDLERS" ["library[,library…]"];
-    /// Libraries whose kernels are instrumented.
-    library_filter = "LOGDUR_LIBRARY_FILTER" ["FILE"];
 }

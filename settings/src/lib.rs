@@ -7,6 +7,7 @@ mod capture;
 mod emulator;
 mod hello;
 mod injection;
+mod instrument;
 mod interceptor;
 mod value;
 
@@ -14,9 +15,10 @@ pub use capture::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrenc
 pub use emulator::{Bar, ClockKind, Emulator, Faults, Fetch, GpuList, Packets, ReadIndex, Scratch, Sdma, Times, Xnack};
 pub use hello::{from_line, to_line};
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
+pub use instrument::{Dispatches, HandlerOptions, Handlers, Switch};
 pub use interceptor::{
-    CacheMode, ENDED, Folders, Format, Interceptor, LogLocation, NO_RECORDS, NOT_LOADED, QueueMode, RECORDS_AT,
-    RecordsLocation, TRUST_ALL,
+    CacheMode, ENDED, Folders, Format, HandlerFormat, Interceptor, LogLocation, NO_RECORDS, NOT_LOADED, QueueMode,
+    RECORDS_AT, RecordsLocation, TRUST_ALL,
 };
 pub use value::Value;
 
@@ -176,13 +178,6 @@ mod tests {
         assert_eq!(settings.log_format, Format::Csv);
         let text: Vec<_> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(text, ["LOGDUR_LOG_FORMAT: expected csv, csv-safe or json, found \"xml\"; it is ignored"]);
-    }
-
-    #[test]
-    fn a_variable_of_a_feature_to_come_gives_one_problem() {
-        let (_, problems) = interceptor(&[("LOGDUR_INSTRUMENTED", "true")]);
-        assert_eq!(problems.len(), 1);
-        assert!(problems[0].to_string().contains("LOGDUR_INSTRUMENTED: this feature is still to come"));
     }
 
     #[test]

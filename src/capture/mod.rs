@@ -79,6 +79,8 @@ pub(crate) struct Capture {
     taken: AtomicU64,
     /// Nanoseconds that were spent.
     spent: AtomicU64,
+    /// The packet of a captured dispatch is being published.
+    runs_one: &'static AtomicBool,
 }
 
 /// A dispatch that waits to be captured.
@@ -145,7 +147,7 @@ impl Follow for Capture {
 
 impl Capture {
     /// What the settings ask for, and what is to be said of it; `None` without a file.
-    pub(crate) fn new(settings: &Interceptor) -> (Option<Capture>, Vec<String>) {
+    pub(crate) fn new(settings: &Interceptor, runs_one: &'static AtomicBool) -> (Option<Capture>, Vec<String>) {
         let Some(path) = &settings.capture else { return (None, Vec::new()) };
         let name = Interceptor::capture;
         let selection = match Selection::new(settings) {
@@ -181,6 +183,7 @@ impl Capture {
             quit: settings.capture_quit.map(u64::from),
             taken: AtomicU64::new(0),
             spent: AtomicU64::new(0),
+            runs_one,
         };
         (Some(capture), said)
     }

@@ -219,7 +219,10 @@ impl Capture {
         let record = stall::next_record(session, queue, deadline).map_err(|_| Untaken::Queue)?;
         ring.passed.store(taken.target.1, Ordering::Release);
         queue.defers_completions.store(true, Ordering::Release);
-        stall::publish_one(session, queue, ring, deadline).map_err(|_| Untaken::Queue)?;
+        self.runs_one.store(true, Ordering::Release);
+        let published = stall::publish_one(session, queue, ring, deadline);
+        self.runs_one.store(false, Ordering::Release);
+        published.map_err(|_| Untaken::Queue)?;
         taken.id = record.record().id.load(Ordering::Acquire);
         taken.ran = record.record().kernel_object.load(Ordering::Acquire);
         stalled.drain(&self.copies, end).map_err(|_| Untaken::Endless)?;

@@ -7,7 +7,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,6 +17,7 @@ use logdur_settings::{Interceptor, LogLocation};
 
 use crate::descriptors;
 use crate::guarded::Guarded;
+use crate::process::with_pid;
 use crate::records::format;
 
 /// What a pipe takes without letting others in between. Source: POSIX `PIPE_BUF`, on Linux.
@@ -293,20 +293,6 @@ fn lock(file: &File) -> bool {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-/// Replaces every `%p` by the process id.
-fn with_pid(path: &Path) -> PathBuf {
-    let pid = std::process::id().to_string();
-    let mut bytes = Vec::new();
-    let mut rest = path.as_os_str().as_bytes();
-    while let Some(at) = rest.windows(2).position(|w| w == b"%p") {
-        bytes.extend_from_slice(&rest[..at]);
-        bytes.extend_from_slice(pid.as_bytes());
-        rest = &rest[at + 2..];
-    }
-    bytes.extend_from_slice(rest);
-    PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
 
 /// Writes everything, counting it in `done`; waits for a slow reader as long as there is patience.

@@ -7,6 +7,7 @@ use hsa::HsaError;
 use logdur_kernel_cache::Unavailable;
 
 use crate::code::UnknownCode;
+use crate::instrument::NoBuffers;
 
 /// Why no replacement runs. It is kept beside the code that was tried, and printed for each kernel of it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -29,6 +30,12 @@ pub(super) enum NotReplaced {
     /// The runtime refuses the code, or memory for arguments.
     #[error(transparent)]
     Runtime(#[from] HsaError),
+    /// An instrumented clone has no memory for its messages.
+    #[error(transparent)]
+    NoBuffers(#[from] NoBuffers),
+    /// No thread could receive messages.
+    #[error("the thread that receives messages could not be started")]
+    NoThread,
     /// The loaded code has no such kernel.
     #[error("the runtime does not find the kernel in it")]
     KernelMissing,

@@ -8,6 +8,7 @@
 //! one of them decides and has the runtime load what is decided for, which it is never asked to by the runtime itself.
 //! Publishers never take that lock.
 
+mod clones;
 mod error;
 mod originals;
 mod replacement;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use amdgpu_code_object::Target;
-use hsa::{Api, Executable, KernelSymbol};
+use hsa::{Api, Executable, HsaError, KernelSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::kernarg_ring::{self, KernargRing};
@@ -32,10 +33,12 @@ use logdur_journal::{Kernel, Registers};
 use logdur_kernel_cache::{
     Binding, Cache, Choice, Decision, Hash, Kernarg, Module, Modules, Pick, Swap, Trust, index_folder,
 };
+use logdur_messages::original_name;
 use logdur_settings::{CacheMode, Interceptor, TRUST_ALL};
 use regex::Regex;
 
 use crate::code::{Object, Objects, name_of, registers};
+use crate::instrument::Instrument;
 use crate::session::Session;
 
 use error::NotReplaced;
@@ -54,6 +57,8 @@ pub(crate) struct Swapper {
     /// Numbers of the kernels whose durations are compared.
     compared: RwLock<HashSet<u32>>,
     watched: AtomicBool,
+    /// Present in instrumented mode: clones run, and no other kernels of the cache.
+    instrument: Option<&'static Instrument>,
 }
 
 struct State {
@@ -111,6 +116,8 @@ enum Outcome {
     Stays(String),
     /// This one runs in its place.
     Replaced(&'static Replacement, Box<Choice>),
+    /// Its clone, which is in this place, runs in its place.
+    Instrumented(&'static Replacement, String),
 }
 
 impl ChangeDispatch for Swapper {
@@ -125,10 +132,13 @@ impl ChangeDispatch for Swapper {
 }
 
 impl Swapper {
-    /// What the settings ask for, and what is to be said of it; `None` without a cache.
-    pub(crate) fn new(settings: &Interceptor) -> (Option<Swapper>, Vec<String>) {
+    /// What the settings ask for, and what is to be said of it; `None` without a cache, if nothing is instrumented.
+    pub(crate) fn new(
+        settings: &Interceptor,
+        instrument: Option<&'static Instrument>,
+    ) -> (Option<Swapper>, Vec<String>) {
         let roots = settings.kernel_cache.0.clone();
-        if roots.is_empty() {
+        if roots.is_empty() && instrument.is_none() {
             return (None, Vec::new());
         }
         let mut said = Vec::new();
@@ -137,7 +147,12 @@ impl Swapper {
             Err(error) => {
                 // Only some kernels were to be swapped, not all.
                 let (name, error) = (Interceptor::filter, one_line(&error.to_string()));
-                return (None, vec![format!("{name}: expected a regular expression, no kernel is swapped: {error}")]);
+                return (
+                    None,
+                    vec![format!(
+                        "{name}: expected a regular expression, no kernel is swapped or instrumented: {error}"
+                    )],
+                );
             }
         };
         let pick = settings.kernel_cache_pick.as_deref().map(str::parse).transpose().unwrap_or_else(|error| {
@@ -150,7 +165,9 @@ impl Swapper {
         let mode = settings.kernel_cache_mode;
         // The data of the two kernels is not seen here: one that computes something else may well be the faster one.
         let unseen = "; the log has durations, and nothing of results: `omniprobe verify --cache DIR` looks at those";
-        said.push(format!("cache: mode {mode}{}", if mode == CacheMode::Swap { "" } else { unseen }));
+        if instrument.is_none() {
+            said.push(format!("cache: mode {mode}{}", if mode == CacheMode::Swap { "" } else { unseen }));
+        }
         let state = State {
             cache,
             originals: Originals::default(),
@@ -172,6 +189,7 @@ impl Swapper {
             replacements: AddressMap::new(),
             compared: RwLock::default(),
             watched: AtomicBool::new(false),
+            instrument,
         };
         (Some(swapper), said)
     }
@@ -206,7 +224,10 @@ impl Swapper {
         let mut state = lock(&self.state);
         state.originals.frozen(executable, symbols, objects);
         let mut settled = HashSet::new();
-        for name in symbols.iter().map(name_of).filter(|&name| settled.insert(name)) {
+        let names = symbols.iter().map(name_of);
+        // A clone may come after its kernel.
+        let originals = names.clone().filter(|_| self.instrument.is_some()).filter_map(original_name);
+        for name in names.clone().chain(originals).filter(|&name| settled.insert(name)) {
             self.choose_replacement(session, &mut state, name);
         }
     }
@@ -263,13 +284,14 @@ impl Swapper {
         let State { running, said, .. } = &mut *state;
         for (replacement, name) in running.iter() {
             if let Some(refusal) = replacement.refusal.get() {
-                let text = format!("cache: {name} runs as it is where it has to: {refusal}");
+                let subject = if self.instrument.is_some() { "instrumented" } else { "cache" };
+                let text = format!("{subject}: {name} runs as it is where it has to: {refusal}");
                 say(session, said, format!("packets of {name}"), text);
             }
             if replacement.was_full.swap(false, Ordering::Relaxed) {
                 session.interceptor.notice_once(
                     "kernargs",
-                    format!("cache: {name} ran as it is when more dispatches were in flight than there is memory for arguments that are laid out anew"),
+                    format!("{name} ran as it is when more dispatches were in flight than there is memory for arguments that are laid out anew"),
                 );
             }
         }
@@ -281,6 +303,9 @@ impl Swapper {
         const SHOWN: usize = 8;
         // A thread that the end of the process has stopped may hold it for ever.
         let Ok(state) = self.state.try_lock() else { return Vec::new() };
+        if let Some(instrument) = self.instrument {
+            return self.end_of_clones(session, &state, instrument, dispatches, swapped);
+        }
         let name = Interceptor::kernel_cache;
         let empty = state.cache.empty_roots();
         let mut lines: Vec<String> =
@@ -321,6 +346,7 @@ impl Swapper {
 
     /// Decides what becomes of the application's kernels of a name.
     fn choose_replacement(&self, session: &Session, state: &mut State, name: &str) {
+        let subject = if self.instrument.is_some() { "instrumented" } else { "cache" };
         for original in state.originals.named(name) {
             let address = original.symbol.kernel_object;
             let agent =
@@ -333,12 +359,12 @@ impl Swapper {
                     if !was_replaced {
                         continue;
                     }
-                    format!("cache: {shown} on agent {agent} is the application's own again")
+                    format!("{subject}: {shown} on agent {agent} is the application's own again")
                 }
                 Outcome::Stays(reason) => {
                     self.replacements.set(address, 0);
                     state.asked.refused.insert(shown.clone(), reason.clone());
-                    format!("cache: {shown} on agent {agent} stays as it is: {reason}")
+                    format!("{subject}: {shown} on agent {agent} stays as it is: {reason}")
                 }
                 Outcome::Replaced(replacement, choice) => {
                     let at = ptr::from_ref(replacement).expose_provenance() as u64;
@@ -355,12 +381,24 @@ impl Swapper {
                     let variables = variables_told(&replacement.swap);
                     format!("cache: {path} active: {shown} on agent {agent}{variables}, {hash}")
                 }
+                Outcome::Instrumented(replacement, from) => {
+                    let at = ptr::from_ref(replacement).expose_provenance() as u64;
+                    self.replacements.set(address, at);
+                    state.asked.refused.remove(&shown);
+                    if !state.running.iter().any(|(other, _)| ptr::eq(*other, replacement)) {
+                        state.running.push((replacement, shown.clone()));
+                    }
+                    format!("instrumented: {shown} on agent {agent}: its clone is in {from}")
+                }
             };
             say(session, &mut state.said, format!("{name} on agent {agent}"), text);
         }
     }
 
     fn outcome(&self, session: &Session, state: &mut State, original: &Original) -> Outcome {
+        if let Some(instrument) = self.instrument {
+            return self.outcome_of_clone(session, state, original, instrument);
+        }
         let name = name_of(&original.symbol);
         if state.cache.candidates(name).is_empty() {
             return Outcome::Nothing;
@@ -438,23 +476,10 @@ impl Swapper {
             load(session, agent, cache, bytes, choice, &swap.binding, &moved_by)
         });
         let Alternative { executable, symbols } = loaded.as_ref().map_err(Clone::clone)?;
-        let name = name_of(&original.symbol);
-        let symbol = symbols.iter().find(|s| name_of(s) == name).ok_or(NotReplaced::KernelMissing)?;
-        let kernargs = match &swap.kernarg {
-            Kernarg::AsItIs => None,
-            Kernarg::Relaid(layout) => {
-                let bytes = kernarg_ring::block_bytes(layout.size as usize);
-                let ring = match rings.get(&(agent, bytes)) {
-                    Some(ring) => *ring,
-                    None => KernargRing::new(api, agent, bytes)?,
-                };
-                rings.insert((agent, bytes), ring);
-                Some(ring)
-            }
-        };
         let its = &choice.candidate.interface;
+        let symbol = symbols.iter().find(|s| name_of(s) == its.name).ok_or(NotReplaced::KernelMissing)?;
         let kernel = session.kernels.named(Kernel {
-            symbol: name.to_owned(),
+            symbol: name_of(&original.symbol).to_owned(),
             kernarg_size: original.symbol.kernarg_size,
             registers: registers(its.vgprs, Some(its.agprs), its.sgprs),
             replaced: choice.hash.short(),
@@ -467,20 +492,43 @@ impl Swapper {
             uses,
             code: choice.hash,
             kernel,
+            kernargs: ring_for(api, agent, rings, &swap.kernarg)?,
             swap,
-            kernargs,
             alternation: Alternation::new(self.mode),
             refusal: OnceLock::new(),
             was_full: AtomicBool::new(false),
+            probe: None,
         };
-        let known = made.entry((new.original, new.kernel_object)).or_default();
-        if let Some(same) = known.iter().find(|known| known.is_like(&new)) {
-            return Ok(same);
-        }
-        let leaked: &'static Replacement = Box::leak(Box::new(new));
-        known.push(leaked);
-        Ok(leaked)
+        Ok(kept(made, new))
     }
+}
+
+/// The replacement itself, or one that was made before and does the same.
+fn kept(made: &mut HashMap<(u64, u64), Vec<&'static Replacement>>, new: Replacement) -> &'static Replacement {
+    let known = made.entry((new.original, new.kernel_object)).or_default();
+    if let Some(same) = known.iter().find(|known| known.is_like(&new)) {
+        return same;
+    }
+    let leaked: &'static Replacement = Box::leak(Box::new(new));
+    known.push(leaked);
+    leaked
+}
+
+/// The ring for arguments that are laid out anew; `None` for those that are not.
+fn ring_for(
+    api: &Api,
+    agent: u64,
+    rings: &mut HashMap<(u64, usize), &'static KernargRing>,
+    kernarg: &Kernarg,
+) -> Result<Option<&'static KernargRing>, HsaError> {
+    let Kernarg::Relaid(layout) = kernarg else { return Ok(None) };
+    let bytes = kernarg_ring::block_bytes(layout.size as usize);
+    let ring = match rings.get(&(agent, bytes)) {
+        Some(ring) => *ring,
+        None => KernargRing::new(api, agent, bytes)?,
+    };
+    rings.insert((agent, bytes), ring);
+    Ok(Some(ring))
 }
 
 /// Loads a code object of the cache for an agent, bound to the application's variables. `moved_by` says for a module of the

@@ -51,6 +51,11 @@ impl Original {
     pub(super) fn object(&self) -> Option<&Object> {
         self.object.as_deref()
     }
+
+    /// True if another kernel is in the same code object.
+    pub(super) fn is_beside(&self, other: &Original) -> bool {
+        self.object().zip(other.object()).is_some_and(|(one, other)| one.number == other.number)
+    }
 }
 
 impl Originals {

@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hsa::Executable;
 use hsa_sys::abi::aql::Packet;
 use hsa_sys::abi::queue;
-use logdur_intercept::kernarg_ring::KernargRing;
+use logdur_intercept::kernarg_ring::{Borrowed, KernargRing};
 use logdur_intercept::ports::Changed;
 use logdur_journal::compare::Shape;
-use logdur_kernel_cache::{Hash, Kernarg, Layout, PacketFacts, Refusal, Swap};
+use logdur_kernel_cache::{Hash, Kernarg, Layout, PacketFacts, Refusal, Sizes, Swap};
 use logdur_settings::CacheMode;
+
+use crate::instrument::{Probe, Skipped};
 
 /// Shapes of one kernel whose dispatches are compared; those of more shapes run as they are.
 const SHAPES: usize = 256;
@@ -44,6 +46,8 @@ pub(crate) struct Replacement {
     pub(super) refusal: OnceLock<Refusal>,
     /// There was no memory for arguments.
     pub(super) was_full: AtomicBool,
+    /// Present for an instrumented clone.
+    pub(super) probe: Option<&'static Probe>,
 }
 
 impl Replacement {
@@ -55,39 +59,79 @@ impl Replacement {
         what(self) == what(other)
             && (&self.uses, &self.swap) == (&other.uses, &other.swap)
             && ring(self) == ring(other)
+            && self.probe.map(ptr::from_ref) == other.probe.map(ptr::from_ref)
             && self.alternation.replace_all()
             && other.alternation.replace_all()
     }
 
     /// What becomes of a packet of a queue at an address; `None` if it runs as it is.
     pub(super) fn swap(&self, packet: &Packet, queue: u64) -> Option<Changed> {
+        if let Some(probe) = self.probe {
+            let changed = self.instrument(probe, packet, queue);
+            return Some(changed.unwrap_or_else(|why| probe.skip(packet, why)));
+        }
         if !self.alternation.is_ours(packet) {
             return None;
         }
         let facts = self.facts(packet, queue);
-        let sizes = match self.swap.for_packet(&facts) {
-            Ok(sizes) => sizes,
-            Err(refusal) => {
-                // Only the first is told.
-                let _ = self.refusal.set(refusal);
-                return None;
-            }
-        };
-        let mut swapped = Changed { packet: *packet, kernel: self.kernel, kernargs: None };
+        let sizes = self.sizes(&facts)?;
+        let mut swapped = Changed::of(*packet, self.kernel);
         swapped.packet.set_kernel(self.kernel_object, sizes.private, sizes.group);
         if let (Kernarg::Relaid(layout), Some(ring)) = (&self.swap.kernarg, self.kernargs) {
-            let Some(block) = ring.take() else {
-                self.was_full.store(true, Ordering::Relaxed);
-                return None;
-            };
-            let from = ptr::with_exposed_provenance(packet.kernarg_address() as usize);
-            // SAFETY: the packet's arguments are complete, and there until it is; the rules have seen that they have
-            // what the layout reads. The block is ours, and has room for the layout by the ring's choice.
-            unsafe { lay_out(layout, from, block.memory(), &facts) };
-            swapped.packet.set_kernarg_address(block.memory().expose_provenance().get() as u64);
-            swapped.kernargs = Some(block);
+            swapped.kernargs = Some(self.arguments(&mut swapped.packet, layout, ring, &facts)?);
         }
         Some(swapped)
+    }
+
+    /// An instrumented dispatch.
+    fn instrument(&self, probe: &'static Probe, packet: &Packet, queue: u64) -> Result<Changed, Skipped> {
+        probe.select()?;
+        let facts = self.facts(packet, queue);
+        let sizes = self.sizes(&facts).ok_or(Skipped::Refused)?;
+        let (Kernarg::Relaid(layout), Some(ring)) = (&self.swap.kernarg, self.kernargs) else {
+            return Err(Skipped::Refused);
+        };
+        let taken = probe.take(packet)?;
+        let mut changed = Changed::of(*packet, self.kernel);
+        changed.packet.set_kernel(self.kernel_object, sizes.private, sizes.group);
+        let Some(block) = self.arguments(&mut changed.packet, layout, ring, &facts) else {
+            taken.give_back();
+            return Err(Skipped::NoArguments);
+        };
+        let descriptor = taken.descriptor().to_le_bytes();
+        // SAFETY: the block has room for the clone's arguments, of which the address of the descriptor is one.
+        let place = unsafe { block.memory().add(probe.added() as usize) };
+        // SAFETY: as above; the block is ours, and no other thread uses it.
+        unsafe { ptr::copy_nonoverlapping(descriptor.as_ptr(), place.as_ptr(), descriptor.len()) };
+        changed.kernargs = Some(block);
+        changed.lent = Some(taken.lend());
+        Ok(changed)
+    }
+
+    /// The sizes of a packet's LDS and scratch; `None` if it has to run as it is.
+    fn sizes(&self, facts: &PacketFacts) -> Option<Sizes> {
+        // Only the first refusal is told.
+        self.swap.for_packet(facts).inspect_err(|refusal| _ = self.refusal.set(refusal.clone())).ok()
+    }
+
+    /// Arguments that are laid out anew, of which the packet gets the address; `None` if there is no memory for them.
+    fn arguments(
+        &self,
+        packet: &mut Packet,
+        layout: &Layout,
+        ring: &'static KernargRing,
+        facts: &PacketFacts,
+    ) -> Option<Borrowed> {
+        let Some(block) = ring.take() else {
+            self.was_full.store(true, Ordering::Relaxed);
+            return None;
+        };
+        let from = ptr::with_exposed_provenance(packet.kernarg_address() as usize);
+        // SAFETY: the packet's arguments are complete, and there until it is; the rules have seen that they have
+        // what the layout reads. The block is ours, and has room for the layout by the ring's choice.
+        unsafe { lay_out(layout, from, block.memory(), facts) };
+        packet.set_kernarg_address(block.memory().expose_provenance().get() as u64);
+        Some(block)
     }
 
     fn facts(&self, packet: &Packet, address: u64) -> PacketFacts {

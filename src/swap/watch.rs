@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use logdur_intercept::lock;
 
-use super::Swapper;
+use super::{Swapper, clones};
 use crate::guarded::Guarded;
 use crate::session::Session;
 
@@ -48,7 +48,7 @@ enum Change {
 impl Swapper {
     /// Watches the cache's folders from now on.
     pub(crate) fn watch(&'static self, session: &'static Session) {
-        if !self.watched.swap(true, Ordering::AcqRel) {
+        if !self.roots.is_empty() && !self.watched.swap(true, Ordering::AcqRel) {
             let without = "later changes of the cache are not seen";
             session.interceptor.spawn("logdur-cache", without, move || self.watch_for_ever(session));
         }
@@ -94,6 +94,8 @@ impl Swapper {
             }
             new.iter().for_each(|folder| names.extend(state.cache.update(folder)));
         }
+        let originals: Vec<String> = names.iter().filter_map(|name| clones::of_clone(name)).collect();
+        names.extend(originals);
         names.sort_unstable();
         names.dedup();
         for name in names.iter().filter(|_| *may) {

@@ -123,6 +123,9 @@ fn sources(file: &str, header: &str) -> Vec<PathBuf> {
     if text.contains("\"messages.h\"") {
         files.extend(["tests/programs/messages.h", "include/logdur_device.h"].map(|file| root().join(file)));
     }
+    if text.contains("\"logdur_device.h\"") {
+        files.push(root().join("include/logdur_device.h"));
+    }
     files
 }
 
@@ -232,6 +235,22 @@ pub(crate) fn library(name: &str) -> PathBuf {
     library
 }
 
+/// A handler of messages, in C or C++: a file below the project's folder.
+pub(crate) fn handler(file: &str) -> PathBuf {
+    let source = root().join(file);
+    let name = source.file_stem().unwrap().display().to_string();
+    let library = root().join("target/tests").join(format!("lib{name}.handler.so"));
+    make(&library, &[source.clone(), root().join("include/logdur_handler.h")], || {
+        let is_c = file.ends_with(".c");
+        let mut command = Command::new(if is_c { "cc" } else { "c++" });
+        command.args([if is_c { "-std=gnu11" } else { "-std=c++11" }, "-O1", "-Wall", "-Wextra", "-Werror"]);
+        command.args(["-shared", "-fPIC", "-fvisibility=hidden", "-I"]).arg(root().join("include"));
+        command.arg(&source).arg("-o").arg(&library);
+        command
+    });
+    library
+}
+
 /// The code object of `kernels.hip` for a processor.
 pub(crate) fn kernels(arch: &str) -> PathBuf {
     hip_object("kernels", arch, "-O2")
@@ -243,7 +262,8 @@ pub(crate) fn hip_object(name: &str, arch: &str, options: &str) -> PathBuf {
     let sources = sources(&format!("{name}.hip"), "check.h");
     make(&object, &sources, || {
         let mut command = hipcc();
-        command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-std=c++17", "-c"]);
+        command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-std=c++17", "-c", "-I"]);
+        command.arg(root().join("include"));
         command.args(options.split_whitespace()).arg(format!("--offload-arch={arch}"));
         command.arg(&sources[0]).arg("-o").arg(&object);
         command
@@ -470,6 +490,9 @@ fn is_ours(name: &OsStr) -> bool {
         "LOGDUR_LOG",
         "LOGDUR_RECORDS",
         "LOGDUR_FILTER",
+        "LOGDUR_DISPATCHES",
+        "LOGDUR_HANDLER",
+        "LOGDUR_INSTRUMENT",
         "LOGDUR_KERNEL",
         "LOGDUR_QUEUE",
         "KFDEMU_",

@@ -161,16 +161,6 @@ fn a_wrong_command_line_has_status_1_in_every_subcommand() {
 }
 
 #[test]
-fn options_whose_feature_is_to_come_say_so_in_one_line() {
-    for option in [["-i"].as_slice(), &["-d", "all"], &["-a", "Heatmap"]] {
-        let output = omniprobe(&[option, &["--", "true"]].concat());
-        assert_eq!(output.status.code(), Some(1), "{option:?}");
-        let text = stderr(&output);
-        assert_eq!((text.lines().count(), text.contains("still to come")), (1, true), "{option:?}: {text}");
-    }
-}
-
-#[test]
 fn what_cannot_work_is_refused_before_the_application_starts() {
     let folder = tempfile::tempdir().unwrap();
     let (old, ran) = (folder.path().join("old.ldcap"), folder.path().join("ran"));

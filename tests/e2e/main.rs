@@ -35,6 +35,7 @@ mod hardware;
 mod hip;
 mod holds;
 mod hostile;
+mod instrumented;
 mod instrumented_kernels;
 mod launcher;
 mod listing;

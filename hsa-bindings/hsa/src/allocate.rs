@@ -57,4 +57,17 @@ impl Api {
         // SAFETY: the caller's promise.
         unsafe { call!(self.amd.hsa_amd_memory_fill_fn(memory.as_ptr().cast(), word, words)) }
     }
+
+    /// Copies bytes between memories that the runtime knows, or from the host's own; they are there when this returns.
+    ///
+    /// # Errors
+    /// What the runtime says.
+    ///
+    /// # Safety
+    /// Both have so many bytes, and no other code uses them meanwhile.
+    pub unsafe fn copy_bytes(&self, to: NonNull<u8>, from: NonNull<u8>, bytes: usize) -> Result<()> {
+        let (to, from): (*mut c_void, *const c_void) = (to.as_ptr().cast(), from.as_ptr().cast());
+        // SAFETY: the caller's promise.
+        unsafe { call!(self.core.hsa_memory_copy_fn(to, from, bytes)) }
+    }
 }

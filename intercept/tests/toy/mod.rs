@@ -12,7 +12,8 @@ use hsa_sys::abi::queue::Queue as AmdQueue;
 use hsa_sys::abi::signal::{Signal, kind};
 use hsa_sys::raw::{self, AmdExtTable, CoreApiTable, hsa_queue_t, hsa_signal_t, hsa_status_t};
 use logdur_intercept::address_map::AddressMap;
-use logdur_intercept::ports::{ChangeDispatch, Changed, Follow, HoldQueue, Report};
+use logdur_intercept::blocks::RecordRef;
+use logdur_intercept::ports::{ChangeDispatch, Changed, Follow, HoldQueue, Lend, Lent, Report};
 use logdur_intercept::queue::inplace::{self, ring_of};
 use logdur_intercept::queue::{Lease, NO_HOLD, Queue, Request, Ring};
 use logdur_intercept::{Interceptor, Ports, calls, interceptor, queue};
@@ -21,6 +22,8 @@ use logdur_settings::QueueMode;
 
 /// The kernel that the feature lets another one run in the place of, and that one.
 pub(crate) const CHANGED: [u64; 2] = [0x1000, 0x2000];
+/// The kernel whose dispatches the feature lends something to.
+pub(crate) const LENT: u64 = 0x4000;
 /// The kernel that the feature holds its queue before.
 pub(crate) const HELD: u64 = 0x3000;
 /// Packets of a queue.
@@ -33,16 +36,29 @@ const DISPATCH: u16 = 2 | 1 << 8;
 pub(crate) struct Toy {
     pub(crate) queues: AtomicU64,
     pub(crate) changes: AtomicU64,
+    /// What was lent, to a dispatch with which number.
+    pub(crate) lent: Mutex<Vec<(u64, Option<u64>)>>,
     notices: Mutex<Vec<String>>,
 }
 
 impl ChangeDispatch for Toy {
     fn change(&self, packet: &Packet, _queue: u64) -> Option<Changed> {
+        if packet.kernel_object() == LENT {
+            let (by, token) = (intercepted().1, u64::from(packet.grid_size()[0]));
+            return Some(Changed { lent: Some(Lent { by, token }), ..Changed::of(*packet, 3) });
+        }
         (packet.kernel_object() == CHANGED[0]).then(|| {
             let mut packet = *packet;
             packet.set_kernel(CHANGED[1], 0, 0);
-            Changed { packet, kernel: 2, kernargs: None }
+            Changed::of(packet, 2)
         })
+    }
+}
+
+impl Lend for Toy {
+    fn recorded(&self, token: u64, record: Option<RecordRef>) {
+        let id = record.map(|record| record.record().id.load(Ordering::Relaxed));
+        self.lent.lock().unwrap().push((token, id));
     }
 }
 

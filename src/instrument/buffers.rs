@@ -1,0 +1,413 @@
+//! The memory through which instrumented kernels send their messages: for each GPU a number of sub-buffers, of which a dispatch gets
+//! some beside each other.
+//!
+//! # Threads
+//! Publishers take sub-buffers; no thread waits. The drain thread empties them, and gives them back when the dispatch has ended.
+//!
+//! # Ordering
+//! A bit of `used` is set with acquire and cleared with release: the next dispatch sees the sub-buffers empty. A slot's bit in
+//! `running` is set with release once its dispatch is known, and read with acquire.
+
+use std::ptr::{self, NonNull};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use hsa::{Api, HsaError};
+use hsa_sys::abi::aql::Packet;
+use logdur_intercept::blocks::RecordRef;
+use logdur_intercept::lock;
+use logdur_intercept::ports::{Lend, Lent};
+use logdur_journal::{State, flag};
+use logdur_messages::Descriptor;
+use logdur_settings::Interceptor;
+
+use super::Probe;
+use super::drain::Waiting;
+
+/// Bytes of a sub-buffer at most, if the limit leaves room for many; and at least: several messages of 64 addresses.
+const CAPACITY: [usize; 2] = [32 << 10, 4 << 10];
+/// Sub-buffers that there are of the largest capacity before it is reduced.
+const MANY: usize = 256;
+/// Sub-buffers of a dispatch at most: as many locks for its waves.
+const MOST: usize = 256;
+/// A dispatch has one of so many parts of a pool at most: others find room beside it.
+const PARTS: usize = 4;
+/// What a sub-buffer needs besides its data: size, flag, error bits, lock, and two descriptors.
+const EXTRA: usize = 8 + 1 + 4 + 1 + 2 * DESCRIPTOR;
+/// Bytes between descriptors.
+const DESCRIPTOR: usize = 64;
+
+/// The sub-buffers of a GPU. Never freed: publishers and the drain thread refer to it.
+pub(crate) struct Pool {
+    /// Bytes of a sub-buffer.
+    pub(super) capacity: usize,
+    data: NonNull<u8>,
+    sizes: NonNull<AtomicU64>,
+    errors: NonNull<AtomicU32>,
+    full: NonNull<AtomicU8>,
+    /// In the GPU's memory: for each power of two and each place a dispatch's sub-buffers can have, a descriptor.
+    descriptors: u64,
+    /// A bit for each sub-buffer that a dispatch has.
+    used: Box<[AtomicU64]>,
+    /// A bit for each slot whose dispatch is recorded and has not been ended by the drain thread.
+    running: Box<[AtomicU64]>,
+    /// By the first sub-buffer of a dispatch.
+    slots: Box<[Mutex<Option<Use>>]>,
+    next: AtomicUsize,
+    waiting: &'static Waiting,
+}
+
+// SAFETY: what the pointers refer to lives as long as the runtime. Sizes, errors and flags are atomics; data of a sub-buffer is read
+// by the drain thread only, while the GPU does not write it.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+/// Why there is no memory for messages.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum NoBuffers {
+    /// The runtime has none.
+    #[error("there is no memory for messages: {0}")]
+    Runtime(#[from] HsaError),
+    /// The limit is too small.
+    #[error("{name} leaves {limit} bytes for messages of this GPU, expected at least {least}", name = Interceptor::instrument_buffers)]
+    Limit {
+        /// Bytes of the GPU's share.
+        limit: usize,
+        /// Bytes of the smallest sub-buffer and what belongs to it.
+        least: usize,
+    },
+}
+
+/// A dispatch that has sub-buffers.
+#[derive(Clone, Copy)]
+pub(super) struct Use {
+    pub(super) probe: &'static Probe,
+    /// How many sub-buffers it has.
+    pub(super) count: usize,
+    pub(super) grid: [u32; 3],
+    pub(super) workgroup: [u16; 3],
+    pub(super) record: Option<RecordRef>,
+    /// The number of the dispatch in the process.
+    pub(super) id: u64,
+    /// Handlers know of it.
+    pub(super) begun: bool,
+    pub(super) total: super::drain::Total,
+}
+
+/// Sub-buffers that a dispatch is going to have.
+#[must_use]
+pub(crate) struct Taken {
+    pool: &'static Pool,
+    first: usize,
+    count: usize,
+}
+
+impl Pool {
+    /// Sub-buffers of at most so many bytes in all, with what belongs to them.
+    ///
+    /// # Errors
+    /// When the runtime has no memory for them, or the limit is too small for one.
+    pub(super) fn new(
+        api: &Api,
+        agent: u64,
+        limit: u64,
+        waiting: &'static Waiting,
+    ) -> Result<&'static Pool, NoBuffers> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let [largest, smallest] = CAPACITY;
+        let capacity = (limit / MANY / 2 + 1).next_power_of_two().clamp(smallest, largest);
+        // The slots are in our own memory.
+        let units = limit / (capacity + EXTRA + size_of::<Mutex<Option<Use>>>());
+        if units == 0 {
+            return Err(NoBuffers::Limit { limit, least: smallest + EXTRA + size_of::<Mutex<Option<Use>>>() });
+        }
+        let pools = api.pools()?;
+        let device = pools.iter().find(|p| p.agent == agent && p.global_flags.is_some() && !p.is_fine_grained());
+        let device = device.ok_or(HsaError::Missing { call: "memory of the GPU for descriptors" })?;
+        let words = units.div_ceil(64);
+        let locks_bytes = units.next_multiple_of(DESCRIPTOR);
+        let descriptors_bytes = (levels(units) * units) * DESCRIPTOR;
+        let device_bytes = locks_bytes + descriptors_bytes;
+        let on_device = api.allocate(device, device_bytes, &[agent])?;
+        // SAFETY: the memory has so many words, and no other code knows it.
+        unsafe { api.fill(on_device, 0, device_bytes / 4) }?;
+        let host = api.kernarg_memory(&[agent], units * (capacity + 8 + 4 + 1))?;
+        let at = |offset: usize| {
+            // SAFETY: each part begins within the memory that was allocated for all of them.
+            unsafe { host.add(offset) }
+        };
+        let sizes_at = units * capacity;
+        let (sizes, errors, full) = (at(sizes_at), at(sizes_at + 8 * units), at(sizes_at + 12 * units));
+        let address = |place: NonNull<u8>| place.expose_provenance().get() as u64;
+        let mut table = vec![0u8; descriptors_bytes];
+        for (level, first) in places(units) {
+            let descriptor = Descriptor {
+                sub_buffers: 1 << level,
+                capacity: capacity as u64,
+                data: address(host) + (first * capacity) as u64,
+                sizes: address(sizes) + 8 * first as u64,
+                errors: address(errors) + 4 * first as u64,
+                locks: address(on_device) + first as u64,
+                full: address(full) + first as u64,
+            };
+            let at = (level * units + first) * DESCRIPTOR;
+            table[at..at + Descriptor::BYTES].copy_from_slice(&descriptor.to_bytes());
+        }
+        // SAFETY: the descriptors are behind the locks.
+        let descriptors = unsafe { on_device.add(locks_bytes) };
+        // SAFETY: both have so many bytes, and no other code uses them.
+        unsafe { api.copy_bytes(descriptors, NonNull::from(table.as_mut_slice()).cast(), descriptors_bytes) }?;
+        let zeros = || (0..words).map(|_| AtomicU64::new(0)).collect::<Box<[AtomicU64]>>();
+        let pool = Pool {
+            capacity,
+            data: host,
+            sizes: sizes.cast(),
+            errors: errors.cast(),
+            full: full.cast(),
+            descriptors: address(descriptors),
+            used: zeros(),
+            running: zeros(),
+            slots: (0..units).map(|_| Mutex::new(None)).collect(),
+            next: AtomicUsize::new(0),
+            waiting,
+        };
+        // Bits behind the last sub-buffer are never free.
+        if let (Some(last), rest @ 1..) = (pool.used.last(), units % 64) {
+            last.store(u64::MAX << rest, Ordering::Relaxed);
+        }
+        Ok(Box::leak(Box::new(pool)))
+    }
+
+    /// Sub-buffers for a dispatch of so many workgroups: as many as there are workgroups, or fewer.
+    pub(super) fn take(&'static self, packet: &Packet, probe: &'static Probe) -> Option<Taken> {
+        let (grid, workgroup) = (packet.grid_size(), packet.workgroup_size());
+        let of_dimension = |(grid, group): (u32, u16)| u64::from(grid.div_ceil(u32::from(group).max(1)).max(1));
+        let groups = grid.into_iter().zip(workgroup).map(of_dimension).fold(1, u64::saturating_mul);
+        let most = self.slots.len().div_ceil(PARTS).min(MOST).ilog2();
+        let level = usize::try_from(groups).unwrap_or(MOST).min(MOST).next_power_of_two().trailing_zeros().min(most);
+        let (level, first) = (0..=level).rev().find_map(|level| Some((level, self.take_level(level)?)))?;
+        let count = 1 << level;
+        *lock(&self.slots[first]) = Some(Use {
+            probe,
+            count,
+            grid,
+            workgroup,
+            record: None,
+            id: 0,
+            begun: false,
+            total: super::drain::Total::default(),
+        });
+        Some(Taken { pool: self, first, count })
+    }
+
+    /// So many sub-buffers beside each other, a power of two.
+    fn take_level(&self, level: u32) -> Option<usize> {
+        let (count, words) = (1_usize << level, self.used.len());
+        let in_word = count.min(64);
+        let mask = if in_word == 64 { u64::MAX } else { (1 << in_word) - 1 };
+        let step = count.div_ceil(64);
+        let start = self.next.fetch_add(1, Ordering::Relaxed);
+        for n in 0..words / step {
+            let word = (start + n) % (words / step) * step;
+            if step > 1 {
+                if self.take_words(word, step) {
+                    return Some(word * 64);
+                }
+                continue;
+            }
+            let mut bits = self.used[word].load(Ordering::Relaxed);
+            let free = |bits: u64| (0..64 / in_word).map(|k| k * in_word).find(|at| bits & mask << at == 0);
+            while let Some(at) = free(bits) {
+                let new = bits | mask << at;
+                match self.used[word].compare_exchange_weak(bits, new, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => return Some(word * 64 + at),
+                    Err(now) => bits = now,
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes whole words, or none.
+    fn take_words(&self, first: usize, count: usize) -> bool {
+        let take = |word: &AtomicU64| word.compare_exchange(0, u64::MAX, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let words = &self.used[first..first + count];
+        let taken = words.iter().take_while(|word| take(word)).count();
+        if taken < count {
+            words[..taken].iter().for_each(|word| word.store(0, Ordering::Release));
+        }
+        taken == count
+    }
+
+    /// Sub-buffers are free again. They are empty.
+    fn release(&self, first: usize, count: usize) {
+        if count >= 64 {
+            let words = &self.used[first / 64..(first + count) / 64];
+            words.iter().for_each(|word| word.store(0, Ordering::Release));
+        } else {
+            let mask = ((1_u64 << count) - 1) << (first % 64);
+            self.used[first / 64].fetch_and(!mask, Ordering::Release);
+        }
+    }
+
+    /// The first sub-buffers of the dispatches that run, or have run.
+    pub(super) fn running(&self) -> impl Iterator<Item = usize> {
+        self.running.iter().enumerate().flat_map(|(n, word)| {
+            let mut bits = word.load(Ordering::Acquire);
+            std::iter::from_fn(move || {
+                let at = bits.checked_ilog2().map(|_| bits.trailing_zeros() as usize)?;
+                bits &= bits - 1;
+                Some(n * 64 + at)
+            })
+        })
+    }
+
+    /// The dispatch of a slot.
+    pub(super) fn dispatch(&self, first: usize) -> Option<Use> {
+        *lock(&self.slots[first])
+    }
+
+    /// Keeps what has become known of the dispatch of a slot.
+    pub(super) fn keep(&self, first: usize, dispatch: Use) {
+        *lock(&self.slots[first]) = Some(dispatch);
+    }
+
+    /// The dispatch of a slot has ended, and nothing is left in its sub-buffers. They are used again if `again`.
+    pub(super) fn end(&self, first: usize, count: usize, again: bool) {
+        self.running[first / 64].fetch_and(!(1 << (first % 64)), Ordering::Relaxed);
+        self.waiting.less();
+        *lock(&self.slots[first]) = None;
+        if again {
+            self.release(first, count);
+        }
+    }
+
+    /// True when a wave waits for a sub-buffer to be emptied. What the wave wrote is visible then.
+    pub(super) fn is_full(&self, n: usize) -> bool {
+        self.full(n).load(Ordering::Acquire) != 0
+    }
+
+    /// Copies the used part of a sub-buffer that the GPU does not write, and empties it. Returns the size that the GPU has stored; a
+    /// size larger than the capacity is that of nothing.
+    pub(super) fn empty(&self, n: usize, to: &mut Vec<u64>) -> u64 {
+        // SAFETY: there is a size for each sub-buffer.
+        let size = unsafe { of_sub_buffer(self.sizes, n) };
+        let bytes = size.load(Ordering::Acquire);
+        if let Some(length) = usize::try_from(bytes).ok().filter(|length| *length <= self.capacity) {
+            to.resize(length.div_ceil(8), 0);
+            // SAFETY: the data of all sub-buffers are beside each other.
+            let from = unsafe { self.data.add(n * self.capacity) };
+            let to = to.as_mut_ptr().cast::<u8>();
+            // SAFETY: the sub-buffer has so many bytes, which no wave writes: none has its lock, or the one that has it waits. The
+            // vector has room for them.
+            unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, length) };
+        }
+        if bytes != 0 {
+            size.store(0, Ordering::Relaxed);
+        }
+        let full = self.full(n);
+        if full.load(Ordering::Relaxed) != 0 {
+            full.store(0, Ordering::Release);
+        }
+        bytes
+    }
+
+    /// The error bits of a dispatch, which are cleared.
+    pub(super) fn errors(&self, first: usize) -> u32 {
+        // SAFETY: there is a word for each sub-buffer.
+        unsafe { of_sub_buffer(self.errors, first) }.swap(0, Ordering::Relaxed)
+    }
+
+    fn full(&self, n: usize) -> &AtomicU8 {
+        // SAFETY: there is a flag for each sub-buffer.
+        unsafe { of_sub_buffer(self.full, n) }
+    }
+}
+
+impl Taken {
+    /// Address of the descriptor.
+    pub(crate) fn descriptor(&self) -> u64 {
+        let level = self.count.trailing_zeros() as usize;
+        self.pool.descriptors + ((level * self.pool.slots.len() + self.first) * DESCRIPTOR) as u64
+    }
+
+    /// The dispatch has them from now on.
+    pub(crate) fn lend(self) -> Lent {
+        Lent { by: self.pool, token: (self.first | self.count << 32) as u64 }
+    }
+
+    /// No dispatch has them.
+    pub(crate) fn give_back(self) {
+        *lock(&self.pool.slots[self.first]) = None;
+        self.pool.release(self.first, self.count);
+    }
+}
+
+impl Lend for Pool {
+    fn recorded(&self, token: u64, record: Option<RecordRef>) {
+        let (first, count) = (token as u32 as usize, (token >> 32) as usize);
+        let mut slot = lock(&self.slots[first]);
+        match (record, slot.as_mut()) {
+            (Some(record), Some(dispatch)) => {
+                dispatch.id = record.record().id.load(Ordering::Relaxed);
+                dispatch.record = Some(record);
+                drop(slot);
+                self.waiting.more();
+                self.running[first / 64].fetch_or(1 << (first % 64), Ordering::Release);
+                self.waiting.wake();
+            }
+            _ => {
+                *slot = None;
+                drop(slot);
+                self.release(first, count);
+            }
+        }
+    }
+}
+
+impl Use {
+    /// True when the dispatch has ended: what it wrote is visible then. Not if that cannot be known.
+    pub(super) fn has_ended(&self) -> bool {
+        let Some(record) = self.record else { return true };
+        // A record that is another dispatch's was done before.
+        if record.record().id.load(Ordering::Acquire) != self.id {
+            return true;
+        }
+        record.state() != State::InFlight && !self.ends_unseen()
+    }
+
+    /// True when no thread can tell whether the dispatch has ended: it has no signal of ours, and wrote no times.
+    fn ends_unseen(&self) -> bool {
+        let Some(progress) = self.record.map(RecordRef::progress) else { return false };
+        let is_guess = progress.signal.load(Ordering::Relaxed) == 0 || progress.flags() & flag::APP_SIGNAL != 0;
+        is_guess && progress.flags() & flag::NO_TIMES != 0
+    }
+
+    /// True when the queue of the dispatch was destroyed before its end.
+    pub(super) fn was_given_up(&self) -> bool {
+        let is_its = |record: &RecordRef| record.record().id.load(Ordering::Acquire) == self.id;
+        self.record.filter(is_its).is_some_and(|record| record.progress().flags() & flag::INCOMPLETE != 0)
+    }
+}
+
+/// What a sub-buffer has in an array.
+///
+/// # Safety
+/// The array must have more than `n` elements, and be there for `'a`.
+unsafe fn of_sub_buffer<'a, T>(array: NonNull<T>, n: usize) -> &'a T {
+    // SAFETY: the caller's promise.
+    let place = unsafe { array.add(n) };
+    // SAFETY: the caller's promise.
+    unsafe { place.as_ref() }
+}
+
+/// How many powers of two there are for so many sub-buffers.
+fn levels(units: usize) -> usize {
+    (units.min(MOST).ilog2() + 1) as usize
+}
+
+/// Each power of two, and each place where so many sub-buffers begin.
+fn places(units: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..levels(units)).flat_map(move |level| (0..units >> level).map(move |n| (level, n << level)))
+}

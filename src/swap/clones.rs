@@ -1,0 +1,346 @@
+//! Instrumented clones of the application's kernels, in its own code objects or in the cache.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+
+use logdur_journal::Kernel;
+use logdur_journal::names::{INSTRUMENTED, demangle, is_named};
+use logdur_kernel_cache::{Choice, Decision, Hash, Interface, Module, Modules, Swap, fit_clone};
+use logdur_messages::{clone_name, original_name};
+use logdur_settings::{CacheMode, Interceptor};
+
+use super::error::NotReplaced;
+use super::originals::Original;
+use super::replacement::{Alternation, Replacement};
+use super::{Outcome, State, Swapper, kept, listed, ring_for, target_of};
+use crate::code::{name_of, registers};
+use crate::instrument::{self, Instrument};
+use crate::session::{self, Session};
+
+/// How mangled names show a trailing `void *`: as itself, or as one that is among the arguments before.
+/// Source: the Itanium C++ ABI, "Compression".
+const POINTERS: &[&str] = &["Pv", "S_", "S0_", "S1_", "S2_", "S3_", "S4_", "S5_", "S6_", "S7_", "S8_"];
+
+/// The names that a kernel's clone can have, the pass's first. Under the kernel's own name it is in the cache only.
+fn names(kernel: &str) -> Vec<String> {
+    let mut names = vec![clone_name(kernel)];
+    if kernel.starts_with("_Z") {
+        let shown = demangle(kernel);
+        let with_pointer = match shown.strip_suffix("()") {
+            Some(name) => format!("{name}(void*)"),
+            None => format!("{}, void*)", shown.strip_suffix(')').unwrap_or(&shown)),
+        };
+        // A function without arguments has `v` in their place.
+        let base = kernel.strip_suffix('v').filter(|_| shown.ends_with("()")).unwrap_or(kernel);
+        let mangled = POINTERS.iter().map(|pointer| format!("{base}{pointer}"));
+        names.extend(mangled.filter(|name| demangle(name) == with_pointer));
+    }
+    names.push(kernel.to_owned());
+    names
+}
+
+/// The kernel that one of a name may be the clone of.
+pub(super) fn of_clone(name: &str) -> Option<String> {
+    let mangled = || POINTERS.iter().find_map(|pointer| name.strip_suffix(pointer)).filter(|_| name.starts_with("_Z"));
+    original_name(name).or_else(mangled).map(str::to_owned)
+}
+
+/// A clone that can run.
+struct Found {
+    replacement: &'static Replacement,
+    /// Where it is.
+    place: String,
+}
+
+impl Swapper {
+    /// What becomes of a kernel in instrumented mode.
+    pub(super) fn outcome_of_clone(
+        &self,
+        session: &Session,
+        state: &mut State,
+        original: &Original,
+        instrument: &'static Instrument,
+    ) -> Outcome {
+        let name = name_of(&original.symbol);
+        let names = names(name);
+        let own: Vec<Original> = names
+            .iter()
+            .filter(|other| *other != name)
+            .flat_map(|other| state.originals.named(other))
+            .filter(|other| other.symbol.agent == original.symbol.agent)
+            .collect();
+        let in_cache = names.iter().any(|name| !state.cache.candidates(name).is_empty());
+        if own.is_empty() && !in_cache {
+            return Outcome::Nothing;
+        }
+        state.asked.had_another = true;
+        if self.filter.as_ref().is_some_and(|filter| !is_named(name, filter)) {
+            return Outcome::Nothing;
+        }
+        state.asked.was_named = true;
+        let (interface, _) = match original.interface() {
+            Ok(known) => known,
+            Err(reason) => return Outcome::Stays(reason.to_string()),
+        };
+        let mut refused = Vec::new();
+        match self.clone_of_cache(session, state, original, &interface, &names, instrument) {
+            Some(Ok(found)) => return Outcome::Instrumented(found.replacement, found.place),
+            Some(Err(reason)) => refused.push(reason),
+            None => {}
+        }
+        let (beside, elsewhere): (Vec<_>, Vec<_>) = own.iter().partition(|clone| clone.is_beside(original));
+        for clone in beside.into_iter().chain(elsewhere) {
+            match self.clone_of_application(session, state, original, &interface, clone, instrument) {
+                Ok(found) => return Outcome::Instrumented(found.replacement, found.place),
+                Err(reason) => refused.push(reason),
+            }
+        }
+        if refused.is_empty() { Outcome::Nothing } else { Outcome::Stays(refused.join("; ")) }
+    }
+
+    /// A clone in the cache; `None` if there is none.
+    fn clone_of_cache(
+        &self,
+        session: &Session,
+        state: &mut State,
+        original: &Original,
+        interface: &Interface,
+        names: &[String],
+        instrument: &'static Instrument,
+    ) -> Option<Result<Found, String>> {
+        let (api, agent) = (session.interceptor.api(), original.symbol.agent);
+        let target = state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
+        let others = state.originals.others(agent, original.object());
+        let other_modules: Vec<&Module> = others.iter().filter_map(|object| object.module.as_ref()).collect();
+        let own = original.object().and_then(|object| object.module.as_ref());
+        let modules = Modules { own, others: &other_modules };
+        let decision = state.cache.decide_clone(interface, names, modules, target.as_ref(), self.pick.as_ref());
+        let (choice, swap) = match decision {
+            Decision::Nothing => return None,
+            Decision::Swap { choice, swap } => (choice, swap),
+            Decision::Refused(refused) => {
+                let reasons = refused.iter().map(|(candidate, refusals)| {
+                    let reasons: Vec<_> = refusals.iter().map(ToString::to_string).collect();
+                    format!("{}: {}", candidate.path.display(), reasons.join(", "))
+                });
+                return Some(Err(reasons.collect::<Vec<_>>().join("; ")));
+            }
+            Decision::Running(choices) | Decision::Several(choices) => {
+                let pick = Interceptor::kernel_cache_pick;
+                return Some(Err(format!("several clones fit ({}); {pick} chooses", listed(&choices))));
+            }
+        };
+        let path = choice.candidate.path.display().to_string();
+        let replaced = self.replace(session, state, original, &others, &choice, swap);
+        let found = replaced
+            .and_then(|replacement| self.instrumented(session, state, original, replacement, &choice, instrument));
+        Some(
+            found.map(|replacement| Found { replacement, place: path.clone() }).map_err(|why| format!("{path}: {why}")),
+        )
+    }
+
+    /// The replacement by a clone of the cache, with what instruments it.
+    fn instrumented(
+        &self,
+        session: &Session,
+        state: &mut State,
+        original: &Original,
+        replacement: &'static Replacement,
+        choice: &Choice,
+        instrument: &'static Instrument,
+    ) -> Result<&'static Replacement, NotReplaced> {
+        let api = session.interceptor.api();
+        let its = &choice.candidate.interface;
+        let loaded_at = session.code.handles(api, replacement.executable).ok().and_then(|handles| {
+            let handle = handles.first()?;
+            api.loader().ok()?.loaded_at(*handle).ok()
+        });
+        let clone = Clone {
+            original,
+            name: &its.name,
+            kernel_object: replacement.kernel_object,
+            executable: replacement.executable,
+            hash: choice.hash,
+            uses: replacement.uses.clone(),
+            code: state.bytes_of_copy(replacement),
+            uri: choice.candidate.path.display().to_string(),
+            load_delta: loaded_at.map_or(0, |at| at.delta),
+        };
+        self.make(session, state, its, replacement.swap.clone(), clone, instrument)
+    }
+
+    /// A clone in a code object of the application's.
+    fn clone_of_application(
+        &self,
+        session: &Session,
+        state: &mut State,
+        original: &Original,
+        interface: &Interface,
+        clone: &Original,
+        instrument: &'static Instrument,
+    ) -> Result<Found, String> {
+        let (api, agent) = (session.interceptor.api(), original.symbol.agent);
+        let target = state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
+        let name = name_of(&clone.symbol);
+        let (its, hash) = clone.interface().map_err(|why| format!("{name}: {why}"))?;
+        let beside = clone.is_beside(original);
+        let has_variables = !(its.variables.is_empty() && its.stored_functions.is_empty());
+        if has_variables && !beside {
+            return Err(format!("{name}: it is in another code object, which has variables of its own"));
+        }
+        let swap = fit_clone(&interface.on(target.as_ref()), &its).map_err(|refusals| {
+            let reasons: Vec<_> = refusals.iter().map(ToString::to_string).collect();
+            format!("{name}: {}", reasons.join(", "))
+        })?;
+        let object = clone.object();
+        let code = object.and_then(|object| state.kept_bytes(object.hash, || object.bytes(api).ok()));
+        let clone = Clone {
+            original,
+            name,
+            kernel_object: clone.symbol.kernel_object,
+            executable: clone.executable,
+            hash,
+            uses: object.map(|object| object.number).into_iter().collect(),
+            code,
+            uri: String::new(),
+            load_delta: object.and_then(|object| object.moved_by()).unwrap_or(0),
+        };
+        let made = self.make(session, state, &its, swap, clone, instrument);
+        let place = if beside { "the same code object" } else { "another code object of the application's" };
+        made.map(|replacement| Found { replacement, place: place.to_owned() }).map_err(|why| why.to_string())
+    }
+
+    /// Makes the replacement by a clone.
+    fn make(
+        &self,
+        session: &Session,
+        state: &mut State,
+        its: &Interface,
+        swap: Swap,
+        clone: Clone<'_>,
+        instrument: &'static Instrument,
+    ) -> Result<&'static Replacement, NotReplaced> {
+        let (api, original) = (session.interceptor.api(), clone.original);
+        let agent = original.symbol.agent;
+        let symbol = name_of(&original.symbol);
+        let added = swap.added.ok_or(NotReplaced::KernelMissing)?;
+        let position = session.interceptor.agent_position(agent).unwrap_or(0);
+        let of = instrument::Clone {
+            added,
+            own: session.kernels.number(original.symbol.kernel_object),
+            agent: (position, agent),
+            kernel: demangle(symbol),
+            mangled: symbol.to_owned(),
+            clone: clone.name.to_owned(),
+            processor: its.target.processor.to_string(),
+            uri: clone.uri,
+            code: clone.code,
+            load_delta: clone.load_delta,
+        };
+        // Nothing may send messages before there is a thread that receives them.
+        if !session::current().is_some_and(|session| instrument.start(&session.interceptor)) {
+            return Err(NotReplaced::NoThread);
+        }
+        let probe = instrument.probe(api, session.interceptor.agents(), of)?;
+        let kernel = session.kernels.named(Kernel {
+            symbol: symbol.to_owned(),
+            kernarg_size: original.symbol.kernarg_size,
+            registers: registers(its.vgprs, Some(its.agprs), its.sgprs),
+            replaced: format!("{INSTRUMENTED}{}", clone.hash.short()),
+            ..Kernel::default()
+        });
+        let new = Replacement {
+            kernel_object: clone.kernel_object,
+            executable: clone.executable,
+            original: original.symbol.kernel_object,
+            uses: clone.uses,
+            code: clone.hash,
+            kernel,
+            kernargs: ring_for(api, agent, &mut state.rings, &swap.kernarg)?,
+            swap,
+            alternation: Alternation::new(CacheMode::Swap),
+            refusal: OnceLock::new(),
+            was_full: AtomicBool::new(false),
+            probe: Some(probe),
+        };
+        Ok(kept(&mut state.made, new))
+    }
+
+    /// What there is to tell of clones when the process ends.
+    pub(super) fn end_of_clones(
+        &self,
+        session: &Session,
+        state: &State,
+        instrument: &Instrument,
+        dispatches: u64,
+        ran: &BTreeMap<u32, u64>,
+    ) -> Vec<String> {
+        let name = Interceptor::instrumented;
+        let mut lines = Vec::new();
+        if !state.asked.had_another {
+            lines.push(format!("{name}: neither the application's code nor the cache has a clone of a kernel"));
+        } else if let Some(filter) = self.filter.as_ref().filter(|_| !state.asked.was_named) {
+            lines.push(format!("{}: no kernel that has a clone has a name like {filter}", Interceptor::filter));
+        }
+        let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+        for (number, count) in ran {
+            let Some(kernel) = session.kernels.by_number(*number) else { continue };
+            if kernel.kernel.replaced.starts_with(INSTRUMENTED) {
+                *by_name.entry(kernel.name()).or_default() += count;
+            }
+        }
+        let by_name: Vec<(String, u64)> = by_name.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+        lines.extend(instrument.end(dispatches, &by_name));
+        let refused = &state.asked.refused;
+        lines.extend(refused.iter().map(|(name, reason)| format!("{name} is not instrumented: {reason}")));
+        lines
+    }
+}
+
+/// A clone, and where it comes from.
+struct Clone<'a> {
+    original: &'a Original,
+    name: &'a str,
+    kernel_object: u64,
+    executable: hsa::Executable,
+    hash: Hash,
+    uses: Vec<u64>,
+    code: Option<&'static [u8]>,
+    uri: String,
+    load_delta: u64,
+}
+
+impl State {
+    /// The bytes of a code object that are there for ever, read if they are not.
+    fn kept_bytes(&mut self, hash: Hash, read: impl FnOnce() -> Option<Vec<u8>>) -> Option<&'static [u8]> {
+        if let Some(known) = self.bytes.get(&hash) {
+            return Some(known);
+        }
+        let bytes: &'static [u8] = read()?.leak();
+        self.bytes.insert(hash, bytes);
+        Some(bytes)
+    }
+
+    /// The bytes that a code object of the cache was loaded from.
+    fn bytes_of_copy(&self, replacement: &Replacement) -> Option<&'static [u8]> {
+        // Bound to no variables, it is as in its file.
+        self.bytes.get(&replacement.code).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_has_a_pointer_more_in_its_mangled_name_also_as_a_repetition() {
+        assert_eq!(names("add"), ["__amd_crk_addPv", "add"]);
+        assert_eq!(names("_Z3addPfi"), ["__amd_crk__Z3addPfiPv", "_Z3addPfiPv", "_Z3addPfi"]);
+        assert_eq!(names("_Z3addv"), ["__amd_crk__Z3addvPv", "_Z3addPv", "_Z3addv"]);
+        assert_eq!(names("_Z3addPv"), ["__amd_crk__Z3addPvPv", "_Z3addPvS_", "_Z3addPv"]);
+        let of = |name: &str| of_clone(name);
+        assert_eq!(of("__amd_crk__Z3addPfiPv").as_deref(), Some("_Z3addPfi"));
+        assert_eq!((of("_Z3addPfiPv").as_deref(), of("add")), (Some("_Z3addPfi"), None));
+    }
+}
