@@ -26,7 +26,7 @@ pub(crate) const USAGE: &str = "omniprobe [OPTIONS] [--] APP [ARGS]...
        omniprobe log FILE... [-l WHERE] [-t FORMAT], omniprobe log --list|--clean
        omniprobe summary LOG... [--against BASELINE]
        omniprobe trace LOG... -o FILE.pftrace
-       omniprobe report LOG|DIR|FILE... -o FILE.html
+       omniprobe report LOG|CAPTURE|DIR|FILE... -o FILE.html
        omniprobe export LOG... --parquet FILE
        omniprobe cache ls|check|add ...
        omniprobe info|dump|extract|fsck|replay|verify|bench|tune CAPTURE [OPTIONS]

@@ -119,7 +119,7 @@ struct PlaceOptions {
 #[derive(Args, Clone, Debug, Default)]
 struct RunOptions {
     /// Where rows go: console (standard output), a file (%p is the process id), /dev/null. Sets LOGDUR_LOG_LOCATION [default: console].
-    #[arg(short, long, value_name = "WHERE", help_heading = help::LOG)]
+    #[arg(short, long, value_name = "WHERE", alias = "output-file", help_heading = help::LOG)]
     log_location: Option<OsString>,
     /// How rows are written. Sets LOGDUR_LOG_FORMAT [default: csv].
     #[arg(short = 't', long, value_name = "FORMAT", value_parser = ["csv", "csv-safe", "json"], help_heading = help::LOG)]
@@ -128,20 +128,23 @@ struct RunOptions {
     #[arg(long, conflicts_with = "log_format", help_heading = help::LOG)]
     csv_safe: bool,
     /// At the end, print totals per kernel on standard error. Without -l, the rows are not kept.
-    #[arg(long, help_heading = help::LOG)]
+    #[arg(long, alias = "summary", help_heading = help::LOG)]
     stats: bool,
     /// At the end, write a timeline: NAME.pftrace for ui.perfetto.dev, NAME.json for Chrome. Without -l, the rows are not kept.
     #[arg(long, value_name = "FILE", value_parser = cmd::trace::output, help_heading = help::LOG)]
     trace: Option<PathBuf>,
     /// Log only kernels with a matching name: mangled, demangled, or without arguments. Sets LOGDUR_LOG_FILTER [default: all].
-    #[arg(long, value_name = "REGEX", help_heading = help::LOG)]
+    #[arg(long, value_name = "REGEX", alias = "kernel-include-regex", help_heading = help::LOG)]
     log_filter: Option<String>,
     /// Log copies, too. Sets LOGDUR_COPIES [default: 0].
-    #[arg(long, help_heading = help::LOG)]
+    #[arg(long, alias = "memory-copy-trace", help_heading = help::LOG)]
     copies: bool,
     /// Log ranges and marks of ROCTx (roctxRangePush, roctxMark), too: the application calls the library's functions.
-    #[arg(long, help_heading = help::LOG)]
+    #[arg(long, alias = "marker-trace", help_heading = help::LOG)]
     markers: bool,
+    /// rocprofv3's option: kernels are always logged.
+    #[arg(long, hide = true)]
+    kernel_trace: bool,
     /// Run kernels of the code objects in this folder in place of kernels with the same name and arguments. Repeat it for more
     /// folders. Sets LOGDUR_KERNEL_CACHE.
     #[arg(short, long, value_name = "DIR", help_heading = help::SWAP)]
@@ -351,6 +354,15 @@ mod tests {
         let cli = Cli::parse_from(["omniprobe", "-l", "a.csv", "--", "./app", "-l", "b"]);
         assert_eq!(cli.run.log_location, Some("a.csv".into()));
         assert_eq!(cli.app, ["./app", "-l", "b"]);
+    }
+
+    #[test]
+    fn options_of_rocprofv3_mean_the_same_here() {
+        let line = "omniprobe --kernel-trace --memory-copy-trace --marker-trace --summary --kernel-include-regex f.* \
+                    --output-file a.csv -- ./app";
+        let run = Cli::parse_from(line.split_whitespace()).run;
+        assert!(run.copies && run.markers && run.stats && run.kernel_trace);
+        assert_eq!((run.log_filter.as_deref(), run.log_location), (Some("f.*"), Some("a.csv".into())));
     }
 
     #[test]

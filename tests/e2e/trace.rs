@@ -102,7 +102,7 @@ fn a_run_leaves_a_timeline_of_every_process_and_keeps_no_rows() {
     let trace = run.file("run.json");
     let run = run.probed(&["--trace", trace.to_str().unwrap(), "--stats"]).passed();
     let kernels = crate::versions::kernels_of_vectors();
-    assert!(run.stderr.contains(&format!("run.json: {kernels} dispatches on ")), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("run.json: {kernels} rows on ")), "{}", run.stderr);
     assert!(run.stderr.contains(&format!(": {kernels} dispatches in ")), "{}", run.stderr);
     let all: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
     let slices = all["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X");

@@ -82,6 +82,6 @@ pub(crate) fn write(logs: &[Position], output: &Path) -> Result<Exit> {
     }
     .with_context(context)?;
     to.flush().with_context(context)?;
-    super::tell(format_args!("{}: {slices} dispatches on {} tracks", output.display(), tracks.len()));
+    super::tell(format_args!("{}: {slices} rows on {} tracks", output.display(), tracks.len()));
     Ok(Exit::Success)
 }
