@@ -11,6 +11,7 @@ from ._errors import CaptureError, LogdurError, LogError, ToolError
 from ._logs import LogWarning, Summary, read_log, summary
 from ._results import Analysis, BufferResult, Compared, Difference, Measured, Replayed, Results, Side, Timing
 from ._tool import library, omniprobe
+from ._tune import Trial, Tuning, tune
 
 __all__ = [
     "Analysis",
@@ -34,8 +35,11 @@ __all__ = [
     "Summary",
     "Timing",
     "ToolError",
+    "Trial",
+    "Tuning",
     "library",
     "omniprobe",
     "read_log",
     "summary",
+    "tune",
 ]

@@ -415,6 +415,7 @@ class Capture:
         hsaco: Optional[Code] = None,
         grid: Optional[Size] = None,
         workgroup: Optional[Size] = None,
+        lds: Optional[int] = None,
         tol: Optional[Tolerance] = None,
         repetitions: Optional[int] = None,
         timeout: Optional[float] = None,
@@ -424,10 +425,11 @@ class Capture:
         """Runs dispatches again, and compares the first repetitions with what the application got.
 
         ``kernel`` is a regular expression for names, ``dispatch`` a number. ``hsaco`` is other code: a file, bytes, or one of
-        them for each name of a kernel. ``tol`` has types and tolerances of buffers, like ``{"out": "f16:rel=1e-2"}``.
-        A difference is a result. Faults, time-outs and unusable files raise :class:`ToolError`.
+        them for each name of a kernel. ``lds`` is other dynamic LDS: bytes beyond those that the code declares, like Triton's
+        ``shared``. ``tol`` has types and tolerances of buffers, like ``{"out": "f16:rel=1e-2"}``. A difference is a
+        result. Faults, time-outs and unusable files raise :class:`ToolError`.
         """
-        with self._options(dispatch, kernel, hsaco, grid, workgroup, tol, timeout) as options:
+        with self._options(dispatch, kernel, hsaco, (grid, workgroup, lds), tol, timeout) as options:
             options += _repeated(repetitions) + ([] if compare else ["--no-verify"])
             return self._run("replay", options, _JUDGED, Replayed.of, progress)
 
@@ -439,6 +441,7 @@ class Capture:
         hsaco: Optional[Code] = None,
         grid: Optional[Size] = None,
         workgroup: Optional[Size] = None,
+        lds: Optional[int] = None,
         tol: Optional[Tolerance] = None,
         repetitions: Optional[int] = None,
         timeout: Optional[float] = None,
@@ -449,7 +452,7 @@ class Capture:
 
         With ``strict``, a qualified PASS has the status 9.
         """
-        with self._options(dispatch, kernel, hsaco, grid, workgroup, tol, timeout) as options:
+        with self._options(dispatch, kernel, hsaco, (grid, workgroup, lds), tol, timeout) as options:
             options += _repeated(repetitions) + (["--strict"] if strict else [])
             return self._run("verify", options, _JUDGED, Replayed.of, progress)
 
@@ -462,6 +465,7 @@ class Capture:
         compare: Optional[tuple[Union[Path, bytes], Union[Path, bytes]]] = None,
         grid: Optional[Size] = None,
         workgroup: Optional[Size] = None,
+        lds: Optional[int] = None,
         tol: Optional[Tolerance] = None,
         repetitions: Optional[int] = None,
         warm_up: Optional[int] = None,
@@ -474,7 +478,7 @@ class Capture:
         ``compare`` has two files whose kernels run in alternation; ``captured`` is the kernel that ran. ``target_ci=0.01``
         stops when half of the interval of the median is at most 1 % of it. Other options are those of :meth:`replay`.
         """
-        with self._options(dispatch, kernel, hsaco, grid, workgroup, tol, timeout) as options, _files() as file:
+        with self._options(dispatch, kernel, hsaco, (grid, workgroup, lds), tol, timeout) as options, _files() as file:
             options += _repeated(repetitions)
             options += [] if warm_up is None else [f"--warm-up={warm_up}"]
             options += [] if target_ci is None else [f"--target-ci={target_ci}"]
@@ -489,6 +493,7 @@ class Capture:
         hsaco: Optional[Code] = None,
         grid: Optional[Size] = None,
         workgroup: Optional[Size] = None,
+        lds: Optional[int] = None,
         what: Union[str, Sequence[str], None] = None,
         check: Union[str, Sequence[str], None] = None,
         workgroups: Union[int, str, None] = None,
@@ -499,7 +504,7 @@ class Capture:
 
         ``what`` and ``check`` are the words of ``omniprobe analyze``; ``check="all"`` is every check. Findings are a result.
         """
-        with self._options(dispatch, kernel, hsaco, grid, workgroup, None, timeout, with_place=False) as options:
+        with self._options(dispatch, kernel, hsaco, (grid, workgroup, lds), None, timeout, with_place=False) as options:
             for name, words in (("--what", what), ("--check", check)):
                 if words is not None:
                     options.append(f"{name}={words if isinstance(words, str) else ','.join(words)}")
@@ -548,15 +553,15 @@ class Capture:
         dispatch: Optional[int],
         kernel: Optional[str],
         hsaco: Optional[Code],
-        grid: Optional[Size],
-        workgroup: Optional[Size],
+        launch: tuple[Optional[Size], Optional[Size], Optional[int]],
         tol: Optional[Tolerance],
         timeout: Optional[float],
         with_place: bool = True,
     ) -> Iterator[list[str]]:
         """Options of the command line; bytes of code are files as long as they are used."""
         given: dict[str, object] = {"--dispatch": dispatch, "--kernel": kernel, "--timeout": timeout}
-        given.update({"--grid": _size(grid), "--workgroup": _size(workgroup)})
+        grid, workgroup, lds = launch
+        given.update({"--grid": _size(grid), "--workgroup": _size(workgroup), "--lds": lds})
         if with_place:
             given.update({f"--{name}": value for name, value in self.place.items()})
         options = [f"{name}={value}" for name, value in given.items() if value is not None]

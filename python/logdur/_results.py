@@ -105,7 +105,7 @@ class Replayed(Result):
     gpu_ns: list[int]
     #: How long it took in the application.
     recorded_ns: Optional[int]
-    buffers: list[BufferResult]
+    buffers: list[BufferResult] = field(repr=False)
     #: Everything that the tool said.
     raw: dict[str, Any] = field(repr=False, compare=False)
 
@@ -158,8 +158,8 @@ class Side:
     replaced_from: Optional[str]
     #: None if the kernel computes something else, and was not measured.
     gpu: Optional[Timing]
-    gpu_ns: list[int]
-    buffers: list[BufferResult]
+    gpu_ns: list[int] = field(repr=False)
+    buffers: list[BufferResult] = field(repr=False)
 
     @staticmethod
     def of(raw: dict[str, Any]) -> Side:

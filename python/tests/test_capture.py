@@ -47,7 +47,7 @@ def test_the_memory_after_a_kernel_is_what_numpy_computes_of_that_before(capture
 
 def test_memory_that_is_not_compressed_is_mapped_and_the_same(capture, folder):
     whole = logdur.Capture(folder / "whole.ldcap")
-    dispatch = whole.dispatches[0]
+    (dispatch,) = [one for one in whole.dispatches if one.kernel == "smooth"]
     mapped = dispatch.before.view("arg0", "f4")
     assert dispatch.before.is_mapped("arg0")
     assert np.shares_memory(mapped, np.frombuffer(whole._map(), "u1")) and not mapped.flags.writeable
@@ -97,6 +97,14 @@ def test_kernels_are_compared_and_only_those_that_compute_the_same_are_measured(
     with pytest.raises(logdur.ToolError, match=r"dispatch \d+: FAIL: arg1\[77\]") as error:
         dispatch.measure(hsaco=wrong, repetitions=2)
     assert (error.value.status, error.value.name) == (6, "mismatch") and error.value.results
+
+
+@pytest.mark.skipif(not PLACE, reason="what a GPU refuses is its driver's matter")
+def test_dynamic_lds_is_changed_and_too_much_is_refused(capture):
+    (dispatch,) = capture.dispatches
+    assert dispatch.verify(lds=4096).passed
+    with pytest.raises(logdur.ToolError, match="LDS|group segment"):
+        dispatch.verify(lds=1 << 20)
 
 
 def test_an_analysis_is_an_object(capture):

@@ -1,4 +1,4 @@
-//! Grids and workgroups other than the captured ones, as far as the kernel allows them.
+//! Grids, workgroups and dynamic LDS other than the captured ones, as far as the kernel allows them.
 
 use hsa::sys::abi::aql::Packet;
 use logdur_kernel_cache::Interface;
@@ -13,10 +13,21 @@ pub struct Geometry {
     pub grid: Option<[u32; 3]>,
     /// Work-items of a workgroup.
     pub workgroup: Option<[u32; 3]>,
+    /// Bytes of a workgroup's LDS that the launch adds to those that the code declares.
+    #[serde(default)]
+    pub lds: Option<u32>,
 }
 
 impl Geometry {
-    /// Puts it into a packet.
+    /// Puts the LDS into the packet of the application's own kernel. Another kernel has as much more as it declares more.
+    pub(crate) fn apply_lds(&self, packet: &mut Packet, original: &Interface) {
+        if let Some(lds) = self.lds {
+            let group = original.group_size.saturating_add(lds);
+            packet.set_kernel(packet.kernel_object(), packet.private_segment_size(), group);
+        }
+    }
+
+    /// Puts grid and workgroup into a packet.
     ///
     /// # Errors
     /// When the kernel was not compiled for it: which limit, and what was asked for.
@@ -83,10 +94,22 @@ mod tests {
     #[test]
     fn another_geometry_is_in_the_packet_with_its_dimensions() {
         let mut packet = packet();
-        let other = Geometry { grid: Some([64, 8, 1]), workgroup: Some([16, 8, 1]) };
+        let other = Geometry { grid: Some([64, 8, 1]), workgroup: Some([16, 8, 1]), lds: None };
         other.apply(&mut packet, &interface(&[])).unwrap();
         assert_eq!((packet.grid_size(), packet.workgroup_size(), packet.dimensions()), ([64, 8, 1], [16, 8, 1], 2));
         assert_eq!(packet.header(), 0x0b02);
+    }
+
+    #[test]
+    fn lds_of_a_launch_is_added_to_that_of_the_code() {
+        let (mut packet, mut kernel) = (packet(), interface(&[]));
+        kernel.group_size = 512;
+        packet.set_kernel(0x1000, 16, 2048);
+        Geometry::default().apply_lds(&mut packet, &kernel);
+        assert_eq!(packet.group_segment_size(), 2048);
+        Geometry { lds: Some(4096), ..Geometry::default() }.apply_lds(&mut packet, &kernel);
+        let kept = (packet.kernel_object(), packet.private_segment_size());
+        assert_eq!((kept, packet.group_segment_size()), ((0x1000, 16), 4608));
     }
 
     #[test]
@@ -96,14 +119,14 @@ mod tests {
             change(&mut kernel);
             geometry.apply(&mut packet(), &kernel).unwrap_err().to_string()
         };
-        let group = |x| Geometry { workgroup: Some([x, 1, 1]), grid: None };
+        let group = |x| Geometry { workgroup: Some([x, 1, 1]), ..Geometry::default() };
         assert_eq!(refused(group(1025), |_| ()), "--workgroup of k: expected 1 to 1024 work-items, found 1025,1,1");
         refused(group(0), |_| ());
         let required = refused(group(128), |k| k.required_workgroup_size = Some([64, 1, 1]));
         assert_eq!(required, "--workgroup of k: expected 64,1,1, found 128,1,1");
         let uneven = refused(group(100), |k| k.uniform_workgroup_size = true);
         assert_eq!(uneven, "--grid of k: expected a multiple of the workgroup 100,1,1, found 1024,1,1");
-        let none = Geometry { grid: Some([0, 1, 1]), workgroup: None };
+        let none = Geometry { grid: Some([0, 1, 1]), ..Geometry::default() };
         assert!(refused(none, |_| ()).contains("at least one work-item"));
     }
 }

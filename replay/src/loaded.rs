@@ -258,6 +258,7 @@ impl<'c> LoadedDispatch<'c> {
         if variant.geometry.is_other() {
             let runs = other.as_ref().map_or(interface, |other| &other.code.interface);
             variant.geometry.apply(&mut packet, runs)?;
+            variant.geometry.apply_lds(&mut packet, interface);
         }
         let queue = self.device.queue();
         let facts = PacketFacts {

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+use crate::dist::wheel;
 use crate::rocm::{self, Generation, Part, Unpacked};
-use crate::{fuzz, instrument, sanitize, setup, shell, vectors, wheel};
+use crate::{fuzz, instrument, sanitize, setup, shell, vectors};
 
 const USAGE: &str = "test takes --device real|emulated, --full, and --rocm VERSION|all [NAME ...]";
 

@@ -73,6 +73,9 @@ pub(crate) struct VariantArgs {
     /// Another workgroup, in work-items.
     #[arg(long, value_name = "X,Y,Z", value_parser = shape, help_heading = help::VARIANT)]
     workgroup: Option<Shape>,
+    /// Other dynamic LDS: bytes that a launch adds to those that the code declares.
+    #[arg(long, value_name = "BYTES", help_heading = help::VARIANT)]
+    lds: Option<u32>,
     /// Run the kernel of a file, for the code object with this hash, for the kernel with this name, or for all. `captured` means
     /// the kernel that ran, `original` the application's own, if another kernel ran in its place. Repeat it for more kernels.
     #[arg(long, value_name = "HASH|NAME|all=PATH|captured|original", help_heading = help::VARIANT)]
@@ -89,7 +92,7 @@ impl VariantArgs {
         if !self.cache.is_empty() {
             replacements.push(Replacement::Cache(self.cache.clone()));
         }
-        Variant { geometry: Geometry { grid: self.grid, workgroup: self.workgroup }, replacements }
+        Variant { geometry: Geometry { grid: self.grid, workgroup: self.workgroup, lds: self.lds }, replacements }
     }
 
     /// The folders in which other kernels are looked for.

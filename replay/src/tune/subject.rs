@@ -97,6 +97,7 @@ impl<'c> Subject<'c> {
         let geometry = Geometry {
             grid: Some(sizes.grid).filter(|grid| *grid != self.sizes.grid),
             workgroup: Some(sizes.workgroup).filter(|workgroup| *workgroup != self.sizes.workgroup),
+            lds: None,
         };
         // What the application did with its own kernel was right.
         if geometry.is_other() || kernel.hash.is_some() {

@@ -389,7 +389,7 @@ fn commands_run_the_best_again_and_in_the_application() {
     let mut config = Config {
         number: 1,
         values: Vec::new(),
-        geometry: Geometry { grid: None, workgroup: Some([16, 16, 1]) },
+        geometry: Geometry { workgroup: Some([16, 16, 1]), ..Geometry::default() },
         sizes: None,
         code: None,
         code_hash: None,

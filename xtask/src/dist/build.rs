@@ -9,13 +9,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::binaries::BINARIES;
+use super::binaries::{BINARIES, Binary};
 use crate::{setup, shell};
 
 /// The newest version of the C library that the binaries may ask for: RHEL 8 and its clones have 2.28.
 pub(crate) const GLIBC: (u32, u32) = (2, 28);
 
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 const PACKAGES: &[&str] = &["cargo-zigbuild==0.24.0", "ziglang==0.17.1"];
 
@@ -90,7 +90,15 @@ pub(crate) fn c_compiler() -> Result<Command> {
     Ok(command)
 }
 
-fn build_in(root: &Path, target: &Path, home: &Path) -> Result<()> {
+/// Has a command that runs Cargo here compile for old systems, as [`build`] does.
+///
+/// # Errors
+/// When the tools cannot be had.
+pub(super) fn for_old_systems(command: &mut Command) -> Result<()> {
+    configure(command, &shell::root(), &cargo_home()?)
+}
+
+fn configure(command: &mut Command, root: &Path, home: &Path) -> Result<()> {
     let python = setup::python("zig", PACKAGES)?;
     let tools = python.parent().context("Python has no folder")?;
     let others = std::env::var_os("PATH").unwrap_or_default();
@@ -106,17 +114,24 @@ fn build_in(root: &Path, target: &Path, home: &Path) -> Result<()> {
         // Debuggers find debug information by it.
         "-Clink-arg=-Wl,--build-id=sha1".to_owned(),
     ];
-    // By itself first: see `shell::build`.
+    command.env("PATH", &path).env("CARGO_HOME", home).env_remove("RUSTFLAGS");
+    command.env("CARGO_ENCODED_RUSTFLAGS", options.join("\u{1f}"));
+    // Assembly has the paths of its sources in its debug information, which says nothing that is needed.
+    command.env("CFLAGS", "-g0");
+    Ok(())
+}
+
+fn build_in(root: &Path, target: &Path, home: &Path) -> Result<()> {
+    let program = setup::python("zig", PACKAGES)?.with_file_name("cargo-zigbuild");
+    // In two parts: see `shell::build`.
     let (alone, others) = BINARIES.split_at(1);
-    for packages in [alone, others] {
-        let mut command = Command::new(tools.join("cargo-zigbuild"));
+    let packages = |binaries: &[Binary]| binaries.iter().map(|binary| binary.package).collect::<Vec<_>>();
+    for packages in [packages(alone), [packages(others), vec!["logdur-python"]].concat()] {
+        let mut command = Command::new(&program);
         command.args(["zigbuild", "--quiet", "--locked", "--release", "--target-dir"]).arg(target);
         command.arg(format!("--target={TARGET}.{}.{}", GLIBC.0, GLIBC.1));
-        command.args(packages.iter().flat_map(|binary| ["-p", binary.package]));
-        command.env("PATH", &path).env("CARGO_HOME", home).env_remove("RUSTFLAGS");
-        command.env("CARGO_ENCODED_RUSTFLAGS", options.join("\u{1f}"));
-        // Assembly has the paths of its sources in its debug information, which says nothing that is needed.
-        command.env("CFLAGS", "-g0");
+        command.args(packages.iter().flat_map(|package| ["-p", package]));
+        configure(&mut command, root, home)?;
         shell::run(command.current_dir(root))?;
     }
     Ok(())

@@ -17,6 +17,7 @@ mod check;
 mod old_system;
 mod tarball;
 mod tree;
+pub(crate) mod wheel;
 
 pub(crate) use build::Built;
 
@@ -28,7 +29,10 @@ struct Kind {
 }
 
 /// In the order in which they are made.
-const KINDS: &[Kind] = &[Kind { option: "--tarball", make: tarball::make, try_out: tarball::try_out }];
+const KINDS: &[Kind] = &[
+    Kind { option: "--tarball", make: tarball::make, try_out: tarball::try_out },
+    Kind { option: "--wheel", make: wheel::make, try_out: wheel::try_out },
+];
 
 /// The folder of everything that is made here.
 pub(crate) fn folder() -> PathBuf {

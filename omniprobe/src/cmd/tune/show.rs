@@ -230,7 +230,7 @@ mod tests {
         let config = Config {
             number,
             values: vec![("n".to_owned(), workgroup[0].to_string())],
-            geometry: Geometry { grid: None, workgroup: (number != 0).then_some(workgroup) },
+            geometry: Geometry { workgroup: (number != 0).then_some(workgroup), ..Geometry::default() },
             sizes: Some(Sizes { workgroup, ..SIZES }),
             code: (number == 1).then(|| "t/code/a.hsaco".into()),
             code_hash: None,

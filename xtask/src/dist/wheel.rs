@@ -1,4 +1,4 @@
-//! The Python package: a wheel of `python/` with the binaries, a fresh environment that it is installed in, and its tests.
+//! The wheel: the Python package of `python/` with the binaries. It is tested in a fresh environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::binaries::BINARIES;
+use super::build::{self, Built, GLIBC};
 use crate::{exports, setup, shell};
 
 /// What the wheel is made with, and what its tests need; data frames and Triton are in environments of their own.
@@ -22,9 +24,6 @@ const PACKAGES: &[&str] = &[
     "matplotlib==3.11.2",
 ];
 
-/// The binaries in the wheel.
-const BINARIES: [&str; 3] = ["omniprobe", "liblogdur.so", "libkfdemu.so"];
-
 /// The oldest version of the C library that a tag of wheels names. Source: PEP 599 and PEP 600.
 const OLDEST_GLIBC: (u32, u32) = (2, 17);
 
@@ -37,21 +36,71 @@ fn tools() -> Result<PathBuf> {
     Ok(python.parent().context("Python has no folder")?.to_owned())
 }
 
-/// Makes the wheel of stripped binaries in a folder, for the oldest C library that all of them can use.
+/// `cargo xtask wheel`: the wheel of an ordinary build, and its tests.
+///
+/// # Errors
+/// When the wheel cannot be made or installed, or a test fails.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let full = match args {
+        [] => false,
+        [one] if one == "--full" => true,
+        other => bail!("wheel takes --full, found {other:?}"),
+    };
+    let rocm = setup::for_tests()?;
+    shell::build()?;
+    test(&rocm.hipcc, full)
+}
+
+/// Makes the wheel of a release, for the oldest C library that all of its binaries can use.
 ///
 /// # Errors
 /// When a tool cannot be had, or what the compiler says.
-pub(crate) fn make(binaries: &Path) -> Result<PathBuf> {
+pub(super) fn make(built: &Built) -> Result<Vec<PathBuf>> {
+    let mut maturin = Command::new(tools()?.join("maturin"));
+    let compatible = format!("manylinux_{}_{}", GLIBC.0, GLIBC.1);
+    maturin.args(["build", "--zig", "--target", build::TARGET, "--compatibility", &compatible]);
+    build::for_old_systems(&mut maturin)?;
+    Ok(vec![packed(maturin, |file| built.path(file))?])
+}
+
+/// Installs the wheel of a release, and runs the package's tests.
+///
+/// # Errors
+/// When it cannot be installed, or a test fails.
+pub(super) fn try_out(_: &Built, made: &[PathBuf]) -> Result<()> {
+    let [wheel] = made else { bail!("expected one wheel, found {}", made.len()) };
+    installed(wheel, &setup::for_tests()?.hipcc, false)
+}
+
+/// Makes the wheel of this build's binaries, and runs the package's tests in a fresh environment.
+///
+/// # Errors
+/// When the wheel cannot be made or installed, or a test fails.
+pub(crate) fn test(hipcc: &Path, full: bool) -> Result<()> {
+    let binaries = folder().join("binaries");
+    fs::create_dir_all(&binaries)?;
+    for binary in BINARIES {
+        let stripped = binaries.join(binary.file);
+        shell::output(Command::new("strip").arg("-o").arg(stripped).arg(shell::built(binary.file)))?;
+    }
+    let mut maturin = Command::new(tools()?.join("maturin"));
+    maturin.args(["build", "--compatibility", "linux"]);
+    let wheel = packed(maturin, |file| binaries.join(file))?;
+    installed(&wheel, hipcc, full)
+}
+
+/// Makes a wheel by a command of maturin, with binaries. Its tag is that of the C library that they need.
+fn packed(mut maturin: Command, binary: impl Fn(&str) -> PathBuf) -> Result<PathBuf> {
     let tools = tools()?;
     let (source, made) = (shell::root().join("python"), folder().join("made"));
     let packaged = source.join("logdur/bin");
+    fs::remove_dir_all(&packaged).ok();
     fs::create_dir_all(&packaged)?;
-    for binary in BINARIES {
-        fs::copy(binaries.join(binary), packaged.join(binary)).with_context(|| binary)?;
+    for file in BINARIES.iter().map(|binary| binary.file) {
+        fs::copy(binary(file), packaged.join(file)).with_context(|| file)?;
     }
     fs::remove_dir_all(&made).ok();
-    let mut maturin = Command::new(tools.join("maturin"));
-    maturin.args(["build", "--quiet", "--release", "--locked", "--compatibility", "linux", "--out"]).arg(&made);
+    maturin.args(["--quiet", "--release", "--locked", "--out"]).arg(&made);
     shell::output(maturin.current_dir(&source))?;
     let wheel = only_file(&made)?;
     // What the compiled module needs is known only now.
@@ -69,36 +118,11 @@ pub(crate) fn make(binaries: &Path) -> Result<PathBuf> {
     Ok(wheel)
 }
 
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let full = match args {
-        [] => false,
-        [one] if one == "--full" => true,
-        other => bail!("wheel takes --full, found {other:?}"),
-    };
-    let rocm = setup::rocm()?;
-    shell::build()?;
-    test(&rocm.hipcc, full)
-}
-
-/// Makes the wheel of this build's binaries, and runs the package's tests in a fresh environment.
-///
-/// # Errors
-/// When the wheel cannot be made or installed, or a test fails.
-pub(crate) fn test(hipcc: &Path, full: bool) -> Result<()> {
-    let binaries = folder().join("binaries");
-    fs::create_dir_all(&binaries)?;
-    for binary in BINARIES {
-        shell::output(Command::new("strip").arg("-o").arg(binaries.join(binary)).arg(shell::built(binary)))?;
-    }
-    let wheel = make(&binaries)?;
-    try_out(&wheel, hipcc, full)
-}
-
 /// Installs a wheel in a fresh environment, and runs the package's tests there.
 ///
 /// # Errors
 /// When it cannot be installed, or a test fails.
-pub(crate) fn try_out(wheel: &Path, hipcc: &Path, full: bool) -> Result<()> {
+fn installed(wheel: &Path, hipcc: &Path, full: bool) -> Result<()> {
     let environment = folder().join("environment");
     let package = wheel.to_str().context("the folder of the wheel is no text")?;
     setup::environment(&environment, &[package])?;
