@@ -4,12 +4,13 @@
 //! used again or destroyed. A copy is recorded then; those that a process that dies has under way have no row.
 //!
 //! # Threads
-//! Those that start copies and destroy signals, and the log thread. Only the log thread calls the runtime while it has locked the
-//! table: the lock keeps the signals that it asks for from being destroyed.
+//! Those that start copies and destroy signals, and the log thread. No thread calls the runtime while it has locked the table. A thread
+//! that uses a signal again, or destroys it, waits while the log thread asks for the times of its copy: for one call of the runtime.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use hsa_sys::abi::signal::Signal;
 use logdur_intercept::Interceptor;
@@ -20,6 +21,9 @@ use logdur_journal::columns::NO_GPU;
 use logdur_journal::{Kernel, Operation, flag};
 
 use crate::kernels::Kernels;
+
+/// How long the end of the process waits for the log thread to record a copy.
+const GIVE_UP_AFTER: Duration = Duration::from_millis(100);
 
 /// A side of a copy: the position of a GPU, or `None` for the host.
 type Side = Option<usize>;
@@ -35,7 +39,8 @@ pub(crate) struct Started {
 }
 
 /// A copy that was not complete when it was last looked at.
-struct Copy {
+#[derive(Clone, Copy)]
+struct UnderWay {
     from: Side,
     to: Side,
     bytes: u64,
@@ -45,6 +50,21 @@ struct Copy {
     value_before: i64,
     /// The end of the last copy on its signal; 0 if there was none.
     end_before: u64,
+    /// The log thread asks for its times: the signal may not be destroyed.
+    is_asked_for: bool,
+}
+
+/// While it lives, the log thread asks for the times of a signal's copy.
+struct Asked<'a> {
+    copies: &'a Copies,
+    signal: u64,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        lock(&self.copies.under_way).remove(&self.signal);
+        self.copies.answered.notify_all();
+    }
 }
 
 /// What copies are recorded with.
@@ -58,7 +78,9 @@ pub(crate) struct Recorder<'a> {
 #[derive(Default)]
 pub(crate) struct Copies {
     /// By completion signal.
-    under_way: Mutex<HashMap<u64, Copy>>,
+    under_way: Mutex<HashMap<u64, UnderWay>>,
+    /// The log thread has the times of a copy.
+    answered: Condvar,
     numbers: Mutex<BTreeMap<(Side, Side), u32>>,
 }
 
@@ -67,14 +89,13 @@ impl Copies {
     pub(crate) fn starts(&self, with: Recorder<'_>, &Started { signal, agents, bytes }: &Started) {
         let [from, to] = agents.map(|agent| with.interceptor.agent_position(agent));
         let end_before = time(with, signal).map_or(0, |(_, end)| end);
-        let earlier = lock(&self.under_way).remove(&signal);
-        if let Some(earlier) = earlier {
+        if let Some(earlier) = self.take(signal) {
             self.record(with, signal, &earlier, flag::SHARED_SIGNAL);
         }
         // SAFETY: the application has given the signal to a copy: it lives until that is complete.
         let value_before = unsafe { Signal::from_handle(signal) }.value.load(Ordering::Relaxed);
         let asked = with.interceptor.clock.ticks();
-        let copy = Copy { from, to, bytes, asked, value_before, end_before };
+        let copy = UnderWay { from, to, bytes, asked, value_before, end_before, is_asked_for: false };
         lock(&self.under_way).insert(signal, copy);
     }
 
@@ -86,25 +107,39 @@ impl Copies {
 
     /// A signal gets another value, or is destroyed: what has completed on it is recorded, complete or not.
     pub(crate) fn leaves(&self, with: Recorder<'_>, signal: u64) {
-        let copy = lock(&self.under_way).remove(&signal);
-        if let Some(copy) = copy {
+        if let Some(copy) = self.take(signal) {
             self.record(with, signal, &copy, flag::INCOMPLETE);
         }
     }
 
+    /// Takes a signal's copy out of the table, unless the log thread records it now: then the caller waits for that.
+    fn take(&self, signal: u64) -> Option<UnderWay> {
+        let under_way = lock(&self.under_way);
+        let is_asked_for =
+            |under_way: &mut HashMap<u64, UnderWay>| under_way.get(&signal).is_some_and(|copy| copy.is_asked_for);
+        let mut under_way = self.answered.wait_while(under_way, is_asked_for).unwrap_or_else(PoisonError::into_inner);
+        under_way.remove(&signal)
+    }
+
+    /// The copy of a signal, if it is complete: until the second value is dropped, the signal is not destroyed.
+    fn ask(&self, signal: u64) -> Option<(UnderWay, Asked<'_>)> {
+        let mut under_way = lock(&self.under_way);
+        let copy = under_way.get_mut(&signal).filter(|copy| !copy.is_asked_for)?;
+        // SAFETY: the signal is removed from the table before it is destroyed.
+        let value = unsafe { Signal::from_handle(signal) }.value.load(Ordering::Acquire);
+        copy.is_asked_for = value < copy.value_before;
+        copy.is_asked_for.then(|| (*copy, Asked { copies: self, signal }))
+    }
+
     /// Records what is complete; true if some copies are not. The runtime is used.
     pub(crate) fn collect(&self, with: Recorder<'_>) -> bool {
-        let mut under_way = lock(&self.under_way);
-        under_way.retain(|&signal, copy| {
-            // SAFETY: the signal is removed from the table before it is destroyed.
-            let value = unsafe { Signal::from_handle(signal) }.value.load(Ordering::Acquire);
-            let is_complete = value < copy.value_before;
-            if is_complete {
-                self.record(with, signal, copy, flag::NO_TIMES);
+        let signals: Vec<u64> = lock(&self.under_way).keys().copied().collect();
+        for signal in signals {
+            if let Some((copy, _asked)) = self.ask(signal) {
+                self.record(with, signal, &copy, flag::NO_TIMES);
             }
-            !is_complete
-        });
-        !under_way.is_empty()
+        }
+        !lock(&self.under_way).is_empty()
     }
 
     /// The runtime goes: what is not complete never will be.
@@ -115,18 +150,25 @@ impl Copies {
 
     /// The process ends: what is not complete never will be. No function of the runtime is called.
     pub(crate) fn give_up(&self, with: Recorder<'_>) {
-        for copy in std::mem::take(&mut *lock(&self.under_way)).values() {
+        let any_is_asked_for =
+            |under_way: &mut HashMap<u64, UnderWay>| under_way.values().any(|copy| copy.is_asked_for);
+        // The log thread may have ended in the middle.
+        let waited = self.answered.wait_timeout_while(lock(&self.under_way), GIVE_UP_AFTER, any_is_asked_for);
+        let (mut under_way, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let left = std::mem::take(&mut *under_way);
+        drop(under_way);
+        for copy in left.values() {
             self.record_with(with, copy, None, flag::INCOMPLETE);
         }
     }
 
     /// Records a copy with its times, or with flags that say why it has none.
-    fn record(&self, with: Recorder<'_>, signal: u64, copy: &Copy, flags: u8) {
+    fn record(&self, with: Recorder<'_>, signal: u64, copy: &UnderWay, flags: u8) {
         let times = time(with, signal).filter(|(start, end)| *start != 0 && *end != copy.end_before);
         self.record_with(with, copy, times, flags);
     }
 
-    fn record_with(&self, with: Recorder<'_>, copy: &Copy, times: Option<(u64, u64)>, flags: u8) {
+    fn record_with(&self, with: Recorder<'_>, copy: &UnderWay, times: Option<(u64, u64)>, flags: u8) {
         let flags = match (times, flags) {
             (Some(_), _) => 0,
             (None, flag::SHARED_SIGNAL) => flag::SHARED_SIGNAL | flag::NO_TIMES,
