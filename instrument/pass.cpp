@@ -17,6 +17,7 @@
 #else
 #include <llvm/Passes/PassPlugin.h>
 #endif
+#include <llvm/Transforms/IPO/AlwaysInliner.h>
 #include <llvm/Transforms/Utils/Cloning.h>
 
 #include <functional>
@@ -119,6 +120,9 @@ void accesses_of(Instruction& at, const DataLayout& layout, SmallVectorImpl<Acce
 }
 
 constexpr const char* PREFIX = "__amd_crk_";
+// Whether clones call the device functions. Older versions of LLVM take a call for one of unknown depth: clones would need a stack
+// without limit.
+constexpr bool CALLS = LLVM_VERSION_MAJOR >= 19;
 // Attributes by which LLVM has inferred what a function does not need: those that the device functions need, and those that they do
 // not. Without the latter, clones would have hidden arguments that their kernels lack.
 constexpr const char* NEEDED[] = {"amdgpu-no-dispatch-ptr", "amdgpu-no-workgroup-id-x", "amdgpu-no-workgroup-id-y",
@@ -174,6 +178,9 @@ private:
                 for (const char* input : NOT_NEEDED) function.addFnAttr(input);
                 function.removeFnAttr("target-features");
                 if (kernel.hasFnAttribute("target-features")) function.addFnAttr(kernel.getFnAttribute("target-features"));
+                if (CALLS) continue;
+                function.removeFnAttr(Attribute::NoInline);
+                function.addFnAttr(Attribute::AlwaysInline);
             }
             if (Linker::linkModules(module_, std::move(*parsed))) return "device functions cannot be linked";
             for (const std::string& name : names) helpers_.push_back(module_.getFunction(name));
@@ -361,14 +368,17 @@ private:
 };
 
 struct Instrument : PassInfoMixin<Instrument> {
-    PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
+    PreservedAnalyses run(Module& module, ModuleAnalysisManager& analyses) {
         // The host's part of a HIP program, which is compiled with the plugin too, has none.
         std::vector<Function*> kernels = kernels_of(module);
         if (kernels.empty()) return PreservedAnalyses::all();
         std::string error;
         Settings settings = Settings::read(error);
         if (error.empty()) error = Instrumenter(module, settings).run(kernels);
-        if (!error.empty()) module.getContext().emitError("logdur: " + error);
+        if (!error.empty())
+            module.getContext().emitError("logdur: " + error);
+        else if (!CALLS)
+            AlwaysInlinerPass().run(module, analyses);
         return PreservedAnalyses::none();
     }
     static bool isRequired() { return true; }

@@ -57,6 +57,32 @@ enum Unknown {
     Dwarf(#[from] gimli::Error),
 }
 
+/// The source lines of all code of a code object.
+pub struct Sources {
+    lines: Lines,
+}
+
+impl Sources {
+    /// Of a code object; `place` says in errors where its bytes are from. What cannot be read of the lines is left out.
+    ///
+    /// # Errors
+    /// When the bytes are no code object.
+    pub fn of(place: &str, bytes: &[u8]) -> crate::Result<Sources> {
+        let image = Image::parse(bytes).map_err(crate::unreadable(place))?;
+        Ok(Sources { lines: Lines::of(&image, |_| true).0 })
+    }
+
+    /// Where the instruction at an address comes from.
+    pub fn at(&self, address: u64) -> Option<Place<'_>> {
+        self.lines.at(address)
+    }
+
+    /// The paths of the source files.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.lines.files.iter().map(|file| file.path.as_str())
+    }
+}
+
 type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
 impl Lines {

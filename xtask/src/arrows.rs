@@ -54,6 +54,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("amdgpu-listing", &["amdgpu-code-object", "amdgpu-isa", "logdur-kernel-cache"]),
     ("logdur-observe", &["amdgpu-emu", "amdgpu-listing", "logdur-analysis"]),
     ("logdur-analysis", &["amdgpu-isa"]),
+    ("logdur-analyzers", &["amdgpu-isa", "amdgpu-listing", "logdur-analysis", "logdur-handler"]),
     ("logdur-self-test", &["amdgpu-code-object", "hsa"]),
     ("logdur-kernel-cache", &["amdgpu-code-object", "amdgpu-isa"]),
     ("kfd-emu", &["amdgpu-emu", "hsa-sys", "logdur-settings"]),

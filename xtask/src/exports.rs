@@ -25,6 +25,9 @@ pub(crate) const OF_MARKERS: &[&str] = &[
     "roctx_version_minor",
 ];
 
+/// What `liblogdur_analyzers.so` may export: handlers, and source positions for those of other libraries.
+pub(crate) const OF_ANALYZERS: &[&str] = &["logdur_handler", "logdur_sources"];
+
 /// The newest version of the C library that it may ask for: that of the oldest distribution that it is built on.
 const NEWEST_GLIBC: (u32, u32) = (2, 36);
 

@@ -34,7 +34,7 @@ pub(crate) fn build() -> Result<()> {
     // By itself: built with the others the library would have the semantics of instructions, which only they need.
     // The library of the Python package is built with the others: by itself, all that it needs would be built once more.
     const OTHERS: [&str; 8] = ["-p", "kfd-emu", "-p", "logdur-markers", "-p", "logdur-python", "-p", "omniprobe"];
-    for packages in [&["-p", "logdur"][..], &OTHERS] {
+    for packages in [&["-p", "logdur"][..], &["-p", "logdur-analyzers"], &OTHERS] {
         run(Command::new(cargo()).args(["build", "--quiet", "--release"]).args(packages).current_dir(root()))?;
     }
     Ok(())

@@ -73,5 +73,12 @@ pub(crate) const BINARIES: &[Binary] = &[
         exports: Exports::Only(exports::OF_MARKERS),
         budget: 420_000,
     },
+    Binary {
+        file: "liblogdur_analyzers.so",
+        package: "logdur-analyzers",
+        folder: "lib",
+        exports: Exports::Only(exports::OF_ANALYZERS),
+        budget: 1_600_000,
+    },
     Binary { file: "omniprobe", package: "omniprobe", folder: "bin", exports: Exports::Only(&[]), budget: 20_430_000 },
 ];

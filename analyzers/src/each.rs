@@ -1,0 +1,161 @@
+//! A handler that has an analyzer for each dispatch.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use logdur_handler::messages::Message;
+use logdur_handler::{Batch, Dispatch, DispatchResult, Format, Handler, Open};
+use serde_json::Value;
+
+use crate::code::Code;
+
+/// Reports are written in pieces of about so many bytes.
+const PIECE: usize = 1 << 20;
+
+/// What is known of a dispatch from its beginning on.
+pub(crate) struct About {
+    /// Its number.
+    pub(crate) id: u64,
+    /// The kernel's name, demangled.
+    pub(crate) kernel: String,
+    /// The GPU's processor.
+    pub(crate) processor: String,
+    /// Instructions and source lines of the kernel.
+    pub(crate) code: Arc<Code>,
+}
+
+/// What an analyzer keeps of a dispatch.
+pub(crate) trait Analyzer: Sized {
+    /// The name by which users choose it.
+    const NAME: &'static str;
+    /// The header line of its comma-separated values.
+    const COLUMNS: &'static str;
+    /// Whether it needs the kernel's instructions or source lines.
+    const NEEDS_CODE: bool = false;
+
+    /// A dispatch begins.
+    ///
+    /// # Errors
+    /// What is wrong with the user's options.
+    fn begin(open: &Open) -> Result<Self, String>;
+
+    /// A message, which may be written at once.
+    fn message(&mut self, about: &About, message: &Message<'_>, out: &mut Out);
+
+    /// All messages were there.
+    fn end(self, about: &About, open: &Open, out: &mut Out);
+}
+
+/// A report as it is made.
+pub(crate) struct Out {
+    /// How it is written.
+    pub(crate) format: Format,
+    text: String,
+}
+
+impl Out {
+    /// A line of text.
+    pub(crate) fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// An object, on a line of its own.
+    pub(crate) fn object(&mut self, object: &Value) {
+        self.line(&object.to_string());
+    }
+
+    /// A row of comma-separated values.
+    pub(crate) fn row(&mut self, cells: &[&dyn ToString]) {
+        let cells: Vec<String> = cells.iter().map(|cell| quoted(&cell.to_string())).collect();
+        self.line(&cells.join(","));
+    }
+
+    fn write(&mut self, open: &Open) -> Result<(), String> {
+        if self.text.is_empty() {
+            return Ok(());
+        }
+        open.write(&std::mem::take(&mut self.text))
+    }
+}
+
+/// A cell of comma-separated values, by RFC 4180.
+fn quoted(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
+}
+
+/// A handler that has an analyzer for each dispatch.
+pub(crate) struct Each<A> {
+    open: Open,
+    out: Out,
+    /// Dispatches that have begun.
+    running: HashMap<u64, (About, A)>,
+    /// Of the kernels that were seen: by code object, its length and the kernel's name.
+    codes: HashMap<(String, usize, String), Arc<Code>>,
+}
+
+impl<A: Analyzer> Handler for Each<A> {
+    const NAME: &'static str = A::NAME;
+
+    fn open(open: Open) -> Result<Each<A>, String> {
+        A::begin(&open)?;
+        let mut out = Out { format: open.format, text: String::new() };
+        if out.format == Format::Csv {
+            out.line(A::COLUMNS);
+        }
+        Ok(Each { open, out, running: HashMap::new(), codes: HashMap::new() })
+    }
+
+    fn dispatch_begin(&mut self, dispatch: &Dispatch<'_>) -> Result<(), String> {
+        let code = if A::NEEDS_CODE && !dispatch.code.is_empty() {
+            let key = (dispatch.code_uri.to_owned(), dispatch.code.len(), dispatch.clone.to_owned());
+            let open = &self.open;
+            self.codes.entry(key).or_insert_with(|| {
+                let (code, problem) = Code::of(dispatch);
+                if let Some(problem) = problem {
+                    open.notice(&format!("{}: {}: {problem}", A::NAME, dispatch.kernel));
+                }
+                Arc::new(code)
+            })
+        } else {
+            &mut Arc::default()
+        };
+        let about = About {
+            id: dispatch.dispatch,
+            kernel: dispatch.kernel.to_owned(),
+            processor: dispatch.processor.to_owned(),
+            code: Arc::clone(code),
+        };
+        self.running.insert(dispatch.dispatch, (about, A::begin(&self.open)?));
+        Ok(())
+    }
+
+    fn messages(&mut self, batch: &Batch<'_>) -> Result<(), String> {
+        let Some((about, analyzer)) = self.running.get_mut(&batch.dispatch) else { return Ok(()) };
+        for message in batch.messages() {
+            analyzer.message(about, &message, &mut self.out);
+            if self.out.text.len() >= PIECE {
+                self.out.write(&self.open)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn dispatch_end(&mut self, result: &DispatchResult) -> Result<(), String> {
+        if let Some((about, analyzer)) = self.running.remove(&result.dispatch) {
+            analyzer.end(&about, &self.open, &mut self.out);
+        }
+        self.out.write(&self.open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn cells_with_commas_and_quotes_stay_one_cell() {
+        assert_eq!(quoted("f(int, \"x\")"), "\"f(int, \"\"x\"\")\"");
+        assert_eq!(quoted("plain"), "plain");
+    }
+}
