@@ -1,6 +1,6 @@
 //! `liblogdur_analyzers.so`: handlers of the messages of instrumented kernels, and source positions for all handlers.
 //!
-//! An analyzer is a type with [`Analyzer`]: what it keeps of one dispatch. [`Each`] makes a handler of it. Models of the hardware are in
+//! An analyzer is a type with `Analyzer`: what it keeps of one dispatch. `Each` makes a handler of it. Models of the hardware are in
 //! `logdur-analysis`, instructions and source lines come from `amdgpu-listing`.
 
 mod blocks;
