@@ -136,3 +136,16 @@ impl Kind {
         number.map(Value::Number).ok_or(text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_of_rows_is_read_and_no_other() {
+        let written: Vec<&str> = logdur_journal::columns::COLUMNS.iter().map(|column| column.name).collect();
+        let mut read = NAMES.to_vec();
+        read.dedup();
+        assert_eq!(read, written);
+    }
+}

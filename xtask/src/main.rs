@@ -100,11 +100,7 @@ const COMMANDS: &[Command] = &[
         help: "build what people install, for old systems, then install and use it (--full: also build twice and compare)",
         run: dist::run,
     },
-    Command {
-        name: "wheel",
-        help: "make the wheel of the Python package and run its tests (--full)",
-        run: dist::wheel::run,
-    },
+    Command { name: "wheel", help: "make the wheel of the Python package and run its tests", run: dist::wheel::run },
     Command { name: "arrows", help: "compare the workspace's dependencies with those that may be", run: arrows::run },
     Command { name: "exports", help: "check what liblogdur.so shows to other code", run: exports::run },
 ];

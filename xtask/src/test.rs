@@ -97,7 +97,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         let mut all = options.cargo_test(&["--workspace"], rocm.root.as_deref(), &rocm.hipcc)?;
         shell::run(all.arg("--").args(skipped()))?;
         models()?;
-        wheel::test(&rocm.hipcc, options.full)?;
+        wheel::test(&rocm.hipcc, options.device.as_deref())?;
         if options.full {
             sanitize::run(&["--full".to_owned()])?;
             fuzz::run(&["--seconds".to_owned(), fuzz::FULL_SECONDS.to_string()])?;

@@ -41,14 +41,12 @@ fn tools() -> Result<PathBuf> {
 /// # Errors
 /// When the wheel cannot be made or installed, or a test fails.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let full = match args {
-        [] => false,
-        [one] if one == "--full" => true,
-        other => bail!("wheel takes --full, found {other:?}"),
-    };
+    if !args.is_empty() {
+        bail!("wheel takes no arguments, found {args:?}");
+    }
     let rocm = setup::for_tests()?;
     shell::build()?;
-    test(&rocm.hipcc, full)
+    test(&rocm.hipcc, None)
 }
 
 /// Makes the wheel of a release, for the oldest C library that all of its binaries can use.
@@ -69,14 +67,15 @@ pub(super) fn make(built: &Built) -> Result<Vec<PathBuf>> {
 /// When it cannot be installed, or a test fails.
 pub(super) fn try_out(_: &Built, made: &[PathBuf]) -> Result<()> {
     let [wheel] = made else { bail!("expected one wheel, found {}", made.len()) };
-    installed(wheel, &setup::for_tests()?.hipcc, false)
+    installed(wheel, &setup::for_tests()?.hipcc, None)
 }
 
-/// Makes the wheel of this build's binaries, and runs the package's tests in a fresh environment.
+/// Makes the wheel of this build's binaries, and runs the package's tests in a fresh environment, on a device as for the other
+/// tests.
 ///
 /// # Errors
 /// When the wheel cannot be made or installed, or a test fails.
-pub(crate) fn test(hipcc: &Path, full: bool) -> Result<()> {
+pub(crate) fn test(hipcc: &Path, device: Option<&str>) -> Result<()> {
     let binaries = folder().join("binaries");
     fs::create_dir_all(&binaries)?;
     for binary in BINARIES {
@@ -86,7 +85,7 @@ pub(crate) fn test(hipcc: &Path, full: bool) -> Result<()> {
     let mut maturin = Command::new(tools()?.join("maturin"));
     maturin.args(["build", "--compatibility", "linux"]);
     let wheel = packed(maturin, |file| binaries.join(file))?;
-    installed(&wheel, hipcc, full)
+    installed(&wheel, hipcc, device)
 }
 
 /// Makes a wheel by a command of maturin, with binaries. Its tag is that of the C library that they need.
@@ -122,7 +121,7 @@ fn packed(mut maturin: Command, binary: impl Fn(&str) -> PathBuf) -> Result<Path
 ///
 /// # Errors
 /// When it cannot be installed, or a test fails.
-fn installed(wheel: &Path, hipcc: &Path, full: bool) -> Result<()> {
+fn installed(wheel: &Path, hipcc: &Path, device: Option<&str>) -> Result<()> {
     let environment = folder().join("environment");
     let package = wheel.to_str().context("the folder of the wheel is no text")?;
     setup::environment(&environment, &[package])?;
@@ -138,9 +137,7 @@ fn installed(wheel: &Path, hipcc: &Path, full: bool) -> Result<()> {
         let mut command = Command::new(bin.join("python"));
         command.env("PATH", &path).env("LOGDUR_TEST_HIPCC", hipcc);
         command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("PYTHONPATH");
-        if full {
-            command.env("LOGDUR_TEST_FULL", "1");
-        }
+        command.envs(device.map(|device| ("LOGDUR_TEST_DEVICE", device)));
         command
     };
     let mut types = python();
