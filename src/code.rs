@@ -148,6 +148,12 @@ impl Object {
         (self.at.base != 0).then_some(self.at.delta)
     }
 
+    /// Where it was loaded from, in the process's memory; `None` when the runtime does not say.
+    pub(crate) fn place(&self, api: &Api) -> Option<u64> {
+        let (base, _) = api.loader().and_then(|loader| loader.code_object_bytes(self.loaded)).ok()?;
+        Some(base).filter(|&base| base != 0)
+    }
+
     /// Its bytes, which are not kept.
     ///
     /// # Errors

@@ -125,11 +125,12 @@ impl Cache {
     }
 
     /// The same for the instrumented clone of a kernel. `names` are those that it may have; one of the kernel's own name is a clone
-    /// if it takes one argument more.
+    /// if it takes one argument more. Files that are not `allowed` are left out.
     pub fn decide_clone(
         &self,
         original: &Interface,
         names: &[String],
+        allowed: &dyn Fn(&Path) -> bool,
         modules: Modules<'_>,
         agent: Option<&Target>,
         pick: Option<&Pick>,
@@ -137,7 +138,8 @@ impl Cache {
         let original = original.on(agent);
         let arguments = original.explicit().count() + 1;
         let is_clone = |candidate: &Candidate| {
-            candidate.interface.name != original.name || candidate.interface.explicit().count() == arguments
+            let differs = candidate.interface.name != original.name;
+            allowed(&candidate.path) && (differs || candidate.interface.explicit().count() == arguments)
         };
         let candidates = names.iter().flat_map(|name| self.candidates(name)).filter(is_clone).collect();
         // The clone may be in the code object that runs.

@@ -63,6 +63,7 @@ impl Environment {
             (Interceptor::handler_options, joined_options(&options.analyzer_option)?),
             (Interceptor::handler_output, options.analyzer_output.clone()),
             (Interceptor::handler_format, options.analyzer_format.clone().map(Into::into)),
+            (Interceptor::library_filter, options.library_filter.as_deref().map(absolute).transpose()?),
             (Interceptor::instrument_buffers, options.instrument_buffers.clone()),
             (Interceptor::capture, capture.capture.clone()),
             (Interceptor::capture_kernels, capture.capture_kernels.clone()),
@@ -235,6 +236,11 @@ fn handlers(analyzers: &[OsString]) -> Result<Option<OsString>> {
     };
     let places: Vec<PathBuf> = analyzers.iter().map(place).collect::<Result<_>>()?;
     Ok(Some(std::env::join_paths(&places).context("--analyzers: a name has a colon")?))
+}
+
+/// A file's path, wherever the application goes.
+fn absolute(file: &Path) -> Result<OsString> {
+    file.canonicalize().map(Into::into).with_context(|| format!("--library-filter {}", file.display()))
 }
 
 /// Options as `LOGDUR_HANDLER_OPTIONS` takes them.

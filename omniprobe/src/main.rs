@@ -201,6 +201,10 @@ struct RunOptions {
     /// How analyzers write. Sets LOGDUR_HANDLER_FORMAT [default: text].
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "csv", "json"], help_heading = help::INSTRUMENTED)]
     analyzer_format: Option<String>,
+    /// A JSON file with libraries that are searched for clones, and with those that are not. Sets LOGDUR_LIBRARY_FILTER
+    /// [default: the application's code and -c].
+    #[arg(long, value_name = "FILE", help_heading = help::INSTRUMENTED)]
+    library_filter: Option<PathBuf>,
     /// Most memory for messages. Sets LOGDUR_INSTRUMENT_BUFFERS [default: 64M].
     #[arg(long, value_name = "BYTES", help_heading = help::INSTRUMENTED)]
     instrument_buffers: Option<OsString>,

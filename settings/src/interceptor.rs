@@ -215,6 +215,8 @@ settings! {
     handler_output: LogLocation = "LOGDUR_HANDLER_OUTPUT" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: standard output";
     /// How handlers write their reports.
     handler_format: HandlerFormat = "LOGDUR_HANDLER_FORMAT" ["`text` | `csv` | `json`"] or (HandlerFormat::Text) "`text`";
+    /// A JSON file with libraries that are searched for clones, besides the application's code and the cache, and with those that are not: lists of paths `include`, `include_with_deps` and `exclude`. Kernels of excluded libraries are not instrumented.
+    library_filter: Option<PathBuf> = "LOGDUR_LIBRARY_FILTER" ["FILE"] or (None) "the application's code and the cache";
     /// Most bytes of memory for messages, of all GPUs together. A dispatch that finds none of it free runs uninstrumented, and is counted.
     instrument_buffers: Bytes = "LOGDUR_INSTRUMENT_BUFFERS" ["BYTES"] or (Bytes(64 << 20)) "`64M`";
     /// Captures dispatches into this file, or into a new file of this folder: arguments, code, and memory before and after. `%p` is the process id, `%r` the rank of MPI or SLURM. Two processes never share a file.

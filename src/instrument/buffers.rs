@@ -125,7 +125,6 @@ impl Pool {
         let pools = api.pools()?;
         let device = pools.iter().find(|p| p.agent == agent && p.global_flags.is_some() && !p.is_fine_grained());
         let device = device.ok_or(HsaError::Missing { call: "memory of the GPU for descriptors" })?;
-        let words = units.div_ceil(64);
         let locks_bytes = units.next_multiple_of(DESCRIPTOR);
         let descriptors_bytes = (levels(units) * units) * DESCRIPTOR;
         let device_bytes = locks_bytes + descriptors_bytes;
@@ -158,7 +157,6 @@ impl Pool {
         let descriptors = unsafe { on_device.add(locks_bytes) };
         // SAFETY: both have so many bytes, and no other code uses them.
         unsafe { api.copy_bytes(descriptors, NonNull::from(table.as_mut_slice()).cast(), descriptors_bytes) }?;
-        let zeros = || (0..words).map(|_| AtomicU64::new(0)).collect::<Box<[AtomicU64]>>();
         let pool = Pool {
             capacity,
             data: host,
@@ -166,17 +164,21 @@ impl Pool {
             errors: errors.cast(),
             full: full.cast(),
             descriptors: address(descriptors),
-            used: zeros(),
-            running: zeros(),
+            used: bits(units),
+            running: bits(units),
             slots: (0..units).map(|_| Mutex::new(None)).collect(),
             next: AtomicUsize::new(0),
             waiting,
         };
-        // Bits behind the last sub-buffer are never free.
-        if let (Some(last), rest @ 1..) = (pool.used.last(), units % 64) {
+        pool.use_rest();
+        Ok(Box::leak(Box::new(pool)))
+    }
+
+    /// Bits behind the last sub-buffer are never free.
+    fn use_rest(&self) {
+        if let (Some(last), rest @ 1..) = (self.used.last(), self.slots.len() % 64) {
             last.store(u64::MAX << rest, Ordering::Relaxed);
         }
-        Ok(Box::leak(Box::new(pool)))
     }
 
     /// Sub-buffers for a dispatch of so many workgroups: as many as there are workgroups, or fewer.
@@ -391,6 +393,11 @@ impl Use {
     }
 }
 
+/// A bit for each of so many sub-buffers, not set.
+fn bits(units: usize) -> Box<[AtomicU64]> {
+    (0..units.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
+}
+
 /// What a sub-buffer has in an array.
 ///
 /// # Safety
@@ -410,4 +417,76 @@ fn levels(units: usize) -> usize {
 /// Each power of two, and each place where so many sub-buffers begin.
 fn places(units: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..levels(units)).flat_map(move |level| (0..units >> level).map(move |n| (level, n << level)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A pool without memory of a runtime's.
+    fn pool(units: usize) -> Pool {
+        let pool = Pool {
+            capacity: CAPACITY[1],
+            data: NonNull::dangling(),
+            sizes: NonNull::dangling(),
+            errors: NonNull::dangling(),
+            full: NonNull::dangling(),
+            descriptors: 0,
+            used: bits(units),
+            running: bits(units),
+            slots: (0..units).map(|_| Mutex::new(None)).collect(),
+            next: AtomicUsize::new(0),
+            waiting: Box::leak(Box::default()),
+        };
+        pool.use_rest();
+        pool
+    }
+
+    #[test]
+    fn sub_buffers_are_taken_once_beside_each_other_and_again_after_they_are_released() {
+        for (units, level) in [(1, 0), (5, 0), (5, 2), (64, 3), (200, 5), (200, 7), (1000, 8), (1024, 6)] {
+            let (pool, count) = (pool(units), 1 << level);
+            for round in 0..3 {
+                let mut taken = BTreeSet::new();
+                while let Some(first) = pool.take_level(level) {
+                    assert!(first % count == 0 && first + count <= units, "{units} {level}: {first}");
+                    assert!((first..first + count).all(|n| taken.insert(n)), "{units} {level}: {first} again");
+                }
+                // All that begin at a multiple of their number, but for whole words in a row.
+                let step = count.max(64);
+                let most = if count > 64 { units / step * step / count * count } else { units / count * count };
+                assert_eq!(taken.len(), most, "{units} {level} in round {round}");
+                taken.iter().step_by(count).for_each(|&first| pool.release(first, count));
+            }
+        }
+    }
+
+    #[test]
+    fn threads_that_take_sub_buffers_at_once_never_share_any() {
+        let pool = pool(300);
+        let taken: Vec<AtomicU32> = (0..300).map(|_| AtomicU32::new(0)).collect();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (pool, taken) = (&pool, &taken);
+                scope.spawn(move || {
+                    for n in 0..20_000_u32 {
+                        let level = (n + thread) % 9;
+                        let Some(first) = pool.take_level(level.min(8)) else { continue };
+                        let own = &taken[first..first + (1 << level)];
+                        assert!(own.iter().all(|user| user.swap(thread + 1, Ordering::Relaxed) == 0));
+                        own.iter().for_each(|user| user.store(0, Ordering::Relaxed));
+                        pool.release(first, 1 << level);
+                    }
+                });
+            }
+        });
+        assert_eq!(pool.take_level(8), Some(0), "all are free again");
+    }
+
+    #[test]
+    fn each_place_has_its_descriptor() {
+        let all: Vec<(usize, usize)> = places(5).collect();
+        assert_eq!(all, [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 2), (2, 0)]);
+    }
 }

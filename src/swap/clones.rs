@@ -1,6 +1,7 @@
 //! Instrumented clones of the application's kernels, in its own code objects or in the cache.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
@@ -13,7 +14,7 @@ use logdur_settings::{CacheMode, Interceptor};
 use super::error::NotReplaced;
 use super::originals::Original;
 use super::replacement::{Alternation, Replacement};
-use super::{Outcome, State, Swapper, kept, listed, ring_for, target_of};
+use super::{Outcome, State, Swapper, kept, libraries, listed, ring_for, target_of};
 use crate::code::{name_of, registers};
 use crate::instrument::{self, Instrument};
 use crate::session::{self, Session};
@@ -68,7 +69,7 @@ impl Swapper {
             .iter()
             .filter(|other| *other != name)
             .flat_map(|other| state.originals.named(other))
-            .filter(|other| other.symbol.agent == original.symbol.agent)
+            .filter(|other| other.symbol.agent == original.symbol.agent && !self.is_excluded(session, other))
             .collect();
         let in_cache = names.iter().any(|name| !state.cache.candidates(name).is_empty());
         if own.is_empty() && !in_cache {
@@ -83,6 +84,9 @@ impl Swapper {
             Ok(known) => known,
             Err(reason) => return Outcome::Stays(reason.to_string()),
         };
+        if self.is_excluded(session, original) {
+            return Outcome::Nothing;
+        }
         let mut refused = Vec::new();
         match self.clone_of_cache(session, state, original, &interface, &names, instrument) {
             Some(Ok(found)) => return Outcome::Instrumented(found.replacement, found.place),
@@ -97,6 +101,13 @@ impl Swapper {
             }
         }
         if refused.is_empty() { Outcome::Nothing } else { Outcome::Stays(refused.join("; ")) }
+    }
+
+    /// True for a kernel that was loaded from a file which is excluded. Of code that HIP has unpacked, the file is not known.
+    fn is_excluded(&self, session: &Session, kernel: &Original) -> bool {
+        let place = || kernel.object()?.place(session.interceptor.api());
+        let file = || place().and_then(libraries::file_at);
+        self.libraries.excludes_any() && file().is_some_and(|file| self.libraries.excludes(&file))
     }
 
     /// A clone in the cache; `None` if there is none.
@@ -115,7 +126,9 @@ impl Swapper {
         let other_modules: Vec<&Module> = others.iter().filter_map(|object| object.module.as_ref()).collect();
         let own = original.object().and_then(|object| object.module.as_ref());
         let modules = Modules { own, others: &other_modules };
-        let decision = state.cache.decide_clone(interface, names, modules, target.as_ref(), self.pick.as_ref());
+        let allowed = |path: &Path| !self.libraries.excludes(path);
+        let pick = self.pick.as_ref();
+        let decision = state.cache.decide_clone(interface, names, &allowed, modules, target.as_ref(), pick);
         let (choice, swap) = match decision {
             Decision::Nothing => return None,
             Decision::Swap { choice, swap } => (choice, swap),
@@ -338,7 +351,7 @@ mod tests {
         assert_eq!(names("add"), ["__amd_crk_addPv", "add"]);
         assert_eq!(names("_Z3addPfi"), ["__amd_crk__Z3addPfiPv", "_Z3addPfiPv", "_Z3addPfi"]);
         assert_eq!(names("_Z3addv"), ["__amd_crk__Z3addvPv", "_Z3addPv", "_Z3addv"]);
-        assert_eq!(names("_Z3addPv"), ["__amd_crk__Z3addPvPv", "_Z3addPvS_", "_Z3addPv"]);
+        assert_eq!(names("_Z3addPv"), ["__amd_crk__Z3addPvPv", "_Z3addPvPv", "_Z3addPvS_", "_Z3addPv"]);
         let of = |name: &str| of_clone(name);
         assert_eq!(of("__amd_crk__Z3addPfiPv").as_deref(), Some("_Z3addPfi"));
         assert_eq!((of("_Z3addPfiPv").as_deref(), of("add")), (Some("_Z3addPfi"), None));

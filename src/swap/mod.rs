@@ -10,6 +10,7 @@
 
 mod clones;
 mod error;
+mod libraries;
 mod originals;
 mod replacement;
 mod watch;
@@ -42,6 +43,7 @@ use crate::instrument::Instrument;
 use crate::session::Session;
 
 use error::NotReplaced;
+use libraries::LibraryFilter;
 use originals::{Original, Originals};
 use replacement::{Alternation, Replacement};
 
@@ -59,6 +61,8 @@ pub(crate) struct Swapper {
     watched: AtomicBool,
     /// Present in instrumented mode: clones run, and no other kernels of the cache.
     instrument: Option<&'static Instrument>,
+    /// Which libraries are searched for clones.
+    libraries: LibraryFilter,
 }
 
 struct State {
@@ -142,6 +146,17 @@ impl Swapper {
             return (None, Vec::new());
         }
         let mut said = Vec::new();
+        let mut libraries = LibraryFilter::default();
+        if let Some(path) = settings.library_filter.as_ref().filter(|_| instrument.is_some()) {
+            match LibraryFilter::read(path) {
+                Ok(read) => libraries = read,
+                Err(error) => {
+                    let (name, path) = (Interceptor::library_filter, path.display());
+                    return (None, vec![format!("{name}: {path}: {error}; no kernel is instrumented")]);
+                }
+            }
+        }
+        let roots: Vec<PathBuf> = roots.into_iter().chain(libraries.include.iter().cloned()).collect();
         let filter = match settings.filter.as_deref().map(Regex::new).transpose() {
             Ok(filter) => filter,
             Err(error) => {
@@ -190,6 +205,7 @@ impl Swapper {
             compared: RwLock::default(),
             watched: AtomicBool::new(false),
             instrument,
+            libraries,
         };
         (Some(swapper), said)
     }

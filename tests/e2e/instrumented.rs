@@ -310,15 +310,14 @@ fn a_kernel_that_faults_has_sent_what_it_sent_and_its_row_is_recovered() {
     let outcome = run.env("LOGDUR_LOG_LOCATION", &log).env("LOGDUR_RECORDS", &records).probed(&[]);
     assert!(!outcome.status.success());
     let got = Listed::of(&outcome.read("handlers"));
-    assert_eq!(got.ended.len(), 1, "the dispatch before");
-    assert_eq!(
-        got.addresses.iter().filter(|address| got.ended.contains_key(&address.0)).count() as u64,
-        2 * (3 * GROUP - IDLE)
-    );
+    // Some runtimes end the process in order: then the handler learns that the second dispatch did not end.
+    let whole: Vec<u64> = got.ended.iter().filter(|(_, ended)| ended[3] == 0).map(|(id, _)| *id).collect();
+    assert!(whole.len() == 1 && got.ended.values().all(|ended| [0, 4].contains(&ended[3])), "{:?}", got.ended);
+    assert_eq!(got.counts()[&whole[0]], 2 * (3 * GROUP - IDLE), "the dispatch before");
     let recovered = outcome.log();
     let row = recovered.rows_of("faulting")[0];
     // The GPU may have written an end after the fault, which no thread has read.
-    assert!(is_instrumented(&&row) && ["in-flight", "times-lost"].contains(&row.flags()), "{row:?}");
+    assert!(is_instrumented(&&row) && ["in-flight", "times-lost", "incomplete"].contains(&row.flags()), "{row:?}");
 }
 
 #[test]
@@ -371,4 +370,24 @@ fn the_examples_of_handlers_report_on_a_real_run() {
     assert!(text.contains(counted), "{text}");
     assert_eq!(text.matches(": 11 messages, 668 active lanes").count(), 2, "{text}");
     assert!(text.contains("instrumented 1 of "), "{text}");
+}
+
+#[test]
+fn libraries_are_searched_for_clones_and_excluded_ones_are_not() {
+    let program = harness::hip_optimized("cloned", "-O3 -DPLAIN");
+    let clones = harness::hip_object("cloned", &harness::arch(), "-O3");
+    let instrumented = |program: &Path, filter: String| {
+        let run = with_handler(program, &["doubled", "1"], &lister());
+        let (file, indexes) = (run.file("filter.json"), run.file("indexes"));
+        fs::write(&file, filter).unwrap();
+        let outcome = run.env("LOGDUR_LIBRARY_FILTER", file).env("XDG_CACHE_HOME", indexes).watched().passed();
+        is_instrumented(&&outcome.log().rows_of("doubled")[0])
+    };
+    let (all, name) = (clones.parent().unwrap().display(), clones.file_name().unwrap().display());
+    assert!(instrumented(&program, format!(r#"{{"include": ["{all}/{name}"]}}"#)));
+    assert!(!instrumented(&program, format!(r#"{{"include": ["{all}/{name}"], "exclude": ["**/{name}"]}}"#)));
+    // The application's own code is searched, unless it is excluded.
+    let own = harness::hip("cloned");
+    assert!(instrumented(&own, "{}".to_owned()));
+    assert!(!instrumented(&own, r#"{"exclude": ["**/cloned"]}"#.to_owned()));
 }

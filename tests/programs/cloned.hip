@@ -1,6 +1,7 @@
 // Kernels beside their instrumented clones, which send each address that they access. `cloned [SCENARIO [COUNT]]`; results are the
 // same with and without instrumentation. With -DPLAIN it has no clones; with -DSAME_NAME the kernels have one argument more.
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -162,6 +163,15 @@ static void run_one(Kernel kernel, int first) {
     EXPECT(out.host()[0] == first, "the first value is %d", out.host()[0]);
 }
 
+// Returns when the handler's report says that a dispatch has ended, if there is a handler.
+static void wait_for_report() {
+    const char* name = std::getenv("LOGDUR_HANDLER_OUTPUT");
+    for (bool ended = name == nullptr; !ended; std::this_thread::yield()) {
+        std::ifstream report(name);
+        for (std::string line; !ended && std::getline(report, line);) ended = line.rfind("end ", 0) == 0;
+    }
+}
+
 int main(int argc, char** argv) {
     std::string scenario = argc > 1 ? argv[1] : "all";
     unsigned count = argc > 2 ? unsigned(std::atoi(argv[2])) : 1;
@@ -182,6 +192,7 @@ int main(int argc, char** argv) {
         run_one(large, 7);
     } else if (scenario == "faulting") {
         run_doubled(1, 3);
+        wait_for_report();
         run_one(faulting, 1);
     } else if (scenario == "streams") {
         int devices = 0;

@@ -3,6 +3,7 @@
 mod cache;
 mod capture_format;
 mod dispatch;
+mod instrument;
 mod replay;
 mod start;
 mod waves;
@@ -54,6 +55,11 @@ const BENCHES: &[Bench] = &[
         name: "replay",
         help: "what trials of a captured dispatch cost, and putting memory back beside putting all of it back",
         run: replay::run,
+    },
+    Bench {
+        name: "instrument",
+        help: "how fast messages of instrumented kernels are received, and what they cost a program",
+        run: instrument::run,
     },
     Bench { name: "waves", help: "wave-instructions a second of the emulated GPU", run: waves::run },
 ];

@@ -41,6 +41,17 @@ pub(crate) fn compile(rocm: &Rocm, source: &Path) -> Result<PathBuf> {
     compile_by(command, source, &[])
 }
 
+/// The same for a program that includes our headers for kernels.
+///
+/// # Errors
+/// What the compiler says.
+pub(crate) fn compile_with_headers(rocm: &Rocm, source: &Path) -> Result<PathBuf> {
+    let mut command = Command::new(&rocm.hipcc);
+    command.args(ARCHS.iter().map(|arch| format!("--offload-arch={arch}"))).args(["-O3", "-std=c++17", "-I"]);
+    command.arg(shell::root().join("include"));
+    compile_by(command, source, &[])
+}
+
 /// The same for a C program that uses the HSA interface.
 ///
 /// # Errors
