@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use logdur_messages::{Header, Kind, Messages, file_hash};
+use serde_json::{Value, json};
 
 use crate::accesses::{self, Accesses};
 use crate::harness::{self, Outcome, Run};
+use crate::launch;
 use crate::triton;
 
 /// Compiles without warnings.
@@ -195,6 +197,85 @@ fn clones_of_tritons_kernels_send_every_byte_that_the_emulator_sees_their_kernel
             }
         }
     }
+}
+
+/// A program with clones of its kernels, and what its kernels sent to an analyzer, as JSON.
+fn analyzed(arch: &str, analyzer: &str, sends: &str) -> Vec<Value> {
+    let program = harness::programs().join(format!("analyzed.{arch}.{sends}"));
+    let run = Run::new(program.clone()).arch(arch);
+    let mut command = harness::hipcc();
+    command.args(["-std=c++17", "-O3", "-g"]).arg(format!("--offload-arch={arch}"));
+    command.arg(format!("-fpass-plugin={}", plugin().display())).env("LOGDUR_INSTRUMENT", sends);
+    command.arg(harness::root().join("tests/programs/analyzed.hip")).arg("-o").arg(&program);
+    let compiled = command.output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let report = run.file("report.json");
+    let run = run.env("LOGDUR_INSTRUMENTED", "true").env("LOGDUR_HANDLERS", analyzer);
+    let run = run.env("LOGDUR_HANDLER_FORMAT", "json").env("LOGDUR_HANDLER_OUTPUT", report);
+    let outcome = run.watched().passed();
+    let text = outcome.read("report.json");
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+#[test]
+fn the_analyzers_report_what_lines_of_a_program_are_known_to_do() {
+    for arch in harness::archs() {
+        let reports = analyzed(&arch, "MemoryAnalysis", "addresses");
+        // The only access whose line has a mark.
+        let access = |kernel: &str, part: &str, mark: &str| {
+            let of = |r: &&Value| r["kernel_analysis"]["kernel_info"]["name"].as_str().unwrap().starts_with(kernel);
+            let report = reports.iter().find(of).unwrap_or_else(|| panic!("no {kernel}"));
+            let all = report["kernel_analysis"][part]["accesses"].as_array().unwrap();
+            let marked = |a: &&Value| a["code_context"].as_str().unwrap().contains(mark);
+            let found: Vec<_> = all.iter().filter(marked).collect();
+            assert_eq!(found.len(), 1, "{kernel} {mark}: {all:?}");
+            found[0]["access_info"].clone()
+        };
+        // 16 waves whose 64 lanes are 16 bytes apart.
+        let line = if arch == "gfx906" { 64 } else { 128 };
+        let strided = access("strided(", "cache_analysis", "strided load");
+        assert_eq!((&strided["execution_count"], &strided["isa_bytes"]), (&16.into(), &4.into()));
+        assert_eq!(strided["cache_lines"], json!({"needed": 16 * 256 / line, "used": 16 * 1024 / line}));
+        let row = access("strided(", "cache_analysis", "row store");
+        assert_eq!(row["cache_lines"], json!({"needed": 16 * 256 / line, "used": 16 * 256 / line}));
+        // 64 waves; each half reads a column of a tile, which is in one bank unless rows are padded.
+        assert_eq!(access("transposed(", "bank_conflicts", "column read")["total_conflicts"], 64 * 62);
+        assert_eq!(access("transposed_padded(", "bank_conflicts", "column read")["total_conflicts"], 0);
+    }
+    let reports = analyzed(&harness::arch(), "BasicBlockAnalysis", "blocks,intervals");
+    // 16 waves go ten times through a loop with a quarter of their lanes.
+    let looped = |r: &&Value| {
+        r["kernel"].as_str().unwrap().starts_with("divergent(")
+            && r["block_count"] == 160
+            && r["block_branchiness"] == 0.75
+    };
+    let looped = reports.iter().find(looped).unwrap_or_else(|| panic!("{reports:?}"));
+    assert_eq!((&looped["block_timed"], &looped["instructions"]["v_fmac_f32_e32"]), (&160.into(), &1.into()));
+}
+
+#[test]
+fn a_clone_of_tritons_kernel_runs_in_its_place_and_sends_what_the_kernel_accesses() {
+    let arch = harness::arch();
+    let (wrong, outcome) = triton::swapped("vector_add", |folder| {
+        let run = launch::launcher(&arch);
+        let clones = run.file("clones");
+        fs::create_dir(&clones).unwrap();
+        let object = instrumented(&run, &folder.join("vector_add.llir"), &arch);
+        fs::rename(object, clones.join("vector_add.hsaco")).unwrap();
+        let report = run.file("report.json");
+        let run = run.env("LOGDUR_INSTRUMENTED", "true").env("LOGDUR_KERNEL_CACHE", &clones);
+        let run = run.env("LOGDUR_HANDLERS", "AddressLogger").env("LOGDUR_HANDLER_FORMAT", "json");
+        run.env("LOGDUR_HANDLER_OUTPUT", report)
+    });
+    assert_eq!(wrong, Vec::<String>::new());
+    let messages: Vec<Value> = outcome.read("report.json").lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let lanes = |does: &str| -> usize {
+        let of = messages.iter().filter(|message| message["op_type"] == does);
+        of.map(|message| message["addresses"].as_array().unwrap().len()).sum()
+    };
+    // Two reads and a write of each number: lanes behind their end send nothing.
+    let numbers = fs::metadata(harness::triton(&arch).join("vector_add.0.before")).unwrap().len() as usize / 4;
+    assert_eq!((lanes("read"), lanes("write")), (2 * numbers, numbers));
 }
 
 #[test]
