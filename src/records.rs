@@ -34,7 +34,7 @@ fn make(settings: &Interceptor, sink: &Sink, few: Option<Few>) -> (Records, Vec<
             let chosen = format!("{} is empty", Interceptor::records);
             return (Records::private(), Vec::new(), Some(chosen));
         }
-        RecordsLocation::Folder(folder) => vec![folder.clone()],
+        RecordsLocation::Folder(folder) => vec![process::with_marks(folder)],
         RecordsLocation::Default => left::default_folders(),
     };
     let origin = Origin {

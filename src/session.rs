@@ -23,7 +23,7 @@ use crate::kernels::Kernels;
 use crate::log::{Log, Sink};
 use crate::records::Opened;
 use crate::swap::Swapper;
-use crate::{diagnostics, exit, hooks, markers, records};
+use crate::{diagnostics, exit, hooks, markers, process, records};
 
 /// The interception of queues, and the features on its ports. This is the only place that knows all of them.
 pub(crate) struct Session {
@@ -108,6 +108,12 @@ fn create() -> &'static Session {
     let (mut settings, problems) = settings::Interceptor::from_environment();
     let few = Few::left();
     let off = few.and_then(|few| few.turn_off(&mut settings));
+    if let (Some(ranks), Some(rank)) = (&settings.ranks, process::rank())
+        && !ranks.contains(rank)
+    {
+        settings.log_location = settings::LogLocation::Nowhere;
+        settings.capture = None;
+    }
     diagnostics::start(&settings);
     let session: &'static Session = Box::leak(Box::new(Session::new(&settings, few)));
     SESSION.store(std::ptr::from_ref(session).cast_mut(), Ordering::Release);

@@ -51,6 +51,7 @@ impl Environment {
             (Interceptor::log_format, options.log_format.clone().map(Into::into)),
             (Interceptor::log_format, options.csv_safe.then(|| "csv-safe".into())),
             (Interceptor::log_filter, options.log_filter.clone().map(Into::into)),
+            (Interceptor::ranks, options.ranks.clone().map(Into::into)),
             (Interceptor::kernel_cache, caches(&options.cache_location)?),
             (Interceptor::copies, options.copies.then(|| "1".into())),
             (Interceptor::filter, options.kernels.clone().map(Into::into)),

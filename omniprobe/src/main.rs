@@ -118,7 +118,7 @@ struct PlaceOptions {
 /// logduration's options, and ours.
 #[derive(Args, Clone, Debug, Default)]
 struct RunOptions {
-    /// Where rows go: console (standard output), a file (%p is the process id), /dev/null. Sets LOGDUR_LOG_LOCATION [default: console].
+    /// Where rows go: console (standard output), a file (%p is the process id, %r the rank, %h the host), /dev/null. Sets LOGDUR_LOG_LOCATION [default: console].
     #[arg(short, long, value_name = "WHERE", alias = "output-file", help_heading = help::LOG)]
     log_location: Option<OsString>,
     /// How rows are written. Sets LOGDUR_LOG_FORMAT [default: csv].
@@ -136,6 +136,9 @@ struct RunOptions {
     /// Log only kernels with a matching name: mangled, demangled, or without arguments. Sets LOGDUR_LOG_FILTER [default: all].
     #[arg(long, value_name = "REGEX", alias = "kernel-include-regex", help_heading = help::LOG)]
     log_filter: Option<String>,
+    /// Log and capture in these ranks of a parallel job only, like 0,8-15. Sets LOGDUR_RANKS [default: all].
+    #[arg(long, value_name = "RANKS", help_heading = help::LOG)]
+    ranks: Option<String>,
     /// Log copies, too. Sets LOGDUR_COPIES [default: 0].
     #[arg(long, alias = "memory-copy-trace", help_heading = help::LOG)]
     copies: bool,
@@ -214,7 +217,7 @@ struct RunOptions {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = help::CAPTURE)]
 struct CaptureOptions {
-    /// Capture dispatches, with memory before and after them, into a file (%p is the process id, %r the rank) or a new file of a
+    /// Capture dispatches, with memory before and after them, into a file (%p is the process id, %r the rank, %h the host) or a new file of a
     /// folder. Sets LOGDUR_CAPTURE.
     #[arg(long, value_name = "FILE|DIR")]
     capture: Option<OsString>,

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use crate::instrument::{Dispatches, HandlerOptions, Handlers, Switch};
 use crate::value::Bytes;
-use crate::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce, Value, settings};
+use crate::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce, Ranks, Value, settings};
 
 /// Where rows go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogLocation {
     /// The application's standard output.
     Console,
-    /// A file that is appended to; `%p` stands for the process id.
+    /// A file that is appended to; `%p`, `%r` and `%h` stand for the process id, the rank and the host.
     File(PathBuf),
     /// Nowhere.
     Nowhere,
@@ -99,6 +99,10 @@ impl Value for QueueMode {
 /// [`hello::to_line`](crate::hello::to_line) writes it.
 pub const RECORDS_AT: &str = "records-at";
 
+/// A line of that file with this word has the length that the process's log had when it was opened, and its path, as
+/// [`hello::to_line`](crate::hello::to_line) writes it.
+pub const LOG_AT: &str = "log-at";
+
 /// A line of that file with this word says why the process has no file of records: an abrupt end loses rows.
 pub const NO_RECORDS: &str = "no-records";
 
@@ -179,7 +183,7 @@ settings! {
     /// What the interceptor is asked to do.
     Interceptor;
 
-    /// Where rows go. Rows are appended to a file, which several processes may share; `%p` is the process id. A value that is set but empty means `/dev/null`.
+    /// Where rows go. Rows are appended to a file, which several processes may share; `%p` is the process id, `%r` the rank of MPI or SLURM, `%h` the name of the host. A value that is set but empty means `/dev/null`.
     log_location: LogLocation = "LOGDUR_LOG_LOCATION" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: whole lines on standard output";
     /// How rows are written. Spreadsheets take a cell that begins with `=`, `+`, `-`, `@` or a tab for a formula: `csv-safe` puts an apostrophe before it.
     log_format: Format = "LOGDUR_LOG_FORMAT" ["`csv` | `csv-safe` | `json`"] or (Format::Csv) "`csv`";
@@ -187,9 +191,11 @@ settings! {
     log_filter: Option<String> = "LOGDUR_LOG_FILTER" ["regular expression"] or (None) "every kernel";
     /// Whether copies have rows, too: those of `hsa_amd_memory_async_copy` and its variants, which HIP and OpenCL use.
     copies: u32 = "LOGDUR_COPIES" ["`0` | `1`"] or (0) "`0`";
+    /// The ranks of a parallel job that log and capture; the others do neither, though they swap kernels and run instrumented clones. A process without a rank is not limited.
+    ranks: Option<Ranks> = "LOGDUR_RANKS" ["`0,8-15`"] or (None) "every rank";
     /// How packets are observed: in the ring of the application's queue, or through the runtime's intercept queues. Intercept queues are slower. Some versions of the runtime fail when an intercept queue is full; there they are refused with a notice.
     queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" ["`auto` | `inplace` | `intercept`"] or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";
-    /// Folder of the file `logdur.PID.records`, which records dispatches until their rows are written. The file is removed when the process ends in order; otherwise `omniprobe log FILE` writes the missing rows. Use a file system in memory: a dispatch might have to wait for a disk. A value that is set but empty means private memory, which is lost with the process.
+    /// Folder of the file `logdur.PID.records`, which records dispatches until their rows are written. The file is removed when the process ends in order; otherwise `omniprobe log FILE` writes the missing rows. `%r` and `%h` are as above. Use a file system in memory: a dispatch might have to wait for a disk. A value that is set but empty means private memory, which is lost with the process.
     records: RecordsLocation = "LOGDUR_RECORDS" ["DIR"] or (RecordsLocation::Default) "`$XDG_RUNTIME_DIR`, else `/dev/shm`, else the folder for temporary files";
     /// Most bytes of records that wait for their rows. The application never waits: beyond this limit a log that cannot be written, as on a full disk, drops its oldest rows, counted as `unwritten`; if the log is only too slow, or more dispatches are in flight, dispatches pass unrecorded, counted as `not-recorded`.
     records_max: Bytes = "LOGDUR_RECORDS_MAX" ["BYTES"] or (Bytes(1 << 30)) "`1G`";
@@ -211,7 +217,7 @@ settings! {
     handlers: Handlers = "LOGDUR_HANDLERS" ["NAME or LIBRARY[:…]"] or (Handlers::default()) "messages are counted only";
     /// Options of the handlers, given to each of them.
     handler_options: HandlerOptions = "LOGDUR_HANDLER_OPTIONS" ["KEY=VALUE[:…]"] or (HandlerOptions::default()) "none";
-    /// Where handlers write their reports. A file is appended to; `%p` is the process id.
+    /// Where handlers write their reports. A file is appended to; `%p`, `%r` and `%h` are as above.
     handler_output: LogLocation = "LOGDUR_HANDLER_OUTPUT" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: standard output";
     /// How handlers write their reports.
     handler_format: HandlerFormat = "LOGDUR_HANDLER_FORMAT" ["`text` | `csv` | `json`"] or (HandlerFormat::Text) "`text`";
@@ -219,7 +225,7 @@ settings! {
     library_filter: Option<PathBuf> = "LOGDUR_LIBRARY_FILTER" ["FILE"] or (None) "the application's code and the cache";
     /// Most bytes of memory for messages, of all GPUs together. A dispatch that finds none of it free runs uninstrumented, and is counted.
     instrument_buffers: Bytes = "LOGDUR_INSTRUMENT_BUFFERS" ["BYTES"] or (Bytes(64 << 20)) "`64M`";
-    /// Captures dispatches into this file, or into a new file of this folder: arguments, code, and memory before and after. `%p` is the process id, `%r` the rank of MPI or SLURM. Two processes never share a file.
+    /// Captures dispatches into this file, or into a new file of this folder: arguments, code, and memory before and after. `%p` is the process id, `%r` the rank of MPI or SLURM, `%h` the name of the host. Two processes never share a file.
     capture: Option<PathBuf> = "LOGDUR_CAPTURE" ["FILE | DIR"] or (None) "nothing is captured";
     /// Kernels that are captured. The expression must match one of the names of the kernel: mangled, demangled, or without arguments.
     capture_kernels: Option<String> = "LOGDUR_CAPTURE_KERNELS" ["regular expression"] or (None) "every kernel";

@@ -9,6 +9,7 @@ mod hello;
 mod injection;
 mod instrument;
 mod interceptor;
+mod ranks;
 mod value;
 
 pub use capture::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce};
@@ -17,9 +18,10 @@ pub use hello::{from_line, to_line};
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
 pub use instrument::{Dispatches, HandlerOptions, Handlers, Switch};
 pub use interceptor::{
-    CacheMode, ENDED, Folders, Format, HandlerFormat, Interceptor, LogLocation, NO_RECORDS, NOT_LOADED, QueueMode,
-    RECORDS_AT, RecordsLocation, TRUST_ALL,
+    CacheMode, ENDED, Folders, Format, HandlerFormat, Interceptor, LOG_AT, LogLocation, NO_RECORDS, NOT_LOADED,
+    QueueMode, RECORDS_AT, RecordsLocation, TRUST_ALL,
 };
+pub use ranks::Ranks;
 pub use value::Value;
 
 use std::ffi::{OsStr, OsString};

@@ -6,9 +6,7 @@
 mod snapshot;
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -90,22 +88,9 @@ pub(super) struct Taken {
     pub(super) unannounced: Vec<String>,
 }
 
-/// The path of this process's file: `%p` is the process, `%r` its rank; in a folder it has a name of its own.
+/// The path of this process's file; in a folder it has a name of its own.
 fn path_of(wanted: &Path) -> PathBuf {
-    let mut text = Vec::new();
-    let mut rest = wanted.as_os_str().as_bytes();
-    while let Some(at) = rest.iter().position(|&b| b == b'%') {
-        let (before, from) = rest.split_at(at);
-        text.extend_from_slice(before);
-        match from.get(1) {
-            Some(b'p') => text.extend_from_slice(std::process::id().to_string().as_bytes()),
-            Some(b'r') => text.extend_from_slice(crate::process::rank().unwrap_or(0).to_string().as_bytes()),
-            _ => text.extend_from_slice(from.get(..2).unwrap_or(from)),
-        }
-        rest = from.get(2..).unwrap_or(&[]);
-    }
-    text.extend_from_slice(rest);
-    let path = PathBuf::from(OsStr::from_bytes(&text));
+    let path = crate::process::with_marks(wanted);
     if path.is_dir() { path.join(format!("logdur.{}.ldcap", std::process::id())) } else { path }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use logdur_settings::LogLocation;
 
 use crate::guarded::Guarded;
-use crate::process::with_pid;
+use crate::process::with_marks;
 
 /// What a pipe that can be written takes without waiting. Source: POSIX `PIPE_BUF`, on Linux.
 const PIPE_PIECE: usize = 4096;
@@ -35,7 +35,7 @@ impl Place {
         let location = match location {
             // The application may go to another folder before the first report.
             LogLocation::File(path) => {
-                let path = with_pid(path);
+                let path = with_marks(path);
                 LogLocation::File(std::path::absolute(&path).unwrap_or(path))
             }
             other => other.clone(),

@@ -8,14 +8,27 @@ use std::path::Path;
 use logdur_journal::Records;
 use logdur_journal::names::one_line;
 use logdur_journal::trust::mistrust;
-use logdur_settings::{Interceptor, NO_RECORDS, RECORDS_AT, to_line};
+use logdur_settings::{Interceptor, LOG_AT, NO_RECORDS, RECORDS_AT, to_line};
 
-/// Tells that the library was loaded, whether its log can be written, and where the records are, or why they end with the
-/// process.
-pub(super) fn say(settings: &Interceptor, problem: Option<&str>, records: &Records, no_file: Option<&str>) {
+use super::Sink;
+
+/// Tells that the library was loaded, whether its log can be written, where that is, and where the records are, or why they end
+/// with the process.
+pub(super) fn say(
+    settings: &Interceptor,
+    problem: Option<&str>,
+    sink: &Sink,
+    records: &Records,
+    no_file: Option<&str>,
+) {
     let Some(path) = &settings.hello else { return };
     let pid = std::process::id();
     let mut text = format!("{pid} {}\n", problem.map_or("ok".to_owned(), one_line)).into_bytes();
+    if let Some(path) = sink.path() {
+        text.extend_from_slice(format!("{pid} {LOG_AT} {} ", sink.length()).as_bytes());
+        text.extend_from_slice(&to_line(path));
+        text.push(b'\n');
+    }
     if let Some(path) = records.path() {
         text.extend_from_slice(format!("{pid} {RECORDS_AT} ").as_bytes());
         text.extend_from_slice(&to_line(path));

@@ -139,7 +139,7 @@ impl Log {
         if let Some(problem) = &problem {
             ::log::error!("{problem}");
         }
-        hello::say(settings, problem.as_deref(), records, no_file.as_deref());
+        hello::say(settings, problem.as_deref(), &sink, records, no_file.as_deref());
         let (sender, mail) = mpsc::sync_channel(MOST_LINES);
         let log = Log {
             writer: Mutex::new(Writer::new(sink, problem, lines, mail, records)),

@@ -17,7 +17,7 @@ use logdur_settings::{Interceptor, LogLocation};
 
 use crate::descriptors;
 use crate::guarded::Guarded;
-use crate::process::with_pid;
+use crate::process::with_marks;
 use crate::records::format;
 
 /// What a pipe takes without letting others in between. Source: POSIX `PIPE_BUF`, on Linux.
@@ -124,7 +124,7 @@ impl Sink {
             }
             LogLocation::File(path) => {
                 // The application may go to another folder.
-                let path = with_pid(path);
+                let path = with_marks(path);
                 let path = std::path::absolute(&path).unwrap_or(path);
                 let mut file = LogFile { path, open: None, header, stays_open: keep };
                 let problem =
@@ -341,12 +341,6 @@ mod tests {
         assert_eq!(cut("ab\ncd\nef\n", 6), ["ab\ncd\n", "ef\n"]);
         assert_eq!(cut("abcdefgh\nij\n", 4), ["abcdefgh\n", "ij\n"]);
         assert_eq!(cut("", 4), Vec::<&str>::new());
-    }
-
-    #[test]
-    fn the_process_id_takes_the_place_of_every_percent_p() {
-        let pid = std::process::id();
-        assert_eq!(with_pid(Path::new("a%p/b%p.c%d")), PathBuf::from(format!("a{pid}/b{pid}.c%d")));
     }
 
     #[test]

@@ -495,6 +495,7 @@ fn is_ours(name: &OsStr) -> bool {
         "LOGDUR_INSTRUMENT",
         "LOGDUR_KERNEL",
         "LOGDUR_QUEUE",
+        "LOGDUR_RANKS",
         "KFDEMU_",
         "HSA_",
         "LD_PRELOAD",

@@ -52,6 +52,7 @@ mod openmp;
 mod oracles;
 mod output;
 mod queues;
+mod ranks;
 mod replay;
 mod self_test;
 mod summary;

@@ -67,6 +67,41 @@ fn candidates_that_hang_fault_or_compute_something_else_are_results_and_not_the_
 }
 
 #[test]
+fn parts_of_a_search_that_are_put_together_find_what_one_search_finds() {
+    let run = Run::new(built("omniprobe"));
+    let ways = ["--compile", &template(), "--param", "way=0,2..6", "-r", "6", "--backend", "emu"];
+    let search = |name: &str, options: &[&str]| {
+        let folder = run.file(name);
+        let capture = run.file("all.ldcap");
+        if !capture.exists() {
+            increment(&harness::arch()).write(&capture);
+        }
+        let outcome = on_file(
+            Run::new(built("omniprobe")),
+            "tune",
+            &capture,
+            &harness::arch(),
+            &[&["-o", folder.to_str().unwrap(), "--json"], &ways[..], options].concat(),
+        );
+        assert_eq!(outcome.status.code(), Some(0), "{}{}", outcome.stdout, outcome.stderr);
+        // Reasons have addresses, which depend on the code that was loaded before.
+        let results: Vec<_> = results(&folder).into_iter().map(|(way, result, _)| (way, result)).collect();
+        (json(&outcome).to_string().replace(folder.to_str().unwrap(), "FOLDER"), results)
+    };
+    let whole = search("whole", &[]);
+    for (name, shard) in [("first", "1/2"), ("second", "2/2")] {
+        let (said, _) = search(name, &["--shard", shard]);
+        assert!(said.contains(&format!("\"shard\":\"{shard}\"")) && said.contains("\"best\":null"), "{said}");
+    }
+    let [first, second] = ["first", "second"].map(|name| run.file(name).to_str().unwrap().to_owned());
+    assert_eq!(search("together", &["--merge", &first, &second]), whole);
+    // The parts compiled different code, and nothing was compiled again.
+    let code = fs::read_dir(run.file("together/code")).unwrap().count();
+    let parts = [&first, &second].map(|folder| fs::read_dir(Path::new(folder).join("code")).unwrap().count());
+    assert_eq!(code, parts.iter().sum::<usize>());
+}
+
+#[test]
 fn workgroups_are_as_large_as_the_kernel_that_runs_allows() {
     let run = Run::new(built("omniprobe"));
     let folder = run.file("found");

@@ -16,6 +16,7 @@ mod docs;
 mod exports;
 mod fuzz;
 mod instrument;
+mod release;
 mod rocm;
 mod sanitize;
 mod setup;
@@ -101,6 +102,12 @@ const COMMANDS: &[Command] = &[
         run: dist::run,
     },
     Command { name: "wheel", help: "make the wheel of the Python package and run its tests", run: dist::wheel::run },
+    Command { name: "release", help: "do all of a release but its publication (--dry-run)", run: release::run },
+    Command {
+        name: "deny",
+        help: "check licences, sources and known weaknesses of dependencies",
+        run: dist::licenses::deny,
+    },
     Command { name: "arrows", help: "compare the workspace's dependencies with those that may be", run: arrows::run },
     Command { name: "exports", help: "check what liblogdur.so shows to other code", run: exports::run },
 ];

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +10,7 @@ use logdur_journal::names::one_line;
 use logdur_settings::Interceptor;
 use regex::Regex;
 
+use super::input;
 use crate::environment::Environment;
 
 /// Checks the values of options, and that a capture can be written. `force` allows a capture in the place of a file.
@@ -36,20 +36,14 @@ pub(crate) fn check(environment: &Environment, force: bool) -> Result<()> {
     settings.capture.as_deref().map_or(Ok(()), |path| can_capture(path, force))
 }
 
-/// True for a capture whose name each process makes its own.
-fn has_marks(path: &Path) -> bool {
-    let bytes = path.as_os_str().as_bytes();
-    bytes.windows(2).any(|mark| mark == b"%p" || mark == b"%r")
-}
-
 /// Checks that a capture can be made where it is asked for, and takes away the file that it replaces.
 fn can_capture(path: &Path, force: bool) -> Result<()> {
     let shown = || format!("--capture {}", path.display());
     let trial = if path.is_dir() {
         path.join(trial_name())
-    } else if has_marks(path) {
+    } else if input::has_marks(path) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if has_marks(folder) {
+        if input::has_marks(folder) {
             return Ok(());
         }
         folder.join(trial_name())

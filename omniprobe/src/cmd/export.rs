@@ -10,7 +10,7 @@ use clap::Args;
 use logdur_replay::Exit;
 use logdur_report::export::Exporter;
 
-use super::input::{self, Position};
+use super::input;
 
 /// Which logs, and where the columns go.
 #[derive(Args, Clone, Debug)]
@@ -28,6 +28,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When a file cannot be read or written, or is no log.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
+    let logs = input::logs(&options.logs)?;
     let path = super::file(&options.parquet);
     let context = || path.clone();
     let folder = options.parquet.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -35,8 +36,8 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let permissions = Permissions::from_mode(0o666);
     let file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder).with_context(context)?;
     let mut exporter = Exporter::new(BufWriter::new(file.as_file())).with_context(context)?;
-    for log in &options.logs {
-        input::read(&Position::beginning(log), |name, log| exporter.read(name, log))?;
+    for log in &logs {
+        input::read(log, |name, log| exporter.read(name, log))?;
     }
     let exported = exporter.finish().with_context(context)?;
     file.persist(&options.parquet).map_err(|error| error.error).with_context(context)?;

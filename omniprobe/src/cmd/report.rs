@@ -13,7 +13,7 @@ use logdur_replay::Exit;
 use logdur_report::page::Page;
 use serde_json::Value;
 
-use super::input::{self, Position};
+use super::input;
 use super::{captured, info};
 
 /// The journal in the folder of a search.
@@ -37,7 +37,8 @@ pub(crate) struct Options {
 /// When a file cannot be read or written, or is none of the kinds.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
     let mut page = Page::default();
-    for path in &options.inputs {
+    for input in input::logs(&options.inputs)? {
+        let path = &input.path;
         let name = super::file(path);
         if path.is_dir() {
             let journal = path.join(JOURNAL);
@@ -49,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         } else if let Some(objects) = verification(path)? {
             page.add_verification(&name, &objects);
         } else {
-            input::read(&Position::beginning(path), |name, log| page.read_log(name, log))?;
+            input::read(&input, |name, log| page.read_log(name, log))?;
         }
     }
     let path = super::file(&options.output);

@@ -1,6 +1,6 @@
 //! `omniprobe -- APP`: runs an application with the library in it, and says if the library was not loaded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result, bail};
-use logdur_settings::{ENDED, Interceptor, LogLocation, NO_RECORDS, NOT_LOADED, RECORDS_AT, Value, from_line};
+use logdur_settings::{ENDED, Interceptor, LOG_AT, LogLocation, NO_RECORDS, NOT_LOADED, RECORDS_AT, Value, from_line};
 
-use super::input::Position;
+use super::input::{self, Position};
 use crate::cmd::tell;
 use crate::environment::Environment;
 use crate::{RunOptions, find, private_folder};
@@ -82,10 +82,8 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
 
 /// The logs of a run whose totals or timeline are made at its end.
 struct Logs {
-    /// With `%p` for the number of a process.
-    pattern: String,
-    /// Bytes that it had before the run, if it is one file.
-    before: u64,
+    /// Its length before the run, if it is one file that each process appends to.
+    shared: Option<Position>,
 }
 
 impl Logs {
@@ -95,13 +93,14 @@ impl Logs {
         let Some(given) = options.log_location.clone().or_else(from_outside) else {
             let folder = environment.large_folder()?.join("rows-%p");
             environment.set(Interceptor::log_location, &folder);
-            return Ok(Logs { pattern: path_text(&folder)?, before: 0 });
+            return Ok(Logs { shared: None });
         };
         match LogLocation::parse(&given) {
+            Ok(LogLocation::File(path)) if input::has_marks(&path) => Ok(Logs { shared: None }),
             Ok(LogLocation::File(path)) => {
                 let path = std::path::absolute(path)?;
-                let before = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
-                Ok(Logs { pattern: path_text(&path)?, before })
+                let from = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+                Ok(Logs { shared: Some(Position { path, from }) })
             }
             _ => bail!(
                 "--stats and --trace read the rows from a file: expected -l FILE or no -l, found {}",
@@ -111,20 +110,10 @@ impl Logs {
     }
 
     /// What the processes that loaded the library wrote. One that dispatched nothing made no log.
-    fn of_processes(&self, hello: &Hello) -> Vec<Position> {
-        let logs: Vec<Position> = if self.pattern.contains("%p") {
-            let pids: BTreeSet<u32> = hello.pids().collect();
-            let paths = pids.into_iter().map(|pid| PathBuf::from(self.pattern.replace("%p", &pid.to_string())));
-            paths.map(|path| Position { path, from: 0 }).collect()
-        } else {
-            vec![Position { path: PathBuf::from(&self.pattern), from: self.before }]
-        };
+    fn of_processes(self, hello: &Hello) -> Vec<Position> {
+        let logs = self.shared.map_or_else(|| hello.logs(), |log| vec![log]);
         logs.into_iter().filter(|log| log.path.exists()).collect()
     }
-}
-
-fn path_text(path: &Path) -> Result<String> {
-    Ok(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned())
 }
 
 /// The file to which the library writes a line when it is loaded.
@@ -148,10 +137,20 @@ impl Hello {
         self.0.split(|&b| b == b'\n').filter_map(path).collect()
     }
 
-    /// The numbers of those processes.
-    fn pids(&self) -> impl Iterator<Item = u32> {
-        let number = |line: &[u8]| std::str::from_utf8(line.split(|&b| b == b' ').next()?).ok()?.parse().ok();
-        self.0.split(|&b| b == b'\n').filter_map(number)
+    /// The logs of those processes. Several may have the same, for example those of one rank: the first found it shortest.
+    fn logs(&self) -> Vec<Position> {
+        let log = |line: &[u8]| {
+            let mut words = line.splitn(4, |&b| b == b' ').skip(1);
+            let known = words.next()? == LOG_AT.as_bytes();
+            let from: u64 = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+            from_line(words.next()?).filter(|_| known).map(|path| (path, from))
+        };
+        let mut logs = BTreeMap::new();
+        for (path, from) in self.0.split(|&b| b == b'\n').filter_map(log) {
+            let shortest = logs.entry(path).or_insert(from);
+            *shortest = from.min(*shortest);
+        }
+        logs.into_iter().map(|(path, from)| Position { path, from }).collect()
     }
 
     /// Says on stderr what the user has to know: a library that was not loaded cannot complain itself.
@@ -165,7 +164,7 @@ impl Hello {
         let mut without_records = BTreeMap::new();
         for (pid, said) in lines() {
             match said.split_once(' ').map_or(said, |(word, _)| word) {
-                "ok" | RECORDS_AT | NOT_LOADED => {}
+                "ok" | LOG_AT | RECORDS_AT | NOT_LOADED => {}
                 NO_RECORDS => {
                     let reason = said.trim_start_matches(NO_RECORDS).trim_start();
                     // It may have replaced itself by another program.

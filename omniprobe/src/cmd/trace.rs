@@ -50,7 +50,7 @@ pub(crate) fn output(text: &str) -> Result<PathBuf, String> {
 /// # Errors
 /// When a file cannot be read or written, or is no log.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let logs: Vec<Position> = options.logs.iter().map(|path| Position::beginning(path)).collect();
+    let logs = input::logs(&options.logs)?;
     write(&logs, &options.output)
 }
 

@@ -1,6 +1,7 @@
 //! What was found, a line for each finished round of a configuration, in a file that survives its writer.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use logdur_capture::PRIVATE;
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Job, Outcome, Sources};
+use super::{Config, Job, Merged, Outcome, Shard, Sources};
 use crate::error::{ReplayError, Result};
 
 /// The file's name in the folder of a search.
@@ -26,25 +27,36 @@ pub struct Identity {
     pub kernel: String,
     /// The hash of everything else that the search depends on.
     pub options: String,
+    /// Which part of the search it is; `None` for all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Identity { capture, dispatch, kernel, options, shard } = self;
+        write!(f, "{}, dispatch {dispatch}, kernel {kernel}, options {options}", capture.display())?;
+        shard.map_or(Ok(()), |shard| write!(f, ", part {shard}"))
+    }
 }
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
-struct Head {
+pub(super) struct Head {
     #[serde(flatten)]
-    identity: Identity,
+    pub(super) identity: Identity,
     /// What code was compiled from when the search began.
-    sources: Sources,
+    pub(super) sources: Sources,
 }
 
 /// A finished round of a configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Line {
+pub(super) struct Line {
     /// The first is 0.
-    round: u32,
-    config: Config,
+    pub(super) round: u32,
+    pub(super) config: Config,
     /// Of this round alone.
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
 }
 
 /// A journal, open for more.
@@ -54,6 +66,8 @@ pub struct Journal {
     file: File,
     lines: BTreeMap<(usize, u32), Line>,
     changed: Vec<PathBuf>,
+    /// What parts of the search have measured.
+    merged: Merged,
 }
 
 impl Journal {
@@ -90,14 +104,20 @@ impl Journal {
         file.set_len(whole as u64).map_err(failed)?;
         file.seek(SeekFrom::End(0)).map_err(failed)?;
         text.truncate(whole);
-        let mut journal = Journal { path: path.clone(), file, lines: BTreeMap::new(), changed: Vec::new() };
+        let mut journal = Journal {
+            path: path.clone(),
+            file,
+            lines: BTreeMap::new(),
+            changed: Vec::new(),
+            merged: Merged::default(),
+        };
         let mut lines = text.split_inclusive(|byte| *byte == b'\n');
         let place = |number: usize| format!("{}, line {number}", path.display());
         match lines.next().map(serde_json::from_slice::<Head>) {
             None => journal.write(&Head { identity: identity.clone(), sources: sources.clone() })?,
             Some(Ok(found)) if found.identity == *identity => journal.changed = found.sources.changed(sources),
             Some(Ok(found)) => {
-                return refuse(place(1), &format!("the journal of {}", shown(identity)), shown(&found.identity));
+                return refuse(place(1), &format!("the journal of {identity}"), found.identity.to_string());
             }
             Some(Err(error)) => return refuse(place(1), "the journal of a search", error.to_string()),
         }
@@ -108,6 +128,14 @@ impl Journal {
             };
         }
         Ok(journal)
+    }
+
+    /// Adds what parts of the search have measured: it is not run again.
+    pub fn merge(&mut self, merged: Merged, sources: &Sources) {
+        self.changed.extend(merged.changed(sources));
+        self.changed.sort();
+        self.changed.dedup();
+        self.merged = merged;
     }
 
     /// The sources that have changed since the search began: what is in the journal is of the earlier ones.
@@ -131,11 +159,17 @@ impl Journal {
         })
     }
 
+    /// What came of repetitions of a configuration that has had `done` of them, if a part of the search has run them.
+    pub(super) fn merged(&self, config: &Config, done: usize, wanted: u32) -> Option<Outcome> {
+        self.merged.recorded(config, done, wanted)
+    }
+
     /// What failed when a job was done.
     pub(super) fn failed(&self, job: &Job) -> Option<&Outcome> {
         let command = job.to_string();
-        let line = self.lines.values().find(|line| line.config.command.as_ref() == Some(&command))?;
-        matches!(line.outcome, Outcome::CompileFailed { .. }).then_some(&line.outcome)
+        let line = self.lines.values().find(|line| line.config.command.as_ref() == Some(&command));
+        let failed = line.map(|line| &line.outcome).filter(|outcome| matches!(outcome, Outcome::CompileFailed { .. }));
+        failed.or_else(|| self.merged.failed(&command))
     }
 
     /// Adds a finished round of a configuration.
@@ -155,7 +189,25 @@ impl Journal {
     }
 }
 
-fn shown(identity: &Identity) -> String {
-    let Identity { capture, dispatch, kernel, options } = identity;
-    format!("{}, dispatch {dispatch}, kernel {kernel}, options {options}", capture.display())
+/// Reads the journal of a folder: its path, the first line and the others. A last line that was not written to its end is left out.
+///
+/// # Errors
+/// When it cannot be read, or is no journal.
+pub(super) fn read(folder: &Path) -> Result<(PathBuf, Head, Vec<Line>)> {
+    let path = folder.join(NAME);
+    let failed = |source: io::Error| ReplayError::File { path: path.display().to_string(), source };
+    let text = fs::read(&path).map_err(failed)?;
+    let refuse = |number: usize, expected: &str, found: String| ReplayError::Usage {
+        what: format!("{}, line {number}", path.display()),
+        expected: expected.to_owned(),
+        found,
+    };
+    let mut lines = text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    let first = lines.next().ok_or_else(|| refuse(1, "the journal of a search", "nothing".to_owned()))?;
+    let head = serde_json::from_slice(first).map_err(|e| refuse(1, "the journal of a search", e.to_string()))?;
+    let rounds = lines.enumerate().map(|(number, line)| {
+        serde_json::from_slice(line).map_err(|e| refuse(number + 2, "a round of a configuration", e.to_string()))
+    });
+    let rounds = rounds.collect::<Result<_>>()?;
+    Ok((path, head, rounds))
 }

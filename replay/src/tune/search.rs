@@ -20,6 +20,8 @@ pub struct Plan {
     pub halving: bool,
     /// Which relative half-width of the median's interval is enough.
     pub target: Option<f64>,
+    /// True for a part of a search: the whole one chooses, and measures what it lacks.
+    pub part: bool,
 }
 
 /// A configuration, and what came of it.
@@ -116,7 +118,8 @@ pub fn search(
             let outcome = match journal.recorded(&trial.config, round)? {
                 Some(outcome) => outcome,
                 None => {
-                    let outcome = runner.run(&trial.config, missing);
+                    let merged = journal.merged(&trial.config, trial.gpu_ns().len(), missing);
+                    let outcome = merged.unwrap_or_else(|| runner.run(&trial.config, missing));
                     journal.add(&trial.config, round, &outcome)?;
                     outcome
                 }
@@ -137,8 +140,11 @@ pub fn search(
         // A single configuration is compared with the captured one only: both are measured to the end.
         let rivals = trials.iter().skip(1).filter(|trial| trial.is_rival()).count();
         let doubled = target.max(1).saturating_mul(2).min(plan.repetitions);
-        target = if rivals <= 1 { plan.repetitions } else { doubled };
+        target = if rivals <= 1 && !plan.part { plan.repetitions } else { doubled };
         round += 1;
+    }
+    if plan.part {
+        return Ok(Searched { trials, best: None });
     }
     let expected = done + turns(&trials, plan);
     let best = confirmed(&mut trials, plan, round + 1, runner, journal, &mut |config| {
@@ -150,7 +156,7 @@ pub fn search(
 
 /// How many repetitions the best configuration and the captured one have in turns.
 fn turns(trials: &[Trial], plan: &Plan) -> u64 {
-    if trials.len() > 1 { 2 * u64::from(plan.repetitions) } else { 0 }
+    if trials.len() > 1 && !plan.part { 2 * u64::from(plan.repetitions) } else { 0 }
 }
 
 /// Measures the best configuration and the captured one in turns. One that fails then is not the best: the next best has its

@@ -82,7 +82,13 @@ fn space(parameters: &[&str], workgroups: &[&str]) -> Space {
 }
 
 fn identity(options: &str) -> Identity {
-    Identity { capture: "a.ldcap".into(), dispatch: 7, kernel: "k0".to_owned(), options: options.to_owned() }
+    Identity {
+        capture: "a.ldcap".into(),
+        dispatch: 7,
+        kernel: "k0".to_owned(),
+        options: options.to_owned(),
+        shard: None,
+    }
 }
 
 fn journal(folder: &TempDir, resume: bool) -> Journal {
@@ -95,7 +101,7 @@ fn prepared(folder: &TempDir, space: &Space, journal: &Journal) -> Prepared {
     prepare(&subject(), space, space.choices().unwrap(), &compiling, journal, &|_| (), &|| ()).unwrap()
 }
 
-const PLAN: Plan = Plan { first: 3, repetitions: 20, halving: true, target: None };
+const PLAN: Plan = Plan { first: 3, repetitions: 20, halving: true, target: None, part: false };
 
 fn searched(folder: &TempDir, resume: bool, space: &Space, plan: &Plan, runner: &mut Computed<'_>) -> Searched {
     let mut journal = journal(folder, resume);
@@ -406,4 +412,73 @@ fn commands_run_the_best_again_and_in_the_application() {
     assert_eq!(place.replay(&config), replay);
     let expected = ["mkdir -p CACHE && cp out/code/a.hsaco CACHE/", "omniprobe -c CACHE -- APP"];
     assert_eq!(place.application(&config), expected);
+}
+
+/// A device that is as fast each time.
+struct Exact {
+    runs: u32,
+}
+
+impl Runner for Exact {
+    fn run(&mut self, config: &Config, repetitions: u32) -> Outcome {
+        self.runs += repetitions;
+        let [x, ..] = config.sizes.unwrap().workgroup;
+        match x {
+            48 => Outcome::Hang { seconds: 2.0 },
+            _ => Outcome::measured(vec![cost(config).unwrap(); repetitions as usize]),
+        }
+    }
+
+    fn qualified(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn emulated(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn parts_that_are_put_together_have_the_verdict_of_one_search() {
+    // Some are the same as others, one hangs, and sizes above 1024 are refused before they run.
+    let space = space(&["n=16..1056:16", "m=1,2"], &["{n}", "{n}*{m}"]);
+    let part = |folder: &TempDir, shard: Option<&str>, merged: &[&TempDir], runner: &mut Exact| {
+        let shard: Option<Shard> = shard.map(|text| text.parse().unwrap());
+        let identity = Identity { shard, ..identity("o") };
+        let mut journal = Journal::open(folder.path(), &identity, &Sources::default(), false)?;
+        let code = folder.path().join("code");
+        if !merged.is_empty() {
+            let folders: Vec<_> = merged.iter().map(|folder| folder.path().to_owned()).collect();
+            journal.merge(Merged::read(&folders, &identity, &code)?, &Sources::default());
+        }
+        let choices = space.choices().unwrap();
+        let choices = shard.map_or_else(|| choices.clone(), |shard| shard.of(choices.clone()));
+        let compiling = Compiling { folder: code, jobs: 2, limit: Duration::from_secs(60), keep: true };
+        let prepared = prepare(&subject(), &space, choices, &compiling, &journal, &|_| (), &|| ())?;
+        search(prepared.configs, &Plan { part: shard.is_some(), ..PLAN }, runner, &mut journal, &mut |_| ())
+    };
+    let mut alone = Exact { runs: 0 };
+    let whole = part(&folder(), None, &[], &mut alone).unwrap();
+    let parts = [folder(), folder(), folder()];
+    for (folder, shard) in parts.iter().zip(["1/3", "2/3", "3/3"]) {
+        let found = part(folder, Some(shard), &[], &mut Exact { runs: 0 }).unwrap();
+        assert!(found.best.is_none() && found.trials.len() < whole.trials.len());
+    }
+    let [first, second, third] = &parts;
+    let mut last = Exact { runs: 0 };
+    let together = part(&folder(), None, &[first, second, third], &mut last).unwrap();
+    assert_eq!(together, whole);
+    // Only the best one and the captured one run again, in turns.
+    assert_eq!(last.runs, 2 * PLAN.repetitions);
+    // What a part has that was lost is measured.
+    let mut more = Exact { runs: 0 };
+    assert_eq!(part(&folder(), None, &[first, third], &mut more).unwrap(), whole);
+    assert!(last.runs < more.runs && more.runs < alone.runs, "{} {} {}", last.runs, more.runs, alone.runs);
+    // The same part twice, and what is no part, are errors.
+    let twice = part(&folder(), None, &[first, first], &mut last).unwrap_err().to_string();
+    assert!(twice.ends_with("expected each part once, found part 1/3 twice"), "{twice}");
+    let complete = folder();
+    part(&complete, None, &[], &mut last).unwrap();
+    let whole = part(&folder(), None, &[&complete], &mut last).unwrap_err().to_string();
+    assert!(whole.ends_with("expected a part of a search, by --shard, found a whole one"), "{whole}");
 }

@@ -14,8 +14,11 @@ use crate::shell;
 mod binaries;
 mod build;
 mod check;
+mod deb;
+pub(crate) mod licenses;
 mod old_system;
 mod tarball;
+mod tools;
 mod tree;
 pub(crate) mod wheel;
 
@@ -31,6 +34,7 @@ struct Kind {
 /// In the order in which they are made.
 const KINDS: &[Kind] = &[
     Kind { option: "--tarball", make: tarball::make, try_out: tarball::try_out },
+    Kind { option: "--deb", make: deb::make, try_out: deb::try_out },
     Kind { option: "--wheel", make: wheel::make, try_out: wheel::try_out },
 ];
 
@@ -51,6 +55,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     let wanted: Vec<&Kind> = KINDS.iter().filter(|kind| options.is_empty() || options.contains(&kind.option)).collect();
     make(&wanted, full).map(drop)
+}
+
+/// All artefacts, checked as far as can be.
+///
+/// # Errors
+/// What is not as it must be.
+pub(crate) fn all() -> Result<Vec<PathBuf>> {
+    make(&KINDS.iter().collect::<Vec<_>>(), true)
 }
 
 /// Builds, checks, packs and tries out. Returns the artefacts.

@@ -48,7 +48,9 @@ pub(crate) fn make(built: &Built) -> Result<Vec<PathBuf>> {
 /// What does not work.
 pub(crate) fn try_out(_: &Built, archives: &[PathBuf]) -> Result<()> {
     let [archive] = archives else { bail!("expected one archive, found {}", archives.len()) };
-    in_an_old_system(archive)?;
+    if Root::is_possible() {
+        in_an_old_system(archive)?;
+    }
     let folder = super::folder().join("relocated");
     fs::remove_dir_all(&folder).ok();
     fs::create_dir_all(&folder)?;

@@ -52,6 +52,7 @@ pub(crate) fn make(built: &Built) -> Result<PathBuf> {
     }
     files_of(&root.join("include"), &tree.join("include"))?;
     files_of(&root.join("docs"), &tree.join(DOCUMENTS).join("docs"))?;
+    super::licenses::write(&tree.join(DOCUMENTS).join("THIRD-PARTY-LICENSES"))?;
     let omniprobe = || Command::new(built.path("omniprobe"));
     for (name, to) in COMPLETIONS {
         write(&tree.join(to), shell::output(omniprobe().args(["completions", name]))?.as_bytes())?;

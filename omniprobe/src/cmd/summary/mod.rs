@@ -3,7 +3,7 @@
 mod show;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -92,8 +92,8 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let [baseline, new] = &mut runs;
     let compare = options.against.is_some();
     let mut summary = Summary::new(options.shown.by.into());
-    for path in &options.logs {
-        read(path, &mut summary, |row| {
+    for log in &input::logs(&options.logs)? {
+        read(log, &mut summary, |row| {
             if compare {
                 new.add(row);
             }
@@ -106,7 +106,9 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         return Ok(if totals.rows.rows == 0 { Exit::NothingToCompare } else { Exit::Success });
     };
     let mut before = Summary::new(By::Kernel);
-    read(path, &mut before, |row| baseline.add(row))?;
+    for log in &input::logs(std::slice::from_ref(path))? {
+        read(log, &mut before, |row| baseline.add(row))?;
+    }
     let before = before.totals();
     warn(&before);
     let emulated = [&totals, &before].iter().any(|t| t.gpus.iter().any(|gpu| gpu.name.ends_with("(emulated)")));
@@ -149,8 +151,8 @@ fn warn(totals: &Totals) {
 }
 
 /// Adds a log's rows, of which `also` sees each.
-fn read(path: &Path, summary: &mut Summary, also: impl FnMut(&Row<'_>)) -> Result<()> {
-    input::read(&Position::beginning(path), |name, log| summary.read(name, log, also))
+fn read(log: &Position, summary: &mut Summary, also: impl FnMut(&Row<'_>)) -> Result<()> {
+    input::read(log, |name, log| summary.read(name, log, also))
 }
 
 /// After a run: prints on stderr the totals of what was appended to its logs.

@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use logdur_kernel_cache::Hash;
 use logdur_replay::tune::{
-    Compiling, Identity, Journal, Keep, Parameter, Place, Plan, Runner, Shape, Space, Subject, Template, prepare,
-    search, sources, write_csv,
+    Compiling, Identity, Journal, Keep, Merged, Parameter, Place, Plan, Runner, Shape, Shard, Space, Subject, Template,
+    prepare, search, sources, write_csv,
 };
 use logdur_replay::{CapturedDispatch, Exit, Setup};
 
@@ -33,6 +33,13 @@ pub(crate) struct Options {
     /// Continue the search in the folder. Files of the compile command that have changed are named.
     #[arg(long, help_heading = help::GENERAL)]
     resume: bool,
+    /// Measure only part I of N parts, from 1, and choose nothing: for N machines, each with a folder of its own.
+    #[arg(long, value_name = "I/N", conflicts_with = "merge", help_heading = help::GENERAL)]
+    shard: Option<Shard>,
+    /// Put the parts in these folders together, and choose the best. The other options are those of the parts. What no part has
+    /// measured is measured.
+    #[arg(long, value_name = "DIR", num_args = 1.., help_heading = help::GENERAL)]
+    merge: Vec<PathBuf>,
     #[command(flatten)]
     choices: Choices,
     #[command(flatten)]
@@ -116,11 +123,15 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let subject = Subject::of(&captured);
     let space = options.space(&subject)?;
     let choices = space.choices()?;
+    let choices = options.shard.map_or_else(|| choices.clone(), |shard| shard.of(choices.clone()));
     let plan = options.plan();
     let mut runner = Processes::start(&options.target, &captured)?;
     let identity = options.identity(&captured, &space, &plan)?;
     let sources = sources(&subject, &space, &choices);
     let mut journal = Journal::open(&options.output, &identity, &sources, options.resume)?;
+    if !options.merge.is_empty() {
+        journal.merge(Merged::read(&options.merge, &identity, &options.code())?, &sources);
+    }
 
     let bar = progress::bar("{pos} of {len} compiled", choices.len() as u64)?;
     let compiling = options.compiling();
@@ -141,6 +152,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         sizes: subject.sizes,
         keep: space.keep,
         searched: &searched,
+        shard: options.shard,
         same: prepared.same,
         changed: journal.changed(),
         qualified: runner.qualified(),
@@ -174,28 +186,35 @@ impl Options {
 
     fn plan(&self) -> Plan {
         let Effort { first, repetitions, no_halving, target_ci } = self.effort;
-        Plan { first, repetitions, halving: !no_halving, target: target_ci }
+        Plan { first, repetitions, halving: !no_halving, target: target_ci, part: self.shard.is_some() }
+    }
+
+    /// The folder of what is compiled.
+    fn code(&self) -> PathBuf {
+        self.output.join("code")
     }
 
     fn compiling(&self) -> Compiling {
         let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
         Compiling {
-            folder: self.output.join("code"),
+            folder: self.code(),
             jobs: self.choices.jobs.map_or_else(processors, usize::from),
             limit: self.choices.compile_timeout,
-            keep: self.resume,
+            keep: self.resume || !self.merge.is_empty(),
         }
     }
 
     /// What a journal has to be about to be gone on with.
     fn identity(&self, captured: &CapturedDispatch<'_>, space: &Space, plan: &Plan) -> Result<Identity> {
         let file = &self.target.captured.file;
-        let options = format!("{space:?} {plan:?} {:?}", self.target.words());
+        let whole = Plan { part: false, ..*plan };
+        let options = format!("{space:?} {whole:?} {:?}", self.target.words());
         Ok(Identity {
             capture: file.canonicalize().with_context(|| file.display().to_string())?,
             dispatch: captured.dispatch.id,
             kernel: captured.original.id.to_string(),
             options: Hash::of(options.as_bytes()).to_string(),
+            shard: self.shard,
         })
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use logdur_replay::Exit;
 use logdur_replay::stats::Summary;
-use logdur_replay::tune::{Best, Keep, Outcome, Place, Searched, Sizes, Trial};
+use logdur_replay::tune::{Best, Keep, Outcome, Place, Searched, Shard, Sizes, Trial};
 use serde_json::{Value, json};
 
 use crate::cmd::bench::{compared, compared_json};
@@ -28,6 +28,8 @@ pub(super) struct Found<'a> {
     pub(super) sizes: Sizes,
     pub(super) keep: Keep,
     pub(super) searched: &'a Searched,
+    /// Which part of the search it is; `None` for all of it.
+    pub(super) shard: Option<Shard>,
     /// How many choices were the same as others.
     pub(super) same: usize,
     /// What code was compiled from, and is something else since a search began that was gone on with.
@@ -66,6 +68,9 @@ impl Found<'_> {
             all.push(format!("the captured configuration: {failed}; nothing to compare with"));
         }
         all.extend(self.best().map(|(best, trial)| self.verdict(best, trial)).into_iter().flatten());
+        if let Some(shard) = self.shard {
+            all.push(format!("part {shard} of a search: --merge puts the parts together"));
+        }
         all.push(format!("all of them: {}", file(self.table)));
         all
     }
@@ -95,6 +100,7 @@ impl Found<'_> {
             "grid": self.sizes.grid,
             "workgroup": self.sizes.workgroup,
             "keep": self.keep.to_string(),
+            "shard": self.shard.map(|shard| shard.to_string()),
             "configurations": self.searched.trials.len(),
             "same": self.same,
             "results": self.results(),
@@ -255,6 +261,7 @@ mod tests {
             sizes: SIZES,
             keep: Keep::Items,
             searched,
+            shard: None,
             same: 1,
             changed: &[],
             qualified: Vec::new(),
