@@ -131,13 +131,18 @@ impl Pool {
         let on_device = api.allocate(device, device_bytes, &[agent])?;
         // SAFETY: the memory has so many words, and no other code knows it.
         unsafe { api.fill(on_device, 0, device_bytes / 4) }?;
-        let host = api.kernarg_memory(&[agent], units * (capacity + 8 + 4 + 1))?;
+        let of_host = pools.iter().find(|p| !p.is_gpu && p.is_for_kernargs());
+        let of_host = of_host.ok_or(HsaError::Missing { call: "memory of the host for messages" })?;
+        let host = api.allocate(of_host, units * (capacity + 8 + 4 + 1), &[agent])?;
         let at = |offset: usize| {
             // SAFETY: each part begins within the memory that was allocated for all of them.
             unsafe { host.add(offset) }
         };
         let sizes_at = units * capacity;
         let (sizes, errors, full) = (at(sizes_at), at(sizes_at + 8 * units), at(sizes_at + 12 * units));
+        // Data are not read before a size says that they are written.
+        // SAFETY: sizes, error words and flags are beside each other, and no other code knows them.
+        unsafe { sizes.write_bytes(0, units * (8 + 4 + 1)) };
         let address = |place: NonNull<u8>| place.expose_provenance().get() as u64;
         let mut table = vec![0u8; descriptors_bytes];
         for (level, first) in places(units) {
