@@ -117,7 +117,7 @@ class Memory(Mapping[str, "np.ndarray[Any, Any]"]):
         held = [] if ranges is None else ranges
         self._buffers = {
             buffer.name: buffer
-            for buffer in dispatch.buffers
+            for buffer in (dispatch.buffers if held else [])
             if any(start <= buffer.address and buffer.address + buffer.size <= end for start, end in held)
         }
 
@@ -267,7 +267,7 @@ class Dispatch:
 
     @property
     def before(self) -> Memory:
-        """The memory before the kernel."""
+        """The memory before the kernel; empty if it was not captured."""
         return Memory(self, False)
 
     @property

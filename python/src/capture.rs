@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use logdur_capture::{CaptureError as ReadError, Dispatch, End, Id, Memory, Placed, Reader};
 use logdur_journal::names;
 use logdur_replay::verify::Rule;
-use logdur_replay::{CapturedDispatch, Exit, ReplayError, buffers, lacks, packet, symbol};
+use logdur_replay::{CapturedDispatch, Exit, ReplayError, buffers, lacks, original, packet, symbol};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -263,8 +263,9 @@ impl Capture {
 
     /// The arguments of a dispatch.
     fn arguments<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Vec<ArgumentRecord<'py>>> {
-        let captured = self.captured(index)?;
-        let all = captured.arguments().into_iter().map(|argument| ArgumentRecord {
+        let dispatch = self.dispatch(index)?;
+        let code = original(&self.reader, dispatch).map_err(|error| self.error(error))?;
+        let all = code.arguments(&dispatch.kernarg).into_iter().map(|argument| ArgumentRecord {
             element_type: argument.element_type().map(|element_type| element_type.to_string()),
             raw: argument.bytes.map(|bytes| PyBytes::new(py, bytes)),
             type_name: argument.declared.type_name.clone(),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import logdur
-from conftest import PLACE
+from conftest import PLACE, probed
 
 
 def smooth(values):
@@ -32,6 +32,17 @@ def test_arguments_have_names_and_values(capture):
     assert (given.value, made.value) == (addresses["arg0"], addresses["arg1"])
     assert list(dispatch.before) == ["arg0", "arg1"] and f"{made.value:#x}" not in dispatch.before
     assert dispatch.duration_ns > 0 and dispatch.lacks == [] and capture.is_finished
+
+
+def test_arguments_are_there_without_memory(folder, tmp_path):
+    options = ["--capture", tmp_path / "bare.ldcap", "--capture-kernels", "smooth", "--capture-scope", "kernarg"]
+    probed(folder, *options, "-l", "/dev/null", "--", "./pipeline")
+    (dispatch,) = logdur.Capture(tmp_path / "bare.ldcap", **PLACE).dispatches
+    assert dispatch.arguments["arg2"].value == 16384
+    assert (list(dispatch.before), list(dispatch.after)) == ([], [])
+    with pytest.raises(logdur.ToolError, match="no memory before the kernel") as error:
+        dispatch.verify()
+    assert error.value.name == "incomplete"
 
 
 def test_the_memory_after_a_kernel_is_what_numpy_computes_of_that_before(capture):

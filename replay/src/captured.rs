@@ -214,6 +214,42 @@ fn others(reader: &Reader, all: &[&Loaded], is_own: impl Fn(&Loaded) -> bool) ->
     Ok(others)
 }
 
+/// The application's kernel of a dispatch with its code, also if its memory was not captured.
+///
+/// # Errors
+/// When the capture lacks the code, or is damaged where it is.
+pub fn original(reader: &Reader, dispatch: &Dispatch) -> Result<Code> {
+    kernels(reader, dispatch).map(|(_, original, _)| original)
+}
+
+/// A kernel of a capture, and its code.
+type Captured<'r> = (&'r Placed<logdur_capture::Kernel>, Code);
+
+/// The application's kernel of a dispatch, and the one that ran in its place.
+fn kernels<'r>(
+    reader: &'r Reader,
+    dispatch: &Dispatch,
+) -> Result<(&'r Placed<logdur_capture::Kernel>, Code, Option<Captured<'r>>)> {
+    let missing = |what: String| ReplayError::Incomplete { dispatch: dispatch.id, what };
+    let code = |kernel: u64| {
+        let kernel = reader.records().kernels.iter().find(|k| k.id == kernel);
+        let kernel = kernel.ok_or_else(|| missing(format!("kernel {}", dispatch.kernel)))?;
+        let bytes = reader.code_object(kernel.code_object)?;
+        let place = || format!("code object {} of the capture", kernel.code_object);
+        Ok::<_, ReplayError>((kernel, Code::parse(place, bytes, &kernel.symbol)?))
+    };
+    match dispatch.replaced_kernel {
+        Some(replaced) => {
+            let (kernel, original) = code(replaced)?;
+            Ok((kernel, original, Some(code(dispatch.kernel)?)))
+        }
+        None if dispatch.replaced.is_some() => {
+            Err(missing("kernel that the application dispatched, in whose place another ran".to_owned()))
+        }
+        None => code(dispatch.kernel).map(|(kernel, original)| (kernel, original, None)),
+    }
+}
+
 impl<'r> CapturedDispatch<'r> {
     /// Takes a dispatch out of a capture.
     ///
@@ -221,27 +257,8 @@ impl<'r> CapturedDispatch<'r> {
     /// When the capture lacks what is needed, or is damaged where it is.
     pub fn of(reader: &'r Reader, dispatch: &'r Placed<Dispatch>) -> Result<CapturedDispatch<'r>> {
         let records = reader.records();
+        let (kernel, original, ran) = kernels(reader, dispatch)?;
         let missing = |what: String| ReplayError::Incomplete { dispatch: dispatch.id, what };
-        let code = |kernel: u64| {
-            let kernel = records.kernels.iter().find(|k| k.id == kernel);
-            let kernel = kernel.ok_or_else(|| missing(format!("kernel {}", dispatch.kernel)))?;
-            let bytes = reader.code_object(kernel.code_object)?;
-            let place = || format!("code object {} of the capture", kernel.code_object);
-            Ok::<_, ReplayError>((kernel, Code::parse(place, bytes, &kernel.symbol)?))
-        };
-        let (kernel, original, ran) = match dispatch.replaced_kernel {
-            Some(replaced) => {
-                let (kernel, original) = code(replaced)?;
-                (kernel, original, Some(code(dispatch.kernel)?))
-            }
-            None if dispatch.replaced.is_some() => {
-                return Err(missing("kernel that the application dispatched, in whose place another ran".to_owned()));
-            }
-            None => {
-                let (kernel, original) = code(dispatch.kernel)?;
-                (kernel, original, None)
-            }
-        };
         let before = dispatch.before.ok_or_else(|| missing("memory before the kernel".to_owned()))?;
         let of_agent = |loaded: &&Placed<Loaded>| loaded.agent == kernel.agent && loaded.place < dispatch.place;
         let all_loaded: Vec<&Loaded> = records.loaded.iter().filter(of_agent).map(|l| &l.value).collect();

@@ -41,7 +41,7 @@ mod variants;
 pub mod verify;
 
 pub use buffers::buffers;
-pub use captured::{Argument, CapturedDispatch, Code, Pointer, lacks, packet, runtime, symbol};
+pub use captured::{Argument, CapturedDispatch, Code, Pointer, lacks, original, packet, runtime, symbol};
 pub use device::{Backend, Description, Times, emulated_processors};
 pub use error::{Fault, ReplayError, Result};
 pub use exit::Exit;

@@ -2,7 +2,7 @@
 
 use amdgpu_code_object::{Argument as Declared, ValueKind};
 
-use super::CapturedDispatch;
+use super::{CapturedDispatch, Code};
 use crate::verify::Type;
 
 /// An argument of a captured dispatch.
@@ -46,13 +46,13 @@ impl Argument<'_> {
     }
 }
 
-impl CapturedDispatch<'_> {
-    /// The arguments of the application's kernel, in their order, without hidden ones.
-    pub fn arguments(&self) -> Vec<Argument<'_>> {
+impl Code {
+    /// The arguments of the kernel in a kernarg segment, in their order, without hidden ones.
+    pub fn arguments<'c>(&'c self, kernarg: &'c [u8]) -> Vec<Argument<'c>> {
         let mut all = Vec::new();
-        for (number, declared) in self.original.kernel.explicit().enumerate() {
+        for (number, declared) in self.kernel.explicit().enumerate() {
             let number = format!("arg{number}");
-            let bytes = self.dispatch.kernarg.get(declared.offset as usize..);
+            let bytes = kernarg.get(declared.offset as usize..);
             all.push(Argument {
                 name: declared.name.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| number.clone()),
                 number,
@@ -62,7 +62,9 @@ impl CapturedDispatch<'_> {
         }
         all
     }
+}
 
+impl CapturedDispatch<'_> {
     /// The pointers among the arguments: name, type in the source, address.
     pub fn pointers(&self) -> Vec<Pointer> {
         let pointer = |argument: Argument<'_>| {
@@ -70,6 +72,6 @@ impl CapturedDispatch<'_> {
             let Argument { name, number, declared, .. } = argument;
             Some(Pointer { name, number, type_name: declared.type_name.clone(), address })
         };
-        self.arguments().into_iter().filter_map(pointer).collect()
+        self.original.arguments(&self.dispatch.kernarg).into_iter().filter_map(pointer).collect()
     }
 }
