@@ -105,10 +105,13 @@ fn configure(command: &mut Command, root: &Path, home: &Path) -> Result<()> {
     let path = std::env::join_paths([tools.to_owned()].into_iter().chain(std::env::split_paths(&others)))?;
     let sysroot = shell::output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root))?;
     let library = Path::new(sysroot.trim()).join("lib/rustlib/src/rust");
+    // Cargo resolves links to the sources of crates.
+    let registry = home.join("registry");
+    let registry = registry.canonicalize().with_context(|| registry.display().to_string())?;
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let options = [
         remap(root, "/logdur"),
-        remap(home, "/cargo"),
+        remap(&registry, "/cargo/registry"),
         // Where its source is installed, the compiler names the files of the standard library.
         remap(&library, "/rust"),
         // Debuggers find debug information by it.
