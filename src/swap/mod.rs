@@ -8,6 +8,7 @@
 //! one of them decides and has the runtime load what is decided for, which it is never asked to by the runtime itself.
 //! Publishers never take that lock.
 
+mod alternative;
 mod clones;
 mod error;
 mod libraries;
@@ -28,12 +29,10 @@ use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::kernarg_ring::{self, KernargRing};
 use logdur_intercept::lock;
 use logdur_intercept::ports::{ChangeDispatch, Changed};
+use logdur_journal::Kernel;
 use logdur_journal::names::{demangle, is_named, one_line};
 use logdur_journal::trust;
-use logdur_journal::{Kernel, Registers};
-use logdur_kernel_cache::{
-    Binding, Cache, Choice, Decision, Hash, Kernarg, Module, Modules, Pick, Swap, Trust, index_folder,
-};
+use logdur_kernel_cache::{Cache, Choice, Decision, Hash, Kernarg, Module, Modules, Pick, Swap, Trust, index_folder};
 use logdur_messages::original_name;
 use logdur_settings::{CacheMode, Interceptor, TRUST_ALL};
 use regex::Regex;
@@ -42,6 +41,7 @@ use crate::code::{Object, Objects, name_of, registers};
 use crate::instrument::Instrument;
 use crate::session::Session;
 
+use alternative::Alternative;
 use error::NotReplaced;
 use libraries::LibraryFilter;
 use originals::{Original, Originals};
@@ -104,12 +104,6 @@ struct Copy {
     code: Hash,
     /// The numbers of the application's code objects whose variables it uses.
     uses: Vec<u64>,
-}
-
-/// A code object of the cache that is loaded.
-struct Alternative {
-    executable: Executable,
-    symbols: Vec<KernelSymbol>,
 }
 
 /// What becomes of a kernel.
@@ -489,7 +483,7 @@ impl Swapper {
         let copy = Copy { agent, code: choice.hash, uses: uses.clone() };
         let loaded = alternatives.entry(copy).or_insert_with(|| {
             let moved_by = |module| of_module(module)?.moved_by();
-            load(session, agent, cache, bytes, choice, &swap.binding, &moved_by)
+            Alternative::load(session, agent, cache, bytes, choice, &swap.binding, &moved_by)
         });
         let Alternative { executable, symbols } = loaded.as_ref().map_err(Clone::clone)?;
         let its = &choice.candidate.interface;
@@ -545,37 +539,6 @@ fn ring_for(
     };
     rings.insert((agent, bytes), ring);
     Ok(Some(ring))
-}
-
-/// Loads a code object of the cache for an agent, bound to the application's variables. `moved_by` says for a module of the
-/// application where it was loaded.
-fn load(
-    session: &Session,
-    agent: u64,
-    cache: &Cache,
-    known: &mut HashMap<Hash, &'static [u8]>,
-    choice: &Choice,
-    binding: &Binding,
-    moved_by: &dyn Fn(usize) -> Option<u64>,
-) -> Result<Alternative, NotReplaced> {
-    let api = session.interceptor.api();
-    let bytes = cache.read_chosen(choice).map_err(|error| NotReplaced::Unavailable(Arc::new(error)))?;
-    let bound = binding.apply(&bytes, moved_by).map_err(|error| NotReplaced::Unbound(Arc::new(error)))?;
-    let code: &'static [u8] = known.entry(Hash::of(&bound)).or_insert_with(|| bound.leak());
-    // It is none of the application's, also for a thread that loads code meanwhile and looks at all executables.
-    let mut ours = None;
-    let loaded = api.load_code(agent, code, |executable| {
-        session.kernels.loaded(executable, &[], |_| Registers::default());
-        ours = Some(executable);
-    });
-    let executable =
-        loaded.inspect_err(|_| ours.iter().for_each(|executable| session.kernels.destroyed(*executable)))?;
-    let symbols = api.kernels(executable, agent)?;
-    if let Some(capture) = &session.capture {
-        // A replay binds it again, to where the variables are then.
-        capture.loaded_ours(session, executable, agent, &bytes, &symbols);
-    }
-    Ok(Alternative { executable, symbols })
 }
 
 /// Which variables a replacement has of its own, and which are the application's.
