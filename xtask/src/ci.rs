@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{arrows, bindings, dist, docs, exports, release, sanitize, shell, suites, test};
+use crate::{arrows, bindings, docs, exports, release, sanitize, shell, suites, test};
 
 /// A step: its name, and what it does.
 type Step = (&'static str, fn() -> Result<()>);
@@ -29,10 +29,7 @@ const STEPS: &[Step] = &[
     ("other ROCms", test::generations),
     ("packaged programs", || suites::run(&[])),
     ("exports", || exports::run(&[])),
-    ("distribution", || {
-        release::oldest_compiler()?;
-        dist::run(&["--tarball".to_owned()])
-    }),
+    ("oldest compiler", release::oldest_compiler),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::dist::wheel;
+use crate::dist::{self, wheel};
 use crate::rocm::{self, Generation, Part, Unpacked};
 use crate::{fuzz, instrument, sanitize, setup, shell, vectors};
 
@@ -101,6 +101,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         if options.full {
             sanitize::run(&["--full".to_owned()])?;
             fuzz::run(&["--seconds".to_owned(), fuzz::FULL_SECONDS.to_string()])?;
+            dist::run(&["--full".to_owned()])?;
         }
         return Ok(());
     };
@@ -166,6 +167,7 @@ const OF_THE_TOOLS: &[&str] = &[
     "openmp::",
     "oracles::",
     "output::",
+    "ranks::",
     "replay::",
     "self_test::",
     "summary::",
