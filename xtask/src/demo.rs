@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 
+use crate::dist;
 use crate::setup::{self, Rocm};
 use crate::shell::{self, root};
 
@@ -18,7 +19,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         bail!("demo takes no arguments, found {args:?}");
     }
     let rocm = setup::rocm()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     let example = compile(&rocm, &root().join("tests/programs/vectors.hip"))?;
     let omniprobe = shell::built("omniprobe");
     let mut command = Command::new(&omniprobe);

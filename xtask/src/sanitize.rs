@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{demo, setup, shell};
+use crate::{demo, dist, setup, shell};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// A fixed one: another may have a lint or a check more.
@@ -119,7 +119,7 @@ fn program() -> Result<Ran> {
         return Ok(Ran::Lacks(format!("none of {}, a part of the package gcc", RUNTIMES.join(", "))));
     };
     let rocm = setup::for_tests()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     // The library may have no undefined symbols: those of the runtime are found in it when it is linked, too.
     let mut build = with_address_sanitizer("rustc");
     build.args(["-p", "logdur", "--lib", "--"]).arg(format!("-Clink-arg={}", runtime.display()));

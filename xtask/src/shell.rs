@@ -26,20 +26,6 @@ pub(crate) fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".into())
 }
 
-/// Builds the libraries and the command line.
-///
-/// # Errors
-/// What the compiler says.
-pub(crate) fn build() -> Result<()> {
-    // By itself: built with the others the library would have the semantics of instructions, which only they need.
-    // The library of the Python package is built with the others: by itself, all that it needs would be built once more.
-    const OTHERS: [&str; 8] = ["-p", "kfd-emu", "-p", "logdur-markers", "-p", "logdur-python", "-p", "omniprobe"];
-    for packages in [&["-p", "logdur"][..], &["-p", "logdur-analyzers"], &OTHERS] {
-        run(Command::new(cargo()).args(["build", "--quiet", "--release"]).args(packages).current_dir(root()))?;
-    }
-    Ok(())
-}
-
 /// A command as one would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{setup, shell};
+use crate::{dist, setup, shell};
 
 /// What `cargo xtask test --full` takes, too.
 const MINUTES: u64 = 30;
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         other => bail!("soak takes --minutes N, found {other:?}"),
     };
     let rocm = setup::for_tests()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     let mut command = Command::new(shell::cargo());
     command.args(["test", "--quiet", "--test", "e2e", "--", STORY, "--nocapture"]);
     command.env("LOGDUR_TEST_HIPCC", &rocm.hipcc).env("LOGDUR_TEST_FULL", "1");

@@ -87,7 +87,7 @@ impl Options {
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(args)?;
     let rocm = setup::for_tests()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     instrument::build(instrument::of_compiler(&rocm.hipcc)?)?;
     instrument::for_triton()?;
     if options.full {
@@ -184,7 +184,7 @@ const OF_THE_TOOLS: &[&str] = &[
 pub(crate) fn generations() -> Result<()> {
     let options = Options::default();
     setup::for_tests()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     for generation in rocm::GENERATIONS {
         let names: Vec<&str> = match generation.part {
             // The tests before these were run on it.

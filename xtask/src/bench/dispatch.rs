@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::{LIBRARY, Variant, emulated, table, variant, watched};
 use crate::setup::{self, Rocm};
-use crate::{demo, shell};
+use crate::{demo, dist, shell};
 
 /// Repeats of each variant, interleaved.
 const REPEATS: usize = 20;
@@ -16,7 +16,7 @@ const REPEATS: usize = 20;
 /// HIP programs that launch: host nanoseconds of a launch, and of a launch and its completion.
 pub(super) fn hip() -> Result<()> {
     let rocm = setup::rocm()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     let program = demo::compile(&rocm, &shell::root().join("tests/programs/launch.hip"))?;
     for (title, arguments) in [
         ("2000 launches on one stream, the first time and the median of 7", ["2000", "1", "7"]),
@@ -56,7 +56,7 @@ fn processor_time_of_children() -> f64 {
 /// Programs without HIP between them and the queue.
 pub(super) fn hsa() -> Result<()> {
     let rocm = setup::rocm()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     let program = demo::compile_hsa(&rocm, &shell::root().join("tests/programs/rate.c"))?;
     let kernels = demo::kernels(&rocm)?;
     let run = |arguments: &[&str], variant: &Variant| {
@@ -84,7 +84,7 @@ pub(super) fn hsa() -> Result<()> {
 /// Threads whose dispatches complete on one signal; and, beside it, on none.
 pub(super) fn shared() -> Result<()> {
     let rocm = setup::rocm()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     let program = demo::compile_hsa(&rocm, &shell::root().join("tests/programs/shared_signal.c"))?;
     let kernels = demo::kernels(&rocm)?;
     for (title, arguments) in [

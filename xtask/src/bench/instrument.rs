@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::{Variant, emulated, table, variant, watched};
-use crate::{demo, setup, shell};
+use crate::{demo, dist, setup, shell};
 
 /// Repeats of each variant, interleaved.
 const REPEATS: usize = 7;
@@ -23,7 +23,7 @@ pub(super) fn run() -> Result<()> {
     command.args(["run", "--quiet", "--release", "-p", "logdur-messages", "--example", "measure"]);
     shell::run(command.current_dir(shell::root()))?;
     let rocm = setup::rocm()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     let program = demo::compile_with_headers(&rocm, &shell::root().join("tests/programs/clone_costs.hip"))?;
     let columns = ["launch ns", "ns an address", "RSS KiB"];
     let title = "an empty kernel and its end; the drain thread's time for a lane's address; memory";

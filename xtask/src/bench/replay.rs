@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::median;
-use crate::{demo, setup, shell};
+use crate::{demo, dist, setup, shell};
 
 /// Memory of which a hundredth is changed, in MiB.
 const MIB: &str = "256";
@@ -28,7 +28,7 @@ const WHERE: [(&str, &[&str]); 2] =
 
 pub(super) fn run() -> Result<()> {
     let rocm = setup::rocm()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     let programs = shell::root().join("tests/programs");
     let folder = shell::cache().join("bench-replay");
     std::fs::create_dir_all(&folder)?;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use super::{LIBRARY, Variant, emulated, table, variant};
-use crate::{demo, setup, shell};
+use crate::{demo, dist, setup, shell};
 
 /// Repeats of each variant, interleaved.
 const REPEATS: usize = 20;
@@ -21,7 +21,7 @@ const TRUE: [Variant; 3] =
     [variant("without", |_| {}), variant("with libkfdemu", emulated), variant("without, again", |_| {})];
 pub(super) fn run() -> Result<()> {
     let rocm = setup::rocm()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     let programs = shell::root().join("tests/programs");
     let first = demo::compile(&rocm, &programs.join("first.hip"))?;
     let queues = demo::compile_hsa(&rocm, &programs.join("queue_costs.c"))?;

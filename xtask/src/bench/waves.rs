@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::median;
-use crate::{demo, setup, shell};
+use crate::{demo, dist, setup, shell};
 
 /// The kinds of `tests/programs/throughput.hip`.
 const KINDS: [&str; 7] = ["saxpy", "sgemm", "fma_loop", "softmax", "histogram", "matmul", "jump_ahead"];
@@ -23,7 +23,7 @@ const LEAST_INSTRUCTIONS: u64 = 200_000;
 
 pub(super) fn run() -> Result<()> {
     let rocm = setup::rocm()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     let program = demo::compile(&rocm, &shell::root().join("tests/programs/throughput.hip"))?;
     let trace = shell::cache().join("waves.json");
     println!("millions of wave instructions in a second: the median of {RUNS} runs (the best)\n");

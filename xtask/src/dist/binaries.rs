@@ -50,7 +50,19 @@ impl Exports {
     }
 }
 
-/// Every binary. The library is the first, since it is built alone.
+/// Packages that one call of Cargo builds each: with others they would have the semantics of instructions, which only those need.
+const ALONE: &[&str] = &["logdur", "logdur-analyzers"];
+/// The library of the Python package is built with the others: by itself, all that it needs would be built once more.
+const IN_NO_BINARY: &str = "logdur-python";
+
+/// The packages of all binaries, divided into those that are built together.
+pub(crate) fn packages() -> Vec<Vec<&'static str>> {
+    let together = BINARIES.iter().map(|binary| binary.package).filter(|package| !ALONE.contains(package));
+    let alone = ALONE.iter().map(|package| vec![*package]);
+    alone.chain([together.chain([IN_NO_BINARY]).collect()]).collect()
+}
+
+/// Every binary.
 pub(crate) const BINARIES: &[Binary] = &[
     Binary {
         file: "liblogdur.so",

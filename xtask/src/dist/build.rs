@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::binaries::{BINARIES, Binary};
+use super::binaries::{self, BINARIES};
 use crate::{setup, shell};
 
 /// The newest version of the C library that the binaries may ask for: RHEL 8 and its clones have 2.28.
@@ -34,6 +34,19 @@ impl Built {
     pub(crate) fn debug(&self, file: &str) -> PathBuf {
         self.folder.join(format!("{file}.debug"))
     }
+}
+
+/// Builds what has changed for the machine itself, as the tests use it.
+///
+/// # Errors
+/// What the compiler says.
+pub(crate) fn for_this_machine() -> Result<()> {
+    for packages in binaries::packages() {
+        let mut command = Command::new(shell::cargo());
+        command.args(["build", "--quiet", "--release"]).current_dir(shell::root());
+        shell::run(command.args(packages.iter().flat_map(|package| ["-p", package])))?;
+    }
+    Ok(())
 }
 
 /// Builds what has changed.
@@ -126,10 +139,7 @@ fn configure(command: &mut Command, root: &Path, home: &Path) -> Result<()> {
 
 fn build_in(root: &Path, target: &Path, home: &Path) -> Result<()> {
     let program = setup::python("zig", PACKAGES)?.with_file_name("cargo-zigbuild");
-    // In two parts: see `shell::build`.
-    let (alone, others) = BINARIES.split_at(1);
-    let packages = |binaries: &[Binary]| binaries.iter().map(|binary| binary.package).collect::<Vec<_>>();
-    for packages in [packages(alone), [packages(others), vec!["logdur-python"]].concat()] {
+    for packages in binaries::packages() {
         let mut command = Command::new(&program);
         command.args(["zigbuild", "--quiet", "--locked", "--release", "--target-dir"]).arg(target);
         command.arg(format!("--target={TARGET}.{}.{}", GLIBC.0, GLIBC.1));

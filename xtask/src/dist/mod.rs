@@ -22,7 +22,7 @@ mod tools;
 mod tree;
 pub(crate) mod wheel;
 
-pub(crate) use build::Built;
+pub(crate) use build::{Built, for_this_machine};
 
 /// A kind of artefact: its option, what it makes and returns the paths of, and how it is tried.
 struct Kind {

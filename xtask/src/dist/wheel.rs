@@ -45,7 +45,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         bail!("wheel takes no arguments, found {args:?}");
     }
     let rocm = setup::for_tests()?;
-    shell::build()?;
+    build::for_this_machine()?;
     test(&rocm.hipcc, None)
 }
 

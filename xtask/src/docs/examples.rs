@@ -12,8 +12,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use regex::Regex;
 
+use crate::dist;
 use crate::setup::{self, Rocm};
-use crate::shell::{self, root};
+use crate::shell::root;
 
 /// The pages whose commands are run.
 const PAGES: &[&str] = &[
@@ -56,7 +57,7 @@ pub(super) enum Outputs {
 /// The first command with another status, or another output, than its page says.
 pub(super) fn run(outputs: Outputs) -> Result<()> {
     let rocm = setup::rocm()?;
-    shell::build()?;
+    dist::for_this_machine()?;
     for page in PAGES {
         run_page(&rocm, page, outputs).with_context(|| (*page).to_owned())?;
         println!("{page}");

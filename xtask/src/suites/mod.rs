@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::shell;
+use crate::dist;
 
 mod emulated;
 mod forms;
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if options.write_docs {
         return page::write();
     }
-    shell::build()?;
+    dist::for_this_machine()?;
     let mut wrong = Vec::new();
     for suite in options.chosen() {
         let place = match Place::of(suite.name, &suite.source, suite.versions, options.fetch) {
