@@ -88,8 +88,6 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(args)?;
     let rocm = setup::for_tests()?;
     dist::for_this_machine()?;
-    instrument::build(instrument::of_compiler(&rocm.hipcc)?)?;
-    instrument::for_triton()?;
     if options.full {
         instrument::all()?;
     }
@@ -125,15 +123,39 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { bail!("failed on ROCm {}", failed.join(", ")) }
 }
 
-/// Options that leave out the tests of reports where there is no browser.
-fn skipped() -> &'static [&'static str] {
-    match setup::browser() {
-        Ok(()) => &[],
+/// Tests that need what a machine or a suite that moves may not have.
+struct Optional {
+    what: &'static str,
+    /// Sees to it that it is there.
+    prepare: fn() -> Result<()>,
+    /// A part of the names of the tests.
+    names: &'static str,
+}
+
+const OPTIONAL: &[Optional] = &[
+    Optional { what: "tests of reports in a browser", prepare: setup::browser, names: "browser::" },
+    Optional {
+        what: "tests of clones by the machine's compiler",
+        prepare: || instrument::build(instrument::of_compiler(&setup::rocm()?.hipcc)?).map(drop),
+        names: "instrumented_kernels::",
+    },
+    Optional {
+        what: "tests of clones of Triton's kernels",
+        prepare: instrument::for_triton,
+        names: "of_tritons_kernel",
+    },
+];
+
+/// Options that leave out the tests that cannot be run, with the reasons.
+fn skipped() -> Vec<&'static str> {
+    let missing = OPTIONAL.iter().filter(|optional| match (optional.prepare)() {
+        Ok(()) => false,
         Err(error) => {
-            println!("tests of reports in a browser: not run: {error:#}");
-            &["--skip", "browser::"]
+            println!("{}: not run: {error:#}", optional.what);
+            true
         }
-    }
+    });
+    missing.flat_map(|optional| ["--skip", optional.names]).collect()
 }
 
 /// Every interleaving of the threads that share a queue or a signal: loom's atomics instead of the processor's,
