@@ -118,13 +118,14 @@ fn configure(command: &mut Command, root: &Path, home: &Path) -> Result<()> {
     let path = std::env::join_paths([tools.to_owned()].into_iter().chain(std::env::split_paths(&others)))?;
     let sysroot = shell::output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root))?;
     let library = Path::new(sysroot.trim()).join("lib/rustlib/src/rust");
-    // Cargo resolves links to the sources of crates.
+    // The sources of crates may be behind a link, which Cargo resolves in some paths only.
     let registry = home.join("registry");
-    let registry = registry.canonicalize().with_context(|| registry.display().to_string())?;
+    let resolved = registry.canonicalize().with_context(|| registry.display().to_string())?;
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let options = [
         remap(root, "/logdur"),
         remap(&registry, "/cargo/registry"),
+        remap(&resolved, "/cargo/registry"),
         // Where its source is installed, the compiler names the files of the standard library.
         remap(&library, "/rust"),
         // Debuggers find debug information by it.
