@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use logdur_journal::Kernel;
-use logdur_journal::names::{INSTRUMENTED, demangle, is_named};
+use logdur_journal::names::{INSTRUMENTED, demangle};
 use logdur_kernel_cache::{Choice, Decision, Hash, Interface, Module, Modules, Swap, fit_clone};
 use logdur_messages::{clone_name, original_name};
 use logdur_settings::{CacheMode, Interceptor};
@@ -75,14 +75,9 @@ impl Swapper {
         if own.is_empty() && !in_cache {
             return Outcome::Nothing;
         }
-        state.asked.had_another = true;
-        if self.filter.as_ref().is_some_and(|filter| !is_named(name, filter)) {
-            return Outcome::Nothing;
-        }
-        state.asked.was_named = true;
-        let (interface, _) = match original.interface() {
+        let (interface, _) = match self.wanted(state, original) {
             Ok(known) => known,
-            Err(reason) => return Outcome::Stays(reason.to_string()),
+            Err(outcome) => return outcome,
         };
         if self.is_excluded(session, original) {
             return Outcome::Nothing;

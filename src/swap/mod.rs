@@ -32,8 +32,9 @@ use logdur_intercept::ports::{ChangeDispatch, Changed};
 use logdur_journal::Kernel;
 use logdur_journal::names::{demangle, is_named, one_line};
 use logdur_journal::trust;
-use logdur_kernel_cache::{Cache, Choice, Decision, Hash, Kernarg, Module, Modules, Pick, Swap, Trust, index_folder};
-use logdur_messages::original_name;
+use logdur_kernel_cache::{
+    Cache, Choice, Decision, Hash, Interface, Kernarg, Module, Modules, Pick, Swap, Trust, index_folder,
+};
 use logdur_settings::{CacheMode, Interceptor, TRUST_ALL};
 use regex::Regex;
 
@@ -236,8 +237,9 @@ impl Swapper {
         let mut settled = HashSet::new();
         let names = symbols.iter().map(name_of);
         // A clone may come after its kernel.
-        let originals = names.clone().filter(|_| self.instrument.is_some()).filter_map(original_name);
-        for name in names.clone().chain(originals).filter(|&name| settled.insert(name)) {
+        let originals: Vec<String> =
+            names.clone().filter(|_| self.instrument.is_some()).filter_map(clones::of_clone).collect();
+        for name in names.chain(originals.iter().map(String::as_str)).filter(|&name| settled.insert(name)) {
             self.choose_replacement(session, &mut state, name);
         }
     }
@@ -377,12 +379,7 @@ impl Swapper {
                     format!("{subject}: {shown} on agent {agent} stays as it is: {reason}")
                 }
                 Outcome::Replaced(replacement, choice) => {
-                    let at = ptr::from_ref(replacement).expose_provenance() as u64;
-                    self.replacements.set(address, at);
-                    state.asked.refused.remove(&shown);
-                    if !state.running.iter().any(|(other, _)| ptr::eq(*other, replacement)) {
-                        state.running.push((replacement, shown.clone()));
-                    }
+                    self.runs(state, address, replacement, &shown);
                     if self.mode != CacheMode::Swap {
                         let numbers = [session.kernels.number(address), replacement.kernel];
                         self.compared.write().unwrap_or_else(|e| e.into_inner()).extend(numbers);
@@ -392,17 +389,31 @@ impl Swapper {
                     format!("cache: {path} active: {shown} on agent {agent}{variables}, {hash}")
                 }
                 Outcome::Instrumented(replacement, from) => {
-                    let at = ptr::from_ref(replacement).expose_provenance() as u64;
-                    self.replacements.set(address, at);
-                    state.asked.refused.remove(&shown);
-                    if !state.running.iter().any(|(other, _)| ptr::eq(*other, replacement)) {
-                        state.running.push((replacement, shown.clone()));
-                    }
+                    self.runs(state, address, replacement, &shown);
                     format!("instrumented: {shown} on agent {agent}: its clone is in {from}")
                 }
             };
             say(session, &mut state.said, format!("{name} on agent {agent}"), text);
         }
+    }
+
+    /// From now on, publishers find the replacement of the kernel at an address.
+    fn runs(&self, state: &mut State, address: u64, replacement: &'static Replacement, shown: &str) {
+        self.replacements.set(address, ptr::from_ref(replacement).expose_provenance() as u64);
+        state.asked.refused.remove(shown);
+        if !state.running.iter().any(|(other, _)| ptr::eq(*other, replacement)) {
+            state.running.push((replacement, shown.to_owned()));
+        }
+    }
+
+    /// What is known of a kernel for which there is another one, if the user wants that it is replaced.
+    fn wanted(&self, state: &mut State, original: &Original) -> Result<(Interface, Hash), Outcome> {
+        state.asked.had_another = true;
+        if self.filter.as_ref().is_some_and(|filter| !is_named(name_of(&original.symbol), filter)) {
+            return Err(Outcome::Nothing);
+        }
+        state.asked.was_named = true;
+        original.interface().map_err(|reason| Outcome::Stays(reason.to_string()))
     }
 
     fn outcome(&self, session: &Session, state: &mut State, original: &Original) -> Outcome {
@@ -413,14 +424,9 @@ impl Swapper {
         if state.cache.candidates(name).is_empty() {
             return Outcome::Nothing;
         }
-        state.asked.had_another = true;
-        if self.filter.as_ref().is_some_and(|filter| !is_named(name, filter)) {
-            return Outcome::Nothing;
-        }
-        state.asked.was_named = true;
-        let (interface, hash) = match original.interface() {
+        let (interface, hash) = match self.wanted(state, original) {
             Ok(known) => known,
-            Err(reason) => return Outcome::Stays(reason.to_string()),
+            Err(outcome) => return outcome,
         };
         let (api, agent) = (session.interceptor.api(), original.symbol.agent);
         let target = state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();

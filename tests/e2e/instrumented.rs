@@ -391,3 +391,14 @@ fn libraries_are_searched_for_clones_and_excluded_ones_are_not() {
     assert!(instrumented(&own, "{}".to_owned()));
     assert!(!instrumented(&own, r#"{"exclude": ["**/cloned"]}"#.to_owned()));
 }
+
+#[test]
+fn a_clone_that_is_loaded_after_its_kernel_runs_in_its_place_by_either_name() {
+    let object = |cloned: u32| harness::hip_object("late_clone", &harness::arch(), &format!("-O2 -DCLONED={cloned}"));
+    for cloned in [1, 2] {
+        let run = Run::hip("late_clone").args([object(0), object(cloned)]).env("LOGDUR_INSTRUMENTED", "true");
+        let log = run.watched().passed().log();
+        let row = log.rows.iter().find(|row| row.kernel() == "tripled(int*)").unwrap();
+        assert!(is_instrumented(&&row), "{cloned}: {row:?} {:?}", log.notices);
+    }
+}

@@ -1,0 +1,27 @@
+// A kernel, and its clone in a code object that is loaded later: late_clone KERNEL CLONE. Compiled for the device alone, with CLONED
+// 0 for the kernel, 1 for a clone with the name of an overload, 2 for one with a clone's name.
+#include "check.h"
+
+#if !defined(CLONED)
+int main(int, char** words) {
+    hipModule_t kernel, clone;
+    hipFunction_t tripled;
+    CHECK(hipModuleLoad(&kernel, words[1]));
+    CHECK(hipModuleGetFunction(&tripled, kernel, "_Z7tripledPi"));
+    CHECK(hipModuleLoad(&clone, words[2]));
+    Array<int> numbers(64);
+    CHECK(hipMemset((int*)numbers, 1, numbers.bytes()));
+    int* address = numbers;
+    void* arguments[] = {&address};
+    CHECK(hipModuleLaunchKernel(tripled, 1, 1, 1, 64, 1, 1, 0, nullptr, arguments, nullptr));
+    expect_same("tripled", numbers.host(), std::vector<int>(64, 3 * 0x01010101));
+    std::printf("PASS\n");
+    return 0;
+}
+#elif CLONED == 0
+__global__ void tripled(int* numbers) { numbers[threadIdx.x] *= 3; }
+#elif CLONED == 1
+__global__ void tripled(int* numbers, void*) { numbers[threadIdx.x] *= 3; }
+#else
+extern "C" __global__ void __amd_crk__Z7tripledPiPv(int* numbers, void*) { numbers[threadIdx.x] *= 3; }
+#endif
