@@ -113,6 +113,10 @@ fn create() -> &'static Session {
     {
         settings.log_location = settings::LogLocation::Nowhere;
         settings.capture = None;
+        if std::mem::take(&mut settings.instrumented.0) {
+            // They have clones for the instrumented ranks: no kernel is swapped.
+            settings.kernel_cache.0.clear();
+        }
     }
     diagnostics::start(&settings);
     let session: &'static Session = Box::leak(Box::new(Session::new(&settings, few)));

@@ -191,7 +191,7 @@ settings! {
     log_filter: Option<String> = "LOGDUR_LOG_FILTER" ["regular expression"] or (None) "every kernel";
     /// Whether copies have rows, too: those of `hsa_amd_memory_async_copy` and its variants, which HIP and OpenCL use.
     copies: u32 = "LOGDUR_COPIES" ["`0` | `1`"] or (0) "`0`";
-    /// The ranks of a parallel job that log and capture; the others do neither, though they swap kernels and run instrumented clones. A process without a rank is not limited.
+    /// The ranks of a parallel job that log and capture; the others do neither, and run no instrumented clones, though they swap kernels. A process without a rank is not limited.
     ranks: Option<Ranks> = "LOGDUR_RANKS" ["`0,8-15`"] or (None) "every rank";
     /// How packets are observed: in the ring of the application's queue, or through the runtime's intercept queues. Intercept queues are slower. Some versions of the runtime fail when an intercept queue is full; there they are refused with a notice.
     queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" ["`auto` | `inplace` | `intercept`"] or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";

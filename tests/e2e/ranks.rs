@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use logdur_capture::Reader;
 use serde_json::Value;
 
-use crate::harness::{Run, built, count};
+use crate::harness::{Run, built, count, handler};
 use crate::log::Log;
 
 /// How many processes run at once.
@@ -70,7 +70,20 @@ fn ranks_that_are_not_wanted_write_nothing() {
         let found = [written(&format!("log.{rank}.csv")), written(&format!("{rank}.ldcap"))];
         assert_eq!(found, [wanted; 2], "rank {rank}");
     }
-    // A value that is not understood limits nobody, and a notice says so.
+    // Such a rank runs no clones.
+    let handlers = run.file("handlers-%r");
+    let library = handler("examples/handlers/count.c");
+    let variables = [
+        ("LOGDUR_LOG_LOCATION", Path::new("/dev/null")),
+        ("LOGDUR_INSTRUMENTED", Path::new("true")),
+        ("LOGDUR_HANDLERS", &library),
+        ("LOGDUR_HANDLER_OUTPUT", &handlers),
+        ("LOGDUR_RANKS", Path::new("1")),
+    ];
+    let cloned = Run::hip("cloned").args(["all"]);
+    job(&cloned, 0..2, &variables);
+    assert_eq!([0, 1].map(|rank| run.file(&format!("handlers-{rank}")).exists()), [false, true]);
+    // A value that is not understood limits no rank, and a notice says so.
     job(&run, [5], &[("LOGDUR_LOG_LOCATION", &log), ("LOGDUR_RANKS", Path::new("five"))]);
     let log = fs::read_to_string(run.file("log.5.csv")).unwrap();
     assert!(log.contains("LOGDUR_RANKS: expected ranks and ranges of ranks, like 0,8-15, found \"five\""), "{log}");
