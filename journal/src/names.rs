@@ -73,7 +73,8 @@ impl Kernel {
 }
 
 impl Operation {
-    const ALL: [Operation; 4] = [Operation::Dispatch, Operation::Copy, Operation::Range, Operation::Mark];
+    /// Each of them.
+    pub const ALL: [Operation; 4] = [Operation::Dispatch, Operation::Copy, Operation::Range, Operation::Mark];
 
     /// True for what the application says with a range or a mark.
     pub fn is_marker(self) -> bool {
@@ -88,6 +89,11 @@ impl Operation {
             Operation::Range => "range",
             Operation::Mark => "mark",
         }
+    }
+
+    /// The one that rows name so.
+    pub fn named(name: &[u8]) -> Option<Operation> {
+        Operation::ALL.into_iter().find(|operation| operation.name().as_bytes() == name)
     }
 
     pub(crate) fn of(number: u32) -> Option<Operation> {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::io::{self, BufRead};
 
 use csv_core::ReadRecordResult;
+use logdur_journal::Operation;
 use serde::Deserialize;
 
 /// Bytes that a line may have. A longer one is not of a log, and is skipped.
@@ -79,12 +80,13 @@ impl Kind {
     /// From the columns `kind`, `bytes` and `tid`; `None` if the first one has no known word.
     fn of(name: &[u8], bytes: Option<u64>, thread: Option<u64>) -> Option<Kind> {
         let (bytes, thread) = (bytes.unwrap_or(0), thread.unwrap_or(0));
-        Some(match name {
-            b"" | b"dispatch" => Kind::Dispatch,
-            b"copy" => Kind::Copy { bytes },
-            b"range" => Kind::Range { thread },
-            b"mark" => Kind::Mark { thread },
-            _ => return None,
+        // Logs of earlier versions have dispatches only, and no such column.
+        let operation = if name.is_empty() { Operation::Dispatch } else { Operation::named(name)? };
+        Some(match operation {
+            Operation::Dispatch => Kind::Dispatch,
+            Operation::Copy => Kind::Copy { bytes },
+            Operation::Range => Kind::Range { thread },
+            Operation::Mark => Kind::Mark { thread },
         })
     }
 }
@@ -155,9 +157,6 @@ columns! {
     Rank "rank";
     Tid "tid";
 }
-
-/// The words that the column `kind` may have.
-const KINDS: &str = "dispatch, copy, range or mark";
 
 /// Where the columns are in a line.
 #[derive(Clone, Debug)]
@@ -390,7 +389,7 @@ impl Cells {
             replaced: !cell(Column::Replaced).is_empty(),
             process: Process { rank: number(Column::Rank)?, pid: number(Column::Pid)? },
             kind: Kind::of(cell(Column::Kind), number(Column::Bytes)?, number(Column::Tid)?)
-                .ok_or_else(|| unexpected(KINDS, Column::Kind, cell(Column::Kind)))?,
+                .ok_or_else(|| unexpected_kind(cell(Column::Kind)))?,
         })
     }
 }
@@ -399,6 +398,11 @@ impl Header {
     fn place(&self, column: Column) -> Option<usize> {
         self.places.get(column as usize).copied().flatten()
     }
+}
+
+fn unexpected_kind(found: &[u8]) -> String {
+    let known = Operation::ALL.map(Operation::name).join(", ");
+    unexpected(&format!("one of {known}"), Column::Kind, found)
 }
 
 fn unexpected(expected: &str, column: Column, found: &[u8]) -> String {
@@ -488,7 +492,7 @@ fn json(line: &[u8]) -> Line<'_> {
         Object { kernel: Some(kernel), .. } => {
             let name = object.kind.as_deref().unwrap_or_default();
             let Some(kind) = Kind::of(name.as_bytes(), object.bytes, object.tid) else {
-                return Line::Unreadable(unexpected(KINDS, Column::Kind, name.as_bytes()));
+                return Line::Unreadable(unexpected_kind(name.as_bytes()));
             };
             Line::Row(Row {
                 kernel,
