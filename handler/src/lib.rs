@@ -263,7 +263,7 @@ impl Open {
     }
 }
 
-/// A text that ends with 0; `None` for null. One that is no UTF-8 is empty.
+/// Reads a text that ends with 0. Returns `None` for null, and an empty text for bytes that are not UTF-8.
 ///
 /// # Safety
 /// `from` must be null, or point to a text that ends with 0 and stays for `'a`.

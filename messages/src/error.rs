@@ -1,27 +1,27 @@
-//! What is wrong with the bytes of a sub-buffer.
+//! Errors of bytes in a sub-buffer.
 
-/// Bytes that are no message. What is before them was read; nothing behind them can be.
+/// The bytes are not a message. The reader has read all messages before them, and stops here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {offset} of {bytes}: {found}")]
 pub struct Corrupt {
-    /// Where the message begins.
+    /// Offset of the message in the sub-buffer.
     pub offset: usize,
-    /// Bytes that were to be read.
+    /// Bytes of the sub-buffer.
     pub bytes: usize,
-    /// What was expected, and what is there.
+    /// The field that is wrong, with its expected value.
     pub found: Found,
 }
 
-/// What was expected of a message, and what is there.
+/// A wrong field of a message: its expected and its found value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Found {
-    /// Fewer bytes than a header has.
+    /// The sub-buffer ends inside the header.
     #[error("expected a header of 64 bytes, found {left} bytes")]
     Header {
         /// What is left.
         left: usize,
     },
-    /// More data than there is.
+    /// The data would end behind the sub-buffer.
     #[error("expected at most {left} bytes of data, found a size of {size}")]
     Size {
         /// What is left behind the header.
@@ -29,13 +29,13 @@ pub enum Found {
         /// What the header says.
         size: u64,
     },
-    /// A size that is no multiple of a dword.
+    /// The size of the data is not a multiple of 4.
     #[error("expected a size of data that is a multiple of 4, found {size}")]
     Unaligned {
         /// What the header says.
         size: u64,
     },
-    /// A count of lanes that the mask does not have.
+    /// The count of lanes differs from the mask.
     #[error("expected {mask} active lanes, as the mask has, found {count}")]
     Lanes {
         /// Lanes of the mask.
@@ -43,7 +43,7 @@ pub enum Found {
         /// What the header says.
         count: u32,
     },
-    /// Data that the lanes cannot have equal parts of.
+    /// The lanes cannot have equal parts of the data.
     #[error("expected data for {lanes} lanes, found {size} bytes")]
     Parts {
         /// Active lanes.
@@ -51,7 +51,7 @@ pub enum Found {
         /// Bytes of the data.
         size: u64,
     },
-    /// An address message that has no address for each lane.
+    /// An address message does not have one address for each lane.
     #[error("expected an address of 8 bytes for each lane, found {size} bytes for each of {items}")]
     Address {
         /// Items of data: lanes, or one for the wave.

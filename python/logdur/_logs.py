@@ -16,7 +16,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class LogWarning(UserWarning):
-    """Lines of a log are no rows."""
+    """Lines of a log could not be read as rows."""
 
 
 def _paths(path: Path | Iterable[Path]) -> list[str]:
@@ -49,8 +49,8 @@ def read_log(
     and others. Numbers are integers of 64 bits, and empty cells are null. Texts are categories. Comment lines are no rows. For
     several logs, the column ``log`` has each row's file.
 
-    Raises :class:`LogError` if a file is no log, and ``OSError`` if it cannot be opened. Lines that are no rows are counted in
-    a :class:`LogWarning`, which names the first.
+    Raises :class:`LogError` if a file is not a log, and ``OSError`` if it cannot be opened. A :class:`LogWarning` counts lines
+    that cannot be read as rows, and names the first.
 
     >>> rows = logdur.read_log("log.csv", engine="pandas")
     >>> rows.columns[:5].tolist()

@@ -37,8 +37,8 @@ pub(crate) fn has_marks(path: &Path) -> bool {
     path.as_os_str().as_bytes().windows(2).any(|mark| MARKS.contains(&mark))
 }
 
-/// The beginnings of logs. A path with marks in the file's name that is no file itself stands for all files that processes
-/// have made of it, by name.
+/// Opens logs at their beginning. If a path has marks and no file has exactly this name, it stands for every file that a process
+/// made from it, sorted by name.
 ///
 /// # Errors
 /// When there are none of those, or the folder cannot be read.
