@@ -154,6 +154,13 @@ impl Object {
         Some(base).filter(|&base| base != 0)
     }
 
+    /// Where it came from, as a URI of the runtime; empty when the runtime does not say.
+    pub(crate) fn uri(&self, api: &Api) -> String {
+        // One of ours has no handle.
+        let handle = Some(self.loaded).filter(|&handle| handle != 0);
+        handle.and_then(|handle| api.loader().and_then(|loader| loader.uri(handle)).ok()).unwrap_or_default()
+    }
+
     /// Its bytes, which are not kept.
     ///
     /// # Errors

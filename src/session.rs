@@ -232,7 +232,10 @@ impl Session {
     pub(crate) fn leave_instrument(&'static self) {
         if let Some(instrument) = self.instrument {
             self.interceptor.drain(Access::Full);
-            instrument.leave();
+            if let Err(text) = instrument.leave() {
+                self.log.tell(&text);
+                self.interceptor.notice(text);
+            }
         }
     }
 

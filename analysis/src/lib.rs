@@ -5,7 +5,11 @@
 
 pub mod banks;
 pub mod blocks;
+pub mod forms;
+pub mod hazards;
 pub mod lines;
+pub mod liveness;
 pub mod occupancy;
 pub mod operations;
 pub mod processor;
+pub mod roofline;

@@ -98,6 +98,34 @@ impl Group {
     }
 }
 
+/// What an instruction accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accessed {
+    /// It reads.
+    pub reads: bool,
+    /// It writes; an atomic does both.
+    pub writes: bool,
+    /// It is one that accesses LDS only.
+    pub lds: bool,
+    /// Bytes of a lane.
+    pub bytes: u32,
+}
+
+impl Accessed {
+    /// Of an instruction; `None` if it accesses nothing.
+    pub fn of(inst: &Inst) -> Option<Accessed> {
+        let (reads, writes, bytes) = match inst.op.access {
+            Access::Load(bytes, _) | Access::LoadLds(bytes, _) => (true, false, bytes),
+            Access::Store(bytes, _) => (false, true, bytes),
+            Access::Load2(bytes, _) => (true, false, 2 * bytes),
+            Access::Store2(bytes, _) => (false, true, 2 * bytes),
+            Access::Atomic(_, bytes, _) => (true, true, bytes),
+            Access::None => return None,
+        };
+        Some(Accessed { reads, writes, lds: inst.op.family == Family::Ds, bytes: bytes.into() })
+    }
+}
+
 /// The type of floating-point operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Type {

@@ -52,3 +52,9 @@ pub const fn processor(arch: Arch) -> Processor {
         workgroups: 16,
     }
 }
+
+/// Bytes of a line of the L2 cache, by the name of a processor or a target ID; of one that is not known, those of the later ones.
+pub fn l2_line_of(name: &str) -> u32 {
+    let arch = name.split(':').next().unwrap_or_default().parse::<Arch>();
+    arch.map_or(128, |arch| processor(arch).l2_line)
+}

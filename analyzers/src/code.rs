@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use amdgpu_isa::Decoder;
-use amdgpu_isa::op::{Access, Family};
 use amdgpu_listing::{Listing, Which};
+use logdur_analysis::operations::Accessed;
 use logdur_handler::Dispatch;
 use logdur_handler::messages::file_hash;
 
@@ -24,8 +24,8 @@ pub(crate) struct Line {
 pub(crate) struct Instruction {
     /// Its text in the syntax of LLVM's assembler.
     pub(crate) text: String,
-    /// Of one that accesses memory: whether it reads and writes, whether it accesses LDS, and bytes of a lane.
-    access: Option<(bool, bool, bool, u32)>,
+    /// What it accesses.
+    access: Option<Accessed>,
 }
 
 /// The source lines of a kernel.
@@ -49,7 +49,7 @@ impl Code {
         let mut code = Code::default();
         for line in listing.parts.iter().flat_map(|part| listing.lines(part)) {
             let Some(place) = line.source else { continue };
-            let access = decoder.decode(&line.words).ok().and_then(|inst| accessed(inst.op.family, inst.op.access));
+            let access = decoder.decode(&line.words).ok().and_then(|inst| Accessed::of(&inst));
             let instruction = Instruction { text: line.shown(), access };
             let path = file_hash(place.file);
             if !code.paths.contains_key(&path) {
@@ -71,11 +71,11 @@ impl Code {
     }
 
     /// How often each operation is in some lines of a file.
-    pub(crate) fn operations(&self, file: u64, lines: std::ops::RangeInclusive<u32>) -> BTreeMap<&str, u64> {
+    pub(crate) fn operations(&self, file: u64, lines: std::ops::RangeInclusive<u32>) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for instruction in lines.filter_map(|line| self.line(file, line)).flat_map(|line| &line.instructions) {
             let name = instruction.text.split_whitespace().next().unwrap_or_default();
-            *counts.entry(name).or_default() += 1;
+            *counts.entry(name.to_owned()).or_default() += 1;
         }
         counts
     }
@@ -85,8 +85,9 @@ impl Line {
     /// The instruction that does an access, and its bytes, if all that could do it are of one size.
     pub(crate) fn access(&self, reads: bool, writes: bool, lds: bool) -> Option<(&str, u32)> {
         let mut found = self.instructions.iter().filter_map(|instruction| {
-            let (r, w, l, bytes) = instruction.access?;
-            (r == reads && w == writes && l == lds).then_some((instruction.text.as_str(), bytes))
+            let of = instruction.access?;
+            let does = (of.reads, of.writes, of.lds) == (reads, writes, lds);
+            does.then_some((instruction.text.as_str(), of.bytes))
         });
         let first = found.next()?;
         found.all(|(_, bytes)| bytes == first.1).then_some(first)
@@ -97,18 +98,4 @@ impl Line {
 pub(crate) fn hashes(path: &str) -> impl Iterator<Item = u64> {
     let parts = path.match_indices('/').map(|(at, _)| path.split_at(at + 1).1);
     std::iter::once(path).chain(parts).filter(|part| !part.is_empty()).map(file_hash)
-}
-
-/// What an operation does: whether it reads and writes, whether it accesses LDS, and bytes of a lane.
-fn accessed(family: Family, access: Access) -> Option<(bool, bool, bool, u32)> {
-    let lds = family == Family::Ds;
-    let (reads, writes, bytes) = match access {
-        Access::Load(bytes, _) | Access::LoadLds(bytes, _) => (true, false, bytes),
-        Access::Store(bytes, _) => (false, true, bytes),
-        Access::Load2(bytes, _) => (true, false, 2 * bytes),
-        Access::Store2(bytes, _) => (false, true, 2 * bytes),
-        Access::Atomic(_, bytes, _) => (true, true, bytes),
-        Access::None => return None,
-    };
-    Some((reads, writes, lds, bytes.into()))
 }

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use logdur_analysis::forms::{self, Form, Out};
 use logdur_handler::messages::Message;
 use logdur_handler::{Batch, Dispatch, DispatchResult, Format, Handler, Open};
-use serde_json::Value;
 
 use crate::code::Code;
 
@@ -22,6 +22,13 @@ pub(crate) struct About {
     pub(crate) processor: String,
     /// Instructions and source lines of the kernel.
     pub(crate) code: Arc<Code>,
+}
+
+impl About {
+    /// The dispatch, as reports name it.
+    pub(crate) fn dispatch(&self) -> forms::About<'_> {
+        forms::About { kernel: &self.kernel, id: self.id, processor: &self.processor }
+    }
 }
 
 /// What an analyzer keeps of a dispatch.
@@ -46,42 +53,17 @@ pub(crate) trait Analyzer: Sized {
     fn end(self, about: &About, open: &Open, out: &mut Out);
 }
 
-/// A report as it is made.
-pub(crate) struct Out {
-    /// How it is written.
-    pub(crate) format: Format,
-    text: String,
-}
-
-impl Out {
-    /// A line of text.
-    pub(crate) fn line(&mut self, line: &str) {
-        self.text.push_str(line);
-        self.text.push('\n');
-    }
-
-    /// An object, on a line of its own.
-    pub(crate) fn object(&mut self, object: &Value) {
-        self.line(&object.to_string());
-    }
-
-    /// A row of comma-separated values.
-    pub(crate) fn row(&mut self, cells: &[&dyn ToString]) {
-        let cells: Vec<String> = cells.iter().map(|cell| quoted(&cell.to_string())).collect();
-        self.line(&cells.join(","));
-    }
-
-    fn write(&mut self, open: &Open) -> Result<(), String> {
-        if self.text.is_empty() {
-            return Ok(());
-        }
-        open.write(&std::mem::take(&mut self.text))
+/// The form of reports that the user chose.
+fn form(format: Format) -> Form {
+    match format {
+        Format::Text => Form::Text,
+        Format::Csv => Form::Csv,
+        Format::Json => Form::Json,
     }
 }
 
-/// A cell of comma-separated values, by RFC 4180.
-fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
+fn write(out: &mut Out, open: &Open) -> Result<(), String> {
+    if out.is_empty() { Ok(()) } else { open.write(&out.take()) }
 }
 
 /// A handler that has an analyzer for each dispatch.
@@ -99,8 +81,8 @@ impl<A: Analyzer> Handler for Each<A> {
 
     fn open(open: Open) -> Result<Each<A>, String> {
         A::begin(&open)?;
-        let mut out = Out { format: open.format, text: String::new() };
-        if out.format == Format::Csv {
+        let mut out = Out::new(form(open.format));
+        if out.form == Form::Csv {
             out.line(A::COLUMNS);
         }
         Ok(Each { open, out, running: HashMap::new(), codes: HashMap::new() })
@@ -134,8 +116,8 @@ impl<A: Analyzer> Handler for Each<A> {
         let Some((about, analyzer)) = self.running.get_mut(&batch.dispatch) else { return Ok(()) };
         for message in batch.messages() {
             analyzer.message(about, &message, &mut self.out);
-            if self.out.text.len() >= PIECE {
-                self.out.write(&self.open)?;
+            if self.out.len() >= PIECE {
+                write(&mut self.out, &self.open)?;
             }
         }
         Ok(())
@@ -145,17 +127,6 @@ impl<A: Analyzer> Handler for Each<A> {
         if let Some((about, analyzer)) = self.running.remove(&result.dispatch) {
             analyzer.end(&about, &self.open, &mut self.out);
         }
-        self.out.write(&self.open)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn cells_with_commas_and_quotes_stay_one_cell() {
-        assert_eq!(quoted("f(int, \"x\")"), "\"f(int, \"\"x\"\")\"");
-        assert_eq!(quoted("plain"), "plain");
+        write(&mut self.out, &self.open)
     }
 }

@@ -2,11 +2,12 @@
 
 use std::marker::PhantomData;
 
+use logdur_analysis::forms::{Form, Out};
+use logdur_handler::Open;
 use logdur_handler::messages::{Header, Kind, Message};
-use logdur_handler::{Format, Open};
 use serde_json::json;
 
-use crate::each::{About, Analyzer, Out};
+use crate::each::{About, Analyzer};
 
 /// Which messages a logger has.
 pub(crate) trait Which {
@@ -99,7 +100,7 @@ impl<W: Which> Analyzer for Logger<W> {
         let words = || (0..message.items()).flat_map(|n| message.item(n)).map(u64::from);
         let data: Vec<u64> = if header.kind == Kind::Address { addresses } else { words().collect() };
         let [x, y, z] = header.block;
-        if out.format == Format::Json {
+        if out.form == Form::Json {
             let mut object = json!({
                 "kernel_name": about.kernel, "dispatch_id": about.id, "exec": header.exec, "timestamp": header.timestamp,
                 "dwarf_line": header.line, "dwarf_column": header.column,
@@ -113,7 +114,7 @@ impl<W: Which> Analyzer for Logger<W> {
         }
         let data: Vec<String> = data.iter().map(|word| format!("{word:#x}")).collect();
         let (data, exec) = (data.join(" "), format!("{:#x}", header.exec));
-        if out.format == Format::Csv {
+        if out.form == Form::Csv {
             out.row(&[
                 &word(header.kind),
                 &header.timestamp,

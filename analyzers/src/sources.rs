@@ -64,7 +64,7 @@ unsafe extern "C" fn position(sources: *mut c_void, address: u64, position: *mut
     let Some(position) = (unsafe { position.as_mut() }) else { return 1 };
     position.file = opened.paths.get(place.file).map_or(ptr::null(), |path| path.as_ptr());
     position.line = place.line as u32;
-    position.column = 0;
+    position.column = place.column as u32;
     0
 }
 

@@ -1,4 +1,5 @@
-//! What writing and opening captures costs, beside copying the same bytes: `cargo xtask bench capture-format`.
+//! What writing and opening captures costs, beside copying the same bytes: `cargo xtask bench capture-format`. With `rates` behind the
+//! folder, only what others are compared with.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use logdur_capture::{Compress, Dispatch, FileStorage, Note, Options, Reader, SnapshotId, Storage, Writer};
+use logdur_capture::{
+    Compress, Dispatch, FileStorage, Id, Note, Options, Reader, SnapshotId, Storage, Threads, Writer,
+};
 
 const GIB: u64 = 1 << 30;
 const BASE: u64 = 0x7f00_0000_0000;
@@ -99,52 +102,80 @@ fn captured<S: Storage>(
     Ok(snapshot.finish()?)
 }
 
-fn speeds(folder: &Path) -> Result<()> {
-    let noise = noise();
-    let ramp: Vec<u8> = (0..1_u32 << 18).flat_map(|i| (i / 16).to_le_bytes()).collect();
-    let options = Options::default();
-    let copy = |content: &[u8], changed| -> Result<()> {
-        let (mut read, mut to) = (made(content, changed), vec![0; 1 << 20]);
-        for at in (0..GIB).step_by(1 << 20) {
-            read(at, std::hint::black_box(&mut to))?;
+/// As many threads beside the one that writes.
+fn options(threads: usize) -> Options {
+    let spawn = |body| std::thread::Builder::new().spawn(body).is_ok();
+    Options { threads: (threads > 0).then_some(Threads { count: threads, spawn }), ..Options::default() }
+}
+
+/// A line of rates, one for each number of threads.
+fn line(what: &str, rates: &[f64]) {
+    let rates: String = rates.iter().map(|rate| format!(" {rate:>10.2}")).collect();
+    println!("{what:<44}{rates}");
+}
+
+/// What the others are compared with.
+fn rates(noise: &[u8]) -> Result<()> {
+    let copy = || {
+        let (mut read, mut to) = (made(noise, (0, 0)), vec![0; 1 << 20]);
+        (0..GIB).step_by(1 << 20).try_for_each(|at| Ok(read(at, std::hint::black_box(&mut to))?))
+    };
+    line("copied, which the others do too", &[rate(GIB, copy)?]);
+    let hash = || {
+        for chunk in (0..GIB >> 20).flat_map(|_| noise.chunks(64 << 10)) {
+            std::hint::black_box(Id::of(std::hint::black_box(chunk)));
         }
         Ok(())
     };
-    println!("{:<44} {:>8}", "GB/s of 1 GiB", "");
-    println!("{:<44} {:>8.2}", "copied, which the others do too", rate(GIB, || copy(&noise, (0, 0)))?);
-    let new = |content: &[u8]| -> Result<()> {
-        let mut writer = Writer::new(Nowhere, &options)?;
+    line("hashed by one thread, not copied", &[rate(GIB, hash)?]);
+    Ok(())
+}
+
+fn speeds(folder: &Path) -> Result<()> {
+    let noise = noise();
+    let ramp: Vec<u8> = (0..1_u32 << 18).flat_map(|i| (i / 16).to_le_bytes()).collect();
+    let idle = std::thread::available_parallelism()?.get() - 1;
+    let threads: Vec<usize> = [0, 1, 2, 4].into_iter().filter(|n| *n <= idle.max(1)).collect();
+    let each = |work: &mut dyn FnMut(&Options) -> Result<f64>| -> Result<Vec<f64>> {
+        threads.iter().map(|n| work(&options(*n))).collect()
+    };
+    let heads: String = threads.iter().map(|n| format!(" {:>10}", format!("+{n} threads"))).collect();
+    println!("{:<44}{heads}", "GB/s of 1 GiB");
+    rates(&noise)?;
+    let new = |content: &[u8], options: &Options| -> Result<()> {
+        let mut writer = Writer::new(Nowhere, options)?;
         captured(&mut writer, None, GIB, made(content, (0, 0))).map(|_| ())
     };
-    println!("{:<44} {:>8.2}", "new, noise, written nowhere", rate(GIB, || new(&noise))?);
-    println!("{:<44} {:>8.2}", "new, ramps, compressed, written nowhere", rate(GIB, || new(&ramp))?);
+    line("new, noise, written nowhere", &each(&mut |options| rate(GIB, || new(&noise, options)))?);
+    line("new, ramps, compressed, written nowhere", &each(&mut |options| rate(GIB, || new(&ramp, options)))?);
     let path = folder.join("speed.ldcap");
-    let to_file = rate(GIB, || {
-        let mut writer = Writer::create(&path, &options)?;
-        captured(&mut writer, None, GIB, made(&noise, (0, 0))).map(|_| ())
-    })?;
-    println!("{:<44} {to_file:>8.2}", "new, noise, written to a file");
+    let to_file = |options: &Options| {
+        rate(GIB, || {
+            let mut writer = Writer::create(&path, options)?;
+            captured(&mut writer, None, GIB, made(&noise, (0, 0))).map(|_| ())
+        })
+    };
+    line("new, noise, written to a file", &each(&mut |options| to_file(options))?);
     let plain = rate(GIB, || {
         let mut file = FileStorage::create(&path)?;
         (0..GIB >> 20).try_for_each(|_| Ok(file.append(&noise)?))
     })?;
-    println!("{:<44} {plain:>8.2}", "nothing but writing as much to a file");
+    line("nothing but writing as much to a file", &[plain]);
     std::fs::remove_file(&path)?;
-    let mut writer = Writer::new(Nowhere, &options)?;
-    let mut parent = captured(&mut writer, None, GIB, made(&noise, (0, 0)))?;
-    let unchanged = rate(GIB, || {
-        parent = captured(&mut writer, Some(parent), GIB, made(&noise, (0, 0)))?;
-        Ok(())
-    })?;
-    println!("{:<44} {unchanged:>8.2}", "unchanged");
-    let zeros = rate(GIB, || {
-        parent = captured(&mut writer, Some(parent), GIB, |_, to| {
-            to.fill(0);
+    let again = |options: &Options, read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>| {
+        let mut writer = Writer::new(Nowhere, options)?;
+        let mut parent = captured(&mut writer, None, GIB, &mut *read)?;
+        rate(GIB, || {
+            parent = captured(&mut writer, Some(parent), GIB, &mut *read)?;
             Ok(())
-        })?;
+        })
+    };
+    line("unchanged", &each(&mut |options| again(options, &mut made(&noise, (0, 0))))?);
+    let mut zeros = |_: u64, to: &mut [u8]| {
+        to.fill(0);
         Ok(())
-    })?;
-    println!("{:<44} {zeros:>8.2}", "zeros");
+    };
+    line("zeros", &each(&mut |options| again(options, &mut zeros))?);
     Ok(())
 }
 
@@ -216,6 +247,10 @@ fn large(folder: &Path) -> Result<()> {
 
 fn main() -> Result<()> {
     let folder = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    if std::env::args().nth(2).is_some_and(|what| what == "rates") {
+        println!("{:<44} {:>10}", "GB/s of 1 GiB", "");
+        return rates(&noise());
+    }
     // First, since the peak of memory is the process's.
     large(&folder)?;
     second_capture()?;

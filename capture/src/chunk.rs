@@ -39,6 +39,45 @@ pub(crate) fn write_fill(pattern: u64, address: u64, to: &mut [u8]) {
     }
 }
 
+/// What is in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Eight bytes, over and over: see [`fill`].
+    Fill(u64),
+    /// Other bytes, by their hash.
+    Bytes(Id),
+}
+
+impl Content {
+    /// Of a chunk at an address.
+    pub(crate) fn of(chunk: &[u8], address: u64) -> Content {
+        fill(chunk, address).map_or_else(|| Content::Bytes(Id::of(chunk)), Content::Fill)
+    }
+
+    /// What the writer remembers of it.
+    pub(crate) fn key(&self) -> Key {
+        match self {
+            Content::Fill(pattern) => Key::of_fill(*pattern),
+            Content::Bytes(id) => Key::of_id(id),
+        }
+    }
+}
+
+/// Cuts memory from an address on into chunks, each with its address.
+pub(crate) fn cut(mut bytes: &[u8], mut address: u64) -> impl Iterator<Item = (u64, &[u8])> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        let at = address;
+        let length = (boundary(at) - at).min(bytes.len() as u64);
+        let (chunk, rest) = bytes.split_at_checked(length as usize).unwrap_or((bytes, &[]));
+        bytes = rest;
+        address = at.saturating_add(length);
+        Some((at, chunk))
+    })
+}
+
 /// What the writer remembers of a chunk instead of its bytes: half of its id, or its pattern. One bit says which, so
 /// that the two are never equal; that two contents have the same 127 bits does not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

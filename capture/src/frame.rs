@@ -109,6 +109,24 @@ pub(crate) fn padding(stored: u64) -> u64 {
     stored.wrapping_neg() % 8
 }
 
+/// What a head says of the bytes behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seal {
+    /// Bytes of the body.
+    pub(crate) stored: u64,
+    /// Of the body and the zeros behind it.
+    pub(crate) crc: u32,
+}
+
+impl Seal {
+    /// Puts zeros behind a body that follows the room for a head.
+    pub(crate) fn put(frame: &mut Vec<u8>) -> Seal {
+        let stored = frame.len().saturating_sub(HEAD) as u64;
+        frame.resize(frame.len() + padding(stored) as usize, 0);
+        Seal { stored, crc: crc32fast::hash(frame.get(HEAD..).unwrap_or_default()) }
+    }
+}
+
 impl Head {
     /// Bytes of the whole frame.
     pub(crate) fn frame_bytes(&self) -> u64 {

@@ -5,7 +5,7 @@
 
 use crate::chunk::Key;
 
-/// Where a content is: the offset of the pack's frame, the number of the chunk in it.
+/// Where a content is: the number of the pack among those of the writer, from 1 on, and the number of the chunk in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) pack: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Spot {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     key: Key,
-    /// 0 is an empty slot: a file begins with its header.
+    /// 0 is an empty slot.
     pack: u64,
     chunk: u32,
 }

@@ -47,6 +47,7 @@ mod source;
 mod state;
 mod storage;
 mod table;
+mod tasks;
 mod value;
 mod writer;
 
@@ -68,5 +69,6 @@ pub use scan::{End, Finding};
 pub use snapshot::SnapshotWriter;
 pub use source::Source;
 pub use storage::{FileStorage, PRIVATE, Storage, size_limit};
+pub use tasks::{Spawn, Threads};
 pub use value::{FieldRow, Fields, Kind, Shown};
 pub use writer::{Options, Sync, Writer};

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::error::CaptureError;
-use crate::frame::{Codec, HEAD, is_believed};
+use crate::frame::{Codec, HEAD, Seal, is_believed};
 use crate::header::array;
 use crate::id::Id;
 
@@ -32,19 +32,45 @@ pub enum Compress {
     Zstd,
 }
 
-/// A pack that is being filled. Its buffers are kept for the next one.
+/// A pack that is being filled.
 #[derive(Debug)]
 pub(crate) struct Builder {
     /// Room for the frame's head, then the chunks.
     body: Vec<u8>,
     table: Vec<u8>,
     count: u32,
+    /// Buffers of packs that were written.
+    spare: Vec<Vec<u8>>,
+}
+
+/// A pack with all of its chunks.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    /// Room for the frame's head, then the pack.
+    body: Vec<u8>,
+    /// Bytes of its first chunk.
+    first: usize,
+    compress: Compress,
+    /// A buffer to compress it into.
     packed: Vec<u8>,
+}
+
+/// A pack as it is going to be stored.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) codec: Codec,
+    /// Bytes of the pack, decoded.
+    pub(crate) raw: u64,
+    /// Room for the frame's head, then what is stored.
+    pub(crate) frame: Vec<u8>,
+    pub(crate) seal: Seal,
+    /// The other buffer.
+    spare: Vec<u8>,
 }
 
 impl Builder {
     pub(crate) fn new() -> Builder {
-        Builder { body: vec![0; HEAD], table: Vec::new(), count: 0, packed: Vec::new() }
+        Builder { body: vec![0; HEAD], table: Vec::new(), count: 0, spare: Vec::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -65,47 +91,61 @@ impl Builder {
         self.count - 1
     }
 
-    /// Ends the pack: how it is stored, how long it is decoded, and the frame with room for the head.
-    pub(crate) fn end(&mut self, compress: Compress) -> (Codec, u64, &mut Vec<u8>) {
+    /// Ends the pack, and begins the next one.
+    pub(crate) fn end(&mut self, compress: Compress) -> Filled {
         let first = u32::from_le_bytes(array(&self.table, 0)) as usize;
         self.body.extend_from_slice(&self.table);
         self.body.extend_from_slice(&self.count.to_le_bytes());
         self.table.clear();
         self.count = 0;
-        let body = self.body.get(HEAD..).unwrap_or_default();
-        let raw = body.len();
+        let mut next = self.spare.pop().unwrap_or_default();
+        next.resize(HEAD, 0);
+        let body = std::mem::replace(&mut self.body, next);
+        Filled { body, first, compress, packed: self.spare.pop().unwrap_or_default() }
+    }
+
+    /// Keeps the buffers of a pack that was written, for the next ones.
+    pub(crate) fn reuse(&mut self, stored: Stored) {
+        for buffer in [stored.frame, stored.spare] {
+            // Two of the pack that is being filled and of each one before it, which there are not more of.
+            self.spare.push(buffer);
+        }
+    }
+}
+
+impl Filled {
+    /// Compresses the pack, if that is worth it, and takes the checksum.
+    pub(crate) fn store(self) -> Stored {
+        let Filled { mut body, first, compress, mut packed } = self;
+        let pack = body.get(HEAD..).unwrap_or_default();
+        let raw = pack.len();
         let enough = raw - raw / WORTH;
-        let packed = match compress {
+        let smaller = match compress {
             Compress::None => None,
             Compress::Auto => {
                 // What the first chunk does not save, the others of its allocation mostly do not either.
-                let probe = body.get(..first).unwrap_or(body);
-                lz4(probe, &mut self.packed)
+                let probe = pack.get(..first).unwrap_or(pack);
+                lz4(probe, &mut packed)
                     .filter(|n| *n <= probe.len() - probe.len() / WORTH)
-                    .and_then(|_| lz4(body, &mut self.packed).filter(|n| *n <= enough))
+                    .and_then(|_| lz4(pack, &mut packed).filter(|n| *n <= enough))
                     .map(|n| (Codec::Lz4, n))
             }
-            Compress::Lz4 => lz4(body, &mut self.packed).filter(|n| *n < raw).map(|n| (Codec::Lz4, n)),
+            Compress::Lz4 => lz4(pack, &mut packed).filter(|n| *n < raw).map(|n| (Codec::Lz4, n)),
             Compress::Zstd => {
                 // A reader believes no more than what LZ4 could have saved.
-                let n = zstd(body, &mut self.packed);
+                let n = zstd(pack, &mut packed);
                 (n < raw && is_believed(raw as u64, n as u64)).then_some((Codec::Zstd, n))
             }
         };
-        match packed {
+        let codec = match smaller {
             Some((codec, length)) => {
-                self.packed.truncate(HEAD + length);
-                (codec, raw as u64, &mut self.packed)
+                packed.truncate(HEAD + length);
+                std::mem::swap(&mut body, &mut packed);
+                codec
             }
-            None => (Codec::Raw, raw as u64, &mut self.body),
-        }
-    }
-
-    /// Makes room for the next pack.
-    pub(crate) fn clear(&mut self) {
-        self.body.truncate(HEAD);
-        self.table.clear();
-        self.count = 0;
+            None => Codec::Raw,
+        };
+        Stored { codec, raw: raw as u64, seal: Seal::put(&mut body), frame: body, spare: packed }
     }
 }
 

@@ -1,19 +1,22 @@
 //! Writes a snapshot: range after range is cut into chunks, and what changed is said.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 
-use crate::chunk::{self, Key};
+use crate::chunk::{self, Content};
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
-use crate::id::Id;
 use crate::records::{Snapshot, SnapshotId};
 use crate::state::{self, State};
 use crate::storage::Storage;
+use crate::tasks::Tasks;
 use crate::writer::Writer;
 
 /// Bytes that are asked for at a time.
 const STEP: u64 = 1 << 20;
+/// Ranges up to this size are hashed by the thread that reads them: another one would take as long to wake up.
+const SMALL: u64 = 256 << 10;
 /// Extents in a frame.
 const EXTENTS: usize = 2048;
 
@@ -36,6 +39,25 @@ pub struct SnapshotWriter<'w, S: Storage> {
     unchanged: u64,
     incomplete: bool,
     forgets: bool,
+}
+
+/// Bytes of memory at an address.
+#[derive(Debug)]
+struct Step {
+    address: u64,
+    bytes: Vec<u8>,
+}
+
+/// A step, and what its chunks are.
+#[derive(Debug)]
+struct Hashed {
+    step: Step,
+    contents: Vec<Content>,
+}
+
+fn hash(step: Step) -> Hashed {
+    let contents = chunk::cut(&step.bytes, step.address).map(|(at, chunk)| Content::of(chunk, at)).collect();
+    Hashed { step, contents }
 }
 
 impl<'w, S: Storage> SnapshotWriter<'w, S> {
@@ -82,24 +104,33 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>,
     ) -> Result<(), CaptureError> {
         let end = self.free(address, length)?;
-        let mut staging = std::mem::take(&mut self.writer.staging);
         let mut visit = self.begin(address, end);
-        let mut outcome = Ok(());
-        let mut at = address;
-        while at < end && outcome.is_ok() {
-            // Whole chunks, but for the first and the last.
-            let stop = (at | (STEP - 1)).saturating_add(1).min(end);
-            staging.resize((stop - at) as usize, 0);
-            outcome = match read(at - address, &mut staging) {
-                Ok(()) => self.chunks(&mut visit, at, &staging),
-                Err(source) => {
+        let ahead = if length <= SMALL { 1 } else { 1 + 2 * self.writer.tasks.threads() };
+        let (mut at, mut steps, mut outcome) = (address, VecDeque::new(), Ok(()));
+        loop {
+            while at < end && outcome.is_ok() && steps.len() < ahead {
+                // Whole chunks, but for the first and the last.
+                let stop = (at | (STEP - 1)).saturating_add(1).min(end);
+                let mut bytes = self.writer.staging.pop().unwrap_or_default();
+                bytes.resize((stop - at) as usize, 0);
+                if let Err(source) = read(at - address, &mut bytes) {
                     self.incomplete |= source.kind() != io::ErrorKind::NotFound;
-                    Err(CaptureError::Memory { address: at, length: end - at, source })
+                    outcome = Err(CaptureError::Memory { address: at, length: end - at, source });
+                    self.writer.staging.push(bytes);
+                    break;
                 }
-            };
-            at = stop;
+                let step = Step { address: at, bytes };
+                steps.push_back(if ahead > 1 { self.writer.tasks.share(hash, step) } else { Tasks::keep(hash, step) });
+                at = stop;
+            }
+            let Some(step) = steps.pop_front() else { break };
+            let hashed = self.writer.tasks.take(&step).ok_or_else(|| self.writer.panicked());
+            if let Err(error) = hashed.and_then(|hashed| self.hashed(&mut visit, hashed)) {
+                // Nothing is written any more.
+                outcome = Err(error);
+                break;
+            }
         }
-        self.writer.staging = staging;
         self.forgets |= !self.old.end(visit, &mut self.new);
         outcome
     }
@@ -112,7 +143,8 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
     pub fn bytes(&mut self, address: u64, bytes: &[u8]) -> Result<(), CaptureError> {
         let end = self.free(address, bytes.len() as u64)?;
         let mut visit = self.begin(address, end);
-        let outcome = self.chunks(&mut visit, address, bytes);
+        let chunks = chunk::cut(bytes, address).map(|(at, chunk)| (at, chunk, Content::of(chunk, at)));
+        let outcome = self.chunks(&mut visit, chunks);
         self.forgets |= !self.old.end(visit, &mut self.new);
         outcome
     }
@@ -178,34 +210,36 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         visit
     }
 
-    /// Captures the next bytes of a range.
-    fn chunks(&mut self, visit: &mut state::Visit, mut address: u64, mut bytes: &[u8]) -> Result<(), CaptureError> {
-        while !bytes.is_empty() {
-            let to_boundary = (chunk::boundary(address) - address).min(bytes.len() as u64);
-            let (chunk, rest) = bytes.split_at_checked(to_boundary as usize).unwrap_or((bytes, &[]));
-            let length = chunk.len() as u64;
-            let (key, content) = match chunk::fill(chunk, address) {
-                Some(pattern) => (Key::of_fill(pattern), Err(pattern)),
-                None => {
-                    let id = Id::of(chunk);
-                    (Key::of_id(&id), Ok(id))
-                }
-            };
+    /// Captures the next step of a range.
+    fn hashed(&mut self, visit: &mut state::Visit, hashed: Hashed) -> Result<(), CaptureError> {
+        let Hashed { step: Step { address, bytes }, contents } = hashed;
+        let chunks = chunk::cut(&bytes, address).zip(contents).map(|((at, chunk), content)| (at, chunk, content));
+        let outcome = self.chunks(visit, chunks);
+        self.writer.staging.push(bytes);
+        outcome
+    }
+
+    /// Captures the next chunks of a range: addresses, bytes, and what they are.
+    fn chunks<'b>(
+        &mut self,
+        visit: &mut state::Visit,
+        chunks: impl Iterator<Item = (u64, &'b [u8], Content)>,
+    ) -> Result<(), CaptureError> {
+        for (address, chunk, content) in chunks {
+            let (length, key) = (chunk.len() as u64, content.key());
             self.bytes += length;
             if visit.step(length, key) {
                 self.unchanged += length;
-            } else {
-                let what = match content {
-                    Err(pattern) => What::Fill(pattern),
-                    Ok(id) => {
-                        let spot = self.writer.place(chunk, &id, key)?;
-                        What::Chunks { pack: spot.pack, first: spot.chunk, start: address }
-                    }
-                };
-                self.say(Extent { address, length, what })?;
+                continue;
             }
-            address += length;
-            bytes = rest;
+            let what = match content {
+                Content::Fill(pattern) => What::Fill(pattern),
+                Content::Bytes(id) => {
+                    let spot = self.writer.place(chunk, &id, key)?;
+                    What::Chunks { pack: spot.pack, first: spot.chunk, start: address }
+                }
+            };
+            self.say(Extent { address, length, what })?;
         }
         Ok(())
     }
@@ -225,7 +259,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         if self.extents.is_empty() {
             return Ok(());
         }
-        self.writer.extents(self.id, &self.extents)?;
+        self.writer.extents(self.id, &mut self.extents)?;
         self.extents.clear();
         self.frames += 1;
         Ok(())

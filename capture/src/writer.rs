@@ -8,21 +8,22 @@
 //! # Threads
 //! One thread at a time, which may change.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::chunk::Key;
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
-use crate::frame::{Codec, HEAD, Head, MAX_BODY, flag, kind, padding};
+use crate::frame::{Codec, HEAD, Head, MAX_BODY, Seal, flag, kind};
 use crate::header::{HEADER_BYTES, Header};
 use crate::id::Id;
 use crate::index::{self, Entry};
 use crate::known::{Known, Spot};
-use crate::pack::{self, Compress};
+use crate::pack::{self, Compress, Filled, Stored};
 use crate::records::{
     Agent, Allocation, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Queue, Record, Session, Severity,
     SnapshotId,
@@ -30,6 +31,7 @@ use crate::records::{
 use crate::snapshot::SnapshotWriter;
 use crate::state::State;
 use crate::storage::{FileStorage, Storage};
+use crate::tasks::{Task, Tasks, Threads};
 
 /// When a write is waited for until the disk has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +53,10 @@ pub struct Options {
     /// Bytes for what is remembered of earlier contents, at most. A third is the table of contents that are in the file
     /// (32 bytes for each chunk of 64 KiB), the rest the keys of the newest snapshot's chunks (16 bytes each): with the
     /// default, 96 MiB, 64 GiB of different contents and 256 GiB of memory. What does not fit is written again.
-    /// Beside it, the writer has buffers of 4 MiB.
+    /// Beside it, the writer has buffers of 4 MiB, and of 7 MiB for each thread.
     pub memory: usize,
+    /// Threads that hash and compress; `None`: the one that writes does.
+    pub threads: Option<Threads>,
     /// The file's number; `None` takes a random one.
     pub uuid: Option<[u8; 16]>,
     /// When the file was made, in ns since 1970; `None` takes the clock's time. Notes of the writer itself have it too.
@@ -61,7 +65,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { compress: Compress::Auto, sync: Sync::Never, memory: 96 << 20, uuid: None, created_ns: None }
+        Options {
+            compress: Compress::Auto,
+            sync: Sync::Never,
+            memory: 96 << 20,
+            threads: None,
+            uuid: None,
+            created_ns: None,
+        }
     }
 }
 
@@ -76,13 +87,18 @@ pub struct Writer<S: Storage = FileStorage> {
     /// Frames so far.
     sequence: u64,
     stopped: bool,
+    pub(crate) tasks: Tasks,
     pack: pack::Builder,
+    /// Those before it that are not written yet.
+    packs: VecDeque<Arc<Task<Filled, Stored>>>,
+    /// The offsets of those that are written: the first one has the number 1.
+    offsets: Vec<u64>,
     known: Known,
     index: index::Builder,
     /// Room for a head, then the body of a frame.
     frame: Vec<u8>,
-    /// What memory is read into.
-    pub(crate) staging: Vec<u8>,
+    /// Buffers that memory is read into.
+    pub(crate) staging: Vec<Vec<u8>>,
     code_objects: HashSet<Id>,
     pub(crate) state: State,
     pub(crate) state_of: Option<SnapshotId>,
@@ -163,7 +179,10 @@ impl<S: Storage> Writer<S> {
             end,
             sequence,
             stopped: false,
+            tasks: Tasks::new(options.threads),
             pack: pack::Builder::new(),
+            packs: VecDeque::new(),
+            offsets: Vec::new(),
             known: Known::new(options.memory / 3),
             index: index::Builder::new(entries),
             frame: Vec::new(),
@@ -196,6 +215,8 @@ impl<S: Storage> Writer<S> {
             address += chunk.len() as u64;
         }
         let mut record = CodeObject { id, size: address, extents: Vec::new(), ..about.clone() };
+        self.flush()?;
+        self.locate(&mut extents);
         extents.iter().for_each(|extent| extent.put(&mut record.extents));
         self.record(&record)?;
         self.code_objects.insert(id);
@@ -225,7 +246,7 @@ impl<S: Storage> Writer<S> {
         Ok(self.storage)
     }
 
-    /// Bytes of the file so far. Contents that wait for others are not counted: at most 1 MiB.
+    /// Bytes of the file so far. Contents that wait for others are not counted: at most 1 MiB, and 2 MiB for each thread.
     pub fn bytes(&self) -> u64 {
         self.end
     }
@@ -278,31 +299,62 @@ impl<S: Storage> Writer<S> {
         Ok(What::Chunks { pack: spot.pack, first: spot.chunk, start: address })
     }
 
-    /// Where a content is, written if it was not.
+    /// Where a content is, written if it was not. [`Writer::locate`] knows the offset of its pack when that is written.
     pub(crate) fn place(&mut self, bytes: &[u8], id: &Id, key: Key) -> Result<Spot, CaptureError> {
         self.running()?;
         if let Some(spot) = self.known.find(&key) {
             return Ok(spot);
         }
         if self.pack.is_full_for(bytes.len()) {
-            self.flush()?;
+            self.end_pack(2 * self.tasks.threads())?;
         }
-        // Nothing else is written before the pack is: so it will be there.
-        let spot = Spot { pack: self.end, chunk: self.pack.push(bytes, id) };
+        let pack = (self.offsets.len() + self.packs.len() + 1) as u64;
+        let spot = Spot { pack, chunk: self.pack.push(bytes, id) };
         self.known.put(key, spot);
         Ok(spot)
     }
 
-    /// Writes the pack that is being filled.
-    fn flush(&mut self) -> Result<(), CaptureError> {
-        if self.pack.is_empty() {
-            return Ok(());
+    /// Ends the pack that is being filled, and writes others until only so many wait.
+    fn end_pack(&mut self, waiting: usize) -> Result<(), CaptureError> {
+        if !self.pack.is_empty() {
+            let filled = self.pack.end(self.options.compress);
+            let task =
+                if waiting > 0 { self.tasks.share(Filled::store, filled) } else { Tasks::keep(Filled::store, filled) };
+            self.packs.push_back(task);
         }
-        let (codec, raw, buffer) = self.pack.end(self.options.compress);
-        let frame = Head { kind: kind::PACK, flags: 0, sequence: self.sequence, stored: 0, raw, codec, crc: 0 };
-        let written = append(&mut self.storage, frame, self.tag, buffer);
-        self.pack.clear();
-        self.wrote(kind::PACK, written)
+        while self.packs.len() > waiting {
+            let Some(pack) = self.packs.pop_front() else { break };
+            let Some(mut stored) = self.tasks.take(&pack) else { return Err(self.panicked()) };
+            let Stored { codec, raw, seal, .. } = stored;
+            let frame = Head { kind: kind::PACK, flags: 0, sequence: self.sequence, stored: 0, raw, codec, crc: 0 };
+            let offset = self.end;
+            let written = append(&mut self.storage, frame, self.tag, (&mut stored.frame, seal));
+            self.pack.reuse(stored);
+            self.wrote(kind::PACK, written)?;
+            self.offsets.push(offset);
+        }
+        Ok(())
+    }
+
+    /// Writes the pack that is being filled, and those before it.
+    fn flush(&mut self) -> Result<(), CaptureError> {
+        self.end_pack(0)
+    }
+
+    /// Replaces numbers of packs, which are written, by their offsets.
+    fn locate(&self, extents: &mut [Extent]) {
+        for extent in extents {
+            if let What::Chunks { pack, .. } = &mut extent.what {
+                // Of a pack that is not written there is no extent in the file: writing has stopped.
+                *pack = self.offsets.get((*pack as usize).wrapping_sub(1)).copied().unwrap_or_default();
+            }
+        }
+    }
+
+    /// A thread of ours has panicked: nothing more is written.
+    pub(crate) fn panicked(&mut self) -> CaptureError {
+        let source = std::io::Error::other("hashing or compressing has panicked");
+        self.stop(CaptureError::Write { end: self.end, bytes: 0, source })
     }
 
     /// Writes a record; it commits what is before it.
@@ -317,8 +369,10 @@ impl<S: Storage> Writer<S> {
         })
     }
 
-    /// Writes extents of a snapshot.
-    pub(crate) fn extents(&mut self, id: SnapshotId, extents: &[Extent]) -> Result<(), CaptureError> {
+    /// Writes extents of a snapshot, whose packs have numbers.
+    pub(crate) fn extents(&mut self, id: SnapshotId, extents: &mut [Extent]) -> Result<(), CaptureError> {
+        self.flush()?;
+        self.locate(extents);
         self.framed("frame of extents", kind::EXTENTS, 0, &mut |body| {
             body.extend_from_slice(&id.0.to_le_bytes());
             extents.iter().for_each(|extent| extent.put(body));
@@ -353,7 +407,8 @@ impl<S: Storage> Writer<S> {
             return Err(CaptureError::TooLarge { what, bytes, most: MAX_BODY });
         }
         let head = Head { kind, flags, sequence: self.sequence, stored: 0, raw: bytes, codec: Codec::Raw, crc: 0 };
-        let written = append(&mut self.storage, head, self.tag, &mut self.frame);
+        let seal = Seal::put(&mut self.frame);
+        let written = append(&mut self.storage, head, self.tag, (&mut self.frame, seal));
         self.wrote(kind, written)?;
         if flags & flag::COMMIT != 0 && self.options.sync == Sync::Commit {
             let synced = self.storage.sync();
@@ -420,7 +475,8 @@ impl<S: Storage> Writer<S> {
         fill(&mut self.frame);
         let raw = (self.frame.len() - HEAD) as u64;
         let head = Head { kind, flags, sequence: self.sequence, stored: 0, raw, codec: Codec::Raw, crc: 0 };
-        match append(&mut self.storage, head, self.tag, &mut self.frame) {
+        let seal = Seal::put(&mut self.frame);
+        match append(&mut self.storage, head, self.tag, (&mut self.frame, seal)) {
             (bytes, Ok(())) => {
                 self.index.push(self.end, kind);
                 self.end += bytes;
@@ -436,16 +492,17 @@ impl<S: Storage> Writer<S> {
     }
 }
 
-/// Puts the head before a body and the padding behind it, and appends the frame; how many bytes that are.
-fn append(storage: &mut impl Storage, head: Head, tag: u32, buffer: &mut Vec<u8>) -> (u64, std::io::Result<()>) {
-    let stored = (buffer.len() - HEAD) as u64;
-    buffer.resize(buffer.len() + padding(stored) as usize, 0);
-    let crc = crc32fast::hash(buffer.get(HEAD..).unwrap_or_default());
-    let head = Head { stored, crc, ..head }.to_bytes(tag);
-    if let Some(to) = buffer.first_chunk_mut() {
-        *to = head;
+/// Puts the head before a body, and appends the frame; how many bytes that are.
+fn append(
+    storage: &mut impl Storage,
+    head: Head,
+    tag: u32,
+    (frame, Seal { stored, crc }): (&mut [u8], Seal),
+) -> (u64, std::io::Result<()>) {
+    if let Some(to) = frame.first_chunk_mut() {
+        *to = Head { stored, crc, ..head }.to_bytes(tag);
     }
-    (buffer.len() as u64, storage.append(buffer))
+    (frame.len() as u64, storage.append(frame))
 }
 
 fn now_ns() -> u64 {

@@ -8,10 +8,10 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use amdgpu_code_object::container::Kind;
+use amdgpu_code_object::container::{Kind, Place};
 use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Target, ValueKind};
 use libfuzzer_sys::fuzz_target;
-use logdur_kernel_cache::{Candidate, Interface, Parameter, Place, Stamp, index};
+use logdur_kernel_cache::{Candidate, Interface, Parameter, Stamp, index};
 
 /// An index of two files with kernels that have everything.
 static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {

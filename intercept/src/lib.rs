@@ -41,6 +41,7 @@ pub mod reaper;
 mod signals;
 mod sync;
 mod telling;
+pub mod units;
 pub mod wake;
 
 pub use guard::guard;

@@ -66,8 +66,8 @@ pub trait ChangeDispatch: Sync {
 
 /// Holds queues before dispatches. Called on the thread that publishes the packets.
 pub trait HoldQueue: Sync {
-    /// Packets of a queue are about to be published. Stores in [`Ring::hold`] the number of the first one that the queue is to be
-    /// held at; false if there is none. Whoever holds a queue lets it go by [`publish_ready`](crate::queue::inplace::publish_ready).
+    /// Packets of a queue are about to be published. Begins [`Ring::hold`] at the first one that the queue is to be held at;
+    /// false if there is none. The feature releases the queue by [`publish_ready`](crate::queue::inplace::publish_ready).
     fn hold(&self, queue: &'static Queue, ring: &'static Ring, packets: Range<u64>) -> bool;
 
     /// A queue is watched in a way in which it cannot be held.

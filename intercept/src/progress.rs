@@ -51,12 +51,7 @@ impl Progress {
     /// How far the dispatch has come.
     #[inline]
     pub fn state(&self) -> State {
-        match self.state.load(Ordering::Acquire) {
-            0 => State::Free,
-            1 => State::InFlight,
-            2 => State::Done,
-            _ => State::Logged,
-        }
+        State::of(self.state.load(Ordering::Acquire))
     }
 
     /// The dispatch has come so far: what was written before is seen by a thread that loads the state.

@@ -2,6 +2,7 @@
 
 #[cfg(loom)]
 pub(crate) use loom::{
+    cell::UnsafeCell,
     sync::{Mutex, MutexGuard, atomic},
     thread::yield_now as pause,
 };
@@ -13,6 +14,22 @@ pub(crate) use std::{
 
 #[cfg(not(loom))]
 pub(crate) use crate::lock::lock;
+
+/// The standard library's, with the functions of loom's.
+#[cfg(not(loom))]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> UnsafeCell<T> {
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    /// Has `with` use the contents.
+    pub(crate) fn with_mut<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
+        with(self.0.get())
+    }
+}
 
 /// Locks. A panic in a model ends the model.
 #[cfg(loom)]

@@ -19,9 +19,15 @@ pub enum Format {
     CsvSafe = 2,
 }
 
-/// True for a text that spreadsheets take for a formula. Source: OWASP, CSV injection.
-pub fn is_formula(text: &str) -> bool {
-    text.starts_with(['=', '+', '-', '@', '\t', '\r'])
+/// The line of a file whose texts have an apostrophe before them where [`Format::CsvSafe`] puts one.
+pub const SAFE: &str = "# format: csv-safe";
+/// What [`Format::CsvSafe`] puts before a text.
+pub const APOSTROPHE: char = '\'';
+
+/// True for a text that gets an apostrophe: spreadsheets take it for a formula, or it would look as if it had got one.
+/// Source: OWASP, CSV injection.
+fn is_guarded(text: &str) -> bool {
+    text.starts_with(['=', '+', '-', '@', '\t', '\r', APOSTROPHE])
 }
 
 /// The lines of a format. Writing into memory does not fail: results of `write!` into a vector are ignored.
@@ -36,8 +42,10 @@ impl Lines {
 
     /// What stands at the beginning of a file.
     pub fn header(self) -> String {
+        let names = || COLUMNS.iter().map(|c| c.name).collect::<Vec<_>>().join(",");
         match self.0 {
-            Format::Csv | Format::CsvSafe => COLUMNS.iter().map(|c| c.name).collect::<Vec<_>>().join(",") + "\n",
+            Format::Csv => names() + "\n",
+            Format::CsvSafe => format!("{}\n{SAFE}\n", names()),
             Format::Json => String::new(),
         }
     }
@@ -190,8 +198,8 @@ fn csv_cell(to: &mut Vec<u8>, cell: &Cell<'_>, safe: bool) {
         // Always quoted, as logduration does: names have commas, and quotes double.
         Cell::Text(text) => {
             to.push(b'"');
-            if safe && is_formula(text) {
-                to.push(b'\'');
+            if safe && is_guarded(text) {
+                to.push(APOSTROPHE as u8);
             }
             for (i, part) in text.split('"').enumerate() {
                 if i > 0 {
@@ -321,7 +329,7 @@ mod tests {
     #[test]
     fn a_name_that_is_a_formula_gets_an_apostrophe_only_where_that_is_asked_for() {
         assert!(row(Format::Csv, "=cmd|x", None).starts_with("\"=cmd|x\","));
-        for name in ["=cmd|x", "+1", "-1", "@a"] {
+        for name in ["=cmd|x", "+1", "-1", "@a", "'=1"] {
             let line = row(Format::CsvSafe, name, None);
             assert!(line.starts_with(&format!("\"'{name}\",")), "{line}");
         }

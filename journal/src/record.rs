@@ -39,6 +39,19 @@ pub enum State {
     Logged = 3,
 }
 
+impl State {
+    /// The state that a byte says in its two low bits.
+    #[inline]
+    pub fn of(byte: u8) -> State {
+        match byte & 3 {
+            0 => State::Free,
+            1 => State::InFlight,
+            2 => State::Done,
+            _ => State::Logged,
+        }
+    }
+}
+
 /// How far the row of a dispatch that is [`State::Done`] or [`State::Logged`] has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -182,12 +195,7 @@ impl Record {
     /// How far the dispatch has come.
     #[inline]
     pub fn state(&self) -> State {
-        match self.state.load(Ordering::Acquire) & 3 {
-            0 => State::Free,
-            1 => State::InFlight,
-            2 => State::Done,
-            _ => State::Logged,
-        }
+        State::of(self.state.load(Ordering::Acquire))
     }
 
     /// Moves on to a state; a thread that sees the state sees what was written before.

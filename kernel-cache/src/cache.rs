@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use amdgpu_code_object::container::Place;
 use amdgpu_code_object::{CodeObject, Target, Unreadable};
 
-use crate::candidate::{Candidate, Place, Stamp};
+use crate::candidate::{Candidate, Stamp};
 use crate::decision::{Choice, Decision, Pick, Sources};
 use crate::error::Unavailable;
 use crate::file::Opened;
@@ -64,12 +65,23 @@ impl Cache {
     /// the next start fast. A folder that cannot be written only costs time.
     /// Folders and files that are not trusted are problems.
     pub fn open(roots: &[PathBuf], index_folder: Option<&Path>, trust: Trust) -> Cache {
+        Cache::open_with(roots, index_folder, trust, &mut |_, _| {})
+    }
+
+    /// The same, for callers that show progress: `each` is called with the number of files whose contents are known and that of all
+    /// files of a folder, while files are read.
+    pub fn open_with(
+        roots: &[PathBuf],
+        index_folder: Option<&Path>,
+        trust: Trust,
+        each: &mut dyn FnMut(usize, usize),
+    ) -> Cache {
         let mut cache = Cache { trust, ..Cache::default() };
         for root in roots {
             // Of a path that cannot be made absolute, the walk says what is wrong with it.
             let path = std::path::absolute(root).unwrap_or_else(|_| root.clone());
             if cache.roots.iter().all(|known| known.path() != path) {
-                cache.roots.push(Root::open(path, index_folder, trust, &mut cache.indexing));
+                cache.roots.push(Root::open(path, index_folder, trust, &mut cache.indexing, each));
             }
         }
         cache.collect_problems();
@@ -187,7 +199,7 @@ impl Cache {
         if let Some(reason) = self.trust.refusal(&opened.metadata().map_err(failed)?, path) {
             return Err(Unavailable::Mistrusted { path: path.clone(), reason });
         }
-        let bytes = place.entry().read(&opened);
+        let bytes = place.read(&opened);
         unchanged(opened.stamp_now().map_err(failed)?)?;
         bytes.map_err(|source| unreadable(candidate, source))
     }

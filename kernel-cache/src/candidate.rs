@@ -1,9 +1,8 @@
 //! A kernel of the cache, its file, and where its code object lies in it.
 
-use std::fmt;
 use std::path::PathBuf;
 
-use amdgpu_code_object::container::Kind;
+use amdgpu_code_object::container::Place;
 
 use crate::interface::Interface;
 
@@ -31,32 +30,4 @@ pub struct Stamp {
     pub size: u64,
     /// Its number in the file system.
     pub inode: u64,
-}
-
-/// Where a code object lies in a file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// What it lies in.
-    pub kind: Kind,
-    /// True when that lies in a program or library for the host.
-    pub in_host_elf: bool,
-    /// The bundle's name for it; empty for a bare one.
-    pub id: String,
-    /// Where the bundle begins in the file.
-    pub container_offset: u64,
-    /// Bytes of the bundle in the file.
-    pub container_length: u64,
-    /// Where it begins in the file, or in what a compressed bundle holds.
-    pub offset: u64,
-    /// Its bytes.
-    pub length: u64,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.id.is_empty() {
-            return write!(f, "code object at {:#x}", self.offset);
-        }
-        write!(f, "{} in the bundle at {:#x}", self.id, self.container_offset)
-    }
 }

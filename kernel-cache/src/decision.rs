@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::candidate::{Candidate, Place};
+use amdgpu_code_object::container::Place;
+
+use crate::candidate::Candidate;
 use crate::error::Unavailable;
 use crate::hash::{Hash, Prefix};
 use crate::interface::Interface;

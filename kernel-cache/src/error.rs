@@ -4,8 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use amdgpu_code_object::Unreadable;
-
-use crate::candidate::Place;
+use amdgpu_code_object::container::Place;
 
 /// Why a candidate's code object cannot be had.
 #[derive(Debug, thiserror::Error)]

@@ -47,7 +47,7 @@ mod walk;
 
 pub use add::{Added, add};
 pub use cache::{Cache, Indexing, Problem};
-pub use candidate::{Candidate, Place, Stamp};
+pub use candidate::{Candidate, Stamp};
 pub use decision::{Choice, Decision, Pick};
 pub use error::Unavailable;
 pub use hash::{Hash, Prefix};

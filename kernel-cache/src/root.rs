@@ -36,7 +36,13 @@ fn is_fresh(row: &FileRow<'_>, path: &Path, stamp: &Stamp) -> bool {
 
 impl Root {
     /// Looks into a folder. What the index has is not read again.
-    pub(crate) fn open(path: PathBuf, index_folder: Option<&Path>, trust: Trust, indexing: &mut Indexing) -> Root {
+    pub(crate) fn open(
+        path: PathBuf,
+        index_folder: Option<&Path>,
+        trust: Trust,
+        indexing: &mut Indexing,
+        each: &mut dyn FnMut(usize, usize),
+    ) -> Root {
         let walk = Walk::of(&path, trust);
         indexing.files += walk.files.len();
         let mut problem = |reason: String| indexing.problems.push(Problem { path: path.clone(), reason });
@@ -49,7 +55,7 @@ impl Root {
         let mut root = Root { path, trust, blocks: Vec::new(), folders: walk.folders, problems: walk.problems };
         match kept {
             Some(block) if is_complete(&block, &walk.files) => root.blocks.push(block),
-            kept => root.index(kept.as_ref(), &walk.files, index_folder, indexing),
+            kept => root.index(kept.as_ref(), &walk.files, index_folder, indexing, each),
         }
         root
     }
@@ -61,11 +67,13 @@ impl Root {
         files: &[(PathBuf, Stamp)],
         index_folder: Option<&Path>,
         indexing: &mut Indexing,
+        each: &mut dyn FnMut(usize, usize),
     ) {
         let mut builder = Builder::new(&self.path);
         let carried = kept.map(Carried::new);
         let mut next = 0;
-        for (path, stamp) in files {
+        for (number, (path, stamp)) in files.iter().enumerate() {
+            each(number, files.len());
             // Both are sorted by path.
             let rows = kept.into_iter().flat_map(|block| (next..block.len()).map_while(|n| block.file(n)));
             next += rows.take_while(|row| row.path.as_os_str() < path.as_os_str()).count();
@@ -80,6 +88,7 @@ impl Root {
                 Err(error) => self.problems.push(Problem { path: path.clone(), reason: error.to_string() }),
             }
         }
+        each(files.len(), files.len());
         self.finished(builder);
         if let (Some(folder), Some(block)) = (index_folder, self.blocks.last())
             && let Err(error) = index::save(folder, &self.path, block)

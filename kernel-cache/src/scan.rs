@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use amdgpu_code_object::container::{self, Entry, Kind};
 use amdgpu_code_object::{CodeObject, Unreadable};
 
-use crate::candidate::{Place, Stamp};
+use crate::candidate::Stamp;
 use crate::file::Opened;
 use crate::index::{Builder, FileBuilder, Shared};
 use crate::interface::Interface;
@@ -16,35 +16,6 @@ use crate::skim::skim;
 /// Beginnings of what else bundles have for GPUs: LLVM's bitcode, bare and wrapped, and SPIR-V. No kernel in them can be
 /// dispatched. Source: LLVM's "Bitcode File Format", the SPIR-V specification.
 const NOT_YET_CODE: [&[u8]; 3] = [b"BC\xc0\xde", &0x0b17_c0de_u32.to_le_bytes(), &0x0723_0203_u32.to_le_bytes()];
-
-impl Place {
-    /// Of an entry.
-    pub(crate) fn of(entry: &Entry) -> Place {
-        Place {
-            kind: entry.kind,
-            in_host_elf: entry.in_host_elf,
-            id: entry.id.clone(),
-            container_offset: entry.container_offset,
-            container_length: entry.container_length,
-            offset: entry.offset,
-            length: entry.length,
-        }
-    }
-
-    /// As what finds it reads it.
-    pub(crate) fn entry(&self) -> Entry {
-        Entry {
-            kind: self.kind,
-            in_host_elf: self.in_host_elf,
-            id: self.id.clone(),
-            container_offset: self.container_offset,
-            container_length: self.container_length,
-            offset: self.offset,
-            length: self.length,
-            problem: None,
-        }
-    }
-}
 
 /// Adds a file to an index; `stamp` is what it was like when its folder was looked into. How many bytes were read.
 ///
@@ -76,7 +47,7 @@ pub(crate) fn add(builder: &mut Builder, path: &Path, stamp: Stamp) -> io::Resul
 fn objects(file: &mut FileBuilder<'_>, opened: &Opened, mut entries: Vec<Entry>) {
     // Entries for the host are no code objects, and what is broken has said so itself.
     for entry in entries.iter().filter(|e| e.problem.is_some()) {
-        file.problems.extend(entry.problem.iter().map(|problem| format!("{}: {problem}", Place::of(entry))));
+        file.problems.extend(entry.problem.iter().map(|problem| format!("{}: {problem}", entry.place)));
     }
     entries.retain(|entry| entry.problem.is_none() && entry.is_code_object());
     let (packed, bare): (Vec<Entry>, Vec<Entry>) =
@@ -92,7 +63,7 @@ fn objects(file: &mut FileBuilder<'_>, opened: &Opened, mut entries: Vec<Entry>)
 }
 
 fn object(file: &mut FileBuilder<'_>, entry: &Entry, bytes: Result<Vec<u8>, Unreadable>) {
-    let place = Place::of(entry);
+    let place = entry.place.clone();
     let is_code = |bytes: &Vec<u8>| !NOT_YET_CODE.iter().any(|magic| bytes.starts_with(magic));
     let object = match bytes.map(|bytes| is_code(&bytes).then(|| CodeObject::parse(&bytes)).transpose()) {
         Ok(Ok(Some(object))) => object,

@@ -5,6 +5,7 @@
 
 mod error;
 mod find;
+mod frames;
 mod missing;
 mod source;
 
@@ -12,6 +13,7 @@ pub use amdgpu_isa::Arch;
 pub use amdgpu_isa::decode::DecodeError;
 pub use error::{ListingError, Result};
 pub use find::{Chosen, Wanted, choose};
+pub use frames::Frame;
 pub use missing::{Missing, by_descriptor, missing, reaches};
 pub use source::{Place, Sources};
 
@@ -22,6 +24,7 @@ use amdgpu_isa::flow::{self, WORD};
 use amdgpu_isa::inst::Inst;
 use logdur_kernel_cache::members;
 
+use frames::Frames;
 use source::Lines;
 
 /// What of a code object is listed.
@@ -48,6 +51,7 @@ pub struct Listing<'a> {
     /// Addresses in the parts that jumps lead to, sorted: the first is `L1`.
     labels: Vec<u64>,
     sources: Lines,
+    frames: Frames,
 }
 
 /// A piece of code.
@@ -144,7 +148,14 @@ impl<'a> Listing<'a> {
         labels.sort_unstable();
         labels.dedup();
         let (sources, problem) = Lines::of(&image, covers);
-        Ok(Listing { target: object.target, arch, parts, problem, decoder, functions, labels, sources })
+        let frames = Frames::of(&image);
+        Ok(Listing { target: object.target, arch, parts, problem, decoder, functions, labels, sources, frames })
+    }
+
+    /// The functions that the instruction at an address is in, the innermost first: each was inlined into the next. Empty where the
+    /// code object does not say it.
+    pub fn frames(&self, address: u64) -> Vec<Frame> {
+        self.frames.at(address)
     }
 
     /// The lines of a part.

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use amdgpu_code_object::{Image, Unreadable};
-use gimli::{AttributeValue, DwarfSections, EndianSlice, LineRow, LittleEndian, SectionId, Unit};
+use gimli::{AttributeValue, ColumnType, DwarfSections, EndianSlice, LineRow, LittleEndian, SectionId, Unit};
 
 /// Larger files are not source.
 const MAX_SOURCE: u64 = 64 << 20;
@@ -22,6 +22,8 @@ pub struct Place<'l> {
     pub file: &'l str,
     /// The line, from 1 on.
     pub line: u64,
+    /// The column, from 1 on; 0 if it is not known.
+    pub column: u64,
     /// Its text, where the file can be read here.
     pub text: Option<&'l str>,
 }
@@ -32,6 +34,7 @@ struct Row {
     end: u64,
     file: usize,
     line: u64,
+    column: u64,
 }
 
 /// A source file, read when the first of its lines is asked for.
@@ -101,7 +104,7 @@ impl Lines {
         let file = self.files.get(row.file)?;
         let lines = file.lines.get_or_init(|| source(&file.path).unwrap_or_default());
         let text = usize::try_from(row.line - 1).ok().and_then(|at| lines.get(at)).map(String::as_str);
-        Some(Place { file: &file.path, line: row.line, text })
+        Some(Place { file: &file.path, line: row.line, column: row.column, text })
     }
 
     fn read(&mut self, image: &Image<'_>, wanted: impl Fn(u64) -> bool) -> Result<(), Unknown> {
@@ -145,7 +148,12 @@ impl Lines {
                     self.files.len() - 1
                 }
             };
-            last = Some(Row { start: row.address(), end: 0, file, line: row.line().map_or(0, u64::from) });
+            let column = match row.column() {
+                ColumnType::LeftEdge => 0,
+                ColumnType::Column(column) => column.get(),
+            };
+            let line = row.line().map_or(0, u64::from);
+            last = Some(Row { start: row.address(), end: 0, file, line, column });
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Accesses outside of all memory that the dispatch was given, of LDS and of scratch.
 //!
 //! Exact for what the capture knows: the runtime's allocations, variables and code. Memory that an application divides itself is one
-//! allocation here.
+//! allocation, unless its parts are given.
 
 use std::ops::Range;
 
@@ -10,15 +10,23 @@ use amdgpu_emu::observer::{SCRATCH_WINDOW, Step};
 
 use crate::Check;
 use crate::finding::{Finding, Findings, Key, Place};
-use crate::heat::Region;
 
 /// Lanes of a wave.
 const LANES: u64 = 64;
 
+/// Allocations that the application divides itself, and the parts of them that the dispatch may access.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Divided {
+    /// The allocations.
+    pub allocations: Vec<Range<u64>>,
+    /// The parts. One access is in one of them, also where they touch.
+    pub parts: Vec<Range<u64>>,
+}
+
 /// What a dispatch may access.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
-    /// Memory, sorted, joined where it touches.
+    /// Memory, sorted, joined where it touches, but for parts of divided allocations.
     allowed: Vec<Range<u64>>,
     lds: u64,
     /// Bytes of scratch of a lane, and of a wave with all its lanes.
@@ -27,17 +35,23 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Of regions, and ranges that belong to the dispatch itself.
-    pub(crate) fn new(regions: &[Region], more: &[Range<u64>], lds: u64, scratch: u64, scratch_of_wave: u64) -> Bounds {
-        let mut all: Vec<Range<u64>> = regions.iter().map(|r| r.range.clone()).chain(more.iter().cloned()).collect();
-        all.sort_by_key(|range| range.start);
-        let mut allowed: Vec<Range<u64>> = Vec::new();
-        for range in all {
-            match allowed.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => allowed.push(range),
-            }
+    /// Of memory that a dispatch may access.
+    pub(crate) fn new(
+        memory: &[Range<u64>],
+        divided: &Divided,
+        lds: u64,
+        scratch: u64,
+        scratch_of_wave: u64,
+    ) -> Bounds {
+        let mut allowed = joined(memory.to_vec(), true);
+        for allocation in &divided.allocations {
+            let outside = |range: Range<u64>| {
+                [range.start..range.end.min(allocation.start), range.start.max(allocation.end)..range.end]
+            };
+            allowed = allowed.into_iter().flat_map(outside).filter(|range| range.start < range.end).collect();
         }
+        allowed.extend(joined(divided.parts.clone(), false));
+        allowed.sort_by_key(|range| range.start);
         Bounds { allowed, lds, scratch, scratch_of_wave }
     }
 
@@ -115,5 +129,35 @@ impl Bounds {
         let address = (part.space == Space::Memory).then_some(at);
         let key = Key { check: Check::Memory, pc: step.pc, what, other: None };
         findings.add(key, place, || Finding { place, other: None, address, detail, count: 1 });
+    }
+}
+
+/// Ranges, sorted, one where they overlap, and perhaps also where they touch.
+fn joined(mut all: Vec<Range<u64>>, touching: bool) -> Vec<Range<u64>> {
+    all.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in all {
+        match joined.last_mut() {
+            Some(last) if range.start < last.end || touching && range.start == last.end => {
+                last.end = last.end.max(range.end);
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_divided_allocation_is_allowed_only_where_it_has_parts() {
+        let (code, first, second) = (0..100, 1000..2000, 2000..3000);
+        let memory = [code.clone(), first.clone(), second];
+        let allowed = |divided: &Divided| Bounds::new(&memory, divided, 0, 0, 0).allowed;
+        assert_eq!(allowed(&Divided::default()), [code.clone(), 1000..3000]);
+        let divided = Divided { allocations: vec![first], parts: vec![1100..1200, 1200..1300, 1150..1160] };
+        assert_eq!(allowed(&divided), [code, 1100..1200, 1200..1300, 2000..3000]);
     }
 }

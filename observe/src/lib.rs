@@ -12,11 +12,15 @@ mod bounds;
 mod by_pc;
 pub mod counts;
 pub mod finding;
+mod forms;
+mod hazard;
 pub mod heat;
 mod init;
 pub mod lds;
 pub mod lines;
 mod outstanding;
+mod pages;
+pub mod peak;
 mod race;
 mod registers;
 pub mod report;
@@ -25,6 +29,8 @@ mod session;
 mod wait;
 mod worst;
 
+pub use bounds::Divided;
+pub use logdur_analysis::roofline::table as peaks;
 pub use session::{Sample, Session};
 pub use worst::Worst;
 
@@ -80,7 +86,17 @@ table! {
         Init "init" "addresses, branches, active lanes and stored values that depend on registers, LDS or scratch that nothing has written";
         Race "race" "accesses to LDS by two waves without a barrier between, of which one writes";
         Wait "wait" "registers that are used before s_waitcnt has waited for the load that writes them";
+        Hazard "hazard" "instructions that follow another one too early: wait states that the processor needs and that are missing";
         Barrier "barrier" "barriers that some waves or lanes of a workgroup do not reach, or reach elsewhere";
+    }
+}
+
+table! {
+    /// Reports in omniprobe's forms.
+    Analyzer {
+        MemoryAnalysis "MemoryAnalysis" "L2 cache lines and LDS bank conflicts of each access of the source";
+        Heatmap "Heatmap" "how many lanes accessed each page of memory";
+        BasicBlockAnalysis "BasicBlockAnalysis" "how often waves enter each block, and with how many lanes";
     }
 }
 
@@ -91,6 +107,8 @@ pub struct Wanted {
     pub analyses: Vec<Analysis>,
     /// Checks.
     pub checks: Vec<Check>,
+    /// Bytes of the pages whose lanes are counted: a power of two.
+    pub page: Option<u64>,
 }
 
 impl Wanted {

@@ -1,5 +1,7 @@
 //! Cache lines and distinct bytes of each access to memory, and where in the buffers accesses go.
 
+use std::ops::Range;
+
 use amdgpu_emu::isa::access::{Does, Part, Space};
 use amdgpu_emu::isa::op::Family;
 use amdgpu_emu::observer::{SCRATCH_WINDOW, Step};
@@ -19,6 +21,8 @@ pub struct Lines {
     pub executions: u64,
     /// Of these, accesses of scratch.
     pub scratch: u64,
+    /// Accesses of what the packet leads to: arguments, the packet, the queue.
+    pub implicit: u64,
     /// Lanes of all accesses.
     pub lanes: u64,
     /// Bytes of all lanes.
@@ -42,6 +46,7 @@ impl Lines {
     pub(crate) fn add(&mut self, other: &Lines) {
         self.executions += other.executions;
         self.scratch += other.scratch;
+        self.implicit += other.implicit;
         self.lanes += other.lanes;
         self.asked += other.asked;
         self.bytes += other.bytes;
@@ -59,12 +64,13 @@ pub(crate) struct MemoryLines {
     by_pc: ByPc<Lines>,
     heat: Heat,
     bytes: Bytes,
+    implicit: [Range<u64>; 3],
 }
 
 impl MemoryLines {
-    pub(crate) fn new(processor: Processor, regions: &[Region]) -> MemoryLines {
+    pub(crate) fn new(processor: Processor, regions: &[Region], implicit: [Range<u64>; 3]) -> MemoryLines {
         let heat = Heat::new(regions, u64::from(processor.l2_line));
-        MemoryLines { processor, by_pc: ByPc::default(), heat, bytes: Bytes::default() }
+        MemoryLines { processor, by_pc: ByPc::default(), heat, bytes: Bytes::default(), implicit }
     }
 
     /// An access of a wave of workgroup `group`.
@@ -84,7 +90,8 @@ impl MemoryLines {
                 part.pieces(lane).for_each(|(at, length)| self.bytes.push(at, length.into()));
             }
         }
-        let scratch = part.at[part.lanes.trailing_zeros() as usize & 63] >= SCRATCH_WINDOW;
+        let first = part.at[part.lanes.trailing_zeros() as usize & 63];
+        let scratch = first >= SCRATCH_WINDOW;
         self.bytes.join();
         let scalar = step.inst.op.family == Family::Smem;
         let l1_line = if scalar { SCALAR_LINE } else { self.processor.l1_line.into() };
@@ -95,6 +102,7 @@ impl MemoryLines {
         let count = self.by_pc.at(step.pc);
         count.executions += 1;
         count.scratch += u64::from(scratch);
+        count.implicit += u64::from(scalar && self.implicit.iter().any(|range| range.contains(&first)));
         count.lanes += lanes;
         count.asked += lanes * u64::from(part.bytes);
         count.bytes += l1.bytes;

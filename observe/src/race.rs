@@ -26,11 +26,14 @@ struct Accessed {
     /// The bytes of the dword, a bit for each.
     bytes: u8,
     atomic: bool,
+    /// An atomic that writes only if nothing changed since a read, which is a plain one: loops of it are the atomics that a processor lacks.
+    compares: bool,
     /// Its wave had not waited for it at the last barrier.
     late: bool,
 }
 
-const NOTHING: Accessed = Accessed { pc: 0, epoch: 0, wave: NONE, lane: 0, bytes: 0, atomic: false, late: false };
+const NOTHING: Accessed =
+    Accessed { pc: 0, epoch: 0, wave: NONE, lane: 0, bytes: 0, atomic: false, compares: false, late: false };
 
 impl Accessed {
     /// True for an access by another wave of this epoch.
@@ -107,6 +110,7 @@ impl Race {
                     lane: lane as u8,
                     bytes,
                     atomic: part.does == Does::Atomic,
+                    compares: step.inst.op.name.starts_with("ds_cmpst"),
                     late: false,
                 };
                 let writes = part.does != Does::Read;
@@ -142,26 +146,26 @@ impl Race {
                         );
                     }
                 }
-                if cell.write.meets(&accessed) && !(cell.write.atomic && accessed.atomic) {
-                    let same =
-                        writes && bytes == 15 && value().is_some_and(|value| Some(value) == current(step, dword));
-                    let what = match (accessed.atomic || cell.write.atomic, writes, same, cell.write.late) {
-                        (_, false, _, true) => {
+                let reads_compared = !writes && cell.write.compares && !cell.write.late;
+                // Whichever of two waves writes the same value last, LDS holds it: compilers let several waves do a store.
+                let is_plain = writes && !accessed.atomic && !cell.write.atomic && bytes == 15;
+                let same = || is_plain && value().is_some_and(|value| Some(value) == current(step, dword));
+                if cell.write.meets(&accessed) && !(cell.write.atomic && accessed.atomic || reads_compared || same()) {
+                    let what = match (accessed.atomic || cell.write.atomic, writes, cell.write.late) {
+                        (_, false, true) => {
                             "LDS is read that another wave writes; its write is not waited for before the barrier"
                         }
-                        (_, false, ..) => "LDS is read that another wave writes, without a barrier between",
+                        (_, false, false) => "LDS is read that another wave writes, without a barrier between",
                         (true, ..) => {
                             "LDS is written by an atomic and by an access that is none, without a barrier between"
                         }
-                        (_, true, true, _) => {
-                            "LDS is written by two waves with the same value, without a barrier between"
-                        }
-                        (_, true, false, _) => "LDS is written by two waves, without a barrier between",
+                        (false, ..) => "LDS is written by two waves, without a barrier between",
                     };
                     report(findings, place, &accessed, &cell.write, dword, what);
                 }
                 if writes {
-                    for read in cell.reads.iter().filter(|read| read.meets(&accessed)) {
+                    let counts = |read: &&Accessed| read.meets(&accessed) && (read.late || !accessed.compares);
+                    for read in cell.reads.iter().filter(counts) {
                         let what = match read.late {
                             true => {
                                 "LDS is written that another wave reads; its read is not waited for before the barrier"

@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 use amdgpu_emu::isa::Decoder;
 use amdgpu_emu::isa::inst::Inst;
 use amdgpu_emu::isa::op::Flags;
-use amdgpu_listing::{Listing, ListingError, Which};
+pub use amdgpu_listing::Frame;
+use amdgpu_listing::{Arch, Listing, ListingError, Which};
 use logdur_analysis::blocks::{self, Block, Executed};
+use logdur_analysis::forms::heatmap::Heatmap;
 use logdur_analysis::occupancy::Occupancy;
-use logdur_analysis::operations::{Group, Type, flops};
+use logdur_analysis::operations::{Accessed, Group, Type, flops};
 use logdur_analysis::processor::processor;
+use logdur_analysis::roofline::{Peaks, Point, peaks};
 
 use crate::counts::Count;
 use crate::finding::{Finding, Key};
 use crate::heat::{Cell, Region};
 use crate::lds::Lds;
 use crate::lines::Lines;
+use crate::peak::Peak;
 use crate::seen::Seen;
 
 /// A line of a source file.
@@ -25,8 +29,15 @@ pub struct Source {
     pub file: String,
     /// The line, from 1 on.
     pub line: u64,
-    /// Its text, where the file can be read here.
+    /// Its text, where the file can be read here, as it is indented there.
     pub text: Option<String>,
+}
+
+impl Source {
+    /// Its text without the indentation; empty where the file cannot be read.
+    pub fn shown(&self) -> &str {
+        self.text.as_deref().unwrap_or_default().trim_start()
+    }
 }
 
 /// An instruction and what was seen of it.
@@ -42,8 +53,14 @@ pub struct Instruction {
     pub function: Option<String>,
     /// Where it comes from.
     pub source: Option<Source>,
+    /// The column there, from 1 on; 0 if it is not known.
+    pub column: u64,
+    /// The functions that it is in, the innermost first: each was inlined into the next.
+    pub frames: Vec<Frame>,
     /// What it is for.
     pub group: Group,
+    /// What it accesses.
+    pub accessed: Option<Accessed>,
     /// How often it was executed.
     pub count: Count,
     /// Floating-point operations of all executions.
@@ -147,8 +164,14 @@ pub struct Report {
     pub totals: Totals,
     /// What went to named memory.
     pub heat: Vec<RegionHeat>,
+    /// Lanes by page of memory, if they were asked for.
+    pub pages: Option<Heatmap>,
+    /// The published peaks of the processor's product, and the kernel's operations below them.
+    pub roofline: Option<(&'static Peaks, Vec<Point>)>,
     /// Waves of a SIMD.
     pub occupancy: Option<Occupancy>,
+    /// The most live registers; `None` where the kernel calls functions.
+    pub peak: Option<Peak>,
     /// What checks found, the most frequent first.
     pub findings: Vec<Found>,
     /// Findings that were too many to be kept.
@@ -173,6 +196,8 @@ impl Report {
         let listing = Listing::of(place, code, Which::All)?;
         let decoder = Decoder::new(listing.arch);
         let (mut instructions, mut executed) = (Vec::new(), Vec::new());
+        // The code of each function, with the number of its first instruction.
+        let mut functions: Vec<(usize, Vec<(u64, Inst)>)> = Vec::new();
         for part in &listing.parts {
             let range = part.address.wrapping_add(moved)..part.address.wrapping_add(moved) + part.bytes.len() as u64;
             let touched = seen.counts.range(range.clone()).next().is_some()
@@ -182,6 +207,8 @@ impl Report {
             if !touched {
                 continue;
             }
+            let mut code = Vec::new();
+            let first = instructions.len();
             for line in listing.lines(part) {
                 let Some(inst) = decoded(&decoder, &line.words) else { continue };
                 let pc = line.address.wrapping_add(moved);
@@ -202,31 +229,48 @@ impl Report {
                     text: line.shown(),
                     label: line.label,
                     function: part.name.clone(),
+                    column: line.source.map_or(0, |source| source.column),
+                    frames: if line.source.is_some() { listing.frames(line.address) } else { Vec::new() },
                     source: line.source.map(|source| Source {
                         file: source.file.to_owned(),
                         line: source.line,
-                        text: source.text.map(|text| text.trim().to_owned()),
+                        text: source.text.map(|text| text.trim_end().to_owned()),
                     }),
                     group: Group::of(&inst),
+                    accessed: Accessed::of(&inst),
                     flops: flops(&inst).map(|flops| flops.total(count.executions, count.lanes)),
                     count,
                     lines: seen.lines.get(&pc).copied(),
                     lds: seen.lds.get(&pc).copied(),
                 });
+                code.push((line.address, inst));
             }
+            functions.push((first, code));
         }
         let known: u64 = instructions.iter().map(|inst| inst.count.executions).sum();
         let all: u64 = seen.counts.values().map(|count| count.executions).sum();
+        let peak = match (functions.as_slice(), seen.resources) {
+            ([(first, code)], Some(resources)) if known == all => {
+                let executed: &[Instruction] = &instructions[*first..];
+                let is_executed = |n: usize| executed.get(n).is_some_and(|inst| inst.count.executions > 0);
+                Peak::of(&processor(listing.arch), resources, code, is_executed)
+            }
+            _ => None,
+        };
         let heat = heat(seen, regions);
         let findings = found(seen, &instructions, moved, regions);
+        let totals = totals(&instructions, &heat, processor(listing.arch).l2_line.into());
         Ok(Report {
             processor: listing.arch.name().to_owned(),
             workgroups: (seen.workgroups, seen.total),
             lines: by_line(&instructions),
             blocks: blocks::blocks(&executed),
-            totals: totals(&instructions, &heat, processor(listing.arch).l2_line.into()),
+            roofline: roofline(listing.arch, &instructions, totals.footprint),
+            totals,
             heat,
+            pages: seen.pages.clone(),
             occupancy: seen.resources.map(|resources| Occupancy::of(&processor(listing.arch), &resources)),
+            peak,
             findings,
             dropped: seen.findings.dropped,
             problem: listing.problem.clone(),
@@ -275,6 +319,20 @@ fn totals(instructions: &[Instruction], heat: &[RegionHeat], line: u64) -> Total
     let parts: u64 = heat.iter().map(|heat| heat.cells.len() as u64).sum();
     totals.footprint = (exact && parts > 0).then_some(parts * line);
     totals
+}
+
+/// The points of all types of operations, by the memory that is touched.
+fn roofline(arch: Arch, instructions: &[Instruction], bytes: Option<u64>) -> Option<(&'static Peaks, Vec<Point>)> {
+    let (peaks, bytes) = (peaks(arch)?, bytes?);
+    let mut sums: BTreeMap<(Type, bool), u64> = BTreeMap::new();
+    for inst in instructions {
+        if let Some((of, flops)) = inst.flops {
+            *sums.entry((of, inst.group == Group::Matrix)).or_default() += flops;
+        }
+    }
+    let points: Vec<Point> =
+        sums.into_iter().filter_map(|((of, matrix), sum)| Point::of(peaks, of, matrix, sum, bytes)).collect();
+    (!points.is_empty()).then_some((peaks, points))
 }
 
 fn heat(seen: &Seen, regions: &[Region]) -> Vec<RegionHeat> {

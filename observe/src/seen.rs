@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use logdur_analysis::forms::heatmap::Heatmap;
 use logdur_analysis::occupancy::Resources;
 
 use crate::counts::{Count, Counts};
@@ -9,6 +10,7 @@ use crate::finding::Findings;
 use crate::heat::Cell;
 use crate::lds::{Lds, LdsConflicts};
 use crate::lines::{Lines, MemoryLines};
+use crate::pages::Pages;
 
 /// What was seen of a dispatch.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +29,8 @@ pub struct Seen {
     pub lds: BTreeMap<u64, Lds>,
     /// Accessed parts of the regions, by the region's number and the logarithm of the part's size, then by the part's number.
     pub heat: BTreeMap<(usize, u32), BTreeMap<u64, Cell>>,
+    /// Lanes by page of memory, if they were asked for.
+    pub pages: Option<Heatmap>,
     /// What checks found.
     pub findings: Findings,
 }
@@ -44,6 +48,13 @@ impl Seen {
         for (of, n, cell) in heat.into_cells() {
             self.heat.entry(of).or_default().entry(n).or_default().add(&cell);
         }
+    }
+
+    /// Adds a worker's pages.
+    pub(crate) fn add_pages(&mut self, pages: Pages) {
+        let heatmap = pages.into_heatmap();
+        let all = self.pages.get_or_insert_with(|| Heatmap::new(heatmap.page));
+        heatmap.pages.into_iter().for_each(|(address, lanes)| all.add(address, lanes));
     }
 
     /// Adds a worker's accesses to LDS.

@@ -14,15 +14,17 @@ use logdur_analysis::occupancy::Resources;
 use logdur_analysis::processor::processor;
 
 use crate::barrier::Barriers;
-use crate::bounds::Bounds;
+use crate::bounds::{Bounds, Divided};
 use crate::by_pc::ByPc;
 use crate::counts::Counts;
 use crate::finding::{Findings, Place};
+use crate::hazard::{Recent, Resolved};
 use crate::heat::Region;
 use crate::init::Init;
 use crate::lds::LdsConflicts;
 use crate::lines::MemoryLines;
 use crate::outstanding::Outstanding;
+use crate::pages::Pages;
 use crate::race::Race;
 use crate::registers::Touch;
 use crate::seen::Seen;
@@ -68,6 +70,7 @@ pub struct Session {
     regions: Vec<Region>,
     /// Memory without a name of its own that the dispatch may access.
     more: Vec<Range<u64>>,
+    divided: Divided,
     seen: Mutex<Seen>,
 }
 
@@ -75,18 +78,22 @@ impl Session {
     /// Of a dispatch on a processor. `regions` are sorted by address, and do not overlap; `more` is memory that the dispatch may
     /// access beside them.
     pub fn new(arch: Arch, wanted: Wanted, sample: Sample, regions: Vec<Region>, more: Vec<Range<u64>>) -> Session {
-        Session { arch, wanted: Arc::new(wanted), sample, regions, more, seen: Mutex::new(Seen::default()) }
+        let (wanted, divided) = (Arc::new(wanted), Divided::default());
+        Session { arch, wanted, sample, regions, more, divided, seen: Mutex::new(Seen::default()) }
+    }
+
+    /// The same session, where the dispatch may access only parts of some allocations.
+    pub fn divided(mut self, divided: Divided) -> Session {
+        self.divided = divided;
+        self
     }
 
     /// What a dispatch may access: what is named, and what its packet leads to.
     fn bounds(&self, launch: &Launch) -> Bounds {
-        let own = |at: u64, bytes: u64| at..at.saturating_add(bytes);
-        let mut more = self.more.clone();
-        more.push(own(launch.kernarg_address, launch.descriptor.kernarg_size.max(KERNARG).into()));
-        more.push(own(launch.packet_address, 64));
-        more.push(own(launch.queue_address, QUEUE));
+        let mut memory: Vec<Range<u64>> = self.regions.iter().map(|region| region.range.clone()).collect();
+        memory.extend(self.more.iter().cloned().chain(implicit(launch)));
         let scratch = (launch.scratch.into(), u64::from(launch.scratch_of_wave()));
-        Bounds::new(&self.regions, &more, launch.lds.into(), scratch.0, scratch.1)
+        Bounds::new(&memory, &self.divided, launch.lds.into(), scratch.0, scratch.1)
     }
 
     /// What was seen since the last call.
@@ -100,6 +107,16 @@ impl Session {
     }
 }
 
+/// What the packet of a dispatch leads to: arguments, the packet itself, the queue.
+fn implicit(launch: &Launch) -> [Range<u64>; 3] {
+    let own = |at: u64, bytes: u64| at..at.saturating_add(bytes);
+    [
+        own(launch.kernarg_address, launch.descriptor.kernarg_size.max(KERNARG).into()),
+        own(launch.packet_address, 64),
+        own(launch.queue_address, QUEUE),
+    ]
+}
+
 impl Observe for Session {
     fn observer(&self, launch: &Launch) -> Box<dyn Observer> {
         let any = |analyses: &[Analysis]| analyses.iter().any(|analysis| self.wanted.analyses(*analysis));
@@ -107,13 +124,16 @@ impl Observe for Session {
         Box::new(Worker {
             sample: self.sample,
             total: launch.total(),
-            counts: any(&[Analysis::Mix, Analysis::Blocks]).then(Counts::default),
-            lines: any(&[Analysis::Lines, Analysis::Heat]).then(|| MemoryLines::new(sizes, &self.regions)),
+            counts: any(&[Analysis::Mix, Analysis::Blocks, Analysis::Occupancy]).then(Counts::default),
+            lines: any(&[Analysis::Lines, Analysis::Heat])
+                .then(|| MemoryLines::new(sizes, &self.regions, implicit(launch))),
+            pages: self.wanted.page.map(|page| Pages::new(page, implicit(launch).to_vec())),
             lds: any(&[Analysis::Lds]).then(LdsConflicts::default),
             checks: !self.wanted.checks.is_empty(),
             bounds: self.wanted.checks(Check::Memory).then(|| Arc::new(self.bounds(launch))),
             wanted: self.wanted.clone(),
             touches: ByPc::default(),
+            sides: ByPc::default(),
             findings: Findings::default(),
             workgroups: 0,
         })
@@ -146,6 +166,8 @@ struct Observed {
     bounds: Option<Arc<Bounds>>,
     init: Option<Init>,
     race: Option<Race>,
+    /// Of each wave, the last instructions; none where the check is not wanted.
+    recent: Vec<Recent>,
 }
 
 /// The observers of one worker.
@@ -155,11 +177,13 @@ struct Worker {
     total: u64,
     counts: Option<Counts>,
     lines: Option<MemoryLines>,
+    pages: Option<Pages>,
     lds: Option<LdsConflicts>,
     /// Some check is wanted.
     checks: bool,
     bounds: Option<Arc<Bounds>>,
     touches: ByPc<Option<Box<Touch>>>,
+    sides: ByPc<Option<Arc<Resolved>>>,
     findings: Findings,
     workgroups: u64,
 }
@@ -169,6 +193,7 @@ impl Worker {
         seen.workgroups += self.workgroups;
         self.counts.into_iter().for_each(|counts| seen.add_counts(counts));
         self.lines.into_iter().for_each(|lines| seen.add_lines(lines));
+        self.pages.into_iter().for_each(|pages| seen.add_pages(pages));
         self.lds.into_iter().for_each(|lds| seen.add_lds(lds));
         seen.findings.merge(self.findings);
     }
@@ -195,6 +220,15 @@ impl Worker {
                     wait::hazard(step, touch, outstanding, &place, findings);
                 }
                 wait::issue(step, touch, outstanding);
+            }
+        }
+        if let Some(recent) = observed.recent.get_mut(step.number) {
+            match &moved {
+                Some(inst) => recent.executes(step, &Resolved::of(step.wave, inst), &place, findings),
+                None => {
+                    let sides = self.sides.at(step.pc).get_or_insert_with(|| Resolved::of(step.wave, step.inst));
+                    recent.executes(step, sides, &place, findings);
+                }
             }
         }
         if let Some(init) = &mut observed.init {
@@ -236,6 +270,7 @@ impl Observer for Worker {
             bounds: self.bounds.clone(),
             init: wants(Check::Init).then(|| Init::new(group)),
             race: wants(Check::Race).then(|| Race::new(group.lds)),
+            recent: vec![Recent::default(); if wants(Check::Hazard) { group.waves.len() } else { 0 }],
         }))
     }
 
@@ -245,7 +280,7 @@ impl Observer for Worker {
             counts.before(step);
         }
         let memory = step.inst.op.access != Access::None;
-        let looks_at_memory = self.lines.is_some() || self.lds.is_some();
+        let looks_at_memory = self.lines.is_some() || self.lds.is_some() || self.pages.is_some();
         if !(self.checks || memory && looks_at_memory) {
             return;
         }
@@ -254,6 +289,9 @@ impl Observer for Worker {
         for part in parts.iter().flat_map(Parts::iter) {
             if let Some(lines) = &mut self.lines {
                 lines.access(step, observed.place.group, part);
+            }
+            if let Some(pages) = &mut self.pages {
+                pages.access(part);
             }
             if let Some(lds) = &mut self.lds {
                 lds.access(step, part);

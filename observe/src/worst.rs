@@ -36,7 +36,7 @@ impl Report {
         let mut sums: BTreeMap<String, Sums> = BTreeMap::new();
         for inst in &self.instructions {
             let (place, text) = match &inst.source {
-                Some(of) => (format!("{}:{}", file_name(&of.file), of.line), of.text.clone().unwrap_or_default()),
+                Some(of) => (format!("{}:{}", file_name(&of.file), of.line), of.shown().to_owned()),
                 None => (format!("{:#x}", inst.address), inst.text.clone()),
             };
             let sums = sums.entry(place).or_default();

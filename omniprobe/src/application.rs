@@ -9,19 +9,31 @@ use clap::{Arg, Command};
 const SEPARATOR: &str = "--";
 
 /// The words of a command line, with `--` before the application. The application is the first word that is neither an
-/// option, nor an option's value, nor a subcommand. Words that this cannot decide about stay as they are, for clap to
-/// complain about: unknown options, and options that take any number of values.
+/// option, nor an option's value, nor a subcommand. Options of all subcommands that stand before one are put behind it. Words that
+/// this cannot decide about stay as they are, for clap to complain about: unknown options, and options that take any number of values.
 pub(crate) fn separated(command: &mut Command, mut words: Vec<OsString>) -> Vec<OsString> {
     // Only then are the numbers of values known, and the options for help and version there.
     command.build();
-    if let Some(at) = begin(command, &words) {
+    let Some(at) = first_word(command, &words) else { return words };
+    if command.find_subcommand(&words[at]).is_none() {
         words.insert(at, SEPARATOR.into());
+    } else if words[1..at].iter().all(|word| is_of_all(command, word.as_bytes())) {
+        words[1..=at].rotate_right(1);
     }
     words
 }
 
-/// The position of the application.
-fn begin(command: &Command, words: &[OsString]) -> Option<usize> {
+/// True for an option without a value that all subcommands have.
+fn is_of_all(command: &Command, word: &[u8]) -> bool {
+    let mut all = command.get_arguments().filter(|arg| arg.is_global_set() && !arg.get_action().takes_values());
+    all.any(|arg| {
+        let long = arg.get_long().is_some_and(|long| word.strip_prefix(b"--") == Some(long.as_bytes()));
+        long || arg.get_short().is_some_and(|short| word == format!("-{short}").as_bytes())
+    })
+}
+
+/// The position of the application, or of the subcommand.
+fn first_word(command: &Command, words: &[OsString]) -> Option<usize> {
     let mut at = 1;
     loop {
         let word = words.get(at)?;
@@ -33,7 +45,7 @@ fn begin(command: &Command, words: &[OsString]) -> Option<usize> {
         } else if let Some(short) = bytes.strip_prefix(b"-").filter(|short| !short.is_empty()) {
             values_after_short(command, short)?
         } else {
-            return command.find_subcommand(word).is_none().then_some(at);
+            return Some(at);
         };
         at += 1 + values;
     }
@@ -93,6 +105,9 @@ mod tests {
                 "omniprobe --log-format=json --stats -- ./app --stats",
             ),
             ("omniprobe --emulate 2*gfx90a python3 -c x", "omniprobe --emulate 2*gfx90a -- python3 -c x"),
+            ("omniprobe -q app", "omniprobe -q -- app"),
+            ("omniprobe -q --agents-md verify a.ldcap", "omniprobe verify -q --agents-md a.ldcap"),
+            ("omniprobe --quiet summary -q", "omniprobe summary --quiet -q"),
         ] {
             assert_eq!(after(line), expected);
         }
@@ -104,6 +119,7 @@ mod tests {
             "omniprobe",
             "omniprobe verify a.ldcap --nonsense",
             "omniprobe -l a.csv -- ./app",
+            "omniprobe -l a.csv summary",
             "omniprobe --nonsense ./app",
             "omniprobe -x ./app",
             "omniprobe -a Heatmap ./app",

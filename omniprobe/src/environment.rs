@@ -46,6 +46,8 @@ impl Environment {
         all.set("DEBUG_CLR_AQL_DEV_QUEUE", "0");
         all.set("HSA_ALLOCATE_QUEUE_DEV_MEM", "0");
         let capture = &options.capture;
+        // Without clones, they are of an exact analysis, which needs nothing in the application.
+        let handler = options.is_instrumented();
         let ours = [
             (Interceptor::log_location, options.log_location.clone()),
             (Interceptor::log_format, options.log_format.clone().map(Into::into)),
@@ -60,8 +62,8 @@ impl Environment {
             (Interceptor::kernel_cache_trust, options.cache_trust.then(|| "1".into())),
             (Interceptor::instrumented, options.instrumented.then(|| "true".into())),
             (Interceptor::dispatches, options.dispatches.clone().map(Into::into)),
-            (Interceptor::handlers, handlers(&options.analyzers)?),
-            (Interceptor::handler_options, joined_options(&options.analyzer_option)?),
+            (Interceptor::handlers, if handler { handlers(&options.analyzers)? } else { None }),
+            (Interceptor::handler_options, if handler { joined_options(&options.analyzer_option)? } else { None }),
             (Interceptor::handler_output, options.analyzer_output.clone()),
             (Interceptor::handler_format, options.analyzer_format.clone().map(Into::into)),
             (Interceptor::library_filter, options.library_filter.as_deref().map(absolute).transpose()?),
@@ -118,6 +120,11 @@ impl Environment {
     /// The value of a variable that is set here.
     pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
         self.variables.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.as_os_str())
+    }
+
+    /// The value that a variable has in the application.
+    pub(crate) fn value(&self, name: &str) -> Option<OsString> {
+        self.get(name).map(OsStr::to_owned).or_else(|| std::env::var_os(name))
     }
 
     /// Sets a variable, again if it was set before.

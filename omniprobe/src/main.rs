@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use logdur_journal::names;
 use logdur_replay::Exit;
+use logdur_settings::Interceptor;
 
 /// Log, swap and capture the kernels that an application dispatches to AMD GPUs, and replay captured dispatches.
 #[derive(Parser)]
@@ -192,7 +193,8 @@ struct RunOptions {
     #[arg(short, long, value_name = "all|random|N|N%|N-M", help_heading = help::INSTRUMENTED)]
     dispatches: Option<String>,
     /// Analyzers of the messages, by name, or libraries of handlers, by path. Repeat it for more, or separate them by commas. Sets
-    /// LOGDUR_HANDLERS [default: messages are counted only].
+    /// LOGDUR_HANDLERS [default: messages are counted only]. Without -i, with --emulate: exact analyses by the same names, or by the
+    /// words of `omniprobe analyze`, of a dispatch of each kernel and geometry, or of those of -d.
     #[arg(short, long, value_name = "NAME|LIBRARY", num_args = 1.., value_delimiter = ',', help_heading = help::INSTRUMENTED)]
     analyzers: Vec<OsString>,
     /// An option of the analyzers. Sets LOGDUR_HANDLER_OPTIONS [default: none].
@@ -211,6 +213,14 @@ struct RunOptions {
     /// Most memory for messages. Sets LOGDUR_INSTRUMENT_BUFFERS [default: 64M].
     #[arg(long, value_name = "BYTES", help_heading = help::INSTRUMENTED)]
     instrument_buffers: Option<OsString>,
+}
+
+impl RunOptions {
+    /// True if clones run: by an option, or by the variable.
+    fn is_instrumented(&self) -> bool {
+        let by_variable = || Interceptor::from(|name| std::env::var_os(name)).0.instrumented.0;
+        self.instrumented || !self.no_instrumented && by_variable()
+    }
 }
 
 /// What is captured. The library reads the values; what it cannot is a notice in the log.

@@ -57,8 +57,8 @@ statuses! {
         "The GPU reported a fault, or the process of a replay crashed."
         then "The message names the nearest buffer.";
     Mismatch = 6 "mismatch"
-        "The results differ from the application's. `diff`: dispatches differ, or a dispatch has no partner."
-        then "Look at `buffers[]`: the first element that differs, or a buffer that was not written.";
+        "The results differ from the application's. `diff`: dispatches differ, or a dispatch has no partner. `analyze`: a check found something."
+        then "Look at `buffers[]`: the first element that differs, or a buffer that was not written; or at `findings[]`.";
     Unsupported = 7 "unsupported"
         "The dispatch or the code needs an unsupported feature, or a kernel does not fit in the other's place."
         then "The message names the instruction, the hidden argument, or the rule that refuses the kernel.";

@@ -6,6 +6,7 @@ use std::io::{self, BufRead};
 
 use csv_core::ReadRecordResult;
 use logdur_journal::Operation;
+use logdur_journal::lines::{APOSTROPHE, SAFE};
 use serde::Deserialize;
 
 /// Bytes that a line may have. A longer one is not of a log, and is skipped.
@@ -165,6 +166,8 @@ struct Header {
     /// Where the columns are that [`Log::choose`] asks for.
     chosen: Vec<Option<usize>>,
     cells: usize,
+    /// Texts have an apostrophe before them where a spreadsheet would take them for formulas.
+    is_safe: bool,
 }
 
 /// The lines of a log.
@@ -213,9 +216,9 @@ impl<R: BufRead> Log<R> {
                 serde_json::from_slice(&self.line).unwrap_or_default();
             return self.chosen.iter().map(|name| object.get(*name).and_then(json_text).map(Cow::Owned)).collect();
         }
-        let places = self.header.iter().flat_map(|header| &header.chosen);
-        let cells = places.map(|place| self.cells.get((*place)?).filter(|cell| !cell.is_empty()));
-        cells.map(|cell| cell.map(String::from_utf8_lossy)).collect()
+        let Some(header) = &self.header else { return Vec::new() };
+        let cell = |place: &Option<usize>| self.cells.get((*place)?).filter(|cell| !cell.is_empty());
+        header.chosen.iter().map(|place| cell(place).map(|cell| String::from_utf8_lossy(header.text(cell)))).collect()
     }
 
     /// The number of the line that was read last, from 1.
@@ -249,7 +252,12 @@ impl<R: BufRead> Log<R> {
                 Line::Unreadable(format!("the line is longer than {LONGEST_LINE} bytes"))
             }
             Some(b'{') => json(line),
-            Some(b'#') => comment(&String::from_utf8_lossy(line)),
+            Some(b'#') => {
+                if let Some(header) = self.header.as_mut().filter(|_| line == SAFE.as_bytes()) {
+                    header.is_safe = true;
+                }
+                comment(&String::from_utf8_lossy(line))
+            }
             Some(_) => match self.cells.split(line) {
                 Err(why) => Line::Unreadable(why),
                 Ok(()) => {
@@ -351,7 +359,7 @@ impl Cells {
         let mut places = [None; NAMES.len()];
         places.iter_mut().zip(NAMES).for_each(|(to, name)| *to = place(name));
         let chosen = chosen.iter().map(place).collect();
-        let header = Header { places, chosen, cells: self.count };
+        let header = Header { places, chosen, cells: self.count, is_safe: false };
         (header.place(Column::Start).is_some() && header.place(Column::End).is_some()).then_some(header)
     }
 
@@ -372,14 +380,8 @@ impl Cells {
                 text => sizes(text).ok_or_else(|| unexpected("three sizes like 256x1x1", column, text)),
             }
         };
-        let name = cell(Column::Kernel);
-        // `csv-safe` puts an apostrophe before what spreadsheets would take for a formula.
-        let name = match name {
-            [b'\'', rest @ ..] if matches!(rest.first(), Some(b'=' | b'+' | b'-' | b'@' | b'\t' | b'\r')) => rest,
-            name => name,
-        };
         Ok(Row {
-            kernel: String::from_utf8_lossy(name),
+            kernel: String::from_utf8_lossy(header.text(cell(Column::Kernel))),
             dispatch: number(Column::Dispatch)?,
             times: number(Column::Start)?.zip(number(Column::End)?),
             agent: number(Column::Agent)?.unwrap_or(0),
@@ -395,6 +397,11 @@ impl Cells {
 }
 
 impl Header {
+    /// A text of a row as it was before it was written.
+    fn text<'a>(&self, cell: &'a [u8]) -> &'a [u8] {
+        cell.strip_prefix(&[APOSTROPHE as u8]).filter(|_| self.is_safe).unwrap_or(cell)
+    }
+
     fn place(&self, column: Column) -> Option<usize> {
         self.places.get(column as usize).copied().flatten()
     }

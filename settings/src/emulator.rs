@@ -87,6 +87,8 @@ pub enum ClockKind {
         hertz: u64,
         /// How much faster the clock is than it says, in millionths.
         skew: i32,
+        /// By how many microseconds every third reading of both clocks is wrong.
+        jump: u32,
     },
     /// What is executed.
     Deterministic,
@@ -94,18 +96,26 @@ pub enum ClockKind {
 
 impl ClockKind {
     /// As MI200 and MI300 have it.
-    const REAL: ClockKind = ClockKind::Real { hertz: 100_000_000, skew: 0 };
+    const REAL: ClockKind = ClockKind::Real { hertz: 100_000_000, skew: 0, jump: 0 };
 }
 
 impl Value for ClockKind {
     fn parse(text: &OsStr) -> Result<Self, String> {
-        let expected = || "expected real, deterministic, or a rate like 25MHz or 25MHz+200ppm".to_owned();
+        let expected =
+            || "expected real, deterministic, or a rate like 25MHz, 25MHz+200ppm or 100MHz~2000us".to_owned();
         let text = text.to_str().ok_or_else(expected)?;
         match text {
             "real" => return Ok(ClockKind::REAL),
             "deterministic" => return Ok(ClockKind::Deterministic),
             _ => {}
         }
+        let (text, jump) = match text.split_once('~') {
+            None => (text, 0),
+            Some((text, jump)) => {
+                let jump = jump.trim().strip_suffix("us").and_then(|jump| jump.trim().parse().ok());
+                (text, jump.filter(|jump| (1..=1_000_000).contains(jump)).ok_or_else(expected)?)
+            }
+        };
         let (rate, skew) = text.split_once("MHz").ok_or_else(expected)?;
         let megahertz =
             rate.trim().parse::<u64>().ok().filter(|rate| (1..=10_000).contains(rate)).ok_or_else(expected)?;
@@ -116,7 +126,7 @@ impl Value for ClockKind {
         if !(-100_000..=100_000).contains(&skew) {
             return Err(expected());
         }
-        Ok(ClockKind::Real { hertz: 1_000_000 * megahertz, skew })
+        Ok(ClockKind::Real { hertz: 1_000_000 * megahertz, skew, jump })
     }
 }
 
@@ -255,8 +265,8 @@ settings! {
     xnack: Xnack = "KFDEMU_XNACK" ["`none` | `off` | `on`"] or (Xnack::None) "`none`";
     /// Threads that emulate, for all GPUs together.
     threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";
-    /// What the clock of the GPUs counts. `real` and RATE: time, 100 or RATE million ticks a second, SKEW parts per million too fast. `deterministic`: executed instructions; a dispatch begins when the last one ended, and takes one tick for each wave instruction. In this mode one thread emulates, packets of a queue do not overlap, and a program with one stream gets the same ticks in each run.
-    clock: ClockKind = "KFDEMU_CLOCK" ["`real` | `deterministic` | RATE`MHz`[`+`SKEW`ppm`]"] or (ClockKind::REAL) "`real`: 100MHz";
+    /// What the clock of the GPUs counts. `real` and RATE: time, 100 or RATE million ticks a second, SKEW parts per million too fast. Of the driver's readings of both clocks, every third tells a system time that is JUMP microseconds too late, as if the driver was interrupted between its two clocks. `deterministic`: executed instructions; a dispatch begins when the last one ended, and takes one tick for each wave instruction. In this mode one thread emulates, packets of a queue do not overlap, and a program with one stream gets the same ticks in each run.
+    clock: ClockKind = "KFDEMU_CLOCK" ["`real` | `deterministic` | RATE`MHz`[`+`SKEW`ppm`][`~`JUMP`us`]"] or (ClockKind::REAL) "`real`: 100MHz";
     /// How the times of a packet get into its completion signal. Hardware sometimes writes no times, writes them late, or writes an end before the start. `ahead`: by a clock that is 500000 ticks ahead of the one that the driver reads. `until-remap`: none once another queue of the process was created or destroyed.
     times: Times = "KFDEMU_TIMES" ["`written` | `none` | `late` | `end-first` | `swapped` | `ahead` | `until-remap`"] or (Times::Written) "`written`";
     /// Which of AMD's own packets a queue takes: those of the processor, or `extended` dispatches too, which gfx1250 takes. Their clusters are executed as workgroups without clusters.

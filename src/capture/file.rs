@@ -16,10 +16,10 @@ use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::{
     Agent, Allocation, AllocationKind, CaptureError, CodeObject, Compress, Dispatch, Global, Id, Kernel, Loaded, Note,
-    Options, Queue, Scope, Severity, SnapshotId, Writer,
+    Options, Queue, Scope, Severity, SnapshotId, Threads, Writer,
 };
 use logdur_intercept::clock::to_ns;
-use logdur_intercept::queue;
+use logdur_intercept::{interceptor, queue};
 use logdur_settings::{CaptureScope, CaptureTell, Interceptor};
 
 use super::kernarg::Kernarg;
@@ -107,7 +107,8 @@ impl File {
             logdur_settings::Compress::Lz4 => Compress::Lz4,
             logdur_settings::Compress::Zstd => Compress::Zstd,
         };
-        let writer = Writer::new(storage, &Options { compress, ..Options::default() })?;
+        let threads = Some(Threads { count: hash_threads(), spawn });
+        let writer = Writer::new(storage, &Options { compress, threads, ..Options::default() })?;
         Ok(File {
             path,
             writer: Some(writer),
@@ -207,7 +208,7 @@ impl File {
             base: object.at.base,
             size: object.at.size,
             delta: object.at.delta,
-            uri: String::new(),
+            uri: object.uri(session.interceptor.api()),
         })?;
         self.code_objects.insert(id);
         Ok(())
@@ -442,6 +443,19 @@ fn new_file(path: PathBuf, mode: u32) -> Result<(PathBuf, GuardedStorage), Faile
             Err(source) => return Err(CaptureError::File { path: candidate, source }),
         }
     }
+}
+
+/// How many threads hash beside the one that captures: one less than the processors that the application may use, and at most 4:
+/// more of them wait for memory to be read.
+fn hash_threads() -> usize {
+    const MOST: usize = 4;
+    std::thread::available_parallelism().map_or(0, |count| (count.get() - 1).min(MOST))
+}
+
+/// Starts such a thread.
+fn spawn(body: Box<dyn FnOnce() + Send>) -> bool {
+    interceptor::current()
+        .is_some_and(|interceptor| interceptor.spawn("logdur-hash", "captured memory is hashed by fewer threads", body))
 }
 
 /// The number of the agent at a position: 0 is none.

@@ -10,7 +10,6 @@ use logdur_intercept::queue::Queue;
 use logdur_settings::Interceptor;
 
 use super::copies::Copies;
-use super::stall;
 use crate::session::Session;
 
 /// How long nothing may progress before a capture is given up.
@@ -59,7 +58,7 @@ impl Patience {
     fn look(&mut self, queues: &[&Queue], copies: &Copies) -> bool {
         let mut progressed = false;
         self.seen.resize(queues.len() + 1, (0, 0));
-        let now = queues.iter().map(|queue| stall::progress(queue));
+        let now = queues.iter().map(|queue| queue.progress());
         let now = now.chain([Some((0, copies.under_way()))]);
         for (seen, now) in self.seen.iter_mut().zip(now) {
             // A queue whose lock is taken is looked at the next time.

@@ -100,8 +100,7 @@ struct Target {
 impl HoldQueue for Capture {
     fn hold(&self, queue: &'static Queue, ring: &'static Ring, packets: Range<u64>) -> bool {
         let Some(session) = session::current().filter(|_| !self.stopped.load(Ordering::Relaxed)) else { return false };
-        let passed = ring.passed.load(Ordering::Acquire);
-        for index in packets.filter(|index| *index != passed) {
+        for index in packets.filter(|index| !ring.hold.has_passed(*index)) {
             let packet = ring.slot(index).read();
             if !packet.is_dispatch() {
                 continue;
@@ -115,7 +114,7 @@ impl HoldQueue for Capture {
             }
             if let Some(occurrence) = self.selection.wants(&session.kernels, queue.agent, &packet) {
                 // Before the capture thread knows of it, which may let the queue go at once.
-                ring.hold.store(index, Ordering::Release);
+                ring.hold.begin(index);
                 let _lease = session.interceptor.queues.lease();
                 let (reached, since) = (false, Instant::now());
                 lock(&self.inbox).push_back(Target { queue, _lease, index, occurrence, reached, since });
@@ -233,7 +232,7 @@ impl Capture {
     /// does once it goes on. Any, when that has been waited for in vain.
     fn next(&self, in_vain: bool) -> Option<Target> {
         let mut inbox = lock(&self.inbox);
-        let reached = inbox.iter().position(|target| stall::has_reached(target.queue, target.index));
+        let reached = inbox.iter().position(|target| target.queue.has_reached(target.index));
         let next = inbox.remove(reached.or(in_vain.then_some(0))?)?;
         Some(Target { reached: reached.is_some(), ..next })
     }

@@ -9,15 +9,13 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hsa_sys::abi::aql::{PacketType, vendor};
 use logdur_intercept::blocks::RecordRef;
 use logdur_intercept::lifetime;
-use logdur_intercept::lock;
-use logdur_intercept::queue::{NO_HOLD, Queue, Ring, inplace};
+use logdur_intercept::queue::{Queue, Rest, Ring, inplace};
 use logdur_intercept::reaper;
-use logdur_journal::{Record, State, Times};
+use logdur_journal::{Record, Times};
 
-use super::copies::{Copies, value};
+use super::copies::Copies;
 use super::hold::Patience;
 use crate::session::Session;
 
@@ -47,7 +45,7 @@ impl Stalled {
         for queue in others {
             // The runtime's intercept queues cannot be; what is in flight of them is waited for.
             if let Some(ring) = &queue.ring {
-                ring.paused.store(true, Ordering::Release);
+                ring.hold.pause();
             }
             self.paused.push(queue);
         }
@@ -64,7 +62,7 @@ impl Stalled {
         let mut before = None;
         loop {
             reaper::look(&self.session.interceptor, lifetime::access());
-            let now: Option<Vec<Rest>> = self.queues().map(Rest::of).collect();
+            let now: Option<Vec<Rest>> = self.queues().map(Queue::rest).collect();
             let at_rest = now.is_some() && copies.are_at_rest();
             if at_rest && now == before {
                 return Ok(());
@@ -83,131 +81,20 @@ impl Stalled {
 impl Drop for Stalled {
     fn drop(&mut self) {
         if let Some(ring) = &self.target.ring {
-            ring.hold.store(NO_HOLD, Ordering::Release);
+            ring.hold.end();
         }
         for ring in self.paused.iter().filter_map(|queue| queue.ring.as_ref()) {
-            ring.paused.store(false, Ordering::Release);
+            ring.hold.resume();
         }
         self.queues().for_each(|queue| inplace::publish_ready(&self.session.interceptor, queue));
         self.session.interceptor.reaper.wake();
     }
 }
 
-/// How far a queue has come when everything that was published is complete, as far as it can be seen, or waits behind a
-/// barrier for signals that nothing decrements while queues are at rest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rest {
-    /// The first packet that the packet processor has not taken.
-    next: u64,
-    in_flight: usize,
-}
-
-impl Rest {
-    /// Of a queue that is at rest.
-    fn of(queue: &Queue) -> Option<Rest> {
-        if queue.gone.load(Ordering::Acquire) {
-            return Some(Rest { next: u64::MAX, in_flight: 0 });
-        }
-        // A thread that published when the queue was paused may not have seen it: what that published is seen here, and no thread
-        // publishes any more. An intercept queue's publisher is given packets once, and must find the lock free.
-        if queue.ring.is_some() && !queue.publisher.pass() {
-            return None;
-        }
-        let next = queue.ring.as_ref().map_or(0, Ring::first_not_taken);
-        let behind = queue.ring.as_ref().map_or(Some(0), behind_barrier)?;
-        let in_flight = in_flight(queue);
-        // The application's signals have been decremented for what has ended, but for what is kept from it.
-        let told = queue.forwarding.load(Ordering::Acquire) as usize <= behind + lock(&queue.deferred).len();
-        (in_flight == behind && told).then_some(Rest { next, in_flight })
-    }
-}
-
-/// Dispatches that have been published and no record says are complete.
-fn in_flight(queue: &Queue) -> usize {
-    let mut at = *lock(&queue.reaped);
-    let mut count = 0;
-    while let Some(record) = at.record() {
-        match record.state() {
-            State::Free => break,
-            State::InFlight => count += 1,
-            State::Done | State::Logged => {}
-        }
-        at.advance();
-    }
-    count
-}
-
-/// How far a queue has come: the first packet that was not taken, and its dispatches in flight. `None` while its lock is taken.
-pub(super) fn progress(queue: &Queue) -> Option<(u64, usize)> {
-    let mut next = None;
-    if queue.gone.load(Ordering::Acquire) {
-        return Some((u64::MAX, 0));
-    }
-    // With the lock, so that the queue is not destroyed meanwhile.
-    queue.publisher.work(|_| next = Some(queue.ring.as_ref().map_or(0, Ring::first_not_taken)));
-    Some((next?, in_flight(queue)))
-}
-
-/// Dispatches that the packet processor has not come to, since it waits at a barrier before them; `None` when it has packets
-/// to process.
-fn behind_barrier(ring: &Ring) -> Option<usize> {
-    let (next, end) = (ring.first_not_taken(), ring.published.load(Ordering::Acquire));
-    if next >= end {
-        return Some(0);
-    }
-    let header = ring.slot(next).load_header();
-    let packet = ring.slot(next).read();
-    // While the packet processor has not gone on, no producer writes the slot: this is the packet that it is at.
-    if ring.first_not_taken() != next {
-        return None;
-    }
-    // SAFETY: the packet waits for these signals, and is not complete.
-    let value = |signal| unsafe { value(signal) };
-    let mut waits = packet.dependencies().into_iter().filter(|&signal| signal != 0).map(|signal| value(signal) != 0);
-    let waits = match PacketType::of(header) {
-        PacketType::BarrierAnd => waits.any(|waits| waits),
-        PacketType::BarrierOr => waits.all(|waits| waits),
-        PacketType::VendorSpecific if packet.is_extended_dispatch() => {
-            packet.dependency() != 0 && value(packet.dependency()) != 0
-        }
-        PacketType::VendorSpecific if packet.setup() as u8 == vendor::BARRIER_VALUE => {
-            let (signal, wanted, mask, condition) = packet.barrier_value();
-            signal != 0 && !is_met(value(signal) & mask, wanted, condition)
-        }
-        _ => false,
-    };
-    let is_dispatch = |index: &u64| ring.slot(*index).is_dispatch(ring.slot(*index).load_header());
-    waits.then(|| (next..end).filter(is_dispatch).count())
-}
-
-/// The condition of AMD's barrier-value packet. Source: `hsa_signal_condition_t`.
-fn is_met(value: i64, wanted: i64, condition: u32) -> bool {
-    match condition {
-        0 => value == wanted,
-        1 => value != wanted,
-        2 => value < wanted,
-        _ => value >= wanted,
-    }
-}
-
-/// True when the packet processor has taken all packets before one: it waits at no barrier on its way there. Also when the queue
-/// is gone.
-pub(super) fn has_reached(queue: &Queue, index: u64) -> bool {
-    let Some(ring) = &queue.ring else { return true };
-    // With the lock, so that the queue is not destroyed meanwhile. If another thread has it, the next look tells.
-    let mut reached = queue.gone.load(Ordering::Acquire);
-    if !reached {
-        queue.publisher.work(|_| reached = ring.first_not_taken() >= index);
-    }
-    reached
-}
-
 /// The next record that a queue's publisher is going to use.
 pub(super) fn next_record(session: &Session, queue: &Queue, deadline: Instant) -> Result<RecordRef, Expired> {
     loop {
-        let mut found = None;
-        queue.publisher.work(|publisher| found = Some(publisher.next_record(&session.interceptor, queue)));
-        match found {
+        match queue.next_record(&session.interceptor) {
             Some(record) => return Ok(record),
             None if Instant::now() >= deadline => return Err(Expired),
             None => std::thread::sleep(LOOK),
@@ -222,8 +109,7 @@ pub(super) fn publish_one(
     ring: &Ring,
     deadline: Instant,
 ) -> Result<(), Expired> {
-    let index = ring.hold.load(Ordering::Acquire);
-    ring.hold.store(index + 1, Ordering::Release);
+    let index = ring.hold.step();
     loop {
         inplace::publish_ready(&session.interceptor, queue);
         if ring.published.load(Ordering::Acquire) > index {

@@ -97,7 +97,7 @@ impl Capture {
         let result = self.try_take(session, &target, &mut stalled, &mut reading);
         // It was chosen, and counted, once.
         if let Some(ring) = &target.queue.ring {
-            ring.passed.store(target.index, Ordering::Release);
+            ring.hold.pass(target.index);
         }
         // Before the queues go on: what is behind is not to be seen before.
         reaper::complete_deferred(&session.interceptor, target.queue);
@@ -217,7 +217,7 @@ impl Capture {
     ) -> Result<bool, Untaken> {
         let (queue, deadline) = (taken.target.0, end.min(Instant::now() + PATIENCE));
         let record = stall::next_record(session, queue, deadline).map_err(|_| Untaken::Queue)?;
-        ring.passed.store(taken.target.1, Ordering::Release);
+        ring.hold.pass(taken.target.1);
         queue.defers_completions.store(true, Ordering::Release);
         self.runs_one.store(true, Ordering::Release);
         let published = stall::publish_one(session, queue, ring, deadline);

@@ -2,21 +2,17 @@
 //! some beside each other.
 //!
 //! # Threads
-//! Publishers take sub-buffers; no thread waits. The drain thread empties them, and gives them back when the dispatch has ended.
-//!
-//! # Ordering
-//! A bit of `used` is set with acquire and cleared with release: the next dispatch sees the sub-buffers empty. A slot's bit in
-//! `running` is set with release once its dispatch is known, and read with acquire.
+//! Publishers take sub-buffers; no thread waits ([`Units`]). The drain thread empties them, and gives them back when the dispatch has
+//! ended: the next dispatch sees them empty.
 
 use std::ptr::{self, NonNull};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use hsa::{Api, HsaError};
 use hsa_sys::abi::aql::Packet;
 use logdur_intercept::blocks::RecordRef;
-use logdur_intercept::lock;
 use logdur_intercept::ports::{Lend, Lent};
+use logdur_intercept::units::Units;
 use logdur_journal::{State, flag};
 use logdur_messages::Descriptor;
 use logdur_settings::Interceptor;
@@ -47,13 +43,8 @@ pub(crate) struct Pool {
     full: NonNull<AtomicU8>,
     /// In the GPU's memory: for each power of two and each place a dispatch's sub-buffers can have, a descriptor.
     descriptors: u64,
-    /// A bit for each sub-buffer that a dispatch has.
-    used: Box<[AtomicU64]>,
-    /// A bit for each slot whose dispatch is recorded and has not been ended by the drain thread.
-    running: Box<[AtomicU64]>,
-    /// By the first sub-buffer of a dispatch.
-    slots: Box<[Mutex<Option<Use>>]>,
-    next: AtomicUsize,
+    /// Which dispatch has which sub-buffers. One runs from when it is recorded until the drain thread has ended it.
+    pub(super) units: Units<Use>,
     waiting: &'static Waiting,
 }
 
@@ -117,10 +108,10 @@ impl Pool {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let [largest, smallest] = CAPACITY;
         let capacity = (limit / MANY / 2 + 1).next_power_of_two().clamp(smallest, largest);
-        // The slots are in our own memory.
-        let units = limit / (capacity + EXTRA + size_of::<Mutex<Option<Use>>>());
+        // What is known of dispatches is in our own memory.
+        let units = limit / (capacity + EXTRA + Units::<Use>::BYTES);
         if units == 0 {
-            return Err(NoBuffers::Limit { limit, least: smallest + EXTRA + size_of::<Mutex<Option<Use>>>() });
+            return Err(NoBuffers::Limit { limit, least: smallest + EXTRA + Units::<Use>::BYTES });
         }
         let pools = api.pools()?;
         let device = pools.iter().find(|p| p.agent == agent && p.global_flags.is_some() && !p.is_fine_grained());
@@ -169,21 +160,10 @@ impl Pool {
             errors: errors.cast(),
             full: full.cast(),
             descriptors: address(descriptors),
-            used: bits(units),
-            running: bits(units),
-            slots: (0..units).map(|_| Mutex::new(None)).collect(),
-            next: AtomicUsize::new(0),
+            units: Units::new(units),
             waiting,
         };
-        pool.use_rest();
         Ok(Box::leak(Box::new(pool)))
-    }
-
-    /// Bits behind the last sub-buffer are never free.
-    fn use_rest(&self) {
-        if let (Some(last), rest @ 1..) = (self.used.last(), self.slots.len() % 64) {
-            last.store(u64::MAX << rest, Ordering::Relaxed);
-        }
     }
 
     /// Sub-buffers for a dispatch of so many workgroups: as many as there are workgroups, or fewer.
@@ -191,11 +171,9 @@ impl Pool {
         let (grid, workgroup) = (packet.grid_size(), packet.workgroup_size());
         let of_dimension = |(grid, group): (u32, u16)| u64::from(grid.div_ceil(u32::from(group).max(1)).max(1));
         let groups = grid.into_iter().zip(workgroup).map(of_dimension).fold(1, u64::saturating_mul);
-        let most = self.slots.len().div_ceil(PARTS).min(MOST).ilog2();
+        let most = self.units.count().div_ceil(PARTS).min(MOST).ilog2();
         let level = usize::try_from(groups).unwrap_or(MOST).min(MOST).next_power_of_two().trailing_zeros().min(most);
-        let (level, first) = (0..=level).rev().find_map(|level| Some((level, self.take_level(level)?)))?;
-        let count = 1 << level;
-        *lock(&self.slots[first]) = Some(Use {
+        let new = |count| Use {
             probe,
             count,
             grid,
@@ -204,90 +182,16 @@ impl Pool {
             id: 0,
             begun: false,
             total: super::drain::Total::default(),
-        });
+        };
+        let take = |level| Some((1_usize << level, self.units.take(level, new(1 << level))?));
+        let (count, first) = (0..=level).rev().find_map(take)?;
         Some(Taken { pool: self, first, count })
-    }
-
-    /// So many sub-buffers beside each other, a power of two.
-    fn take_level(&self, level: u32) -> Option<usize> {
-        let (count, words) = (1_usize << level, self.used.len());
-        let in_word = count.min(64);
-        let mask = if in_word == 64 { u64::MAX } else { (1 << in_word) - 1 };
-        let step = count.div_ceil(64);
-        let start = self.next.fetch_add(1, Ordering::Relaxed);
-        for n in 0..words / step {
-            let word = (start + n) % (words / step) * step;
-            if step > 1 {
-                if self.take_words(word, step) {
-                    return Some(word * 64);
-                }
-                continue;
-            }
-            let mut bits = self.used[word].load(Ordering::Relaxed);
-            let free = |bits: u64| (0..64 / in_word).map(|k| k * in_word).find(|at| bits & mask << at == 0);
-            while let Some(at) = free(bits) {
-                let new = bits | mask << at;
-                match self.used[word].compare_exchange_weak(bits, new, Ordering::Acquire, Ordering::Relaxed) {
-                    Ok(_) => return Some(word * 64 + at),
-                    Err(now) => bits = now,
-                }
-            }
-        }
-        None
-    }
-
-    /// Takes whole words, or none.
-    fn take_words(&self, first: usize, count: usize) -> bool {
-        let take = |word: &AtomicU64| word.compare_exchange(0, u64::MAX, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        let words = &self.used[first..first + count];
-        let taken = words.iter().take_while(|word| take(word)).count();
-        if taken < count {
-            words[..taken].iter().for_each(|word| word.store(0, Ordering::Release));
-        }
-        taken == count
-    }
-
-    /// Sub-buffers are free again. They are empty.
-    fn release(&self, first: usize, count: usize) {
-        if count >= 64 {
-            let words = &self.used[first / 64..(first + count) / 64];
-            words.iter().for_each(|word| word.store(0, Ordering::Release));
-        } else {
-            let mask = ((1_u64 << count) - 1) << (first % 64);
-            self.used[first / 64].fetch_and(!mask, Ordering::Release);
-        }
-    }
-
-    /// The first sub-buffers of the dispatches that run, or have run.
-    pub(super) fn running(&self) -> impl Iterator<Item = usize> {
-        self.running.iter().enumerate().flat_map(|(n, word)| {
-            let mut bits = word.load(Ordering::Acquire);
-            std::iter::from_fn(move || {
-                let at = bits.checked_ilog2().map(|_| bits.trailing_zeros() as usize)?;
-                bits &= bits - 1;
-                Some(n * 64 + at)
-            })
-        })
-    }
-
-    /// The dispatch of a slot.
-    pub(super) fn dispatch(&self, first: usize) -> Option<Use> {
-        *lock(&self.slots[first])
-    }
-
-    /// Keeps what has become known of the dispatch of a slot.
-    pub(super) fn keep(&self, first: usize, dispatch: Use) {
-        *lock(&self.slots[first]) = Some(dispatch);
     }
 
     /// The dispatch of a slot has ended, and nothing is left in its sub-buffers. They are used again if `again`.
     pub(super) fn end(&self, first: usize, count: usize, again: bool) {
-        self.running[first / 64].fetch_and(!(1 << (first % 64)), Ordering::Relaxed);
         self.waiting.less();
-        *lock(&self.slots[first]) = None;
-        if again {
-            self.release(first, count);
-        }
+        self.units.end(first, count, again);
     }
 
     /// True when a wave waits for a sub-buffer to be emptied. What the wave wrote is visible then.
@@ -336,7 +240,7 @@ impl Taken {
     /// Address of the descriptor.
     pub(crate) fn descriptor(&self) -> u64 {
         let level = self.count.trailing_zeros() as usize;
-        self.pool.descriptors + ((level * self.pool.slots.len() + self.first) * DESCRIPTOR) as u64
+        self.pool.descriptors + ((level * self.pool.units.count() + self.first) * DESCRIPTOR) as u64
     }
 
     /// The dispatch has them from now on.
@@ -346,30 +250,20 @@ impl Taken {
 
     /// No dispatch has them.
     pub(crate) fn give_back(self) {
-        *lock(&self.pool.slots[self.first]) = None;
-        self.pool.release(self.first, self.count);
+        self.pool.units.give_back(self.first, self.count);
     }
 }
 
 impl Lend for Pool {
     fn recorded(&self, token: u64, record: Option<RecordRef>) {
         let (first, count) = (token as u32 as usize, (token >> 32) as usize);
-        let mut slot = lock(&self.slots[first]);
-        match (record, slot.as_mut()) {
-            (Some(record), Some(dispatch)) => {
-                dispatch.id = record.record().id.load(Ordering::Relaxed);
-                dispatch.record = Some(record);
-                drop(slot);
-                self.waiting.more();
-                self.running[first / 64].fetch_or(1 << (first % 64), Ordering::Release);
-                self.waiting.wake();
-            }
-            _ => {
-                *slot = None;
-                drop(slot);
-                self.release(first, count);
-            }
-        }
+        let Some(record) = record else { return self.units.give_back(first, count) };
+        self.units.begin(first, |dispatch| {
+            dispatch.id = record.record().id.load(Ordering::Relaxed);
+            dispatch.record = Some(record);
+            self.waiting.more();
+        });
+        self.waiting.wake();
     }
 }
 
@@ -398,11 +292,6 @@ impl Use {
     }
 }
 
-/// A bit for each of so many sub-buffers, not set.
-fn bits(units: usize) -> Box<[AtomicU64]> {
-    (0..units.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
-}
-
 /// What a sub-buffer has in an array.
 ///
 /// # Safety
@@ -427,67 +316,6 @@ fn places(units: usize) -> impl Iterator<Item = (usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
-
-    /// A pool without memory of a runtime's.
-    fn pool(units: usize) -> Pool {
-        let pool = Pool {
-            capacity: CAPACITY[1],
-            data: NonNull::dangling(),
-            sizes: NonNull::dangling(),
-            errors: NonNull::dangling(),
-            full: NonNull::dangling(),
-            descriptors: 0,
-            used: bits(units),
-            running: bits(units),
-            slots: (0..units).map(|_| Mutex::new(None)).collect(),
-            next: AtomicUsize::new(0),
-            waiting: Box::leak(Box::default()),
-        };
-        pool.use_rest();
-        pool
-    }
-
-    #[test]
-    fn sub_buffers_are_taken_once_beside_each_other_and_again_after_they_are_released() {
-        for (units, level) in [(1, 0), (5, 0), (5, 2), (64, 3), (200, 5), (200, 7), (1000, 8), (1024, 6)] {
-            let (pool, count) = (pool(units), 1 << level);
-            for round in 0..3 {
-                let mut taken = BTreeSet::new();
-                while let Some(first) = pool.take_level(level) {
-                    assert!(first % count == 0 && first + count <= units, "{units} {level}: {first}");
-                    assert!((first..first + count).all(|n| taken.insert(n)), "{units} {level}: {first} again");
-                }
-                // All that begin at a multiple of their number, but for whole words in a row.
-                let step = count.max(64);
-                let most = if count > 64 { units / step * step / count * count } else { units / count * count };
-                assert_eq!(taken.len(), most, "{units} {level} in round {round}");
-                taken.iter().step_by(count).for_each(|&first| pool.release(first, count));
-            }
-        }
-    }
-
-    #[test]
-    fn threads_that_take_sub_buffers_at_once_never_share_any() {
-        let pool = pool(300);
-        let taken: Vec<AtomicU32> = (0..300).map(|_| AtomicU32::new(0)).collect();
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let (pool, taken) = (&pool, &taken);
-                scope.spawn(move || {
-                    for n in 0..20_000_u32 {
-                        let level = (n + thread) % 9;
-                        let Some(first) = pool.take_level(level.min(8)) else { continue };
-                        let own = &taken[first..first + (1 << level)];
-                        assert!(own.iter().all(|user| user.swap(thread + 1, Ordering::Relaxed) == 0));
-                        own.iter().for_each(|user| user.store(0, Ordering::Relaxed));
-                        pool.release(first, 1 << level);
-                    }
-                });
-            }
-        });
-        assert_eq!(pool.take_level(8), Some(0), "all are free again");
-    }
 
     #[test]
     fn each_place_has_its_descriptor() {

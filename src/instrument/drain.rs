@@ -7,7 +7,7 @@
 //! One, started with the first pool of sub-buffers. It sleeps while no instrumented dispatch is in flight.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,8 @@ use super::handlers::Handlers;
 const LOOKS: u32 = 16;
 /// Between two looks: at first, and at most. A wave with a full sub-buffer waits so long, once.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(200)];
-/// How long the end of the runtime waits for a handler that does not return from one call.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the end of the runtime waits for a handler that does not return from one call: for a large report, not for ever.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the thread waits for.
 #[derive(Default)]
@@ -44,6 +44,8 @@ pub(crate) struct Waiting {
     thread: Mutex<Option<ThreadId>>,
     /// Changes while the thread comes on.
     steps: AtomicU64,
+    /// The position of the handler that is being called among those that the user wants, and one; 0 for none.
+    calling: AtomicUsize,
 }
 
 /// What was received.
@@ -79,6 +81,12 @@ impl Waiting {
         self.closing.load(Ordering::Relaxed)
     }
 
+    /// A handler is called from now on, or none.
+    pub(super) fn call(&self, position: Option<usize>) {
+        self.calling.store(position.map_or(0, |position| position + 1), Ordering::Relaxed);
+        self.step();
+    }
+
     fn step(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
@@ -98,11 +106,14 @@ impl Instrument {
     }
 
     /// The runtime or the process is about to end: waits until the handlers have all messages of dispatches that have ended, and
-    /// are closed.
-    pub(crate) fn leave(&self) {
+    /// are closed. A handler that does not return is not waited for: it is named in the result.
+    ///
+    /// # Errors
+    /// What there is to tell of such a handler.
+    pub(crate) fn leave(&self) -> Result<(), String> {
         let waiting = &self.waiting;
         if !waiting.started.load(Ordering::Acquire) || *lock(&waiting.thread) == Some(std::thread::current().id()) {
-            return;
+            return Ok(());
         }
         waiting.closing.store(true, Ordering::Release);
         let mut last = (0, Instant::now());
@@ -113,9 +124,17 @@ impl Instrument {
             if steps != last.0 {
                 last = (steps, Instant::now());
             } else if last.1.elapsed() > PATIENCE {
-                return;
+                let called = waiting.calling.load(Ordering::Relaxed).checked_sub(1);
+                let name =
+                    called.and_then(|position| self.handlers.get(position)).map_or("".into(), |n| n.to_string_lossy());
+                let seconds = PATIENCE.as_secs();
+                return Err(format!(
+                    "handler {name}: it did not return from a call within {seconds} s: the process ends without it, its report may be \
+                     incomplete"
+                ));
             }
         }
+        Ok(())
     }
 
     /// The runtime is gone, with the memory of the pools.
@@ -168,8 +187,8 @@ impl Instrument {
         let pools: Vec<&'static Pool> = lock(&self.pools).values().copied().collect();
         let mut news = false;
         for pool in pools {
-            for first in pool.running() {
-                let Some(mut dispatch) = pool.dispatch(first) else { continue };
+            for first in pool.units.running() {
+                let Some(mut dispatch) = pool.units.dispatch(first) else { continue };
                 // Before its messages are read: all of them are there then.
                 let has_ended = dispatch.has_ended();
                 if !dispatch.begun {
@@ -186,7 +205,7 @@ impl Instrument {
                     self.end_dispatch(interceptor, pool, first, dispatch, handlers.as_mut());
                     news = true;
                 } else {
-                    pool.keep(first, dispatch);
+                    pool.units.keep(first, dispatch);
                 }
             }
         }
@@ -267,11 +286,11 @@ impl Instrument {
     fn end_all(&self, handlers: &mut Handlers) {
         let pools: Vec<&'static Pool> = lock(&self.pools).values().copied().collect();
         for pool in pools {
-            for first in pool.running() {
-                let Some(mut dispatch) = pool.dispatch(first).filter(|dispatch| dispatch.begun) else { continue };
+            for first in pool.units.running() {
+                let Some(mut dispatch) = pool.units.dispatch(first).filter(|dispatch| dispatch.begun) else { continue };
                 dispatch.total.errors |= abi::LOGDUR_ERROR_NOT_ENDED;
                 handlers.end(dispatch.id, 0, &dispatch.total);
-                pool.keep(first, dispatch);
+                pool.units.keep(first, dispatch);
             }
         }
     }

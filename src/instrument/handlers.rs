@@ -16,7 +16,7 @@ use logdur_intercept::{Interceptor as Core, library};
 use logdur_journal::names::one_line;
 
 use super::buffers::Use;
-use super::drain::Total;
+use super::drain::{Total, Waiting};
 use super::output::Output;
 use super::{Instrument, Probe};
 
@@ -29,12 +29,15 @@ const ERROR_ROOM: usize = 1024;
 pub(super) struct Handlers {
     open: Vec<Open>,
     interceptor: &'static Core,
+    waiting: &'static Waiting,
     /// What the host's functions work on; its address is given to handlers.
     state: Box<State>,
 }
 
 /// A handler that is open.
 struct Open {
+    /// Its position among those that the user wants.
+    position: usize,
     name: String,
     table: HandlerTable,
     context: *mut c_void,
@@ -97,9 +100,10 @@ impl Handlers {
             sources: Sources::default(),
         });
         state.host.context = ptr::from_mut(&mut *state).cast();
-        let mut handlers = Handlers { open: Vec::new(), interceptor, state };
-        for wanted in &instrument.handlers {
-            match open(wanted, instrument, &handlers.state) {
+        let mut handlers = Handlers { open: Vec::new(), interceptor, waiting: instrument.waiting, state };
+        for (position, wanted) in instrument.handlers.iter().enumerate() {
+            instrument.waiting.call(Some(position));
+            match open(position, wanted, instrument, &handlers.state) {
                 Ok(handler) => handlers.open.push(handler),
                 Err(why) => {
                     let name = wanted.to_string_lossy();
@@ -107,6 +111,7 @@ impl Handlers {
                 }
             }
         }
+        instrument.waiting.call(None);
         handlers
     }
 
@@ -170,31 +175,36 @@ impl Handlers {
 
     /// Closes the handlers.
     pub(super) fn close(&mut self) {
-        self.open.drain(..).for_each(Open::close);
+        self.open.drain(..).for_each(|handler| handler.close(self.waiting));
         self.state.sources.close();
     }
 
     /// Calls a function of each handler; one that fails is closed.
     fn each(&mut self, call: impl Fn(&Open, *mut c_char) -> c_int) {
-        let interceptor = self.interceptor;
+        let (interceptor, waiting) = (self.interceptor, self.waiting);
         let failed = self.open.extract_if(.., |handler| {
             let mut error = [0 as c_char; ERROR_ROOM];
-            if call(handler, error.as_mut_ptr()) == 0 {
+            waiting.call(Some(handler.position));
+            let failed = call(handler, error.as_mut_ptr()) != 0;
+            waiting.call(None);
+            if !failed {
                 return false;
             }
             let (name, text) = (&handler.name, text_of(&error));
             interceptor.notice(format!("handler {name}: it failed, and gets no more messages: {text}"));
             true
         });
-        failed.for_each(Open::close);
+        failed.for_each(|handler| handler.close(waiting));
     }
 }
 
 impl Open {
-    fn close(self) {
+    fn close(self, waiting: &Waiting) {
         if let Some(close) = self.table.close {
+            waiting.call(Some(self.position));
             // SAFETY: the function is the handler's, whose context is not used any more.
             unsafe { close(self.context) };
+            waiting.call(None);
         }
     }
 }
@@ -230,7 +240,7 @@ fn load(path: &Path) -> Result<&'static Library, libloading::Error> {
     Ok(Box::leak(Box::new(library)))
 }
 
-fn open(wanted: &OsStr, instrument: &Instrument, state: &State) -> Result<Open, Unusable> {
+fn open(position: usize, wanted: &OsStr, instrument: &Instrument, state: &State) -> Result<Open, Unusable> {
     let (path, name) = place_of(wanted);
     let name = CString::new(name.as_bytes())?;
     let library = load(&path)?;
@@ -268,7 +278,7 @@ fn open(wanted: &OsStr, instrument: &Instrument, state: &State) -> Result<Open, 
             return Err(Unusable::Failed(text_of(&error)));
         }
     }
-    Ok(Open { name: shown, table, context })
+    Ok(Open { position, name: shown, table, context })
 }
 
 /// A handler's table, as far as both sides know it. What it lacks is `None`.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use hsa::Agent;
 use logdur_intercept::blocks::RecordRef;
+use logdur_intercept::clock::Jump;
 use logdur_intercept::host_clock::ClockPair;
 use logdur_intercept::interceptor::SeenAgent;
 use logdur_intercept::lifetime;
@@ -559,8 +560,30 @@ fn calibrate(session: &Session, queue: &Queue, agent: &SeenAgent, record: Record
     if tick == 0 {
         return false;
     }
-    if let Err(error) = agent.clock.calibrate(session.interceptor.api(), agent.agent.handle, tick) {
-        session.interceptor.notice_once("clock", format!("times of agent {} are not converted: {error}", queue.agent));
+    let interceptor = &session.interceptor;
+    match agent.clock.calibrate(interceptor.api(), agent.agent.handle, tick) {
+        Err(error) => {
+            let text = format!("times of agent {} are not converted: {error}", queue.agent);
+            interceptor.notice_once("clock", text);
+        }
+        Ok(Some(Jump::Doubted(off))) => {
+            let text = format!(
+                "the runtime's relation of the clock of agent {} and the host's jumped by {} us: rows keep the relation of before \
+                 until the runtime reads both clocks right, but event times of the application do not",
+                queue.agent,
+                off / 1000
+            );
+            interceptor.notice_once("clock-doubted", text);
+        }
+        Ok(Some(Jump::Believed(off))) => {
+            let text = format!(
+                "the clock of agent {} was set by {} us: times of rows before and after it do not compare",
+                queue.agent,
+                off / 1000
+            );
+            interceptor.notice_once("clock-believed", text);
+        }
+        Ok(None) => {}
     }
     true
 }

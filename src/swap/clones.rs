@@ -211,7 +211,7 @@ impl Swapper {
             hash,
             uses: object.map(|object| object.number).into_iter().collect(),
             code,
-            uri: String::new(),
+            uri: object.map(|object| object.uri(api)).unwrap_or_default(),
             load_delta: object.and_then(|object| object.moved_by()).unwrap_or(0),
         };
         let made = self.make(session, state, &its, swap, clone, instrument);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use logdur_capture::{Dispatch, End, Id, Note, Placed, Reader, Scope, SnapshotId};
 
@@ -469,4 +470,31 @@ fn arguments_of_which_nothing_tells_the_size_are_captured_as_far_as_their_memory
     let note = reader.notes().iter().find(|note| note.code == logdur_capture::KERNARG_EXTENT).unwrap();
     assert_eq!(note.dispatch, Some(reader.dispatches()[0].id));
     assert!(note.text.contains("neither metadata nor descriptor says how many bytes of arguments"), "{}", note.text);
+}
+
+#[test]
+fn how_much_is_captured_is_shown_on_a_terminal_unless_it_is_unwanted_and_nowhere_else() {
+    // `script` gives the command a terminal, and writes what comes there to its own standard output.
+    let on_terminal = |quiet: &str| {
+        let run = Run::hip("vectors");
+        let program = run.command();
+        let device = if harness::on_hardware() { String::new() } else { format!("--emulate {}", harness::arch()) };
+        let line = format!(
+            "'{}' {quiet} {device} -l /dev/null --capture a.ldcap -- '{}'",
+            built("omniprobe").display(),
+            program.get_program().display()
+        );
+        let mut command = Command::new("script");
+        command.args(["-q", "-e", "-f", "-c", &line, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
+        run.finish(command).passed().stdout
+    };
+    let shown = on_terminal("");
+    let is_rate = |text: &str| text.contains("iB captured, ") && text.contains("B/s");
+    assert!(is_rate(&shown), "{shown}");
+    let quiet = on_terminal("-q");
+    assert!(!is_rate(&quiet) && quiet.contains("a.ldcap: "), "{quiet}");
+    let run = Run::hip("vectors");
+    let capture = run.file("a.ldcap");
+    let outcome = run.probed(&["-l", "/dev/null", "--capture", capture.to_str().unwrap()]).passed();
+    assert!(!is_rate(&outcome.stderr) && outcome.stderr.contains("a.ldcap: "), "{}", outcome.stderr);
 }

@@ -186,6 +186,29 @@ fn a_clock_of_another_rate_that_runs_ahead_gives_the_same_nanoseconds() {
     }
 }
 
+#[test]
+fn a_driver_that_is_interrupted_between_its_two_clocks_moves_no_row() {
+    if harness::on_hardware() {
+        return;
+    }
+    const DISPATCHES: usize = 300;
+    let run = Run::hsa("paced").args([DISPATCHES.to_string(), "10".to_owned()]).env("KFDEMU_CLOCK", "100MHz~2000us");
+    let outcome = run.watched().passed();
+    let log = outcome.log();
+    assert!(
+        log.notices.iter().any(|notice| notice.contains("of the clock of agent 0 and the host's jumped by")),
+        "{log:?}"
+    );
+    // The clock that the packets were stamped with is the system's, in ticks of 10 ns.
+    let ran: BTreeSet<u64> = outcome.trace().iter().map(|packet| 10 * packet["startTicks"].as_u64().unwrap()).collect();
+    assert_eq!(log.rows.len(), DISPATCHES);
+    for row in &log.rows {
+        let start = row.number("startNs");
+        let near = ran.range(start.saturating_sub(100_000)..start + 100_000).next();
+        assert!(near.is_some() && row.flags().is_empty(), "no packet started within 100 us of {start}: {row:?}");
+    }
+}
+
 /// A run that is captured, and its file.
 fn captured(run: Run) -> (Outcome, Reader) {
     let file = run.file("run.ldcap");

@@ -146,6 +146,24 @@ fn the_messages_of_a_clone_are_the_addresses_that_its_lanes_access() {
 }
 
 #[test]
+fn a_cooperative_launch_is_instrumented_if_its_workgroups_can_meet_as_before() {
+    for arch in harness::archs() {
+        let outcome = listed(&["cooperative"]).arch(&arch).watched().passed();
+        let (log, got) = (outcome.log(), Listed::of(&outcome.read("handlers")));
+        let row = log.rows_of("relayed_wide")[0];
+        assert!(is_instrumented(&&row), "{arch}: {row:?} {:?}", log.notices);
+        let found = got.of_dispatch(row.number("id"));
+        let of = |what| found.iter().filter(|access| access.0 == what).count();
+        assert_eq!((of(READ), of(WRITE), found.len()), (1024, 2048, 3072), "{arch}");
+        // With more registers, fewer workgroups may run at once than the application was told.
+        let row = log.rows_of("relayed")[0];
+        assert_eq!((row.flags(), row.text("replaced")), ("not-instrumented", ""), "{arch}");
+        let told = log.notices.iter().filter(|notice| notice.contains("relayed runs as it is where it has to"));
+        assert!(told.filter(|notice| notice.contains("cooperative queue")).count() == 1, "{:?}", log.notices);
+    }
+}
+
+#[test]
 fn full_buffers_are_emptied_while_the_kernel_runs_and_dispatches_that_find_none_are_counted() {
     let run = listed(&["wide", "12"]).env("LOGDUR_INSTRUMENT_BUFFERS", "40K");
     let file = run.file("log.csv");
@@ -241,6 +259,20 @@ fn a_handler_that_fails_is_missing_or_too_new_is_off_with_one_notice_and_the_app
     let got = Listed::of(&outcome.read("handlers"));
     assert_eq!(got.addresses.len() as u64, 20 * 2 * (3 * GROUP - IDLE));
     assert!(got.ended.is_empty() && got.others.is_empty(), "{:?}", got.others);
+}
+
+#[test]
+fn a_handler_that_never_returns_is_named_and_the_process_ends_without_it() {
+    let run = listed(&["doubled", "2"]);
+    let log = run.file("log.csv");
+    let run = run.env("LOGDUR_LOG_LOCATION", log).env("LOGDUR_HANDLER_OPTIONS", "fail=never");
+    let outcome = run.probed(&[]).passed();
+    let log = outcome.log();
+    log.account();
+    let told = format!("handler {}: it did not return from a call", lister().display());
+    let notices: Vec<&String> = log.notices.iter().filter(|notice| notice.starts_with(&told)).collect();
+    assert!(notices.len() == 1 && outcome.stderr.matches(&told).count() == 1, "{:?}\n{}", log.notices, outcome.stderr);
+    assert_eq!(log.rows_of("doubled").iter().filter(is_instrumented).count(), 2);
 }
 
 #[test]

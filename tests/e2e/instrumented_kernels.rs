@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::accesses::{self, Accesses};
 use crate::harness::{self, Outcome, Run};
-use crate::launch;
+use crate::launch::{self, Arg, Launch};
 use crate::triton;
 
 /// Compiles without warnings.
@@ -61,6 +61,21 @@ fn arrays(outcome: &Outcome) -> Vec<Range<u64>> {
 fn a_kernel_instrumented_by_hand_sends_what_its_lanes_do_also_when_buffers_are_full() {
     for arch in harness::archs() {
         Run::new(harness::hip_optimized("by_hand", STRICT)).arch(&arch).bare().passed();
+    }
+}
+
+#[test]
+fn a_kernel_instrumented_by_hand_sends_every_byte_that_the_emulator_sees_the_plain_kernel_access() {
+    for arch in harness::archs() {
+        let run = Run::new(harness::hip_optimized("by_hand", STRICT)).arch(&arch);
+        let [messages, capture] = ["messages", "a.ldcap"].map(|name| run.file(name));
+        let run = run.args([&messages]).env("LOGDUR_CAPTURE", &capture).env("LOGDUR_CAPTURE_KERNELS", "^k_accesses$");
+        let outcome = run.watched().passed();
+        let arrays = arrays(&outcome);
+        let observed = accesses::of_capture(&capture, &arrays);
+        assert_eq!((arrays.len(), observed.len()), (3, 1));
+        let sent = Accesses::of_messages(&fs::read(&messages).unwrap(), &arrays);
+        observed["k_accesses"].expect_sent(&sent, &arch);
     }
 }
 
@@ -199,19 +214,104 @@ fn clones_of_tritons_kernels_send_every_byte_that_the_emulator_sees_their_kernel
     }
 }
 
-/// A program with clones of its kernels, and what its kernels sent to an analyzer, as JSON.
-fn analyzed(arch: &str, analyzer: &str, sends: &str) -> Vec<Value> {
+/// The work-items of a workgroup of `cloned.cl`, and those of its grid.
+const GROUP: u32 = 96;
+const ITEMS: u32 = 5 * GROUP;
+
+/// The code object of `cloned.cl`, whose kernel has a clone by the plugin for LLVM 19.
+fn by_llvm_19(run: &Run, arch: &str) -> PathBuf {
+    let (source, object) = (harness::root().join("tests/programs/opencl/cloned.cl"), run.file("cloned.hsaco"));
+    let mut command = Command::new("clang-19");
+    command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-O3", "-mcode-object-version=4"]);
+    command.arg("--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode").arg(format!("-mcpu={arch}"));
+    command.arg(format!("-fpass-plugin={}", harness::built("liblogdur-instrument-19.so").display()));
+    let output = command.arg(source).arg("-o").arg(&object).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    object
+}
+
+/// The numbers that `scattered` reads.
+fn numbers() -> Vec<u8> {
+    (0..ITEMS).flat_map(|i| (i * 7919 % 1000).to_le_bytes()).collect()
+}
+
+#[test]
+fn a_clone_of_opencl_by_llvm_19_sends_every_byte_that_the_emulator_sees_the_kernel_access() {
+    for arch in harness::archs() {
+        let run = Run::new(harness::hip_optimized("clone_of", STRICT)).arch(&arch);
+        let object = by_llvm_19(&run, &arch);
+        let [numbers_file, zeros, messages, capture] =
+            ["numbers", "zeros", "messages", "a.ldcap"].map(|name| run.file(name));
+        fs::write(&numbers_file, numbers()).unwrap();
+        fs::write(&zeros, vec![0; numbers().len()]).unwrap();
+        let [from, to] = [&numbers_file, &zeros].map(|file| format!("buffer:{}", file.display()));
+        let count = ITEMS.to_le_bytes().iter().fold("value:".to_owned(), |hex, byte| format!("{hex}{byte:02x}"));
+        let run = run.args([&object, &messages]).args(["scattered", "5", "1", "1", "96", "0"]);
+        let run = run.args([&from, &to, &to, &count]).env("LOGDUR_CAPTURE", &capture);
+        let outcome = run.env("LOGDUR_CAPTURE_KERNELS", "^scattered$").watched().passed();
+        let arrays = arrays(&outcome);
+        let observed = accesses::of_capture(&capture, &arrays);
+        let sent = Accesses::of_messages(&fs::read(&messages).unwrap(), &arrays);
+        observed["scattered"].expect_sent(&sent, &arch);
+    }
+}
+
+#[test]
+fn a_clone_of_opencl_by_llvm_19_runs_in_the_kernels_place() {
+    let arch = harness::arch();
+    let run = launch::launcher(&arch);
+    let object = by_llvm_19(&run, &arch);
+    let launch = Launch {
+        kernel: "scattered".to_owned(),
+        grid: vec![ITEMS],
+        workgroup: vec![GROUP],
+        lds: 0,
+        args: vec![
+            Arg::Buffer(numbers()),
+            Arg::Buffer(vec![0; numbers().len()]),
+            Arg::Buffer(vec![0; 32]),
+            Arg::Value(ITEMS.to_le_bytes().to_vec()),
+        ],
+    };
+    let source = harness::root().join("tests/programs/opencl/cloned.cl");
+    let expected = launch::on_cpu(&source, "-cl-std=CL2.0", std::slice::from_ref(&launch));
+    let report = run.file("report.json");
+    let run = run.env("LOGDUR_INSTRUMENTED", "true").env("LOGDUR_HANDLERS", "AddressLogger");
+    let run = run.env("LOGDUR_HANDLER_FORMAT", "json").env("LOGDUR_HANDLER_OUTPUT", report);
+    let (got, outcome) = launch::launched_by(run, &object, &[launch], true).unwrap_or_else(|o| panic!("{}", o.stderr));
+    assert_eq!(got, expected, "the clone computes what the processor does");
+    let messages: Vec<Value> = outcome.read("report.json").lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let lanes = |does: &str| -> usize {
+        let of = messages.iter().filter(|message| message["op_type"] == does);
+        of.map(|message| message["addresses"].as_array().unwrap().len()).sum()
+    };
+    // Each work-item reads OpenCL's offset of the grid, its number, a word of LDS and up to four more numbers; writes a word and a
+    // result; a third adds to a sum.
+    let looped: u32 = (0..ITEMS).map(|i| i % 5).sum();
+    let added = (0..ITEMS).filter(|i| i % 3 == 1).count();
+    let expected = ((3 * ITEMS + looped) as usize, 2 * ITEMS as usize, added);
+    assert_eq!((lanes("read"), lanes("write"), lanes("read/write")), expected);
+}
+
+/// A program with clones of its kernels, which send some messages.
+pub(crate) fn with_clones(arch: &str, sends: &str) -> PathBuf {
     let program = harness::programs().join(format!("analyzed.{arch}.{sends}"));
-    let run = Run::new(program.clone()).arch(arch);
     let mut command = harness::hipcc();
     command.args(["-std=c++17", "-O3", "-g"]).arg(format!("--offload-arch={arch}"));
     command.arg(format!("-fpass-plugin={}", plugin().display())).env("LOGDUR_INSTRUMENT", sends);
     command.arg(harness::root().join("tests/programs/analyzed.hip")).arg("-o").arg(&program);
     let compiled = command.output().unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    program
+}
+
+/// What the kernels of this program send to an analyzer with some options, as JSON.
+pub(crate) fn analyzed(arch: &str, analyzer: &str, sends: &str, options: &str) -> Vec<Value> {
+    let run = Run::new(with_clones(arch, sends)).arch(arch);
     let report = run.file("report.json");
     let run = run.env("LOGDUR_INSTRUMENTED", "true").env("LOGDUR_HANDLERS", analyzer);
     let run = run.env("LOGDUR_HANDLER_FORMAT", "json").env("LOGDUR_HANDLER_OUTPUT", report);
+    let run = run.env("LOGDUR_HANDLER_OPTIONS", options);
     let outcome = run.watched().passed();
     let text = outcome.read("report.json");
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
@@ -220,7 +320,7 @@ fn analyzed(arch: &str, analyzer: &str, sends: &str) -> Vec<Value> {
 #[test]
 fn the_analyzers_report_what_lines_of_a_program_are_known_to_do() {
     for arch in harness::archs() {
-        let reports = analyzed(&arch, "MemoryAnalysis", "addresses");
+        let reports = analyzed(&arch, "MemoryAnalysis", "addresses", "");
         // The only access whose line has a mark.
         let access = |kernel: &str, part: &str, mark: &str| {
             let of = |r: &&Value| r["kernel_analysis"]["kernel_info"]["name"].as_str().unwrap().starts_with(kernel);
@@ -242,7 +342,7 @@ fn the_analyzers_report_what_lines_of_a_program_are_known_to_do() {
         assert_eq!(access("transposed(", "bank_conflicts", "column read")["total_conflicts"], 64 * 62);
         assert_eq!(access("transposed_padded(", "bank_conflicts", "column read")["total_conflicts"], 0);
     }
-    let reports = analyzed(&harness::arch(), "BasicBlockAnalysis", "blocks,intervals");
+    let reports = analyzed(&harness::arch(), "BasicBlockAnalysis", "blocks,intervals", "");
     // 16 waves go ten times through a loop with a quarter of their lanes.
     let looped = |r: &&Value| {
         r["kernel"].as_str().unwrap().starts_with("divergent(")

@@ -226,8 +226,8 @@ fn mixed(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn memory_of_every_kind_holds_on_the_gpu_what_it_holds_on_the_cpu() {
+/// Launches of kernels that access memory of every kind.
+fn memory_cases() -> Vec<Case> {
     let mut random = Random::of("memory");
     let mut numbers = |of: Type, count: usize| Arg::Buffer(random.elements(of, count));
     let empty = |bytes: usize| Arg::Buffer(vec![0; bytes]);
@@ -299,5 +299,26 @@ fn memory_of_every_kind_holds_on_the_gpu_what_it_holds_on_the_cpu() {
         value(&[1, 200, 3, 255]),
     ];
     cases.push(alike("struct_argument", line, groups, arguments, &[I8, I64]));
-    compare("memory.cl", "", "", &cases);
+    cases
+}
+
+#[test]
+fn memory_of_every_kind_holds_on_the_gpu_what_it_holds_on_the_cpu() {
+    compare("memory.cl", "", "", &memory_cases());
+}
+
+/// Captures of these kernels, as optimised code: for each build its name, the file, and the run that it is of.
+pub(crate) fn captured() -> Vec<(String, PathBuf, harness::Outcome)> {
+    let launches: Vec<Launch> = memory_cases().into_iter().map(|case| case.launch).collect();
+    let capture = |build: Build| {
+        let Build { arch, clang, optimise, abi } = &build;
+        let object = harness::opencl_object(&source("memory.cl"), arch, *clang, *optimise, *abi, "");
+        let run = launch::launcher(arch);
+        let file = run.file("run.ldcap");
+        let run = run.env("LOGDUR_CAPTURE", &file);
+        let launched = launch::launched_by(run, &object, &launches, true);
+        let (_, outcome) = launched.unwrap_or_else(|run| panic!("{build:?}: {}{}", run.stdout, run.stderr));
+        (format!("{build:?}"), file, outcome)
+    };
+    builds().into_iter().filter(|build| build.optimise > 0).map(capture).collect()
 }

@@ -109,6 +109,11 @@ pub(crate) fn words(name: &str, arch: &str) -> Vec<String> {
     words
 }
 
+/// The names of all cases.
+pub(crate) fn names(arch: &str) -> Vec<String> {
+    cases(&harness::triton(arch)).into_iter().map(|case| case.name).collect()
+}
+
 /// A capture of a case, and the run that it is of.
 pub(crate) fn captured(name: &str, arch: &str) -> (PathBuf, harness::Outcome) {
     let folder = harness::triton(arch);

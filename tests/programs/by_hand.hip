@@ -1,6 +1,8 @@
 // Kernels that are instrumented by hand with logdur_device.h, and what they must have sent: lanes that diverge, loops of other lengths
-// in each lane, atomics, LDS, workgroups of three dimensions, sub-buffers that are full all the time.
+// in each lane, atomics, LDS, workgroups of three dimensions, sub-buffers that are full all the time. With an argument, the plain kernel
+// runs first, and the messages of the instrumented one are written to this file.
 #include <array>
+#include <fstream>
 #include <string>
 #include <tuple>
 
@@ -10,6 +12,17 @@ constexpr int ITEMS = 16 * 3 * 3, TABLE = 10;  // work-items of a workgroup: two
 
 __device__ int item() { return threadIdx.x + 16 * (threadIdx.y + 3 * threadIdx.z); }
 __device__ int group() { return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z); }
+
+// The kernel as it is without messages.
+extern "C" __global__ void k_accesses(const int* in, int* out, int* sum) {
+    __shared__ int words[ITEMS];
+    int i = item(), all = group() * ITEMS + i, value = in[all];
+    words[i] = value;
+    __syncthreads();
+    for (int k = 0; k < i % 3; ++k) value += words[(i + k) % ITEMS];
+    if (i % 2 != 0) atomicAdd(sum + i % TABLE, value);
+    out[all] = value;
+}
 
 __global__ void __amd_crk_accesses(const int* in, int* out, int* sum, void* descriptor) {
     __shared__ int words[ITEMS];
@@ -62,12 +75,23 @@ void expect_sent(const Sent& got, const Sent& expected, const char* what) {
     EXPECT(got.size() == expected.size(), "%s: %zu different messages, expected %zu", what, got.size(), expected.size());
 }
 
-void accesses(size_t sub_buffers, size_t capacity, unsigned least_stops) {
+void accesses(size_t sub_buffers, size_t capacity, unsigned least_stops, const char* file) {
     const dim3 grid(3, 2, 2), block(16, 3, 3);
     const int groups = 12;
     std::vector<int> values(groups * ITEMS);
     for (size_t i = 0; i < values.size(); ++i) values[i] = int(i * 7 % 1000);
     Array<int> in(values), out(values.size()), sum(TABLE);
+    std::vector<int> plain, plain_sums;
+    if (file) {
+        for (const Array<int>* array : {&in, &out, &sum})
+            std::printf("array %llx %llx\n", (unsigned long long)(const int*)*array,
+                        (unsigned long long)(const int*)*array + array->bytes());
+        k_accesses<<<grid, block>>>(in, out, sum);
+        plain = out.host();
+        plain_sums = sum.host();
+        CHECK(hipMemset(out, 0, out.bytes()));
+        CHECK(hipMemset(sum, 0, sum.bytes()));
+    }
     Messages messages(sub_buffers, capacity);
     __amd_crk_accesses<<<grid, block>>>(in, out, sum, messages.descriptor());
 
@@ -140,6 +164,12 @@ void accesses(size_t sub_buffers, size_t capacity, unsigned least_stops) {
     EXPECT(messages.errors() == 0, "errors %x", messages.errors());
     expect_same("out", out.host(), results);
     expect_same("sum", sum.host(), sums);
+    if (file) {
+        expect_same("out of the plain kernel", plain, results);
+        expect_same("sum of the plain kernel", plain_sums, sums);
+        std::ofstream(file, std::ios::binary)
+            .write(reinterpret_cast<const char*>(messages.bytes().data()), messages.bytes().size());
+    }
 }
 
 void values() {
@@ -168,10 +198,10 @@ void values() {
            starts);
 }
 
-int main() {
-    accesses(256, 1 << 16, 0);
-    accesses(5, 4096, 10);
-    accesses(1, 832, 100);  // room for one message of a full wave
+int main(int count, char** arguments) {
+    accesses(256, 1 << 16, 0, count > 1 ? arguments[1] : nullptr);
+    accesses(5, 4096, 10, nullptr);
+    accesses(1, 832, 100, nullptr);  // room for one message of a full wave
     values();
     // Messages that do not fit are dropped, and said to be; smaller ones are sent.
     Messages messages(1, 100);

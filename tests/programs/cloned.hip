@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "check.h"
+#include "cooperative.h"
 #include "logdur_device.h"
 
 using namespace logdur;
@@ -75,6 +76,27 @@ CLONE void __amd_crk_countedPv(void* descriptor) {
     submit_address(descriptor, &calls, READ_WRITE, 4, GLOBAL);
     atomicAdd(&calls, 1);
 }
+
+// Workgroups that wait for each other: launched into a cooperative queue.
+__device__ void relaying(int* out, int n, void* descriptor) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, other = (i + 200) % n;
+    submit_address(descriptor, out + i, WRITE, 4, GLOBAL);
+    out[i] = 3 * i;
+    cg::this_grid().sync();
+    submit_address(descriptor, out + other, READ, 4, GLOBAL);
+    int value = out[other];
+    cg::this_grid().sync();
+    submit_address(descriptor, out + i, WRITE, 4, GLOBAL);
+    out[i] = value + 1;
+}
+extern "C" __global__ void relayed(int* out, int n) { relaying(out, n, nullptr); }
+CLONE void __amd_crk_relayedPv(int* out, int n, void* descriptor) { relaying(out, n, descriptor); }
+// The same kernel, which needs more registers than its clone.
+extern "C" __global__ void relayed_wide(int* out, int n) {
+    asm volatile("; more registers" ::: "v120", "s80");
+    relaying(out, n, nullptr);
+}
+CLONE void __amd_crk_relayed_widePv(int* out, int n, void* descriptor) { relaying(out, n, descriptor); }
 
 // No clone.
 extern "C" __global__ void plain(int* out) { out[threadIdx.x] = int(threadIdx.x); }
@@ -163,6 +185,16 @@ static void run_one(Kernel kernel, int first) {
     EXPECT(out.host()[0] == first, "the first value is %d", out.host()[0]);
 }
 
+static void run_relayed(void (*kernel)(int*, int)) {
+    int n = 8 * 128;
+    Array<int> out(n);
+    int* address = out;
+    void* arguments[] = {&address, &n};
+    CHECK(hipLaunchCooperativeKernel((void*)kernel, dim3(8), dim3(128), arguments, 0, 0));
+    std::vector<int> result = out.host();
+    for (int i = 0; i < n; ++i) EXPECT(result[i] == 3 * ((i + 200) % n) + 1, "relayed %d: %d", i, result[i]);
+}
+
 // Returns when the handler's report says that a dispatch has ended, if there is a handler.
 static void wait_for_report() {
     const char* name = std::getenv("LOGDUR_HANDLER_OUTPUT");
@@ -181,6 +213,9 @@ int main(int argc, char** argv) {
         run_counted(2);
         run_one(plain, 0);
         run_one(refused, 1);
+    } else if (scenario == "cooperative") {
+        run_relayed(relayed);
+        run_relayed(relayed_wide);
     } else if (scenario == "doubled") {
         run_doubled(count, 3);
     } else if (scenario == "wide") {

@@ -1,10 +1,12 @@
-// A handler that writes each address of each lane, and what becomes of the dispatches. The option `fail` names what it fails in.
+// A handler that writes each address of each lane, and what becomes of the dispatches. The option `fail` names what it fails in,
+// or is `never`, with which it never returns from its last call.
 #include "logdur_handler.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct {
   logdur_host host;
@@ -83,6 +85,7 @@ static int ends(void *context, const logdur_dispatch_result *result, char *error
 
 static void closed(void *context) {
   say(context, "closed\n");
+  while (strcmp(((lister *)context)->fail, "never") == 0) pause();
   free(context);
 }
 

@@ -52,3 +52,15 @@ static inline long resident(void) {
     fclose(file);
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
+
+// The largest resident memory so far, in KiB.
+static inline long peak(void) {
+    long kib = -1;
+    char line[128];
+    FILE* file = fopen("/proc/self/status", "r");
+    EXPECT(file, "/proc/self/status cannot be read");
+    while (kib < 0 && fgets(line, sizeof line, file)) sscanf(line, "VmHWM: %ld", &kib);
+    fclose(file);
+    EXPECT(kib >= 0, "no VmHWM in /proc/self/status");
+    return kib;
+}

@@ -1,7 +1,7 @@
 //! `cargo xtask bench NAME`: our figure beside the alternative's, from interleaved runs.
 
 mod cache;
-mod capture_format;
+mod capture;
 mod dispatch;
 mod instrument;
 mod replay;
@@ -47,9 +47,14 @@ const BENCHES: &[Bench] = &[
         run: cache::run,
     },
     Bench {
+        name: "capture",
+        help: "what a captured dispatch costs a process, beside copying and hashing as many bytes",
+        run: capture::process,
+    },
+    Bench {
         name: "capture-format",
         help: "what writing and opening capture files costs, beside copying the same bytes",
-        run: capture_format::run,
+        run: capture::format,
     },
     Bench {
         name: "replay",
@@ -135,6 +140,14 @@ fn table<const N: usize>(
         println!("{:<16} {}", variant.name, cells.join(" "));
     }
     Ok(())
+}
+
+/// The numbers that a program prints.
+fn parsed<const N: usize>(text: &str) -> Result<[f64; N]> {
+    let numbers: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
+    let numbers = numbers.with_context(|| format!("expected numbers, found {text:?}"))?;
+    let Ok(numbers) = <[f64; N]>::try_from(numbers) else { bail!("expected {N} numbers, found {text:?}") };
+    Ok(numbers)
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

@@ -81,7 +81,11 @@ pub(crate) fn of_compiler(hipcc: &Path) -> Result<&'static Llvm> {
     version(number.with_context(|| format!("{} names no version of clang: {text}", hipcc.display()))?)
 }
 
-fn version(text: &str) -> Result<&'static Llvm> {
+/// A version of LLVM, by its number.
+///
+/// # Errors
+/// When it is not supported.
+pub(crate) fn version(text: &str) -> Result<&'static Llvm> {
     let known = || VERSIONS.iter().map(|llvm| llvm.number.to_string()).collect::<Vec<_>>().join(", ");
     let found = VERSIONS.iter().find(|llvm| llvm.number.to_string() == text);
     found.with_context(|| format!("LLVM {text:?}: expected one of {}", known()))

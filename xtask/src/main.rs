@@ -52,7 +52,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "ci", help: "everything that a change has to pass", run: ci::run },
     Command {
         name: "bench",
-        help: "measure: dispatch, producer, shared, start, cache, capture-format, waves",
+        help: "measure: dispatch, producer, shared, start, cache, capture, capture-format, replay, instrument, waves",
         run: bench::run,
     },
     Command {

@@ -48,6 +48,11 @@ fn not_ready() -> Result<Vec<String>> {
     if newest != VERSION {
         missing.push(format!("CHANGELOG.md: expected [{VERSION}] as the newest version, found [{newest}]"));
     }
+    // An address that is no one's: the field has to be there.
+    if fs::read_to_string(shell::root().join("Cargo.toml"))?.contains("@localhost>") {
+        missing
+            .push("Cargo.toml: expected the address of a maintainer of the package, found one of localhost".to_owned());
+    }
     let git = |args: &[&str]| shell::output(Command::new("git").args(args).current_dir(shell::root()));
     if !git(&["tag", "--list", &format!("v{VERSION}")])?.is_empty() {
         missing.push(format!("the tag v{VERSION} is there already: raise the version in Cargo.toml"));

@@ -140,6 +140,11 @@ const OPTIONAL: &[Optional] = &[
         names: "instrumented_kernels::",
     },
     Optional {
+        what: "tests of clones by LLVM 19",
+        prepare: || instrument::build(instrument::version("19")?).map(drop),
+        names: "by_llvm_19",
+    },
+    Optional {
         what: "tests of clones of Triton's kernels",
         prepare: instrument::for_triton,
         names: "of_tritons_kernel",

@@ -10,3 +10,4 @@ mod mutants;
 mod newer;
 mod old_versions;
 mod sizes;
+mod threads;

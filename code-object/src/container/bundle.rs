@@ -94,7 +94,7 @@ pub(super) fn entries(source: &dyn Source, at: u64, end: u64) -> Found {
     let mut entries = Vec::new();
     let mut known = true;
     for row in rows {
-        let mut entry = Entry { id: row.id, ..Entry::of(Kind::Bundle, at, 0) };
+        let mut entry = Entry::of(Kind::Bundle, at, 0).named(row.id);
         (entry.offset, entry.length) = (at.saturating_add(row.offset), row.size);
         match row.offset.checked_add(row.size).filter(|&end| end <= there) {
             Some(end) => length = length.max(end),

@@ -137,7 +137,7 @@ pub(super) fn entries(source: &dyn Source, at: u64, end: u64) -> Found {
         Err(problem) => return Found { length, ..broken(header.length, problem) },
     };
     let entry = |row: bundle::Row| {
-        let mut entry = Entry { id: row.id, ..Entry::of(kind, at, header.length) };
+        let mut entry = Entry::of(kind, at, header.length).named(row.id);
         (entry.offset, entry.length) = (row.offset, row.size);
         if row.offset.checked_add(row.size).is_none_or(|end| end > header.unpacked) {
             let (what, found) = ("entry of a compressed bundle", header.unpacked.saturating_sub(row.offset));

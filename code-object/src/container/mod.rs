@@ -9,7 +9,9 @@ mod host;
 mod package;
 mod stream;
 
+use std::fmt;
 use std::io::Read as _;
+use std::ops::{Deref, DerefMut};
 
 use crate::error::{Result, Unreadable};
 use crate::source::{self, Source};
@@ -33,8 +35,8 @@ pub enum Kind {
 }
 
 /// Where a code object lies, or another thing that a bundle has, like an empty entry for the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
     /// What it lies in.
     pub kind: Kind,
     /// True when that lies in a program or library for the host.
@@ -50,14 +52,43 @@ pub struct Entry {
     pub offset: u64,
     /// In bytes. Entries for the host are often empty.
     pub length: u64,
+}
+
+/// What was found at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where.
+    pub place: Place,
     /// Why it cannot be read. Its neighbours can.
     pub problem: Option<Unreadable>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.id.is_empty() {
+            return write!(f, "code object at {:#x}", self.offset);
+        }
+        write!(f, "{} in the bundle at {:#x}", self.id, self.container_offset)
+    }
+}
+
+impl Deref for Entry {
+    type Target = Place;
+    fn deref(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl DerefMut for Entry {
+    fn deref_mut(&mut self) -> &mut Place {
+        &mut self.place
+    }
 }
 
 /// The most bytes of an entry of a compressed bundle: twice what code can address relative to itself.
 const MAX_UNPACKED: u64 = 4 << 30;
 
-impl Entry {
+impl Place {
     /// What the bundle says that it was compiled for; `None` for a bare one, which says it itself, and for the host's.
     pub fn target(&self) -> Option<Target> {
         // The kind of offloading, the triple with three or four parts, and the target ID.
@@ -70,10 +101,20 @@ impl Entry {
         self.kind == Kind::Bare || (self.length != 0 && self.target().is_some())
     }
 
-    /// Reads it.
+    /// Reads what lies there.
     ///
     /// # Errors
     /// When the source cannot be read or the bundle is damaged.
+    pub fn read(&self, source: &dyn Source) -> Result<Vec<u8>> {
+        Entry { place: self.clone(), problem: None }.read(source)
+    }
+}
+
+impl Entry {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// As [`Place::read`], and what is wrong with the entry.
     pub fn read(&self, source: &dyn Source) -> Result<Vec<u8>> {
         let mut found = None;
         read_each(source, std::slice::from_ref(self), &mut |_, bytes| found = Some(bytes));
@@ -81,7 +122,7 @@ impl Entry {
     }
 
     fn of(kind: Kind, at: u64, length: u64) -> Entry {
-        Entry {
+        let place = Place {
             kind,
             in_host_elf: false,
             id: String::new(),
@@ -89,12 +130,20 @@ impl Entry {
             container_length: length,
             offset: at,
             length,
-            problem: None,
-        }
+        };
+        Entry { place, problem: None }
+    }
+
+    /// The same with the name that the bundle has for it.
+    fn named(mut self, id: String) -> Entry {
+        self.place.id = id;
+        self
     }
 
     fn broken(kind: Kind, at: u64, length: u64, problem: Unreadable) -> Entry {
-        Entry { problem: Some(problem), length: 0, ..Entry::of(kind, at, length) }
+        let mut entry = Entry { problem: Some(problem), ..Entry::of(kind, at, length) };
+        entry.length = 0;
+        entry
     }
 }
 

@@ -90,14 +90,9 @@ fn entry(source: &dyn Source, at: u64, end: u64) -> Result<Entry> {
         expected: length,
         found: size.saturating_sub(offset),
     });
-    Ok(Entry {
-        id,
-        problem,
-        container_length: size,
-        offset: at.saturating_add(offset),
-        length,
-        ..Entry::of(Kind::Package, at, 0)
-    })
+    let mut entry = Entry { problem, ..Entry::of(Kind::Package, at, size).named(id) };
+    (entry.offset, entry.length) = (at.saturating_add(offset), length);
+    Ok(entry)
 }
 
 /// The number at an offset; what is not there is 0.

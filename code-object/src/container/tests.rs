@@ -185,8 +185,7 @@ fn what_keeps_no_code_objects_has_none_and_damaged_headers_are_told() {
 
 #[test]
 fn ids_of_every_form_name_their_target() {
-    let target =
-        |id: &str| Entry { id: id.to_owned(), ..Entry::of(Kind::Bundle, 0, 1) }.target().map(|t| t.to_string());
+    let target = |id: &str| Entry::of(Kind::Bundle, 0, 1).named(id.to_owned()).target().map(|t| t.to_string());
     assert_eq!(target(B).as_deref(), Some("gfx906:xnack-"));
     assert_eq!(target("hip-amdgcn-amd-amdhsa-gfx900").as_deref(), Some("gfx900"));
     assert_eq!(target("hipv4-amdgcn-amd-amdhsa--gfx9-4-generic:xnack+").as_deref(), Some("gfx9-4-generic:xnack+"));
@@ -228,7 +227,7 @@ fn a_package_with_a_number_near_2_to_the_64_is_told_wherever_the_number_is() {
         package::entries(&bytes, before as u64, end).entries.remove(0)
     };
     let right = package(72, 88);
-    assert_eq!((&*right.id, right.problem), ("hip---gfx90a", None));
+    assert_eq!((&*right.id, &right.problem), ("hip---gfx90a", &None));
     for field in [8, 16, 40, 48, 56, 64, 72, 80] {
         for number in [u64::MAX, u64::MAX - 15, 1 << 63] {
             assert!(package(field, number).problem.is_some(), "{number:#x} at {field}");

@@ -89,7 +89,7 @@ fn a_bundle_has_the_entries_that_clangs_bundler_put_into_it() {
         let path = bundled(name, options);
         assert_holds_the_parts(&fs::read(&path).unwrap(), Kind::Bundle);
         let mut listed: Vec<String> = list(&path);
-        let mut ours: Vec<String> = entries(&fs::read(&path).unwrap()).into_iter().map(|e| e.id).collect();
+        let mut ours: Vec<String> = entries(&fs::read(&path).unwrap()).into_iter().map(|e| e.place.id).collect();
         listed.sort();
         ours.sort();
         assert_eq!(ours, listed);
@@ -189,7 +189,7 @@ fn every_version_of_the_header_and_both_methods_hold_the_same() {
             several.extend(&bytes);
             several.resize(several.len().next_multiple_of(4096) + 3 * 4096, 0);
             several.extend(&plain);
-            let ids: Vec<String> = entries(&bytes).into_iter().map(|e| e.id).collect();
+            let ids: Vec<String> = entries(&bytes).into_iter().map(|e| e.place.id).collect();
             let found = entries(&several);
             let expected: Vec<&String> = ids.iter().chain(&ids).chain(&ids).collect();
             assert_eq!(found.iter().map(|e| &e.id).collect::<Vec<_>>(), expected, "{version} {method}");

@@ -42,11 +42,13 @@ pub struct Rate {
     pub hertz: u64,
     /// How much faster it is than it says, in millionths.
     pub skew: i32,
+    /// By how many microseconds the system's counter is late in every third reading of both.
+    pub jump: u32,
 }
 
 impl Default for Rate {
     fn default() -> Rate {
-        Rate { hertz: TICKS_PER_SECOND, skew: 0 }
+        Rate { hertz: TICKS_PER_SECOND, skew: 0, jump: 0 }
     }
 }
 
@@ -62,7 +64,8 @@ impl Rate {
 pub struct Clock(Kind);
 
 enum Kind {
-    Real(Rate),
+    /// With the number of readings of both counters.
+    Real(Rate, AtomicU64),
     Deterministic(Executed),
 }
 
@@ -84,13 +87,13 @@ impl Clock {
 
     /// A real clock of another rate.
     pub fn at(rate: Rate) -> Clock {
-        Clock(Kind::Real(rate))
+        Clock(Kind::Real(rate, AtomicU64::new(0)))
     }
 
     /// Counts per second, as the clock says.
     pub fn hertz(&self) -> u64 {
         match &self.0 {
-            Kind::Real(rate) => rate.hertz,
+            Kind::Real(rate, _) => rate.hertz,
             Kind::Deterministic(_) => TICKS_PER_SECOND,
         }
     }
@@ -109,7 +112,7 @@ impl Clock {
     /// The GPU's counter now.
     pub fn ticks(&self) -> u64 {
         match &self.0 {
-            Kind::Real(rate) => rate.ticks(system_nanoseconds()),
+            Kind::Real(rate, _) => rate.ticks(system_nanoseconds()),
             Kind::Deterministic(executed) => executed.now.load(Ordering::Acquire),
         }
     }
@@ -118,9 +121,12 @@ impl Clock {
     /// no packet's times.
     pub fn counters(&self) -> Counters {
         match &self.0 {
-            Kind::Real(rate) => {
+            Kind::Real(rate, readings) => {
                 let system = system_nanoseconds();
-                Counters { ticks: rate.ticks(system), system }
+                // The first two are what the runtime begins with.
+                let is_wrong = readings.fetch_add(1, Ordering::Relaxed) % 3 == 2;
+                let late = if is_wrong { 1000 * u64::from(rate.jump) } else { 0 };
+                Counters { ticks: rate.ticks(system), system: system + late }
             }
             Kind::Deterministic(executed) => {
                 let now = executed.now.load(Ordering::Acquire);
@@ -136,7 +142,7 @@ impl Clock {
     /// When a packet that began at `start` ends, having executed so many wave instructions; without a kernel, 0.
     pub(crate) fn end(&self, start: u64, instructions: u64) -> u64 {
         match &self.0 {
-            Kind::Real(_) => self.ticks().max(start + 1),
+            Kind::Real(..) => self.ticks().max(start + 1),
             Kind::Deterministic(executed) => {
                 let end = start + instructions;
                 executed.now.fetch_max(end, Ordering::AcqRel);
@@ -194,11 +200,18 @@ mod tests {
 
     #[test]
     fn a_clock_of_another_rate_counts_by_it_and_a_skewed_one_runs_ahead() {
-        let Counters { ticks, system } = Clock::at(Rate { hertz: 25_000_000, skew: 0 }).counters();
+        let Counters { ticks, system } = Clock::at(Rate { hertz: 25_000_000, skew: 0, jump: 0 }).counters();
         assert_eq!(ticks, system / 40);
-        let rate = Rate { hertz: 25_000_000, skew: 200 };
+        let rate = Rate { hertz: 25_000_000, skew: 200, jump: 0 };
         assert_eq!(rate.ticks(1_000_000_000), 25_005_000);
         assert_eq!(Rate { skew: -200, ..rate }.ticks(1_000_000_000), 24_995_000);
         assert!(rate.ticks(u64::MAX) > u64::MAX / 41);
+    }
+
+    #[test]
+    fn every_third_reading_of_a_clock_that_jumps_is_late() {
+        let clock = Clock::at(Rate { jump: 2000, ..Rate::default() });
+        let late = (0..6).map(|_| clock.counters()).map(|c| c.system / 10 - c.ticks);
+        assert_eq!(late.collect::<Vec<_>>(), [0, 0, 200_000, 0, 0, 200_000]);
     }
 }

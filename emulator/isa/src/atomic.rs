@@ -60,44 +60,41 @@ const IEEE: Mode = Mode(0x3f0);
 impl AtomicOp {
     /// The new value of 32 bits, from the old one, the operand and the second operand.
     pub fn apply32(self, old: u32, a: u32, b: u32) -> u32 {
-        let float = f32::from_bits;
         match self {
             AtomicOp::SMin => (old as i32).min(a as i32) as u32,
             AtomicOp::SMax => (old as i32).max(a as i32) as u32,
-            AtomicOp::FCmpSwap => {
-                if float(old) == float(b) {
-                    a
-                } else {
-                    old
-                }
-            }
-            AtomicOp::FAdd => (float(old) + float(a)).to_bits(),
-            AtomicOp::FMin => float(a).smaller(float(old), IEEE).to_bits(),
-            AtomicOp::FMax => float(a).larger(float(old), IEEE).to_bits(),
             AtomicOp::PkAddF16 => pairwise(old, a, |x, y| F16::add_nearest(F16(x), F16(y)).0),
             AtomicOp::PkAddBf16 => pairwise(old, a, add_bfloats),
-            _ => self.integer(old.into(), a.into(), b.into(), u32::MAX.into()) as u32,
+            _ => match self.float([old, a, b].map(f32::from_bits)) {
+                Some(new) => new.to_bits(),
+                None => self.integer(old.into(), a.into(), b.into(), u32::MAX.into()) as u32,
+            },
         }
     }
 
     /// The new value of 64 bits.
     pub fn apply64(self, old: u64, a: u64, b: u64) -> u64 {
-        let float = f64::from_bits;
         match self {
             AtomicOp::SMin => (old as i64).min(a as i64) as u64,
             AtomicOp::SMax => (old as i64).max(a as i64) as u64,
-            AtomicOp::FCmpSwap => {
-                if float(old) == float(b) {
-                    a
-                } else {
-                    old
-                }
-            }
-            AtomicOp::FAdd => (float(old) + float(a)).to_bits(),
-            AtomicOp::FMin => float(a).smaller(float(old), IEEE).to_bits(),
-            AtomicOp::FMax => float(a).larger(float(old), IEEE).to_bits(),
-            _ => self.integer(old, a, b, u64::MAX),
+            _ => match self.float([old, a, b].map(f64::from_bits)) {
+                Some(new) => new.to_bits(),
+                None => self.integer(old, a, b, u64::MAX),
+            },
         }
+    }
+
+    /// The operations on floats of either width; `None` for another operation.
+    #[inline]
+    fn float<T: Float + MinMax + PartialEq>(self, [old, a, b]: [T; 3]) -> Option<T> {
+        Some(match self {
+            AtomicOp::FCmpSwap if old == b => a,
+            AtomicOp::FCmpSwap => old,
+            AtomicOp::FAdd => T::add_nearest(old, a),
+            AtomicOp::FMin => a.smaller(old, IEEE),
+            AtomicOp::FMax => a.larger(old, IEEE),
+            _ => return None,
+        })
     }
 
     /// The operations that are the same for both widths; `mask` is the width.

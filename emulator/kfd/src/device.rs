@@ -254,7 +254,7 @@ impl State {
         });
         let trace = trace.map(Arc::new);
         let clock = Arc::new(match plan.settings.clock {
-            ClockKind::Real { hertz, skew } => Clock::at(Rate { hertz, skew }),
+            ClockKind::Real { hertz, skew, jump } => Clock::at(Rate { hertz, skew, jump }),
             ClockKind::Deterministic => Clock::deterministic(),
         });
         let machine = tree().map_or(0, usage::machine);

@@ -280,6 +280,25 @@ impl Loader {
         })
     }
 
+    /// Where a code object came from, as a URI: `file://...`, or `memory://...` for one that was in memory.
+    ///
+    /// # Errors
+    /// When this loader cannot say.
+    pub fn uri(&self, object: u64) -> Result<String> {
+        let object = hsa_loaded_code_object_t { handle: object };
+        // The length is 32 bits of the 64 that are cleared before.
+        let length = self.code_object_number(object, raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI_LENGTH)?;
+        let call = "hsa_ven_amd_loader_loaded_code_object_get_info";
+        let get_info = self.0.hsa_ven_amd_loader_loaded_code_object_get_info.ok_or(HsaError::Missing { call })?;
+        // With room for a byte 0, which some versions write.
+        let mut text = vec![0u8; length as u32 as usize + 1];
+        let (attribute, to) = (raw::HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI, text.as_mut_ptr().cast());
+        // SAFETY: the runtime writes as many bytes as it said, and a 0 at most.
+        check(unsafe { get_info(object, attribute, to) }, call)?;
+        text.truncate(length as u32 as usize);
+        Ok(String::from_utf8_lossy(&text).trim_end_matches('\0').to_owned())
+    }
+
     fn code_object_number(
         &self,
         object: hsa_loaded_code_object_t,

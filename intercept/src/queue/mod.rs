@@ -6,8 +6,10 @@
 
 pub mod combining_lock;
 mod completed;
+mod hold;
 pub mod inplace;
 mod intercept;
+mod rest;
 mod ring;
 pub mod unseen;
 
@@ -29,7 +31,9 @@ use crate::reaper::Forward;
 
 pub(crate) use completed::Completed;
 pub use completed::Work;
-pub use ring::{NO_HOLD, Ring};
+pub use hold::Hold;
+pub use rest::Rest;
+pub use ring::Ring;
 
 use combining_lock::CombiningLock;
 

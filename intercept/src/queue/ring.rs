@@ -17,10 +17,8 @@ use hsa_sys::abi::aql::{PacketType, Slot};
 use hsa_sys::abi::queue::Queue as AmdQueue;
 use hsa_sys::raw::{hsa_queue_t, hsa_signal_t};
 
+use super::hold::Hold;
 use crate::cache_line::OwnLine;
-
-/// No packet is held: none ever has this number.
-pub const NO_HOLD: u64 = u64::MAX;
 
 /// A ring and the index that producers see.
 pub struct Ring {
@@ -38,12 +36,8 @@ pub struct Ring {
     pub owners: AtomicU64,
     /// What was published at the reaper's last look.
     pub looked_at: AtomicU64,
-    /// The packet that waits for a capture: it and those behind it are not published. [`NO_HOLD`] otherwise.
-    pub hold: AtomicU64,
-    /// A dispatch of another queue is being captured: nothing is published.
-    pub paused: AtomicBool,
-    /// The last packet that was held, and has not to be again.
-    pub passed: AtomicU64,
+    /// What is not published because a feature holds it.
+    pub hold: Hold,
     /// `hsa_queue_type_t`.
     pub kind: u32,
     /// How many packets it holds.
@@ -76,9 +70,7 @@ impl Ring {
             counted: AtomicU64::new(0),
             owners: AtomicU64::new(1),
             looked_at: AtomicU64::new(0),
-            hold: AtomicU64::new(NO_HOLD),
-            paused: AtomicBool::new(false),
-            passed: AtomicU64::new(NO_HOLD),
+            hold: Hold::default(),
             queue,
             kind: fields.type_,
             size: fields.size,
@@ -143,8 +135,7 @@ impl Ring {
             // Producers reserve first and wait for room afterwards: the index may be ahead of the slots.
             *room = self.read_index() + u64::from(self.size);
         }
-        let held = if self.paused.load(Ordering::Acquire) { 0 } else { self.hold.load(Ordering::Acquire) };
-        reserved.min(*room).min(held)
+        reserved.min(*room).min(self.hold.limit())
     }
 
     /// Where the packets from `first` on end that are complete: the first slot that no packet has been written into, or `limit`.
@@ -197,29 +188,50 @@ impl Ring {
     }
 }
 
+/// A ring in memory of a test.
 #[cfg(test)]
-mod tests {
+pub(super) mod fake {
     use super::*;
     use hsa_sys::abi::aql::Packet;
 
+    pub(in crate::queue) struct FakeRing {
+        pub(in crate::queue) ring: Ring,
+        pub(in crate::queue) memory: Box<AmdQueue>,
+        _slots: Box<[Slot; 4]>,
+    }
+
+    impl FakeRing {
+        /// Of four packets.
+        pub(in crate::queue) fn of(packets: [[u32; 16]; 4]) -> FakeRing {
+            // SAFETY: the structure is of atomic integers only, of which zeros are a value.
+            let memory: Box<AmdQueue> = Box::new(unsafe { std::mem::MaybeUninit::zeroed().assume_init() });
+            let slots = Box::new(packets.map(|words| Slot::new(Packet(words))));
+            let queue = std::ptr::from_ref(&*memory).cast_mut().cast::<hsa_queue_t>();
+            let base_address = slots.as_ptr().cast_mut().cast();
+            // SAFETY: the structure begins with these fields, and no other thread has it.
+            unsafe { queue.write(hsa_queue_t { size: slots.len() as u32, base_address, ..Default::default() }) };
+            // SAFETY: the memory looks as a queue does, and lives as long as the ring.
+            let ring = unsafe { Ring::of(queue, true) };
+            FakeRing { ring, memory, _slots: slots }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fake::FakeRing;
+    use super::*;
+
     /// The first packet that is not taken, of three that were published, by the types of the slots and the read index.
     fn first_not_taken(types: [u32; 4], read: u64) -> u64 {
-        // SAFETY: the structure is of atomic integers only, of which zeros are a value.
-        let memory: Box<AmdQueue> = Box::new(unsafe { std::mem::MaybeUninit::zeroed().assume_init() });
-        let slots = types.map(|kind| {
+        let fake = FakeRing::of(types.map(|kind| {
             let mut words = [0; 16];
             words[0] = kind;
-            Slot::new(Packet(words))
-        });
-        let queue = std::ptr::from_ref(&*memory).cast_mut().cast::<hsa_queue_t>();
-        let base_address = slots.as_ptr().cast_mut().cast();
-        // SAFETY: the structure begins with these fields, and no other thread has it.
-        unsafe { queue.write(hsa_queue_t { size: slots.len() as u32, base_address, ..Default::default() }) };
-        // SAFETY: the memory looks as a queue does, and outlives the ring.
-        let ring = unsafe { Ring::of(queue, true) };
-        ring.published.store(3, Ordering::Relaxed);
-        ring.amd().read_dispatch_id.store(read, Ordering::Relaxed);
-        ring.first_not_taken()
+            words
+        }));
+        fake.ring.published.store(3, Ordering::Relaxed);
+        fake.memory.read_dispatch_id.store(read, Ordering::Relaxed);
+        fake.ring.first_not_taken()
     }
 
     #[test]

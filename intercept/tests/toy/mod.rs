@@ -15,7 +15,7 @@ use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::blocks::RecordRef;
 use logdur_intercept::ports::{ChangeDispatch, Changed, Follow, HoldQueue, Lend, Lent, Report};
 use logdur_intercept::queue::inplace::{self, ring_of};
-use logdur_intercept::queue::{Lease, NO_HOLD, Queue, Request, Ring};
+use logdur_intercept::queue::{Lease, Queue, Request, Ring};
 use logdur_intercept::{Interceptor, Ports, calls, interceptor, queue};
 use logdur_journal::Records;
 use logdur_settings::QueueMode;
@@ -64,10 +64,9 @@ impl Lend for Toy {
 
 impl HoldQueue for Toy {
     fn hold(&self, _queue: &'static Queue, ring: &'static Ring, packets: std::ops::Range<u64>) -> bool {
-        let passed = ring.passed.load(Ordering::Acquire);
-        let wanted = |&index: &u64| index != passed && ring.slot(index).read().kernel_object() == HELD;
+        let wanted = |&index: &u64| !ring.hold.has_passed(index) && ring.slot(index).read().kernel_object() == HELD;
         let first = packets.into_iter().find(wanted);
-        first.inspect(|&index| ring.hold.store(index, Ordering::Release)).is_some()
+        first.inspect(|&index| ring.hold.begin(index)).is_some()
     }
 
     fn cannot_hold(&self, _queue: u64) {}
@@ -304,7 +303,8 @@ impl ToyQueue {
     pub(crate) fn release(&self) {
         let (interceptor, _) = intercepted();
         let ring = self.watched.ring.as_ref().expect("the queue is watched in place");
-        ring.passed.store(ring.hold.swap(NO_HOLD, Ordering::AcqRel), Ordering::Release);
+        ring.hold.pass(ring.hold.step());
+        ring.hold.end();
         inplace::publish_ready(interceptor, self.watched);
     }
 

@@ -9,8 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use amdgpu_code_object::container::Place;
+
 use super::store;
-use crate::candidate::{Place, Stamp};
+use crate::candidate::Stamp;
 use crate::file;
 use crate::hash::Hash;
 use crate::trust::Trust;

@@ -2,11 +2,10 @@
 //!
 //! Many kernels differ in nothing but their name: what is left is written once.
 
-use amdgpu_code_object::container::Kind;
+use amdgpu_code_object::container::{Kind, Place};
 use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Setting, Target, ValueKind};
 
 use super::wire::{Reader, Writer};
-use crate::candidate::Place;
 use crate::interface::{Interface, Parameter};
 
 /// Changes whenever bytes of an index mean something else than before, or an interface says something else of the same

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use amdgpu_code_object::container::Kind;
-use logdur_kernel_cache::{Candidate, Place, Stamp, index};
+use amdgpu_code_object::container::{Kind, Place};
+use logdur_kernel_cache::{Candidate, Stamp, index};
 
 use crate::interfaces::scale;
 

@@ -4,6 +4,7 @@ pub(crate) mod analyze;
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod captured;
+mod captures;
 mod check;
 pub(crate) mod diff;
 pub(crate) mod doctor;

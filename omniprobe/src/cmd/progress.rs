@@ -37,14 +37,35 @@ pub(crate) fn bar(counted: &str, length: u64) -> Result<ProgressBar> {
     Ok(bar)
 }
 
+/// The same for what has no known end, from a position on: a rate instead of the time that is left. Its lines are of minutes in which
+/// it went on.
+pub(crate) fn growth(counted: &str, from: u64) -> ProgressBar {
+    if QUIET.load(Ordering::Relaxed) {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner().with_position(from);
+    // The template is known to be one.
+    let style = ProgressStyle::with_template(&format!("{{spinner}} {counted}, {{bytes_per_sec}}"));
+    let bar = style.map(|style| bar.clone().with_style(style)).unwrap_or(bar);
+    bar.reset_eta();
+    if bar.is_hidden() {
+        let (counted, weak) = (counted.to_owned(), bar.downgrade());
+        let _ = std::thread::Builder::new().spawn(move || tell_each_minute(&counted, &weak));
+    }
+    bar
+}
+
 fn tell_each_minute(counted: &str, bar: &WeakProgressBar) {
-    let mut last = Instant::now();
+    let (mut last, mut told) = (Instant::now(), None);
     loop {
         std::thread::sleep(LOOK);
         let Some(bar) = bar.upgrade().filter(|bar| !bar.is_finished()) else { return };
         if last.elapsed() >= EVERY {
             last = Instant::now();
-            super::tell(line(counted, bar.position(), bar.length().unwrap_or(0)));
+            let (position, length) = (bar.position(), bar.length());
+            if length.is_some() || told.replace(position) != Some(position) {
+                super::tell(line(counted, position, length.unwrap_or(0)));
+            }
         }
     }
 }

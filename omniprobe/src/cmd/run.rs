@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use anyhow::{Context, Result, bail};
 use logdur_settings::{ENDED, Interceptor, LOG_AT, LogLocation, NO_RECORDS, NOT_LOADED, RECORDS_AT, Value, from_line};
 
+use super::analyze::Exact;
 use super::input::{self, Position};
 use crate::cmd::tell;
 use crate::environment::Environment;
@@ -41,6 +42,7 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
         bail!("expected an application: omniprobe [OPTIONS] [--] APP [ARGS]...");
     };
     let program = find::program(name)?;
+    let exact = Exact::of(options, &mut environment)?;
     super::check::check(&environment, options.capture.force)?;
     let logs = if options.stats || options.trace.is_some() { Some(Logs::of(options, &mut environment)?) } else { None };
     let hello = environment.folder()?.hello()?;
@@ -50,11 +52,15 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
     }
     let mut command = Command::new(&program);
     command.arg0(name).args(arguments).envs(environment.iter());
+    super::cache::prepare(&environment);
     let signals = Signals::block();
     signals.unblock_in(&mut command);
+    // Its thread takes no signals.
+    let watch = environment.value(Interceptor::capture).map(|path| super::captures::Watch::begin(path.into()));
     let mut child =
         command.spawn().with_context(|| format!("the application {} could not be started", program.display()))?;
     let status = signals.wait(&mut child)?;
+    drop(watch);
     let hello = Hello::read(&hello);
     hello.check();
     for records in hello.records() {
@@ -76,6 +82,12 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
         }
     }
     drop(signals);
+    if let Some(exact) = exact {
+        let end = exact.finish()?;
+        if status.success() {
+            return Ok(ExitCode::from(end));
+        }
+    }
     drop(environment);
     Ok(pass_on(status))
 }

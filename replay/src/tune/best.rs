@@ -29,6 +29,20 @@ impl Best {
     }
 }
 
+/// A configuration as options.
+fn variant(config: &Config) -> String {
+    let mut options = String::new();
+    for (option, shape) in [("--grid", config.geometry.grid), ("--workgroup", config.geometry.workgroup)] {
+        if let Some([x, y, z]) = shape {
+            options += &format!(" {option} {x},{y},{z}");
+        }
+    }
+    if let Some(path) = &config.code {
+        options += &format!(" --hsaco {}", shell_word(&format!("all={}", path.display())));
+    }
+    options
+}
+
 /// Which dispatch of which capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -44,18 +58,18 @@ impl Place {
     /// The command that replays a configuration.
     pub fn replay(&self, config: &Config) -> String {
         let file = shell_word(&self.file.to_string_lossy());
-        let mut command = format!("omniprobe replay {file} --dispatch {}", self.dispatch);
-        for (option, shape) in [("--grid", config.geometry.grid), ("--workgroup", config.geometry.workgroup)] {
-            if let Some([x, y, z]) = shape {
-                command += &format!(" {option} {x},{y},{z}");
-            }
-        }
-        if let Some(path) = &config.code {
-            command += &format!(" --hsaco {}", shell_word(&format!("all={}", path.display())));
-        }
+        let mut command = format!("omniprobe replay {file} --dispatch {}{}", self.dispatch, variant(config));
         for option in &self.options {
             command += &format!(" {}", shell_word(option));
         }
+        command
+    }
+
+    /// The command that shows the analyses of a configuration and of the captured one side by side.
+    pub fn analyze(&self, config: &Config) -> String {
+        let file = shell_word(&self.file.to_string_lossy());
+        let mut command = format!("omniprobe analyze {file} --dispatch {}{}", self.dispatch, variant(config));
+        command += &format!(" --against {file}");
         command
     }
 

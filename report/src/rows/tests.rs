@@ -46,10 +46,29 @@ fn rows_of_both_formats_are_the_same() {
     assert_eq!(all(json), [expected.as_str()]);
     // The columns of logduration, and a header in the middle.
     let few = all(&format!(
-        "kernel,dispatch,startNs,endNs\n\"g\",1,2,5\n{HEADER}\"'=1\",1,,,,0,1,7,64x2x1,64x1x1,0,0,8,0x10,no-times,\n"
+        "kernel,dispatch,startNs,endNs\n\"g\",1,2,5\n{HEADER}\"=1\",1,,,,0,1,7,64x2x1,64x1x1,0,0,8,0x10,no-times,\n"
     ));
     assert!(few[1].contains("\"g\"") && few[1].contains("Some((2, 5))"), "{few:?}");
     assert!(few[3].contains("\"=1\"") && few[3].contains("times: None"), "{few:?}");
+}
+
+#[test]
+fn names_of_a_safe_log_are_those_of_the_kernels_and_names_of_others_stay_as_they_are() {
+    use logdur_journal::lines::{Format, Lines};
+    let rows = "\"'=f\",1,2,5\n\"''g\",1,2,5\n\"h\",1,2,5\n".replace('\n', &format!("{}\n", ",".repeat(20)));
+    for (format, expected) in [(Format::CsvSafe, ["=f", "'g", "h"]), (Format::Csv, ["'=f", "''g", "h"])] {
+        let text = format!("{}# notice: a line\n{rows}", Lines::of(format).header());
+        let mut log = Log::new(text.as_bytes());
+        log.choose(&["kernel"]);
+        let (mut names, mut texts) = (Vec::new(), Vec::new());
+        while let Some(line) = log.next_line().unwrap() {
+            if let Line::Row(row) = line {
+                names.push(row.kernel.into_owned());
+                texts.extend(log.texts().into_iter().flatten().map(Cow::into_owned));
+            }
+        }
+        assert_eq!((names, texts), (expected.map(str::to_owned).to_vec(), expected.map(str::to_owned).to_vec()));
+    }
 }
 
 #[test]

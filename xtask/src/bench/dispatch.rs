@@ -4,9 +4,9 @@ use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
-use super::{LIBRARY, Variant, emulated, table, variant, watched};
+use super::{LIBRARY, Variant, emulated, parsed, table, variant, watched};
 use crate::setup::{self, Rocm};
 use crate::{demo, dist, shell};
 
@@ -137,11 +137,4 @@ fn numbers<const N: usize>(program: &Path, arguments: &[&str], variant: &Variant
     let mut command = Command::new(program);
     (variant.command)(command.args(arguments));
     parsed(&shell::output(&mut command)?)
-}
-
-fn parsed<const N: usize>(text: &str) -> Result<[f64; N]> {
-    let numbers: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
-    let numbers = numbers.with_context(|| format!("expected numbers, found {text:?}"))?;
-    let Ok(numbers) = <[f64; N]>::try_from(numbers) else { bail!("expected {N} numbers, found {text:?}") };
-    Ok(numbers)
 }

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::{Variant, emulated, table, variant, watched};
+use super::{Variant, emulated, parsed, table, variant, watched};
 use crate::{demo, dist, setup, shell};
 
 /// Repeats of each variant, interleaved.
@@ -30,8 +30,6 @@ pub(super) fn run() -> Result<()> {
     table(title, columns, &VARIANTS, REPEATS, |variant| {
         let mut command = Command::new(&program);
         (variant.command)(&mut command);
-        let text = shell::output(&mut command)?;
-        let numbers: Vec<f64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-        <[f64; 3]>::try_from(numbers).ok().with_context(|| format!("expected three numbers, found {text:?}"))
+        parsed(&shell::output(&mut command)?)
     })
 }

@@ -133,6 +133,8 @@ fn configure(command: &mut Command, root: &Path, home: &Path) -> Result<()> {
     ];
     command.env("PATH", &path).env("CARGO_HOME", home).env_remove("RUSTFLAGS");
     command.env("CARGO_ENCODED_RUSTFLAGS", options.join("\u{1f}"));
+    // Of several units of a crate, the linker of LLVM names local symbols by hashes that depend on the folder of the build.
+    command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
     // Assembly has the paths of its sources in its debug information, which says nothing that is needed.
     command.env("CFLAGS", "-g0");
     Ok(())

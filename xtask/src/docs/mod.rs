@@ -1,9 +1,11 @@
-//! `cargo xtask docs`: the pages, and the parts of pages, that are printed from tables; links, examples, the picture and the book.
+//! `cargo xtask docs`: the pages, and the parts of pages, that are printed from tables; links, names of the code, examples, the picture and the
+//! book.
 
 mod book;
 mod examples;
 mod header;
 mod links;
+mod names;
 mod timeline;
 
 use std::fs;
@@ -31,6 +33,7 @@ const PARTS: &[Part] = &[
     ("docs/agents.md", "statuses", logdur_replay::Exit::table),
     ("docs/analysis.md", "analyses", logdur_observe::Analysis::table),
     ("docs/analysis.md", "checks", logdur_observe::Check::table),
+    ("docs/analysis.md", "peaks", logdur_observe::peaks),
 ];
 
 /// The picture of a run.
@@ -78,6 +81,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     write("include/logdur_handler.h", &header::text()?, check)?;
     write(PICTURE, &timeline::picture()?, check)?;
     links::check()?;
+    names::check()?;
     if full { book::build() } else { Ok(()) }
 }
 

@@ -32,6 +32,8 @@ const PLACE: &str = "SUITE_FOLDER";
 const TIMED_OUT: i32 = 124;
 /// The notice of a capture that has enough names the variable that says so.
 const ENOUGH: &str = "LOGDUR_CAPTURE_QUIT=";
+/// The checks of `omniprobe analyze` that are done.
+const CHECKS: &str = "memory,init,race,wait,barrier";
 /// Statuses of `omniprobe verify` that are no error: right, not to be told, and nothing to compare.
 const FINE: [u64; 3] = [0, 10, 11];
 
@@ -49,6 +51,9 @@ pub(crate) struct Outcome {
     pub(crate) captured: u64,
     /// Captured dispatches by what `verify` says of them.
     pub(crate) verified: BTreeMap<String, u64>,
+    /// Captured dispatches that were analysed, and what checks found in them: the check, the kernel and the finding, and how many.
+    pub(crate) analyzed: u64,
+    pub(crate) found: BTreeMap<String, u64>,
     /// What was wrong with the capture or its replays, one line each.
     pub(crate) complaints: Vec<String>,
 }
@@ -159,6 +164,8 @@ pub(crate) fn test(
         processor: ran.processor,
         captured: 0,
         verified: BTreeMap::new(),
+        analyzed: 0,
+        found: BTreeMap::new(),
         complaints: Vec::new(),
     };
     let is_right = outcome.judged.failed.is_empty();
@@ -188,6 +195,7 @@ pub(crate) fn test(
         outcome.complaints.extend(judged.failed.iter().map(|reason| format!("when it is captured: {reason}")));
     }
     verify(&mut outcome, &capture, &folder, limits)?;
+    check(&mut outcome, &capture, &folder, limits)?;
     fs::remove_file(&capture).ok();
     if outcome.complaints.is_empty() {
         fs::remove_dir_all(&folder).ok();
@@ -232,6 +240,28 @@ fn verify(outcome: &mut Outcome, capture: &Path, folder: &Path, limits: &Limits)
         outcome.complaints.push(format!("verify had not ended after {} s", limits.seconds));
     } else if outcome.captured == 0 {
         outcome.complaints.push(format!("nothing is verified: {}", last_line(&ran.output)));
+    }
+    Ok(())
+}
+
+/// Checks every captured dispatch.
+fn check(outcome: &mut Outcome, capture: &Path, folder: &Path, limits: &Limits) -> Result<()> {
+    let mut command = limited(limits.seconds);
+    command.args(["analyze", "--check", CHECKS, "--json"]).arg(capture);
+    let ran = run(command, &folder.join("output-analyze"))?;
+    for line in ran.output.lines() {
+        let Ok(value) = serde_json::from_str::<Value>(line) else { continue };
+        let Some(findings) = value["findings"].as_array() else { continue };
+        outcome.analyzed += 1;
+        for finding in findings {
+            let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let (check, what) = (word(&finding["check"]), word(&finding["what"]));
+            let (kernel, text) = (word(&value["kernel"]), word(&finding["instruction"]["text"]));
+            *outcome.found.entry(format!("{check}: {what}: {kernel}: {text}")).or_default() += 1;
+        }
+    }
+    if ran.status.code() == Some(TIMED_OUT) {
+        outcome.complaints.push(format!("analyze had not ended after {} s", limits.seconds));
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ fn text(results: &[(&Suite, Option<Results>)]) -> Result<String> {
          # Packaged programs on the emulated GPU\n\n\
          `cargo xtask suites` unpacks packaged programs into the cache and runs a seeded sample of their own tests under the\n\
          emulated GPU ({ARCH}): once with a log, once with a capture, whose dispatches `omniprobe verify --backend emu` then\n\
-         replays. `cargo xtask suites NAME --full` runs the long sample of one suite. The table of suites is\n\
+         replays and `omniprobe analyze` checks. `cargo xtask suites NAME --full` runs the long sample of one suite. The table of suites is\n\
          `xtask/src/suites/table.rs`.\n\n\
          Of each suite: tests in it and processes that were run, what these counted themselves, dispatches that were\n\
          logged, seconds of the runs with a log alone and those of all processors together, dispatches that were captured,\n\
@@ -83,6 +83,7 @@ fn text(results: &[(&Suite, Option<Results>)]) -> Result<String> {
     }
     failures(&mut text, results)?;
     replays(&mut text, results)?;
+    findings(&mut text, results)?;
     slowest(&mut text, results)?;
     Ok(text)
 }
@@ -132,6 +133,23 @@ fn replays(text: &mut String, results: &[(&Suite, Option<Results>)]) -> Result<(
     *text += "\n## What replays said\n\n| result of `omniprobe verify` | dispatches |\n|---|--:|\n";
     for (word, count) in words {
         writeln!(text, "| `{word}` | {count} |")?;
+    }
+    Ok(())
+}
+
+/// What checks found in dispatches of programs that are right: either errors of theirs, or false alarms.
+fn findings(text: &mut String, results: &[(&Suite, Option<Results>)]) -> Result<()> {
+    let all = || results.iter().flat_map(|(suite, r)| r.iter().flat_map(|r| &r.outcomes).map(move |o| (suite, o)));
+    let analyzed: u64 = all().map(|(_, outcome)| outcome.analyzed).sum();
+    writeln!(text, "\n## What checks found\n\nOf {analyzed} captured dispatches that `omniprobe analyze` checked:\n")?;
+    let before = text.len();
+    for (suite, outcome) in all() {
+        for (finding, count) in &outcome.found {
+            writeln!(text, "* `{}` `{}`: {count} × {finding}", suite.name, outcome.test)?;
+        }
+    }
+    if text.len() == before {
+        *text += "Nothing.\n";
     }
     Ok(())
 }

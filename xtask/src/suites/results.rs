@@ -37,7 +37,7 @@ impl Results {
             json!({
                 "test": o.test, "passed": o.judged.passed, "skipped": o.judged.skipped, "failed": o.judged.failed,
                 "dispatches": o.dispatches, "seconds": o.seconds, "processor": o.processor, "captured": o.captured, "verified": o.verified,
-                "complaints": o.complaints,
+                "analyzed": o.analyzed, "found": o.found, "complaints": o.complaints,
             })
         };
         let outcomes: Vec<Value> = self.outcomes.iter().map(outcome).collect();
@@ -71,9 +71,10 @@ fn outcome(value: &Value) -> Outcome {
     let lines = |key: &str| -> Vec<String> {
         value[key].as_array().into_iter().flatten().filter_map(|v| Some(v.as_str()?.to_owned())).collect()
     };
-    let words = value["verified"].as_object().into_iter().flatten();
-    let verified: BTreeMap<String, u64> =
-        words.map(|(word, count)| (word.clone(), count.as_u64().unwrap_or(0))).collect();
+    let counts = |key: &str| -> BTreeMap<String, u64> {
+        let words = value[key].as_object().into_iter().flatten();
+        words.map(|(word, count)| (word.clone(), count.as_u64().unwrap_or(0))).collect()
+    };
     Outcome {
         test: value["test"].as_str().unwrap_or_default().to_owned(),
         judged: Judged { passed: number("passed"), skipped: number("skipped"), failed: lines("failed") },
@@ -81,7 +82,9 @@ fn outcome(value: &Value) -> Outcome {
         seconds: value["seconds"].as_f64().unwrap_or(0.0),
         processor: value["processor"].as_f64().unwrap_or(0.0),
         captured: number("captured"),
-        verified,
+        verified: counts("verified"),
+        analyzed: number("analyzed"),
+        found: counts("found"),
         complaints: lines("complaints"),
     }
 }

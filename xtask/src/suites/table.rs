@@ -186,7 +186,7 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "llama",
-        title: "llama.cpp with a model of random weights: the processor's tokens",
+        title: "llama.cpp with models of random weights: the processor's tokens or logits",
         source: Source::Debian {
             rocm: "6.4.3",
             packages: &["libggml0-backend-hip", "llama.cpp-examples"],
@@ -198,7 +198,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: SCRIPTS,
         variables: &[],
         short: 0,
-        full: 3,
+        full: 5,
         left_out: &[],
         known: &[],
     },

@@ -231,42 +231,35 @@ pub(super) fn put_words(out: &mut [Vgpr], l: usize, buffer: &[u8; 16]) {
     }
 }
 
-/// One lane's read-modify-write of a dword; the old value. Integer operations that the host has are one instruction.
-#[inline]
-pub(super) fn modify32(word: &AtomicU32, op: AtomicOp, a: u32, b: u32) -> u32 {
-    match op {
-        AtomicOp::Add => word.fetch_add(a, Ordering::SeqCst),
-        AtomicOp::Swap => word.swap(a, Ordering::SeqCst),
-        _ => {
-            let mut old = word.load(Ordering::Relaxed);
-            loop {
-                let new = op.apply32(old, a, b);
-                match word.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Relaxed) {
-                    Ok(_) => return old,
-                    Err(now) => old = now,
+/// Makes one lane's read-modify-write of a word; it returns the old value. Integer operations that the host has are one instruction.
+macro_rules! modify {
+    ($(#[doc = $doc:literal] $name:ident $word:ty, $value:ty, $apply:ident;)*) => {
+        $(#[doc = $doc]
+        #[inline]
+        pub(super) fn $name(word: &$word, op: AtomicOp, a: $value, b: $value) -> $value {
+            match op {
+                AtomicOp::Add => word.fetch_add(a, Ordering::SeqCst),
+                AtomicOp::Swap => word.swap(a, Ordering::SeqCst),
+                _ => {
+                    let mut old = word.load(Ordering::Relaxed);
+                    loop {
+                        let new = op.$apply(old, a, b);
+                        match word.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Relaxed) {
+                            Ok(_) => return old,
+                            Err(now) => old = now,
+                        }
+                    }
                 }
             }
-        }
-    }
+        })*
+    };
 }
 
-/// As [`modify32`], of a qword.
-#[inline]
-pub(super) fn modify64(word: &AtomicU64, op: AtomicOp, a: u64, b: u64) -> u64 {
-    match op {
-        AtomicOp::Add => word.fetch_add(a, Ordering::SeqCst),
-        AtomicOp::Swap => word.swap(a, Ordering::SeqCst),
-        _ => {
-            let mut old = word.load(Ordering::Relaxed);
-            loop {
-                let new = op.apply64(old, a, b);
-                match word.compare_exchange_weak(old, new, Ordering::SeqCst, Ordering::Relaxed) {
-                    Ok(_) => return old,
-                    Err(now) => old = now,
-                }
-            }
-        }
-    }
+modify! {
+    /// Of a dword.
+    modify32 AtomicU32, u32, apply32;
+    /// Of a qword.
+    modify64 AtomicU64, u64, apply64;
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use logdur_observe::Analysis;
 use logdur_observe::report::{Instruction, RegionHeat, Report, file_name};
 
-use super::{Analysed, show};
+use super::request::Analysed;
+use super::show;
 use crate::cmd::output::demangled;
 
 /// Columns of the picture of a buffer.
@@ -36,6 +37,7 @@ pub(super) fn page(all: &[Analysed]) -> String {
         if wanted.analyses(Analysis::Heat) {
             report.heat.iter().for_each(|heat| picture(&mut page, heat));
         }
+        roofline(&mut page, report);
         code(&mut page, report);
     }
     page
@@ -92,6 +94,46 @@ fn picture(page: &mut String, heat: &RegionHeat) {
     page.push_str("</svg>\n");
 }
 
+/// Octaves of operations per byte that are drawn, from the first to the last.
+const OCTAVES: (f64, f64) = (-6.0, 12.0);
+/// Octaves of operations in a second below the highest peak.
+const DEPTH: f64 = 16.0;
+
+/// The roofs of the published peaks, and the kernel's points, on logarithmic scales.
+fn roofline(page: &mut String, report: &Report) {
+    let Some((peaks, points)) = &report.roofline else { return };
+    let highest = points.iter().map(|point| point.peak).fold(0.0, f64::max);
+    let x =
+        |intensity: f64| 640.0 * (intensity.log2().clamp(OCTAVES.0, OCTAVES.1) - OCTAVES.0) / (OCTAVES.1 - OCTAVES.0);
+    let y = |operations: f64| 10.0 + 220.0 * ((highest / operations).log2() / DEPTH).clamp(0.0, 1.0);
+    let tera = |value: f64| value / 1e12;
+    let _ = writeln!(
+        page,
+        "<div>roofline by the published peaks of {} ({} TB/s): operations in a second over operations per byte, both logarithmic</div>\
+         <svg class=\"roof\" width=\"640\" height=\"240\">",
+        escaped(peaks.product),
+        tera(peaks.bandwidth)
+    );
+    for point in points {
+        let (left, right) = (OCTAVES.0.exp2(), OCTAVES.1.exp2());
+        let corners = [(left, left * peaks.bandwidth), (point.ridge, point.peak), (right, point.peak)];
+        let corners: Vec<String> =
+            corners.iter().map(|(at, operations)| format!("{:.1},{:.1}", x(*at), y(*operations))).collect();
+        let name = format!("{}{}", point.of.word(), if point.matrix { ", matrix instructions" } else { "" });
+        let _ = writeln!(
+            page,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"#36c\"><title>{name}: {} TFLOP/s</title></polyline>\
+             <circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"5\" fill=\"#c33\"><title>{name}: {:.3} operations per byte</title></circle>",
+            corners.join(" "),
+            tera(point.peak),
+            x(point.intensity),
+            y(point.roof()),
+            point.intensity
+        );
+    }
+    page.push_str("</svg>\n");
+}
+
 /// What an instruction costs beyond what it had to: lines and conflict cycles.
 fn waste(inst: &Instruction) -> u64 {
     let lines = inst.lines.map_or(0, |lines| lines.l1 - lines.l1_least.min(lines.l1));
@@ -107,16 +149,19 @@ fn code(page: &mut String, report: &Report) {
     );
     let mut last = None;
     for inst in &report.instructions {
-        let here = inst.source.as_ref().map(|of| (&of.file, of.line));
+        let here = inst.source.as_ref().map(|of| (&of.file, of.line, show::place(inst)));
         if let Some(of) = inst.source.as_ref().filter(|_| here != last) {
-            let text = of.text.as_deref().unwrap_or_default();
             let _ = writeln!(
                 page,
                 "<tr class=\"source\"><td colspan=\"6\"></td><td>{}:{} {}</td></tr>",
                 escaped(file_name(&of.file)),
                 of.line,
-                escaped(text)
+                escaped(of.shown())
             );
+            if inst.frames.len() > 1 {
+                let calls = escaped(&show::place(inst));
+                let _ = writeln!(page, "<tr class=\"source\"><td colspan=\"6\"></td><td>{calls}</td></tr>");
+            }
         }
         last = here;
         let number = |value: Option<u64>| value.filter(|v| *v > 0).map_or_else(String::new, |value| value.to_string());

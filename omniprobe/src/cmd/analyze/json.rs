@@ -5,12 +5,13 @@ use logdur_observe::counts::Count;
 use logdur_observe::finding::Place;
 use logdur_observe::lds::Lds;
 use logdur_observe::lines::Lines;
-use logdur_observe::report::{Found, Instruction, Report, Source};
+use logdur_observe::peak::Most;
+use logdur_observe::report::{Found, Frame, Instruction, Report, Source};
 use logdur_observe::{Analysis, Wanted};
 use logdur_replay::Exit;
 use serde_json::{Map, Value, json};
 
-use super::Analysed;
+use super::request::Analysed;
 
 /// The object of a dispatch.
 pub(super) fn object(analysed: &Analysed, end: Exit) -> Value {
@@ -62,11 +63,28 @@ pub(super) fn object(analysed: &Analysed, end: Exit) -> Value {
             })
             .collect();
     }
+    if let Some((peaks, points)) = &report.roofline {
+        object["roofline"] = json!({
+            "published_peaks_of": peaks.product, "bytes_per_second": peaks.bandwidth,
+            "points": points.iter().map(|point| json!({
+                "type": point.of.word(), "matrix": point.matrix, "operations_per_byte": point.intensity,
+                "peak": point.peak, "ridge": point.ridge, "roof": point.roof(),
+            })).collect::<Vec<_>>(),
+        });
+    }
     if let Some(occupancy) = report.occupancy.as_ref().filter(|_| wanted.analyses(Analysis::Occupancy)) {
         object["occupancy"] = json!({
             "waves": occupancy.waves, "most": occupancy.most,
             "limits": occupancy.limits.iter().map(|(limit, waves)| json!({ "resource": limit.word(), "waves": waves })).collect::<Vec<_>>(),
         });
+        if let Some(peak) = &report.peak {
+            let most = |most: &Most| json!({ "live": most.registers, "address": (most.registers > 0).then_some(most.address) });
+            object["occupancy"]["registers"] = json!({
+                "vgprs": most(&peak.vgprs), "agprs": most(&peak.agprs), "sgprs": most(&peak.sgprs),
+                "allocated_vgprs": peak.allocated.vgprs, "allocated_sgprs": peak.allocated.sgprs,
+                "enough_vgprs": peak.needed, "waves_with_enough": peak.waves,
+            });
+        }
     }
     object
 }
@@ -107,7 +125,7 @@ fn totals(report: &Report, wanted: &Wanted) -> Value {
 }
 
 fn source(source: Option<&Source>) -> Value {
-    source.map_or(Value::Null, |source| json!({ "file": source.file, "line": source.line, "text": source.text }))
+    source.map_or(Value::Null, |source| json!({ "file": source.file, "line": source.line, "text": source.text.as_ref().map(|_| source.shown()) }))
 }
 
 fn counts(wanted: &Wanted, count: &Count) -> Value {
@@ -136,6 +154,7 @@ fn accesses(lines: Option<&Lines>, lds: Option<&Lds>) -> Value {
 fn instruction(inst: &Instruction) -> Value {
     let mut object = json!({
         "address": inst.address, "text": inst.text, "function": inst.function, "source": source(inst.source.as_ref()),
+        "column": column(inst), "frames": frames(inst),
         "group": inst.group.word(), "executions": inst.count.executions, "lanes": inst.count.lanes,
         "empty": inst.count.empty, "taken": inst.count.taken,
     });
@@ -146,6 +165,16 @@ fn instruction(inst: &Instruction) -> Value {
     object
 }
 
+fn column(inst: &Instruction) -> Option<u64> {
+    Some(inst.column).filter(|column| *column > 0)
+}
+
+/// The functions that an instruction is in, the innermost first: each was inlined into the next.
+fn frames(inst: &Instruction) -> Vec<Value> {
+    let frame = |of: &Frame| json!({ "function": of.function, "file": of.file, "line": of.line, "column": of.column });
+    inst.frames.iter().map(frame).collect()
+}
+
 fn place(place: &Place) -> Value {
     json!({ "workgroup": place.workgroup, "wave": place.wave, "lane": place.lane })
 }
@@ -153,7 +182,10 @@ fn place(place: &Place) -> Value {
 fn finding(report: &Report, found: &Found) -> Value {
     let inst = |at: Option<usize>| at.and_then(|at| report.instructions.get(at));
     let about = |inst: Option<&Instruction>, pc: u64| match inst {
-        Some(inst) => json!({ "address": inst.address, "text": inst.text, "source": source(inst.source.as_ref()) }),
+        Some(inst) => json!({
+            "address": inst.address, "text": inst.text, "source": source(inst.source.as_ref()), "column": column(inst),
+            "frames": frames(inst),
+        }),
         None => json!({ "pc": pc }),
     };
     let finding = &found.finding;

@@ -1,21 +1,26 @@
 //! `omniprobe analyze`: what the instructions of captured dispatches do, seen on the emulated GPU.
 
+mod against;
+mod application;
 mod html;
 mod json;
+mod request;
 mod show;
 
-use std::ops::Range;
+pub(crate) use application::Exact;
+
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use logdur_observe::heat::Region;
-use logdur_observe::report::Report;
-use logdur_observe::{Analysis, Check, Sample, Session, Wanted};
-use logdur_replay::{CapturedDispatch, Exit, Observed, Setup, emulated_processor, named, observed};
+use logdur_analysis::forms::{Form, heatmap};
+use logdur_observe::{Analysis, Analyzer, Check, Sample, Wanted};
+use logdur_replay::{Bounds, CapturedDispatch, Exit, ReplayError};
+
+use against::Against;
+use request::{NO_LIMIT, Request};
 
 use super::captured::{Captured, seconds, share};
 use super::worker::VariantArgs;
@@ -29,15 +34,29 @@ pub(crate) struct Options {
     captured: Captured,
     #[command(flatten)]
     variant: VariantArgs,
-    /// What is analysed [default: all, or nothing if --check is given].
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = words(Analysis::ALL, Analysis::word), help_heading = help::ANALYSIS, long_help = choice("What is analysed [default: all, or nothing if --check is given]", Analysis::ALL, Analysis::word, Analysis::says))]
+    /// What is analysed [default: all, or nothing if --check or -a is given].
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = words(Analysis::ALL, Analysis::word), help_heading = help::ANALYSIS, long_help = choice("What is analysed [default: all, or nothing if --check or -a is given]", Analysis::ALL, Analysis::word, Analysis::says))]
     what: Vec<String>,
     /// What is checked; `all` is every check. A finding makes the status 6.
     #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = words(Check::ALL, Check::word), help_heading = help::ANALYSIS, long_help = choice("What is checked. A finding makes the status 6", Check::ALL, Check::word, Check::says))]
     check: Vec<String>,
+    /// Print the report that this analyzer of instrumented kernels prints, too, as this analysis counts it.
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = words(Analyzer::ALL, Analyzer::word), help_heading = help::ANALYSIS, long_help = choice("Print the report that this analyzer of instrumented kernels prints, too, as this analysis counts it", Analyzer::ALL, Analyzer::word, Analyzer::says))]
+    analyzers: Vec<String>,
+    /// An option of the analyzers: page=BYTES, a power of two.
+    #[arg(long, value_name = "KEY=VALUE", requires = "analyzers", help_heading = help::ANALYSIS)]
+    analyzer_option: Vec<String>,
     /// Observe only so many workgroups, or such a part of them, evenly spread. All of them run.
     #[arg(long, value_name = "N|P%", value_parser = sample, help_heading = help::ANALYSIS)]
     workgroups: Option<Sample>,
+    /// The dispatch may access only so many bytes of an allocation, from an argument or an address on, and what other arguments
+    /// point to. For memory that the application divides itself; `--check memory` reports other accesses. Repeat it for more parts.
+    #[arg(long, value_name = "NAME[+OFFSET]=BYTES", help_heading = help::ANALYSIS)]
+    bounds: Vec<Bounds>,
+    /// Analyse the same dispatches of this capture, too, as the application ran them, and print the numbers of both. The capture itself
+    /// is compared with what --hsaco and --workgroup make of it.
+    #[arg(long, value_name = "FILE", help_heading = help::ANALYSIS)]
+    against: Option<PathBuf>,
     /// Print the code with counts in the margin.
     #[arg(long, help_heading = help::GENERAL)]
     annotate: bool,
@@ -54,8 +73,6 @@ pub(crate) struct Options {
 
 /// The word for all rows of a table.
 const ALL: &str = "all";
-/// Longer than anybody waits.
-const NO_LIMIT: Duration = Duration::from_secs(1 << 30);
 
 fn words<T: Copy>(table: &'static [T], word: fn(T) -> &'static str) -> PossibleValuesParser {
     PossibleValuesParser::new(table.iter().map(|row| word(*row)).chain([ALL]))
@@ -80,22 +97,43 @@ fn sample(text: &str) -> Result<Sample, String> {
     text.parse().ok().filter(|count| *count > 0).map(Sample::Count).ok_or_else(refuse)
 }
 
-/// An analysed dispatch.
-struct Analysed {
-    dispatch: u64,
-    observed: Observed,
-    report: Report,
-    wanted: Wanted,
+/// Bytes of a page of `Heatmap`, from the options of analyzers.
+fn page(options: &[String]) -> Result<u64> {
+    let mut page = None;
+    for option in options {
+        page = Some(
+            option
+                .strip_prefix("page=")
+                .with_context(|| format!("--analyzer-option {option}: an exact analysis has the option page=BYTES"))?,
+        );
+    }
+    heatmap::page(page).map_err(anyhow::Error::msg)
 }
 
-impl Analysed {
-    /// Its status: what ended it too early, else 6 for findings.
-    fn exit(&self) -> Exit {
-        match (&self.observed.fault, self.report.findings.is_empty()) {
-            (Some(_), _) => Exit::Fault,
-            (None, false) => Exit::Mismatch,
-            (None, true) => Exit::Success,
+impl Options {
+    /// What is asked of each dispatch.
+    fn request(&self) -> Result<Request> {
+        let checks = chosen(&self.check, Check::ALL, Check::word);
+        let analyzers = chosen(&self.analyzers, Analyzer::ALL, Analyzer::word);
+        let analyses = match self.what.as_slice() {
+            [] if checks.is_empty() && analyzers.is_empty() => Analysis::ALL.to_vec(),
+            asked => chosen(asked, Analysis::ALL, Analysis::word),
+        };
+        if !self.bounds.is_empty() && !checks.contains(&Check::Memory) {
+            let (what, expected) = ("--bounds".to_owned(), "--check memory with it".to_owned());
+            return Err(ReplayError::Usage { what, expected, found: "no such check".to_owned() }.into());
         }
+        Ok(Request {
+            wanted: Wanted { analyses, checks, page: None },
+            bounds: self.bounds.clone(),
+            analyzers,
+            page: page(&self.analyzer_option)?,
+            sample: self.workgroups.unwrap_or_default(),
+            limit: self.timeout.unwrap_or(NO_LIMIT),
+            variant: self.variant.variant(),
+            form: if self.json { Form::Json } else { Form::Text },
+            annotate: self.annotate,
+        })
     }
 }
 
@@ -104,19 +142,27 @@ impl Analysed {
 /// # Errors
 /// When the capture cannot be read, has no such dispatch, or a file is for none of them.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
+    let request = options.request()?;
     let reader = options.captured.open()?;
     let dispatches = options.captured.dispatches(&reader)?;
     options.variant.is_used(&options.captured.file, &reader, &dispatches)?;
+    let against = options.against.as_deref().map(Against::open).transpose()?;
     let (mut ends, mut all) = (Vec::new(), Vec::new());
     for dispatch in dispatches {
-        let analysed = CapturedDispatch::of(&reader, dispatch).map_err(Into::into).and_then(|c| analyse(&c, options));
+        let analysed = CapturedDispatch::of(&reader, dispatch).map_err(Into::into).and_then(|c| request.analyse(&c));
         let end = match analysed {
             Ok(analysed) => {
                 let end = analysed.exit();
-                if options.json {
-                    lines([json::object(&analysed, end).to_string()])?;
-                } else {
-                    lines(show::text(&analysed, options.annotate))?;
+                lines(request.shown(&analysed))?;
+                if let (Some(against), Some(path)) = (&against, &options.against) {
+                    match against.analyse(&request, &reader, dispatch) {
+                        Ok(other) if options.json => lines([against::json(&analysed, &other).to_string()])?,
+                        Ok(other) => lines(against::text(&analysed, &other, path))?,
+                        Err(error) => {
+                            ends.push(exit::of(&error) as u8);
+                            tell(format_args!("dispatch {}: {error:#}", dispatch.id));
+                        }
+                    }
                 }
                 if options.html.is_some() {
                     all.push(analysed);
@@ -138,31 +184,4 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         std::fs::write(path, html::page(&all)).with_context(|| format!("writing {}", file(path)))?;
     }
     std::process::exit(Exit::of_all(ends).into())
-}
-
-/// Where code was loaded: kernels read constants there.
-fn code_of(captured: &CapturedDispatch<'_>) -> Vec<Range<u64>> {
-    captured.all_loaded.iter().map(|loaded| loaded.base..loaded.base.saturating_add(loaded.size)).collect()
-}
-
-fn analyse(captured: &CapturedDispatch<'_>, options: &Options) -> Result<Analysed> {
-    let checks = chosen(&options.check, Check::ALL, Check::word);
-    let analyses = match options.what.as_slice() {
-        [] if checks.is_empty() => Analysis::ALL.to_vec(),
-        asked => chosen(asked, Analysis::ALL, Analysis::word),
-    };
-    let wanted = Wanted { analyses, checks };
-    let regions = named(captured)?.into_iter().map(|named| Region { name: named.name, range: named.range }).collect();
-    let sample = options.workgroups.unwrap_or_default();
-    let session =
-        Arc::new(Session::new(emulated_processor(captured)?, wanted.clone(), sample, regions, code_of(captured)));
-    let setup = Setup { limit: Some(options.timeout.unwrap_or(NO_LIMIT)), ..Setup::default() };
-    let observed = observed(captured, &setup, &options.variant.variant(), session.clone())?;
-    let place = format!("code object {}", observed.code.id);
-    let report = Report::of(&place, &observed.code.bytes, observed.moved, &session.take(), session.regions())
-        .map_err(logdur_replay::ReplayError::from)?;
-    if let Some(problem) = &report.problem {
-        tell(format_args!("{place}: source lines: {problem}"));
-    }
-    Ok(Analysed { dispatch: captured.dispatch.id, observed, report, wanted })
 }

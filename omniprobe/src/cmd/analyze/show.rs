@@ -1,10 +1,13 @@
 //! An analysed dispatch as text.
 
 use logdur_analysis::operations::Group;
+use logdur_analysis::roofline::Point;
+use logdur_journal::names;
 use logdur_observe::Analysis;
-use logdur_observe::report::{Found, Instruction, Report, file_name};
+use logdur_observe::peak::Peak;
+use logdur_observe::report::{Found, Frame, Instruction, Report, file_name};
 
-use super::Analysed;
+use super::request::Analysed;
 use crate::cmd::output::demangled;
 
 /// Blocks, lines and parts that a summary shows.
@@ -31,6 +34,7 @@ pub(super) fn text(analysed: &Analysed, annotate: bool) -> Vec<String> {
     if wanted.analyses(Analysis::Mix) {
         all.extend(mix(report));
     }
+    all.extend(roofline(report));
     if wanted.analyses(Analysis::Occupancy) {
         all.extend(occupancy(report));
     }
@@ -90,11 +94,55 @@ fn mix(report: &Report) -> Vec<String> {
     all
 }
 
+/// The kernel's operations below the published peaks.
+pub(super) fn roofline(report: &Report) -> Vec<String> {
+    let Some((peaks, points)) = &report.roofline else { return Vec::new() };
+    let tera = |value: f64| value / 1e12;
+    let line = |point: &Point| {
+        let unit = if point.matrix { " of matrix instructions" } else { "" };
+        let limit = match point.is_bound_by_memory() {
+            true => format!("memory limits to {:.2}", tera(point.roof())),
+            false => "memory is no limit".to_owned(),
+        };
+        format!(
+            "  roofline: {}{unit}: {:.3} operations per byte; by the published peaks of {} ({} TFLOP/s, {} TB/s) {limit}",
+            point.of.word(),
+            point.intensity,
+            peaks.product,
+            tera(point.peak),
+            tera(peaks.bandwidth)
+        )
+    };
+    points.iter().map(line).collect()
+}
+
 fn occupancy(report: &Report) -> Vec<String> {
     let Some(occupancy) = &report.occupancy else { return Vec::new() };
     let limited: Vec<&str> = occupancy.limited_by().map(|limit| limit.word()).collect();
     let why = if limited.is_empty() { String::new() } else { format!(", limited by {}", limited.join(" and ")) };
-    vec![format!("  occupancy: {} of {} waves a SIMD{why}", occupancy.waves, occupancy.most)]
+    let mut all = vec![format!("  occupancy: {} of {} waves a SIMD{why}", occupancy.waves, occupancy.most)];
+    all.extend(report.peak.as_ref().map(|peak| registers(report, peak)));
+    all
+}
+
+/// The most live registers, and what would be enough.
+fn registers(report: &Report, peak: &Peak) -> String {
+    let at = report.instructions.iter().find(|inst| inst.address == peak.vgprs.address);
+    let place = at.map_or_else(String::new, |inst| format!(" at {}", inst.place()));
+    let accumulation = match peak.agprs.registers {
+        0 => String::new(),
+        live => format!(" and {live} accumulation registers"),
+    };
+    let waves = report.occupancy.as_ref().map_or(0, |occupancy| occupancy.waves);
+    let enough = match (peak.needed < peak.allocated.vgprs, peak.waves > waves) {
+        (false, _) => String::new(),
+        (true, false) => format!("; {} vector registers are enough", peak.needed),
+        (true, true) => format!("; {} vector registers are enough, and give {} waves", peak.needed, peak.waves),
+    };
+    format!(
+        "  registers: {} vector and {} scalar allocated, at most {} vector{place}{accumulation} and {} scalar live{enough}",
+        peak.allocated.vgprs, peak.allocated.sgprs, peak.vgprs.registers, peak.sgprs.registers
+    )
 }
 
 fn memory(report: &Report) -> Vec<String> {
@@ -159,9 +207,25 @@ fn findings(analysed: &Analysed) -> Vec<String> {
     all
 }
 
+/// The place of an instruction; of inlined code, that of each call, the innermost first.
+pub(super) fn place(inst: &Instruction) -> String {
+    if inst.frames.len() < 2 {
+        return inst.place();
+    }
+    inst.frames.iter().map(frame).collect::<Vec<_>>().join(", inlined into ")
+}
+
+/// A function, without the types of its arguments, and the place in it.
+fn frame(frame: &Frame) -> String {
+    // The mangled one, that with arguments, that without.
+    let name = frame.function.as_deref().map(names::names).and_then(|all| all.get(2).or(all.last()).cloned());
+    let name = name.unwrap_or_else(|| "a function".to_owned());
+    format!("{name} at {}:{}", file_name(&frame.file), frame.line)
+}
+
 fn finding(report: &Report, found: &Found) -> Vec<String> {
     let inst = |at: Option<usize>, pc: u64| match at.and_then(|at| report.instructions.get(at)) {
-        Some(inst) => format!("{}: {}", inst.place(), inst.text),
+        Some(inst) => format!("{}: {}", place(inst), inst.text),
         None => format!("{pc:#x}"),
     };
     let finding = &found.finding;
@@ -202,15 +266,12 @@ fn listing(report: &Report) -> Vec<String> {
         if let Some(label) = inst.label {
             all.push(format!("  L{label}:"));
         }
-        let here = inst.source.as_ref().map(|source| (&source.file, source.line));
+        let here = inst.source.as_ref().map(|source| (&source.file, source.line, place(inst)));
         if let Some(of) = inst.source.as_ref().filter(|_| here != source) {
-            all.push(format!(
-                "  {:>40}; {}:{} {}",
-                "",
-                file_name(&of.file),
-                of.line,
-                of.text.as_deref().unwrap_or_default()
-            ));
+            all.push(format!("  {:>40}; {}:{} {}", "", file_name(&of.file), of.line, of.shown()));
+            if inst.frames.len() > 1 {
+                all.push(format!("  {:>40}; {}", "", place(inst)));
+            }
             source = here;
         }
         all.push(format!("  {} {:#08x}  {}", margin(inst), inst.address, inst.text));

@@ -6,16 +6,22 @@ mod ls;
 mod table;
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use indicatif::ProgressBar;
 use logdur_kernel_cache::{Cache, Candidate, Indexing, Trust, index_folder};
 use logdur_replay::Exit;
 use regex::Regex;
 
-use crate::cmd::tell;
+use crate::cmd::{progress, tell};
+use crate::environment::Environment;
 use logdur_journal::{names, trust};
 use logdur_settings::{Interceptor, TRUST_ALL};
+
+/// An index that is made within this time is made at once.
+const AT_ONCE: Duration = Duration::from_millis(300);
 
 /// What is done with code objects.
 #[derive(Args, Clone, Debug)]
@@ -81,7 +87,7 @@ fn open_with(paths: &[PathBuf], trust: Trust) -> Result<Cache> {
         path.metadata().with_context(|| path.display().to_string())?;
     }
     let folder = index_folder();
-    let mut cache = Cache::open(paths, folder.as_deref(), trust);
+    let mut cache = indexed(paths, folder.as_deref(), trust);
     if let Some(folder) = folder {
         cache.take_hashes(&folder);
     }
@@ -90,6 +96,34 @@ fn open_with(paths: &[PathBuf], trust: Trust) -> Result<Cache> {
         tell(format_args!("{}: {}", problem.path.display(), problem.reason));
     }
     Ok(cache)
+}
+
+/// Opens folders and files; a bar shows how far their index is, if it is not made at once.
+fn indexed(paths: &[PathBuf], folder: Option<&Path>, trust: Trust) -> Cache {
+    let (start, mut bar) = (Instant::now(), None);
+    let cache = Cache::open_with(paths, folder, trust, &mut |files, all| {
+        if bar.is_none() && start.elapsed() > AT_ONCE {
+            bar = progress::bar("{pos} of {len} files indexed", all as u64).ok();
+        }
+        if let Some(bar) = &bar {
+            // Each of several folders has its own number.
+            bar.set_length(all as u64);
+            bar.set_position(files as u64);
+        }
+    });
+    bar.iter().for_each(ProgressBar::finish_and_clear);
+    cache
+}
+
+/// Makes the index of the folders that a run will search for kernels, so that the application does not wait for it in silence.
+pub(crate) fn prepare(environment: &Environment) {
+    // Without a folder for it, the application's process makes it all the same.
+    let Some(folder) = index_folder() else { return };
+    let (settings, _) = Interceptor::from(|name| environment.value(name));
+    let roots = &settings.kernel_cache.0;
+    if !roots.is_empty() {
+        indexed(roots, Some(&folder), Trust::of(trust::user(), settings.kernel_cache_trust != 0, TRUST_ALL));
+    }
 }
 
 /// Keeps the hashes that were computed, so that the next command does not read the code again.

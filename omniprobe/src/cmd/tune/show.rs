@@ -85,6 +85,7 @@ impl Found<'_> {
                 "config": best.number, "ratio": ratio,
                 "paired_rerun": best.turns.as_ref().map(|turns| compared_json(turns, self.emulated, NAMES)),
                 "replay": self.place.replay(&trial.config),
+                "analyze": self.place.analyze(&trial.config),
                 "application": self.place.application(&trial.config),
             })
         });
@@ -163,6 +164,7 @@ impl Found<'_> {
             all.push(format!("  paired rerun with the captured configuration: {text}"));
         }
         all.push(format!("  {}", self.place.replay(&trial.config)));
+        all.push(format!("  {}", self.place.analyze(&trial.config)));
         let application = self.place.application(&trial.config);
         if !application.is_empty() && trial.config.geometry.is_other() {
             all.push("  in the application, which must dispatch this geometry itself:".to_owned());
@@ -293,7 +295,11 @@ mod tests {
             "  omniprobe replay a.ldcap --dispatch 7 --workgroup 128,1,1 --hsaco all=t/code/a.hsaco"
         );
         assert_eq!(
-            text[best + 5..best + 7],
+            text[best + 4],
+            "  omniprobe analyze a.ldcap --dispatch 7 --workgroup 128,1,1 --hsaco all=t/code/a.hsaco --against a.ldcap"
+        );
+        assert_eq!(
+            text[best + 6..best + 8],
             ["  mkdir -p CACHE && cp t/code/a.hsaco CACHE/", "  omniprobe -c CACHE -- APP"]
         );
         let json = found(&trials, false).json();

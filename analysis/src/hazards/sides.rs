@@ -1,0 +1,381 @@
+//! The two sides of a rule: which instructions they are, and which of their registers count.
+
+use amdgpu_isa::Arch;
+use amdgpu_isa::inst::{Form, Inst, control};
+use amdgpu_isa::op::{Access, Family, Flags, Op};
+use amdgpu_isa::operand::Operand;
+use amdgpu_isa::uses::{Registers, Uses};
+
+use super::About;
+
+/// The earlier instruction of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// Vector arithmetic: scalar registers that it writes.
+    ValuScalar,
+    /// Vector arithmetic of every kind: vector registers that it writes.
+    ValuVector,
+    /// Vector arithmetic but for matrix instructions and dot products: vector registers that it writes.
+    PlainVector,
+    /// Vector arithmetic, but for matrix instructions and moves of accumulation registers: vector registers that it writes.
+    OtherVector,
+    /// Scalar arithmetic that writes M0.
+    SaluM0,
+    /// `s_setreg`: the hardware register.
+    Setreg,
+    /// A store of more than two dwords, whose data hardware reads late.
+    WideStore,
+    /// A transcendental operation: its result.
+    Transcendental,
+    /// Vector arithmetic that writes a part of a register.
+    PartOfRegister,
+    /// A dot product: its result.
+    Dot,
+    /// A matrix instruction: its result.
+    Matrix(Multiplier),
+    /// A matrix instruction: what it adds to.
+    MatrixAddend(Multiplier),
+    /// `v_accvgpr_write`: the accumulation register.
+    AccumulatorWrite,
+    /// `v_accvgpr_read`: the vector register.
+    AccumulatorRead,
+    /// `v_accvgpr_read` or `v_accvgpr_write`, as what lies between.
+    AccumulatorMove,
+    /// A matrix instruction, as what comes before in time.
+    MatrixItself(Multiplier),
+}
+
+/// The later instruction of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Second {
+    /// A vector memory access: scalar registers that it reads.
+    MemoryScalar,
+    /// Vector arithmetic with a data-parallel control word: vector registers that it reads.
+    DppVector,
+    /// Vector arithmetic with a data-parallel control word: EXEC.
+    DppExec,
+    /// `v_div_fmas`: VCC.
+    DivFmas,
+    /// `v_readlane` and `v_writelane`: the register with the lane's number.
+    LaneSelect,
+    /// `v_readlane` and `v_readfirstlane`: the vector register.
+    LaneSource,
+    /// `v_readlane`, `v_readfirstlane` and `v_writelane`: EXEC.
+    LaneExec,
+    /// Vector arithmetic that reads VCCZ or EXECZ as a value: VCC or EXEC.
+    ZeroFlag,
+    /// `s_getreg`: the hardware register.
+    Getreg,
+    /// `s_setreg`: the hardware register.
+    Setreg,
+    /// Messages, GDS, loads into LDS, LDS at the lane's number: M0.
+    ReadsM0,
+    /// Vector arithmetic: scalar registers that it reads.
+    ValuScalar,
+    /// Vector arithmetic but for matrix instructions: vector registers that it reads.
+    ValuVector,
+    /// As [`Second::ValuVector`], but for transcendental operations.
+    NotTranscendental,
+    /// Vector arithmetic but for matrix instructions: vector registers that it writes.
+    ValuWrites,
+    /// Vector arithmetic of every kind: vector registers that it writes.
+    EveryValuWrites,
+    /// Memory and LDS: vector registers that it reads.
+    MemoryVector,
+    /// Memory and LDS: vector registers that it will write.
+    MemoryWrites,
+    /// A matrix instruction: its factors.
+    Factors(Multiplier),
+    /// A matrix instruction: what it adds to.
+    Addend(Multiplier),
+    /// A matrix instruction: every vector register that it reads.
+    MatrixVector,
+    /// A matrix instruction: EXEC.
+    MatrixExec,
+    /// A matrix instruction or `v_accvgpr_write`: EXEC.
+    MatrixOrWriteExec,
+    /// A matrix instruction or `v_accvgpr_write`: vector registers that it reads, which are no accumulation registers.
+    MatrixOrWriteVector,
+    /// `v_accvgpr_read`: the accumulation register.
+    AccumulatorRead,
+    /// `v_accvgpr_write`: the accumulation register.
+    AccumulatorWrite,
+    /// A dot product: its factors.
+    DotFactors,
+    /// A fused multiply-add of doubles.
+    Fma64,
+}
+
+/// Which matrix instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Multiplier {
+    /// All.
+    Any,
+    /// Of doubles, 4×4.
+    Double4,
+    /// Of doubles, 16×16.
+    Double16,
+    /// Of doubles.
+    Double,
+    /// All but those of doubles.
+    NotDouble,
+    /// Of the matrix unit: all but those of doubles, and on gfx942 of singles.
+    Unit,
+    /// Of singles, outside of the matrix unit.
+    Single,
+    /// All outside of the matrix unit.
+    NotUnit,
+}
+
+/// How the registers of both sides must lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meets {
+    /// Some are the same.
+    Anywhere,
+    /// Exactly the same.
+    Exactly,
+    /// Some are the same, but not all.
+    Partly,
+}
+
+impl Multiplier {
+    fn has(self, op: &Op, arch: Arch) -> bool {
+        let double = op.flags.has(Flags::F64_MATRIX);
+        // Source: LLVM's `is_gfx940_xdl`.
+        let single = arch == Arch::Gfx942 && op.name.ends_with("_f32");
+        let small = op.name.contains("_4x4x");
+        op.is_matrix()
+            && match self {
+                Multiplier::Any => true,
+                Multiplier::Double4 => double && small,
+                Multiplier::Double16 => double && !small,
+                Multiplier::Double => double,
+                Multiplier::NotDouble => !double,
+                Multiplier::Unit => !double && !single,
+                Multiplier::Single => single,
+                Multiplier::NotUnit => double || single,
+            }
+    }
+}
+
+/// Passes of four cycles that a matrix instruction takes; `None` for another one. Source: LLVM's `SISchedule.td`.
+pub fn passes(arch: Arch, op: &Op) -> Option<u32> {
+    if !op.is_matrix() {
+        return None;
+    }
+    let shape = op.name.strip_prefix("v_mfma_")?.split_once('_')?.1;
+    let mut numbers = shape.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let rows = numbers.next()?.ok()?;
+    let depth = numbers.nth(1)?.ok()?;
+    let passes = match (op.flags.has(Flags::F64_MATRIX), rows) {
+        (true, 4) => 4,
+        (true, _) => 8,
+        (false, 4) => 2,
+        (false, 16) if arch == Arch::Gfx942 && depth >= 8 => 4,
+        (false, 16) => 8,
+        (false, _) if arch == Arch::Gfx942 && depth >= 8 => 8,
+        (false, _) => 16,
+    };
+    Some(passes)
+}
+
+fn is_valu(inst: &Inst) -> bool {
+    matches!(inst.op.family, Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p)
+}
+
+fn is_salu(inst: &Inst) -> bool {
+    matches!(inst.op.family, Family::Sop1 | Family::Sop2 | Family::Sopc | Family::Sopk | Family::Sopp)
+}
+
+fn is_vector_memory(inst: &Inst) -> bool {
+    matches!(inst.op.family, Family::Mubuf | Family::Flat | Family::Global | Family::Scratch)
+}
+
+fn is_memory(inst: &Inst) -> bool {
+    is_vector_memory(inst) || inst.op.family == Family::Ds
+}
+
+fn is_dot(inst: &Inst) -> bool {
+    inst.op.name.starts_with("v_dot")
+}
+
+/// Source: LLVM's `TRANS`.
+fn is_transcendental(inst: &Inst) -> bool {
+    const NAMES: [&str; 6] = ["v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_"];
+    NAMES.iter().chain(&["v_cos_"]).any(|name| inst.op.name.starts_with(name))
+}
+
+fn is_accumulator_move(inst: &Inst) -> bool {
+    inst.op.name.starts_with("v_accvgpr_")
+}
+
+fn lane_access(inst: &Inst) -> bool {
+    matches!(inst.op.name, "v_readlane_b32" | "v_writelane_b32")
+}
+
+/// True for a vector operation on a part of its result's register. Source: LLVM's `GCNHazardRecognizer`, `dst_sel` and `op_sel`.
+fn writes_part(inst: &Inst) -> bool {
+    const DWORD: u8 = 6;
+    inst.sdwa().is_some_and(|sdwa| inst.op.family != Family::Vopc && sdwa.dst_sel != DWORD)
+        || inst.form == Form::E64 && inst.op.flags.has(Flags::OP_SEL) && inst.mods.op_sel & 8 != 0
+}
+
+fn vectors(ranges: &[Registers]) -> Vec<Registers> {
+    ranges.iter().filter(|range| range.first.is_vector() && range.count > 0).copied().collect()
+}
+
+fn scalars(ranges: &[Registers]) -> Vec<Registers> {
+    ranges.iter().filter(|range| range.first.is_scalar_register() && range.count > 0).copied().collect()
+}
+
+/// What of the registers is a pair of a name.
+fn pair(ranges: &[Registers], first: Operand) -> Vec<Registers> {
+    let pair = Registers { first, count: 2 };
+    let meets = |range: &Registers| {
+        range.first.is_scalar_register()
+            && range.first.0 < first.0 + 2
+            && u32::from(first.0) < u32::from(range.first.0) + range.count
+    };
+    if ranges.iter().any(meets) { vec![pair] } else { Vec::new() }
+}
+
+/// The sources that vector arithmetic names: no lanes or halves of its result that stay.
+fn sources(inst: &Inst) -> Vec<Registers> {
+    let named = inst.src.iter().zip(inst.op.src).map(|(first, kind)| Registers { first: *first, count: kind.dwords() });
+    let result = Registers { first: inst.dst, count: inst.op.dst.dwords() };
+    named.chain(inst.op.flags.has(Flags::DST_IS_SRC2).then_some(result)).collect()
+}
+
+fn source(inst: &Inst, n: usize) -> Registers {
+    Registers { first: inst.src[n], count: inst.op.src[n].dwords() }
+}
+
+/// The number of the hardware register of `s_setreg` and `s_getreg`. Source: LLVM's AMDGPU operand syntax, `hwreg`.
+fn hardware_register(inst: &Inst) -> About {
+    About::Hardware(inst.imm as u32 & 63)
+}
+
+/// The data of a store whose registers may not be written too early. Source: LLVM's `GCNHazardRecognizer`, `createsVALUHazard`; with an
+/// offset in a scalar register, buffer stores are no such ones.
+fn wide_data(inst: &Inst) -> Option<Vec<Registers>> {
+    let wide = |bytes: u8| (bytes > 8).then_some(u32::from(bytes).div_ceil(4));
+    let count = match inst.op.access {
+        Access::Store(bytes, _) => wide(bytes)?,
+        Access::Atomic(..) => {
+            let data = if inst.op.family == Family::Mubuf { inst.op.dst } else { inst.op.src[1] };
+            Some(data.dwords()).filter(|dwords| *dwords > 2)?
+        }
+        _ => return None,
+    };
+    match inst.op.family {
+        Family::Mubuf if inst.src[2].is_scalar_register() => None,
+        Family::Mubuf => Some(vec![Registers { first: inst.dst, count }]),
+        Family::Flat | Family::Global | Family::Scratch => Some(vec![Registers { first: inst.src[1], count }]),
+        _ => None,
+    }
+}
+
+impl First {
+    /// What of an instruction is this side; `None` if it is none.
+    pub(super) fn about(self, inst: &Inst, arch: Arch) -> Option<About> {
+        let op = inst.op;
+        let written = |is: bool| is.then(|| About::Registers(vectors(Uses::of(inst).writes.ranges())));
+        match self {
+            First::ValuScalar => is_valu(inst).then(|| About::Registers(scalars(Uses::of(inst).writes.ranges()))),
+            First::ValuVector => written(is_valu(inst)),
+            First::PlainVector => written(is_valu(inst) && !op.is_matrix() && !is_dot(inst)),
+            First::OtherVector => written(is_valu(inst) && !op.is_matrix() && !is_accumulator_move(inst)),
+            First::SaluM0 => {
+                let writes = || pair(Uses::of(inst).writes.ranges(), Operand::M0);
+                is_salu(inst)
+                    .then(|| About::Registers(writes().into_iter().map(|m0| Registers { count: 1, ..m0 }).collect()))
+            }
+            First::Setreg => op.name.starts_with("s_setreg").then(|| hardware_register(inst)),
+            First::WideStore => wide_data(inst).map(About::Registers),
+            First::Transcendental => written(is_valu(inst) && is_transcendental(inst)),
+            First::PartOfRegister => written(is_valu(inst) && writes_part(inst)),
+            First::Dot => written(is_dot(inst)),
+            First::Matrix(of) => written(of.has(op, arch)),
+            First::MatrixAddend(of) => of.has(op, arch).then(|| About::Registers(vectors(&[source(inst, 2)]))),
+            First::AccumulatorWrite => written(op.name == "v_accvgpr_write_b32"),
+            First::AccumulatorRead => written(op.name == "v_accvgpr_read_b32"),
+            First::AccumulatorMove => is_accumulator_move(inst).then_some(About::Itself),
+            First::MatrixItself(of) => of.has(op, arch).then_some(About::Itself),
+        }
+    }
+}
+
+impl Second {
+    /// What of an instruction is this side; `None` if it is none.
+    pub(super) fn about(self, inst: &Inst, arch: Arch) -> Option<About> {
+        let op = inst.op;
+        let valu = is_valu(inst);
+        let plain = valu && !op.is_matrix();
+        let named = |is: bool| is.then(|| About::Registers(vectors(&sources(inst))));
+        let written = |is: bool| is.then(|| About::Registers(vectors(Uses::of(inst).writes.ranges())));
+        let exec = |is: bool| is.then(|| About::Registers(vec![Registers { first: Operand::EXEC, count: 2 }]));
+        match self {
+            Second::MemoryScalar => is_vector_memory(inst).then(|| {
+                let named = |range: &Registers| !matches!(range.first, Operand::EXEC | Operand::FLAT_SCRATCH);
+                let reads = scalars(Uses::of(inst).reads.ranges());
+                About::Registers(reads.into_iter().filter(named).collect())
+            }),
+            Second::DppVector => named(valu && inst.dpp().is_some()),
+            Second::DppExec => exec(valu && inst.dpp().is_some()),
+            Second::DivFmas => op
+                .name
+                .starts_with("v_div_fmas")
+                .then(|| About::Registers(vec![Registers { first: Operand::VCC, count: 2 }])),
+            Second::LaneSelect => lane_access(inst).then(|| About::Registers(scalars(&[source(inst, 1)]))),
+            Second::LaneSource => {
+                let reads = matches!(op.name, "v_readlane_b32" | "v_readfirstlane_b32");
+                reads.then(|| About::Registers(vectors(&[source(inst, 0)])))
+            }
+            Second::LaneExec => exec(lane_access(inst) || op.name == "v_readfirstlane_b32"),
+            Second::ZeroFlag => valu.then(|| {
+                let flag = |operand: &Operand| match *operand {
+                    Operand::VCCZ => Some(Registers { first: Operand::VCC, count: 2 }),
+                    Operand::EXECZ => Some(Registers { first: Operand::EXEC, count: 2 }),
+                    _ => None,
+                };
+                About::Registers(inst.src.iter().filter_map(flag).collect())
+            }),
+            Second::Getreg => (op.name == "s_getreg_b32").then(|| hardware_register(inst)),
+            Second::Setreg => op.name.starts_with("s_setreg").then(|| hardware_register(inst)),
+            Second::ReadsM0 => {
+                let reads = op.name.starts_with("s_sendmsg")
+                    || op.name == "s_ttracedata"
+                    || op.name.contains("_addtid_")
+                    || op.family == Family::Ds && (op.flags.has(Flags::GWS) || inst.has(control::GDS))
+                    || is_vector_memory(inst) && inst.has(control::LDS);
+                reads.then(|| About::Registers(vec![Registers { first: Operand::M0, count: 1 }]))
+            }
+            Second::ValuScalar => valu.then(|| {
+                let named = |range: &Registers| range.first != Operand::EXEC;
+                let reads = scalars(Uses::of(inst).reads.ranges());
+                About::Registers(reads.into_iter().filter(named).collect())
+            }),
+            Second::ValuVector => named(plain),
+            Second::NotTranscendental => named(valu && !is_transcendental(inst)),
+            Second::ValuWrites => written(plain),
+            Second::EveryValuWrites => written(valu),
+            Second::MemoryVector => is_memory(inst).then(|| About::Registers(vectors(Uses::of(inst).reads.ranges()))),
+            Second::MemoryWrites => written(is_memory(inst)),
+            Second::Factors(of) => {
+                of.has(op, arch).then(|| About::Registers(vectors(&[source(inst, 0), source(inst, 1)])))
+            }
+            Second::Addend(of) => of.has(op, arch).then(|| About::Registers(vectors(&[source(inst, 2)]))),
+            Second::MatrixVector => named(op.is_matrix()),
+            Second::MatrixExec => exec(op.is_matrix()),
+            Second::MatrixOrWriteExec => exec(op.is_matrix() || op.name == "v_accvgpr_write_b32"),
+            Second::MatrixOrWriteVector => (op.is_matrix() || op.name == "v_accvgpr_write_b32").then(|| {
+                let plain = |range: &Registers| !range.first.is_agpr();
+                About::Registers(vectors(&sources(inst)).into_iter().filter(plain).collect())
+            }),
+            Second::AccumulatorRead => named(op.name == "v_accvgpr_read_b32"),
+            Second::AccumulatorWrite => written(op.name == "v_accvgpr_write_b32"),
+            Second::DotFactors => is_dot(inst).then(|| About::Registers(vectors(&[source(inst, 0), source(inst, 1)]))),
+            Second::Fma64 => matches!(op.name, "v_fma_f64" | "v_fmac_f64").then_some(About::Itself),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Checks of captured dispatches: each fires where something is wrong, and nowhere else.
+
+use std::collections::BTreeSet;
+
+use amdgpu_isa::inst::Inst;
+use amdgpu_isa::op::Family;
+use amdgpu_isa::uses::{Registers, Set, Uses};
+use logdur_capture::Reader;
+use serde_json::Value;
+
+use crate::analyze::{analyzed, captured, captured_on, found, instructions};
+use crate::harness::{archs, on_hardware};
+
+#[test]
+fn an_access_behind_a_part_of_a_pool_is_found_when_the_part_is_given() {
+    let (_kept, file) = captured("checked", "-O3 -g");
+    let check = |options: &[&str]| {
+        let all: Vec<&str> = ["-k", "pooled", "--check", "memory"].iter().chain(options).copied().collect();
+        analyzed(&file, &all)
+    };
+    let (status, all, said) = check(&[]);
+    assert_eq!((status, found(&all[0], "memory").len()), (0, 0), "{said}");
+    for bounds in [&["--bounds", "arg0=256", "--bounds", "arg1=256"][..], &["--bounds", "arg0+0=0x100"]] {
+        let (status, all, said) = check(bounds);
+        assert_eq!(status, 6, "{said}");
+        let found = &all[0]["findings"].as_array().unwrap()[..];
+        let [finding] = found else { panic!("{found:?}") };
+        assert_eq!(finding["what"], "memory is read outside of all buffers");
+        assert!(finding["instruction"]["source"]["text"].as_str().unwrap().contains("pooled load"), "{finding}");
+        assert_eq!((&finding["place"]["lane"], &finding["count"]), (&63.into(), &1.into()));
+        assert!(finding["memory"].as_str().unwrap().ends_with("+0x100"), "{finding}");
+        assert_eq!(finding["detail"], "0 bytes behind the end of a buffer");
+    }
+    // One element more is enough for it.
+    assert_eq!(check(&["--bounds", "arg0=260", "--bounds", "arg1=256"]).0, 0);
+    for (bounds, expected) in [
+        ("input=256", "an address, found input"),
+        ("arg0=1000000000", "expected bytes of the allocation at 0x"),
+        ("arg0-4=8", "expected bytes of the allocation at 0x"),
+        ("0x10=4", "expected memory of a captured allocation, found 0x10, which is in none"),
+        ("arg0=none", "expected NAME=BYTES or NAME+OFFSET=BYTES"),
+    ] {
+        let (status, _, said) = check(&["--bounds", bounds]);
+        assert!(status != 0 && said.contains(expected), "{bounds}: {status} {said}");
+    }
+    let (status, _, said) = analyzed(&file, &["-k", "pooled", "--check", "wait", "--bounds", "arg0=256"]);
+    assert!(status == 1 && said.contains("--check memory"), "{status} {said}");
+}
+
+#[test]
+fn an_instruction_that_follows_too_early_is_found_and_one_wait_state_more_is_enough() {
+    if on_hardware() {
+        return;
+    }
+    for arch in archs() {
+        let (_kept, file) = captured_on(&arch, "checked", "-O3 -g");
+        let (status, all, said) = analyzed(&file, &["-k", "_(early|late)", "--check", "hazard"]);
+        assert_eq!(status, 6, "{said}");
+        let mut pairs = 0;
+        for object in &all {
+            let kernel = object["kernel"].as_str().unwrap();
+            let found = object["findings"].as_array().unwrap();
+            if kernel.contains("_late") {
+                assert!(found.is_empty(), "{arch} {kernel}: {found:?}");
+                continue;
+            }
+            pairs += 1;
+            let [finding] = &found[..] else { panic!("{arch} {kernel}: {found:?}") };
+            assert!(finding["detail"].as_str().unwrap().ends_with("s_nop 0 is missing"), "{arch} {kernel}: {finding}");
+        }
+        let expected = match &*arch {
+            "gfx90a" => 15,
+            "gfx942" => 14,
+            "gfx908" => 11,
+            _ => 8,
+        };
+        assert_eq!(pairs, expected, "{arch}");
+    }
+}
+
+/// The `s_nop`s of a kernel that are executed and can be moved behind the instruction that follows: their numbers.
+fn nops(code: &[(u64, usize, u32, Inst)], is_executed: impl Fn(u64) -> bool) -> Vec<usize> {
+    let targets: BTreeSet<u64> = code.iter().filter_map(|(address, .., inst)| inst.target(*address)).collect();
+    let can_move = |pair: &[(u64, usize, u32, Inst)]| {
+        let (at, .., nop) = &pair[0];
+        let (next, .., inst) = &pair[1];
+        let stays =
+            inst.op.name == "s_nop" || inst.target(*next).is_some() || inst.is_indirect() || !inst.falls_through();
+        nop.op.name == "s_nop" && !stays && !targets.contains(next) && is_executed(*at)
+    };
+    code.windows(2).enumerate().filter(|(_, pair)| can_move(pair)).map(|(n, _)| n).collect()
+}
+
+/// True where nothing that hardware leaves to programs is before an instruction: no vector arithmetic, and no scalar arithmetic on M0,
+/// writes what it uses within the wait states of any rule; matrix instructions are not looked at. `nop` is the `s_nop` in front of it.
+fn is_needless(code: &[(u64, usize, u32, Inst)], nop: usize) -> bool {
+    let registers = |set: &Set| -> BTreeSet<u32> {
+        let of = |r: &Registers| (0..r.count).map(move |n| u32::from(r.first.0) + n).collect::<Vec<_>>();
+        set.ranges().iter().flat_map(of).collect()
+    };
+    let targets: BTreeSet<u64> = code.iter().filter_map(|(address, .., inst)| inst.target(*address)).collect();
+    let next = &code[nop + 1].3;
+    let uses = Uses::of(next);
+    let mut used = &registers(&uses.reads) | &registers(&uses.writes);
+    // For memory, hardware waits itself for vector registers that plain arithmetic writes.
+    let is_memory =
+        matches!(code[nop + 1].3.op.family, Family::Global | Family::Flat | Family::Scratch | Family::Mubuf);
+    if is_memory {
+        used.retain(|register| *register < 128);
+    }
+    let mut states = 0;
+    for (address, _, _, inst) in code[..nop].iter().rev() {
+        let matrix = inst.op.is_matrix() || inst.op.name.starts_with("v_accvgpr");
+        // Of vector registers, rules ask for two of DPP and matrix instructions, and else for one.
+        let near = if next.dpp().is_some() || next.op.is_matrix() { 2 } else { 1 };
+        let meets = |register: &u32| used.contains(register) && (*register < 128 || states < near);
+        if matrix || inst.op.name.starts_with("v_") && registers(&Uses::of(inst).writes).iter().any(meets) {
+            return false;
+        }
+        states += if inst.op.name == "s_nop" { (inst.imm as u32 & 15) + 1 } else { 1 };
+        if states >= 5 {
+            return true;
+        }
+        if targets.contains(address) || !inst.falls_through() || inst.op.name.starts_with("s_setreg") {
+            return false;
+        }
+    }
+    true
+}
+
+/// Programs in which LLVM inserts wait states.
+const WITH_NOPS: &[&str] = &["matrices", "lanes", "local_memory", "halves", "primitives"];
+
+#[test]
+fn wait_states_that_llvm_inserts_are_found_when_they_are_moved_behind_the_instruction_that_needs_them() {
+    if on_hardware() {
+        return;
+    }
+    for arch in archs() {
+        let (mut moved, mut needless) = (0, 0);
+        for program in WITH_NOPS {
+            let (kept, file) = captured_on(&arch, program, "-O3");
+            let reader = Reader::open(&file).unwrap();
+            let (status, originals, said) = analyzed(&file, &["--what", "mix", "--check", "hazard"]);
+            assert_eq!(status, 0, "{said}");
+            let mut seen = BTreeSet::new();
+            for dispatch in reader.dispatches() {
+                let kernel = reader.records().kernels.iter().find(|k| k.id == dispatch.kernel).unwrap();
+                if !seen.insert(kernel.symbol.clone()) || kernel.symbol.contains("amd_rocclr") {
+                    continue;
+                }
+                let bytes = reader.code_object(kernel.code_object).unwrap();
+                let code = instructions(&bytes, &kernel.symbol, &arch);
+                let original = originals.iter().find(|o| o["dispatch"] == dispatch.id).unwrap();
+                let executed: BTreeSet<u64> = original["instructions"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|i| i["address"].as_u64().unwrap())
+                    .collect();
+                let nops = nops(&code, |address| executed.contains(&address));
+                // One that is moved is in front of the next but one: only every other is moved at a time.
+                for round in 0..2 {
+                    let chosen: Vec<usize> = nops.iter().copied().skip(round).step_by(2).collect();
+                    if chosen.is_empty() {
+                        continue;
+                    }
+                    let mut mutant = bytes.to_vec();
+                    for n in &chosen {
+                        let (offset, size) = (code[*n].1, usize::from(code[n + 1].3.size));
+                        mutant.copy_within(offset + 4..offset + 4 + size, offset);
+                        mutant[offset + size..offset + size + 4].copy_from_slice(&code[*n].2.to_le_bytes());
+                    }
+                    let path = kept.folder.path().join("moved.hsaco");
+                    std::fs::write(&path, mutant).unwrap();
+                    let (id, hsaco) = (dispatch.id.to_string(), format!("all={}", path.display()));
+                    let (_, objects, said) = analyzed(&file, &["-d", &id, "--hsaco", &hsaco, "--check", "hazard"]);
+                    let findings = objects[0]["findings"].as_array().unwrap_or_else(|| panic!("{said}"));
+                    let found: BTreeSet<u64> =
+                        findings.iter().map(|f: &Value| f["instruction"]["address"].as_u64().unwrap()).collect();
+                    for n in chosen {
+                        let (address, inst) = (code[n].0, code[n + 1].3.op.name);
+                        moved += 1;
+                        if !found.contains(&address) {
+                            // LLVM waits behind loads and in front of DPP, too, and cuts groups of loads where they may be repeated.
+                            assert!(is_needless(&code, n), "{arch}, {program}, {} {address:#x}: {inst}", kernel.symbol);
+                            needless += 1;
+                        }
+                    }
+                }
+            }
+        }
+        println!("{arch}: {moved} s_nop moved, {} found, {needless} that no rule asks for", moved - needless);
+        assert!(moved - needless > 15, "{arch}: {moved} {needless}");
+    }
+}
+
+#[test]
+fn loops_that_exchange_values_in_lds_are_no_races_where_a_processor_has_no_atomic_of_their_own() {
+    if on_hardware() {
+        return;
+    }
+    for arch in archs() {
+        let (_kept, file) = captured_on(&arch, "atomics", "-O3");
+        let (status, all, said) = analyzed(&file, &["-k", "float_sums", "--check", "all"]);
+        assert!(status == 0 && !all.is_empty(), "{arch}: {status} {said} {all:?}");
+    }
+}

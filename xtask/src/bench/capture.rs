@@ -1,0 +1,64 @@
+//! `cargo xtask bench capture` and `capture-format`: what captures cost, and writing and opening their files.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::{Variant, emulated, parsed, table, variant, watched};
+use crate::{demo, dist, setup, shell};
+
+/// Repeats of each variant, interleaved.
+const REPEATS: usize = 5;
+/// Mebibytes that the process holds, and dispatches.
+const MIB: u32 = 2048;
+const DISPATCHES: u32 = 8;
+
+/// The capture. In memory, as the log: a disk that is still busy with the last one would be measured.
+fn file() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() { memory.to_owned() } else { shell::cache() };
+    folder.join(format!("logdur-bench.{}.ldcap", std::process::id()))
+}
+
+fn captured(command: &mut Command, scope: &str) {
+    watched(command);
+    command.env("LOGDUR_CAPTURE", file()).env("LOGDUR_CAPTURE_DISPATCHES", "every:1");
+    command.env("LOGDUR_CAPTURE_SCOPE", scope).env("LOGDUR_CAPTURE_MAX_SECONDS", "3600");
+}
+
+const VARIANTS: [Variant; 3] = [
+    variant("without", emulated),
+    variant("captured: all", |command| captured(command, "all")),
+    variant("reachable", |command| captured(command, "reachable")),
+];
+
+/// What a captured dispatch costs a process.
+pub(super) fn process() -> Result<()> {
+    measure(&["rates"])?;
+    let rocm = setup::rocm()?;
+    dist::for_this_machine()?;
+    let program = demo::compile(&rocm, &shell::root().join("tests/programs/captured_costs.hip"))?;
+    let title = format!("a process with {MIB} MiB, of which each of {DISPATCHES} kernels changes 1 MiB");
+    table(&title, ["ms a dispatch", "largest MiB"], &VARIANTS, REPEATS, |variant| {
+        let mut command = Command::new(&program);
+        (variant.command)(command.args([MIB.to_string(), DISPATCHES.to_string()]));
+        let numbers = parsed(&shell::output(&mut command)?);
+        let _ = std::fs::remove_file(file());
+        numbers
+    })
+}
+
+/// What writing and opening files costs.
+pub(super) fn format() -> Result<()> {
+    measure(&[])
+}
+
+/// The figures of `capture/examples/measure.rs`.
+fn measure(arguments: &[&str]) -> Result<()> {
+    let folder = shell::cache();
+    std::fs::create_dir_all(&folder)?;
+    let mut command = Command::new(shell::cargo());
+    command.args(["run", "--quiet", "--release", "-p", "logdur-capture", "--example", "measure", "--"]);
+    shell::run(command.arg(folder).args(arguments).current_dir(shell::root()))
+}
