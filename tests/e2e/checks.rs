@@ -98,7 +98,6 @@ fn is_needless(code: &[(u64, usize, u32, Inst)], nop: usize) -> bool {
         let of = |r: &Registers| (0..r.count).map(move |n| u32::from(r.first.0) + n).collect::<Vec<_>>();
         set.ranges().iter().flat_map(of).collect()
     };
-    let targets: BTreeSet<u64> = code.iter().filter_map(|(address, .., inst)| inst.target(*address)).collect();
     let next = &code[nop + 1].3;
     let uses = Uses::of(next);
     let mut used = &registers(&uses.reads) | &registers(&uses.writes);
@@ -108,21 +107,30 @@ fn is_needless(code: &[(u64, usize, u32, Inst)], nop: usize) -> bool {
     if is_memory {
         used.retain(|register| *register < 128);
     }
-    let mut states = 0;
-    for (address, _, _, inst) in code[..nop].iter().rev() {
-        let matrix = inst.op.is_matrix() || inst.op.name.starts_with("v_accvgpr");
-        // Of vector registers, rules ask for two of DPP and matrix instructions, and else for one.
-        let near = if next.dpp().is_some() || next.op.is_matrix() { 2 } else { 1 };
-        let meets = |register: &u32| used.contains(register) && (*register < 128 || states < near);
-        if matrix || inst.op.name.starts_with("v_") && registers(&Uses::of(inst).writes).iter().any(meets) {
+    // Instructions that a wave may come from, and the wait states that follow them, on all ways back.
+    let (mut open, mut seen) = (vec![(nop, 0)], BTreeSet::new());
+    while let Some((at, states)) = open.pop() {
+        let branches = (0..code.len()).filter(|n| code[*n].3.target(code[*n].0) == Some(code[at].0));
+        let previous = at.checked_sub(1).filter(|n| code[*n].3.falls_through());
+        let before: Vec<usize> = branches.chain(previous).collect();
+        if before.is_empty() && at > 0 {
+            // Only an indirect branch leads here.
             return false;
         }
-        states += if inst.op.name == "s_nop" { (inst.imm as u32 & 15) + 1 } else { 1 };
-        if states >= 5 {
-            return true;
-        }
-        if targets.contains(address) || !inst.falls_through() || inst.op.name.starts_with("s_setreg") {
-            return false;
+        for n in before {
+            let inst = &code[n].3;
+            let matrix = inst.op.is_matrix() || inst.op.name.starts_with("v_accvgpr");
+            // Of vector registers, rules ask for two of DPP and matrix instructions, and else for one.
+            let near = if next.dpp().is_some() || next.op.is_matrix() { 2 } else { 1 };
+            let meets = |register: &u32| used.contains(register) && (*register < 128 || states < near);
+            let writes = inst.op.name.starts_with("v_") && registers(&Uses::of(inst).writes).iter().any(meets);
+            if matrix || writes || inst.op.name.starts_with("s_setreg") {
+                return false;
+            }
+            let states = states + if inst.op.name == "s_nop" { (inst.imm as u32 & 15) + 1 } else { 1 };
+            if states < 5 && seen.insert((n, states)) {
+                open.push((n, states));
+            }
         }
     }
     true

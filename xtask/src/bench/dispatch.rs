@@ -39,7 +39,28 @@ pub(super) fn hip() -> Result<()> {
             Ok([launch, sync, app, gpu, reaper, log, process])
         })?;
     }
-    Ok(())
+    stats(&program)
+}
+
+/// What `omniprobe --stats` costs the application that it runs: the totals are made from the log when it has ended.
+fn stats(program: &Path) -> Result<()> {
+    const VARIANTS: [Variant; 3] =
+        [variant("omniprobe", logged), variant("--stats", with_totals), variant("omniprobe, again", logged)];
+    fn logged(command: &mut Command) {
+        command.arg("-l").arg(super::log());
+    }
+    fn with_totals(command: &mut Command) {
+        logged(command);
+        command.arg("--stats");
+    }
+    let columns = ["first ns", "+ sync", "launch ns", "+ sync"];
+    table("2000 launches on one stream, run by omniprobe", columns, &VARIANTS, REPEATS, |variant| {
+        let mut command = Command::new(shell::built("omniprobe"));
+        (variant.command)(command.args(["-q", "--emulate", "gfx90a"]));
+        let printed = shell::output(command.arg("--").arg(program).args(["2000", "1", "7"]))?;
+        // The application's line is the first one; totals follow.
+        parsed(printed.lines().next().unwrap_or_default())
+    })
 }
 
 /// Nanoseconds of processor time of the processes that have been waited for.
