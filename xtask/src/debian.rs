@@ -9,6 +9,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{self, output};
 
+/// Downloads a file and compares its hash; apt's packages put it there.
+const APT_HELPER: &str = "/usr/lib/apt/apt-helper";
+
 /// A private set of apt lists for one suite.
 pub(crate) struct Suite {
     name: String,
@@ -22,6 +25,17 @@ pub(crate) struct Package {
     pub(crate) version: String,
     /// Bytes to download.
     pub(crate) size: u64,
+}
+
+/// A package that a suite's packages need and the suite itself does not have: that of another archive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Foreign {
+    pub(crate) name: &'static str,
+    pub(crate) version: &'static str,
+    /// Where it stays: of a release, not of a suite that moves.
+    pub(crate) uri: &'static str,
+    /// Hexadecimal.
+    pub(crate) sha256: &'static str,
 }
 
 impl Package {
@@ -84,6 +98,33 @@ impl Suite {
             command.arg("-o").arg(format!("{key}={value}"));
         }
         command
+    }
+
+    /// Takes packages of other archives for installed: what needs them can be had then.
+    ///
+    /// # Errors
+    /// When the list of installed packages cannot be written.
+    pub(crate) fn take_for_installed(&self, packages: &[Foreign]) -> Result<()> {
+        let entry = |p: &Foreign| {
+            format!(
+                "Package: {}\nStatus: install ok installed\nVersion: {}\nArchitecture: amd64\n\n",
+                p.name, p.version
+            )
+        };
+        Ok(fs::write(self.state.join("status"), packages.iter().map(entry).collect::<String>())?)
+    }
+
+    /// Downloads a package of another archive and unpacks it into a folder.
+    ///
+    /// # Errors
+    /// When it cannot be downloaded, or is not the one that is meant.
+    pub(crate) fn unpack_foreign(&self, package: &Foreign, folder: &Path) -> Result<()> {
+        let deb = self.state.join("cache").join(format!("{}.deb", package.name));
+        let hash = format!("SHA256:{}", package.sha256);
+        output(Command::new(APT_HELPER).args(["download-file", package.uri]).arg(&deb).arg(hash))
+            .with_context(|| format!("downloading {}", package.uri))?;
+        extract(&deb, folder, &["*"]).with_context(|| format!("unpacking {} {}", package.name, package.version))?;
+        Ok(fs::remove_file(deb)?)
     }
 
     /// The packages that an installation of `name` onto an empty machine would bring, itself among them.

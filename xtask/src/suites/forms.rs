@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::emulated;
 use super::place::Place;
+use super::rocblas;
 use crate::corpus::below;
 use crate::shell;
 
@@ -51,7 +52,8 @@ pub(crate) enum Programs {
     /// Every program of a folder.
     Of(&'static str),
     /// One program with each of these arguments, of which the text before the first space is the group. Of a program made
-    /// with GoogleTest they are the cases that are wanted.
+    /// with GoogleTest they are the cases that are wanted, none for all; of `rocblas-test` the folder
+    /// with its file of cases.
     With(&'static str, &'static [&'static str]),
     /// Each script or source of a folder of this repository.
     Ours(&'static str),
@@ -97,7 +99,9 @@ fn list_google(place: &Place, of_suite: &Programs) -> Result<Vec<Test>> {
         let text = emulated::listing(&listing, &folder)?;
         let of = file_name(program);
         let mut cases = google_cases(&text);
-        if let Programs::With(_, chosen) = of_suite {
+        if let Programs::With(_, chosen) = of_suite
+            && !chosen.is_empty()
+        {
             if let Some(missing) = chosen.iter().find(|case| !cases.iter().any(|c| c == *case)) {
                 bail!("{of} has no case {missing}");
             }
@@ -153,6 +157,9 @@ fn judge_google(text: &str) -> Judged {
     };
     Judged { passed, skipped, failed: (0..failed).map(|_| reason()).collect() }
 }
+
+/// `rocblas-test`, made with GoogleTest: a process for some cases of each function.
+pub(crate) const ROCBLAS_TEST: Form = Form { list: rocblas::list, judge: judge_google };
 
 /// `rocblas-bench` and its like: a table of results with norms of errors.
 pub(crate) const NORMS: Form = Form { list: list_lines, judge: judge_norms };

@@ -12,6 +12,7 @@ mod forms;
 mod page;
 mod place;
 mod results;
+mod rocblas;
 mod sample;
 mod table;
 

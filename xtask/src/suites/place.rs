@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::debian::{Package, Suite as Lists};
+use crate::debian::{Foreign, Package, Suite as Lists};
 use crate::rocm::{self, Generation, Unpacked};
 use crate::{setup, shell};
 
@@ -23,6 +23,8 @@ pub(crate) enum Source {
         parts: &'static [(&'static str, &'static [&'static str])],
         /// What Python's index has in addition, to prepare the tests with.
         python: &'static [&'static str],
+        /// What the packages need and their suite does not have.
+        foreign: &'static [Foreign],
     },
     /// Python packages at fixed versions, run by the machine's Python on a ROCm.
     Python { rocm: &'static str, packages: &'static [&'static str] },
@@ -81,10 +83,16 @@ impl Place {
         fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         let mut contents = String::new();
         match source {
-            Source::Debian { rocm: version, packages, parts, python } => {
+            Source::Debian { rocm: version, packages, parts, python, foreign } => {
                 let generation = rocm::named(version)?[0];
                 let rocm = rocm.as_ref().context("Debian's packages need a ROCm")?;
-                contents += &unpack(&folder, generation, rocm, packages, parts)?;
+                let lists = Lists::open(generation.suite)?;
+                lists.take_for_installed(foreign)?;
+                contents += &unpack(&folder, generation, &lists, rocm, packages, parts)?;
+                for package in *foreign {
+                    lists.unpack_foreign(package, &folder)?;
+                    writeln!(contents, "{} {}", package.name, package.version)?;
+                }
                 contents += &environment(&folder, python)?;
             }
             Source::Python { packages, .. } => contents += &environment(&folder, packages)?,
@@ -150,11 +158,11 @@ impl Place {
 fn unpack(
     folder: &Path,
     generation: &Generation,
+    lists: &Lists,
     rocm: &Unpacked,
     names: &[&str],
     parts: &[(&str, &[&str])],
 ) -> Result<String> {
-    let lists = Lists::open(generation.suite)?;
     let there = fs::read_to_string(rocm.folder.join("packages")).unwrap_or_default();
     let mut packages: Vec<Package> = Vec::new();
     for name in names {
