@@ -3,20 +3,18 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::pairs::Pairs;
+
 /// Intervals that are sorted at a time.
 const BATCH: usize = 1 << 18;
-
-/// An interval: the upper and the lower half of its start, and its length; 12 bytes, ordered by start.
-type Packed = [u32; 3];
 
 /// Intervals in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Busy {
-    /// Sorted runs of intervals, in each of which none meets another.
-    runs: Vec<Vec<Packed>>,
-    batch: Vec<Packed>,
-    /// Intervals that are too long to be packed. Each row of a log can be one, of up to 2^64 ns.
-    long: Vec<(u64, u64)>,
+    /// Runs of intervals, starts and lengths, in each of which none meets another.
+    runs: Vec<Pairs>,
+    /// Starts and ends.
+    batch: Vec<(u64, u64)>,
     sum: u64,
 }
 
@@ -40,10 +38,7 @@ impl Busy {
     pub fn add(&mut self, start: u64, end: u64) {
         let Some(length) = end.checked_sub(start) else { return };
         self.sum = self.sum.saturating_add(length);
-        match u32::try_from(length) {
-            Ok(length) => self.batch.push(packed(start, length)),
-            Err(_) => self.long.push((start, end)),
-        }
+        self.batch.push((start, end));
         if self.batch.len() >= BATCH {
             self.end_run();
         }
@@ -51,13 +46,12 @@ impl Busy {
 
     fn end_run(&mut self) {
         self.batch.sort_unstable();
-        let mut run: Vec<Packed> = Vec::new();
-        let mut union = Union::default();
-        for &next in &self.batch {
-            union.add(unpacked(next), |(start, end)| push(&mut run, start, end));
+        let (mut run, mut union) = (Pairs::default(), Union::default());
+        for &interval in &self.batch {
+            union.add(interval, |(start, end)| run.push(start, end - start));
         }
-        union.end(|(start, end)| push(&mut run, start, end));
-        run.shrink_to_fit();
+        union.end(|(start, end)| run.push(start, end - start));
+        run.end();
         self.runs.push(run);
         self.batch.clear();
     }
@@ -78,21 +72,14 @@ impl Busy {
             first.get_or_insert(start);
             usage.busy += end - start;
         };
-        self.long.sort_unstable();
-        let mut long = self.long.iter().copied().peekable();
-        let mut runs: Vec<_> = self.runs.iter().map(|run| run.iter()).collect();
+        let mut runs: Vec<_> = self.runs.iter().map(Pairs::iter).collect();
         let mut next: BinaryHeap<_> =
-            runs.iter_mut().enumerate().filter_map(|(i, run)| run.next().map(|p| Reverse((*p, i)))).collect();
+            runs.iter_mut().enumerate().filter_map(|(i, run)| run.next().map(|of_run| Reverse((of_run, i)))).collect();
         let mut union = Union::default();
-        while let Some(Reverse((packed, i))) = next.pop() {
-            let interval = unpacked(packed);
-            while let Some(before) = long.next_if(|long| *long <= interval) {
-                union.add(before, &mut take);
-            }
-            union.add(interval, &mut take);
-            next.extend(runs.get_mut(i).and_then(Iterator::next).map(|p| Reverse((*p, i))));
+        while let Some(Reverse(((start, length), i))) = next.pop() {
+            union.add((start, start + length), &mut take);
+            next.extend(runs.get_mut(i).and_then(Iterator::next).map(|of_run| Reverse((of_run, i))));
         }
-        long.for_each(|interval| union.add(interval, &mut take));
         union.end(&mut take);
         usage.span = first.zip(last).map_or(0, |(first, last)| last - first);
         usage
@@ -113,28 +100,6 @@ impl Union {
 
     fn end(self, done: impl FnOnce((u64, u64))) {
         self.0.map(done);
-    }
-}
-
-fn packed(start: u64, length: u32) -> Packed {
-    [(start >> 32) as u32, start as u32, length]
-}
-
-fn unpacked([high, low, length]: Packed) -> (u64, u64) {
-    let start = u64::from(high) << 32 | u64::from(low);
-    (start, start + u64::from(length))
-}
-
-/// Adds an interval to a run, in pieces that a length can hold.
-fn push(run: &mut Vec<Packed>, start: u64, end: u64) {
-    let mut from = start;
-    loop {
-        let piece = (end - from).min(u32::MAX.into());
-        run.push(packed(from, piece as u32));
-        from += piece;
-        if from == end {
-            break;
-        }
     }
 }
 
@@ -176,7 +141,7 @@ mod tests {
         let all = Usage { span: u64::MAX, busy: u64::MAX, sum: u64::MAX, gaps: 0, longest_gap: 0 };
         assert_eq!(of(&[(0, u64::MAX)]), all);
         assert_eq!(of(&[(7, 9), (0, u64::MAX), (u64::MAX - 1, u64::MAX)]), all);
-        // Between packed intervals and behind them.
+        // Between others and behind them.
         let (long, last) = (1 << 40, u64::MAX - 3);
         assert_eq!(
             of(&[(last, u64::MAX), (5, 10), (20, 20 + long), (30 + long, 31 + long)]),

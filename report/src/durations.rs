@@ -1,5 +1,7 @@
 //! Durations, whole: every different value with how often it occurred.
 
+use crate::pairs::Pairs;
+
 /// Values that are gathered before they are sorted in, at least.
 const BATCH: usize = 1 << 14;
 
@@ -7,7 +9,9 @@ const BATCH: usize = 1 << 14;
 #[derive(Clone, Debug, Default)]
 pub struct Durations {
     /// Different values in ascending order, and how often each occurred.
-    sorted: Vec<(u64, u64)>,
+    sorted: Pairs,
+    /// How many different values there are.
+    different: usize,
     /// Values that are not sorted in yet.
     batch: Vec<u64>,
 }
@@ -38,63 +42,97 @@ impl Durations {
     pub fn add(&mut self, duration: u64) {
         self.batch.push(duration);
         // The more there is to merge with, the more is gathered first: each value is moved a few times, not hundreds.
-        if self.batch.len() >= BATCH.max(self.sorted.len() / 2) {
+        if self.batch.len() >= BATCH.max(self.different / 4) {
             self.sort_in();
         }
     }
 
     fn sort_in(&mut self) {
         self.batch.sort_unstable();
-        let mut merged: Vec<(u64, u64)> = Vec::with_capacity(self.sorted.len() + 64);
-        let mut push = |value: u64, count: u64| match merged.last_mut() {
-            Some((last, counted)) if *last == value => *counted += count,
-            _ => merged.push((value, count)),
-        };
-        let mut old = self.sorted.iter().copied().peekable();
+        let mut merged = Merged::default();
+        let mut old = self.sorted.iter().peekable();
         for &value in &self.batch {
             while let Some((before, count)) = old.next_if(|(before, _)| *before <= value) {
-                push(before, count);
+                merged.add(before, count);
             }
-            push(value, 1);
+            merged.add(value, 1);
         }
-        old.for_each(|(value, count)| push(value, count));
-        self.sorted = merged;
+        old.for_each(|(value, count)| merged.add(value, count));
+        (self.sorted, self.different) = merged.end();
         self.batch.clear();
     }
 
     /// Every different value in ascending order, and how often it occurred.
-    pub fn values(&mut self) -> &[(u64, u64)] {
+    pub fn values(&mut self) -> impl Iterator<Item = (u64, u64)> {
         if !self.batch.is_empty() {
             self.sort_in();
         }
-        &self.sorted
+        self.sorted.iter()
     }
 
     /// What they come to; zeroes if there are none.
     pub fn statistics(&mut self) -> Statistics {
-        let values = self.values();
-        let count: u64 = values.iter().map(|(_, n)| n).sum();
-        let (Some(&(min, _)), Some(&(max, _))) = (values.first(), values.last()) else {
+        let mut found = Statistics { min: u64::MAX, ..Statistics::default() };
+        for (value, n) in self.values() {
+            found.count += n;
+            found.total = found.total.saturating_add(value.saturating_mul(n));
+            (found.min, found.max) = (found.min.min(value), value);
+        }
+        if found.count == 0 {
             return Statistics::default();
-        };
-        let total = values.iter().fold(0u64, |sum, (value, n)| sum.saturating_add(value.saturating_mul(*n)));
-        let mean = total as f64 / count as f64;
-        let squares: f64 = values.iter().map(|(value, n)| (*value as f64 - mean).powi(2) * *n as f64).sum();
+        }
+        let (count, mean) = (found.count, found.total as f64 / found.count as f64);
+        let mut squares = 0.0;
+        // By rank, which is the number of values before: the middle two, and the 95th percentile.
+        let ranks = [(count - 1) / 2, count / 2, (count * 95).div_ceil(100) - 1];
+        let mut at_rank = [0; 3];
+        let mut before = 0;
+        for (value, n) in self.values() {
+            squares += (value as f64 - mean).powi(2) * n as f64;
+            for (rank, at) in ranks.iter().zip(&mut at_rank) {
+                if (before..before + n).contains(rank) {
+                    *at = value;
+                }
+            }
+            before += n;
+        }
+        let [low, high, p95] = at_rank;
         let stddev = if count > 1 { (squares / (count - 1) as f64).sqrt() } else { 0.0 };
-        let median = (at_rank(values, (count - 1) / 2) as f64 + at_rank(values, count / 2) as f64) / 2.0;
-        let p95 = at_rank(values, (count * 95).div_ceil(100) - 1);
-        Statistics { count, total, mean, median, min, max, p95, stddev }
+        Statistics { mean, median: (low as f64 + high as f64) / 2.0, p95, stddev, ..found }
     }
 }
 
-/// The value that `rank` others precede.
-fn at_rank(values: &[(u64, u64)], rank: u64) -> u64 {
-    let mut before = 0;
-    let at = values.iter().find(|(_, count)| {
-        before += count;
-        before > rank
-    });
-    at.or(values.last()).map_or(0, |(value, _)| *value)
+/// Values that come in ascending order, equal ones counted together.
+#[derive(Default)]
+struct Merged {
+    done: Pairs,
+    different: usize,
+    /// The last value, and how often it occurred so far.
+    last: Option<(u64, u64)>,
+}
+
+impl Merged {
+    fn add(&mut self, value: u64, count: u64) {
+        match &mut self.last {
+            Some((last, counted)) if *last == value => *counted += count,
+            last => {
+                if let Some((before, counted)) = last.replace((value, count)) {
+                    self.done.push(before, counted);
+                    self.different += 1;
+                }
+            }
+        }
+    }
+
+    /// All of them, and how many differ.
+    fn end(mut self) -> (Pairs, usize) {
+        if let Some((last, counted)) = self.last {
+            self.done.push(last, counted);
+            self.different += 1;
+        }
+        self.done.end();
+        (self.done, self.different)
+    }
 }
 
 #[cfg(test)]
@@ -123,7 +161,7 @@ mod tests {
         let mut many = Durations::default();
         let count = 5 * BATCH as u64 + 3;
         (0..count).for_each(|i| many.add(i * 7919 % 1000));
-        let values = many.values();
+        let values: Vec<(u64, u64)> = many.values().collect();
         assert_eq!(values.len(), 1000);
         assert!(values.is_sorted() && values.iter().map(|(_, n)| n).sum::<u64>() == count);
     }

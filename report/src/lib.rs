@@ -11,6 +11,7 @@ pub mod columns;
 pub mod durations;
 pub mod export;
 pub mod page;
+mod pairs;
 pub mod perfetto;
 pub mod rows;
 pub mod short;
