@@ -72,8 +72,8 @@ pub(crate) struct Each<A> {
     out: Out,
     /// Dispatches that have begun.
     running: HashMap<u64, (About, A)>,
-    /// Of the kernels that were seen: by code object, its length and the kernel's name.
-    codes: HashMap<(String, usize, String), Arc<Code>>,
+    /// Of the kernels that were seen: by the address of the code object, and the kernel's name.
+    codes: HashMap<(usize, String), Arc<Code>>,
 }
 
 impl<A: Analyzer> Handler for Each<A> {
@@ -90,7 +90,7 @@ impl<A: Analyzer> Handler for Each<A> {
 
     fn dispatch_begin(&mut self, dispatch: &Dispatch<'_>) -> Result<(), String> {
         let code = if A::NEEDS_CODE && !dispatch.code.is_empty() {
-            let key = (dispatch.code_uri.to_owned(), dispatch.code.len(), dispatch.clone.to_owned());
+            let key = (dispatch.code.as_ptr().addr(), dispatch.clone.to_owned());
             let open = &self.open;
             self.codes.entry(key).or_insert_with(|| {
                 let (code, problem) = Code::of(dispatch);

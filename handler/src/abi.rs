@@ -96,8 +96,8 @@ pub struct OpenInfo {
     pub format: u32,
 }
 
-/// A dispatch of an instrumented kernel. It and what it points to are valid during `dispatch_begin`, but for `code`, which is
-/// until `dispatch_end` returns.
+/// A dispatch of an instrumented kernel. It and what it points to are valid during `dispatch_begin`, but for `code`, which stays as
+/// long as the process lives: dispatches of the same code object have the same address there, of others another one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DispatchInfo {
@@ -123,7 +123,10 @@ pub struct DispatchInfo {
     pub code: *const u8,
     /// Bytes of the code object.
     pub code_bytes: u64,
-    /// Where the code object comes from: a path, or a URI of the runtime; empty if it is not known.
+    /// Where the code object comes from, as a URI; empty if it is not known. `file://PATH#offset=N&size=N` is a part of a file,
+    /// without the numbers a whole file; `memory://PROCESS#offset=ADDRESS&size=N` is memory, which the application may have freed.
+    /// Letters, digits and `/-_.~` of a path stand for themselves, another byte is `%` and two hexadecimal digits; other numbers
+    /// are in C's notation. Source: LLVM's AMDGPUUsage, "Loaded Code Object Path Uniform Resource Identifier (URI)".
     pub code_uri: *const c_char,
     /// What is added to addresses of the file by where it was loaded.
     pub load_delta: u64,

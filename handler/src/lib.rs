@@ -133,7 +133,7 @@ pub struct Dispatch<'a> {
     pub workgroup: [u32; 3],
     /// The code object of the instrumented kernel; empty if it is not known.
     pub code: &'a [u8],
-    /// Where the code object comes from; empty if it is not known.
+    /// Where the code object comes from, as a URI; empty if it is not known.
     pub code_uri: &'a str,
     /// What is added to addresses of the file by where it was loaded.
     pub load_delta: u64,

@@ -8,7 +8,7 @@
 
 /* A message of a batch. Pointers are into the batch, and may be unaligned. */
 typedef struct logdur_message {
-  uint64_t exec;            /* the lanes that were active */
+  uint64_t exec;            /* the lanes that were active, lane 0 in bit 0: the items of a message with several are in their order */
   uint64_t timestamp;       /* the shader's clock: comparable within an XCC, not in nanoseconds */
   uint64_t file;            /* hash of the source file's name */
   uint32_t line;            /* 0 if it is not known */
@@ -16,7 +16,7 @@ typedef struct logdur_message {
   uint32_t kind;            /* LOGDUR_KIND_* or a kernel's own number */
   uint32_t user_data;       /* by the kind: see logdur_access_* for addresses, the block's number for LOGDUR_KIND_BLOCK_START */
   uint16_t block[3];        /* the workgroup in the grid, cut to 16 bits */
-  uint8_t wave, xcc, se, cu; /* where it ran */
+  uint8_t wave, xcc, se, cu; /* the wave's number in the workgroup, modulo 16; where it ran */
   uint8_t lanes;            /* how many lanes were active */
   uint8_t arch;             /* 1 gfx906, 2 gfx908, 3 gfx90a, 4 gfx940, 5 gfx941, 6 gfx942 */
   uint32_t items;           /* parts of data: one for each active lane, or 1 */
@@ -78,6 +78,14 @@ static inline int logdur_access_reads(const logdur_message *message) { return me
 static inline int logdur_access_writes(const logdur_message *message) { return message->user_data >> 1 & 1; }
 static inline uint32_t logdur_access_space(const logdur_message *message) { return message->user_data >> 2 & 15; }
 static inline uint32_t logdur_access_bytes(const logdur_message *message) { return message->user_data >> 6 & 0xffff; }
+
+/* The two clocks of a message of LOGDUR_KIND_TIME_INTERVAL, in ticks as its timestamp. */
+static inline uint64_t logdur_interval_start(const logdur_message *message) {
+  return logdur_dword(message, 0, 0) | (uint64_t)logdur_dword(message, 0, 1) << 32;
+}
+static inline uint64_t logdur_interval_stop(const logdur_message *message) {
+  return logdur_dword(message, 0, 2) | (uint64_t)logdur_dword(message, 0, 3) << 32;
+}
 
 /* What a library of handlers exports. */
 #ifdef __cplusplus

@@ -1,7 +1,8 @@
 //! Where handlers write.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub(super) struct Place {
 /// An open output.
 pub(super) enum Output {
     Console(Option<Guarded>),
-    File(PathBuf, Option<File>),
+    File(PathBuf, Option<Guarded>),
     Nowhere,
 }
 
@@ -76,20 +77,29 @@ impl Output {
             Output::Console(Some(stdout)) if stdout.is_ours() => write_patiently(stdout, bytes),
             Output::Console(Some(_)) => Err(io::Error::other("standard output is another file now")),
             Output::File(path, file) => {
-                let open = match file.take() {
+                let open = match file.take().filter(Guarded::is_ours) {
                     Some(open) => open,
-                    None => OpenOptions::new().append(true).create(true).open(path)?,
+                    None => open(path)?,
                 };
-                file.insert(open).write_all(bytes)
+                write_patiently(file.insert(open), bytes)
             }
         }
     }
 }
 
+/// Opens a file for appending. A named pipe that nobody reads is an error: waves would wait for its reader.
+fn open(path: &Path) -> io::Result<Guarded> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+    Guarded::of(&OpenOptions::new().append(true).create(true).custom_flags(flags).open(path)?)
+}
+
 /// Writes to what may have a slow reader. The drain thread must not wait for one that reads nothing: waves would wait with it.
 fn write_patiently(to: &Guarded, bytes: &[u8]) -> io::Result<()> {
+    if !to.may_block() {
+        return to.write_all(bytes);
+    }
     for piece in bytes.chunks(PIPE_PIECE) {
-        if to.may_block() && !to.wait(PATIENCE) {
+        if !to.wait(PATIENCE) {
             return Err(io::ErrorKind::TimedOut.into());
         }
         to.write_all(piece)?;

@@ -328,7 +328,7 @@ impl Log {
         }
         let lost = self.lines_lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            lines.notice(buffer, &format!("{lost} notices are lost: they came while the log could not be written"));
+            lines.notice(buffer, &format!("{lost} notices are lost: they came faster than the log was written"));
         }
         writer.flush(patience, &session.interceptor.blocks)
     }

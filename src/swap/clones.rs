@@ -1,13 +1,16 @@
 //! Instrumented clones of the application's kernels, in its own code objects or in the cache.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
+use amdgpu_code_object::container::Kind;
 use logdur_journal::Kernel;
 use logdur_journal::names::{INSTRUMENTED, demangle};
-use logdur_kernel_cache::{Choice, Decision, Hash, Interface, Module, Modules, Swap, fit_clone};
+use logdur_kernel_cache::{Candidate, Choice, Decision, Hash, Interface, Module, Modules, Swap, fit_clone};
 use logdur_messages::{clone_name, original_name};
 use logdur_settings::{CacheMode, Interceptor};
 
@@ -164,6 +167,7 @@ impl Swapper {
             let handle = handles.first()?;
             api.loader().ok()?.loaded_at(*handle).ok()
         });
+        let code = state.bytes_in_cache(choice);
         let clone = Clone {
             original,
             name: &its.name,
@@ -171,8 +175,8 @@ impl Swapper {
             executable: replacement.executable,
             hash: choice.hash,
             uses: replacement.uses.clone(),
-            code: state.bytes_of_copy(replacement),
-            uri: choice.candidate.path.display().to_string(),
+            code,
+            uri: uri_of(&choice.candidate, code),
             load_delta: loaded_at.map_or(0, |at| at.delta),
         };
         self.make(session, state, its, replacement.swap.clone(), clone, instrument)
@@ -330,11 +334,36 @@ impl State {
         Some(bytes)
     }
 
-    /// The bytes that a code object of the cache was loaded from.
-    fn bytes_of_copy(&self, replacement: &Replacement) -> Option<&'static [u8]> {
-        // Bound to no variables, it is as in its file.
-        self.bytes.get(&replacement.code).copied()
+    /// The bytes of a code object of the cache as its file has them, there for ever. Those that were loaded are others if the code
+    /// object is bound to variables.
+    fn bytes_in_cache(&mut self, choice: &Choice) -> Option<&'static [u8]> {
+        if !self.bytes.contains_key(&choice.hash) {
+            let bytes = self.cache.read_chosen(choice).ok()?;
+            self.bytes.insert(choice.hash, bytes.leak());
+        }
+        self.bytes.get(&choice.hash).copied()
     }
+}
+
+/// Where a code object of the cache is, whose bytes are `code`: in its file, or where it was decompressed to.
+/// Source: LLVM's AMDGPUUsage, "Loaded Code Object Path Uniform Resource Identifier (URI)".
+fn uri_of(candidate: &Candidate, code: Option<&'static [u8]>) -> String {
+    let place = &candidate.place;
+    if place.kind == Kind::CompressedBundle {
+        let memory = |code: &[u8]| {
+            format!("memory://{}#offset={:#x}&size={}", std::process::id(), code.as_ptr().addr(), code.len())
+        };
+        return code.map(memory).unwrap_or_default();
+    }
+    let path = std::path::absolute(&candidate.path).unwrap_or_else(|_| candidate.path.clone());
+    let mut uri = "file://".to_owned();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => uri.push(char::from(byte)),
+            other => _ = write!(uri, "%{other:02X}"),
+        }
+    }
+    uri + &format!("#offset={}&size={}", place.offset, place.length)
 }
 
 #[cfg(test)]

@@ -10,28 +10,28 @@ use crate::harness::{self, Outcome, Run, built};
 use crate::log::{Log, Row};
 
 /// Work-items of a workgroup of `doubled`, and those of its grid that do nothing.
-const GROUP: u64 = 256;
-const IDLE: u64 = 100;
+pub(crate) const GROUP: u64 = 256;
+pub(crate) const IDLE: u64 = 100;
 /// What address messages say of an access of 4 bytes to global memory.
 const READ: u64 = 1 | 1 << 2 | 4 << 6;
 const WRITE: u64 = 2 | 1 << 2 | 4 << 6;
 
 /// What is done, workgroup, wave and lane, address.
-type Access = (u64, [u64; 3], [u64; 2], u64);
+pub(crate) type Access = (u64, [u64; 3], [u64; 2], u64);
 
 /// What the handler `lister` writes.
-struct Listed {
+pub(crate) struct Listed {
     /// By dispatch.
-    addresses: Vec<(u64, Access)>,
+    pub(crate) addresses: Vec<(u64, Access)>,
     /// Kernel by dispatch.
-    begun: BTreeMap<u64, String>,
+    pub(crate) begun: BTreeMap<u64, String>,
     /// Messages, bytes, bytes sent, errors, and whether there is a duration, by dispatch.
-    ended: BTreeMap<u64, [u64; 5]>,
-    others: Vec<String>,
+    pub(crate) ended: BTreeMap<u64, [u64; 5]>,
+    pub(crate) others: Vec<String>,
 }
 
 impl Listed {
-    fn of(text: &str) -> Listed {
+    pub(crate) fn of(text: &str) -> Listed {
         let mut listed =
             Listed { addresses: Vec::new(), begun: BTreeMap::new(), ended: BTreeMap::new(), others: Vec::new() };
         for line in text.lines() {
@@ -61,19 +61,19 @@ impl Listed {
     }
 
     /// How many there are, by dispatch.
-    fn counts(&self) -> BTreeMap<u64, u64> {
+    pub(crate) fn counts(&self) -> BTreeMap<u64, u64> {
         let mut counts = BTreeMap::new();
         self.addresses.iter().for_each(|(id, _)| *counts.entry(*id).or_default() += 1);
         counts
     }
 }
 
-fn lister() -> std::path::PathBuf {
+pub(crate) fn lister() -> std::path::PathBuf {
     harness::handler("tests/programs/lister.c")
 }
 
 /// A run of `cloned`, instrumented, with a handler.
-fn with_handler(program: &Path, arguments: &[&str], handler: &Path) -> Run {
+pub(crate) fn with_handler(program: &Path, arguments: &[&str], handler: &Path) -> Run {
     let run = Run::new(program.to_owned()).args(arguments);
     let output = run.file("handlers");
     let run = run.env("LOGDUR_INSTRUMENTED", "true").env("LOGDUR_HANDLERS", handler);
@@ -81,11 +81,11 @@ fn with_handler(program: &Path, arguments: &[&str], handler: &Path) -> Run {
 }
 
 /// The same with the handler that lists everything.
-fn listed(arguments: &[&str]) -> Run {
+pub(crate) fn listed(arguments: &[&str]) -> Run {
     with_handler(&harness::hip("cloned"), arguments, &lister())
 }
 
-fn is_instrumented(row: &&&Row) -> bool {
+pub(crate) fn is_instrumented(row: &&&Row) -> bool {
     row.text("replaced").starts_with("instrumented:")
 }
 

@@ -218,9 +218,13 @@ fn clones_of_tritons_kernels_send_every_byte_that_the_emulator_sees_their_kernel
 const GROUP: u32 = 96;
 const ITEMS: u32 = 5 * GROUP;
 
+fn cloned_cl() -> PathBuf {
+    harness::root().join("tests/programs/opencl/cloned.cl")
+}
+
 /// The code object of `cloned.cl`, whose kernel has a clone by the plugin for LLVM 19.
-fn by_llvm_19(run: &Run, arch: &str) -> PathBuf {
-    let (source, object) = (harness::root().join("tests/programs/opencl/cloned.cl"), run.file("cloned.hsaco"));
+pub(crate) fn by_llvm_19(run: &Run, arch: &str) -> PathBuf {
+    let (source, object) = (cloned_cl(), run.file("cloned.hsaco"));
     let mut command = Command::new("clang-19");
     command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-O3", "-mcode-object-version=4"]);
     command.arg("--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode").arg(format!("-mcpu={arch}"));
@@ -233,6 +237,22 @@ fn by_llvm_19(run: &Run, arch: &str) -> PathBuf {
 /// The numbers that `scattered` reads.
 fn numbers() -> Vec<u8> {
     (0..ITEMS).flat_map(|i| (i * 7919 % 1000).to_le_bytes()).collect()
+}
+
+/// A launch of `scattered`.
+pub(crate) fn scattered() -> Launch {
+    Launch {
+        kernel: "scattered".to_owned(),
+        grid: vec![ITEMS],
+        workgroup: vec![GROUP],
+        lds: 0,
+        args: vec![
+            Arg::Buffer(numbers()),
+            Arg::Buffer(vec![0; numbers().len()]),
+            Arg::Buffer(vec![0; 32]),
+            Arg::Value(ITEMS.to_le_bytes().to_vec()),
+        ],
+    }
 }
 
 #[test]
@@ -257,40 +277,38 @@ fn a_clone_of_opencl_by_llvm_19_sends_every_byte_that_the_emulator_sees_the_kern
 }
 
 #[test]
-fn a_clone_of_opencl_by_llvm_19_runs_in_the_kernels_place() {
+fn an_opencl_program_is_instrumented_by_clones_in_its_own_code_and_in_the_cache() {
     let arch = harness::arch();
-    let run = launch::launcher(&arch);
-    let object = by_llvm_19(&run, &arch);
-    let launch = Launch {
-        kernel: "scattered".to_owned(),
-        grid: vec![ITEMS],
-        workgroup: vec![GROUP],
-        lds: 0,
-        args: vec![
-            Arg::Buffer(numbers()),
-            Arg::Buffer(vec![0; numbers().len()]),
-            Arg::Buffer(vec![0; 32]),
-            Arg::Value(ITEMS.to_le_bytes().to_vec()),
-        ],
-    };
-    let source = harness::root().join("tests/programs/opencl/cloned.cl");
-    let expected = launch::on_cpu(&source, "-cl-std=CL2.0", std::slice::from_ref(&launch));
-    let report = run.file("report.json");
-    let run = run.env("LOGDUR_INSTRUMENTED", "true").env("LOGDUR_HANDLERS", "AddressLogger");
-    let run = run.env("LOGDUR_HANDLER_FORMAT", "json").env("LOGDUR_HANDLER_OUTPUT", report);
-    let (got, outcome) = launch::launched_by(run, &object, &[launch], true).unwrap_or_else(|o| panic!("{}", o.stderr));
-    assert_eq!(got, expected, "the clone computes what the processor does");
-    let messages: Vec<Value> = outcome.read("report.json").lines().map(|l| serde_json::from_str(l).unwrap()).collect();
-    let lanes = |does: &str| -> usize {
-        let of = messages.iter().filter(|message| message["op_type"] == does);
-        of.map(|message| message["addresses"].as_array().unwrap().len()).sum()
-    };
-    // Each work-item reads OpenCL's offset of the grid, its number, a word of LDS and up to four more numbers; writes a word and a
-    // result; a third adds to a sum.
-    let looped: u32 = (0..ITEMS).map(|i| i % 5).sum();
-    let added = (0..ITEMS).filter(|i| i % 3 == 1).count();
-    let expected = ((3 * ITEMS + looped) as usize, 2 * ITEMS as usize, added);
-    assert_eq!((lanes("read"), lanes("write"), lanes("read/write")), expected);
+    let launch = scattered();
+    let expected = launch::on_cpu(&cloned_cl(), "-cl-std=CL2.0", std::slice::from_ref(&launch));
+    for in_cache in [false, true] {
+        let run = launch::launcher(&arch);
+        let mut object = by_llvm_19(&run, &arch);
+        let [report, cache, indexes] = ["report.json", "clones", "indexes"].map(|name| run.file(name));
+        fs::create_dir(&cache).unwrap();
+        if in_cache {
+            fs::rename(object, cache.join("cloned.hsaco")).unwrap();
+            object = harness::opencl_object(&cloned_cl(), &arch, 15, 2, 4, "");
+        }
+        let run = run.env("LOGDUR_INSTRUMENTED", "true").env("LOGDUR_HANDLERS", "AddressLogger");
+        let run = run.env("LOGDUR_HANDLER_FORMAT", "json").env("LOGDUR_HANDLER_OUTPUT", report);
+        let run = run.env("LOGDUR_KERNEL_CACHE", cache).env("XDG_CACHE_HOME", indexes);
+        let launched = launch::launched_by(run, &object, std::slice::from_ref(&launch), true);
+        let (got, outcome) = launched.unwrap_or_else(|outcome| panic!("{}", outcome.stderr));
+        assert_eq!(got, expected, "the clone computes what the processor does");
+        let text = outcome.read("report.json");
+        let messages: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lanes = |does: &str| -> usize {
+            let of = messages.iter().filter(|message| message["op_type"] == does);
+            of.map(|message| message["addresses"].as_array().unwrap().len()).sum()
+        };
+        // Each work-item reads OpenCL's offset of the grid, its number, a word of LDS and up to four more numbers; writes a word
+        // and a result; a third adds to a sum.
+        let looped: u32 = (0..ITEMS).map(|i| i % 5).sum();
+        let added = (0..ITEMS).filter(|i| i % 3 == 1).count();
+        let all = ((3 * ITEMS + looped) as usize, 2 * ITEMS as usize, added);
+        assert_eq!((lanes("read"), lanes("write"), lanes("read/write")), all, "in the cache: {in_cache}");
+    }
 }
 
 /// A program with clones of its kernels, which send some messages.

@@ -34,6 +34,7 @@ mod escapes;
 mod exact;
 mod formats;
 mod guest;
+mod handlers;
 mod hardware;
 mod hip;
 mod holds;

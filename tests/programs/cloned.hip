@@ -220,6 +220,8 @@ int main(int argc, char** argv) {
         run_doubled(count, 3);
     } else if (scenario == "wide") {
         run_doubled(count, 300);
+    } else if (scenario == "one-by-one") {
+        for (unsigned i = 0; i < count; ++i) run_doubled(1, 300);
     } else if (scenario == "damaged") {
         run_one(damaged, 7);
         run_doubled(1, 3);

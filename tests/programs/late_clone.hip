@@ -1,14 +1,23 @@
-// A kernel, and its clone in a code object that is loaded later: late_clone KERNEL CLONE. Compiled for the device alone, with CLONED
-// 0 for the kernel, 1 for a clone with the name of an overload, 2 for one with a clone's name.
+// A kernel, and its clone in a code object that is loaded later: late_clone KERNEL CLONE [memory], the clone's then from memory.
+// Compiled for the device alone, with CLONED 0 for the kernel, 1 for a clone with the name of an overload, 2 for one with a clone's
+// name.
 #include "check.h"
 
+#include <fstream>
+#include <iterator>
+
 #if !defined(CLONED)
-int main(int, char** words) {
+int main(int count, char** words) {
     hipModule_t kernel, clone;
     hipFunction_t tripled;
     CHECK(hipModuleLoad(&kernel, words[1]));
     CHECK(hipModuleGetFunction(&tripled, kernel, "_Z7tripledPi"));
-    CHECK(hipModuleLoad(&clone, words[2]));
+    std::ifstream file(words[2], std::ios::binary);
+    const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+    if (count > 3)
+        CHECK(hipModuleLoadData(&clone, bytes.data()));
+    else
+        CHECK(hipModuleLoad(&clone, words[2]));
     Array<int> numbers(64);
     CHECK(hipMemset((int*)numbers, 1, numbers.bytes()));
     int* address = numbers;

@@ -72,6 +72,10 @@ pub(crate) enum SliceOutcome {
     Failed(WaveError),
 }
 
+/// So many waves' register files are kept at most, and so many workgroups' buffers: a thread may retire what others have started, and
+/// would keep more of them for ever.
+const SPARE_WAVES: usize = 64;
+
 /// Register files, LDS and scratch buffers that are used again.
 #[derive(Default)]
 pub(crate) struct Spares {
@@ -146,9 +150,12 @@ impl Workgroup {
         if let (Some(notes), Some(observer)) = (self.notes.take(), observer) {
             observer.end(notes);
         }
-        spares.registers.extend(self.slots.into_iter().map(|slot| slot.wave.vgpr));
-        // `start` takes the LDS first: each finds a buffer of its own size, and nothing is filled anew.
-        spares.buffers.extend([self.scratch, self.lds]);
+        let room = SPARE_WAVES.saturating_sub(spares.registers.len());
+        spares.registers.extend(self.slots.into_iter().take(room).map(|slot| slot.wave.vgpr));
+        if spares.buffers.len() < 2 * SPARE_WAVES {
+            // `start` takes the LDS first: each finds a buffer of its own size, and nothing is filled anew.
+            spares.buffers.extend([self.scratch, self.lds]);
+        }
     }
 
     /// Wave instructions executed since the last call.
