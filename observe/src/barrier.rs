@@ -51,7 +51,7 @@ impl Barriers {
                 what: "waves of a workgroup meet at different barriers",
                 other: Some(pc),
             };
-            let other = Some(Other { pc, wave: first as u32, lane: None });
+            let other = Some(Other { pc, workgroup: None, wave: first as u32, lane: None });
             findings.add(key, place, || Finding { place, other, address: None, detail: String::new(), count: 1 });
         }
         let ended = self.at.iter().position(Option::is_none);

@@ -2,10 +2,15 @@
 //!
 //! Exact for what the capture knows: the runtime's allocations, variables and code. Memory that an application divides itself is one
 //! allocation, unless its parts are given.
+//!
+//! Compilers make atomics of one or two bytes of atomics of the dword that they are in: of those that change single bits, or of loops of
+//! a load and a compare-and-swap. Bytes of that dword that are outside are not changed, so these accesses are none of what is wrong.
 
 use std::ops::Range;
 
 use amdgpu_emu::isa::access::{Does, Part, Space};
+use amdgpu_emu::isa::atomic::AtomicOp;
+use amdgpu_emu::isa::op::Access;
 use amdgpu_emu::observer::{SCRATCH_WINDOW, Step};
 
 use crate::Check;
@@ -21,6 +26,16 @@ pub struct Divided {
     pub allocations: Vec<Range<u64>>,
     /// The parts. One access is in one of them, also where they touch.
     pub parts: Vec<Range<u64>>,
+}
+
+/// Dwords that a wave has read over the end of an allocation: a compare-and-swap of the same dword may follow.
+#[derive(Debug)]
+pub(crate) struct Partly {
+    place: Place,
+    key: Key,
+    detail: String,
+    /// Addresses of dwords, each with its lane.
+    dwords: Vec<(u64, u8)>,
 }
 
 /// What a dispatch may access.
@@ -55,9 +70,25 @@ impl Bounds {
         Bounds { allowed, lds, scratch, scratch_of_wave }
     }
 
-    /// A wave accesses memory or LDS.
-    pub(crate) fn access(&self, step: &Step<'_>, part: &Part, place: &Place, findings: &mut Findings) {
+    /// A wave accesses memory or LDS. What compilers make of an atomic may be seen later on: such reads are added to `partly`.
+    pub(crate) fn access(
+        &self,
+        step: &Step<'_>,
+        part: &Part,
+        place: &Place,
+        partly: &mut Vec<Partly>,
+        findings: &mut Findings,
+    ) {
         let mut first = None;
+        let mut dwords = Vec::new();
+        if !partly.is_empty() && changes_bits(step) {
+            let is_changed = |at: u64| part.active().any(|lane| part.at[lane] == at);
+            partly
+                .iter_mut()
+                .filter(|read| read.place.wave == place.wave)
+                .for_each(|read| read.dwords.retain(|(at, _)| !is_changed(*at)));
+            partly.retain(|read| !read.dwords.is_empty());
+        }
         let mut last: &Range<u64> = &(0..0);
         for lane in part.active() {
             for (at, length) in part.pieces(lane) {
@@ -79,6 +110,11 @@ impl Bounds {
                                 last = range;
                                 continue;
                             }
+                            None if self.has_byte_of_dword(range, at, length) && changes_bits(step) => continue,
+                            None if self.has_byte_of_dword(range, at, length) && part.does == Does::Read => {
+                                dwords.push((at, lane as u8));
+                                continue;
+                            }
                             None if part.does == Does::Read => "memory is read outside of all buffers",
                             None => "memory is written outside of all buffers",
                         }
@@ -88,8 +124,27 @@ impl Bounds {
             }
         }
         if let Some((lane, at, what)) = first {
-            self.report(step, part, place, findings, (lane, at, what));
+            let (key, place, finding) = self.finding(step.pc, part.space, place, (lane, at, what));
+            findings.add(key, place, || finding);
+        } else if let Some((at, lane)) = dwords.first().copied() {
+            let what = "memory is read outside of all buffers";
+            let (key, _, finding) = self.finding(step.pc, part.space, place, (lane.into(), at, what));
+            partly.push(Partly { place: *place, key, detail: finding.detail, dwords });
         }
+    }
+
+    /// A workgroup has ended: what no compare-and-swap followed is an access like others.
+    pub(crate) fn end(&self, partly: Vec<Partly>, findings: &mut Findings) {
+        for Partly { place, key, detail, dwords } in partly {
+            let Some((at, lane)) = dwords.first().copied() else { continue };
+            let place = Place { lane: Some(lane), ..place };
+            findings.add(key, place, || Finding { place, other: None, address: Some(at), detail, count: 1 });
+        }
+    }
+
+    /// True for an aligned dword of which some byte is in a range.
+    fn has_byte_of_dword(&self, range: Option<&Range<u64>>, at: u64, length: u8) -> bool {
+        length == 4 && at.is_multiple_of(4) && range.is_some_and(|range| range.start < at.saturating_add(4))
     }
 
     /// True for a byte of the wave's own scratch, where the lane has so much.
@@ -102,19 +157,19 @@ impl Bounds {
         inside / (4 * LANES) * 4 < self.scratch.next_multiple_of(4)
     }
 
+    /// What is wrong with a lane's access.
     #[cold]
-    fn report(
+    fn finding(
         &self,
-        step: &Step<'_>,
-        part: &Part,
+        pc: u64,
+        space: Space,
         place: &Place,
-        findings: &mut Findings,
         (lane, at, what): (usize, u64, &'static str),
-    ) {
+    ) -> (Key, Place, Finding) {
         let place = Place { lane: Some(lane as u8), ..*place };
         let nearest =
             self.allowed.iter().min_by_key(|range| range.start.saturating_sub(at).max(at.saturating_sub(range.end)));
-        let detail = match part.space {
+        let detail = match space {
             Space::Lds => format!("byte {} of {}", at as i64, self.lds),
             Space::Memory if at >= SCRATCH_WINDOW => format!("a lane has {} bytes of scratch", self.scratch),
             Space::Memory => match nearest {
@@ -126,10 +181,16 @@ impl Bounds {
                 None => String::new(),
             },
         };
-        let address = (part.space == Space::Memory).then_some(at);
-        let key = Key { check: Check::Memory, pc: step.pc, what, other: None };
-        findings.add(key, place, || Finding { place, other: None, address, detail, count: 1 });
+        let address = (space == Space::Memory).then_some(at);
+        let key = Key { check: Check::Memory, pc, what, other: None };
+        (key, place, Finding { place, other: None, address, detail, count: 1 })
     }
+}
+
+/// True for an atomic of a dword that can leave some of its bytes as they are.
+fn changes_bits(step: &Step<'_>) -> bool {
+    use AtomicOp::{And, CmpSwap, Or, Xor};
+    matches!(step.inst.op.access, Access::Atomic(And | CmpSwap | Or | Xor, 4, _))
 }
 
 /// Ranges, sorted, one where they overlap, and perhaps also where they touch.

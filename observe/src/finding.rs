@@ -26,6 +26,8 @@ pub struct Place {
 pub struct Other {
     /// The address of its instruction.
     pub pc: u64,
+    /// Its workgroup, if it is another one.
+    pub workgroup: Option<[u32; 3]>,
     /// Its wave.
     pub wave: u32,
     /// Its lane, if it is one lane's doing.

@@ -199,7 +199,7 @@ fn pair(
                 let register = common.map_or_else(String::new, |n| format!("{}: ", name(step.wave, n)));
                 Finding {
                     place: *place,
-                    other: Some(Other { pc: first.pc, wave: place.wave, lane: None }),
+                    other: Some(Other { pc: first.pc, workgroup: None, wave: place.wave, lane: None }),
                     address: None,
                     detail: format!(
                         "{register}{since} of {} wait states; s_nop {} is missing",

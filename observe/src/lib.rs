@@ -8,6 +8,7 @@
 //! threads. Shadows belong to a workgroup.
 
 mod barrier;
+mod between;
 mod bounds;
 mod by_pc;
 pub mod counts;
@@ -29,6 +30,7 @@ mod session;
 mod wait;
 mod worst;
 
+pub use between::Looked;
 pub use bounds::Divided;
 pub use logdur_analysis::roofline::table as peaks;
 pub use session::{Sample, Session};
@@ -84,7 +86,7 @@ table! {
     Check {
         Memory "memory" "accesses outside of all buffers, of the workgroup's LDS, or of the lane's scratch";
         Init "init" "addresses, branches, active lanes and stored values that depend on registers, LDS or scratch that nothing has written";
-        Race "race" "accesses to LDS by two waves without a barrier between, of which one writes";
+        Race "race" "accesses to LDS by two waves without a barrier between, and to memory by two workgroups, of which one writes";
         Wait "wait" "registers that are used before s_waitcnt has waited for the load that writes them";
         Hazard "hazard" "instructions that follow another one too early: wait states that the processor needs and that are missing";
         Barrier "barrier" "barriers that some waves or lanes of a workgroup do not reach, or reach elsewhere";

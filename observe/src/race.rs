@@ -4,7 +4,7 @@
 //! wave has not waited for when it is at a barrier may be done behind it, so it counts for the next epoch, too.
 
 use amdgpu_emu::isa::access::{Does, Part};
-use amdgpu_emu::isa::op::{Access, Family};
+use amdgpu_emu::isa::op::{Access, Family, Fill};
 use amdgpu_emu::observer::Step;
 
 use crate::Check;
@@ -14,38 +14,62 @@ use crate::outstanding::Outstanding;
 /// Bytes of LDS that are looked at together.
 const DWORD: u64 = 4;
 /// No wave.
-const NONE: u16 = u16::MAX;
+const NONE: u8 = u8::MAX;
+
+/// An atomic.
+const ATOMIC: u8 = 1;
+/// An atomic that writes only if nothing changed since a read, which is a plain one: loops of it are the atomics that a processor lacks.
+const COMPARES: u8 = 1 << 1;
+/// Its wave had not waited for it at the last barrier.
+const LATE: u8 = 1 << 2;
 
 /// One access of a dword of LDS.
 #[derive(Clone, Copy)]
 struct Accessed {
-    pc: u64,
+    /// The lower half of the instruction's address.
+    pc: u32,
     epoch: u32,
-    wave: u16,
-    lane: u8,
+    wave: u8,
     /// The bytes of the dword, a bit for each.
     bytes: u8,
-    atomic: bool,
-    /// An atomic that writes only if nothing changed since a read, which is a plain one: loops of it are the atomics that a processor lacks.
-    compares: bool,
-    /// Its wave had not waited for it at the last barrier.
-    late: bool,
+    /// [`ATOMIC`] and so on.
+    flags: u8,
+    /// The lane that accessed each byte.
+    lanes: [u8; DWORD as usize],
 }
 
-const NOTHING: Accessed =
-    Accessed { pc: 0, epoch: 0, wave: NONE, lane: 0, bytes: 0, atomic: false, compares: false, late: false };
+const NOTHING: Accessed = Accessed { pc: 0, epoch: 0, wave: NONE, bytes: 0, flags: 0, lanes: [0; DWORD as usize] };
 
 impl Accessed {
     /// True for an access by another wave of this epoch.
     fn meets(&self, other: &Accessed) -> bool {
-        self.wave != NONE && self.wave != other.wave && self.epoch == other.epoch && self.bytes & other.bytes != 0
+        self.epoch == other.epoch && self.wave != other.wave && self.bytes & other.bytes != 0
+    }
+
+    /// True for an access by the same wave in the same epoch.
+    fn is_of(&self, other: &Accessed) -> bool {
+        self.epoch == other.epoch && self.wave == other.wave
+    }
+
+    /// The lane that accessed the first of some bytes.
+    fn lane(&self, bytes: u8) -> u8 {
+        self.lanes[(bytes & self.bytes).trailing_zeros() as usize % self.lanes.len()]
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The address of its instruction, which is near another one.
+    fn pc(&self, near: u64) -> u64 {
+        near.wrapping_add_signed(self.pc.wrapping_sub(near as u32).cast_signed().into())
     }
 }
 
-/// What is known of a dword: its last write, and its last reads by two waves.
+/// What is known of a dword: the last writes and reads of two waves, the last one first.
 #[derive(Clone, Copy)]
 struct Cell {
-    write: Accessed,
+    writes: [Accessed; 2],
     reads: [Accessed; 2],
 }
 
@@ -57,7 +81,14 @@ pub(crate) struct Race {
 
 impl Race {
     pub(crate) fn new(lds: usize) -> Race {
-        Race { cells: vec![Cell { write: NOTHING, reads: [NOTHING; 2] }; lds.div_ceil(DWORD as usize)], epoch: 1 }
+        let cell = Cell { writes: [NOTHING; 2], reads: [NOTHING; 2] };
+        Race { cells: vec![cell; lds.div_ceil(DWORD as usize)], epoch: 1 }
+    }
+
+    /// For the next workgroup, which has as much LDS: what is known is of earlier epochs.
+    pub(crate) fn again(mut self) -> Race {
+        self.epoch += 1;
+        self
     }
 
     /// The waves go on behind a barrier.
@@ -76,143 +107,176 @@ impl Race {
     fn carry(&mut self, pc: u64, wave: usize, part: &Part) {
         let epoch = self.epoch;
         let carry = |accessed: &mut Accessed| {
-            if accessed.pc == pc && usize::from(accessed.wave) == wave {
-                (accessed.epoch, accessed.late) = (epoch, true);
+            if accessed.pc == pc as u32 && usize::from(accessed.wave) == wave {
+                accessed.epoch = epoch;
+                accessed.flags |= LATE;
             }
         };
         for lane in part.active() {
             let (at, end) = (part.at[lane], part.at[lane].saturating_add(part.bytes.into()));
             for dword in at / DWORD..end.div_ceil(DWORD) {
                 let Some(cell) = usize::try_from(dword).ok().and_then(|dword| self.cells.get_mut(dword)) else { break };
-                if part.does == Does::Read {
-                    cell.reads.iter_mut().for_each(carry);
-                } else {
-                    carry(&mut cell.write);
-                }
+                let both = if part.does == Does::Read { &mut cell.reads } else { &mut cell.writes };
+                both.iter_mut().for_each(carry);
             }
         }
     }
 
     /// A wave accesses LDS: part `n` of the instruction's accesses.
     pub(crate) fn access(&mut self, step: &Step<'_>, n: usize, part: &Part, place: &Place, findings: &mut Findings) {
-        let mut own: Option<(u64, u8)> = None;
+        let writes = part.does != Does::Read;
+        let atomic = if part.does == Does::Atomic { ATOMIC } else { 0 };
+        let compares = if step.inst.op.name.starts_with("ds_cmpst") { COMPARES } else { 0 };
+        let (pc, epoch, wave) = (step.pc as u32, self.epoch, place.wave as u8);
+        let (mut own, mut last) = (None, u64::MAX);
         for lane in part.active() {
             let (at, end) = (part.at[lane], part.at[lane].saturating_add(u64::from(part.bytes)));
+            // Lanes beside each other often read the same.
+            if !writes && std::mem::replace(&mut last, at) == at {
+                continue;
+            }
             for dword in at / DWORD..end.div_ceil(DWORD) {
                 let Some(cell) = usize::try_from(dword).ok().and_then(|dword| self.cells.get_mut(dword)) else { break };
                 let first = at.max(dword * DWORD) - dword * DWORD;
-                let last = end.min((dword + 1) * DWORD) - dword * DWORD;
-                let bytes = ((1u16 << last) - (1 << first)) as u8;
-                let accessed = Accessed {
-                    pc: step.pc,
-                    epoch: self.epoch,
-                    wave: place.wave as u16,
-                    lane: lane as u8,
-                    bytes,
-                    atomic: part.does == Does::Atomic,
-                    compares: step.inst.op.name.starts_with("ds_cmpst"),
-                    late: false,
-                };
-                let writes = part.does != Does::Read;
+                let past = end.min((dword + 1) * DWORD) - dword * DWORD;
+                let bytes = ((1u16 << past) - (1 << first)) as u8;
+                let now =
+                    Accessed { pc, epoch, wave, bytes, flags: atomic | compares, lanes: [lane as u8; DWORD as usize] };
                 // Read again, as most of what is read: nothing can be new.
-                let again = &cell.reads[0];
+                let is_others = |write: &Accessed| write.epoch == epoch && write.wave != wave;
                 if !writes
-                    && (again.wave, again.epoch, again.bytes) == (accessed.wave, accessed.epoch, bytes)
-                    && (cell.write.epoch != accessed.epoch || cell.write.wave == accessed.wave)
+                    && cell.reads[0].is_of(&now)
+                    && cell.reads[0].bytes == bytes
+                    && !cell.writes.iter().any(is_others)
                 {
-                    cell.reads[0] = accessed;
+                    cell.reads[0] = now;
                     continue;
                 }
-                let value = || stored(step, n, lane, (dword - at / DWORD) as u32);
+                let access = OfLane { step, n, part, lane, dword, place };
                 if writes {
-                    // Two lanes of one instruction.
-                    let before = &cell.write;
-                    let twice = !accessed.atomic
-                        && before.wave == accessed.wave
-                        && before.pc == accessed.pc
-                        && own == Some((dword, before.lane))
-                        && before.bytes & bytes != 0;
-                    if twice
-                        && bytes == 15
-                        && stored(step, n, before.lane.into(), (dword - at / DWORD) as u32) != value()
-                    {
-                        report(
-                            findings,
-                            place,
-                            &accessed,
-                            before,
-                            dword,
-                            "two lanes of one instruction write different values",
-                        );
-                    }
-                }
-                let reads_compared = !writes && cell.write.compares && !cell.write.late;
-                // Whichever of two waves writes the same value last, LDS holds it: compilers let several waves do a store.
-                let is_plain = writes && !accessed.atomic && !cell.write.atomic && bytes == 15;
-                let same = || is_plain && value().is_some_and(|value| Some(value) == current(step, dword));
-                if cell.write.meets(&accessed) && !(cell.write.atomic && accessed.atomic || reads_compared || same()) {
-                    let what = match (accessed.atomic || cell.write.atomic, writes, cell.write.late) {
-                        (_, false, true) => {
-                            "LDS is read that another wave writes; its write is not waited for before the barrier"
-                        }
-                        (_, false, false) => "LDS is read that another wave writes, without a barrier between",
-                        (true, ..) => {
-                            "LDS is written by an atomic and by an access that is none, without a barrier between"
-                        }
-                        (false, ..) => "LDS is written by two waves, without a barrier between",
-                    };
-                    report(findings, place, &accessed, &cell.write, dword, what);
-                }
-                if writes {
-                    let counts = |read: &&Accessed| read.meets(&accessed) && (read.late || !accessed.compares);
-                    for read in cell.reads.iter().filter(counts) {
-                        let what = match read.late {
-                            true => {
-                                "LDS is written that another wave reads; its read is not waited for before the barrier"
-                            }
-                            false => "LDS is written that another wave reads, without a barrier between",
-                        };
-                        report(findings, place, &accessed, read, dword, what);
-                    }
-                    cell.write = accessed;
-                    own = Some((dword, lane as u8));
-                } else if cell.reads[0].wave == accessed.wave || cell.reads[0].epoch != accessed.epoch {
-                    cell.reads[0] = accessed;
+                    access.write(cell, now, own, findings);
+                    own = Some((dword, lane as u8, bytes));
                 } else {
-                    cell.reads[1] = accessed;
+                    access.read(cell, now, findings);
                 }
             }
         }
     }
 }
 
-#[cold]
-fn report(findings: &mut Findings, place: &Place, now: &Accessed, before: &Accessed, dword: u64, what: &'static str) {
-    let place = Place { lane: Some(now.lane), ..*place };
-    let key = Key { check: Check::Race, pc: now.pc, what, other: Some(before.pc) };
-    findings.add(key, place, || Finding {
-        place,
-        other: Some(Other { pc: before.pc, wave: before.wave.into(), lane: Some(before.lane) }),
-        address: None,
-        detail: format!("byte {} of LDS", dword * DWORD),
-        count: 1,
-    });
+/// One lane's access of one dword.
+struct OfLane<'a> {
+    step: &'a Step<'a>,
+    /// The number of the part among the instruction's accesses.
+    n: usize,
+    part: &'a Part,
+    lane: usize,
+    dword: u64,
+    place: &'a Place,
 }
 
-/// The dword that LDS holds.
-fn current(step: &Step<'_>, dword: u64) -> Option<u32> {
-    let at = usize::try_from(dword * DWORD).ok()?;
-    Some(u32::from_le_bytes(step.lds.get(at..at + 4)?.try_into().ok()?))
-}
-
-/// Dword `word` that a lane of an LDS instruction is about to write; `None` for what is no plain store of dwords.
-fn stored(step: &Step<'_>, part: usize, lane: usize, word: u32) -> Option<u32> {
-    if step.inst.op.family != Family::Ds {
-        return None;
+impl OfLane<'_> {
+    fn read(&self, cell: &mut Cell, now: Accessed, findings: &mut Findings) {
+        // What the wave wrote itself is what others wrote, or that was found.
+        let own = cell.writes.iter().filter(|write| write.is_of(&now)).fold(0, |own, write| own | write.bytes);
+        for write in cell.writes.iter().filter(|write| write.meets(&now) && write.bytes & now.bytes & !own != 0) {
+            let what = match (write.has(LATE), write.has(COMPARES)) {
+                (true, _) => "LDS is read that another wave writes; its write is not waited for before the barrier",
+                (false, true) => continue,
+                (false, false) => "LDS is read that another wave writes, without a barrier between",
+            };
+            self.report(findings, &now, write, what);
+        }
+        let same_wave = cell.reads[0].wave == now.wave || cell.reads[0].epoch != now.epoch;
+        cell.reads[usize::from(!same_wave)] = now;
     }
-    match step.inst.op.access {
-        Access::Store(4.., _) => Some(step.wave.vector(step.inst.src[1], word)[lane]),
-        Access::Store2(4.., _) => Some(step.wave.vector(step.inst.src[1 + part.min(1)], word)[lane]),
-        _ => None,
+
+    /// `own` is the dword that the instruction has written last, the lane, and its bytes.
+    fn write(&self, cell: &mut Cell, mut now: Accessed, own: Option<(u64, u8, u8)>, findings: &mut Findings) {
+        if let Some((dword, lane, bytes)) = own.filter(|_| !now.has(ATOMIC))
+            && dword == self.dword
+            && self.differs(bytes & now.bytes, |byte| self.stored(lane.into(), byte))
+        {
+            let before = cell.writes[0];
+            self.report(findings, &now, &before, "two lanes of one instruction write different values");
+        }
+        for write in cell.writes.iter().filter(|write| write.meets(&now)) {
+            let atomics = u8::from(write.has(ATOMIC)) + u8::from(now.has(ATOMIC));
+            // Whichever of two waves writes the same value last, LDS holds it: compilers let several waves do a store.
+            if atomics == 2 || atomics == 0 && !self.differs(write.bytes & now.bytes, |byte| self.current(byte)) {
+                continue;
+            }
+            let what = match atomics {
+                0 => "LDS is written by two waves, without a barrier between",
+                _ => "LDS is written by an atomic and by an access that is none, without a barrier between",
+            };
+            self.report(findings, &now, write, what);
+        }
+        let counts = |read: &&Accessed| read.meets(&now) && (read.has(LATE) || !now.has(COMPARES));
+        for read in cell.reads.iter().filter(counts) {
+            let what = match read.has(LATE) {
+                true => "LDS is written that another wave reads; its read is not waited for before the barrier",
+                false => "LDS is written that another wave reads, without a barrier between",
+            };
+            self.report(findings, &now, read, what);
+        }
+        match cell.writes.iter().position(|write| write.is_of(&now)) {
+            Some(slot) => {
+                let before = cell.writes[slot];
+                cell.writes[slot] = cell.writes[0];
+                let lanes = now.lanes.iter_mut().zip(before.lanes).enumerate();
+                lanes.filter(|(n, _)| now.bytes >> n & 1 == 0).for_each(|(_, (lane, before))| *lane = before);
+                now.bytes |= before.bytes;
+            }
+            None => cell.writes[1] = cell.writes[0],
+        }
+        cell.writes[0] = now;
+    }
+
+    /// True where the lane is about to store another value into some of the dword's bytes than there is, or one that is not known.
+    fn differs(&self, bytes: u8, there: impl Fn(u64) -> Option<u8>) -> bool {
+        (0..DWORD).filter(|byte| bytes >> byte & 1 == 1).any(|byte| {
+            let stored = self.stored(self.lane, byte);
+            stored.is_none() || stored != there(byte)
+        })
+    }
+
+    /// A byte of the dword, as LDS holds it.
+    fn current(&self, byte: u64) -> Option<u8> {
+        self.step.lds.get(usize::try_from(self.dword * DWORD + byte).ok()?).copied()
+    }
+
+    /// A byte of the dword that a lane is about to write; `None` for what is no plain store.
+    fn stored(&self, lane: usize, byte: u64) -> Option<u8> {
+        let inst = self.step.inst;
+        let (data, fill) = match (inst.op.family, inst.op.access) {
+            (Family::Ds | Family::Flat, Access::Store(_, fill)) => (inst.src[1], fill),
+            (Family::Ds, Access::Store2(..)) => (inst.src[1 + self.n.min(1)], Fill::Zero),
+            _ => return None,
+        };
+        let n = (self.dword * DWORD + byte).checked_sub(self.part.at[lane])?;
+        let word = self.step.wave.vector(data, (n / 4) as u32)[lane];
+        let word = if fill == Fill::D16High { word >> 16 } else { word };
+        Some((word >> (8 * (n % 4))) as u8)
+    }
+
+    #[cold]
+    fn report(&self, findings: &mut Findings, now: &Accessed, before: &Accessed, what: &'static str) {
+        let both = now.bytes & before.bytes;
+        let place = Place { lane: Some(now.lane(both)), ..*self.place };
+        let before_pc = before.pc(self.step.pc);
+        let key = Key { check: Check::Race, pc: self.step.pc, what, other: Some(before_pc) };
+        findings.add(key, place, || Finding {
+            place,
+            other: Some(Other {
+                pc: before_pc,
+                workgroup: None,
+                wave: before.wave.into(),
+                lane: Some(before.lane(both)),
+            }),
+            address: None,
+            detail: format!("byte {} of LDS", self.dword * DWORD),
+            count: 1,
+        });
     }
 }

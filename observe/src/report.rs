@@ -14,6 +14,7 @@ use logdur_analysis::operations::{Accessed, Group, Type, flops};
 use logdur_analysis::processor::processor;
 use logdur_analysis::roofline::{Peaks, Point, peaks};
 
+use crate::between::Looked;
 use crate::counts::Count;
 use crate::finding::{Finding, Key};
 use crate::heat::{Cell, Region};
@@ -176,6 +177,8 @@ pub struct Report {
     pub findings: Vec<Found>,
     /// Findings that were too many to be kept.
     pub dropped: u64,
+    /// How far races between workgroups were looked for, if they were.
+    pub between: Option<Looked>,
     /// Why source lines cannot be shown.
     pub problem: Option<String>,
     /// Executed addresses that are not in the code object.
@@ -273,6 +276,7 @@ impl Report {
             peak,
             findings,
             dropped: seen.findings.dropped,
+            between: seen.between,
             problem: listing.problem.clone(),
             elsewhere: all - known,
             instructions,

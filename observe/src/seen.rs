@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use logdur_analysis::forms::heatmap::Heatmap;
 use logdur_analysis::occupancy::Resources;
 
+use crate::between::Looked;
 use crate::counts::{Count, Counts};
 use crate::finding::Findings;
 use crate::heat::Cell;
@@ -33,6 +34,8 @@ pub struct Seen {
     pub pages: Option<Heatmap>,
     /// What checks found.
     pub findings: Findings,
+    /// How far races between workgroups were looked for, if they were.
+    pub between: Option<Looked>,
 }
 
 impl Seen {

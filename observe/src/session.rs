@@ -14,7 +14,8 @@ use logdur_analysis::occupancy::Resources;
 use logdur_analysis::processor::processor;
 
 use crate::barrier::Barriers;
-use crate::bounds::{Bounds, Divided};
+use crate::between::{Between, Ordered};
+use crate::bounds::{Bounds, Divided, Partly};
 use crate::by_pc::ByPc;
 use crate::counts::Counts;
 use crate::finding::{Findings, Place};
@@ -72,6 +73,8 @@ pub struct Session {
     more: Vec<Range<u64>>,
     divided: Divided,
     seen: Mutex<Seen>,
+    /// What the workers of the running dispatch share.
+    between: Mutex<Option<Arc<Between>>>,
 }
 
 impl Session {
@@ -79,7 +82,8 @@ impl Session {
     /// access beside them.
     pub fn new(arch: Arch, wanted: Wanted, sample: Sample, regions: Vec<Region>, more: Vec<Range<u64>>) -> Session {
         let (wanted, divided) = (Arc::new(wanted), Divided::default());
-        Session { arch, wanted, sample, regions, more, divided, seen: Mutex::new(Seen::default()) }
+        let (seen, between) = (Mutex::default(), Mutex::default());
+        Session { arch, wanted, sample, regions, more, divided, seen, between }
     }
 
     /// The same session, where the dispatch may access only parts of some allocations.
@@ -131,6 +135,12 @@ impl Observe for Session {
             lds: any(&[Analysis::Lds]).then(LdsConflicts::default),
             checks: !self.wanted.checks.is_empty(),
             bounds: self.wanted.checks(Check::Memory).then(|| Arc::new(self.bounds(launch))),
+            between: self.wanted.checks(Check::Race).then(|| {
+                let mut shared = self.between.lock().unwrap_or_else(PoisonError::into_inner);
+                shared.get_or_insert_with(|| Arc::new(Between::new(&self.regions, launch))).clone()
+            }),
+            not_judged: 0,
+            spare: None,
             wanted: self.wanted.clone(),
             touches: ByPc::default(),
             sides: ByPc::default(),
@@ -154,6 +164,11 @@ impl Observe for Session {
                 worker.into_seen(&mut seen);
             }
         }
+        let between = self.between.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(between) = between {
+            let seen = &mut *seen;
+            seen.between.get_or_insert_default().share = between.judge(launch, &mut seen.findings);
+        }
     }
 }
 
@@ -166,6 +181,9 @@ struct Observed {
     bounds: Option<Arc<Bounds>>,
     init: Option<Init>,
     race: Option<Race>,
+    ordered: Ordered,
+    /// Reads over the end of an allocation that may be parts of atomics.
+    partly: Vec<Partly>,
     /// Of each wave, the last instructions; none where the check is not wanted.
     recent: Vec<Recent>,
 }
@@ -182,6 +200,11 @@ struct Worker {
     /// Some check is wanted.
     checks: bool,
     bounds: Option<Arc<Bounds>>,
+    between: Option<Arc<Between>>,
+    /// Accesses that races between workgroups were not looked for at.
+    not_judged: u64,
+    /// Of a workgroup that has ended.
+    spare: Option<Race>,
     touches: ByPc<Option<Box<Touch>>>,
     sides: ByPc<Option<Arc<Resolved>>>,
     findings: Findings,
@@ -196,6 +219,9 @@ impl Worker {
         self.pages.into_iter().for_each(|pages| seen.add_pages(pages));
         self.lds.into_iter().for_each(|lds| seen.add_lds(lds));
         seen.findings.merge(self.findings);
+        if self.between.is_some() {
+            seen.between.get_or_insert_default().not_judged += self.not_judged;
+        }
     }
 
     /// The checks look at an instruction.
@@ -236,7 +262,10 @@ impl Worker {
         }
         for (n, part) in parts.into_iter().flat_map(Parts::iter).enumerate() {
             if let Some(bounds) = &observed.bounds {
-                bounds.access(step, part, &place, findings);
+                bounds.access(step, part, &place, &mut observed.partly, findings);
+            }
+            if let (Some(between), Space::Memory) = (&self.between, part.space) {
+                self.not_judged += between.access(step, n, part, &place, &observed.ordered);
             }
             if let (Some(race), Space::Lds) = (&mut observed.race, part.space) {
                 race.access(step, n, part, &place, findings);
@@ -245,6 +274,7 @@ impl Worker {
                 }
             }
         }
+        observed.ordered.executes(step, parts);
         if let Some(barriers) = &mut observed.barriers
             && step.inst.op.flags.has(Flags::BARRIER)
         {
@@ -269,7 +299,9 @@ impl Observer for Worker {
                 .then(|| Barriers::new(group.waves.iter().map(|wave| wave.exec()).collect())),
             bounds: self.bounds.clone(),
             init: wants(Check::Init).then(|| Init::new(group)),
-            race: wants(Check::Race).then(|| Race::new(group.lds)),
+            race: wants(Check::Race).then(|| self.spare.take().map_or_else(|| Race::new(group.lds), Race::again)),
+            ordered: Ordered::new(if wants(Check::Race) { group.waves.len() } else { 0 }),
+            partly: Vec::new(),
             recent: vec![Recent::default(); if wants(Check::Hazard) { group.waves.len() } else { 0 }],
         }))
     }
@@ -317,9 +349,16 @@ impl Observer for Worker {
         if let Some(race) = &mut observed.race {
             race.barrier(observed.outstanding.iter());
         }
+        observed.ordered.barrier();
     }
 
-    fn end(&mut self, _notes: Notes) {}
+    fn end(&mut self, notes: Notes) {
+        let Ok(observed) = notes.downcast::<Observed>() else { return };
+        if let Some(bounds) = observed.bounds {
+            bounds.end(observed.partly, &mut self.findings);
+        }
+        self.spare = observed.race;
+    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(crate) fn hazard(
         let key = Key { check: Check::Wait, pc: step.pc, what, other: Some(operation.pc) };
         findings.add(key, *place, || Finding {
             place: *place,
-            other: Some(Other { pc: operation.pc, wave: place.wave, lane: None }),
+            other: Some(Other { pc: operation.pc, workgroup: None, wave: place.wave, lane: None }),
             address: None,
             detail: format!("{} needs s_waitcnt {}", registers.name(wave), outstanding.needed(operation)),
             count: 1,

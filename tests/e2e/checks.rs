@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use amdgpu_isa::inst::Inst;
 use amdgpu_isa::op::Family;
 use amdgpu_isa::uses::{Registers, Set, Uses};
-use logdur_capture::Reader;
 use serde_json::Value;
 
-use crate::analyze::{analyzed, captured, captured_on, found, instructions};
+use crate::analyze::{analyzed, captured, captured_on, each_kernel, found, of};
 use crate::harness::{archs, on_hardware};
 
 #[test]
@@ -147,56 +146,35 @@ fn wait_states_that_llvm_inserts_are_found_when_they_are_moved_behind_the_instru
     for arch in archs() {
         let (mut moved, mut needless) = (0, 0);
         for program in WITH_NOPS {
-            let (kept, file) = captured_on(&arch, program, "-O3");
-            let reader = Reader::open(&file).unwrap();
-            let (status, originals, said) = analyzed(&file, &["--what", "mix", "--check", "hazard"]);
-            assert_eq!(status, 0, "{said}");
-            let mut seen = BTreeSet::new();
-            for dispatch in reader.dispatches() {
-                let kernel = reader.records().kernels.iter().find(|k| k.id == dispatch.kernel).unwrap();
-                if !seen.insert(kernel.symbol.clone()) || kernel.symbol.contains("amd_rocclr") {
-                    continue;
-                }
-                let bytes = reader.code_object(kernel.code_object).unwrap();
-                let code = instructions(&bytes, &kernel.symbol, &arch);
-                let original = originals.iter().find(|o| o["dispatch"] == dispatch.id).unwrap();
-                let executed: BTreeSet<u64> = original["instructions"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .map(|i| i["address"].as_u64().unwrap())
-                    .collect();
-                let nops = nops(&code, |address| executed.contains(&address));
+            each_kernel(program, "-O3", &arch, "hazard", |kernel| {
+                let code = &kernel.code;
+                let all = kernel.analysed["instructions"].as_array().unwrap();
+                let executed: BTreeSet<u64> = all.iter().map(|i| i["address"].as_u64().unwrap()).collect();
+                let nops = nops(code, |address| executed.contains(&address));
                 // One that is moved is in front of the next but one: only every other is moved at a time.
                 for round in 0..2 {
                     let chosen: Vec<usize> = nops.iter().copied().skip(round).step_by(2).collect();
                     if chosen.is_empty() {
                         continue;
                     }
-                    let mut mutant = bytes.to_vec();
+                    let mut mutant = kernel.bytes.clone();
                     for n in &chosen {
                         let (offset, size) = (code[*n].1, usize::from(code[n + 1].3.size));
                         mutant.copy_within(offset + 4..offset + 4 + size, offset);
                         mutant[offset + size..offset + size + 4].copy_from_slice(&code[*n].2.to_le_bytes());
                     }
-                    let path = kept.folder.path().join("moved.hsaco");
-                    std::fs::write(&path, mutant).unwrap();
-                    let (id, hsaco) = (dispatch.id.to_string(), format!("all={}", path.display()));
-                    let (_, objects, said) = analyzed(&file, &["-d", &id, "--hsaco", &hsaco, "--check", "hazard"]);
-                    let findings = objects[0]["findings"].as_array().unwrap_or_else(|| panic!("{said}"));
-                    let found: BTreeSet<u64> =
-                        findings.iter().map(|f: &Value| f["instruction"]["address"].as_u64().unwrap()).collect();
+                    let found = kernel.found_in(&mutant, "hazard");
                     for n in chosen {
                         let (address, inst) = (code[n].0, code[n + 1].3.op.name);
                         moved += 1;
                         if !found.contains(&address) {
                             // LLVM waits behind loads and in front of DPP, too, and cuts groups of loads where they may be repeated.
-                            assert!(is_needless(&code, n), "{arch}, {program}, {} {address:#x}: {inst}", kernel.symbol);
+                            assert!(is_needless(code, n), "{arch}, {program}, {} {address:#x}: {inst}", kernel.symbol);
                             needless += 1;
                         }
                     }
                 }
-            }
+            });
         }
         println!("{arch}: {moved} s_nop moved, {} found, {needless} that no rule asks for", moved - needless);
         assert!(moved - needless > 15, "{arch}: {moved} {needless}");
@@ -212,5 +190,93 @@ fn loops_that_exchange_values_in_lds_are_no_races_where_a_processor_has_no_atomi
         let (_kept, file) = captured_on(&arch, "atomics", "-O3");
         let (status, all, said) = analyzed(&file, &["-k", "float_sums", "--check", "all"]);
         assert!(status == 0 && !all.is_empty(), "{arch}: {status} {said} {all:?}");
+    }
+}
+
+/// Of each kernel of `checked.hip` that is looked at: what `race` finds, by its words, the line and the number of times; of how many
+/// accesses it says that they were not judged.
+fn races(all: &[Value], kernel: &str) -> (Vec<(String, String, u64)>, u64) {
+    let object = of(all, kernel);
+    let about = |f: &Value| {
+        let text = f["instruction"]["source"]["text"].as_str().unwrap_or_default().to_owned();
+        (f["what"].as_str().unwrap().to_owned(), text, f["count"].as_u64().unwrap())
+    };
+    let found = object["findings"].as_array().unwrap().iter().map(about).collect();
+    (found, object["race"]["not_judged"].as_u64().unwrap())
+}
+
+#[test]
+fn workgroups_that_use_memory_that_others_write_are_found_and_those_in_an_order_or_with_atomics_are_not() {
+    if on_hardware() {
+        return;
+    }
+    for arch in archs() {
+        let (_kept, file) = captured_on(&arch, "checked", "-O3 -g");
+        let (status, all, said) =
+            analyzed(&file, &["-k", "neighbours|one_|own_|first_|last_block|histogram", "--check", "race"]);
+        assert_eq!(status, 6, "{said}");
+        let is_read = |what: &str| what.starts_with("memory is read that another workgroup writes");
+        let is_written = |what: &str| what.starts_with("memory is written by two workgroups");
+
+        // Four workgroups read each 64 words of the next one.
+        let (found, _) = races(&all, "neighbours");
+        let [(what, text, 256)] = &found[..] else { panic!("{arch}: {found:?}") };
+        assert!(is_read(what) && text.contains("read of a neighbour"), "{arch}: {found:?}");
+        let finding = &of(&all, "neighbours")["findings"][0];
+        // Workgroup 0 reads what workgroup 1 writes: lane 0 of wave 0 both, 64 words from the beginning of the buffer.
+        assert_eq!(finding["place"]["workgroup"], serde_json::json!([0, 0, 0]), "{arch}: {finding}");
+        assert_eq!(finding["other"]["workgroup"], serde_json::json!([1, 0, 0]), "{arch}: {finding}");
+        assert_eq!((&finding["place"]["lane"], &finding["other"]["lane"]), (&0.into(), &0.into()));
+        assert!(finding["memory"].as_str().unwrap().ends_with("+0x100"), "{arch}: {finding}");
+        assert!(finding["other"]["instruction"]["text"].as_str().unwrap().contains("store"), "{arch}: {finding}");
+
+        for (kernel, text) in [("one_word", "write of one word"), ("first_halves", "write of one half")] {
+            let (found, _) = races(&all, kernel);
+            let [(what, line, 1)] = &found[..] else { panic!("{arch}: {found:?}") };
+            assert!(is_written(what) && line.contains(text), "{arch}: {found:?}");
+        }
+        let (found, _) = races(&all, "plain_histogram");
+        assert!(
+            found.iter().any(|(what, ..)| is_read(what)) && found.iter().all(|f| f.1.contains("plain increment")),
+            "{arch}: {found:?}"
+        );
+
+        for kernel in
+            ["one_value", "one_counter", "own_bytes", "own_halves", "own_tiles", "atomic_histogram", "last_block"]
+        {
+            let (found, not_judged) = races(&all, kernel);
+            assert_eq!(found, [], "{arch}: {kernel}");
+            // Only the last one says that some are not judged: those behind its counter.
+            assert_eq!(not_judged > 0, kernel == "last_block", "{arch}: {kernel} {not_judged}");
+        }
+    }
+}
+
+#[test]
+fn stores_into_lds_by_two_waves_are_compared_byte_by_byte_and_none_is_forgotten() {
+    if on_hardware() {
+        return;
+    }
+    for arch in archs() {
+        let (_kept, file) = captured_on(&arch, "checked", "-O3 -g");
+        let (status, all, said) = analyzed(&file, &["-k", "same_|other_|different_|stored_again", "--check", "race"]);
+        assert_eq!(status, 6, "{said}");
+        for kernel in ["same_bytes", "same_halves", "other_bytes"] {
+            assert_eq!(races(&all, kernel).0, [], "{arch}: {kernel}");
+        }
+        for (kernel, mark) in [("different_bytes", "store by two"), ("different_halves", "store by two")] {
+            let (found, _) = races(&all, kernel);
+            let [(what, text, 64)] = &found[..] else { panic!("{arch} {kernel}: {found:?}") };
+            assert!(
+                what.starts_with("LDS is written by two waves") && text.contains(mark),
+                "{arch} {kernel}: {found:?}"
+            );
+        }
+        // Whichever wave stores last, 64 words are stored differently.
+        let (found, _) = races(&all, "stored_again");
+        assert!(
+            found.iter().any(|(what, _, count)| what.starts_with("LDS is written by two waves") && *count == 64),
+            "{arch}: {found:?}"
+        );
     }
 }

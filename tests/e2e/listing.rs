@@ -43,6 +43,28 @@ fn instructions_of_a_hip_kernel_come_from_its_lines_of_the_source() {
 }
 
 #[test]
+fn inlined_code_is_listed_with_each_call_as_an_analysis_names_it() {
+    let arch = harness::arch();
+    let object = harness::hip_object("analyzed", &arch, "-O3 -g");
+    let path = object.to_string_lossy();
+    let source = std::fs::read_to_string(harness::root().join("tests/programs/analyzed.hip")).unwrap();
+    let line = |mark: &str| 1 + source.lines().position(|line| line.contains(mark)).unwrap();
+    let (inner, outer) = (line("column read"), line("void transposed_padded"));
+    let text = probe(&["isa", &path, "transposed_padded"]).stdout;
+    let calls = format!(
+        "; transpose_tile<1> at analyzed.hip:{inner}, inlined into transposed_padded at analyzed.hip:{outer}\n"
+    );
+    assert!(text.contains(&calls), "{calls}{text}");
+    let all = objects(&probe(&["isa", &path, "transposed_padded", "--json"]));
+    let read = all.iter().find(|inst| inst["text"].as_str().unwrap().starts_with("ds_read_b32")).unwrap();
+    let lines: Vec<&Value> = read["frames"].as_array().unwrap().iter().map(|frame| &frame["line"]).collect();
+    assert_eq!(lines, [&Value::from(inner), &Value::from(outer)]);
+    // A function without inlined code has one frame.
+    let plain = objects(&probe(&["isa", &path, "unwritten", "--json"]));
+    assert!(plain.iter().any(|inst| inst["frames"].as_array().is_some_and(|frames| frames.len() == 1)), "{plain:?}");
+}
+
+#[test]
 fn a_dump_has_the_code_of_the_kernels_that_were_dispatched_behind_their_code_object() {
     const WORDS: u64 = 0x7f31_0020_3000;
     let arch = harness::arch();

@@ -124,6 +124,23 @@ GFX942(PAIR_942)
 GFX908(PAIR_908)
 
 // Workgroups that write what others read or write, without and with an order.
+__global__ void plain_histogram(const unsigned* in, unsigned* bins) {
+    bins[in[blockIdx.x * blockDim.x + threadIdx.x] % 16 + 16 * threadIdx.x] += 1;  // plain increment
+}
+__global__ void atomic_histogram(const unsigned* in, unsigned* bins) {
+    atomicAdd(bins + in[blockIdx.x * blockDim.x + threadIdx.x] % 16, 1);
+}
+__global__ void own_tiles(const unsigned* in, unsigned* out) {
+    __shared__ unsigned tile[8][9];
+    unsigned x = threadIdx.x % 8, y = threadIdx.x / 8;
+    tile[y][x] = in[(blockIdx.y * 8 + y) * 32 + blockIdx.x * 8 + x];
+    __syncthreads();
+    out[(blockIdx.x * 8 + y) * 32 + blockIdx.y * 8 + x] = tile[x][y];
+}
+__global__ void own_halves(unsigned short* out) { out[blockIdx.x * 65 + threadIdx.x] = threadIdx.x; }
+__global__ void first_halves(unsigned short* out) {
+    if (threadIdx.x == 0) out[1] = blockIdx.x;  // write of one half
+}
 __global__ void neighbours(unsigned* out, unsigned* sum) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     out[i] = i;
@@ -151,6 +168,34 @@ __global__ void last_block(unsigned* parts, unsigned* counter, unsigned* sum) {
         for (unsigned b = 0; b < gridDim.x; ++b) total += reinterpret_cast<volatile unsigned*>(parts)[b];
         *sum = total;
     }
+}
+
+// Two waves that store into LDS without a barrier: the same bytes, other bytes of a dword, and different values.
+template <typename T>
+__device__ void stored_twice(unsigned* out, unsigned value, unsigned at) {
+    __shared__ T words[256];
+    volatile T* word = words + at;
+    *word = T(value);  // store by two waves
+    __syncthreads();
+    out[threadIdx.x] = words[threadIdx.x];
+}
+__global__ void same_bytes(unsigned* out) { stored_twice<unsigned char>(out, threadIdx.x % 64 + 1, threadIdx.x % 64); }
+__global__ void same_halves(unsigned* out) { stored_twice<unsigned short>(out, threadIdx.x % 64 + 1, threadIdx.x % 64); }
+__global__ void other_bytes(unsigned* out) { stored_twice<unsigned char>(out, threadIdx.x, threadIdx.x); }
+__global__ void different_bytes(unsigned* out) { stored_twice<unsigned char>(out, threadIdx.x + 1, threadIdx.x % 64); }
+__global__ void different_halves(unsigned* out) { stored_twice<unsigned short>(out, threadIdx.x + 1, threadIdx.x % 64); }
+// The first wave stores again what it had stored, and then something else, while the second one has stored in between.
+__global__ void stored_again(unsigned* out) {
+    __shared__ unsigned words[64];
+    volatile unsigned* word = words + threadIdx.x % 64;
+    *word = 1;
+    if (threadIdx.x < 64) {
+        __builtin_amdgcn_s_sleep(100);
+        *word = 1;
+        *word = 2;  // store of another value
+    }
+    __syncthreads();
+    out[threadIdx.x] = words[threadIdx.x % 64];
 }
 
 static void run(void (*kernel)(unsigned*)) {
@@ -189,6 +234,13 @@ int main() {
     one_value<<<4, 64>>>(out);
     one_counter<<<4, 64>>>(out);
     own_bytes<<<4, 65>>>(reinterpret_cast<unsigned char*>(static_cast<unsigned*>(sum)));
+    own_halves<<<4, 65>>>(reinterpret_cast<unsigned short*>(static_cast<unsigned*>(sum)));
+    first_halves<<<4, 65>>>(reinterpret_cast<unsigned short*>(static_cast<unsigned*>(sum)));
+    plain_histogram<<<4, 64>>>(out, sum);
+    atomic_histogram<<<4, 64>>>(out, sum);
+    own_tiles<<<dim3(4, 4), 64>>>(out, sum);
+    for (auto kernel : {same_bytes, same_halves, other_bytes, different_bytes, different_halves, stored_again})
+        kernel<<<1, 128>>>(sum);
     Array<unsigned> parts(64), counter(1), total(1);
     last_block<<<16, 64>>>(parts, counter, total);
     EXPECT(total.host()[0] == 136, "the sum is %u", total.host()[0]);

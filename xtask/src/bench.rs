@@ -4,6 +4,7 @@ mod cache;
 mod capture;
 mod dispatch;
 mod instrument;
+mod observers;
 mod replay;
 mod start;
 mod waves;
@@ -65,6 +66,11 @@ const BENCHES: &[Bench] = &[
         name: "instrument",
         help: "how fast messages of instrumented kernels are received, and what they cost a program",
         run: instrument::run,
+    },
+    Bench {
+        name: "observers",
+        help: "how much slower the emulated GPU is while analyses and checks look at a dispatch",
+        run: observers::run,
     },
     Bench { name: "waves", help: "wave-instructions a second of the emulated GPU", run: waves::run },
 ];

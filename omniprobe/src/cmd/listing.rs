@@ -1,6 +1,7 @@
 //! How instructions are shown, for people and for programs.
 
-use amdgpu_listing::{Line, Listing, Routine};
+use amdgpu_listing::{Frame, Line, Listing, Routine};
+use logdur_journal::names;
 use serde_json::{Value, json};
 
 use super::output::demangled;
@@ -19,16 +20,37 @@ pub(super) fn text<'l>(listing: &'l Listing<'_>, part: &'l Routine<'_>) -> impl 
         if let Some(label) = line.label {
             all.push(format!("L{label}:"));
         }
-        let source = line.source.map(|source| (source.file, source.line));
+        let frames = if line.source.is_some() { listing.frames(line.address) } else { Vec::new() };
+        let source = line.source.map(|source| (source.file, source.line, calls(&frames)));
         if let Some(place) = line.source.filter(|_| source != last) {
             all.push(format!("; {}:{}", place.file, place.line));
             all.extend(place.text.map(|text| format!("; {}", text.trim_end())));
+            all.extend(calls(&frames).map(|calls| format!("; {calls}")));
             last = source;
         }
         all.push(instruction(&line));
         all
     });
     std::iter::once(format!("{name} [{}]:", listing.target)).chain(lines)
+}
+
+/// The places of inlined code: that of each call, the innermost first. `None` for code that is not inlined.
+pub(super) fn calls(frames: &[Frame]) -> Option<String> {
+    (frames.len() > 1).then(|| frames.iter().map(frame).collect::<Vec<_>>().join(", inlined into "))
+}
+
+/// A function, without the types of its arguments, and the place in it.
+fn frame(frame: &Frame) -> String {
+    // The mangled one, that with arguments, that without.
+    let name = frame.function.as_deref().map(names::names).and_then(|all| all.get(2).or(all.last()).cloned());
+    let name = name.unwrap_or_else(|| "a function".to_owned());
+    format!("{name} at {}:{}", frame.file.rsplit('/').next().unwrap_or(&frame.file), frame.line)
+}
+
+/// The functions that an instruction is in, the innermost first: each was inlined into the next.
+pub(super) fn frames(frames: &[Frame]) -> Vec<Value> {
+    let frame = |of: &Frame| json!({ "function": of.function, "file": of.file, "line": of.line, "column": of.column });
+    frames.iter().map(frame).collect()
 }
 
 fn instruction(line: &Line<'_>) -> String {
@@ -61,6 +83,7 @@ pub(super) fn json<'l>(listing: &'l Listing<'_>, part: &'l Routine<'_>) -> impl 
             "file": line.source.map(|source| source.file),
             "line": line.source.map(|source| source.line),
             "source": line.source.and_then(|source| source.text),
+            "frames": line.source.map(|_| frames(&listing.frames(line.address))).unwrap_or_default(),
         })
     })
 }

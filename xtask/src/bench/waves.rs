@@ -11,7 +11,7 @@ use super::median;
 use crate::{demo, dist, setup, shell};
 
 /// The kinds of `tests/programs/throughput.hip`.
-const KINDS: [&str; 7] = ["saxpy", "sgemm", "fma_loop", "softmax", "histogram", "matmul", "jump_ahead"];
+pub(super) const KINDS: [&str; 7] = ["saxpy", "sgemm", "fma_loop", "softmax", "histogram", "matmul", "jump_ahead"];
 /// Threads of the emulator.
 const THREADS: [&str; 2] = ["1", "2"];
 /// Runs of each kind.

@@ -6,12 +6,13 @@ use logdur_observe::finding::Place;
 use logdur_observe::lds::Lds;
 use logdur_observe::lines::Lines;
 use logdur_observe::peak::Most;
-use logdur_observe::report::{Found, Frame, Instruction, Report, Source};
+use logdur_observe::report::{Found, Instruction, Report, Source};
 use logdur_observe::{Analysis, Wanted};
 use logdur_replay::Exit;
 use serde_json::{Map, Value, json};
 
 use super::request::Analysed;
+use crate::cmd::listing::frames;
 
 /// The object of a dispatch.
 pub(super) fn object(analysed: &Analysed, end: Exit) -> Value {
@@ -29,6 +30,7 @@ pub(super) fn object(analysed: &Analysed, end: Exit) -> Value {
         "status": end.word(),
         "qualified": observed.weaknesses,
         "fault": observed.fault.as_ref().map(ToString::to_string),
+        "host_ns": observed.host_ns,
         "totals": totals(report, wanted),
         "instructions": report.instructions.iter().filter(|inst| is_told(inst)).map(instruction).collect::<Vec<_>>(),
         "lines": report.lines.iter().map(|line| {
@@ -40,6 +42,9 @@ pub(super) fn object(analysed: &Analysed, end: Exit) -> Value {
         "findings": report.findings.iter().map(|found| finding(report, found)).collect::<Vec<_>>(),
         "findings_dropped": report.dropped,
     });
+    if let Some(looked) = &report.between {
+        object["race"] = json!({ "not_judged": looked.not_judged, "pages_for_one_looked_at": looked.share });
+    }
     if wanted.analyses(Analysis::Blocks) {
         object["blocks"] = report.blocks.iter().map(|block| json!({
             "start": block.start, "end": block.end, "instructions": block.instructions, "executions": block.executions,
@@ -154,7 +159,7 @@ fn accesses(lines: Option<&Lines>, lds: Option<&Lds>) -> Value {
 fn instruction(inst: &Instruction) -> Value {
     let mut object = json!({
         "address": inst.address, "text": inst.text, "function": inst.function, "source": source(inst.source.as_ref()),
-        "column": column(inst), "frames": frames(inst),
+        "column": column(inst), "frames": frames(&inst.frames),
         "group": inst.group.word(), "executions": inst.count.executions, "lanes": inst.count.lanes,
         "empty": inst.count.empty, "taken": inst.count.taken,
     });
@@ -169,12 +174,6 @@ fn column(inst: &Instruction) -> Option<u64> {
     Some(inst.column).filter(|column| *column > 0)
 }
 
-/// The functions that an instruction is in, the innermost first: each was inlined into the next.
-fn frames(inst: &Instruction) -> Vec<Value> {
-    let frame = |of: &Frame| json!({ "function": of.function, "file": of.file, "line": of.line, "column": of.column });
-    inst.frames.iter().map(frame).collect()
-}
-
 fn place(place: &Place) -> Value {
     json!({ "workgroup": place.workgroup, "wave": place.wave, "lane": place.lane })
 }
@@ -184,7 +183,7 @@ fn finding(report: &Report, found: &Found) -> Value {
     let about = |inst: Option<&Instruction>, pc: u64| match inst {
         Some(inst) => json!({
             "address": inst.address, "text": inst.text, "source": source(inst.source.as_ref()), "column": column(inst),
-            "frames": frames(inst),
+            "frames": frames(&inst.frames),
         }),
         None => json!({ "pc": pc }),
     };
@@ -198,7 +197,8 @@ fn finding(report: &Report, found: &Found) -> Value {
         "address": finding.address,
         "memory": found.named,
         "other": finding.other.map(|other| json!({
-            "instruction": about(inst(found.other), other.pc), "wave": other.wave, "lane": other.lane,
+            "instruction": about(inst(found.other), other.pc), "workgroup": other.workgroup, "wave": other.wave,
+            "lane": other.lane,
         })),
         "count": finding.count,
     })

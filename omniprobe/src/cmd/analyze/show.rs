@@ -2,12 +2,12 @@
 
 use logdur_analysis::operations::Group;
 use logdur_analysis::roofline::Point;
-use logdur_journal::names;
 use logdur_observe::Analysis;
 use logdur_observe::peak::Peak;
-use logdur_observe::report::{Found, Frame, Instruction, Report, file_name};
+use logdur_observe::report::{Found, Instruction, Report, file_name};
 
 use super::request::Analysed;
+use crate::cmd::listing::calls;
 use crate::cmd::output::demangled;
 
 /// Blocks, lines and parts that a summary shows.
@@ -196,10 +196,19 @@ fn heat(report: &Report) -> Vec<String> {
 fn findings(analysed: &Analysed) -> Vec<String> {
     let report = &analysed.report;
     let checks: Vec<&str> = analysed.wanted.checks.iter().map(|check| check.word()).collect();
-    if report.findings.is_empty() {
-        return vec![format!("  checks: nothing found ({})", checks.join(", "))];
+    let mut all = match report.findings.len() {
+        0 => vec![format!("  checks: nothing found ({})", checks.join(", "))],
+        count => vec![format!("  checks: {count} findings ({})", checks.join(", "))],
+    };
+    if let Some(looked) = report.between.filter(|looked| looked.not_judged > 0) {
+        all.push(format!(
+            "    race: {} accesses of memory behind atomics or coherent loads were not judged: what these return may order workgroups",
+            looked.not_judged
+        ));
     }
-    let mut all = vec![format!("  checks: {} findings ({})", report.findings.len(), checks.join(", "))];
+    if let Some(looked) = report.between.filter(|looked| looked.share > 1) {
+        all.push(format!("    race: between workgroups, one of {} pages of memory was looked at", looked.share));
+    }
     all.extend(report.findings.iter().flat_map(|found| finding(report, found)));
     if report.dropped > 0 {
         all.push(format!("    and {} more", report.dropped));
@@ -209,18 +218,7 @@ fn findings(analysed: &Analysed) -> Vec<String> {
 
 /// The place of an instruction; of inlined code, that of each call, the innermost first.
 pub(super) fn place(inst: &Instruction) -> String {
-    if inst.frames.len() < 2 {
-        return inst.place();
-    }
-    inst.frames.iter().map(frame).collect::<Vec<_>>().join(", inlined into ")
-}
-
-/// A function, without the types of its arguments, and the place in it.
-fn frame(frame: &Frame) -> String {
-    // The mangled one, that with arguments, that without.
-    let name = frame.function.as_deref().map(names::names).and_then(|all| all.get(2).or(all.last()).cloned());
-    let name = name.unwrap_or_else(|| "a function".to_owned());
-    format!("{name} at {}:{}", file_name(&frame.file), frame.line)
+    calls(&inst.frames).unwrap_or_else(|| inst.place())
 }
 
 fn finding(report: &Report, found: &Found) -> Vec<String> {
@@ -245,7 +243,11 @@ fn finding(report: &Report, found: &Found) -> Vec<String> {
         if detail.is_empty() { String::new() } else { format!(": {}", detail.join(", ")) }
     ));
     if let Some(other) = &finding.other {
-        all.push(format!("      after wave {}{}: {}", other.wave, lane(other.lane), inst(found.other, other.pc)));
+        let place = format!("wave {}{}: {}", other.wave, lane(other.lane), inst(found.other, other.pc));
+        all.push(match other.workgroup {
+            None => format!("      after {place}"),
+            Some([x, y, z]) => format!("      and workgroup {x},{y},{z}, {place}"),
+        });
     }
     all
 }
