@@ -226,6 +226,7 @@ impl Log {
     }
 
     fn run(&self, session: &Session) {
+        wake_without_preempting();
         loop {
             self.news.store(false, Ordering::Release);
             {
@@ -490,6 +491,15 @@ impl Log {
         }
         flushed
     }
+}
+
+/// Lets the calling thread take no processor from a running one when it wakes, whatever policy its creator had: rows can wait. A
+/// thread of `SCHED_IDLE` could not leave it without privilege, and would hold locks for as long as others fill the processors.
+/// Source: sched(7).
+fn wake_without_preempting() {
+    let lowest = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure is read during the call, which concerns this thread alone. If it is refused, nothing has changed.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &lowest) };
 }
 
 /// Gives the blocks at the beginning of a queue back whose records have all come to their end.

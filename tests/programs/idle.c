@@ -1,7 +1,14 @@
-// Dispatches, and then does nothing for a while: prints how often each of the library's threads has run meanwhile.
+// Dispatches, and then does nothing for a while: prints how often each of the library's threads has run meanwhile, and the policies
+// by which the threads of the library and this one are scheduled.
 //   idle DISPATCHES
+#include <sched.h>
+
 #include "hsa_check.h"
 #include "threads.h"
+
+static void print_policy(const char* thread, void* name) {
+    printf("policy of %s: %d\n", (const char*)name, sched_getscheduler(atoi(thread)));
+}
 
 int main(int argc, char** argv) {
     EXPECT(argc == 2, "usage: idle DISPATCHES");
@@ -19,7 +26,11 @@ int main(int argc, char** argv) {
         if (now == before) break;
     }
     usleep(500000);
-    printf("runs %ld\nPASS\n", before < 0 ? -1 : schedstat_of("logdur-", RUNS) - before);
+    printf("runs %ld\n", before < 0 ? -1 : schedstat_of("logdur-", RUNS) - before);
+    printf("policy of the application: %d\n", sched_getscheduler(0));
+    each_thread("logdur-log", print_policy, (void*)"the log");
+    each_thread("logdur-reaper", print_policy, (void*)"the reaper");
+    puts("PASS");
     CHECK(hsa_queue_destroy(queue));
     CHECK(hsa_shut_down());
     return 0;

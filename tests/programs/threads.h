@@ -9,28 +9,49 @@
 // Numbers of /proc/PID/task/TID/schedstat.
 enum { NS_RUN, NS_WAITED, RUNS };
 
-// The sum of a number over the threads whose names begin with a prefix; -1 if there is no such thread.
-static inline long schedstat_of(const char* prefix, int number) {
-    long total = -1;
+// A file of one of this process's threads; NULL if the thread has ended.
+static inline FILE* of_thread(const char* thread, const char* file) {
+    char path[320];
+    snprintf(path, sizeof path, "/proc/self/task/%s/%s", thread, file);
+    return fopen(path, "r");
+}
+
+// Calls `see` with the number of each thread whose name begins with a prefix.
+static inline void each_thread(const char* prefix, void (*see)(const char* thread, void* data), void* data) {
     DIR* tasks = opendir("/proc/self/task");
     EXPECT(tasks, "/proc/self/task cannot be read");
     for (struct dirent* task; (task = readdir(tasks));) {
-        char path[320], name[64] = "";
-        long numbers[3];
-        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
-        FILE* file = fopen(path, "r");
+        char name[64] = "";
+        FILE* file = of_thread(task->d_name, "comm");
         if (!file) continue;
         const bool named = fscanf(file, "%63s", name) == 1 && !strncmp(name, prefix, strlen(prefix));
         fclose(file);
-        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", task->d_name);
-        if (!named || !(file = fopen(path, "r"))) continue;
-        if (fscanf(file, "%ld %ld %ld", numbers, numbers + 1, numbers + 2) == 3) {
-            total = (total < 0 ? 0 : total) + numbers[number];
-        }
-        fclose(file);
+        if (named) see(task->d_name, data);
     }
     closedir(tasks);
-    return total;
+}
+
+struct schedstat {
+    int number;
+    long total;
+};
+
+static inline void add_schedstat(const char* thread, void* data) {
+    struct schedstat* of = (struct schedstat*)data;
+    long numbers[3];
+    FILE* file = of_thread(thread, "schedstat");
+    if (!file) return;
+    if (fscanf(file, "%ld %ld %ld", numbers, numbers + 1, numbers + 2) == 3) {
+        of->total = (of->total < 0 ? 0 : of->total) + numbers[of->number];
+    }
+    fclose(file);
+}
+
+// The sum of a number over the threads whose names begin with a prefix; -1 if there is no such thread.
+static inline long schedstat_of(const char* prefix, int number) {
+    struct schedstat of = {number, -1};
+    each_thread(prefix, add_schedstat, &of);
+    return of.total;
 }
 
 // Processor time in ns of a thread that works until it has nothing left to do: it has not run for a second. -1 if there is none.
