@@ -116,8 +116,11 @@ impl Limits {
             let rate = u128::from(bytes) * 1_000_000 / took.as_micros().max(1);
             self.rate.store(rate.clamp(1, u64::MAX.into()) as u64, Ordering::Relaxed);
         }
+        if bytes == 0 {
+            return;
+        }
         // The next reading finds more of it unchanged than has changed.
-        let growth = u128::from(grown) * 1_000_000 / u128::from(bytes.max(1));
+        let growth = u128::from(grown) * 1_000_000 / u128::from(bytes);
         self.growth.store(growth.min(1_000_000) as u64, Ordering::Relaxed);
     }
 

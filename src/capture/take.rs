@@ -253,7 +253,7 @@ impl Capture {
         self.limits.allow(bytes, 1 + u64::from(self.after), lock(&self.file).left())
     }
 
-    /// Reads memory into the file.
+    /// Reads memory into the file. A kernel that reaches none has a snapshot without any.
     fn snapshot<'a>(
         &'a self,
         session: &Session,
@@ -261,10 +261,10 @@ impl Capture {
         wanted: &Wanted<'_>,
         parent: Option<SnapshotId>,
     ) -> Result<Option<SnapshotId>, Untaken> {
-        let ranges = self.ranges(session, reading, wanted);
-        if ranges.is_empty() {
+        if wanted.scope == CaptureScope::Kernarg {
             return Ok(None);
         }
+        let ranges = self.ranges(session, reading, wanted);
         let bytes: u64 = ranges.iter().map(|r| r.size).sum();
         self.allow(bytes)?;
         let (start, mut file) = (Instant::now(), lock(&self.file));

@@ -84,6 +84,15 @@ fn a_signal_that_is_destroyed_at_once_loses_no_time() {
 }
 
 #[test]
+fn a_signal_of_another_process_is_completed_by_a_kernel_and_by_the_host() {
+    Run::hsa("attached_signal").bare().passed();
+    let log = Run::hsa("attached_signal").watched().passed().log();
+    log.account();
+    let rows: Vec<_> = log.rows.iter().map(|row| (row.kernel(), row.flags())).collect();
+    assert_eq!(rows, [("increment", "")]);
+}
+
+#[test]
 fn a_signal_in_turn_for_kernels_copies_and_barriers_loses_no_time() {
     same_times("copies", harness::count(100, 1000));
 }

@@ -11,7 +11,7 @@ use logdur_capture::{Dispatch, End, Id, Note, Placed, Reader, Scope, SnapshotId}
 
 use crate::captures;
 use crate::harness::{self, Outcome, Run, built};
-use crate::replay::{json, on_file};
+use crate::replay::{ended, json, on_file};
 
 /// A run that is captured.
 fn captured(run: Run) -> (Outcome, Reader) {
@@ -470,6 +470,25 @@ fn arguments_of_which_nothing_tells_the_size_are_captured_as_far_as_their_memory
     let note = reader.notes().iter().find(|note| note.code == logdur_capture::KERNARG_EXTENT).unwrap();
     assert_eq!(note.dispatch, Some(reader.dispatches()[0].id));
     assert!(note.text.contains("neither metadata nor descriptor says how many bytes of arguments"), "{}", note.text);
+}
+
+#[test]
+fn a_kernel_that_reaches_no_memory_is_captured_whole_and_has_nothing_to_compare() {
+    let run = Run::hsa("idle").args(["1"]);
+    let file = run.file("run.ldcap");
+    let run = run.env("LOGDUR_CAPTURE", &file).watched().passed();
+    let notices = run.log().notices;
+    assert!(notices.iter().any(|n| n.ends_with(" 0 not captured, 0 losses")), "{notices:?}");
+    let reader = Reader::open(&file).unwrap();
+    let dispatch = &reader.dispatches()[0];
+    for snapshot in [dispatch.before.unwrap(), dispatch.after.unwrap()] {
+        assert_eq!(reader.snapshot(snapshot).unwrap().ranges().len(), 0);
+    }
+    let tool =
+        |name: &str, options: &[&str]| on_file(Run::new(built("omniprobe")), name, &file, &harness::arch(), options);
+    assert_eq!(json(&tool("fsck", &["--json"]))["lacks"].as_array().map(Vec::len), Some(0));
+    ended(&tool("verify", &["--backend", "emu"]), "NOTHING_WRITTEN", 11);
+    ended(&tool("verify", &[]), "NOTHING_WRITTEN", 11);
 }
 
 #[test]

@@ -93,6 +93,16 @@ impl Buffers {
         lock(&self.table).buffers.get_mut(&handle).map(f).ok_or(libc::EINVAL)
     }
 
+    /// Calls `f` with the buffer whose handle has this low half: no two have the same.
+    ///
+    /// # Errors
+    /// EINVAL when there is none.
+    pub(crate) fn with_number<T>(&self, number: u32, f: impl FnOnce(&mut Buffer) -> T) -> Result<T, Errno> {
+        let mut table = lock(&self.table);
+        let found = table.buffers.iter_mut().find(|(handle, _)| **handle as u32 == number);
+        found.map(|(_, buffer)| f(buffer)).ok_or(libc::EINVAL)
+    }
+
     /// Takes a buffer out of the table.
     ///
     /// # Errors

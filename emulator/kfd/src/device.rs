@@ -131,7 +131,7 @@ pub(crate) struct State {
 const KFD_FILE: u64 = 1 << 43;
 const MEMORY_FILE: u64 = 1 << 42;
 /// Where a render node's file can be mapped and has nothing: who touches it gets SIGBUS. There is what hosts cannot see of
-/// other processes' memory, which libraries map all the same.
+/// other processes' memory, the GPU's, which libraries map all the same.
 pub(crate) const NOWHERE: u64 = MEMORY_FILE;
 
 /// What the machine tells the driver, without the machine in it.

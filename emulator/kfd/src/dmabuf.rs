@@ -9,7 +9,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -181,6 +181,15 @@ impl Dmabuf {
         self.file.write_all_at(&words.flat_map(u32::to_ne_bytes).collect::<Vec<u8>>(), METADATA_AT)
     }
 
+    /// The file that has the buffer's memory, and its offset there.
+    ///
+    /// # Errors
+    /// When the owner is gone.
+    pub(crate) fn open_memory(&self) -> io::Result<(OwnedFd, u64)> {
+        let Record { owner, file, offset, .. } = self.record;
+        Ok((memfile::open_of_other(owner, file)?, offset))
+    }
+
     /// Maps the buffer's memory for the emulator itself.
     ///
     /// # Errors
@@ -201,7 +210,7 @@ fn lock(file: &File, kind: i32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{FromRawFd, OwnedFd};
+    use std::os::fd::FromRawFd;
 
     use super::*;
     use crate::memfile::MEMORY;

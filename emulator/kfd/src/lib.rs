@@ -2,7 +2,8 @@
 //!
 //! Loaded with `LD_PRELOAD`, it serves `/dev/kfd`, `/dev/dri/renderD*` and the parts of sysfs that the ROCm runtime
 //! reads. Devices are memory files that are told by their inode; every `mmap` offset that the runtime is given is a real
-//! offset in such a file, so mapping, duplicating and closing them is left to the kernel.
+//! offset in such a file, so mapping, duplicating and closing them is left to the kernel. Offsets of another process's
+//! memory are the exception.
 //!
 //! What it must do: behave to the real runtime as the driver does, report what it does not implement. What it must
 //! never do: print (but to its log), change a process that does not open the device, or let a panic reach C.

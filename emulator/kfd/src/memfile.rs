@@ -183,8 +183,15 @@ pub(crate) const MEMORY: &CStr = c"kfdemu-memory";
 /// # Errors
 /// When the process, or its descriptor of such a file, is not there.
 pub(crate) fn map_of_other(process: u32, number: u32, start: u64, len: u64) -> io::Result<Arc<Mapping>> {
-    let fd = open_named(&format!("/proc/{process}/fd/{number}"), MEMORY, libc::O_RDWR)?;
-    map(&fd, start, len)
+    map(&open_of_other(process, number)?, start, len)
+}
+
+/// Opens a file of a GPU's memory that is another process's, or this one's, by its descriptor there.
+///
+/// # Errors
+/// As for [`map_of_other`].
+pub(crate) fn open_of_other(process: u32, number: u32) -> io::Result<OwnedFd> {
+    open_named(&format!("/proc/{process}/fd/{number}"), MEMORY, libc::O_RDWR)
 }
 
 /// Opens a path below `/proc` for the driver, if it is a memory file with this name. To open another file may have

@@ -114,7 +114,9 @@ pub enum Overall {
 impl Overall {
     /// Of the buffers' results. `limit` is the share of what was written that may be masked.
     pub fn of(buffers: &[BufferReport], judged: Judged, limit: f64) -> Overall {
-        let (mut passes, mut referenced, mut inconclusive) = (false, false, Mask::of(buffers).share() > limit);
+        // Where there is no memory, none has to be there afterwards.
+        let (mut passes, mut referenced) = (false, buffers.is_empty());
+        let mut inconclusive = Mask::of(buffers).share() > limit;
         let (mut reproduced, mut fails) = (true, false);
         for verdict in buffers.iter().map(|b| b.verdict) {
             referenced |= verdict != Verdict::NoReference;

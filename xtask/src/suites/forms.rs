@@ -2,13 +2,12 @@
 //! tests come in.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use super::emulated;
 use super::place::Place;
-use super::rocblas;
+use super::{openmp, rocblas};
 use crate::corpus::below;
 use crate::shell;
 
@@ -61,7 +60,7 @@ pub(crate) enum Programs {
 
 impl Programs {
     /// Every program's path.
-    fn all(&self, place: &Place) -> Result<Vec<PathBuf>> {
+    pub(super) fn all(&self, place: &Place) -> Result<Vec<PathBuf>> {
         match self {
             Programs::Of(folder) => {
                 let mut files = below(&place.folder.join(folder))?;
@@ -297,6 +296,8 @@ fn list_programs(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
 
 fn judge_clblast(text: &str) -> Judged {
     let mut judged = Judged::default();
+    // A kernel that could not be compiled has no results.
+    let reason = text.lines().find(|line| line.contains("error: ")).unwrap_or("wrong results").to_owned();
     for line in text.lines() {
         let line = plain(line);
         let Some((count, what)) = line.trim().split_once(" test(s) ") else { continue };
@@ -304,7 +305,7 @@ fn judge_clblast(text: &str) -> Judged {
         match what.trim().trim_end_matches('.') {
             "passed" => judged.passed += count,
             "skipped" => judged.skipped += count,
-            "failed" => judged.failed.extend((0..count).map(|_| "wrong results".to_owned())),
+            "failed" => judged.failed.extend((0..count).map(|_| reason.clone())),
             _ => {}
         }
     }
@@ -312,30 +313,7 @@ fn judge_clblast(text: &str) -> Judged {
 }
 
 /// OpenMP programs of this repository in C, compiled with LLVM's compiler: each checks its own results.
-pub(crate) const OPENMP: Form = Form { list: list_openmp, judge: judge_failures };
-
-/// Has the runtime of OpenMP's offloading.
-const LLVM: &str = "/usr/lib/llvm-19/lib";
-
-fn list_openmp(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
-    let mut tests = Vec::new();
-    for source in programs.all(place)? {
-        if source.extension().is_none_or(|e| e != "c") {
-            continue;
-        }
-        let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let program = place.folder.join(&name);
-        // Without optimisation Debian's linker of device code crashes.
-        let mut command = Command::new("clang-19");
-        command.args(["-O2", "-fopenmp"]).arg(format!("--offload-arch={}", emulated::ARCH));
-        command.arg("--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode");
-        command.arg(format!("-Wl,-rpath,{LLVM}")).arg(&source).arg("-o").arg(&program);
-        shell::output(&mut command)?;
-        let words = place.words(&program);
-        tests.push(Test { group: name.clone(), name, words, folder: place.folder.clone() });
-    }
-    Ok(tests)
-}
+pub(crate) const OPENMP: Form = Form { list: openmp::list, judge: judge_failures };
 
 /// A program that says only what is wrong.
 fn judge_failures(text: &str) -> Judged {

@@ -9,6 +9,7 @@ use crate::dist;
 
 mod emulated;
 mod forms;
+mod openmp;
 mod page;
 mod place;
 mod results;

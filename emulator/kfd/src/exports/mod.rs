@@ -1,10 +1,11 @@
 //! The functions that are replaced: the C library's that open, examine and control files by path or descriptor, and one
 //! of the runtime's (`runtime`).
 //!
-//! `mmap`, `dup`, `close`, `fcntl` and the like are not: devices are real files. Everything that is not about an
+//! `dup`, `close`, `fcntl` and the like are not: devices are real files. `mmap` is, for memory of another process only. Everything that is not about an
 //! emulated device goes to the next definition of the function, another preloaded library's or the C library's own.
 
 pub mod files;
+pub mod map;
 mod next;
 pub mod stat;
 

@@ -5,7 +5,7 @@
 //! owner has ended, only processes that have mapped it keep it.
 
 use crate::buffer::{Buffer, Errno, Store};
-use crate::device::{NOWHERE, State};
+use crate::device::State;
 use crate::dmabuf::{Dmabuf, Record};
 use crate::uapi::kfd::*;
 
@@ -35,10 +35,6 @@ pub(super) struct Import {
 
 /// The words are: the process, its descriptor, the low half of the inode (a reused descriptor has another), and flags.
 pub(super) fn export_words(state: &State, args: &mut Export) -> Result<(), Errno> {
-    // The host cannot access imported memory.
-    if state.buffers.with(args.handle, |buffer| buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM == 0)? {
-        return Err(libc::EINVAL);
-    }
     let (number, inode) = share::file(state, args.handle, true, |file| Ok((file.number(), inode(file))))?;
     args.share_handle = [std::process::id(), number.cast_unsigned(), inode, args.flags];
     Ok(())
@@ -58,7 +54,7 @@ pub(super) fn import_words(state: &State, args: &mut Import) -> Result<(), Errno
     // The exporter's library's own.
     args.flags = flags;
     // Libraries ask for the node of what hosts can map only.
-    args.mmap_offset = NOWHERE;
+    args.mmap_offset = state.buffers.with(args.handle, |buffer| share::offset_of_imported(args.handle, buffer))?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ mod ipc;
 mod memory;
 mod process;
 mod queue;
-mod share;
+pub(crate) mod share;
 mod svm;
 
 use crate::buffer::Errno;

@@ -2,8 +2,9 @@
 //! runtime chooses. `hsa_amd_vmem_*` uses these requests.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
-use crate::buffer::{Errno, Store};
+use crate::buffer::{Buffer, Errno, Store};
 use crate::device::{NOWHERE, State};
 use crate::dmabuf::Dmabuf;
 use crate::memfile::PAGE;
@@ -68,12 +69,41 @@ pub(super) fn mmap(state: &State, args: &mut drm_amdgpu_gem_mmap) -> Result<(), 
     let handle = state.shared.import(gem, |import| import.buffer)?;
     let offset = state.buffers.with(handle, |buffer| match buffer.store {
         Store::Memory { offset, .. } => Ok(offset),
-        Store::Imported { .. } if buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 => Ok(NOWHERE),
+        Store::Imported { .. } => Ok(offset_of_imported(handle, buffer)),
         // Values for the host's mapping have no use here.
-        Store::Imported { .. } | Store::User { .. } | Store::Register => Err(libc::EINVAL),
+        Store::User { .. } | Store::Register => Err(libc::EINVAL),
     })??;
     args.out = drm_amdgpu_gem_mmap_out { addr_ptr: offset };
     Ok(())
+}
+
+/// Offsets from here on are of host memory that other processes own: no device's file is so long. The number of the buffer
+/// follows, in pages.
+const OF_OTHERS: u64 = 1 << 46;
+
+/// Offset at which the host can map imported memory. It cannot see the GPU's.
+pub(super) fn offset_of_imported(handle: u64, buffer: &Buffer) -> u64 {
+    if buffer.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 { NOWHERE } else { OF_OTHERS + u64::from(handle as u32) * PAGE }
+}
+
+/// True for an offset that stands for memory of another process.
+pub(crate) fn is_of_another(offset: libc::off_t) -> bool {
+    offset >= OF_OTHERS.cast_signed()
+}
+
+/// The file that has such memory, and where there.
+///
+/// # Errors
+/// EINVAL when no buffer has the offset, or it is shorter; ENOENT and the like when its owner is gone.
+pub(crate) fn of_another(offset: libc::off_t, length: usize) -> Result<(OwnedFd, libc::off_t), Errno> {
+    let number = u32::try_from((offset.cast_unsigned() - OF_OTHERS) / PAGE).map_err(|_| libc::EINVAL)?;
+    let state = State::get().ok_or(libc::EINVAL)?;
+    let opened = state.buffers.with_number(number, |buffer| match &buffer.store {
+        Store::Imported { file, .. } if length as u64 <= buffer.size => Some(file.open_memory()),
+        _ => None,
+    })?;
+    let (file, from) = opened.ok_or(libc::EINVAL)?.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
+    Ok((file, from.cast_signed()))
 }
 
 /// Stores or returns a buffer's metadata, which its users exchange.
