@@ -79,6 +79,9 @@ impl Bounds {
         partly: &mut Vec<Partly>,
         findings: &mut Findings,
     ) {
+        if self.is_inside(part) {
+            return;
+        }
         let mut first = None;
         let mut dwords = Vec::new();
         if !partly.is_empty() && changes_bits(step) {
@@ -130,6 +133,28 @@ impl Bounds {
             let what = "memory is read outside of all buffers";
             let (key, _, finding) = self.finding(step.pc, part.space, place, (lane.into(), at, what));
             partly.push(Partly { place: *place, key, detail: finding.detail, dwords });
+        }
+    }
+
+    /// True when all lanes access LDS of the workgroup, or the same memory that they may access.
+    #[inline]
+    fn is_inside(&self, part: &Part) -> bool {
+        if part.step != 4 && part.bytes > 4 {
+            return false;
+        }
+        let (mut least, mut most) = (u64::MAX, 0);
+        for (lane, at) in part.at.iter().enumerate() {
+            let off = (part.lanes >> lane & 1).wrapping_sub(1);
+            (least, most) = (least.min(at | off), most.max(at & !off));
+        }
+        let end = most.saturating_add(part.bytes.into());
+        match part.space {
+            Space::Lds => end <= self.lds,
+            Space::Memory if most >= SCRATCH_WINDOW => false,
+            Space::Memory => {
+                let range = self.allowed.get(self.allowed.partition_point(|range| range.end <= least));
+                range.is_some_and(|range| range.start <= least && end <= range.end)
+            }
         }
     }
 

@@ -76,13 +76,20 @@ struct Cell {
 /// The LDS of a workgroup.
 pub(crate) struct Race {
     cells: Vec<Cell>,
+    /// Of each dword, the last read, if it was of the whole dword and none has written since: see [`Race::now`]. The same again is
+    /// nothing new.
+    last: Vec<u64>,
     epoch: u32,
 }
+
+/// No read.
+const UNREAD: u64 = 0;
 
 impl Race {
     pub(crate) fn new(lds: usize) -> Race {
         let cell = Cell { writes: [NOTHING; 2], reads: [NOTHING; 2] };
-        Race { cells: vec![cell; lds.div_ceil(DWORD as usize)], epoch: 1 }
+        let dwords = lds.div_ceil(DWORD as usize);
+        Race { cells: vec![cell; dwords], last: vec![UNREAD; dwords], epoch: 1 }
     }
 
     /// For the next workgroup, which has as much LDS: what is known is of earlier epochs.
@@ -122,21 +129,38 @@ impl Race {
         }
     }
 
+    /// The reads of an instruction of a wave in this epoch.
+    fn now(&self, pc: u64, wave: u32) -> u64 {
+        u64::from(self.epoch) << 36 | u64::from(wave & 15) << 32 | pc & 0xffff_ffff
+    }
+
     /// A wave accesses LDS: part `n` of the instruction's accesses.
     pub(crate) fn access(&mut self, step: &Step<'_>, n: usize, part: &Part, place: &Place, findings: &mut Findings) {
         let writes = part.does != Does::Read;
         let atomic = if part.does == Does::Atomic { ATOMIC } else { 0 };
         let compares = if step.inst.op.name.starts_with("ds_cmpst") { COMPARES } else { 0 };
         let (pc, epoch, wave) = (step.pc as u32, self.epoch, place.wave as u8);
-        let (mut own, mut last) = (None, u64::MAX);
+        let reads = if writes || part.bytes < DWORD as u8 { UNREAD } else { self.now(step.pc, place.wave) };
+        let dwords = usize::from(part.bytes) / DWORD as usize;
+        let mut own = None;
         for lane in part.active() {
             let (at, end) = (part.at[lane], part.at[lane].saturating_add(u64::from(part.bytes)));
-            // Lanes beside each other often read the same.
-            if !writes && std::mem::replace(&mut last, at) == at {
-                continue;
+            let mut reads = reads;
+            if reads != UNREAD {
+                let slot = (at / DWORD) as usize;
+                match self.last.get(slot..slot.saturating_add(dwords)) {
+                    Some(last) if at.is_multiple_of(DWORD) => {
+                        if last.iter().all(|last| *last == reads) {
+                            continue;
+                        }
+                    }
+                    _ => reads = UNREAD,
+                }
             }
             for dword in at / DWORD..end.div_ceil(DWORD) {
-                let Some(cell) = usize::try_from(dword).ok().and_then(|dword| self.cells.get_mut(dword)) else { break };
+                let slot = usize::try_from(dword).unwrap_or(usize::MAX);
+                let (Some(cell), Some(last)) = (self.cells.get_mut(slot), self.last.get_mut(slot)) else { break };
+                *last = reads;
                 let first = at.max(dword * DWORD) - dword * DWORD;
                 let past = end.min((dword + 1) * DWORD) - dword * DWORD;
                 let bytes = ((1u16 << past) - (1 << first)) as u8;

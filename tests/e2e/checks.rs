@@ -47,6 +47,26 @@ fn an_access_behind_a_part_of_a_pool_is_found_when_the_part_is_given() {
 }
 
 #[test]
+fn atomics_of_a_byte_at_the_end_of_an_allocation_are_inside_and_reads_of_the_dword_are_not() {
+    for arch in archs() {
+        let (_kept, file) = captured_on(&arch, "checked", "-O3 -g");
+        let (status, all, said) = analyzed(&file, &["-k", "byte_atomics|over_the_end", "--check", "memory"]);
+        assert_eq!(status, 6, "{said}");
+        assert_eq!(found(of(&all, "byte_atomics"), "memory"), [], "{arch}");
+        // The compiler makes a loop of a load and a compare-and-swap of one of them.
+        let (_, objects, _) = analyzed(&file, &["-k", "byte_atomics"]);
+        let texts: Vec<&str> =
+            objects[0]["instructions"].as_array().unwrap().iter().map(|inst| inst["text"].as_str().unwrap()).collect();
+        assert!(texts.iter().any(|text| text.contains("_atomic_cmpswap ")), "{arch}: {texts:?}");
+        let [(what, text)] = &found(of(&all, "over_the_end"), "memory")[..] else { panic!("{arch}: {all:?}") };
+        assert!(
+            what.starts_with("memory is read outside") && text.contains("read over the end"),
+            "{arch}: {what} {text}"
+        );
+    }
+}
+
+#[test]
 fn an_instruction_that_follows_too_early_is_found_and_one_wait_state_more_is_enough() {
     if on_hardware() {
         return;

@@ -9,6 +9,20 @@ __global__ void pooled(const float* in, float* out, int n) {
     if (i < n) out[i] = in[i + 1];  // pooled load
 }
 
+// Atomics of one byte, as compilers make them of those of the dword, which reaches over the end. And a read that really does.
+__global__ void byte_atomics(unsigned char* out) {
+    unsigned* word = reinterpret_cast<unsigned*>(out + 64);
+    unsigned expected, value = *word;
+    do {
+        expected = value;
+        value = atomicCAS(word, expected, (expected & ~255u) | ((expected + threadIdx.x) & 255));
+    } while (value != expected);
+    atomicOr(word, 1u);
+}
+__global__ void over_the_end(const unsigned char* in, unsigned* out) {
+    out[threadIdx.x] = *reinterpret_cast<const unsigned*>(in + 64 - threadIdx.x % 2 * 4);  // read over the end
+}
+
 // Two instructions that need wait states between them, with one too few, and with enough. What is between is the first number of `s_nop`.
 #define NOP_0
 #define NOP_1 "s_nop 0\n"
@@ -207,6 +221,12 @@ static void run(void (*kernel)(unsigned*)) {
 int main() {
     Array<float> pool(std::vector<float>(1024, 1.0f));
     pooled<<<1, 64>>>(pool, pool + 512, 64);
+    CHECK(hipDeviceSynchronize());
+
+    Array<unsigned char> bytes(65);
+    Array<unsigned> read(64);
+    byte_atomics<<<1, 64>>>(bytes);
+    over_the_end<<<1, 64>>>(bytes, read);
     CHECK(hipDeviceSynchronize());
 
     hipDeviceProp_t properties;

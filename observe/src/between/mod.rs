@@ -19,7 +19,7 @@ use amdgpu_emu::observer::{SCRATCH_WINDOW, Step};
 use crate::Check;
 use crate::finding::{Finding, Findings, Key, Other, Place};
 use crate::heat::Region;
-use shadow::{By, Cell, Shadow, What};
+use shadow::{By, Ends, Shadow, What, Written};
 
 /// Bytes that the shadow of memory takes at most.
 const LIMIT: usize = 1 << 30;
@@ -129,12 +129,13 @@ impl Between {
 
     /// What came of all accesses. Returns of how many pages one was looked at.
     pub(crate) fn judge(&self, launch: &Launch, findings: &mut Findings) -> u64 {
-        self.shadow.each(|page, unit, cells| {
+        self.shadow.each(|page, unit, writes, reads| {
             let in_dword = 4usize >> unit;
-            for (dword, cells) in (page..).step_by(4).zip(cells.chunks(in_dword)) {
+            for ((dword, cells), first) in (page..).step_by(4).zip(writes.chunks(in_dword)).zip((0..).step_by(in_dword))
+            {
                 let mut known: Vec<Key> = Vec::new();
                 for (n, cell) in cells.iter().enumerate() {
-                    for (what, late, early) in races(cell) {
+                    for (what, late, early) in races(cell, reads.and_then(|reads| reads.get(first + n))) {
                         let other = early.pc(self.entry);
                         let key = Key { check: Check::Race, pc: late.pc(self.entry), what, other: Some(other) };
                         if known.contains(&key) {
@@ -168,16 +169,16 @@ impl Between {
     }
 }
 
-/// The races of a cell: what is wrong, and two accesses of two workgroups.
-fn races(cell: &Cell) -> impl Iterator<Item = (&'static str, By, By)> {
-    let (writes, reads) = (cell.writes, cell.reads);
-    let read = || {
-        // Where the least writer is the last reader, all writers are not before all readers.
+/// The races of a unit of memory: what is wrong, and two accesses of two workgroups.
+fn races(cell: &Written, reads: Option<&Ends>) -> impl Iterator<Item = (&'static str, By, By)> {
+    let writes = cell.by;
+    let read = |reads: &Ends| {
+        // Where the least writer is the greatest reader, no writer is less than a reader: one of the others differs, or all are one.
         let pairs = [(reads.most, writes.least), (reads.least, writes.most)];
         let (read, write) = pairs.into_iter().find(|(read, write)| read.group != write.group)?;
         Some((READ, read, write))
     };
-    let read = if writes.is_none() || reads.is_none() { None } else { read() };
+    let read = reads.filter(|reads| !writes.is_none() && !reads.is_none()).and_then(read);
     let twice = !writes.is_none() && writes.least.group != writes.most.group && cell.differs && !cell.coherent;
     read.into_iter().chain(twice.then_some((WRITTEN, writes.most, writes.least)))
 }

@@ -89,11 +89,10 @@ impl Ends {
     }
 }
 
-/// What happened to a unit of memory.
+/// What was written to a unit of memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cell {
-    pub(super) writes: Ends,
-    pub(super) reads: Ends,
+pub(super) struct Written {
+    pub(super) by: Ends,
     /// What was written first.
     value: u32,
     /// Something else was written, too.
@@ -102,7 +101,9 @@ pub(super) struct Cell {
     pub(super) coherent: bool,
 }
 
-const COLD: Cell = Cell { writes: Ends::NONE, reads: Ends::NONE, value: 0, differs: false, coherent: false };
+impl Written {
+    const NOTHING: Written = Written { by: Ends::NONE, value: 0, differs: false, coherent: false };
+}
 
 /// What an access does.
 #[derive(Clone, Copy, Debug)]
@@ -117,51 +118,80 @@ pub(super) enum What {
 /// A page of memory.
 #[derive(Debug)]
 struct Slot {
-    /// The logarithm of a cell's bytes.
+    /// The logarithm of a unit's bytes.
     unit: u8,
-    cells: Option<Box<[Cell]>>,
+    /// Who read each unit, and what was written to it; none for a page that nobody has read, or written. Empty when it is not kept.
+    reads: Option<Box<[Ends]>>,
+    writes: Option<Box<[Written]>>,
+}
+
+/// The units of a page.
+fn units(unit: u8) -> usize {
+    1 << (PAGE - u32::from(unit))
+}
+
+/// The same for smaller units, so many of each.
+fn divided<T: Copy>(all: &[T], parts: usize, part: impl Fn(T, usize) -> T) -> Box<[T]> {
+    all.iter().flat_map(|one| (0..parts).map(|n| part(*one, n))).collect()
 }
 
 impl Slot {
-    fn bytes(unit: u8) -> usize {
-        if unit == UNTOUCHED { 0 } else { size_of::<Cell>() << (PAGE - u32::from(unit)) }
+    /// Bytes that it takes.
+    fn bytes(&self) -> usize {
+        self.reads.as_deref().map_or(0, size_of_val) + self.writes.as_deref().map_or(0, size_of_val)
     }
 
-    /// Makes cells that are small enough for an access. Returns the bytes that are taken in addition.
+    /// Makes room for an access by units that are small enough. Returns the bytes that are taken in addition.
     #[cold]
-    fn refine(&mut self, unit: u8) -> usize {
-        let count = 1 << (PAGE - u32::from(unit));
-        let parts = 1 << (self.unit.min(DWORD) - unit);
-        let cells = match self.cells.take() {
-            None => vec![COLD; count],
-            Some(cells) => {
-                let part =
-                    |cell: &Cell, n: usize| Cell { value: masked(cell.value >> (n << (3 + unit)), unit), ..*cell };
-                cells.iter().flat_map(|cell| (0..parts).map(move |n| part(cell, n))).collect()
-            }
-        };
-        self.cells = Some(cells.into_boxed_slice());
-        let before = std::mem::replace(&mut self.unit, unit);
-        Slot::bytes(unit) - Slot::bytes(before)
+    fn extend(&mut self, unit: u8, writes: bool) -> usize {
+        let before = self.bytes();
+        if unit < self.unit {
+            let parts = 1 << (self.unit.min(DWORD) - unit);
+            let part = |written: Written, n: usize| Written {
+                value: masked(written.value >> (n << (3 + unit)), unit),
+                ..written
+            };
+            self.reads = self.reads.take().map(|all| divided(&all, parts, |one, _| one));
+            self.writes = self.writes.take().map(|all| divided(&all, parts, part));
+            self.unit = unit;
+        }
+        if writes && self.writes.is_none() {
+            self.writes = Some(vec![Written::NOTHING; units(self.unit)].into_boxed_slice());
+        } else if !writes && self.reads.is_none() {
+            self.reads = Some(vec![Ends::NONE; units(self.unit)].into_boxed_slice());
+        }
+        self.bytes() - before
+    }
+
+    /// True where an access needs [`Slot::extend`].
+    #[inline]
+    fn is_short(&self, unit: u8, writes: bool) -> bool {
+        unit < self.unit || if writes { self.writes.is_none() } else { self.reads.is_none() }
     }
 
     /// Bytes from `first` of an access are bytes of the page.
     #[inline]
     fn touch(&mut self, offset: usize, bytes: usize, first: usize, by: By, what: What) {
         let unit = self.unit;
-        let Some(cells) = &mut self.cells else { return };
-        let cells = &mut cells[offset >> unit..(offset + bytes) >> unit];
+        let range = offset >> unit..(offset + bytes) >> unit;
+        if let What::Reads = what {
+            if let Some(reads) = &mut self.reads {
+                reads[range].iter_mut().for_each(|ends| ends.add(by));
+            }
+            return;
+        }
+        let Some(writes) = &mut self.writes else { return };
+        let cells = &mut writes[range];
         match what {
-            What::Reads => cells.iter_mut().for_each(|cell| cell.reads.add(by)),
-            What::Orders => cells.iter_mut().for_each(|cell| cell.coherent = true),
+            What::Reads | What::Orders => cells.iter_mut().for_each(|cell| cell.coherent = true),
             What::Writes(words) => {
                 for (cell, byte) in cells.iter_mut().zip((first..).step_by(1 << unit)) {
                     let value = words.map(|words| masked(words[(byte / 4) & 3] >> (8 * (byte & 3)), unit));
-                    if cell.writes.is_none() {
+                    if cell.by.is_none() {
                         cell.value = value.unwrap_or_default();
                     }
                     cell.differs |= value != Some(cell.value);
-                    cell.writes.add(by);
+                    cell.by.add(by);
                 }
             }
         }
@@ -209,7 +239,7 @@ impl Shadow {
         let map = |region: &Region| {
             let first = region.range.start >> PAGE;
             let count = ((region.range.end - 1) >> PAGE) - first + 1;
-            let slot = || Mutex::new(Slot { unit: UNTOUCHED, cells: None });
+            let slot = || Mutex::new(Slot { unit: UNTOUCHED, reads: None, writes: None });
             Map {
                 range: region.range.clone(),
                 first,
@@ -247,10 +277,11 @@ impl Shadow {
         if level == before {
             return;
         }
-        self.level.store(level as u32, Ordering::Relaxed);
+        self.level.store(level as u32, Ordering::Release);
         for map in &self.maps {
             for (slot, _) in map.slots.iter().zip(map.first..).filter(|(_, page)| zeros(*page) < level) {
-                lock(slot).cells = None;
+                let mut slot = lock(slot);
+                (slot.reads, slot.writes) = (None, None);
             }
         }
     }
@@ -260,14 +291,14 @@ impl Shadow {
         1 << self.level.load(Ordering::Relaxed)
     }
 
-    /// The cells of each page: its address, the logarithm of a cell's bytes, the cells.
-    pub(super) fn each(&self, mut look: impl FnMut(u64, u8, &[Cell])) {
+    /// Each page that was written: its address, the logarithm of a unit's bytes, what was written, and who read, if anybody did.
+    pub(super) fn each(&self, mut look: impl FnMut(u64, u8, &[Written], Option<&[Ends]>)) {
         let level = self.level.load(Ordering::Relaxed) as usize;
         for map in &self.maps {
             for (slot, page) in map.slots.iter().zip(map.first..).filter(|(_, page)| zeros(*page) >= level) {
                 let slot = lock(slot);
-                if let Some(cells) = &slot.cells {
-                    look(page << PAGE, slot.unit, cells);
+                if let Some(writes) = &slot.writes {
+                    look(page << PAGE, slot.unit, writes, slot.reads.as_deref());
                 }
             }
         }
@@ -297,8 +328,9 @@ impl Touches<'_> {
             let to = end.min(self.range.end);
             if let Some(slot) = &mut self.held {
                 let unit = ((from | to).trailing_zeros() as u8).min(DWORD);
-                if unit < slot.unit {
-                    self.owed += slot.refine(unit);
+                let writes = !matches!(what, What::Reads);
+                if slot.is_short(unit, writes) {
+                    self.owed += slot.extend(unit, writes);
                 }
                 let offset = (from & ((1 << PAGE) - 1)) as usize;
                 slot.touch(offset, (to - from) as usize, (from - at) as usize, by.lane(lane), what);
@@ -319,9 +351,9 @@ impl Touches<'_> {
             return;
         };
         self.range = ends.start.max(map.range.start)..ends.end.min(map.range.end);
-        if zeros(page) >= shadow.level.load(Ordering::Relaxed) as usize {
-            self.held = map.slots.get((page - map.first) as usize).map(lock);
-        }
+        let held = map.slots.get((page - map.first) as usize).map(lock);
+        // The level rises before pages are freed: with the lock, what is kept stays until it is let go.
+        self.held = held.filter(|_| zeros(page) >= shadow.level.load(Ordering::Acquire) as usize);
     }
 
     fn let_go(&mut self) {
@@ -355,11 +387,13 @@ mod tests {
     /// Touched cells: address, unit, least and greatest writers and readers.
     fn seen(shadow: &Shadow) -> Seen {
         let mut all = Seen::new();
-        shadow.each(|page, unit, cells| {
-            for (cell, n) in cells.iter().zip(0u64..).filter(|(c, _)| !c.writes.is_none() || !c.reads.is_none()) {
-                let (w, r) = (cell.writes, cell.reads);
+        shadow.each(|page, unit, writes, reads| {
+            for (cell, n) in writes.iter().zip(0u64..) {
+                let (w, r) = (cell.by, reads.map_or(Ends::NONE, |reads| reads[n as usize]));
                 let ends = (w.least.group, w.most.group, r.least.group, r.most.group);
-                all.push((page + (n << unit), unit, ends.0, ends.1, ends.2, ends.3, cell.differs));
+                if !w.is_none() || !r.is_none() {
+                    all.push((page + (n << unit), unit, ends.0, ends.1, ends.2, ends.3, cell.differs));
+                }
             }
         });
         all
@@ -393,7 +427,8 @@ mod tests {
         assert_eq!(of(0x100a), (0x100a, 1, 5, 8, 1, 1, true));
         assert_eq!(of(0x100c), (0x100c, 1, 5, 5, NOBODY, NOBODY, false));
         assert_eq!(of(0x100e), (0x100e, 1, 5, 9, NOBODY, NOBODY, false));
-        assert_eq!((of(0x1ffc).5, of(0x2000)), (7, (0x2000, 2, NOBODY, NOBODY, 7, 7, false)));
+        // The next page was only read.
+        assert_eq!((of(0x1ffc).5, forward.0.iter().any(|cell| cell.0 >= 0x2000)), (7, false));
     }
 
     #[test]
@@ -408,8 +443,9 @@ mod tests {
     #[test]
     fn pages_beyond_the_limit_are_chosen_whatever_the_order_is() {
         let run = |pages: &mut dyn Iterator<Item = u64>| {
-            let shadow = Shadow::new(&[region(0x10_0000, 1 << 20)], 64 * Slot::bytes(DWORD));
-            pages.for_each(|page| shadow.touches().touch(0x10_0000 + (page << PAGE), 4, by(page), 0, What::Reads));
+            let shadow = Shadow::new(&[region(0x10_0000, 1 << 20)], 64 * units(DWORD) * size_of::<Written>());
+            let store = What::Writes(Some([1; 4]));
+            pages.for_each(|page| shadow.touches().touch(0x10_0000 + (page << PAGE), 4, by(page), 0, store));
             (seen(&shadow), shadow.share())
         };
         let (all, share) = run(&mut (0..256));

@@ -93,6 +93,18 @@ fn shadow<'s>(part: &Part, at: u64, lds: &'s mut [u64], scratch: &'s mut [u64]) 
     }
 }
 
+/// True where all accessed bytes are defined: ordinary memory is, and LDS where all bytes near them are.
+#[inline]
+fn is_known(part: &Part, lds: &[u64]) -> bool {
+    let whole = |at: u64| usize::try_from(at / 64).ok().and_then(|n| lds.get(n)).is_some_and(|bits| *bits == u64::MAX);
+    match part.space {
+        Space::Memory => part.at[part.lanes.trailing_zeros() as usize % LANES] < SCRATCH_WINDOW,
+        Space::Lds => {
+            part.active().map(|lane| part.at[lane]).all(|at| whole(at) && whole(at + u64::from(part.bytes) - 1))
+        }
+    }
+}
+
 /// The registers that loads and returning atomics write.
 fn results(look: &Look<'_>, exec: u64) -> Vec<(Operand, u32)> {
     let writes = Uses::of(look.inst).writes;
@@ -110,6 +122,9 @@ fn load(
     scratch: &mut [u64],
 ) {
     let Some((register, dwords)) = results.first() else { return };
+    if is_known(part, lds) {
+        return;
+    }
     let wave = look.step.wave;
     // The second half of a result is the second access's.
     let (first, count) = match look.inst.op.access {
@@ -146,6 +161,11 @@ fn store(
         Family::Ds if matches!(inst.op.access, Access::Store2(..)) => inst.src[1 + n.min(1)],
         _ => inst.src[1],
     };
+    let words = u32::from(part.bytes).div_ceil(4);
+    let is_defined = |word| into_lds || defined.lanes(wave, data, word, Kind::B32) & part.lanes == part.lanes;
+    if is_known(part, lds) && (0..words).all(is_defined) {
+        return;
+    }
     for lane in part.active() {
         let mut word = 0;
         for (at, length) in part.pieces(lane) {
