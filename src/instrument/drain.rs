@@ -40,6 +40,8 @@ pub(crate) struct Waiting {
     closing: AtomicBool,
     /// The handlers are closed.
     closed: AtomicBool,
+    /// A handler has not returned in time, which was told: it is waited for no more.
+    given_up: AtomicBool,
     started: AtomicBool,
     thread: Mutex<Option<ThreadId>>,
     /// Changes while the thread comes on.
@@ -76,9 +78,9 @@ impl Waiting {
         self.sleeper.wake();
     }
 
-    /// True when handlers are being closed, or closed: dispatches run uninstrumented.
+    /// True when handlers are being closed, or closed, or given up: dispatches run uninstrumented.
     pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Relaxed)
+        self.closing.load(Ordering::Relaxed) || self.given_up.load(Ordering::Relaxed)
     }
 
     /// A handler is called from now on, or none.
@@ -112,7 +114,8 @@ impl Instrument {
     /// What there is to tell of such a handler.
     pub(crate) fn leave(&self) -> Result<(), String> {
         let waiting = &self.waiting;
-        if !waiting.started.load(Ordering::Acquire) || *lock(&waiting.thread) == Some(std::thread::current().id()) {
+        let is_ours = || *lock(&waiting.thread) == Some(std::thread::current().id());
+        if !waiting.started.load(Ordering::Acquire) || waiting.given_up.load(Ordering::Relaxed) || is_ours() {
             return Ok(());
         }
         waiting.closing.store(true, Ordering::Release);
@@ -124,6 +127,7 @@ impl Instrument {
             if steps != last.0 {
                 last = (steps, Instant::now());
             } else if last.1.elapsed() > PATIENCE {
+                waiting.given_up.store(true, Ordering::Relaxed);
                 let called = waiting.calling.load(Ordering::Relaxed).checked_sub(1);
                 let name =
                     called.and_then(|position| self.handlers.get(position)).map_or("".into(), |n| n.to_string_lossy());

@@ -395,12 +395,15 @@ impl Log {
         let shape = r.shape();
         let kernel = writer.kernel(&session.kernels, shape.kernel);
         let wanted = |filter: &Regex| kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(filter));
-        writer.ran.dispatches += 1;
+        let operation = kernel.map_or(Operation::Dispatch, |k| k.kernel.operation);
+        // Copies have rows, too.
+        let dispatches = u64::from(operation == Operation::Dispatch);
+        writer.ran.dispatches += dispatches;
         if kernel.is_some_and(|k| !k.kernel.replaced.is_empty()) {
             *writer.ran.swapped.entry(shape.kernel).or_default() += 1;
         }
         if !self.filter.as_ref().is_none_or(wanted) {
-            writer.ran.filtered += 1;
+            writer.ran.filtered += dispatches;
             record.set_fate(Fate::Filtered);
             return;
         }
@@ -410,7 +413,6 @@ impl Log {
             record.times().start.load(Ordering::Relaxed),
             record.times().end.load(Ordering::Relaxed)
         );
-        let operation = kernel.map_or(Operation::Dispatch, |k| k.kernel.operation);
         let times = columns::times(r, operation, record.times(), agent.and_then(|a| a.clock.line()));
         if times.is_none() && record.flags() & flag::INCOMPLETE == 0 {
             record.add_flags(flag::NO_TIMES);

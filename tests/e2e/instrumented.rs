@@ -395,13 +395,17 @@ fn the_examples_of_handlers_report_on_a_real_run() {
     let run = Run::hip("cloned").args(["doubled", "2"]);
     let [count, lanes] = ["count.c", "lanes.cpp"].map(|name| harness::handler(&format!("examples/handlers/{name}")));
     let both = format!("{},{}", count.display(), lanes.display());
-    let outcome = run.env("LOGDUR_LOG_LOCATION", "/dev/null").probed(&["-i", "-a", &both, "-d", "1"]).passed();
+    let file = run.file("log.csv");
+    let run = run.env("LOGDUR_LOG_LOCATION", file);
+    let outcome = run.probed(&["-i", "-a", &both, "-d", "1", "--copies"]).passed();
     let text = printed(&outcome);
     // 668 work-items in 11 waves, each of which reads and writes 4 bytes.
     let counted = "22 addresses, 0 blocks, 0 intervals, 0 others, 2672 bytes read, 2672 written, errors 0";
     assert!(text.contains(counted), "{text}");
     assert_eq!(text.matches(": 11 messages, 668 active lanes").count(), 2, "{text}");
-    assert!(text.contains("instrumented 1 of "), "{text}");
+    // Copies are rows, but no dispatches.
+    let dispatches = outcome.log().rows.iter().filter(|row| row.text("kind") == "dispatch").count();
+    assert!(text.contains(&format!("instrumented 1 of {dispatches} dispatches")), "{text}");
 }
 
 #[test]
