@@ -109,6 +109,8 @@ impl<'c> LoadedDispatch<'c> {
         let own_place = captured.own_data.as_ref().map(|own| CodePlace::of(own.loaded, own.kernel_object));
         ranges.extend(place.iter().chain(&own_place).map(|place| place.pages.clone()));
         let mut device = device::open(setup, captured, &ranges)?;
+        let of_capture = captured.agent.map_or("", |agent| agent.isa.as_str());
+        weaknesses.extend(device::other_loads(of_capture, &device.description().isa));
         let own = match place {
             None => {
                 weaknesses.push("code at another address: the capture does not say where it was".to_owned());

@@ -12,6 +12,7 @@ mod rocm;
 use std::ops::Range;
 use std::time::Duration;
 
+use amdgpu_code_object::{Setting, Target};
 use hsa::sys::abi::aql::Packet;
 use logdur_capture::Loaded;
 
@@ -189,6 +190,18 @@ pub(crate) fn processor(isa: &str) -> &str {
     id.split(':').next().unwrap_or(id)
 }
 
+/// What loads into half of a register do otherwise on a device than where the dispatch was captured, if they do: its static
+/// memories have error correction, or have none.
+pub(crate) fn other_loads(captured: &str, isa: &str) -> Option<String> {
+    let sramecc = |isa: &str| Target::parse(isa).map(|target| target.sramecc);
+    let differs = matches!(
+        (sramecc(captured), sramecc(isa)),
+        (Ok(Setting::On), Ok(Setting::Off)) | (Ok(Setting::Off), Ok(Setting::On))
+    );
+    differs
+        .then(|| format!("captured on {captured}, replayed on {isa}: loads into half of a register do not do the same"))
+}
+
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -201,5 +214,15 @@ mod tests {
     fn the_processor_is_told_from_its_settings() {
         assert_eq!(processor("amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-"), "gfx90a");
         assert_eq!(processor("gfx906"), "gfx906");
+    }
+
+    #[test]
+    fn another_error_correction_is_told_and_other_settings_are_not() {
+        let other = |captured, isa| other_loads(captured, isa).is_some();
+        assert!(other("amdgcn-amd-amdhsa--gfx906:sramecc-:xnack-", "amdgcn-amd-amdhsa--gfx906:sramecc+:xnack-"));
+        assert!(!other("gfx90a:sramecc+:xnack-", "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack+"));
+        assert!(
+            !other("", "gfx90a:sramecc+") && !other("gfx906", "gfx906:sramecc-") && !other("gfx900", "gfx900:xnack-")
+        );
     }
 }
