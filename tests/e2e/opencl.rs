@@ -307,7 +307,7 @@ fn memory_of_every_kind_holds_on_the_gpu_what_it_holds_on_the_cpu() {
     compare("memory.cl", "", "", &memory_cases());
 }
 
-/// Captures of these kernels, as optimised code: for each build its name, the file, and the run that it is of.
+/// Captures of these kernels: for each build its name, the file, and the run that it is of.
 pub(crate) fn captured() -> Vec<(String, PathBuf, harness::Outcome)> {
     let launches: Vec<Launch> = memory_cases().into_iter().map(|case| case.launch).collect();
     let capture = |build: Build| {
@@ -320,5 +320,5 @@ pub(crate) fn captured() -> Vec<(String, PathBuf, harness::Outcome)> {
         let (_, outcome) = launched.unwrap_or_else(|run| panic!("{build:?}: {}{}", run.stdout, run.stderr));
         (format!("{build:?}"), file, outcome)
     };
-    builds().into_iter().filter(|build| build.optimise > 0).map(capture).collect()
+    builds().into_iter().map(capture).collect()
 }

@@ -1,5 +1,7 @@
 //! Registers, LDS and scratch that are used before anything was written to them.
 //!
+//! Compilers keep scalar registers in lanes of vector registers (`v_writelane_b32`): their bits are followed there, too.
+//!
 //! A copy of what is not defined is not defined either; it is reported where it decides an address, a branch or active lanes, or is
 //! stored to memory. Definedness is a bit for each lane of a vector register, for each bit of a scalar register, and for
 //! each byte of LDS and scratch. All memory that the dispatch was given is defined.
@@ -10,6 +12,8 @@
 mod memory;
 mod scalar;
 mod vector;
+
+use std::collections::BTreeMap;
 
 use amdgpu_emu::isa::access::Parts;
 use amdgpu_emu::isa::inst::Inst;
@@ -29,6 +33,9 @@ const TRAP: usize = 108;
 pub(super) struct Defined {
     /// Lanes of each vector register.
     vgprs: Vec<u64>,
+    /// The defined bits of lanes that were written with a scalar register of which some are: by vector register and lane. These are not
+    /// defined as a whole.
+    kept: BTreeMap<(usize, u32), u32>,
     /// Bits of each scalar register.
     sgprs: [u32; SCALARS],
     scc: bool,
@@ -36,7 +43,7 @@ pub(super) struct Defined {
 
 impl Defined {
     fn new(sgprs: u32, vgprs: u32, flat_scratch: bool) -> Defined {
-        let mut defined = Defined { vgprs: vec![0; VGPRS], sgprs: [0; SCALARS], scc: false };
+        let mut defined = Defined { vgprs: vec![0; VGPRS], kept: BTreeMap::new(), sgprs: [0; SCALARS], scc: false };
         defined.vgprs.iter_mut().take(vgprs as usize).for_each(|lanes| *lanes = u64::MAX);
         defined.sgprs.iter_mut().take(sgprs as usize).for_each(|bits| *bits = u32::MAX);
         let m0 = usize::from(Operand::M0.0);
@@ -97,9 +104,43 @@ impl Defined {
     /// Some lanes of a vector register get other definedness.
     fn set_lanes(&mut self, wave: &Wave, operand: Operand, n: u32, mask: u64, lanes: u64) {
         if operand.is_vector() {
-            let register = &mut self.vgprs[wave.vgpr_index(operand, n)];
+            let number = wave.vgpr_index(operand, n);
+            let register = &mut self.vgprs[number];
             *register = *register & !mask | lanes & mask;
+            if !self.kept.is_empty() {
+                self.kept.retain(|(register, lane), _| *register != number || mask >> lane & 1 == 0);
+            }
         }
+    }
+
+    /// A lane of a vector register gets the bits of a scalar one.
+    fn set_lane(&mut self, wave: &Wave, operand: Operand, lane: u32, bits: u32) {
+        self.set_lanes(wave, operand, 0, 1 << lane, if bits == u32::MAX { u64::MAX } else { 0 });
+        if operand.is_vector() && !matches!(bits, 0 | u32::MAX) {
+            self.kept.insert((wave.vgpr_index(operand, 0), lane), bits);
+        }
+    }
+
+    /// Lanes of a vector register are those of another one, which [`Defined::set_lanes`] was told.
+    fn copy_bits(&mut self, wave: &Wave, from: Operand, to: Operand, mask: u64) {
+        if self.kept.is_empty() || !from.is_vector() || !to.is_vector() {
+            return;
+        }
+        let (from, to) = (wave.vgpr_index(from, 0), wave.vgpr_index(to, 0));
+        let copied = |((number, lane), bits): (&(usize, u32), &u32)| {
+            (*number == from && mask >> lane & 1 == 1).then_some(((to, *lane), *bits))
+        };
+        let copied: Vec<_> = self.kept.iter().filter_map(copied).collect();
+        self.kept.extend(copied);
+    }
+
+    /// The defined bits of a lane of a vector register.
+    fn lane(&self, wave: &Wave, operand: Operand, lane: u32) -> u32 {
+        if self.lanes(wave, operand, 0, Kind::B32) >> lane & 1 == 1 {
+            return u32::MAX;
+        }
+        let kept = operand.is_vector().then(|| self.kept.get(&(wave.vgpr_index(operand, 0), lane)));
+        kept.flatten().copied().unwrap_or_default()
     }
 }
 

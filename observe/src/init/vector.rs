@@ -16,8 +16,8 @@ pub(super) fn execute(look: &mut Look<'_>, defined: &mut Defined) {
         "v_readfirstlane_b32" | "v_readlane_b32" => return read_lane(inst, wave, defined, exec),
         "v_writelane_b32" => {
             let lane = wave.scalar32(inst.src[1], inst.literal, Kind::B32) & 63;
-            let from = defined.lanes(wave, inst.src[0], 0, Kind::B32);
-            return defined.set_lanes(wave, inst.dst, 0, 1 << lane, from);
+            let from = defined.scalar(inst.src[0], Kind::B32) as u32;
+            return defined.set_lane(wave, inst.dst, lane, from);
         }
         "v_swap_b32" => {
             let (a, b) = (defined.lanes(wave, inst.dst, 0, Kind::B32), defined.lanes(wave, inst.src[0], 0, Kind::B32));
@@ -75,6 +75,9 @@ pub(super) fn execute(look: &mut Look<'_>, defined: &mut Defined) {
     if op.dst != Kind::Mask {
         let integer = matches!(op.dst, Kind::B64 | Kind::I64 | Kind::U64);
         defined.set_lanes(wave, inst.dst, 0, mask, if integer { low } else { all });
+        if is_move(inst) {
+            defined.copy_bits(wave, inst.src[0], inst.dst, mask);
+        }
         for n in 1..op.dst.dwords() {
             defined.set_lanes(wave, inst.dst, n, mask, all);
         }
@@ -100,13 +103,19 @@ fn words(wave: &Wave, defined: &Defined, operand: Operand, kind: Kind) -> u64 {
     (0..kind.dwords()).fold(u64::MAX, |all, n| all & defined.lanes(wave, operand, n, kind))
 }
 
+/// True for an instruction that moves whole registers.
+fn is_move(inst: &Inst) -> bool {
+    let names = ["v_mov_b32", "v_accvgpr_read_b32", "v_accvgpr_write_b32", "v_accvgpr_mov_b32"];
+    inst.plain_sources && inst.plain_result && names.contains(&inst.op.name)
+}
+
 fn read_lane(inst: &Inst, wave: &Wave, defined: &mut Defined, exec: u64) {
     let lane = match inst.op.name {
         "v_readfirstlane_b32" => exec.trailing_zeros() & 63,
         _ => wave.scalar32(inst.src[1], inst.literal, Kind::B32) & 63,
     };
-    let is_defined = defined.lanes(wave, inst.src[0], 0, Kind::B32) >> lane & 1 == 1;
-    defined.set_scalar(inst.dst, 1, if is_defined { u64::MAX } else { 0 });
+    let bits = defined.lane(wave, inst.src[0], lane);
+    defined.set_scalar(inst.dst, 1, u64::from(bits) | 0xffff_ffff << 32);
 }
 
 /// A result depends on a row and a column of the factors. Only factors without any defined lane make it undefined.
