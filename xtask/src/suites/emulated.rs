@@ -13,7 +13,7 @@ use super::forms::{Judged, Test};
 use super::place::Place;
 use crate::shell;
 
-/// The processor that is emulated: what Debian's packages and AMD's libraries have code for.
+/// The processor that is emulated for most: what Debian's packages and AMD's libraries have code for.
 pub(crate) const ARCH: &str = "gfx90a";
 
 /// How far one test goes.
@@ -134,7 +134,7 @@ fn folder(suite: &str, test: &Test) -> Result<PathBuf> {
 pub(crate) fn test(
     suite: &str,
     place: &Place,
-    variables: &[(&str, &str)],
+    (arch, variables): (&str, &[(&str, &str)]),
     test: &Test,
     judge: fn(&str) -> Judged,
     limits: &Limits,
@@ -142,7 +142,7 @@ pub(crate) fn test(
     let folder = folder(suite, test)?;
     let start = |log: &Path, options: &[&str]| {
         let mut command = limited(limits.seconds);
-        command.args(["--emulate", ARCH, "-t", "json", "-l"]).arg(log).args(options).arg("--").args(&test.words);
+        command.args(["--emulate", arch, "-t", "json", "-l"]).arg(log).args(options).arg("--").args(&test.words);
         command.envs(variables.iter().copied()).env(PLACE, &place.folder).current_dir(&test.folder);
         if let Some(rocm) = &place.rocm {
             command.env("ROCM_PATH", rocm);

@@ -297,7 +297,7 @@ fn list_programs(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
 fn judge_clblast(text: &str) -> Judged {
     let mut judged = Judged::default();
     // A kernel that could not be compiled has no results.
-    let reason = text.lines().find(|line| line.contains("error: ")).unwrap_or("wrong results").to_owned();
+    let reason = text.lines().find(|line| line.contains("fatal error: ")).unwrap_or("wrong results").to_owned();
     for line in text.lines() {
         let line = plain(line);
         let Some((count, what)) = line.trim().split_once(" test(s) ") else { continue };

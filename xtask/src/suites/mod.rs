@@ -150,7 +150,8 @@ fn one(suite: &Suite, place: &Place, options: &Options) -> Result<Vec<String>> {
             continue;
         }
         let start = Instant::now();
-        let outcome = emulated::test(suite.name, place, suite.variables, &test, suite.form.judge, &limits)?;
+        let outcome =
+            emulated::test(suite.name, place, (suite.arch, suite.variables), &test, suite.form.judge, &limits)?;
         println!("  {}", line(&outcome, start.elapsed().as_secs_f64()));
         wrong.extend(
             unexpected(suite, &outcome, options.full).map(|reason| format!("{} {}: {reason}", suite.name, test.name)),

@@ -1,5 +1,6 @@
 //! The suites: a row for each.
 
+use super::emulated::ARCH;
 use super::forms::{CLBLAST, Form, GGML, GOOGLE, NORMS, OPENMP, Programs, ROCBLAS_TEST, SCRIPTS, THRUST};
 use super::place::Source;
 use crate::debian::Foreign;
@@ -14,6 +15,8 @@ pub(crate) struct Suite {
     pub(crate) versions: &'static [&'static str],
     pub(crate) programs: Programs,
     pub(crate) form: Form,
+    /// The processor that is emulated.
+    pub(crate) arch: &'static str,
     pub(crate) variables: &'static [(&'static str, &'static str)],
     /// How many tests are sampled in the short list; 0 when it is not in it.
     pub(crate) short: usize,
@@ -40,6 +43,8 @@ pub(crate) struct Known {
 
 /// rocBLAS's kernels for other processors are ten times as large.
 const ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*", "*TensileLibrary.dat"];
+/// The same for the other processor that both the package and the tests of this project have.
+const GFX906_ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx906*", "*TensileLibrary.dat"];
 /// Versions that load kernels when they are called have no list of all processors' kernels.
 const LAZY_ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*"];
 
@@ -69,6 +74,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["librocrand1-tests"],
         programs: Programs::Of("libexec/rocm/librocrand1-tests"),
         form: GOOGLE,
+        arch: ARCH,
         variables: &[],
         short: 2,
         full: 40,
@@ -91,6 +97,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["librocblas0"],
         programs: Programs::With("libexec/rocm/librocblas0-bench/rocblas-bench", ROCBLAS),
         form: NORMS,
+        arch: ARCH,
         variables: &[],
         // A process loads a gigabyte of code: half a minute, four times for each test.
         short: 0,
@@ -111,10 +118,32 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["librocblas0-tests"],
         programs: Programs::With("libexec/rocm/librocblas0-tests/rocblas-test", &["share/rocblas/2.47.0/test"]),
         form: ROCBLAS_TEST,
+        arch: ARCH,
         variables: &[],
         // As for `rocblas`.
         short: 0,
         full: 12,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "rocblas-tests-gfx906",
+        title: "rocBLAS's tests on gfx906",
+        source: Source::Debian {
+            rocm: "6.1.2",
+            packages: &["librocblas0-tests"],
+            parts: &[("librocblas0", GFX906_ROCBLAS_PARTS)],
+            python: &[],
+            foreign: &[],
+        },
+        versions: &["librocblas0-tests"],
+        programs: Programs::With("libexec/rocm/librocblas0-tests/rocblas-test", &["share/rocblas/2.47.0/test"]),
+        form: ROCBLAS_TEST,
+        arch: "gfx906",
+        variables: &[],
+        // As for `rocblas`.
+        short: 0,
+        full: 6,
         left_out: &[],
         known: &[],
     },
@@ -131,6 +160,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["librocfft0"],
         programs: Programs::Of("libexec/rocm/librocfft0-tests"),
         form: GOOGLE,
+        arch: ARCH,
         // Kernels that were compiled are kept in memory only.
         variables: &[("ROCFFT_RTC_CACHE_PATH", ":memory:"), ("ROCFFT_RTC_SYS_CACHE_PATH", ":memory:")],
         short: 0,
@@ -151,6 +181,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["clblast-tests", "rocm-opencl-icd"],
         programs: Programs::Of("bin"),
         form: CLBLAST,
+        arch: ARCH,
         // By its file's name the loader of the place finds ROCm's OpenCL; no other is asked.
         variables: &[("OCL_ICD_VENDORS", "libamdocl64.so")],
         short: 1,
@@ -174,6 +205,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["librocprim-tests"],
         programs: Programs::Of("libexec/rocm/librocprim-tests"),
         form: GOOGLE,
+        arch: ARCH,
         variables: &[],
         short: 0,
         full: 40,
@@ -187,6 +219,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["libhipcub-tests"],
         programs: Programs::Of("libexec/rocm/libhipcub-tests"),
         form: GOOGLE,
+        arch: ARCH,
         variables: &[],
         short: 0,
         full: 30,
@@ -206,6 +239,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["librocthrust-tests"],
         programs: Programs::Of("libexec/rocm/librocthrust-tests"),
         form: THRUST,
+        arch: ARCH,
         variables: &[],
         short: 0,
         full: 30,
@@ -228,6 +262,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["libhipsparse0-tests", "librocsparse0"],
         programs: Programs::With("libexec/rocm/libhipsparse0-tests/hipsparse-test", HIPSPARSE),
         form: GOOGLE,
+        arch: ARCH,
         variables: &[],
         short: 0,
         full: HIPSPARSE.len(),
@@ -247,6 +282,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["libggml0-backend-hip", "llama.cpp-tests"],
         programs: Programs::With("libexec/x86_64-linux-gnu/llama.cpp-tests/test-backend-ops", &[]),
         form: GGML,
+        arch: ARCH,
         variables: &[],
         short: 0,
         full: 12,
@@ -266,6 +302,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["libggml0-backend-hip", "llama.cpp-examples"],
         programs: Programs::Ours("tests/suites/llama"),
         form: SCRIPTS,
+        arch: ARCH,
         variables: &[],
         short: 0,
         full: 5,
@@ -285,6 +322,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["libhsa-runtime64-tests", "libamd-smi"],
         programs: Programs::With("libexec/rocm/libhsa-runtime64-tests/rocrtst64", &[]),
         form: GOOGLE,
+        arch: ARCH,
         variables: &[],
         short: 2,
         full: 60,
@@ -308,6 +346,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["tinygrad"],
         programs: Programs::Ours("tests/suites/tinygrad"),
         form: SCRIPTS,
+        arch: ARCH,
         // Child processes that compile would not be started with the libraries of the place.
         variables: &[("DEV", "HIP"), ("PARALLEL", "0")],
         short: 2,
@@ -325,6 +364,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["iree-base"],
         programs: Programs::Ours("tests/suites/iree"),
         form: SCRIPTS,
+        arch: ARCH,
         variables: &[],
         short: 2,
         full: 9,
@@ -338,6 +378,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &[],
         programs: Programs::Ours("tests/suites/openmp"),
         form: OPENMP,
+        arch: ARCH,
         variables: &[("OMP_TARGET_OFFLOAD", "MANDATORY")],
         short: 1,
         full: 1,
@@ -358,6 +399,7 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["liboffload-21-dev"],
         programs: Programs::Ours("tests/suites/openmp"),
         form: OPENMP,
+        arch: ARCH,
         variables: &[("OMP_TARGET_OFFLOAD", "MANDATORY")],
         short: 0,
         full: 1,
