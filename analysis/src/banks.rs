@@ -58,8 +58,10 @@ pub fn is_measured(arch: Arch, bytes: u8, direction: Direction) -> bool {
 /// The conflict cycles of one access of the lanes of `mask`: byte offsets in LDS, and bytes of a lane.
 pub fn conflicts(at: &[u64; LANES], mask: u64, bytes: u8, direction: Direction) -> u32 {
     let mut conflicts = 0;
-    // The distinct dwords of each bank in a phase: no more than lanes, since the dwords of one lane are in different banks.
-    let mut found = [[0u32; PHASE]; BANKS];
+    // The distinct dwords of each bank in a phase: no more than lanes, since the dwords of one lane are in different banks. Most
+    // accesses have no conflict, and need no room for more than the first.
+    let mut first_found = [0u32; BANKS];
+    let mut more_found: Option<[[u32; PHASE]; BANKS]> = None;
     for phase in phases(bytes, direction) {
         let mut lanes = phase & mask;
         if lanes == 0 {
@@ -74,11 +76,19 @@ pub fn conflicts(at: &[u64; LANES], mask: u64, bytes: u8, direction: Direction) 
             for dword in (first..=last).take(MOST + 1) {
                 let (bank, dword) = (dword as usize % BANKS, dword as u32);
                 let count = usize::from(counts[bank]);
-                if !found[bank][..count].contains(&dword) && count < PHASE {
-                    found[bank][count] = dword;
-                    counts[bank] += 1;
-                    most = most.max(u32::from(counts[bank]));
+                if count == 0 {
+                    first_found[bank] = dword;
+                } else if first_found[bank] == dword {
+                    continue;
+                } else {
+                    let more = &mut more_found.get_or_insert([[0; PHASE]; BANKS])[bank];
+                    if more[..count - 1].contains(&dword) || count == PHASE {
+                        continue;
+                    }
+                    more[count - 1] = dword;
                 }
+                counts[bank] += 1;
+                most = most.max(u32::from(counts[bank]));
             }
         }
         conflicts += most.saturating_sub(1);

@@ -47,7 +47,7 @@ mod tests {
         all.iter().for_each(|&(first, second)| pairs.push(first, second));
         assert_eq!(pairs.iter().collect::<Vec<_>>(), all);
         let mut near = Pairs::default();
-        (0..1000).for_each(|n| near.push(1 << 60 | n * 100, 90));
+        (0..1000).for_each(|n| near.push((1 << 60) + n * 100, 90));
         assert!(near.bytes.len() < 2020, "{}", near.bytes.len());
     }
 }
