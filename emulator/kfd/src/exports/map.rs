@@ -1,6 +1,6 @@
 //! Mapping memory of another process: it is in a file of that process, which no file of a device can show.
 //!
-//! Only offsets that [`share`](crate::ioctl::share) has given for such memory are looked at. All else is the kernel's at once,
+//! Only offsets that `ioctl::share` has given for such memory are looked at. All else is the kernel's at once,
 //! without a look-up of the next definition: allocators map memory when nothing can be looked up.
 
 use std::ffi::{c_int, c_long, c_void};
