@@ -43,7 +43,7 @@ fn a_handler_finds_the_code_of_an_application_where_its_uri_says() {
     let folder = run.file("a folder, 100%");
     fs::create_dir(&folder).unwrap();
     let program = folder.join("clöned #1");
-    fs::copy(harness::hip("cloned"), &program).unwrap();
+    harness::copy_program(&harness::hip("cloned"), &program);
     let outcome = with_origins(Run::new(program).args(["doubled", "2"])).watched().passed();
     assert_eq!(expect_found(&outcome).len(), 2);
     // Of a file that the application opens, and of memory.

@@ -29,6 +29,13 @@ pub(crate) fn built(name: &str) -> PathBuf {
     path
 }
 
+/// Copies a file that is executed afterwards. A process of its own writes it: a child that another test starts meanwhile would keep
+/// the copy open for writing until it executes its program, and such a file is not executed (`ETXTBSY`).
+pub(crate) fn copy_program(program: &Path, copy: &Path) {
+    let status = Command::new("cp").arg(program).arg(copy).status().unwrap();
+    assert!(status.success(), "{}: {status}", copy.display());
+}
+
 /// True when the tests run on hardware.
 pub(crate) fn on_hardware() -> bool {
     std::env::var_os("LOGDUR_TEST_DEVICE").is_some_and(|d| d == "real")

@@ -287,7 +287,7 @@ fn a_program_with_raised_privileges_runs_as_if_the_library_were_not_there() {
     let run = |privileges: bool| {
         let raised = program.with_extension("raised");
         let _ = fs::remove_file(&raised);
-        fs::copy(&program, &raised).unwrap();
+        harness::copy_program(&program, &raised);
         if privileges {
             std::os::unix::fs::chown(&raised, None, Some(group)).unwrap();
             fs::set_permissions(&raised, fs::Permissions::from_mode(0o2755)).unwrap();

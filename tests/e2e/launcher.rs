@@ -251,7 +251,7 @@ fn it_works_from_a_folder_with_a_space() {
     let folder = run.file("two words");
     std::fs::create_dir(&folder).unwrap();
     for name in ["omniprobe", "liblogdur.so", "libkfdemu.so"] {
-        std::fs::copy(built(name), folder.join(name)).unwrap();
+        harness::copy_program(&built(name), &folder.join(name));
     }
     let mut command = Command::new(folder.join("omniprobe"));
     if !harness::on_hardware() {
