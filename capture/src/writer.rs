@@ -144,6 +144,12 @@ records! {
     note: Note;
 }
 
+/// The flags of a record's frame. Readers of version 1.0 know the types up to that of notes. They skip a later one if it is optional,
+/// and refuse the file otherwise.
+fn flags_of(kind: u16) -> u16 {
+    if kind > Note::TYPE { flag::COMMIT | flag::OPTIONAL } else { flag::COMMIT }
+}
+
 impl Writer<FileStorage> {
     /// Makes a file; what had the name before is replaced.
     ///
@@ -359,7 +365,7 @@ impl<S: Storage> Writer<S> {
 
     /// Writes a record; it commits what is before it.
     fn record<R: Record>(&mut self, record: &R) -> Result<(), CaptureError> {
-        self.framed(R::NAME, R::TYPE, flag::COMMIT, &mut |body| record.write(body))
+        self.framed(R::NAME, R::TYPE, flags_of(R::TYPE), &mut |body| record.write(body))
     }
 
     /// Writes the record of a snapshot, which is committed by what comes after it.
@@ -517,4 +523,16 @@ fn random() -> [u8; 16] {
         bytes.copy_from_slice([time, process].as_flattened());
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_of_the_first_version_skip_records_that_they_do_not_know() {
+        assert_eq!(flags_of(Session::TYPE), flag::COMMIT);
+        assert_eq!(flags_of(Note::TYPE), flag::COMMIT);
+        assert_eq!(flags_of(Note::TYPE + 1), flag::COMMIT | flag::OPTIONAL);
+    }
 }
