@@ -11,6 +11,7 @@
 
 pub mod bench;
 mod buffers;
+mod calls;
 mod captured;
 mod contents;
 mod device;

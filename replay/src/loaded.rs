@@ -27,7 +27,7 @@ use crate::relocations::Relocations;
 use crate::replacement::{self, Other, Replacement};
 use crate::setup::{MASK_LIMIT, Setup};
 use crate::verify::{Buffer, Judged};
-use crate::{contents, hostcall, kernarg};
+use crate::{calls, contents, hostcall, kernarg};
 
 pub(crate) use replays::LoadedVariant;
 
@@ -395,7 +395,7 @@ impl<'c> LoadedDispatch<'c> {
         launch.meeting.map_or(Ok(()), |workgroups| self.device.meet(workgroups))?;
         // SAFETY: kernel and segment are loaded and stay as long as the process.
         let ran = unsafe { self.device.run(packet, self.limit) };
-        ran.map_err(|error| match hostcall::explained(self.captured, error) {
+        ran.map_err(|error| match calls::explained(self.captured, hostcall::explained(self.captured, error)) {
             ReplayError::Fault(mut fault) => {
                 fault.nearest = fault
                     .address

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use amdgpu_code_object::load::{self, Loaded};
 use amdgpu_code_object::{Setting, Target};
 use amdgpu_emu::clock::{Clock, TICKS_PER_SECOND};
-use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
+use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError, WaveError};
 use amdgpu_emu::queue::Doorbell;
 use amdgpu_emu::queue::aql::AqlQueueInfo;
-use amdgpu_emu::{Arch, Engine, Gpu, PRIVATE_APERTURE_HI, SHARED_APERTURE_HI, Shape};
+use amdgpu_emu::{Arch, Engine, Gpu, PRIVATE_APERTURE_HI, SHARED_APERTURE_HI, Shape, Trap};
 use amdgpu_listing::missing;
 use hsa::sys::abi::aql::Packet;
 use hsa::sys::abi::queue::{Queue, properties};
@@ -77,7 +77,11 @@ impl Driver for FirstFault {
     fn wave_interrupt(&self, _event: u32) {}
 
     fn queue_error(&self, _queue: u32, error: &QueueError) {
-        self.tell(error.to_string(), None);
+        let address = match error {
+            QueueError::Wave(WaveError { trap: Trap::Fetch, pc, .. }) => Some(*pc),
+            _ => None,
+        };
+        self.tell(error.to_string(), address);
     }
 
     fn memory_fault(&self, fault: &MemoryFault) {
