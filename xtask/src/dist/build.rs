@@ -1,13 +1,15 @@
 //! Builds the binaries for old systems: with the C library's interface of ten years, from any machine, to the same bytes.
 //!
 //! The linker is Zig's, which has the symbols of each version of glibc. Both it and `cargo-zigbuild`, which makes Cargo use it,
-//! are packages of Python's index. Paths of the machine are replaced, so that two builds in two folders are the same.
+//! are packages of Python's index. Paths of the machine are replaced, so that the binaries of two builds in two folders are the same.
+//! Their debug information is not: Zig's own assembly has its paths there. So it is in files of its own, and no id is made of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use object::{Object, ObjectSection};
 
 use super::binaries::{self, BINARIES};
 use crate::{setup, shell};
@@ -30,7 +32,7 @@ impl Built {
         self.folder.join(file)
     }
 
-    /// Its debug information, which debuggers find beside it or in a folder for such files.
+    /// Its debug information, which has the same build id.
     pub(crate) fn debug(&self, file: &str) -> PathBuf {
         self.folder.join(format!("{file}.debug"))
     }
@@ -62,7 +64,7 @@ pub(crate) fn build() -> Result<Built> {
 /// Builds the tracked files once more, in a folder with another name, and compares.
 ///
 /// # Errors
-/// When a binary or its debug information differs.
+/// When a binary differs.
 pub(crate) fn again(first: &Built) -> Result<()> {
     let folder = super::folder().join("another folder");
     let (source, home) = (folder.join("source"), folder.join("cargo"));
@@ -82,11 +84,9 @@ pub(crate) fn again(first: &Built) -> Result<()> {
     build_in(&source, &folder.join("target"), &home)?;
     let second = stripped(&folder.join("target"), folder.join("binaries"))?;
     for binary in BINARIES {
-        for path in [Built::path, Built::debug] {
-            let (first, second) = (path(first, binary.file), path(&second, binary.file));
-            if fs::read(&first)? != fs::read(&second)? {
-                bail!("{} and {}: expected the same bytes", first.display(), second.display());
-            }
+        let (first, second) = (first.path(binary.file), second.path(binary.file));
+        if fs::read(&first)? != fs::read(&second)? {
+            bail!("{} and {}: expected the same bytes", first.display(), second.display());
         }
     }
     Ok(())
@@ -164,10 +164,36 @@ fn stripped(target: &Path, folder: PathBuf) -> Result<Built> {
             Command::new("objcopy").args(["--only-keep-debug", "--compress-debug-sections"]).args([&whole, &debug]),
         )?;
         shell::output(Command::new("strip").arg("--strip-unneeded").arg("-o").args([&stripped, &whole]))?;
-        let link = format!("--add-gnu-debuglink={}", debug.file_name().unwrap_or_default().display());
-        shell::output(Command::new("objcopy").arg(link).arg(&stripped).current_dir(&built.folder))?;
+        identify(&stripped, &debug)?;
     }
     Ok(built)
+}
+
+/// Bytes of a build id that is a sum of SHA-1.
+const ID: usize = 20;
+
+/// Gives a binary and its debug information a build id that is made of the binary alone. The linker's is made of both.
+fn identify(stripped: &Path, debug: &Path) -> Result<()> {
+    write_id(stripped, &[0; ID])?;
+    let sum = shell::output(Command::new("sha1sum").arg(stripped))?;
+    let byte = |n: usize| sum.get(2 * n..2 * n + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    let id: Option<Vec<u8>> = (0..ID).map(byte).collect();
+    let id = id.with_context(|| format!("expected a sum of SHA-1, found {sum:?}"))?;
+    [stripped, debug].into_iter().try_for_each(|path| write_id(path, &id))
+}
+
+/// Writes a build id in the place of the one that the linker made.
+fn write_id(path: &Path, id: &[u8]) -> Result<()> {
+    const SECTION: &str = ".note.gnu.build-id";
+    let mut bytes = fs::read(path)?;
+    let range = object::File::parse(&*bytes)?.section_by_name(SECTION).and_then(|section| section.file_range());
+    // The id is the end of the note.
+    let place = range.and_then(|(start, length)| {
+        let end = usize::try_from(start + length).ok()?;
+        bytes.get_mut(end.checked_sub(id.len())?..end)
+    });
+    place.with_context(|| format!("{}: expected a section {SECTION}", path.display()))?.copy_from_slice(id);
+    Ok(fs::write(path, bytes)?)
 }
 
 fn cargo_home() -> Result<PathBuf> {
