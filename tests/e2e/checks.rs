@@ -120,12 +120,18 @@ fn is_needless(code: &[(u64, usize, u32, Inst)], nop: usize) -> bool {
     let next = &code[nop + 1].3;
     let uses = Uses::of(next);
     let mut used = &registers(&uses.reads) | &registers(&uses.writes);
-    // For memory, hardware waits itself for vector registers that plain arithmetic writes.
+    // For memory, hardware waits itself for vector registers that plain arithmetic writes. So it does where lanes are written one after
+    // another: LLVM spills a pair of scalar registers so, and takes the first write for one of the pair itself.
+    let writes_lane = next.op.name.starts_with("v_writelane");
     let is_memory =
         matches!(code[nop + 1].3.op.family, Family::Global | Family::Flat | Family::Scratch | Family::Mubuf);
-    if is_memory {
+    if is_memory || writes_lane {
         used.retain(|register| *register < 128);
     }
+    // A lane that a constant chooses gets a scalar register after two.
+    let is_data = |register: &u32| *register < 102;
+    let has_one = used.iter().filter(|register| is_data(register)).count() == 1;
+    let of_scalars = |register: &u32| if writes_lane && has_one && is_data(register) { 2 } else { 5 };
     // Instructions that a wave may come from, and the wait states that follow them, on all ways back.
     let (mut open, mut seen) = (vec![(nop, 0)], BTreeSet::new());
     while let Some((at, states)) = open.pop() {
@@ -141,7 +147,9 @@ fn is_needless(code: &[(u64, usize, u32, Inst)], nop: usize) -> bool {
             let matrix = inst.op.is_matrix() || inst.op.name.starts_with("v_accvgpr");
             // Of vector registers, rules ask for two of DPP and matrix instructions, and else for one.
             let near = if next.dpp().is_some() || next.op.is_matrix() { 2 } else { 1 };
-            let meets = |register: &u32| used.contains(register) && (*register < 128 || states < near);
+            let meets = |register: &u32| {
+                used.contains(register) && states < if *register < 128 { of_scalars(register) } else { near }
+            };
             let writes = inst.op.name.starts_with("v_") && registers(&Uses::of(inst).writes).iter().any(meets);
             if matrix || writes || inst.op.name.starts_with("s_setreg") {
                 return false;

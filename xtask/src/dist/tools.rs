@@ -31,6 +31,8 @@ impl Tool {
             println!("building {} {}", self.name, self.version);
             let mut install = Command::new(shell::cargo());
             // Unoptimised, since they run rarely and are built for minutes otherwise.
+            install.args(["install", "--quiet", "--locked", "--debug", "--force", "--root"]).arg(&folder);
+            install.args([self.name, "--version", self.version]);
             install.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_TARGET_DIR", folder.join("build"));
             shell::output(install.current_dir(shell::root())).with_context(|| format!("building {}", self.name))?;
             fs::write(&stamp, self.version)?;
