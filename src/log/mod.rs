@@ -4,6 +4,7 @@
 //! One thread writes rows as dispatches complete; at the end of the runtime or the process, and before there is such a
 //! thread, others do. The thread that writes holds the writer.
 
+mod finished;
 pub(crate) mod hello;
 mod owed;
 mod sink;
@@ -25,9 +26,7 @@ use logdur_intercept::lifetime::Access;
 use logdur_intercept::lock;
 use logdur_intercept::ports::{Follow, Report};
 use logdur_intercept::queue::Queue;
-use logdur_intercept::reaper;
 use logdur_intercept::wake::Sleeper;
-use logdur_journal::account::Tally;
 use logdur_journal::clock::Line as ClockLine;
 use logdur_journal::columns::{self, Row};
 use logdur_journal::compare::{self, Subject};
@@ -292,7 +291,7 @@ impl Log {
             flushed = writer.flush(patience, &session.interceptor.blocks);
         }
         for queue in queues.iter() {
-            tidy(session, queue);
+            finished::tidy(session, queue);
         }
         flushed
     }
@@ -368,7 +367,7 @@ impl Log {
                 // On to the next block first: once the one behind is emptied, it does not say any more which one follows.
                 let goes_on = at.record().is_some();
                 let flushed = writer.flush(patience, &session.interceptor.blocks);
-                empty_blocks(session, queue);
+                finished::empty_blocks(session, queue);
                 if flushed == Flushed::Blocked || !goes_on {
                     return flushed;
                 }
@@ -478,7 +477,7 @@ impl Log {
         }
         let mut tally = header.tally();
         for queue in session.interceptor.queues.all().iter() {
-            count(queue, &mut tally);
+            finished::count(queue, &mut tally);
         }
         let Writer { lines, buffer, comparisons, .. } = &mut *writer;
         for comparison in comparisons.all() {
@@ -502,57 +501,6 @@ fn wake_without_preempting() {
     let lowest = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure is read during the call, which concerns this thread alone. If it is refused, nothing has changed.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &lowest) };
-}
-
-/// Gives the blocks at the beginning of a queue back whose records have all come to their end.
-fn empty_blocks(session: &Session, queue: &'static Queue) {
-    let mut first = lock(&queue.logged);
-    let mut at = *first;
-    while let Some(record) = at.record() {
-        if at.block != first.block {
-            let old = first.block;
-            *first = at;
-            // The reaper may be a moment behind: every record of the block is done, but it has not looked.
-            reaper::skip_done(queue);
-            session.interceptor.records.header().count_emptied(old.get());
-            session.interceptor.blocks.give_back(old);
-        }
-        if record.state() != State::Logged {
-            break;
-        }
-        at.advance();
-    }
-    *first = at;
-}
-
-/// Gives back what a queue does not need any more.
-fn tidy(session: &Session, queue: &'static Queue) {
-    // Once the queue is gone its publisher adds nothing: what is written is all.
-    let gone = queue.gone.load(Ordering::Acquire);
-    empty_blocks(session, queue);
-    if !gone {
-        return;
-    }
-    let mut first = lock(&queue.logged);
-    let mut at = *first;
-    if at.record().is_some_and(|r| r.state() != State::Free) {
-        return;
-    }
-    session.interceptor.queues.remove(queue);
-    session.interceptor.blocks.take_back(&queue.spare);
-    let last = std::mem::replace(&mut *first, session.interceptor.blocks.nowhere()).block;
-    *lock(&queue.reaped) = session.interceptor.blocks.nowhere();
-    session.interceptor.records.header().count_emptied(last.get());
-    session.interceptor.blocks.give_back(last);
-}
-
-/// Counts what has become of the records in a queue's blocks.
-fn count(queue: &Queue, tally: &mut Tally) {
-    let mut block = Some(lock(&queue.logged).block);
-    while let Some(present) = block {
-        tally.block(present.get());
-        block = present.next();
-    }
 }
 
 /// True when the times of every queue's agent can be converted.
