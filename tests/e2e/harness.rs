@@ -122,16 +122,21 @@ fn make(output: &Path, sources: &[PathBuf], command: impl FnOnce() -> Command) {
     });
 }
 
-/// A file of `tests/programs`, or of the documentation if it is in `example`, and the headers that it may include.
-fn sources(file: &str, header: &str) -> Vec<PathBuf> {
+/// A file of `tests/programs`, or of the documentation if it is in `example`, and the headers of this project that it includes.
+fn sources(file: &str) -> Vec<PathBuf> {
     let folder = if file.starts_with("example/") { "docs" } else { "tests/programs" };
-    let mut files = vec![root().join(folder).join(file), root().join("tests/programs").join(header)];
-    let text = fs::read_to_string(&files[0]).unwrap();
-    if text.contains("\"messages.h\"") {
-        files.extend(["tests/programs/messages.h", "include/logdur_device.h"].map(|file| root().join(file)));
-    }
-    if text.contains("\"logdur_device.h\"") {
-        files.push(root().join("include/logdur_device.h"));
+    let mut files = vec![root().join(folder).join(file)];
+    let mut next = 0;
+    while let Some(path) = files.get(next) {
+        let text = fs::read_to_string(path).unwrap();
+        let names = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+        for header in names.flat_map(|name| ["tests/programs", "include"].map(|folder| root().join(folder).join(name)))
+        {
+            if header.is_file() && !files.contains(&header) {
+                files.push(header);
+            }
+        }
+        next += 1;
     }
     files
 }
@@ -159,7 +164,7 @@ pub(crate) fn hip_target(name: &str, target: &str) -> PathBuf {
 fn hip_targets(name: &str, options: &str, targets: &[String], suffix: &str) -> PathBuf {
     let words = options.replace(' ', "") + &suffix.replace(':', ".");
     let program = programs().join(if words == "-O3" { name.to_owned() } else { format!("{name}{words}") });
-    let sources = sources(&format!("{name}.hip"), "check.h");
+    let sources = sources(&format!("{name}.hip"));
     make(&program, &sources, || {
         let mut command = hipcc();
         command.args(targets.iter().map(|target| format!("--offload-arch={target}")));
@@ -175,7 +180,7 @@ fn hip_targets(name: &str, options: &str, targets: &[String], suffix: &str) -> P
 /// A HIP program as a library, for `in_library` to load and run.
 pub(crate) fn hip_library(name: &str) -> PathBuf {
     let library = programs().join(format!("lib{name}.so"));
-    let sources = sources(&format!("{name}.hip"), "check.h");
+    let sources = sources(&format!("{name}.hip"));
     make(&library, &sources, || {
         let mut command = hipcc();
         command.args(archs().iter().map(|arch| format!("--offload-arch={arch}")));
@@ -210,8 +215,7 @@ pub(crate) fn opencl(name: &str) -> PathBuf {
 
 fn c_program(name: &str, output: &str, libraries: &[OsString]) -> PathBuf {
     let program = programs().join(output);
-    let files = [&format!("{name}.c"), "hsa_check.h", "launches.h", "threads.h"];
-    let sources = files.map(|file| root().join("tests/programs").join(file));
+    let sources = sources(&format!("{name}.c"));
     make(&program, &sources, || {
         let mut command = Command::new("cc");
         command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]).arg(&sources[0]).arg("-o").arg(&program);
@@ -227,8 +231,8 @@ fn c_program(name: &str, output: &str, libraries: &[OsString]) -> PathBuf {
 /// A library of `tests/programs`, in C or C++, to be loaded beside ours.
 pub(crate) fn library(name: &str) -> PathBuf {
     let library = programs().join(format!("lib{}.so", name.split('.').next().unwrap()));
-    let source = root().join("tests/programs").join(name);
-    make(&library, std::slice::from_ref(&source), || {
+    let sources = sources(name);
+    make(&library, &sources, || {
         // The runtime's header of its tables includes its neighbours by their bare names.
         let mut command = Command::new(if name.ends_with(".cpp") { "c++" } else { "cc" });
         command.args(["-O1", "-Wall", "-shared", "-fPIC", "-fvisibility=hidden", "-DAMD_INTERNAL_BUILD"]);
@@ -236,7 +240,7 @@ pub(crate) fn library(name: &str) -> PathBuf {
             Some(include) => command.arg("-isystem").arg(&include).arg("-isystem").arg(include.join("hsa")),
             None => command.args(["-isystem", "/usr/include/hsa"]),
         };
-        command.arg(&source).arg("-o").arg(&library).arg("-ldl");
+        command.arg(&sources[0]).arg("-o").arg(&library).arg("-ldl");
         command
     });
     library
@@ -266,7 +270,7 @@ pub(crate) fn kernels(arch: &str) -> PathBuf {
 /// The code object of a HIP source for a processor, compiled with some options.
 pub(crate) fn hip_object(name: &str, arch: &str, options: &str) -> PathBuf {
     let object = programs().join(format!("{name}{}.{arch}.hsaco", options.replace(' ', "")));
-    let sources = sources(&format!("{name}.hip"), "check.h");
+    let sources = sources(&format!("{name}.hip"));
     make(&object, &sources, || {
         let mut command = hipcc();
         command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-std=c++17", "-c", "-I"]);

@@ -1,7 +1,6 @@
 // Memory of another process: a child gives it away, and the parent's kernel works in it.
 #include "hsa_check.h"
-
-#include <sys/wait.h>
+#include "two_processes.h"
 
 // A page: no other length than the allocation's is taken. What is freed is more than the runtime cuts out of blocks.
 enum { WORDS = 1024, FREED = 1 << 20 };
@@ -12,10 +11,6 @@ static void copy(void* to, const void* from, size_t bytes) {
     wait_for_signal(done);
     CHECK(hsa_signal_destroy(done));
 }
-
-// Whole messages only.
-static void give(int pipe, const void* bytes, size_t size) { EXPECT(write(pipe, bytes, size) == (ssize_t)size, "write"); }
-static void take(int pipe, void* bytes, size_t size) { EXPECT(read(pipe, bytes, size) == (ssize_t)size, "read"); }
 
 static void expect(const unsigned* words, unsigned count, unsigned from) {
     for (unsigned i = 0; i < count; i++) {
@@ -67,29 +62,18 @@ static void* attach(const hsa_amd_ipc_memory_t* handle, unsigned count) {
 }
 
 int main(void) {
-    int there[2], back[2];
-    EXPECT(pipe(there) == 0 && pipe(back) == 0, "pipe");
-    const pid_t child = fork();
-    EXPECT(child >= 0, "fork");
-    if (child == 0) {
-        // A parent that is gone is not waited for. What the child does is not looked at.
-        close(back[1]);
-        unsetenv("HSA_TOOLS_LIB");
-        owner(there[1], back[0]);
-    }
-    // A child that is gone is not waited for.
-    close(there[1]);
+    const struct child child = child_of(owner);
     hsa_amd_ipc_memory_t handle, of_freed;
-    take(there[0], &handle, sizeof handle);
-    take(there[0], &of_freed, sizeof of_freed);
+    take(child.from, &handle, sizeof handle);
+    take(child.from, &of_freed, sizeof of_freed);
 
     start();
     load();
     void* memory = attach(&handle, WORDS);
     void* freed = attach(&of_freed, FREED);
-    give(back[1], "", 1);
+    give(child.to, "", 1);
     char done_there;
-    take(there[0], &done_there, 1);
+    take(child.from, &done_there, 1);
     unsigned* words = allocate(host, FREED * sizeof *words);
     copy(words, freed, FREED * sizeof *words);
     expect(words, FREED, 3);
@@ -102,8 +86,7 @@ int main(void) {
     dispatch(queue, kernel("increment"), WORDS / 64, kernarg, done);
     wait_for_signal(done);
     CHECK(hsa_amd_ipc_memory_detach(memory));
-    give(back[1], "", 1);
-    int status;
-    EXPECT(waitpid(child, &status, 0) == child && status == 0, "the child ended with %#x", status);
+    give(child.to, "", 1);
+    expect_end(child);
     printf("PASS\n");
 }

@@ -1,13 +1,8 @@
 // A signal of another process: a child makes it and waits; the parent's kernel, and then its host, complete it.
 #include "hsa_check.h"
-
-#include <sys/wait.h>
+#include "two_processes.h"
 
 enum { FIRST = 3 };
-
-// Whole messages only.
-static void give(int pipe, const void* bytes, size_t size) { EXPECT(write(pipe, bytes, size) == (ssize_t)size, "write"); }
-static void take(int pipe, void* bytes, size_t size) { EXPECT(read(pipe, bytes, size) == (ssize_t)size, "read"); }
 
 static void wait_until(hsa_signal_t signal, hsa_signal_value_t value) {
     while (hsa_signal_wait_scacquire(signal, HSA_SIGNAL_CONDITION_EQ, value, UINT64_MAX, HSA_WAIT_STATE_BLOCKED) != value) {}
@@ -33,20 +28,9 @@ static void owner(int to, int from) {
 }
 
 int main(void) {
-    int there[2], back[2];
-    EXPECT(pipe(there) == 0 && pipe(back) == 0, "pipe");
-    const pid_t child = fork();
-    EXPECT(child >= 0, "fork");
-    if (child == 0) {
-        // A parent that is gone is not waited for. What the child does is not looked at.
-        close(back[1]);
-        unsetenv("HSA_TOOLS_LIB");
-        owner(there[1], back[0]);
-    }
-    // A child that is gone is not waited for.
-    close(there[1]);
+    const struct child child = child_of(owner);
     hsa_amd_ipc_signal_t handle;
-    take(there[0], &handle, sizeof handle);
+    take(child.from, &handle, sizeof handle);
 
     start();
     load();
@@ -57,14 +41,13 @@ int main(void) {
     unsigned* words = allocate(host, 4096);
     dispatch(queue, kernel("increment"), 1, kernarg_of(words), signal);
     char done;
-    take(there[0], &done, 1);
+    take(child.from, &done, 1);
     EXPECT(words[0] == 1, "the signal came before the kernel's results");
     hsa_signal_store_screlease(signal, 7);
     wait_until(signal, 9);
     CHECK(hsa_signal_destroy(signal));
-    give(back[1], "", 1);
-    int status;
-    EXPECT(waitpid(child, &status, 0) == child && status == 0, "the child ended with %#x", status);
+    give(child.to, "", 1);
+    expect_end(child);
     CHECK(hsa_queue_destroy(queue));
     printf("PASS\n");
 }
