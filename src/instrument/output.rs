@@ -87,7 +87,7 @@ impl Output {
     }
 }
 
-/// Opens a file for appending. A named pipe that nobody reads is an error: waves would wait for its reader.
+/// Opens a file for appending. A named pipe without a reader is an error: waves would wait for the reader.
 fn open(path: &Path) -> io::Result<Guarded> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
     Guarded::of(&OpenOptions::new().append(true).create(true).custom_flags(flags).open(path)?)

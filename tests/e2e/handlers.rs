@@ -1,4 +1,4 @@
-//! What handlers of messages are told, and what they may do: a slow one, one that says too much, two of which one fails.
+//! Handlers of messages: where they find code; slow handlers, handlers with too many notices, and two handlers of which one fails.
 
 use std::fs;
 use std::path::Path;

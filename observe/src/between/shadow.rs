@@ -4,9 +4,9 @@
 //! Workgroups are first and last by their numbers, not by time: what is kept of all accesses does not depend on their order.
 //!
 //! # Threads
-//! All workers share the pages, each of which has a lock; nobody holds two. Pages are made when they are touched. If they take more
-//! than the limit, only those are kept whose hash ends with enough zeros: how many zeros follows from the touched pages, not from the
-//! order in which they are touched.
+//! All workers share the pages. Each page has a lock, and a worker holds one lock at a time. The first access of a page makes it. If
+//! the pages take more than the limit, those are kept whose hashes end with enough zeros. The number of zeros depends on which pages
+//! are touched, not on the order.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +23,7 @@ const UNTOUCHED: u8 = DWORD + 1;
 /// The most zeros that a kept page's hash has to end with.
 const LEVELS: usize = 32;
 /// No workgroup.
-const NOBODY: u32 = u32::MAX;
+const NO_GROUP: u32 = u32::MAX;
 /// Bits of [`By::how`] for the instruction; behind them are four for the wave and six for the lane.
 const PC_BITS: u32 = 22;
 
@@ -38,7 +38,7 @@ pub(super) struct By {
 impl By {
     /// Of lane 0 of a wave.
     pub(super) fn new(group: u64, pc: u64, wave: u32) -> By {
-        let group = u32::try_from(group).unwrap_or(NOBODY).min(NOBODY - 1);
+        let group = u32::try_from(group).unwrap_or(NO_GROUP).min(NO_GROUP - 1);
         let pc = (pc >> 2) as u32 & ((1 << PC_BITS) - 1);
         By { group, how: pc << 10 | (wave & 15) << 6 }
     }
@@ -71,10 +71,10 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    const NONE: Ends = Ends { least: By { group: NOBODY, how: 0 }, most: By { group: NOBODY, how: 0 } };
+    const NONE: Ends = Ends { least: By { group: NO_GROUP, how: 0 }, most: By { group: NO_GROUP, how: 0 } };
 
     pub(super) fn is_none(&self) -> bool {
-        self.least.group == NOBODY
+        self.least.group == NO_GROUP
     }
 
     #[inline]
@@ -120,8 +120,9 @@ pub(super) enum What {
 struct Slot {
     /// The logarithm of a unit's bytes.
     unit: u8,
-    /// Who read each unit, and what was written to it; none for a page that nobody has read, or written. Empty when it is not kept.
+    /// The readers of each unit; `None` before the first read, and for a page that is not kept.
     reads: Option<Box<[Ends]>>,
+    /// What was written to each unit, likewise.
     writes: Option<Box<[Written]>>,
 }
 
@@ -264,7 +265,7 @@ impl Shadow {
         Touches { shadow: self, range: 0..0, held: None, owed: 0 }
     }
 
-    /// A page takes more bytes. Nobody holds a page.
+    /// A page takes more bytes. The caller holds no page.
     #[cold]
     fn charge(&self, page: u64, bytes: usize) {
         let mut taken = lock(&self.taken);
@@ -291,7 +292,7 @@ impl Shadow {
         1 << self.level.load(Ordering::Relaxed)
     }
 
-    /// Each page that was written: its address, the logarithm of a unit's bytes, what was written, and who read, if anybody did.
+    /// Each page that was written: its address, the logarithm of a unit's bytes, what was written, and the readers, if there are any.
     pub(super) fn each(&self, mut look: impl FnMut(u64, u8, &[Written], Option<&[Ends]>)) {
         let level = self.level.load(Ordering::Relaxed) as usize;
         for map in &self.maps {
@@ -422,11 +423,11 @@ mod tests {
         assert_eq!(forward, run(&[2, 3, 0, 5, 1, 4]));
         let of = |at: u64| *forward.0.iter().find(|cell| cell.0 == at).unwrap();
         // An access of two bytes makes the page's cells halves.
-        assert_eq!(of(0x1004), (0x1004, 1, 2, 5, NOBODY, NOBODY, false));
+        assert_eq!(of(0x1004), (0x1004, 1, 2, 5, NO_GROUP, NO_GROUP, false));
         assert_eq!(of(0x1008), (0x1008, 1, 5, 8, 1, 1, false));
         assert_eq!(of(0x100a), (0x100a, 1, 5, 8, 1, 1, true));
-        assert_eq!(of(0x100c), (0x100c, 1, 5, 5, NOBODY, NOBODY, false));
-        assert_eq!(of(0x100e), (0x100e, 1, 5, 9, NOBODY, NOBODY, false));
+        assert_eq!(of(0x100c), (0x100c, 1, 5, 5, NO_GROUP, NO_GROUP, false));
+        assert_eq!(of(0x100e), (0x100e, 1, 5, 9, NO_GROUP, NO_GROUP, false));
         // The next page was only read.
         assert_eq!((of(0x1ffc).5, forward.0.iter().any(|cell| cell.0 >= 0x2000)), (7, false));
     }

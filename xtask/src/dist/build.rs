@@ -33,7 +33,7 @@ impl Built {
     }
 
     /// Its debug information, which has the same build id.
-    pub(crate) fn debug(&self, file: &str) -> PathBuf {
+    fn debug(&self, file: &str) -> PathBuf {
         self.folder.join(format!("{file}.debug"))
     }
 }
