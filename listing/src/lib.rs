@@ -14,7 +14,7 @@ pub use amdgpu_isa::decode::DecodeError;
 pub use error::{ListingError, Result};
 pub use find::{Chosen, Wanted, choose};
 pub use frames::Frame;
-pub use missing::{Missing, by_descriptor, missing, reaches};
+pub use missing::{Missing, by_descriptor, goes_by_address, missing, reaches};
 pub use source::{Place, Sources};
 
 use amdgpu_code_object::{CodeObject, Function, Image, Target, Unreadable};

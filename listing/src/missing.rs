@@ -56,6 +56,14 @@ pub fn reaches(bytes: &[u8], arch: Arch, kernel: &str, operation: &str) -> Resul
     Ok(walked(bytes, arch, kernel)?.operations.contains(operation))
 }
 
+/// True when a kernel can get to a call or a jump whose target is the value of registers.
+///
+/// # Errors
+/// As for [`missing`].
+pub fn goes_by_address(bytes: &[u8], arch: Arch, kernel: &str) -> Result<bool> {
+    Ok(walked(bytes, arch, kernel)?.goes_by_address)
+}
+
 /// An operation that a kernel can get to and that finds memory by a descriptor in memory, as of a texture or a surface.
 ///
 /// # Errors
@@ -87,7 +95,7 @@ fn walked(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Walked> {
     let decoder = Decoder::new(arch);
     let mut walk = Walk::new(&decoder, |at| image.code(at));
     walk.start(function.address);
-    let (mut walked, mut called) = (Walked::default(), false);
+    let mut walked = Walked::default();
     while let Some(Step { address, words, inst }) = walk.next() {
         let words = words.words().to_vec();
         match inst {
@@ -98,8 +106,8 @@ fn walked(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Walked> {
                 {
                     walk.all(function.address, function.size).into_iter().for_each(|at| walk.start(at));
                 }
-                if inst.is_indirect() && !called {
-                    called = true;
+                if inst.is_indirect() && !walked.goes_by_address {
+                    walked.goes_by_address = true;
                     functions.iter().filter(|f| !f.is_kernel).for_each(|f| walk.start(f.address));
                 }
             }
@@ -117,6 +125,8 @@ fn walked(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Walked> {
 struct Walked {
     operations: BTreeSet<&'static str>,
     missing: Vec<Missing>,
+    /// A target is the value of registers.
+    goes_by_address: bool,
 }
 
 /// The name of an operation that was refused, where it has one here.

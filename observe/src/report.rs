@@ -44,7 +44,7 @@ impl Source {
 /// An instruction and what was seen of it.
 #[derive(Clone, Debug)]
 pub struct Instruction {
-    /// Its address in the code object.
+    /// Its address in the kernel's code object; where it was executed, if it is of another one.
     pub address: u64,
     /// Its disassembly.
     pub text: String,
@@ -181,8 +181,19 @@ pub struct Report {
     pub between: Option<Looked>,
     /// Why source lines cannot be shown.
     pub problem: Option<String>,
-    /// Executed addresses that are not in the code object.
+    /// Executed instructions that are in none of the code objects.
     pub elsewhere: u64,
+}
+
+/// Code that was loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadedCode<'c> {
+    /// Where its bytes are from.
+    pub place: &'c str,
+    /// The code object.
+    pub bytes: &'c [u8],
+    /// What was added to its addresses.
+    pub moved: u64,
 }
 
 /// The words of an instruction, decoded.
@@ -190,17 +201,25 @@ fn decoded(decoder: &Decoder, words: &[u32]) -> Option<Inst> {
     decoder.decode(words).ok()
 }
 
-impl Report {
-    /// Puts what was seen beside code that was loaded `moved` bytes from its addresses.
-    ///
-    /// # Errors
-    /// When the bytes are no code object, or of a processor that is not known.
-    pub fn of(place: &str, code: &[u8], moved: u64, seen: &Seen, regions: &[Region]) -> Result<Report, ListingError> {
-        let listing = Listing::of(place, code, Which::All)?;
+/// The instructions of functions of which some were executed.
+#[derive(Default)]
+struct Gathered {
+    instructions: Vec<Instruction>,
+    executed: Vec<Executed>,
+    /// The code of each function, with the number of its first instruction.
+    functions: Vec<(usize, Vec<(u64, Inst)>)>,
+    /// The numbers of instructions, by the addresses that they were executed at.
+    at: BTreeMap<u64, usize>,
+    /// Labels of the code objects before.
+    labels: usize,
+    problem: Option<String>,
+}
+
+impl Gathered {
+    /// Adds those of a code object; `shown` is what is added to its addresses for people.
+    fn add(&mut self, listing: &Listing<'_>, moved: u64, shown: u64, seen: &Seen) {
         let decoder = Decoder::new(listing.arch);
-        let (mut instructions, mut executed) = (Vec::new(), Vec::new());
-        // The code of each function, with the number of its first instruction.
-        let mut functions: Vec<(usize, Vec<(u64, Inst)>)> = Vec::new();
+        let labels = self.labels;
         for part in &listing.parts {
             let range = part.address.wrapping_add(moved)..part.address.wrapping_add(moved) + part.bytes.len() as u64;
             let touched = seen.counts.range(range.clone()).next().is_some()
@@ -211,26 +230,30 @@ impl Report {
                 continue;
             }
             let mut code = Vec::new();
-            let first = instructions.len();
+            let first = self.instructions.len();
             for line in listing.lines(part) {
                 let Some(inst) = decoded(&decoder, &line.words) else { continue };
                 let pc = line.address.wrapping_add(moved);
+                let address = line.address.wrapping_add(shown);
                 let count = seen.counts.get(&pc).copied().unwrap_or_default();
-                executed.push(Executed {
-                    address: line.address,
-                    end: line.address + u64::from(inst.size),
+                self.executed.push(Executed {
+                    address,
+                    end: address + u64::from(inst.size),
                     executions: count.executions,
                     lanes: count.lanes,
                     empty: count.empty,
                     taken: count.taken,
-                    target: inst.target(line.address),
+                    target: inst.target(address),
                     is_jump: inst.op.flags.has(Flags::BRANCH) || inst.is_indirect() || !inst.falls_through(),
                     falls_through: inst.falls_through(),
                 });
-                instructions.push(Instruction {
-                    address: line.address,
+                let label = line.label.map(|label| labels + label);
+                self.labels = self.labels.max(label.unwrap_or(0));
+                self.at.insert(pc, self.instructions.len());
+                self.instructions.push(Instruction {
+                    address,
                     text: line.shown(),
-                    label: line.label,
+                    label,
                     function: part.name.clone(),
                     column: line.source.map_or(0, |source| source.column),
                     frames: if line.source.is_some() { listing.frames(line.address) } else { Vec::new() },
@@ -248,8 +271,30 @@ impl Report {
                 });
                 code.push((line.address, inst));
             }
-            functions.push((first, code));
+            self.functions.push((first, code));
         }
+        self.problem = self.problem.take().or_else(|| listing.problem.clone());
+    }
+}
+
+impl Report {
+    /// Puts what was seen beside the kernel's code, and other code that it got to.
+    ///
+    /// # Errors
+    /// When bytes are no code object, or of a processor that is not known.
+    pub fn of(
+        code: LoadedCode<'_>,
+        others: &[LoadedCode<'_>],
+        seen: &Seen,
+        regions: &[Region],
+    ) -> Result<Report, ListingError> {
+        let listing = Listing::of(code.place, code.bytes, Which::All)?;
+        let mut gathered = Gathered::default();
+        gathered.add(&listing, code.moved, 0, seen);
+        for other in others {
+            gathered.add(&Listing::of(other.place, other.bytes, Which::All)?, other.moved, other.moved, seen);
+        }
+        let Gathered { instructions, executed, functions, at, problem, .. } = gathered;
         let known: u64 = instructions.iter().map(|inst| inst.count.executions).sum();
         let all: u64 = seen.counts.values().map(|count| count.executions).sum();
         let peak = match (functions.as_slice(), seen.resources) {
@@ -261,7 +306,7 @@ impl Report {
             _ => None,
         };
         let heat = heat(seen, regions);
-        let findings = found(seen, &instructions, moved, regions);
+        let findings = found(seen, &at, regions);
         let totals = totals(&instructions, &heat, processor(listing.arch).l2_line.into());
         Ok(Report {
             processor: listing.arch.name().to_owned(),
@@ -277,7 +322,7 @@ impl Report {
             findings,
             dropped: seen.findings.dropped,
             between: seen.between,
-            problem: listing.problem.clone(),
+            problem,
             elsewhere: all - known,
             instructions,
         })
@@ -351,8 +396,8 @@ fn heat(seen: &Seen, regions: &[Region]) -> Vec<RegionHeat> {
     seen.heat.iter().filter_map(of).collect()
 }
 
-fn found(seen: &Seen, instructions: &[Instruction], moved: u64, regions: &[Region]) -> Vec<Found> {
-    let at = |pc: u64| instructions.binary_search_by_key(&pc.wrapping_sub(moved), |inst| inst.address).ok();
+fn found(seen: &Seen, numbers: &BTreeMap<u64, usize>, regions: &[Region]) -> Vec<Found> {
+    let at = |pc: u64| numbers.get(&pc).copied();
     let mut all: Vec<Found> = seen
         .findings
         .all

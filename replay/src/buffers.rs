@@ -17,7 +17,9 @@ pub fn buffers(captured: &CapturedDispatch<'_>, rules: &[Rule]) -> Result<Vec<Bu
     let mut cuts: BTreeSet<u64> = pointers.iter().map(|p| p.address).collect();
     let mut cut = |start: u64, size: u64| cuts.extend([start, start.saturating_add(size)]);
     captured.allocations.iter().for_each(|a| cut(a.base, a.size));
-    let globals = || captured.globals.iter().copied().chain(captured.own_data.iter().flat_map(|own| &own.globals));
+    let others = || captured.called().iter().flat_map(|called| &called.globals);
+    let own = || captured.own_data.iter().flat_map(|own| &own.globals);
+    let globals = || captured.globals.iter().copied().chain(own()).chain(others());
     globals().for_each(|g| cut(g.address, g.size));
     let mut used = vec![false; rules.len()];
     let mut buffers = Vec::new();

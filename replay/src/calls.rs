@@ -1,22 +1,24 @@
-//! Kernels that call functions of other code objects, by pointers that the application gave them: a replay loads the code object of
-//! the kernel alone.
+//! Faults in other code objects than a kernel's own: those that a replay has loaded, and those that it has not.
 
-use logdur_capture::Loaded;
-
-use crate::captured::CapturedDispatch;
+use crate::captured::{CapturedDispatch, extent, name};
 use crate::error::ReplayError;
 
-/// Says of a fault that it comes of such a call, if it does.
+/// Says of a fault that code or constants of another code object were not loaded, if that is why.
 pub(crate) fn explained(captured: &CapturedDispatch<'_>, error: ReplayError) -> ReplayError {
     let ReplayError::Fault(fault) = &error else { return error };
     let Some(address) = fault.address else { return error };
-    let is_in = |loaded: &&&Loaded| (loaded.base..loaded.base.saturating_add(loaded.size)).contains(&address);
-    let is_own = captured.code().any(|code| code.contains(&address));
-    let Some(other) = captured.all_loaded.iter().find(is_in).filter(|_| !is_own) else { return error };
+    if captured.code().any(|code| code.contains(&address)) {
+        return error;
+    }
+    let Some(other) = captured.all_loaded.iter().find(|loaded| extent(loaded).contains(&address)) else { return error };
+    let unavailable = captured.unavailable().iter();
+    let why = unavailable.filter(|(loaded, _)| loaded == *other).map(|(_, why)| why.as_str()).next();
     ReplayError::Unsupported(format!(
-        "a call of another code object, {} at +{:#x}: expected a kernel that runs code of its own code object only, which is all that a \
-         replay loads",
-        if other.uri.is_empty() { other.code_object.to_string() } else { other.uri.clone() },
+        "use of another code object, {} at +{:#x}: {}",
+        name(other),
         address - other.base,
+        why.unwrap_or(
+            "expected code that an argument or captured memory of the dispatch has the address of, which a replay loads, too"
+        ),
     ))
 }

@@ -1,17 +1,19 @@
 //! One dispatch of a capture, with everything that it needs.
 
 mod arguments;
+mod called;
 mod ranges;
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use amdgpu_code_object::{CodeObject, DataKind, GlobalKind, Image, Kernel};
 use hsa::sys::abi::aql::{Packet, PacketType};
 use logdur_capture::{
-    Agent, Allocation, Dispatch, FREED, Global, Id, KERNARG_EXTENT, Loaded, Memory, Note, Placed, Reader, Scope,
-    Severity, UNANNOUNCED,
+    Agent, Allocation, CaptureError, Dispatch, FREED, Global, Id, KERNARG_EXTENT, Loaded, Memory, Note, Placed, Reader,
+    Scope, Severity, UNANNOUNCED,
 };
 use logdur_kernel_cache::{Interface, Module, PacketFacts};
 
@@ -20,6 +22,7 @@ use crate::kernarg;
 use crate::place::regions;
 
 pub use arguments::{Argument, Pointer};
+pub(crate) use called::{Called, OtherCode, extent, name};
 pub(crate) use ranges::without;
 
 /// A code object that kernels of a dispatch come from.
@@ -113,6 +116,8 @@ impl<'r> OwnData<'r> {
 /// One dispatch of a capture, with everything that it needs.
 #[derive(Debug)]
 pub struct CapturedDispatch<'r> {
+    /// The capture.
+    reader: &'r Reader,
     /// The dispatch.
     pub dispatch: &'r Placed<Dispatch>,
     /// The agent that it ran on, if the capture says it.
@@ -131,8 +136,10 @@ pub struct CapturedDispatch<'r> {
     pub allocations: Vec<&'r Placed<Allocation>>,
     /// The variables of its code object, without HIP's own ones for `threadIdx` and the like, which no kernel reads.
     pub globals: Vec<&'r Global>,
-    /// All code in memory.
+    /// All code of the agent that is in memory.
     pub all_loaded: Vec<&'r Loaded>,
+    /// The other code objects that it leads to, once they are looked for.
+    other_code: OnceLock<OtherCode>,
     /// The variables of its other code objects, and what was added to their addresses by where they were loaded.
     pub(crate) others: Vec<(Module, u64)>,
     /// The memory before.
@@ -194,6 +201,26 @@ fn geometry_lacks(packet: &Packet) -> Option<String> {
     }
 }
 
+/// Code that was loaded before a dispatch and is in memory then: where memory was allocated in its place later, or other code
+/// was loaded there, it had been unloaded. `allocations` are sorted by address.
+fn in_memory<'r>(
+    reader: &'r Reader,
+    dispatch: &Placed<Dispatch>,
+    allocations: &[&'r Placed<Allocation>],
+) -> Vec<&'r Placed<Loaded>> {
+    let before: Vec<&Placed<Loaded>> = reader.records().loaded.iter().filter(|l| l.place < dispatch.place).collect();
+    let is_there = |loaded: &Placed<Loaded>| {
+        let place = extent(loaded);
+        let behind = allocations.partition_point(|a| a.base < place.end);
+        let last = behind.checked_sub(1).and_then(|at| allocations.get(at));
+        let memory = last.filter(|a| a.base.saturating_add(a.size) > place.start && a.place > loaded.place);
+        let is_later =
+            |l: &&Placed<Loaded>| l.place > loaded.place && l.base < place.end && place.start < extent(l).end;
+        memory.is_none() && !before.iter().any(is_later)
+    };
+    before.iter().copied().filter(|loaded| is_there(loaded)).collect()
+}
+
 /// The variables of loaded code objects that have some with names, but for the kernel's own.
 fn others(reader: &Reader, all: &[&Loaded], is_own: impl Fn(&Loaded) -> bool) -> Result<Vec<(Module, u64)>> {
     let has_some = |loaded: &&&Loaded| {
@@ -202,7 +229,11 @@ fn others(reader: &Reader, all: &[&Loaded], is_own: impl Fn(&Loaded) -> bool) ->
     };
     let mut others = Vec::new();
     for loaded in all.iter().filter(has_some).filter(|loaded| !is_own(loaded)) {
-        let bytes = reader.code_object(loaded.code_object)?;
+        let bytes = match reader.code_object(loaded.code_object) {
+            // A replacement that uses its variables is refused.
+            Err(CaptureError::NoCodeObject(_)) => continue,
+            bytes => bytes?,
+        };
         let place = || format!("code object {} of the capture", loaded.code_object);
         let unreadable = |source| ReplayError::CodeObject { place: place(), source };
         let first = Image::parse(&bytes).map_err(unreadable)?.first_address();
@@ -260,10 +291,12 @@ impl<'r> CapturedDispatch<'r> {
         let (kernel, original, ran) = kernels(reader, dispatch)?;
         let missing = |what: String| ReplayError::Incomplete { dispatch: dispatch.id, what };
         let before = dispatch.before.ok_or_else(|| missing("memory before the kernel".to_owned()))?;
-        let of_agent = |loaded: &&Placed<Loaded>| loaded.agent == kernel.agent && loaded.place < dispatch.place;
-        let all_loaded: Vec<&Loaded> = records.loaded.iter().filter(of_agent).map(|l| &l.value).collect();
+        let allocations = reader.allocations_at(dispatch.place);
+        let all_loaded = in_memory(reader, dispatch, &allocations).into_iter();
+        let all_loaded: Vec<&Loaded> = all_loaded.filter(|l| l.agent == kernel.agent).map(|l| &l.value).collect();
         let same =
             |executable: u64, code_object: Id| executable == kernel.executable && code_object == kernel.code_object;
+        let loaded = all_loaded.iter().rfind(|l| same(l.executable, l.code_object)).copied();
         let about = |note: &&Placed<Note>| {
             let matters = note.severity == Severity::Loss || [KERNARG_EXTENT, UNANNOUNCED].contains(&&*note.code);
             matters && note.dispatch.is_none_or(|about| about == dispatch.id)
@@ -277,7 +310,7 @@ impl<'r> CapturedDispatch<'r> {
         let memory = reader.snapshot(before)?;
         let own_data = ran.as_ref().and_then(|(kernel, code)| {
             let is_its = |l: &&&Loaded| l.executable == kernel.executable && l.code_object == kernel.code_object;
-            let loaded = all_loaded.iter().find(is_its).filter(|loaded| loaded.base != 0)?;
+            let loaded = all_loaded.iter().rfind(is_its).filter(|loaded| loaded.base != 0)?;
             OwnData::of(&original, code, kernel, loaded, &memory)
         });
         Ok(CapturedDispatch {
@@ -286,12 +319,14 @@ impl<'r> CapturedDispatch<'r> {
             agent: records.agents.iter().find(|a| a.id == kernel.agent).map(|a| &a.value),
             original,
             kernel_object: kernel.object,
-            loaded: all_loaded.iter().find(|l| same(l.executable, l.code_object)).copied(),
+            loaded,
             ran_instead: ran.map(|(_, code)| code),
             own_data,
-            allocations: reader.allocations_at(dispatch.place),
+            allocations,
             globals,
             all_loaded,
+            other_code: OnceLock::new(),
+            reader,
             before: memory,
             after: dispatch.after.map(|after| reader.snapshot(after)).transpose()?,
             doubts: reader.notes().iter().filter(about).map(|n| &n.value).collect(),
@@ -300,10 +335,34 @@ impl<'r> CapturedDispatch<'r> {
         })
     }
 
-    /// Where code was loaded that a replay loads again: the application's, and that of a replacement with data of its own.
+    /// Where code was loaded that a replay loads again: the application's, that of a replacement with data of its own, and
+    /// what else the dispatch leads to, once that is looked for.
     pub(crate) fn code(&self) -> impl Iterator<Item = Range<u64>> {
         let own = self.own_data.as_ref().map(|own| own.loaded);
-        self.loaded.into_iter().chain(own).map(|loaded| loaded.base..loaded.base.saturating_add(loaded.size))
+        let called = self.called().iter().map(|called| &called.loaded);
+        self.loaded.into_iter().chain(own).chain(called).map(extent)
+    }
+
+    /// Looks for the other code objects that the dispatch leads to, once.
+    ///
+    /// # Errors
+    /// When the capture is damaged.
+    pub(crate) fn look_for_called(&self) -> Result<&[Called]> {
+        if self.other_code.get().is_none() {
+            let found = self.find_called()?;
+            self.other_code.get_or_init(|| found);
+        }
+        Ok(self.called())
+    }
+
+    /// The other code objects that the dispatch leads to and that a replay loads; none until they are looked for.
+    pub(crate) fn called(&self) -> &[Called] {
+        self.other_code.get().map_or(&[], |other| &other.called)
+    }
+
+    /// Those that a replay cannot load, and why; none until they are looked for.
+    pub(crate) fn unavailable(&self) -> &[(Loaded, String)] {
+        self.other_code.get().map_or(&[], |other| &other.unavailable)
     }
 
     /// The packet, as the application made it.

@@ -50,7 +50,7 @@ pub use error::{Fault, ReplayError, Result};
 pub use exit::Exit;
 pub use geometry::Geometry;
 pub use loaded::{COMPARED, Variant};
-pub use observed::{Named, Observed, emulated_processor, named, observed};
+pub use observed::{CalledCode, Named, Observed, emulated_processor, named, observed};
 pub use process::{leave, worker};
 pub use replacement::{Replacement, Which};
 pub use replay::{Options, Repetition, Report, Whose, replay};

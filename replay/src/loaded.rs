@@ -13,9 +13,9 @@ use logdur_capture::Id;
 use logdur_kernel_cache::{Kernarg, PacketFacts};
 
 use crate::buffers;
-use crate::captured::{CapturedDispatch, Code};
+use crate::captured::{Called, CapturedDispatch, Code, extent, name};
 use crate::contents::{Around, Contents};
-use crate::device::{self, CodePlace, Device, Times};
+use crate::device::{self, CodePlace, Device, Load, Times};
 use crate::dirty::Dirty;
 use crate::error::{ReplayError, Result};
 use crate::geometry::Geometry;
@@ -78,6 +78,8 @@ pub(crate) struct LoadedDispatch<'c> {
     kernarg: (u64, usize),
     /// Memory for arguments that is looked at after launches. It is written before each one, not put back.
     arguments: Vec<Range<u64>>,
+    /// What is added to the addresses of each other code object that the dispatch leads to.
+    called: Vec<u64>,
     /// Other code that is loaded: the addresses of kernels.
     others: HashMap<Id, u64>,
     /// What variables of other code are at the beginning of a launch, by address: those that the application does not have.
@@ -93,6 +95,7 @@ impl<'c> LoadedDispatch<'c> {
     /// What keeps the dispatch from being replayed.
     pub(crate) fn set(captured: &'c CapturedDispatch<'c>, setup: &Setup) -> Result<LoadedDispatch<'c>> {
         captured.has_arguments()?;
+        let called = captured.look_for_called()?;
         let mut weaknesses = captured.weaknesses();
         let buffers = buffers::buffers(captured, &setup.rules)?;
         let wanted = captured.wanted();
@@ -107,16 +110,18 @@ impl<'c> LoadedDispatch<'c> {
             touches
         });
         let own_place = captured.own_data.as_ref().map(|own| CodePlace::of(own.loaded, own.kernel_object));
-        ranges.extend(place.iter().chain(&own_place).map(|place| place.pages.clone()));
+        let of_called = |called: &Called| CodePlace::of(&called.loaded, called.loaded.base);
+        let called_places: Vec<CodePlace> = called.iter().map(of_called).collect();
+        ranges.extend(place.iter().chain(&own_place).chain(&called_places).map(|place| place.pages.clone()));
         let mut device = device::open(setup, captured, &ranges)?;
         let of_capture = captured.agent.map_or("", |agent| agent.isa.as_str());
         weaknesses.extend(device::other_loads(of_capture, &device.description().isa));
         let own = match place {
             None => {
                 weaknesses.push("code at another address: the capture does not say where it was".to_owned());
-                device.load(&captured.original)?
+                device.load(Load::Kernel(&captured.original))?
             }
-            Some(place) => load_at(&mut *device, &captured.original, &place, &mut weaknesses)?,
+            Some(place) => load_at(&mut *device, Load::Kernel(&captured.original), &place, &mut weaknesses)?,
         };
         let own_data = match (&captured.own_data, own_place) {
             (Some(data), Some(place)) => {
@@ -126,21 +131,27 @@ impl<'c> LoadedDispatch<'c> {
                     what: "the kernel that ran in the place of the application's".to_owned(),
                 })?;
                 let bound = bound(captured, own, &other, true)?;
-                let object = load_at(&mut *device, &bound, &place, &mut weaknesses)?;
+                let object = load_at(&mut *device, Load::Kernel(&bound), &place, &mut weaknesses)?;
                 Some((data, other, object))
             }
             _ => None,
         };
+        let mut called_at = Vec::new();
+        for (called, place) in called.iter().zip(&called_places) {
+            called_at.push((called, load_at(&mut *device, Load::Called(called), place, &mut weaknesses)?));
+        }
         let mut parts = device.allocate(&wanted, &mut weaknesses)?;
         device.release_reservations();
         parts.extend(captured.loaded.map(|l| PlacedRange {
-            captured: l.base..l.base.saturating_add(l.size),
+            captured: extent(l),
             placed: l.base.wrapping_add(own.wrapping_sub(captured.kernel_object)),
         }));
         parts.extend(own_data.as_ref().map(|(data, _, object)| PlacedRange {
-            captured: data.loaded.base..data.loaded.base.saturating_add(data.loaded.size),
+            captured: extent(data.loaded),
             placed: data.loaded.base.wrapping_add(object.wrapping_sub(data.kernel_object)),
         }));
+        parts
+            .extend(called_at.iter().map(|(called, at)| PlacedRange { captured: extent(&called.loaded), placed: *at }));
         let relocations = Relocations::of(parts);
         let gaps = contents::gaps(captured, &captured.data());
         let around = Around::of_gaps(&gaps);
@@ -165,11 +176,17 @@ impl<'c> LoadedDispatch<'c> {
             rest_is_restored: false,
             kernarg: (0, 0),
             arguments: Vec::new(),
+            called: Vec::new(),
             others: HashMap::new(),
             own_variables: Vec::new(),
             weaknesses,
         };
         loaded.protect(&captured.original, own, captured.kernel_object)?;
+        for (called, at) in called_at {
+            let moved = called.moved.wrapping_add(at.wrapping_sub(called.loaded.base));
+            loaded.protect_bytes(&name(&called.loaded), &called.bytes, moved, called.moved)?;
+            loaded.called.push(moved);
+        }
         if let Some((_, other, object)) = own_data {
             // Other modules are where they were: the check of its variables' addresses.
             bound(captured, own, &other, loaded.relocations.is_empty())?;
@@ -187,15 +204,20 @@ impl<'c> LoadedDispatch<'c> {
     /// Has code and constants looked at after launches. They were loaded with their kernel at `object`; `captured` is where the
     /// application had that.
     fn protect(&mut self, code: &Code, object: u64, captured: u64) -> Result<()> {
-        let place = || format!("code object {}", code.id);
-        let failed = |source| ReplayError::CodeObject { place: place(), source };
-        let image = Image::parse(&code.bytes).map_err(failed)?;
         let descriptor = code.object.globals.iter().find(|global| global.name == code.kernel.symbol);
         let Some(descriptor) = descriptor else { return Ok(()) };
-        let name = format!("code of {}", code.kernel.name);
+        let [moved, captured] = [object, captured].map(|object| object.wrapping_sub(descriptor.address));
+        self.protect_bytes(&code.kernel.name, &code.bytes, moved, captured)
+    }
+
+    /// The same of the bytes of a code object. `moved` is what is added to their addresses now, `captured` what was added to them
+    /// in the application.
+    fn protect_bytes(&mut self, of: &str, bytes: &[u8], moved: u64, captured: u64) -> Result<()> {
+        let failed = |source| ReplayError::CodeObject { place: format!("the code of {of}"), source };
+        let image = Image::parse(bytes).map_err(failed)?;
+        let name = format!("code of {of}");
         for range in image.read_only() {
-            let [placed, captured] =
-                [object, captured].map(|object| range.start.wrapping_add(object.wrapping_sub(descriptor.address)));
+            let [placed, captured] = [moved, captured].map(|moved| range.start.wrapping_add(moved));
             // Constants that the host may write are captured memory.
             for range in memory::outside(captured..captured.saturating_add(range.end - range.start), &self.areas) {
                 let placed = placed.wrapping_add(range.start - captured);
@@ -215,6 +237,11 @@ impl<'c> LoadedDispatch<'c> {
         self.around_buffers.push(contents::around(name.to_owned(), &area.captured));
         let at = self.areas.partition_point(|other| other.captured.start < area.captured.start);
         self.areas.insert(at, area);
+    }
+
+    /// The other code objects that the dispatch leads to, and what is added to their addresses.
+    pub(crate) fn called(&self) -> impl Iterator<Item = (&Called, u64)> {
+        self.captured.called().iter().zip(self.called.iter().copied())
     }
 
     /// The device.
@@ -343,7 +370,8 @@ impl<'c> LoadedDispatch<'c> {
         if let Some(object) = self.others.get(&other.code.id) {
             return Ok(*object);
         }
-        let object = self.device.load(&bound(self.captured, self.own, other, self.relocations.is_empty())?)?;
+        let bound = bound(self.captured, self.own, other, self.relocations.is_empty())?;
+        let object = self.device.load(Load::Kernel(&bound))?;
         if !other.swap.binding.own.is_empty() {
             let descriptor = other.code.kernel.descriptor.map_or(0, |descriptor| descriptor.address);
             self.own_variables.extend(own_variables(other, object.wrapping_sub(descriptor))?);
@@ -472,11 +500,15 @@ impl Launch {
     }
 }
 
-/// Loads code where it was; elsewhere if that cannot be had, which is said. The address of its kernel for packets.
-fn load_at(device: &mut dyn Device, code: &Code, place: &CodePlace, weaknesses: &mut Vec<String>) -> Result<u64> {
+/// Loads code where it was; elsewhere if that cannot be had, which is said. The address of its anchor.
+fn load_at(device: &mut dyn Device, code: Load<'_>, place: &CodePlace, weaknesses: &mut Vec<String>) -> Result<u64> {
     match device.load_at(code, place) {
         Err(ReplayError::Placement { why, .. }) => {
-            weaknesses.push(format!("code at another address: {why}"));
+            let of = match code {
+                Load::Kernel(_) => String::new(),
+                Load::Called(called) => format!(" of {}", name(&called.loaded)),
+            };
+            weaknesses.push(format!("code{of} at another address: {why}"));
             device.load(code)
         }
         loaded => loaded,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use logdur_capture::{Difference, Memory};
 
-use crate::captured::{CapturedDispatch, without};
+use crate::captured::{CapturedDispatch, extent, without};
 use crate::contents::Contents;
 use crate::device::Device;
 use crate::error::{ReplayError, Result};
@@ -47,7 +47,7 @@ pub(crate) fn areas(
 ) -> Vec<PlacedRange> {
     let data = with_gaps(captured.data(), gaps);
     let mut areas: Vec<PlacedRange> = data.into_iter().flat_map(|range| relocations.areas(range)).collect();
-    let code = captured.loaded.map_or(0..0, |l| l.base..l.base.saturating_add(l.size));
+    let code = captured.loaded.map_or(0..0, extent);
     for global in captured.globals.iter().filter(|g| code.contains(&g.address)) {
         for range in captured.before.ranges() {
             let own_part = global.address.max(range.start)..global.address.saturating_add(global.size).min(range.end);
@@ -56,7 +56,8 @@ pub(crate) fn areas(
             }
         }
     }
-    let own = captured.own_data.iter().flat_map(|own| &own.ranges);
+    let called = captured.called().iter().flat_map(|called| &called.ranges);
+    let own = captured.own_data.iter().flat_map(|own| &own.ranges).chain(called);
     areas.extend(own.map(|range| PlacedRange { captured: range.clone(), placed: relocations.placed(range.start) }));
     areas.sort_by_key(|area| area.captured.start);
     areas

@@ -7,7 +7,7 @@ use amdgpu_emu::Arch;
 use amdgpu_emu::observer::Observe;
 
 use crate::buffers;
-use crate::captured::{CapturedDispatch, Code};
+use crate::captured::{CapturedDispatch, Code, name};
 use crate::device::{Backend, Description, processor};
 use crate::error::{Fault, ReplayError, Result};
 use crate::loaded::{LoadedDispatch, Variant};
@@ -22,6 +22,17 @@ pub struct Named {
     pub range: Range<u64>,
 }
 
+/// Code of another code object than the kernel's, as it was loaded.
+#[derive(Clone, Debug)]
+pub struct CalledCode {
+    /// What it is called.
+    pub place: String,
+    /// The code object.
+    pub bytes: Vec<u8>,
+    /// What is added to its addresses where it was loaded.
+    pub moved: u64,
+}
+
 /// A dispatch that was observed.
 #[derive(Debug)]
 pub struct Observed {
@@ -33,6 +44,8 @@ pub struct Observed {
     pub replaced: Option<(logdur_capture::Id, String)>,
     /// What is added to the code object's addresses where it was loaded.
     pub moved: u64,
+    /// The other code objects that were loaded: the dispatch leads to them.
+    pub called: Vec<CalledCode>,
     /// Why less was observed than what the application did, one line each.
     pub weaknesses: Vec<String>,
     /// How long the run took on the host, in nanoseconds.
@@ -56,6 +69,8 @@ pub fn emulated_processor(captured: &CapturedDispatch<'_>) -> Result<Arch> {
 /// # Errors
 /// When the capture's names cannot be read.
 pub fn named(captured: &CapturedDispatch<'_>) -> Result<Vec<Named>> {
+    // The variables of other code objects have names as well.
+    captured.look_for_called()?;
     let buffers = buffers::buffers(captured, &[])?;
     let mut all: Vec<Named> =
         buffers.into_iter().map(|buffer| Named { name: buffer.name, range: buffer.start..buffer.end }).collect();
@@ -81,6 +96,12 @@ pub fn observed(
     let descriptor = code.kernel.descriptor.map_or(0, |descriptor| descriptor.address);
     let moved = launch.kernel_object().wrapping_sub(descriptor);
     loaded.restore_all()?;
+    let called = loaded.called().map(|(called, moved)| CalledCode {
+        place: format!("code object {}", name(&called.loaded)),
+        bytes: called.bytes.clone(),
+        moved,
+    });
+    let called = called.collect();
     let (host_ns, fault) = match loaded.run(&launch) {
         Ok(times) => (times.host_ns, None),
         Err(ReplayError::Fault(fault)) => (0, Some(fault)),
@@ -91,6 +112,7 @@ pub fn observed(
         code,
         replaced: launch.replaced.clone(),
         moved,
+        called,
         weaknesses: std::mem::take(&mut loaded.weaknesses),
         host_ns,
         fault,

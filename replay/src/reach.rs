@@ -139,9 +139,10 @@ impl Reach {
             }
         }
         reach.look(&writable, Way::Write);
-        for global in &captured.globals {
-            reach.look(&global.address.to_le_bytes(), Way::Write);
-            reach.next.push(global.address..global.address.saturating_add(global.size));
+        let own = captured.globals.iter().map(|global| global.address..global.address.saturating_add(global.size));
+        for variables in own.chain(captured.called().iter().flat_map(|called| called.ranges.iter().cloned())) {
+            reach.look(&variables.start.to_le_bytes(), Way::Write);
+            reach.next.push(variables);
         }
         let ranges = captured.before.ranges();
         let mut piece = Vec::new();

@@ -18,6 +18,7 @@ mod analyze;
 mod app_signals;
 mod bench;
 mod browser;
+mod calls;
 mod capture;
 mod checks;
 mod code_objects;

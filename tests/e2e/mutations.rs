@@ -27,9 +27,9 @@ const LOOKED_AT: u64 = 64;
 
 /// A bit of memory.
 #[derive(Clone, Copy)]
-struct Bit {
-    address: u64,
-    mask: u8,
+pub(crate) struct Bit {
+    pub(crate) address: u64,
+    pub(crate) mask: u8,
 }
 
 /// The kernel of a dispatch, as its code object describes it.
@@ -151,29 +151,43 @@ fn patch(code: &mut [u8], store: &Store) {
 
 /// What is different in a copy.
 #[derive(Default)]
-struct Changes {
+pub(crate) struct Changes {
     /// The dispatches that are in it, with bits of their memory before that are flipped.
-    dispatches: BTreeMap<u64, Option<Bit>>,
+    pub(crate) dispatches: BTreeMap<u64, Option<Bit>>,
     /// Code objects that are others.
-    code: HashMap<Id, Vec<u8>>,
+    pub(crate) code: HashMap<Id, Vec<u8>>,
+    /// A code object whose bytes are left out.
+    pub(crate) lost: Option<Id>,
+    /// A code object that was loaded at another address. Aligned arguments with an address in it go along.
+    pub(crate) moved: Option<(Id, u64)>,
 }
 
 /// Writes a capture anew, changed.
-fn copy(reader: &Reader, changes: &Changes, to: &Path) {
+pub(crate) fn copy(reader: &Reader, changes: &Changes, to: &Path) {
     let mut writer = Writer::create(to, &Options::default()).unwrap();
     let records = reader.records();
     records.sessions.iter().for_each(|s| writer.session(s).unwrap());
     let mut codes: HashMap<Id, Id> = HashMap::new();
+    let mut places: Vec<(Range<u64>, u64)> = Vec::new();
     let mut last = Place::default();
     let wanted = |d: &&Placed<Dispatch>| changes.dispatches.contains_key(&d.id);
     for dispatch in reader.dispatches().iter().filter(wanted) {
         let new = |place: Place| place > last && place < dispatch.place;
         records.agents.iter().filter(|r| new(r.place)).for_each(|r| writer.agent(r).unwrap());
         for object in records.code_objects.iter().filter(|r| new(r.place)) {
+            if changes.lost == Some(object.id) {
+                codes.insert(object.id, object.id);
+                continue;
+            }
             let bytes = changes.code.get(&object.id).cloned().unwrap_or_else(|| reader.code_object(object.id).unwrap());
             codes.insert(object.id, writer.code_object(object, &bytes).unwrap());
         }
         for mut record in records.loaded.iter().filter(|r| new(r.place)).cloned() {
+            if let Some((_, base)) = changes.moved.filter(|(id, _)| *id == record.code_object) {
+                places.push((record.base..record.base + record.size, base));
+                record.value.delta = record.delta.wrapping_add(base.wrapping_sub(record.base));
+                record.value.base = base;
+            }
             record.value.code_object = codes[&record.code_object];
             writer.loaded(&record).unwrap();
         }
@@ -194,6 +208,12 @@ fn copy(reader: &Reader, changes: &Changes, to: &Path) {
         let mut record = dispatch.value.clone();
         (record.before, record.after) = (Some(before), Some(after));
         record.code_object = codes[&record.code_object];
+        for word in record.kernarg.as_chunks_mut().0 {
+            let address = u64::from_le_bytes(*word);
+            if let Some((old, new)) = places.iter().find(|(old, _)| old.contains(&address)) {
+                *word = (address - old.start + new).to_le_bytes();
+            }
+        }
         writer.dispatch(&record).unwrap();
         allocations.iter().for_each(|r| writer.freed(r.base).unwrap());
         last = dispatch.place;
@@ -315,7 +335,7 @@ fn verified_copy(
 /// Verifies dispatches with other code: from files, as a user does who has changed a kernel; where the rules of the
 /// kernel cache refuse that, as they do for code with variables, from a capture that has it.
 fn by_another_code(reader: &Reader, changes: Changes, arch: &str, copy_file: &Path) -> BTreeMap<u64, Value> {
-    let Changes { dispatches, code } = changes;
+    let Changes { dispatches, code, .. } = changes;
     let mut options = Vec::new();
     for (id, bytes) in &code {
         let path = copy_file.with_extension(format!("{id}.hsaco"));
@@ -327,7 +347,7 @@ fn by_another_code(reader: &Reader, changes: Changes, arch: &str, copy_file: &Pa
     let mut said = verified_copy(reader, Changes { dispatches, ..Changes::default() }, arch, copy_file, &options);
     let refused = said.iter().filter(|(_, v)| v["error"].as_str().is_some_and(|text| text.contains("variables")));
     let dispatches = refused.map(|(id, _)| (*id, None)).collect();
-    said.extend(verified_copy(reader, Changes { dispatches, code }, arch, copy_file, &[]));
+    said.extend(verified_copy(reader, Changes { dispatches, code, ..Changes::default() }, arch, copy_file, &[]));
     said
 }
 

@@ -517,23 +517,6 @@ fn a_kernel_that_calls_the_host_is_refused_and_says_why() {
 }
 
 #[test]
-fn a_kernel_that_calls_a_function_of_another_code_object_is_refused_and_names_it() {
-    let object = |callee: u32| harness::hip_object("called", &harness::arch(), &format!("-O2 -DCALLEE={callee}"));
-    let run = Run::hip("called").args([object(0), object(1)]).env("LOGDUR_CAPTURE_KERNELS", "apply");
-    let file = run.file("run.ldcap");
-    let _captured = run.env("LOGDUR_CAPTURE", &file).watched().passed();
-    let bytes = fs::metadata(object(1)).unwrap().len().to_string();
-    for options in [&["--backend", "emu"][..], &[]] {
-        let outcome = on_file(Run::new(built("omniprobe")), "verify", &file, &harness::arch(), options);
-        assert_eq!(outcome.status.code(), Some(7), "{options:?}: {}{}", outcome.stdout, outcome.stderr);
-        let said = &outcome.stderr;
-        // Runtimes load a file from memory, or as the part of a file that it is.
-        let named = said.split_once("a call of another code object, ").is_some_and(|(_, name)| name.contains(&bytes));
-        assert!(named, "{options:?}: {said}");
-    }
-}
-
-#[test]
 fn a_grid_that_meets_is_computed_again_where_the_barrier_can_be_set_up_and_refused_by_name_elsewhere() {
     let run = Run::hip("grids");
     let file = run.file("run.ldcap");

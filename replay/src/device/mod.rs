@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use amdgpu_code_object::{Setting, Target};
 use hsa::sys::abi::aql::Packet;
-use logdur_capture::Loaded;
+use logdur_capture::{Id, Loaded};
 
-use crate::captured::{CapturedDispatch, Code};
+use crate::captured::{Called, CapturedDispatch, Code, extent};
 use crate::error::{ReplayError, Result};
 use crate::place::{MemoryRequest, PAGE};
 use crate::placed::PlacedRange;
@@ -70,6 +70,33 @@ pub(crate) struct QueueFacts {
     pub(crate) shared_base_hi: u32,
 }
 
+/// Code that is loaded.
+#[derive(Clone, Copy)]
+pub(crate) enum Load<'c> {
+    /// With a kernel, whose address for packets is the code's anchor.
+    Kernel(&'c Code),
+    /// What a kernel calls. The address of its first byte is its anchor.
+    Called(&'c Called),
+}
+
+impl Load<'_> {
+    /// Its hash.
+    pub(crate) fn id(&self) -> Id {
+        match self {
+            Load::Kernel(code) => code.id,
+            Load::Called(called) => called.id(),
+        }
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Load::Kernel(code) => &code.bytes,
+            Load::Called(called) => &called.bytes,
+        }
+    }
+}
+
 /// Where code is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CodePlace {
@@ -77,15 +104,15 @@ pub(crate) struct CodePlace {
     pub(crate) pages: Range<u64>,
     /// Where it begins.
     pub(crate) base: u64,
-    /// The address of the kernel for packets, when it is there.
-    pub(crate) kernel_object: u64,
+    /// The address of its anchor, when it is there.
+    pub(crate) anchor: u64,
 }
 
 impl CodePlace {
-    /// Where a code object was loaded, with a kernel at an address for packets.
-    pub(crate) fn of(loaded: &Loaded, kernel_object: u64) -> CodePlace {
-        let (base, end) = (loaded.base, loaded.base.saturating_add(loaded.size));
-        CodePlace { pages: base / PAGE * PAGE..end.next_multiple_of(PAGE), base, kernel_object }
+    /// Where a code object was loaded, with its anchor at an address.
+    pub(crate) fn of(loaded: &Loaded, anchor: u64) -> CodePlace {
+        let Range { start: base, end } = extent(loaded);
+        CodePlace { pages: base / PAGE * PAGE..end.next_multiple_of(PAGE), base, anchor }
     }
 }
 
@@ -104,17 +131,17 @@ pub(crate) trait Device {
     /// When it cannot be had, or is elsewhere and that is not allowed.
     fn allocate(&mut self, wanted: &[MemoryRequest], weaknesses: &mut Vec<String>) -> Result<Vec<PlacedRange>>;
 
-    /// Loads code where it is wanted; the address of its kernel for packets.
+    /// Loads code where it is wanted; the address of its anchor.
     ///
     /// # Errors
     /// [`Placement`](crate::ReplayError::Placement) when it can only be elsewhere.
-    fn load_at(&mut self, code: &Code, place: &CodePlace) -> Result<u64>;
+    fn load_at(&mut self, code: Load<'_>, place: &CodePlace) -> Result<u64>;
 
-    /// Loads code anywhere; the address of its kernel for packets.
+    /// Loads code anywhere; the address of its anchor.
     ///
     /// # Errors
     /// When it cannot be loaded.
-    fn load(&mut self, code: &Code) -> Result<u64>;
+    fn load(&mut self, code: Load<'_>) -> Result<u64>;
 
     /// Nothing more has to be at an address of our choice.
     fn release_reservations(&mut self);

@@ -14,8 +14,8 @@ use hsa::sys::raw::HSA_STATUS_ERROR_INVALID_CODE_OBJECT;
 use hsa::{Agent, AgentKind, Api, Executable, HsaError, OwnQueue, OwnSignal, Pool};
 use logdur_capture::AllocationKind;
 
-use super::{CodePlace, Description, Device, QueueFacts, Times, nanoseconds, processor};
-use crate::captured::{CapturedDispatch, Code};
+use super::{CodePlace, Description, Device, Load, QueueFacts, Times, nanoseconds, processor};
+use crate::captured::CapturedDispatch;
 use crate::error::{Doing, Fault, ReplayError, Result};
 use crate::place::{MemoryRequest, Reserved, blocks, regions};
 use crate::placed::PlacedRange;
@@ -235,10 +235,10 @@ impl Rocm {
         Ok(memory.as_ptr().expose_provenance() as u64)
     }
 
-    /// Loads code; the address of its kernel for packets, and what it is part of.
-    fn load_code(&self, code: &Code) -> Result<(u64, Executable)> {
+    /// Loads code; the address of its anchor, and what it is part of.
+    fn load_code(&self, code: Load<'_>) -> Result<(u64, Executable)> {
         // The runtime wants the bytes for as long as the process lives.
-        let bytes: &'static [u8] = Box::leak(code.bytes.clone().into_boxed_slice());
+        let bytes: &'static [u8] = Box::leak(code.bytes().to_vec().into_boxed_slice());
         let loaded = self.api.load_code(self.gpu, bytes, |_| ());
         let runtime = self.api.build_version();
         let executable = match loaded {
@@ -246,18 +246,41 @@ impl Rocm {
                 if status == HSA_STATUS_ERROR_INVALID_CODE_OBJECT.0 && is_other(&runtime, &self.captured_under) =>
             {
                 let captured = self.captured_under.clone();
-                return Err(ReplayError::OtherRuntime { id: code.id, runtime, captured, source });
+                return Err(ReplayError::OtherRuntime { id: code.id(), runtime, captured, source });
             }
-            loaded => loaded.doing(|| format!("loading code object {}", code.id))?,
+            loaded => loaded.doing(|| format!("loading code object {}", code.id()))?,
         };
+        let anchor = match code {
+            Load::Kernel(code) => self.kernel_object(executable, &code.kernel.symbol)?,
+            Load::Called(_) => self.first_byte(executable)?,
+        };
+        Ok((anchor, executable))
+    }
+
+    /// The address for packets of a kernel that was loaded.
+    fn kernel_object(&self, executable: Executable, kernel: &str) -> Result<u64> {
         let symbols = self.api.kernels(executable, self.gpu).doing(|| "listing kernels".to_owned())?;
-        let found = symbols.into_iter().find(|symbol| symbol.name == code.kernel.symbol);
+        let found = symbols.into_iter().find(|symbol| symbol.name == kernel);
         let found = found.ok_or_else(|| ReplayError::Environment {
             what: "the kernels that the runtime loaded",
-            expected: code.kernel.symbol.clone(),
+            expected: kernel.to_owned(),
             found: "none of this name".to_owned(),
         });
-        Ok((found?.kernel_object, executable))
+        Ok(found?.kernel_object)
+    }
+
+    /// Where the code object of an executable begins.
+    fn first_byte(&self, executable: Executable) -> Result<u64> {
+        let asked = self.api.loader().and_then(|loader| {
+            let all = loader.code_objects(executable)?;
+            all.first().map(|object| loader.loaded_at(*object)).transpose()
+        });
+        let found = asked.doing(|| "asking where a code object was loaded".to_owned())?;
+        found.map(|at| at.base).ok_or_else(|| ReplayError::Environment {
+            what: "the code objects that the runtime loaded",
+            expected: "one".to_owned(),
+            found: "none".to_owned(),
+        })
     }
 
     /// The address for the processor, if it has one.
@@ -355,13 +378,13 @@ impl Device for Rocm {
         Ok(relocations)
     }
 
-    fn load_at(&mut self, code: &Code, place: &CodePlace) -> Result<u64> {
+    fn load_at(&mut self, code: Load<'_>, place: &CodePlace) -> Result<u64> {
         // What it keeps free is not to be borrowed together with the runtime.
         let mut reserved = std::mem::take(&mut self.reserved);
         let start = place.pages.start;
         let allocate = || {
-            let (object, executable) = self.load_code(code)?;
-            Ok((start.wrapping_add(object.wrapping_sub(place.kernel_object)), (object, executable)))
+            let (anchor, executable) = self.load_code(code)?;
+            Ok((start.wrapping_add(anchor.wrapping_sub(place.anchor)), (anchor, executable)))
         };
         let free = |(_, executable)| {
             // Where it stays it is only in the way.
@@ -369,11 +392,11 @@ impl Device for Rocm {
         };
         let loaded = reserved.steer(&place.pages, allocate, free);
         self.reserved = reserved;
-        loaded.map(|(object, _)| object)
+        loaded.map(|(anchor, _)| anchor)
     }
 
-    fn load(&mut self, code: &Code) -> Result<u64> {
-        self.load_code(code).map(|(object, _)| object)
+    fn load(&mut self, code: Load<'_>) -> Result<u64> {
+        self.load_code(code).map(|(anchor, _)| anchor)
     }
 
     fn release_reservations(&mut self) {

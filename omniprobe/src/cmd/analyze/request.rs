@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use logdur_analysis::forms::{About, Form, Out};
 use logdur_observe::heat::Region;
-use logdur_observe::report::Report;
+use logdur_observe::report::{LoadedCode, Report};
 use logdur_observe::{Analyzer, Divided, Sample, Session, Wanted};
 use logdur_replay::{
     Bounds, CapturedDispatch, Exit, Observed, Setup, Variant, divided, emulated_processor, named, observed,
@@ -99,8 +99,12 @@ impl Request {
         let setup = Setup { limit: Some(self.limit), ..Setup::default() };
         let observed = observed(captured, &setup, variant, session.clone())?;
         let place = format!("code object {}", observed.code.id);
-        let report = Report::of(&place, &observed.code.bytes, observed.moved, &session.take(), session.regions())
-            .map_err(logdur_replay::ReplayError::from)?;
+        let code = LoadedCode { place: &place, bytes: &observed.code.bytes, moved: observed.moved };
+        let called = observed.called.iter();
+        let called: Vec<LoadedCode<'_>> =
+            called.map(|c| LoadedCode { place: &c.place, bytes: &c.bytes, moved: c.moved }).collect();
+        let report =
+            Report::of(code, &called, &session.take(), session.regions()).map_err(logdur_replay::ReplayError::from)?;
         if let Some(problem) = &report.problem {
             tell(format_args!("{place}: source lines: {problem}"));
         }

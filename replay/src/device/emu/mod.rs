@@ -28,7 +28,7 @@ use hsa::sys::abi::queue::{Queue, properties};
 use hsa::sys::abi::signal::{Signal, kind};
 
 use self::memory::Memory;
-use super::{CodePlace, Description, Device, QueueFacts, Times, nanoseconds, processor};
+use super::{CodePlace, Description, Device, Load, QueueFacts, Times, nanoseconds, processor};
 use crate::captured::{CapturedDispatch, Code};
 use crate::error::{Fault, ReplayError, Result};
 use crate::place::{MemoryRequest, PAGE};
@@ -195,17 +195,28 @@ impl Emulated {
         Ok(ring.map(at(self.ring)).chain(queue.map(at(self.queue))).collect())
     }
 
-    /// Puts code into mapped memory; the address of its kernel for packets.
-    fn place(&self, code: &Code, loaded: &Loaded, base: u64) -> Result<u64> {
+    /// Puts code into mapped memory; the address of its anchor.
+    fn place(&self, code: Load<'_>, loaded: &Loaded, base: u64) -> Result<u64> {
         // SAFETY: mapped by the caller, and nothing runs.
         unsafe { self.write(&[(base, &loaded.bytes)]) }?;
+        let Load::Kernel(code) = code else { return Ok(base) };
         let descriptor = code.object.globals.iter().find(|global| global.name == code.kernel.symbol);
         let missing = || ReplayError::Unsupported(format!("{}: the code object has no descriptor", code.kernel.symbol));
         Ok(descriptor.ok_or_else(missing)?.address.wrapping_sub(loaded.first).wrapping_add(base))
     }
 
-    /// Lays code out for an address, if the GPU has all that its kernel can get to.
-    fn lay_out(&self, code: &Code, base: u64) -> Result<Loaded> {
+    /// Lays code out for an address, if the GPU has all that its kernel can get to. Of what a kernel calls, it is not known
+    /// which functions those are.
+    fn lay_out(&self, code: Load<'_>, base: u64) -> Result<Loaded> {
+        if let Load::Kernel(code) = code {
+            self.has_all(code)?;
+        }
+        let place = || format!("code object {}", code.id());
+        load::load(code.bytes(), base, |_| None).map_err(|source| ReplayError::CodeObject { place: place(), source })
+    }
+
+    /// Refuses a kernel that can get to instructions that the GPU does not have.
+    fn has_all(&self, code: &Code) -> Result<()> {
         let missing = missing(&code.bytes, self.arch, &code.kernel.name)?;
         if !missing.is_empty() {
             let (all, arch) = (missing.len(), self.arch);
@@ -217,8 +228,7 @@ impl Emulated {
                 shown.join(", ")
             )));
         }
-        let place = || format!("code object {}", code.id);
-        load::load(&code.bytes, base, |_| None).map_err(|source| ReplayError::CodeObject { place: place(), source })
+        Ok(())
     }
 }
 
@@ -248,13 +258,13 @@ impl Device for Emulated {
         Ok(Vec::new())
     }
 
-    fn load_at(&mut self, code: &Code, place: &CodePlace) -> Result<u64> {
+    fn load_at(&mut self, code: Load<'_>, place: &CodePlace) -> Result<u64> {
         self.memory.map(&place.pages)?;
         let loaded = self.lay_out(code, place.base)?;
         self.place(code, &loaded, place.base)
     }
 
-    fn load(&mut self, code: &Code) -> Result<u64> {
+    fn load(&mut self, code: Load<'_>) -> Result<u64> {
         // Where it is decides what is in it, and how much it is decides where it can be.
         let bytes = self.lay_out(code, 0)?.bytes.len();
         let base = self.memory.map_anywhere(bytes as u64)?;
