@@ -69,6 +69,19 @@ struct Known {
     inside: usize,
     /// Memory is being captured: no copy begins.
     held: bool,
+    /// How many calls have begun copies.
+    begun: u64,
+    /// A copy was begun that no signal tells the end of.
+    endless: bool,
+}
+
+impl Known {
+    /// True when a signal that was just given to a copy says that copies are complete before they are: each decrements it.
+    fn is_early(&self, signal: u64) -> bool {
+        let copies = self.copies.iter().filter(|copy| copy.completion == signal).count() as i64;
+        // SAFETY: the application has given the signal to a copy that has not begun.
+        unsafe { value(signal) < copies }
+    }
 }
 
 /// The application's copies.
@@ -137,12 +150,22 @@ impl Copies {
         if known.copies.len().is_power_of_two() {
             known.copies.retain(|copy| !copy.is_complete());
         }
+        let signals: Vec<u64> = copies.iter().map(|copy| copy.completion).collect();
         known.copies.extend(copies);
+        known.begun += 1;
+        known.endless |= signals.into_iter().any(|signal| known.is_early(signal));
+    }
+
+    /// A copy is about to be started that no signal tells the end of.
+    pub(crate) fn never_end(&self) {
+        self.released(lock(&self.known)).endless = true;
     }
 
     /// A call is about to copy, and returns when that is done.
     pub(crate) fn inside(&self) -> Inside<'_> {
-        self.released(lock(&self.known)).inside += 1;
+        let mut known = self.released(lock(&self.known));
+        known.inside += 1;
+        known.begun += 1;
         Inside(self)
     }
 
@@ -190,6 +213,14 @@ impl Copies {
     pub(super) fn under_way(&self) -> usize {
         let known = lock(&self.known);
         known.inside + known.copies.iter().filter(|copy| !copy.is_complete()).count()
+    }
+
+    /// How many calls have begun copies, while all copies are held; `None` if one may still write memory, now or when copies are
+    /// released.
+    pub(super) fn all_ended(&self) -> Option<u64> {
+        let known = lock(&self.known);
+        let ended = known.inside == 0 && !known.endless && known.copies.iter().all(Copy::is_complete);
+        (ended && known.held).then_some(known.begun)
     }
 
     /// True when all have ended that have begun: the others wait, or their engine does at one before them.

@@ -29,7 +29,7 @@ use super::storage::GuardedStorage;
 use crate::code::{Object, Objects, name_of};
 use crate::session::Session;
 
-pub(super) use snapshot::Over;
+pub(super) use snapshot::{Over, Source};
 
 /// Why the file cannot be written.
 pub(super) type Failed = CaptureError;

@@ -4,6 +4,7 @@
 //! Any that allocate; a capture looks at all of it. A thread that frees memory waits until a capture has read it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsa::{Api, Executable, Pool, VariableSymbol};
 use hsa_sys::abi::signal::Signal;
@@ -48,6 +49,16 @@ pub(crate) struct Allocation {
     pub(crate) kind: Kind,
     /// Mapped by `hsa_amd_vmem_map`.
     pub(crate) is_virtual: bool,
+    /// Others were given a handle of it: another process, or another device.
+    pub(crate) is_shared: bool,
+    /// Its number among all that ever were: another allocation at its address has another one.
+    pub(crate) serial: u64,
+}
+
+/// The number of the next allocation.
+fn next_serial() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Allocation {
@@ -70,6 +81,14 @@ impl Allocation {
         }
     }
 
+    /// True for memory that no processor of the host and no other process writes, as far as the runtime's calls say: coarse-grained
+    /// memory of a GPU. The host may still have it mapped.
+    pub(crate) fn is_of_gpus_only(&self) -> bool {
+        matches!(self.kind, Kind::Pool(pool) if pool.is_gpu && pool.is_coarse_grained())
+            && !self.is_virtual
+            && !self.is_shared
+    }
+
     /// Where it ends.
     pub(crate) fn end(&self) -> u64 {
         self.base.saturating_add(self.size)
@@ -80,6 +99,8 @@ impl Allocation {
 #[derive(Default)]
 pub(crate) struct Memory {
     live: BTreeMap<u64, Allocation>,
+    /// How often `live` has changed.
+    changes: u64,
     pools: HashMap<u64, Pool>,
     /// Pools of the handles that `hsa_amd_vmem_handle_create` has given out.
     handles: HashMap<u64, Pool>,
@@ -111,7 +132,9 @@ impl Memory {
             self.live.remove(&base);
         }
         self.allowed.remove(&base);
-        self.live.insert(base, Allocation { base, size, kind, is_virtual });
+        let serial = next_serial();
+        self.live.insert(base, Allocation { base, size, kind, is_virtual, is_shared: false, serial });
+        self.changes += 1;
     }
 
     /// Memory of a pool.
@@ -129,7 +152,7 @@ impl Memory {
     pub(crate) fn unlocked(&mut self, host: u64) {
         let found = self.live.values().find(|a| a.kind == (Kind::Locked { host })).map(|a| a.base);
         if let Some(base) = found {
-            self.live.remove(&base);
+            self.freed(base);
         }
     }
 
@@ -154,7 +177,7 @@ impl Memory {
     /// Forgets managed memory that the application has unmapped, which frees it.
     pub(crate) fn forget_unmapped(&mut self) {
         let is_there = |address| own_memory::read(address, &mut [0]).is_ok();
-        self.live.retain(|_, a| a.kind != Kind::Managed || is_there(a.base) || is_there(a.end() - 1));
+        self.retain(|a| a.kind != Kind::Managed || is_there(a.base) || is_there(a.end() - 1));
     }
 
     /// Variables of an executable. One in memory that is known already, as an alias is, is captured with that.
@@ -175,7 +198,10 @@ impl Memory {
         written: impl Iterator<Item = (u64, u64)>,
     ) {
         let kind = Kind::Variable { agent, executable };
-        let data = written.map(|(base, size)| Allocation { base, size, kind, is_virtual: false });
+        let data = written.map(|(base, size)| {
+            let serial = next_serial();
+            Allocation { base, size, kind, is_virtual: false, is_shared: false, serial }
+        });
         self.ours.entry(executable.0).or_default().extend(data);
     }
 
@@ -194,7 +220,32 @@ impl Memory {
     /// An executable is gone, with its variables.
     pub(crate) fn unloaded(&mut self, gone: Executable) {
         self.ours.remove(&gone.0);
-        self.live.retain(|_, a| !matches!(a.kind, Kind::Variable { executable, .. } if executable == gone));
+        self.retain(|a| !matches!(a.kind, Kind::Variable { executable, .. } if executable == gone));
+    }
+
+    fn retain(&mut self, stays: impl Fn(&Allocation) -> bool) {
+        let before = self.live.len();
+        self.live.retain(|_, a| stays(a));
+        self.changes += (before - self.live.len()) as u64;
+    }
+
+    /// A number that is another one when memory has come or gone since.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The lowest address of all, and the end of the highest.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        let first = self.live.first_key_value().map_or(0, |(&base, _)| base);
+        (first, self.live.values().map(Allocation::end).max().unwrap_or(0))
+    }
+
+    /// Others are given a handle of the memory that an address is in.
+    pub(crate) fn shared(&mut self, address: u64) {
+        let base = self.around(address).map(|a| a.base);
+        if let Some(allocation) = base.and_then(|base| self.live.get_mut(&base)) {
+            allocation.is_shared = true;
+        }
     }
 
     /// Memory of another process, which an agent can read.
@@ -224,7 +275,7 @@ impl Memory {
 
     /// Memory at an address is gone.
     pub(crate) fn freed(&mut self, base: u64) {
-        self.live.remove(&base);
+        self.changes += u64::from(self.live.remove(&base).is_some());
     }
 
     /// A signal has come, in memory of the runtime's that no other call announces. It goes as other memory does.
@@ -305,7 +356,7 @@ impl Memory {
 
     /// The runtime is gone, and all of its memory.
     pub(crate) fn forget(&mut self) {
-        *self = Memory::default();
+        *self = Memory { changes: self.changes + 1, ..Memory::default() };
     }
 }
 

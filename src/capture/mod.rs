@@ -12,15 +12,18 @@
 mod copies;
 mod file;
 mod hold;
+mod host_access;
 mod kernarg;
 mod memory;
 mod process;
 mod read;
+mod scope;
 mod select;
 mod stall;
 mod storage;
 mod take;
 mod unannounced;
+mod untouched;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::error::Error;
@@ -31,6 +34,7 @@ use std::time::Instant;
 
 use amdgpu_code_object::{DataKind, Image};
 use hsa::{Executable, KernelSymbol, LoadedAt, VariableSymbol};
+use hsa_sys::abi::aql::Packet;
 use logdur_intercept::lifetime::Access;
 use logdur_intercept::lock;
 use logdur_intercept::ports::{Follow, HoldQueue};
@@ -49,6 +53,7 @@ use file::File;
 use hold::{Limits, Patience};
 use read::Reader;
 use select::Selection;
+use untouched::Untouched;
 
 /// What captures, when there is a file for it.
 pub(crate) struct Capture {
@@ -61,6 +66,7 @@ pub(crate) struct Capture {
     reading: RwLock<()>,
     reader: Mutex<Option<Reader>>,
     pub(crate) copies: Copies,
+    untouched: Untouched,
     file: Mutex<File>,
     inbox: Mutex<VecDeque<Target>>,
     sleeper: Sleeper,
@@ -99,33 +105,28 @@ struct Target {
 
 impl HoldQueue for Capture {
     fn hold(&self, queue: &'static Queue, ring: &'static Ring, packets: Range<u64>) -> bool {
-        let Some(session) = session::current().filter(|_| !self.stopped.load(Ordering::Relaxed)) else { return false };
-        for index in packets.filter(|index| !ring.hold.has_passed(*index)) {
+        let session = session::current().filter(|_| !self.stopped.load(Ordering::Relaxed));
+        for index in packets {
             let packet = ring.slot(index).read();
-            if !packet.is_dispatch() {
+            let may_be_wanted = session.filter(|_| packet.is_dispatch() && !ring.hold.has_passed(index));
+            let wanted = may_be_wanted.and_then(|session| Some((session, self.wants(session, queue, &packet)?)));
+            let Some((session, occurrence)) = wanted else {
+                self.untouched.published(&packet);
                 continue;
-            }
-            if packet.is_extended_dispatch() {
-                session.interceptor.notice_once(
-                    "extended-capture",
-                    "capture: dispatches in AMD's extended format, which gfx1250 takes, are not captured",
-                );
-                continue;
-            }
-            if let Some(occurrence) = self.selection.wants(&session.kernels, queue.agent, &packet) {
-                // Before the capture thread knows of it, which may let the queue go at once.
-                ring.hold.begin(index);
-                let _lease = session.interceptor.queues.lease();
-                let (reached, since) = (false, Instant::now());
-                lock(&self.inbox).push_back(Target { queue, _lease, index, occurrence, reached, since });
-                self.sleeper.wake();
-                return true;
-            }
+            };
+            // Before the capture thread knows of it, which may let the queue go at once.
+            ring.hold.begin(index);
+            let _lease = session.interceptor.queues.lease();
+            let (reached, since) = (false, Instant::now());
+            lock(&self.inbox).push_back(Target { queue, _lease, index, occurrence, reached, since });
+            self.sleeper.wake();
+            return true;
         }
         false
     }
 
     fn cannot_hold(&self, queue: u64) {
+        self.untouched.unseen();
         if let Some(session) = session::current() {
             session.interceptor.notice(format!(
                 "capture: queue {queue} is one of the runtime's intercept queues: its dispatches are not captured, and not held \
@@ -145,6 +146,18 @@ impl Follow for Capture {
 }
 
 impl Capture {
+    /// The number of a dispatch among those of its kernel and geometry, if it is to be captured.
+    fn wants(&self, session: &Session, queue: &Queue, packet: &Packet) -> Option<u64> {
+        if packet.is_extended_dispatch() {
+            session.interceptor.notice_once(
+                "extended-capture",
+                "capture: dispatches in AMD's extended format, which gfx1250 takes, are not captured",
+            );
+            return None;
+        }
+        self.selection.wants(&session.kernels, queue.agent, packet)
+    }
+
     /// What the settings ask for, and what is to be said of it; `None` without a file.
     pub(crate) fn new(settings: &Interceptor, runs_one: &'static AtomicBool) -> (Option<Capture>, Vec<String>) {
         let Some(path) = &settings.capture else { return (None, Vec::new()) };
@@ -170,6 +183,7 @@ impl Capture {
             reading: RwLock::new(()),
             reader: Mutex::new(None),
             copies: Copies::default(),
+            untouched: Untouched::default(),
             file: Mutex::new(file),
             inbox: Mutex::default(),
             sleeper: Sleeper::new(),
@@ -307,6 +321,7 @@ impl Capture {
             drop(stall::Stalled::with(session, target.queue));
         }
         lock(&self.memory).forget();
+        self.untouched.put(None);
         // What it reads with is the runtime's.
         *lock(&self.reader) = None;
     }

@@ -1,24 +1,21 @@
 //! Taking one capture.
 
-use std::io;
 use std::ptr;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError, RwLockWriteGuard};
+use std::sync::{MutexGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use hsa::Executable;
-use logdur_capture::SnapshotId;
 use logdur_intercept::lock;
 use logdur_intercept::queue::Ring;
 use logdur_intercept::reaper;
 use logdur_journal::State;
 use logdur_settings::{CaptureScope, Interceptor, Quiesce};
 
-use super::file::{Failed, Over, Taken};
+use super::file::{Failed, Taken};
 use super::hold::{FAILURES, PATIENCE, TooMuch};
 use super::kernarg::Kernarg;
-use super::memory::{Allocation, Kind};
-use super::read::{PIECE, Reader};
+use super::read::Reader;
+use super::scope::Wanted;
 use super::stall::{self, Stalled};
 use super::unannounced;
 use super::{Capture, Target};
@@ -52,8 +49,8 @@ pub(super) enum Untaken {
 
 /// A reader, and what keeps the application from freeing memory while a copy is under way.
 pub(super) struct Reading<'a> {
-    reader: MutexGuard<'a, Option<Reader>>,
-    not_freed: Option<RwLockWriteGuard<'a, ()>>,
+    pub(super) reader: MutexGuard<'a, Option<Reader>>,
+    pub(super) not_freed: Option<RwLockWriteGuard<'a, ()>>,
 }
 
 impl Reading<'_> {
@@ -71,17 +68,6 @@ impl Reading<'_> {
         }
         None
     }
-}
-
-/// Which memory a snapshot is to have, and when it has to be read.
-struct Wanted<'a> {
-    scope: CaptureScope,
-    /// The position of the dispatch's agent.
-    agent: usize,
-    kernarg: &'a [u8],
-    /// The executable of the replacement, if that has variables of its own.
-    replacement: Option<Executable>,
-    end: Instant,
 }
 
 impl Capture {
@@ -250,124 +236,6 @@ impl Capture {
 
     /// Whether so much memory may be read.
     fn allow(&self, bytes: u64) -> Result<(), TooMuch> {
-        self.limits.allow(bytes, 1 + u64::from(self.after), lock(&self.file).left())
+        self.limits.allow(bytes, self.readings(), lock(&self.file).left())
     }
-
-    /// Reads memory into the file. A kernel that reaches none has a snapshot without any.
-    fn snapshot<'a>(
-        &'a self,
-        session: &Session,
-        reading: &mut Reading<'a>,
-        wanted: &Wanted<'_>,
-        parent: Option<SnapshotId>,
-    ) -> Result<Option<SnapshotId>, Untaken> {
-        if wanted.scope == CaptureScope::Kernarg {
-            return Ok(None);
-        }
-        let ranges = self.ranges(session, reading, wanted);
-        let bytes: u64 = ranges.iter().map(|r| r.size).sum();
-        self.allow(bytes)?;
-        let (start, mut file) = (Instant::now(), lock(&self.file));
-        let left = file.left();
-        let read = file.snapshot(session, parent, &ranges, wanted.end, |range, offset, to| {
-            self.piece(reading, range, range.base + offset, to, wanted.end)
-        })?;
-        for what in read.unread {
-            if file.lost(&what)? {
-                session.interceptor.notice(format!("capture: {what}"));
-            }
-        }
-        match read.over {
-            None => self.limits.measured(bytes, start.elapsed(), left - file.left()),
-            Some(Over::Bytes) => return Err(TooMuch::Bytes { bytes, left }.into()),
-            Some(Over::Time) => return Err(Untaken::Held(self.limits.hold)),
-        }
-        Ok(Some(read.id))
-    }
-
-    /// Reads a piece of memory, which is not freed meanwhile, nor while a copy of it is under way.
-    fn piece<'a>(
-        &'a self,
-        reading: &mut Reading<'a>,
-        range: &Allocation,
-        at: u64,
-        to: &mut [u8],
-        end: Instant,
-    ) -> io::Result<()> {
-        let deadline = end.min(Instant::now() + PATIENCE);
-        let Reading { reader, not_freed } = reading;
-        let Some(reader) = reader.as_mut() else { return Err(io::ErrorKind::Other.into()) };
-        let held = not_freed.take().unwrap_or_else(|| self.reading.write().unwrap_or_else(PoisonError::into_inner));
-        let known = lock(&self.memory).is_there(range, at);
-        let read = if known {
-            // SAFETY: it is allocated, and no thread frees it while the lock is held: as long as a copy is under way.
-            let read = unsafe { reader.read(range, at, to, &self.copies, deadline) };
-            read.map_err(|e| {
-                let kind = if e.is_freed(range) { io::ErrorKind::NotFound } else { io::ErrorKind::Other };
-                io::Error::new(kind, e.to_string())
-            })
-        } else {
-            Err(io::Error::new(io::ErrorKind::NotFound, "it was freed meanwhile"))
-        };
-        *not_freed = Some(held).filter(|_| !reader.has_no_late_copies());
-        read
-    }
-
-    /// The memory that is in the scope of a dispatch.
-    fn ranges<'a>(&'a self, session: &Session, reading: &mut Reading<'a>, wanted: &Wanted<'_>) -> Vec<Allocation> {
-        let agent = session.interceptor.agent(wanted.agent).map_or(0, |agent| agent.agent.handle);
-        let mut memory = lock(&self.memory);
-        memory.forget_unmapped();
-        let all: Vec<Allocation> = memory.of_agent(agent).copied().collect();
-        let at = |words: &[u8]| -> Vec<Allocation> {
-            let words = words.chunks_exact(8).filter_map(|w| w.try_into().ok()).map(u64::from_le_bytes);
-            words.flat_map(|word| memory.mapped_around(word)).collect()
-        };
-        let mut found = at(wanted.kernarg);
-        // Code reaches its variables without an argument.
-        found.extend(all.iter().filter(|a| matches!(a.kind, Kind::Variable { .. })));
-        let own = wanted.replacement.map_or(&[][..], |replacement| memory.of_ours(replacement)).to_vec();
-        drop(memory);
-        found.extend(&own);
-        found.sort_by_key(|a| a.base);
-        found.dedup();
-        match wanted.scope {
-            CaptureScope::Kernarg => Vec::new(),
-            CaptureScope::Args => found,
-            CaptureScope::Reachable => self.reachable(reading, found, wanted.end),
-            CaptureScope::All => with_signals(all, found, own),
-        }
-    }
-
-    /// What may be reached from some memory: everything in it that looks like an address is taken for one.
-    fn reachable<'a>(&'a self, reading: &mut Reading<'a>, mut found: Vec<Allocation>, end: Instant) -> Vec<Allocation> {
-        let (mut next, mut piece) = (0, vec![0; PIECE]);
-        while let Some(range) = found.get(next).copied() {
-            next += 1;
-            for offset in (0..range.size).step_by(PIECE) {
-                let length = (range.size - offset).min(PIECE as u64) as usize;
-                let Some(to) = piece.get_mut(..length) else { continue };
-                // What cannot be read is told when it is to be written.
-                if self.piece(reading, &range, range.base + offset, to, end).is_err() {
-                    break;
-                }
-                let memory = lock(&self.memory);
-                let words = to.chunks_exact(8).filter_map(|w| w.try_into().ok()).map(u64::from_le_bytes);
-                for inside in words.flat_map(|word| memory.mapped_around(word)) {
-                    if !found.iter().any(|known| known.base == inside.base) {
-                        found.push(inside);
-                    }
-                }
-            }
-        }
-        found
-    }
-}
-
-/// All memory, the signals among what arguments point to, and the replacement's own data.
-fn with_signals(mut all: Vec<Allocation>, found: Vec<Allocation>, own: Vec<Allocation>) -> Vec<Allocation> {
-    all.extend(own);
-    all.extend(found.into_iter().filter(|a| a.kind == Kind::Signal));
-    all.sort_by_key(|a| a.base);
-    all
 }

@@ -40,8 +40,11 @@ impl Asked {
     unsafe fn all_before(&self, copies: impl Fn(&Session) -> Vec<(hsa_signal_t, Option<Engine>)>) {
         guard((), || {
             let Some(session) = session::current() else { return };
-            let copies = copies(session).into_iter().filter(|(completion, _)| completion.handle != 0);
-            let copies: Vec<_> = copies.collect();
+            let mut copies = copies(session);
+            if let Some(capture) = session.capture.as_ref().filter(|_| copies.iter().any(|(c, _)| c.handle == 0)) {
+                capture.copies.never_end();
+            }
+            copies.retain(|(completion, _)| completion.handle != 0);
             for (completion, _) in &copies {
                 session.interceptor.signal_reused(completion.handle);
             }
@@ -144,7 +147,7 @@ fn by_agents(session: &Session, to: hsa_agent_t, from: hsa_agent_t, size: usize)
 }
 
 /// Says that this thread copies until it is dropped.
-fn copying() -> Option<Inside<'static>> {
+pub(super) fn copying() -> Option<Inside<'static>> {
     guard(None, || Some(session::current()?.capture.as_ref()?.copies.inside()))
 }
 

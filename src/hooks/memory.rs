@@ -36,6 +36,11 @@ fn leaving(body: impl FnOnce(&mut Memory)) {
     with(|capture| capture.memory_leaves(body));
 }
 
+/// Memory is about to be others' as well: before they have it.
+fn shared(memory: *mut c_void) {
+    with(|capture| capture.memory(|all| all.shared(address(memory))));
+}
+
 /// What the runtime has written to a place of the caller's.
 fn written<T: Copy>(to: *mut T) -> T {
     // SAFETY: the runtime's call has succeeded, and has written there.
@@ -148,6 +153,36 @@ pub(super) unsafe extern "C" fn svm_attributes_set(
 ) -> hsa_status_t {
     let status = original!(amd.hsa_amd_svm_attributes_set_fn(memory, size, attributes, count));
     entered(status, |all| all.managed(address(memory), size as u64))
+}
+
+pub(super) unsafe extern "C" fn ipc_create(
+    memory: *mut c_void,
+    size: usize,
+    handle: *mut hsa_amd_ipc_memory_t,
+) -> hsa_status_t {
+    shared(memory);
+    original!(amd.hsa_amd_ipc_memory_create_fn(memory, size, handle))
+}
+
+pub(super) unsafe extern "C" fn export_dmabuf(
+    memory: *const c_void,
+    size: usize,
+    descriptor: *mut c_int,
+    offset: *mut u64,
+) -> hsa_status_t {
+    shared(memory.cast_mut());
+    original!(amd.hsa_amd_portable_export_dmabuf_fn(memory, size, descriptor, offset))
+}
+
+pub(super) unsafe extern "C" fn export_dmabuf_v2(
+    memory: *const c_void,
+    size: usize,
+    descriptor: *mut c_int,
+    offset: *mut u64,
+    flags: u64,
+) -> hsa_status_t {
+    shared(memory.cast_mut());
+    original!(amd.hsa_amd_portable_export_dmabuf_v2_fn(memory, size, descriptor, offset, flags))
 }
 
 pub(super) unsafe extern "C" fn ipc_attach(

@@ -5,6 +5,7 @@
 
 mod copy;
 mod executable;
+mod image;
 mod index;
 mod later;
 mod memory;
@@ -15,7 +16,7 @@ mod signal;
 use std::mem::offset_of;
 
 use hsa::{Api, LiveTable, Slot};
-use hsa_sys::raw::{AmdExtTable, CoreApiTable};
+use hsa_sys::raw::{AmdExtTable, CoreApiTable, ImageExtTable};
 use logdur_intercept::library;
 use logdur_intercept::lock;
 use logdur_journal::names::one_line;
@@ -47,8 +48,10 @@ macro_rules! hooks {
         }
     };
     (@at $live:ident core $entry:ident) => { $live.core_at(offset_of!(CoreApiTable, $entry)) };
+    (@at $live:ident image $entry:ident) => { $live.image_at(offset_of!(ImageExtTable, $entry)) };
     (@at $live:ident amd $entry:ident) => { $live.amd_at(offset_of!(AmdExtTable, $entry)) };
     (@with core $entry:ident $hook:path) => { CoreApiTable { $entry: Some($hook), ..Default::default() } };
+    (@with image $entry:ident $hook:path) => { ImageExtTable { $entry: Some($hook), ..Default::default() } };
     (@with amd $entry:ident $hook:path) => { AmdExtTable { $entry: Some($hook), ..Default::default() } };
 }
 
@@ -113,6 +116,13 @@ hooks! { of_memory:
     amd.hsa_amd_interop_unmap_buffer_fn => memory::interop_unmap_buffer;
     amd.hsa_amd_vmem_map_fn => memory::vmem_map;
     amd.hsa_amd_vmem_unmap_fn => memory::vmem_unmap;
+    amd.hsa_amd_ipc_memory_create_fn => memory::ipc_create;
+    amd.hsa_amd_portable_export_dmabuf_fn => memory::export_dmabuf;
+    amd.hsa_amd_portable_export_dmabuf_v2_fn => memory::export_dmabuf_v2;
+    image.hsa_ext_image_import_fn => image::import;
+    image.hsa_ext_image_export_fn => image::export;
+    image.hsa_ext_image_copy_fn => image::copy;
+    image.hsa_ext_image_clear_fn => image::clear;
     core.hsa_signal_create_fn => memory::signal_create;
     amd.hsa_amd_signal_create_fn => memory::amd_signal_create;
 }

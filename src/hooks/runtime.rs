@@ -7,7 +7,7 @@
 //! Any. The count is the runtime's own, kept beside it: of two threads that use the runtime for the first time together, one
 //! may be missed. Then its queues are given up too early, which is said.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hsa_sys::raw::{HSA_STATUS_SUCCESS, hsa_status_t};
 use logdur_intercept::guard;
@@ -22,6 +22,9 @@ static USERS: AtomicU32 = AtomicU32::new(0);
 /// Other runtimes of the process, which are not watched.
 static OTHERS: AtomicU32 = AtomicU32::new(0);
 
+/// There was another runtime, at any time.
+static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
+
 /// The runtime is being started: `OnLoad` is called inside of the first `hsa_init`.
 pub(crate) fn started() {
     USERS.store(1, Ordering::Release);
@@ -29,7 +32,13 @@ pub(crate) fn started() {
 
 /// Another runtime of the process has called `OnLoad`, and will call `OnUnload`.
 pub(crate) fn another_started() {
+    HAD_OTHERS.store(true, Ordering::Release);
     OTHERS.fetch_add(1, Ordering::AcqRel);
+}
+
+/// True if the process has had another runtime, which is not watched.
+pub(crate) fn had_others() -> bool {
+    HAD_OTHERS.load(Ordering::Acquire)
 }
 
 /// True when `OnUnload` is called by another runtime: ours has users, which it has not when it calls it.

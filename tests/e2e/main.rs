@@ -68,4 +68,5 @@ mod tools;
 mod trace;
 mod triton;
 mod tune;
+mod untouched;
 mod variables;

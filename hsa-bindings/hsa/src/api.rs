@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 use std::ptr;
 
-use hsa_sys::raw::{self, AmdExtTable, CoreApiTable, HsaApiTable, hsa_system_info_t};
+use hsa_sys::raw::{self, AmdExtTable, CoreApiTable, HsaApiTable, ImageExtTable, hsa_system_info_t};
 
 use crate::error::call;
 use crate::live::{LiveTable, SLOT_SIZE, Slot};
@@ -17,6 +17,8 @@ pub struct Api {
     pub core: CoreApiTable,
     /// AMD's extensions.
     pub amd: AmdExtTable,
+    /// Images.
+    pub image: ImageExtTable,
 }
 
 impl Api {
@@ -35,7 +37,8 @@ impl Api {
 
     /// Copies the functions out of live tables.
     pub fn copy(live: &LiveTable) -> Api {
-        let mut api = Api { core: CoreApiTable::default(), amd: AmdExtTable::default() };
+        let mut api =
+            Api { core: CoreApiTable::default(), amd: AmdExtTable::default(), image: ImageExtTable::default() };
         for at in (offset_of!(CoreApiTable, hsa_init_fn)..size_of::<CoreApiTable>()).step_by(SLOT_SIZE) {
             if let Some(slot) = live.core_at(at) {
                 // SAFETY: `at` is a function entry of `api.core`, and the slot is the runtime's of the same entry.
@@ -47,6 +50,13 @@ impl Api {
             if let Some(slot) = live.amd_at(at) {
                 // SAFETY: as above, `amd_at` having found where the runtime's layout has the entry of this offset.
                 unsafe { write_entry(&mut api.amd, at, slot) };
+            }
+        }
+        const IMAGES: usize = offset_of!(ImageExtTable, hsa_ext_image_get_capability_fn);
+        for at in (IMAGES..size_of::<ImageExtTable>()).step_by(SLOT_SIZE) {
+            if let Some(slot) = live.image_at(at) {
+                // SAFETY: `at` is a function entry of `api.image`, and the slot is the runtime's of the same entry.
+                unsafe { write_entry(&mut api.image, at, slot) };
             }
         }
         api.core.version = live.core_version();

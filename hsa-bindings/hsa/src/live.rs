@@ -9,7 +9,7 @@
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hsa_sys::raw::{AmdExtTable, ApiTableVersion, CoreApiTable, HsaApiTable};
+use hsa_sys::raw::{AmdExtTable, ApiTableVersion, CoreApiTable, HsaApiTable, ImageExtTable};
 use hsa_sys::table::AmdExtLayout;
 
 use crate::Result;
@@ -25,6 +25,9 @@ pub struct LiveTable {
     core_size: u32,
     amd: *mut AmdExtTable,
     amd_size: u32,
+    /// Null when the runtime has no images.
+    image: *mut ImageExtTable,
+    image_size: u32,
 }
 
 // SAFETY: the tables are static data of the runtime; entries are accessed as atomics only.
@@ -78,7 +81,11 @@ impl LiveTable {
         let core_size = unsafe { (*core).version.minor_id };
         // SAFETY: as above.
         let amd_size = unsafe { (*amd).version.minor_id };
-        Ok(LiveTable { core, core_size, amd, amd_size })
+        // SAFETY: every runtime's root table has this field.
+        let image = unsafe { (*root).image_ext_ };
+        // SAFETY: null, or a table that begins with its version, constant while the runtime is loaded.
+        let image_size = unsafe { image.as_ref() }.map_or(0, |image| image.version.minor_id);
+        Ok(LiveTable { core, core_size, amd, amd_size, image, image_size })
     }
 
     /// True when both are the tables of one runtime: it has one core table for as long as it is loaded.
@@ -108,6 +115,16 @@ impl LiveTable {
             offset >= FIRST && offset.is_multiple_of(SLOT_SIZE) && offset + SLOT_SIZE <= self.core_size as usize;
         // SAFETY: the entry is inside the runtime's table by the size that the runtime states, and aligned.
         inside.then(|| unsafe { Slot::at(self.core.cast(), offset) })
+    }
+
+    /// The entry of the table of images at an offset of [`ImageExtTable`]; `None` past the runtime's table. Its layout has only been
+    /// appended to (`hsa_api_trace.h`).
+    pub fn image_at(&self, offset: usize) -> Option<Slot<'_>> {
+        const FIRST: usize = offset_of!(ImageExtTable, hsa_ext_image_get_capability_fn);
+        let inside =
+            offset >= FIRST && offset.is_multiple_of(SLOT_SIZE) && offset + SLOT_SIZE <= self.image_size as usize;
+        // SAFETY: the entry is inside the runtime's table by the size that the runtime states, and aligned.
+        inside.then(|| unsafe { Slot::at(self.image.cast(), offset) })
     }
 
     /// The entry of the extension table that [`AmdExtTable`] has at an offset; `None` if this runtime lacks it.

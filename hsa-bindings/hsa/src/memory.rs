@@ -33,6 +33,11 @@ impl Pool {
             || self.has(raw::HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_EXTENDED_SCOPE_FINE_GRAINED)
     }
 
+    /// True when other agents see a kernel's writes after its end only.
+    pub fn is_coarse_grained(&self) -> bool {
+        self.has(raw::HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED) && !self.is_fine_grained()
+    }
+
     fn has(&self, flag: raw::hsa_amd_memory_pool_global_flag_s) -> bool {
         self.global_flags.is_some_and(|flags| flags & flag.0 != 0)
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hsa_sys::raw::{AmdExtTable, CoreApiTable};
+use hsa_sys::raw::{AmdExtTable, CoreApiTable, ImageExtTable};
 use libloading::os::unix::{Library, RTLD_NOW};
 
 use crate::{Api, HsaError, Result};
@@ -30,7 +30,8 @@ impl Api {
         let name = path.unwrap_or(Path::new("libhsa-runtime64.so.1"));
         // SAFETY: the runtime's initialisers have no preconditions.
         let library = unsafe { Library::open(Some(name), RTLD_NOW) }.map_err(|e| HsaError::Open(e.to_string()))?;
-        let mut api = Api { core: CoreApiTable::default(), amd: AmdExtTable::default() };
+        let mut api =
+            Api { core: CoreApiTable::default(), amd: AmdExtTable::default(), image: ImageExtTable::default() };
         load!(library, api.core;
             hsa_init_fn,
             hsa_shut_down_fn,

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
+use hsa::Api;
 use hsa_sys::abi::aql::{PacketType, vendor};
 use hsa_sys::abi::signal::Signal;
 use logdur_journal::State;
@@ -40,6 +41,22 @@ impl Queue {
         // The application's signals have been decremented for what has ended, but for what is kept from it.
         let told = self.forwarding.load(Ordering::Acquire) as usize <= behind + lock(&self.deferred).len();
         (in_flight == behind && told).then_some(Rest { next, in_flight })
+    }
+
+    /// True when everything is complete that was ever published of the queue, no packet waits at a barrier, and no other library has
+    /// written the queue's index. Also when the queue is gone. False if that cannot be known, as for an intercept queue.
+    pub fn is_idle(&self, api: &Api) -> bool {
+        if !self.has_packets || self.gone.load(Ordering::Acquire) {
+            return true;
+        }
+        let Some(ring) = &self.ring else { return false };
+        let mut idle = false;
+        self.publisher.work(|_| {
+            let end = ring.published.load(Ordering::Acquire);
+            let is_ours = !ring.bypassed.load(Ordering::Acquire) && ring.real_index(api) == end;
+            idle = is_ours && ring.first_not_taken() == end;
+        });
+        idle && self.in_flight() == 0
     }
 
     /// How far the queue has come: the first packet that was not taken, and its dispatches in flight. `None` while its lock is

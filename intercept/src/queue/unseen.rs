@@ -38,6 +38,8 @@ pub struct Unseen(Mutex<Counts>);
 #[derive(Default)]
 struct Counts {
     left: Vec<Left>,
+    /// There was one, at any time.
+    had_queues: bool,
     /// Why packets passed unseen.
     reasons: BTreeSet<String>,
     /// How many queues had such packets.
@@ -50,7 +52,15 @@ impl Unseen {
     /// # Safety
     /// `handle` must be a queue of the runtime, and [`Unseen::close`] be called before it is destroyed.
     pub(crate) unsafe fn enter(&self, handle: *mut hsa_queue_t, why: String) {
-        lock(&self.0).left.push(Left { handle, why, counted: 0 });
+        let mut counts = lock(&self.0);
+        counts.had_queues = true;
+        counts.left.push(Left { handle, why, counted: 0 });
+    }
+
+    /// True if there has been a queue that is not watched, or packets have passed unseen.
+    pub fn had_queues(&self) -> bool {
+        let counts = lock(&self.0);
+        counts.had_queues || counts.queues > 0
     }
 
     /// A queue is about to be destroyed.

@@ -10,7 +10,7 @@ use hsa::Api;
 use hsa_sys::abi::aql::{Packet, PacketType, Slot};
 use hsa_sys::abi::queue::Queue as AmdQueue;
 use hsa_sys::abi::signal::{Signal, kind};
-use hsa_sys::raw::{self, AmdExtTable, CoreApiTable, hsa_queue_t, hsa_signal_t, hsa_status_t};
+use hsa_sys::raw::{self, AmdExtTable, CoreApiTable, ImageExtTable, hsa_queue_t, hsa_signal_t, hsa_status_t};
 use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::blocks::RecordRef;
 use logdur_intercept::ports::{ChangeDispatch, Changed, Follow, HoldQueue, Lend, Lent, Report};
@@ -157,6 +157,7 @@ fn api() -> Api {
             hsa_amd_profiling_set_profiler_enabled_fn: Some(profile),
             ..AmdExtTable::default()
         },
+        image: ImageExtTable::default(),
     }
 }
 

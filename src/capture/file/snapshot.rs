@@ -9,6 +9,7 @@ use std::time::Instant;
 use logdur_capture::{CaptureError, FREED, Severity, SnapshotId};
 
 use super::{Failed, File};
+use crate::capture::hold::TooMuch;
 use crate::capture::memory::Allocation;
 use crate::session::Session;
 
@@ -24,15 +25,39 @@ pub(in crate::capture) struct Read {
     pub(in crate::capture) unread: Vec<String>,
     /// Why it ended early.
     pub(in crate::capture) over: Option<Over>,
+    /// Bytes of memory that were looked at, not known without that.
+    pub(in crate::capture) bytes: u64,
+    /// It has all of its memory.
+    pub(in crate::capture) is_whole: bool,
+}
+
+/// Memory that a snapshot is to have.
+pub(in crate::capture) trait Source {
+    /// The next range, and whether it is as the parent has it; `None` at the end.
+    ///
+    /// # Errors
+    /// When all that was found is more than the limits allow.
+    fn next(&mut self) -> Result<Option<(Allocation, bool)>, TooMuch>;
+
+    /// Fills a buffer with what is at an offset of a range.
+    ///
+    /// # Errors
+    /// Why it cannot be read; [`io::ErrorKind::NotFound`] when it was freed.
+    fn read(&mut self, range: &Allocation, offset: u64, to: &mut [u8]) -> io::Result<()>;
+
+    /// All ranges that were found so far.
+    fn all(&self) -> &[Allocation];
 }
 
 /// The limit at which a snapshot ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::capture) enum Over {
     /// The file has as many bytes as it may have.
     Bytes,
     /// The dispatch was held for as long as it may be.
     Time,
+    /// The memory that was found is more than the limits allow.
+    TooMuch(TooMuch),
 }
 
 /// Pieces of memory that are not in a snapshot: address, bytes, cause. Neighbours of the same cause are one.
@@ -50,24 +75,36 @@ impl Pieces {
 }
 
 impl File {
-    /// Writes memory; `read` fills a buffer with what is at an offset of a range. Ends early at the file's limit of bytes, or
-    /// at a moment. Of the application's own memory, all pages that are mapped are read.
+    /// Writes memory. Ends early at the file's limit of bytes, or at a moment. Of the application's own memory, all pages that are
+    /// mapped are read.
     pub(in crate::capture) fn snapshot(
         &mut self,
         session: &Session,
         parent: Option<SnapshotId>,
-        ranges: &[Allocation],
+        source: &mut dyn Source,
         end: Instant,
-        mut read: impl FnMut(&Allocation, u64, &mut [u8]) -> io::Result<()>,
     ) -> Result<Read, Failed> {
         self.begin(session)?;
-        self.allocations(session, ranges)?;
         let limit = self.limit;
         let writer = self.writer.as_mut().ok_or(CaptureError::Stopped)?;
         let mut snapshot = writer.snapshot(parent);
         let (mut losses, mut freed, mut over) = (Pieces::default(), Pieces::default(), None);
-        let mut unread = Vec::new();
-        'ranges: for range in ranges {
+        let (mut unread, mut bytes) = (Vec::new(), 0);
+        'ranges: loop {
+            let (range, is_same) = match source.next() {
+                Ok(Some(range)) => range,
+                Ok(None) => break,
+                Err(why) => {
+                    over = Some(Over::TooMuch(why));
+                    snapshot.incomplete();
+                    break;
+                }
+            };
+            if is_same && snapshot.unchanged(range.base, range.size).is_ok() {
+                continue;
+            }
+            let range = &range;
+            bytes += range.size;
             let mut at = range.base;
             // Below it, memory is read a page at a time, since a page of it could not be read.
             let mut in_pages_to = range.base;
@@ -86,7 +123,7 @@ impl File {
                 let (from, mut piece) = (at, 0);
                 let written = snapshot.range(from, stop - from, &mut |offset, to| {
                     piece = to.len() as u64;
-                    read(range, from - range.base + offset, to)
+                    source.read(range, from - range.base + offset, to)
                 });
                 at = match written {
                     Ok(()) => stop,
@@ -124,12 +161,14 @@ impl File {
         }
         let id = snapshot.finish()?;
         self.latest = Some(id);
+        self.allocations(session, source.all())?;
         for (address, length, why) in &freed.0 {
             self.note(Severity::Info, FREED, &format!("{length} bytes at {address:#x}: {why}"))?;
         }
+        let is_whole = over.is_none() && unread.is_empty() && losses.0.is_empty() && freed.0.is_empty();
         unread.extend(losses.0.iter().map(|(address, length, why)| {
             format!("{length} bytes at {address:#x} could not be read: the snapshot is incomplete: {why}")
         }));
-        Ok(Read { id, unread, over })
+        Ok(Read { id, unread, over, bytes, is_whole })
     }
 }

@@ -1,0 +1,263 @@
+//! Which memory a snapshot has, and reading it into the file, each byte once.
+//!
+//! # Threads
+//! The capture thread.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use hsa::Executable;
+use logdur_capture::SnapshotId;
+use logdur_intercept::lock;
+use logdur_settings::CaptureScope;
+
+use super::Capture;
+use super::file::{Over, Source};
+use super::hold::{PATIENCE, TooMuch};
+use super::memory::{Allocation, Kind};
+use super::take::{Reading, Untaken};
+use super::untouched::{self, Links, Moment};
+use crate::session::Session;
+
+/// Which memory a snapshot is to have, and when it has to be read.
+pub(super) struct Wanted<'a> {
+    pub(super) scope: CaptureScope,
+    /// The position of the dispatch's agent.
+    pub(super) agent: usize,
+    pub(super) kernarg: &'a [u8],
+    /// The executable of the replacement, if that has variables of its own.
+    pub(super) replacement: Option<Executable>,
+    pub(super) end: Instant,
+}
+
+/// The memory of a snapshot, which becomes more while it is read if addresses are followed.
+struct Gathered<'a, 'r> {
+    capture: &'a Capture,
+    reading: &'r mut Reading<'a>,
+    end: Instant,
+    /// Bytes by which the file may grow.
+    left: u64,
+    all: Vec<Allocation>,
+    /// How many of them were read, or known without that.
+    next: usize,
+    /// Serial numbers of memory that is as the parent has it.
+    same: HashSet<u64>,
+    /// Present when everything in memory that looks like an address is taken for one.
+    follow: Option<Follow>,
+}
+
+/// Following addresses from memory to memory.
+struct Follow {
+    /// First addresses of what was found.
+    known: HashSet<u64>,
+    /// What no word outside of is an address.
+    span: (u64, u64),
+    /// What the parent's memory points to.
+    before: Links,
+    /// What memory points to now.
+    links: Links,
+}
+
+impl Follow {
+    fn new(found: &[Allocation], span: (u64, u64), changes: u64, before: Links) -> Follow {
+        // Of other memory, other words are addresses.
+        let before = if before.changes == changes { before } else { Links::default() };
+        let known = found.iter().map(|a| a.base).collect();
+        Follow { known, span, before, links: Links { changes, ..Links::default() } }
+    }
+}
+
+impl Gathered<'_, '_> {
+    /// Takes everything in a piece of memory for an address that looks like one.
+    fn follow(&mut self, range: &Allocation, at: u64, piece: &[u8]) {
+        let Some(follow) = &mut self.follow else { return };
+        let aligned = piece.get(at.wrapping_neg() as usize % 8..).unwrap_or_default();
+        let (first, end) = follow.span;
+        let words = aligned.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let mut addresses = words.filter(|word| (first..end).contains(word)).peekable();
+        let links = follow.links.of.entry(range.serial).or_default();
+        if addresses.peek().is_none() {
+            return;
+        }
+        let memory = lock(&self.capture.memory);
+        let mut last = 0..0;
+        for word in addresses {
+            // Addresses that follow each other are often of one array.
+            if last.contains(&word) {
+                continue;
+            }
+            for inside in memory.mapped_around(word) {
+                last = inside.base..inside.end();
+                if !links.contains(&inside.base) {
+                    links.push(inside.base);
+                }
+                if follow.known.insert(inside.base) {
+                    self.all.push(inside);
+                }
+            }
+        }
+    }
+
+    /// The same for memory that is not read, since it is as it was. False if it is not known what it points to.
+    fn follow_known(&mut self, range: &Allocation) -> bool {
+        let Some(follow) = &mut self.follow else { return true };
+        let Some(links) = follow.before.of.remove(&range.serial) else { return false };
+        let memory = lock(&self.capture.memory);
+        for base in &links {
+            if let Some(found) = memory.around(*base).filter(|found| follow.known.insert(found.base)) {
+                self.all.push(*found);
+            }
+        }
+        drop(memory);
+        follow.links.of.insert(range.serial, links);
+        true
+    }
+}
+
+impl Source for Gathered<'_, '_> {
+    fn next(&mut self) -> Result<Option<(Allocation, bool)>, TooMuch> {
+        let Some(range) = self.all.get(self.next).copied() else { return Ok(None) };
+        self.next += 1;
+        if self.follow.is_some() {
+            let bytes = self.all.iter().map(|a| a.size).sum();
+            self.capture.limits.allow(bytes, self.capture.readings(), self.left)?;
+        }
+        let same = self.same.contains(&range.serial) && self.follow_known(&range);
+        Ok(Some((range, same)))
+    }
+
+    fn read(&mut self, range: &Allocation, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        let at = range.base + offset;
+        self.capture.piece(self.reading, range, at, to, self.end)?;
+        self.follow(range, at, to);
+        Ok(())
+    }
+
+    fn all(&self) -> &[Allocation] {
+        &self.all
+    }
+}
+
+impl Capture {
+    /// How often the memory of a dispatch is read.
+    pub(super) fn readings(&self) -> u64 {
+        1 + u64::from(self.after)
+    }
+
+    /// Reads memory into the file. A kernel that reaches none has a snapshot without any. Queues and copies are at rest.
+    pub(super) fn snapshot<'a>(
+        &'a self,
+        session: &Session,
+        reading: &mut Reading<'a>,
+        wanted: &Wanted<'_>,
+        parent: Option<SnapshotId>,
+    ) -> Result<Option<SnapshotId>, Untaken> {
+        if wanted.scope == CaptureScope::Kernarg {
+            return Ok(None);
+        }
+        let before = self.untouched.take().filter(|before| Some(before.snapshot) == parent);
+        let quiet = self.quiet(session);
+        let all = self.ranges(session, wanted);
+        let memory = lock(&self.memory);
+        let (span, changes) = (memory.span(), memory.changes());
+        // Everything that may be reached, since it is not known yet what will be.
+        let private = if quiet.is_some() { untouched::private(memory.all()) } else { HashSet::new() };
+        drop(memory);
+        let (same, links) = match before {
+            Some(before) if quiet.as_ref() == Some(&before.quiet) => {
+                (private.intersection(&before.private).copied().collect(), before.links)
+            }
+            _ => (HashSet::new(), Links::default()),
+        };
+        let (start, mut file) = (Instant::now(), lock(&self.file));
+        let left = file.left();
+        let bytes = all.iter().map(|a| a.size).sum();
+        self.limits.allow(bytes, self.readings(), left)?;
+        let follows = wanted.scope == CaptureScope::Reachable;
+        let follow = follows.then(|| Follow::new(&all, span, changes, links));
+        let mut gathered = Gathered { capture: self, reading, end: wanted.end, left, all, next: 0, same, follow };
+        let read = file.snapshot(session, parent, &mut gathered, wanted.end)?;
+        let moment = quiet.filter(|_| read.is_whole).map(|quiet| Moment {
+            snapshot: read.id,
+            quiet,
+            private: gathered.all.iter().map(|a| a.serial).filter(|serial| private.contains(serial)).collect(),
+            links: gathered.follow.map(|follow| follow.links).unwrap_or_default(),
+        });
+        self.untouched.put(moment);
+        for what in read.unread {
+            if file.lost(&what)? {
+                session.interceptor.notice(format!("capture: {what}"));
+            }
+        }
+        match read.over {
+            None => self.limits.measured(read.bytes, start.elapsed(), left - file.left()),
+            Some(Over::Bytes) => return Err(TooMuch::Bytes { bytes, left }.into()),
+            Some(Over::Time) => return Err(Untaken::Held(self.limits.hold)),
+            Some(Over::TooMuch(why)) => return Err(why.into()),
+        }
+        Ok(Some(read.id))
+    }
+
+    /// Reads a piece of memory, which is not freed meanwhile, nor while a copy of it is under way.
+    fn piece<'a>(
+        &'a self,
+        reading: &mut Reading<'a>,
+        range: &Allocation,
+        at: u64,
+        to: &mut [u8],
+        end: Instant,
+    ) -> io::Result<()> {
+        let deadline = end.min(Instant::now() + PATIENCE);
+        let Reading { reader, not_freed } = reading;
+        let Some(reader) = reader.as_mut() else { return Err(io::ErrorKind::Other.into()) };
+        let held = not_freed.take().unwrap_or_else(|| self.reading.write().unwrap_or_else(PoisonError::into_inner));
+        let known = lock(&self.memory).is_there(range, at);
+        let read = if known {
+            // SAFETY: it is allocated, and no thread frees it while the lock is held: as long as a copy is under way.
+            let read = unsafe { reader.read(range, at, to, &self.copies, deadline) };
+            read.map_err(|e| {
+                let kind = if e.is_freed(range) { io::ErrorKind::NotFound } else { io::ErrorKind::Other };
+                io::Error::new(kind, e.to_string())
+            })
+        } else {
+            Err(io::Error::new(io::ErrorKind::NotFound, "it was freed meanwhile"))
+        };
+        *not_freed = Some(held).filter(|_| !reader.has_no_late_copies());
+        read
+    }
+
+    /// The memory that is in the scope of a dispatch: with `reachable`, what arguments and code have addresses of.
+    fn ranges(&self, session: &Session, wanted: &Wanted<'_>) -> Vec<Allocation> {
+        let agent = session.interceptor.agent(wanted.agent).map_or(0, |agent| agent.agent.handle);
+        let mut memory = lock(&self.memory);
+        memory.forget_unmapped();
+        let all: Vec<Allocation> = memory.of_agent(agent).copied().collect();
+        let at = |words: &[u8]| -> Vec<Allocation> {
+            let words = words.chunks_exact(8).filter_map(|w| w.try_into().ok()).map(u64::from_le_bytes);
+            words.flat_map(|word| memory.mapped_around(word)).collect()
+        };
+        let mut found = at(wanted.kernarg);
+        // Code reaches its variables without an argument.
+        found.extend(all.iter().filter(|a| matches!(a.kind, Kind::Variable { .. })));
+        let own = wanted.replacement.map_or(&[][..], |replacement| memory.of_ours(replacement)).to_vec();
+        drop(memory);
+        found.extend(&own);
+        found.sort_by_key(|a| a.base);
+        found.dedup();
+        match wanted.scope {
+            CaptureScope::Kernarg => Vec::new(),
+            CaptureScope::Args | CaptureScope::Reachable => found,
+            CaptureScope::All => with_signals(all, found, own),
+        }
+    }
+}
+
+/// All memory, the signals among what arguments point to, and the replacement's own data.
+fn with_signals(mut all: Vec<Allocation>, found: Vec<Allocation>, own: Vec<Allocation>) -> Vec<Allocation> {
+    all.extend(own);
+    all.extend(found.into_iter().filter(|a| a.kind == Kind::Signal));
+    all.sort_by_key(|a| a.base);
+    all
+}
