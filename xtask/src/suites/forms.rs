@@ -1,13 +1,15 @@
 //! How the tests of a suite are listed, and how a test's output is judged: one function of each kind for every form that
 //! tests come in.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
 use super::emulated;
 use super::place::Place;
-use super::{openmp, rocblas};
+use super::{hashcat, openmp, rocblas};
 use crate::corpus::below;
 use crate::shell;
 
@@ -52,7 +54,7 @@ pub(crate) enum Programs {
     Of(&'static str),
     /// One program with each of these arguments, of which the text before the first space is the group. Of a program made
     /// with GoogleTest they are the cases that are wanted, none for all; of `rocblas-test` the folder
-    /// with its file of cases.
+    /// with its file of cases, of hashcat that with its kernels.
     With(&'static str, &'static [&'static str]),
     /// Each script or source of a folder of this repository.
     Ours(&'static str),
@@ -73,11 +75,16 @@ impl Programs {
     }
 }
 
+/// True for a program that the loader of the place can start: packages have scripts beside their tests, too.
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
+    let begins_as_elf = || {
+        let mut magic = [0; 4];
+        File::open(file).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
+    };
     let is_executable = file.metadata().is_ok_and(|data| data.permissions().mode() & 0o111 != 0);
     let is_library = file.file_name().is_some_and(|name| name.to_string_lossy().contains(".so"));
-    is_executable && !is_library
+    is_executable && !is_library && begins_as_elf()
 }
 
 fn file_name(path: &Path) -> String {
@@ -159,6 +166,9 @@ fn judge_google(text: &str) -> Judged {
 
 /// `rocblas-test`, made with GoogleTest: a process for some cases of each function.
 pub(crate) const ROCBLAS_TEST: Form = Form { list: rocblas::list, judge: judge_google };
+
+/// hashcat: a process for each kind of hash.
+pub(crate) const HASHCAT: Form = Form { list: hashcat::list, judge: hashcat::judge };
 
 /// `rocblas-bench` and its like: a table of results with norms of errors.
 pub(crate) const NORMS: Form = Form { list: list_lines, judge: judge_norms };

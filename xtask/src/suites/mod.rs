@@ -3,12 +3,13 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use crate::dist;
 
 mod emulated;
 mod forms;
+mod hashcat;
 mod openmp;
 mod page;
 mod place;
@@ -136,6 +137,7 @@ fn one(suite: &Suite, place: &Place, options: &Options) -> Result<Vec<String>> {
     });
     let seed = options.seed.unwrap_or(SEED);
     let all = listed.len();
+    ensure!(all > 0, "{} lists no test", suite.title);
     let wanted = |name: &str| options.only.as_ref().is_none_or(|part| name.contains(part.as_str()));
     let is_left_out = |name: &str| suite.left_out.iter().any(|l| name.contains(l.test));
     let candidates = listed.into_iter().filter(|test| wanted(&test.name) && !is_left_out(&test.name)).collect();

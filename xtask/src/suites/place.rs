@@ -134,6 +134,18 @@ impl Place {
         }
     }
 
+    /// The same for a program that looks for its data beside `/proc/self/exe`, which is the loader's file where one starts the
+    /// program: there is a link to that file in `folder`.
+    pub(super) fn words_beside(&self, folder: &Path, program: &Path) -> Result<Vec<String>> {
+        let mut words = self.words(program);
+        let started = if words.first().is_some_and(|word| word == "env") { words.len() - 1 } else { 0 };
+        let link = folder.join("started");
+        fs::remove_file(&link).ok();
+        fs::hard_link(&words[started], &link).with_context(|| format!("linking {}", words[started]))?;
+        words[started] = link.display().to_string();
+        Ok(words)
+    }
+
     /// Writes the script `run` of the place, for tests that start programs themselves.
     fn write_run(&self) -> Result<()> {
         let mut words = self.words(Path::new("PROGRAM"));

@@ -42,21 +42,12 @@ pub(super) fn list(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
             let folder = all.join(format!("{function}.{part}"));
             fs::create_dir_all(&folder)?;
             fs::write(folder.join(FILE), [&[cases.head.as_slice()], records.as_slice()].concat().concat())?;
-            let words = beside(&folder, place.words(Path::new(program)))?;
+            // It takes the cases that are beside `/proc/self/exe`.
+            let words = place.words_beside(&folder, Path::new(program))?;
             tests.push(Test { name, group: function.clone(), words, folder: place.folder.clone() });
         }
     }
     Ok(tests)
-}
-
-/// The words that start the program from a folder: it takes the cases that are beside `/proc/self/exe`, which is the loader's
-/// file where one starts the program.
-fn beside(folder: &Path, mut words: Vec<String>) -> Result<Vec<String>> {
-    let started = if words.first().is_some_and(|word| word == "env") { words.len() - 1 } else { 0 };
-    let link = folder.join("started");
-    fs::hard_link(&words[started], &link).with_context(|| format!("linking {}", words[started]))?;
-    words[started] = link.display().to_string();
-    Ok(words)
 }
 
 /// So many cases for each part, spread over all of a function's, each in one part at most.

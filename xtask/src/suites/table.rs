@@ -1,7 +1,7 @@
 //! The suites: a row for each.
 
 use super::emulated::ARCH;
-use super::forms::{CLBLAST, Form, GGML, GOOGLE, NORMS, OPENMP, Programs, ROCBLAS_TEST, SCRIPTS, THRUST};
+use super::forms::{CLBLAST, Form, GGML, GOOGLE, HASHCAT, NORMS, OPENMP, Programs, ROCBLAS_TEST, SCRIPTS, THRUST};
 use super::place::Source;
 use crate::debian::Foreign;
 
@@ -45,8 +45,9 @@ pub(crate) struct Known {
 const ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*", "*TensileLibrary.dat"];
 /// The same for the other processor that both the package and the tests of this project have.
 const GFX906_ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx906*", "*TensileLibrary.dat"];
-/// Versions that load kernels when they are called have no list of all processors' kernels.
-const LAZY_ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*"];
+/// Versions that load kernels when they are called have no list of all processors' kernels. What is there for any processor is
+/// listed in files of their own.
+const LAZY_ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*", "*_fallback.dat"];
 
 const PRECOMPILED: &str = "warnings of its kernel need the source of a header that Debian's compiler of OpenCL has precompiled, \
                            which is looked for below the machine's /usr";
@@ -266,6 +267,40 @@ pub(crate) const SUITES: &[Suite] = &[
         variables: &[],
         short: 0,
         full: HIPSPARSE.len(),
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "rocsolver",
+        title: "rocSOLVER's tests",
+        source: Source::Debian {
+            rocm: "6.4.3",
+            packages: &["librocsolver0-tests"],
+            parts: &[("librocblas4", LAZY_ROCBLAS_PARTS)],
+            python: &[],
+            foreign: &[],
+        },
+        versions: &["librocsolver0-tests"],
+        programs: Programs::Of("libexec/rocm/librocsolver0-tests"),
+        form: GOOGLE,
+        arch: ARCH,
+        variables: &[],
+        short: 0,
+        full: 12,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "hashcat",
+        title: "hashcat's examples, on its HIP device",
+        source: Source::Debian { rocm: "6.4.3", packages: &["hashcat"], parts: &[], python: &[], foreign: &[] },
+        versions: &["hashcat"],
+        programs: Programs::With("bin/hashcat", &["share/hashcat"]),
+        form: HASHCAT,
+        arch: ARCH,
+        variables: &[],
+        short: 0,
+        full: 6,
         left_out: &[],
         known: &[],
     },
