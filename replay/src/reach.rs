@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use amdgpu_code_object::{Access, AddressSpace, Argument};
+use amdgpu_code_object::{Access, AddressSpace, Argument, ValueKind};
 use logdur_capture::{Allocation, AllocationKind};
 
 use crate::captured::CapturedDispatch;
@@ -72,9 +72,13 @@ fn is_hosts(kind: AllocationKind) -> bool {
     matches!(kind, HostPool | Kernarg | LockedHost | Managed)
 }
 
-/// True for an argument of which the compiler says that nothing is written through it.
+/// True for an argument of which the compiler says that nothing is written through it, and for that by which grids of several
+/// GPUs meet: what it points to is constant to kernels, and often among the arguments of other dispatches. Source: ROCm's device
+/// libraries, `ockl/src/cg.c`.
 fn is_read_only(argument: &Argument) -> bool {
-    argument.address_space == Some(AddressSpace::Constant) || argument.actual_access == Some(Access::ReadOnly)
+    argument.address_space == Some(AddressSpace::Constant)
+        || argument.actual_access == Some(Access::ReadOnly)
+        || argument.kind == ValueKind::HiddenMultigridSyncArg
 }
 
 /// A kernarg segment without the bytes that belong to no argument. The runtime leaves what was there before in these, like the
@@ -212,6 +216,31 @@ mod tests {
         reach.look(&words([0x1000, 0x8001]), Way::Write);
         assert!(reach.writes(0x1000) && !reach.writes(0x8000));
         assert_eq!(reach.next, [0x1000..0x2000, 0x4000..0x5000]);
+    }
+
+    #[test]
+    fn what_grids_of_several_gpus_meet_by_is_read_and_other_pointers_may_be_written_through() {
+        let argument = |kind| Argument {
+            name: None,
+            type_name: None,
+            offset: 0,
+            size: 8,
+            kind,
+            align: None,
+            value_type: None,
+            pointee_align: None,
+            address_space: None,
+            access: None,
+            actual_access: None,
+            is_const: false,
+            is_restrict: false,
+            is_volatile: false,
+            is_pipe: false,
+            unknown: Vec::new(),
+        };
+        let is_read_only = |kind| is_read_only(&argument(kind));
+        assert!(is_read_only(ValueKind::HiddenMultigridSyncArg));
+        assert!(!is_read_only(ValueKind::HiddenHostcallBuffer) && !is_read_only(ValueKind::GlobalBuffer));
     }
 
     #[test]
