@@ -27,10 +27,18 @@ fn captured(command: &mut Command, scope: &str) {
     command.env("LOGDUR_CAPTURE_SCOPE", scope).env("LOGDUR_CAPTURE_MAX_SECONDS", "3600");
 }
 
-const VARIANTS: [Variant; 3] = [
+/// With a small aperture, the host has no access to the GPU's memory, so that less of it has to be read.
+const VARIANTS: [Variant; 4] = [
     variant("without", emulated),
     variant("captured: all", |command| captured(command, "all")),
-    variant("reachable", |command| captured(command, "reachable")),
+    variant("all, small aperture", |command| {
+        captured(command, "all");
+        command.env("KFDEMU_BAR", "small");
+    }),
+    variant("reachable", |command| {
+        captured(command, "reachable");
+        command.arg("apart");
+    }),
 ];
 
 /// What a captured dispatch costs a process.
