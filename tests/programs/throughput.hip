@@ -264,6 +264,118 @@ static void run_jump_ahead() {
     std::printf("jump_ahead: values correct\n");
 }
 
+// Accesses whose lanes are anywhere in a buffer: reads of one and of two dwords by index, writes to permuted places.
+__global__ void scattered(const unsigned* order, const unsigned* words, uint64_t* out, int n, int rounds) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned at = order[i];
+    uint64_t sum = 0;
+    for (int r = 0; r < rounds; ++r) {
+        sum += words[at];
+        at = order[at];
+        sum ^= out[at];
+    }
+    out[n + order[i]] = sum;
+}
+
+static void run_scattered() {
+    const int n = 1 << 14, rounds = 64;
+    std::vector<unsigned> order(n), words(n);
+    std::vector<uint64_t> out(2 * n), expected(n);
+    for (int i = 0; i < n; ++i) {
+        order[i] = unsigned(i * 7919 + 13) % n;
+        words[i] = unsigned(i) * 2654435761u;
+        out[i] = uint64_t(i) * 0x9e3779b97f4a7c15ull;
+    }
+    for (int i = 0; i < n; ++i) {
+        unsigned at = order[i];
+        uint64_t sum = 0;
+        for (int r = 0; r < rounds; ++r) {
+            sum += words[at];
+            at = order[at];
+            sum ^= out[at];
+        }
+        expected[order[i]] = sum;
+    }
+    Array<unsigned> dorder(order), dwords(words);
+    Array<uint64_t> dout(out);
+    scattered<<<n / 256, 256>>>(dorder, dwords, dout, n, rounds);
+    auto got = dout.host();
+    for (int i = 0; i < n; ++i) EXPECT(got[n + i] == expected[i], "scattered[%d] is %llx", i, (unsigned long long)got[n + i]);
+    std::printf("scattered: values correct\n");
+}
+
+// A state in private memory, as generators of random numbers have it: its elements are chosen when the kernel runs.
+constexpr int STATE = 32;
+
+__host__ __device__ inline unsigned twisted(unsigned seed, int rounds) {
+    unsigned state[STATE];
+    for (int k = 0; k < STATE; ++k) state[k] = seed = seed * 1664525u + 1013904223u;
+    for (int r = 0; r < rounds; ++r) {
+        const unsigned at = seed % STATE, mixed = state[at] & 0x80000000u | state[(at + 1) % STATE] & 0x7fffffffu;
+        state[at] = state[(at + 17) % STATE] ^ mixed >> 1 ^ (mixed & 1 ? 0x9908b0dfu : 0);
+        seed += state[at];
+    }
+    return seed;
+}
+
+__global__ void private_memory(unsigned* out, int rounds) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = twisted(i, rounds);
+}
+
+static void run_private_memory() {
+    const int n = 1 << 13, rounds = 256;
+    std::vector<unsigned> expected(n);
+    for (int i = 0; i < n; ++i) expected[i] = twisted(i, rounds);
+    const size_t length = n;
+    Array<unsigned> out(length);
+    private_memory<<<n / 256, 256>>>(out, rounds);
+    expect_same("private_memory", out.host(), expected);
+}
+
+// Numbers of elements in 64 bits, as algorithms for large inputs have them: counters, bounds, a binary search.
+__host__ __device__ inline uint64_t found(uint64_t wanted, uint64_t first, uint64_t last) {
+    uint64_t steps = 0;
+    while (first < last) {
+        const uint64_t middle = first + (last - first) / 2;
+        if (middle * 3 < wanted) first = middle + 1;
+        else last = middle;
+        ++steps;
+    }
+    return first << 6 ^ steps;
+}
+
+__global__ void wide_indices(uint64_t* out, uint64_t n, uint64_t stride, int rounds) {
+    const uint64_t first = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x;
+    uint64_t sum = 0, at = first * 0x100000001ull;
+    for (int r = 0; r < rounds; ++r) {
+        at += stride;
+        if (at < n) sum += found(at, r, n);
+        else at -= n;
+    }
+    out[first] = sum;
+}
+
+static void run_wide_indices() {
+    const int threads = 1 << 12, rounds = 8;
+    const uint64_t n = 1ull << 43, stride = 0x2360ed05123ull;
+    std::vector<uint64_t> expected(threads);
+    for (uint64_t i = 0; i < threads; ++i) {
+        uint64_t at = i * 0x100000001ull;
+        for (int r = 0; r < rounds; ++r) {
+            at += stride;
+            if (at < n) expected[i] += found(at, r, n);
+            else at -= n;
+        }
+    }
+    const size_t length = threads;
+    Array<uint64_t> out(length);
+    wide_indices<<<threads / 256, 256>>>(out, n, stride, rounds);
+    auto got = out.host();
+    for (int i = 0; i < threads; ++i) EXPECT(got[i] == expected[i], "wide_indices[%d] is %llx", i, (unsigned long long)got[i]);
+    std::printf("wide_indices: values correct\n");
+}
+
 int main(int argc, char** argv) {
     // A host thread that spins would take a core from the emulated GPU.
     CHECK(hipSetDeviceFlags(hipDeviceScheduleBlockingSync));
@@ -271,8 +383,16 @@ int main(int argc, char** argv) {
         const char* name;
         void (*run)();
     } kinds[] = {
-        {"saxpy", run_saxpy},         {"sgemm", run_sgemm},   {"fma_loop", run_fma_loop},     {"softmax", run_softmax},
-        {"histogram", run_histogram}, {"matmul", run_matmul}, {"jump_ahead", run_jump_ahead},
+        {"saxpy", run_saxpy},
+        {"sgemm", run_sgemm},
+        {"fma_loop", run_fma_loop},
+        {"softmax", run_softmax},
+        {"histogram", run_histogram},
+        {"matmul", run_matmul},
+        {"jump_ahead", run_jump_ahead},
+        {"scattered", run_scattered},
+        {"private_memory", run_private_memory},
+        {"wide_indices", run_wide_indices},
     };
     const std::string wanted = argc > 1 ? argv[1] : "";
     for (const auto& kind : kinds) {

@@ -51,20 +51,26 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 /// The vector instructions of the host that the operations' code is compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostLevel {
     /// Any host.
     Base,
     /// x86-64-v3: AVX2, FMA, F16C, BMI, LZCNT, POPCNT.
     V3,
+    /// x86-64-v4: in addition AVX-512 F, BW, CD, DQ and VL.
+    V4,
 }
 
 impl HostLevel {
+    /// Every level, the lowest first.
+    pub const ALL: [HostLevel; 3] = [HostLevel::Base, HostLevel::V3, HostLevel::V4];
+
     /// The best level that this host has.
     pub fn detect() -> HostLevel {
         #[cfg(target_arch = "x86_64")]
         if ["avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"].into_iter().all(has_feature) {
-            return HostLevel::V3;
+            let more = ["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"];
+            return if more.into_iter().all(has_feature) { HostLevel::V4 } else { HostLevel::V3 };
         }
         HostLevel::Base
     }
@@ -73,6 +79,11 @@ impl HostLevel {
 #[cfg(target_arch = "x86_64")]
 fn has_feature(name: &str) -> bool {
     match name {
+        "avx512bw" => is_x86_feature_detected!("avx512bw"),
+        "avx512cd" => is_x86_feature_detected!("avx512cd"),
+        "avx512dq" => is_x86_feature_detected!("avx512dq"),
+        "avx512f" => is_x86_feature_detected!("avx512f"),
+        "avx512vl" => is_x86_feature_detected!("avx512vl"),
         "avx2" => is_x86_feature_detected!("avx2"),
         "bmi1" => is_x86_feature_detected!("bmi1"),
         "bmi2" => is_x86_feature_detected!("bmi2"),
@@ -99,7 +110,7 @@ impl Decoder {
 
     /// A decoder whose instructions run at `level`, or at the level that the host has if that is lower.
     pub fn with_level(arch: Arch, level: HostLevel) -> Decoder {
-        let level = if level == HostLevel::V3 { HostLevel::detect() } else { level };
+        let level = level.min(HostLevel::detect());
         Decoder { arch, level, indices: Family::ALL.iter().map(|&f| Index::new(f, arch, TABLES)).collect() }
     }
 
@@ -129,6 +140,7 @@ impl Decoder {
         match self.level {
             HostLevel::Base => levels.base,
             HostLevel::V3 => levels.v3,
+            HostLevel::V4 => levels.v4,
         }
     }
 

@@ -3,7 +3,7 @@
 //! Source: Vega ISA manual, "DPP_CTRL enumeration".
 
 use crate::inst::Dpp;
-use crate::lanes::lane_masks;
+use crate::lanes::{blend, lane_masks, mask_of};
 use crate::wave::{LANES, Vgpr};
 
 /// The lane that lane `l` reads from, when there is one.
@@ -61,14 +61,15 @@ static SOURCES: [([u8; LANES], u64); CODES] = {
     table
 };
 
-/// For each lane the one that it reads from, and the lanes whose source is there and on.
-fn sources(dpp: Dpp, exec: u64) -> (&'static [u8; LANES], u64) {
-    let (from, exist) = &SOURCES[usize::from(dpp.ctrl) % CODES];
-    if exec == u64::MAX {
-        return (from, *exist);
-    }
-    let on = (0..LANES).fold(0, |on, l| on | (exec >> from[l] & 1) << l);
-    (from, exist & on)
+/// For each lane the one that it reads from, and the lanes that have one.
+fn sources(dpp: Dpp) -> &'static ([u8; LANES], u64) {
+    &SOURCES[usize::from(dpp.ctrl) % CODES]
+}
+
+/// Every lane's value from its source lane.
+#[inline(always)]
+fn moved(word: &Vgpr, from: &[u8; LANES]) -> Vgpr {
+    std::array::from_fn(|l| word[usize::from(from[l]) % LANES])
 }
 
 /// True when the tables know what `ctrl` means.
@@ -77,18 +78,30 @@ pub(crate) fn is_known(ctrl: u16, newbcast: bool) -> bool {
         || (newbcast && matches!(ctrl, 0x150..=0x15f))
 }
 
-/// Every lane's value from its source lane; zero for lanes without one.
+/// Every lane's value from its source lane; zero for lanes without one, or with one that is off.
+#[inline(always)]
 pub(crate) fn permute(word: &Vgpr, dpp: Dpp, exec: u64) -> Vgpr {
-    let (from, there) = sources(dpp, exec);
-    let there = lane_masks(there);
-    std::array::from_fn(|l| word[usize::from(from[l]) % LANES] & there[l])
+    let (from, exist) = sources(dpp);
+    let mut values = *word;
+    blend(&mut values, &[0; LANES], !exec);
+    let mut values = moved(&values, from);
+    blend(&mut values, &[0; LANES], !exist);
+    values
 }
 
 /// The lanes that may be written: in a chosen row and bank, and with a source unless zero stands in for it.
+#[inline(always)]
 pub(crate) fn write_mask(dpp: Dpp, exec: u64) -> u64 {
     let rows = (0..4).fold(0u64, |mask, row| mask | (u64::from(dpp.row_mask >> row & 1) * 0xffff) << (16 * row));
     let banks = (0..4).fold(0u64, |mask, bank| mask | (u64::from(dpp.bank_mask >> bank & 1) * 0xf) << (4 * bank));
-    let there = if dpp.bound_ctrl { u64::MAX } else { sources(dpp, exec).1 };
+    let there = match sources(dpp) {
+        _ if dpp.bound_ctrl => u64::MAX,
+        (_, exist) if exec == u64::MAX => *exist,
+        (from, exist) => {
+            let on = moved(&lane_masks(exec), from);
+            exist & mask_of(|l| on[l] != 0)
+        }
+    };
     rows & (banks * 0x0001_0001_0001_0001) & there
 }
 

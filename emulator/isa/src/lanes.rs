@@ -7,7 +7,7 @@
 mod types;
 
 use crate::dpp;
-use crate::inst::{Inst, Sdwa};
+use crate::inst::{Form, Inst, Sdwa};
 use crate::mode::Rounding;
 use crate::op::{Flags, Flow};
 use crate::operand::{Kind, Operand};
@@ -33,10 +33,10 @@ impl<'a> Words<'a> {
         Some(Words { low, high: if T::WORDS == 2 { w.vector(i.src[s], 1) } else { low } })
     }
 
-    /// A source whose words, with modifiers applied, are in registers of the host.
+    /// A source whose words, with modifiers applied, are somewhere else.
     #[inline(always)]
-    pub(crate) fn of(made: &'a [Vgpr; 2]) -> Words<'a> {
-        Words { low: &made[0], high: &made[1] }
+    pub(crate) fn of(low: &'a Vgpr, high: &'a Vgpr) -> Words<'a> {
+        Words { low, high }
     }
 
     /// The value of lane `l`.
@@ -47,22 +47,29 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The words of source `s` of a type: from where they are, or made in `place`, which has no value yet. They are made there
-/// and not in a function's result: compilers copy that once more.
+/// The words of source `s` of a type: from where they are, or made in a place that is declared here and has no value yet.
+/// They are made there and not in a function's result: compilers copy that once more. A place has one writer, for the same
+/// reason, and a word that the type does not have is not made.
 macro_rules! words {
-    ($w:ident, $i:ident, $s:expr, $type:ty, $place:ident) => {
-        match crate::lanes::Words::in_place::<$type>($w, $i, $s) {
+    ($w:ident, $i:ident, $s:expr, $type:ty => $words:ident) => {
+        let (low, high, made);
+        let $words = match crate::lanes::Words::in_place::<$type>($w, $i, $s) {
             Some(words) => words,
-            None => {
-                if !$i.plain_sources || <$type as crate::lanes::Lane>::flushes_in($w.mode) {
-                    $place = crate::lanes::modified::<$type>($w, $i, $s);
-                } else {
-                    let value = crate::lanes::uniform::<$type>($w, $i, $s);
-                    $place = [[value as u32; crate::wave::LANES], [(value >> 32) as u32; crate::wave::LANES]];
-                }
-                crate::lanes::Words::of(&$place)
+            None if !$i.plain_sources || <$type as crate::lanes::Lane>::flushes_in($w.mode) => {
+                made = crate::lanes::modified::<$type>($w, $i, $s);
+                crate::lanes::Words::of(&made[0], &made[1])
             }
-        }
+            None => {
+                let value = crate::lanes::uniform::<$type>($w, $i, $s);
+                low = [value as u32; crate::wave::LANES];
+                if <$type as crate::lanes::Lane>::WORDS == 2 {
+                    high = [(value >> 32) as u32; crate::wave::LANES];
+                    crate::lanes::Words::of(&low, &high)
+                } else {
+                    crate::lanes::Words::of(&low, &low)
+                }
+            }
+        };
     };
 }
 
@@ -153,7 +160,7 @@ fn with_modifiers<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
         }
     }
     if T::flushes_in(w.mode) {
-        let values: [T; LANES] = std::array::from_fn(|l| Words::of(&words).get::<T>(l).flush());
+        let values: [T; LANES] = std::array::from_fn(|l| Words::of(&words[0], &words[1]).get::<T>(l).flush());
         words[0] = values.map(|v| v.to_bits() as u32);
         if T::WORDS == 2 {
             words[1] = values.map(|v| (v.to_bits() >> 32) as u32);
@@ -165,8 +172,7 @@ fn with_modifiers<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
 /// Source `s` as values of a type, modifiers applied.
 #[inline(always)]
 pub(crate) fn source<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [T; LANES] {
-    let place;
-    let words = words!(w, i, s, T, place);
+    words!(w, i, s, T => words);
     std::array::from_fn(|l| words.get(l))
 }
 
@@ -187,10 +193,17 @@ fn select(word: &mut Vgpr, sel: u8, sign: bool) {
 /// The lanes that the instruction writes: EXEC, less what its data-parallel control leaves out.
 #[inline(always)]
 pub(crate) fn write_mask(w: &Wave, i: &Inst) -> u64 {
-    match i.dpp() {
-        None => w.exec(),
-        Some(dpp) => w.exec() & dpp::write_mask(dpp, w.exec()),
+    match i.form {
+        Form::Dpp => moved_mask(w, i),
+        _ => w.exec(),
     }
+}
+
+/// As [`write_mask`], of an instruction with data-parallel control. Apart: every row has this.
+#[inline(never)]
+fn moved_mask(w: &Wave, i: &Inst) -> u64 {
+    let exec = w.exec();
+    i.dpp().map_or(exec, |dpp| exec & dpp::write_mask(dpp, exec))
 }
 
 /// Writes `values` to the destination, output modifiers applied.
@@ -207,8 +220,7 @@ pub(crate) fn result<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
 fn write_words<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
     let mask = write_mask(w, i);
     for n in 0..T::WORDS {
-        let word = std::array::from_fn(|l| (values[l].to_bits() >> (32 * n)) as u32);
-        blend(w.vector_mut(i.dst, n), &word, mask);
+        replace(w.vector_mut(i.dst, n), mask, |l| (values[l].to_bits() >> (32 * n)) as u32);
     }
 }
 
@@ -277,59 +289,95 @@ fn place(word: &mut Vgpr, old: &Vgpr, sdwa: Sdwa) {
     }
 }
 
-/// The bit of each lane in a lane mask: 0 or 1. Shifts of 32 bits are what compilers make vectors of.
+/// The bit of each lane in its half of a lane mask. A table: with its words, compilers make vectors of tests of bits.
+static BITS: Vgpr = {
+    let mut bits = [0; LANES];
+    let mut l = 0;
+    while l < LANES {
+        bits[l] = 1 << (l % 32);
+        l += 1;
+    }
+    bits
+};
+
+/// True when lane `l` is in a lane mask.
+#[inline(always)]
+fn is_on(mask: u64, l: usize) -> bool {
+    (mask >> (l & 32)) as u32 & BITS[l] != 0
+}
+
+/// The bit of each lane in a lane mask: 0 or 1.
 #[inline(always)]
 pub(crate) fn lane_bits(mask: u64) -> Vgpr {
-    std::array::from_fn(|l| (mask >> (l & 32)) as u32 >> (l & 31) & 1)
+    std::array::from_fn(|l| u32::from(is_on(mask, l)))
 }
 
 /// All ones for each lane of a lane mask, zero for the others.
 #[inline(always)]
 pub(crate) fn lane_masks(mask: u64) -> Vgpr {
-    lane_bits(mask).map(|bit| 0u32.wrapping_sub(bit))
+    std::array::from_fn(|l| if is_on(mask, l) { u32::MAX } else { 0 })
 }
 
 /// Replaces the lanes of `mask`.
 #[inline(always)]
 pub(crate) fn blend(register: &mut Vgpr, values: &Vgpr, mask: u64) {
+    replace(register, mask, |l| values[l]);
+}
+
+/// Replaces the lanes of `mask` by what is computed for them.
+#[inline(always)]
+fn replace(register: &mut Vgpr, mask: u64, value: impl Fn(usize) -> u32) {
     if mask == u64::MAX {
-        *register = *values;
+        for (l, word) in register.iter_mut().enumerate() {
+            *word = value(l);
+        }
         return;
     }
-    let on = lane_masks(mask);
-    for l in 0..LANES {
-        register[l] = register[l] & !on[l] | values[l] & on[l];
+    for (l, word) in register.iter_mut().enumerate() {
+        *word = if is_on(mask, l) { value(l) } else { *word };
     }
 }
 
 /// A lane mask made of one decision per lane.
 #[inline(always)]
 pub(crate) fn mask_of(f: impl Fn(usize) -> bool) -> u64 {
-    let flags: [u8; LANES] = std::array::from_fn(|l| u8::from(f(l)));
-    let (sixteens, _) = flags.as_chunks::<16>();
-    sixteens.iter().enumerate().fold(0, |mask, (n, flags)| mask | u64::from(bits_of(*flags)) << (16 * n))
+    // As wide as what is compared mostly.
+    let mut words: Vgpr = [0; LANES];
+    for (l, word) in words.iter_mut().enumerate() {
+        *word = 0u32.wrapping_sub(f(l).into());
+    }
+    mask_of_words(&words)
 }
 
-/// Bit 0 of each byte.
+/// A lane mask made of a word for each lane, all ones or zero.
+#[inline(always)]
+fn mask_of_words(words: &Vgpr) -> u64 {
+    let (sixteens, _) = words.as_chunks::<16>();
+    sixteens.iter().enumerate().fold(0, |mask, (n, words)| mask | u64::from(signs_of(words)) << (16 * n))
+}
+
+/// The highest bit of each word; a word is all ones or zero.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn bits_of(bytes: [u8; 16]) -> u16 {
-    use std::arch::x86_64::{__m128i, _mm_movemask_epi8, _mm_slli_epi16};
-    // SAFETY: both are sixteen bytes without invalid values.
-    let bytes = unsafe { std::mem::transmute::<[u8; 16], __m128i>(bytes) };
-    // SAFETY: every processor of this architecture has SSE2. Bit 0 becomes the highest of its byte.
-    let raised = unsafe { _mm_slli_epi16::<7>(bytes) };
+fn signs_of(words: &[u32; 16]) -> u16 {
+    use std::arch::x86_64::{__m128i, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32};
+    // SAFETY: both are sixty-four bytes without invalid values.
+    let [a, b, c, d] = unsafe { std::mem::transmute::<[u32; 16], [__m128i; 4]>(*words) };
+    // SAFETY: every processor of this architecture has SSE2.
+    let low = unsafe { _mm_packs_epi32(a, b) };
     // SAFETY: as above.
-    unsafe { _mm_movemask_epi8(raised) as u16 }
+    let high = unsafe { _mm_packs_epi32(c, d) };
+    // SAFETY: as above.
+    let bytes = unsafe { _mm_packs_epi16(low, high) };
+    // SAFETY: as above.
+    unsafe { _mm_movemask_epi8(bytes) as u16 }
 }
 
-/// As above, by a multiplication that gathers bit 0 of eight bytes into one byte.
+/// As above.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn bits_of(bytes: [u8; 16]) -> u16 {
-    let gather = |eight: u128| ((eight as u64).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u16;
-    let all = u128::from_le_bytes(bytes);
-    gather(all) | gather(all >> 64) << 8
+fn signs_of(words: &[u32; 16]) -> u16 {
+    words.iter().enumerate().fold(0, |bits, (n, word)| bits | ((word & 1) as u16) << n)
 }
 
 /// The lane mask that source `s` names.
@@ -348,8 +396,7 @@ pub(crate) fn mask_result(w: &mut Wave, i: &Inst, mask: u64) {
 /// One source.
 #[inline(always)]
 pub(crate) fn map1<A: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A) -> D) -> Flow {
-    let place;
-    let a = words!(w, i, 0, A, place);
+    words!(w, i, 0, A => a);
     let d = std::array::from_fn(|l| f(a.get(l)));
     result(w, i, &d);
     Flow::Next
@@ -358,8 +405,8 @@ pub(crate) fn map1<A: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A) -> D)
 /// Two sources.
 #[inline(always)]
 pub(crate) fn map2<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B) -> D) -> Flow {
-    let (place_a, place_b);
-    let (a, b) = (words!(w, i, 0, A, place_a), words!(w, i, 1, B, place_b));
+    words!(w, i, 0, A => a);
+    words!(w, i, 1, B => b);
     let d = std::array::from_fn(|l| f(a.get(l), b.get(l)));
     result(w, i, &d);
     Flow::Next
@@ -368,10 +415,9 @@ pub(crate) fn map2<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn
 /// Three sources.
 #[inline(always)]
 pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B, C) -> D) -> Flow {
-    let (place_a, place_b, place_c);
-    let a = words!(w, i, 0, A, place_a);
-    let b = words!(w, i, 1, B, place_b);
-    let c = words!(w, i, 2, C, place_c);
+    words!(w, i, 0, A => a);
+    words!(w, i, 1, B => b);
+    words!(w, i, 2, C => c);
     let d = std::array::from_fn(|l| f(a.get(l), b.get(l), c.get(l)));
     result(w, i, &d);
     Flow::Next
@@ -381,8 +427,8 @@ pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(w: &mut Wave, i: &Inst, f
 /// operation, one by a condition is not.
 #[inline(always)]
 pub(crate) fn map2_masked<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B, u32) -> D) -> Flow {
-    let (place_a, place_b);
-    let (a, b) = (words!(w, i, 0, A, place_a), words!(w, i, 1, B, place_b));
+    words!(w, i, 0, A => a);
+    words!(w, i, 1, B => b);
     let masks = lane_masks(mask_source(w, i, 2));
     let d = std::array::from_fn(|l| f(a.get(l), b.get(l), masks[l]));
     result(w, i, &d);
@@ -392,8 +438,8 @@ pub(crate) fn map2_masked<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: 
 /// Two sources and a carry; the result and a carry out. With the clamp modifier a carry gives `saturated`.
 #[inline(always)]
 pub(crate) fn carry(w: &mut Wave, i: &Inst, saturated: u32, f: impl Fn(u32, u32, u32) -> (u32, bool)) -> Flow {
-    let (place_a, place_b);
-    let (a, b) = (words!(w, i, 0, u32, place_a), words!(w, i, 1, u32, place_b));
+    words!(w, i, 0, u32 => a);
+    words!(w, i, 1, u32 => b);
     let carried = lane_bits(if i.op.flags.has(Flags::MASK_IN) { mask_source(w, i, 2) } else { 0 });
     // Sums and carries apart: pairs of them would not be vectors.
     let (mut d, mut over) = ([0; LANES], [0; LANES]);
@@ -401,10 +447,10 @@ pub(crate) fn carry(w: &mut Wave, i: &Inst, saturated: u32, f: impl Fn(u32, u32,
         let (sum, carry) = f(a.get(l), b.get(l), carried[l]);
         (d[l], over[l]) = (sum, 0u32.wrapping_sub(carry.into()));
     }
+    let mask = mask_of_words(&over);
     if i.mods.clamp {
-        d = std::array::from_fn(|l| if over[l] != 0 { saturated } else { d[l] });
+        replace(&mut d, mask, |_| saturated);
     }
-    let mask = mask_of(|l| over[l] != 0);
     result(w, i, &d);
     mask_result(w, i, mask);
     Flow::Next
@@ -417,16 +463,15 @@ pub(crate) fn map3_with_mask<A: Lane, B: Lane, C: Lane, D: Lane>(
     i: &Inst,
     f: impl Fn(A, B, C) -> (D, bool),
 ) -> Flow {
-    let (place_a, place_b, place_c);
-    let a = words!(w, i, 0, A, place_a);
-    let b = words!(w, i, 1, B, place_b);
-    let c = words!(w, i, 2, C, place_c);
+    words!(w, i, 0, A => a);
+    words!(w, i, 1, B => b);
+    words!(w, i, 2, C => c);
     let (mut d, mut over) = ([D::from_bits(0); LANES], [0; LANES]);
     for l in 0..LANES {
         let (value, bit) = f(a.get(l), b.get(l), c.get(l));
-        (d[l], over[l]) = (value, u32::from(bit));
+        (d[l], over[l]) = (value, 0u32.wrapping_sub(bit.into()));
     }
-    let mask = mask_of(|l| over[l] != 0);
+    let mask = mask_of_words(&over);
     result(w, i, &d);
     mask_result(w, i, mask);
     Flow::Next
@@ -435,8 +480,8 @@ pub(crate) fn map3_with_mask<A: Lane, B: Lane, C: Lane, D: Lane>(
 /// A comparison of two sources.
 #[inline(always)]
 pub(crate) fn compare<A: Lane, B: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B) -> bool) -> Flow {
-    let (place_a, place_b);
-    let (a, b) = (words!(w, i, 0, A, place_a), words!(w, i, 1, B, place_b));
+    words!(w, i, 0, A => a);
+    words!(w, i, 1, B => b);
     let mask = mask_of(|l| f(a.get(l), b.get(l))) & write_mask(w, i);
     w.set_pair(i.sdst, mask);
     if i.op.flags.has(Flags::WRITES_EXEC) {

@@ -105,6 +105,8 @@ pub struct Levels {
     pub base: Run,
     /// Needs AVX2, FMA, F16C, BMI1, BMI2, LZCNT and POPCNT (x86-64-v3).
     pub v3: Run,
+    /// Needs AVX-512 F, BW, CD, DQ and VL in addition (x86-64-v4).
+    pub v4: Run,
 }
 
 #[cfg(not(feature = "semantics"))]
@@ -114,7 +116,7 @@ impl Levels {
         fn nothing(_: &mut Wave, _: &Inst, _: &mut dyn Env) -> Flow {
             Flow::Trap
         }
-        Levels { base: nothing, v3: nothing }
+        Levels { base: nothing, v3: nothing, v4: nothing }
     };
 }
 

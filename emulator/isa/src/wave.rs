@@ -231,6 +231,8 @@ impl Wave {
         }
     }
 
+    /// As [`Wave::scalar32`], where it is no register. Apart: every row has this.
+    #[inline(never)]
     fn constant32(&self, operand: Operand, literal: u32, kind: Kind) -> u32 {
         if let Some(value) = operand.inline_integer() {
             return value as u32;
@@ -254,6 +256,8 @@ impl Wave {
         if operand.is_scalar_register() { self.pair(operand) } else { self.constant64(operand, literal, kind) }
     }
 
+    /// As [`Wave::scalar64`], where it is no register.
+    #[inline(never)]
     fn constant64(&self, operand: Operand, literal: u32, kind: Kind) -> u64 {
         if let Some(value) = operand.inline_integer() {
             return i64::from(value) as u64;

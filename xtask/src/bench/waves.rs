@@ -11,7 +11,18 @@ use super::median;
 use crate::{demo, dist, setup, shell};
 
 /// The kinds of `tests/programs/throughput.hip`.
-pub(super) const KINDS: [&str; 7] = ["saxpy", "sgemm", "fma_loop", "softmax", "histogram", "matmul", "jump_ahead"];
+pub(super) const KINDS: [&str; 10] = [
+    "saxpy",
+    "sgemm",
+    "fma_loop",
+    "softmax",
+    "histogram",
+    "matmul",
+    "jump_ahead",
+    "scattered",
+    "private_memory",
+    "wide_indices",
+];
 /// Threads of the emulator.
 const THREADS: [&str; 2] = ["1", "2"];
 /// Runs of each kind.
@@ -27,7 +38,7 @@ pub(super) fn run() -> Result<()> {
     let program = demo::compile(&rocm, &shell::root().join("tests/programs/throughput.hip"))?;
     let trace = shell::cache().join("waves.json");
     println!("millions of wave instructions in a second: the median of {RUNS} runs (the best)\n");
-    println!("{:<12} {:>14} {:>18} {:>18}", "kind", "instructions", "one thread", "two threads");
+    println!("{:<14} {:>14} {:>18} {:>18}", "kind", "instructions", "one thread", "two threads");
     for kind in KINDS {
         let mut executed = 0;
         let mut columns = Vec::new();
@@ -55,7 +66,7 @@ pub(super) fn run() -> Result<()> {
             let best = rates.iter().copied().fold(0.0, f64::max);
             columns.push(format!("{:.1} ({best:.1})", median(rates.into_iter())));
         }
-        println!("{kind:<12} {executed:>14} {:>18} {:>18}", columns[0], columns[1]);
+        println!("{kind:<14} {executed:>14} {:>18} {:>18}", columns[0], columns[1]);
     }
     Ok(())
 }

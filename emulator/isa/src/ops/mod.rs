@@ -17,9 +17,15 @@ macro_rules! levels {
         fn v3($w: &mut crate::wave::Wave, $i: &crate::inst::Inst, $e: &mut dyn crate::env::Env) -> crate::op::Flow {
             $body
         }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,popcnt")]
+        #[target_feature(enable = "avx512bw,avx512cd,avx512dq,avx512f,avx512vl")]
+        fn v4($w: &mut crate::wave::Wave, $i: &crate::inst::Inst, $e: &mut dyn crate::env::Env) -> crate::op::Flow {
+            $body
+        }
         #[cfg(not(target_arch = "x86_64"))]
-        use base as v3;
-        crate::op::Levels { base, v3 }
+        use {base as v3, base as v4};
+        crate::op::Levels { base, v3, v4 }
     }};
 }
 
@@ -30,7 +36,7 @@ macro_rules! one_level {
         fn base($w: &mut crate::wave::Wave, $i: &crate::inst::Inst, $e: &mut dyn crate::env::Env) -> crate::op::Flow {
             $body
         }
-        crate::op::Levels { base, v3: base }
+        crate::op::Levels { base, v3: base, v4: base }
     }};
 }
 

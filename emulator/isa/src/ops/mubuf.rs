@@ -4,6 +4,7 @@ use super::kinds;
 use crate::arch::ArchSet;
 use crate::env::{Addresses, Env};
 use crate::inst::{Inst, control};
+use crate::lanes::mask_of;
 use crate::op::{Access, Family, Fill, Flags, Flow, Levels, Op};
 use crate::operand::Kind;
 use crate::ops::scalar_flow::stop;
@@ -90,27 +91,6 @@ impl Descriptor {
             add_lane,
         }
     }
-
-    /// The address of byte `offset` of record `index`, or `None` outside of the buffer. `bytes` are accessed.
-    #[inline(always)]
-    fn address(&self, index: u32, offset: u32, scalar: u32, bytes: u32) -> Option<u64> {
-        let buffer_offset = if self.swizzle {
-            // Elements of four bytes, records interleaved in groups.
-            let log2 = self.index_stride_log2;
-            let (group, in_group) = (u64::from(index >> log2), u64::from(index & ((1 << log2) - 1)));
-            ((group * u64::from(self.stride) + u64::from(offset & !3)) << log2) + in_group * 4 + u64::from(offset & 3)
-        } else {
-            u64::from(index) * u64::from(self.stride) + u64::from(offset)
-        };
-        let inside = if self.swizzle {
-            self.add_lane || index < self.records
-        } else if self.stride == 0 {
-            u64::from(offset) + u64::from(scalar) + u64::from(bytes) <= u64::from(self.records)
-        } else {
-            index < self.records && u64::from(offset) + u64::from(bytes) <= u64::from(self.stride.max(bytes))
-        };
-        inside.then(|| self.base.wrapping_add(u64::from(scalar)).wrapping_add(buffer_offset))
-    }
 }
 
 /// A buffer, and where in it each lane of an instruction accesses.
@@ -143,13 +123,32 @@ impl Buffer {
     /// The addresses of `size` bytes from byte `part` of each lane's access on, and the active lanes that are inside.
     #[inline(always)]
     pub(crate) fn place(&self, part: u32, size: u32) -> (Addresses, u64) {
-        let (mut at, mut inside) = ([0; LANES], 0);
-        for l in 0..LANES {
-            let index = self.indices[l].wrapping_add(if self.descriptor.add_lane { l as u32 } else { 0 });
-            let address = self.descriptor.address(index, self.offsets[l].wrapping_add(part), self.scalar, size);
-            inside |= u64::from(address.is_some()) << l;
-            at[l] = address.unwrap_or(0);
+        let d = &self.descriptor;
+        let base = d.base.wrapping_add(u64::from(self.scalar));
+        let added = u32::from(d.add_lane);
+        let index = lanewise(|l| self.indices[l].wrapping_add(added * l as u32));
+        let offset = lanewise(|l| self.offsets[l].wrapping_add(part));
+        let end = |l: usize| u64::from(offset[l]) + u64::from(size);
+        if d.swizzle {
+            // Elements of four bytes, records interleaved in groups.
+            let log2 = d.index_stride_log2;
+            let (groups, in_group) = (index.map(|n| n >> log2), index.map(|n| n & ((1 << log2) - 1)));
+            let at = lanewise(|l| {
+                let element = u64::from(groups[l]) * u64::from(d.stride) + u64::from(offset[l] & !3);
+                let place = u64::from(in_group[l]) * 4 + u64::from(offset[l] & 3);
+                base.wrapping_add((element << log2).wrapping_add(place))
+            });
+            let inside = if d.add_lane { u64::MAX } else { mask_of(|l| index[l] < d.records) };
+            return (at, inside & self.exec);
         }
+        let at = lanewise(|l| base.wrapping_add(u64::from(index[l]) * u64::from(d.stride) + u64::from(offset[l])));
+        let inside = if d.stride == 0 {
+            let limit = u64::from(d.records);
+            mask_of(|l| end(l) + u64::from(self.scalar) <= limit)
+        } else {
+            let limit = u64::from(d.stride.max(size));
+            mask_of(|l| (index[l] < d.records) & (end(l) <= limit))
+        };
         (at, inside & self.exec)
     }
 

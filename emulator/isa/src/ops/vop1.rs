@@ -79,7 +79,7 @@ impl Op {
         fn run(_: &mut Wave, _: &Inst, _: &mut dyn Env) -> Flow {
             Flow::Next
         }
-        self.run = crate::op::Levels { base: run, v3: run };
+        self.run = crate::op::Levels { base: run, v3: run, v4: run };
         self
     }
 }

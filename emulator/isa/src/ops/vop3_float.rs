@@ -70,10 +70,9 @@ pub(crate) static TABLE: &[Op] = &[
 /// A fused multiply-add that also reads VCC: lanes with their bit set are scaled.
 #[inline(always)]
 fn with_vcc<T: Lane>(w: &mut crate::wave::Wave, i: &crate::inst::Inst, f: impl Fn(T, T, T, bool) -> T) -> Flow {
-    let (place_a, place_b, place_c);
-    let a = words!(w, i, 0, T, place_a);
-    let b = words!(w, i, 1, T, place_b);
-    let c = words!(w, i, 2, T, place_c);
+    words!(w, i, 0, T => a);
+    words!(w, i, 1, T => b);
+    words!(w, i, 2, T => c);
     let vcc = w.vcc();
     // Hardly any division needs it.
     let d = if vcc == 0 {

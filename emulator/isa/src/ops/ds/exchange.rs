@@ -4,9 +4,19 @@ use super::each;
 use crate::inst::Inst;
 use crate::lanes::blend;
 use crate::op::Flow;
+use crate::ops::vector_memory::lanewise;
 use crate::wave::{LANES, Vgpr, Wave};
 
+/// The values of the lanes of a mask, zero for the others.
+#[inline(always)]
+fn only(values: &Vgpr, mask: u64) -> Vgpr {
+    let mut kept = *values;
+    blend(&mut kept, &[0; LANES], !mask);
+    kept
+}
+
 /// The lane that each lane reads, by the 16-bit pattern of the instruction.
+#[inline(always)]
 fn swizzle_source(pattern: u32, l: usize) -> usize {
     if pattern >> 15 == 1 {
         // A permutation of four lanes.
@@ -17,13 +27,11 @@ fn swizzle_source(pattern: u32, l: usize) -> usize {
     l & 32 | (((l as u32 & 31 & and) | or) ^ xor) as usize
 }
 
+#[inline(always)]
 pub(super) fn swizzle(w: &mut Wave, i: &Inst) -> Flow {
-    let data = *w.vector(i.src[0], 0);
     let exec = w.exec();
-    let moved = std::array::from_fn(|l| {
-        let from = swizzle_source(i.imm as u32 & 0xffff, l);
-        if exec >> from & 1 == 1 { data[from] } else { 0 }
-    });
+    let data = only(w.vector(i.src[0], 0), exec);
+    let moved = lanewise(|l| data[swizzle_source(i.imm as u32 & 0xffff, l) % LANES]);
     blend(w.vector_mut(i.dst, 0), &moved, exec);
     Flow::Next
 }
@@ -39,13 +47,11 @@ pub(super) fn permute(w: &mut Wave, i: &Inst) -> Flow {
 }
 
 /// Each lane fetches the data of a lane, zero from inactive ones.
+#[inline(always)]
 pub(super) fn permute_backward(w: &mut Wave, i: &Inst) -> Flow {
-    let (at, data) = (*w.vector(i.src[0], 0), *w.vector(i.src[1], 0));
     let exec = w.exec();
-    let moved = std::array::from_fn(|l| {
-        let from = at[l].wrapping_add(i.imm as u32) as usize / 4 % LANES;
-        if exec >> from & 1 == 1 { data[from] } else { 0 }
-    });
+    let (at, data) = (w.vector(i.src[0], 0), only(w.vector(i.src[1], 0), exec));
+    let moved = lanewise(|l| data[at[l].wrapping_add(i.imm as u32) as usize / 4 % LANES]);
     blend(w.vector_mut(i.dst, 0), &moved, exec);
     Flow::Next
 }
