@@ -278,7 +278,7 @@ __global__ void scattered(const unsigned* order, const unsigned* words, uint64_t
 }
 
 static void run_scattered() {
-    const int n = 1 << 14, rounds = 64;
+    const int n = 1 << 15, rounds = 256;
     std::vector<unsigned> order(n), words(n);
     std::vector<uint64_t> out(2 * n), expected(n);
     for (int i = 0; i < n; ++i) {
@@ -357,7 +357,7 @@ __global__ void wide_indices(uint64_t* out, uint64_t n, uint64_t stride, int rou
 }
 
 static void run_wide_indices() {
-    const int threads = 1 << 12, rounds = 8;
+    const int threads = 1 << 13, rounds = 32;
     const uint64_t n = 1ull << 43, stride = 0x2360ed05123ull;
     std::vector<uint64_t> expected(threads);
     for (uint64_t i = 0; i < threads; ++i) {

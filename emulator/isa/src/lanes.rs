@@ -107,17 +107,23 @@ pub(crate) fn uniform<T: Lane>(w: &Wave, i: &Inst, s: usize) -> u64 {
     }
 }
 
-/// Makes two functions of one body that rows call, once for each type: the second is for hosts with AVX2. In a row, which
-/// is compiled for each level of the host, so rarely used code would be far larger than the lane loop.
+/// Makes functions of one body that rows call, once for each type: the others are for hosts with AVX2 and with AVX-512. In a
+/// row, which is compiled for each level of the host, so rarely used code would be far larger than the lane loop.
 macro_rules! out_of_line {
-    ($(#[$doc:meta])* $visibility:vis fn $name:ident / $v3:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $body:ident;) => {
+    ($(#[$doc:meta])* $visibility:vis fn $name:ident / $v3:ident / $v4:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $body:ident;) => {
         $(#[$doc])*
         #[inline(never)]
         $visibility fn $name<T: Lane>($($argument: $type),*) $(-> $result)? {
             #[cfg(target_arch = "x86_64")]
-            if std::arch::is_x86_feature_detected!("avx2") {
-                // SAFETY: the host has AVX2.
-                return unsafe { $v3::<T>($($argument),*) };
+            {
+                if std::arch::is_x86_feature_detected!("avx512f") {
+                    // SAFETY: the host has AVX-512 F.
+                    return unsafe { $v4::<T>($($argument),*) };
+                }
+                if std::arch::is_x86_feature_detected!("avx2") {
+                    // SAFETY: the host has AVX2.
+                    return unsafe { $v3::<T>($($argument),*) };
+                }
             }
             $body::<T>($($argument),*)
         }
@@ -127,12 +133,18 @@ macro_rules! out_of_line {
         fn $v3<T: Lane>($($argument: $type),*) $(-> $result)? {
             $body::<T>($($argument),*)
         }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f")]
+        fn $v4<T: Lane>($($argument: $type),*) $(-> $result)? {
+            $body::<T>($($argument),*)
+        }
     };
 }
 
 out_of_line! {
     /// A source with its modifiers.
-    pub(crate) fn modified / modified_v3(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] = with_modifiers;
+    pub(crate) fn modified / modified_v3 / modified_v4(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] = with_modifiers;
 }
 
 #[inline(always)]
@@ -226,7 +238,7 @@ fn write_words<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
 
 out_of_line! {
     /// Writes `values` as output modifiers change them.
-    fn modified_result / modified_result_v3(w: &mut Wave, i: &Inst, values: &[T; LANES]) = write_modified;
+    fn modified_result / modified_result_v3 / modified_result_v4(w: &mut Wave, i: &Inst, values: &[T; LANES]) = write_modified;
 }
 
 #[inline(always)]

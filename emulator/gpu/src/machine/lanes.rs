@@ -39,12 +39,25 @@ impl Reach {
     #[inline]
     pub(super) fn of(at: &Addresses, mask: u64, bytes: u8) -> Reach {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the host has AVX2.
-            return unsafe { measure_v3(at, mask, bytes) };
+        {
+            if std::arch::is_x86_feature_detected!("avx512f") {
+                // SAFETY: the host has AVX-512 F.
+                return unsafe { measure_v4(at, mask, bytes) };
+            }
+            if std::arch::is_x86_feature_detected!("avx2") {
+                // SAFETY: the host has AVX2.
+                return unsafe { measure_v3(at, mask, bytes) };
+            }
         }
         measure(at, mask, bytes)
     }
+}
+
+/// The smallest and the largest of 64-bit numbers are instructions here.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn measure_v4(at: &Addresses, mask: u64, bytes: u8) -> Reach {
+    measure(at, mask, bytes)
 }
 
 #[cfg(target_arch = "x86_64")]

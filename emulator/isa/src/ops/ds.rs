@@ -188,15 +188,14 @@ fn word(lds: &[u8], at: u32) -> u32 {
     }
 }
 
-/// Four dwords, each as [`word`] reads it.
+/// Dwords that follow each other, each as [`word`] reads it.
 #[inline(always)]
-fn four_words(lds: &[u8], at: u32) -> [u32; 4] {
+fn several_words<const N: usize>(lds: &[u8], at: u32) -> [u32; N] {
     let start = at as usize;
-    match lds.get(start..start + 16) {
-        Some(&[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]) => {
-            [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]].map(u32::from_le_bytes)
-        }
-        _ => [0, 4, 8, 12].map(|n| word(lds, at.wrapping_add(n))),
+    let chunks = lds.get(start..start + 4 * N).map(|bytes| bytes.as_chunks().0);
+    match chunks.and_then(|chunks| <&[[u8; 4]; N]>::try_from(chunks).ok()) {
+        Some(chunks) => chunks.map(u32::from_le_bytes),
+        None => std::array::from_fn(|n| word(lds, at.wrapping_add(4 * n as u32))),
     }
 }
 
@@ -266,10 +265,12 @@ fn row(start: u32) -> Range<usize> {
 #[inline(always)]
 fn load_words(w: &mut Wave, lds: &[u8], at: &[u32; LANES], offset: u32, dst: Operand, words: Range<u32>, mask: u64) {
     let (first, pattern) = (words.start, pattern(at, mask));
-    if words.len() == 4 && pattern == Pattern::Other {
-        let registers = w.vectors_mut(dst, words.end as usize);
-        if let [.., a, b, c, d] = registers {
-            return each(mask, |l| [a[l], b[l], c[l], d[l]] = four_words(lds, at[l].wrapping_add(offset)));
+    if pattern == Pattern::Other {
+        let (from, count) = (|l: usize| at[l].wrapping_add(offset), words.len());
+        match (count, w.vectors_mut(dst, words.end as usize)) {
+            (2, [.., a, b]) => return each(mask, |l| [a[l], b[l]] = several_words(lds, from(l))),
+            (4, [.., a, b, c, d]) => return each(mask, |l| [a[l], b[l], c[l], d[l]] = several_words(lds, from(l))),
+            _ => {}
         }
     }
     for n in words {
@@ -318,6 +319,19 @@ fn store_words(w: &Wave, lds: &mut [u8], at: &[u32; LANES], offset: u32, from: O
         return;
     }
     let registers = w.vectors(from, dwords as usize);
+    if let [low, high] = registers {
+        return each(mask, |l| {
+            let start = at[l].wrapping_add(offset);
+            match lds.get_mut(start as usize..start as usize + 8).and_then(|bytes| bytes.as_chunks_mut().0.first_mut())
+            {
+                Some(place) => *place = (u64::from(low[l]) | u64::from(high[l]) << 32).to_le_bytes(),
+                None => {
+                    put_word(lds, start, low[l]);
+                    put_word(lds, start.wrapping_add(4), high[l]);
+                }
+            }
+        });
+    }
     each(mask, |l| {
         for (n, register) in registers.iter().enumerate() {
             put_word(lds, at[l].wrapping_add(offset.wrapping_add(4 * n as u32)), register[l]);
