@@ -142,7 +142,9 @@ pub(crate) fn test(
     let folder = folder(suite, test)?;
     let start = |log: &Path, options: &[&str]| {
         let mut command = limited(limits.seconds);
-        command.args(["--emulate", arch, "-t", "json", "-l"]).arg(log).args(options).arg("--").args(&test.words);
+        command.args(["--emulate", arch, "-t", "json", "-l"]).arg(log).args(options);
+        test.cache.iter().for_each(|cache| _ = command.arg("-c").arg(cache));
+        command.arg("--").args(&test.words);
         command.envs(variables.iter().copied()).env(PLACE, &place.folder).current_dir(&test.folder);
         if let Some(rocm) = &place.rocm {
             command.env("ROCM_PATH", rocm);
@@ -155,6 +157,9 @@ pub(crate) fn test(
     let mut judged = judgement(&ran, judge, limits);
     if account.logged + account.filtered < account.seen {
         judged.failed.push(format!("{} dispatches were seen, {} logged", account.seen, account.logged));
+    }
+    if test.cache.is_some() && account.replaced != account.logged {
+        judged.failed.push(format!("{} of {} dispatches ran a kernel of the cache", account.replaced, account.logged));
     }
     let mut outcome = Outcome {
         test: test.name.clone(),
@@ -273,6 +278,8 @@ struct Account {
     seen: u64,
     logged: u64,
     filtered: u64,
+    /// Dispatches that ran another kernel than the application's.
+    replaced: u64,
     /// Nanoseconds of all dispatches of a kernel, by its name.
     durations: BTreeMap<String, u64>,
 }
@@ -284,6 +291,7 @@ impl Account {
             let Ok(value) = serde_json::from_str::<Value>(line) else { continue };
             if let (Some(kernel), Some(nanoseconds)) = (value["kernel"].as_str(), value["durationNs"].as_u64()) {
                 *all.durations.entry(kernel.to_owned()).or_default() += nanoseconds;
+                all.replaced += u64::from(value["replaced"].as_str().is_some_and(|replaced| !replaced.is_empty()));
             }
             let account = &value["account"];
             all.seen += account["seen"].as_u64().unwrap_or(0);

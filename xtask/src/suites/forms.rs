@@ -24,6 +24,8 @@ pub(crate) struct Test {
     pub(crate) words: Vec<String>,
     /// The folder that it is started in.
     pub(crate) folder: PathBuf,
+    /// A folder with kernels that take the places of all of its own.
+    pub(crate) cache: Option<PathBuf>,
 }
 
 /// What the output of a test's process says. One process can run many small tests.
@@ -120,7 +122,7 @@ fn list_google(place: &Place, of_suite: &Programs) -> Result<Vec<Test>> {
             // Where one program has all tests, a suite of it is what a program is elsewhere.
             let suite = case.split('.').next().unwrap_or_default();
             let group = if programs.len() == 1 { suite.to_owned() } else { of.clone() };
-            tests.push(Test { name, group, words: words.clone(), folder: folder.clone() });
+            tests.push(Test { name, group, words: words.clone(), folder: folder.clone(), cache: None });
             words.pop();
         }
     }
@@ -179,7 +181,7 @@ fn list_lines(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
         let mut words = place.words(Path::new(program));
         words.extend(line.split_whitespace().map(str::to_owned));
         let group = line.split(' ').take(2).collect::<Vec<_>>().join(" ");
-        Test { name: (*line).to_owned(), group, words, folder: place.folder.clone() }
+        Test { name: (*line).to_owned(), group, words, folder: place.folder.clone(), cache: None }
     };
     Ok(lines.iter().map(test).collect())
 }
@@ -259,7 +261,7 @@ fn list_ggml(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
     let test = |operator: &str| {
         let mut words = words.clone();
         words.extend(["test", "-b", GGML_DEVICE, "-o", operator].map(str::to_owned));
-        Test { name: operator.to_owned(), group: operator.to_owned(), words, folder: folder.clone() }
+        Test { name: operator.to_owned(), group: operator.to_owned(), words, folder: folder.clone(), cache: None }
     };
     Ok(operators.map(test).collect())
 }
@@ -299,7 +301,7 @@ pub(crate) const CLBLAST: Form = Form { list: list_programs, judge: judge_clblas
 fn list_programs(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
     let test = |program: PathBuf| {
         let name = file_name(&program);
-        Test { group: name.clone(), name, words: place.words(&program), folder: place.folder.clone() }
+        Test { group: name.clone(), name, words: place.words(&program), folder: place.folder.clone(), cache: None }
     };
     Ok(programs.all(place)?.into_iter().map(test).collect())
 }
@@ -349,7 +351,7 @@ fn list_scripts(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
             let mut words = words.clone();
             words.push(name.to_owned());
             let group = name.split(' ').next().unwrap_or_default().to_owned();
-            tests.push(Test { name: name.to_owned(), group, words, folder: place.folder.clone() });
+            tests.push(Test { name: name.to_owned(), group, words, folder: place.folder.clone(), cache: None });
         }
     }
     Ok(tests)

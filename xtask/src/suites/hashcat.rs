@@ -44,7 +44,7 @@ pub(super) fn list(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
         words.push(format!("--hash-type={number}"));
         words.extend([text("example_hash")?.to_owned(), mask(text("example_pass")?)]);
         let name = format!("{number} {}", text("name")?);
-        Some(Test { name, group: number.clone(), words, folder: folder.clone() })
+        Some(Test { name, group: number.clone(), words, folder: folder.clone(), cache: None })
     };
     Ok(kinds.iter().filter_map(test).collect())
 }

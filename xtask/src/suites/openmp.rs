@@ -14,31 +14,40 @@ use crate::{rocm, shell};
 
 /// Has the machine's runtime of OpenMP's offloading.
 const MACHINES: &str = "/usr/lib/llvm-19/lib";
+/// The program of the end-to-end tests, whose regions run on all devices.
+const REGIONS: &str = "tests/programs/openmp/regions.c";
 /// Where the packages of LLVM 21 have the runtime, below the folder that they are unpacked into.
 const RUNTIME: &str = "lib/llvm-21/lib";
 /// What the compiler starts: each is a script, since the programs need the C library of their ROCm.
 const PROGRAMS: &[&str] = &["clang", "clang-linker-wrapper", "clang-offload-packager", "ld.lld", "lld"];
 
-/// Compiles every source.
+/// Compiles every source. Each program is a test alone, and one with its regions replaced by those of another level.
 pub(super) fn list(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
-    for source in programs.all(place)? {
-        if source.extension().is_none_or(|e| e != "c") {
-            continue;
-        }
+    let sources = programs.all(place)?.into_iter().chain([shell::root().join(REGIONS)]);
+    for source in sources.filter(|source| source.extension().is_some_and(|e| e == "c")) {
         let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let program = place.folder.join(&name);
-        let mut command = match &place.rocm {
-            None => machines(),
-            Some(rocm) => of_rocm(&place.folder, rocm)?,
-        };
         // Without optimisation Debian's linker of device code crashes.
-        command.args(["-O2", "-fopenmp"]).arg(format!("--offload-arch={ARCH}"));
-        shell::output(command.arg(&source).arg("-o").arg(&program))?;
-        let words = place.words(&program);
-        tests.push(Test { group: name.clone(), name, words, folder: place.folder.clone() });
+        compile(place, &source, "-O2", &program)?;
+        let cache = place.folder.join("recompiled").join(&name);
+        fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
+        compile(place, &source, "-O3", &cache.join(&name))?;
+        for (name, cache) in [(name.clone(), None), (format!("{name} recompiled"), Some(cache))] {
+            let (words, folder) = (place.words(&program), place.folder.clone());
+            tests.push(Test { group: name.clone(), name, words, folder, cache });
+        }
     }
     Ok(tests)
+}
+
+fn compile(place: &Place, source: &Path, level: &str, program: &Path) -> Result<()> {
+    let mut command = match &place.rocm {
+        None => machines(),
+        Some(rocm) => of_rocm(&place.folder, rocm)?,
+    };
+    command.args([level, "-fopenmp"]).arg(format!("--offload-arch={ARCH}"));
+    shell::output(command.arg(source).arg("-o").arg(program)).map(drop)
 }
 
 fn machines() -> Command {
@@ -77,6 +86,8 @@ fn of_rocm(folder: &Path, rocm: &Path) -> Result<Command> {
     command.env("PATH", format!("{}:{path}", bin.display())).args(["-no-canonical-prefixes", "-fuse-ld=lld"]);
     command.arg("-resource-dir").arg(llvm.join("lib/clang/21"));
     command.arg(format!("--rocm-device-lib-path={}", llvm.join("lib/clang/21/amdgcn/bitcode").display()));
+    // The runtime's own header.
+    command.arg("-idirafter").arg(runtime.join("clang/21/include"));
     command.arg("-L").arg(&runtime).arg("-L").arg(folder.join("lib"));
     command.arg("-Xoffload-linker").arg(format!("-L{}", runtime.join("amdgcn-amd-amdhsa").display()));
     // Its libraries need a newer C library than the linker finds.

@@ -44,7 +44,7 @@ pub(super) fn list(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
             fs::write(folder.join(FILE), [&[cases.head.as_slice()], records.as_slice()].concat().concat())?;
             // It takes the cases that are beside `/proc/self/exe`.
             let words = place.words_beside(&folder, Path::new(program))?;
-            tests.push(Test { name, group: function.clone(), words, folder: place.folder.clone() });
+            tests.push(Test { name, group: function.clone(), words, folder: place.folder.clone(), cache: None });
         }
     }
     Ok(tests)

@@ -52,7 +52,13 @@ mod tests {
     fn tests(names: &[&str]) -> Vec<Test> {
         let test = |name: &&str| {
             let (group, _) = name.split_once('.').unwrap_or((name, ""));
-            Test { name: (*name).to_owned(), group: group.to_owned(), words: Vec::new(), folder: ".".into() }
+            Test {
+                name: (*name).to_owned(),
+                group: group.to_owned(),
+                words: Vec::new(),
+                folder: ".".into(),
+                cache: None,
+            }
         };
         names.iter().map(test).collect()
     }

@@ -41,6 +41,9 @@ pub(crate) struct Known {
     pub(crate) reason: &'static str,
 }
 
+/// Two of what most have one of.
+const TWO: &str = "2*gfx90a";
+
 /// rocBLAS's kernels for other processors are ten times as large.
 const ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*", "*TensileLibrary.dat"];
 /// The same for the other processor that both the package and the tests of this project have.
@@ -413,10 +416,10 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &[],
         programs: Programs::Ours("tests/suites/openmp"),
         form: OPENMP,
-        arch: ARCH,
+        arch: TWO,
         variables: &[("OMP_TARGET_OFFLOAD", "MANDATORY")],
         short: 1,
-        full: 1,
+        full: 4,
         left_out: &[],
         known: &[],
     },
@@ -434,10 +437,10 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["liboffload-21-dev"],
         programs: Programs::Ours("tests/suites/openmp"),
         form: OPENMP,
-        arch: ARCH,
+        arch: TWO,
         variables: &[("OMP_TARGET_OFFLOAD", "MANDATORY")],
         short: 0,
-        full: 1,
+        full: 4,
         left_out: &[],
         known: &[],
     },
