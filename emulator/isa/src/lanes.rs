@@ -345,8 +345,10 @@ fn replace(register: &mut Vgpr, mask: u64, value: impl Fn(usize) -> u32) {
         }
         return;
     }
+    // By bits: of a choice between two places, compilers make one of addresses, which is no vector operation.
     for (l, word) in register.iter_mut().enumerate() {
-        *word = if is_on(mask, l) { value(l) } else { *word };
+        let on = if is_on(mask, l) { u32::MAX } else { 0 };
+        *word = *word & !on | value(l) & on;
     }
 }
 
