@@ -20,9 +20,7 @@ fn of_metadata(notes: &str, kernel: &str, key: &str) -> u64 {
 #[test]
 fn a_row_names_its_process_and_the_registers_that_llvm_reads_in_the_code_object() {
     let arch = harness::arch();
-    let object = harness::kernels(&arch);
-    let notes = Command::new("llvm-readelf-19").arg("--notes").arg(object).output().unwrap();
-    let notes = String::from_utf8(notes.stdout).unwrap();
+    let notes = harness::notes(&harness::kernels(&arch));
     let run = Run::hsa("app_signals").args(["values", "3"]).env("SLURM_PROCID", "5").watched().passed();
     let log = run.log();
     assert!(!log.rows.is_empty());

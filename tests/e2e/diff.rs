@@ -200,8 +200,7 @@ fn geometry_and_code_are_compared_and_metadata_say_what_changed() {
     let vgprs = |code: &[u8]| {
         let file = harness::programs().join(format!("diff-{}.co", Id::of(code)));
         fs::write(&file, code).unwrap();
-        let output = Command::new("llvm-readelf-19").arg("--notes").arg(&file).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        let text = harness::notes(&file);
         let kernel = text.split("- .a").find(|part| part.contains(".name:           increment\n")).map(str::to_owned);
         let kernel = kernel.unwrap_or_else(|| panic!("{text}"));
         kernel.split(".vgpr_count:").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()

@@ -267,6 +267,12 @@ pub(crate) fn kernels(arch: &str) -> PathBuf {
     hip_object("kernels", arch, "-O2")
 }
 
+/// The notes of a code object, as LLVM prints them.
+pub(crate) fn notes(object: &Path) -> String {
+    let output = Command::new("llvm-readelf-19").arg("--notes").arg(object).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// The code object of a HIP source for a processor, compiled with some options.
 pub(crate) fn hip_object(name: &str, arch: &str, options: &str) -> PathBuf {
     let object = programs().join(format!("{name}{}.{arch}.hsaco", options.replace(' ', "")));
