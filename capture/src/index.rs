@@ -31,6 +31,13 @@ pub(crate) struct Builder {
     entries: Vec<Entry>,
 }
 
+/// The offset of the index before, and the entries since.
+#[derive(Debug)]
+pub(crate) struct Due {
+    previous: u64,
+    entries: Vec<Entry>,
+}
+
 impl Builder {
     pub(crate) fn new(entries: Vec<Entry>) -> Builder {
         Builder { previous: 0, entries }
@@ -44,30 +51,36 @@ impl Builder {
         self.entries.len() >= MOST
     }
 
-    /// The offset of the index before, and the entries since.
-    pub(crate) fn take(&mut self) -> (u64, Vec<Entry>) {
-        (self.previous, std::mem::take(&mut self.entries))
+    /// Those that an index has to have which is written now. They stay until it is: a write can fail.
+    pub(crate) fn due(&self) -> Due {
+        Due { previous: self.previous, entries: self.entries.clone() }
     }
 
     /// The entries so far are in the index at an offset.
     pub(crate) fn follow(&mut self, offset: u64) {
         self.previous = offset;
+        self.entries.clear();
     }
 }
 
-pub(crate) fn put(previous: u64, entries: &[Entry], out: &mut Vec<u8>) {
-    out.extend_from_slice(&previous.to_le_bytes());
-    for entry in entries {
-        out.extend_from_slice(&entry.offset.to_le_bytes());
-        out.extend_from_slice(&entry.kind.to_le_bytes());
-        out.extend_from_slice(&[0; 6]);
+impl Due {
+    /// Writes an index.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.previous.to_le_bytes());
+        for entry in &self.entries {
+            out.extend_from_slice(&entry.offset.to_le_bytes());
+            out.extend_from_slice(&entry.kind.to_le_bytes());
+            out.extend_from_slice(&[0; 6]);
+        }
     }
-}
 
-pub(crate) fn put_trailer(frames: u64, offset: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(&frames.to_le_bytes());
-    out.extend_from_slice(&offset.to_le_bytes());
-    out.extend_from_slice(&END_MAGIC);
+    /// Writes a footer, which will be at an offset, of a file with so many frames, itself among them.
+    pub(crate) fn put_footer(&self, frames: u64, offset: u64, out: &mut Vec<u8>) {
+        self.put(out);
+        out.extend_from_slice(&frames.to_le_bytes());
+        out.extend_from_slice(&offset.to_le_bytes());
+        out.extend_from_slice(&END_MAGIC);
+    }
 }
 
 /// Reads an index, without the trailer: the offset of the one before, and the entries. `offset` is the frame's.

@@ -387,12 +387,9 @@ impl<S: Storage> Writer<S> {
 
     fn footer(&mut self) -> Result<(), CaptureError> {
         self.flush()?;
-        let (previous, entries) = self.index.take();
-        let (end, frames) = (self.end, self.sequence + 1);
-        self.framed("footer", kind::FOOTER, flag::OPTIONAL | flag::COMMIT, &mut |body| {
-            index::put(previous, &entries, body);
-            index::put_trailer(frames, end, body);
-        })
+        let (due, frames, end) = (self.index.due(), self.sequence + 1, self.end);
+        let mut put = |body: &mut Vec<u8>| due.put_footer(frames, end, body);
+        self.framed("footer", kind::FOOTER, flag::OPTIONAL | flag::COMMIT, &mut put)
     }
 
     /// Writes a frame that is no pack, behind the pack that is being filled.
@@ -420,10 +417,9 @@ impl<S: Storage> Writer<S> {
             let synced = self.storage.sync();
             synced.map_err(|source| self.stop(CaptureError::Write { end: self.end, bytes: 0, source }))?;
         }
-        if self.index.is_full() && kind != kind::FOOTER {
-            let (previous, entries) = self.index.take();
-            let at = self.end;
-            self.framed("index", kind::INDEX, flag::OPTIONAL, &mut |body| index::put(previous, &entries, body))?;
+        if self.index.is_full() && ![kind::INDEX, kind::FOOTER].contains(&kind) {
+            let (due, at) = (self.index.due(), self.end);
+            self.framed("index", kind::INDEX, flag::OPTIONAL, &mut |body| due.put(body))?;
             self.index.follow(at);
         }
         Ok(())
@@ -462,12 +458,9 @@ impl<S: Storage> Writer<S> {
         };
         let mut put_note = |body: &mut Vec<u8>| crate::value::Fields::write(&note, body);
         if self.last_words(Note::TYPE, flag::COMMIT, &mut put_note) {
-            let (previous, entries) = self.index.take();
-            let (end, frames) = (self.end, self.sequence + 1);
-            self.last_words(kind::FOOTER, flag::OPTIONAL | flag::COMMIT, &mut |body| {
-                index::put(previous, &entries, body);
-                index::put_trailer(frames, end, body);
-            });
+            let (due, frames, end) = (self.index.due(), self.sequence + 1, self.end);
+            let mut put_footer = |body: &mut Vec<u8>| due.put_footer(frames, end, body);
+            self.last_words(kind::FOOTER, flag::OPTIONAL | flag::COMMIT, &mut put_footer);
         }
         error
     }

@@ -100,6 +100,34 @@ fn when_a_write_fails_the_capture_ends_with_a_note_and_says_why_once() {
     assert!(seen_note > 5, "a note was written {seen_note} times");
 }
 
+#[test]
+fn dispatches_stay_readable_when_the_index_of_a_finished_file_finds_no_room() {
+    const DISPATCHES: u64 = 40;
+    let written = |room: usize| {
+        let mut disk =
+            Disk { bytes: Vec::new(), room, torn: usize::MAX, refuses_truncation: false, writes: Rc::default() };
+        let mut writer = Writer::new(&mut disk, &harness::options(1)).unwrap();
+        let mut numbers = Numbers(8);
+        for number in 0..DISPATCHES {
+            let mut snapshot = writer.snapshot(None);
+            snapshot.bytes(0x5000_0000, &numbers.bytes(300)).unwrap();
+            let id = snapshot.finish().unwrap();
+            writer.dispatch(&harness::dispatch(number, logdur_capture::Id::default(), id, id)).unwrap();
+        }
+        let records = writer.bytes() as usize;
+        let finished = writer.finish().is_ok();
+        (disk.bytes, records, finished)
+    };
+    let (whole, records, finished) = written(usize::MAX);
+    assert!(finished && whole.len() > records);
+    for room in (records..whole.len()).step_by(harness::count(37, 1)) {
+        let (bytes, _, finished) = written(room);
+        assert!(!finished, "{room} of {} bytes", whole.len());
+        let reader = Reader::new(bytes).unwrap();
+        assert_eq!(reader.dispatches().len() as u64, DISPATCHES, "room for {room} of {} bytes", whole.len());
+    }
+}
+
 /// Set in the process whose files may not grow: where it captures to.
 const ROLE: &str = "LOGDUR_TEST_LIMITED_TO";
 
