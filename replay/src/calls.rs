@@ -6,7 +6,7 @@ use crate::error::ReplayError;
 /// Says of a fault that code or constants of another code object were not loaded, if that is why.
 pub(crate) fn explained(captured: &CapturedDispatch<'_>, error: ReplayError) -> ReplayError {
     let ReplayError::Fault(fault) = &error else { return error };
-    let Some(address) = fault.address else { return error };
+    let Some(address) = fault.address else { return without_address(captured, error) };
     if captured.code().any(|code| code.contains(&address)) {
         return error;
     }
@@ -20,5 +20,14 @@ pub(crate) fn explained(captured: &CapturedDispatch<'_>, error: ReplayError) -> 
         why.unwrap_or(
             "expected code that an argument or captured memory of the dispatch has the address of, which a replay loads, too"
         ),
+    ))
+}
+
+/// The same for a fault whose address the runtime does not say: ROCm 6.4 sometimes reports that the queue failed, and no more.
+fn without_address(captured: &CapturedDispatch<'_>, error: ReplayError) -> ReplayError {
+    let Some((other, why)) = captured.unavailable().first() else { return error };
+    ReplayError::Unsupported(format!(
+        "probably the use of another code object, {}: {why}. The runtime does not say where the fault was ({error})",
+        name(other)
     ))
 }
