@@ -8,13 +8,14 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 
-/// Character devices that write no memory but what they are told to by a system call: major number, and minor ones. Source:
+/// Character devices that write memory only in a system call, into its buffer: the major number, and the minor numbers. Source:
 /// `Documentation/admin-guide/devices.txt` of Linux.
 const HARMLESS: &[(u32, &[u32])] = &[
     // null, zero, full, random, urandom
     (1, &[3, 5, 7, 8, 9]),
 ];
-/// Those of which all minor numbers are: terminals, and the GPUs' own nodes (226), through which the runtime maps memory.
+/// Major numbers of which every device is one of these: terminals, and the GPUs' own nodes (226), through which the runtime maps
+/// memory.
 const HARMLESS_MAJORS: &[u32] = &[4, 5, 136, 137, 138, 139, 140, 141, 142, 143, 226];
 /// The driver of the GPUs' queues, whose major number is given out when it is loaded.
 const KFD: &str = "/dev/kfd";

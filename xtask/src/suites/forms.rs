@@ -38,7 +38,7 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    fn one_failed(reason: impl Into<String>) -> Judged {
+    pub(super) fn one_failed(reason: impl Into<String>) -> Judged {
         Judged { failed: vec![reason.into()], ..Judged::default() }
     }
 }

@@ -67,8 +67,7 @@ pub(super) fn judge(text: &str) -> Judged {
         Some("Cracked") => Judged { passed: 1, ..Judged::default() },
         other => {
             let said = text.lines().find(|line| line.contains("ERROR") || line.contains("failed"));
-            let reason = said.map(str::to_owned).unwrap_or_else(|| format!("the password was not found: {other:?}"));
-            Judged { failed: vec![reason], ..Judged::default() }
+            Judged::one_failed(said.map_or_else(|| format!("the password was not found: {other:?}"), str::to_owned))
         }
     }
 }

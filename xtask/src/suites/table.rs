@@ -48,8 +48,7 @@ const TWO: &str = "2*gfx90a";
 const ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*", "*TensileLibrary.dat"];
 /// The same for the other processor that both the package and the tests of this project have.
 const GFX906_ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx906*", "*TensileLibrary.dat"];
-/// Versions that load kernels when they are called have no list of all processors' kernels. What is there for any processor is
-/// listed in files of their own.
+/// The same for versions that load a kernel at its first call: `*_fallback.dat` lists the kernels that every processor has.
 const LAZY_ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*", "*_fallback.dat"];
 
 const PRECOMPILED: &str = "warnings of its kernel need the source of a header that Debian's compiler of OpenCL has precompiled, \
