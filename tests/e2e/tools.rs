@@ -46,6 +46,22 @@ fn rocm_smi_lists_the_gpus_by_name_with_their_memory_clocks_and_temperatures() {
 }
 
 #[test]
+fn rocm_smi_says_that_gpus_reach_each_other_over_pci_express() {
+    if harness::on_hardware() {
+        return;
+    }
+    // It ends by an assertion for links between GPUs of a type that it does not expect.
+    for bar in ["large", "small"] {
+        let run = Run::hsa("sysfs").env("KFDEMU_GPUS", "2*gfx90a").env("KFDEMU_BAR", bar);
+        let said = &rocm_smi(run, &["--showtopo"])["system"];
+        for (what, expected) in [("Link type", "PCIE"), ("Hops", "2"), ("Weight", "40")] {
+            let key = format!("(Topology) {what} between DRM devices 0 and 1");
+            assert_eq!(said[&key], expected, "{bar}: {said}");
+        }
+    }
+}
+
+#[test]
 fn rocm_smi_in_another_process_sees_what_a_program_has_allocated() {
     if harness::on_hardware() {
         return;

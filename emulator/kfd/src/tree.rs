@@ -65,6 +65,12 @@ fn entries(products: &[Product], settings: &Emulator) -> Entries {
     for (index, product) in products.iter().enumerate() {
         entries.extend(gpu_node(index, products, product, settings));
     }
+    // The driver makes the folders of links also where they stay empty.
+    for node in 0..=products.len() {
+        for links in ["io_links", "p2p_links"] {
+            entries.push((format!("{TOPOLOGY}/nodes/{node}/{links}"), Entry::Folder));
+        }
+    }
     entries.extend(sysfs::entries(products, settings));
     entries
 }
@@ -156,9 +162,9 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
     let cus = u64::from(settings.compute_units.clamp(1, 1024).next_multiple_of(p.array_count));
     let edc = if p.sramecc { capability::SRAM_EDC } else { 0 };
     let svm = if settings.xnack == Xnack::None { 0 } else { capability::SHARED_VIRTUAL_MEMORY };
-    // The host is reached always; over PCI Express, another GPU only through an aperture that shows all of its memory.
+    // Over PCI Express, another GPU is reached only through an aperture that shows all of its memory.
     let last = if settings.bar == Bar::Large { all.len() } else { 0 };
-    let links: Vec<usize> = (0..=last).filter(|&n| n != index + 1).collect();
+    let peers: Vec<usize> = (1..=last).filter(|&n| n != index + 1).collect();
     let mut files = vec![
         file(format!("{node}/gpu_id"), format!("{}\n", Product::gpu_id(index))),
         file(format!("{node}/name"), format!("{}\n", p.arch)),
@@ -169,8 +175,8 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
                 ("simd_count", cus * 4),
                 ("mem_banks_count", 1),
                 ("caches_count", 2),
-                ("io_links_count", links.len() as u64),
-                ("p2p_links_count", 0),
+                ("io_links_count", 1),
+                ("p2p_links_count", peers.len() as u64),
                 ("cpu_core_id_base", 0),
                 ("simd_id_base", 0x8000_0000 + 0x100 * index as u64),
                 ("max_waves_per_simd", p.waves_per_simd.into()),
@@ -218,8 +224,10 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
         file(format!("{node}/caches/0/properties"), cache(index, 1, 16)),
         file(format!("{node}/caches/1/properties"), cache(index, 2, p.l2_kib.into())),
     ];
-    for (n, &to) in links.iter().enumerate() {
-        files.push(file(format!("{node}/io_links/{n}/properties"), link(index + 1, to, if to == 0 { 20 } else { 40 })));
+    files.push(file(format!("{node}/io_links/0/properties"), link(index + 1, 0, 20)));
+    // Between two GPUs, `io_links` are those of XGMI, and ROCm-SMI takes no other there. Source: the kernel's `kfd_topology.c`.
+    for (n, &to) in peers.iter().enumerate() {
+        files.push(file(format!("{node}/p2p_links/{n}/properties"), link(index + 1, to, 40)));
     }
     files
 }
