@@ -145,7 +145,7 @@ pub(crate) fn test(
         command.args(["--emulate", arch, "-t", "json", "-l"]).arg(log).args(options);
         test.cache.iter().for_each(|cache| _ = command.arg("-c").arg(cache));
         command.arg("--").args(&test.words);
-        command.envs(variables.iter().copied()).env(PLACE, &place.folder).current_dir(&test.folder);
+        command.envs(place.filled(variables)).env(PLACE, &place.folder).current_dir(&test.folder);
         if let Some(rocm) = &place.rocm {
             command.env("ROCM_PATH", rocm);
         }

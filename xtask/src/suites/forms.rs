@@ -298,6 +298,17 @@ fn plain(line: &str) -> String {
 /// CLBlast's tests: each program compares with a BLAS on the processor and counts.
 pub(crate) const CLBLAST: Form = Form { list: list_programs, judge: judge_clblast };
 
+/// clFFT's client: it transforms ones, or back to ones, and compares exactly.
+pub(crate) const CLFFT_CLIENT: Form = Form { list: list_lines, judge: judge_clfft };
+
+fn judge_clfft(text: &str) -> Judged {
+    if text.contains("*****PASS*****") {
+        return Judged { passed: 1, ..Judged::default() };
+    }
+    let is_reason = |line: &&str| line.contains("fatal error: ") || line.contains("*****FAIL*****");
+    Judged::one_failed(text.lines().find(is_reason).unwrap_or("it says neither PASS nor FAIL").trim())
+}
+
 fn list_programs(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
     let test = |program: PathBuf| {
         let name = file_name(&program);
@@ -374,6 +385,15 @@ fn judge_scripts(text: &str) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_client_of_clfft_says_is_judged() {
+        assert_eq!(judge_clfft("\t\tInternal Client Test *****PASS*****\n").passed, 1);
+        let failed = |text| judge_clfft(text).failed;
+        assert_eq!(failed("\t\tInternal Client Test *****FAIL*****"), ["Internal Client Test *****FAIL*****"]);
+        assert_eq!(failed("fatal error: no header\nTerminating"), ["fatal error: no header"]);
+        assert_eq!(failed(""), ["it says neither PASS nor FAIL"]);
+    }
 
     #[test]
     fn cases_are_read_from_what_googletest_lists() {

@@ -143,7 +143,10 @@ fn one(suite: &Suite, place: &Place, options: &Options) -> Result<Vec<String>> {
     let candidates = listed.into_iter().filter(|test| wanted(&test.name) && !is_left_out(&test.name)).collect();
     let sample = sample::of(candidates, seed, number);
     println!("{}: {} of {all} tests, seed {seed}; {}", suite.name, sample.len(), place.made_of);
-    let limits = options.limits();
+    let mut limits = options.limits();
+    if !suite.captured {
+        limits.captures = 0;
+    }
     let mut results = Results { made_of: place.made_of.clone(), seed, tests: all, ..Results::default() };
     let mut wrong = Vec::new();
     for test in sample {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 
 use crate::debian::{Foreign, Package, Suite as Lists};
 use crate::rocm::{self, Generation, Unpacked};
@@ -75,6 +76,7 @@ impl Place {
         let folder = shell::cache().join("suites").join(name);
         let key = format!("layout {LAYOUT} {source:?}");
         if !fetch && let Some(place) = Place::read(&folder, &key) {
+            place.write_headers()?;
             return Ok(place);
         }
         let rocm = source.generation()?.map(rocm::unpack).transpose()?;
@@ -106,6 +108,7 @@ impl Place {
         fs::write(folder.join(LIST), format!("{key}\n{at}\n{made_of}\n{contents}"))?;
         let place = Place::read(&folder, &key).context("a place that was just made is not complete")?;
         place.write_run()?;
+        place.write_headers()?;
         Ok(place)
     }
 
@@ -158,6 +161,31 @@ impl Place {
         fs::write(&file, text)?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
         Ok(())
+    }
+
+    /// Writes where the compiler of OpenCL finds the sources of the headers that it has precompiled, for Clang's `-ivfsoverlay`: what
+    /// it has precompiled names them below the machine's `/usr`.
+    fn write_headers(&self) -> Result<()> {
+        let Some(rocm) = &self.rocm else { return Ok(()) };
+        let mut roots = Vec::new();
+        for entry in fs::read_dir(rocm.join("lib"))? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with("llvm-") {
+                roots.push(json!({
+                    "type": "directory-remap",
+                    "name": Path::new("/usr/lib").join(entry.file_name()),
+                    "external-contents": entry.path(),
+                }));
+            }
+        }
+        let overlay = json!({ "version": 0, "roots": roots });
+        fs::write(self.folder.join("headers.json"), overlay.to_string()).context("writing headers.json")
+    }
+
+    /// The values of variables, with the place's folder for `{place}`.
+    pub(crate) fn filled<'v>(&self, variables: &[(&'v str, &str)]) -> Vec<(&'v str, String)> {
+        let folder = self.folder.display().to_string();
+        variables.iter().map(|(name, value)| (*name, value.replace("{place}", &folder))).collect()
     }
 
     /// The Python of the place's environment.
@@ -217,4 +245,24 @@ fn environment(folder: &Path, packages: &[&str]) -> Result<String> {
         writeln!(lines, "{name} {version}")?;
     }
     Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compiler_of_opencl_finds_its_headers_in_the_unpacked_rocm() {
+        let folder = std::env::temp_dir().join(format!("logdur-place-{}", std::process::id()));
+        let rocm = folder.join("rocm");
+        fs::create_dir_all(rocm.join("lib/llvm-17")).unwrap();
+        let place = Place { folder: folder.clone(), rocm: Some(rocm.clone()), made_of: String::new() };
+        place.write_headers().unwrap();
+        let variables = place.filled(&[("OPTIONS", "-ivfsoverlay{place}/headers.json")]);
+        let file = variables[0].1.strip_prefix("-ivfsoverlay").unwrap();
+        let overlay: serde_json::Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        assert_eq!(overlay["roots"][0]["name"], "/usr/lib/llvm-17");
+        assert_eq!(overlay["roots"][0]["external-contents"], rocm.join("lib/llvm-17").to_str().unwrap());
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -1,7 +1,9 @@
 //! The suites: a row for each.
 
 use super::emulated::ARCH;
-use super::forms::{CLBLAST, Form, GGML, GOOGLE, HASHCAT, NORMS, OPENMP, Programs, ROCBLAS_TEST, SCRIPTS, THRUST};
+use super::forms::{
+    CLBLAST, CLFFT_CLIENT, Form, GGML, GOOGLE, HASHCAT, NORMS, OPENMP, Programs, ROCBLAS_TEST, SCRIPTS, THRUST,
+};
 use super::place::Source;
 use crate::debian::Foreign;
 
@@ -18,6 +20,8 @@ pub(crate) struct Suite {
     /// The processor that is emulated.
     pub(crate) arch: &'static str,
     pub(crate) variables: &'static [(&'static str, &'static str)],
+    /// False where kernels on several GPUs wait for each other: a capture holds one while the other runs.
+    pub(crate) captured: bool,
     /// How many tests are sampled in the short list; 0 when it is not in it.
     pub(crate) short: usize,
     /// How many are sampled in the long list.
@@ -51,8 +55,24 @@ const GFX906_ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx906*", "*TensileLibrary.d
 /// The same for versions that load a kernel at its first call: `*_fallback.dat` lists the kernels that every processor has.
 const LAZY_ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*", "*_fallback.dat"];
 
-const PRECOMPILED: &str = "warnings of its kernel need the source of a header that Debian's compiler of OpenCL has precompiled, \
-                           which is looked for below the machine's /usr";
+/// How programs get ROCm's OpenCL of their place. By its file's name the loader finds it; no other is asked. Its compiler needs the source
+/// of a header that it has precompiled for warnings, and for kernels that define what the header does.
+const OPENCL: &[(&str, &str)] =
+    &[("OCL_ICD_VENDORS", "libamdocl64.so"), ("AMD_OCL_BUILD_OPTIONS_APPEND", "-Wf,-ivfsoverlay{place}/headers.json")];
+
+/// Transforms by clFFT's client: lengths by radix, dimensions, types, layouts and places. Lengths with the factors 11 and 13 are left
+/// out: the client expects zeros where sums of rounded products are that.
+const CLFFT: &[&str] = &[
+    "-x 64 -y 32",
+    "-x 1000",
+    "-x 4096 -d",
+    "-x 7 -y 7 -z 7",
+    "-x 2048 --inLayout 5 --outLayout 3 --outPlace",
+    "-x 1024 --inLayout 3 --outLayout 5 --outPlace",
+    "-x 65536",
+    "-x 128 -y 128 -z 4 -d",
+    "-x 243 -b 5",
+];
 
 /// The tests of the HSA runtime are linked with this library of AMD SMI, of which their suite only has a later one. Ubuntu 26.04
 /// has it.
@@ -79,6 +99,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: GOOGLE,
         arch: ARCH,
         variables: &[],
+        captured: true,
         short: 2,
         full: 40,
         left_out: &[],
@@ -102,6 +123,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: NORMS,
         arch: ARCH,
         variables: &[],
+        captured: true,
         // A process loads a gigabyte of code: half a minute, four times for each test.
         short: 0,
         full: ROCBLAS.len(),
@@ -123,6 +145,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: ROCBLAS_TEST,
         arch: ARCH,
         variables: &[],
+        captured: true,
         // As for `rocblas`.
         short: 0,
         full: 12,
@@ -144,6 +167,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: ROCBLAS_TEST,
         arch: "gfx906",
         variables: &[],
+        captured: true,
         // As for `rocblas`.
         short: 0,
         full: 6,
@@ -166,6 +190,7 @@ pub(crate) const SUITES: &[Suite] = &[
         arch: ARCH,
         // Kernels that were compiled are kept in memory only.
         variables: &[("ROCFFT_RTC_CACHE_PATH", ":memory:"), ("ROCFFT_RTC_SYS_CACHE_PATH", ":memory:")],
+        captured: true,
         short: 0,
         full: 12,
         left_out: &[],
@@ -185,15 +210,53 @@ pub(crate) const SUITES: &[Suite] = &[
         programs: Programs::Of("bin"),
         form: CLBLAST,
         arch: ARCH,
-        // By its file's name the loader of the place finds ROCm's OpenCL; no other is asked.
-        variables: &[("OCL_ICD_VENDORS", "libamdocl64.so")],
+        variables: OPENCL,
+        captured: true,
         short: 1,
         full: 12,
         left_out: &[],
-        known: &[
-            Known { test: "clblast_test_xnrm2", reason: PRECOMPILED },
-            Known { test: "clblast_test_xsymm", reason: PRECOMPILED },
+        known: &[],
+    },
+    Suite {
+        name: "clfft",
+        title: "clFFT's client on ROCm's OpenCL",
+        source: Source::Debian {
+            rocm: "6.1.2",
+            packages: &["clfft-client", "rocm-opencl-icd"],
+            parts: &[],
+            python: &[],
+            foreign: &[],
+        },
+        versions: &["clfft-client", "rocm-opencl-icd"],
+        programs: Programs::With("bin/clFFT-client", CLFFT),
+        form: CLFFT_CLIENT,
+        arch: ARCH,
+        variables: OPENCL,
+        captured: true,
+        short: 0,
+        full: CLFFT.len(),
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
+        name: "rccl",
+        title: "RCCL's tests, on two GPUs",
+        source: Source::Debian { rocm: "6.1.2", packages: &["librccl1-tests"], parts: &[], python: &[], foreign: &[] },
+        versions: &["librccl1-tests"],
+        programs: Programs::With("libexec/rocm/librccl1-tests/UnitTests", &[]),
+        form: GOOGLE,
+        arch: TWO,
+        // Of each collective, the types and operations that differ most.
+        variables: &[
+            ("UT_MIN_GPUS", "2"),
+            ("UT_DATATYPES", "ncclInt8,ncclFloat16,ncclFloat64"),
+            ("UT_REDOPS", "sum,max"),
         ],
+        captured: false,
+        short: 0,
+        full: 8,
+        left_out: &[],
+        known: &[],
     },
     Suite {
         name: "rocprim",
@@ -210,6 +273,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: GOOGLE,
         arch: ARCH,
         variables: &[],
+        captured: true,
         short: 0,
         full: 40,
         left_out: &[],
@@ -224,6 +288,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: GOOGLE,
         arch: ARCH,
         variables: &[],
+        captured: true,
         short: 0,
         full: 30,
         left_out: &[],
@@ -244,6 +309,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: THRUST,
         arch: ARCH,
         variables: &[],
+        captured: true,
         short: 0,
         full: 30,
         left_out: &[],
@@ -267,6 +333,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: GOOGLE,
         arch: ARCH,
         variables: &[],
+        captured: true,
         short: 0,
         full: HIPSPARSE.len(),
         left_out: &[],
@@ -287,6 +354,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: GOOGLE,
         arch: ARCH,
         variables: &[],
+        captured: true,
         short: 0,
         full: 12,
         left_out: &[],
@@ -301,6 +369,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: HASHCAT,
         arch: ARCH,
         variables: &[],
+        captured: true,
         short: 0,
         full: 6,
         left_out: &[],
@@ -321,6 +390,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: GGML,
         arch: ARCH,
         variables: &[],
+        captured: true,
         short: 0,
         full: 12,
         left_out: &[],
@@ -341,6 +411,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: SCRIPTS,
         arch: ARCH,
         variables: &[],
+        captured: true,
         short: 0,
         full: 5,
         left_out: &[],
@@ -361,6 +432,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: GOOGLE,
         arch: ARCH,
         variables: &[],
+        captured: true,
         short: 2,
         full: 60,
         left_out: &[
@@ -386,6 +458,7 @@ pub(crate) const SUITES: &[Suite] = &[
         arch: ARCH,
         // Child processes that compile would not be started with the libraries of the place.
         variables: &[("DEV", "HIP"), ("PARALLEL", "0")],
+        captured: true,
         short: 2,
         full: 20,
         left_out: &[],
@@ -403,6 +476,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: SCRIPTS,
         arch: ARCH,
         variables: &[],
+        captured: true,
         short: 2,
         full: 9,
         left_out: &[],
@@ -417,6 +491,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: OPENMP,
         arch: TWO,
         variables: &[("OMP_TARGET_OFFLOAD", "MANDATORY")],
+        captured: true,
         short: 1,
         full: 4,
         left_out: &[],
@@ -438,6 +513,7 @@ pub(crate) const SUITES: &[Suite] = &[
         form: OPENMP,
         arch: TWO,
         variables: &[("OMP_TARGET_OFFLOAD", "MANDATORY")],
+        captured: true,
         short: 0,
         full: 4,
         left_out: &[],
