@@ -25,11 +25,7 @@ const ABSENT: &[(&str, &str, &str)] = &[
         "no compiler emits them",
     ),
     ("`v_screen_partition_4se_b32`, `src_lds_direct`, the `tfe` bit", "all", "graphics"),
-    (
-        "`v_cvt_*fp8*`, `v_cvt_*bf8*`, `v_mfma_*fp8*`, `v_mfma_*bf8*`, `v_mfma_*xf32*`, `v_smfmac_*`",
-        "gfx942",
-        "still to come",
-    ),
+    ("`v_cvt_*fp8*`, `v_cvt_*bf8*`, `v_mfma_*fp8*`, `v_mfma_*bf8*`, `v_smfmac_*`", "gfx942", "still to come"),
     (
         "`global_load_lds_*`, `scratch_load_lds_*`",
         "gfx942",

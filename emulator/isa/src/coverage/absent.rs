@@ -193,8 +193,6 @@ const OPCODES: &[(Family, u16, &str)] = &[
     (Family::Vop3, 0x2a3, "v_cvt_pk_bf8_f32"),
     (Family::Vop3, 0x2a4, "v_cvt_sr_fp8_f32"),
     (Family::Vop3, 0x2a5, "v_cvt_sr_bf8_f32"),
-    (Family::Vop3p, 0x3e, "v_mfma_f32_16x16x8_xf32"),
-    (Family::Vop3p, 0x3f, "v_mfma_f32_32x32x4_xf32"),
     (Family::Vop3p, 0x62, "v_smfmac_f32_16x16x32_f16"),
     (Family::Vop3p, 0x64, "v_smfmac_f32_32x32x16_f16"),
     (Family::Vop3p, 0x66, "v_smfmac_f32_16x16x32_bf16"),

@@ -15,7 +15,7 @@ use crate::wave::{LANES, Vgpr, Wave};
 
 mod product;
 
-use product::{Bf16, multiply};
+use product::{Bf16, Xf32, multiply};
 
 /// The shape of a matrix instruction.
 #[derive(Clone, Copy)]
@@ -95,6 +95,8 @@ macro_rules! dgemm {
 
 #[rustfmt::skip]
 pub(crate) static TABLE: &[Op] = &[
+    mfma!("v_mfma_f32_16x16x8_xf32"     0x3e ONLY_942        16 x 16 x 8 * 1 Xf32),
+    mfma!("v_mfma_f32_32x32x4_xf32"     0x3f ONLY_942        32 x 32 x 4 * 1 Xf32),
     mfma!("v_mfma_f32_32x32x1f32"       0x40 FROM_908_TO_90A 32 x 32 x 1 * 2 f32),
     mfma!("v_mfma_f32_32x32x1_2b_f32"   0x40 ONLY_942        32 x 32 x 1 * 2 f32),
     mfma!("v_mfma_f32_16x16x1f32"       0x41 FROM_908_TO_90A 16 x 16 x 1 * 4 f32),
@@ -224,7 +226,7 @@ mod tests {
         assert_eq!(shape.factor(32, 0, 3, 6), (35, 2));
     }
 
-    /// Element `at` of a lane of a factor: halves and bfloats as singles, bytes as integers, all of them as doubles.
+    /// Element `at` of a lane of a factor: halves, bfloats and shortened singles as singles, bytes as integers, all of them as doubles.
     fn element(words: [u32; 2], at: usize, name: &str, flush: bool) -> f64 {
         let half = || (words[at / 2] >> (16 * (at % 2))) as u16;
         if name.contains("bf16") {
@@ -232,6 +234,11 @@ mod tests {
             (if flush { Lane::flush(value) } else { value }).into()
         } else if name.ends_with("f16") {
             (if flush { F16(half()).flush() } else { F16(half()) }).to_f32().into()
+        } else if name.ends_with("xf32") {
+            // What a number of eleven digits leaves of it.
+            let value = f64::from(f32::from_bits(words[at]));
+            let last_digit = 2f64.powi((words[at] >> 23 & 0xff).max(1) as i32 - 137);
+            if value.is_finite() { value - value % last_digit } else { value }
         } else if name.ends_with("i8") {
             f64::from((words[at / 4] >> (8 * (at % 4))) as u8 as i8)
         } else if name.ends_with("f64") {
@@ -311,6 +318,28 @@ mod tests {
             }
         }
         registers
+    }
+
+    #[test]
+    fn shortened_singles_are_cut_off_and_not_rounded() {
+        let decoder = Decoder::with_level(Arch::Gfx942, HostLevel::Base);
+        // v_mfma_f32_16x16x8_xf32 v[64:67], v[8:9], v[12:13], 0
+        let i =
+            decoder.decode(&[0b1_1010_0111 << 23 | 0x3e << 16 | 64, (256 + 8) | (256 + 12) << 9 | 128 << 18]).unwrap();
+        let product = |factor: u32| {
+            let mut w = Wave::new(Arch::Gfx942, 0, vgpr_file());
+            w.accum_offset = 256;
+            // One element of the first factor and as many ones as the second has.
+            w.vgpr[8][0] = factor;
+            (12..14).for_each(|r| w.vgpr[r] = [1f32.to_bits(); LANES]);
+            crate::step::execute(&mut w, &i, &mut Nothing);
+            w.vgpr[64][0]
+        };
+        assert_eq!(product(0x3f80_2000), 0x3f80_2000);
+        assert_eq!(product(0x3f80_1fff), 0x3f80_0000);
+        assert_eq!(product(0xbfff_ffff), 0xbfff_e000);
+        assert_eq!(product(0x7f80_0000), 0x7f80_0000);
+        assert!(f32::from_bits(product(0x7f80_0001)).is_nan());
     }
 
     #[test]

@@ -82,6 +82,10 @@ pub(super) trait Element {
 /// The upper half of a single-precision number.
 pub(super) struct Bf16;
 
+/// A single-precision number of whose mantissa ten bits count: the other 13 are cut off. Source: the type `XFloat32` of Tensile, with
+/// which AMD's tests compute what these instructions give.
+pub(super) struct Xf32;
+
 macro_rules! element {
     ($type:ty: $bits:literal bits as $value:ty, |$x:ident, $flush:ident| $convert:expr) => {
         impl Element for $type {
@@ -113,6 +117,11 @@ element!(F16: 16 bits as f32, |x, flush| {
 element!(Bf16: 16 bits as f32, |x, flush| {
     let value = f32::from_bits(x << 16);
     if flush { Lane::flush(value) } else { value }
+});
+element!(Xf32: 32 bits as f32, |x, _flush| {
+    let value = f32::from_bits(x);
+    // A NaN may have only bits that are cut off.
+    if value.is_nan() { value } else { f32::from_bits(x & !0x1fff) }
 });
 element!(i8: 8 bits as i32, |x, _flush| i32::from(x as u8 as i8));
 
