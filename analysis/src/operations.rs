@@ -259,6 +259,8 @@ mod tests {
         let expected = [
             ("v_mfma_f32_32x32x1f32", 4096),
             ("v_mfma_f32_16x16x4f32", 2048),
+            ("v_mfma_f32_16x16x8_xf32", 4096),
+            ("v_mfma_f32_32x32x4_xf32", 8192),
             ("v_mfma_f32_4x4x1f32", 512),
             ("v_mfma_f32_32x32x8f16", 16384),
             ("v_mfma_f32_16x16x16f16", 8192),

@@ -166,7 +166,8 @@ pub fn passes(arch: Arch, op: &Op) -> Option<u32> {
     let shape = op.name.strip_prefix("v_mfma_")?.split_once('_')?.1;
     let mut numbers = shape.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     let rows = numbers.next()?.ok()?;
-    let depth = numbers.nth(1)?.ok()?;
+    // Shortened singles are as fast as the halves of twice their depth.
+    let depth = numbers.nth(1)?.ok()? * if op.name.ends_with("_xf32") { 2 } else { 1 };
     let passes = match (op.flags.has(Flags::F64_MATRIX), rows) {
         (true, 4) => 4,
         (true, _) => 8,
@@ -377,5 +378,19 @@ impl Second {
             Second::DotFactors => is_dot(inst).then(|| About::Registers(vectors(&[source(inst, 0), source(inst, 1)]))),
             Second::Fma64 => matches!(op.name, "v_fma_f64" | "v_fmac_f64").then_some(About::Itself),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortened_singles_take_as_long_as_halves_of_twice_their_depth() {
+        let passes = |name| amdgpu_isa::rows().find(|op| op.name == name).and_then(|op| passes(Arch::Gfx942, op));
+        // LLVM's `SISchedule.td`: Write4PassMAI and Write8PassMAI of gfx940.
+        assert_eq!(passes("v_mfma_f32_16x16x8_xf32"), Some(4));
+        assert_eq!(passes("v_mfma_f32_32x32x4_xf32"), Some(8));
+        assert_eq!(passes("v_mfma_f32_32x32x4_2b_f16"), Some(16));
     }
 }
