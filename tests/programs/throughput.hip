@@ -376,6 +376,55 @@ static void run_wide_indices() {
     std::printf("wide_indices: values correct\n");
 }
 
+// A loop that each lane leaves at another time: most of it runs with a part of the lanes.
+__host__ __device__ inline unsigned shuffled(unsigned state, unsigned rounds) {
+    for (unsigned left = state * 2654435761u % rounds; left; --left) {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+    }
+    return state;
+}
+
+__global__ void lanes_off(unsigned* out, unsigned rounds) {
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = shuffled(i + 1, rounds);
+}
+
+static void run_lanes_off() {
+    const unsigned n = 1 << 14, rounds = 1024;
+    std::vector<unsigned> expected(n);
+    for (unsigned i = 0; i < n; ++i) expected[i] = shuffled(i + 1, rounds);
+    const size_t length = n;
+    Array<unsigned> out(length);
+    lanes_off<<<n / 256, 256>>>(out, rounds);
+    expect_same("lanes_off", out.host(), expected);
+}
+
+// A value that all lanes share, which compilers keep in scalar registers.
+__host__ __device__ inline unsigned advanced(unsigned state, unsigned rounds) {
+    for (unsigned r = 0; r < rounds; ++r) {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+    }
+    return state;
+}
+
+__global__ void scalar_loop(unsigned* out, unsigned state, unsigned rounds) {
+    out[blockIdx.x * blockDim.x + threadIdx.x] = advanced(state, rounds) + threadIdx.x;
+}
+
+static void run_scalar_loop() {
+    const unsigned n = 1 << 14, rounds = 1 << 13, state = 2463534242u;
+    std::vector<unsigned> expected(n);
+    for (unsigned i = 0; i < n; ++i) expected[i] = i < 256 ? advanced(state, rounds) + i : expected[i - 256];
+    const size_t length = n;
+    Array<unsigned> out(length);
+    scalar_loop<<<n / 256, 256>>>(out, state, rounds);
+    expect_same("scalar_loop", out.host(), expected);
+}
+
 int main(int argc, char** argv) {
     // A host thread that spins would take a core from the emulated GPU.
     CHECK(hipSetDeviceFlags(hipDeviceScheduleBlockingSync));
@@ -393,6 +442,8 @@ int main(int argc, char** argv) {
         {"scattered", run_scattered},
         {"private_memory", run_private_memory},
         {"wide_indices", run_wide_indices},
+        {"lanes_off", run_lanes_off},
+        {"scalar_loop", run_scalar_loop},
     };
     const std::string wanted = argc > 1 ? argv[1] : "";
     for (const auto& kind : kinds) {

@@ -20,11 +20,15 @@ const WORDS: usize = PAGE as usize / 4;
 /// Words of the following page that an instruction at the end may need.
 const TAIL: usize = 1;
 
+/// The instruction that begins at a word, once it is decoded: in one cache line of the host.
+#[repr(align(64))]
+struct Place(OnceLock<Result<Inst, DecodeError>>);
+
 /// The code of one page as it was read, and what has been decoded of it.
 pub(crate) struct CodePage {
     base: u64,
     words: Box<[u32]>,
-    insts: Box<[OnceLock<Result<Inst, DecodeError>>]>,
+    insts: Box<[Place; WORDS]>,
     /// The first and one past the last word that was decoded.
     used: [AtomicU32; 2],
 }
@@ -40,7 +44,7 @@ impl CodePage {
             }
         }
         let words = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
-        let insts = (0..WORDS).map(|_| OnceLock::new()).collect();
+        let insts = Box::new([const { Place(OnceLock::new()) }; WORDS]);
         Some(CodePage { base, words, insts, used: [AtomicU32::new(WORDS as u32), AtomicU32::new(0)] })
     }
 
@@ -54,10 +58,20 @@ impl CodePage {
     }
 
     /// The instruction at byte `offset` of the page.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inst(&self, offset: u64, decoder: &Decoder) -> &Result<Inst, DecodeError> {
         let n = offset as usize / 4 % WORDS;
-        self.insts[n].get_or_init(|| {
+        match self.insts[n].0.get() {
+            Some(inst) => inst,
+            None => self.decode(n, decoder),
+        }
+    }
+
+    /// The instruction at word `n`, which nothing has reached yet. Apart: the loop over instructions has the call.
+    #[cold]
+    #[inline(never)]
+    fn decode(&self, n: usize, decoder: &Decoder) -> &Result<Inst, DecodeError> {
+        self.insts[n].0.get_or_init(|| {
             let decoded = decoder.decode(&self.words[n..]);
             let len = decoded.as_ref().map_or(1, |i| u32::from(i.size) / 4);
             self.used[0].fetch_min(n as u32, Ordering::Relaxed);

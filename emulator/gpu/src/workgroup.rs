@@ -313,18 +313,26 @@ fn run_wave<'m>(
     close: bool,
     mut step: impl FnMut(&mut Wave, &Inst, &mut Machine<'m>) -> Flow,
 ) -> Flow {
-    while wave.executed < limit {
-        let Some((page, decoder)) = fetch.page(wave.pc, machine.view) else {
+    // Kept beside the wave's own: a processor looks the next instruction up while it executes this one, since neither the
+    // address nor the count comes from memory that was just written.
+    let (mut pc, mut executed) = (wave.pc, wave.executed);
+    while executed < limit {
+        let Some((page, decoder)) = fetch.page(pc, machine.view) else {
             wave.trap = Some(Trap::Fetch);
             return Flow::Trap;
         };
-        let base = wave.pc & !(PAGE - 1);
-        while wave.pc & !(PAGE - 1) == base && wave.executed < limit {
-            let Ok(inst) = page.inst(wave.pc - base, decoder) else {
+        let base = pc & !(PAGE - 1);
+        while pc & !(PAGE - 1) == base && executed < limit {
+            let Ok(inst) = page.inst(pc - base, decoder) else {
                 wave.trap = Some(Trap::Illegal);
                 return Flow::Trap;
             };
-            match step(wave, inst, machine) {
+            let next = pc.wrapping_add(if inst.size == 4 { 4 } else { not_awaited(inst.size.into()) });
+            (wave.pc, wave.executed) = (pc, executed);
+            let flow = step(wave, inst, machine);
+            executed += 1;
+            pc = if wave.pc == next { next } else { not_awaited(wave.pc) };
+            match flow {
                 Flow::Next => {}
                 Flow::Wait if !close => {}
                 Flow::Trap => {
@@ -337,6 +345,14 @@ fn run_wave<'m>(
         }
     }
     Flow::Next
+}
+
+/// A value that a branch leads to: the processor predicts the branch. Without this, compilers choose between two values
+/// without a branch, and the processor waits for both.
+#[inline(always)]
+fn not_awaited(value: u64) -> u64 {
+    std::hint::cold_path();
+    value
 }
 
 /// The instruction that a wave is at, or its words.

@@ -226,16 +226,18 @@ impl Wave {
     pub fn scalar32(&self, operand: Operand, literal: u32, kind: Kind) -> u32 {
         if operand.is_scalar_register() {
             self.sgpr[usize::from(operand.0)]
+        } else if let Some(value) = operand.inline_integer() {
+            value as u32
         } else {
             self.constant32(operand, literal, kind)
         }
     }
 
-    /// As [`Wave::scalar32`], where it is no register. Apart: every row has this.
+    /// As [`Wave::scalar32`], where it is neither a register nor an integer. Apart: every row has this.
     #[inline(never)]
     fn constant32(&self, operand: Operand, literal: u32, kind: Kind) -> u32 {
-        if let Some(value) = operand.inline_integer() {
-            return value as u32;
+        if operand == Operand::LITERAL {
+            return literal;
         }
         if kind.is_16_bit() {
             if let Some(bits) = operand.inline_float_bits16() {
@@ -244,10 +246,7 @@ impl Wave {
         } else if let Some(bits) = operand.inline_float_bits32() {
             return bits;
         }
-        match operand {
-            Operand::LITERAL => literal,
-            other => self.special(other) as u32,
-        }
+        self.special(operand) as u32
     }
 
     /// A scalar source of 64 bits.

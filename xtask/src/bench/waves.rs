@@ -11,7 +11,7 @@ use super::median;
 use crate::{demo, dist, setup, shell};
 
 /// The kinds of `tests/programs/throughput.hip`.
-pub(super) const KINDS: [&str; 10] = [
+pub(super) const KINDS: [&str; 12] = [
     "saxpy",
     "sgemm",
     "fma_loop",
@@ -22,6 +22,8 @@ pub(super) const KINDS: [&str; 10] = [
     "scattered",
     "private_memory",
     "wide_indices",
+    "lanes_off",
+    "scalar_loop",
 ];
 /// Threads of the emulator.
 const THREADS: [&str; 2] = ["1", "2"];
