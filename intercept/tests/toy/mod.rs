@@ -234,7 +234,22 @@ impl ToyQueue {
     pub(crate) fn dispatch(&self, kernel: u64, completion: u64) -> u64 {
         let index = self.write(kernel, completion);
         assert!(inplace::rang(hsa_signal_t { handle: self.doorbell }), "the doorbell is of a watched queue");
+        self.await_published();
         index
+    }
+
+    /// Waits until all packets are published, or all before the one that the feature holds: a thread that finds another one
+    /// publishing leaves its packets to it.
+    fn await_published(&self) {
+        let ring = self.watched.ring.as_ref().expect("the queue is watched in place");
+        let is_held = |index| ring.slot(index).read().kernel_object() == HELD && !ring.hold.has_passed(index);
+        loop {
+            let published = self.amd.write_dispatch_id.load(Ordering::Acquire);
+            if published == ring.write_index.load(Ordering::Acquire) || is_held(published) {
+                return;
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// The same without the doorbell.
@@ -307,6 +322,7 @@ impl ToyQueue {
         ring.hold.pass(ring.hold.step());
         ring.hold.end();
         inplace::publish_ready(interceptor, self.watched);
+        self.await_published();
     }
 
     /// Waits for the reaper to finish with every dispatch; then their times in ticks, by the order of the queue.
