@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use logdur_capture::Reader;
+use logdur_capture::{End, Reader};
 
 use crate::harness::{self, Outcome, Run, built};
 use crate::log::Log;
@@ -268,6 +268,35 @@ fn omniprobe_writes_what_an_application_that_dies_could_not_and_names_what_was_i
         // A process that dies before its GPU's clock was read has lost all times, also of complete dispatches.
         assert!(lost == 200 || named == (lost > 0), "{mode}: {lost} {:?}", log.notices);
     }
+}
+
+#[test]
+fn captures_of_processes_that_die_are_named_with_what_is_whole_of_them() {
+    let run = endless("abort", 40);
+    let [first, second, older] = ["a.ldcap", "a.1.ldcap", "a.2.ldcap"].map(|name| run.file(name));
+    let program = run.command().get_program().to_owned();
+    // An older one, of another run, that nobody finished.
+    let before = endless("abort", 40);
+    let left = before.file("left.ldcap");
+    let before = before.probed(&["--capture", left.to_str().unwrap()]);
+    assert!(before.stderr.contains("left.ldcap: not finished, "), "{}", before.stderr);
+    fs::copy(&left, &older).unwrap();
+    let hour = Duration::from_secs(3600);
+    fs::File::options().append(true).open(&older).unwrap().set_modified(SystemTime::now() - hour).unwrap();
+    let mut command = Command::new(built("omniprobe"));
+    command.arg("--capture").arg(&first);
+    if !harness::on_hardware() {
+        command.args(["--emulate", &harness::arch()]);
+    }
+    command.args(["--", "sh", "-c", "\"$0\" again 40; \"$0\" abort 40"]).arg(program);
+    command.env("TEST_KERNELS", harness::kernels(&harness::arch())).env("LOGDUR_RECORDS", run.file("records"));
+    let outcome = run.finish(command);
+    let named: Vec<&str> = outcome.stderr.lines().filter(|line| line.contains(": not finished, ")).collect();
+    let expected = format!("omniprobe: {}: not finished, ", second.display());
+    assert!(matches!(named[..], [line] if line.starts_with(&expected)), "{}", outcome.stderr);
+    let whole = Reader::open(&second).unwrap().dispatches().len();
+    assert!(named[0].contains(&format!(": {whole} dispatches are whole so far")), "{named:?}");
+    assert_eq!((whole, Reader::open(&first).unwrap().end() == &End::Finished), (1, true));
 }
 
 #[test]

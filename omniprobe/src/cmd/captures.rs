@@ -1,18 +1,25 @@
-//! How much a run has captured, shown while its files grow: the application waits then, and its terminal is quiet.
+//! The captures of a run: how much they grow, while the application waits and its terminal is quiet, and which of them were left
+//! unfinished.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use indicatif::ProgressBar;
+use logdur_capture::{End, Reader};
+use logdur_journal::names::shell_word;
 
+use super::output::tell;
 use super::{input, progress};
 
 /// Between two looks at the files.
 const LOOK: Duration = Duration::from_millis(250);
 /// When the files have not grown for so long, the terminal is the application's again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Times of files are behind the clock by up to a tick of the kernel.
+const CLOCK: Duration = Duration::from_millis(20);
 
 /// Shows how captures grow, until it is dropped.
 pub(crate) struct Watch {
@@ -63,10 +70,50 @@ fn follow(path: &Path, ended: &Receiver<()>) {
 
 /// Bytes of the files of a path; 0 if there are none.
 fn bytes(path: &Path) -> u64 {
-    let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
+    files(path).iter().map(|file| file.metadata().map_or(0, |metadata| metadata.len())).sum()
+}
+
+/// The files that processes have made of a path: all of a folder, the file itself, or those that its marks stand for.
+fn files(path: &Path) -> Vec<PathBuf> {
     match path.read_dir() {
-        Ok(files) => files.flatten().map(|file| size(&file.path())).sum(),
-        Err(_) => input::logs(&[path.to_owned()]).into_iter().flatten().map(|file| size(&file.path)).sum(),
+        Ok(files) => files.flatten().map(|file| file.path()).collect(),
+        Err(_) => input::logs(&[path.to_owned()]).into_iter().flatten().map(|file| file.path).collect(),
+    }
+}
+
+/// The name of files that more processes make of a path: a number is put before its extension.
+fn numbered(path: &Path) -> Option<PathBuf> {
+    let mut name = OsString::from(path.file_stem()?);
+    name.push(".%p");
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    Some(path.with_file_name(name))
+}
+
+/// Names the captures that were written since `start` and are not finished: a process that is killed cannot say so.
+pub(crate) fn tell_unfinished(path: &Path, start: SystemTime) {
+    let mut all = files(path);
+    if !path.is_dir() {
+        all.extend(numbered(path).iter().flat_map(|path| files(path)));
+    }
+    all.sort();
+    for file in all {
+        let is_older = |changed: SystemTime| changed + CLOCK < start;
+        if file.metadata().and_then(|metadata| metadata.modified()).is_ok_and(is_older) {
+            continue;
+        }
+        // What is no capture is not ours, and of a damaged one the tools that read it say what is wrong.
+        let Ok(reader) = Reader::open(&file) else { continue };
+        if matches!(reader.end(), End::Unfinished { .. }) {
+            let (dispatches, word) = (reader.dispatches().len(), shell_word(&file));
+            tell(format_args!(
+                "{}: not finished, its process was killed or still runs: {dispatches} dispatches are whole so far; `omniprobe info {word}` \
+                 lists them",
+                file.display()
+            ));
+        }
     }
 }
 
@@ -82,5 +129,13 @@ mod tests {
         }
         let of = |name: &str| bytes(&folder.path().join(name));
         assert_eq!([of("a.%p.ldcap"), of("b.1.ldcap"), of("none"), of("none.%p"), of("")], [15, 100, 0, 0, 115]);
+    }
+
+    #[test]
+    fn more_processes_put_a_number_before_the_extension() {
+        let name = |path: &str| numbered(Path::new(path)).map(|path| path.display().to_string());
+        assert_eq!(name("x/a.ldcap").as_deref(), Some("x/a.%p.ldcap"));
+        assert_eq!(name("a").as_deref(), Some("a.%p"));
+        assert_eq!(name("/"), None);
     }
 }

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use logdur_settings::{ENDED, Interceptor, LOG_AT, LogLocation, NO_RECORDS, NOT_LOADED, RECORDS_AT, Value, from_line};
@@ -56,7 +57,9 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
     let signals = Signals::block();
     signals.unblock_in(&mut command);
     // Its thread takes no signals.
-    let watch = environment.value(Interceptor::capture).map(|path| super::captures::Watch::begin(path.into()));
+    let capture = environment.value(Interceptor::capture).map(PathBuf::from);
+    let start = SystemTime::now();
+    let watch = capture.clone().map(super::captures::Watch::begin);
     let mut child =
         command.spawn().with_context(|| format!("the application {} could not be started", program.display()))?;
     let status = signals.wait(&mut child)?;
@@ -67,6 +70,9 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
         if let Err(error) = super::log::finish(&records, child.id(), status) {
             tell(format_args!("{error:#}"));
         }
+    }
+    if let Some(capture) = &capture {
+        super::captures::tell_unfinished(capture, start);
     }
     if let Some(logs) = logs {
         let logs = logs.of_processes(&hello);
