@@ -68,7 +68,7 @@ pub use records::{
 pub use scan::{End, Finding};
 pub use snapshot::SnapshotWriter;
 pub use source::Source;
-pub use storage::{FileStorage, PRIVATE, Storage, size_limit};
+pub use storage::{FileStorage, PRIVATE, Storage, numbered, size_limit};
 pub use tasks::{Spawn, Threads};
 pub use value::{FieldRow, Fields, Kind, Shown};
 pub use writer::{Options, Sync, Writer};

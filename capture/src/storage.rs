@@ -1,9 +1,21 @@
 //! Where a capture is written: to the end of a file.
 
+use std::fmt::Display;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The name of a file beside a capture that is there: `NAME.NUMBER.EXTENSION`.
+pub fn numbered(path: &Path, number: impl Display) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
 
 /// What a writer writes to.
 pub trait Storage {
@@ -120,5 +132,17 @@ impl Storage for Vec<u8> {
 
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_put_before_the_extension() {
+        let name = |path: &str, number: &str| numbered(Path::new(path), number).display().to_string();
+        assert_eq!(name("x/a.ldcap", "1"), "x/a.1.ldcap");
+        assert_eq!(name("a", "%p"), "a.%p");
     }
 }

@@ -16,7 +16,7 @@ use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::{
     Agent, Allocation, AllocationKind, CaptureError, CodeObject, Compress, Dispatch, Global, Id, Kernel, Loaded, Note,
-    Options, Queue, Scope, Severity, SnapshotId, Threads, Writer,
+    Options, Queue, Scope, Severity, SnapshotId, Threads, Writer, numbered,
 };
 use logdur_intercept::clock::to_ns;
 use logdur_intercept::{interceptor, queue};
@@ -423,22 +423,13 @@ impl File {
 
 /// A file of this path, or of the first of `NAME.1.EXTENSION`, `NAME.2.EXTENSION`, … that is free.
 fn new_file(path: PathBuf, mode: u32) -> Result<(PathBuf, GuardedStorage), Failed> {
-    let numbered = |n: u32| {
-        let mut name = path.file_stem().unwrap_or_default().to_owned();
-        name.push(format!(".{n}"));
-        if let Some(extension) = path.extension() {
-            name.push(".");
-            name.push(extension);
-        }
-        path.with_file_name(name)
-    };
-    let (mut n, mut candidate) = (0, path.clone());
+    let (mut n, mut candidate) = (0_u32, path.clone());
     loop {
         match GuardedStorage::create_new(&candidate, mode) {
             Ok(storage) => return Ok((candidate, storage)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 n += 1;
-                candidate = numbered(n);
+                candidate = numbered(&path, n);
             }
             Err(source) => return Err(CaptureError::File { path: candidate, source }),
         }

@@ -1,14 +1,13 @@
 //! The captures of a run: how much they grow, while the application waits and its terminal is quiet, and which of them were left
 //! unfinished.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use indicatif::ProgressBar;
-use logdur_capture::{End, Reader};
+use logdur_capture::{End, Reader, numbered};
 use logdur_journal::names::shell_word;
 
 use super::output::tell;
@@ -81,22 +80,12 @@ fn files(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The name of files that more processes make of a path: a number is put before its extension.
-fn numbered(path: &Path) -> Option<PathBuf> {
-    let mut name = OsString::from(path.file_stem()?);
-    name.push(".%p");
-    if let Some(extension) = path.extension() {
-        name.push(".");
-        name.push(extension);
-    }
-    Some(path.with_file_name(name))
-}
-
 /// Names the captures that were written since `start` and are not finished: a process that is killed cannot say so.
 pub(crate) fn tell_unfinished(path: &Path, start: SystemTime) {
     let mut all = files(path);
     if !path.is_dir() {
-        all.extend(numbered(path).iter().flat_map(|path| files(path)));
+        // A number is what `%p` stands for, too.
+        all.extend(files(&numbered(path, "%p")));
     }
     all.sort();
     for file in all {
@@ -129,13 +118,5 @@ mod tests {
         }
         let of = |name: &str| bytes(&folder.path().join(name));
         assert_eq!([of("a.%p.ldcap"), of("b.1.ldcap"), of("none"), of("none.%p"), of("")], [15, 100, 0, 0, 115]);
-    }
-
-    #[test]
-    fn more_processes_put_a_number_before_the_extension() {
-        let name = |path: &str| numbered(Path::new(path)).map(|path| path.display().to_string());
-        assert_eq!(name("x/a.ldcap").as_deref(), Some("x/a.%p.ldcap"));
-        assert_eq!(name("a").as_deref(), Some("a.%p"));
-        assert_eq!(name("/"), None);
     }
 }
