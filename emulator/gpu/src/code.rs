@@ -22,13 +22,13 @@ const TAIL: usize = 1;
 
 /// The instruction that begins at a word, once it is decoded: in one cache line of the host.
 #[repr(align(64))]
-struct Place(OnceLock<Result<Inst, DecodeError>>);
+struct Decoded(OnceLock<Result<Inst, DecodeError>>);
 
 /// The code of one page as it was read, and what has been decoded of it.
 pub(crate) struct CodePage {
     base: u64,
     words: Box<[u32]>,
-    insts: Box<[Place; WORDS]>,
+    insts: Box<[Decoded; WORDS]>,
     /// The first and one past the last word that was decoded.
     used: [AtomicU32; 2],
 }
@@ -44,7 +44,7 @@ impl CodePage {
             }
         }
         let words = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
-        let insts = Box::new([const { Place(OnceLock::new()) }; WORDS]);
+        let insts = Box::new([const { Decoded(OnceLock::new()) }; WORDS]);
         Some(CodePage { base, words, insts, used: [AtomicU32::new(WORDS as u32), AtomicU32::new(0)] })
     }
 
