@@ -376,13 +376,15 @@ static void run_wide_indices() {
     std::printf("wide_indices: values correct\n");
 }
 
+__host__ __device__ inline unsigned xorshift(unsigned state) {
+    state ^= state << 13;
+    state ^= state >> 17;
+    return state ^ state << 5;
+}
+
 // A loop that each lane leaves at another time: most of it runs with a part of the lanes.
 __host__ __device__ inline unsigned shuffled(unsigned state, unsigned rounds) {
-    for (unsigned left = state * 2654435761u % rounds; left; --left) {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-    }
+    for (unsigned left = state * 2654435761u % rounds; left; --left) state = xorshift(state);
     return state;
 }
 
@@ -403,11 +405,7 @@ static void run_lanes_off() {
 
 // A value that all lanes share, which compilers keep in scalar registers.
 __host__ __device__ inline unsigned advanced(unsigned state, unsigned rounds) {
-    for (unsigned r = 0; r < rounds; ++r) {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-    }
+    for (unsigned r = 0; r < rounds; ++r) state = xorshift(state);
     return state;
 }
 
