@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use amdgpu_isa::Decoder;
+use amdgpu_isa::block::Block;
 use amdgpu_isa::decode::DecodeError;
 use amdgpu_isa::inst::Inst;
 
@@ -29,6 +30,8 @@ pub(crate) struct CodePage {
     base: u64,
     words: Box<[u32]>,
     insts: Box<[Decoded; WORDS]>,
+    /// The block that begins at a word, once it was looked for.
+    blocks: Box<[OnceLock<Block>; WORDS]>,
     /// The first and one past the last word that was decoded.
     used: [AtomicU32; 2],
 }
@@ -45,7 +48,8 @@ impl CodePage {
         }
         let words = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
         let insts = Box::new([const { Decoded(OnceLock::new()) }; WORDS]);
-        Some(CodePage { base, words, insts, used: [AtomicU32::new(WORDS as u32), AtomicU32::new(0)] })
+        let blocks = Box::new([const { OnceLock::new() }; WORDS]);
+        Some(CodePage { base, words, insts, blocks, used: [AtomicU32::new(WORDS as u32), AtomicU32::new(0)] })
     }
 
     /// True when the words that were decoded are still those in memory.
@@ -77,6 +81,31 @@ impl CodePage {
             self.used[0].fetch_min(n as u32, Ordering::Relaxed);
             self.used[1].fetch_max(n as u32 + len, Ordering::Relaxed);
             decoded
+        })
+    }
+
+    /// The block of scalar operations that begins at byte `offset` of the page, if there is one.
+    #[inline(always)]
+    pub(crate) fn block(&self, offset: u64, decoder: &Decoder) -> Option<&Block> {
+        let n = offset as usize / 4 % WORDS;
+        let block = match self.blocks[n].get() {
+            Some(block) => block,
+            None => self.find_block(n, decoder),
+        };
+        (!block.is_empty()).then_some(block)
+    }
+
+    /// The block at word `n`, where nothing has looked for one. Apart, as [`CodePage::decode`].
+    #[cold]
+    #[inline(never)]
+    fn find_block(&self, n: usize, decoder: &Decoder) -> &Block {
+        self.blocks[n].get_or_init(|| {
+            let mut next = n;
+            Block::new(std::iter::from_fn(|| {
+                let inst = (next < WORDS).then(|| self.inst(4 * next as u64, decoder))?.as_ref().ok()?;
+                next += usize::from(inst.size) / 4;
+                Some(inst)
+            }))
         })
     }
 

@@ -265,7 +265,7 @@ impl Workgroup {
             reading: &mut slot.reading,
         };
         if let (Some(notes), Some(observer)) = (&mut self.notes, &mut context.observer) {
-            return run_wave(wave, context.fetch, &mut machine, limit, close, |wave, inst, machine| {
+            return run_wave::<false>(wave, context.fetch, &mut machine, limit, close, |wave, inst, machine| {
                 let pc = wave.pc;
                 observer.before(notes, &Step { number: n, wave, inst, pc, lds: machine.lds });
                 let flow = execute(wave, inst, machine);
@@ -274,10 +274,10 @@ impl Workgroup {
             });
         }
         match &mut self.watch {
-            None => run_wave(wave, context.fetch, &mut machine, limit, close, |wave, inst, machine| {
+            None => run_wave::<true>(wave, context.fetch, &mut machine, limit, close, |wave, inst, machine| {
                 execute(wave, inst, machine)
             }),
-            Some(watch) => run_wave(wave, context.fetch, &mut machine, limit, close, |wave, inst, machine| {
+            Some(watch) => run_wave::<false>(wave, context.fetch, &mut machine, limit, close, |wave, inst, machine| {
                 let pc = wave.pc;
                 let flow = execute(wave, inst, &mut Observed { machine, watch, wave: n, pc });
                 watch.executed(n, wave, inst, flow, machine.lds);
@@ -303,9 +303,9 @@ impl Workgroup {
 
 /// Executes a wave's instructions by `step` until one of them asks for something else, or `limit` of them have been executed
 /// ([`Flow::Next`]). Where hardware may hold the wave for its memory accesses, this returns only if the wave is `close` to
-/// others.
+/// others. With `BLOCKS`, blocks are executed as such, not by `step`, and to their end also beyond the limit.
 #[inline(always)]
-fn run_wave<'m>(
+fn run_wave<'m, const BLOCKS: bool>(
     wave: &mut Wave,
     fetch: &mut Fetch,
     machine: &mut Machine<'m>,
@@ -323,6 +323,13 @@ fn run_wave<'m>(
         };
         let base = pc & !(PAGE - 1);
         while pc & !(PAGE - 1) == base && executed < limit {
+            if BLOCKS && let Some(block) = page.block(pc - base, decoder) {
+                let (instructions, bytes) = block.execute(wave);
+                executed += instructions;
+                pc = pc.wrapping_add_signed(bytes);
+                (wave.pc, wave.executed) = (pc, executed);
+                continue;
+            }
             let Ok(inst) = page.inst(pc - base, decoder) else {
                 wave.trap = Some(Trap::Illegal);
                 return Flow::Trap;

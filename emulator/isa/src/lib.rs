@@ -26,6 +26,7 @@
 pub mod access;
 pub mod arch;
 pub mod atomic;
+pub mod block;
 pub mod coverage;
 pub mod decode;
 pub mod disasm;

@@ -2,6 +2,7 @@
 
 use crate::arch::{Arch, ArchSet};
 use crate::atomic::AtomicOp;
+use crate::block::{Micros, Taken};
 use crate::env::Env;
 use crate::inst::Inst;
 use crate::operand::Kind;
@@ -266,6 +267,10 @@ pub struct Op {
     pub access: Access,
     /// The code that executes it.
     pub run: Levels,
+    /// The code that executes it within a [`Block`](crate::block::Block), if it is of the scalar ALU.
+    pub micros: Option<Micros>,
+    /// For jumps that depend on registers at most: whether it is taken.
+    pub taken: Option<Taken>,
 }
 
 impl Op {
@@ -286,6 +291,8 @@ impl Op {
             flags: Flags::NONE,
             access: Access::None,
             run,
+            micros: None,
+            taken: None,
         }
     }
 
@@ -305,6 +312,18 @@ impl Op {
     /// The same row with a memory access.
     pub const fn access(mut self, access: Access) -> Op {
         self.access = access;
+        self
+    }
+
+    /// The same row with its code within a block.
+    pub(crate) const fn micros(mut self, micros: Option<Micros>) -> Op {
+        self.micros = micros;
+        self
+    }
+
+    /// The same row with the condition of its jump.
+    pub(crate) const fn taken(mut self, taken: Taken) -> Op {
+        self.taken = Some(taken);
         self
     }
 

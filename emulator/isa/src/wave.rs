@@ -62,14 +62,24 @@ pub enum Trap {
     Halt,
 }
 
+/// Scalar registers by operand code: numbered ones, `flat_scratch`, `xnack_mask`, `vcc`, `ttmp`, `m0`, `exec`.
+pub type Sgprs = [u32; 128];
+
+/// A pair of scalar registers.
+#[inline(always)]
+pub(crate) fn pair(sgprs: &Sgprs, first: Operand) -> u64 {
+    let n = usize::from(first.0);
+    u64::from(sgprs[n & 127]) | u64::from(sgprs[(n + 1) & 127]) << 32
+}
+
 /// One wave: its registers and where it is.
 pub struct Wave {
     /// Address of the next instruction.
     pub pc: u64,
     /// The scalar condition code.
     pub scc: bool,
-    /// Scalar registers by operand code: numbered ones, `flat_scratch`, `xnack_mask`, `vcc`, `ttmp`, `m0`, `exec`.
-    pub sgpr: [u32; 128],
+    /// Scalar registers.
+    pub sgpr: Sgprs,
     /// Vector registers; see [`Wave::accum_offset`] for accumulation registers.
     pub vgpr: VgprFile,
     /// Where `a0` is in [`Wave::vgpr`].
@@ -167,8 +177,7 @@ impl Wave {
     /// A pair of scalar registers.
     #[inline(always)]
     pub fn pair(&self, first: Operand) -> u64 {
-        let n = usize::from(first.0);
-        u64::from(self.sgpr[n & 127]) | u64::from(self.sgpr[(n + 1) & 127]) << 32
+        pair(&self.sgpr, first)
     }
 
     /// Sets a pair of scalar registers.

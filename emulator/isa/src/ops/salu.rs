@@ -5,122 +5,120 @@
 
 use super::kinds;
 use crate::arch::ArchSet;
-use crate::inst::Inst;
+use crate::block::{Compact, MicroOp, Scalars, Whole, proceed};
 use crate::lanes::Lane;
 use crate::op::{Family, Flow, Op};
-use crate::operand::{Kind, Operand};
-use crate::wave::Wave;
+use crate::operand::Kind;
+use crate::wave::Sgprs;
 
-/// Source `s` of a scalar instruction.
-#[inline(always)]
-pub(crate) fn read<T: Lane>(w: &Wave, i: &Inst, s: usize) -> T {
-    T::from_bits(match T::KIND.dwords() {
-        2 => w.scalar64(i.src[s], i.literal, T::KIND),
-        _ => u64::from(w.scalar32(i.src[s], i.literal, T::KIND)),
-    })
-}
-
-/// Writes a scalar result.
-#[inline(always)]
-pub(crate) fn write<T: Lane>(w: &mut Wave, to: Operand, value: T) {
-    if T::KIND.dwords() == 2 { w.set_pair(to, value.to_bits()) } else { w.set_sgpr(to, value.to_bits() as u32) }
-}
-
-/// A scalar row: see the module's documentation. `cmp` sets only the condition code, `k` has a 16-bit constant.
+/// A scalar row: see the module's documentation. `cmp` sets only the condition code.
 macro_rules! scalar {
-    (@op $family:ident $name:ident $code:literal [$($kind:expr),*] $dst:expr, $run:expr) => {
-        Op::new(stringify!($name), Family::$family, $code, ArchSet::ALL, $run).operands($dst, kinds(&[$($kind),*]))
-    };
-    ($family:ident $name:ident $code:literal |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
-            let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
-            let d: $D = { $($body)* };
-            write(w, i.dst, d);
+    (@op $family:ident $name:ident $code:literal [$($kind:expr),*] $dst:expr, |$s:ident| $body:block) => {{
+        #[inline(always)]
+        fn body<S: Scalars>($s: &mut S) $body
+        fn micro<const SHAPE: usize>(sgprs: &mut Sgprs, scc: bool, ops: &[MicroOp]) -> bool {
+            let [op, rest @ ..] = ops else { return scc };
+            let mut compact = Compact::<SHAPE> { sgprs, scc, op };
+            body(&mut compact);
+            proceed(compact.sgprs, compact.scc, rest)
+        }
+        let run = one_level!(w, i, _e, {
+            body(&mut Whole(w, i));
             Flow::Next
-        }))
+        });
+        Op::new(stringify!($name), Family::$family, $code, ArchSet::ALL, run)
+            .operands($dst, kinds(&[$($kind),*]))
+            .micros(if cfg!(feature = "semantics") { Some([micro::<0>, micro::<1>, micro::<2>, micro::<3>]) } else { None })
+    }};
+    ($family:ident $name:ident $code:literal |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] <$D as Lane>::KIND, |s| {
+            let ($a, $b) = (s.source::<$A>(0), s.source::<$B>(1));
+            let d: $D = { $($body)* };
+            s.set(d);
+        })
     };
     ($family:ident $name:ident $code:literal nz |$a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
-            let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
+        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] <$D as Lane>::KIND, |s| {
+            let ($a, $b) = (s.source::<$A>(0), s.source::<$B>(1));
             let d: $D = { $($body)* };
-            write(w, i.dst, d);
-            w.scc = d != 0;
-            Flow::Next
-        }))
+            s.set(d);
+            s.set_scc(d != 0);
+        })
     };
     ($family:ident $name:ident $code:literal scc |$c:ident, $a:ident: $A:ty, $b:ident: $B:ty| -> $D:ty { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
-            let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
-            let $c = w.scc;
+        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] <$D as Lane>::KIND, |s| {
+            let ($a, $b) = (s.source::<$A>(0), s.source::<$B>(1));
+            let $c = s.scc();
             let (d, scc): ($D, bool) = { $($body)* };
-            write(w, i.dst, d);
-            w.scc = scc;
-            Flow::Next
-        }))
+            s.set(d);
+            s.set_scc(scc);
+        })
     };
     ($family:ident $name:ident $code:literal cmp |$a:ident: $A:ty, $b:ident: $B:ty| { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] Kind::None, one_level!(w, i, _e, {
-            let ($a, $b) = (read::<$A>(w, i, 0), read::<$B>(w, i, 1));
-            w.scc = { $($body)* };
-            Flow::Next
-        }))
+        scalar!(@op $family $name $code [<$A as Lane>::KIND, <$B as Lane>::KIND] Kind::None, |s| {
+            let ($a, $b) = (s.source::<$A>(0), s.source::<$B>(1));
+            s.set_scc({ $($body)* });
+        })
     };
     ($family:ident $name:ident $code:literal |$a:ident: $A:ty| -> $D:ty { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
-            let $a = read::<$A>(w, i, 0);
+        scalar!(@op $family $name $code [<$A as Lane>::KIND] <$D as Lane>::KIND, |s| {
+            let $a = s.source::<$A>(0);
             let d: $D = { $($body)* };
-            write(w, i.dst, d);
-            Flow::Next
-        }))
+            s.set(d);
+        })
     };
     ($family:ident $name:ident $code:literal nz |$a:ident: $A:ty| -> $D:ty { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
-            let $a = read::<$A>(w, i, 0);
+        scalar!(@op $family $name $code [<$A as Lane>::KIND] <$D as Lane>::KIND, |s| {
+            let $a = s.source::<$A>(0);
             let d: $D = { $($body)* };
-            write(w, i.dst, d);
-            w.scc = d != 0;
-            Flow::Next
-        }))
+            s.set(d);
+            s.set_scc(d != 0);
+        })
     };
     // The old EXEC is saved; the new one is a function of the source and the old one.
     ($family:ident $name:ident $code:literal saveexec |$a:ident, $exec:ident| { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [Kind::U64] Kind::U64, one_level!(w, i, _e, {
-            let ($a, $exec) = (read::<u64>(w, i, 0), w.exec());
+        scalar!(@op $family $name $code [Kind::U64] Kind::U64, |s| {
+            let ($a, $exec) = (s.source::<u64>(0), s.exec());
             let new: u64 = { $($body)* };
-            w.set_pair(i.dst, $exec);
-            w.set_exec(new);
-            w.scc = new != 0;
-            Flow::Next
-        }))
+            s.set($exec);
+            s.set_exec(new);
+            s.set_scc(new != 0);
+        })
     };
     // The new EXEC is also the result.
     ($family:ident $name:ident $code:literal wrexec |$a:ident, $exec:ident| { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [Kind::U64] Kind::U64, one_level!(w, i, _e, {
-            let ($a, $exec) = (read::<u64>(w, i, 0), w.exec());
+        scalar!(@op $family $name $code [Kind::U64] Kind::U64, |s| {
+            let ($a, $exec) = (s.source::<u64>(0), s.exec());
             let new: u64 = { $($body)* };
-            w.set_pair(i.dst, new);
-            w.set_exec(new);
-            w.scc = new != 0;
-            Flow::Next
-        }))
+            s.set(new);
+            s.set_exec(new);
+            s.set_scc(new != 0);
+        })
     };
     // The destination is changed in place.
     ($family:ident $name:ident $code:literal change |$d:ident: $D:ty, $a:ident: $A:ty, $c:ident| { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [<$A as Lane>::KIND] <$D as Lane>::KIND, one_level!(w, i, _e, {
-            let $a = read::<$A>(w, i, 0);
-            let $d = <$D as Lane>::from_bits(w.pair(i.dst));
-            let $c = w.scc;
+        scalar!(@op $family $name $code [<$A as Lane>::KIND] <$D as Lane>::KIND, |s| {
+            let ($d, $a) = (s.destination::<$D>(), s.source::<$A>(0));
+            let $c = s.scc();
             let d: $D = { $($body)* };
-            write(w, i.dst, d);
-            Flow::Next
-        }))
+            s.set(d);
+        })
     };
-    ($family:ident $name:ident $code:literal k |$d:ident: $D:ty, $k:ident: $K:ty| { $($body:tt)* }) => {
-        scalar!(@op $family $name $code [] <$D as Lane>::KIND, one_level!(w, i, _e, {
-            let ($d, $k) = (w.scalar32(i.dst, 0, Kind::B32) as $D, i.imm as i16 as $K);
-            w.scc = { $($body)* };
-            Flow::Next
-        }))
+    // The source is a 16-bit constant, and the destination changes.
+    ($family:ident $name:ident $code:literal k |$d:ident, $k:ident, $c:ident| { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [] Kind::I32, |s| {
+            let ($d, $k, $c) = (s.destination::<i32>(), s.immediate(), s.scc());
+            let (d, scc): (i32, bool) = { $($body)* };
+            s.set(d);
+            s.set_scc(scc);
+        })
+    };
+    // As `k`, but nothing is written beside the condition code.
+    ($family:ident $name:ident $code:literal cmpk |$d:ident: $D:ty, $k:ident: $K:ty| { $($body:tt)* }) => {
+        scalar!(@op $family $name $code [] <$D as Lane>::KIND, |s| {
+            let ($d, $k) = (s.destination::<$D>(), s.immediate() as i16 as $K);
+            s.set_scc({ $($body)* });
+        })
     };
 }
 
@@ -251,31 +249,22 @@ pub(crate) static SOP1: &[Op] = &[
 
 #[rustfmt::skip]
 pub(crate) static SOPK: &[Op] = &[
-    Op::new("s_movk_i32",  Family::Sopk, 0x00, ArchSet::ALL, one_level!(w, i, _e, { w.set_sgpr(i.dst, i.imm as u32); Flow::Next })).operands(Kind::I32, [Kind::None; 3]),
-    Op::new("s_cmovk_i32", Family::Sopk, 0x01, ArchSet::ALL, one_level!(w, i, _e, { if w.scc { w.set_sgpr(i.dst, i.imm as u32); } Flow::Next })).operands(Kind::I32, [Kind::None; 3]),
-    scalar!(Sopk s_cmpk_eq_i32 0x02 k |d: i32, k: i32| { d == k }),
-    scalar!(Sopk s_cmpk_lg_i32 0x03 k |d: i32, k: i32| { d != k }),
-    scalar!(Sopk s_cmpk_gt_i32 0x04 k |d: i32, k: i32| { d > k }),
-    scalar!(Sopk s_cmpk_ge_i32 0x05 k |d: i32, k: i32| { d >= k }),
-    scalar!(Sopk s_cmpk_lt_i32 0x06 k |d: i32, k: i32| { d < k }),
-    scalar!(Sopk s_cmpk_le_i32 0x07 k |d: i32, k: i32| { d <= k }),
-    scalar!(Sopk s_cmpk_eq_u32 0x08 k |d: u32, k: u16| { d == u32::from(k) }),
-    scalar!(Sopk s_cmpk_lg_u32 0x09 k |d: u32, k: u16| { d != u32::from(k) }),
-    scalar!(Sopk s_cmpk_gt_u32 0x0a k |d: u32, k: u16| { d > u32::from(k) }),
-    scalar!(Sopk s_cmpk_ge_u32 0x0b k |d: u32, k: u16| { d >= u32::from(k) }),
-    scalar!(Sopk s_cmpk_lt_u32 0x0c k |d: u32, k: u16| { d < u32::from(k) }),
-    scalar!(Sopk s_cmpk_le_u32 0x0d k |d: u32, k: u16| { d <= u32::from(k) }),
-    Op::new("s_addk_i32",  Family::Sopk, 0x0e, ArchSet::ALL, one_level!(w, i, _e, {
-        let (sum, overflow) = (w.scalar32(i.dst, 0, Kind::B32) as i32).overflowing_add(i.imm);
-        w.set_sgpr(i.dst, sum as u32);
-        w.scc = overflow;
-        Flow::Next
-    })).operands(Kind::I32, [Kind::None; 3]),
-    Op::new("s_mulk_i32",  Family::Sopk, 0x0f, ArchSet::ALL, one_level!(w, i, _e, {
-        let product = (w.scalar32(i.dst, 0, Kind::B32) as i32).wrapping_mul(i.imm);
-        w.set_sgpr(i.dst, product as u32);
-        Flow::Next
-    })).operands(Kind::I32, [Kind::None; 3]),
+    scalar!(Sopk s_movk_i32    0x00 k |_d, k, c| { (k, c) }),
+    scalar!(Sopk s_cmovk_i32   0x01 k |d, k, c| { (if c { k } else { d }, c) }),
+    scalar!(Sopk s_cmpk_eq_i32 0x02 cmpk |d: i32, k: i32| { d == k }),
+    scalar!(Sopk s_cmpk_lg_i32 0x03 cmpk |d: i32, k: i32| { d != k }),
+    scalar!(Sopk s_cmpk_gt_i32 0x04 cmpk |d: i32, k: i32| { d > k }),
+    scalar!(Sopk s_cmpk_ge_i32 0x05 cmpk |d: i32, k: i32| { d >= k }),
+    scalar!(Sopk s_cmpk_lt_i32 0x06 cmpk |d: i32, k: i32| { d < k }),
+    scalar!(Sopk s_cmpk_le_i32 0x07 cmpk |d: i32, k: i32| { d <= k }),
+    scalar!(Sopk s_cmpk_eq_u32 0x08 cmpk |d: u32, k: u16| { d == u32::from(k) }),
+    scalar!(Sopk s_cmpk_lg_u32 0x09 cmpk |d: u32, k: u16| { d != u32::from(k) }),
+    scalar!(Sopk s_cmpk_gt_u32 0x0a cmpk |d: u32, k: u16| { d > u32::from(k) }),
+    scalar!(Sopk s_cmpk_ge_u32 0x0b cmpk |d: u32, k: u16| { d >= u32::from(k) }),
+    scalar!(Sopk s_cmpk_lt_u32 0x0c cmpk |d: u32, k: u16| { d < u32::from(k) }),
+    scalar!(Sopk s_cmpk_le_u32 0x0d cmpk |d: u32, k: u16| { d <= u32::from(k) }),
+    scalar!(Sopk s_addk_i32    0x0e k |d, k, _c| { d.overflowing_add(k) }),
+    scalar!(Sopk s_mulk_i32    0x0f k |d, k, c| { (d.wrapping_mul(k), c) }),
 ];
 
 fn shift_add(a: u32, b: u32, shift: u32) -> (u32, bool) {

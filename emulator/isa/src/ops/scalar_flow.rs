@@ -9,29 +9,26 @@ use crate::inst::Inst;
 use crate::mode::Mode;
 use crate::op::{Family, Flags, Flow, Levels, Op};
 use crate::operand::{Kind, Operand};
-use crate::wave::{Trap, Wave};
+use crate::wave::{Sgprs, Trap, Wave, pair};
 
 const fn op(name: &'static str, family: Family, code: u16, run: Levels) -> Op {
     Op::new(name, family, code, ArchSet::ALL, run)
 }
 
-/// A SOPP jump that is taken under a condition.
+/// A SOPP jump that is taken under a condition on the scalar registers and the condition code.
 macro_rules! branch {
-    ($name:literal $code:literal |$w:ident| $taken:expr) => {
-        op(
-            $name,
-            Family::Sopp,
-            $code,
-            one_level!(w, i, _e, {
-                let $w = &*w;
-                if $taken {
-                    jump(w, i);
-                }
-                Flow::Next
-            }),
-        )
-        .with(Flags::BRANCH)
-    };
+    ($name:literal $code:literal |$sgprs:ident, $scc:ident| $taken:expr) => {{
+        fn taken($sgprs: &Sgprs, $scc: bool) -> bool {
+            $taken
+        }
+        let run = one_level!(w, i, _e, {
+            if taken(&w.sgpr, w.scc) {
+                jump(w, i);
+            }
+            Flow::Next
+        });
+        op($name, Family::Sopp, $code, run).with(Flags::BRANCH).taken(taken)
+    }};
 }
 
 /// A SOPP instruction without effect on what the program computes.
@@ -45,14 +42,14 @@ macro_rules! hint {
 pub(crate) static TABLE: &[Op] = &[
     hint!("s_nop" 0x00),
     op("s_endpgm", Family::Sopp, 0x01, one_level!(_w, _i, _e, Flow::End)).with(Flags::NO_NEXT),
-    branch!("s_branch"         0x02 |_w| true).with(Flags::NO_NEXT),
+    branch!("s_branch"         0x02 |_s, _scc| true).with(Flags::NO_NEXT),
     hint!("s_wakeup" 0x03).with(Flags::NO_IMMEDIATE),
-    branch!("s_cbranch_scc0"   0x04 |w| !w.scc),
-    branch!("s_cbranch_scc1"   0x05 |w| w.scc),
-    branch!("s_cbranch_vccz"   0x06 |w| w.vcc() == 0),
-    branch!("s_cbranch_vccnz"  0x07 |w| w.vcc() != 0),
-    branch!("s_cbranch_execz"  0x08 |w| w.exec() == 0),
-    branch!("s_cbranch_execnz" 0x09 |w| w.exec() != 0),
+    branch!("s_cbranch_scc0"   0x04 |_s, scc| !scc),
+    branch!("s_cbranch_scc1"   0x05 |_s, scc| scc),
+    branch!("s_cbranch_vccz"   0x06 |s, _scc| pair(s, Operand::VCC) == 0),
+    branch!("s_cbranch_vccnz"  0x07 |s, _scc| pair(s, Operand::VCC) != 0),
+    branch!("s_cbranch_execz"  0x08 |s, _scc| pair(s, Operand::EXEC) == 0),
+    branch!("s_cbranch_execnz" 0x09 |s, _scc| pair(s, Operand::EXEC) != 0),
     op("s_barrier", Family::Sopp, 0x0a, one_level!(_w, _i, _e, Flow::Barrier)).with(Flags::NO_IMMEDIATE.and(Flags::BARRIER)),
     op("s_waitcnt", Family::Sopp, 0x0c, one_level!(_w, _i, _e, Flow::Wait)),
     op("s_sethalt", Family::Sopp, 0x0d, one_level!(w, i, _e, if i.imm & 1 == 1 { stop(w, Trap::Halt) } else { Flow::Next })),
@@ -65,10 +62,10 @@ pub(crate) static TABLE: &[Op] = &[
     hint!("s_decperflevel" 0x15),
     hint!("s_ttracedata" 0x16).with(Flags::NO_IMMEDIATE),
     // No debugger is attached.
-    branch!("s_cbranch_cdbgsys"          0x17 |_w| false),
-    branch!("s_cbranch_cdbguser"         0x18 |_w| false),
-    branch!("s_cbranch_cdbgsys_or_user"  0x19 |_w| false),
-    branch!("s_cbranch_cdbgsys_and_user" 0x1a |_w| false),
+    branch!("s_cbranch_cdbgsys"          0x17 |_s, _scc| false),
+    branch!("s_cbranch_cdbguser"         0x18 |_s, _scc| false),
+    branch!("s_cbranch_cdbgsys_or_user"  0x19 |_s, _scc| false),
+    branch!("s_cbranch_cdbgsys_and_user" 0x1a |_s, _scc| false),
     op("s_endpgm_saved", Family::Sopp, 0x1b, one_level!(_w, _i, _e, Flow::End)).with(Flags::NO_IMMEDIATE).with(Flags::NO_NEXT),
     op("s_set_gpr_idx_on", Family::Sopc, 0x11, one_level!(w, i, _e, { w.mode.0 |= Mode::GPR_IDX_EN; set_index(w, i); set_index_mode(w, i) }))
         .operands(Kind::None, kinds(&[Kind::B32])).with(Flags::INDEX_MODE),

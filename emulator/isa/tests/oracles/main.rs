@@ -1,5 +1,6 @@
 //! The decoder, the disassembler and the operations against independent oracles, and on random input.
 
+mod blocks;
 mod buffer_ends;
 mod half_loads;
 mod llvm_mc;

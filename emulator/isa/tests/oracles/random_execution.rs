@@ -38,12 +38,12 @@ const SPECIAL: &[u32] = &[
     0x41e0_0000,
 ];
 
-fn bits(random: &mut Seeded) -> u32 {
+pub(crate) fn bits(random: &mut Seeded) -> u32 {
     if random.below(2) == 0 { SPECIAL[random.below(SPECIAL.len())] } else { random.word() }
 }
 
 /// A wave whose registers hold anything.
-fn wave(arch: Arch, random: &mut Seeded) -> Wave {
+pub(crate) fn wave(arch: Arch, random: &mut Seeded) -> Wave {
     let mut w = Wave::new(arch, 0x1000, vgpr_file());
     for register in w.vgpr.iter_mut() {
         let one = bits(random);
@@ -71,7 +71,7 @@ fn renew(w: &mut Wave, random: &mut Seeded) {
     w.vgpr[register].fill_with(|| bits(random));
 }
 
-fn copy(w: &Wave) -> Wave {
+pub(crate) fn copy(w: &Wave) -> Wave {
     let mut file = vgpr_file();
     file.copy_from_slice(&w.vgpr[..]);
     let mut other = Wave::new(w.arch, w.pc, file);
