@@ -111,3 +111,19 @@ fn a_kernel_that_computes_for_long_is_not_reported() {
     let said = run.bare().passed().read("kfdemu.log");
     assert!(!said.contains("makes no progress"), "{said}");
 }
+
+#[test]
+fn a_thread_that_waits_for_a_kernel_leaves_the_processors_to_the_emulated_gpu() {
+    if harness::on_hardware() {
+        return;
+    }
+    for run in [Run::hip("waiting").bare(), Run::hip("waiting").watched()] {
+        let run = run.passed();
+        let [waited, used] = ["waited ", "used "].map(|what| -> u64 {
+            let (_, number) = run.stdout.split_once(what).unwrap();
+            number.split_once(" ms").unwrap().0.parse().unwrap()
+        });
+        // It was all of the time, or what a busy machine gave it.
+        assert!(used < waited / 10, "{}", run.stdout);
+    }
+}

@@ -28,6 +28,9 @@ pub(crate) const OF_MARKERS: &[&str] = &[
 /// What `liblogdur_analyzers.so` may export: handlers, and source positions for those of other libraries.
 pub(crate) const OF_ANALYZERS: &[&str] = &["logdur_handler", "logdur_sources"];
 
+/// What `libkfdemu.so` may export beside functions of the C library: those of the HSA runtime that wait.
+pub(crate) const OF_THE_DRIVER: &[&str] = &["hsa_signal_wait_relaxed", "hsa_signal_wait_scacquire"];
+
 /// The newest version of the C library that it may ask for: that of the oldest distribution that it is built on.
 const NEWEST_GLIBC: (u32, u32) = (2, 36);
 

@@ -1,5 +1,5 @@
-//! The functions that are replaced: the C library's that open, examine and control files by path or descriptor, and one
-//! of the runtime's (`runtime`).
+//! The functions that are replaced: the C library's that open, examine and control files by path or descriptor, and the HSA
+//! runtime's that wait (`wait`).
 //!
 //! `dup`, `close`, `fcntl` and the like are not: devices are real files. `mmap` is, for memory of another process only. Everything that is not about an
 //! emulated device goes to the next definition of the function, another preloaded library's or the C library's own.
@@ -8,6 +8,7 @@ pub mod files;
 pub mod map;
 mod next;
 pub mod stat;
+pub mod wait;
 
 /// Sets the C library's error number.
 fn set_errno(error: i32) {
