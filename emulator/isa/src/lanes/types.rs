@@ -22,11 +22,6 @@ pub(crate) trait Lane: Copy {
     fn from_bits(bits: u64) -> Self;
     /// To the bits of its registers; 16-bit types leave the upper half clear.
     fn to_bits(self) -> u64;
-    /// The `neg` modifier.
-    #[inline(always)]
-    fn negated(self) -> Self {
-        self
-    }
     /// Zero in place of a denormal.
     #[inline(always)]
     fn flush(self) -> Self {
@@ -117,10 +112,6 @@ impl Lane for M32 {
     fn to_bits(self) -> u64 {
         u64::from(self.0)
     }
-    #[inline(always)]
-    fn negated(self) -> M32 {
-        M32(self.0 ^ 1 << 31)
-    }
 }
 
 macro_rules! float_lane {
@@ -134,10 +125,6 @@ macro_rules! float_lane {
             #[inline(always)]
             fn to_bits(self) -> u64 {
                 u64::from($type::to_bits(self))
-            }
-            #[inline(always)]
-            fn negated(self) -> $type {
-                -self
             }
             #[inline(always)]
             fn flush(self) -> $type {
@@ -191,10 +178,6 @@ impl Lane for F16 {
     #[inline(always)]
     fn to_bits(self) -> u64 {
         u64::from(self.0)
-    }
-    #[inline(always)]
-    fn negated(self) -> F16 {
-        F16(self.0 ^ 0x8000)
     }
     #[inline(always)]
     fn flush(self) -> F16 {

@@ -28,10 +28,6 @@ impl Lane for H2 {
     fn to_bits(self) -> u64 {
         u64::from(self.0.0) | u64::from(self.1.0) << 16
     }
-    #[inline(always)]
-    fn negated(self) -> H2 {
-        H2(self.0.negate(), self.1.negate())
-    }
 }
 
 impl H2 {
@@ -111,28 +107,45 @@ fn chosen(i: &Inst, s: usize, h: usize) -> (u32, bool) {
     (u32::from(sel >> s & 1), neg >> s & 1 == 1)
 }
 
+/// Word `n` of source `s`: in the register file, or made in a place that is declared here.
+macro_rules! word {
+    ($w:ident, $i:ident, $s:expr, $n:expr, $kind:expr => $word:ident) => {
+        let made;
+        let $word: &Vgpr = match $i.src[$s].is_vector() {
+            true => $w.vector($i.src[$s], $n),
+            false => {
+                made = word($w, $i, $s, $n, $kind);
+                &made
+            }
+        };
+    };
+}
+
+/// True where values are read and written as they are: no denormals are flushed, and nothing is clamped.
+#[inline(always)]
+fn is_plain<T: Lane>(w: &Wave, i: &Inst) -> bool {
+    !(T::flushes_in(w.mode) || T::flushes_out(w.mode) || i.mods.clamp)
+}
+
 /// The halves of source `s` that result `h` uses.
 #[inline(always)]
-fn half<T: Half>(w: &Wave, i: &Inst, s: usize, h: usize) -> [T; LANES] {
-    let raw = word(w, i, s, 0, T::PACKED);
+fn half<T: Half, const PLAIN: bool>(w: &Wave, i: &Inst, s: usize, h: usize) -> [T; LANES] {
+    word!(w, i, s, 0, T::PACKED => raw);
     let (sel, neg) = chosen(i, s, h);
-    let negate = neg && T::PACKED.is_float();
-    let flush = T::flushes_in(w.mode);
+    let sign = if neg && T::PACKED.is_float() { 0x8000 } else { 0 };
+    let flush = !PLAIN && T::flushes_in(w.mode);
     std::array::from_fn(|l| {
-        let mut value = T::from_bits(u64::from(raw[l] >> (16 * sel) & 0xffff));
-        if negate {
-            value = value.negated();
-        }
+        let value = T::from_bits(u64::from(raw[l] >> (16 * sel) & 0xffff ^ sign));
         if flush { value.flush() } else { value }
     })
 }
 
 #[inline(always)]
-fn put<T: Half>(w: &mut Wave, i: &Inst, low: [T; LANES], high: [T; LANES]) -> Flow {
+fn put<T: Half, const PLAIN: bool>(w: &mut Wave, i: &Inst, low: [T; LANES], high: [T; LANES]) -> Flow {
     let (flush, clamp, dx10) = (T::flushes_out(w.mode), i.mods.clamp, w.mode.dx10_clamp());
     let finish = |value: T| {
-        let value = if flush { value.flush() } else { value };
-        let value = if clamp { value.saturate(dx10) } else { value };
+        let value = if !PLAIN && flush { value.flush() } else { value };
+        let value = if !PLAIN && clamp { value.saturate(dx10) } else { value };
         value.to_bits() as u32 & 0xffff
     };
     let packed = std::array::from_fn(|l| finish(low[l]) | finish(high[l]) << 16);
@@ -141,30 +154,21 @@ fn put<T: Half>(w: &mut Wave, i: &Inst, low: [T; LANES], high: [T; LANES]) -> Fl
     Flow::Next
 }
 
+/// Two or three sources of halves.
 #[inline(always)]
-fn packed2<T: Half>(w: &mut Wave, i: &Inst, f: impl Fn(T, T) -> T) -> Flow {
-    let result = |h: usize| {
-        let (a, b) = (half::<T>(w, i, 0, h), half::<T>(w, i, 1, h));
-        std::array::from_fn(|l| f(a[l], b[l]))
-    };
-    let (low, high) = (result(0), result(1));
-    put(w, i, low, high)
+fn packed<T: Half>(w: &mut Wave, i: &Inst, sources: usize, f: impl Fn(T, T, T) -> T) -> Flow {
+    if is_plain::<T>(w, i) { packed_as::<T, true>(w, i, sources, f) } else { packed_as::<T, false>(w, i, sources, f) }
 }
 
 #[inline(always)]
-fn packed3<T: Half>(w: &mut Wave, i: &Inst, f: impl Fn(T, T, T) -> T) -> Flow {
+fn packed_as<T: Half, const PLAIN: bool>(w: &mut Wave, i: &Inst, sources: usize, f: impl Fn(T, T, T) -> T) -> Flow {
     let result = |h: usize| {
-        let (a, b, c) = (half::<T>(w, i, 0, h), half::<T>(w, i, 1, h), half::<T>(w, i, 2, h));
+        let [a, b] = [0, 1].map(|s| half::<T, PLAIN>(w, i, s, h));
+        let c = if sources == 3 { half::<T, PLAIN>(w, i, 2, h) } else { [T::from_bits(0); LANES] };
         std::array::from_fn(|l| f(a[l], b[l], c[l]))
     };
     let (low, high) = (result(0), result(1));
-    put(w, i, low, high)
-}
-
-/// Two or three sources of halves.
-#[inline(always)]
-fn packed_floats(w: &mut Wave, i: &Inst, sources: usize, f: impl Fn(F16, F16, F16) -> F16) -> Flow {
-    if sources == 3 { packed3(w, i, f) } else { packed2(w, i, |a, b| f(a, b, F16(0))) }
+    put::<T, PLAIN>(w, i, low, high)
 }
 
 /// A row of packed 16-bit operations: with `fp`, `m` rounds as the wave wants; with `mode`, `m` is the MODE register; with
@@ -177,7 +181,7 @@ macro_rules! packed {
             ArchSet::ALL,
             <$T as Half>::PACKED,
             2,
-            levels!(w, i, _e, packed2(w, i, |$a: $T, $b: $T| -> $T { $body })),
+            levels!(w, i, _e, packed(w, i, 2, |$a: $T, $b: $T, _| -> $T { $body })),
         )
     };
     ($name:ident $code:literal mode |$m:ident, $a:ident: $T:ty, $b:ident| $body:expr) => {
@@ -189,7 +193,7 @@ macro_rules! packed {
             2,
             levels!(w, i, _e, {
                 let $m = w.mode;
-                packed2(w, i, |$a: $T, $b: $T| -> $T { $body })
+                packed(w, i, 2, |$a: $T, $b: $T, _| -> $T { $body })
             }),
         )
     };
@@ -205,9 +209,9 @@ macro_rules! packed {
                 i,
                 _e,
                 if i.mods.clamp {
-                    packed2(w, i, |$a: $T, $b: $T| -> $T { $sat })
+                    packed(w, i, 2, |$a: $T, $b: $T, _| -> $T { $sat })
                 } else {
-                    packed2(w, i, |$a: $T, $b: $T| -> $T { $body })
+                    packed(w, i, 2, |$a: $T, $b: $T, _| -> $T { $body })
                 }
             ),
         )
@@ -224,9 +228,9 @@ macro_rules! packed {
                 i,
                 _e,
                 if i.mods.clamp {
-                    packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $sat })
+                    packed(w, i, 3, |$a: $T, $b: $T, $c: $T| -> $T { $sat })
                 } else {
-                    packed3(w, i, |$a: $T, $b: $T, $c: $T| -> $T { $body })
+                    packed(w, i, 3, |$a: $T, $b: $T, $c: $T| -> $T { $body })
                 }
             ),
         )
@@ -241,8 +245,8 @@ macro_rules! packed {
             i,
             _e,
             match w.mode.round16_64() {
-                Rounding::Nearest => packed_floats(w, i, $sources, |a, b, c| f(Nearest, a, b, c)),
-                other => packed_floats(w, i, $sources, |a, b, c| f(other, a, b, c)),
+                Rounding::Nearest => packed(w, i, $sources, |a, b, c| f(Nearest, a, b, c)),
+                other => packed(w, i, $sources, |a, b, c| f(other, a, b, c)),
             }
         );
         op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, $sources, run)
@@ -392,7 +396,7 @@ fn finished<T: Lane>(w: &Wave, i: &Inst, mut values: [T; LANES]) -> [T; LANES] {
 
 #[inline(always)]
 fn dot2(w: &mut Wave, i: &Inst) -> Flow {
-    let [a, b] = [0, 1].map(|s| [half::<F16>(w, i, s, 0), half::<F16>(w, i, s, 1)]);
+    let [a, b] = [0, 1].map(|s| [0, 1].map(|h| half::<F16, false>(w, i, s, h)));
     let c = word(w, i, 2, 0, Kind::F32);
     let negate = i.mods.neg >> 2 & 1 == 1;
     let dx10 = w.mode.dx10_clamp();
@@ -422,30 +426,32 @@ fn dot_integers(w: &mut Wave, i: &Inst, f: impl Fn(u32, u32) -> i64, min: i64, m
     Flow::Next
 }
 
-/// The dwords of source `s` that result `h` uses.
+/// Two or three sources of singles.
 #[inline(always)]
-fn singles(w: &Wave, i: &Inst, s: usize, h: usize) -> [f32; LANES] {
-    let (sel, neg) = chosen(i, s, h);
-    let raw = word(w, i, s, sel, Kind::V2F32);
-    let sign = u32::from(neg) << 31;
-    let flush = w.mode.flush_in32();
-    std::array::from_fn(|l| {
-        let value = f32::from_bits(raw[l] ^ sign);
-        if flush { Lane::flush(value) } else { value }
-    })
+fn packed_singles(w: &mut Wave, i: &Inst, sources: usize, f: impl Fn(f32, f32, f32) -> f32) -> Flow {
+    if is_plain::<f32>(w, i) { singles_as::<true>(w, i, sources, f) } else { singles_as::<false>(w, i, sources, f) }
 }
 
 #[inline(always)]
-fn packed_singles(w: &mut Wave, i: &Inst, sources: usize, f: impl Fn(f32, f32, f32) -> f32) -> Flow {
-    let (flush, clamp, dx10) = (w.mode.flush_out32(), i.mods.clamp, w.mode.dx10_clamp());
+fn singles_as<const PLAIN: bool>(w: &mut Wave, i: &Inst, sources: usize, f: impl Fn(f32, f32, f32) -> f32) -> Flow {
+    let (flush_in, flush_out) = (w.mode.flush_in32(), w.mode.flush_out32());
+    let (clamp, dx10) = (i.mods.clamp, w.mode.dx10_clamp());
     let mut results = [[0; LANES]; 2];
     for (h, words) in results.iter_mut().enumerate() {
-        let (a, b) = (singles(w, i, 0, h), singles(w, i, 1, h));
-        let c = if sources == 3 { singles(w, i, 2, h) } else { [0.0; LANES] };
+        // Of operations with two sources, the third is not looked at.
+        let third = sources - 1;
+        let [a_of, b_of, c_of] = [0, 1, third].map(|s| chosen(i, s, h));
+        word!(w, i, 0, a_of.0, Kind::V2F32 => a);
+        word!(w, i, 1, b_of.0, Kind::V2F32 => b);
+        word!(w, i, third, c_of.0, Kind::V2F32 => c);
+        let value = |word: u32, negated: bool| {
+            let value = f32::from_bits(word ^ u32::from(negated) << 31);
+            if !PLAIN && flush_in { Lane::flush(value) } else { value }
+        };
         for l in 0..LANES {
-            let value = f(a[l], b[l], c[l]);
-            let value = if flush { Lane::flush(value) } else { value };
-            words[l] = if clamp { Lane::saturate(value, dx10) } else { value }.to_bits();
+            let value = f(value(a[l], a_of.1), value(b[l], b_of.1), value(c[l], c_of.1));
+            let value = if !PLAIN && flush_out { Lane::flush(value) } else { value };
+            words[l] = if !PLAIN && clamp { Lane::saturate(value, dx10) } else { value }.to_bits();
         }
     }
     let exec = w.exec();
