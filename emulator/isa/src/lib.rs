@@ -36,6 +36,7 @@ pub mod flow;
 pub mod fp;
 pub mod inst;
 mod lanes;
+pub mod micro;
 pub mod mode;
 pub mod op;
 pub mod operand;

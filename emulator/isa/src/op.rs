@@ -2,9 +2,9 @@
 
 use crate::arch::{Arch, ArchSet};
 use crate::atomic::AtomicOp;
-use crate::block::{Micros, Taken};
 use crate::env::Env;
 use crate::inst::Inst;
+use crate::micro::{Micros, Taken};
 use crate::operand::Kind;
 use crate::wave::Wave;
 

@@ -147,6 +147,7 @@ pub(crate) mod mubuf;
 pub(crate) mod packed;
 pub(crate) mod salu;
 pub(crate) mod scalar_flow;
+mod scalars;
 pub(crate) mod smem;
 pub(crate) mod transcendental;
 pub(crate) mod vector_memory;

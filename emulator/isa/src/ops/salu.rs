@@ -4,9 +4,10 @@
 //! result is not zero, the others leave it.
 
 use super::kinds;
+use super::scalars::{Compact, Scalars, Whole};
 use crate::arch::ArchSet;
-use crate::block::{Compact, MicroOp, Scalars, Whole, proceed};
 use crate::lanes::Lane;
+use crate::micro::{MicroOp, proceed};
 use crate::op::{Family, Flow, Op};
 use crate::operand::Kind;
 use crate::wave::Sgprs;
