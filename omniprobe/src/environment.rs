@@ -78,6 +78,7 @@ impl Environment {
             (Interceptor::capture_max_bytes, capture.capture_max_bytes.clone()),
             (Interceptor::capture_max_seconds, capture.capture_max_seconds.clone()),
             (Interceptor::capture_max_hold, capture.capture_max_hold.clone()),
+            (Interceptor::capture_max_stall, capture.capture_max_stall.clone()),
             (Interceptor::capture_quit, capture.capture_quit.clone()),
             (Interceptor::capture_compress, capture.capture_compress.clone().map(Into::into)),
             (Interceptor::capture_quiesce, capture.capture_quiesce.clone().map(Into::into)),

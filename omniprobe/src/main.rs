@@ -262,6 +262,10 @@ struct CaptureOptions {
     /// Hold no dispatch for more than this many seconds; what takes longer is not captured. Sets LOGDUR_CAPTURE_MAX_HOLD [default: 30].
     #[arg(long, value_name = "N", requires = "capture")]
     capture_max_hold: Option<OsString>,
+    /// Give up a capture after this many seconds without progress, if work that is held may be waited for. Sets
+    /// LOGDUR_CAPTURE_MAX_STALL [default: 5].
+    #[arg(long, value_name = "N", requires = "capture")]
+    capture_max_stall: Option<OsString>,
     /// End the application with SIGTERM after this many captured dispatches. Sets LOGDUR_CAPTURE_QUIT.
     #[arg(long, value_name = "N", requires = "capture")]
     capture_quit: Option<OsString>,

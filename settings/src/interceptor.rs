@@ -245,6 +245,8 @@ settings! {
     capture_max_seconds: u32 = "LOGDUR_CAPTURE_MAX_SECONDS" ["number"] or (60) "`60`";
     /// Most seconds for which a capture holds a dispatch, with all queues. A dispatch that cannot be captured in this time runs uncaptured. Memory that cannot be read in this time is not begun: the scope `all` is reduced to `reachable`.
     capture_max_hold: u32 = "LOGDUR_CAPTURE_MAX_HOLD" ["number"] or (30) "`30`";
+    /// Most seconds without progress while a capture holds work that may be waited for: packets of other queues, or copies. Then the dispatch runs uncaptured.
+    capture_max_stall: u32 = "LOGDUR_CAPTURE_MAX_STALL" ["number"] or (5) "`5`";
     /// Ends the process with SIGTERM after this many captured dispatches. The file is complete then.
     capture_quit: Option<u32> = "LOGDUR_CAPTURE_QUIT" ["number"] or (None) "the application goes on";
     /// How memory is compressed in the file.

@@ -69,6 +69,8 @@ struct Known {
     inside: usize,
     /// Memory is being captured: no copy begins.
     held: bool,
+    /// Threads that wait until copies are released.
+    waiting: usize,
     /// How many calls have begun copies.
     begun: u64,
     /// A copy was begun that no signal tells the end of.
@@ -135,8 +137,11 @@ impl Copy {
 
 impl Copies {
     /// Waits while copies are held, which is as long as a capture takes.
-    fn released<'a>(&self, known: MutexGuard<'a, Known>) -> MutexGuard<'a, Known> {
-        self.released.wait_while(known, |known| known.held).unwrap_or_else(PoisonError::into_inner)
+    fn released<'a>(&self, mut known: MutexGuard<'a, Known>) -> MutexGuard<'a, Known> {
+        known.waiting += 1;
+        known = self.released.wait_while(known, |known| known.held).unwrap_or_else(PoisonError::into_inner);
+        known.waiting -= 1;
+        known
     }
 
     /// Copies are about to be started by one call. If one could begin at once, the thread waits while copies are held. Copies
@@ -207,6 +212,11 @@ impl Copies {
     pub(super) fn hold(&self) -> Held<'_> {
         lock(&self.known).held = true;
         Held(self)
+    }
+
+    /// True when threads wait until copies are released.
+    pub(super) fn has_waiting_threads(&self) -> bool {
+        lock(&self.known).waiting > 0
     }
 
     /// How many are not complete.

@@ -12,7 +12,7 @@ use logdur_settings::Interceptor;
 use super::copies::Copies;
 use crate::session::Session;
 
-/// How long nothing may progress before a capture is given up.
+/// How long a capture waits for what takes no longer if nothing is wrong: a lock, a copy of its own.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks for progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -23,23 +23,25 @@ const UNMEASURED: u64 = 1 << 30;
 /// Readings of less memory say little about the speed.
 const MEASURABLE: u64 = 16 << 20;
 
-/// Waiting that goes on while something progresses, up to the longest time for which a dispatch is held.
+/// Waiting that goes on while something progresses, or while nothing that is held can be waited for, up to the longest time for
+/// which a dispatch is held.
 pub(super) struct Patience {
     end: Instant,
+    stall: Duration,
     looked: Instant,
     moved: Instant,
     seen: Vec<(u64, usize)>,
 }
 
 impl Patience {
-    /// From now on, at most until a moment.
-    pub(super) fn until(end: Instant) -> Patience {
+    /// From now on, at most until a moment, and without progress no longer than `stall` if something may wait for what is held.
+    pub(super) fn until(end: Instant, stall: Duration) -> Patience {
         let now = Instant::now();
-        Patience { end, looked: now, moved: now, seen: Vec::new() }
+        Patience { end, stall, looked: now, moved: now, seen: Vec::new() }
     }
 
-    /// True when nothing has progressed for [`PATIENCE`], or the end has come. A read index that moves, a record that
-    /// completes and a copy that completes are progress.
+    /// True when nothing has progressed for too long, or the end has come. A read index that moves, a record that completes and a
+    /// copy that completes are progress.
     pub(super) fn is_over(&mut self, session: &Session, copies: &Copies) -> bool {
         let now = Instant::now();
         if now >= self.end {
@@ -51,7 +53,15 @@ impl Patience {
                 self.moved = now;
             }
         }
-        now - self.moved >= PATIENCE
+        if now - self.moved < self.stall {
+            return false;
+        }
+        let waits = may_wait(&session.interceptor.queues.all(), copies);
+        if !waits {
+            // A long kernel: it ends although work is held.
+            self.moved = now;
+        }
+        waits
     }
 
     /// True when something has progressed since the last look.
@@ -69,6 +79,12 @@ impl Patience {
         }
         progressed
     }
+}
+
+/// True when something that is under way may wait for what is held: for packets of another queue or of no order, or for a
+/// thread of the application that waits to copy.
+fn may_wait(queues: &[&Queue], copies: &Copies) -> bool {
+    copies.has_waiting_threads() || queues.iter().any(|waits| queues.iter().any(|held| waits.may_wait_for(held)))
 }
 
 /// Why memory is too much.
@@ -98,6 +114,8 @@ pub(super) enum TooMuch {
 pub(super) struct Limits {
     /// For how long a dispatch may be held.
     pub(super) hold: Duration,
+    /// For how long nothing may progress while what is held may be waited for.
+    pub(super) stall: Duration,
     /// Bytes that were read in a second; [`UNMEASURED`] before the first reading.
     rate: AtomicU64,
     /// How much a byte of memory has made the file grow at the last reading, in millionths.
@@ -105,9 +123,9 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn new(hold_seconds: u32) -> Limits {
-        let hold = Duration::from_secs(hold_seconds.into());
-        Limits { hold, rate: AtomicU64::new(UNMEASURED), growth: AtomicU64::new(1_000_000) }
+    pub(super) fn new(hold_seconds: u32, stall_seconds: u32) -> Limits {
+        let [hold, stall] = [hold_seconds, stall_seconds].map(|seconds| Duration::from_secs(seconds.into()));
+        Limits { hold, stall, rate: AtomicU64::new(UNMEASURED), growth: AtomicU64::new(1_000_000) }
     }
 
     /// Memory was read, and has made the file grow.
@@ -147,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_is_measured_decides_how_much_memory_is_allowed() {
-        let limits = Limits::new(10);
+        let limits = Limits::new(10, 5);
         let giga = 1 << 30;
         assert_eq!(limits.allow(5 * giga, 2, 8 * giga), Ok(()));
         assert_eq!(limits.allow(6 * giga, 2, 8 * giga).unwrap_err(), {

@@ -189,7 +189,7 @@ impl Capture {
             sleeper: Sleeper::new(),
             started: Mutex::default(),
             stopped: AtomicBool::new(false),
-            limits: Limits::new(settings.capture_max_hold),
+            limits: Limits::new(settings.capture_max_hold, settings.capture_max_stall),
             failures: AtomicU32::new(0),
             reduced: AtomicBool::new(false),
             seconds: settings.capture_max_seconds.into(),
@@ -223,7 +223,7 @@ impl Capture {
                 }
             }
             let Some(since) = lock(&self.inbox).front().map(|first| first.since) else { continue };
-            let mut patience = Patience::until(since + self.limits.hold);
+            let mut patience = Patience::until(since + self.limits.hold, self.limits.stall);
             let target = loop {
                 match self.next(patience.is_over(session, &self.copies)) {
                     None if !lock(&self.inbox).is_empty() => std::thread::sleep(stall::LOOK),

@@ -57,8 +57,7 @@ impl Stalled {
 
     /// Waits until nothing of these queues is in flight, and no copy. They are looked at twice: what has ended after its first
     /// look may have let something begin that had been looked at before, and shows in how far queues have come.
-    pub(super) fn drain(&self, copies: &Copies, end: Instant) -> Result<(), Expired> {
-        let mut patience = Patience::until(end);
+    pub(super) fn drain(&self, copies: &Copies, mut patience: Patience) -> Result<(), Expired> {
         let mut before = None;
         loop {
             reaper::look(&self.session.interceptor, lifetime::access());

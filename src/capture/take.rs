@@ -12,7 +12,7 @@ use logdur_journal::State;
 use logdur_settings::{CaptureScope, Interceptor, Quiesce};
 
 use super::file::{Failed, Taken};
-use super::hold::{FAILURES, PATIENCE, TooMuch};
+use super::hold::{FAILURES, PATIENCE, Patience, TooMuch};
 use super::kernarg::Kernarg;
 use super::read::Reader;
 use super::scope::Wanted;
@@ -25,8 +25,12 @@ use crate::session::Session;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Untaken {
     /// What was before it.
-    #[error("earlier work had not ended, and made no progress for {} s", PATIENCE.as_secs())]
-    Busy,
+    #[error(
+        "earlier work had not ended, and made no progress for {} s, the limit of {name}: it may wait for work that was held for the \
+         capture",
+        .0.as_secs(), name = Interceptor::capture_max_stall
+    )]
+    Busy(Duration),
     /// It was held for as long as it may be.
     #[error("it was held for {} s, the limit of {name}", .0.as_secs(), name = Interceptor::capture_max_hold)]
     Held(Duration),
@@ -34,8 +38,11 @@ pub(super) enum Untaken {
     #[error(transparent)]
     TooMuch(#[from] TooMuch),
     /// Itself.
-    #[error("it had not ended, and made no progress for {} s: it may wait for work that was held for the capture", PATIENCE.as_secs())]
-    Endless,
+    #[error(
+        "it had not ended, and made no progress for {} s, the limit of {name}: it may wait for work that was held for the capture",
+        .0.as_secs(), name = Interceptor::capture_max_stall
+    )]
+    Endless(Duration),
     /// Its queue was destroyed, or is not one that can be held.
     #[error("its queue could not be held")]
     Queue,
@@ -135,7 +142,7 @@ impl Capture {
         // Of two reasons, the limit is the one that the user can change.
         let or_held = |why: Untaken| if Instant::now() >= end { Untaken::Held(self.limits.hold) } else { why };
         if !target.reached {
-            return Err(or_held(Untaken::Busy));
+            return Err(or_held(Untaken::Busy(self.limits.stall)));
         }
         let scope = self.allowed_scope(session, queue.agent);
         // The lease of the target keeps them longer than this list does.
@@ -147,7 +154,8 @@ impl Capture {
             Quiesce::Process => stalled.pause(others),
         }
         let _held = self.copies.hold();
-        stalled.drain(&self.copies, end).map_err(|_| or_held(Untaken::Busy))?;
+        let patience = Patience::until(end, self.limits.stall);
+        stalled.drain(&self.copies, patience).map_err(|_| or_held(Untaken::Busy(self.limits.stall)))?;
         let packet = ring.slot(target.index).read();
         let kernel = session.kernels.by_number(session.kernels.number(packet.kernel_object()));
         let kernarg = Kernarg::of(&packet, kernel.and_then(|k| k.kernel.kernarg_size), &lock(&self.memory));
@@ -211,10 +219,10 @@ impl Capture {
         published.map_err(|_| Untaken::Queue)?;
         taken.id = record.record().id.load(Ordering::Acquire);
         taken.ran = record.record().kernel_object.load(Ordering::Acquire);
-        stalled.drain(&self.copies, end).map_err(|_| Untaken::Endless)?;
-        if record.state() == State::InFlight {
-            // It waits at rest: memory is as it was before.
-            return Err(Untaken::Endless);
+        let (patience, endless) = (Patience::until(end, self.limits.stall), Untaken::Endless(self.limits.stall));
+        if stalled.drain(&self.copies, patience).is_err() || record.state() == State::InFlight {
+            // In flight at rest, it waits: memory is as it was before.
+            return Err(endless);
         }
         taken.ticks = stall::times(record.record(), record.times(), taken.id);
         Ok(true)

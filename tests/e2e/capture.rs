@@ -214,10 +214,20 @@ fn a_kernel_that_waits_for_a_thread_of_the_program_is_captured() {
 }
 
 #[test]
+fn a_kernel_that_runs_longer_than_the_limit_without_progress_is_captured_if_nothing_else_is_held() {
+    // Every kernel is longer, and the second is behind the first.
+    let run = Run::hip("rough").args(["flag", "flag"]).env("LOGDUR_CAPTURE_MAX_STALL", "0");
+    let (run, reader) = captured(run.env("LOGDUR_CAPTURE_DISPATCHES", "1,2"));
+    assert!(run.log().notices.iter().any(|n| n.ends_with(" 0 not captured, 0 losses")), "{:?}", run.log().notices);
+    assert_eq!(reader.dispatches().iter().filter(|d| d.end_ticks > d.start_ticks).count(), 2);
+}
+
+#[test]
 fn a_kernel_that_waits_for_one_of_another_queue_goes_on_after_the_time_limit() {
+    let limit = "made no progress for 5 s, the limit of LOGDUR_CAPTURE_MAX_STALL";
     let (run, reader) = captured(Run::hip("rough").args(["other"]).env("LOGDUR_CAPTURE_KERNELS", "wait_then_write"));
     assert_eq!(reader.dispatches().len(), 0);
-    assert!(reader.notes().iter().any(|n| n.code == "untaken" && n.text.contains("made no progress for 5 s")));
+    assert!(reader.notes().iter().any(|n| n.code == "untaken" && n.text.contains(limit)), "{:?}", reader.notes());
     assert!(run.log().rows_of("wait_then_write(int const*, int*, int*)")[0].number("durationNs") > 4_000_000_000);
 }
 

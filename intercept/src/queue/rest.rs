@@ -10,6 +10,7 @@ use hsa_sys::abi::aql::{PacketType, vendor};
 use hsa_sys::abi::signal::Signal;
 use logdur_journal::State;
 
+use super::ring::HeldBack;
 use super::{Queue, Ring};
 use crate::blocks::RecordRef;
 use crate::interceptor::Interceptor;
@@ -68,6 +69,29 @@ impl Queue {
         }
         self.publisher.work(|_| next = Some(self.ring.as_ref().map_or(0, Ring::first_not_taken)));
         Some((next?, self.in_flight()))
+    }
+
+    /// True when something of this queue is under way that may wait for a packet of the other queue which a feature holds. A
+    /// packet with the barrier bit is not waited for by those before it. Also while a lock is taken.
+    pub fn may_wait_for(&self, other: &Queue) -> bool {
+        let held_back = other.held_back();
+        let is_ordered = held_back == HeldBack::Ordered && std::ptr::eq(self, other);
+        held_back != HeldBack::Nothing && !is_ordered && self.is_under_way()
+    }
+
+    fn held_back(&self) -> HeldBack {
+        let Some(ring) = self.ring.as_ref().filter(|_| !self.gone.load(Ordering::Acquire)) else {
+            return HeldBack::Nothing;
+        };
+        let mut held_back = HeldBack::Unordered;
+        self.publisher.work(|_| held_back = ring.held_back());
+        held_back
+    }
+
+    /// True when the packet processor has not taken all that was published, or a dispatch is in flight.
+    fn is_under_way(&self) -> bool {
+        let published = self.ring.as_ref().map_or(0, |ring| ring.published.load(Ordering::Acquire));
+        self.progress().is_none_or(|(next, in_flight)| next < published || in_flight > 0)
     }
 
     /// True when the packet processor has taken all packets before one: it waits at no barrier on its way there. Also when the

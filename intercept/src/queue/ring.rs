@@ -20,6 +20,17 @@ use hsa_sys::raw::{hsa_queue_t, hsa_signal_t};
 use super::hold::Hold;
 use crate::cache_line::OwnLine;
 
+/// What waits in a queue because a feature holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeldBack {
+    /// No packet.
+    Nothing,
+    /// Packets that run after all before them, by the barrier bit of the first one.
+    Ordered,
+    /// Packets that may run beside those before them.
+    Unordered,
+}
+
 /// A ring and the index that producers see.
 pub struct Ring {
     /// The index that producers reserve slots by.
@@ -153,6 +164,22 @@ impl Ring {
             end += 1;
         }
         (end, dispatches)
+    }
+
+    /// What waits in the queue because a feature holds it; for the lock's holder.
+    pub(super) fn held_back(&self) -> HeldBack {
+        let first = self.published.load(Ordering::Relaxed);
+        // A slot that is not consumed yet still has an old packet: the new one is not written.
+        let end = self.write_index.load(Ordering::Acquire).min(self.read_index() + u64::from(self.size));
+        if self.hold.limit() > first || first >= end {
+            return HeldBack::Nothing;
+        }
+        let slot = self.slot(first);
+        match PacketType::of(slot.load_header()) {
+            PacketType::Invalid => HeldBack::Nothing,
+            _ if slot.read().has_barrier_bit() => HeldBack::Ordered,
+            _ => HeldBack::Unordered,
+        }
     }
 
     /// The slot of a packet.
