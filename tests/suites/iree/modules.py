@@ -12,6 +12,8 @@ import tempfile
 import numpy as np
 
 ARCH = "gfx90a"
+# A tool takes about a second.
+SECONDS = 60
 
 MATMUL = """
 func.func @main(%a: tensor<70x33xTYPE>, %b: tensor<33x50xTYPE>) -> tensor<70x50xf32> {
@@ -88,10 +90,14 @@ def tool(name):
 
 
 def run(command):
-    done = subprocess.run(command, capture_output=True, text=True)
+    name = os.path.basename(command[1])
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"failed {name}: it had not ended after {SECONDS} s") from None
     if done.returncode != 0:
         print(done.stdout, done.stderr)
-        raise SystemExit(f"failed {os.path.basename(command[1])}: status {done.returncode}")
+        raise SystemExit(f"failed {name}: status {done.returncode}")
 
 
 def compile_module(source, output):

@@ -43,6 +43,8 @@ pub(crate) struct Known {
     /// A part of the test's name.
     pub(crate) test: &'static str,
     pub(crate) reason: &'static str,
+    /// The test passes in some runs.
+    pub(crate) sometimes: bool,
 }
 
 /// Two of what most have one of.
@@ -106,6 +108,7 @@ pub(crate) const SUITES: &[Suite] = &[
         known: &[Known {
             test: "mt19937_generator",
             reason: "its generator jumps ahead for each of its threads, for longer than the time limit",
+            sometimes: false,
         }],
     },
     Suite {
@@ -313,10 +316,7 @@ pub(crate) const SUITES: &[Suite] = &[
         short: 0,
         full: 30,
         left_out: &[],
-        known: &[Known {
-            test: "test_thrust_min_element",
-            reason: "one of its cases has more than 2^32 elements, for longer than the time limit",
-        }],
+        known: &[],
     },
     Suite {
         name: "hipsparse",
@@ -456,8 +456,9 @@ pub(crate) const SUITES: &[Suite] = &[
         programs: Programs::Ours("tests/suites/tinygrad"),
         form: SCRIPTS,
         arch: ARCH,
-        // Child processes that compile would not be started with the libraries of the place.
-        variables: &[("DEV", "HIP"), ("PARALLEL", "0")],
+        // Child processes that compile would not be started with the libraries of the place. Version 0.14.0 takes the matrix
+        // instructions of gfx11 for those of gfx90a.
+        variables: &[("DEV", "HIP"), ("PARALLEL", "0"), ("TC", "0")],
         captured: true,
         short: 2,
         full: 20,
@@ -480,7 +481,19 @@ pub(crate) const SUITES: &[Suite] = &[
         short: 2,
         full: 9,
         left_out: &[],
-        known: &[],
+        known: &[
+            Known {
+                test: "replay of",
+                reason: "IREE 3.13.0 loses a wake-up: iree-run-replay waits for ever while its threads sleep and the GPU is idle; when it \
+                         records, it frees a semaphore after the device, and dies with signal 11",
+                sometimes: true,
+            },
+            Known {
+                test: "benchmark of",
+                reason: "as for its replays",
+                sometimes: true,
+            },
+        ],
     },
     Suite {
         name: "openmp",
