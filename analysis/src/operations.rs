@@ -85,8 +85,8 @@ impl Group {
             Family::Ds if op.access == Access::None => Group::Lanes,
             Family::Ds => Group::Lds,
             Family::Flat | Family::Global | Family::Scratch | Family::Mubuf => match op.access {
-                Access::Load(..) | Access::Load2(..) | Access::LoadLds(..) => Group::Load,
-                Access::Store(..) | Access::Store2(..) => Group::Store,
+                Access::Load(..) | Access::Load2(..) | Access::LoadLds(..) | Access::LoadFormat(..) => Group::Load,
+                Access::Store(..) | Access::Store2(..) | Access::StoreFormat(..) => Group::Store,
                 Access::Atomic(..) => Group::Atomic,
                 Access::None => Group::Wait,
             },
@@ -119,6 +119,9 @@ impl Accessed {
             Access::Store(bytes, _) => (false, true, bytes),
             Access::Load2(bytes, _) => (true, false, 2 * bytes),
             Access::Store2(bytes, _) => (false, true, 2 * bytes),
+            // What a component has in memory is in the descriptor: at most a dword.
+            Access::LoadFormat(components, _) => (true, false, 4 * components),
+            Access::StoreFormat(components, _) => (false, true, 4 * components),
             Access::Atomic(_, bytes, _) => (true, true, bytes),
             Access::None => return None,
         };

@@ -115,7 +115,12 @@ impl Touch {
         let uses = Uses::of(inst);
         let (mut reads, writes) = (Mask::of(wave, &uses.reads), Mask::of(wave, &uses.writes));
         // The half that a load keeps is no source: loads of two halves come back in order.
-        if let Access::Load(_, Fill::D16 | Fill::D16Sign | Fill::D16High | Fill::D16HighSign) = inst.op.access {
+        let is_partial = match inst.op.access {
+            Access::Load(_, fill) => matches!(fill, Fill::D16 | Fill::D16Sign | Fill::D16High | Fill::D16HighSign),
+            Access::LoadFormat(components, packing) => packing.is_partial(components),
+            _ => false,
+        };
+        if is_partial {
             let addresses: Vec<Registers> =
                 uses.reads.ranges().iter().filter(|range| range.first != inst.dst).copied().collect();
             reads = Mask::default();

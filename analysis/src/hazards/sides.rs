@@ -262,6 +262,7 @@ fn wide_data(inst: &Inst) -> Option<Vec<Registers>> {
     let wide = |bytes: u8| (bytes > 8).then_some(u32::from(bytes).div_ceil(4));
     let count = match inst.op.access {
         Access::Store(bytes, _) => wide(bytes)?,
+        Access::StoreFormat(components, packing) => wide(4 * packing.dwords(components))?,
         Access::Atomic(..) => {
             let data = if inst.op.family == Family::Mubuf { inst.op.dst } else { inst.op.src[1] };
             Some(data.dwords()).filter(|dwords| *dwords > 2)?

@@ -180,13 +180,22 @@ impl Parts {
     }
 
     fn buffer(&mut self, wave: &Wave, inst: &Inst) {
-        let Some((does, bytes)) = width(inst) else { return };
+        let format = || mubuf::formatted::Format::read(wave, inst);
+        let (does, bytes) = match inst.op.access {
+            Access::LoadFormat(..) => (Does::Read, format().bytes()),
+            Access::StoreFormat(..) => (Does::Write, format().bytes()),
+            _ => match width(inst) {
+                Some(width) => width,
+                None => return,
+            },
+        };
         let buffer = mubuf::Buffer::new(wave, inst);
         let (at, inside) = buffer.place(0, bytes.into());
         if inst.has(control::LDS) {
             return self.global(wave, inst, &at, inside);
         }
-        if buffer.is_cut(bytes, inside) && does != Does::Atomic {
+        let is_formatted = matches!(inst.op.access, Access::LoadFormat(..) | Access::StoreFormat(..));
+        if !is_formatted && does != Does::Atomic && buffer.is_cut(bytes, inside) {
             for n in 0..u32::from(bytes.div_ceil(4)) {
                 let (at, inside) = buffer.place(4 * n, 4);
                 self.push(Space::Memory, does, inside, at, 4, 4);

@@ -13,7 +13,7 @@ use crate::ops::TABLES;
 
 /// Groups of instructions that the processors have and the tables lack: mnemonics (or how they begin), processors, why.
 const ABSENT: &[(&str, &str, &str)] = &[
-    ("`image_*`, `tbuffer_*`, `buffer_load_format_*`, `buffer_store_format_*`", "all", "typed memory of graphics"),
+    ("`image_*`, `tbuffer_*`", "all", "typed memory of graphics"),
     ("`exp`, `v_interp_*`, `ds_ordered_count`, `s_setkill`, `s_endpgm_ordered_ps_done`", "all", "graphics pipeline"),
     ("`s_rfe_b64`, `s_rfe_restore_b64`", "all", "only for trap handlers"),
     ("`s_cbranch_g_fork`, `s_cbranch_i_fork`, `s_cbranch_join`, `s_setvskip`", "all", "no compiler emits them"),

@@ -245,6 +245,41 @@ pub enum Access {
     Atomic(AtomicOp, u8, bool),
     /// Reads that many bytes from global memory into LDS, one element a lane.
     LoadLds(u8, Fill),
+    /// Reads that many components of an element in the format of a buffer's descriptor.
+    LoadFormat(u8, Packing),
+    /// Writes that many components of an element in the format of a buffer's descriptor.
+    StoreFormat(u8, Packing),
+}
+
+/// Where the components of a formatted element are in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// A register each.
+    Dwords,
+    /// Half a register each. An odd number's last high half is as [`Fill::D16`] has it.
+    Halves,
+    /// One component, as [`Fill::D16High`] has it.
+    HighHalf,
+}
+
+impl Packing {
+    /// How many registers so many components take.
+    pub const fn dwords(self, components: u8) -> u8 {
+        match self {
+            Packing::Dwords => components,
+            Packing::Halves => components.div_ceil(2),
+            Packing::HighHalf => 1,
+        }
+    }
+
+    /// True when a part of the last register is of no component.
+    pub const fn is_partial(self, components: u8) -> bool {
+        match self {
+            Packing::Dwords => false,
+            Packing::Halves => components % 2 == 1,
+            Packing::HighHalf => true,
+        }
+    }
 }
 
 /// One operation of the instruction set.

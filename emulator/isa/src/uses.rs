@@ -227,7 +227,7 @@ impl Uses {
             return;
         }
         match op.access {
-            Access::Store(..) => self.read(inst.dst, op.dst.dwords()),
+            Access::Store(..) | Access::StoreFormat(..) => self.read(inst.dst, op.dst.dwords()),
             Access::Atomic(..) => {
                 self.read(inst.dst, op.dst.dwords());
                 if inst.has(control::GLC) {
@@ -244,8 +244,12 @@ impl Uses {
     /// A load into half of a register reads the other half.
     fn keeps_part(&mut self, inst: &Inst) {
         use crate::op::Fill::{D16, D16High, D16HighSign, D16Sign};
-        if let Access::Load(_, D16 | D16Sign | D16High | D16HighSign) = inst.op.access {
-            self.read(inst.dst, 1);
+        match inst.op.access {
+            Access::Load(_, D16 | D16Sign | D16High | D16HighSign) => self.read(inst.dst, 1),
+            Access::LoadFormat(components, packing) if packing.is_partial(components) => {
+                self.read(inst.dst, packing.dwords(components).into());
+            }
+            _ => {}
         }
     }
 }

@@ -72,7 +72,7 @@ impl Ordered {
         };
         let returns = match step.inst.op.access {
             Access::Atomic(..) => step.inst.has(control::GLC),
-            Access::Store(..) => false,
+            Access::Store(..) | Access::StoreFormat(..) => false,
             _ => true,
         };
         let coherent = returns && is_coherent(step.inst);

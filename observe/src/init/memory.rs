@@ -161,6 +161,15 @@ fn store(
         Family::Ds if matches!(inst.op.access, Access::Store2(..)) => inst.src[1 + n.min(1)],
         _ => inst.src[1],
     };
+    if let Access::StoreFormat(..) = inst.op.access {
+        // Registers are not as memory is.
+        let undefined = |n: &u32| part.lanes & !defined.lanes(wave, data, *n, Kind::B32);
+        if let Some(word) = (0..inst.op.dst.dwords()).find(|n| undefined(n) != 0) {
+            let register = crate::registers::name(wave, wave.vgpr_index(data, word));
+            look.report(STORED, Some(undefined(&word).trailing_zeros() as u8), register);
+        }
+        return;
+    }
     let words = u32::from(part.bytes).div_ceil(4);
     let is_defined = |word| into_lds || defined.lanes(wave, data, word, Kind::B32) & part.lanes == part.lanes;
     if is_known(part, lds) && (0..words).all(is_defined) {

@@ -175,7 +175,9 @@ fn unexpected(suite: &Suite, outcome: &Outcome, full: bool) -> Option<String> {
     let complaint = outcome.judged.failed.first().or(outcome.complaints.first());
     match (complaint, known) {
         (Some(reason), None) => Some(reason.clone()),
-        (None, Some(known)) if full && !known.sometimes => Some(format!("is a known failure ({}), but nothing is wrong now", known.reason)),
+        (None, Some(known)) if full && !known.sometimes => {
+            Some(format!("is a known failure ({}), but nothing is wrong now", known.reason))
+        }
         _ => None,
     }
 }

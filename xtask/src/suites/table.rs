@@ -488,11 +488,7 @@ pub(crate) const SUITES: &[Suite] = &[
                          records, it frees a semaphore after the device, and dies with signal 11",
                 sometimes: true,
             },
-            Known {
-                test: "benchmark of",
-                reason: "as for its replays",
-                sometimes: true,
-            },
+            Known { test: "benchmark of", reason: "as for its replays", sometimes: true },
         ],
     },
     Suite {

@@ -263,24 +263,6 @@ const OPCODES: &[(Family, u16, &str)] = &[
     (Family::Global, 0x28, "global_load_lds_ushort"),
     (Family::Global, 0x29, "global_load_lds_sshort"),
     (Family::Global, 0x2a, "global_load_lds_dword"),
-    (Family::Mubuf, 0x00, "buffer_load_format_x"),
-    (Family::Mubuf, 0x01, "buffer_load_format_xy"),
-    (Family::Mubuf, 0x02, "buffer_load_format_xyz"),
-    (Family::Mubuf, 0x03, "buffer_load_format_xyzw"),
-    (Family::Mubuf, 0x04, "buffer_store_format_x"),
-    (Family::Mubuf, 0x05, "buffer_store_format_xy"),
-    (Family::Mubuf, 0x06, "buffer_store_format_xyz"),
-    (Family::Mubuf, 0x07, "buffer_store_format_xyzw"),
-    (Family::Mubuf, 0x08, "buffer_load_format_d16_x"),
-    (Family::Mubuf, 0x09, "buffer_load_format_d16_xy"),
-    (Family::Mubuf, 0x0a, "buffer_load_format_d16_xyz"),
-    (Family::Mubuf, 0x0b, "buffer_load_format_d16_xyzw"),
-    (Family::Mubuf, 0x0c, "buffer_store_format_d16_x"),
-    (Family::Mubuf, 0x0d, "buffer_store_format_d16_xy"),
-    (Family::Mubuf, 0x0e, "buffer_store_format_d16_xyz"),
-    (Family::Mubuf, 0x0f, "buffer_store_format_d16_xyzw"),
-    (Family::Mubuf, 0x26, "buffer_load_format_d16_hi_x"),
-    (Family::Mubuf, 0x27, "buffer_store_format_d16_hi_x"),
     (Family::Mubuf, 0x3d, "buffer_store_lds_dword"),
 ];
 
@@ -313,7 +295,7 @@ mod tests {
         let named = [
             (Arch::Gfx90a, [0xf000_0f00, 0x0001_0204], "image_load"),
             (Arch::Gfx906, [0xf080_0f00, 0x0041_0004], "image_sample"),
-            (Arch::Gfx90a, [0xe000_2000, 0x8001_0204], "buffer_load_format_x"),
+            (Arch::Gfx90a, [0xe0f4_0000, 0x8001_0204], "buffer_store_lds_dword"),
             (Arch::Gfx942, [0xe818_0000, 0x8001_0204], "tbuffer_load_format_x"),
         ];
         for (arch, words, name) in named {

@@ -207,5 +207,6 @@ pub(crate) static TABLES: &[&[Op]] = &[
     flat::BFLOAT,
     mubuf::BUFFER,
     mubuf::BUFFER_ATOMICS,
+    mubuf::formatted::FORMATTED,
     mubuf::CACHE,
 ];

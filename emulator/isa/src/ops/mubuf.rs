@@ -1,5 +1,7 @@
 //! MUBUF: memory through a buffer descriptor. Source: Vega ISA manual, "Vector Memory Buffer Instructions".
 
+pub(crate) mod formatted;
+
 use super::kinds;
 use crate::arch::ArchSet;
 use crate::env::{Addresses, Env};
@@ -97,6 +99,8 @@ impl Descriptor {
 pub(crate) struct Buffer {
     descriptor: Descriptor,
     scalar: u32,
+    /// The instruction has an index.
+    is_indexed: bool,
     indices: Vgpr,
     /// With the immediate.
     offsets: Vgpr,
@@ -114,6 +118,7 @@ impl Buffer {
         Buffer {
             descriptor: Descriptor::read(w, i),
             scalar: w.scalar32(i.src[2], 0, Kind::B32),
+            is_indexed: idxen,
             indices,
             offsets: lanewise(|l| offsets[l].wrapping_add(imm)),
             exec: w.exec(),
@@ -142,7 +147,8 @@ impl Buffer {
             return (at, inside & self.exec);
         }
         let at = lanewise(|l| base.wrapping_add(u64::from(index[l]) * u64::from(d.stride) + u64::from(offset[l])));
-        let inside = if d.stride == 0 {
+        // The limit is in bytes, but for an access by index to a buffer with a stride. Source: Mesa's `si_descriptors.c`, for GFX9.
+        let inside = if d.stride == 0 || !self.is_indexed {
             let limit = u64::from(d.records);
             mask_of(|l| end(l) + u64::from(self.scalar) <= limit)
         } else {

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod buffer_ends;
+mod formatted;
 mod half_loads;
 mod llvm_mc;
 mod machine;

@@ -21,12 +21,13 @@ pub(crate) fn operation(text: &str) -> &str {
 }
 
 /// What is in the tables only in part, and refused where it goes beyond them: texture-fault codes, LDS as an operand,
-/// saturation of integer operations that have none in their other forms, a NOP that reads other lanes.
+/// saturation of integer operations that have none in their other forms, a NOP that reads other lanes, formatted loads into LDS.
 pub(crate) fn is_beyond_the_tables(text: &str) -> bool {
     text.ends_with(" tfe")
         || text.contains("src_lds_direct")
         || text.contains("_sdwa") && text.contains(" clamp")
         || text.starts_with("v_nop")
+        || text.starts_with("buffer_load_format_") && text.ends_with(" lds")
         // LLVM has modifiers where the operation has no float.
         || text.contains("sext(") && !text.contains("_sdwa")
         || text.starts_with("v_frexp_exp") && text.contains("_e64")
