@@ -1,4 +1,4 @@
-//! Writing memory: whole ranges, but for what cannot be read.
+//! Writes memory ranges into the file, and lists the parts that cannot be read.
 //!
 //! # Threads
 //! The capture thread.
@@ -13,7 +13,7 @@ use crate::capture::hold::TooMuch;
 use crate::capture::memory::Allocation;
 use crate::session::Session;
 
-/// Bytes of memory between two looks at the limits.
+/// Bytes of memory between two checks of the limits.
 const BETWEEN_LIMITS: u64 = 64 << 20;
 /// The unit in which the application maps and unmaps memory of its own.
 const PAGE: u64 = 4096;
@@ -21,46 +21,46 @@ const PAGE: u64 = 4096;
 /// A snapshot that was written.
 pub(in crate::capture) struct Read {
     pub(in crate::capture) id: SnapshotId,
-    /// What could not be read, in words.
+    /// What could not be read, as text.
     pub(in crate::capture) unread: Vec<String>,
     /// Why it ended early.
     pub(in crate::capture) over: Option<Over>,
-    /// Bytes of memory that were looked at, not known without that.
+    /// Bytes of memory that were read, not known to be unchanged.
     pub(in crate::capture) bytes: u64,
-    /// It has all of its memory.
+    /// True if no part of the memory is missing.
     pub(in crate::capture) is_whole: bool,
 }
 
-/// Memory that a snapshot is to have.
+/// The memory ranges of a snapshot.
 pub(in crate::capture) trait Source {
-    /// The next range, and whether it is as the parent has it; `None` at the end.
+    /// The next range, and whether it is unchanged since the parent snapshot; `None` at the end.
     ///
     /// # Errors
-    /// When all that was found is more than the limits allow.
+    /// When the ranges found so far exceed the limits.
     fn next(&mut self) -> Result<Option<(Allocation, bool)>, TooMuch>;
 
-    /// Fills a buffer with what is at an offset of a range.
+    /// Fills a buffer from an offset of a range.
     ///
     /// # Errors
     /// Why it cannot be read; [`io::ErrorKind::NotFound`] when it was freed.
     fn read(&mut self, range: &Allocation, offset: u64, to: &mut [u8]) -> io::Result<()>;
 
-    /// All ranges that were found so far.
+    /// The size of all ranges found so far, in bytes.
     fn all(&self) -> &[Allocation];
 }
 
-/// The limit at which a snapshot ended early.
+/// The limit that ended a snapshot early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::capture) enum Over {
-    /// The file has as many bytes as it may have.
+    /// The file has reached its largest size.
     Bytes,
-    /// The dispatch was held for as long as it may be.
+    /// The dispatch was held for the longest time allowed.
     Time,
-    /// The memory that was found is more than the limits allow.
+    /// The memory found exceeds the limits.
     TooMuch(TooMuch),
 }
 
-/// Pieces of memory that are not in a snapshot: address, bytes, cause. Neighbours of the same cause are one.
+/// Memory missing from a snapshot: address, bytes, cause. Adjacent pieces with the same cause are merged.
 #[derive(Default)]
 struct Pieces(Vec<(u64, u64, String)>);
 
@@ -75,8 +75,7 @@ impl Pieces {
 }
 
 impl File {
-    /// Writes memory. Ends early at the file's limit of bytes, or at a moment. Of the application's own memory, all pages that are
-    /// mapped are read.
+    /// Writes memory. Ends early at the file's size limit or at a deadline. Of the application's own memory, every mapped page is read.
     pub(in crate::capture) fn snapshot(
         &mut self,
         session: &Session,
@@ -106,7 +105,7 @@ impl File {
             let range = &range;
             bytes += range.size;
             let mut at = range.base;
-            // Below it, memory is read a page at a time, since a page of it could not be read.
+            // A page below this address could not be read: memory up to it is read page by page.
             let mut in_pages_to = range.base;
             while at < range.end() {
                 if snapshot.file_bytes() >= limit {
@@ -131,7 +130,7 @@ impl File {
                         in_pages_to = address + piece;
                         address
                     }
-                    // A thread that frees memory while the dispatch is held knows that its kernel does not use it.
+                    // The application freed the range while the dispatch is held: the kernel does not use it.
                     Err(CaptureError::Memory { address, source, .. })
                         if source.kind() == io::ErrorKind::NotFound && range.own().is_some() =>
                     {
@@ -147,7 +146,7 @@ impl File {
                     Err(CaptureError::Memory { address, source, .. }) => {
                         snapshot.incomplete();
                         losses.add(address, piece, &source);
-                        // What is behind it may be readable.
+                        // The next page may be readable.
                         address + piece.max(1)
                     }
                     Err(error @ CaptureError::Range { .. }) => {
