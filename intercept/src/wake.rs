@@ -1,4 +1,4 @@
-//! Sleeping and waking of the library's own threads, at no cost for the application's.
+//! Puts the library's own threads to sleep and wakes them, at no cost for the application's threads.
 //!
 //! # Threads
 //! One sleeper; any number of threads that may wake it.

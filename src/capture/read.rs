@@ -154,13 +154,15 @@ impl Reader {
         let Some((lane, buffer)) = (unsafe { self.copied(agent, memory.end(), address, to, copies, deadline) })? else {
             return Ok(());
         };
-        let found = self.buffer((lane, buffer)).and_then(|buffer| Some((buffer.memory, buffer.offset_of(address, to.len())?)));
+        let found =
+            self.buffer((lane, buffer)).and_then(|buffer| Some((buffer.memory, buffer.offset_of(address, to.len())?)));
         let Some((from, offset)) = found else { return Err(Unread::Expired(String::new())) };
         // SAFETY: the buffer has so many bytes behind the offset.
         let from = unsafe { from.add(offset) };
         // SAFETY: as above; the copy into the buffer is complete.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
-        let next = self.buffer((lane, buffer)).and_then(|buffer| buffer.of).map(|(start, length)| start + length as u64);
+        let next =
+            self.buffer((lane, buffer)).and_then(|buffer| buffer.of).map(|(start, length)| start + length as u64);
         if let Some(next) = next.filter(|next| *next < memory.end()) {
             let other = (lane, 1 - buffer);
             if self.buffer(other).is_some_and(|buffer| buffer.is_free() && buffer.of.is_none_or(|of| of.0 != next)) {
@@ -189,7 +191,8 @@ impl Reader {
         }
         let mut asked: Vec<Spot> = Vec::new();
         for (n, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.engine.gpu == gpu) {
-            let having = lane.buffers.iter().enumerate().filter(|(_, buffer)| buffer.offset_of(address, to.len()).is_some());
+            let having =
+                lane.buffers.iter().enumerate().filter(|(_, buffer)| buffer.offset_of(address, to.len()).is_some());
             asked.extend(having.map(|(buffer, _)| (n, buffer)));
         }
         let prompt: Vec<Spot> = asked.iter().copied().filter(|spot| !self.is_late(spot.0)).collect();

@@ -26,7 +26,7 @@ use crate::session::{self, Session};
 /// Source: the Itanium C++ ABI, "Compression".
 const POINTERS: &[&str] = &["Pv", "S_", "S0_", "S1_", "S2_", "S3_", "S4_", "S5_", "S6_", "S7_", "S8_"];
 
-/// The names that a kernel's clone can have, the pass's first. Under the kernel's own name it is in the cache only.
+/// The possible names of a kernel's clone, the pass's first. Only a clone in the cache may have the kernel's own name.
 fn names(kernel: &str) -> Vec<String> {
     let mut names = vec![clone_name(kernel)];
     if kernel.starts_with("_Z") {
@@ -334,8 +334,8 @@ impl State {
         Some(bytes)
     }
 
-    /// The bytes of a code object of the cache as its file has them, there for ever. Those that were loaded are others if the code
-    /// object is bound to variables.
+    /// The bytes of a code object of the cache as in its file, kept for ever. The loaded bytes differ if the code object is bound to
+    /// variables.
     fn bytes_in_cache(&mut self, choice: &Choice) -> Option<&'static [u8]> {
         if !self.bytes.contains_key(&choice.hash) {
             let bytes = self.cache.read_chosen(choice).ok()?;
