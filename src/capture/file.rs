@@ -136,7 +136,7 @@ impl File {
         &self.path
     }
 
-    /// The limit that the file has reached, in bytes.
+    /// The limit in bytes, once the file has reached it.
     pub(super) fn is_full(&self) -> Option<u64> {
         self.writer.as_ref().filter(|w| w.bytes() >= self.limit).map(|_| self.limit)
     }
