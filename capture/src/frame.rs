@@ -29,7 +29,7 @@ pub(crate) mod kind {
 }
 
 /// Frames that are not records: type, name, what they are, for the documentation.
-pub const STRUCTURAL: &[(u16, &str, &str)] = &[
+pub(crate) const STRUCTURAL: &[(u16, &str, &str)] = &[
     (kind::PADDING, "Padding", "Nothing. What a repair took out is replaced by it."),
     (kind::PACK, "Pack", "Contents of memory and of code objects."),
     (kind::EXTENTS, "Extents", "Where the contents of a snapshot are."),

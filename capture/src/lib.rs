@@ -53,7 +53,7 @@ mod writer;
 
 pub use check::Report;
 pub use error::CaptureError;
-pub use frame::{MAX_BODY, STRUCTURAL};
+pub use frame::MAX_BODY;
 pub use header::{CAPTURE_MAGIC, CHUNK, HEADER_BYTES, Header, MAJOR, MINOR, PAGE};
 pub use id::Id;
 pub use memory::{Change, Difference, Memory};

@@ -152,7 +152,7 @@ impl Blocks {
 
     /// Gives a queue a spare block, if it has none. If a thread has taken the spare back because the queue is gone, the caller sees
     /// afterwards that it is gone.
-    pub fn put_aside(&self, spare: &Spare) {
+    pub(crate) fn put_aside(&self, spare: &Spare) {
         if !spare.0.load(Ordering::Relaxed).is_null() {
             return;
         }
@@ -247,7 +247,7 @@ impl BlockRef {
     }
 
     /// Says which block its publisher goes on with.
-    pub fn set_next(self, next: BlockRef) {
+    pub(crate) fn set_next(self, next: BlockRef) {
         self.own().next.store(next.0.as_ptr(), Ordering::Release);
     }
 
@@ -290,7 +290,7 @@ impl RecordRef {
     }
 
     /// What is remembered of the application's signal.
-    pub fn app_signal(self) -> &'static AppSignal {
+    pub(crate) fn app_signal(self) -> &'static AppSignal {
         &self.block.own().app_signals[self.slot]
     }
 

@@ -29,7 +29,7 @@ mod message;
 pub use descriptor::Descriptor;
 pub use error::{Corrupt, Found};
 pub use hash::file_hash;
-pub use header::{Access, AddressSpace, Arch, HEADER_BYTES, Header, Kind, LANE_HEADER_BYTES, Thread};
+pub use header::{Access, AddressSpace, Arch, HEADER_BYTES, Header, Kind, Thread};
 pub use message::{Checked, Item, Message, Messages, check};
 
 /// The name of a kernel's instrumented clone: AMD's passes add a trailing `void *` and this frame around the mangled name.

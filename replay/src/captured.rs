@@ -376,7 +376,7 @@ impl<'r> CapturedDispatch<'r> {
     }
 
     /// True when it was dispatched to a queue for cooperative launches: all its workgroups ran at once.
-    pub fn is_cooperative(&self) -> bool {
+    pub(crate) fn is_cooperative(&self) -> bool {
         self.queue_kind == hsa::sys::raw::HSA_QUEUE_TYPE_COOPERATIVE.0
     }
 

@@ -13,13 +13,13 @@ pub const TICKS_PER_SECOND: u64 = 100_000_000;
 const NANOSECONDS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
 
 /// What a copy engine moves in a tick of the deterministic clock.
-pub const BYTES_PER_TICK: u64 = 256;
+pub(crate) const BYTES_PER_TICK: u64 = 256;
 
 /// Where the deterministic clock begins: a thousand seconds after boot.
 const BEGINNING: u64 = 1000 * TICKS_PER_SECOND;
 
 /// Nanoseconds since boot, suspended time included: the runtime's system clock domain.
-pub fn system_nanoseconds() -> u64 {
+pub(crate) fn system_nanoseconds() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid timespec to fill; CLOCK_BOOTTIME exists on every supported kernel.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };

@@ -220,7 +220,7 @@ impl Dispatch {
     }
 
     /// True when an error ended it, or it was given up.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::SeqCst)
     }
 

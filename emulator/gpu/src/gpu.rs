@@ -16,7 +16,7 @@ use crate::observer::Observe;
 use crate::shape::Shape;
 
 /// Waves that a compute unit holds at a time: four SIMDs of eight (MI200) or ten.
-pub const fn waves_per_compute_unit(arch: Arch) -> u32 {
+pub(crate) const fn waves_per_compute_unit(arch: Arch) -> u32 {
     match arch {
         Arch::Gfx90a | Arch::Gfx942 => 32,
         _ => 40,

@@ -9,10 +9,10 @@ use crate::driver::PacketError;
 use crate::memory::View;
 
 /// LDS of a compute unit in bytes.
-pub const LDS_BYTES: u32 = 64 << 10;
+pub(crate) const LDS_BYTES: u32 = 64 << 10;
 
 /// Work-items of a workgroup at most.
-pub const MAX_WORKGROUP: u32 = 1024;
+pub(crate) const MAX_WORKGROUP: u32 = 1024;
 
 /// What a dispatch runs, constant from its launch on.
 #[derive(Clone, Debug)]

@@ -39,7 +39,7 @@ pub use compile::{Compiling, Job, Template, shell_word};
 pub use expression::Expression;
 pub use journal::{Identity, Journal};
 pub use merged::Merged;
-pub use parameter::{CAPTURED, Parameter, Shape};
+pub use parameter::{Parameter, Shape};
 pub use prepare::{Prepared, prepare, sources};
 pub use search::{Plan, Progress, Searched, Trial, search};
 pub use shard::Shard;

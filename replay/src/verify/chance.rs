@@ -6,7 +6,7 @@
 
 /// The probability that `m` runs that are drawn from all have a sum of ranks that is as large as that of `other`. Runs of
 /// the same score share the mean of their ranks (the exact Wilcoxon-Mann-Whitney test of one side, with ties).
-pub fn of_ranks(own: &[f64], other: &[f64]) -> f64 {
+pub(crate) fn of_ranks(own: &[f64], other: &[f64]) -> f64 {
     let (m, n) = (other.len(), own.len() + other.len());
     let mut all: Vec<(f64, bool)> = own.iter().map(|s| (*s, false)).chain(other.iter().map(|s| (*s, true))).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -118,7 +118,7 @@ impl AddressSpace {
 
 impl View {
     /// From now on registered memory is looked at before it is used: a kernel or a copy begins.
-    pub fn distrust(&mut self) {
+    pub(crate) fn distrust(&mut self) {
         self.trusted.clear();
         for recent in self.recent.iter_mut().filter(|recent| recent.registered) {
             *recent = Recent::NONE;

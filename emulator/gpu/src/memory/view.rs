@@ -66,7 +66,7 @@ impl View {
 
     /// Takes up mappings and unmappings since the last time.
     #[inline]
-    pub fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         let generation = self.space.generation.load(Ordering::Acquire);
         if generation != self.generation {
             self.take_up(generation);
