@@ -1,4 +1,4 @@
-//! Looks at every byte of a file.
+//! Checks every byte of a capture file.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of capture files.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Extents: which contents are at which addresses.
+//! Extents: they map addresses to contents.
 
 use crate::error::CaptureError;
 use crate::frame::MAX_BODY;

@@ -1,4 +1,4 @@
-//! Frames: what a file consists of after its header. A head that guards itself, then bytes that it guards.
+//! Frames: a file consists of them after its header. A frame is a head with its own checksum, and a body whose checksum the head has.
 
 use std::io::Read;
 

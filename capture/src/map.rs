@@ -1,4 +1,4 @@
-//! What is at which addresses, in all: extents on top of those of the parents.
+//! The memory map of a snapshot: its extents on top of those of its parents.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Writes what is whole of a damaged file to another.
+//! Copies the intact frames of a damaged file to another file.
 
 use std::ops::ControlFlow;
 use std::path::Path;

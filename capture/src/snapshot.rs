@@ -1,4 +1,4 @@
-//! Writes a snapshot: range after range is cut into chunks, and what changed is said.
+//! Writes a snapshot: cuts each range into chunks, and records which of them changed.
 
 use std::collections::VecDeque;
 use std::io;

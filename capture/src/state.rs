@@ -1,7 +1,6 @@
-//! What the writer remembers of the newest snapshot: for each chunk of each range, its key.
+//! The writer's memory of the newest snapshot: a key for each chunk of each range.
 //!
-//! A range that is captured again takes the old one's keys and changes them where they lie, so that there are not two
-//! copies of a large process's keys at a time.
+//! A range that is captured again takes the old keys and changes them in place: a large process never has two copies of its keys.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,8 +1,8 @@
 //! Fields of records: a tag, a kind, a length, a value.
 //!
-//! Tags are integers that never change their meaning, and a field says its own kind and length. So a reader skips what it
-//! does not know, and an older file simply lacks what came later: neither the order of fields nor the struct in any
-//! program's source is part of the format. A field that has its default value (0, empty) is not written.
+//! Tags are integers that never change their meaning, and a field has its own kind and length. So a reader skips unknown fields, and an
+//! older file lacks later ones. The order of fields and the structs of programs are no part of the format. A field with its default
+//! value (0, empty) is not written.
 
 use std::fmt;
 

@@ -1,9 +1,8 @@
 //! Writes a capture file, frame after frame, only ever at its end.
 //!
-//! What it promises: it never panics, and needs a bounded amount of memory, whatever is captured ([`Options::memory`]).
-//! After a method has returned, what it wrote is the operating system's, so that it outlives the process. When the first
-//! write fails, the file is cut back to its last whole frame, a note says why, and nothing more is written: that call
-//! returns [`CaptureError::Write`], every later one [`CaptureError::Stopped`].
+//! The writer never panics, and its memory is bounded ([`Options::memory`]). When a method returns, the operating system has its data,
+//! which outlives the process. If a write fails, the writer cuts the file back to its last whole frame, adds a note with the reason, and
+//! writes nothing more: that call returns [`CaptureError::Write`], every later one [`CaptureError::Stopped`].
 //!
 //! # Threads
 //! One thread at a time, which may change.

@@ -1,4 +1,4 @@
-//! Folders of code objects.
+//! The cache: kernels of folders of code objects, found by name.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Which of the kernels of a name runs.
+//! Decides which of the kernels of a name runs.
 
 use std::collections::HashMap;
 use std::path::Path;

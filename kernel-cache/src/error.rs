@@ -1,4 +1,4 @@
-//! What goes wrong with single files.
+//! Errors of single files.
 
 use std::io;
 use std::path::PathBuf;

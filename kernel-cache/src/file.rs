@@ -1,4 +1,4 @@
-//! Files as sources of code objects, and what tells a file from what it was.
+//! Files as sources of code objects, and the state by which a change of a file is seen.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};

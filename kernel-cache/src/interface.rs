@@ -1,4 +1,4 @@
-//! What a swap has to know of a kernel.
+//! The properties of a kernel that a swap depends on.
 
 use amdgpu_code_object::{Abi, AddressSpace, CodeObject, Global, GlobalKind, Kernel, KernelKind, Target, ValueKind};
 

@@ -1,7 +1,7 @@
 //! The kernel arguments of a swapped dispatch: the application's as they are, or laid anew for the other kernel.
 //!
-//! Explicit arguments are at the same places in both. Hidden ones are where each compiler put them: what the original
-//! has is copied, what it has not comes from the packet and the queue.
+//! Explicit arguments have the same offsets in both kernels. Hidden ones have the offsets that each compiler chose: those of the original
+//! are copied, all others come from the packet and the queue.
 
 use amdgpu_code_object::ValueKind;
 

@@ -1,4 +1,4 @@
-//! What a dispatch's packet says, and what it has to say for a swap.
+//! The fields of a dispatch packet that a swap checks or changes.
 
 use crate::interface::Interface;
 use crate::target;

@@ -1,4 +1,4 @@
-//! A code object without its code: most of its bytes are instructions, which an index has no use for.
+//! Reads a code object without its instructions, which are most of its bytes and of no use to an index.
 
 use amdgpu_code_object::{Source, Unreadable};
 

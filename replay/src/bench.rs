@@ -1,7 +1,6 @@
-//! How long a captured dispatch takes, measured: one kernel, or two in turns.
+//! Measures how long a captured dispatch takes: with one kernel, or with two in alternation.
 //!
-//! Nothing is timed that was not verified first, and it is looked at again afterwards: a kernel that computes something else
-//! is as fast as it likes.
+//! Each kernel is verified before and after it is timed: the speed of a kernel with wrong results means nothing.
 
 use std::str::FromStr;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Faults in other code objects than a kernel's own: those that a replay has loaded, and those that it has not.
+//! Explains faults outside of the kernel's own code object: in called code objects that a replay has loaded, or has not.
 
 use crate::captured::{CapturedDispatch, extent, name};
 use crate::error::ReplayError;

@@ -1,4 +1,4 @@
-//! What launches change, and how it was before: that is put back between them, not the rest.
+//! The memory that launches change, and its bytes before: only this memory is restored between launches.
 
 use std::collections::BTreeSet;
 

@@ -1,18 +1,19 @@
-//! Whether a kernel computes what the application's own kernel computes, told from replays of both.
+//! Decides from replays whether a kernel computes the same as the application's own kernel.
 //!
-//! The application's kernel is replayed first and last, and in turns with the one that is judged, so that what drifts drifts
-//! for both. What its replays differ in is masked. A kernel passes if all that its replays left is as the application got it,
-//! near enough, or, where it is masked, what the application's kernel was seen to compute ([`RULE`]).
+//! Replays of the application's kernel and of the judged kernel alternate, and the application's kernel runs first and last: a drift
+//! affects both. Elements in which replays of the application's kernel differ are masked. A kernel passes if its replays leave the
+//! application's values, within the tolerance, and in masked elements values that the application's kernel was seen to compute
+//! ([`RULE`]).
 //!
-//! Where it does not, more replays of both decide whether that is chance. Each is scored by how many of its values are outside
-//! of what the first replays of the application's kernel computed, and how far. A kernel fails if its scores are the larger
-//! ones with a probability of chance of less than [`CHANCE`], exactly counted ([`chance::of_ranks`]): two scores at each of
-//! three sizes, so that of 1,000 dispatches whose kernel was replaced by itself at most one is called another, whatever the
-//! kernel's values are distributed like and however many there are. What is not decided then is not called anything.
+//! If it does not pass, more replays of both kernels tell whether that is chance. The score of a replay is how many of its values are
+//! outside of those that the first replays of the application's kernel computed, and how far. A kernel fails if its scores are larger
+//! with a probability of chance below [`CHANCE`], counted exactly ([`chance::of_ranks`]). There are two scores at each of three sizes.
+//! So of 1,000 dispatches whose kernel is replaced by itself at most one fails, for every distribution and number of values. Without
+//! such a decision, the result is inconclusive.
 //!
-//! Where all replays of the application's kernel agree and the recording has another value, that kernel is not reproduced if its
-//! replays are alike everywhere. If they differ anywhere in the dispatch, chance made the recording what it is, or may have: that
-//! is inconclusive. A kernel that is judged there fails by its scores only.
+//! All replays of the application's kernel may agree on a value that the recording does not have. If they agree on all values, that
+//! kernel is not reproduced. If they differ anywhere, chance may have made the recorded value, and the result is inconclusive. The
+//! judged kernel fails there by its scores only.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

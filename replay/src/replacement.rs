@@ -1,4 +1,4 @@
-//! Kernels of files that are replayed in the captured one's place, by the rules of the kernel cache.
+//! Chooses the kernel of a file that replaces the captured one, by the rules of the kernel cache.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

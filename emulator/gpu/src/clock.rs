@@ -1,10 +1,10 @@
 //! The constant-frequency counter that stamps signals, and the system clock that it is compared with.
 //!
-//! The real clock follows the system's, at a rate of its own and, where that is wanted, a little faster than it says. The deterministic clock is a function of what has been executed: a dispatch
-//! starts at the end of the last one that ended, and takes one tick for each of its wave instructions; packets without a
-//! kernel take none; a copy takes one for each [`BYTES_PER_TICK`]. Its system time runs on the same line, so that
-//! converting one to the other is exact. With several queues at work at a time (the runtime has one of its own, to load
-//! code), its ticks depend on the order in which their packets end; with one, they are the same in every run.
+//! The real clock follows the system's clock at a rate of its own. On request it runs a little faster than that rate. The deterministic
+//! clock counts executed work. A dispatch starts at the end of the last one that ended, and takes one tick for each wave instruction. A
+//! packet without a kernel takes none, and a copy takes one for each [`BYTES_PER_TICK`]. System time is a linear function of its ticks, so
+//! conversions are exact. With one busy queue, ticks are the same in every run. With several (the runtime has one of its own, to load
+//! code), they depend on the order in which packets end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

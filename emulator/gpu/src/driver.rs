@@ -1,4 +1,4 @@
-//! What the machine asks of the driver around it.
+//! The machine's interface to the driver around it.
 
 use amdgpu_isa::wave::Trap;
 use hsa_sys::abi::aql::Packet;

@@ -1,4 +1,4 @@
-//! Faults on order: what shall go wrong at which packet of a queue, as firmware and hardware make it go wrong.
+//! Fault injection: chosen packets of a queue fail as firmware and hardware make them fail.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

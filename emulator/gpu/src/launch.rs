@@ -1,4 +1,4 @@
-//! What a dispatch runs: what the packet and the kernel descriptor ask for.
+//! The launch parameters of a dispatch, from its packet and the kernel descriptor.
 
 use amdgpu_isa::Arch;
 use amdgpu_isa::wave::LANES;

@@ -1,6 +1,6 @@
 //! The machine as a wave's instructions see it: memory, LDS, scratch, messages, clocks.
 //!
-//! An instruction sees what is mapped when it begins: a kernel may be told by the host of memory that was mapped since.
+//! An instruction sees the memory that is mapped when it begins: the host may tell a running kernel of newly mapped memory.
 
 mod lanes;
 

@@ -1,6 +1,6 @@
-//! What the index has of an object and of a kernel, as bytes.
+//! Objects and kernels as bytes of the index.
 //!
-//! Many kernels differ in nothing but their name: what is left is written once.
+//! Many kernels differ only by their names: the rest is written once.
 
 use amdgpu_code_object::container::{Kind, Place};
 use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Setting, Target, ValueKind};

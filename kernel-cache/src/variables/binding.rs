@@ -1,4 +1,4 @@
-//! How a code object comes to use the application's variables: which of its bytes are other before it is loaded.
+//! Patches the bytes of a code object, before it is loaded, so that it uses the application's variables.
 
 use std::collections::BTreeSet;
 

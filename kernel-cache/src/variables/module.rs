@@ -1,4 +1,4 @@
-//! What has to be known of a code object's data.
+//! The data of a code object, as far as bindings depend on it.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Where the addresses of a code object have to lead, so that it uses the application's variables.
+//! Finds the application's variable for each address in a code object.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;

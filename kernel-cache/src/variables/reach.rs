@@ -1,4 +1,4 @@
-//! What the kernels of a code object can get to: the addresses that their code makes, calls followed.
+//! Finds the addresses that the kernels of a code object can form, with calls followed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,7 +1,7 @@
-//! What a captured dispatch runs on: memory at addresses of our choice, code, and a queue.
+//! A device for replays: memory at chosen addresses, code, and a queue.
 //!
-//! Two kinds: a GPU under the HSA runtime ([`rocm`]), and the emulated GPU itself, without any runtime ([`emu`]). Whatever is
-//! above knows neither.
+//! There are two kinds: a GPU under the HSA runtime ([`rocm`]), and the emulated GPU without a runtime ([`emu`]). The modules above
+//! use the trait only.
 //!
 //! # Threads
 //! One.

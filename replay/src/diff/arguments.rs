@@ -1,4 +1,4 @@
-//! Arguments that are not the same: values by their types, addresses by what they point to.
+//! Differences of arguments: values by their types, addresses by what they point to.
 
 use amdgpu_code_object::{Argument as Declared, ValueKind};
 

@@ -1,4 +1,4 @@
-//! Code that is not the same: which kernels' metadata are not.
+//! Differences of code: which kernels' metadata differ.
 
 use std::collections::BTreeSet;
 

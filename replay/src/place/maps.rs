@@ -1,4 +1,4 @@
-//! What is where in this process: `/proc/self/maps`.
+//! The mappings of this process: `/proc/self/maps`.
 
 use std::fs;
 use std::ops::Range;

@@ -1,10 +1,10 @@
-//! What durations say: where their middle is, how sure that is, whether there is one middle at all, and what pairs say.
+//! Statistics of durations: medians and their confidence, bimodality, and paired comparisons.
 //!
-//! Durations have long tails, so that everything rests on ranks: medians, their deviations, tests of signs. What is drawn at
-//! random is drawn with a fixed seed: the same durations always give the same numbers.
+//! Durations have long tails, so all statistics use ranks: medians, median deviations, sign tests. Random draws have a fixed seed: the
+//! same durations always give the same numbers.
 //!
-//! What this module must do: say how sure a number is, and say nothing where there are too few samples. What it must never
-//! do: drop a sample, or assume that durations are normal.
+//! This module gives the confidence of each number, and no number for too few samples. It never drops a sample, and never assumes that
+//! durations are normally distributed.
 
 mod bootstrap;
 mod dip;

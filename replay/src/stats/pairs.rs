@@ -1,4 +1,4 @@
-//! Two things that were measured in turns, pair by pair: what disturbs one disturbs the other.
+//! Compares two measured alternately, pair by pair: a disturbance affects both of a pair.
 
 use super::middle_of;
 

@@ -1,4 +1,4 @@
-//! The dispatch that is tuned, as far as configurations depend on it.
+//! The properties of the tuned dispatch that configurations depend on.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
-//! Memory of the application's own that it registered for the GPU, and may all the same have unmapped since.
+//! Memory that the application registered for the GPU, and may have unmapped since.
 //!
-//! On hardware the driver is told when pages of the host go away, takes them out of the GPU's page tables, and an access
-//! is a memory fault. An emulator in user space is not told, so it looks before a kernel or a copy uses such memory for
-//! the first time. Memory that is unmapped while a kernel is at it is not protected.
+//! On hardware, Linux tells the driver when pages of the host are unmapped. The driver removes them from the GPU's page tables, and an
+//! access is a memory fault. An emulator in user space is not told, so it checks before a kernel or a copy first uses such memory.
+//! Unmapping memory under a running kernel is not detected.
 
 use std::fs;
 use std::sync::Arc;

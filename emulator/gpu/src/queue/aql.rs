@@ -4,7 +4,7 @@
 //! the barrier bit waits until all earlier ones are complete. Slots are released in order: the header becomes INVALID
 //! and the read index moves on, so the dispatch packet stays in the ring for as long as its kernel runs.
 //!
-//! Nothing protects against a doorbell that was rung too far: what is in the slots is executed.
+//! A doorbell that is rung too far executes whatever is in the slots, as on hardware.
 
 use std::collections::VecDeque;
 use std::mem::offset_of;

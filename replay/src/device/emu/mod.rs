@@ -1,7 +1,7 @@
 //! The emulated GPU itself, without a runtime or a driver: its page tables, its loader and its queue are here.
 //!
-//! What it must do: run a dispatch as the runtime would have it run, at the captured addresses, or refuse by name. Its times
-//! are no statement about hardware, whether its clock is the host's or counts what is executed.
+//! It must run a dispatch as the runtime would, at the captured addresses, or refuse with a reason. Its times say nothing about
+//! hardware, whether its clock is the host's or counts executed instructions.
 //!
 //! # Threads
 //! The engine has threads of its own. They touch memory only while [`Device::run`] waits for a packet.
