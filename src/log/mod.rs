@@ -125,6 +125,12 @@ impl Report for Log {
     }
 }
 
+/// The clocks that the times of a queue's rows are converted with.
+struct Clocks<'c> {
+    agent: Option<&'c SeenAgent>,
+    host: Option<ClockLine>,
+}
+
 impl Log {
     /// The log in an open sink, or nowhere for the reason of a `problem`. `no_file` says why `records` end with the process.
     pub(crate) fn new(
@@ -344,7 +350,7 @@ impl Log {
     ) -> Flushed {
         let agent = session.interceptor.agent(queue.agent);
         let mut old = agent.filter(|a| queue.has_packets && access == Access::Full && a.clock.is_old());
-        let host = session.interceptor.clock.line();
+        let clocks = Clocks { agent, host: session.interceptor.clock.line() };
         let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
             record.ask_ahead(AHEAD);
@@ -358,7 +364,7 @@ impl Log {
                         }
                         old = old.filter(|_| !calibrate(session, queue, agent, record));
                     }
-                    self.write_row(session, writer, queue, agent, host, record);
+                    self.write_row(session, writer, queue, &clocks, record);
                 }
                 State::InFlight | State::Logged => {}
             }
@@ -377,15 +383,7 @@ impl Log {
         Flushed::All
     }
 
-    fn write_row(
-        &self,
-        session: &Session,
-        writer: &mut Writer,
-        queue: &Queue,
-        agent: Option<&SeenAgent>,
-        host: Option<ClockLine>,
-        record: RecordRef,
-    ) {
+    fn write_row(&self, session: &Session, writer: &mut Writer, queue: &Queue, clocks: &Clocks<'_>, record: RecordRef) {
         if record.flags() & flag::NO_DISPATCH != 0 {
             record.set_state(State::Logged);
             return;
@@ -412,7 +410,7 @@ impl Log {
             record.times().start.load(Ordering::Relaxed),
             record.times().end.load(Ordering::Relaxed)
         );
-        let times = columns::times(r, operation, record.times(), agent.and_then(|a| a.clock.line()));
+        let times = columns::times(r, operation, record.times(), clocks.agent.and_then(|a| a.clock.line()));
         if times.is_none() && record.flags() & flag::INCOMPLETE == 0 {
             record.add_flags(flag::NO_TIMES);
         }
@@ -420,7 +418,7 @@ impl Log {
             kernel: kernel.map_or("", |k| k.name()),
             known: kernel.map(|k| &k.kernel),
             process: self.process,
-            dispatch: columns::dispatch(r, operation, host),
+            dispatch: columns::dispatch(r, operation, clocks.host),
             times,
             agent: queue.agent,
             queue: record.block.get().queue(),
