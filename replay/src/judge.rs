@@ -27,7 +27,7 @@ const RULE: &str = "a masked value has to be one that the application's kernel c
                         smallest and largest of these than they are apart, and the tolerance; fewer than 1 of 1000 dispatches fails by \
                         chance";
 
-/// Of how many dispatches one may fail by chance: one of its inverse.
+/// The accepted probability that a dispatch fails by chance.
 const CHANCE: f64 = 0.001;
 /// How many replays of each kernel are scored, one time after the other until it is decided. As many of the application's own
 /// before them are what they are compared with, but for the first time: then one is.
@@ -41,10 +41,10 @@ const AGREEING: usize = 256;
 const SHORTLY: Duration = Duration::from_secs(2);
 /// For so long it is tried to decide.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of what replays left that are kept: no more replays are made then.
+/// The most bytes of results that are kept. Beyond it, no more replays are made.
 const KEPT: usize = 2 << 30;
 
-/// What replays kernels and looks at what they left.
+/// Replays kernels, and compares the memory that they leave.
 pub(crate) trait Replays {
     /// Replays the application's own kernel.
     ///
@@ -158,9 +158,9 @@ fn compared_with(size: usize) -> usize {
 struct Found {
     /// Elements in which the application's kernel does not do again what it did.
     unreproduced: u64,
-    /// Something else was computed.
+    /// The results differ.
     wrong: bool,
-    /// More is masked than may be.
+    /// More is masked than the limit allows.
     is_over: bool,
 }
 
@@ -187,7 +187,7 @@ struct PairedReplays<'a, R> {
 }
 
 impl<R: Replays> PairedReplays<'_, R> {
-    /// Replays both in turns, until there are so many; the application's own last.
+    /// Alternates replays of both kernels up to this number; the application's own is last.
     fn more(&mut self, own: usize, other: usize) -> Result<()> {
         while self.own.runs.len() < own || self.other.runs.len() < other {
             // As many of its own are ahead as there are going to be more of them.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const TICKS_PER_SECOND: u64 = 100_000_000;
 const NANOSECONDS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
 
-/// What a copy engine moves in a tick of the deterministic clock.
+/// Bytes that a copy engine moves in a tick of the deterministic clock.
 pub(crate) const BYTES_PER_TICK: u64 = 256;
 
 /// Where the deterministic clock begins: a thousand seconds after boot.
@@ -40,7 +40,7 @@ pub struct Counters {
 pub struct Rate {
     /// What it says: counts per second.
     pub hertz: u64,
-    /// How much faster it is than it says, in millionths.
+    /// How much faster it runs than it says, in parts per million.
     pub skew: i32,
     /// By how many microseconds the system's counter is late in every third reading of both.
     pub jump: u32,
@@ -139,7 +139,7 @@ impl Clock {
         }
     }
 
-    /// When a packet that began at `start` ends, having executed so many wave instructions; without a kernel, 0.
+    /// The end of a packet that began at `start` and executed this many wave instructions (0 without a kernel), in ticks.
     pub(crate) fn end(&self, start: u64, instructions: u64) -> u64 {
         match &self.0 {
             Kind::Real(..) => self.ticks().max(start + 1),

@@ -14,7 +14,7 @@ pub(crate) const LDS_BYTES: u32 = 64 << 10;
 /// Work-items of a workgroup at most.
 pub(crate) const MAX_WORKGROUP: u32 = 1024;
 
-/// What a dispatch runs, constant from its launch on.
+/// The parameters of a dispatch, constant from its launch on.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The packet.

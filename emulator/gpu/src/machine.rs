@@ -35,7 +35,7 @@ pub(crate) struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Where the active lanes' bytes are in the host, when one region or the wave's scratch has them all.
+    /// The host memory of the active lanes' bytes, if one region or the wave's scratch has all of them.
     #[inline]
     fn together(&mut self, reach: &Reach, write: bool) -> Option<*mut u8> {
         if reach.low < SCRATCH_WINDOW {

@@ -48,8 +48,8 @@ fn mapped_parts(from: u64, to: u64) -> Vec<(u64, u64, bool)> {
 }
 
 impl AddressSpace {
-    /// Looks again which pages of the registered memory around a GPU address the host still has, and maps exactly these.
-    /// False when no registered memory is there.
+    /// Checks which pages of the registered memory around a GPU address the host still has, and maps exactly these. False if no registered
+    /// memory is there.
     fn look_again(&self, at: u64) -> bool {
         let Some(whole) = self.registered_around(at) else { return self.page_in(at) };
         let host = whole.backing.base.expose_provenance() as u64;
@@ -117,7 +117,7 @@ impl AddressSpace {
 }
 
 impl View {
-    /// From now on registered memory is looked at before it is used: a kernel or a copy begins.
+    /// A kernel or a copy begins: registered memory is checked again before its next use.
     pub(crate) fn distrust(&mut self) {
         self.trusted.clear();
         for recent in self.recent.iter_mut().filter(|recent| recent.registered) {
@@ -125,7 +125,7 @@ impl View {
         }
     }
 
-    /// Makes sure that the mappings around an address say what the host has; called before a region is used.
+    /// Updates the mappings around an address from the host's. Called before a region is used.
     pub(super) fn verify(&mut self, at: u64, bytes: u64) {
         match self.map.find(at, bytes) {
             Some(region) if !region.backing.registered || self.trusted.contains(&region.start) => {}
