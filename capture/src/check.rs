@@ -22,7 +22,7 @@ pub struct Report {
     pub frames: u64,
     /// Chunks of memory and code objects whose bytes are those that their ids name.
     pub chunks: u64,
-    /// What is wrong. None: every byte of the file is as it was written.
+    /// The damage found. If empty, every byte of the file is as it was written.
     pub findings: Vec<Finding>,
 }
 
@@ -37,7 +37,7 @@ impl Report {
     }
 }
 
-/// A part of a file: a frame, or what is none.
+/// A part of a file: a frame, or bytes that are no frame.
 pub(crate) enum Part {
     /// A frame whose checksums are right, and its decoded body.
     Whole(Place, Head, Vec<u8>),
@@ -66,7 +66,7 @@ impl Reader {
         self.check_with(&mut |_| ())
     }
 
-    /// The same; `progress` is told now and then how many of the file's [`Self::bytes`] have been looked at.
+    /// The same. `progress` gets the number of checked bytes, of [`Self::bytes`], at times.
     pub fn check_with(&self, progress: &mut dyn FnMut(u64)) -> Report {
         let mut check = Check::default();
         self.parts(progress, &mut |part| {
@@ -112,7 +112,7 @@ impl Reader {
     }
 }
 
-/// What a check has seen.
+/// The state of a check.
 #[derive(Default)]
 struct Check {
     report: Report,

@@ -76,7 +76,7 @@ pub enum CaptureError {
     Damaged {
         /// Where.
         offset: u64,
-        /// What should be there.
+        /// The expected value.
         expected: String,
         /// What is.
         found: String,

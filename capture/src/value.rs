@@ -88,7 +88,7 @@ pub(crate) trait Value {
     const KIND: Kind;
     const REPEATED: bool = false;
     const OF: Option<&'static str> = None;
-    /// True for what names something: 0 names nothing, so that a field with it is like one that is not there.
+    /// True for an identifier: 0 means none, so a field with 0 equals a missing one.
     const ZERO_IS_NOTHING: bool = false;
     /// Writes the field, unless it has the default value.
     fn put(&self, tag: u16, out: &mut Vec<u8>);

@@ -21,18 +21,18 @@ pub enum Kernarg {
     Relaid(Layout),
 }
 
-/// How a kernarg segment is made. What is neither copied nor filled is zero.
+/// A recipe for a kernarg segment. Bytes that are neither copied nor filled are zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Its bytes.
     pub size: u32,
-    /// What its address is a multiple of.
+    /// The alignment of its address in bytes.
     pub align: u32,
     /// How many bytes of the application's segment are read: from its beginning to the end of the last copy.
     pub source_size: u32,
-    /// What comes from the application's segment.
+    /// Copies from the application's segment.
     pub copies: Vec<Copy>,
-    /// What comes from the packet and the queue.
+    /// Values from the packet and the queue.
     pub fills: Vec<Fill>,
 }
 

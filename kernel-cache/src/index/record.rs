@@ -126,7 +126,7 @@ impl Shared {
     }
 }
 
-/// Writes what a kernel has besides its name and what it shares with its object.
+/// Writes the properties of a kernel, except for its name and those that it shares with its object.
 pub(super) fn write_shape(w: &mut Writer, i: &Interface) {
     word(w, KernelKind::ALL, &i.kind, i.kind.name());
     w.number(i.arguments.len() as u64);
