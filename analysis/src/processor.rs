@@ -1,4 +1,4 @@
-//! What of the processors the models need.
+//! The properties of processors that the models need.
 
 use amdgpu_isa::Arch;
 

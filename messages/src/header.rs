@@ -1,4 +1,4 @@
-//! What each message begins with.
+//! The header of a message.
 
 /// Bytes of a message's header.
 pub const HEADER_BYTES: usize = 64;

@@ -3,7 +3,7 @@
 //! A kernel writes messages into *sub-buffers*. [`Descriptor`] tells it where they are. [`Messages`] reads the bytes of one
 //! sub-buffer; [`check`] does the same for all of them at once.
 //!
-//! What this crate must never do: panic on any bytes, read past them, or allocate for each message.
+//! This crate never panics on any bytes, never reads past them, and never allocates for a message.
 //!
 //! Source of the layouts: dh_comms' `data_headers.h` and `dh_comms_dev.h`, whose device code was compiled and compared.
 
