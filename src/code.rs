@@ -1,8 +1,8 @@
-//! The code objects that the application has loaded, by any of the runtime's functions.
+//! The code objects that the application has loaded, by any function of the runtime.
 //!
 //! # Threads
-//! Those that load code. A code object is looked at inside of the call that loads it, when its bytes are there; one that came in
-//! a way that no hook sees, when its executable is frozen.
+//! Threads that load code. A code object is read inside the call that loads it, while its bytes exist. If no hook sees that call, it is
+//! read when its executable is frozen.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,48 +17,48 @@ use logdur_kernel_cache::{Hash, Module, skim};
 
 use crate::own_memory;
 
-/// Bytes of the largest code object that is looked at. What is larger is no size of a code object, but of something else.
+/// The largest size accepted for a code object, in bytes. A larger value is no size of a code object.
 const MOST: u64 = 4 << 30;
 
 /// A code object in an executable.
 pub(crate) struct Object {
-    /// Different for every one that was ever looked at, also at the same address.
+    /// A number that is never reused, even for the same address.
     pub(crate) number: u64,
-    /// The runtime's handle of it; 0 for one of ours.
+    /// The runtime's handle of it; 0 for a code object of the cache.
     loaded: u64,
-    /// The agent that it was loaded for.
+    /// The agent that the code object was loaded for.
     pub(crate) agent: u64,
-    /// Of its bytes; of no bytes when they cannot be read.
+    /// The hash of its bytes; the hash of no bytes if they cannot be read.
     pub(crate) hash: Hash,
-    /// Where it was loaded.
+    /// The address range that it was loaded to.
     pub(crate) at: LoadedAt,
-    /// What is in it, or why that is not known.
+    /// Its description, or why it cannot be read.
     pub(crate) code: Result<CodeObject, UnknownCode>,
     /// Its variables; `None` when they cannot be read.
     pub(crate) module: Option<Module>,
-    /// Its writable data that the runtime does not know by name, as it is in the file.
+    /// Writable data that the runtime does not know by name, with addresses of the file.
     inner: Vec<InnerData>,
 }
 
-/// How much of a code object is looked at.
+/// How much of a code object is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// What describes its kernels: no hash, no variables, no instructions.
+    /// Only the description of its kernels: no hash, no variables, no instructions.
     Descriptions,
     /// All of its bytes.
     All,
 }
 
-/// Why it is not known what a code object contains.
+/// Why a code object cannot be read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum UnknownCode {
     /// Its bytes are no code object.
     #[error("its code object cannot be read: {0}")]
     Damaged(Arc<Unreadable>),
-    /// The runtime does not say where its bytes are.
+    /// The runtime does not tell where its bytes are.
     #[error("its code object cannot be read: {0}")]
     Runtime(#[from] HsaError),
-    /// The runtime says something that cannot be.
+    /// The runtime tells an impossible range.
     #[error("its code object cannot be read: the runtime says that {size} bytes of it are at {base:#x}")]
     NowhereOrTooLarge {
         /// Its first address.
@@ -73,25 +73,25 @@ pub(crate) enum UnknownCode {
         base: u64,
         /// Its bytes.
         size: u64,
-        /// What the kernel says.
+        /// The error of the Linux kernel.
         source: Arc<io::Error>,
     },
 }
 
-/// An object and its bytes, which are not kept.
+/// A code object, and its bytes for the time of the call.
 pub(crate) type WithBytes = (Arc<Object>, Vec<u8>);
 
 /// The code objects of executables.
 #[derive(Default)]
 pub(crate) struct LoadedCode {
-    /// The executables that the application is destroying. Locked while executables are looked at that other threads may
-    /// destroy, and while the swapper loads or unloads its own: the runtime reads freed memory if it is asked for one that is gone.
-    /// Locked before the swapper's state.
+    /// The executables that the application is destroying. The lock is held while executables are inspected that other threads may destroy,
+    /// and while the swapper loads or unloads its own: asked for a destroyed executable, the runtime reads freed memory. Lock order: before
+    /// the swapper's state.
     pub(crate) leaving: Mutex<Vec<Executable>>,
-    /// Of those that are not frozen yet.
+    /// Executables that are not frozen yet.
     by_executable: Mutex<HashMap<u64, Vec<Arc<Object>>>>,
-    /// The handles of those that were loaded for no agent, or that a call has left behind which failed: builds of ROCr with
-    /// assertions end a process that asks for their agent.
+    /// Handles of code objects that were loaded for no agent, or that a failed call left behind. ROCr built with assertions ends a process
+    /// that asks for their agent.
     without_agent: Mutex<HashMap<u64, Vec<u64>>>,
 }
 
@@ -102,19 +102,19 @@ pub(crate) struct Objects<'a> {
     variables: HashMap<(u64, &'a str), &'a Arc<Object>>,
 }
 
-/// A kernel's name: its symbol without the `.kd` of its descriptor.
+/// A kernel's name: the symbol of its descriptor without `.kd`.
 pub(crate) fn name_of(symbol: &KernelSymbol) -> &str {
     symbol.name.strip_suffix(".kd").unwrap_or(&symbol.name)
 }
 
-/// Registers by a kernel's metadata. A kernel without metadata has zeros: it is not known.
+/// Register counts from a kernel's metadata; zeros, which mean unknown, without metadata.
 pub(crate) fn registers(vgprs: u32, agprs: Option<u32>, sgprs: u32) -> Registers {
     let known = |count| Some(count).filter(|_| vgprs > 0 || sgprs > 0);
     Registers { vgprs: known(vgprs), agprs: known(agprs.unwrap_or(0)), sgprs: known(sgprs) }
 }
 
 impl Object {
-    /// Of bytes that were loaded for an agent.
+    /// Describes bytes that were loaded for an agent.
     pub(crate) fn of(agent: u64, loaded: u64, bytes: &[u8], at: LoadedAt) -> Object {
         let parsed = Image::parse(bytes).and_then(|image| Ok((CodeObject::of(&image)?, image)));
         let (module, inner) = match &parsed {
@@ -125,8 +125,7 @@ impl Object {
         Object { number: next_number(), loaded, agent, hash: Hash::of(bytes), at, code, module, inner }
     }
 
-    /// Its variables that the runtime does not know by name, where they are; none when the runtime does not say where it was
-    /// loaded.
+    /// Loaded addresses of variables that the runtime does not know by name; none if the runtime does not tell the load address.
     pub(crate) fn inner_variables(&self) -> Vec<VariableSymbol> {
         let Some(moved_by) = self.moved_by() else { return Vec::new() };
         let variable = |inner: &InnerData| VariableSymbol {
@@ -138,25 +137,25 @@ impl Object {
         self.inner.iter().map(variable).collect()
     }
 
-    /// True for an address of it as it was loaded.
+    /// True if an address is inside the loaded code object.
     fn has(&self, address: u64) -> bool {
         address.checked_sub(self.at.base).is_some_and(|offset| offset < self.at.size)
     }
 
-    /// What is added to its addresses by where it was loaded; `None` when the runtime does not say.
+    /// The load address less the address in the file; `None` if the runtime does not tell it.
     pub(crate) fn moved_by(&self) -> Option<u64> {
         (self.at.base != 0).then_some(self.at.delta)
     }
 
-    /// Where it was loaded from, in the process's memory; `None` when the runtime does not say.
+    /// The memory that it was loaded from; `None` if the runtime does not tell it.
     pub(crate) fn place(&self, api: &Api) -> Option<u64> {
         let (base, _) = api.loader().and_then(|loader| loader.code_object_bytes(self.loaded)).ok()?;
         Some(base).filter(|&base| base != 0)
     }
 
-    /// Where it came from, as a URI of the runtime; empty when the runtime does not say.
+    /// The runtime's URI of its origin; empty if the runtime does not tell it.
     pub(crate) fn uri(&self, api: &Api) -> String {
-        // One of ours has no handle.
+        // A code object of the cache has no handle.
         let handle = Some(self.loaded).filter(|&handle| handle != 0);
         handle.and_then(|handle| api.loader().and_then(|loader| loader.uri(handle)).ok()).unwrap_or_default()
     }
@@ -164,12 +163,12 @@ impl Object {
     /// Its bytes, which are not kept.
     ///
     /// # Errors
-    /// When they are not there any more.
+    /// When they no longer exist.
     pub(crate) fn bytes(&self, api: &Api) -> Result<Vec<u8>, UnknownCode> {
         bytes_of(api, self.loaded, Part::All)
     }
 
-    /// What the runtime says of a code object that it has loaded, and the part of its bytes that is read.
+    /// Reads what the runtime tells about a loaded code object, and the wanted part of its bytes.
     fn read(api: &Api, loaded: u64, part: Part) -> hsa::Result<WithBytes> {
         let loader = api.loader()?;
         let (agent, at) = (loader.agent(loaded)?, loader.loaded_at(loaded).unwrap_or_default());
@@ -191,7 +190,7 @@ fn next_number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The bytes that a code object was loaded from; those that are not of the part are zeros.
+/// The bytes that a code object was loaded from. Bytes outside of the wanted part are zeros.
 fn bytes_of(api: &Api, loaded: u64, part: Part) -> Result<Vec<u8>, UnknownCode> {
     let place = api.loader().and_then(|loader| loader.code_object_bytes(loaded));
     let (base, size) = place?;
@@ -207,7 +206,7 @@ fn bytes_of(api: &Api, loaded: u64, part: Part) -> Result<Vec<u8>, UnknownCode> 
     Ok(bytes)
 }
 
-/// Bytes of the process's own memory, which may not be there.
+/// Copies the process's own memory, which may be unmapped.
 struct OwnMemory {
     base: u64,
     size: u64,
@@ -224,10 +223,10 @@ impl Source for OwnMemory {
 }
 
 impl LoadedCode {
-    /// Looks at a part of the code objects of an executable that are not known yet.
+    /// Reads the new code objects of an executable, as far as `part` says.
     ///
     /// # Errors
-    /// When the runtime does not know the executable, or cannot tell its code objects.
+    /// When the runtime does not know the executable, or cannot list its code objects.
     pub(crate) fn look(&self, api: &Api, executable: Executable, part: Part) -> hsa::Result<Vec<WithBytes>> {
         let loaded = self.handles(api, executable)?;
         let known: Vec<u64> =
@@ -244,7 +243,7 @@ impl LoadedCode {
     /// The code objects of an executable that were loaded for an agent.
     ///
     /// # Errors
-    /// When the runtime does not know the executable, or cannot tell its code objects.
+    /// When the runtime does not know the executable, or cannot list its code objects.
     pub(crate) fn handles(&self, api: &Api, executable: Executable) -> hsa::Result<Vec<u64>> {
         let mut loaded = api.loader()?.code_objects(executable)?;
         let without_agent = lock(&self.without_agent);
@@ -254,7 +253,7 @@ impl LoadedCode {
         Ok(loaded)
     }
 
-    /// A code object was loaded for no agent, or was not.
+    /// Notes a code object that was loaded for no agent, or that failed to load.
     pub(crate) fn without_agent(&self, executable: Executable, loaded: u64) {
         lock(&self.without_agent).entry(executable.0).or_default().push(loaded);
     }
@@ -265,7 +264,7 @@ impl LoadedCode {
         lock(&self.without_agent).remove(&executable.0);
     }
 
-    /// The code objects of an executable that is frozen: no more will come.
+    /// The code objects of a frozen executable, which gets no more.
     pub(crate) fn take(&self, executable: Executable) -> Vec<Arc<Object>> {
         lock(&self.by_executable).remove(&executable.0).unwrap_or_default()
     }
@@ -278,7 +277,7 @@ impl LoadedCode {
 }
 
 impl<'a> Objects<'a> {
-    /// What is in some code objects.
+    /// Indexes code objects by their kernels and variables.
     pub(crate) fn new(all: &'a [Arc<Object>]) -> Objects<'a> {
         let (mut kernels, mut variables) = (HashMap::new(), HashMap::new());
         for object in all {
@@ -294,20 +293,20 @@ impl<'a> Objects<'a> {
         self.all
     }
 
-    /// The agents that they were loaded for.
+    /// The agents that the code objects were loaded for.
     pub(crate) fn agents(&self) -> impl Iterator<Item = u64> {
         self.all.iter().map(|object| object.agent)
     }
 
-    /// The code object that has a kernel. One that cannot be read has the kernels that no other has.
+    /// The code object of a kernel. Kernels that no readable code object has belong to the one that cannot be read.
     pub(crate) fn of_kernel(&self, symbol: &KernelSymbol) -> Option<&'a Arc<Object>> {
         let found = self.kernels.get(&(symbol.agent, name_of(symbol))).map(|(object, _)| *object);
-        // Without metadata, there is its descriptor.
+        // A kernel without metadata still has a descriptor.
         let found = found.or_else(|| self.variables.get(&(symbol.agent, &*symbol.name)).copied());
         found.or_else(|| self.all.iter().find(|object| object.agent == symbol.agent && object.code.is_err()))
     }
 
-    /// The code object that has a variable.
+    /// The code object of a variable.
     pub(crate) fn of_variable(&self, variable: &VariableSymbol) -> Option<&'a Arc<Object>> {
         let agent = variable.agent;
         let there = self.all.iter().find(|object| object.agent == agent && object.has(variable.address));
@@ -321,7 +320,7 @@ impl<'a> Objects<'a> {
         known.map_or(Registers::default(), |kernel| registers(kernel.vgprs, kernel.agprs, kernel.sgprs))
     }
 
-    /// The bytes of a kernel's arguments: what its descriptor or its metadata says, the larger if both do.
+    /// The size of a kernel's arguments in bytes: the larger one of its descriptor's and its metadata's.
     pub(crate) fn kernarg_size(&self, symbol: &KernelSymbol) -> Option<u32> {
         let known = self.kernels.get(&(symbol.agent, name_of(symbol)));
         symbol.kernarg_size.max(known.map(|(_, kernel)| kernel.kernarg_bytes()))

@@ -1,11 +1,11 @@
 //! Rows of copies that the runtime makes for the application.
 //!
-//! The application's signals stay its own: the runtime is asked for the times of a copy when it is complete, before its signal is
-//! used again or destroyed. A copy is recorded then; those that a process that dies has under way have no row.
+//! A copy completes on the application's own signal. Once it is complete, and before the signal is used again or destroyed, the library
+//! asks the runtime for its times and records it. Copies in progress have no row if the process dies.
 //!
 //! # Threads
-//! Those that start copies and destroy signals, and the log thread. No thread calls the runtime while it has locked the table. A thread
-//! that uses a signal again, or destroys it, waits while the log thread asks for the times of its copy: for one call of the runtime.
+//! Threads that start copies or destroy signals, and the log thread. No thread calls the runtime while it holds the table's lock. A thread
+//! that reuses or destroys a signal waits while the log thread asks for the times of its copy: for one call of the runtime.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ pub(crate) struct Started {
     pub(crate) bytes: u64,
 }
 
-/// A copy that was not complete when it was last looked at.
+/// A copy that was not complete at the last check.
 #[derive(Clone, Copy)]
 struct UnderWay {
     from: Side,
@@ -105,7 +105,7 @@ impl Copies {
         copies.iter().for_each(|copy| _ = under_way.remove(&copy.signal));
     }
 
-    /// A signal gets another value, or is destroyed: what has completed on it is recorded, complete or not.
+    /// A signal gets another value or is destroyed: its copy is recorded, complete or not.
     pub(crate) fn leaves(&self, with: Recorder<'_>, signal: u64) {
         if let Some(copy) = self.take(signal) {
             self.record(with, signal, &copy, flag::INCOMPLETE);
@@ -142,13 +142,13 @@ impl Copies {
         !lock(&self.under_way).is_empty()
     }
 
-    /// The runtime goes: what is not complete never will be.
+    /// The runtime shuts down: an incomplete copy never completes.
     pub(crate) fn leave(&self, with: Recorder<'_>) {
         self.collect(with);
         self.give_up(with);
     }
 
-    /// The process ends: what is not complete never will be. No function of the runtime is called.
+    /// The process ends: an incomplete copy never completes. No function of the runtime is called.
     pub(crate) fn give_up(&self, with: Recorder<'_>) {
         let any_is_asked_for =
             |under_way: &mut HashMap<u64, UnderWay>| under_way.values().any(|copy| copy.is_asked_for);

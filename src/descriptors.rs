@@ -1,13 +1,13 @@
-//! Descriptors of the process: the application's need comes first.
+//! File descriptors of the process: the library leaves them to an application that is short of them.
 
 use std::os::fd::RawFd;
 
 use logdur_settings::Interceptor;
 
-/// Where fewer descriptors are free, the library keeps none open: the runtime and the application are going to need them. A
-/// start of HIP takes up to ten.
+/// With fewer free descriptors, the library keeps none open: the runtime and the application will need them. A start of HIP takes up to
+/// ten.
 const ROOM: u64 = 16;
-/// Where so many are free, one may be opened for a moment beside the application.
+/// With this many free descriptors, the library may open one briefly while the application runs.
 const SPARE: u64 = 8;
 /// Limits beyond this one are not reached by counting.
 const COUNTED: u64 = 4096;

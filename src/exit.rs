@@ -1,8 +1,8 @@
 //! The end of the process: rows are written and the account is given, whether or not the runtime was shut down.
 //!
-//! Two calls come at a normal exit. The first is registered when the library is loaded, hence before the runtime's own
-//! destructors run: it may still call the runtime. The second is in `.fini_array`, after the destructors of everything
-//! that was loaded before us: it only reads memory, and writes the last line.
+//! A normal exit calls two functions. The first is registered when the library is loaded, so it runs before the runtime's destructors
+//! and may still call the runtime. The second is in `.fini_array` and runs after the destructors of all libraries loaded earlier: it
+//! only reads memory, and writes the last line.
 //!
 //! # Threads
 //! The exiting thread. Our own threads still run, and the application's may.

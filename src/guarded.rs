@@ -1,6 +1,6 @@
 //! A descriptor of ours in a process whose application may close any descriptor, and open another file in its place.
 //!
-//! The descriptor is told by device, inode and kind of what it refers to, which is compared before each batch of writes.
+//! Device, inode and file type identify the file. They are compared before each batch of writes.
 
 use std::fs::{File, OpenOptions};
 use std::io;

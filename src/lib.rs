@@ -6,9 +6,9 @@
 //! records ──► log thread ──► rows
 //! ```
 //!
-//! It is a guest in a process: it never prints to the application's stdout or stderr unless asked, never
-//! aborts, never unwinds across the C boundary, never unloads, installs no signal handler. A feature that fails turns
-//! itself off with one notice in the log; the application goes on.
+//! The library is a guest in a process. It prints to the application's stdout or stderr only if asked. It never aborts, never unwinds
+//! across the C boundary, is never unloaded and installs no signal handler. A feature that fails turns itself off with one notice in
+//! the log, and the application continues.
 
 // Loaded into processes of others.
 #![deny(

@@ -1,7 +1,7 @@
 //! What lives between the first `OnLoad` and the end of the process.
 //!
 //! # Threads
-//! Any. The session is made once and never freed; a fork's child has none, and everything passes through unseen there.
+//! Any. The session is created once and never freed. A forked child has no session: all calls pass through.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -25,7 +25,7 @@ use crate::records::Opened;
 use crate::swap::Swapper;
 use crate::{diagnostics, exit, hooks, markers, process, records};
 
-/// The interception of queues, and the features on its ports. This is the only place that knows all of them.
+/// The interceptor and the features on its ports. No other type knows all features.
 pub(crate) struct Session {
     pub(crate) interceptor: Interceptor,
     pub(crate) log: &'static Log,
@@ -97,8 +97,8 @@ pub(crate) unsafe fn load(table: *mut HsaApiTable) {
     markers::connect(session.recorder());
 }
 
-/// True in a program that runs with rights that its user does not have: variables of the environment may name no file there,
-/// so that the library does nothing at all.
+/// True in a program with rights that its user does not have (setuid). There the library does nothing, since variables of the environment
+/// must not name files.
 fn has_raised_privileges() -> bool {
     // SAFETY: the call reads what the kernel has told the process, and cannot fail.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -178,7 +178,7 @@ pub(crate) fn unload() {
     hooks::restore(session.interceptor.api());
 }
 
-/// The child of a fork has neither our threads nor a runtime that works: it goes on without us.
+/// A forked child has neither our threads nor a working runtime: it continues without the library.
 pub(crate) extern "C" fn forked() {
     SESSION.store(std::ptr::null_mut(), Ordering::Release);
     interceptor::install(None);
@@ -217,7 +217,7 @@ impl Session {
         }
     }
 
-    /// One runtime of a process is watched: the tables of two cannot be told apart by what they are called with.
+    /// The library watches one runtime of a process: a call does not show which of two runtimes it is for.
     fn tell_of_another_runtime(&self, live: &LiveTable) {
         let (first, other) = (hooks::watched_library(), hooks::library_of(live));
         let text = format!(

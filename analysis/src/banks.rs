@@ -6,12 +6,10 @@
 //!
 //! Sources of the phases: for reads on gfx942 the measurements of amd-shark-ai pull request 2919, which Triton (pull request
 //! 11365) and Composable Kernel use as well; for writes of 16 bytes the documents of Composable Kernel. There are no published
-//! measurements for the other processors, or for writes of 12 bytes: see [`is_measured`].
-
-use amdgpu_isa::Arch;
+//! measurements for the other processors, or for writes of 12 bytes.
 
 /// Banks of LDS, each a dword wide, of every gfx9 up to gfx942.
-pub const BANKS: usize = 32;
+pub(crate) const BANKS: usize = 32;
 /// Lanes of a wave.
 const LANES: usize = 64;
 /// Dwords of a lane at most.
@@ -48,11 +46,6 @@ fn phases(bytes: u8, direction: Direction) -> &'static [u64] {
         (_, Direction::Write) => &OF_8,
         (_, Direction::Read) => &MIXED,
     }
-}
-
-/// True when the phases of such accesses were measured on such a processor.
-pub fn is_measured(arch: Arch, bytes: u8, direction: Direction) -> bool {
-    arch == Arch::Gfx942 && !(bytes == 12 && direction == Direction::Write)
 }
 
 /// The conflict cycles of one access of the lanes of `mask`: byte offsets in LDS, and bytes of a lane.

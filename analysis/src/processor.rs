@@ -1,4 +1,4 @@
-//! What of the processors the models need.
+//! The properties of processors that the models need.
 
 use amdgpu_isa::Arch;
 
@@ -30,7 +30,7 @@ pub struct Processor {
 }
 
 /// SIMDs of a compute unit of every gfx9.
-pub const SIMDS: u32 = 4;
+pub(crate) const SIMDS: u32 = 4;
 
 /// The sizes of a processor.
 ///

@@ -27,7 +27,7 @@ pub struct Peaks {
 const TERA: f64 = 1e12;
 
 /// The products whose peaks are known. Source: AMD's data sheets of these products, "Peak Theoretical Performance", without sparsity.
-pub const PEAKS: &[Peaks] = &[
+pub(crate) const PEAKS: &[Peaks] = &[
     Peaks {
         arch: Arch::Gfx908,
         product: "AMD Instinct MI100",

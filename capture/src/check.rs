@@ -1,6 +1,7 @@
-//! Looks at every byte of a file.
+//! Checks every byte of a capture file.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::ops::ControlFlow;
 
 use crate::chunk;
@@ -11,8 +12,8 @@ use crate::id::Id;
 use crate::index::{self, Entry};
 use crate::pack::Pack;
 use crate::reader::Reader;
-use crate::records::{Place, SnapshotId};
-use crate::scan::{self, Finding, Walk};
+use crate::records::{CodeObject, Dispatch, Place, Placed, Snapshot, SnapshotId};
+use crate::scan::{self, End, Finding, Walk};
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct Report {
     pub frames: u64,
     /// Chunks of memory and code objects whose bytes are those that their ids name.
     pub chunks: u64,
-    /// What is wrong. None: every byte of the file is as it was written.
+    /// The damage found. If empty, every byte of the file is as it was written.
     pub findings: Vec<Finding>,
 }
 
@@ -36,7 +37,7 @@ impl Report {
     }
 }
 
-/// A part of a file: a frame, or what is none.
+/// A part of a file: a frame, or bytes that are no frame.
 pub(crate) enum Part {
     /// A frame whose checksums are right, and its decoded body.
     Whole(Place, Head, Vec<u8>),
@@ -65,7 +66,7 @@ impl Reader {
         self.check_with(&mut |_| ())
     }
 
-    /// The same; `progress` is told now and then how many of the file's [`Self::bytes`] have been looked at.
+    /// The same. `progress` gets the number of checked bytes, of [`Self::bytes`], at times.
     pub fn check_with(&self, progress: &mut dyn FnMut(u64)) -> Report {
         let mut check = Check::default();
         self.parts(progress, &mut |part| {
@@ -111,7 +112,7 @@ impl Reader {
     }
 }
 
-/// What a check has seen.
+/// The state of a check.
 #[derive(Default)]
 struct Check {
     report: Report,
@@ -210,88 +211,86 @@ impl Check {
         Ok(())
     }
 
-    /// What can only be said of all of it.
+    /// Checks what depends on the whole file.
     fn ends(&mut self, reader: &Reader) {
         let records = reader.records();
         for snapshot in &records.snapshots {
-            if let Some(parent) = snapshot.parent
-                && !self.snapshots.contains(&parent)
-            {
-                let at = snapshot.place.offset;
-                self.report.add(
-                    at,
-                    format!("offset {at}: snapshot {}: its parent {} is not before it", snapshot.id.0, parent.0),
-                );
-            }
-            if let Err(error) = reader.extents_of(snapshot) {
-                self.report.findings.push(Finding::from(&error));
-            }
-            if !self.snapshots.insert(snapshot.id) {
-                let at = snapshot.place.offset;
-                self.report.add(at, format!("offset {at}: a second snapshot {}", snapshot.id.0));
-            }
+            self.snapshot(reader, snapshot);
         }
         let kernels: HashSet<u64> = records.kernels.iter().map(|k| k.id).collect();
         let objects: HashSet<Id> = records.code_objects.iter().map(|c| c.id).collect();
         for dispatch in &records.dispatches {
-            let at = dispatch.place.offset;
-            for id in [dispatch.before, dispatch.after].into_iter().flatten().filter(|id| !self.snapshots.contains(id))
-            {
-                self.report
-                    .add(at, format!("offset {at}: dispatch {}: snapshot {} is not in the file", dispatch.id, id.0));
-            }
-            if dispatch.kernel != 0 && !kernels.contains(&dispatch.kernel) {
-                self.report.add(
-                    at,
-                    format!("offset {at}: dispatch {}: kernel {} is not in the file", dispatch.id, dispatch.kernel),
-                );
-            }
-            if !dispatch.code_object.is_none() && !objects.contains(&dispatch.code_object) {
-                self.report.add(
-                    at,
-                    format!(
-                        "offset {at}: dispatch {}: code object {} is not in the file",
-                        dispatch.id, dispatch.code_object
-                    ),
-                );
-            }
+            self.dispatch(dispatch, &kernels, &objects);
         }
         for object in &records.code_objects {
-            let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
-            let pieces = reader.code_object_pieces(object.place.offset, &object.extents, &mut |piece| {
-                hasher.update(piece);
-                size += piece.len() as u64;
-            });
-            let is = Id(*hasher.finalize().as_bytes());
-            if let Err(error) = pieces {
-                self.report.findings.push(Finding::from(&error));
-            } else if is != object.id || size != object.size {
-                let at = object.place.offset;
-                self.report.add(
-                    at,
-                    format!(
-                        "offset {at}: a code object: expected {} bytes named {}, found {size} named {is}",
-                        object.size, object.id
-                    ),
-                );
-            }
+            self.code_object(reader, object);
         }
+        self.end(reader);
+    }
+
+    /// A finding about what is at an offset of the file.
+    fn found(&mut self, at: u64, what: fmt::Arguments<'_>) {
+        self.report.add(at, format!("offset {at}: {what}"));
+    }
+
+    fn snapshot(&mut self, reader: &Reader, snapshot: &Placed<Snapshot>) {
+        let at = snapshot.place.offset;
+        if let Some(parent) = snapshot.parent.filter(|parent| !self.snapshots.contains(parent)) {
+            self.found(at, format_args!("snapshot {}: its parent {} is not before it", snapshot.id.0, parent.0));
+        }
+        if let Err(error) = reader.extents_of(snapshot) {
+            self.report.findings.push(Finding::from(&error));
+        }
+        if !self.snapshots.insert(snapshot.id) {
+            self.found(at, format_args!("a second snapshot {}", snapshot.id.0));
+        }
+    }
+
+    fn dispatch(&mut self, dispatch: &Placed<Dispatch>, kernels: &HashSet<u64>, objects: &HashSet<Id>) {
+        let mut lacks: Vec<String> = Vec::new();
+        for id in [dispatch.before, dispatch.after].into_iter().flatten().filter(|id| !self.snapshots.contains(id)) {
+            lacks.push(format!("snapshot {}", id.0));
+        }
+        if dispatch.kernel != 0 && !kernels.contains(&dispatch.kernel) {
+            lacks.push(format!("kernel {}", dispatch.kernel));
+        }
+        if !dispatch.code_object.is_none() && !objects.contains(&dispatch.code_object) {
+            lacks.push(format!("code object {}", dispatch.code_object));
+        }
+        for what in lacks {
+            let at = dispatch.place.offset;
+            self.found(at, format_args!("dispatch {}: {what} is not in the file", dispatch.id));
+        }
+    }
+
+    fn code_object(&mut self, reader: &Reader, object: &Placed<CodeObject>) {
+        let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
+        let pieces = reader.code_object_pieces(object.place.offset, &object.extents, &mut |piece| {
+            hasher.update(piece);
+            size += piece.len() as u64;
+        });
+        let is = Id(*hasher.finalize().as_bytes());
+        if let Err(error) = pieces {
+            self.report.findings.push(Finding::from(&error));
+        } else if is != object.id || size != object.size {
+            let expected = format_args!("expected {} bytes named {}", object.size, object.id);
+            self.found(object.place.offset, format_args!("a code object: {expected}, found {size} named {is}"));
+        }
+    }
+
+    fn end(&mut self, reader: &Reader) {
         match reader.end() {
-            crate::scan::End::Finished => {
+            End::Finished => {
                 let indexed = reader.indexed();
                 if indexed != self.entries {
-                    self.report.add(
-                        0,
-                        format!("the index has {} frames, the file {}, or others", indexed.len(), self.entries.len()),
-                    );
+                    let (indexed, entries) = (indexed.len(), self.entries.len());
+                    self.report.add(0, format!("the index has {indexed} frames, the file {entries}, or others"));
                 }
             }
-            crate::scan::End::Unfinished { whole, cut, why } => {
+            End::Unfinished { whole, cut, why } => {
                 let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-                self.report.add(
-                    *whole,
-                    format!("the file was not finished: {cut} bytes after {whole} are not committed{why}"),
-                );
+                let what = format!("the file was not finished: {cut} bytes after {whole} are not committed{why}");
+                self.report.add(*whole, what);
             }
         }
     }

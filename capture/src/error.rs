@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of capture files.
 
 use std::io;
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ pub enum CaptureError {
     Damaged {
         /// Where.
         offset: u64,
-        /// What should be there.
+        /// The expected value.
         expected: String,
         /// What is.
         found: String,

@@ -1,4 +1,4 @@
-//! Extents: which contents are at which addresses.
+//! Extents: they map addresses to contents.
 
 use crate::error::CaptureError;
 use crate::frame::MAX_BODY;
@@ -10,7 +10,7 @@ pub(crate) const EXTENT: usize = 32;
 /// What is at some addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Nothing any more: what the parent has there is not in the snapshot.
+    /// No memory any more: the snapshot lacks the parent's memory at these addresses.
     Dropped,
     /// Chunks of a pack, one after the other. `start` is where the first one begins.
     Chunks {
@@ -48,7 +48,7 @@ impl Extent {
         self.address.saturating_add(self.length)
     }
 
-    /// Adds what is behind it, if one extent can say both.
+    /// Merges the following extent, if one can express both.
     pub(crate) fn join(&mut self, next: &Extent) -> bool {
         let fits = match (self.what, next.what) {
             (What::Dropped, What::Dropped) => true,

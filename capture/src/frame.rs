@@ -1,4 +1,4 @@
-//! Frames: what a file consists of after its header. A head that guards itself, then bytes that it guards.
+//! Frames: a file consists of them after its header. A frame is a head with its own checksum, and a body whose checksum the head has.
 
 use std::io::Read;
 
@@ -29,7 +29,7 @@ pub(crate) mod kind {
 }
 
 /// Frames that are not records: type, name, what they are, for the documentation.
-pub const STRUCTURAL: &[(u16, &str, &str)] = &[
+pub(crate) const STRUCTURAL: &[(u16, &str, &str)] = &[
     (kind::PADDING, "Padding", "Nothing. What a repair took out is replaced by it."),
     (kind::PACK, "Pack", "Contents of memory and of code objects."),
     (kind::EXTENTS, "Extents", "Where the contents of a snapshot are."),
@@ -45,7 +45,7 @@ pub const STRUCTURAL: &[(u16, &str, &str)] = &[
 pub(crate) mod flag {
     /// A reader that does not know the type of the frame may skip it.
     pub(crate) const OPTIONAL: u16 = 1;
-    /// What is before the end of this frame is whole.
+    /// Everything up to the end of this frame is complete.
     pub(crate) const COMMIT: u16 = 2;
     pub(crate) const KNOWN: u16 = OPTIONAL | COMMIT;
 }
@@ -59,7 +59,7 @@ pub(crate) enum Codec {
     Lz4,
     /// One zstd frame (RFC 8878).
     Zstd,
-    /// What this version does not know.
+    /// A codec that this version does not know.
     Other(u8),
 }
 
@@ -83,7 +83,7 @@ impl Codec {
     }
 }
 
-/// True when so few stored bytes may be so many when they are decoded: the most that LZ4 saves.
+/// True if the decoded size is possible for the stored size: the bound is LZ4's highest compression ratio.
 pub(crate) fn is_believed(raw: u64, stored: u64) -> bool {
     raw <= stored.saturating_mul(256).saturating_add(256)
 }
@@ -109,7 +109,7 @@ pub(crate) fn padding(stored: u64) -> u64 {
     stored.wrapping_neg() % 8
 }
 
-/// What a head says of the bytes behind it.
+/// What a head says about its body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seal {
     /// Bytes of the body.
@@ -215,7 +215,7 @@ impl Head {
         Ok(head)
     }
 
-    /// Compares the checksum of a body, and of the zeros behind it, with what it should be.
+    /// Checks the checksum of a body and the zeros behind it.
     pub(crate) fn expect(&self, crc: u32, offset: u64) -> Result<(), CaptureError> {
         if crc == self.crc {
             return Ok(());

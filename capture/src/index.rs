@@ -74,7 +74,7 @@ impl Due {
         }
     }
 
-    /// Writes a footer, which will be at an offset, of a file with so many frames, itself among them.
+    /// Writes the footer at an offset, of a file with this number of frames, the footer included.
     pub(crate) fn put_footer(&self, frames: u64, offset: u64, out: &mut Vec<u8>) {
         self.put(out);
         out.extend_from_slice(&frames.to_le_bytes());

@@ -1,7 +1,7 @@
-//! The contents that are in the file already, as far as they are remembered.
+//! A table of contents that are in the file already. It may forget some.
 //!
-//! The table has a fixed size: 32 bytes for each content, in sets of eight. A ninth in a set replaces the oldest, which
-//! is then written again when it comes again: the file gets larger, never wrong.
+//! The table has a fixed size: 32 bytes for each content, in sets of eight. A ninth content of a set replaces the oldest, which the
+//! writer stores again at its next occurrence: the file gets larger, never wrong.
 
 use crate::chunk::Key;
 

@@ -9,8 +9,8 @@
 //! Extents   which contents are at which addresses, as far as that changed since the parent
 //! records   Snapshot, Dispatch, Agent, …: fields with numbers (see [`records`])
 //! ```
-//! What the crate must do: keep what was committed readable, whatever becomes of the process; say what is missing. What
-//! it must never do: panic on any file or memory, need memory that grows with what is captured, know the HSA runtime.
+//! This crate keeps committed data readable, even if the process dies, and says what is missing. It never panics on any file or memory,
+//! never needs memory that grows with the captured data, and does not know the HSA runtime.
 
 #![cfg_attr(
     not(test),
@@ -53,7 +53,7 @@ mod writer;
 
 pub use check::Report;
 pub use error::CaptureError;
-pub use frame::{MAX_BODY, STRUCTURAL};
+pub use frame::MAX_BODY;
 pub use header::{CAPTURE_MAGIC, CHUNK, HEADER_BYTES, Header, MAJOR, MINOR, PAGE};
 pub use id::Id;
 pub use memory::{Change, Difference, Memory};

@@ -1,4 +1,4 @@
-//! What is at which addresses, in all: extents on top of those of the parents.
+//! The memory map of a snapshot: its extents on top of those of its parents.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Puts an extent on top of what is there.
+    /// Adds an extent; it replaces what the map has at its addresses.
     pub(crate) fn put(&mut self, extent: Extent) {
         let (start, end) = (extent.address, extent.end());
         if let Some(before) = self.pieces.range(..start).next_back().map(|(_, piece)| *piece)

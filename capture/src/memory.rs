@@ -19,7 +19,7 @@ pub struct Memory<'r> {
     map: Arc<Map>,
 }
 
-/// What became of some addresses.
+/// How some addresses changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Difference {
     /// Some bytes of these pages are others now.
@@ -108,7 +108,7 @@ impl<'r> Memory<'r> {
         self.reader.piece(piece, from, to, &mut |bytes| put(&mut |now| now.copy_from_slice(bytes), bytes.len()))
     }
 
-    /// What is different from another snapshot, mostly the parent: in order, in pages of 4 KiB where both have memory.
+    /// Differences from another snapshot, mostly the parent, in order of addresses. Where both have memory, in pages of 4 KiB.
     /// Contents are only read where they are not known to be the same.
     ///
     /// # Errors

@@ -61,7 +61,7 @@ pub(crate) struct Stored {
     pub(crate) codec: Codec,
     /// Bytes of the pack, decoded.
     pub(crate) raw: u64,
-    /// Room for the frame's head, then what is stored.
+    /// Space for the frame's head, then the stored bytes.
     pub(crate) frame: Vec<u8>,
     pub(crate) seal: Seal,
     /// The other buffer.
@@ -77,7 +77,7 @@ impl Builder {
         self.count == 0
     }
 
-    /// True when a chunk of so many bytes goes into the next pack.
+    /// True if a chunk of this size belongs into the next pack.
     pub(crate) fn is_full_for(&self, bytes: usize) -> bool {
         !self.is_empty() && self.body.len() - HEAD + bytes > TARGET
     }

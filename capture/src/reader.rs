@@ -109,7 +109,7 @@ impl Reader {
         &self.indexed
     }
 
-    /// What the file says of itself.
+    /// The header of the file.
     pub fn header(&self) -> &Header {
         &self.frames.header
     }
@@ -124,7 +124,7 @@ impl Reader {
         &self.end
     }
 
-    /// What was found wrong when the file was opened. [`Self::check`] looks at everything.
+    /// Problems found when the file was opened. [`Self::check`] checks everything.
     pub fn problems(&self) -> &[Finding] {
         &self.problems
     }
@@ -248,7 +248,7 @@ impl Reader {
         at.and_then(|at| all.get(at)).or_else(|| all.iter().find(|s| s.id == id))
     }
 
-    /// What a snapshot says on top of its parent.
+    /// The extents of a snapshot on top of its parent's.
     pub(crate) fn extents_of(&self, snapshot: &Placed<Snapshot>) -> Result<Vec<Extent>, CaptureError> {
         let mut all = Vec::new();
         let mut frames = 0;

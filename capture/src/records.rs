@@ -1,6 +1,6 @@
-//! What a capture says: the tables of records. docs/capture-format.md has the same tables.
+//! The records of a capture, as tables. docs/capture-format.md has the same tables.
 //!
-//! Numbers that tell things apart (`Agent::id`, `Queue::id`, …) are chosen by the writer of the file; 0 is nothing.
+//! The writer of the file chooses identifiers (`Agent::id`, `Queue::id`, …); 0 means none.
 
 use std::ops::Deref;
 

@@ -1,4 +1,4 @@
-//! Writes what is whole of a damaged file to another.
+//! Copies the intact frames of a damaged file to another file.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,8 +14,8 @@ use crate::storage::{FileStorage, Storage};
 use crate::writer::{Options, Writer};
 
 impl Reader {
-    /// Writes a file with everything that is whole of this one: damaged frames are taken out, what was cut off is left
-    /// out, a note says what was lost, and an index ends it. What it says that was lost is returned.
+    /// Copies the intact frames of this file to another one: without damaged frames and bytes after the last commit, with a note on the
+    /// losses, and with an index. Returns the losses.
     ///
     /// # Errors
     /// When the other file cannot be written.
@@ -23,7 +23,7 @@ impl Reader {
         self.repair_with(to, &mut |_| ())
     }
 
-    /// The same; `progress` is told now and then how many of the file's [`Self::bytes`] have been looked at.
+    /// The same. `progress` gets the number of read bytes, of [`Self::bytes`], at times.
     ///
     /// # Errors
     /// When the other file cannot be written.

@@ -283,7 +283,7 @@ impl<'f> Walk<'f> {
         self.last.map(|last| last.0)
     }
 
-    /// Goes on at an offset, behind what is lost.
+    /// Continues at an offset, behind lost bytes.
     pub(crate) fn jump(&mut self, offset: u64) {
         self.offset = offset;
         self.last = self.last.map(|last| (last.0, true));

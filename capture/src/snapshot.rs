@@ -1,4 +1,4 @@
-//! Writes a snapshot: range after range is cut into chunks, and what changed is said.
+//! Writes a snapshot: cuts each range into chunks, and records which of them changed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,9 +26,9 @@ pub struct SnapshotWriter<'w, S: Storage> {
     writer: &'w mut Writer<S>,
     id: SnapshotId,
     parent: Option<SnapshotId>,
-    /// Of the parent, what was not captured again so far.
+    /// The part of the parent that was not captured again so far.
     old: State,
-    /// What the parent has.
+    /// The ranges of the parent.
     had: Vec<Range<u64>>,
     new: State,
     /// Keys that are remembered, and room for them.
@@ -48,7 +48,7 @@ struct Step {
     bytes: Vec<u8>,
 }
 
-/// A step, and what its chunks are.
+/// A step, and its chunks.
 #[derive(Debug)]
 struct Hashed {
     step: Step,
@@ -219,7 +219,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         outcome
     }
 
-    /// Captures the next chunks of a range: addresses, bytes, and what they are.
+    /// Captures the next chunks of a range: addresses, bytes, and contents.
     fn chunks<'b>(
         &mut self,
         visit: &mut state::Visit,

@@ -1,7 +1,6 @@
-//! What the writer remembers of the newest snapshot: for each chunk of each range, its key.
+//! The writer's memory of the newest snapshot: a key for each chunk of each range.
 //!
-//! A range that is captured again takes the old one's keys and changes them where they lie, so that there are not two
-//! copies of a large process's keys at a time.
+//! A range that is captured again takes the old keys and changes them in place: a large process never has two copies of its keys.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,13 +22,13 @@ pub(crate) struct State {
     ranges: BTreeMap<u64, KeyedRange>,
 }
 
-/// A range that is being captured, with what was known of its beginning.
+/// A range that is being captured, and the known keys of its beginning.
 #[derive(Debug)]
 pub(crate) struct Visit {
     start: u64,
     at: u64,
     chunk: usize,
-    /// Where what was known ends.
+    /// The end of the known keys.
     old_end: u64,
     keys: Vec<Key>,
     remember: bool,
@@ -62,7 +61,7 @@ impl State {
         true
     }
 
-    /// Takes out what is known from an address on: up to where, and the keys. What is before the address stays.
+    /// Removes and returns the keys from an address on, and their end address. Keys before the address stay.
     fn take(&mut self, start: u64) -> Option<(u64, Vec<Key>)> {
         let (&first, range) = self.ranges.range(..=start).next_back()?;
         if range.end <= start {
@@ -94,7 +93,7 @@ impl State {
         (Visit { start, at: start, chunk: 0, old_end, keys, remember }, if remember { more } else { 0 })
     }
 
-    /// Ends a range: its keys go to `new`, what was known behind it stays. False when they are not remembered.
+    /// Ends a range: its keys move to `new`, and known keys behind it stay. False if they are not remembered.
     pub(crate) fn end(&mut self, visit: Visit, new: &mut State) -> bool {
         let Visit { start, at, chunk, old_end, mut keys, remember } = visit;
         if old_end > at {
@@ -151,7 +150,7 @@ impl Visit {
     }
 }
 
-/// Ranges in order, those that touch made one.
+/// Ranges in order, with adjacent ones merged.
 pub(crate) fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> = Vec::new();
     for range in ranges {

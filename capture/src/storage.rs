@@ -17,15 +17,15 @@ pub fn numbered(path: &Path, number: impl Display) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// What a writer writes to.
+/// The destination of a writer.
 pub trait Storage {
-    /// Writes all of the bytes behind what is there.
+    /// Appends all of the bytes.
     ///
     /// # Errors
     /// When not all of them were written; some may have been.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Takes away what is behind the first `length` bytes.
+    /// Truncates to the first `length` bytes.
     ///
     /// # Errors
     /// When that is not possible.
@@ -49,7 +49,7 @@ pub struct FileStorage {
 }
 
 impl FileStorage {
-    /// Makes a file that its owner alone may read. What had the name before is replaced, and keeps its mode.
+    /// Creates a file that only its owner may read. An existing file is replaced, and keeps its mode.
     ///
     /// # Errors
     /// When the file cannot be made.

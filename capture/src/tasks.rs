@@ -1,8 +1,8 @@
 //! Work that other threads may take over: hashing and compressing.
 //!
 //! # Threads
-//! The thread that writes shares tasks, and takes their results in the order that it needs. It does itself what no other thread
-//! has begun: it never waits for a thread that was not started, or that no processor runs.
+//! The writing thread shares tasks, and takes results in its own order. It does a task itself if no other thread has begun it, so it never
+//! waits for a thread that was not started or that no processor runs.
 
 use std::collections::VecDeque;
 use std::mem;

@@ -1,8 +1,8 @@
 //! Fields of records: a tag, a kind, a length, a value.
 //!
-//! Tags are integers that never change their meaning, and a field says its own kind and length. So a reader skips what it
-//! does not know, and an older file simply lacks what came later: neither the order of fields nor the struct in any
-//! program's source is part of the format. A field that has its default value (0, empty) is not written.
+//! Tags are integers that never change their meaning, and a field has its own kind and length. So a reader skips unknown fields, and an
+//! older file lacks later ones. The order of fields and the structs of programs are no part of the format. A field with its default
+//! value (0, empty) is not written.
 
 use std::fmt;
 
@@ -88,7 +88,7 @@ pub(crate) trait Value {
     const KIND: Kind;
     const REPEATED: bool = false;
     const OF: Option<&'static str> = None;
-    /// True for what names something: 0 names nothing, so that a field with it is like one that is not there.
+    /// True for an identifier: 0 means none, so a field with 0 equals a missing one.
     const ZERO_IS_NOTHING: bool = false;
     /// Writes the field, unless it has the default value.
     fn put(&self, tag: u16, out: &mut Vec<u8>);

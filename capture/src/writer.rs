@@ -1,9 +1,8 @@
 //! Writes a capture file, frame after frame, only ever at its end.
 //!
-//! What it promises: it never panics, and needs a bounded amount of memory, whatever is captured ([`Options::memory`]).
-//! After a method has returned, what it wrote is the operating system's, so that it outlives the process. When the first
-//! write fails, the file is cut back to its last whole frame, a note says why, and nothing more is written: that call
-//! returns [`CaptureError::Write`], every later one [`CaptureError::Stopped`].
+//! The writer never panics, and its memory is bounded ([`Options::memory`]). When a method returns, the operating system has its data,
+//! which outlives the process. If a write fails, the writer cuts the file back to its last whole frame, adds a note with the reason, and
+//! writes nothing more: that call returns [`CaptureError::Write`], every later one [`CaptureError::Stopped`].
 //!
 //! # Threads
 //! One thread at a time, which may change.
@@ -36,7 +35,7 @@ use crate::tasks::{Task, Tasks, Threads};
 /// When a write is waited for until the disk has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sync {
-    /// Never: what was written outlives the process, not a machine that goes down.
+    /// Never: written data outlives the process, but not a crash of the machine.
     #[default]
     Never,
     /// At every commit.
@@ -91,7 +90,7 @@ pub struct Writer<S: Storage = FileStorage> {
     pack: pack::Builder,
     /// Those before it that are not written yet.
     packs: VecDeque<Arc<Task<Filled, Stored>>>,
-    /// The offsets of those that are written: the first one has the number 1.
+    /// The offsets of written packs; the first one has the number 1.
     offsets: Vec<u64>,
     known: Known,
     index: index::Builder,
@@ -151,7 +150,7 @@ fn flags_of(kind: u16) -> u16 {
 }
 
 impl Writer<FileStorage> {
-    /// Makes a file; what had the name before is replaced.
+    /// Creates a file; an existing one is replaced.
     ///
     /// # Errors
     /// When it cannot be made or not be written to.
@@ -176,7 +175,7 @@ impl<S: Storage> Writer<S> {
         Ok(Writer::resume(storage, options, HEADER_BYTES as u64, 0, Vec::new()))
     }
 
-    /// Goes on with a file: what it has so far, how many frames that are, and which ones. The file's number is the options'.
+    /// Continues a file with its contents so far: the number of frames, and which ones. The file's number is that of the options.
     pub(crate) fn resume(storage: S, options: &Options, end: u64, sequence: u64, entries: Vec<Entry>) -> Writer<S> {
         Writer {
             storage,
@@ -243,7 +242,7 @@ impl<S: Storage> Writer<S> {
         SnapshotWriter::new(self, parent)
     }
 
-    /// Ends the file with an index, so that it opens at once; what it was written to.
+    /// Ends the file with an index, which makes opening fast. Returns the storage.
     ///
     /// # Errors
     /// When the capture has stopped, or stops.
@@ -262,7 +261,7 @@ impl<S: Storage> Writer<S> {
         self.stopped
     }
 
-    /// Bytes of memory that hold what is remembered; grows up to [`Options::memory`].
+    /// Bytes of memory for remembered contents; grows up to [`Options::memory`].
     pub fn remembered_bytes(&self) -> usize {
         self.known.bytes() + self.state.keys() * size_of::<Key>()
     }
@@ -305,7 +304,7 @@ impl<S: Storage> Writer<S> {
         Ok(What::Chunks { pack: spot.pack, first: spot.chunk, start: address })
     }
 
-    /// Where a content is, written if it was not. [`Writer::locate`] knows the offset of its pack when that is written.
+    /// The place of a content, which is written if it is new. [`Writer::locate`] has the offset of its pack once that is written.
     pub(crate) fn place(&mut self, bytes: &[u8], id: &Id, key: Key) -> Result<Spot, CaptureError> {
         self.running()?;
         if let Some(spot) = self.known.find(&key) {
@@ -320,7 +319,7 @@ impl<S: Storage> Writer<S> {
         Ok(spot)
     }
 
-    /// Ends the pack that is being filled, and writes others until only so many wait.
+    /// Ends the current pack, and writes others until at most this number waits.
     fn end_pack(&mut self, waiting: usize) -> Result<(), CaptureError> {
         if !self.pack.is_empty() {
             let filled = self.pack.end(self.options.compress);
@@ -368,7 +367,7 @@ impl<S: Storage> Writer<S> {
         self.framed(R::NAME, R::TYPE, flags_of(R::TYPE), &mut |body| record.write(body))
     }
 
-    /// Writes the record of a snapshot, which is committed by what comes after it.
+    /// Writes the record of a snapshot. The next frame commits it.
     pub(crate) fn snapshot_record(&mut self, record: &crate::records::Snapshot) -> Result<(), CaptureError> {
         self.framed("Snapshot", crate::records::Snapshot::TYPE, 0, &mut |body| {
             crate::value::Fields::write(record, body)

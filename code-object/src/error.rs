@@ -1,4 +1,4 @@
-//! Why bytes were not understood: what was expected, what was found, and where.
+//! Errors of parsers: the expected value, the found value, and the offset.
 
 use thiserror::Error;
 

@@ -45,7 +45,7 @@ impl<'a> Value<'a> {
     }
 
     /// A number that is not negative.
-    pub fn as_unsigned(&self) -> Option<u64> {
+    pub(crate) fn as_unsigned(&self) -> Option<u64> {
         if let Value::Unsigned(number) = self { Some(*number) } else { None }
     }
 

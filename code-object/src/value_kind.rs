@@ -1,4 +1,4 @@
-//! What an argument is: one table of names.
+//! The kinds of arguments: one table of names.
 
 use crate::words::words;
 

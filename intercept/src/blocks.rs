@@ -1,9 +1,8 @@
 //! Blocks of records that are not in use, and references to records.
 //!
 //! # Threads
-//! A publisher takes a block every `BLOCK_RECORDS` dispatches: the one that the reaper has put aside for its queue, else
-//! one of the pool, if its lock is free. The reaper has the pool grow before it is empty; the log thread gives
-//! blocks back.
+//! A publisher takes a block every `BLOCK_RECORDS` dispatches: the spare block that the reaper keeps for its queue, else one of the
+//! pool, if the pool's lock is free. The reaper refills the pool before it is empty. The log thread returns blocks.
 
 use std::ptr::{self, NonNull};
 
@@ -45,7 +44,7 @@ pub struct Blocks {
     parked: BlockRef,
 }
 
-/// A block of records, and what the process acts upon of their dispatches. Zeros are a value, but for its use.
+/// A block of records, with the private progress of their dispatches. Zeros are a valid value before `records` is set.
 struct OwnBlock {
     records: *const Block,
     /// The block that follows, null while this one is being filled.
@@ -151,9 +150,9 @@ impl Blocks {
         }
     }
 
-    /// Puts a block aside for a queue, if it has none. The thread that takes back what was put aside, and knows that the queue is
-    /// gone, tells the caller: it sees afterwards that the queue is gone.
-    pub fn put_aside(&self, spare: &Spare) {
+    /// Gives a queue a spare block, if it has none. If a thread has taken the spare back because the queue is gone, the caller sees
+    /// afterwards that it is gone.
+    pub(crate) fn put_aside(&self, spare: &Spare) {
         if !spare.0.load(Ordering::Relaxed).is_null() {
             return;
         }
@@ -231,7 +230,7 @@ impl BlockRef {
         unsafe { &*self.own().records }
     }
 
-    /// What the process acts upon of a dispatch; `None` past the last one.
+    /// The private progress of a dispatch; `None` past the last one.
     #[inline]
     pub fn progress(self, slot: usize) -> Option<&'static Progress> {
         self.own().progress.get(slot)
@@ -248,7 +247,7 @@ impl BlockRef {
     }
 
     /// Says which block its publisher goes on with.
-    pub fn set_next(self, next: BlockRef) {
+    pub(crate) fn set_next(self, next: BlockRef) {
         self.own().next.store(next.0.as_ptr(), Ordering::Release);
     }
 
@@ -273,7 +272,7 @@ impl RecordRef {
         &self.block.get().times[self.slot]
     }
 
-    /// What the process acts upon.
+    /// The private progress of the dispatch.
     #[inline]
     pub fn progress(self) -> &'static Progress {
         &self.block.own().progress[self.slot]
@@ -291,7 +290,7 @@ impl RecordRef {
     }
 
     /// What is remembered of the application's signal.
-    pub fn app_signal(self) -> &'static AppSignal {
+    pub(crate) fn app_signal(self) -> &'static AppSignal {
         &self.block.own().app_signals[self.slot]
     }
 

@@ -1,4 +1,4 @@
-//! What the application's thread does not have to wait for: cache lines that other threads write.
+//! Padding and prefetching: the application's thread need not wait for cache lines that other threads write.
 
 use std::ops::Deref;
 

@@ -1,5 +1,5 @@
-//! What happens to a packet on its way to the GPU: kernel dispatches may run another kernel, and get a record and, if they
-//! have none, a completion signal; everything else passes unchanged.
+//! Prepares packets for the GPU. A kernel dispatch may run another kernel; it gets a record and, if it has none, a completion signal.
+//! All other packets pass unchanged.
 //!
 //! # Threads
 //! The thread that publishes the queue's packets. Nothing here waits for another thread of ours.
@@ -280,7 +280,7 @@ fn passes_unrecorded(interceptor: &Interceptor, queue: &Queue, app: u64) -> bool
     true
 }
 
-/// A dispatch passes whose format has more than the fields of the kernel that would replace its own: clusters, and on some queues a
+/// Counts a dispatch that no other kernel can replace, since its format has fields beyond the kernel's: clusters, and on some queues a
 /// second ring that describes the original kernel.
 #[cold]
 fn no_change_of_extended_dispatch(interceptor: &Interceptor) {

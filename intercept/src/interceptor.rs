@@ -1,7 +1,7 @@
-//! What the interception of a process's queues shares, from the first start of the runtime to the end of the process.
+//! The state that the interception of all queues shares, from the first start of the runtime to the end of the process.
 //!
 //! # Threads
-//! Any. It is made once and never freed; a fork's child has none, and everything passes through unseen there.
+//! Any. The interceptor is created once and never freed. A forked child has none: all calls pass through.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -263,12 +263,12 @@ impl Interceptor {
         }
     }
 
-    /// The runtime goes: its queues and our signals are given up.
+    /// The runtime shuts down: gives up its queues and our signals.
     pub fn leave_runtime(&'static self) {
         self.drain(Access::Full);
         self.unseen.count(self);
         self.queues.all().iter().for_each(|queue| queue::inplace::leave(queue));
-        // What the reaper has in its hands is back in its place before signals are destroyed.
+        // The reaper has returned its signals before they are destroyed.
         self.use_runtime(false);
         for queue in self.queues.all().iter() {
             reaper::give_up(self, queue);

@@ -116,7 +116,7 @@ impl Borrowed {
     }
 
     /// The dispatch with a record uses the block, until it is complete.
-    pub fn until_complete(self, dispatch: &'static Progress) {
+    pub(crate) fn until_complete(self, dispatch: &'static Progress) {
         if dispatch.flags() & flag::NO_TIMES != 0 {
             // No thread learns when it is complete.
             return;

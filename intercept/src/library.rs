@@ -23,7 +23,7 @@ pub fn path_of(function: usize) -> Option<&'static [u8]> {
 
 /// True when the function at an address is one of ROCr's library, also under a name with a hash, as Python's wheels have it:
 /// `libhsa-runtime64-1a2b.so.1`.
-pub fn is_of_the_runtime(function: usize) -> bool {
+pub(crate) fn is_of_the_runtime(function: usize) -> bool {
     let name = path_of(function).and_then(|path| path.rsplit(|&b| b == b'/').next());
     name.is_some_and(|name| name.starts_with(b"libhsa-runtime64"))
 }

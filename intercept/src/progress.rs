@@ -1,8 +1,8 @@
-//! What the process acts upon of a dispatch: how far it has come, and the signals that it completes on.
+//! The private progress of a dispatch: its state, and the signals that it completes on. The process acts only upon these values.
 //!
-//! A record is in a mapping of a file, which another process of the same user can overwrite at any time. What is read
-//! back from there goes into a row, and nowhere else. What decides about signals, memory and waits is here, in private
-//! memory; the record has a copy of the state and the flags for readers of the file.
+//! A record is in a file mapping. Another process of the same user can overwrite it at any time, so values read from it go into a row
+//! and nowhere else. The values that decide about signals, memory and waits are here, in private memory. The record has a copy of the
+//! state and the flags for readers of the file.
 //!
 //! # Threads
 //! As for records: see `logdur_journal`.
@@ -14,7 +14,7 @@ use crate::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use logdur_journal::State;
 
-/// Of one dispatch. Zeros are that of a free record.
+/// The progress of one dispatch. All zeros are the progress of a free record.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Progress {

@@ -4,10 +4,9 @@
 //! One thread for the process, started with the first queue; the exiting thread lends a hand at the end. Queues are
 //! taken one at a time, each under its own lock, which publishers never take.
 //!
-//! Only an application whose signal one of ours stands in for waits for the reaper. Then the reaper looks all the time at
-//! first, and every `SHORT_NAP` when that takes longer, or when so much is in flight that the GPU has enough to do
-//! meanwhile. Otherwise it naps for up to 10 ms. Without anything in flight it sleeps until a publisher wakes it, which can
-//! happen once in `LINGER` at most.
+//! An application waits for the reaper only if a pool signal stands in for its own. Then the reaper polls at first. It polls every
+//! `SHORT_NAP` if the dispatch takes longer, or if enough is in flight to keep the GPU busy. Otherwise it naps for up to 10 ms. With
+//! nothing in flight, it sleeps until a publisher wakes it, at most once in `LINGER`.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -477,9 +476,9 @@ impl Found {
         }
     }
 
-    /// What was found, in the order of completion, not in the order in which the reaper saw it: the last of those that follow
-    /// each other on the same signal, and their number. The application is told of them together, since each decrement of a
-    /// signal that a thread waits for is a call of the driver. It sees what it would if the GPU were faster than its look.
+    /// Completed stand-ins in the order of completion, not in the order in which the reaper saw them: the last one of each run on the
+    /// same signal, and the length of the run. One decrement tells the application of a whole run, since each decrement of a signal
+    /// with a waiting thread is a call of the driver. The application sees the same as with a GPU that completes them before it looks.
     fn runs(&mut self) -> impl Iterator<Item = (&Forward, u32)> {
         self.forwards.sort_by_key(|f| f.end);
         let runs = self.forwards.chunk_by(|a, b| a.signal == b.signal);

@@ -1,6 +1,6 @@
-//! Memory in equal units, of which a dispatch has some beside each other: which are in use, and by what.
+//! An allocator of memory in equal units. A dispatch gets adjacent units.
 //!
-//! A dispatch has a power of two of units. The first of them has the dispatch's *slot*: what is known of the dispatch.
+//! A dispatch has a power of two of units. Its *slot*, with what is known of the dispatch, belongs to the first of them.
 //!
 //! # Threads
 //! Publishers take units; no thread waits. Another thread follows the dispatches that run, and frees their units.

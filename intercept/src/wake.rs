@@ -1,4 +1,4 @@
-//! Sleeping and waking of the library's own threads, at no cost for the application's.
+//! Puts the library's own threads to sleep and wakes them, at no cost for the application's threads.
 //!
 //! # Threads
 //! One sleeper; any number of threads that may wake it.
@@ -38,7 +38,7 @@ impl Sleeper {
 
     /// For wakers that come all the time: from now on the fence is the sleeper's, who calls this, if the kernel can do
     /// that. It takes some 10 ms in a process of several threads.
-    pub fn take_the_fence(&self) {
+    pub(crate) fn take_the_fence(&self) {
         // A waker that has not seen it yet makes its fence, too.
         self.expedited.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED), Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! What became of every dispatch.
+//! The account: how many dispatches were seen, logged, filtered or lost.
 
 use std::sync::atomic::Ordering;
 

@@ -30,7 +30,7 @@ pub(crate) const CHUNK_MAGIC: u32 = u32::from_ne_bytes(*b"CHNK");
 /// Where chunks may begin.
 pub(crate) const CHUNK_ALIGN: u64 = 64;
 /// GPUs whose clocks have room in the header: four times as many as eight boards that show as eight devices each.
-pub const MAX_AGENTS: usize = 256;
+pub(crate) const MAX_AGENTS: usize = 256;
 /// Counters that a [`Tally`](crate::account::Tally) consists of, with room for those to come.
 pub(crate) const TALLY: usize = 14;
 

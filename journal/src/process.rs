@@ -12,7 +12,7 @@ pub struct Process {
 }
 
 /// When a process was started, in clock ticks since boot; `None` if there is none, or only what is left of it.
-pub fn start_time(pid: u32) -> Option<u64> {
+pub(crate) fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name is in parentheses and may have any characters. Source: proc(5): state is field 3, starttime field 22.
     let (_, rest) = stat.rsplit_once(')')?;

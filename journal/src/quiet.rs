@@ -1,4 +1,4 @@
-//! Keeps what is written for the library from killing the process.
+//! Blocks SIGPIPE and SIGXFSZ during writes of the library: they would kill the process.
 
 use std::mem::MaybeUninit;
 

@@ -1,4 +1,4 @@
-//! Code objects taken out of what they are kept in, into a folder.
+//! Extracts code objects from their containers into a folder.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Folders of code objects.
+//! The cache: kernels of folders of code objects, found by name.
 
 use std::collections::HashMap;
 use std::io;
@@ -38,16 +38,16 @@ pub struct Cache {
 /// Some contents: a place of a file as it was.
 type Contents = (PathBuf, Stamp, Place);
 
-/// What could not be read, and why. Everything else is there.
+/// Files that could not be read, and why. All others are in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file or folder.
     pub path: PathBuf,
-    /// What was expected and what was found.
+    /// The expected value and the found one.
     pub reason: String,
 }
 
-/// What it took to know the kernels.
+/// The cost of opening the cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Indexing {
     /// Files that there are.
@@ -92,12 +92,12 @@ impl Cache {
         self.problems = self.roots.iter().flat_map(Root::problems).collect();
     }
 
-    /// What could not be read.
+    /// The files and folders that could not be read.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// What [`open`](Cache::open) took.
+    /// The cost of [`open`](Cache::open).
     pub fn indexing(&self) -> &Indexing {
         &self.indexing
     }
@@ -107,7 +107,7 @@ impl Cache {
         self.roots.iter().filter(|root| root.candidates().next().is_none()).map(Root::path)
     }
 
-    /// The folders that were looked into, in which files may appear.
+    /// The folders that were searched, in which files may appear.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.roots.iter().flat_map(Root::folders)
     }
@@ -122,8 +122,8 @@ impl Cache {
         sorted(self.roots.iter().flat_map(|root| root.candidates_named(name)).collect())
     }
 
-    /// What is done about a kernel of a code object that runs, whose variables are in modules of the application. `agent` is the target ID of the agent that it was loaded
-    /// for, where that is known: it says what the settings are that the code is right for both ways.
+    /// Decides about a kernel of the application, whose variables are in `modules`. `agent` is the target ID of its agent, if known: it
+    /// tells settings like XNACK if the code object is compiled for either.
     pub fn decide(
         &self,
         original: &Interface,
@@ -282,7 +282,7 @@ impl Sources for Cache {
     }
 }
 
-/// What is made of a candidate's code object, once for a file as it is.
+/// The analysed code objects of candidates, each analysed once per version of its file.
 fn once<T: Clone>(
     known: &Mutex<HashMap<Contents, T>>,
     candidate: &Candidate,

@@ -11,7 +11,7 @@ use crate::interface::Interface;
 pub struct Candidate {
     /// The file.
     pub path: PathBuf,
-    /// What the file was like when it was read.
+    /// The state of the file when it was read.
     pub stamp: Stamp,
     /// Where in the file.
     pub place: Place,
@@ -19,7 +19,7 @@ pub struct Candidate {
     pub interface: Interface,
 }
 
-/// What tells a file from what it was before.
+/// The state of a file, by which a change is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
     /// When its contents were changed, in nanoseconds since 1970.

@@ -1,4 +1,4 @@
-//! Which of the kernels of a name runs.
+//! Decides which of the kernels of a name runs.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub struct Choice {
     pub hash: Hash,
 }
 
-/// What is done about a kernel. Lists are sorted by file and place.
+/// The decision about a kernel. Lists are sorted by file and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// No file has a kernel of this name.
@@ -39,7 +39,7 @@ pub enum Decision {
     },
     /// None that there is fits. Those for other processors are listed only when there are no others.
     Refused(Vec<(Candidate, Vec<Refusal>)>),
-    /// The code object that runs is among those that fit, and no other is chosen: it runs on.
+    /// The application's own code object is among those that fit, and no other is chosen: it keeps running.
     Running(Vec<Choice>),
     /// Several that differ fit, and none is chosen.
     Several(Vec<Choice>),
@@ -63,7 +63,7 @@ pub(crate) trait Sources {
 /// Whether a kernel may take the place of another.
 pub(crate) type Fits = fn(&Interface, &Interface) -> Result<Swap, Vec<Refusal>>;
 
-/// What tells the candidates of a kernel apart.
+/// The key that distinguishes candidates of a kernel.
 struct Fit {
     choice: Choice,
     swap: Swap,

@@ -1,4 +1,4 @@
-//! What goes wrong with single files.
+//! Errors of single files.
 
 use std::io;
 use std::path::PathBuf;
@@ -32,14 +32,14 @@ pub enum Unavailable {
         /// The file.
         path: PathBuf,
     },
-    /// What was a code object is none.
+    /// The file no longer has a code object there.
     #[error("{path}, {place}: {source}", path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// Where in it.
         place: Box<Place>,
-        /// What is wrong with it.
+        /// The parser's error.
         source: Box<Unreadable>,
     },
     /// It does not have the kernel that the index says.

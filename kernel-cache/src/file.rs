@@ -1,4 +1,4 @@
-//! Files as sources of code objects, and what tells a file from what it was.
+//! Files as sources of code objects, and the state by which a change of a file is seen.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use crate::trust::Trust;
 const COARSE: Duration = Duration::from_secs(2);
 
 impl Stamp {
-    /// What a file is like.
+    /// The state of a file.
     pub(crate) fn of(data: &Metadata) -> Stamp {
         let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
         Stamp {
@@ -44,7 +44,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens a file. What is none is not waited for: a pipe would never come.
+    /// Opens a file without blocking: opening a pipe may wait for ever.
     ///
     /// # Errors
     /// What the system says, or that it is no file.
@@ -65,7 +65,7 @@ impl Opened {
         self.file.metadata()
     }
 
-    /// What it is like now.
+    /// The present state.
     ///
     /// # Errors
     /// What the system says.

@@ -1,4 +1,4 @@
-//! The name of some contents.
+//! The hash of contents, which names them.
 
 use std::fmt;
 use std::str::FromStr;

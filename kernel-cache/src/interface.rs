@@ -1,8 +1,8 @@
-//! What a swap has to know of a kernel.
+//! The properties of a kernel that a swap depends on.
 
 use amdgpu_code_object::{Abi, AddressSpace, CodeObject, Global, GlobalKind, Kernel, KernelKind, Target, ValueKind};
 
-/// What a swap has to know of a kernel: a value without its code object. Sizes are bytes.
+/// The properties of a kernel that a swap depends on, without its code object. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its name, mangled where the language does that, without `.kd`.

@@ -1,7 +1,7 @@
 //! The kernel arguments of a swapped dispatch: the application's as they are, or laid anew for the other kernel.
 //!
-//! Explicit arguments are at the same places in both. Hidden ones are where each compiler put them: what the original
-//! has is copied, what it has not comes from the packet and the queue.
+//! Explicit arguments have the same offsets in both kernels. Hidden ones have the offsets that each compiler chose: those of the original
+//! are copied, all others come from the packet and the queue.
 
 use amdgpu_code_object::ValueKind;
 
@@ -21,18 +21,18 @@ pub enum Kernarg {
     Relaid(Layout),
 }
 
-/// How a kernarg segment is made. What is neither copied nor filled is zero.
+/// A recipe for a kernarg segment. Bytes that are neither copied nor filled are zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Its bytes.
     pub size: u32,
-    /// What its address is a multiple of.
+    /// The alignment of its address in bytes.
     pub align: u32,
     /// How many bytes of the application's segment are read: from its beginning to the end of the last copy.
     pub source_size: u32,
-    /// What comes from the application's segment.
+    /// Copies from the application's segment.
     pub copies: Vec<Copy>,
-    /// What comes from the packet and the queue.
+    /// Values from the packet and the queue.
     pub fills: Vec<Fill>,
 }
 

@@ -3,9 +3,9 @@
 //! [`Cache`] finds the kernels of folders by name, with an index that makes the next start fast. [`fit`] compares an
 //! [`Interface`] with another and says either how to swap, or every reason why not; the reasons are one table ([`rules`]).
 //!
-//! What this crate must do: allow only a swap that is proven compatible with the ABI — that it computes the same is
-//! the user's claim — and name kernel, file and reason of every other. What it must never do: call the HSA runtime,
-//! believe an index that does not fit its files, or panic on any file.
+//! This crate allows only swaps that are proven ABI-compatible; that the kernels compute the same is the user's claim. It names kernel,
+//! file and reason of each refusal. It never calls the HSA runtime, never trusts an index that does not match its files, and never
+//! panics on any file.
 //!
 //! Sources: LLVM's AMDGPUUsage for what kernels are told and how.
 

@@ -1,9 +1,9 @@
-//! What a dispatch's packet says, and what it has to say for a swap.
+//! The fields of a dispatch packet that a swap checks or changes.
 
 use crate::interface::Interface;
 use crate::target;
 
-/// What a dispatch's packet and its queue say. Sizes are bytes, shapes work-items.
+/// The fields of a dispatch's packet and its queue. Sizes are in bytes, shapes in work-items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketFacts {
     /// The grid.
@@ -16,7 +16,7 @@ pub struct PacketFacts {
     pub private: u32,
     /// LDS of a workgroup.
     pub group: u32,
-    /// LDS that the original was compiled for: what the packet has above it is dynamic.
+    /// LDS that the original declares, in bytes: the packet's LDS beyond it is dynamic.
     pub original_group: u32,
     /// True on a queue whose workgroups all run at once: `HSA_QUEUE_TYPE_COOPERATIVE`.
     pub cooperative: bool,
@@ -37,7 +37,7 @@ pub struct Launch {
     pub work_items: u32,
 }
 
-/// What a packet has to be like for a swap, and how its sizes change.
+/// The conditions on a packet for a swap, and the changes of its sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// LDS that the original was compiled for.

@@ -22,7 +22,7 @@ pub(crate) struct Root {
     problems: Vec<Problem>,
 }
 
-/// What an update has changed.
+/// The changes of an update.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// Names of kernels.
@@ -35,7 +35,7 @@ fn is_fresh(row: &FileRow<'_>, path: &Path, stamp: &Stamp) -> bool {
 }
 
 impl Root {
-    /// Looks into a folder. What the index has is not read again.
+    /// Reads a folder. Files that the index has are not read again.
     pub(crate) fn open(
         path: PathBuf,
         index_folder: Option<&Path>,

@@ -1,4 +1,4 @@
-//! Every reason against a swap, and every difference that is allowed: tables, from which `docs/kernel-cache.md` is printed.
+//! The tables of all reasons against a swap and of all accepted differences. `docs/kernel-cache.md` is printed from them.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What the index has of a file.
+//! Reads a file for the index.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A code object without its code: most of its bytes are instructions, which an index has no use for.
+//! Reads a code object without its instructions, which are most of its bytes and of no use to an index.
 
 use amdgpu_code_object::{Source, Unreadable};
 
@@ -23,8 +23,8 @@ const PT_NOTE: u32 = 4;
 /// Version 2 of the ABI has its kernels' headers among the instructions. Source: AMDGPUUsage, `EI_ABIVERSION`.
 const ABI_VERSION_2: u8 = 0;
 
-/// Reads the code object at a place of a source; instructions and what is not loaded are zeros. What is no ELF as expected
-/// is read whole, so that its parser can say what is wrong.
+/// Reads the code object at a place of a source. Instructions and parts that are not loaded are zeros. An unexpected ELF is read whole, so
+/// that its parser can report the problem.
 ///
 /// # Errors
 /// When the source cannot be read, or it is too large.

@@ -13,9 +13,9 @@ use crate::variables::{Analysis, Binding, Modules, bind};
 pub struct Swap {
     /// Where its arguments come from.
     pub kernarg: Kernarg,
-    /// What a packet has to be like, and how its sizes change.
+    /// The conditions on a packet, and the changes of its sizes.
     pub limits: Limits,
-    /// What differs and is allowed.
+    /// The accepted differences.
     pub accepted: Vec<Accepted>,
     /// How it comes to use the application's variables.
     pub binding: Box<Binding>,
@@ -23,7 +23,7 @@ pub struct Swap {
     pub added: Option<u32>,
 }
 
-/// What a swapped packet's sizes are, in bytes.
+/// The sizes of a swapped packet, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// LDS of a workgroup.
@@ -105,7 +105,7 @@ impl Swap {
         Ok(self)
     }
 
-    /// What a packet's sizes become. It compares a few numbers and allocates nothing.
+    /// The sizes of the packet after the swap. This compares a few numbers and allocates nothing.
     ///
     /// # Errors
     /// Why the original has to run for this packet.

@@ -17,11 +17,11 @@ const DEEPEST: usize = 512;
 pub(crate) struct Walk {
     /// Files, sorted by path.
     pub(crate) files: Vec<(PathBuf, Stamp)>,
-    /// Folders that were looked into.
+    /// Folders that were read.
     pub(crate) folders: Vec<PathBuf>,
-    /// What could not be looked at.
+    /// Files and folders that could not be read.
     pub(crate) problems: Vec<Problem>,
-    /// Device and number of those folders: a folder that links lead to twice is looked into once.
+    /// Device and inode of those folders: a folder that two links lead to is read once.
     seen: HashSet<(u64, u64)>,
     trust: Trust,
 }

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of listings.
 
 use amdgpu_code_object::Unreadable;
 use logdur_kernel_cache::Unavailable;

@@ -1,4 +1,4 @@
-//! What the process has marked so far.
+//! The ranges and marks of the process so far.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -1,4 +1,4 @@
-//! What a kernel is given to send messages: the structure behind its additional argument.
+//! The descriptor that a kernel sends messages with: the structure behind its additional argument.
 
 /// What the additional argument of an instrumented kernel points to: where its sub-buffers are. Addresses are the GPU's.
 ///

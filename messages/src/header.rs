@@ -1,9 +1,9 @@
-//! What each message begins with.
+//! The header of a message.
 
 /// Bytes of a message's header.
 pub const HEADER_BYTES: usize = 64;
 /// Bytes of a lane's header.
-pub const LANE_HEADER_BYTES: usize = 4;
+pub(crate) const LANE_HEADER_BYTES: usize = 4;
 
 /// What a message begins with, as the wave wrote it. Source: dh_comms' `wave_header_t`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

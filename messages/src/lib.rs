@@ -3,7 +3,7 @@
 //! A kernel writes messages into *sub-buffers*. [`Descriptor`] tells it where they are. [`Messages`] reads the bytes of one
 //! sub-buffer; [`check`] does the same for all of them at once.
 //!
-//! What this crate must never do: panic on any bytes, read past them, or allocate for each message.
+//! This crate never panics on any bytes, never reads past them, and never allocates for a message.
 //!
 //! Source of the layouts: dh_comms' `data_headers.h` and `dh_comms_dev.h`, whose device code was compiled and compared.
 
@@ -29,7 +29,7 @@ mod message;
 pub use descriptor::Descriptor;
 pub use error::{Corrupt, Found};
 pub use hash::file_hash;
-pub use header::{Access, AddressSpace, Arch, HEADER_BYTES, Header, Kind, LANE_HEADER_BYTES, Thread};
+pub use header::{Access, AddressSpace, Arch, HEADER_BYTES, Header, Kind, Thread};
 pub use message::{Checked, Item, Message, Messages, check};
 
 /// The name of a kernel's instrumented clone: AMD's passes add a trailing `void *` and this frame around the mangled name.

@@ -1,4 +1,4 @@
-//! What checks find.
+//! The findings of checks.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

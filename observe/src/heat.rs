@@ -37,7 +37,7 @@ impl Default for Cell {
 
 impl Cell {
     /// True when nothing went there.
-    pub fn is_cold(&self) -> bool {
+    pub(crate) fn is_cold(&self) -> bool {
         self.reads | self.writes == 0
     }
 

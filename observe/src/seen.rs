@@ -1,4 +1,4 @@
-//! What all workers saw of a dispatch, merged: the same for any number of threads.
+//! The merged counts of all workers of a dispatch: the same for any number of threads.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is set in the application's environment.
+//! The variables that `omniprobe` sets for the application.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,6 @@
-//! How long a captured dispatch takes, measured: one kernel, or two in turns.
+//! Measures how long a captured dispatch takes: with one kernel, or with two in alternation.
 //!
-//! Nothing is timed that was not verified first, and it is looked at again afterwards: a kernel that computes something else
-//! is as fast as it likes.
+//! Each kernel is verified before and after it is timed: the speed of a kernel with wrong results means nothing.
 
 use std::str::FromStr;
 use std::time::Instant;
@@ -16,7 +15,7 @@ use crate::setup::Setup;
 use crate::stats::{Pairs, Summary, pairs};
 use crate::verify::{BufferReport, Overall};
 
-/// Runs of each kernel before one may be sure enough: fewer say nothing of how they are spread.
+/// The least runs of each kernel before a target can end the measurement: fewer tell nothing about their spread.
 pub const LEAST: u32 = 10;
 
 /// What is put back between runs.
@@ -27,7 +26,7 @@ pub enum Restore {
     Dirty,
     /// All memory.
     Full,
-    /// Nothing: the kernel works on what the last run left, and only the first one was verified.
+    /// Nothing: the kernel works on the memory that the last run left, and only the first run was verified.
     None,
 }
 
@@ -51,17 +50,17 @@ pub struct Options {
     pub setup: Setup,
     /// One kernel, or two that are compared.
     pub variants: Vec<Variant>,
-    /// Runs before those that count.
+    /// Warm-up runs before the measured ones.
     pub warm_up: u32,
-    /// Runs that count, of each kernel; at most, where there is a target.
+    /// Measured runs of each kernel; with a target, the most.
     pub repetitions: u32,
-    /// The relative half-width of the median's confidence interval at which it is enough.
+    /// The relative half-width of the median's confidence interval that ends the measurement.
     pub target: Option<f64>,
     /// What is put back between runs.
     pub restore: Restore,
-    /// Put something else into the caches before each run.
+    /// Flush the caches before each run.
     pub cold: bool,
-    /// Measure a kernel that computes something else, too.
+    /// Also measure a kernel with wrong results.
     pub allow_mismatch: bool,
 }
 
@@ -70,17 +69,17 @@ pub struct Options {
 pub struct Side {
     /// The code object that ran instead of the application's, and where it came from.
     pub replaced: Option<(logdur_capture::Id, String)>,
-    /// What it computed, before it was measured and afterwards.
+    /// Its verification, before and after the measurement.
     pub overall: Overall,
-    /// What was found of each buffer.
+    /// The verdict of each buffer.
     pub buffers: Vec<BufferReport>,
-    /// Why that says less than it could.
+    /// Why the verification proves less than it could.
     pub weaknesses: Vec<String>,
-    /// Nanoseconds on the GPU, in the order of the runs; none when it computed something else.
+    /// Nanoseconds on the GPU, in the order of the runs; none if the verification failed.
     pub gpu_ns: Vec<u64>,
-    /// Nanoseconds from before the packet was written until its end was seen.
+    /// Nanoseconds from before the packet was written until the host saw its completion.
     pub host_ns: Vec<u64>,
-    /// What `gpu_ns` say.
+    /// Statistics of `gpu_ns`.
     pub summary: Option<Summary>,
 }
 
@@ -93,19 +92,19 @@ pub struct Report {
     pub kernel: String,
     /// The device.
     pub device: Description,
-    /// True when not all memory and code is at its address.
+    /// True if some memory or code is not at its captured address.
     pub relocated: bool,
     /// How long the application's dispatch took.
     pub recorded_ns: Option<u64>,
     /// Bytes of all captured memory.
     pub bytes: u64,
-    /// Bytes that were put back before each run.
+    /// Bytes that were restored before each run.
     pub restored: u64,
-    /// How long that took, the median in nanoseconds.
+    /// How long the restore took: the median in nanoseconds.
     pub restore_ns: Option<f64>,
     /// Each kernel.
     pub sides: Vec<Side>,
-    /// The second kernel's durations by the first's, of runs next to each other.
+    /// Ratios of the second kernel's durations to the first's, of adjacent runs.
     pub pairs: Option<Pairs>,
 }
 

@@ -7,8 +7,7 @@ use crate::captured::CapturedDispatch;
 use crate::error::{ReplayError, Result};
 use crate::verify::{Buffer, Rule, Tolerance, Type};
 
-/// Cuts the captured memory where something begins or ends that has a name of its own, and applies what the user says of
-/// the pieces.
+/// Divides the captured memory into named buffers, and applies the user's rules to them.
 ///
 /// # Errors
 /// When a rule is about no piece, or about one that does not begin at a multiple of its type's size.
@@ -70,7 +69,7 @@ fn pieces(range: Range<u64>, cuts: &BTreeSet<u64>) -> Vec<Range<u64>> {
     starts.iter().copied().zip(ends).map(|(start, end)| start..end).collect()
 }
 
-/// Where an address is, in words: in which buffer, or how far from the nearest.
+/// Describes an address: its buffer, or the distance from the nearest one.
 pub(crate) fn nearest(buffers: &[Buffer], address: u64) -> Option<String> {
     let away = |b: &&Buffer| match address {
         at if at < b.start => b.start - at,

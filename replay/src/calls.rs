@@ -1,9 +1,9 @@
-//! Faults in other code objects than a kernel's own: those that a replay has loaded, and those that it has not.
+//! Explains faults outside of the kernel's own code object: in called code objects that a replay has loaded, or has not.
 
 use crate::captured::{CapturedDispatch, extent, name};
 use crate::error::ReplayError;
 
-/// Says of a fault that code or constants of another code object were not loaded, if that is why.
+/// Adds the reason to a fault if it happened because code or constants of another code object were not loaded.
 pub(crate) fn explained(captured: &CapturedDispatch<'_>, error: ReplayError) -> ReplayError {
     let ReplayError::Fault(fault) = &error else { return error };
     let Some(address) = fault.address else { return without_address(captured, error) };
@@ -23,7 +23,7 @@ pub(crate) fn explained(captured: &CapturedDispatch<'_>, error: ReplayError) -> 
     ))
 }
 
-/// The same for a fault whose address the runtime does not say: ROCm 6.4 sometimes reports that the queue failed, and no more.
+/// The same for a fault without an address: ROCm 6.4 sometimes reports only that the queue failed.
 fn without_address(captured: &CapturedDispatch<'_>, error: ReplayError) -> ReplayError {
     let Some((other, why)) = captured.unavailable().first() else { return error };
     ReplayError::Unsupported(format!(

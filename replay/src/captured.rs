@@ -201,8 +201,8 @@ fn geometry_lacks(packet: &Packet) -> Option<String> {
     }
 }
 
-/// Code that was loaded before a dispatch and is in memory then: where memory was allocated in its place later, or other code
-/// was loaded there, it had been unloaded. `allocations` are sorted by address.
+/// Code that is in memory at a dispatch: it was loaded before, and neither an allocation nor other code has taken its place since.
+/// `allocations` are sorted by address.
 fn in_memory<'r>(
     reader: &'r Reader,
     dispatch: &Placed<Dispatch>,
@@ -376,7 +376,7 @@ impl<'r> CapturedDispatch<'r> {
     }
 
     /// True when it was dispatched to a queue for cooperative launches: all its workgroups ran at once.
-    pub fn is_cooperative(&self) -> bool {
+    pub(crate) fn is_cooperative(&self) -> bool {
         self.queue_kind == hsa::sys::raw::HSA_QUEUE_TYPE_COOPERATIVE.0
     }
 
@@ -385,7 +385,7 @@ impl<'r> CapturedDispatch<'r> {
         self.dispatch.end_ns.checked_sub(self.dispatch.start_ns).filter(|ns| *ns > 0)
     }
 
-    /// How long a launch may take: what was asked for, or 1000 times as long as the application's and 10 s at least.
+    /// The time limit of a launch: the requested one, or 1000 times the application's duration, at least 10 s.
     pub fn limit(&self, asked: Option<Duration>) -> Duration {
         const LEAST: Duration = Duration::from_secs(10);
         let long = Duration::from_nanos(self.duration_ns().unwrap_or(0).saturating_mul(1000));
@@ -427,7 +427,7 @@ impl<'r> CapturedDispatch<'r> {
         self.pointers().into_iter().filter_map(lacks).collect()
     }
 
-    /// What keeps the dispatch from being replayed, as far as the capture says it, one line each.
+    /// Reasons in the capture why the dispatch cannot be replayed, one line each.
     pub fn obstacles(&self) -> Vec<String> {
         let in_memory = |address| self.before.ranges().iter().any(|range| range.contains(&address));
         let facts = PacketFacts::default();
@@ -436,7 +436,7 @@ impl<'r> CapturedDispatch<'r> {
         all.into_iter().flatten().map(|error| error.to_string()).collect()
     }
 
-    /// Why a result says less than that all the kernel can address was restored, one line each.
+    /// Why a result proves less than a full restore of all memory that the kernel can address, one line each.
     pub fn weaknesses(&self) -> Vec<String> {
         let mut all = Vec::new();
         if self.dispatch.scope != Scope::All {

@@ -1,7 +1,7 @@
-//! What memory holds when a kernel begins: what was captured, and around it what shows who writes where nothing is.
+//! The memory before a kernel: the captured bytes, and around them a pattern that detects stray writes.
 //!
-//! Allocations begin and end inside of pages. The rest of such a page belongs to no allocation, and the GPU lets every kernel write
-//! to it. It is filled with a pattern before each replay, and looked at after it. So are loaded code and the arguments.
+//! Allocations begin and end inside of pages. The rest of such a page belongs to no allocation, and the GPU lets every kernel write it. It
+//! is filled with a pattern before each replay, and checked after it. Loaded code and the arguments are checked, too.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What launches change, and how it was before: that is put back between them, not the rest.
+//! The memory that launches change, and its bytes before: only this memory is restored between launches.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use crate::place::PAGE;
 use crate::placed::{Pages, PlacedRange};
 use crate::relocations::Relocations;
 
-/// Bytes between two pages that are copied along: a copy of its own takes longer.
+/// A gap of at most this many bytes between two pages is copied along: a separate copy takes longer.
 const GAP: u64 = 4 * PAGE;
-/// Bytes that are kept in memory; more are read from the capture again each time.
+/// The most bytes kept in memory. Beyond it, bytes are read from the capture each time.
 const KEPT: u64 = 1 << 30;
 
 /// What launches change, and how it was before.
@@ -81,12 +81,12 @@ impl Dirty {
         &self.pages
     }
 
-    /// How much is put back.
+    /// How many bytes a restore writes.
     pub(crate) fn bytes(&self) -> u64 {
         self.runs.iter().map(|run| length(run) as u64).sum()
     }
 
-    /// Puts it back.
+    /// Restores the pages.
     ///
     /// # Errors
     /// When the capture cannot be read, or the device not be written to.
@@ -105,7 +105,7 @@ impl Dirty {
         unsafe { device.write(&pieces) }
     }
 
-    /// Reads it, and keeps the pages that are not as before.
+    /// Reads the pages, and keeps those that have changed.
     ///
     /// # Errors
     /// When the capture or the device cannot be read.

@@ -1,4 +1,4 @@
-//! What a capture holds, as files.
+//! Writes the contents of a capture into files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

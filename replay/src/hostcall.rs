@@ -1,7 +1,7 @@
 //! Kernels that can call the host: `printf`, failed assertions, allocations on the heap.
 //!
-//! They are given a buffer (`hidden_hostcall_buffer`, AMDGPUUsage, "Kernel Argument Metadata Map") which the application's HIP
-//! listens to. A replay restores the buffer, so that the many kernels that never call are replayed; no thread answers calls.
+//! Such a kernel gets a buffer (`hidden_hostcall_buffer`, AMDGPUUsage, "Kernel Argument Metadata Map") that a thread of the application's
+//! HIP polls. A replay restores the buffer, but no thread answers calls: kernels that make no call, as most do, can be replayed.
 
 use amdgpu_code_object::ValueKind;
 

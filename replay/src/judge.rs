@@ -1,18 +1,19 @@
-//! Whether a kernel computes what the application's own kernel computes, told from replays of both.
+//! Decides from replays whether a kernel computes the same as the application's own kernel.
 //!
-//! The application's kernel is replayed first and last, and in turns with the one that is judged, so that what drifts drifts
-//! for both. What its replays differ in is masked. A kernel passes if all that its replays left is as the application got it,
-//! near enough, or, where it is masked, what the application's kernel was seen to compute ([`RULE`]).
+//! Replays of the application's kernel and of the judged kernel alternate, and the application's kernel runs first and last: a drift
+//! affects both. Elements in which replays of the application's kernel differ are masked. A kernel passes if its replays leave the
+//! application's values, within the tolerance, and in masked elements values that the application's kernel was seen to compute
+//! ([`RULE`]).
 //!
-//! Where it does not, more replays of both decide whether that is chance. Each is scored by how many of its values are outside
-//! of what the first replays of the application's kernel computed, and how far. A kernel fails if its scores are the larger
-//! ones with a probability of chance of less than [`CHANCE`], exactly counted ([`chance::of_ranks`]): two scores at each of
-//! three sizes, so that of 1,000 dispatches whose kernel was replaced by itself at most one is called another, whatever the
-//! kernel's values are distributed like and however many there are. What is not decided then is not called anything.
+//! If it does not pass, more replays of both kernels tell whether that is chance. The score of a replay is how many of its values are
+//! outside of those that the first replays of the application's kernel computed, and how far. A kernel fails if its scores are larger
+//! with a probability of chance below [`CHANCE`], counted exactly ([`chance::of_ranks`]). There are two scores at each of three sizes.
+//! So of 1,000 dispatches whose kernel is replaced by itself at most one fails, for every distribution and number of values. Without
+//! such a decision, the result is inconclusive.
 //!
-//! Where all replays of the application's kernel agree and the recording has another value, that kernel is not reproduced if its
-//! replays are alike everywhere. If they differ anywhere in the dispatch, chance made the recording what it is, or may have: that
-//! is inconclusive. A kernel that is judged there fails by its scores only.
+//! All replays of the application's kernel may agree on a value that the recording does not have. If they agree on all values, that
+//! kernel is not reproduced. If they differ anywhere, chance may have made the recorded value, and the result is inconclusive. The
+//! judged kernel fails there by its scores only.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ const RULE: &str = "a masked value has to be one that the application's kernel c
                         smallest and largest of these than they are apart, and the tolerance; fewer than 1 of 1000 dispatches fails by \
                         chance";
 
-/// Of how many dispatches one may fail by chance: one of its inverse.
+/// The accepted probability that a dispatch fails by chance.
 const CHANCE: f64 = 0.001;
 /// How many replays of each kernel are scored, one time after the other until it is decided. As many of the application's own
 /// before them are what they are compared with, but for the first time: then one is.
@@ -40,10 +41,10 @@ const AGREEING: usize = 256;
 const SHORTLY: Duration = Duration::from_secs(2);
 /// For so long it is tried to decide.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of what replays left that are kept: no more replays are made then.
+/// The most bytes of results that are kept. Beyond it, no more replays are made.
 const KEPT: usize = 2 << 30;
 
-/// What replays kernels and looks at what they left.
+/// Replays kernels, and compares the memory that they leave.
 pub(crate) trait Replays {
     /// Replays the application's own kernel.
     ///
@@ -157,9 +158,9 @@ fn compared_with(size: usize) -> usize {
 struct Found {
     /// Elements in which the application's kernel does not do again what it did.
     unreproduced: u64,
-    /// Something else was computed.
+    /// The results differ.
     wrong: bool,
-    /// More is masked than may be.
+    /// More is masked than the limit allows.
     is_over: bool,
 }
 
@@ -186,7 +187,7 @@ struct PairedReplays<'a, R> {
 }
 
 impl<R: Replays> PairedReplays<'_, R> {
-    /// Replays both in turns, until there are so many; the application's own last.
+    /// Alternates replays of both kernels up to this number; the application's own is last.
     fn more(&mut self, own: usize, other: usize) -> Result<()> {
         while self.own.runs.len() < own || self.other.runs.len() < other {
             // As many of its own are ahead as there are going to be more of them.

@@ -1,4 +1,4 @@
-//! The kernarg segment of a replay: the captured one, with what the runtime had put into it made anew.
+//! The kernarg segment of a replay: the captured bytes, with hidden arguments of this process's runtime.
 
 use amdgpu_code_object::ValueKind;
 use logdur_kernel_cache::{Fill, Interface, PacketFacts, Parameter, What};

@@ -5,9 +5,8 @@
 //! wrote ([`verify`]). It is a plain HSA program: the runtime is opened in this process, on whatever device there is; or there is
 //! no runtime at all, and the emulated GPU is asked directly ([`Backend`]).
 //!
-//! What this crate must do: give PASS a meaning — every byte that the capture has was at its address, the same code ran,
-//! and all that it wrote equals what the application got — and another word to everything weaker. What it must never do:
-//! replay something else without saying so.
+//! PASS means: every captured byte was at its address, the same code ran, and each byte that it wrote equals the application's. Every
+//! weaker result must have another word. This crate must never replay anything else without saying so.
 
 pub mod bench;
 mod buffers;

@@ -100,15 +100,7 @@ impl<'c> LoadedDispatch<'c> {
         let buffers = buffers::buffers(captured, &setup.rules)?;
         let wanted = captured.wanted();
         let place = captured.loaded.map(|loaded| CodePlace::of(loaded, captured.kernel_object));
-        let pages = |range: &Range<u64>| range.start / PAGE * PAGE..range.end.div_ceil(PAGE) * PAGE;
-        let mut ranges: Vec<Range<u64>> = wanted.iter().map(|region| pages(&region.range)).collect();
-        ranges.dedup_by(|next, last| {
-            let touches = next.start <= last.end;
-            if touches {
-                last.end = last.end.max(next.end);
-            }
-            touches
-        });
+        let mut ranges = whole_pages(wanted.iter().map(|region| &region.range));
         let own_place = captured.own_data.as_ref().map(|own| CodePlace::of(own.loaded, own.kernel_object));
         let of_called = |called: &Called| CodePlace::of(&called.loaded, called.loaded.base);
         let called_places: Vec<CodePlace> = called.iter().map(of_called).collect();
@@ -125,13 +117,7 @@ impl<'c> LoadedDispatch<'c> {
         };
         let own_data = match (&captured.own_data, own_place) {
             (Some(data), Some(place)) => {
-                let other = replacement::other(captured, &[Replacement::Captured], &device.description().isa)?;
-                let other = other.ok_or_else(|| ReplayError::Incomplete {
-                    dispatch: captured.dispatch.id,
-                    what: "the kernel that ran in the place of the application's".to_owned(),
-                })?;
-                let bound = bound(captured, own, &other, true)?;
-                let object = load_at(&mut *device, Load::Kernel(&bound), &place, &mut weaknesses)?;
+                let (other, object) = load_captured_other(captured, own, &mut *device, &place, &mut weaknesses)?;
                 Some((data, other, object))
             }
             _ => None,
@@ -500,7 +486,39 @@ impl Launch {
     }
 }
 
-/// Loads code where it was; elsewhere if that cannot be had, which is said. The address of its anchor.
+/// The pages of ranges that are sorted by address; pages that touch are one range.
+fn whole_pages<'r>(ranges: impl Iterator<Item = &'r Range<u64>>) -> Vec<Range<u64>> {
+    let mut pages: Vec<Range<u64>> =
+        ranges.map(|range| range.start / PAGE * PAGE..range.end.div_ceil(PAGE) * PAGE).collect();
+    pages.dedup_by(|next, last| {
+        let touches = next.start <= last.end;
+        if touches {
+            last.end = last.end.max(next.end);
+        }
+        touches
+    });
+    pages
+}
+
+/// Loads the kernel that ran in the place of the application's, whose address is `own`; returns it with its own address.
+fn load_captured_other(
+    captured: &CapturedDispatch<'_>,
+    own: u64,
+    device: &mut dyn Device,
+    place: &CodePlace,
+    weaknesses: &mut Vec<String>,
+) -> Result<(Other, u64)> {
+    let other = replacement::other(captured, &[Replacement::Captured], &device.description().isa)?;
+    let other = other.ok_or_else(|| ReplayError::Incomplete {
+        dispatch: captured.dispatch.id,
+        what: "the kernel that ran in the place of the application's".to_owned(),
+    })?;
+    let bound = bound(captured, own, &other, true)?;
+    let object = load_at(device, Load::Kernel(&bound), place, weaknesses)?;
+    Ok((other, object))
+}
+
+/// Loads code at its captured address, or elsewhere with a weakness. Returns the address of its anchor.
 fn load_at(device: &mut dyn Device, code: Load<'_>, place: &CodePlace, weaknesses: &mut Vec<String>) -> Result<u64> {
     match device.load_at(code, place) {
         Err(ReplayError::Placement { why, .. }) => {

@@ -1,4 +1,4 @@
-//! The captured memory on the device: put there, put back, and read.
+//! Writes captured memory to the device, restores it, and reads it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -1,8 +1,7 @@
-//! What a kernel can write to, as far as its arguments tell; and what the host wrote meanwhile.
+//! Finds memory that a kernel can write, as far as its arguments tell, and memory that the host wrote during the capture.
 //!
-//! Threads of the application go on while a dispatch is captured: they lay the arguments of the next one, and fill buffers of
-//! the host. What changed in memory that the host writes too, to which nothing leads that the kernel was given, and which no
-//! replay changed, was not the kernel's work.
+//! Threads of the application continue during a capture: they write the arguments of the next dispatch, and fill buffers on the host.
+//! A change is the host's work, not the kernel's, if the host can write the memory, no argument leads to it, and no replay changed it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

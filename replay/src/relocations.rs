@@ -1,7 +1,7 @@
-//! Memory and code that could not be had at their addresses: what holds such an address is rewritten.
+//! Rewrites addresses of memory and code that could not be placed at their captured addresses.
 //!
-//! What looks like an address is taken for one: an aligned word of 64 bits whose value is in what was moved. A number that happens
-//! to be such a value is rewritten as well. So every result of a relocated replay says so.
+//! An aligned word of 64 bits counts as an address if its value is inside moved memory. A number that happens to have such a value is
+//! rewritten, too. So every result of a relocated replay says so.
 
 use std::ops::Range;
 

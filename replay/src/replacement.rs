@@ -1,4 +1,4 @@
-//! Kernels of files that are replayed in the captured one's place, by the rules of the kernel cache.
+//! Chooses the kernel of a file that replaces the captured one, by the rules of the kernel cache.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -113,55 +113,9 @@ pub(crate) fn other(captured: &CapturedDispatch<'_>, replacements: &[Replacement
             Replacement::Cache(folders) => folders.clone(),
             Replacement::File { path, .. } => vec![path.clone()],
         };
-        let is_checked = |found: Hash| match replacement {
-            Replacement::File { path, checked: Some(checked), .. } if *checked != found.to_string() => {
-                Err(ReplayError::Usage {
-                    what: path.display().to_string(),
-                    expected: format!("the code object that was checked, {checked}"),
-                    found: found.to_string(),
-                })
-            }
-            _ => Ok(()),
-        };
         asked = true;
-        let cache = Cache::open(&roots, index_folder().as_deref(), Trust::Everybody);
-        if let Some(problem) = cache.problems().first() {
-            return Err(ReplayError::Usage {
-                what: problem.path.display().to_string(),
-                expected: "code objects".to_owned(),
-                found: problem.reason.clone(),
-            });
-        }
-        let agent = isa.rsplit("--").next().and_then(|id| Target::parse(id).ok());
-        let decision = cache.decide(&original.interface, &Hash::of(&original.bytes), modules, agent.as_ref(), None);
-        match decision {
-            Decision::Swap { choice, swap } => {
-                is_checked(choice.hash)?;
-                return Ok(Some(chosen(&cache, original, *choice, swap)?));
-            }
-            Decision::Nothing if matches!(replacement, Replacement::Cache(_)) => {}
-            Decision::Nothing => {
-                let refusal = format!("{}: no kernel of this name", roots_shown(&roots));
-                return Err(ReplayError::Refused { kernel: original.kernel.name.clone(), refusals: vec![refusal] });
-            }
-            // The same code.
-            Decision::Running(_) => is_checked(Hash::of(&original.bytes))?,
-            Decision::Refused(refused) => {
-                let one = |(candidate, refusals): &(Candidate, Vec<Refusal>)| {
-                    let reasons: Vec<String> = refusals.iter().map(ToString::to_string).collect();
-                    format!("{} ({}): {}", candidate.path.display(), candidate.place, reasons.join(", "))
-                };
-                let refusals = refused.iter().map(one).collect();
-                return Err(ReplayError::Refused { kernel: original.kernel.name.clone(), refusals });
-            }
-            Decision::Several(choices) => {
-                let shown: Vec<String> = choices.iter().map(shown).collect();
-                return Err(ReplayError::Usage {
-                    what: format!("the code for {}", original.kernel.name),
-                    expected: "one that fits".to_owned(),
-                    found: shown.join(", "),
-                });
-            }
+        if let Some(other) = of_files(replacement, &roots, original, modules, isa)? {
+            return Ok(Some(other));
         }
     }
     match &captured.ran_instead {
@@ -175,6 +129,62 @@ pub(crate) fn other(captured: &CapturedDispatch<'_>, replacements: &[Replacement
             Ok(Some(Other { code: ran.clone(), swap, place: "the capture".to_owned() }))
         }
         _ => Ok(None),
+    }
+}
+
+/// The kernel of some files that fits; `None` if the application's own is the one, or a cache has none of its name.
+fn of_files(
+    replacement: &Replacement,
+    roots: &[PathBuf],
+    original: &Code,
+    modules: Modules<'_>,
+    isa: &str,
+) -> Result<Option<Other>> {
+    let cache = Cache::open(roots, index_folder().as_deref(), Trust::Everybody);
+    if let Some(problem) = cache.problems().first() {
+        return Err(ReplayError::Usage {
+            what: problem.path.display().to_string(),
+            expected: "code objects".to_owned(),
+            found: problem.reason.clone(),
+        });
+    }
+    let agent = isa.rsplit("--").next().and_then(|id| Target::parse(id).ok());
+    let refused = |refusals| ReplayError::Refused { kernel: original.kernel.name.clone(), refusals };
+    match cache.decide(&original.interface, &Hash::of(&original.bytes), modules, agent.as_ref(), None) {
+        Decision::Swap { choice, swap } => {
+            is_checked(replacement, choice.hash)?;
+            Ok(Some(chosen(&cache, original, *choice, swap)?))
+        }
+        Decision::Nothing if matches!(replacement, Replacement::Cache(_)) => Ok(None),
+        Decision::Nothing => Err(refused(vec![format!("{}: no kernel of this name", roots_shown(roots))])),
+        // The same code.
+        Decision::Running(_) => is_checked(replacement, Hash::of(&original.bytes)).map(|()| None),
+        Decision::Refused(candidates) => {
+            let one = |(candidate, refusals): &(Candidate, Vec<Refusal>)| {
+                let reasons: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+                format!("{} ({}): {}", candidate.path.display(), candidate.place, reasons.join(", "))
+            };
+            Err(refused(candidates.iter().map(one).collect()))
+        }
+        Decision::Several(choices) => Err(ReplayError::Usage {
+            what: format!("the code for {}", original.kernel.name),
+            expected: "one that fits".to_owned(),
+            found: choices.iter().map(shown).collect::<Vec<_>>().join(", "),
+        }),
+    }
+}
+
+/// An error if a file has changed since its code object was checked.
+fn is_checked(replacement: &Replacement, found: Hash) -> Result<()> {
+    match replacement {
+        Replacement::File { path, checked: Some(checked), .. } if *checked != found.to_string() => {
+            Err(ReplayError::Usage {
+                what: path.display().to_string(),
+                expected: format!("the code object that was checked, {checked}"),
+                found: found.to_string(),
+            })
+        }
+        _ => Ok(()),
     }
 }
 

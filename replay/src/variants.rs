@@ -1,8 +1,8 @@
-//! Variants of a captured dispatch, tried one after the other on memory that stays where it is.
+//! Tries variants of a captured dispatch one after the other, on memory that stays in place.
 //!
-//! Each is judged before it is timed, by replays of the application's own kernel, which all variants share: all memory is looked
-//! at after the first ones, and what is known to change after every other. So a variant costs what the kernel changes, not what
-//! the application had.
+//! Each variant is judged before it is timed. All variants share the replays of the application's own kernel. All memory is compared
+//! after the first replays; after later ones, only memory that is known to change. So the cost of a variant depends on what the kernel
+//! changes, not on the memory of the application.
 
 use std::collections::VecDeque;
 

@@ -110,90 +110,119 @@ const PACKET: u8 = 1 << 3 | 2;
 /// # Errors
 /// When it cannot be written.
 pub fn write(timeline: &Timeline, tracks: &[Track], to: &mut impl Write) -> io::Result<()> {
-    let mut buffer = Vec::new();
-    let mut put = |packet: TracePacket| {
-        let packet = TracePacket { trusted_packet_sequence_id: SEQUENCE, ..packet };
-        buffer.clear();
-        buffer.push(PACKET);
-        // A vector has room for everything.
-        let _ = packet.encode_length_delimited(&mut buffer);
-        to.write_all(&buffer)
-    };
     let names = timeline.kernels.iter().zip(1..).map(|(name, iid)| EventName { iid, name: name.clone() });
-    put(TracePacket {
+    let mut trace = Trace { timeline, to, buffer: Vec::new(), uuid: 0, flow: 0 };
+    trace.packet(TracePacket {
         sequence_flags: INCREMENTAL_STATE_CLEARED,
         interned_data: Some(InternedData { event_names: names.collect() }),
         ..TracePacket::default()
     })?;
-    let (mut uuid, mut flow) = (0, 0);
-    for beside in tracks.chunk_by(Track::is_beside) {
-        let Some(first) = beside.first() else { continue };
-        let mut track = |name: String, parent_uuid: u64, counter: Option<CounterDescriptor>| {
-            uuid += 1;
-            let descriptor = TrackDescriptor { uuid, name, parent_uuid, counter };
-            (uuid, TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() })
-        };
-        let (owner, descriptor) = track(timeline.owner_name(first), 0, None);
-        put(descriptor)?;
-        let running = Timeline::running(beside);
-        if !running.is_empty() {
-            let (track_uuid, descriptor) = track("running kernels".to_owned(), owner, Some(CounterDescriptor {}));
-            put(descriptor)?;
-            for (time, running) in running {
-                let value = Some(i64::try_from(running).unwrap_or(i64::MAX));
-                let counter = TrackEvent { r#type: COUNTER, track_uuid, counter_value: value, ..TrackEvent::default() };
-                put(event(time, counter))?;
-            }
-        }
-        let mut doorbells = (None, 0);
-        for lane in beside {
-            let (track_uuid, descriptor) = track(lane.name(), owner, None);
-            put(descriptor)?;
-            if lane.is_of_queue() && doorbells.0 != Some(lane.source) {
-                let (uuid, descriptor) = track(format!("{} doorbells", lane.name()), owner, None);
-                put(descriptor)?;
-                doorbells = (Some(lane.source), uuid);
-            }
-            let end = || TrackEvent { r#type: SLICE_END, track_uuid, ..TrackEvent::default() };
-            // Ends of the slices that contain the next one, if it begins before them.
-            let mut open: Vec<u64> = Vec::new();
-            for slice in &lane.slices {
-                while let Some(time) = open.pop_if(|time| *time <= slice.times.0) {
-                    put(event(time, end()))?;
-                }
-                let name_iid = u64::from(slice.kernel) + 1;
-                let mut begin = TrackEvent {
-                    r#type: SLICE_BEGIN,
-                    track_uuid,
-                    name_iid,
-                    debug_annotations: annotations(timeline, slice),
-                    ..TrackEvent::default()
-                };
-                if let Kind::Mark { .. } = slice.kind {
-                    put(event(slice.times.0, TrackEvent { r#type: INSTANT, ..begin }))?;
-                    continue;
-                }
-                if let (Kind::Dispatch, Some(dispatch)) = (slice.kind, slice.dispatch) {
-                    flow += 1;
-                    let doorbell = TrackEvent {
-                        r#type: INSTANT,
-                        track_uuid: doorbells.1,
-                        name_iid,
-                        flow_ids: Some(flow),
-                        ..TrackEvent::default()
-                    };
-                    put(event(dispatch, doorbell))?;
-                    begin.terminating_flow_ids = Some(flow);
-                }
-                put(event(slice.times.0, begin))?;
-                open.push(slice.times.1);
-            }
-            while let Some(time) = open.pop() {
-                put(event(time, end()))?;
-            }
-        }
+    tracks.chunk_by(Track::is_beside).try_for_each(|beside| trace.owner(beside))
+}
+
+/// A trace that is being written.
+struct Trace<'t, W> {
+    timeline: &'t Timeline,
+    to: &'t mut W,
+    /// An encoded packet.
+    buffer: Vec<u8>,
+    /// The last track's number.
+    uuid: u64,
+    /// The last flow's number.
+    flow: u64,
+}
+
+impl<W: Write> Trace<'_, W> {
+    fn packet(&mut self, packet: TracePacket) -> io::Result<()> {
+        let packet = TracePacket { trusted_packet_sequence_id: SEQUENCE, ..packet };
+        self.buffer.clear();
+        self.buffer.push(PACKET);
+        // A vector has room for everything.
+        let _ = packet.encode_length_delimited(&mut self.buffer);
+        self.to.write_all(&self.buffer)
     }
-    Ok(())
+
+    /// Writes a track below its parent, and returns its number.
+    fn track(&mut self, name: String, parent_uuid: u64, counter: Option<CounterDescriptor>) -> io::Result<u64> {
+        self.uuid += 1;
+        let descriptor = TrackDescriptor { uuid: self.uuid, name, parent_uuid, counter };
+        self.packet(TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() })?;
+        Ok(self.uuid)
+    }
+
+    /// Writes a GPU or process of a log with its lanes.
+    fn owner(&mut self, lanes: &[Track]) -> io::Result<()> {
+        let Some(first) = lanes.first() else { return Ok(()) };
+        let owner = self.track(self.timeline.owner_name(first), 0, None)?;
+        self.running(lanes, owner)?;
+        // Lanes of a queue follow each other: the first one makes the track of its doorbells.
+        let mut doorbells = (None, 0);
+        for lane in lanes {
+            let track = self.track(lane.name(), owner, None)?;
+            if lane.is_of_queue() && doorbells.0 != Some(lane.source) {
+                doorbells = (Some(lane.source), self.track(format!("{} doorbells", lane.name()), owner, None)?);
+            }
+            self.lane(lane, track, doorbells.1)?;
+        }
+        Ok(())
+    }
+
+    /// Writes how many kernels run, if any do.
+    fn running(&mut self, lanes: &[Track], owner: u64) -> io::Result<()> {
+        let running = Timeline::running(lanes);
+        if running.is_empty() {
+            return Ok(());
+        }
+        let track_uuid = self.track("running kernels".to_owned(), owner, Some(CounterDescriptor {}))?;
+        for (time, running) in running {
+            let value = Some(i64::try_from(running).unwrap_or(i64::MAX));
+            let counter = TrackEvent { r#type: COUNTER, track_uuid, counter_value: value, ..TrackEvent::default() };
+            self.packet(event(time, counter))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the slices of a lane on its track, and their doorbells on another one.
+    fn lane(&mut self, lane: &Track, track_uuid: u64, doorbells: u64) -> io::Result<()> {
+        let end = || TrackEvent { r#type: SLICE_END, track_uuid, ..TrackEvent::default() };
+        // Ends of the slices that contain the next one, if it begins before them.
+        let mut open: Vec<u64> = Vec::new();
+        for slice in &lane.slices {
+            while let Some(time) = open.pop_if(|time| *time <= slice.times.0) {
+                self.packet(event(time, end()))?;
+            }
+            let name_iid = u64::from(slice.kernel) + 1;
+            let mut begin = TrackEvent {
+                r#type: SLICE_BEGIN,
+                track_uuid,
+                name_iid,
+                debug_annotations: annotations(self.timeline, slice),
+                ..TrackEvent::default()
+            };
+            if let Kind::Mark { .. } = slice.kind {
+                self.packet(event(slice.times.0, TrackEvent { r#type: INSTANT, ..begin }))?;
+                continue;
+            }
+            if let (Kind::Dispatch, Some(dispatch)) = (slice.kind, slice.dispatch) {
+                begin.terminating_flow_ids = Some(self.doorbell(dispatch, name_iid, doorbells)?);
+            }
+            self.packet(event(slice.times.0, begin))?;
+            open.push(slice.times.1);
+        }
+        while let Some(time) = open.pop() {
+            self.packet(event(time, end()))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the doorbell of a dispatch, and returns the flow that begins there.
+    fn doorbell(&mut self, time: u64, name_iid: u64, track_uuid: u64) -> io::Result<u64> {
+        self.flow += 1;
+        let flow_ids = Some(self.flow);
+        let doorbell = TrackEvent { r#type: INSTANT, track_uuid, name_iid, flow_ids, ..TrackEvent::default() };
+        self.packet(event(time, doorbell))?;
+        Ok(self.flow)
+    }
 }
 
 fn event(time: u64, event: TrackEvent) -> TracePacket {

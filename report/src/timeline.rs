@@ -112,7 +112,7 @@ impl Track {
     }
 
     /// True if its slices are dispatches.
-    pub fn is_of_queue(&self) -> bool {
+    pub(crate) fn is_of_queue(&self) -> bool {
         matches!(self.source, Source::Queue(_))
     }
 
@@ -124,7 +124,7 @@ impl Track {
 
 impl Timeline {
     /// The name of a track's GPU or process, with the log's if there are several.
-    pub fn owner_name(&self, track: &Track) -> String {
+    pub(crate) fn owner_name(&self, track: &Track) -> String {
         let name = match track.owner {
             Owner::Gpu(position) => {
                 let product = self.gpus.get(&position).map(|name| format!(" {name}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a check finds: figures, and what is not as the interceptor needs it.
+//! The findings of a check: figures, and facts that differ from the interceptor's needs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

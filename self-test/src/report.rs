@@ -1,4 +1,4 @@
-//! What the checks found, all together: which held, and what the library will therefore do.
+//! The report of all checks: which ones held, and the resulting mode of the library.
 
 use std::fmt::Write as _;
 use std::time::Duration;

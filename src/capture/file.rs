@@ -1,7 +1,7 @@
-//! What is written into the capture file.
+//! The records of a capture file: who wrote it, code objects, kernels, memory, dispatches, losses.
 //!
 //! # Threads
-//! The thread that has locked it: threads that load code, and the capture thread.
+//! Threads that load code, and the capture thread. The file is behind a lock.
 
 mod snapshot;
 
@@ -39,9 +39,9 @@ pub(super) struct File {
     path: PathBuf,
     writer: Option<Writer<GuardedStorage>>,
     limit: u64,
-    /// What is said of the process.
+    /// The record of the process.
     tell: CaptureTell,
-    /// Those that the file has.
+    /// Code objects that the file has.
     code_objects: HashSet<Id>,
     /// By the address of its descriptor: number, code object.
     kernels: HashMap<u64, (u64, Id)>,
@@ -54,15 +54,15 @@ pub(super) struct File {
     started: bool,
     /// By the kernel's name: dispatches, nanoseconds that they ran, nanoseconds that they were held.
     report: HashMap<String, (u64, u64, u64)>,
-    /// What could not be read, once each.
+    /// Losses that were written, each once.
     losses: HashSet<String>,
-    /// What dispatches lack that were captured all the same, all in all.
+    /// How many losses captured dispatches have in all.
     lacking: u64,
-    /// What was said of them.
+    /// The losses that a notice named.
     said: HashSet<String>,
     /// Dispatches that were chosen and not captured.
     untaken: u64,
-    /// How many dispatches, captured or not, and losses there were when that was last said.
+    /// The counts of captured dispatches, missed dispatches and losses at the last notice.
     last_reported: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct File {
 pub(super) struct Taken {
     /// Its queue, its number there, and its number among those of its kernel and geometry.
     pub(super) target: (&'static queue::Queue, u64, u64),
-    /// As the application made it.
+    /// The application's packet.
     pub(super) packet: Packet,
     pub(super) kernarg: Kernarg,
     pub(super) before: Option<SnapshotId>,
@@ -80,25 +80,25 @@ pub(super) struct Taken {
     pub(super) ran: u64,
     /// Its number in the process.
     pub(super) id: u64,
-    /// When it ran.
+    /// Start and end, in nanoseconds.
     pub(super) ticks: Option<(u64, u64)>,
-    /// For how long its queue was held.
+    /// How long its queue was held, in nanoseconds.
     pub(super) held: Duration,
-    /// What there is to say of memory that no call has announced.
+    /// A note on memory that no call of the runtime announced.
     pub(super) unannounced: Vec<String>,
 }
 
-/// The path of this process's file; in a folder it has a name of its own.
+/// The path of this process's file. If the setting names a folder, the file in it is named after the process.
 fn path_of(wanted: &Path) -> PathBuf {
     let path = crate::process::with_marks(wanted);
     if path.is_dir() { path.join(format!("logdur.{}.ldcap", std::process::id())) } else { path }
 }
 
 impl File {
-    /// Makes the file. One that is there is not overwritten: another process may be writing it.
+    /// Creates the file. It never overwrites a file: another process may be writing it.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub(super) fn create(wanted: &Path, settings: &Interceptor) -> Result<File, Failed> {
         let (path, storage) = new_file(path_of(wanted), settings.capture_mode.0)?;
         let compress = match settings.capture_compress {
@@ -131,17 +131,17 @@ impl File {
         })
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The limit, once it is reached.
+    /// The limit in bytes, once the file has reached it.
     pub(super) fn is_full(&self) -> Option<u64> {
         self.writer.as_ref().filter(|w| w.bytes() >= self.limit).map(|_| self.limit)
     }
 
-    /// By how many bytes it may grow.
+    /// How many bytes the file may still grow.
     pub(super) fn left(&self) -> u64 {
         self.limit.saturating_sub(self.writer.as_ref().map_or(0, Writer::bytes))
     }
@@ -155,7 +155,7 @@ impl File {
         self.writer.as_mut().ok_or(CaptureError::Stopped)
     }
 
-    /// What the file begins with: process and GPUs.
+    /// Writes the first records: the process and its GPUs.
     fn begin(&mut self, session: &Session) -> Result<(), Failed> {
         if !std::mem::replace(&mut self.started, true) {
             let process = process::describe(session, self.tell);
@@ -186,7 +186,7 @@ impl File {
         Ok(())
     }
 
-    /// A code object was loaded: the application's, or one of the kernel cache.
+    /// Writes a code object that was loaded, by the application or from the kernel cache.
     pub(super) fn loaded(
         &mut self,
         session: &Session,
@@ -274,7 +274,7 @@ impl File {
         Ok(())
     }
 
-    /// Writes a dispatch. What a replay of it lacks is noted; it is returned if it was not said before.
+    /// Writes a dispatch, and notes what a replay of it lacks. Returns that text the first time.
     pub(super) fn dispatch(&mut self, session: &Session, taken: &Taken) -> Result<Vec<String>, Failed> {
         self.begin(session)?;
         let (queue, index, occurrence) = taken.target;
@@ -355,7 +355,7 @@ impl File {
         Ok(())
     }
 
-    /// Writes once that something could not be read; true if it is written now.
+    /// Writes that something could not be read, each text once; true if this call wrote it.
     pub(super) fn lost(&mut self, what: &str) -> Result<bool, Failed> {
         let new = self.losses.insert(what.to_owned());
         if new {
@@ -364,7 +364,7 @@ impl File {
         Ok(new)
     }
 
-    /// Writes that a dispatch was not captured. What was captured is no less whole for it.
+    /// Writes that a dispatch was not captured. The captured dispatches stay complete.
     pub(super) fn untaken(&mut self, why: &str) -> Result<(), Failed> {
         self.untaken += 1;
         self.note(Severity::Info, "untaken", why)
@@ -379,7 +379,7 @@ impl File {
         self.writer()?.note(&Note { severity, code, text, dispatch, ..Note::default() })
     }
 
-    /// What there is to say of it, if that has changed since it was last said.
+    /// A notice on the capture, if its counts have changed since the last notice.
     pub(super) fn report(&mut self) -> Vec<String> {
         let count: u64 = self.report.values().map(|counted| counted.0).sum();
         let losses = self.losses.len() as u64 + self.lacking;
@@ -404,7 +404,7 @@ impl File {
         lines
     }
 
-    /// What was written, in a line; `None` once the file has been finished.
+    /// One line on what was written; `None` once the file has been finished.
     pub(super) fn tell(&self) -> Option<String> {
         let bytes = self.writer.as_ref()?.bytes();
         let count: u64 = self.report.values().map(|counted| counted.0).sum();
@@ -415,13 +415,13 @@ impl File {
         ))
     }
 
-    /// Ends the file.
+    /// Finishes the file.
     pub(super) fn finish(&mut self) -> Result<(), Failed> {
         self.writer.take().map_or(Ok(()), |writer| writer.finish().map(drop))
     }
 }
 
-/// A file of this path, or of the first of `NAME.1.EXTENSION`, `NAME.2.EXTENSION`, … that is free.
+/// Creates a file at this path, or at the first free one of `NAME.1.EXTENSION`, `NAME.2.EXTENSION`, …
 fn new_file(path: PathBuf, mode: u32) -> Result<(PathBuf, GuardedStorage), Failed> {
     let (mut n, mut candidate) = (0_u32, path.clone());
     loop {
@@ -436,20 +436,20 @@ fn new_file(path: PathBuf, mode: u32) -> Result<(PathBuf, GuardedStorage), Faile
     }
 }
 
-/// How many threads hash beside the one that captures: one less than the processors that the application may use, and at most 4:
-/// more of them wait for memory to be read.
+/// How many threads hash beside the capture thread: the processors that the application may use, less one, and at most 4. With more,
+/// reading memory is the bottleneck.
 fn hash_threads() -> usize {
     const MOST: usize = 4;
     std::thread::available_parallelism().map_or(0, |count| (count.get() - 1).min(MOST))
 }
 
-/// Starts such a thread.
+/// Starts a thread that hashes.
 fn spawn(body: Box<dyn FnOnce() + Send>) -> bool {
     interceptor::current()
         .is_some_and(|interceptor| interceptor.spawn("logdur-hash", "captured memory is hashed by fewer threads", body))
 }
 
-/// The number of the agent at a position: 0 is none.
+/// The number of the agent at a position; 0 means no agent.
 fn number_of(position: usize) -> u64 {
     position as u64 + 1
 }
@@ -478,7 +478,7 @@ fn allocation(session: &Session, range: &memory::Allocation) -> Option<Allocatio
     Some(Allocation { base: range.base, size: range.size, kind, owner, host_base, backing, ..Allocation::default() })
 }
 
-/// A GPU's tick in nanoseconds of the system clock; 0 if the runtime does not say.
+/// Converts a GPU's tick to nanoseconds of the system clock; 0 if the runtime does not know.
 fn system_ns(session: &Session, agent: usize, tick: u64) -> u64 {
     let Some(agent) = session.interceptor.agent(agent) else { return 0 };
     let api = session.interceptor.api();

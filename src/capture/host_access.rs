@@ -1,5 +1,5 @@
-//! What beside GPUs may write a GPU's memory, as the kernel tells: the host where it has the memory mapped, and devices of other kinds,
-//! such as network adapters, whose drivers take addresses of a GPU's memory without a call of the runtime.
+//! Who besides GPUs may write a GPU's memory, as the Linux kernel shows it: the host, if it has the memory mapped, and other devices,
+//! such as network adapters. Their drivers accept addresses of a GPU's memory without a call of the runtime.
 //!
 //! # Threads
 //! The capture thread.
@@ -8,23 +8,22 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 
-/// Character devices that write memory only in a system call, into its buffer: the major number, and the minor numbers. Source:
+/// Character devices that write only the buffer of a system call: the major number, and the minor numbers. Source:
 /// `Documentation/admin-guide/devices.txt` of Linux.
 const HARMLESS: &[(u32, &[u32])] = &[
     // null, zero, full, random, urandom
     (1, &[3, 5, 7, 8, 9]),
 ];
-/// Major numbers of which every device is one of these: terminals, and the GPUs' own nodes (226), through which the runtime maps
-/// memory.
+/// Major numbers whose devices all are harmless in this way: terminals, and the GPUs' nodes (226), through which the runtime maps memory.
 const HARMLESS_MAJORS: &[u32] = &[4, 5, 136, 137, 138, 139, 140, 141, 142, 143, 226];
-/// The driver of the GPUs' queues, whose major number is given out when it is loaded.
+/// The driver of the GPUs' queues. Linux assigns its major number when the driver is loaded.
 const KFD: &str = "/dev/kfd";
 
 /// The addresses that the host can read or write, in order.
 pub(super) struct HostMappings(Vec<(u64, u64)>);
 
 impl HostMappings {
-    /// Those of this process, now; `None` if the kernel does not say.
+    /// The mappings of this process now; `None` if `/proc` cannot be read.
     pub(super) fn now() -> Option<HostMappings> {
         HostMappings::of(&fs::read_to_string("/proc/self/maps").ok()?)
     }
@@ -50,7 +49,7 @@ impl HostMappings {
     }
 }
 
-/// True if the process has no device open that could write a GPU's memory, beside the GPUs. False if the kernel does not say.
+/// True if the process has no device open, other than the GPUs, that could write a GPU's memory. False if `/proc` cannot be read.
 pub(super) fn has_only_harmless_devices() -> bool {
     let Ok(descriptors) = fs::read_dir("/proc/self/fd") else { return false };
     let kfd = fs::metadata(KFD).map(|about| about.rdev()).ok();
@@ -60,10 +59,10 @@ pub(super) fn has_only_harmless_devices() -> bool {
     })
 }
 
-/// True for what is no device, or one that writes no memory by itself. `kfd` is the number of the GPUs' driver.
+/// True for a file that is no device, and for a device that writes no memory by itself. `kfd` is the major number of the GPUs' driver.
 fn is_harmless(descriptor: libc::c_int, kfd: Option<u64>) -> bool {
     let mut about = MaybeUninit::<libc::statx>::zeroed();
-    // A file system of a network is not asked: it might not answer.
+    // The call must not query a network file system, which may not answer.
     let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
     // SAFETY: the name is a string of C, and the kernel writes the structure.
     let failed = unsafe { libc::statx(descriptor, c"".as_ptr(), flags, libc::STATX_TYPE, about.as_mut_ptr()) } != 0;
@@ -71,7 +70,7 @@ fn is_harmless(descriptor: libc::c_int, kfd: Option<u64>) -> bool {
         // Closed meanwhile.
         return std::io::Error::last_os_error().raw_os_error() == Some(libc::EBADF);
     }
-    // SAFETY: zeros are a value of it, and so is what the kernel has written.
+    // SAFETY: all zeros are a valid `statx`, and so is what the kernel has written.
     let about = unsafe { about.assume_init() };
     if u32::from(about.stx_mode) & libc::S_IFMT != libc::S_IFCHR {
         return true;
@@ -109,7 +108,7 @@ mod tests {
             is_harmless(file.as_raw_fd(), None)
         };
         assert!(harmless("/dev/null") && harmless("/proc/self/maps") && harmless("/"));
-        // Of the others, each machine has some that everybody may open.
+        // Each machine has some harmless device that everybody may open.
         for other in ["/dev/fuse", "/dev/net/tun", "/dev/kvm"] {
             assert!(fs::File::open(other).is_err() || !harmless(other), "{other}");
         }

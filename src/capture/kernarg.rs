@@ -1,4 +1,4 @@
-//! The kernarg segment of a packet, as long as the code object, or else the allocation, says.
+//! The kernarg segment of a packet. Its size comes from the code object, or else from the allocation that contains it.
 
 use std::ptr;
 
@@ -6,13 +6,13 @@ use hsa_sys::abi::aql::Packet;
 
 use super::memory::Memory;
 
-/// The most bytes that are taken for arguments where neither metadata nor descriptor has their size. No compiler makes as many.
+/// The most bytes read as arguments if neither metadata nor descriptor tells the size. No compiler produces more.
 const MOST: u64 = 64 << 10;
 
-/// Why it is not known that the bytes of a segment are all of them.
+/// Why the bytes of a segment may be incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Doubt {
-    /// They are those to the end of their allocation, or as many as are taken for arguments at most.
+    /// The size is unknown. The bytes reach to the end of the allocation, or to [`MOST`].
     #[error(
         "neither metadata nor descriptor says how many bytes of arguments the kernel takes: \
          the {0} bytes from their address on were captured"
@@ -29,13 +29,13 @@ pub(super) enum Doubt {
     /// There is no segment.
     #[error("its arguments: expected {0} bytes, the packet has no address of them")]
     Absent(u64),
-    /// No size, and memory of which nothing is known.
+    /// The size is unknown, and so is the allocation.
     #[error("its arguments: nothing says how many bytes they have, and their memory is not known")]
     Unknown,
 }
 
 impl Doubt {
-    /// True when bytes may be missing.
+    /// True if bytes may be missing.
     pub(super) fn is_loss(self) -> bool {
         !matches!(self, Doubt::Extent(_))
     }
@@ -47,8 +47,8 @@ pub(super) struct Kernarg {
     pub(super) doubt: Option<Doubt>,
 }
 
-/// How many bytes of a segment are read, and what is to be said of it: by the size that is known of it, its address, and
-/// how many bytes of its allocation are behind that address.
+/// How many bytes of a segment are read, and the doubt about them. `size` is the known size, `allocated` the number of bytes from
+/// `address` to the end of the allocation.
 fn length(size: Option<u64>, address: u64, allocated: Option<u64>) -> (u64, Option<Doubt>) {
     match (size, allocated) {
         (Some(0), _) => (0, None),
@@ -62,7 +62,7 @@ fn length(size: Option<u64>, address: u64, allocated: Option<u64>) -> (u64, Opti
 }
 
 impl Kernarg {
-    /// The arguments of a packet, which are complete, of a kernel that takes so many bytes of them.
+    /// Reads the arguments of a packet. `size` is the kernel's kernarg size in bytes; the application has written all of them.
     pub(super) fn of(packet: &Packet, size: Option<u32>, memory: &Memory) -> Kernarg {
         let address = packet.kernarg_address();
         let allocated = memory.around(address).map(|allocation| allocation.end() - address);

@@ -1,7 +1,7 @@
-//! The memory that kernels can reach: what the application has allocated, locked and mapped, and variables of its code.
+//! The memory that kernels can reach: the application's allocations, locked and mapped memory, and the variables of its code.
 //!
 //! # Threads
-//! Any that allocate; a capture looks at all of it. A thread that frees memory waits until a capture has read it.
+//! Threads that allocate or free, and the capture thread. A thread that frees memory waits until a capture has read it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,30 +11,30 @@ use hsa_sys::abi::signal::Signal;
 
 use crate::own_memory;
 
-/// What a piece of memory is.
+/// The kind of a piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Of a pool.
+    /// Allocated from a pool.
     Pool(Pool),
-    /// The application's own, which the GPU reads at another or the same address.
+    /// The application's own memory, locked for GPUs. The GPU's address may differ from the host's.
     Locked {
-        /// Where the host has it.
+        /// Its address on the host.
         host: u64,
     },
-    /// The application's own, which moves between host and GPU by itself.
+    /// Managed memory: the application's own, which the driver migrates between host and GPU.
     Managed,
-    /// Of another process.
+    /// Memory of another process.
     Foreign {
-        /// A GPU that can read it, where one is known.
+        /// A GPU that can read it, if one is known.
         agent: Option<u64>,
     },
-    /// A signal of the application's, which kernels may be given the address of.
+    /// A signal of the application. Kernels may get its address.
     Signal,
     /// A variable of a code object.
     Variable {
-        /// The agent that it was loaded for.
+        /// The agent that the code object was loaded for.
         agent: u64,
-        /// What it goes with.
+        /// The executable that it belongs to.
         executable: Executable,
     },
 }
@@ -42,27 +42,27 @@ pub(crate) enum Kind {
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation {
-    /// Where GPUs see it.
+    /// Its address on GPUs.
     pub(crate) base: u64,
     /// Bytes.
     pub(crate) size: u64,
     pub(crate) kind: Kind,
     /// Mapped by `hsa_amd_vmem_map`.
     pub(crate) is_virtual: bool,
-    /// Others were given a handle of it: another process, or another device.
+    /// The application exported a handle of it, to another process or another device.
     pub(crate) is_shared: bool,
-    /// Its number among all that ever were: another allocation at its address has another one.
+    /// A number that is never reused: a later allocation at the same address has another one.
     pub(crate) serial: u64,
 }
 
-/// The number of the next allocation.
+/// The serial number of the next allocation.
 fn next_serial() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Allocation {
-    /// Where the host reads it, if it can.
+    /// The address at which the host can read it, if any.
     pub(crate) fn host(&self) -> Option<u64> {
         match self.kind {
             Kind::Pool(pool) if pool.is_gpu => None,
@@ -72,7 +72,7 @@ impl Allocation {
         }
     }
 
-    /// Where the host has it, if it is the application's own memory.
+    /// The address on the host, if it is the application's own memory.
     pub(crate) fn own(&self) -> Option<u64> {
         match self.kind {
             Kind::Locked { host } => Some(host),
@@ -89,13 +89,13 @@ impl Allocation {
             && !self.is_shared
     }
 
-    /// Where it ends.
+    /// The address behind its last byte.
     pub(crate) fn end(&self) -> u64 {
         self.base.saturating_add(self.size)
     }
 }
 
-/// All of it, by address.
+/// All memory, by address.
 #[derive(Default)]
 pub(crate) struct Memory {
     live: BTreeMap<u64, Allocation>,
@@ -113,7 +113,7 @@ pub(crate) struct Memory {
 impl Memory {
     fn pool(&mut self, api: &Api, handle: u64) -> Option<Pool> {
         if !self.pools.contains_key(&handle) {
-            // New ones do not come: all are learnt together.
+            // The runtime has the same pools all its life: one call lists all.
             self.pools = api.pools().ok()?.into_iter().map(|pool| (pool.handle, pool)).collect();
         }
         self.pools.get(&handle).copied()
@@ -123,7 +123,7 @@ impl Memory {
         if base == 0 || size == 0 {
             return;
         }
-        // Managed memory goes without a word: what is there now says that it has gone.
+        // Managed memory is freed without a call of the runtime. New memory at its address shows that it is gone.
         let end = base.saturating_add(size);
         let before = self.live.range(..base).next_back().filter(|(_, a)| a.end() > base);
         let overlapping = before.into_iter().chain(self.live.range(base..end));
@@ -148,7 +148,7 @@ impl Memory {
         self.enter(base, size, Kind::Locked { host }, false);
     }
 
-    /// Memory of the application's own is no longer locked.
+    /// The application's own memory is no longer locked.
     pub(crate) fn unlocked(&mut self, host: u64) {
         let found = self.live.values().find(|a| a.kind == (Kind::Locked { host })).map(|a| a.base);
         if let Some(base) = found {
@@ -156,8 +156,8 @@ impl Memory {
         }
     }
 
-    /// The application gave advice about memory of its own. What is known already, and holds all of it, stays as it is; managed
-    /// memory that it overlaps is one piece with it.
+    /// The application advised the runtime on its own memory. An entry that contains the whole range stays as it is. Managed memory that
+    /// overlaps the range is merged with it.
     pub(crate) fn managed(&mut self, base: u64, size: u64) {
         let (mut from, mut to) = (base, base.saturating_add(size));
         if self.around(base).is_some_and(|a| a.end() >= to) {
@@ -166,7 +166,7 @@ impl Memory {
         let before = self.live.range(..base).next_back().filter(|(_, a)| a.end() > base);
         for (_, a) in before.into_iter().chain(self.live.range(base..to)) {
             if a.kind != Kind::Managed {
-                // Parts of it are memory of another kind, which is known better.
+                // A part of the range has a better known kind.
                 return;
             }
             (from, to) = (from.min(a.base), to.max(a.end()));
@@ -180,7 +180,7 @@ impl Memory {
         self.retain(|a| a.kind != Kind::Managed || is_there(a.base) || is_there(a.end() - 1));
     }
 
-    /// Variables of an executable. One in memory that is known already, as an alias is, is captured with that.
+    /// Enters variables of an executable. A variable inside known memory, such as an alias, is captured with that memory.
     pub(crate) fn loaded(&mut self, executable: Executable, variables: &[VariableSymbol]) {
         for variable in variables {
             if self.around(variable.address).is_none() {
@@ -210,14 +210,14 @@ impl Memory {
         self.ours.get(&executable.0).map_or(&[], Vec::as_slice)
     }
 
-    /// True when memory is there: an allocation, or data of a replacement.
+    /// True while the memory exists: an allocation, or data of a replacement.
     pub(crate) fn is_there(&self, range: &Allocation, at: u64) -> bool {
         let is_ours =
             matches!(range.kind, Kind::Variable { executable, .. } if self.of_ours(executable).contains(range));
         is_ours || self.around(at).is_some_and(|found| found.base == range.base)
     }
 
-    /// An executable is gone, with its variables.
+    /// Removes the variables of an executable that is gone.
     pub(crate) fn unloaded(&mut self, gone: Executable) {
         self.ours.remove(&gone.0);
         self.retain(|a| !matches!(a.kind, Kind::Variable { executable, .. } if executable == gone));
@@ -229,18 +229,18 @@ impl Memory {
         self.changes += (before - self.live.len()) as u64;
     }
 
-    /// A number that is another one when memory has come or gone since.
+    /// A number that changes whenever memory is added or removed.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The lowest address of all, and the end of the highest.
+    /// The lowest address of all memory, and the highest end.
     pub(crate) fn span(&self) -> (u64, u64) {
         let first = self.live.first_key_value().map_or(0, |(&base, _)| base);
         (first, self.live.values().map(Allocation::end).max().unwrap_or(0))
     }
 
-    /// Others are given a handle of the memory that an address is in.
+    /// The application exports a handle of the memory that contains an address.
     pub(crate) fn shared(&mut self, address: u64) {
         let base = self.around(address).map(|a| a.base);
         if let Some(allocation) = base.and_then(|base| self.live.get_mut(&base)) {
@@ -248,12 +248,12 @@ impl Memory {
         }
     }
 
-    /// Memory of another process, which an agent can read.
+    /// Enters memory of another process that an agent can read.
     pub(crate) fn attached(&mut self, base: u64, size: u64, agent: Option<u64>) {
         self.enter(base, size, Kind::Foreign { agent }, false);
     }
 
-    /// Memory that is to be mapped somewhere.
+    /// Enters a handle of memory that can be mapped.
     pub(crate) fn handle_created(&mut self, api: &Api, pool: u64, handle: u64) {
         if let Some(pool) = self.pool(api, pool) {
             self.handles.insert(handle, pool);
@@ -267,23 +267,23 @@ impl Memory {
         }
     }
 
-    /// It is mapped.
+    /// Memory of a handle was mapped.
     pub(crate) fn mapped(&mut self, handle: u64, base: u64, size: u64) {
         let kind = self.handles.get(&handle).copied().map_or(Kind::Foreign { agent: None }, Kind::Pool);
         self.enter(base, size, kind, true);
     }
 
-    /// Memory at an address is gone.
+    /// Removes the memory at an address.
     pub(crate) fn freed(&mut self, base: u64) {
         self.changes += u64::from(self.live.remove(&base).is_some());
     }
 
-    /// A signal has come, in memory of the runtime's that no other call announces. It goes as other memory does.
+    /// Enters a signal. It is in the runtime's own memory, which no other call announces. It is removed as other memory is.
     pub(crate) fn signal(&mut self, handle: u64) {
         self.enter(handle, size_of::<Signal>() as u64, Kind::Signal, false);
     }
 
-    /// All memory, by address, but for signals: of those there are many, and hardly one is a kernel's to use.
+    /// All memory except signals, by address. Signals are many, and kernels seldom use one.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Allocation> {
         self.live.values().filter(|a| a.kind != Kind::Signal)
     }
@@ -298,7 +298,7 @@ impl Memory {
         })
     }
 
-    /// The application lets agents access the memory that an address is in, and no others but its owner.
+    /// The application lets these agents, and no others but the owner, access the memory that contains an address.
     pub(crate) fn allowed(&mut self, address: u64, agents: Vec<u64>) {
         if let Some(base) = self.around(address).map(|a| a.base) {
             self.allowed.insert(base, agents);
@@ -309,21 +309,21 @@ impl Memory {
     pub(crate) fn allowed_in(&mut self, base: u64, size: u64, agent: u64, is_gpu: bool) {
         for (&base, a) in self.live.range_mut(base..base.saturating_add(size)) {
             self.allowed.entry(base).or_default().push(agent);
-            // A GPU that can read memory of an origin that is not known.
+            // The origin of the memory is unknown; this GPU can read it.
             if is_gpu && a.kind == (Kind::Foreign { agent: None }) {
                 a.kind = Kind::Foreign { agent: Some(agent) };
             }
         }
     }
 
-    /// The part of a range around an address that nothing is known of.
+    /// The part of a range around an address that no entry covers.
     pub(crate) fn gap_around(&self, address: u64, (start, end): (u64, u64)) -> (u64, u64) {
         let before = self.live.range(..=address).next_back().map_or(start, |(_, a)| a.end().max(start));
         let after = self.live.range(address..).next().map_or(end, |(&base, _)| base.min(end));
         (before, after)
     }
 
-    /// What the application has mapped around an address, with all mappings that touch: one array may span several.
+    /// The application's mappings around an address. Adjacent mappings are included: one array may span several.
     pub(crate) fn mapped_around(&self, address: u64) -> Vec<Allocation> {
         let Some(found) = self.around(address) else { return Vec::new() };
         if !found.is_virtual {
@@ -349,12 +349,12 @@ impl Memory {
         all
     }
 
-    /// The memory that an address is in.
+    /// The memory that contains an address.
     pub(crate) fn around(&self, address: u64) -> Option<&Allocation> {
         self.live.range(..=address).next_back().map(|(_, a)| a).filter(|a| address < a.end())
     }
 
-    /// The runtime is gone, and all of its memory.
+    /// Removes everything: the runtime is gone, and its memory with it.
     pub(crate) fn forget(&mut self) {
         *self = Memory { changes: self.changes + 1, ..Memory::default() };
     }

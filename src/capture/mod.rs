@@ -1,13 +1,12 @@
-//! Captures: dispatches with the memory before and after them, into a file.
+//! Captures: writes dispatches, with the memory before and after each, into a file.
 //!
-//! A dispatch that is to be captured is not published: its queue is held there, and the thread of the application goes on.
-//! The capture thread brings queues to rest, reads memory, lets the one dispatch run, reads memory again, and lets
-//! everything go on. All of that has one time limit: when it is over, the dispatch runs as any other, with a note.
+//! The publisher holds a queue before a dispatch that is to be captured, and the application's thread goes on. The capture thread
+//! brings the queues to rest, reads memory, lets the one dispatch run, reads memory again, and releases all queues. One time limit
+//! covers all of it: once it expires, the dispatch runs like any other, with a note.
 //!
 //! # Threads
-//! Publishers choose and hold; one thread captures, one dispatch after the other. The application's threads that free memory
-//! wait while a piece of it is read, those that copy until the capture is done, those that load code while a snapshot is
-//! written.
+//! Publishers select dispatches and hold queues. One thread captures them, one after the other. An application's thread waits if it
+//! frees memory while a piece of that memory is read, if it copies during a capture, or if it loads code while a snapshot is written.
 
 mod copies;
 mod file;
@@ -55,7 +54,7 @@ use read::Reader;
 use select::Selection;
 use untouched::Untouched;
 
-/// What captures, when there is a file for it.
+/// The feature. It exists only if a capture file is set.
 pub(crate) struct Capture {
     selection: Selection,
     scope: CaptureScope,
@@ -71,19 +70,19 @@ pub(crate) struct Capture {
     inbox: Mutex<VecDeque<Target>>,
     sleeper: Sleeper,
     started: Mutex<bool>,
-    /// A limit was reached, or the file could not be written: nothing more is captured.
+    /// Nothing more is captured: a limit was reached, or the file could not be written.
     stopped: AtomicBool,
     limits: Limits,
-    /// Dispatches in a row that were not captured.
+    /// How many dispatches in a row were not captured.
     failures: AtomicU32,
-    /// It was said that the scope is smaller than the wanted one.
+    /// A notice has said that the scope is smaller than the requested one.
     reduced: AtomicBool,
     seconds: u64,
     /// After how many dispatches the process is ended.
     quit: Option<u64>,
-    /// How many were captured; only the capture thread counts.
+    /// How many dispatches were captured; only the capture thread counts.
     taken: AtomicU64,
-    /// Nanoseconds that were spent.
+    /// Nanoseconds spent on capturing.
     spent: AtomicU64,
     /// The packet of a captured dispatch is being published.
     runs_one: &'static AtomicBool,
@@ -93,13 +92,13 @@ pub(crate) struct Capture {
 struct Target {
     queue: &'static Queue,
     _lease: Lease,
-    /// The packet's number in its queue.
+    /// The index of its packet in the queue.
     index: u64,
     /// Its number among those of its kernel and geometry.
     occurrence: u64,
-    /// The packet processor has taken what is before it, when it was last looked at.
+    /// At the last check, the packet processor had taken all packets before it.
     reached: bool,
-    /// Since when it is held.
+    /// When the hold began.
     since: Instant,
 }
 
@@ -114,7 +113,7 @@ impl HoldQueue for Capture {
                 self.untouched.published(&packet);
                 continue;
             };
-            // Before the capture thread knows of it, which may let the queue go at once.
+            // Before the capture thread learns of it, since that thread may release the queue at once.
             ring.hold.begin(index);
             let _lease = session.interceptor.queues.lease();
             let (reached, since) = (false, Instant::now());
@@ -146,7 +145,7 @@ impl Follow for Capture {
 }
 
 impl Capture {
-    /// The number of a dispatch among those of its kernel and geometry, if it is to be captured.
+    /// Whether a dispatch is captured: its number among those of its kernel and geometry, if so.
     fn wants(&self, session: &Session, queue: &Queue, packet: &Packet) -> Option<u64> {
         if packet.is_extended_dispatch() {
             session.interceptor.notice_once(
@@ -158,7 +157,7 @@ impl Capture {
         self.selection.wants(&session.kernels, queue.agent, packet)
     }
 
-    /// What the settings ask for, and what is to be said of it; `None` without a file.
+    /// The feature as the settings describe it, and notices on them; `None` without a file.
     pub(crate) fn new(settings: &Interceptor, runs_one: &'static AtomicBool) -> (Option<Capture>, Vec<String>) {
         let Some(path) = &settings.capture else { return (None, Vec::new()) };
         let name = Interceptor::capture;
@@ -207,7 +206,7 @@ impl Capture {
         if !std::mem::replace(&mut *tried, true) {
             let started = session.interceptor.spawn("logdur-capture", "nothing is captured", move || self.run(session));
             if !started {
-                // No thread would release what is held.
+                // Without the thread, a held queue would never be released.
                 self.stopped.store(true, Ordering::Release);
             }
         }
@@ -231,9 +230,9 @@ impl Capture {
                 }
             };
             let Some(target) = target else { continue };
-            // The runtime is not shut down meanwhile.
+            // Keeps the runtime from being shut down.
             let may = session.interceptor.may_use_runtime();
-            // Its queue came to it before the last capture had reached a limit.
+            // The queue was held for it before the last capture reached a limit.
             if *may && !self.stopped.load(Ordering::Acquire) {
                 reading = self.take(session, target, reading.take());
             } else {
@@ -251,18 +250,18 @@ impl Capture {
         Some(Target { reached: reached.is_some(), ..next })
     }
 
-    /// Memory has come.
+    /// Memory was allocated.
     pub(crate) fn memory(&self, body: impl FnOnce(&mut Memory)) {
         body(&mut lock(&self.memory));
     }
 
-    /// Memory is about to go: not while it is being read.
+    /// Memory is about to be freed: waits while it is being read.
     pub(crate) fn memory_leaves(&self, body: impl FnOnce(&mut Memory)) {
         let _not_read = self.reading.read().unwrap_or_else(PoisonError::into_inner);
         body(&mut lock(&self.memory));
     }
 
-    /// The application has loaded a code object that has these bytes.
+    /// The application has loaded a code object with these bytes.
     pub(crate) fn loaded(&self, session: &Session, executable: Executable, object: &Object, bytes: &[u8]) {
         let noted = lock(&self.file).loaded(session, executable, object, bytes);
         self.check(session, noted);
@@ -307,14 +306,14 @@ impl Capture {
         let agents: BTreeSet<u64> = objects.agents().chain(symbols.iter().map(|symbol| symbol.agent)).collect();
         let of_agent = |agent| api.variables(executable, agent).unwrap_or_default();
         let mut variables: Vec<VariableSymbol> = agents.into_iter().flat_map(of_agent).collect();
-        // Kernels reach those that only their file knows as well.
+        // Kernels can also reach variables that only the file names.
         variables.extend(objects.all().iter().flat_map(|object| object.inner_variables()));
         self.memory(|memory| memory.loaded(executable, &variables));
         let noted = lock(&self.file).frozen(session, executable, symbols, objects, &variables);
         self.check(session, noted);
     }
 
-    /// The runtime is about to go: what waits is let go.
+    /// The runtime is about to shut down: held queues are released.
     pub(crate) fn leave(&self, session: &'static Session) {
         self.stopped.store(true, Ordering::Release);
         for target in std::mem::take(&mut *lock(&self.inbox)) {
@@ -322,11 +321,11 @@ impl Capture {
         }
         lock(&self.memory).forget();
         self.untouched.put(None);
-        // What it reads with is the runtime's.
+        // The reader's buffers and signals belong to the runtime.
         *lock(&self.reader) = None;
     }
 
-    /// Says what was captured.
+    /// Logs what was captured.
     pub(crate) fn report(&self, session: &Session) {
         let lines = lock(&self.file).report();
         lines.into_iter().for_each(|line| session.interceptor.notice(line));
@@ -356,7 +355,7 @@ impl Capture {
         }
     }
 
-    /// Ends the process, as the user has asked for: with a signal that the application may handle, and a file that is whole.
+    /// Ends the process, as the setting asks, by a signal that the application may handle. The file is complete.
     fn quit(&self, session: &'static Session, captured: u64) {
         self.stop(session, &format!("{}={captured}: the process is ended", Interceptor::capture_quit));
         self.finish(session);

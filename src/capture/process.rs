@@ -1,4 +1,4 @@
-//! What a capture says about the process, and about its place in a parallel job.
+//! The record of a capture about the process and its place in a parallel job.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;

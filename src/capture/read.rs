@@ -1,10 +1,10 @@
-//! Reading memory of hosts and GPUs, a piece at a time.
+//! Reads memory of hosts and GPUs, piece by piece.
 //!
-//! A GPU's memory is copied by one of its engines, each of which copies in order: behind a copy of the application's that
-//! waits for what the capture holds, a copy of ours does not begin. The reader asks an engine that is not known to wait. If
-//! that copy is late, it asks the next one, and then an SDMA engine that the runtime calls free. Then it reads the memory
-//! through the GPU's aperture, if the host has it mapped. Engines that are known to wait come last. An engine that was late
-//! is not asked again until its copies are complete.
+//! The copy engines of a GPU read its memory. Each engine copies in order: if a copy of the application waits for the held dispatch, a
+//! later copy of ours on that engine does not begin. The reader first asks an engine that is not known to wait. If that copy is late,
+//! it asks the next engine, and then an SDMA engine that the runtime reports as free. Then it reads through the GPU's aperture, if the
+//! host has the memory mapped. Engines that are known to wait come last. The reader does not ask a late engine again until its copies
+//! are complete.
 //!
 //! # Threads
 //! The capture thread.
@@ -20,26 +20,26 @@ use super::copies::{Copies, Engine, Path, copied_by_a_kernel};
 use super::memory::{Allocation, Kind};
 use crate::own_memory::{self, DeviceMappings};
 
-/// Bytes that are read at once.
+/// The size of a piece in bytes.
 pub(super) const PIECE: usize = 4 << 20;
-/// How long to sleep between two looks at a copy.
+/// Sleep between two checks of a copy.
 const LOOK: Duration = Duration::from_micros(20);
-/// After which time another engine is asked as well. A slow bus copies a piece in a hundredth of it.
+/// After this time the reader asks another engine as well. Even a slow bus copies a piece in a hundredth of it.
 const LATE: Duration = Duration::from_millis(100);
 
 /// Why memory could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unread {
-    /// The runtime does not copy it.
+    /// The runtime refuses the copy.
     #[error(transparent)]
     Runtime(#[from] hsa::HsaError),
     /// The copy is not complete.
     #[error("no copy engine of its GPU had copied it in time: {0}")]
     Expired(String),
-    /// The application has unmapped what it had locked, or what moves by itself.
+    /// The application has unmapped its own memory, locked or managed.
     #[error("it is not mapped: {0}")]
     Unmapped(io::Error),
-    /// It belongs to another owner.
+    /// The memory belongs to another process.
     #[error("it is memory of another process, and no GPU is known that can read it")]
     Foreign,
     /// The machine has no processor.
@@ -48,33 +48,33 @@ pub(super) enum Unread {
 }
 
 impl Unread {
-    /// True when it says that the application has freed the memory: it frees what moves by itself by unmapping it. A GPU may
-    /// still read locked memory that the host has unmapped.
+    /// True if the error means that the application has freed the memory. Managed memory is freed by unmapping it. Locked memory is not: a
+    /// GPU may still read it after the host has unmapped it.
     pub(super) fn is_freed(&self, memory: &Allocation) -> bool {
         matches!(self, Unread::Unmapped(_)) && memory.kind == Kind::Managed
     }
 }
 
-/// Room that a GPU can write, and a signal that is above 0 while it does.
-struct Room {
+/// A buffer that a GPU can write, and a signal that is above 0 while it does.
+struct Buffer {
     memory: NonNull<u8>,
     copied: OwnSignal,
-    /// The first address that it has a copy of, or will when it is free, and how many bytes.
+    /// The address and size of the memory that it has a copy of, or will have once the copy is complete.
     of: Option<(u64, usize)>,
 }
 
-/// An engine, and room for what is read and for what is read ahead.
+/// An engine with two buffers: one for the current piece, one for the piece read ahead.
 struct Lane {
     engine: Engine,
-    rooms: [Room; 2],
-    /// A copy of it took longer than [`LATE`], and its copies were not all complete since.
+    buffers: [Buffer; 2],
+    /// One of its copies took longer than [`LATE`], and not all of its copies have completed since.
     late: bool,
 }
 
-/// Which room: the lane's number, and its own there.
+/// A buffer, by the number of its lane and its own number there.
 type Spot = (usize, usize);
 
-/// What memory is read with. It is read ahead: while a piece is looked at, the next one is copied.
+/// The reader. It reads ahead: while one piece is processed, the next one is copied.
 pub(super) struct Reader {
     api: &'static Api,
     host: u64,
@@ -84,11 +84,11 @@ pub(super) struct Reader {
     aperture: Option<DeviceMappings>,
 }
 
-// SAFETY: the rooms are the reader's own.
+// SAFETY: the buffers are the reader's own.
 unsafe impl Send for Reader {}
 
-impl Room {
-    /// True when no copy into it is under way.
+impl Buffer {
+    /// True if no copy into it is in progress.
     fn is_free(&self) -> bool {
         self.copied.memory().value.load(Ordering::Acquire) <= 0
     }
@@ -113,14 +113,14 @@ impl Reader {
         Ok(Reader { api, host, gpus, lanes: Vec::new(), aperture: DeviceMappings::new().ok() })
     }
 
-    /// Fills `to`, at most [`PIECE`], with what is in memory from an address on. A thread that reads some memory reads it from its
-    /// first address on, which begins anew.
+    /// Fills `to`, at most [`PIECE`] bytes, with the memory at an address. Memory is read in ascending order; reading its first address
+    /// again discards earlier copies.
     ///
     /// # Errors
-    /// Why that could not be done.
+    /// When the memory cannot be read.
     ///
     /// # Safety
-    /// The memory must be there with all of its bytes, and stay until [`Reader::has_no_late_copies`].
+    /// All bytes must be allocated, and stay so until [`Reader::has_no_late_copies`].
     pub(super) unsafe fn read(
         &mut self,
         memory: &Allocation,
@@ -130,8 +130,8 @@ impl Reader {
         deadline: Instant,
     ) -> Result<(), Unread> {
         let skipped = address - memory.base;
-        // Memory that the application may have unmapped without a word. That of pools is not read with the kernel's help:
-        // of a driver's mappings it gives nothing.
+        // The application may have unmapped this memory without a call. `process_vm_readv` refuses a driver's mappings: memory of
+        // pools is read in other ways.
         if let Some(host) = memory.own() {
             return own_memory::read(host + skipped, to).map_err(Unread::Unmapped);
         }
@@ -147,23 +147,25 @@ impl Reader {
             return Err(Unread::Foreign);
         };
         if skipped == 0 {
-            // What was copied before a kernel ran is not what is there now.
-            self.lanes.iter_mut().flat_map(|lane| &mut lane.rooms).for_each(|room| room.of = None);
+            // A copy made before a kernel ran is stale.
+            self.lanes.iter_mut().flat_map(|lane| &mut lane.buffers).for_each(|buffer| buffer.of = None);
         }
         // SAFETY: the caller's promise.
-        let Some((lane, room)) = (unsafe { self.copied(agent, memory.end(), address, to, copies, deadline) })? else {
+        let Some((lane, buffer)) = (unsafe { self.copied(agent, memory.end(), address, to, copies, deadline) })? else {
             return Ok(());
         };
-        let found = self.room((lane, room)).and_then(|room| Some((room.memory, room.offset_of(address, to.len())?)));
+        let found =
+            self.buffer((lane, buffer)).and_then(|buffer| Some((buffer.memory, buffer.offset_of(address, to.len())?)));
         let Some((from, offset)) = found else { return Err(Unread::Expired(String::new())) };
-        // SAFETY: the room has so many bytes behind the offset.
+        // SAFETY: the buffer has so many bytes behind the offset.
         let from = unsafe { from.add(offset) };
-        // SAFETY: as above; the copy into the room is complete.
+        // SAFETY: as above; the copy into the buffer is complete.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
-        let next = self.room((lane, room)).and_then(|room| room.of).map(|(start, length)| start + length as u64);
+        let next =
+            self.buffer((lane, buffer)).and_then(|buffer| buffer.of).map(|(start, length)| start + length as u64);
         if let Some(next) = next.filter(|next| *next < memory.end()) {
-            let other = (lane, 1 - room);
-            if self.room(other).is_some_and(|room| room.is_free() && room.of.is_none_or(|of| of.0 != next)) {
+            let other = (lane, 1 - buffer);
+            if self.buffer(other).is_some_and(|buffer| buffer.is_free() && buffer.of.is_none_or(|of| of.0 != next)) {
                 // SAFETY: the caller's promise. If it is refused here, it is when it is asked for, too.
                 let _ = unsafe { self.start(other, next, memory.end()) };
             }
@@ -171,7 +173,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A room that has as many bytes of a GPU's memory from an address on as `to`; `None` when `to` was filled.
+    /// A buffer with a copy of a GPU's memory at an address, as long as `to`; `None` if `to` was filled directly.
     ///
     /// # Safety
     /// As for [`Reader::read`].
@@ -185,12 +187,13 @@ impl Reader {
         deadline: Instant,
     ) -> Result<Option<Spot>, Unread> {
         for lane in &mut self.lanes {
-            lane.late &= !lane.rooms.iter().all(Room::is_free);
+            lane.late &= !lane.buffers.iter().all(Buffer::is_free);
         }
         let mut asked: Vec<Spot> = Vec::new();
         for (n, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.engine.gpu == gpu) {
-            let having = lane.rooms.iter().enumerate().filter(|(_, room)| room.offset_of(address, to.len()).is_some());
-            asked.extend(having.map(|(room, _)| (n, room)));
+            let having =
+                lane.buffers.iter().enumerate().filter(|(_, buffer)| buffer.offset_of(address, to.len()).is_some());
+            asked.extend(having.map(|(buffer, _)| (n, buffer)));
         }
         let prompt: Vec<Spot> = asked.iter().copied().filter(|spot| !self.is_late(spot.0)).collect();
         if let Some(spot) = self.soon(&prompt) {
@@ -231,7 +234,7 @@ impl Reader {
         }
     }
 
-    /// Asks an engine for what is from an address on, unless it is late or has been asked for it; the room that has it soon.
+    /// Asks an engine to copy from an address, unless it is late or already copies that. Returns the buffer that will have the copy.
     ///
     /// # Safety
     /// As for [`Reader::read`].
@@ -247,7 +250,7 @@ impl Reader {
         if self.is_late(lane) || asked.iter().any(|spot| spot.0 == lane) {
             return Ok(None);
         }
-        let free = (0..2).map(|room| (lane, room)).find(|spot| self.room(*spot).is_some_and(Room::is_free));
+        let free = (0..2).map(|buffer| (lane, buffer)).find(|spot| self.buffer(*spot).is_some_and(Buffer::is_free));
         let Some(spot) = free else { return Ok(None) };
         // SAFETY: the caller's promise.
         match unsafe { self.start(spot, address, end) } {
@@ -264,7 +267,7 @@ impl Reader {
         self.lanes.get(lane).is_some_and(|lane| lane.late)
     }
 
-    /// The first of some rooms that has what it was asked for, or has it soon. The engines of the others are late.
+    /// The first of some buffers whose copy is complete, waiting up to [`LATE`]. The engines of the others are late.
     fn soon(&mut self, spots: &[Spot]) -> Option<Spot> {
         let found = self.first_of(spots, Instant::now() + LATE);
         if found.is_none() {
@@ -277,14 +280,14 @@ impl Reader {
         found
     }
 
-    fn room(&self, (lane, room): Spot) -> Option<&Room> {
-        self.lanes.get(lane)?.rooms.get(room)
+    fn buffer(&self, (lane, buffer): Spot) -> Option<&Buffer> {
+        self.lanes.get(lane)?.buffers.get(buffer)
     }
 
-    /// The first of some rooms that has what it was asked for.
+    /// The first of some buffers whose copy is complete.
     fn first_of(&self, spots: &[Spot], deadline: Instant) -> Option<Spot> {
         loop {
-            let free = spots.iter().find(|spot| self.room(**spot).is_some_and(Room::is_free));
+            let free = spots.iter().find(|spot| self.buffer(**spot).is_some_and(Buffer::is_free));
             match free {
                 Some(spot) => return Some(*spot),
                 None if spots.is_empty() || Instant::now() >= deadline => return None,
@@ -293,65 +296,65 @@ impl Reader {
         }
     }
 
-    /// The lane of an engine.
+    /// The lane that uses an engine.
     fn lane(&mut self, engine: Engine) -> Result<usize, Unread> {
         if let Some(known) = self.lanes.iter().position(|lane| lane.engine == engine) {
             return Ok(known);
         }
-        let room = || -> Result<Room, Unread> {
+        let buffer = || -> Result<Buffer, Unread> {
             let memory = self.api.kernarg_memory(&self.gpus, PIECE)?;
-            Ok(Room { memory, copied: self.api.own_signal(0)?, of: None })
+            Ok(Buffer { memory, copied: self.api.own_signal(0)?, of: None })
         };
-        let rooms = [room()?, room()?];
-        self.lanes.push(Lane { engine, rooms, late: false });
+        let buffers = [buffer()?, buffer()?];
+        self.lanes.push(Lane { engine, buffers, late: false });
         Ok(self.lanes.len() - 1)
     }
 
-    /// Has an engine copy what is from an address on, as much as there is and fits, into a room that is free.
+    /// Starts a copy from an address into a free buffer, as many bytes as exist and fit.
     ///
     /// # Safety
     /// As for [`Reader::read`].
-    unsafe fn start(&mut self, (lane, room): Spot, address: u64, end: u64) -> Result<(), hsa::HsaError> {
+    unsafe fn start(&mut self, (lane, buffer): Spot, address: u64, end: u64) -> Result<(), hsa::HsaError> {
         let Some(lane) = self.lanes.get_mut(lane) else { return Ok(()) };
-        let (engine, Some(room)) = (lane.engine, lane.rooms.get_mut(room)) else { return Ok(()) };
+        let (engine, Some(buffer)) = (lane.engine, lane.buffers.get_mut(buffer)) else { return Ok(()) };
         let bytes = (end - address).min(PIECE as u64) as usize;
-        room.copied.memory().value.store(1, Ordering::Release);
-        // ROCr chooses the engine by the agents that it is told.
+        buffer.copied.memory().value.store(1, Ordering::Release);
+        // ROCr chooses the engine by the two agents of the call.
         let (to_agent, from_agent) = match engine.path {
             Path::ToHost | Path::Sdma(_) => (self.host, engine.gpu),
             Path::ToGpu => (engine.gpu, self.host),
             Path::Within => (engine.gpu, engine.gpu),
         };
         let from = (ptr::with_exposed_provenance(address as usize), from_agent);
-        let to = (room.memory.as_ptr(), to_agent);
+        let to = (buffer.memory.as_ptr(), to_agent);
         let started = match engine.path {
-            // SAFETY: the caller's promise, and the room's size. The GPU can access both.
-            Path::Sdma(engine) => unsafe { self.api.start_copy_on(to, from, bytes, room.copied, engine) },
+            // SAFETY: the caller's promise, and the buffer's size. The GPU can access both.
+            Path::Sdma(engine) => unsafe { self.api.start_copy_on(to, from, bytes, buffer.copied, engine) },
             // SAFETY: as above.
-            _ => unsafe { self.api.start_copy(to, from, bytes, room.copied) },
+            _ => unsafe { self.api.start_copy(to, from, bytes, buffer.copied) },
         };
-        room.of = Some((address, bytes)).filter(|_| started.is_ok());
+        buffer.of = Some((address, bytes)).filter(|_| started.is_ok());
         if started.is_err() {
-            room.copied.memory().value.store(0, Ordering::Release);
+            buffer.copied.memory().value.store(0, Ordering::Release);
         }
         started
     }
 
-    /// True when no copy is under way.
+    /// True if no copy is in progress.
     pub(super) fn has_no_late_copies(&self) -> bool {
-        self.lanes.iter().flat_map(|lane| &lane.rooms).all(Room::is_free)
+        self.lanes.iter().flat_map(|lane| &lane.buffers).all(Buffer::is_free)
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // Into the others, copies may still write.
-        for room in self.lanes.iter().flat_map(|lane| &lane.rooms).filter(|room| room.is_free()) {
+        // Late copies may still write the others.
+        for buffer in self.lanes.iter().flat_map(|lane| &lane.buffers).filter(|buffer| buffer.is_free()) {
             // SAFETY: no copy is under way that would end it, and no other thread knows it.
-            let signal = unsafe { self.api.destroy_own_signal(room.copied) };
+            let signal = unsafe { self.api.destroy_own_signal(buffer.copied) };
             // SAFETY: no copy is under way that would write there, and no other thread knows it.
-            let memory = unsafe { self.api.free(room.memory) };
-            // What the runtime keeps is of no harm.
+            let memory = unsafe { self.api.free(buffer.memory) };
+            // If the runtime refuses, the memory stays allocated, which does no harm.
             drop((signal, memory));
         }
     }

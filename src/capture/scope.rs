@@ -1,4 +1,4 @@
-//! Which memory a snapshot has, and reading it into the file, each byte once.
+//! Selects the memory of a snapshot, and reads it into the file, each byte once.
 //!
 //! # Threads
 //! The capture thread.
@@ -21,48 +21,48 @@ use super::take::{Reading, Untaken};
 use super::untouched::{self, Links, Moment};
 use crate::session::Session;
 
-/// Which memory a snapshot is to have, and when it has to be read.
+/// Which memory a snapshot includes, and the deadline for reading it.
 pub(super) struct Wanted<'a> {
     pub(super) scope: CaptureScope,
-    /// The position of the dispatch's agent.
+    /// The position of the dispatch's agent in the list of agents.
     pub(super) agent: usize,
     pub(super) kernarg: &'a [u8],
-    /// The executable of the replacement, if that has variables of its own.
+    /// The executable of the replacement, if it has variables of its own.
     pub(super) replacement: Option<Executable>,
     pub(super) end: Instant,
 }
 
-/// The memory of a snapshot, which becomes more while it is read if addresses are followed.
+/// The memory of a snapshot. It grows during reading if addresses are followed.
 struct Gathered<'a, 'r> {
     capture: &'a Capture,
     reading: &'r mut Reading<'a>,
     end: Instant,
-    /// Bytes by which the file may grow.
+    /// How many bytes the file may still grow.
     left: u64,
     all: Vec<Allocation>,
-    /// How many of them were read, or known without that.
+    /// How many of them were read, or known to be unchanged.
     next: usize,
-    /// Serial numbers of memory that is as the parent has it.
+    /// Serial numbers of memory that is unchanged since the parent snapshot.
     same: HashSet<u64>,
-    /// Present when everything in memory that looks like an address is taken for one.
+    /// Present if each word that looks like an address is followed.
     follow: Option<Follow>,
 }
 
 /// Following addresses from memory to memory.
 struct Follow {
-    /// First addresses of what was found.
+    /// First addresses of the memory found.
     known: HashSet<u64>,
-    /// What no word outside of is an address.
+    /// The range of all memory: a word outside of it is no address.
     span: (u64, u64),
-    /// What the parent's memory points to.
+    /// Addresses found in memory of the parent snapshot.
     before: Links,
-    /// What memory points to now.
+    /// Addresses found in memory now.
     links: Links,
 }
 
 impl Follow {
     fn new(found: &[Allocation], span: (u64, u64), changes: u64, before: Links) -> Follow {
-        // Of other memory, other words are addresses.
+        // If the list of memory has changed, other words are addresses.
         let before = if before.changes == changes { before } else { Links::default() };
         let known = found.iter().map(|a| a.base).collect();
         Follow { known, span, before, links: Links { changes, ..Links::default() } }
@@ -70,7 +70,7 @@ impl Follow {
 }
 
 impl Gathered<'_, '_> {
-    /// Takes everything in a piece of memory for an address that looks like one.
+    /// Follows each word in a piece of memory that looks like an address.
     fn follow(&mut self, range: &Allocation, at: u64, piece: &[u8]) {
         let Some(follow) = &mut self.follow else { return };
         let aligned = piece.get(at.wrapping_neg() as usize % 8..).unwrap_or_default();
@@ -84,7 +84,7 @@ impl Gathered<'_, '_> {
         let memory = lock(&self.capture.memory);
         let mut last = 0..0;
         for word in addresses {
-            // Addresses that follow each other are often of one array.
+            // Consecutive addresses often belong to one array.
             if last.contains(&word) {
                 continue;
             }
@@ -100,7 +100,7 @@ impl Gathered<'_, '_> {
         }
     }
 
-    /// The same for memory that is not read, since it is as it was. False if it is not known what it points to.
+    /// The same for memory that is unchanged and not read. False if its addresses are not known from before.
     fn follow_known(&mut self, range: &Allocation) -> bool {
         let Some(follow) = &mut self.follow else { return true };
         let Some(links) = follow.before.of.remove(&range.serial) else { return false };
@@ -141,12 +141,12 @@ impl Source for Gathered<'_, '_> {
 }
 
 impl Capture {
-    /// How often the memory of a dispatch is read.
+    /// How many times the memory of a dispatch is read.
     pub(super) fn readings(&self) -> u64 {
         1 + u64::from(self.after)
     }
 
-    /// Reads memory into the file. A kernel that reaches none has a snapshot without any. Queues and copies are at rest.
+    /// Reads memory into the file. Queues and copies must be at rest. The snapshot of a kernel that reaches no memory is empty.
     pub(super) fn snapshot<'a>(
         &'a self,
         session: &Session,
@@ -162,7 +162,7 @@ impl Capture {
         let all = self.ranges(session, wanted);
         let memory = lock(&self.memory);
         let (span, changes) = (memory.span(), memory.changes());
-        // Everything that may be reached, since it is not known yet what will be.
+        // All memory that may be reached; which part is reached is not known yet.
         let private = if quiet.is_some() { untouched::private(memory.all()) } else { HashSet::new() };
         drop(memory);
         let (same, links) = match before {
@@ -200,7 +200,7 @@ impl Capture {
         Ok(Some(read.id))
     }
 
-    /// Reads a piece of memory, which is not freed meanwhile, nor while a copy of it is under way.
+    /// Reads a piece of memory. It is freed neither meanwhile nor while a copy of it is in progress.
     fn piece<'a>(
         &'a self,
         reading: &mut Reading<'a>,
@@ -228,7 +228,7 @@ impl Capture {
         read
     }
 
-    /// The memory that is in the scope of a dispatch: with `reachable`, what arguments and code have addresses of.
+    /// The memory in the scope of a dispatch. With `reachable`, only memory whose addresses are in arguments or code.
     fn ranges(&self, session: &Session, wanted: &Wanted<'_>) -> Vec<Allocation> {
         let agent = session.interceptor.agent(wanted.agent).map_or(0, |agent| agent.agent.handle);
         let mut memory = lock(&self.memory);
@@ -239,7 +239,7 @@ impl Capture {
             words.flat_map(|word| memory.mapped_around(word)).collect()
         };
         let mut found = at(wanted.kernarg);
-        // Code reaches its variables without an argument.
+        // Code reaches its own variables without an argument.
         found.extend(all.iter().filter(|a| matches!(a.kind, Kind::Variable { .. })));
         let own = wanted.replacement.map_or(&[][..], |replacement| memory.of_ours(replacement)).to_vec();
         drop(memory);
@@ -254,7 +254,7 @@ impl Capture {
     }
 }
 
-/// All memory, the signals among what arguments point to, and the replacement's own data.
+/// All memory, the signals that arguments point to, and the replacement's own data.
 fn with_signals(mut all: Vec<Allocation>, found: Vec<Allocation>, own: Vec<Allocation>) -> Vec<Allocation> {
     all.extend(own);
     all.extend(found.into_iter().filter(|a| a.kind == Kind::Signal));

@@ -1,4 +1,4 @@
-//! Which dispatches are captured.
+//! Selects the dispatches that are captured.
 //!
 //! # Threads
 //! Publishers, one at a time for each queue.
@@ -14,7 +14,7 @@ use regex::Regex;
 
 use crate::kernels::Kernels;
 
-/// What is asked for.
+/// What the settings select.
 pub(super) struct Selection {
     kernels: Option<Regex>,
     occurrences: Occurrences,
@@ -27,34 +27,34 @@ pub(super) struct Selection {
 struct Seen {
     /// Dispatches of each kernel and geometry.
     counts: HashMap<(u32, usize, [u32; 3], [u16; 3]), u64>,
-    /// Whether a kernel's name is asked for, by its number.
+    /// Whether a kernel's name matches, by the kernel's number.
     named: HashMap<u32, bool>,
     random: u64,
 }
 
 impl Selection {
-    /// What the settings ask for.
+    /// The selection that the settings describe.
     ///
     /// # Errors
-    /// Why the regular expression is none.
+    /// When the regular expression is invalid.
     pub(super) fn new(settings: &Interceptor) -> Result<Selection, regex::Error> {
         Ok(Selection {
             kernels: settings.capture_kernels.as_deref().map(Regex::new).transpose()?,
             occurrences: settings.capture_dispatches.clone(),
             grid: settings.capture_grid,
             device: settings.capture_device.map(|n| n as usize),
-            // Runs differ; what is random about a share needs no better beginning.
+            // The seed only has to differ between runs.
             seen: Mutex::new(Seen { random: u64::from(std::process::id()) | 1 << 40, ..Seen::default() }),
         })
     }
 
-    /// The expression for names, if dispatches were looked at and none of them has such a name.
+    /// The expression for names, if there were dispatches and no name matched.
     pub(super) fn unmatched(&self) -> Option<&Regex> {
         let seen = lock(&self.seen);
         self.kernels.as_ref().filter(|_| !seen.named.is_empty() && seen.named.values().all(|named| !named))
     }
 
-    /// Counts a dispatch; its number among those of its kernel and geometry if it is to be captured.
+    /// Counts a dispatch. If it is captured: its number among those of its kernel and geometry.
     pub(super) fn wants(&self, kernels: &Kernels, agent: usize, packet: &Packet) -> Option<u64> {
         if self.device.is_some_and(|device| device != agent) {
             return None;

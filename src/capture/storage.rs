@@ -1,4 +1,4 @@
-//! The capture's file, in a process whose application may close any descriptor, and open another file in its place.
+//! The capture's file. The application may close any descriptor, and open another file under its number: each write checks for that.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use logdur_journal::quiet::Quiet;
 
 use crate::guarded::Guarded;
 
-/// A new file, whose descriptor is compared with it before each write.
+/// A new file. Before each write, its descriptor is checked to still refer to it.
 #[derive(Debug)]
 pub(super) struct GuardedStorage {
     path: PathBuf,
@@ -17,13 +17,13 @@ pub(super) struct GuardedStorage {
 }
 
 impl GuardedStorage {
-    /// Makes a file with the permissions of a mode.
+    /// Creates a file with the permissions `mode`.
     ///
     /// # Errors
-    /// When there is a file ([`io::ErrorKind::AlreadyExists`]), or none can be made.
+    /// When the file exists ([`io::ErrorKind::AlreadyExists`]), or cannot be created.
     pub(super) fn create_new(path: &Path, mode: u32) -> io::Result<GuardedStorage> {
         let file = Guarded::of(FileStorage::create_new(path, mode)?.file())?;
-        // The application may go to another folder.
+        // The application may change its working directory.
         Ok(GuardedStorage { path: std::path::absolute(path)?, file, length: 0 })
     }
 
@@ -35,7 +35,7 @@ impl GuardedStorage {
 
 impl Storage for GuardedStorage {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // The limit may change between the look and the write.
+        // The limit may change between this check and the write.
         let _quiet = Quiet::new();
         let after = self.length.saturating_add(bytes.len() as u64);
         size_limit(after)?;

@@ -1,4 +1,4 @@
-//! Memory that no call of the runtime announces: where faults are retried (XNACK), kernels use all memory of the process.
+//! Memory that no call of the runtime announces: with XNACK, kernels can use all memory of the process.
 //!
 //! # Threads
 //! The capture thread.
@@ -7,12 +7,12 @@ use std::fs;
 
 use super::memory::Memory;
 
-/// The largest mapping that is captured: larger ones are the reserves of allocators, mostly.
+/// The largest mapping that is captured, in bytes. Larger ones mostly are reserves of allocators.
 const LARGEST: u64 = 256 << 20;
 /// No memory of a process is below it (`vm.mmap_min_addr`).
 const LOWEST: u64 = 1 << 16;
 
-/// Mappings that can be memory of the application's, by address: first, end.
+/// Mappings that may be the application's memory, as pairs of first address and end.
 fn mappings(maps: &str) -> Vec<(u64, u64)> {
     let of_line = |line: &str| {
         let mut words = line.split_ascii_whitespace();
@@ -28,8 +28,7 @@ fn mappings(maps: &str) -> Vec<(u64, u64)> {
     maps.lines().filter_map(of_line).collect()
 }
 
-/// Enters the memory that words of arguments point to, and that nothing has announced. Returns what a reader of the capture
-/// has to be told.
+/// Enters memory that arguments point to and that nothing has announced. Returns a note for readers of the capture.
 pub(super) fn enter(memory: &mut Memory, arguments: &[u8]) -> Vec<String> {
     let words = arguments.chunks_exact(8).filter_map(|word| word.try_into().ok()).map(u64::from_le_bytes);
     let mut words: Vec<u64> = words.filter(|&word| word >= LOWEST && memory.around(word).is_none()).collect();
@@ -40,7 +39,7 @@ pub(super) fn enter(memory: &mut Memory, arguments: &[u8]) -> Vec<String> {
     let maps = mappings(&fs::read_to_string("/proc/self/maps").unwrap_or_default());
     let (mut bytes, mut told) = (0, Vec::new());
     for word in words {
-        // An earlier word may have pointed there as well.
+        // An earlier word may have entered it.
         if memory.around(word).is_some() {
             continue;
         }

@@ -1,17 +1,17 @@
-//! Memory that is as the newest snapshot has it, which is known without reading it.
+//! Finds memory that is unchanged since the newest snapshot, without reading it.
 //!
-//! Coarse-grained memory of a GPU is written by kernels, by copies and fills, and by what else has access to it. It is as it was
-//! at a snapshot if each of the following is so at the snapshot and now:
+//! Kernels, copies, fills and others with access write the coarse-grained memory of a GPU. The memory is unchanged since a snapshot if
+//! each of the following holds at the snapshot and now:
 //!
-//! * Each queue of the process is watched, and everything that was ever published of it is complete. Since then, no packet was
-//!   published that writes memory: none but barriers. The feature sees each packet before it is published ([`Untouched::published`]).
-//! * No copy, fill or write of an image is under way or waits, and none has begun since. While memory is read, none can.
-//! * The host has none of it mapped ([`HostMappings`]): through the aperture of a GPU's memory, the application writes without a call.
-//! * It is the same allocation, it was given to no other process and no other device, and it is not mapped by `hsa_amd_vmem_map`,
-//!   which gives memory several addresses.
-//! * The process has no device open, beside the GPUs, that could write it, and no second HSA runtime.
+//! * Each queue of the process is watched, and all of its published packets are complete. Since the snapshot, only barriers were
+//!   published, which write no memory. The feature sees each packet before it is published ([`Untouched::published`]).
+//! * No copy, fill or write of an image is in progress or waits, and none has begun since. None can begin while memory is read.
+//! * The host has none of it mapped ([`HostMappings`]): the application could write through the aperture of a GPU's memory.
+//! * It is the same allocation. No other process and no other device got it, and `hsa_amd_vmem_map` did not map it, since that call
+//!   gives memory several addresses.
+//! * The process has no device open, other than the GPUs, that could write it, and no second HSA runtime.
 //!
-//! Everything else is read, always: memory of the host and of other processes, managed memory, variables, signals.
+//! All other memory is always read: memory of the host and of other processes, managed memory, variables, signals.
 //!
 //! # Threads
 //! Publishers count packets; the capture thread asks.

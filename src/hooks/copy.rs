@@ -1,5 +1,5 @@
-//! Copies, also from files. Their completion signals may be ones that a dispatch completed on, whose times the copy — done by a kernel of the
-//! runtime's own — is about to overwrite. While memory is captured, none begins.
+//! Copies, also from files. A kernel of the runtime may do a copy, and then overwrites the times in the completion signal. So the times of
+//! a dispatch that completed on that signal are read first. No copy begins while memory is captured.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -16,9 +16,9 @@ use crate::capture::{Copy, Engine, Inside, Path, copied_by_a_kernel};
 use crate::copies::Started;
 use crate::session::{self, Session};
 
-/// What copies of one call are asked for with.
+/// The arguments of one call that starts copies.
 struct Asked {
-    /// So many signals that have to be 0 first.
+    /// How many signals must reach 0 before the copy begins.
     count: u32,
     dependency: *const hsa_signal_t,
 }
@@ -79,7 +79,7 @@ fn with_rows(copies: impl IntoIterator<Item = Started>, call: impl FnOnce() -> h
         let Some(session) = session::current().filter(|_| !started.is_empty()) else { return };
         if let Some(rows) = &session.copies {
             match status {
-                // They are looked for until they are complete.
+                // The log thread checks them until they are complete.
                 HSA_STATUS_SUCCESS => session.log.wake(),
                 _ => rows.refused(&started),
             }

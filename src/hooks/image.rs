@@ -1,5 +1,5 @@
-//! Functions that write the memory of images: by kernels on a queue of the runtime's own, which no other hook sees. They return when
-//! that is done. While memory is captured, none begins.
+//! Functions that write the memory of images. They run kernels on a queue of the runtime that no other hook sees, and return when the
+//! write is complete. No write begins while memory is captured.
 
 use std::ffi::c_void;
 

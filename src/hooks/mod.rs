@@ -1,7 +1,7 @@
-//! The entries of the runtime's tables that lead to us.
+//! The hooks: functions that replace entries of the runtime's tables.
 //!
-//! A hook calls the function that was in the entry before, exactly once, also if our own code panics, and tells
-//! the session before or after. To add one: a function in the file of its subject, and a line in one of the tables below.
+//! A hook calls the original function exactly once, even if our own code panics, and informs the session before or after the call. To
+//! add a hook, write a function in the file of its subject, and a line in one of the tables below.
 
 mod copy;
 mod executable;

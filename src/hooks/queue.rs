@@ -22,7 +22,7 @@ pub(super) unsafe extern "C" fn create(
 ) -> hsa_status_t {
     let request = Request { agent, size, kind, callback, data, private_segment_size, group_segment_size };
     let watched = guard(None, || {
-        // Queues of anything but a GPU, and a call that the runtime will refuse, are the runtime's own business.
+        // The runtime alone handles queues of other agents than GPUs, and calls that it will refuse.
         let session = session::active()?;
         let position = session.interceptor.agent_position(agent.handle).filter(|_| !queue.is_null())?;
         if !session.interceptor.start() {

@@ -1,11 +1,11 @@
-//! The runtime's start and end: what needs its functions at the end is done before the last user shuts it down.
+//! The runtime's start and end. Work that needs the runtime's functions is done before its last user shuts it down.
 //!
 //! ROCr 7.2 counts its users down before it calls `OnUnload`, so that it refuses every function there; older ones do it
 //! afterwards. Source: ROCr's `Runtime::Release`.
 //!
 //! # Threads
-//! Any. The count is the runtime's own, kept beside it: of two threads that use the runtime for the first time together, one
-//! may be missed. Then its queues are given up too early, which is said.
+//! Any. The count here mirrors the runtime's own. If two threads make their first call at the same time, one may be missed: then the
+//! library gives up its queues too early, and a notice says so.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -1,9 +1,8 @@
-//! The memory through which instrumented kernels send their messages: for each GPU a number of sub-buffers, of which a dispatch gets
-//! some beside each other.
+//! The memory through which instrumented kernels send messages. Each GPU has a pool of sub-buffers; a dispatch gets adjacent ones.
 //!
 //! # Threads
-//! Publishers take sub-buffers; no thread waits ([`Units`]). The drain thread empties them, and gives them back when the dispatch has
-//! ended: the next dispatch sees them empty.
+//! Publishers take sub-buffers without waiting ([`Units`]). The drain thread empties them, and returns them when the dispatch has ended.
+//! The next dispatch gets empty ones.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -20,13 +19,13 @@ use logdur_settings::Interceptor;
 use super::Probe;
 use super::drain::Waiting;
 
-/// Bytes of a sub-buffer at most, if the limit leaves room for many; and at least: several messages of 64 addresses.
+/// The largest and the smallest sub-buffer in bytes. The smallest has room for several messages of 64 addresses.
 const CAPACITY: [usize; 2] = [32 << 10, 4 << 10];
-/// Sub-buffers that there are of the largest capacity before it is reduced.
+/// Sub-buffers of a pool before their capacity is reduced.
 const MANY: usize = 256;
-/// Sub-buffers of a dispatch at most: as many locks for its waves.
+/// The most sub-buffers of a dispatch. Each has a lock for its waves.
 const MOST: usize = 256;
-/// A dispatch has one of so many parts of a pool at most: others find room beside it.
+/// A dispatch gets at most this fraction of a pool, so that others run beside it.
 const PARTS: usize = 4;
 /// What a sub-buffer needs besides its data: size, flag, error bits, lock, and two descriptors.
 const EXTRA: usize = 8 + 1 + 4 + 1 + 2 * DESCRIPTOR;
@@ -41,9 +40,9 @@ pub(crate) struct Pool {
     sizes: NonNull<AtomicU64>,
     errors: NonNull<AtomicU32>,
     full: NonNull<AtomicU8>,
-    /// In the GPU's memory: for each power of two and each place a dispatch's sub-buffers can have, a descriptor.
+    /// Descriptors in the GPU's memory: one for each power of two of sub-buffers, and each position that these can have.
     descriptors: u64,
-    /// Which dispatch has which sub-buffers. One runs from when it is recorded until the drain thread has ended it.
+    /// Which dispatch has which sub-buffers. A dispatch runs from its record until the drain thread has ended it.
     pub(super) units: Units<Use>,
     waiting: &'static Waiting,
 }

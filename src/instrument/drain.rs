@@ -1,7 +1,7 @@
 //! The thread that empties the sub-buffers of all dispatches, and gives their messages to the handlers.
 //!
-//! A wave whose sub-buffer is full waits for this thread, without end. So the thread lives as long as the process, and empties
-//! sub-buffers also when no handler is left.
+//! A wave with a full sub-buffer waits for this thread without a limit. So the thread runs until the process ends, and empties sub-buffers
+//! even if no handler is left.
 //!
 //! # Threads
 //! One, started with the first pool of sub-buffers. It sleeps while no instrumented dispatch is in flight.
@@ -44,7 +44,7 @@ pub(crate) struct Waiting {
     given_up: AtomicBool,
     started: AtomicBool,
     thread: Mutex<Option<ThreadId>>,
-    /// Changes while the thread comes on.
+    /// Changes while the thread makes progress.
     steps: AtomicU64,
     /// The position of the handler that is being called among those that the user wants, and one; 0 for none.
     calling: AtomicUsize,

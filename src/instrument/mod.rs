@@ -1,10 +1,10 @@
 //! Instrumented mode: clones of kernels run in their place, and send messages to handlers.
 //!
-//! Which clone runs is decided where swaps are ([`Swapper`](crate::swap::Swapper)). Here: whether a dispatch is instrumented, the
-//! memory that it sends messages through ([`buffers`]), the thread that receives them ([`drain`]), and the handlers ([`handlers`]).
+//! [`Swapper`](crate::swap::Swapper) decides which clone runs. This module decides whether a dispatch is instrumented. It has the memory
+//! for messages ([`buffers`]), the thread that receives them ([`drain`]), and the handlers ([`handlers`]).
 //!
 //! # Threads
-//! Publishers choose and take memory; they take no lock that is ever waited for. The drain thread does the rest.
+//! Publishers select dispatches and take memory without waiting for a lock. The drain thread does everything else.
 
 mod buffers;
 mod drain;

@@ -1,4 +1,4 @@
-//! The file in which the library tells `omniprobe` what the user is to know (see [`Interceptor::hello`]).
+//! The file through which the library sends notices for the user to `omniprobe` (see [`Interceptor::hello`]).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

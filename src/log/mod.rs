@@ -1,8 +1,8 @@
 //! The log: rows, notices, and the account at the end.
 //!
 //! # Threads
-//! One thread writes rows as dispatches complete; at the end of the runtime or the process, and before there is such a
-//! thread, others do. The thread that writes holds the writer.
+//! The log thread writes rows as dispatches complete. Other threads write before it starts, and at the end of the runtime or the
+//! process. The thread that writes holds the writer's lock.
 
 mod finished;
 pub(crate) mod hello;
@@ -48,15 +48,15 @@ pub(crate) use sink::Sink;
 
 /// Rows are written together when there are this many bytes of them, or none left to add.
 const BATCH: usize = 256 << 10;
-/// How many records ahead a record's cache line is asked for: the publisher and the reaper leave it elsewhere.
+/// How many records ahead a cache line is prefetched: the publisher and the reaper leave it in other caches.
 const AHEAD: usize = 16;
-/// Between two looks for rows: what is complete is in the log this much later, and in the records at once. A burst of
-/// dispatches is over before its rows ask for a processor.
+/// Time between two checks for rows. A complete dispatch is in its record at once, and in the log after this time. A burst of
+/// dispatches is over before the thread uses a processor for its rows.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The same while some GPU's clock is not known: without it, a reader of a dead process's records has no times.
+/// The same while some GPU's clock is not calibrated: without the calibration, the records of a dead process have no times.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Lines that are no rows and wait for the writer, at most.
+/// The most lines, other than rows, that wait for the writer.
 const MOST_LINES: usize = 4096;
 
 /// Between two attempts to write a log that cannot be written.
@@ -125,6 +125,12 @@ impl Report for Log {
     }
 }
 
+/// The clocks that the times of a queue's rows are converted with.
+struct Clocks<'c> {
+    agent: Option<&'c SeenAgent>,
+    host: Option<ClockLine>,
+}
+
 impl Log {
     /// The log in an open sink, or nowhere for the reason of a `problem`. `no_file` says why `records` end with the process.
     pub(crate) fn new(
@@ -173,7 +179,7 @@ impl Log {
         Log { filter, ..log }
     }
 
-    /// A line that waits for the writer. The caller never does: with a log that cannot be written, later lines are lost and counted.
+    /// Hands a line to the writer without waiting. If the log cannot be written, later lines are lost and counted.
     fn add(&self, line: Line) {
         if self.lines.try_send(line).is_err() {
             self.lines_lost.fetch_add(1, Ordering::Relaxed);
@@ -252,8 +258,8 @@ impl Log {
         self.write(session, access, Patience::none());
     }
 
-    /// Writes everything that there is to write, because the runtime or the process ends. A slow reader is waited for, but
-    /// all such waits of a process together have one limit. With full `access`, the runtime is asked how to convert times.
+    /// Writes everything that is left, because the runtime or the process ends. Waits for a slow reader; all such waits of a process
+    /// share one limit. With full `access`, the runtime converts times.
     pub(crate) fn write_all(&self, session: &Session, access: Access) {
         self.with_last_patience(|patience| self.write(session, access, patience));
     }
@@ -344,7 +350,7 @@ impl Log {
     ) -> Flushed {
         let agent = session.interceptor.agent(queue.agent);
         let mut old = agent.filter(|a| queue.has_packets && access == Access::Full && a.clock.is_old());
-        let host = session.interceptor.clock.line();
+        let clocks = Clocks { agent, host: session.interceptor.clock.line() };
         let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
             record.ask_ahead(AHEAD);
@@ -358,7 +364,7 @@ impl Log {
                         }
                         old = old.filter(|_| !calibrate(session, queue, agent, record));
                     }
-                    self.write_row(session, writer, queue, agent, host, record);
+                    self.write_row(session, writer, queue, &clocks, record);
                 }
                 State::InFlight | State::Logged => {}
             }
@@ -377,15 +383,7 @@ impl Log {
         Flushed::All
     }
 
-    fn write_row(
-        &self,
-        session: &Session,
-        writer: &mut Writer,
-        queue: &Queue,
-        agent: Option<&SeenAgent>,
-        host: Option<ClockLine>,
-        record: RecordRef,
-    ) {
+    fn write_row(&self, session: &Session, writer: &mut Writer, queue: &Queue, clocks: &Clocks<'_>, record: RecordRef) {
         if record.flags() & flag::NO_DISPATCH != 0 {
             record.set_state(State::Logged);
             return;
@@ -412,7 +410,7 @@ impl Log {
             record.times().start.load(Ordering::Relaxed),
             record.times().end.load(Ordering::Relaxed)
         );
-        let times = columns::times(r, operation, record.times(), agent.and_then(|a| a.clock.line()));
+        let times = columns::times(r, operation, record.times(), clocks.agent.and_then(|a| a.clock.line()));
         if times.is_none() && record.flags() & flag::INCOMPLETE == 0 {
             record.add_flags(flag::NO_TIMES);
         }
@@ -420,7 +418,7 @@ impl Log {
             kernel: kernel.map_or("", |k| k.name()),
             known: kernel.map(|k| &k.kernel),
             process: self.process,
-            dispatch: columns::dispatch(r, operation, host),
+            dispatch: columns::dispatch(r, operation, clocks.host),
             times,
             agent: queue.agent,
             queue: record.block.get().queue(),
@@ -441,7 +439,7 @@ impl Log {
         writer.ends_row(record, measured);
     }
 
-    /// Tells what the process has done with the settings that could have had no effect: swaps, and a filter of rows.
+    /// Logs whether swaps and the filter of rows had an effect.
     pub(crate) fn tell_end(&self, session: &Session) {
         let writer = lock(&self.writer);
         let Ran { dispatches, filtered, swapped } = &writer.ran;
@@ -454,8 +452,8 @@ impl Log {
         }
     }
 
-    /// Gives the account of all dispatches so far, unless nothing has changed since it was last given; true if the log has
-    /// everything. Otherwise the records keep what it lacks, and the log's last line says so if there is room for it.
+    /// Logs the account of all dispatches, if it has changed since the last one; true if the log is complete. Otherwise the records
+    /// keep the missing rows, and the log's last line says so if there is room for it.
     pub(crate) fn write_account(&self, session: &Session) -> bool {
         let flushed = self.with_last_patience(|patience| self.try_account(session, patience));
         if flushed == Flushed::Blocked {
@@ -494,8 +492,8 @@ impl Log {
     }
 }
 
-/// Lets the calling thread take no processor from a running one when it wakes, whatever policy its creator had: rows can wait. A
-/// thread of `SCHED_IDLE` could not leave it without privilege, and would hold locks for as long as others fill the processors.
+/// Gives the calling thread the policy `SCHED_BATCH`, whatever policy its creator had: a thread that wakes then preempts none. A thread
+/// of `SCHED_IDLE` could not leave that policy without privilege, and would hold locks as long as others fill the processors.
 /// Source: sched(7).
 fn wake_without_preempting() {
     let lowest = libc::sched_param { sched_priority: 0 };

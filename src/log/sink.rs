@@ -1,8 +1,8 @@
 //! Where lines go.
 //!
-//! Only whole lines are written. A file is opened for appending and written in few, large calls, so that several
-//! processes can share it; a pipe gets pieces that the kernel keeps together. Nothing here waits longer than its caller's
-//! [`Patience`]: a pipe without a reader and a full disk are errors, and what was not written is tried again later.
+//! A sink writes whole lines only. Files are opened for appending and written in few, large calls, so that several processes can share
+//! them. Pipes get pieces that Linux writes atomically. Nothing here waits longer than its caller's [`Patience`]: a pipe without a
+//! reader and a full disk are errors, and the lines are written later.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

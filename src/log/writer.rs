@@ -1,6 +1,6 @@
 //! Lines on their way into the log, and the records whose rows they are.
 //!
-//! What cannot be written stays here, and in the records, and is tried again: a row is lost only when the records are.
+//! Lines that cannot be written stay here and in the records, and are tried again. A row is lost only if its record is lost.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -26,7 +26,7 @@ use crate::session::{self, Session};
 /// Source: the Itanium C++ ABI, "Compression".
 const POINTERS: &[&str] = &["Pv", "S_", "S0_", "S1_", "S2_", "S3_", "S4_", "S5_", "S6_", "S7_", "S8_"];
 
-/// The names that a kernel's clone can have, the pass's first. Under the kernel's own name it is in the cache only.
+/// The possible names of a kernel's clone, the pass's first. Only a clone in the cache may have the kernel's own name.
 fn names(kernel: &str) -> Vec<String> {
     let mut names = vec![clone_name(kernel)];
     if kernel.starts_with("_Z") {
@@ -66,39 +66,7 @@ impl Swapper {
         original: &Original,
         instrument: &'static Instrument,
     ) -> Outcome {
-        let name = name_of(&original.symbol);
-        let names = names(name);
-        let own: Vec<Original> = names
-            .iter()
-            .filter(|other| *other != name)
-            .flat_map(|other| state.originals.named(other))
-            .filter(|other| other.symbol.agent == original.symbol.agent && !self.is_excluded(session, other))
-            .collect();
-        let in_cache = names.iter().any(|name| !state.cache.candidates(name).is_empty());
-        if own.is_empty() && !in_cache {
-            return Outcome::Nothing;
-        }
-        let (interface, _) = match self.wanted(state, original) {
-            Ok(known) => known,
-            Err(outcome) => return outcome,
-        };
-        if self.is_excluded(session, original) {
-            return Outcome::Nothing;
-        }
-        let mut refused = Vec::new();
-        match self.clone_of_cache(session, state, original, &interface, &names, instrument) {
-            Some(Ok(found)) => return Outcome::Instrumented(found.replacement, found.place),
-            Some(Err(reason)) => refused.push(reason),
-            None => {}
-        }
-        let (beside, elsewhere): (Vec<_>, Vec<_>) = own.iter().partition(|clone| clone.is_beside(original));
-        for clone in beside.into_iter().chain(elsewhere) {
-            match self.clone_of_application(session, state, original, &interface, clone, instrument) {
-                Ok(found) => return Outcome::Instrumented(found.replacement, found.place),
-                Err(reason) => refused.push(reason),
-            }
-        }
-        if refused.is_empty() { Outcome::Nothing } else { Outcome::Stays(refused.join("; ")) }
+        Search { swapper: self, session, state, original, instrument }.outcome()
     }
 
     /// True for a kernel that was loaded from a file which is excluded. Of code that HIP has unpacked, the file is not known.
@@ -106,177 +74,6 @@ impl Swapper {
         let place = || kernel.object()?.place(session.interceptor.api());
         let file = || place().and_then(libraries::file_at);
         self.libraries.excludes_any() && file().is_some_and(|file| self.libraries.excludes(&file))
-    }
-
-    /// A clone in the cache; `None` if there is none.
-    fn clone_of_cache(
-        &self,
-        session: &Session,
-        state: &mut State,
-        original: &Original,
-        interface: &Interface,
-        names: &[String],
-        instrument: &'static Instrument,
-    ) -> Option<Result<Found, String>> {
-        let (api, agent) = (session.interceptor.api(), original.symbol.agent);
-        let target = state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
-        let others = state.originals.others(agent, original.object());
-        let other_modules: Vec<&Module> = others.iter().filter_map(|object| object.module.as_ref()).collect();
-        let own = original.object().and_then(|object| object.module.as_ref());
-        let modules = Modules { own, others: &other_modules };
-        let allowed = |path: &Path| !self.libraries.excludes(path);
-        let pick = self.pick.as_ref();
-        let decision = state.cache.decide_clone(interface, names, &allowed, modules, target.as_ref(), pick);
-        let (choice, swap) = match decision {
-            Decision::Nothing => return None,
-            Decision::Swap { choice, swap } => (choice, swap),
-            Decision::Refused(refused) => {
-                let reasons = refused.iter().map(|(candidate, refusals)| {
-                    let reasons: Vec<_> = refusals.iter().map(ToString::to_string).collect();
-                    format!("{}: {}", candidate.path.display(), reasons.join(", "))
-                });
-                return Some(Err(reasons.collect::<Vec<_>>().join("; ")));
-            }
-            Decision::Running(choices) | Decision::Several(choices) => {
-                let pick = Interceptor::kernel_cache_pick;
-                return Some(Err(format!("several clones fit ({}); {pick} chooses", listed(&choices))));
-            }
-        };
-        let path = choice.candidate.path.display().to_string();
-        let replaced = self.replace(session, state, original, &others, &choice, swap);
-        let found = replaced
-            .and_then(|replacement| self.instrumented(session, state, original, replacement, &choice, instrument));
-        Some(
-            found.map(|replacement| Found { replacement, place: path.clone() }).map_err(|why| format!("{path}: {why}")),
-        )
-    }
-
-    /// The replacement by a clone of the cache, with what instruments it.
-    fn instrumented(
-        &self,
-        session: &Session,
-        state: &mut State,
-        original: &Original,
-        replacement: &'static Replacement,
-        choice: &Choice,
-        instrument: &'static Instrument,
-    ) -> Result<&'static Replacement, NotReplaced> {
-        let api = session.interceptor.api();
-        let its = &choice.candidate.interface;
-        let loaded_at = session.code.handles(api, replacement.executable).ok().and_then(|handles| {
-            let handle = handles.first()?;
-            api.loader().ok()?.loaded_at(*handle).ok()
-        });
-        let code = state.bytes_in_cache(choice);
-        let clone = Clone {
-            original,
-            name: &its.name,
-            kernel_object: replacement.kernel_object,
-            executable: replacement.executable,
-            hash: choice.hash,
-            uses: replacement.uses.clone(),
-            code,
-            uri: uri_of(&choice.candidate, code),
-            load_delta: loaded_at.map_or(0, |at| at.delta),
-        };
-        self.make(session, state, its, replacement.swap.clone(), clone, instrument)
-    }
-
-    /// A clone in a code object of the application's.
-    fn clone_of_application(
-        &self,
-        session: &Session,
-        state: &mut State,
-        original: &Original,
-        interface: &Interface,
-        clone: &Original,
-        instrument: &'static Instrument,
-    ) -> Result<Found, String> {
-        let (api, agent) = (session.interceptor.api(), original.symbol.agent);
-        let target = state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
-        let name = name_of(&clone.symbol);
-        let (its, hash) = clone.interface().map_err(|why| format!("{name}: {why}"))?;
-        let beside = clone.is_beside(original);
-        let has_variables = !(its.variables.is_empty() && its.stored_functions.is_empty());
-        if has_variables && !beside {
-            return Err(format!("{name}: it is in another code object, which has variables of its own"));
-        }
-        let swap = fit_clone(&interface.on(target.as_ref()), &its).map_err(|refusals| {
-            let reasons: Vec<_> = refusals.iter().map(ToString::to_string).collect();
-            format!("{name}: {}", reasons.join(", "))
-        })?;
-        let object = clone.object();
-        let code = object.and_then(|object| state.kept_bytes(object.hash, || object.bytes(api).ok()));
-        let clone = Clone {
-            original,
-            name,
-            kernel_object: clone.symbol.kernel_object,
-            executable: clone.executable,
-            hash,
-            uses: object.map(|object| object.number).into_iter().collect(),
-            code,
-            uri: object.map(|object| object.uri(api)).unwrap_or_default(),
-            load_delta: object.and_then(|object| object.moved_by()).unwrap_or(0),
-        };
-        let made = self.make(session, state, &its, swap, clone, instrument);
-        let place = if beside { "the same code object" } else { "another code object of the application's" };
-        made.map(|replacement| Found { replacement, place: place.to_owned() }).map_err(|why| why.to_string())
-    }
-
-    /// Makes the replacement by a clone.
-    fn make(
-        &self,
-        session: &Session,
-        state: &mut State,
-        its: &Interface,
-        swap: Swap,
-        clone: Clone<'_>,
-        instrument: &'static Instrument,
-    ) -> Result<&'static Replacement, NotReplaced> {
-        let (api, original) = (session.interceptor.api(), clone.original);
-        let agent = original.symbol.agent;
-        let symbol = name_of(&original.symbol);
-        let added = swap.added.ok_or(NotReplaced::KernelMissing)?;
-        let position = session.interceptor.agent_position(agent).unwrap_or(0);
-        let of = instrument::Clone {
-            added,
-            own: session.kernels.number(original.symbol.kernel_object),
-            agent: (position, agent),
-            kernel: demangle(symbol),
-            mangled: symbol.to_owned(),
-            clone: clone.name.to_owned(),
-            processor: its.target.processor.to_string(),
-            uri: clone.uri,
-            code: clone.code,
-            load_delta: clone.load_delta,
-        };
-        // Nothing may send messages before there is a thread that receives them.
-        if !session::current().is_some_and(|session| instrument.start(&session.interceptor)) {
-            return Err(NotReplaced::NoThread);
-        }
-        let probe = instrument.probe(api, session.interceptor.agents(), of)?;
-        let kernel = session.kernels.named(Kernel {
-            symbol: symbol.to_owned(),
-            kernarg_size: original.symbol.kernarg_size,
-            registers: registers(its.vgprs, Some(its.agprs), its.sgprs),
-            replaced: format!("{INSTRUMENTED}{}", clone.hash.short()),
-            ..Kernel::default()
-        });
-        let new = Replacement {
-            kernel_object: clone.kernel_object,
-            executable: clone.executable,
-            original: original.symbol.kernel_object,
-            uses: clone.uses,
-            code: clone.hash,
-            kernel,
-            kernargs: ring_for(api, agent, &mut state.rings, &swap.kernarg)?,
-            swap,
-            alternation: Alternation::new(CacheMode::Swap),
-            refusal: OnceLock::new(),
-            was_full: AtomicBool::new(false),
-            probe: Some(probe),
-        };
-        Ok(kept(&mut state.made, new))
     }
 
     /// What there is to tell of clones when the process ends.
@@ -310,9 +107,197 @@ impl Swapper {
     }
 }
 
+/// The search for a kernel's clone.
+struct Search<'s> {
+    swapper: &'s Swapper,
+    session: &'s Session,
+    state: &'s mut State,
+    original: &'s Original,
+    instrument: &'static Instrument,
+}
+
+impl Search<'_> {
+    fn outcome(mut self) -> Outcome {
+        let name = name_of(&self.original.symbol);
+        let names = names(name);
+        let own: Vec<Original> = names
+            .iter()
+            .filter(|other| *other != name)
+            .flat_map(|other| self.state.originals.named(other))
+            .filter(|other| {
+                other.symbol.agent == self.original.symbol.agent && !self.swapper.is_excluded(self.session, other)
+            })
+            .collect();
+        let in_cache = names.iter().any(|name| !self.state.cache.candidates(name).is_empty());
+        if own.is_empty() && !in_cache {
+            return Outcome::Nothing;
+        }
+        let (interface, _) = match self.swapper.wanted(self.state, self.original) {
+            Ok(known) => known,
+            Err(outcome) => return outcome,
+        };
+        if self.swapper.is_excluded(self.session, self.original) {
+            return Outcome::Nothing;
+        }
+        let mut refused = Vec::new();
+        match self.clone_of_cache(&interface, &names) {
+            Some(Ok(found)) => return Outcome::Instrumented(found.replacement, found.place),
+            Some(Err(reason)) => refused.push(reason),
+            None => {}
+        }
+        let (beside, elsewhere): (Vec<_>, Vec<_>) = own.iter().partition(|clone| clone.is_beside(self.original));
+        for clone in beside.into_iter().chain(elsewhere) {
+            match self.clone_of_application(&interface, clone) {
+                Ok(found) => return Outcome::Instrumented(found.replacement, found.place),
+                Err(reason) => refused.push(reason),
+            }
+        }
+        if refused.is_empty() { Outcome::Nothing } else { Outcome::Stays(refused.join("; ")) }
+    }
+
+    /// A clone in the cache; `None` if there is none.
+    fn clone_of_cache(&mut self, interface: &Interface, names: &[String]) -> Option<Result<Found, String>> {
+        let (api, agent) = (self.session.interceptor.api(), self.original.symbol.agent);
+        let target = self.state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
+        let others = self.state.originals.others(agent, self.original.object());
+        let other_modules: Vec<&Module> = others.iter().filter_map(|object| object.module.as_ref()).collect();
+        let own = self.original.object().and_then(|object| object.module.as_ref());
+        let modules = Modules { own, others: &other_modules };
+        let allowed = |path: &Path| !self.swapper.libraries.excludes(path);
+        let pick = self.swapper.pick.as_ref();
+        let decision = self.state.cache.decide_clone(interface, names, &allowed, modules, target.as_ref(), pick);
+        let (choice, swap) = match decision {
+            Decision::Nothing => return None,
+            Decision::Swap { choice, swap } => (choice, swap),
+            Decision::Refused(refused) => {
+                let reasons = refused.iter().map(|(candidate, refusals)| {
+                    let reasons: Vec<_> = refusals.iter().map(ToString::to_string).collect();
+                    format!("{}: {}", candidate.path.display(), reasons.join(", "))
+                });
+                return Some(Err(reasons.collect::<Vec<_>>().join("; ")));
+            }
+            Decision::Running(choices) | Decision::Several(choices) => {
+                let pick = Interceptor::kernel_cache_pick;
+                return Some(Err(format!("several clones fit ({}); {pick} chooses", listed(&choices))));
+            }
+        };
+        let path = choice.candidate.path.display().to_string();
+        let replaced = self.swapper.replace(self.session, self.state, self.original, &others, &choice, swap);
+        let found = replaced.and_then(|replacement| self.instrumented(replacement, &choice));
+        Some(
+            found.map(|replacement| Found { replacement, place: path.clone() }).map_err(|why| format!("{path}: {why}")),
+        )
+    }
+
+    /// The replacement by a clone of the cache, with what instruments it.
+    fn instrumented(
+        &mut self,
+        replacement: &'static Replacement,
+        choice: &Choice,
+    ) -> Result<&'static Replacement, NotReplaced> {
+        let api = self.session.interceptor.api();
+        let its = &choice.candidate.interface;
+        let loaded_at = self.session.code.handles(api, replacement.executable).ok().and_then(|handles| {
+            let handle = handles.first()?;
+            api.loader().ok()?.loaded_at(*handle).ok()
+        });
+        let code = self.state.bytes_in_cache(choice);
+        let clone = Clone {
+            name: &its.name,
+            kernel_object: replacement.kernel_object,
+            executable: replacement.executable,
+            hash: choice.hash,
+            uses: replacement.uses.clone(),
+            code,
+            uri: uri_of(&choice.candidate, code),
+            load_delta: loaded_at.map_or(0, |at| at.delta),
+        };
+        self.make(its, replacement.swap.clone(), clone)
+    }
+
+    /// A clone in a code object of the application's.
+    fn clone_of_application(&mut self, interface: &Interface, clone: &Original) -> Result<Found, String> {
+        let (api, agent) = (self.session.interceptor.api(), self.original.symbol.agent);
+        let target = self.state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
+        let name = name_of(&clone.symbol);
+        let (its, hash) = clone.interface().map_err(|why| format!("{name}: {why}"))?;
+        let beside = clone.is_beside(self.original);
+        let has_variables = !(its.variables.is_empty() && its.stored_functions.is_empty());
+        if has_variables && !beside {
+            return Err(format!("{name}: it is in another code object, which has variables of its own"));
+        }
+        let swap = fit_clone(&interface.on(target.as_ref()), &its).map_err(|refusals| {
+            let reasons: Vec<_> = refusals.iter().map(ToString::to_string).collect();
+            format!("{name}: {}", reasons.join(", "))
+        })?;
+        let object = clone.object();
+        let code = object.and_then(|object| self.state.kept_bytes(object.hash, || object.bytes(api).ok()));
+        let clone = Clone {
+            name,
+            kernel_object: clone.symbol.kernel_object,
+            executable: clone.executable,
+            hash,
+            uses: object.map(|object| object.number).into_iter().collect(),
+            code,
+            uri: object.map(|object| object.uri(api)).unwrap_or_default(),
+            load_delta: object.and_then(|object| object.moved_by()).unwrap_or(0),
+        };
+        let made = self.make(&its, swap, clone);
+        let place = if beside { "the same code object" } else { "another code object of the application's" };
+        made.map(|replacement| Found { replacement, place: place.to_owned() }).map_err(|why| why.to_string())
+    }
+
+    /// Makes the replacement by a clone.
+    fn make(&mut self, its: &Interface, swap: Swap, clone: Clone<'_>) -> Result<&'static Replacement, NotReplaced> {
+        let api = self.session.interceptor.api();
+        let agent = self.original.symbol.agent;
+        let symbol = name_of(&self.original.symbol);
+        let added = swap.added.ok_or(NotReplaced::KernelMissing)?;
+        let position = self.session.interceptor.agent_position(agent).unwrap_or(0);
+        let of = instrument::Clone {
+            added,
+            own: self.session.kernels.number(self.original.symbol.kernel_object),
+            agent: (position, agent),
+            kernel: demangle(symbol),
+            mangled: symbol.to_owned(),
+            clone: clone.name.to_owned(),
+            processor: its.target.processor.to_string(),
+            uri: clone.uri,
+            code: clone.code,
+            load_delta: clone.load_delta,
+        };
+        // Nothing may send messages before there is a thread that receives them.
+        if !session::current().is_some_and(|session| self.instrument.start(&session.interceptor)) {
+            return Err(NotReplaced::NoThread);
+        }
+        let probe = self.instrument.probe(api, self.session.interceptor.agents(), of)?;
+        let kernel = self.session.kernels.named(Kernel {
+            symbol: symbol.to_owned(),
+            kernarg_size: self.original.symbol.kernarg_size,
+            registers: registers(its.vgprs, Some(its.agprs), its.sgprs),
+            replaced: format!("{INSTRUMENTED}{}", clone.hash.short()),
+            ..Kernel::default()
+        });
+        let new = Replacement {
+            kernel_object: clone.kernel_object,
+            executable: clone.executable,
+            original: self.original.symbol.kernel_object,
+            uses: clone.uses,
+            code: clone.hash,
+            kernel,
+            kernargs: ring_for(api, agent, &mut self.state.rings, &swap.kernarg)?,
+            swap,
+            alternation: Alternation::new(CacheMode::Swap),
+            refusal: OnceLock::new(),
+            was_full: AtomicBool::new(false),
+            probe: Some(probe),
+        };
+        Ok(kept(&mut self.state.made, new))
+    }
+}
+
 /// A clone, and where it comes from.
 struct Clone<'a> {
-    original: &'a Original,
     name: &'a str,
     kernel_object: u64,
     executable: hsa::Executable,
@@ -334,8 +319,8 @@ impl State {
         Some(bytes)
     }
 
-    /// The bytes of a code object of the cache as its file has them, there for ever. Those that were loaded are others if the code
-    /// object is bound to variables.
+    /// The bytes of a code object of the cache as in its file, kept for ever. The loaded bytes differ if the code object is bound to
+    /// variables.
     fn bytes_in_cache(&mut self, choice: &Choice) -> Option<&'static [u8]> {
         if !self.bytes.contains_key(&choice.hash) {
             let bytes = self.cache.read_chosen(choice).ok()?;

@@ -1,12 +1,12 @@
 //! Kernels of a cache that run in place of the application's.
 //!
-//! What is decided, is decided when code is loaded or a file of the cache changes: a table says for the address of each
-//! kernel what runs in its place. Publishers look into it and do what it says.
+//! Decisions are made when code is loaded or a file of the cache changes. A table maps the address of each kernel to its replacement.
+//! Publishers look it up.
 //!
 //! # Threads
-//! The application's threads that load code, and the one that watches the cache, exclude each other: the state is locked while
-//! one of them decides and has the runtime load what is decided for, which it is never asked to by the runtime itself.
-//! Publishers never take that lock.
+//! The application's threads that load code and the thread that watches the cache exclude each other: each holds the lock of the state
+//! while it decides and while the runtime loads the replacement. The runtime never calls back into this code. Publishers never take the
+//! lock.
 
 mod alternative;
 mod clones;
@@ -69,7 +69,7 @@ pub(crate) struct Swapper {
 struct State {
     cache: Cache,
     originals: Originals,
-    /// What of the cache is loaded.
+    /// The code objects of the cache that are loaded.
     alternatives: HashMap<Copy, Result<Alternative, NotReplaced>>,
     /// The bytes of what was ever loaded: the runtime wants them for as long as the process lives.
     bytes: HashMap<Hash, &'static [u8]>,
@@ -460,7 +460,7 @@ impl Swapper {
         }
     }
 
-    /// Has the runtime load what takes a kernel's place. What does so already stays, with its counters.
+    /// Has the runtime load the replacement of a kernel. A replacement that is loaded already stays, with its counters.
     fn replace(
         &self,
         session: &Session,

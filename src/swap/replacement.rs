@@ -1,8 +1,8 @@
 //! A kernel that runs in place of one of the application's, as the dispatch path sees it.
 //!
 //! # Threads
-//! Publishers, at any time and several at once; nothing here waits or allocates. A replacement is never freed: a
-//! publisher may still have it when another one has taken its place.
+//! Publishers, any number at once. Nothing here waits or allocates. A replacement is never freed: a publisher may still use it after
+//! another one has taken its place.
 
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
@@ -51,8 +51,8 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
-    /// True for one that does the same, from its first packet on: what was made for code that was unloaded serves for the same code
-    /// at the same place.
+    /// True if the other replacement does the same. So one made for code that was unloaded serves again for the same code at the same
+    /// address.
     pub(super) fn is_like(&self, other: &Replacement) -> bool {
         let what = |one: &Replacement| (one.kernel_object, one.executable, one.original, one.code, one.kernel);
         let ring = |one: &Replacement| one.kernargs.map(ptr::from_ref);

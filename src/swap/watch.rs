@@ -137,8 +137,8 @@ impl Watcher {
         Ok(Watcher { events: Guarded::of(&events)?, folders: HashMap::new() })
     }
 
-    /// False once the application has closed the descriptor: what has its number now is not to be read. All files that are
-    /// no real ones share an inode.
+    /// False once the application has closed the descriptor: another file may have its number. Device and inode do not suffice, since
+    /// all anonymous files (`anon_inode`) share them.
     fn is_ours(&self) -> bool {
         let kind = std::fs::read_link(format!("/proc/self/fd/{}", self.events.number()));
         self.events.is_ours() && kind.map_or(true, |kind| kind.as_os_str() == "anon_inode:inotify")

@@ -17,7 +17,11 @@ use crate::log::Log;
 
 /// A run of `endless` whose records are in the run's folder.
 fn endless(mode: &str, count: usize) -> Run {
-    let run = Run::hsa("endless").args([mode, &count.to_string()]);
+    with_records(Run::hsa("endless").args([mode, &count.to_string()]))
+}
+
+/// A run whose records are in its folder.
+fn with_records(run: Run) -> Run {
     let folder = run.file("records");
     fs::create_dir(&folder).unwrap();
     run.env("LOGDUR_RECORDS", folder)
@@ -174,19 +178,13 @@ fn rows_of_processes_that_die_are_found_in_folders_of_any_name() {
             let [logs, captures] = ["logs", "captures"].map(|folder| run.file(folder));
             [&logs, &captures].iter().for_each(|folder| fs::create_dir(folder).unwrap());
             let (log, capture) = (logs.join(name), captures.join(name));
-            let bare = run.command();
-            let mut command = Command::new(built("omniprobe"));
-            command.arg("-l").arg(&log).arg("-c").arg(&caches);
+            let indexes = run.file("indexes").join(name);
+            let run = run.env("LOGDUR_RECORDS", &records).env("XDG_CACHE_HOME", indexes).env("XDG_RUNTIME_DIR", "");
+            let mut options = vec![OsStr::new("-l"), log.as_os_str(), OsStr::new("-c"), caches.as_os_str()];
             if signal.is_none() {
-                command.arg("--capture").arg(&capture);
+                options.extend([OsStr::new("--capture"), capture.as_os_str()]);
             }
-            if !harness::on_hardware() {
-                command.args(["--emulate", &harness::arch()]);
-            }
-            command.arg("--").arg(bare.get_program()).args(bare.get_args());
-            command.env("TEST_KERNELS", harness::kernels(&harness::arch())).env("LOGDUR_RECORDS", &records);
-            command.env("XDG_CACHE_HOME", run.file("indexes").join(name)).env("XDG_RUNTIME_DIR", "");
-            let outcome = run.finish(command);
+            let outcome = run.probed(&options);
             let what = format!("{name:?}, {mode}: {}", outcome.stderr);
             assert_eq!((outcome.status.signal(), outcome.stdout.as_str()), (signal, "PASS\n"), "{what}");
             assert_eq!(records_in(&records), [] as [PathBuf; 0], "{what}");
@@ -272,9 +270,10 @@ fn omniprobe_writes_what_an_application_that_dies_could_not_and_names_what_was_i
 
 #[test]
 fn captures_of_processes_that_die_are_named_with_what_is_whole_of_them() {
-    let run = endless("abort", 40);
+    let two = ["-c", "\"$0\" again 40; \"$0\" abort 40"].map(OsStr::new);
+    let run = Run::new("sh".into()).args(two).args([harness::hsa("endless")]);
+    let run = with_records(run);
     let [first, second, older] = ["a.ldcap", "a.1.ldcap", "a.2.ldcap"].map(|name| run.file(name));
-    let program = run.command().get_program().to_owned();
     // An older one, of another run, that nobody finished.
     let before = endless("abort", 40);
     let left = before.file("left.ldcap");
@@ -283,14 +282,7 @@ fn captures_of_processes_that_die_are_named_with_what_is_whole_of_them() {
     fs::copy(&left, &older).unwrap();
     let hour = Duration::from_secs(3600);
     fs::File::options().append(true).open(&older).unwrap().set_modified(SystemTime::now() - hour).unwrap();
-    let mut command = Command::new(built("omniprobe"));
-    command.arg("--capture").arg(&first);
-    if !harness::on_hardware() {
-        command.args(["--emulate", &harness::arch()]);
-    }
-    command.args(["--", "sh", "-c", "\"$0\" again 40; \"$0\" abort 40"]).arg(program);
-    command.env("TEST_KERNELS", harness::kernels(&harness::arch())).env("LOGDUR_RECORDS", run.file("records"));
-    let outcome = run.finish(command);
+    let outcome = run.probed(&[OsStr::new("--capture"), first.as_os_str()]);
     let named: Vec<&str> = outcome.stderr.lines().filter(|line| line.contains(": not finished, ")).collect();
     let expected = format!("omniprobe: {}: not finished, ", second.display());
     assert!(matches!(named[..], [line] if line.starts_with(&expected)), "{}", outcome.stderr);

@@ -459,21 +459,27 @@ impl Run {
     }
 
     /// Runs under `omniprobe` with some options.
-    pub(crate) fn probed(self, options: &[&str]) -> Outcome {
-        let bare = self.command();
-        let mut command = Command::new(built("omniprobe"));
-        command.args(options).stdin(Stdio::null());
+    pub(crate) fn probed<A: AsRef<OsStr>>(self, options: &[A]) -> Outcome {
+        let mut command = self.omniprobe();
+        command.args(options);
         if !on_hardware() {
             command.args(["--emulate", &self.arch]);
         }
-        command.arg("--").arg(bare.get_program()).args(bare.get_args());
-        for (name, value) in bare.get_envs() {
+        command.arg("--").arg(&self.program).args(&self.arguments);
+        self.finish(command)
+    }
+
+    /// `omniprobe` with the variables of the run, but for those that choose the device: it has options for that.
+    pub(crate) fn omniprobe(&self) -> Command {
+        let mut command = Command::new(built("omniprobe"));
+        command.stdin(Stdio::null());
+        for (name, value) in self.command().get_envs() {
             match value.filter(|_| name != "LD_PRELOAD" && name != "KFDEMU_GPUS") {
                 Some(value) => _ = command.env(name, value),
                 None => _ = command.env_remove(name),
             }
         }
-        self.finish(command)
+        command
     }
 
     /// Runs a command to its end, in the folder of the run.

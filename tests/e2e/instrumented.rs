@@ -167,7 +167,7 @@ fn a_cooperative_launch_is_instrumented_if_its_workgroups_can_meet_as_before() {
 fn full_buffers_are_emptied_while_the_kernel_runs_and_dispatches_that_find_none_are_counted() {
     let run = listed(&["wide", "12"]).env("LOGDUR_INSTRUMENT_BUFFERS", "40K");
     let file = run.file("log.csv");
-    let outcome = run.env("LOGDUR_LOG_LOCATION", &file).probed(&[]).passed();
+    let outcome = run.env("LOGDUR_LOG_LOCATION", &file).probed::<&str>(&[]).passed();
     let (log, got) = (outcome.log(), Listed::of(&outcome.read("handlers")));
     let rows = log.rows_of("doubled");
     let (instrumented, skipped): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(is_instrumented);
@@ -266,7 +266,7 @@ fn a_handler_that_never_returns_is_named_and_the_process_ends_without_it() {
     let run = listed(&["doubled", "2"]);
     let log = run.file("log.csv");
     let run = run.env("LOGDUR_LOG_LOCATION", log).env("LOGDUR_HANDLER_OPTIONS", "fail=never");
-    let outcome = run.probed(&[]).passed();
+    let outcome = run.probed::<&str>(&[]).passed();
     let log = outcome.log();
     log.account();
     let told = format!("handler {}: it did not return from a call", lister().display());
@@ -339,7 +339,7 @@ fn a_kernel_that_faults_has_sent_what_it_sent_and_its_row_is_recovered() {
     let run = listed(&["faulting"]);
     let (log, records) = (run.file("log.csv"), run.file("records"));
     fs::create_dir(&records).unwrap();
-    let outcome = run.env("LOGDUR_LOG_LOCATION", &log).env("LOGDUR_RECORDS", &records).probed(&[]);
+    let outcome = run.env("LOGDUR_LOG_LOCATION", &log).env("LOGDUR_RECORDS", &records).probed::<&str>(&[]);
     assert!(!outcome.status.success());
     let got = Listed::of(&outcome.read("handlers"));
     // Some runtimes end the process in order: then the handler learns that the second dispatch did not end.

@@ -288,7 +288,7 @@ fn the_doctor_says_when_there_is_no_device() {
 
 #[test]
 fn rows_on_the_console_are_those_of_the_application_alone() {
-    let run = Run::hip("vectors").probed(&[]).passed();
+    let run = Run::hip("vectors").probed::<&str>(&[]).passed();
     let ours: String =
         run.stdout.lines().filter(|l| l.starts_with(['#', '"', 'k'])).map(|l| format!("{l}\n")).collect();
     assert_eq!(Log::parse(&ours).account()["logged"], versions::kernels_of_vectors());

@@ -35,20 +35,13 @@ pub(crate) fn tool(name: &str, captured: &Captured, options: &[&str]) -> Outcome
 
 /// Runs a tool on a file; `run` is of any program.
 pub(crate) fn on_file(run: Run, name: &str, file: &Path, arch: &str, options: &[&str]) -> Outcome {
-    let bare = run.command();
-    let mut command = Command::new(built("omniprobe"));
-    command.arg(name).arg(file).args(options).stdin(Stdio::null());
+    let mut command = run.omniprobe();
+    command.arg(name).arg(file).args(options);
     let runs = ["replay", "verify", "bench", "tune"].contains(&name);
     if runs && !options.contains(&"--backend") {
         command.args(harness::rocm_option());
         if !harness::on_hardware() {
             command.args(["--emulate", arch]);
-        }
-    }
-    for (name, value) in bare.get_envs() {
-        match value.filter(|_| name != "LD_PRELOAD" && name != "KFDEMU_GPUS") {
-            Some(value) => _ = command.env(name, value),
-            None => _ = command.env_remove(name),
         }
     }
     run.finish(command)

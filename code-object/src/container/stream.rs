@@ -1,4 +1,4 @@
-//! What a compressed bundle holds, as a stream.
+//! The decompressed contents of a bundle, as a stream.
 //!
 //! Sources: RFC 8878 for zstd's frames, RFC 1950 for zlib's.
 

@@ -1,10 +1,10 @@
 //! The constant-frequency counter that stamps signals, and the system clock that it is compared with.
 //!
-//! The real clock follows the system's, at a rate of its own and, where that is wanted, a little faster than it says. The deterministic clock is a function of what has been executed: a dispatch
-//! starts at the end of the last one that ended, and takes one tick for each of its wave instructions; packets without a
-//! kernel take none; a copy takes one for each [`BYTES_PER_TICK`]. Its system time runs on the same line, so that
-//! converting one to the other is exact. With several queues at work at a time (the runtime has one of its own, to load
-//! code), its ticks depend on the order in which their packets end; with one, they are the same in every run.
+//! The real clock follows the system's clock at a rate of its own. On request it runs a little faster than that rate. The deterministic
+//! clock counts executed work. A dispatch starts at the end of the last one that ended, and takes one tick for each wave instruction. A
+//! packet without a kernel takes none, and a copy takes one for each [`BYTES_PER_TICK`]. System time is a linear function of its ticks, so
+//! conversions are exact. With one busy queue, ticks are the same in every run. With several (the runtime has one of its own, to load
+//! code), they depend on the order in which packets end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const TICKS_PER_SECOND: u64 = 100_000_000;
 const NANOSECONDS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
 
-/// What a copy engine moves in a tick of the deterministic clock.
-pub const BYTES_PER_TICK: u64 = 256;
+/// Bytes that a copy engine moves in a tick of the deterministic clock.
+pub(crate) const BYTES_PER_TICK: u64 = 256;
 
 /// Where the deterministic clock begins: a thousand seconds after boot.
 const BEGINNING: u64 = 1000 * TICKS_PER_SECOND;
 
 /// Nanoseconds since boot, suspended time included: the runtime's system clock domain.
-pub fn system_nanoseconds() -> u64 {
+pub(crate) fn system_nanoseconds() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid timespec to fill; CLOCK_BOOTTIME exists on every supported kernel.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
@@ -40,7 +40,7 @@ pub struct Counters {
 pub struct Rate {
     /// What it says: counts per second.
     pub hertz: u64,
-    /// How much faster it is than it says, in millionths.
+    /// How much faster it runs than it says, in parts per million.
     pub skew: i32,
     /// By how many microseconds the system's counter is late in every third reading of both.
     pub jump: u32,
@@ -139,7 +139,7 @@ impl Clock {
         }
     }
 
-    /// When a packet that began at `start` ends, having executed so many wave instructions; without a kernel, 0.
+    /// The end of a packet that began at `start` and executed this many wave instructions (0 without a kernel), in ticks.
     pub(crate) fn end(&self, start: u64, instructions: u64) -> u64 {
         match &self.0 {
             Kind::Real(..) => self.ticks().max(start + 1),

@@ -25,7 +25,7 @@ const TAIL: usize = 1;
 #[repr(align(64))]
 struct Decoded(OnceLock<Result<Inst, DecodeError>>);
 
-/// The code of one page as it was read, and what has been decoded of it.
+/// The code of one page as it was read, and its decoded instructions.
 pub(crate) struct CodePage {
     base: u64,
     words: Box<[u32]>,

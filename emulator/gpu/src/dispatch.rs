@@ -17,7 +17,7 @@ use crate::schedule::Order;
 use crate::watch::Watchdog;
 use crate::workgroup::Workgroup;
 
-/// What a worker shall do for a dispatch.
+/// What a worker does next for a dispatch.
 pub(crate) enum Work {
     /// Run this workgroup from its beginning.
     Start(u64),
@@ -47,7 +47,7 @@ pub struct Dispatch {
     pub start: u64,
     /// Different for every dispatch of the process.
     pub(crate) serial: u64,
-    /// When its packet had been written: later than this, what a worker knows of the host's memory is good for it.
+    /// A time after its packet was written: a worker's knowledge of the host's memory that is newer than this is valid for it.
     pub(crate) published: Moment,
     /// GPU ticks at its end, 0 before.
     end: AtomicU64,
@@ -61,7 +61,7 @@ pub struct Dispatch {
     capacity: u64,
     suspended: Mutex<VecDeque<Box<Workgroup>>>,
     instructions: AtomicU64,
-    /// Whether it gets on.
+    /// Whether the dispatch makes progress.
     pub(crate) watchdog: Watchdog,
     failed: AtomicBool,
     error: Mutex<Option<QueueError>>,
@@ -196,7 +196,7 @@ impl Dispatch {
         first
     }
 
-    /// Gives it up: running workgroups stop after their wave's slice, nothing is completed.
+    /// Gives the dispatch up: running workgroups stop after their wave's slice, and no signal is completed.
     pub(crate) fn cancel(&self) {
         self.failed.store(true, Ordering::SeqCst);
     }
@@ -214,13 +214,13 @@ impl Dispatch {
         Running(self)
     }
 
-    /// True while a worker is at it.
+    /// True while a worker runs a workgroup of it.
     pub(crate) fn is_running(&self) -> bool {
         self.running.load(Ordering::SeqCst) > 0
     }
 
     /// True when an error ended it, or it was given up.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::SeqCst)
     }
 

@@ -1,4 +1,4 @@
-//! What the machine asks of the driver around it.
+//! The machine's interface to the driver around it.
 
 use amdgpu_isa::wave::Trap;
 use hsa_sys::abi::aql::Packet;
@@ -22,10 +22,10 @@ pub trait Driver: Send + Sync {
     /// A line for the driver's own log.
     fn log(&self, text: &str);
 
-    /// True when [`Driver::trace`] wants to be told of packets.
+    /// True if [`Driver::trace`] is wanted.
     fn wants_trace(&self) -> bool;
 
-    /// A packet has been completed; it is told before its completion signal can be seen.
+    /// A packet has completed. Called before its completion signal is visible.
     fn trace(&self, packet: &CompletedPacket);
 
     /// How times come to completion signals.
@@ -48,7 +48,7 @@ pub trait Driver: Send + Sync {
         false
     }
 
-    /// Of how many completions of an SDMA queue the last is lost.
+    /// Each n-th completion of an SDMA queue is lost.
     fn loses_copies(&self) -> Option<u32> {
         None
     }
@@ -143,9 +143,9 @@ impl MemoryFault {
 pub enum QueueError {
     /// A packet that is not valid for a reason of its own.
     Packet(PacketError),
-    /// A wave could not go on.
+    /// A wave could not continue.
     Wave(WaveError),
-    /// As if a wave could not go on for this reason, because that was ordered.
+    /// An injected fault: as if a wave could not continue for this reason.
     Injected(Trap),
 }
 

@@ -26,14 +26,14 @@ use crate::symbol;
 use crate::watch::Verdict;
 use crate::workgroup::{ExecContext, SliceOutcome, Spares, Workgroup};
 
-/// Instructions of a workgroup's slice, at most. With so many as are resident, this bounds how long one of them waits for
-/// its next slice; those that only look for what others write give theirs up after some hundred instructions.
+/// The most instructions of a workgroup's slice. With the number of resident workgroups, this bounds how long one of them waits for its
+/// next slice. Workgroups that only poll give their slice up after some hundred instructions.
 const GROUP_SLICE: u64 = 1 << 15;
-/// How often it is looked whether dispatches get on.
+/// The time between two checks whether dispatches make progress.
 const WATCH: Duration = Duration::from_millis(100);
-/// How long that thread runs workgroups before it looks at the queues again.
+/// How long the first thread runs workgroups before it looks at the queues again.
 const SLICE: Duration = Duration::from_micros(500);
-/// How long it looks at idle queues without a pause.
+/// How long it polls idle queues without a pause.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// A dispatch that workers may take workgroups from.
@@ -48,7 +48,7 @@ pub(crate) struct Job {
 /// What the threads share.
 struct Shared {
     queues: Mutex<Vec<Box<dyn Queue>>>,
-    /// Threads that want to change the list of queues. The first thread, which hardly ever lets go of it, makes way.
+    /// Threads that want to change the list of queues. The first thread, which nearly always holds its lock, makes way for them.
     changing: AtomicUsize,
     jobs: Mutex<Vec<Job>>,
     job_added: Condvar,
@@ -56,7 +56,7 @@ struct Shared {
     bell: Bell,
     stop: AtomicBool,
     helpers: usize,
-    /// How long no wave of a dispatch may end before it is looked whether the dispatch gets on.
+    /// How long no wave of a dispatch may end before its progress is checked.
     stuck_after: Option<Duration>,
 }
 
@@ -230,7 +230,7 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     tools: Vec<Tools>,
     spares: Spares,
-    /// When this thread last looked whether dispatches get on.
+    /// When this thread last checked whether dispatches make progress.
     watched: Instant,
 }
 
@@ -259,13 +259,13 @@ impl Worker {
         }
     }
 
-    /// Runs workgroups of a job for about so long, or until none is to be had.
+    /// Runs workgroups of a job for about this time, or until it has none.
     fn work_on(&mut self, job: &Job, at_most: Duration) {
         let began = Instant::now();
         while self.run_one(job) && began.elapsed() < at_most {}
     }
 
-    /// Runs one workgroup for one slice; false when there was none, or when it only waits for something.
+    /// Runs one workgroup for one slice; false if there was none, or if it only waits.
     fn run_one(&mut self, job: &Job) -> bool {
         // Before it is taken, so that `remove` either sees it run or prevents it.
         let _running = job.dispatch.run();
@@ -353,7 +353,7 @@ impl Worker {
         }
     }
 
-    /// Has dispatches watched that may not get on.
+    /// Watches dispatches that may make no progress.
     fn watch(&mut self) {
         let Some(limit) = self.shared.stuck_after else { return };
         if self.watched.elapsed() < WATCH {
@@ -458,7 +458,7 @@ fn report(job: &Job, error: QueueError) {
     job.gpu.driver.queue_error(job.queue, &error);
 }
 
-/// Looks at every queue once, then runs workgroups for a slice. What came of the queues, and whether work was done.
+/// Looks at every queue once, then runs workgroups for a slice. Returns the progress of the queues, and whether work was done.
 fn round(worker: &mut Worker) -> (Progress, bool) {
     let shared = worker.shared.clone();
     let mut progress = Progress::Idle;
@@ -513,15 +513,14 @@ impl Stepped {
         &self.engine
     }
 
-    /// Looks at every queue once and runs workgroups for a while. False when nothing came of it.
+    /// Looks at every queue once and runs workgroups for a while. False if nothing was done.
     pub fn step(&mut self) -> bool {
         let (progress, worked) = round(&mut self.worker);
         progress == Progress::Done || worked
     }
 }
 
-/// Waits a little: not at all at first, longer the longer nothing has happened. A waiting queue is looked at more often
-/// than an idle one.
+/// Pauses: not at all at first, and longer the longer nothing has happened. A waiting queue is polled more often than an idle one.
 fn pause(shared: &Shared, quiet: Duration, progress: Progress) {
     if quiet < SPIN {
         std::hint::spin_loop();

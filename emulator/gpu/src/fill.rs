@@ -1,7 +1,7 @@
-//! What is in LDS, scratch and registers that no instruction has written: on hardware, what the last workgroup left there.
+//! Fills LDS, scratch and registers that no instruction has written. On hardware they hold what the last workgroup left.
 //!
-//! A kernel that reads them computes something else each time. Here it would read the same each time, mostly zero, and the
-//! mistake would not show. With a seed, every workgroup starts with numbers that are different for each dispatch.
+//! On hardware, the results of a kernel that reads them vary. Without this module it would read the same each time, mostly zero, and the
+//! error would not show. With a seed, every workgroup starts with numbers that differ for each dispatch.
 
 use amdgpu_isa::Arch;
 use amdgpu_isa::wave::Wave;

@@ -16,7 +16,7 @@ use crate::observer::Observe;
 use crate::shape::Shape;
 
 /// Waves that a compute unit holds at a time: four SIMDs of eight (MI200) or ten.
-pub const fn waves_per_compute_unit(arch: Arch) -> u32 {
+pub(crate) const fn waves_per_compute_unit(arch: Arch) -> u32 {
     match arch {
         Arch::Gfx90a | Arch::Gfx942 => 32,
         _ => 40,
@@ -60,19 +60,19 @@ impl Gpu {
         }
     }
 
-    /// Has so many waves meet at the barrier of global wave sync, as the runtime's own kernel does before a cooperative dispatch,
-    /// of which each workgroup sends one.
+    /// Sets how many waves meet at the barrier of global wave sync: one of each workgroup. The runtime's own kernel does this before a
+    /// cooperative dispatch.
     pub fn meet(&self, waves: u32) {
         self.gws.init(0, waves.saturating_sub(1));
     }
 
-    /// Draws for each dispatch what unwritten LDS, scratch and registers contain, and the order of workgroups and waves. Without
-    /// a seed, they have the data of the last workgroup, and the order is by number. The first seed counts.
+    /// Sets the seed. With it, each dispatch draws the contents of unwritten LDS, scratch and registers, and the order of workgroups and
+    /// waves. Without it, they have the data of the last workgroup, and the order is by number. Only the first call has an effect.
     pub fn fill_from(&self, seed: u32) {
         self.fill.get_or_init(|| seed);
     }
 
-    /// Has what dispatches execute observed. The first observer counts.
+    /// Sets the observer of dispatches. Only the first call has an effect.
     pub fn observe(&self, observe: Arc<dyn Observe>) {
         self.observe.get_or_init(|| observe);
     }

@@ -1,4 +1,4 @@
-//! Faults on order: what shall go wrong at which packet of a queue, as firmware and hardware make it go wrong.
+//! Fault injection: chosen packets of a queue fail as firmware and hardware make them fail.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -15,9 +15,9 @@ pub enum Effect {
     Wave(Trap),
     /// The packet processor refuses the packet.
     Packet(PacketError),
-    /// The packet is not taken for so long; without a time, neither it nor any after it ever is.
+    /// The packet is taken this much later; without a time, neither it nor any after it is ever taken.
     Stall(Option<Duration>),
-    /// The completion signal is decremented so much later than the packet ended. Its times are the true ones.
+    /// The completion signal is decremented this much after the packet's end. Its times are the true ones.
     Delay(Duration),
     /// The completion signal is never decremented. The packet's slot is released all the same.
     Lose,
@@ -27,7 +27,7 @@ pub enum Effect {
 pub const NOWHERE: u64 = 0x0bad_0000_0000;
 
 impl Effect {
-    /// The error that the queue stops with; `None` for effects that are none.
+    /// The error that the queue stops with; `None` for an effect without an error.
     pub(crate) fn error(self) -> Option<QueueError> {
         match self {
             Effect::Wave(trap) => Some(QueueError::Injected(trap)),

@@ -1,4 +1,4 @@
-//! What a dispatch runs: what the packet and the kernel descriptor ask for.
+//! The launch parameters of a dispatch, from its packet and the kernel descriptor.
 
 use amdgpu_isa::Arch;
 use amdgpu_isa::wave::LANES;
@@ -9,12 +9,12 @@ use crate::driver::PacketError;
 use crate::memory::View;
 
 /// LDS of a compute unit in bytes.
-pub const LDS_BYTES: u32 = 64 << 10;
+pub(crate) const LDS_BYTES: u32 = 64 << 10;
 
 /// Work-items of a workgroup at most.
-pub const MAX_WORKGROUP: u32 = 1024;
+pub(crate) const MAX_WORKGROUP: u32 = 1024;
 
-/// What a dispatch runs, constant from its launch on.
+/// The parameters of a dispatch, constant from its launch on.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The packet.

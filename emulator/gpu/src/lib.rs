@@ -1,7 +1,7 @@
 //! The machine around the waves of an AMD GPU: dispatches, workgroups, AQL and SDMA queues, memory, signals, clock.
 //!
-//! What this crate must do: take packets as hardware does, execute kernels for real, and report everything that it
-//! cannot do to the [`driver::Driver`]. What it must never do: decide anything by a kernel's name, or skip what it does not know.
+//! This crate takes packets as hardware does, executes kernels for real, and reports everything that it cannot do to the
+//! [`driver::Driver`]. It never decides anything by a kernel's name, and never skips what it does not know.
 //!
 //! It knows nothing of the kernel driver's interface; `kfd-emu` puts that around it.
 

@@ -1,6 +1,6 @@
 //! The machine as a wave's instructions see it: memory, LDS, scratch, messages, clocks.
 //!
-//! An instruction sees what is mapped when it begins: a kernel may be told by the host of memory that was mapped since.
+//! An instruction sees the memory that is mapped when it begins: the host may tell a running kernel of newly mapped memory.
 
 mod lanes;
 
@@ -35,7 +35,7 @@ pub(crate) struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Where the active lanes' bytes are in the host, when one region or the wave's scratch has them all.
+    /// The host memory of the active lanes' bytes, if one region or the wave's scratch has all of them.
     #[inline]
     fn together(&mut self, reach: &Reach, write: bool) -> Option<*mut u8> {
         if reach.low < SCRATCH_WINDOW {

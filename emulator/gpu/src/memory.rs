@@ -29,9 +29,9 @@ pub struct Backing {
     len: u64,
     /// The application's own memory, which may be unmapped.
     registered: bool,
-    /// It was not registered: a fault has brought it.
+    /// A retried fault has mapped it; it was not registered.
     pageable: bool,
-    /// Keeps the memory mapped in the host for as long as someone may use it.
+    /// Keeps the memory mapped in the host while it may be used.
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -122,7 +122,7 @@ const REMEMBERED: usize = 256;
 pub struct AddressSpace {
     current: Mutex<Arc<Map>>,
     generation: AtomicU64,
-    /// Registered memory, as it was mapped, also where the host has unmapped it since.
+    /// Registered memory as it was mapped, including parts that the host has unmapped since.
     registered: Mutex<Vec<Mapping>>,
     /// How much of it there is.
     registered_regions: AtomicUsize,
@@ -144,7 +144,7 @@ impl AddressSpace {
         });
     }
 
-    /// Registered memory is there now, or none.
+    /// Records that registered memory exists now, or none.
     fn register(&self, start: u64, len: u64, region: Option<Mapping>) {
         let mut registered = lock(&self.registered);
         carve(&mut registered, start, len);
@@ -163,7 +163,7 @@ impl AddressSpace {
         gone.push_back((start, len));
     }
 
-    /// What there is to know about a refused address, for people: what is there, what was, what is nearest.
+    /// Describes a refused address for people: what is mapped there, what was, and what is nearest.
     pub fn describe(&self, at: u64) -> String {
         let map = self.snapshot();
         let range = |start: u64, len: u64| format!("{start:#x}..{:#x}", start + len);

@@ -1,4 +1,4 @@
-//! The observer port: what waves execute, seen by others.
+//! The observer port: shows others what waves execute.
 //!
 //! A GPU without observers has no code for them in the loop that executes instructions.
 //!

@@ -40,11 +40,6 @@ impl Arch {
         matches!(self, Arch::Gfx90a | Arch::Gfx942)
     }
 
-    /// True when there are accumulation registers at all.
-    pub const fn has_accumulation_registers(self) -> bool {
-        !matches!(self, Arch::Gfx900 | Arch::Gfx906)
-    }
-
     /// True when multi-register VGPR operands must start at an even register (gfx90a and later).
     pub const fn aligned_vgpr_tuples(self) -> bool {
         self.unified_registers()

@@ -73,8 +73,6 @@ impl Mode {
         self.0 & 1 << 9 != 0
     }
 
-    /// 16-bit loads overflow to infinity or to the largest value; not modelled, kept for `s_getreg`.
-    pub const FP16_OVFL: u32 = 1 << 23;
     /// `s_set_gpr_idx` mode is on.
     pub const GPR_IDX_EN: u32 = 1 << 27;
 }

@@ -168,12 +168,6 @@ impl Wave {
         self.pair(Operand::VCC)
     }
 
-    /// Sets the vector condition code.
-    #[inline(always)]
-    pub fn set_vcc(&mut self, mask: u64) {
-        self.set_pair(Operand::VCC, mask);
-    }
-
     /// A pair of scalar registers.
     #[inline(always)]
     pub fn pair(&self, first: Operand) -> u64 {

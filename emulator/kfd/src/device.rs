@@ -104,7 +104,7 @@ pub(crate) struct Device {
     pub(crate) gpu: Arc<Gpu>,
     /// The file behind the render node: all memory that the driver hands out for this GPU.
     pub(crate) memory: MemFile,
-    /// What is allocated of it, for other processes to read.
+    /// How much of it is allocated, for other processes to read.
     pub(crate) account: Account,
 }
 

@@ -278,7 +278,7 @@ impl Table {
         }
     }
 
-    /// True when an event satisfies a wait that begins now, of a thread that has seen so many signals.
+    /// True if an event satisfies a wait that begins now. `seen` is the number of signals that the thread has seen.
     fn consume(&mut self, wanted: &Wanted, seen: u64) -> bool {
         let Some(event) = self.events.get_mut(&wanted.event) else { return true };
         let newer = if wanted.last_age != 0 { event.age != wanted.last_age } else { event.last > seen };

@@ -47,7 +47,7 @@ impl Account {
         unsafe { &*self.0.base().cast() }
     }
 
-    /// Tells what is allocated now.
+    /// Publishes how much is allocated now.
     pub(crate) fn set(&self, video: u64, system: u64) {
         self.sums().video.store(video, Ordering::Relaxed);
         self.sums().system.store(system, Ordering::Relaxed);

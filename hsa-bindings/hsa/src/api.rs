@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 use std::ptr;
 
-use hsa_sys::raw::{self, AmdExtTable, CoreApiTable, HsaApiTable, ImageExtTable, hsa_system_info_t};
+use hsa_sys::raw::{self, AmdExtTable, CoreApiTable, ImageExtTable, hsa_system_info_t};
 
 use crate::error::call;
 use crate::live::{LiveTable, SLOT_SIZE, Slot};
@@ -22,19 +22,6 @@ pub struct Api {
 }
 
 impl Api {
-    /// Copies the functions out of a runtime's live table.
-    ///
-    /// # Errors
-    /// When the table is not one: a null core or extension table.
-    ///
-    /// # Safety
-    /// `root` must be the table that `OnLoad` was called with (or one of the same layout and sizes).
-    pub unsafe fn from_table(root: *const HsaApiTable) -> Result<Api> {
-        // SAFETY: the caller's promise is this function's.
-        let live = unsafe { LiveTable::of(root) }?;
-        Ok(Api::copy(&live))
-    }
-
     /// Copies the functions out of live tables.
     pub fn copy(live: &LiveTable) -> Api {
         let mut api =

@@ -2,7 +2,7 @@
 //!
 //! An [`Api`] is a private copy of the function pointers that were in the runtime's tables when it was made — before any
 //! hook of ours was written there — so a call through it never comes back to us. It has two sources: the table that
-//! `OnLoad` is given ([`Api::from_table`]) and, with the feature `dlopen`, a runtime that this process opens itself
+//! `OnLoad` is given ([`Api::copy`]) and, with the feature `dlopen`, a runtime that this process opens itself
 //! (`Api::open`).
 //!
 //! What a runtime's version lacks is `None` in the copy and [`HsaError::Missing`] when it is called: nothing is ever read

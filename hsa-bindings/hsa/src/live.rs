@@ -94,7 +94,7 @@ impl LiveTable {
     }
 
     /// Which layout the extension table has.
-    pub fn amd_layout(&self) -> AmdExtLayout {
+    pub(crate) fn amd_layout(&self) -> AmdExtLayout {
         AmdExtLayout::of_size(self.amd_size)
     }
 

@@ -32,7 +32,7 @@ impl Api {
     }
 
     /// True when memory is a GPU's.
-    pub fn is_device_memory(&self, address: usize) -> bool {
+    pub(crate) fn is_device_memory(&self, address: usize) -> bool {
         let address = ptr::without_provenance(address);
         let mut info =
             raw::hsa_amd_pointer_info_t { size: size_of::<raw::hsa_amd_pointer_info_t>() as u32, ..Default::default() };

@@ -1,4 +1,4 @@
-//! Records of work that came in no packet, made when the work is complete.
+//! Records of work without a packet, such as copies and markers. They are made when the work is complete.
 //!
 //! # Threads
 //! Any, one at a time; they wait for each other.

@@ -322,7 +322,7 @@ pub fn publish_ready(interceptor: &'static Interceptor, queue: &'static Queue) {
 /// True if there are some left.
 ///
 /// A queue on which something has happened since the last look is left to its producers: the reaper does not take their lock.
-pub fn rescue(interceptor: &'static Interceptor, queue: &'static Queue) -> bool {
+pub(crate) fn rescue(interceptor: &'static Interceptor, queue: &'static Queue) -> bool {
     let (Some(ring), Some(api)) = (&queue.ring, calls::get()) else { return false };
     if queue.gone.load(Ordering::Acquire) {
         return false;

@@ -138,8 +138,8 @@ const LATE: Duration = Duration::from_secs(10);
 
 /// The queues of the process that may still have rows to come.
 ///
-/// Their references are `'static`, and used in two ways. The hooks of the application's threads use its own queue, which it has
-/// not destroyed. Everything else has a [`Lease`], and frees nothing as long as there is one.
+/// References to queues are `'static`. A hook on the application's thread uses the queue of its call, which the application has not
+/// destroyed. All other code takes a [`Lease`]: no queue is freed while one exists.
 #[derive(Default)]
 pub struct Queues {
     list: RwLock<Vec<&'static Queue>>,

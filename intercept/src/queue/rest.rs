@@ -1,7 +1,7 @@
-//! How far queues have come, for features that hold them: whether what was published is complete.
+//! Tells features that hold queues whether all published packets are complete.
 //!
 //! # Threads
-//! Those of features. A queue is not destroyed while its lock is taken, so what is read of its memory is read under it.
+//! Threads of features. A queue is not destroyed while its lock is held, so its memory is read under the lock.
 
 use std::sync::atomic::Ordering;
 
@@ -71,8 +71,8 @@ impl Queue {
         Some((next?, self.in_flight()))
     }
 
-    /// True when something of this queue is under way that may wait for a packet of the other queue which a feature holds. A
-    /// packet with the barrier bit is not waited for by those before it. Also while a lock is taken.
+    /// True if something in progress on this queue may wait for a packet that a feature holds on the other queue. Packets before one
+    /// with the barrier bit do not wait for it. Also true while a lock is taken.
     pub fn may_wait_for(&self, other: &Queue) -> bool {
         let held_back = other.held_back();
         let is_ordered = held_back == HeldBack::Ordered && std::ptr::eq(self, other);

@@ -103,13 +103,13 @@ impl Ring {
     }
 
     /// True when packets are reserved that the GPU has not been told of.
-    pub fn has_unpublished(&self) -> bool {
+    pub(crate) fn has_unpublished(&self) -> bool {
         !self.bypassed.load(Ordering::Relaxed)
             && self.write_index.load(Ordering::Relaxed) != self.published.load(Ordering::Relaxed)
     }
 
     /// The write index that the packet processor sees.
-    pub fn real_index(&self, api: &Api) -> u64 {
+    pub(crate) fn real_index(&self, api: &Api) -> u64 {
         match api.core.hsa_queue_load_write_index_relaxed_fn {
             // SAFETY: the queue is alive.
             Some(load) if !self.direct => unsafe { load(self.queue) },
@@ -119,7 +119,7 @@ impl Ring {
 
     /// True when the index that the packet processor sees is beyond ours, which it never is by our own doing.
     #[inline]
-    pub fn is_written_around(&self) -> bool {
+    pub(crate) fn is_written_around(&self) -> bool {
         // In this order, with acquire: ours is never behind what we have stored to the other.
         self.direct && self.amd().write_dispatch_id.load(Ordering::Acquire) > self.write_index.0.load(Ordering::Relaxed)
     }
@@ -131,7 +131,7 @@ impl Ring {
 
     /// Where the first packet is that the packet processor has not taken, among those that were published. The read index may
     /// lag behind it; the header of a slot is invalid as soon as its packet was taken (HSA specification, section 2.9.1).
-    pub fn first_not_taken(&self) -> u64 {
+    pub(crate) fn first_not_taken(&self) -> u64 {
         let (read, end) = (self.read_index(), self.published.load(Ordering::Acquire));
         let is_taken = |index: &u64| PacketType::of(self.slot(*index).load_header()) == PacketType::Invalid;
         // No producer writes these slots again before the read index has passed them.
@@ -198,7 +198,7 @@ impl Ring {
     }
 
     /// Makes packets visible to the packet processor.
-    pub fn set_real_index(&self, api: &Api, end: u64) {
+    pub(crate) fn set_real_index(&self, api: &Api, end: u64) {
         match api.core.hsa_queue_store_write_index_screlease_fn {
             // SAFETY: the queue is alive.
             Some(store) if !self.direct => unsafe { store(self.queue, end) },

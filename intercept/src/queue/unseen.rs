@@ -1,4 +1,4 @@
-//! Packets that pass unseen: they are counted, and a process whose dispatches all passed unseen is told why.
+//! Counts packets that pass unseen, and tells the user why if all dispatches of a process did.
 //!
 //! # Threads
 //! Those that create and destroy queues, and the one that ends the runtime or the process.

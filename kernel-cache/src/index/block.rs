@@ -51,7 +51,7 @@ pub(crate) struct Block {
     objects: Table,
     kernels: Table,
     heap: usize,
-    /// False for files that are no longer what they were.
+    /// False for files that have changed.
     live: Vec<bool>,
 }
 
@@ -163,7 +163,7 @@ impl Block {
         &self.bytes
     }
 
-    /// How many files it has, those that are no longer what they were too.
+    /// How many files it has, changed ones included.
     pub(crate) fn len(&self) -> usize {
         self.files.rows
     }
@@ -210,7 +210,7 @@ impl Block {
         self.heap(word(row, 0)?, word(row, 4)?)
     }
 
-    /// The object's file, and what describes it.
+    /// The object's file, and its description.
     pub(super) fn object(&self, n: usize) -> Option<(usize, &[u8])> {
         let row = self.row(self.objects, OBJECT_ROW, n)?;
         Some((word(row, 0)? as usize, self.heap(word(row, 4)?, word(row, 8)?)?))
@@ -235,7 +235,7 @@ impl Block {
         self.heap(row.shape.0, row.shape.1)
     }
 
-    /// The file of a kernel, if it is still what it was.
+    /// The file of a kernel, if it is unchanged.
     fn file_of(&self, row: KernelRow) -> Option<usize> {
         let (file, _) = self.object(row.object as usize)?;
         self.is_live(file).then_some(file)
@@ -250,7 +250,7 @@ impl Block {
         Some(Candidate { path: file.path.to_path_buf(), stamp: file.stamp, place, interface })
     }
 
-    /// The kernels of a name in files that are still what they were.
+    /// The kernels of a name in unchanged files.
     pub(crate) fn candidates_named(&self, name: &str) -> impl Iterator<Item = Candidate> {
         let hash = name_hash(name);
         let first = builder::partition(self.kernels.rows, |n| self.kernel(n).is_some_and(|row| row.hash < hash));
@@ -258,17 +258,17 @@ impl Block {
         rows.filter(move |row| self.name(*row) == Some(name)).filter_map(|row| self.candidate(row))
     }
 
-    /// All kernels in files that are still what they were.
+    /// All kernels in unchanged files.
     pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate> {
         self.kernels().filter_map(|row| self.candidate(row))
     }
 
-    /// True for a file that is still what it was.
+    /// True for an unchanged file.
     pub(crate) fn is_live(&self, file: usize) -> bool {
         self.live.get(file).copied().unwrap_or(false)
     }
 
-    /// Files that are still what they were.
+    /// Unchanged files.
     pub(crate) fn live(&self) -> impl Iterator<Item = usize> {
         (0..self.len()).filter(|&n| self.is_live(n))
     }
@@ -293,7 +293,7 @@ impl Block {
         rows.into_iter().filter_map(|row| self.name(row).map(str::to_owned)).collect()
     }
 
-    /// Marks files as no longer what they were, and says which kernels they had.
+    /// Marks files as changed, and returns their kernels.
     pub(crate) fn retire(&mut self, files: &[usize]) -> Vec<String> {
         let names = self.names_in(files);
         for &file in files {
@@ -304,7 +304,7 @@ impl Block {
         names
     }
 
-    /// Paths of all files that are still what they were, with what could not be read in them.
+    /// Paths of all unchanged files, with their problems.
     pub(crate) fn problems(&self) -> impl Iterator<Item = (PathBuf, Vec<String>)> {
         self.live().filter_map(|n| self.file(n)).map(|f| (f.path.to_path_buf(), f.problems))
     }

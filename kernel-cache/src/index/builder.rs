@@ -24,7 +24,7 @@ pub(crate) struct Builder {
     kernels: Vec<KernelRow>,
     heap: Vec<u8>,
     root_length: u32,
-    /// What is in the heap already, by its hash: where.
+    /// Positions of values in the heap, by hash.
     known: HashMap<u64, (u32, u32)>,
     too_large: bool,
 }
@@ -102,7 +102,7 @@ impl Builder {
         n
     }
 
-    /// Files that are still what they were, from another block. They have to be in order with those that are added otherwise.
+    /// Adds unchanged files of another block. They must be in order with files that are added otherwise.
     pub(crate) fn carry(&mut self, carried: &Carried<'_>, n: usize) {
         let Some(file) = carried.block.file(n) else { return };
         let mut to = self.file(file.path, file.stamp, file.settled);
@@ -241,7 +241,7 @@ impl<'a> Carried<'a> {
         self.by_object.iter().skip(first).take_while(move |row| row.object as usize == object).copied()
     }
 
-    /// Its files that are still what they were, with their paths.
+    /// Its unchanged files, with their paths.
     pub(crate) fn live(&self) -> impl Iterator<Item = (usize, PathBuf)> {
         self.block.live().filter_map(|n| Some((n, self.block.file(n)?.path.to_path_buf())))
     }

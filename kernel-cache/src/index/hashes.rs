@@ -23,7 +23,7 @@ const HEAD: usize = 16;
 const ROW: usize = 64;
 const CHECKSUM: usize = 32;
 
-/// What a hash is kept under: where contents are, and what their file was like.
+/// The key of a hash: the place of the contents, and the state of their file.
 pub(crate) type Key = [u8; 32];
 
 /// Hashes by their keys.

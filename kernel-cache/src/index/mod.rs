@@ -66,7 +66,7 @@ pub fn examine(mut bytes: Vec<u8>, root: &Path) -> Result<usize, String> {
     Ok(found)
 }
 
-/// A block with the files of another that are still what they were.
+/// A block with the unchanged files of another.
 fn rebuilt(block: &Block, root: &Path) -> Result<Block, TooLarge> {
     let (carried, mut builder) = (Carried::new(block), Builder::new(root));
     for (n, _) in carried.live() {

@@ -1,6 +1,6 @@
-//! What the index has of an object and of a kernel, as bytes.
+//! Objects and kernels as bytes of the index.
 //!
-//! Many kernels differ in nothing but their name: what is left is written once.
+//! Many kernels differ only by their names: the rest is written once.
 
 use amdgpu_code_object::container::{Kind, Place};
 use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Setting, Target, ValueKind};
@@ -126,7 +126,7 @@ impl Shared {
     }
 }
 
-/// Writes what a kernel has besides its name and what it shares with its object.
+/// Writes the properties of a kernel, except for its name and those that it shares with its object.
 pub(super) fn write_shape(w: &mut Writer, i: &Interface) {
     word(w, KernelKind::ALL, &i.kind, i.kind.name());
     w.number(i.arguments.len() as u64);

@@ -1,4 +1,4 @@
-//! What each rule compares.
+//! The comparisons of the rules.
 
 use amdgpu_code_object::{Abi, AddressSpace, KernelKind, ValueKind};
 

@@ -1,4 +1,4 @@
-//! How a code object comes to use the application's variables: which of its bytes are other before it is loaded.
+//! Patches the bytes of a code object, before it is loaded, so that it uses the application's variables.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::rules::{Fact, Reason, Refusal};
 /// stored in the file. So it does not matter where the code is loaded, and no code is written after that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// What is other in the code object: of all its kernels.
+    /// The patches of the code object, for all of its kernels.
     pub patches: Vec<Patch>,
     /// Variables of the application that the kernel may use.
     pub shared: Vec<String>,

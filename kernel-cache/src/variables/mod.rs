@@ -1,11 +1,11 @@
-//! Variables of the device: which of them a kernel refers to, and how another code object comes to use the application's.
+//! Device variables: which ones a kernel refers to, and how another code object is made to use the application's.
 //!
-//! A variable exists once in each code object that has it. A kernel that takes another's place has to use those that the
-//! application writes and reads, so its addresses are made to lead there before its code is loaded.
+//! Each code object has its own copy of a variable. A replacement must use the copies that the application writes and reads, so its
+//! addresses are patched to lead there before its code is loaded.
 //!
-//! An address that code makes does not say which variable it is of: compilers fold `coef[i - 1]` into an address in front of
-//! `coef`, inside of another variable. It is moved only where a relocation names the variable, or where everything that
-//! it could be of moves by the same distance.
+//! An address in code does not show which variable it belongs to: compilers fold `coef[i - 1]` into an address in front of `coef`,
+//! inside of another variable. An address is patched only if a relocation names the variable, or if all variables that it may belong to
+//! move by the same distance.
 
 mod address;
 mod binding;

@@ -1,4 +1,4 @@
-//! What has to be known of a code object's data.
+//! The data of a code object, as far as bindings depend on it.
 
 use std::collections::HashMap;
 
@@ -128,7 +128,7 @@ impl Module {
         self.ranges.iter().find(|range| range.contains(address))
     }
 
-    /// What some data is at the beginning, without the zeros at its end; `None` where no one range has it all.
+    /// The initial bytes of some data, without trailing zeros; `None` if no single range has all of it.
     pub(super) fn bytes(&self, start: u64, size: u64) -> Option<&[u8]> {
         let range = self.range(start)?;
         let from = start - range.start;
@@ -147,7 +147,7 @@ impl Module {
         self.stored.get(first..last).unwrap_or_default()
     }
 
-    /// What an address is of, in words: a name and a distance.
+    /// Describes an address: a name and a distance.
     pub(super) fn named(&self, address: u64) -> String {
         let before = self.objects.partition_point(|object| object.address <= address);
         let near = before.checked_sub(1).and_then(|n| self.objects.get(n));

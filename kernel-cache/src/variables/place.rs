@@ -1,4 +1,4 @@
-//! Where the addresses of a code object have to lead, so that it uses the application's variables.
+//! Finds the application's variable for each address in a code object.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -8,16 +8,16 @@ use amdgpu_code_object::{DataKind, GlobalKind};
 use super::module::{Module, Modules, Object};
 use super::reach::{Analysis, Site};
 
-/// What becomes of an address.
+/// How an address is patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// It leads to code, constants or variables of its own code object.
     Stays,
-    /// It leads into a module of the application: what is added to it there.
+    /// It leads into a module of the application, at this distance.
     Moves { module: usize, by: u64 },
 }
 
-/// Why it is not known what becomes of an address.
+/// Why the target of an address is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) expected: String,
@@ -54,7 +54,7 @@ pub(super) const GROUPS: [DataKind; 3] = [DataKind::Constant, DataKind::Relocate
 const EVIDENCE: &str =
     "the original's layout of its variables, or relocations that name them (-Xoffload-linker --emit-relocs)";
 
-/// True for what nothing refers to.
+/// True for an object without references.
 fn is_unread(object: &Object) -> bool {
     matches!(object.kind, GlobalKind::Descriptor | GlobalKind::CompilationUnitId | GlobalKind::Coordinates)
 }
@@ -120,7 +120,7 @@ impl<'a> Places<'a> {
         self.same_in(object, 0, other)
     }
 
-    /// Whether two variables of a name are the same: kind, size, and what they are at the beginning.
+    /// True if two variables of a name have the same kind, size and initial bytes.
     fn same_in(&self, object: &Object, module: usize, other: &Object) -> Result<(), Problem> {
         let name = &*object.name;
         let differ = |o: String, c: String| Err(Problem::new(format!("{name} {o}"), format!("{name} {c}")));
@@ -164,7 +164,7 @@ impl<'a> Places<'a> {
         Ok(())
     }
 
-    /// What becomes of an address that code makes.
+    /// Patches an address that code forms.
     pub(super) fn of_site(&self, site: &Site) -> Result<Place, Problem> {
         match &site.symbol {
             Some((name, base)) => self.of_symbol(name, *base),
@@ -173,7 +173,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// What becomes of addresses that are relative to a symbol.
+    /// Patches addresses relative to a symbol.
     pub(super) fn of_symbol(&self, name: &str, base: u64) -> Result<Place, Problem> {
         let named = self.candidates.get(name).into_iter().flatten().find(|object| object.address == base);
         match named {
@@ -183,7 +183,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// What becomes of addresses of a symbol that the candidate does not define.
+    /// Patches addresses of a symbol that the candidate does not define.
     pub(super) fn of_external(&self, name: &str) -> Result<Place, Problem> {
         let mut found = Vec::new();
         for module in 0..=self.modules.others.len() {
@@ -209,7 +209,7 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// What becomes of an address of which only its value is known.
+    /// Patches an address of which only the value is known.
     pub(super) fn of_address(&self, address: u64) -> Result<Place, Problem> {
         if let Some(range) = self.module().range(address) {
             return if range.kind == DataKind::Got { Ok(Place::Stays) } else { self.of_group(range.kind) };
@@ -234,7 +234,7 @@ impl<'a> Places<'a> {
         kinds.iter().copied().filter(there).collect()
     }
 
-    /// What becomes of every address of a kind of data: all move by one distance, or none does.
+    /// Patches all addresses of a kind of data: all move by one distance, or none does.
     fn of_group(&self, kind: DataKind) -> Result<Place, Problem> {
         let Some(n) = GROUPS.iter().position(|group| *group == kind) else { return Ok(Place::Stays) };
         let Some(cell) = self.groups.get(n) else { return Ok(Place::Stays) };

@@ -1,4 +1,4 @@
-//! What the kernels of a code object can get to: the addresses that their code makes, calls followed.
+//! Finds the addresses that the kernels of a code object can form, with calls followed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -29,7 +29,7 @@ pub(crate) struct Analysis {
     functions: HashMap<u64, String>,
 }
 
-/// An address that code makes, and what is known of it.
+/// An address that code forms, and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Site {
     pub(super) made: Made,
@@ -37,7 +37,7 @@ pub(super) struct Site {
     pub(super) symbol: Option<(String, u64)>,
 }
 
-/// What a kernel can get to.
+/// The addresses that a kernel can reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reach {
     /// Where the addresses are made.
@@ -129,7 +129,7 @@ impl Analysis {
         Ok(analysis)
     }
 
-    /// What a kernel can get to; `None` when its code is not there, or of an unknown processor.
+    /// The addresses that a kernel can reach; `None` if its code is missing or for an unknown processor.
     pub(super) fn kernel(&self, name: &str) -> Option<&Reach> {
         self.kernels.get(name)
     }
@@ -139,7 +139,7 @@ impl Analysis {
         self.functions.get(&address).cloned().unwrap_or_else(|| format!("a function at {address:#x}"))
     }
 
-    /// True for the address of an instruction, or of what could be one.
+    /// True for the address of an instruction, or of a word that may be one.
     pub(super) fn is_code(&self, address: u64) -> bool {
         self.text.iter().any(|(start, end)| (*start..*end).contains(&address))
     }

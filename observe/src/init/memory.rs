@@ -1,4 +1,4 @@
-//! What memory instructions make of what is not defined, and addresses that are not defined.
+//! Definedness in memory instructions: undefined data, and undefined addresses.
 
 use amdgpu_emu::isa::access::{Does, Part, Parts, Space};
 use amdgpu_emu::isa::inst::control;

@@ -1,4 +1,4 @@
-//! What scalar instructions make of what is not defined: bit by bit where they work bit by bit.
+//! Definedness in scalar instructions: bit by bit for bitwise operations.
 
 use amdgpu_emu::isa::operand::{Kind, Operand};
 

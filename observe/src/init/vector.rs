@@ -1,4 +1,4 @@
-//! What vector instructions make of what is not defined: lane by lane.
+//! Definedness in vector instructions: lane by lane.
 
 use amdgpu_emu::isa::inst::Inst;
 use amdgpu_emu::isa::op::Flags;

@@ -1,4 +1,4 @@
-//! What is looked at before an application starts: options that the library could only complain of in its log.
+//! Checks options before the application starts: later, the library could only report errors in its log.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -1,8 +1,8 @@
-//! Other code objects that a dispatch leads to: those with functions that the kernel calls by pointer, or with constants that it
+//! Finds other code objects that a dispatch needs: those with functions that the kernel calls by pointer, or with constants that it
 //! reads.
 //!
-//! What looks like an address is taken for one: among the arguments at every byte, and in memory, if the kernel calls or jumps by
-//! address at all, in aligned words. A code object too many is loaded and has no effect.
+//! A value that looks like an address counts as one: at every byte of the arguments and, if the kernel calls or jumps by address, in
+//! aligned words of memory. A code object that is loaded without need has no effect.
 
 use std::ops::Range;
 

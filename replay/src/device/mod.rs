@@ -1,7 +1,7 @@
-//! What a captured dispatch runs on: memory at addresses of our choice, code, and a queue.
+//! A device for replays: memory at chosen addresses, code, and a queue.
 //!
-//! Two kinds: a GPU under the HSA runtime ([`rocm`]), and the emulated GPU itself, without any runtime ([`emu`]). Whatever is
-//! above knows neither.
+//! There are two kinds: a GPU under the HSA runtime ([`rocm`]), and the emulated GPU without a runtime ([`emu`]). The modules above
+//! use the trait only.
 //!
 //! # Threads
 //! One.
@@ -28,7 +28,7 @@ pub enum Backend {
     /// On a GPU of the HSA runtime.
     #[default]
     Rocm,
-    /// On the emulated GPU, without a runtime: on any machine, and never a statement about time.
+    /// On the emulated GPU, without a runtime: on any machine. Its times say nothing about hardware.
     Emulated,
 }
 
@@ -46,7 +46,7 @@ pub struct Description {
     pub product: String,
     /// True when it is not hardware.
     pub emulated: bool,
-    /// What is between us and it: `HSA`, the version of the interface that the runtime has, and its own; or `no runtime`.
+    /// The runtime: `HSA` with the version of its interface and its own version, or `no runtime`.
     pub runtime: String,
 }
 
@@ -55,7 +55,7 @@ pub struct Description {
 pub struct Times {
     /// On the GPU, in nanoseconds, by the packet processor's time stamps.
     pub gpu_ns: u64,
-    /// From before the packet was written until its end was seen, in nanoseconds.
+    /// Nanoseconds from before the packet was written until the host saw its completion.
     pub host_ns: u64,
 }
 
@@ -124,8 +124,8 @@ pub(crate) trait Device {
     /// Its queue.
     fn queue(&self) -> QueueFacts;
 
-    /// Allocates memory at its addresses; what is elsewhere, if that is allowed. One line for each kind of memory that is not
-    /// what was wanted.
+    /// Allocates memory at the wanted addresses, and returns the parts that are elsewhere, if that is allowed. Adds a line to
+    /// `weaknesses` for each kind of memory that differs from the wanted one.
     ///
     /// # Errors
     /// When it cannot be had, or is elsewhere and that is not allowed.
@@ -143,7 +143,7 @@ pub(crate) trait Device {
     /// When it cannot be loaded.
     fn load(&mut self, code: Load<'_>) -> Result<u64>;
 
-    /// Nothing more has to be at an address of our choice.
+    /// Gives up reserved addresses: everything is placed.
     fn release_reservations(&mut self);
 
     /// Memory for kernel arguments.
@@ -171,13 +171,13 @@ pub(crate) trait Device {
     /// As for [`write`](Device::write).
     unsafe fn read(&self, pieces: &mut [(u64, &mut [u8])]) -> Result<()>;
 
-    /// Puts something else into the caches.
+    /// Flushes the caches.
     ///
     /// # Errors
     /// When there is no memory for that.
     fn flush_caches(&mut self) -> Result<()>;
 
-    /// Has the workgroups of the next packet meet at the barrier of the whole grid (global wave sync): so many.
+    /// Sets how many workgroups of the next packet meet at the barrier of the whole grid (global wave sync).
     ///
     /// # Errors
     /// When the device has no way to say that.
@@ -186,15 +186,14 @@ pub(crate) trait Device {
     /// Runs a packet, with a completion signal of the device's.
     ///
     /// # Errors
-    /// A fault, or that it does not end in time: the device is of no use then.
+    /// A fault, or a time-out. The device cannot be used afterwards.
     ///
     /// # Safety
     /// The packet is a dispatch whose kernel and kernarg segment are loaded and stay.
     unsafe fn run(&mut self, packet: Packet, limit: Duration) -> Result<Times>;
 }
 
-/// Opens a device for a case: the one of a position, or the first that is like the captured one. Addresses that are going
-/// to be wanted are kept free from now on.
+/// Opens a device: the one at a position, or the first that is like the captured one. Reserves the addresses that will be wanted.
 ///
 /// # Errors
 /// When there is no such device, or it cannot be used.
@@ -217,8 +216,7 @@ pub(crate) fn processor(isa: &str) -> &str {
     id.split(':').next().unwrap_or(id)
 }
 
-/// What loads into half of a register do otherwise on a device than where the dispatch was captured, if they do: its static
-/// memories have error correction, or have none.
+/// A weakness if the device and the captured one differ in SRAM ECC: loads into half of a register then differ.
 pub(crate) fn other_loads(captured: &str, isa: &str) -> Option<String> {
     let sramecc = |isa: &str| Target::parse(isa).map(|target| target.sramecc);
     let differs = matches!(

@@ -23,16 +23,16 @@ use crate::setup::Setup;
 
 /// Bytes that are copied at once.
 const STAGING: usize = 4 << 20;
-/// A copy of that takes no longer.
+/// The time limit of a copy of that size.
 const COPY: Duration = Duration::from_secs(30);
-/// How long is looked without sleeping.
+/// How long a wait polls without sleeping.
 const SPIN: Duration = Duration::from_micros(200);
-/// How long is slept between looks.
+/// The sleep between two checks afterwards.
 const LOOK: Duration = Duration::from_micros(50);
-/// What is streamed through the caches at least: more than any L2, where the runtime does not say how large they are.
+/// The least bytes that are streamed through the caches: more than any L2, if the runtime does not tell the sizes.
 const CACHES: usize = 64 << 20;
 
-/// A GPU under the runtime. That is not shut down: the process ends.
+/// A GPU under the runtime. The runtime is never shut down; it ends with the process.
 pub(super) struct Rocm {
     api: Api,
     gpu: u64,
@@ -69,7 +69,7 @@ struct StagedCopy {
     bytes: usize,
 }
 
-/// Cuts pieces, of which address and length are given, into parts that fill the staging memory, one time after the other.
+/// Cuts pieces, given as address and length, into batches of parts that each fill the staging memory.
 fn times(pieces: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<StagedCopy>> {
     let (mut all, mut now, mut staged) = (Vec::new(), Vec::new(), 0);
     for (piece, (start, length)) in pieces.enumerate() {

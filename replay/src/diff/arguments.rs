@@ -1,4 +1,4 @@
-//! Arguments that are not the same: values by their types, addresses by what they point to.
+//! Differences of arguments: values by their types, addresses by what they point to.
 
 use amdgpu_code_object::{Argument as Declared, ValueKind};
 
@@ -9,7 +9,7 @@ use crate::verify::Type;
 /// Bytes of an address.
 const ADDRESS: usize = 8;
 
-/// An argument that is not the same in both.
+/// An argument that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
     /// Its name in the source, or `arg` and its number; of hidden ones, what it is.
@@ -85,7 +85,7 @@ impl<'s> Spots<'s> {
     }
 }
 
-/// A number of at most eight bytes.
+/// A number from at most eight bytes.
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))
 }
@@ -136,7 +136,7 @@ fn argument(spots: &[Spots<'_>; 2], declared: [Option<&Declared>; 2], number: im
     })
 }
 
-/// True for bytes that are the same but for addresses, which point to the same.
+/// True if bytes are equal, or differ only in addresses with the same targets.
 fn same(spots: &[Spots<'_>; 2], [a, b]: [&[u8]; 2]) -> bool {
     let word = |(a, b): (&[u8], &[u8])| {
         let points =

@@ -1,4 +1,4 @@
-//! Code that is not the same: which kernels' metadata are not.
+//! Differences of code: which kernels' metadata differ.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub struct CodeDiff {
     pub ids: [Id; 2],
     /// The target, where it is not the same.
     pub target: Option<Fact>,
-    /// Kernels whose metadata are not the same. None: only instructions differ, or what is no code.
+    /// Kernels whose metadata differ. If empty, only instructions or other contents differ.
     pub kernels: Vec<KernelDiff>,
 }
 

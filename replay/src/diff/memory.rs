@@ -1,7 +1,7 @@
 //! Memory of two dispatches: what arguments point to, and variables, before and after the kernel.
 //!
-//! The memory before is read where both captures have it, and the memory after only where it could be another: when both
-//! dispatches had the same before, where one of the kernels wrote. Of one file, contents of the same name are not read at all.
+//! Memory before the kernel is compared where both captures have it. If it is equal, memory after the kernel is compared only where one
+//! of the kernels wrote. Contents with the same hash in one file are not read.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -1,7 +1,7 @@
-//! Two captured dispatches compared: what they were given, the code that ran, the memory before and after.
+//! Compares two captured dispatches: their arguments, the code that ran, the memory before and after.
 //!
-//! The two may be of different processes: addresses say nothing, what they point to does. Nothing runs, and memory is
-//! read in pieces, only where it is not known to be the same.
+//! The two may come from different processes, so targets of addresses are compared, not addresses. Nothing runs. Memory is read in
+//! pieces, and only where it is not known to be equal.
 
 mod arguments;
 mod code;

@@ -1,4 +1,4 @@
-//! Kernels that are nothing but numbers drawn at random: how often one fails in its own place, and whether a wrong one does.
+//! Simulated kernels of random numbers: how often one fails when it replaces itself, and whether a wrong one fails.
 
 use super::*;
 use crate::stats::Random;

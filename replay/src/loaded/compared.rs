@@ -1,4 +1,4 @@
-//! What replays left in memory, buffer by buffer, compared with what the application's dispatch left there.
+//! Compares memory after replays with memory after the application's dispatch, buffer by buffer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Replays of the application's own kernel, and of another in its place, one after the other on the same memory.
+//! Replays the application's own kernel, or a replacement, repeatedly on the same memory.
 
 use super::{COMPARED, Launch, LoadedDispatch};
 use crate::device::Times;

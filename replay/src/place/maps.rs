@@ -1,4 +1,4 @@
-//! What is where in this process: `/proc/self/maps`.
+//! The mappings of this process: `/proc/self/maps`.
 
 use std::fs;
 use std::ops::Range;
@@ -47,7 +47,7 @@ impl Maps {
     }
 
     /// The first mapping that has an address of a range.
-    pub fn first_in(&self, range: &Range<u64>) -> Option<&Mapping> {
+    pub(crate) fn first_in(&self, range: &Range<u64>) -> Option<&Mapping> {
         self.0.iter().find(|m| m.range.start < range.end && range.start < m.range.end)
     }
 

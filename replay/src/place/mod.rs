@@ -1,9 +1,8 @@
-//! Memory at the addresses that it had.
+//! Places memory at its captured addresses.
 //!
-//! The runtime takes addresses from the kernel, which gives the highest gap between the process's mappings that is large
-//! enough. So the addresses that are wanted are kept free from before the runtime starts ([`Reserved`]), and while memory
-//! is allocated every gap but the wanted one is filled ([`Reserved::steer`]). It is memory of the captured kind then, on
-//! every version of the runtime, whether that can map memory at given addresses or not.
+//! The Linux kernel gives the runtime the highest gap between mappings that is large enough. So the wanted addresses are reserved
+//! before the runtime starts ([`Reserved`]), and all other gaps are filled during an allocation ([`Reserved::steer`]). In this way,
+//! memory has the captured kind on every version of the runtime, even if that version cannot map memory at given addresses.
 
 mod maps;
 mod plan;

@@ -1,4 +1,4 @@
-//! Which memory has to be where.
+//! Plans which memory must be at which addresses.
 
 use std::ops::Range;
 

@@ -149,7 +149,7 @@ impl Reserved {
     }
 
     /// Keeps what is free of ranges of whole pages.
-    pub fn keep_free(ranges: &[Range<u64>]) -> Reserved {
+    pub(crate) fn keep_free(ranges: &[Range<u64>]) -> Reserved {
         let mut kept = Reserved::default();
         ranges.iter().for_each(|range| kept.close(range));
         kept

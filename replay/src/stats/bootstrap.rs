@@ -3,7 +3,7 @@
 use super::{Random, Sorted};
 
 /// How often is drawn.
-pub const RESAMPLES: usize = 1000;
+pub(crate) const RESAMPLES: usize = 1000;
 
 /// Any number; always the same, so that numbers are.
 const SEED: u64 = 0x6c6f_6764_7572;
@@ -30,7 +30,7 @@ pub(super) fn interval_of_median(sorted: &Sorted) -> Option<(f64, f64)> {
 }
 
 /// The median of durations by the median of others; `None` when there are none, or it is not finite.
-pub fn ratio_of_medians(durations: &[u64], of: &[u64]) -> Option<Ratio> {
+pub(crate) fn ratio_of_medians(durations: &[u64], of: &[u64]) -> Option<Ratio> {
     let (above, below) = (Sorted::of(durations), Sorted::of(of));
     let mut random = Random::new(SEED);
     let mut drawn = Vec::new();

@@ -22,7 +22,7 @@ const SPREAD: f64 = 0.05;
 
 /// True when durations have two middles, so that their median says little: the dip test's p is below 1 %, the middle 80 %
 /// spread over more than 5 % of the median, and there are ten at least.
-pub fn is_bimodal(durations: &[u64]) -> bool {
+pub(crate) fn is_bimodal(durations: &[u64]) -> bool {
     let sorted = Sorted::of(durations);
     let n = sorted.0.len();
     if n < LEAST || !spreads(&sorted).unwrap_or(false) {
@@ -51,11 +51,6 @@ fn spreads(sorted: &Sorted) -> Option<bool> {
     let n = sorted.0.len();
     let [low, high] = [n / 10, n - 1 - n / 10].map(|rank| sorted.rank(rank));
     Some((high? - low?) as f64 > SPREAD * sorted.median()?)
-}
-
-/// The dip of samples in any order: from 1/(2n) to 1/4; 0 of none.
-pub fn dip(samples: &[u64]) -> f64 {
-    of_sorted(&Sorted::of(samples).0.iter().map(|d| *d as f64).collect::<Vec<_>>())
 }
 
 /// A sample: where it is, and how many there are up to it.
@@ -139,6 +134,11 @@ fn height(corners: &[Point], at: Point) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The dip of samples in any order: from 1/(2n) to 1/4; 0 of none.
+    fn dip(samples: &[u64]) -> f64 {
+        of_sorted(&Sorted::of(samples).0.iter().map(|d| *d as f64).collect::<Vec<_>>())
+    }
 
     #[test]
     fn dips_are_those_of_the_package_diptest() {

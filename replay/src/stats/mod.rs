@@ -1,10 +1,10 @@
-//! What durations say: where their middle is, how sure that is, whether there is one middle at all, and what pairs say.
+//! Statistics of durations: medians and their confidence, bimodality, and paired comparisons.
 //!
-//! Durations have long tails, so that everything rests on ranks: medians, their deviations, tests of signs. What is drawn at
-//! random is drawn with a fixed seed: the same durations always give the same numbers.
+//! Durations have long tails, so all statistics use ranks: medians, median deviations, sign tests. Random draws have a fixed seed: the
+//! same durations always give the same numbers.
 //!
-//! What this module must do: say how sure a number is, and say nothing where there are too few samples. What it must never
-//! do: drop a sample, or assume that durations are normal.
+//! This module gives the confidence of each number, and no number for too few samples. It never drops a sample, and never assumes that
+//! durations are normally distributed.
 
 mod bootstrap;
 mod dip;
@@ -13,14 +13,15 @@ mod random;
 
 use serde::{Deserialize, Serialize};
 
-pub use bootstrap::{RESAMPLES, Ratio, ratio_of_medians};
-pub use dip::{dip, is_bimodal};
-pub use pairs::{Pairs, pairs, sign_test};
+pub use bootstrap::Ratio;
+pub(crate) use bootstrap::ratio_of_medians;
+pub(crate) use dip::is_bimodal;
+pub use pairs::{Pairs, pairs};
 pub(crate) use random::Random;
 
 /// With fewer samples no interval between two of them holds the median with 95 %: all are on one side of it with a
 /// probability of 2 · 2⁻ⁿ.
-pub const LEAST_FOR_INTERVAL: usize = 6;
+pub(crate) const LEAST_FOR_INTERVAL: usize = 6;
 
 /// Durations, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,7 +70,7 @@ impl Summary {
     }
 
     /// Half the interval's width by the median: 0.01 says that the median is known to 1 %.
-    pub fn relative_half_width(&self) -> f64 {
+    pub(crate) fn relative_half_width(&self) -> f64 {
         match (self.high_ns - self.low_ns) / 2.0 {
             0.0 => 0.0,
             half => half / self.median_ns,
@@ -77,7 +78,7 @@ impl Summary {
     }
 
     /// True when the median is known at least as well as `target`, a relative half-width.
-    pub fn is_as_sure_as(&self, target: f64) -> bool {
+    pub(crate) fn is_as_sure_as(&self, target: f64) -> bool {
         self.is_sure() && self.relative_half_width() <= target
     }
 }

@@ -1,4 +1,4 @@
-//! Two things that were measured in turns, pair by pair: what disturbs one disturbs the other.
+//! Compares two measured alternately, pair by pair: a disturbance affects both of a pair.
 
 use super::middle_of;
 
@@ -26,7 +26,7 @@ pub fn pairs(durations: &[(u64, u64)]) -> Option<Pairs> {
 
 /// The exact two-sided sign test: how likely it is, if each of both is shorter as often, that one of them is the shorter one
 /// at least as often as here. Pairs of equals do not count; 1 when there are no others.
-pub fn sign_test(durations: &[(u64, u64)]) -> f64 {
+pub(crate) fn sign_test(durations: &[(u64, u64)]) -> f64 {
     let shorter = durations.iter().filter(|(first, second)| first < second).count();
     let longer = durations.iter().filter(|(first, second)| first > second).count();
     let n = (shorter + longer) as f64;

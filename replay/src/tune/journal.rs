@@ -1,4 +1,4 @@
-//! What was found, a line for each finished round of a configuration, in a file that survives its writer.
+//! The file with the results of a search: a line for each finished round of a configuration. It survives the process.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,12 +1,11 @@
 //! Tuning: a captured dispatch with other workgroups, grids and code, each compared before it is timed.
 //!
-//! [`Space`] says which configurations there are, [`prepare()`] compiles and asks the kernel's limits, [`search()`] runs them on a
-//! [`Runner`] and gives up early on those that cannot be the best, [`Journal`] keeps what was found, so that a search that is
-//! killed goes on where it was. What is the best then runs once more, in turns with the captured configuration.
+//! [`Space`] enumerates configurations. [`prepare()`] compiles them and checks the kernel's limits. [`search()`] runs them on a
+//! [`Runner`], and drops those that cannot be the best. [`Journal`] keeps the results, so a killed search continues where it was. At the
+//! end, the best configuration runs once more, in alternation with the captured one.
 //!
-//! What this module must do: measure the captured configuration like all others, and keep every configuration that was
-//! not measured with its reason. What it must never do: call one the best whose output was not compared, or end because one
-//! crashes.
+//! This module measures the captured configuration like all others, and keeps the reason of each configuration that was not measured.
+//! It never calls a configuration the best without comparing its output, and never ends because one crashes.
 
 mod best;
 mod compile;
@@ -39,7 +38,7 @@ pub use compile::{Compiling, Job, Template, shell_word};
 pub use expression::Expression;
 pub use journal::{Identity, Journal};
 pub use merged::Merged;
-pub use parameter::{CAPTURED, Parameter, Shape};
+pub use parameter::{Parameter, Shape};
 pub use prepare::{Prepared, prepare, sources};
 pub use search::{Plan, Progress, Searched, Trial, search};
 pub use shard::Shard;

@@ -8,7 +8,7 @@ use super::expression::{Expression, is_name};
 const MOST: usize = 1 << 16;
 
 /// Names that expressions have without being given: the captured dispatch's sizes, in work-items.
-pub const CAPTURED: [&str; 6] = ["grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z"];
+pub(crate) const CAPTURED: [&str; 6] = ["grid_x", "grid_y", "grid_z", "workgroup_x", "workgroup_y", "workgroup_z"];
 /// The name of a compiler's output.
 pub(super) const OUT: &str = "out";
 

@@ -1,5 +1,4 @@
-//! The best configuration and the captured one once more, in turns: times that neither was chosen by, and that drift
-//! together.
+//! Reruns the best configuration and the captured one in alternation: neither was chosen by these times, and a drift affects both.
 
 use super::{Config, Journal, Outcome, Runner};
 use crate::error::Result;

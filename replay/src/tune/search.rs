@@ -67,7 +67,7 @@ impl Trial {
     }
 
     /// True for one that was measured and not given up.
-    pub fn is_rival(&self) -> bool {
+    pub(crate) fn is_rival(&self) -> bool {
         self.given_up.is_none() && self.summary().is_some()
     }
 

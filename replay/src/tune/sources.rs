@@ -1,4 +1,4 @@
-//! What code is compiled from, as far as the commands tell: a search that goes on after that has changed says so.
+//! The source files that the compile commands name: a search that continues after one has changed says so.
 
 use std::collections::BTreeMap;
 use std::fs;

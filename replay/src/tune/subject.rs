@@ -1,4 +1,4 @@
-//! The dispatch that is tuned, as far as configurations depend on it.
+//! The properties of the tuned dispatch that configurations depend on.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,11 @@ impl<'c> Subject<'c> {
     /// The value of a name in expressions that is this dispatch's.
     pub fn value(&self, name: &str) -> Option<String> {
         let sizes = self.sizes.grid.iter().chain(&self.sizes.workgroup);
-        super::CAPTURED.iter().zip(sizes).find(|(captured, _)| **captured == name).map(|(_, size)| size.to_string())
+        super::parameter::CAPTURED
+            .iter()
+            .zip(sizes)
+            .find(|(captured, _)| **captured == name)
+            .map(|(_, size)| size.to_string())
     }
 
     /// The kernel of a file in this one's place.

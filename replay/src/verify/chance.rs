@@ -1,12 +1,11 @@
-//! How likely it is that one of two groups of runs has the larger scores by chance.
+//! The probability that one of two groups of runs has the larger scores by chance.
 //!
-//! Runs of the same kernel can be told apart by nothing but chance: of all ways to call `m` of `n + m` runs the other
-//! kernel's, each is as likely. So the probability is counted, whatever the scores are made of and however they are
-//! distributed, and it is one for the whole dispatch, however many elements each score is about.
+//! If both groups run the same kernel, each choice of `m` out of `n + m` runs is equally likely. So the probability can be counted
+//! exactly, for every kind and distribution of scores. It holds for the whole dispatch, however many elements a score covers.
 
 /// The probability that `m` runs that are drawn from all have a sum of ranks that is as large as that of `other`. Runs of
 /// the same score share the mean of their ranks (the exact Wilcoxon-Mann-Whitney test of one side, with ties).
-pub fn of_ranks(own: &[f64], other: &[f64]) -> f64 {
+pub(crate) fn of_ranks(own: &[f64], other: &[f64]) -> f64 {
     let (m, n) = (other.len(), own.len() + other.len());
     let mut all: Vec<(f64, bool)> = own.iter().map(|s| (*s, false)).chain(other.iter().map(|s| (*s, true))).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -99,7 +99,7 @@ impl Comparison {
     }
 
     /// Of a buffer that the capture does not have after the kernel.
-    pub fn without_reference(buffer: Buffer) -> BufferReport {
+    pub(crate) fn without_reference(buffer: Buffer) -> BufferReport {
         BufferReport { verdict: Verdict::NoReference, ..Comparison::new(buffer).report }
     }
 

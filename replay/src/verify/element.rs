@@ -71,14 +71,14 @@ impl Type {
     }
 
     /// Of what a pointer's type in the source points to, like `float*` or `__global uint4*`; `None` for other texts.
-    pub fn of_pointer(source: &str) -> Option<Type> {
+    pub(crate) fn of_pointer(source: &str) -> Option<Type> {
         let pointee = source.trim().strip_suffix('*')?.trim();
         Type::of_source(pointee.trim_end_matches(|c: char| c.is_ascii_digit()))
     }
 
     /// Of a value of so many bytes and of a type in the source, like `float`; bits where that is not known, and `None` for
     /// what is no single number.
-    pub fn of_value(source: Option<&str>, size: usize) -> Option<Type> {
+    pub(crate) fn of_value(source: Option<&str>, size: usize) -> Option<Type> {
         let known =
             source.and_then(|source| Type::of_source(source.trim())).filter(|element_type| element_type.size() == size);
         let bits = || {

@@ -1,9 +1,8 @@
-//! What a replay wrote, compared with what the application's own dispatch wrote.
+//! Compares the bytes that a replay wrote with those that the application's own dispatch wrote.
 //!
-//! Only bytes that one of them changed are looked at: everything else is as it was before, in all. Several replays of the
-//! application's own kernel, from the same memory, tell what is not deterministic. That is masked and counted, and another
-//! kernel's values there are judged by what the application's kernel was seen to compute ([`Score`], [`chance`]). No replay of
-//! another kernel makes a mask.
+//! Only bytes that one of them changed are compared; all others are unchanged. Several replays of the application's own kernel, from
+//! the same memory, show which elements are not deterministic. These are masked and counted. Another kernel's values in them are judged
+//! by the values that the application's kernel was seen to compute ([`Score`], [`chance`]). Replays of other kernels never add to the mask.
 
 pub mod chance;
 mod compare;

@@ -1,4 +1,4 @@
-//! What dispatches and signals cost. Only completions that come very late are a failure.
+//! The cost of dispatches and signals. Only very late completions are a failure.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;

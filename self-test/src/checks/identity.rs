@@ -1,4 +1,4 @@
-//! What there is: the driver, the runtime, the GPUs; and whether the library is loaded.
+//! The driver, the runtime and the GPUs of the machine, and whether the library is loaded.
 
 use std::ffi::CStr;
 use std::fs::{self, OpenOptions};

@@ -1,4 +1,4 @@
-//! Writing memory: whole ranges, but for what cannot be read.
+//! Writes memory ranges into the file, and lists the parts that cannot be read.
 //!
 //! # Threads
 //! The capture thread.
@@ -6,14 +6,14 @@
 use std::io;
 use std::time::Instant;
 
-use logdur_capture::{CaptureError, FREED, Severity, SnapshotId};
+use logdur_capture::{CaptureError, FREED, Severity, SnapshotId, SnapshotWriter};
 
-use super::{Failed, File};
+use super::{Failed, File, GuardedStorage};
 use crate::capture::hold::TooMuch;
 use crate::capture::memory::Allocation;
 use crate::session::Session;
 
-/// Bytes of memory between two looks at the limits.
+/// Bytes of memory between two checks of the limits.
 const BETWEEN_LIMITS: u64 = 64 << 20;
 /// The unit in which the application maps and unmaps memory of its own.
 const PAGE: u64 = 4096;
@@ -21,46 +21,46 @@ const PAGE: u64 = 4096;
 /// A snapshot that was written.
 pub(in crate::capture) struct Read {
     pub(in crate::capture) id: SnapshotId,
-    /// What could not be read, in words.
+    /// What could not be read, as text.
     pub(in crate::capture) unread: Vec<String>,
     /// Why it ended early.
     pub(in crate::capture) over: Option<Over>,
-    /// Bytes of memory that were looked at, not known without that.
+    /// Bytes of memory that were read, not known to be unchanged.
     pub(in crate::capture) bytes: u64,
-    /// It has all of its memory.
+    /// True if no part of the memory is missing.
     pub(in crate::capture) is_whole: bool,
 }
 
-/// Memory that a snapshot is to have.
+/// The memory ranges of a snapshot.
 pub(in crate::capture) trait Source {
-    /// The next range, and whether it is as the parent has it; `None` at the end.
+    /// The next range, and whether it is unchanged since the parent snapshot; `None` at the end.
     ///
     /// # Errors
-    /// When all that was found is more than the limits allow.
+    /// When the ranges found so far exceed the limits.
     fn next(&mut self) -> Result<Option<(Allocation, bool)>, TooMuch>;
 
-    /// Fills a buffer with what is at an offset of a range.
+    /// Fills a buffer from an offset of a range.
     ///
     /// # Errors
     /// Why it cannot be read; [`io::ErrorKind::NotFound`] when it was freed.
     fn read(&mut self, range: &Allocation, offset: u64, to: &mut [u8]) -> io::Result<()>;
 
-    /// All ranges that were found so far.
+    /// All ranges found so far.
     fn all(&self) -> &[Allocation];
 }
 
-/// The limit at which a snapshot ended early.
+/// The limit that ended a snapshot early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::capture) enum Over {
-    /// The file has as many bytes as it may have.
+    /// The file has reached its largest size.
     Bytes,
-    /// The dispatch was held for as long as it may be.
+    /// The dispatch was held for the longest time allowed.
     Time,
-    /// The memory that was found is more than the limits allow.
+    /// The memory found exceeds the limits.
     TooMuch(TooMuch),
 }
 
-/// Pieces of memory that are not in a snapshot: address, bytes, cause. Neighbours of the same cause are one.
+/// Memory missing from a snapshot: address, bytes, cause. Adjacent pieces with the same cause are merged.
 #[derive(Default)]
 struct Pieces(Vec<(u64, u64, String)>);
 
@@ -74,101 +74,147 @@ impl Pieces {
     }
 }
 
+/// When a snapshot ends early.
+struct Limits {
+    /// The largest size of the file in bytes.
+    bytes: u64,
+    deadline: Instant,
+}
+
+impl Limits {
+    fn over(&self, snapshot: &SnapshotWriter<'_, GuardedStorage>) -> Option<Over> {
+        if snapshot.file_bytes() >= self.bytes {
+            Some(Over::Bytes)
+        } else if Instant::now() >= self.deadline {
+            Some(Over::Time)
+        } else {
+            None
+        }
+    }
+}
+
+/// What a snapshot lacks.
+#[derive(Default)]
+struct Missing {
+    /// Memory that could not be read.
+    losses: Pieces,
+    /// Memory that the application has freed.
+    freed: Pieces,
+    /// Ranges that the file cannot have, as text.
+    refused: Vec<String>,
+}
+
+impl Missing {
+    fn is_empty(&self) -> bool {
+        self.refused.is_empty() && self.losses.0.is_empty() && self.freed.0.is_empty()
+    }
+
+    /// What could not be read, as text.
+    fn unread(self) -> Vec<String> {
+        let lost = |(address, length, why): &(u64, u64, String)| {
+            format!("{length} bytes at {address:#x} could not be read: the snapshot is incomplete: {why}")
+        };
+        let lost: Vec<String> = self.losses.0.iter().map(lost).collect();
+        self.refused.into_iter().chain(lost).collect()
+    }
+}
+
 impl File {
-    /// Writes memory. Ends early at the file's limit of bytes, or at a moment. Of the application's own memory, all pages that are
-    /// mapped are read.
+    /// Writes memory. Ends early at the file's size limit or at a deadline. Of the application's own memory, every mapped page is read.
     pub(in crate::capture) fn snapshot(
         &mut self,
         session: &Session,
         parent: Option<SnapshotId>,
         source: &mut dyn Source,
-        end: Instant,
+        deadline: Instant,
     ) -> Result<Read, Failed> {
         self.begin(session)?;
-        let limit = self.limit;
+        let limits = Limits { bytes: self.limit, deadline };
         let writer = self.writer.as_mut().ok_or(CaptureError::Stopped)?;
         let mut snapshot = writer.snapshot(parent);
-        let (mut losses, mut freed, mut over) = (Pieces::default(), Pieces::default(), None);
-        let (mut unread, mut bytes) = (Vec::new(), 0);
-        'ranges: loop {
+        let (mut missing, mut bytes) = (Missing::default(), 0);
+        let over = loop {
             let (range, is_same) = match source.next() {
                 Ok(Some(range)) => range,
-                Ok(None) => break,
-                Err(why) => {
-                    over = Some(Over::TooMuch(why));
-                    snapshot.incomplete();
-                    break;
-                }
+                Ok(None) => break None,
+                Err(why) => break Some(Over::TooMuch(why)),
             };
             if is_same && snapshot.unchanged(range.base, range.size).is_ok() {
                 continue;
             }
-            let range = &range;
             bytes += range.size;
-            let mut at = range.base;
-            // Below it, memory is read a page at a time, since a page of it could not be read.
-            let mut in_pages_to = range.base;
-            while at < range.end() {
-                if snapshot.file_bytes() >= limit {
-                    over = Some(Over::Bytes);
-                } else if Instant::now() >= end {
-                    over = Some(Over::Time);
-                }
-                if over.is_some() {
-                    snapshot.incomplete();
-                    break 'ranges;
-                }
-                let unit = if at < in_pages_to { PAGE } else { BETWEEN_LIMITS };
-                let stop = (at | (unit - 1)).saturating_add(1).min(range.end());
-                let (from, mut piece) = (at, 0);
-                let written = snapshot.range(from, stop - from, &mut |offset, to| {
-                    piece = to.len() as u64;
-                    source.read(range, from - range.base + offset, to)
-                });
-                at = match written {
-                    Ok(()) => stop,
-                    Err(CaptureError::Memory { address, .. }) if range.own().is_some() && piece > PAGE => {
-                        in_pages_to = address + piece;
-                        address
-                    }
-                    // A thread that frees memory while the dispatch is held knows that its kernel does not use it.
-                    Err(CaptureError::Memory { address, source, .. })
-                        if source.kind() == io::ErrorKind::NotFound && range.own().is_some() =>
-                    {
-                        freed.add(address, piece, &source);
-                        stop
-                    }
-                    Err(CaptureError::Memory { address, source, .. })
-                        if source.kind() == io::ErrorKind::NotFound && address == range.base =>
-                    {
-                        freed.add(address, range.size, &source);
-                        range.end()
-                    }
-                    Err(CaptureError::Memory { address, source, .. }) => {
-                        snapshot.incomplete();
-                        losses.add(address, piece, &source);
-                        // What is behind it may be readable.
-                        address + piece.max(1)
-                    }
-                    Err(error @ CaptureError::Range { .. }) => {
-                        snapshot.incomplete();
-                        unread.push(format!("{error}: the snapshot is incomplete"));
-                        stop
-                    }
-                    Err(error) => return Err(error),
-                };
+            if let Some(over) = write_range(&mut snapshot, source, &range, &limits, &mut missing)? {
+                break Some(over);
             }
+        };
+        if over.is_some() {
+            snapshot.incomplete();
         }
         let id = snapshot.finish()?;
         self.latest = Some(id);
         self.allocations(session, source.all())?;
-        for (address, length, why) in &freed.0 {
+        for (address, length, why) in &missing.freed.0 {
             self.note(Severity::Info, FREED, &format!("{length} bytes at {address:#x}: {why}"))?;
         }
-        let is_whole = over.is_none() && unread.is_empty() && losses.0.is_empty() && freed.0.is_empty();
-        unread.extend(losses.0.iter().map(|(address, length, why)| {
-            format!("{length} bytes at {address:#x} could not be read: the snapshot is incomplete: {why}")
-        }));
-        Ok(Read { id, unread, over, bytes, is_whole })
+        let is_whole = over.is_none() && missing.is_empty();
+        Ok(Read { id, unread: missing.unread(), over, bytes, is_whole })
     }
+}
+
+/// Writes a range, and enters what of it is missing. Returns the limit that it has reached.
+fn write_range(
+    snapshot: &mut SnapshotWriter<'_, GuardedStorage>,
+    source: &mut dyn Source,
+    range: &Allocation,
+    limits: &Limits,
+    missing: &mut Missing,
+) -> Result<Option<Over>, Failed> {
+    let mut at = range.base;
+    // A page below this address could not be read: memory up to it is read page by page.
+    let mut in_pages_to = range.base;
+    while at < range.end() {
+        if let Some(over) = limits.over(snapshot) {
+            return Ok(Some(over));
+        }
+        let unit = if at < in_pages_to { PAGE } else { BETWEEN_LIMITS };
+        let stop = (at | (unit - 1)).saturating_add(1).min(range.end());
+        let (from, mut piece) = (at, 0);
+        let written = snapshot.range(from, stop - from, &mut |offset, to| {
+            piece = to.len() as u64;
+            source.read(range, from - range.base + offset, to)
+        });
+        at = match written {
+            Ok(()) => stop,
+            Err(CaptureError::Memory { address, .. }) if range.own().is_some() && piece > PAGE => {
+                in_pages_to = address + piece;
+                address
+            }
+            // The application freed the range while the dispatch is held: the kernel does not use it.
+            Err(CaptureError::Memory { address, source, .. })
+                if source.kind() == io::ErrorKind::NotFound && range.own().is_some() =>
+            {
+                missing.freed.add(address, piece, &source);
+                stop
+            }
+            Err(CaptureError::Memory { address, source, .. })
+                if source.kind() == io::ErrorKind::NotFound && address == range.base =>
+            {
+                missing.freed.add(address, range.size, &source);
+                range.end()
+            }
+            Err(CaptureError::Memory { address, source, .. }) => {
+                snapshot.incomplete();
+                missing.losses.add(address, piece, &source);
+                // The next page may be readable.
+                address + piece.max(1)
+            }
+            Err(error @ CaptureError::Range { .. }) => {
+                snapshot.incomplete();
+                missing.refused.push(format!("{error}: the snapshot is incomplete"));
+                stop
+            }
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(None)
 }

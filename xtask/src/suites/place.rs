@@ -34,6 +34,11 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// Whole Debian packages that need nothing but their suite.
+    pub(crate) const fn debian(rocm: &'static str, packages: &'static [&'static str]) -> Source {
+        Source::Debian { rocm, packages, parts: &[], python: &[], foreign: &[] }
+    }
+
     /// The generation of ROCm that the programs run on; `None` for the machine's own.
     fn generation(&self) -> Result<Option<&'static Generation>> {
         match self {

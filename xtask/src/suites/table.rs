@@ -31,6 +31,25 @@ pub(crate) struct Suite {
     pub(crate) known: &'static [Known],
 }
 
+impl Suite {
+    /// What a row has that does not say otherwise.
+    const DEFAULT: Suite = Suite {
+        name: "",
+        title: "",
+        source: Source::Machine,
+        versions: &[],
+        programs: Programs::Of(""),
+        form: GOOGLE,
+        arch: ARCH,
+        variables: &[],
+        captured: true,
+        short: 0,
+        full: 0,
+        left_out: &[],
+        known: &[],
+    };
+}
+
 /// Tests that are never sampled.
 pub(crate) struct LeftOut {
     /// A part of their names.
@@ -89,27 +108,18 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "rocrand",
         title: "rocRAND's tests",
-        source: Source::Debian {
-            rocm: "6.1.2",
-            packages: &["librocrand1-tests"],
-            parts: &[],
-            python: &[],
-            foreign: &[],
-        },
+        source: Source::debian("6.1.2", &["librocrand1-tests"]),
         versions: &["librocrand1-tests"],
         programs: Programs::Of("libexec/rocm/librocrand1-tests"),
         form: GOOGLE,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
         short: 2,
         full: 40,
-        left_out: &[],
         known: &[Known {
             test: "mt19937_generator",
             reason: "its generator jumps ahead for each of its threads, for longer than the time limit",
             sometimes: false,
         }],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "rocblas",
@@ -124,14 +134,9 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["librocblas0"],
         programs: Programs::With("libexec/rocm/librocblas0-bench/rocblas-bench", ROCBLAS),
         form: NORMS,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
         // A process loads a gigabyte of code: half a minute, four times for each test.
-        short: 0,
         full: ROCBLAS.len(),
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "rocblas-tests",
@@ -146,14 +151,9 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["librocblas0-tests"],
         programs: Programs::With("libexec/rocm/librocblas0-tests/rocblas-test", &["share/rocblas/2.47.0/test"]),
         form: ROCBLAS_TEST,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
         // As for `rocblas`.
-        short: 0,
         full: 12,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "rocblas-tests-gfx906",
@@ -169,82 +169,49 @@ pub(crate) const SUITES: &[Suite] = &[
         programs: Programs::With("libexec/rocm/librocblas0-tests/rocblas-test", &["share/rocblas/2.47.0/test"]),
         form: ROCBLAS_TEST,
         arch: "gfx906",
-        variables: &[],
-        captured: true,
         // As for `rocblas`.
-        short: 0,
         full: 6,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "rocfft",
         title: "rocFFT's tests",
-        source: Source::Debian {
-            rocm: "6.1.2",
-            packages: &["librocfft0-tests"],
-            parts: &[],
-            python: &[],
-            foreign: &[],
-        },
+        source: Source::debian("6.1.2", &["librocfft0-tests"]),
         versions: &["librocfft0"],
         programs: Programs::Of("libexec/rocm/librocfft0-tests"),
         form: GOOGLE,
-        arch: ARCH,
         // Kernels that were compiled are kept in memory only.
         variables: &[("ROCFFT_RTC_CACHE_PATH", ":memory:"), ("ROCFFT_RTC_SYS_CACHE_PATH", ":memory:")],
-        captured: true,
-        short: 0,
         full: 12,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "clblast",
         title: "CLBlast's tests on ROCm's OpenCL",
-        source: Source::Debian {
-            rocm: "6.1.2",
-            packages: &["clblast-tests", "rocm-opencl-icd"],
-            parts: &[],
-            python: &[],
-            foreign: &[],
-        },
+        source: Source::debian("6.1.2", &["clblast-tests", "rocm-opencl-icd"]),
         versions: &["clblast-tests", "rocm-opencl-icd"],
         programs: Programs::Of("bin"),
         form: CLBLAST,
-        arch: ARCH,
         variables: OPENCL,
-        captured: true,
         short: 1,
         full: 12,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "clfft",
         title: "clFFT's client on ROCm's OpenCL",
-        source: Source::Debian {
-            rocm: "6.1.2",
-            packages: &["clfft-client", "rocm-opencl-icd"],
-            parts: &[],
-            python: &[],
-            foreign: &[],
-        },
+        source: Source::debian("6.1.2", &["clfft-client", "rocm-opencl-icd"]),
         versions: &["clfft-client", "rocm-opencl-icd"],
         programs: Programs::With("bin/clFFT-client", CLFFT),
         form: CLFFT_CLIENT,
-        arch: ARCH,
         variables: OPENCL,
-        captured: true,
-        short: 0,
         full: CLFFT.len(),
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "rccl",
         title: "RCCL's tests, on two GPUs",
-        source: Source::Debian { rocm: "6.1.2", packages: &["librccl1-tests"], parts: &[], python: &[], foreign: &[] },
+        source: Source::debian("6.1.2", &["librccl1-tests"]),
         versions: &["librccl1-tests"],
         programs: Programs::With("libexec/rocm/librccl1-tests/UnitTests", &[]),
         form: GOOGLE,
@@ -256,88 +223,48 @@ pub(crate) const SUITES: &[Suite] = &[
             ("UT_REDOPS", "sum,max"),
         ],
         captured: false,
-        short: 0,
         full: 8,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "rocprim",
         title: "rocPRIM's tests",
-        source: Source::Debian {
-            rocm: "6.1.2",
-            packages: &["librocprim-tests"],
-            parts: &[],
-            python: &[],
-            foreign: &[],
-        },
+        source: Source::debian("6.1.2", &["librocprim-tests"]),
         versions: &["librocprim-tests"],
         programs: Programs::Of("libexec/rocm/librocprim-tests"),
         form: GOOGLE,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
-        short: 0,
         full: 40,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "hipcub",
         title: "hipCUB's tests",
-        source: Source::Debian { rocm: "6.1.2", packages: &["libhipcub-tests"], parts: &[], python: &[], foreign: &[] },
+        source: Source::debian("6.1.2", &["libhipcub-tests"]),
         versions: &["libhipcub-tests"],
         programs: Programs::Of("libexec/rocm/libhipcub-tests"),
         form: GOOGLE,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
-        short: 0,
         full: 30,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "rocthrust",
         title: "rocThrust's tests",
-        source: Source::Debian {
-            rocm: "6.1.2",
-            packages: &["librocthrust-tests"],
-            parts: &[],
-            python: &[],
-            foreign: &[],
-        },
+        source: Source::debian("6.1.2", &["librocthrust-tests"]),
         versions: &["librocthrust-tests"],
         programs: Programs::Of("libexec/rocm/librocthrust-tests"),
         form: THRUST,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
-        short: 0,
         full: 30,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "hipsparse",
         title: "hipSPARSE's tests",
-        source: Source::Debian {
-            rocm: "6.1.2",
-            packages: &["libhipsparse0-tests"],
-            parts: &[],
-            python: &[],
-            foreign: &[],
-        },
+        source: Source::debian("6.1.2", &["libhipsparse0-tests"]),
         versions: &["libhipsparse0-tests", "librocsparse0"],
         programs: Programs::With("libexec/rocm/libhipsparse0-tests/hipsparse-test", HIPSPARSE),
         form: GOOGLE,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
-        short: 0,
         full: HIPSPARSE.len(),
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "rocsolver",
@@ -352,28 +279,18 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["librocsolver0-tests"],
         programs: Programs::Of("libexec/rocm/librocsolver0-tests"),
         form: GOOGLE,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
-        short: 0,
         full: 12,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "hashcat",
         title: "hashcat's examples, on its HIP device",
-        source: Source::Debian { rocm: "6.4.3", packages: &["hashcat"], parts: &[], python: &[], foreign: &[] },
+        source: Source::debian("6.4.3", &["hashcat"]),
         versions: &["hashcat"],
         programs: Programs::With("bin/hashcat", &["share/hashcat"]),
         form: HASHCAT,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
-        short: 0,
         full: 6,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "ggml",
@@ -388,13 +305,8 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["libggml0-backend-hip", "llama.cpp-tests"],
         programs: Programs::With("libexec/x86_64-linux-gnu/llama.cpp-tests/test-backend-ops", &[]),
         form: GGML,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
-        short: 0,
         full: 12,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "llama",
@@ -409,13 +321,8 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["libggml0-backend-hip", "llama.cpp-examples"],
         programs: Programs::Ours("tests/suites/llama"),
         form: SCRIPTS,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
-        short: 0,
         full: 5,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "hsa",
@@ -430,9 +337,6 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["libhsa-runtime64-tests", "libamd-smi"],
         programs: Programs::With("libexec/rocm/libhsa-runtime64-tests/rocrtst64", &[]),
         form: GOOGLE,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
         short: 2,
         full: 60,
         left_out: &[
@@ -446,7 +350,7 @@ pub(crate) const SUITES: &[Suite] = &[
                 reason: "it starts the runtime 2^31 times, and shuts it down as often: minutes, also without a kernel",
             },
         ],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "tinygrad",
@@ -455,15 +359,12 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["tinygrad"],
         programs: Programs::Ours("tests/suites/tinygrad"),
         form: SCRIPTS,
-        arch: ARCH,
         // Child processes that compile would not be started with the libraries of the place. Version 0.14.0 takes the matrix
         // instructions of gfx11 for those of gfx90a.
         variables: &[("DEV", "HIP"), ("PARALLEL", "0"), ("TC", "0")],
-        captured: true,
         short: 2,
         full: 20,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "iree",
@@ -475,12 +376,8 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["iree-base"],
         programs: Programs::Ours("tests/suites/iree"),
         form: SCRIPTS,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
         short: 2,
         full: 9,
-        left_out: &[],
         known: &[
             Known {
                 test: "replay of",
@@ -490,6 +387,7 @@ pub(crate) const SUITES: &[Suite] = &[
             },
             Known { test: "benchmark of", reason: "as for its replays", sometimes: true },
         ],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "openmp",
@@ -500,33 +398,22 @@ pub(crate) const SUITES: &[Suite] = &[
         form: OPENMP,
         arch: TWO,
         variables: &[("OMP_TARGET_OFFLOAD", "MANDATORY")],
-        captured: true,
         short: 1,
         full: 4,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "openmp21",
         title: "OpenMP target regions, compiled with LLVM 21",
         // The packages of LLVM 22 to 24 have the host's part of the runtime only: they lack `libompdevice.a`.
-        source: Source::Debian {
-            rocm: "6.4.3",
-            packages: &["liboffload-21-dev", "libomp-21-dev"],
-            parts: &[],
-            python: &[],
-            foreign: &[],
-        },
+        source: Source::debian("6.4.3", &["liboffload-21-dev", "libomp-21-dev"]),
         versions: &["liboffload-21-dev"],
         programs: Programs::Ours("tests/suites/openmp"),
         form: OPENMP,
         arch: TWO,
         variables: &[("OMP_TARGET_OFFLOAD", "MANDATORY")],
-        captured: true,
-        short: 0,
         full: 4,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
 ];
 

@@ -1,8 +1,8 @@
-//! Memory of the application's own that it registered for the GPU, and may all the same have unmapped since.
+//! Memory that the application registered for the GPU, and may have unmapped since.
 //!
-//! On hardware the driver is told when pages of the host go away, takes them out of the GPU's page tables, and an access
-//! is a memory fault. An emulator in user space is not told, so it looks before a kernel or a copy uses such memory for
-//! the first time. Memory that is unmapped while a kernel is at it is not protected.
+//! On hardware, Linux tells the driver when pages of the host are unmapped. The driver removes them from the GPU's page tables, and an
+//! access is a memory fault. An emulator in user space is not told, so it checks before a kernel or a copy first uses such memory.
+//! Unmapping memory under a running kernel is not detected.
 
 use std::fs;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ fn mapped_parts(from: u64, to: u64) -> Vec<(u64, u64, bool)> {
 }
 
 impl AddressSpace {
-    /// Looks again which pages of the registered memory around a GPU address the host still has, and maps exactly these.
-    /// False when no registered memory is there.
+    /// Checks which pages of the registered memory around a GPU address the host still has, and maps exactly these. False if no registered
+    /// memory is there.
     fn look_again(&self, at: u64) -> bool {
         let Some(whole) = self.registered_around(at) else { return self.page_in(at) };
         let host = whole.backing.base.expose_provenance() as u64;
@@ -117,15 +117,15 @@ impl AddressSpace {
 }
 
 impl View {
-    /// From now on registered memory is looked at before it is used: a kernel or a copy begins.
-    pub fn distrust(&mut self) {
+    /// A kernel or a copy begins: registered memory is checked again before its next use.
+    pub(crate) fn distrust(&mut self) {
         self.trusted.clear();
         for recent in self.recent.iter_mut().filter(|recent| recent.registered) {
             *recent = Recent::NONE;
         }
     }
 
-    /// Makes sure that the mappings around an address say what the host has; called before a region is used.
+    /// Updates the mappings around an address from the host's. Called before a region is used.
     pub(super) fn verify(&mut self, at: u64, bytes: u64) {
         match self.map.find(at, bytes) {
             Some(region) if !region.backing.registered || self.trusted.contains(&region.start) => {}

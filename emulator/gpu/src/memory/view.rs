@@ -13,11 +13,11 @@ pub struct View {
     generation: u64,
     pub(super) recent: [Recent; RECENT],
     turn: usize,
-    /// Where registered memory begins that has been looked at since [`View::distrust`].
+    /// Starts of registered memory that was checked since [`View::distrust`].
     pub(super) trusted: Vec<u64>,
 }
 
-/// Kernels seldom work on more buffers at a time.
+/// Kernels seldom use more buffers at a time.
 const RECENT: usize = 8;
 
 /// What an access needs of a region.
@@ -64,9 +64,9 @@ impl View {
         View { space, map, generation, recent: [Recent::NONE; RECENT], turn: 0, trusted: Vec::new() }
     }
 
-    /// Takes up mappings and unmappings since the last time.
+    /// Applies mappings and unmappings since the last call.
     #[inline]
-    pub fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         let generation = self.space.generation.load(Ordering::Acquire);
         if generation != self.generation {
             self.take_up(generation);

@@ -4,7 +4,7 @@
 //! the barrier bit waits until all earlier ones are complete. Slots are released in order: the header becomes INVALID
 //! and the read index moves on, so the dispatch packet stays in the ring for as long as its kernel runs.
 //!
-//! Nothing protects against a doorbell that was rung too far: what is in the slots is executed.
+//! A doorbell that is rung too far executes whatever is in the slots, as on hardware.
 
 use std::collections::VecDeque;
 use std::mem::offset_of;
@@ -44,7 +44,7 @@ pub struct AqlQueueInfo {
     pub queue: u64,
     /// Where the application rings.
     pub doorbell: Doorbell,
-    /// What shall go wrong.
+    /// Injected faults.
     pub injections: Vec<Injection>,
 }
 
@@ -81,12 +81,12 @@ pub(crate) struct AqlQueue {
     next: u64,
     /// Packets below this may be launched.
     limit: u64,
-    /// What the doorbell held when it was looked at last.
+    /// The doorbell's value at the last look.
     rung: u64,
     /// Packets below `seen.0` had been written at `seen.1`.
     seen: (u64, Moment),
     in_flight: VecDeque<Flight>,
-    /// What the read index says, which may lag behind what is released, and when that was less the last time.
+    /// The value of the read index, which may lag behind released slots, and when it last did not.
     reported: (u64, Instant),
     /// Whether completed packets get times, decided at the first packet, as the hardware does; and how often queues had been
     /// mapped then.
@@ -97,7 +97,7 @@ pub(crate) struct AqlQueue {
     failed: bool,
 }
 
-/// After how long without a packet a lazy read index is what it should be.
+/// After this time without a packet, a lazy read index catches up.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// Why a packet is not launched now.
@@ -143,8 +143,8 @@ impl AqlQueue {
         self.info.ring + id % self.info.slots * 64
     }
 
-    /// Looks at the doorbell. It carries the id of the last packet; two producers may ring in either order, so what the
-    /// write index covers counts as well.
+    /// Reads the doorbell. It has the id of the last packet. Two producers may ring in either order, so packets below the write index count
+    /// as well.
     fn look_at_doorbell(&mut self) -> Result<(), Refused> {
         let rung = self.info.doorbell.read();
         if rung == self.rung {
@@ -244,7 +244,7 @@ impl AqlQueue {
         Ok(completed)
     }
 
-    /// What shall go wrong at the next packet is done; what shall become of its completion is returned.
+    /// Injects the fault of the next packet, and returns what happens to its completion.
     fn inject(&mut self) -> Result<Option<Effect>, Hold> {
         let id = self.next;
         let here = self.info.injections.iter().filter(|i| i.packets.contains(&id)).map(|i| i.effect);

@@ -63,7 +63,7 @@ pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_queue_args) -> R
     Ok(())
 }
 
-/// What the settings order for a queue.
+/// The injected faults of a queue, from the settings.
 fn injections(state: &State, device: usize, id: u32) -> Vec<Injection> {
     let here = |o: &&settings::Injection| o.gpu.is_none_or(|g| g == device) && o.queue.is_none_or(|q| q == id);
     let ordered = state.settings.inject.0.iter().filter(here);

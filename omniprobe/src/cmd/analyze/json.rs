@@ -1,12 +1,13 @@
 //! An analysed dispatch as a JSON object.
 
+use logdur_analysis::blocks::Block;
 use logdur_analysis::operations::Group;
 use logdur_observe::counts::Count;
 use logdur_observe::finding::Place;
 use logdur_observe::lds::Lds;
 use logdur_observe::lines::Lines;
-use logdur_observe::peak::Most;
-use logdur_observe::report::{Found, Instruction, Report, Source};
+use logdur_observe::peak::{Most, Peak};
+use logdur_observe::report::{Found, Instruction, RegionHeat, Report, Source};
 use logdur_observe::{Analysis, Wanted};
 use logdur_replay::Exit;
 use serde_json::{Map, Value, json};
@@ -46,27 +47,10 @@ pub(super) fn object(analysed: &Analysed, end: Exit) -> Value {
         object["race"] = json!({ "not_judged": looked.not_judged, "pages_for_one_looked_at": looked.share });
     }
     if wanted.analyses(Analysis::Blocks) {
-        object["blocks"] = report.blocks.iter().map(|block| json!({
-            "start": block.start, "end": block.end, "instructions": block.instructions, "executions": block.executions,
-            "lanes": block.lanes, "empty": block.empty, "active": block.active(),
-            "edges": block.edges.iter().map(|(to, count)| json!({ "to": to, "count": count })).collect::<Vec<_>>(),
-        })).collect();
+        object["blocks"] = blocks(report);
     }
     if wanted.analyses(Analysis::Heat) {
-        object["heat"] = report
-            .heat
-            .iter()
-            .map(|heat| {
-                json!({
-                    "buffer": heat.region.name, "address": heat.region.range.start,
-                    "bytes": heat.region.range.end - heat.region.range.start, "part": heat.part, "parts": heat.parts,
-                    "accessed": heat.cells.iter().map(|(offset, cell)| json!({
-                        "offset": offset, "reads": cell.reads, "writes": cell.writes,
-                        "first_workgroup": cell.first, "last_workgroup": cell.last,
-                    })).collect::<Vec<_>>(),
-                })
-            })
-            .collect();
+        object["heat"] = heat(report);
     }
     if let Some((peaks, points)) = &report.roofline {
         object["roofline"] = json!({
@@ -83,15 +67,44 @@ pub(super) fn object(analysed: &Analysed, end: Exit) -> Value {
             "limits": occupancy.limits.iter().map(|(limit, waves)| json!({ "resource": limit.word(), "waves": waves })).collect::<Vec<_>>(),
         });
         if let Some(peak) = &report.peak {
-            let most = |most: &Most| json!({ "live": most.registers, "address": (most.registers > 0).then_some(most.address) });
-            object["occupancy"]["registers"] = json!({
-                "vgprs": most(&peak.vgprs), "agprs": most(&peak.agprs), "sgprs": most(&peak.sgprs),
-                "allocated_vgprs": peak.allocated.vgprs, "allocated_sgprs": peak.allocated.sgprs,
-                "enough_vgprs": peak.needed, "waves_with_enough": peak.waves,
-            });
+            object["occupancy"]["registers"] = registers(peak);
         }
     }
     object
+}
+
+fn blocks(report: &Report) -> Value {
+    let block = |block: &Block| {
+        json!({
+            "start": block.start, "end": block.end, "instructions": block.instructions, "executions": block.executions,
+            "lanes": block.lanes, "empty": block.empty, "active": block.active(),
+            "edges": block.edges.iter().map(|(to, count)| json!({ "to": to, "count": count })).collect::<Vec<_>>(),
+        })
+    };
+    report.blocks.iter().map(block).collect()
+}
+
+fn heat(report: &Report) -> Value {
+    let heat = |heat: &RegionHeat| {
+        json!({
+            "buffer": heat.region.name, "address": heat.region.range.start,
+            "bytes": heat.region.range.end - heat.region.range.start, "part": heat.part, "parts": heat.parts,
+            "accessed": heat.cells.iter().map(|(offset, cell)| json!({
+                "offset": offset, "reads": cell.reads, "writes": cell.writes,
+                "first_workgroup": cell.first, "last_workgroup": cell.last,
+            })).collect::<Vec<_>>(),
+        })
+    };
+    report.heat.iter().map(heat).collect()
+}
+
+fn registers(peak: &Peak) -> Value {
+    let most = |most: &Most| json!({ "live": most.registers, "address": (most.registers > 0).then_some(most.address) });
+    json!({
+        "vgprs": most(&peak.vgprs), "agprs": most(&peak.agprs), "sgprs": most(&peak.sgprs),
+        "allocated_vgprs": peak.allocated.vgprs, "allocated_sgprs": peak.allocated.sgprs,
+        "enough_vgprs": peak.needed, "waves_with_enough": peak.waves,
+    })
 }
 
 fn merge(object: &mut Value, more: Value) {

@@ -1,4 +1,4 @@
-//! What is asked of a dispatch, and what came of it.
+//! The request of an analysis, and its result.
 
 use std::ops::Range;
 use std::sync::Arc;

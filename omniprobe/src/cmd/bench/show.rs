@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! Prints measurements, for people and for programs.
 
 use logdur_replay::bench::{Options, Report, Restore, Side};
 use logdur_replay::stats::{Pairs, Summary};

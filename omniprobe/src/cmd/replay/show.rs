@@ -1,4 +1,4 @@
-//! What came of a replay, for people and for programs.
+//! Prints results of replays, for people and for programs.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What a search found, for people and for programs.
+//! Prints results of a search, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use crate::place::PAGE;
 
 /// The lowest address for memory whose address does not matter.
 const LOWEST: u64 = 1 << 32;
-/// Addresses between what is mapped, so that who runs over its end is told.
+/// Unmapped addresses between mappings: an access beyond the end of one is a fault.
 const GUARD: u64 = 64 << 10;
 
 /// Pages of the host.
@@ -26,7 +26,7 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// So many bytes, all 0. Only what is touched takes memory.
+    /// Zeroed bytes. Only touched pages take memory.
     fn new(bytes: u64) -> std::io::Result<Pages> {
         let bytes = bytes as usize;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

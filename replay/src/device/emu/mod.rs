@@ -1,7 +1,7 @@
 //! The emulated GPU itself, without a runtime or a driver: its page tables, its loader and its queue are here.
 //!
-//! What it must do: run a dispatch as the runtime would have it run, at the captured addresses, or refuse by name. Its times
-//! are no statement about hardware, whether its clock is the host's or counts what is executed.
+//! It must run a dispatch as the runtime would, at the captured addresses, or refuse with a reason. Its times say nothing about
+//! hardware, whether its clock is the host's or counts executed instructions.
 //!
 //! # Threads
 //! The engine has threads of its own. They touch memory only while [`Device::run`] waits for a packet.
@@ -45,11 +45,11 @@ const QUEUE: u32 = 1;
 const COMPUTE_UNITS: u32 = 16;
 /// More than any GPU has: all workgroups of a cooperative dispatch were resident at a time.
 const COMPUTE_UNITS_COOPERATIVE: u32 = 512;
-/// How long is looked without sleeping.
+/// How long a wait polls without sleeping.
 const SPIN: Duration = Duration::from_micros(50);
-/// How long is slept between looks.
+/// The sleep between two checks afterwards.
 const LOOK: Duration = Duration::from_micros(20);
-/// What LDS and registers that no instruction has written are drawn by.
+/// The seed of the contents of unwritten LDS and registers.
 const FILL: u32 = 1;
 /// How many missing instructions are named.
 const SHOWN: usize = 8;
@@ -205,8 +205,8 @@ impl Emulated {
         Ok(descriptor.ok_or_else(missing)?.address.wrapping_sub(loaded.first).wrapping_add(base))
     }
 
-    /// Lays code out for an address, if the GPU has all that its kernel can get to. Of what a kernel calls, it is not known
-    /// which functions those are.
+    /// Lays code out for an address, if the GPU has all instructions that its kernel can reach. Which functions of called code a
+    /// kernel uses is not known.
     fn lay_out(&self, code: Load<'_>, base: u64) -> Result<Loaded> {
         if let Load::Kernel(code) = code {
             self.has_all(code)?;
@@ -215,7 +215,7 @@ impl Emulated {
         load::load(code.bytes(), base, |_| None).map_err(|source| ReplayError::CodeObject { place: place(), source })
     }
 
-    /// Refuses a kernel that can get to instructions that the GPU does not have.
+    /// Refuses a kernel that can reach instructions that the GPU lacks.
     fn has_all(&self, code: &Code) -> Result<()> {
         let missing = missing(&code.bytes, self.arch, &code.kernel.name)?;
         if !missing.is_empty() {
