@@ -56,12 +56,16 @@ impl Patience {
         if now - self.moved < self.stall {
             return false;
         }
-        let waits = may_wait(&session.interceptor.queues.all(), copies);
-        if !waits {
-            // A long kernel: it ends although work is held.
-            self.moved = now;
+        match may_wait(&session.interceptor.queues.all(), copies) {
+            Some(true) => true,
+            Some(false) => {
+                // A long kernel: it ends although work is held.
+                self.moved = now;
+                false
+            }
+            // A queue whose lock is taken is looked at the next time.
+            None => false,
         }
-        waits
     }
 
     /// True when something has progressed since the last look.
@@ -82,9 +86,20 @@ impl Patience {
 }
 
 /// True when something that is under way may wait for what is held: for packets of another queue or of no order, or for a
-/// thread of the application that waits to copy.
-fn may_wait(queues: &[&Queue], copies: &Copies) -> bool {
-    copies.has_waiting_threads() || queues.iter().any(|waits| queues.iter().any(|held| waits.may_wait_for(held)))
+/// thread of the application that waits to copy. `None` if that cannot be known now.
+fn may_wait(queues: &[&Queue], copies: &Copies) -> Option<bool> {
+    if copies.has_waiting_threads() {
+        return Some(true);
+    }
+    let mut known = Some(false);
+    for pair in queues.iter().flat_map(|waits| queues.iter().map(|held| waits.may_wait_for(held))) {
+        match pair {
+            Some(true) => return Some(true),
+            Some(false) => {}
+            None => known = None,
+        }
+    }
+    known
 }
 
 /// Why memory is too much.

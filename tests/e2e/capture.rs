@@ -217,7 +217,8 @@ fn a_kernel_that_waits_for_a_thread_of_the_program_is_captured() {
 fn a_kernel_that_runs_longer_than_the_limit_without_progress_is_captured_if_nothing_else_is_held() {
     // Every kernel is longer, and the second is behind the first.
     let run = Run::hip("rough").args(["flag", "flag"]).env("LOGDUR_CAPTURE_MAX_STALL", "0");
-    let (run, reader) = captured(run.env("LOGDUR_CAPTURE_DISPATCHES", "1,2"));
+    let run = run.env("LOGDUR_CAPTURE_KERNELS", "wait_then_write").env("LOGDUR_CAPTURE_DISPATCHES", "1,2");
+    let (run, reader) = captured(run);
     assert!(run.log().notices.iter().any(|n| n.ends_with(" 0 not captured, 0 losses")), "{:?}", run.log().notices);
     assert_eq!(reader.dispatches().iter().filter(|d| d.end_ticks > d.start_ticks).count(), 2);
 }

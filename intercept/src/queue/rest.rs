@@ -72,26 +72,29 @@ impl Queue {
     }
 
     /// True if something in progress on this queue may wait for a packet that a feature holds on the other queue. Packets before one
-    /// with the barrier bit do not wait for it. Also true while a lock is taken.
-    pub fn may_wait_for(&self, other: &Queue) -> bool {
-        let held_back = other.held_back();
-        let is_ordered = held_back == HeldBack::Ordered && std::ptr::eq(self, other);
-        held_back != HeldBack::Nothing && !is_ordered && self.is_under_way()
+    /// with the barrier bit do not wait for it. `None` while a lock is taken.
+    pub fn may_wait_for(&self, other: &Queue) -> Option<bool> {
+        let may_be_waited_for = match other.held_back()? {
+            HeldBack::Nothing => false,
+            HeldBack::Ordered => !std::ptr::eq(self, other),
+            HeldBack::Unordered => true,
+        };
+        Some(may_be_waited_for && self.is_under_way()?)
     }
 
-    fn held_back(&self) -> HeldBack {
+    fn held_back(&self) -> Option<HeldBack> {
         let Some(ring) = self.ring.as_ref().filter(|_| !self.gone.load(Ordering::Acquire)) else {
-            return HeldBack::Nothing;
+            return Some(HeldBack::Nothing);
         };
-        let mut held_back = HeldBack::Unordered;
-        self.publisher.work(|_| held_back = ring.held_back());
+        let mut held_back = None;
+        self.publisher.work(|_| held_back = Some(ring.held_back()));
         held_back
     }
 
     /// True when the packet processor has not taken all that was published, or a dispatch is in flight.
-    fn is_under_way(&self) -> bool {
+    fn is_under_way(&self) -> Option<bool> {
         let published = self.ring.as_ref().map_or(0, |ring| ring.published.load(Ordering::Acquire));
-        self.progress().is_none_or(|(next, in_flight)| next < published || in_flight > 0)
+        self.progress().map(|(next, in_flight)| next < published || in_flight > 0)
     }
 
     /// True when the packet processor has taken all packets before one: it waits at no barrier on its way there. Also when the
