@@ -1,5 +1,6 @@
 //! Kernels of files that are replayed in the captured one's place, by the rules of the kernel cache.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -141,7 +142,7 @@ pub(crate) fn other(captured: &CapturedDispatch<'_>, replacements: &[Replacement
             }
             Decision::Nothing if matches!(replacement, Replacement::Cache(_)) => {}
             Decision::Nothing => {
-                let refusal = format!("{}: no kernel of this name", roots_shown(&roots));
+                let refusal = format!("{}: no kernel of this name, {}", roots_shown(&roots), kernels_shown(&cache));
                 return Err(ReplayError::Refused { kernel: original.kernel.name.clone(), refusals: vec![refusal] });
             }
             // The same code.
@@ -180,6 +181,18 @@ pub(crate) fn other(captured: &CapturedDispatch<'_>, replacements: &[Replacement
 
 fn roots_shown(roots: &[PathBuf]) -> String {
     roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// What a cache has in the place of a kernel that it lacks: the first names, in one line.
+fn kernels_shown(cache: &Cache) -> String {
+    const SHOWN: usize = 5;
+    let names: BTreeSet<String> = cache.kernels().into_iter().map(|kernel| kernel.interface.name).collect();
+    let first: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
+    match names.len().saturating_sub(SHOWN) {
+        _ if first.is_empty() => "and no code object".to_owned(),
+        0 => format!("but {}", first.join(", ")),
+        others => format!("but {} and {others} others", first.join(", ")),
+    }
 }
 
 fn shown(choice: &Choice) -> String {
