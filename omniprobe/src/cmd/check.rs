@@ -1,7 +1,9 @@
 //! What is looked at before an application starts: options that the library could only complain of in its log.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -57,16 +59,30 @@ fn option_of(variable: &str) -> String {
     found.map_or_else(|| variable.to_owned(), |option| format!("--{option}"))
 }
 
-/// Checks that the folder of a file is there, unless each process has its own.
+/// Checks that the folder of a file is there, unless each process has its own, and that this user may write there.
 ///
 /// # Errors
 /// When it is not: which folder, of which option.
 pub(crate) fn has_folder(option: &str, file: &Path) -> Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if input::has_marks(folder) || folder.is_dir() {
+    if input::has_marks(folder) {
         return Ok(());
     }
-    bail!("{option} {}: expected a folder {}, found none", file.display(), folder.display())
+    if !folder.is_dir() {
+        bail!("{option} {}: expected a folder {}, found none", file.display(), folder.display());
+    }
+    let written = if file.exists() { file } else { folder };
+    writable(written).with_context(|| format!("{option} {}: writing to {}", file.display(), written.display()))
+}
+
+/// Whether this user may write to a file, or make files in a folder. Nothing is opened: a pipe would wait for its reader.
+fn writable(path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the path ends with a zero.
+    match unsafe { libc::access(path.as_ptr(), libc::W_OK) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// What an application's user may not expect of its environment: a line for each.
@@ -138,7 +154,9 @@ fn can_capture(path: &Path, force: bool) -> Result<()> {
         }
         path.to_owned()
     };
-    has_folder("--capture", &trial)?;
+    if !path.is_dir() {
+        has_folder("--capture", path)?;
+    }
     drop(FileStorage::create_new(&trial, PRIVATE).with_context(shown)?);
     fs::remove_file(&trial).with_context(shown)
 }
@@ -150,6 +168,8 @@ fn trial_name() -> OsString {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -212,6 +232,13 @@ mod tests {
         assert!(said("").is_some_and(|said| said.ends_with("expected a file, found a folder")));
         let expected = format!("expected a folder {}, found none", folder.path().join("no").display());
         assert!(said("no/%p.csv").is_some_and(|said| said.ends_with(&expected)));
+        let locked = folder.path().join("locked");
+        fs::create_dir(&locked).expect("a folder");
+        fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).expect("it is ours");
+        // Root may write everywhere.
+        if fs::write(locked.join("trial"), "").is_err() {
+            assert!(said("locked/a.csv").is_some_and(|said| said.contains("/locked/a.csv: writing to ")));
+        }
         let mut environment = Environment::default();
         for location in ["/dev/null", "console", "", "a.csv"] {
             environment.set(Interceptor::log_location, location);
