@@ -71,7 +71,7 @@ impl Header {
             return Err(CaptureError::damaged(
                 0,
                 "a capture file, which begins with LDCAP",
-                format!("{:02x?}", array::<8>(bytes, 0)),
+                format!("\"{}\"", array::<8>(bytes, 0).escape_ascii()),
             ));
         }
         // Before the checksum, which another major version may have elsewhere.

@@ -32,7 +32,7 @@ const RETRIES: usize = 5;
 #[derive(Debug, Error)]
 pub enum Unreadable {
     /// It cannot be opened or read.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     /// A folder, a device.
     #[error("expected a file of dispatch records, found a folder or a device")]

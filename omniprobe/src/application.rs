@@ -10,7 +10,8 @@ const SEPARATOR: &str = "--";
 
 /// The words of a command line, with `--` before the application. The application is the first word that is neither an
 /// option, nor an option's value, nor a subcommand. Options of all subcommands that stand before one are put behind it. Words that
-/// this cannot decide about stay as they are, for clap to complain about: unknown options, and options that take any number of values.
+/// this cannot decide about stay as they are, for clap to complain about: unknown options, and an application among the values of an
+/// option that takes any number of them.
 pub(crate) fn separated(command: &mut Command, mut words: Vec<OsString>) -> Vec<OsString> {
     // Only then are the numbers of values known, and the options for help and version there.
     command.build();
@@ -47,40 +48,57 @@ fn first_word(command: &Command, words: &[OsString]) -> Option<usize> {
         } else {
             return Some(at);
         };
-        at += 1 + values;
+        at += 1;
+        match values {
+            Values::Number(number) => at += number,
+            // Up to the next option.
+            Values::Any => at += words.get(at..)?.iter().position(|word| word.as_bytes().starts_with(b"-"))?,
+        }
     }
 }
 
+/// How many of the next words are values of an option.
+#[derive(Clone, Copy)]
+enum Values {
+    Number(usize),
+    Any,
+}
+
 /// How many of the next words are values of `--NAME` or `--NAME=VALUE`.
-fn values_after_long(command: &Command, word: &[u8]) -> Option<usize> {
+fn values_after_long(command: &Command, word: &[u8]) -> Option<Values> {
     let (name, has_value) = match word.iter().position(|&b| b == b'=') {
         Some(at) => (&word[..at], true),
         None => (word, false),
     };
     let name = std::str::from_utf8(name).ok()?;
-    let values = values(command.get_arguments().find(|arg| arg.get_long() == Some(name))?)?;
-    Some(if has_value { 0 } else { values })
+    let is_named = |arg: &&Arg| {
+        arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
+    };
+    let values = values(command.get_arguments().find(is_named)?)?;
+    Some(if has_value { Values::Number(0) } else { values })
 }
 
 /// The same for letters behind one dash, the last of which may have its value in the same word.
-fn values_after_short(command: &Command, letters: &[u8]) -> Option<usize> {
+fn values_after_short(command: &Command, letters: &[u8]) -> Option<Values> {
     for (position, &letter) in letters.iter().enumerate() {
         let arg = command.get_arguments().find(|arg| arg.get_short() == Some(char::from(letter)))?;
-        let values = values(arg)?;
-        if values > 0 {
-            return Some(if position + 1 < letters.len() { 0 } else { values });
+        match values(arg)? {
+            Values::Number(0) => {}
+            _ if position + 1 < letters.len() => return Some(Values::Number(0)),
+            values => return Some(values),
         }
     }
-    Some(0)
+    Some(Values::Number(0))
 }
 
-/// How many values an option takes; `None` if that depends on the words.
-fn values(arg: &Arg) -> Option<usize> {
+/// How many values an option takes.
+fn values(arg: &Arg) -> Option<Values> {
     if !arg.get_action().takes_values() {
-        return Some(0);
+        return Some(Values::Number(0));
     }
     let range = arg.get_num_args()?;
-    (range.min_values() == range.max_values()).then_some(range.min_values())
+    let is_fixed = range.min_values() == range.max_values();
+    Some(if is_fixed { Values::Number(range.min_values()) } else { Values::Any })
 }
 
 #[cfg(test)]
@@ -105,6 +123,11 @@ mod tests {
                 "omniprobe --log-format=json --stats -- ./app --stats",
             ),
             ("omniprobe --emulate 2*gfx90a python3 -c x", "omniprobe --emulate 2*gfx90a -- python3 -c x"),
+            ("omniprobe --summary --output-file a.csv ./app", "omniprobe --summary --output-file a.csv -- ./app"),
+            ("omniprobe -a Heatmap ./b.so -l a.csv ./app -i", "omniprobe -a Heatmap ./b.so -l a.csv -- ./app -i"),
+            ("omniprobe --analyzers=Heatmap ./app", "omniprobe --analyzers=Heatmap -- ./app"),
+            ("omniprobe -a Heatmap -i ./app", "omniprobe -a Heatmap -i -- ./app"),
+            ("omniprobe -iaHeatmap --stats ./app", "omniprobe -iaHeatmap --stats -- ./app"),
             ("omniprobe -q app", "omniprobe -q -- app"),
             ("omniprobe -q --agents-md verify a.ldcap", "omniprobe verify -q --agents-md a.ldcap"),
             ("omniprobe --quiet summary -q", "omniprobe summary --quiet -q"),
@@ -123,6 +146,7 @@ mod tests {
             "omniprobe --nonsense ./app",
             "omniprobe -x ./app",
             "omniprobe -a Heatmap ./app",
+            "omniprobe -l a.csv -a Heatmap ./app",
             "omniprobe help",
             "omniprobe --help",
             "omniprobe -l",

@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use logdur_replay::{Exit, ReplayError};
 
+use crate::{foreign, help};
+
 /// Where a library may be, from the folder of this program: a build, an installation.
 const PLACES: &[&str] = &[".", "../lib", "../lib/logdur", "../lib64"];
 
@@ -90,7 +92,10 @@ pub(crate) fn program(name: &OsStr) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|p| p.is_file() && is_executable(p));
     found.with_context(|| {
-        format!("the application {shown}: no such program in the folders of PATH, and no subcommand of omniprobe")
+        let command = help::command();
+        let near = foreign::near(&shown, command.get_subcommands().map(clap::Command::get_name));
+        let near = near.map(|near| format!("; there is `omniprobe {near}`")).unwrap_or_default();
+        format!("the application {shown}: no such program in the folders of PATH, and no subcommand of omniprobe{near}")
     })
 }
 

@@ -5,6 +5,7 @@ mod cmd;
 mod environment;
 mod exit;
 mod find;
+mod foreign;
 mod help;
 mod private_folder;
 
@@ -244,7 +245,8 @@ struct CaptureOptions {
     /// Capture only dispatches of this grid, in work-items. Sets LOGDUR_CAPTURE_GRID [default: any].
     #[arg(long, value_name = "X[xY[xZ]]", requires = "capture")]
     capture_grid: Option<OsString>,
-    /// Capture only dispatches to this GPU, by its position among the GPUs. Sets LOGDUR_CAPTURE_DEVICE [default: any].
+    /// Capture only dispatches to this GPU: its number in the column `agent` of the log, which HIP_VISIBLE_DEVICES does not change.
+    /// Sets LOGDUR_CAPTURE_DEVICE [default: any].
     #[arg(long, value_name = "N", requires = "capture")]
     capture_device: Option<OsString>,
     /// How much memory: none, what arguments point to, what can be reached from there, all. Sets LOGDUR_CAPTURE_SCOPE [default: all].
@@ -347,6 +349,10 @@ fn run(options: &RunOptions, app: &[OsString]) -> anyhow::Result<ExitCode> {
 /// Prints the text of clap.
 fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
+        if let Some(instead) = foreign::instead(error) {
+            cmd::tell(instead);
+            return Exit::Usage.into();
+        }
         // It repeats words of the command line, which may be names of files that others have chosen.
         let words = std::env::args_os().map(|word| names::escaped(&word.to_string_lossy()).into()).collect();
         let words = application::separated(&mut help::command(), words);

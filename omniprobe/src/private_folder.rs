@@ -34,7 +34,12 @@ impl PrivateFolder {
         let mut builder = tempfile::Builder::new();
         // Made with this mode, and a random name that must not have been there.
         let folder = builder.prefix("omniprobe-").permissions(Permissions::from_mode(0o700)).tempdir_in(parent);
-        Ok(PrivateFolder(folder.with_context(|| format!("making a folder in {}", parent.display()))?))
+        let from = ["TMPDIR", "XDG_RUNTIME_DIR"]
+            .into_iter()
+            .find(|name| std::env::var_os(name).is_some_and(|value| Path::new(&value) == parent));
+        let from = from.map(|name| format!(", which {name} names")).unwrap_or_default();
+        let said = || format!("making a folder for this run in {}{from}", parent.display());
+        Ok(PrivateFolder(folder.with_context(said)?))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -77,6 +77,7 @@ def lines(
         except BaseException:
             end(child)
             raise
+        child.stdout.close()
         messages.seek(0)
         said = messages.read().decode(errors="replace").strip()
     # Without a line, a status says what kept the tool from its work.

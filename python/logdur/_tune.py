@@ -83,7 +83,7 @@ def measured(dispatch: Dispatch, params: dict[str, Any]) -> float:
 
 
 def tune(
-    capture: Union[Capture, Path],
+    capture: Union[Capture, Dispatch, Path],
     space: Mapping[str, Any],
     objective: _travel.Objective = measured,
     *,
@@ -102,7 +102,8 @@ def tune(
     ``tell``. For a study, ``space`` may have Optuna's distributions, too.
 
     ``objective(dispatch, params)`` runs on a worker and returns a number. Without it, ``dispatch.measure(**params)`` does. An
-    exception is a failed trial. ``dispatch`` is the number of the dispatch, if the capture has several.
+    exception is a failed trial. ``capture`` may be one of its dispatches, too; otherwise ``dispatch`` is the number of the dispatch, if
+    the capture has several.
 
     ``executor`` is any executor of ``concurrent.futures``: a process pool, ``Client.get_executor()`` of Dask,
     ``MPIPoolExecutor`` of mpi4py. Without it, trials run here, one after the other. ``parallel`` is how many trials are submitted
@@ -116,6 +117,8 @@ def tune(
     >>> sorted(trial.params["workgroup"] for trial in found.trials if trial.state == "done")
     [64, 128, 256]
     """
+    if isinstance(capture, Dispatch):
+        capture, dispatch = capture.capture, capture.id
     opened = capture if isinstance(capture, Capture) else Capture(capture)
     source = _samplers.source(sampler, space, trials, seed)
     with _travel.placed(opened) as name:

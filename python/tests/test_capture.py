@@ -1,5 +1,6 @@
 """Captures: arguments and memory as NumPy has them, replays as objects, and errors with their reasons."""
 
+import gc
 import os
 import pickle
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -223,3 +225,11 @@ def test_progress_is_shown_where_it_is_asked_for(folder, capsys):
     finally:
         logdur._progress._DELAY = delay
     assert "2/2" in capsys.readouterr().err
+
+
+def test_a_replay_leaves_no_file_open(capture):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        capture.verify()
+        gc.collect()
+    assert [str(warning.message) for warning in seen if warning.category is ResourceWarning] == []

@@ -53,6 +53,11 @@ def dask_clients(tmp_path, folder):
         yield client
 
 
+def test_a_dispatch_is_tuned_like_the_capture_that_has_it(capture, cache):
+    found = logdur.tune(capture.dispatches[0], {"workgroup": WORKGROUPS})
+    assert [trial.state for trial in found.trials] == ["done"] * 3
+
+
 def test_every_combination_is_tried_here_and_the_best_is_found(capture, faster, cache):
     found = logdur.tune(capture, {"workgroup": WORKGROUPS, "hsaco": ["captured", str(faster)]})
     assert [trial.state for trial in found.trials] == ["done"] * 6 and found.transfers == 0

@@ -1,5 +1,6 @@
 //! Chooses the kernel of a file that replaces the captured one, by the rules of the kernel cache.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -156,7 +157,10 @@ fn of_files(
             Ok(Some(chosen(&cache, original, *choice, swap)?))
         }
         Decision::Nothing if matches!(replacement, Replacement::Cache(_)) => Ok(None),
-        Decision::Nothing => Err(refused(vec![format!("{}: no kernel of this name", roots_shown(roots))])),
+        Decision::Nothing => {
+            let refusal = format!("{}: no kernel of this name, {}", roots_shown(roots), kernels_shown(&cache));
+            Err(refused(vec![refusal]))
+        }
         // The same code.
         Decision::Running(_) => is_checked(replacement, Hash::of(&original.bytes)).map(|()| None),
         Decision::Refused(candidates) => {
@@ -190,6 +194,18 @@ fn is_checked(replacement: &Replacement, found: Hash) -> Result<()> {
 
 fn roots_shown(roots: &[PathBuf]) -> String {
     roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// What a cache has in the place of a kernel that it lacks: the first names, in one line.
+fn kernels_shown(cache: &Cache) -> String {
+    const SHOWN: usize = 5;
+    let names: BTreeSet<String> = cache.kernels().into_iter().map(|kernel| kernel.interface.name).collect();
+    let first: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
+    match names.len().saturating_sub(SHOWN) {
+        _ if first.is_empty() => "and no code object".to_owned(),
+        0 => format!("but {}", first.join(", ")),
+        others => format!("but {} and {others} others", first.join(", ")),
+    }
 }
 
 fn shown(choice: &Choice) -> String {

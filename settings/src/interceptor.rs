@@ -233,7 +233,7 @@ settings! {
     capture_dispatches: Occurrences = "LOGDUR_CAPTURE_DISPATCHES" ["`1,3-7` | `every:N` | `random:P%`"] or (Occurrences::first()) "`1`: the first";
     /// Captures only dispatches of this grid, in work-items.
     capture_grid: Option<Grid> = "LOGDUR_CAPTURE_GRID" ["X[xY[xZ]]"] or (None) "any";
-    /// Captures only dispatches to this GPU, by its position among the GPUs.
+    /// Captures only dispatches to this GPU: its number in the column `agent` of the log, which `HIP_VISIBLE_DEVICES` does not change.
     capture_device: Option<u32> = "LOGDUR_CAPTURE_DEVICE" ["number"] or (None) "any";
     /// How much memory is captured: only the arguments; the allocations that arguments point to; those that can be reached from there; all.
     capture_scope: CaptureScope = "LOGDUR_CAPTURE_SCOPE" ["`kernarg` | `args` | `reachable` | `all`"] or (CaptureScope::All) "`all`";

@@ -20,6 +20,7 @@ use logdur_capture::{
 };
 use logdur_intercept::clock::to_ns;
 use logdur_intercept::{interceptor, queue};
+use logdur_journal::names::shell_word;
 use logdur_settings::{CaptureScope, CaptureTell, Interceptor};
 
 use super::kernarg::Kernarg;
@@ -408,10 +409,14 @@ impl File {
     pub(super) fn tell(&self) -> Option<String> {
         let bytes = self.writer.as_ref()?.bytes();
         let count: u64 = self.report.values().map(|counted| counted.0).sum();
-        let (path, kernels) = (self.path.display(), self.report.len());
+        let (path, kernels, untaken) = (self.path.display(), self.report.len(), self.untaken);
+        // The reasons are notes of the file, and notices of a log that may be nowhere.
+        let why = match untaken {
+            0 => String::new(),
+            _ => format!("; `omniprobe info {}` says why", shell_word(&self.path)),
+        };
         Some(format!(
-            "{path}: {count} dispatches of {kernels} kernels captured, {bytes} bytes, {} not captured",
-            self.untaken
+            "{path}: {count} dispatches of {kernels} kernels captured, {bytes} bytes, {untaken} not captured{why}"
         ))
     }
 

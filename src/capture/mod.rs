@@ -340,9 +340,8 @@ impl Capture {
         drop(file);
         if let Some(line) = told {
             session.log.tell(&line);
-            if let Some(filter) = self.selection.unmatched() {
-                let name = Interceptor::capture_kernels;
-                session.log.tell(&format!("{name}: no kernel that was dispatched has a name like {filter}"));
+            if let Some(line) = self.selection.unmatched(&session.kernels) {
+                session.log.tell(&line);
             }
         }
         self.check(session, finished);

@@ -3,16 +3,19 @@
 //! # Threads
 //! Publishers, one at a time for each queue.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use hsa_sys::abi::aql::Packet;
 use logdur_intercept::lock;
-use logdur_journal::names::is_named;
+use logdur_journal::names::{is_named, names, one_line};
 use logdur_settings::{Grid, Interceptor, Occurrences};
 use regex::Regex;
 
 use crate::kernels::Kernels;
+
+/// Most geometries and kernels that are remembered and named, of those that were dispatched and not asked for.
+const NAMED: usize = 5;
 
 /// What the settings select.
 pub(super) struct Selection {
@@ -29,6 +32,12 @@ struct Seen {
     counts: HashMap<(u32, usize, [u32; 3], [u16; 3]), u64>,
     /// Whether a kernel's name matches, by the kernel's number.
     named: HashMap<u32, bool>,
+    /// GPUs that got dispatches, if one is asked for.
+    devices: BTreeSet<usize>,
+    /// The first grids of that GPU, if one is asked for.
+    grids: BTreeSet<[u32; 3]>,
+    /// Whether the grid that is asked for was dispatched.
+    has_grid: bool,
     random: u64,
 }
 
@@ -48,24 +57,49 @@ impl Selection {
         })
     }
 
-    /// The expression for names, if there were dispatches and no name matched.
-    pub(super) fn unmatched(&self) -> Option<&Regex> {
+    /// What is asked for and was not among the dispatches that were looked at, in a line that names what was among them.
+    pub(super) fn unmatched(&self, kernels: &Kernels) -> Option<String> {
         let seen = lock(&self.seen);
-        self.kernels.as_ref().filter(|_| !seen.named.is_empty() && seen.named.values().all(|named| !named))
+        if let Some(device) = self.device.filter(|device| !seen.devices.is_empty() && !seen.devices.contains(device)) {
+            let others: Vec<String> = seen.devices.iter().map(|device| format!("GPU {device}")).collect();
+            let name = Interceptor::capture_device;
+            return Some(format!("{name}: no dispatch was to GPU {device}, but to {}", others.join(", ")));
+        }
+        let shown = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
+        if let Some(grid) = self.grid.filter(|_| !seen.grids.is_empty() && !seen.has_grid) {
+            let others: Vec<String> = seen.grids.iter().copied().map(shown).collect();
+            let name = Interceptor::capture_grid;
+            return Some(format!("{name}: no dispatch had the grid {}, but {}", shown(grid.0), others.join(", ")));
+        }
+        let filter =
+            self.kernels.as_ref().filter(|_| !seen.named.is_empty() && !seen.named.values().any(|named| *named))?;
+        let known = seen.named.keys().filter_map(|number| kernels.by_number(*number));
+        let others: BTreeSet<String> = known.filter_map(|kernel| names(&kernel.kernel.symbol).pop()).collect();
+        let name = Interceptor::capture_kernels;
+        Some(format!("{name}: no kernel that was dispatched has a name like {filter}{}", one_line(&listed(&others))))
     }
 
     /// Counts a dispatch. If it is captured: its number among those of its kernel and geometry.
     pub(super) fn wants(&self, kernels: &Kernels, agent: usize, packet: &Packet) -> Option<u64> {
-        if self.device.is_some_and(|device| device != agent) {
-            return None;
+        let mut seen = lock(&self.seen);
+        let Seen { counts, named, devices, grids, has_grid, random } = &mut *seen;
+        if let Some(device) = self.device {
+            devices.insert(agent);
+            if device != agent {
+                return None;
+            }
         }
         let (grid, workgroup) = (packet.grid_size(), packet.workgroup_size());
-        if self.grid.is_some_and(|wanted| wanted.0 != grid) {
-            return None;
+        if let Some(wanted) = self.grid {
+            *has_grid |= wanted.0 == grid;
+            if grids.len() < NAMED {
+                grids.insert(grid);
+            }
+            if wanted.0 != grid {
+                return None;
+            }
         }
         let number = kernels.number(packet.kernel_object());
-        let mut seen = lock(&self.seen);
-        let Seen { counts, named, random } = &mut *seen;
         let is_named = |regex: &Regex| kernels.by_number(number).is_some_and(|k| is_named(&k.kernel.symbol, regex));
         if !*named.entry(number).or_insert_with(|| self.kernels.as_ref().is_none_or(is_named)) {
             return None;
@@ -78,6 +112,16 @@ impl Selection {
             Occurrences::Random(share) => next(random) < *share,
         };
         wanted.then_some(*count)
+    }
+}
+
+/// The first names, and how many others there are.
+fn listed(names: &BTreeSet<String>) -> String {
+    let first: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
+    match names.len().saturating_sub(NAMED) {
+        _ if first.is_empty() => String::new(),
+        0 => format!("; dispatched were {}", first.join(", ")),
+        others => format!("; dispatched were {} and {others} others", first.join(", ")),
     }
 }
 

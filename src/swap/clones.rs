@@ -87,9 +87,14 @@ impl Swapper {
     ) -> Vec<String> {
         let name = Interceptor::instrumented;
         let mut lines = Vec::new();
-        if !state.asked.had_another {
+        let asked = &state.asked;
+        // Kernels of the same name and arguments are for swaps, and no clones.
+        let has_none = asked.was_named
+            && asked.refused.is_empty()
+            && state.made.values().flatten().all(|made| made.probe.is_none());
+        if !asked.had_another || has_none {
             lines.push(format!("{name}: neither the application's code nor the cache has a clone of a kernel"));
-        } else if let Some(filter) = self.filter.as_ref().filter(|_| !state.asked.was_named) {
+        } else if let Some(filter) = self.filter.as_ref().filter(|_| !asked.was_named) {
             lines.push(format!("{}: no kernel that has a clone has a name like {filter}", Interceptor::filter));
         }
         let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();

@@ -167,15 +167,30 @@ fn what_cannot_work_is_refused_before_the_application_starts() {
     std::fs::write(&old, b"mine").unwrap();
     let [old, ran] = [&old, &ran].map(|path| path.to_str().unwrap());
     for (options, said) in [
-        (["--capture", "/nonexistent/a.ldcap"].as_slice(), "--capture /nonexistent/a.ldcap: No such file"),
-        (&["--capture", old], "the file exists; --force replaces it"),
-        (&["--log-filter", "("], "LOGDUR_LOG_FILTER: expected a regular expression"),
-        (&["-k", "("], "LOGDUR_FILTER: expected a regular expression, found \"(\": "),
         (
-            &["--capture", "new.ldcap", "--capture-kernels", "("],
-            "LOGDUR_CAPTURE_KERNELS: expected a regular expression",
+            ["--capture", "/nonexistent/a.ldcap"].as_slice(),
+            "--capture /nonexistent/a.ldcap: expected a folder /nonexistent, found none",
         ),
-        (&["--capture", "new.ldcap", "--capture-grid", "0"], "LOGDUR_CAPTURE_GRID: expected"),
+        (&["--capture", old], "the file exists; --force replaces it"),
+        (&["--log-filter", "("], "--log-filter: expected a regular expression"),
+        (&["-k", "("], "--kernels: expected a regular expression, found \"(\": "),
+        (&["--capture", "new.ldcap", "--capture-kernels", "("], "--capture-kernels: expected a regular expression"),
+        (&["--capture", "new.ldcap", "--capture-grid", "0"], "--capture-grid: expected"),
+        (&["-d", "folder"], "--dispatches: expected all, random, N, N% or N-M, found \"folder\""),
+        (
+            &["-l", "/nonexistent/a.csv"],
+            "--log-location /nonexistent/a.csv: expected a folder /nonexistent, found none",
+        ),
+        (&["-l", "/"], "--log-location /: expected a file, found a folder"),
+        (
+            &["--trace", "/nonexistent/a.json"],
+            "--trace /nonexistent/a.json: expected a folder /nonexistent, found none",
+        ),
+        (&["-i", "-a", "Heat"], "--analyzers Heat: expected MemoryAnalysis, Heatmap"),
+        (
+            &["--hip-trace"],
+            "--hip-trace is an option of rocprofv3 or rocprof, not of omniprobe: calls of the host are not logged",
+        ),
     ] {
         let output = omniprobe(&[options, &["--", "touch", ran]].concat());
         assert_eq!(output.status.code(), Some(1), "{options:?}: {}", stderr(&output));
@@ -213,6 +228,15 @@ fn what_was_swapped_and_captured_is_told_once_at_the_end() {
 }
 
 #[test]
+fn a_cache_without_clones_is_told_of_although_it_has_kernels_of_the_same_names() {
+    let cache = harness::hip_optimized("swaps", "-DOTHER -O3");
+    let options = ["-i", "-c", cache.to_str().unwrap(), "-k", "^plain$"];
+    let run = Run::hip("swaps").args(["plain"]).probed(&options).passed();
+    let said = "LOGDUR_INSTRUMENTED: neither the application's code nor the cache has a clone of a kernel";
+    assert!(run.stderr.contains(said), "{}", run.stderr);
+}
+
+#[test]
 fn a_library_that_was_not_loaded_is_noticed() {
     let output = omniprobe(&["--", "true"]);
     assert!(output.status.success());
@@ -241,8 +265,79 @@ fn an_application_that_overwrites_the_variable_of_tools_is_watched_or_told_what_
 
 #[test]
 fn a_log_that_cannot_be_written_is_noticed() {
-    let run = Run::hip("vectors").probed(&["-l", "/nonexistent/folder/log.csv"]).passed();
+    let run = Run::hip("vectors").env("LOGDUR_LOG_LOCATION", "/nonexistent/folder/log.csv").probed(&[]).passed();
     assert!(run.stderr.contains("/nonexistent/folder/log.csv cannot be written"), "{}", run.stderr);
+}
+
+#[test]
+fn an_application_without_a_gpu_is_told_that_there_is_none() {
+    if harness::on_hardware() || Path::new("/dev/kfd").exists() {
+        return;
+    }
+    let run = Run::hip("vectors");
+    let mut command = run.command();
+    let program = command.get_program().to_owned();
+    command = Command::new(built("omniprobe"));
+    command.arg("--").arg(program);
+    let stderr = run.finish(command).stderr;
+    for said in
+        ["did not load liblogdur.so; no GPU can be used: /dev/kfd: No such file", "`--emulate gfx90a` needs no GPU"]
+    {
+        assert!(stderr.contains(said), "{said}: {stderr}");
+    }
+}
+
+#[test]
+fn options_and_variables_without_an_effect_are_named_before_the_application_starts() {
+    let mut command = Command::new(built("omniprobe"));
+    command.args(["-k", "x", "--cache-mode", "alternate", "--", "true"]);
+    command.env("LOGDUR_KERNEL_CACH", "x").env("HSA_TOOLS_LIB", "/opt/other.so");
+    let output = command.output().unwrap();
+    assert!(output.status.success());
+    for said in [
+        "omniprobe: --kernels has no effect without -c DIR or -i; --log-filter chooses the kernels that are logged\n",
+        "omniprobe: --cache-mode has no effect without -c DIR\n",
+        "omniprobe: LOGDUR_KERNEL_CACH is set, and has no effect: there is LOGDUR_KERNEL_CACHE\n",
+        "omniprobe: HSA_TOOLS_LIB names /opt/other.so, which is not loaded: liblogdur.so takes its place\n",
+    ] {
+        assert!(stderr(&output).contains(said), "{said}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_capture_of_nothing_names_the_option_that_no_dispatch_matched() {
+    let captured = |options: &[&str]| {
+        let run = Run::hip("vectors");
+        let file = run.file("run.ldcap");
+        run.probed(&[&["--capture", file.to_str().unwrap()], options].concat()).passed().stderr
+    };
+    let none = captured(&["--capture-kernels", "redoce"]);
+    assert!(
+        none.contains("LOGDUR_CAPTURE_KERNELS: no kernel that was dispatched has a name like redoce; dispatched were "),
+        "{none}"
+    );
+    assert!(none.contains("reduce"), "{none}");
+    let none = captured(&["--capture-device", "7"]);
+    assert!(none.contains("LOGDUR_CAPTURE_DEVICE: no dispatch was to GPU 7, but to GPU 0\n"), "{none}");
+    let none = captured(&["--capture-grid", "3x5"]);
+    assert!(none.contains("LOGDUR_CAPTURE_GRID: no dispatch had the grid 3x5x1, but "), "{none}");
+}
+
+#[test]
+fn a_replay_is_logged_and_captured_like_any_application() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, again] = ["first.ldcap", "again.%p.ldcap"].map(|name| folder.path().join(name));
+    let [first, again] = [&first, &again].map(|path| path.to_str().unwrap());
+    Run::hip("swaps").args(["plain"]).probed(&["--capture", first, "--capture-kernels", "^plain$"]).passed();
+    let run = Run::new(built("omniprobe")).args(["verify", first]);
+    let log = run.file("log.csv");
+    let run = run.probed(&["-l", log.to_str().unwrap(), "--capture", again, "--capture-kernels", "^plain$"]).passed();
+    let rows = std::fs::read_to_string(&log).unwrap();
+    assert!(!rows.contains("around the runtime's functions") && !rows.contains("bypassed-queues"), "{rows}");
+    // Three repetitions.
+    assert_eq!(rows.lines().filter(|row| row.starts_with("\"plain\"")).count(), 3, "{rows}");
+    let whole = run.stderr.lines().filter(|line| line.contains("1 dispatches are whole"));
+    assert_eq!(whole.count(), 1, "{}", run.stderr);
 }
 
 #[test]

@@ -65,17 +65,22 @@ impl Api {
         Ok(OwnQueue { queue, error })
     }
 
-    /// Publishes a packet of a queue of ours and rings its doorbell.
+    /// Publishes a packet of a queue of ours and rings its doorbell, by the runtime's functions: a tool may watch them.
     ///
     /// # Errors
-    /// When the runtime has no doorbells.
+    /// When the runtime has no such functions.
     ///
     /// # Safety
     /// What the packet refers to stays there until it is complete, and every packet before it is complete.
     pub unsafe fn submit(&self, queue: &OwnQueue, packet: &Packet) -> Result<()> {
         // SAFETY: the queue was made by `own_queue`, and queues begin with this structure.
         let fields = unsafe { &*queue.queue };
-        let index = queue.memory().write_dispatch_id.fetch_add(1, Ordering::Relaxed);
+        let reserve = self
+            .core
+            .hsa_queue_add_write_index_screlease_fn
+            .ok_or(HsaError::Missing { call: "hsa_queue_add_write_index" })?;
+        // SAFETY: the queue lives.
+        let index = unsafe { reserve(queue.queue, 1) };
         let slot = fields.base_address.cast::<[AtomicU64; 8]>().wrapping_add((index % u64::from(fields.size)) as usize);
         // SAFETY: the index is reduced to the ring's size; slots are 64 bytes.
         let slot = unsafe { &*slot };

@@ -11,6 +11,7 @@ use logdur_journal::names;
 use logdur_replay::{ReplayError, symbol};
 use regex::Regex;
 
+use super::kind::{self, Kind};
 use super::output::{demangled, tell};
 use crate::help;
 
@@ -147,7 +148,7 @@ pub(crate) fn opened(file: &Path) -> Result<Reader> {
     Reader::open(file).map_err(|error| match error {
         // It says which.
         CaptureError::File { .. } => ReplayError::from(error).into(),
-        error => anyhow::Error::from(ReplayError::from(error)).context(file.display().to_string()),
+        error => anyhow::Error::from(ReplayError::from(error)).context(kind::named(file, Kind::Capture)),
     })
 }
 

@@ -1,17 +1,20 @@
 //! Checks options before the application starts: later, the library could only report errors in its log.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use logdur_capture::{FileStorage, PRIVATE};
 use logdur_journal::names::one_line;
-use logdur_settings::Interceptor;
+use logdur_settings::{Emulator, Interceptor, LogLocation};
 use regex::Regex;
 
 use super::input;
 use crate::environment::Environment;
+use crate::{RunOptions, foreign, help};
 
 /// Checks the values of options, and that a capture can be written. `force` allows a capture in the place of a file.
 ///
@@ -20,7 +23,7 @@ use crate::environment::Environment;
 pub(crate) fn check(environment: &Environment, force: bool) -> Result<()> {
     let (settings, problems) = Interceptor::from(|name| environment.get(name).map(OsStr::to_owned));
     if let Some(problem) = problems.first() {
-        bail!("{}: {}", problem.name, problem.reason.trim_end_matches("; it is ignored"));
+        bail!("{}: {}", option_of(problem.name), problem.reason.trim_end_matches("; it is ignored"));
     }
     let expressions = [
         (Interceptor::log_filter, &settings.log_filter),
@@ -30,10 +33,103 @@ pub(crate) fn check(environment: &Environment, force: bool) -> Result<()> {
     for (name, text) in expressions {
         let Some(text) = text else { continue };
         if let Err(error) = Regex::new(text) {
-            bail!("{name}: expected a regular expression, found {text:?}: {}", one_line(&error.to_string()));
+            let (option, error) = (option_of(name), one_line(&error.to_string()));
+            bail!("{option}: expected a regular expression, found {text:?}: {error}");
         }
     }
+    if environment.get(Interceptor::log_location).is_some()
+        && let LogLocation::File(path) = &settings.log_location
+    {
+        if path.is_dir() {
+            bail!("--log-location {}: expected a file, found a folder", path.display());
+        }
+        has_folder("--log-location", path)?;
+    }
     settings.capture.as_deref().map_or(Ok(()), |path| can_capture(path, force))
+}
+
+/// The option that sets a variable, as its help says; the variable if there is none.
+fn option_of(variable: &str) -> String {
+    let command = help::command();
+    let sets = |arg: &&clap::Arg| {
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        help.split_once("Sets ").is_some_and(|(_, name)| name.split([' ', '.']).next() == Some(variable))
+    };
+    let found = command.get_arguments().find(sets).and_then(clap::Arg::get_long);
+    found.map_or_else(|| variable.to_owned(), |option| format!("--{option}"))
+}
+
+/// Checks that the folder of a file is there, unless each process has its own, and that this user may write there.
+///
+/// # Errors
+/// When it is not: which folder, of which option.
+pub(crate) fn has_folder(option: &str, file: &Path) -> Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if input::has_marks(folder) {
+        return Ok(());
+    }
+    if !folder.is_dir() {
+        bail!("{option} {}: expected a folder {}, found none", file.display(), folder.display());
+    }
+    let written = if file.exists() { file } else { folder };
+    writable(written).with_context(|| format!("{option} {}: writing to {}", file.display(), written.display()))
+}
+
+/// Whether this user may write to a file, or make files in a folder. Nothing is opened: a pipe would wait for its reader.
+fn writable(path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the path ends with a zero.
+    match unsafe { libc::access(path.as_ptr(), libc::W_OK) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What an application's user may not expect of its environment: a line for each.
+pub(crate) fn unexpected() -> Vec<String> {
+    let known = || Interceptor::VARIABLES.iter().chain(Emulator::VARIABLES).map(|variable| variable.name);
+    let misspelt = |name: &str| {
+        let is_ours = name.starts_with("LOGDUR_") || name.starts_with("KFDEMU_");
+        let is_wrong = is_ours && known().all(|known| known != name);
+        let near = foreign::near(name, known()).filter(|_| is_wrong)?;
+        Some(format!("{name} is set, and has no effect: there is {near}"))
+    };
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let mut lines: Vec<String> = names.filter_map(|name| misspelt(&name)).collect();
+    lines.extend(other_tool(&std::env::var(TOOLS).unwrap_or_default()));
+    lines
+}
+
+/// The variable that names the runtime's tools.
+const TOOLS: &str = "HSA_TOOLS_LIB";
+
+fn other_tool(tools: &str) -> Option<String> {
+    let is_other = !tools.trim().is_empty() && !tools.contains("liblogdur.so");
+    is_other.then(|| format!("{TOOLS} names {tools}, which is not loaded: liblogdur.so takes its place"))
+}
+
+/// Options that have no effect without another one, neither given nor in the environment: a line for each.
+pub(crate) fn without_effect(options: &RunOptions, environment: &Environment) -> Vec<String> {
+    let has = |variable: &str| environment.value(variable).is_some_and(|value| !value.is_empty());
+    let (swaps, instruments) = (has(Interceptor::kernel_cache), options.is_instrumented());
+    let analyses = !options.analyzers.is_empty();
+    let cases = [
+        (
+            Interceptor::filter,
+            swaps || instruments || analyses,
+            "-c DIR or -i; --log-filter chooses the kernels that are logged",
+        ),
+        (Interceptor::kernel_cache_mode, swaps, "-c DIR"),
+        (Interceptor::kernel_cache_pick, swaps, "-c DIR"),
+        (Interceptor::kernel_cache_trust, swaps, "-c DIR"),
+        (Interceptor::dispatches, instruments || analyses, "-i, or -a NAME with --emulate"),
+        (Interceptor::handler_output, instruments || analyses, "-i, or -a NAME with --emulate"),
+        (Interceptor::handler_format, instruments || analyses, "-i, or -a NAME with --emulate"),
+        (Interceptor::library_filter, instruments, "-i"),
+        (Interceptor::instrument_buffers, instruments, "-i"),
+    ];
+    let given = cases.iter().filter(|(variable, has_effect, _)| !has_effect && environment.get(variable).is_some());
+    given.map(|(variable, _, needs)| format!("{} has no effect without {needs}", option_of(variable))).collect()
 }
 
 /// Checks that a capture can be made where it is asked for, and takes away the file that it replaces.
@@ -58,6 +154,9 @@ fn can_capture(path: &Path, force: bool) -> Result<()> {
         }
         path.to_owned()
     };
+    if !path.is_dir() {
+        has_folder("--capture", path)?;
+    }
     drop(FileStorage::create_new(&trial, PRIVATE).with_context(shown)?);
     fs::remove_file(&trial).with_context(shown)
 }
@@ -69,6 +168,8 @@ fn trial_name() -> OsString {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -88,7 +189,7 @@ mod tests {
         assert_eq!(said(&folder.path().join("%p/a.ldcap"), false), None);
         for missing in ["missing/a.ldcap", "missing/%p.ldcap"] {
             let error = said(&folder.path().join(missing), true).expect("no such folder");
-            assert!(error.contains("No such file or directory"), "{error}");
+            assert!(error.contains("expected a folder ") && error.ends_with("/missing, found none"), "{error}");
         }
         assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 0);
     }
@@ -96,15 +197,74 @@ mod tests {
     #[test]
     fn values_that_are_not_understood_stop_before_anything_starts() {
         for (name, value, expected) in [
-            (Interceptor::log_filter, "(", "LOGDUR_LOG_FILTER: expected a regular expression"),
-            (Interceptor::filter, "a[", "LOGDUR_FILTER: expected a regular expression"),
-            (Interceptor::capture_kernels, "*", "LOGDUR_CAPTURE_KERNELS: expected a regular expression"),
-            (Interceptor::kernel_cache_mode, "never", "LOGDUR_KERNEL_CACHE_MODE: expected swap"),
+            (Interceptor::log_filter, "(", "--log-filter: expected a regular expression"),
+            (Interceptor::filter, "a[", "--kernels: expected a regular expression"),
+            (Interceptor::capture_kernels, "*", "--capture-kernels: expected a regular expression"),
+            (Interceptor::kernel_cache_mode, "never", "--cache-mode: expected swap"),
         ] {
             let mut environment = Environment::default();
             environment.set(name, value);
             let error = check(&environment, false).expect_err(name).to_string();
             assert!(error.starts_with(expected) && !error.contains("ignored"), "{error}");
         }
+    }
+
+    #[test]
+    fn every_option_that_sets_a_variable_is_found_by_it() {
+        let all = Interceptor::VARIABLES.iter().map(|variable| (variable.name, option_of(variable.name)));
+        let without: Vec<&str> = all.filter(|(name, option)| name == option).map(|(name, _)| name).collect();
+        let expected = ["queue_mode", "records", "records_max", "log", "hello"]
+            .map(|name| format!("LOGDUR_{}", name.to_uppercase()));
+        assert_eq!(without, expected);
+        assert_eq!(option_of(Interceptor::dispatches), "--dispatches");
+        assert_eq!(option_of(Interceptor::kernel_cache), "--cache-location");
+    }
+
+    #[test]
+    fn a_log_whose_folder_is_not_there_stops_before_anything_starts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let said = |name: &str| {
+            let mut environment = Environment::default();
+            environment.set(Interceptor::log_location, folder.path().join(name));
+            check(&environment, false).err().map(|error| error.to_string())
+        };
+        assert_eq!((said("a.csv"), said("%p.csv"), said("%r/a.csv")), (None, None, None));
+        assert!(said("").is_some_and(|said| said.ends_with("expected a file, found a folder")));
+        let expected = format!("expected a folder {}, found none", folder.path().join("no").display());
+        assert!(said("no/%p.csv").is_some_and(|said| said.ends_with(&expected)));
+        let locked = folder.path().join("locked");
+        fs::create_dir(&locked).expect("a folder");
+        fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).expect("it is ours");
+        // Root may write everywhere.
+        if fs::write(locked.join("trial"), "").is_err() {
+            assert!(said("locked/a.csv").is_some_and(|said| said.contains("/locked/a.csv: writing to ")));
+        }
+        let mut environment = Environment::default();
+        for location in ["/dev/null", "console", "", "a.csv"] {
+            environment.set(Interceptor::log_location, location);
+            assert!(check(&environment, false).is_ok(), "{location}");
+        }
+    }
+
+    #[test]
+    fn a_tool_of_the_environment_that_is_not_loaded_is_named() {
+        let said = other_tool("/opt/other.so").unwrap_or_default();
+        assert_eq!(said, "HSA_TOOLS_LIB names /opt/other.so, which is not loaded: liblogdur.so takes its place");
+        assert_eq!((other_tool(""), other_tool("/a/liblogdur.so b.so")), (None, None));
+    }
+
+    #[test]
+    fn an_option_that_does_nothing_without_another_one_says_which() {
+        let line = |mut options: RunOptions| {
+            options.kernels = Some("x".to_owned());
+            let mut environment = Environment::default();
+            environment.set(Interceptor::filter, "x");
+            options.cache_location.iter().for_each(|folder| environment.set(Interceptor::kernel_cache, folder));
+            without_effect(&options, &environment)
+        };
+        let needs = "--kernels has no effect without -c DIR or -i; --log-filter chooses the kernels that are logged";
+        assert_eq!(line(RunOptions::default()), [needs]);
+        assert!(line(RunOptions { instrumented: true, ..RunOptions::default() }).is_empty());
+        assert!(line(RunOptions { cache_location: vec!["/a".into()], ..RunOptions::default() }).is_empty());
     }
 }

@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// How records are printed.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
+    /// The same as --format jsonl.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Print the instructions of the dispatched kernels after their code object.
     #[arg(long)]
     disassemble: bool,
@@ -51,6 +54,7 @@ pub(crate) struct Options {
 /// When the capture cannot be read.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
     let reader = captured::opened(&options.file)?;
+    let format = if options.json { Format::Jsonl } else { options.format };
     // There is one disassembler only.
     let _ = options.backend;
     let status = Cell::new(Exit::Success);
@@ -61,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         let kernels = object.and_then(|object| Some((object.id, kernels.get(&object.id)?)));
         let kernels = kernels.iter().flat_map(|(id, symbols)| symbols.iter().map(|symbol| (*id, *symbol)));
         let shown = kernels.flat_map(|(id, symbol)| {
-            kernel(&reader, id, symbol, options.format).unwrap_or_else(|error| {
+            kernel(&reader, id, symbol, format).unwrap_or_else(|error| {
                 tell(format_args!("{}: {error:#}", demangled(symbol)));
                 if status.get() == Exit::Success {
                     status.set(exit::of(&error));
@@ -73,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     };
     let records = reader.records().shown();
     lines(records.iter().flat_map(|(place, name, fields)| {
-        let record = match options.format {
+        let record = match format {
             Format::Text => text(*place, name, fields),
             Format::Jsonl => {
                 let all = json!({ "record": name, "offset": place.offset, "sequence": place.sequence });

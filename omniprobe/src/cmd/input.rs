@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use logdur_report::Log;
 
+use super::kind::{self, Kind};
 use super::progress;
 
 /// Bytes that are read at once.
@@ -106,7 +107,7 @@ pub(crate) fn read<E: std::error::Error + Send + Sync + 'static>(
     let input = BufReader::with_capacity(PIECE, bar.wrap_read(file));
     let result = with(&name, &mut opened(Box::new(input)));
     bar.finish_and_clear();
-    result.with_context(|| name)
+    result.with_context(|| kind::named(&log.path, Kind::Log))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use logdur_journal::snapshot::Snapshot;
 use logdur_replay::Exit;
 
 use crate::LogOptions;
+use crate::cmd::kind::{self, Kind};
 use crate::cmd::tell;
 
 /// Prints or appends what the files have. They stay as they are.
@@ -94,7 +95,7 @@ pub(crate) fn finish(path: &Path, pid: u32, status: ExitStatus) -> Result<()> {
 }
 
 fn read(path: &Path) -> Result<Snapshot> {
-    let snapshot = Snapshot::read(path).with_context(|| path.display().to_string())?;
+    let snapshot = Snapshot::read(path).with_context(|| kind::named(path, Kind::Records))?;
     for problem in &snapshot.problems {
         tell(format_args!("{}: {problem}", path.display()));
     }

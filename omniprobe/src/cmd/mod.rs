@@ -15,6 +15,7 @@ pub(crate) mod fsck;
 pub(crate) mod info;
 pub(crate) mod input;
 pub(crate) mod isa;
+mod kind;
 mod left;
 mod listing;
 pub(crate) mod log;

@@ -42,7 +42,8 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         let name = super::file(path);
         if path.is_dir() {
             let journal = path.join(JOURNAL);
-            let text = fs::read_to_string(&journal).with_context(|| super::file(&journal))?;
+            let expected = || format!("{name}: expected the folder of a search, which has {JOURNAL}");
+            let text = fs::read_to_string(&journal).with_context(expected)?;
             page.add_search(&name, &text).with_context(|| super::file(&journal))?;
         } else if is_capture(path)? {
             let reader = captured::open(path)?;

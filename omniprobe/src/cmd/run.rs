@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -40,11 +41,18 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let Some((name, arguments)) = app.split_first() else {
-        bail!("expected an application: omniprobe [OPTIONS] [--] APP [ARGS]...");
+        let taken = options
+            .analyzers
+            .last()
+            .map(|last| format!("; -a takes the words up to the next option or --, and has taken {}", last.display()));
+        bail!("expected an application: omniprobe [OPTIONS] [--] APP [ARGS]...{}", taken.unwrap_or_default());
     };
     let program = find::program(name)?;
     let exact = Exact::of(options, &mut environment)?;
     super::check::check(&environment, options.capture.force)?;
+    options.trace.as_deref().map_or(Ok(()), |output| super::check::has_folder("--trace", output))?;
+    let lines = super::check::without_effect(options, &environment).into_iter().chain(super::check::unexpected());
+    lines.for_each(tell);
     let logs = if options.stats || options.trace.is_some() { Some(Logs::of(options, &mut environment)?) } else { None };
     let hello = environment.folder()?.hello()?;
     environment.set(Interceptor::hello, &hello);
@@ -65,7 +73,7 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
     let status = signals.wait(&mut child)?;
     drop(watch);
     let hello = Hello::read(&hello);
-    hello.check();
+    hello.check(&environment, exact.as_ref().map(Exact::folder));
     for records in hello.records() {
         if let Err(error) = super::log::finish(&records, child.id(), status) {
             tell(format_args!("{error:#}"));
@@ -172,12 +180,13 @@ impl Hello {
     }
 
     /// Says on stderr what the user has to know: a library that was not loaded cannot complain itself.
-    fn check(&self) {
+    /// What is captured into `analysed` is told by its analysis.
+    fn check(&self, environment: &Environment, analysed: Option<&Path>) {
         let text = String::from_utf8_lossy(&self.0);
         let lines = || text.lines().filter_map(|line| line.split_once(' '));
         let not_loaded: Vec<_> = lines().filter(|(_, said)| said.starts_with(NOT_LOADED)).collect();
         if lines().count() == not_loaded.len() {
-            tell(nothing_logged(&not_loaded));
+            tell(nothing_logged(&not_loaded, no_gpu(environment).as_deref()));
         }
         let mut without_records = BTreeMap::new();
         for (pid, said) in lines() {
@@ -189,6 +198,7 @@ impl Hello {
                     without_records.insert(pid, reason).into_iter().for_each(|reason| tell_abrupt_end(pid, reason));
                 }
                 ENDED => _ = without_records.remove(pid),
+                _ if analysed.is_some_and(|folder| is_captured_whole(said, folder)) => {}
                 _ => tell(said),
             }
         }
@@ -201,8 +211,29 @@ impl Hello {
     }
 }
 
+/// True for the line of a capture in a folder, if it has all that was chosen.
+fn is_captured_whole(said: &str, folder: &Path) -> bool {
+    said.starts_with(&*folder.to_string_lossy()) && said.ends_with(" 0 not captured")
+}
+
+/// The device of the driver, which the runtime opens. Source: the kernel's `drivers/gpu/drm/amd/amdkfd/kfd_chardev.c`.
+const DRIVER: &str = "/dev/kfd";
+
+/// Why the runtime cannot have started, if this user cannot open the driver and no other one is in its place.
+fn no_gpu(environment: &Environment) -> Option<String> {
+    // The device of Windows' subsystem for Linux, and the emulated driver.
+    let preloaded = environment.value("LD_PRELOAD").unwrap_or_default();
+    if Path::new("/dev/dxg").exists() || preloaded.to_string_lossy().contains("libkfdemu.so") {
+        return None;
+    }
+    let error = File::options().read(true).write(true).open(DRIVER).err()?;
+    Some(format!(
+        "no GPU can be used: {DRIVER}: {error}; is the driver loaded, and may this user open it? `--emulate gfx90a` needs no GPU"
+    ))
+}
+
 /// Why nothing was logged, told by processes that had a runtime which did not load the library.
-fn nothing_logged(not_loaded: &[(&str, &str)]) -> String {
+fn nothing_logged(not_loaded: &[(&str, &str)], no_gpu: Option<&str>) -> String {
     let Some(((pid, said), others)) = not_loaded.split_first() else {
         return "liblogdur.so was not loaded, nothing was logged: no process that ended in order had ROCm's HSA runtime; see \
                 `omniprobe doctor`"
@@ -210,10 +241,14 @@ fn nothing_logged(not_loaded: &[(&str, &str)]) -> String {
     };
     let others = if others.is_empty() { String::new() } else { format!(" and {} others", others.len()) };
     let said = said.trim_start_matches(NOT_LOADED).trim_start();
+    if let Some(no_gpu) = no_gpu {
+        let said = said.split(". ").next().unwrap_or(said);
+        return format!("nothing was logged: in process {pid}{others}, {said}; {no_gpu}");
+    }
     format!(
-        "nothing was logged: in process {pid}{others}, {said}. Unless the application uses no GPU, something in it decides which \
-         tools are loaded: `omniprobe -e` prints what the variables have to be, and ROCPROFILER_REGISTER_ENABLED=0 turns other \
-         tools off"
+        "nothing was logged: in process {pid}{others}, {said}. Either the application has not started the runtime, as one that uses no \
+         GPU, or something in it decides which tools are loaded: `omniprobe -e` prints what the variables have to be, and \
+         ROCPROFILER_REGISTER_ENABLED=0 turns other tools off"
     )
 }
 

@@ -108,7 +108,9 @@ impl Rocm {
         let position = setup.device;
         let reserved = if setup.relocate { Reserved::keep_free(wanted) } else { Reserved::keep(wanted)? };
         let api = Api::open(None).doing(|| "opening the HSA runtime".to_owned())?;
-        api.init().doing(|| "starting the HSA runtime".to_owned())?;
+        api.init().doing(|| {
+            "starting the HSA runtime; is the driver loaded, and may this user open /dev/kfd? (or try --backend emu)".to_owned()
+        })?;
         api.watch_faults().doing(|| "watching for faults".to_owned())?;
         let agents = api.agents().doing(|| "listing agents".to_owned())?;
         let gpus: Vec<&Agent> = agents.iter().filter(|a| a.kind == AgentKind::Gpu).collect();

@@ -3,7 +3,7 @@
 //! The dispatches are captured into a folder that is removed afterwards, and analysed when the application has ended: the emulated GPU
 //! of its process and the one that observes never know of each other.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,11 @@ impl Exact {
     /// # Errors
     /// When analyzers are asked for that need clones, or that there are not; when the options contradict each other.
     pub(crate) fn of(options: &RunOptions, environment: &mut Environment) -> Result<Option<Exact>> {
-        if options.analyzers.is_empty() || options.is_instrumented() {
+        if options.is_instrumented() {
+            check_names(&options.analyzers)?;
+            return Ok(None);
+        }
+        if options.analyzers.is_empty() {
             return Ok(None);
         }
         if options.place.emulate.is_none() {
@@ -97,6 +101,11 @@ impl Exact {
         Ok(Some(Exact { request, folder, output }))
     }
 
+    /// Where captures are until they are analysed.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Analyses what was captured. The status is 6 if a check has found something.
     ///
     /// # Errors
@@ -148,6 +157,22 @@ impl Exact {
         bar.finish_and_clear();
         Ok(dispatches.len())
     }
+}
+
+/// Checks the names of analyzers that get messages: a name is one of `liblogdur_analyzers.so`, anything else a path.
+///
+/// # Errors
+/// When a name is none of them.
+fn check_names(analyzers: &[OsString]) -> Result<()> {
+    let is_path = |name: &str| name.contains('/') || name.ends_with(".so");
+    let is_known = |name: &str| MESSAGES.contains(&name) || Analyzer::ALL.iter().any(|known| known.word() == name);
+    for name in analyzers.iter().map(|name| name.to_string_lossy()) {
+        if !is_path(&name) && !is_known(&name) {
+            let (shown, words) = (printable(&name), all(Analyzer::ALL, Analyzer::word));
+            bail!("--analyzers {shown}: expected {words}, {}, or the path of a library", MESSAGES.join(", "));
+        }
+    }
+    Ok(())
 }
 
 /// The words of a table.
@@ -237,6 +262,17 @@ mod tests {
         {
             assert_eq!(occurrences(given), expected);
         }
+    }
+
+    #[test]
+    fn an_analyzer_of_clones_is_a_known_name_or_a_path() {
+        let said = |name: &str| check_names(&[name.into()]).err().map(|error| error.to_string()).unwrap_or_default();
+        for name in ["Heatmap", "AddressLogger", "./own", "own.so"] {
+            assert_eq!(said(name), "");
+        }
+        let expected = "--analyzers Heat: expected MemoryAnalysis, Heatmap, BasicBlockAnalysis, AddressLogger, BasicBlockLogger, \
+                        MessageLogger, or the path of a library";
+        assert_eq!(said("Heat"), expected);
     }
 
     #[test]

@@ -34,6 +34,10 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
     let hashed = kernels.iter().map(|kernel| Ok((kernel, cache.hash(kernel)?)));
     let hashed: Vec<(_, Hash)> = hashed.collect::<Result<_>>()?;
     super::keep_hashes(&[&cache]);
+    if hashed.is_empty() {
+        let shown: Vec<String> = options.paths.iter().map(|path| output::file(path)).collect();
+        output::tell(format_args!("{}: no kernel that is asked for is in it", shown.join(", ")));
+    }
     if options.json {
         output::lines(hashed.iter().map(|(k, hash)| table::json(k, Some(&hash.to_string())).to_string()))?;
         return Ok(Exit::Success);

@@ -170,6 +170,9 @@ fn aligned(
 /// A GPU's time in a line.
 fn gpu(gpu: &GpuTime) -> String {
     let name = if gpu.name.is_empty() { String::new() } else { format!(" ({})", gpu.name) };
+    if gpu.calls == 0 {
+        return format!("gpu {}{name}: no dispatches", gpu.agent);
+    }
     let part = if gpu.span_ns == 0 { 0.0 } else { 100.0 * gpu.busy_ns as f64 / gpu.span_ns as f64 };
     let mut text = format!(
         "gpu {}{name}: {} dispatches in {}, busy {} ({part:.1}%), idle {} in {} gaps (longest {})",
