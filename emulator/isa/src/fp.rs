@@ -5,6 +5,7 @@
 
 use crate::mode::{Mode, Rounding};
 
+pub(crate) mod eight;
 mod exact;
 
 use exact::Format;

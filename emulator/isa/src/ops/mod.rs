@@ -204,7 +204,7 @@ pub(crate) static TABLES: &[&[Op]] = &[
     flat::SCRATCH,
     flat::GLOBAL,
     flat::GLOBAL_ATOMICS,
-    flat::BFLOAT,
+    flat::MI300,
     mubuf::BUFFER,
     mubuf::BUFFER_ATOMICS,
     mubuf::CACHE,
