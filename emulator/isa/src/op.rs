@@ -170,7 +170,7 @@ impl Flags {
     pub const DOT: Flags = Flags(1 << 19);
     /// Multiplies matrices of doubles: a modifier that permutes for other types negates.
     pub const F64_MATRIX: Flags = Flags(1 << 20);
-    /// A matrix operation of gfx90a that does not read denormals as zero (`_1k`).
+    /// Denormal sources are never read as zero: tests of the class of a number, whatever the mode; matrix operations of gfx90a (`_1k`).
     pub const DENORMALS: Flags = Flags(1 << 21);
     /// The offset is a pattern of lanes (`ds_swizzle_b32`).
     pub const SWIZZLE: Flags = Flags(1 << 22);
