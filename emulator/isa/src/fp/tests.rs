@@ -116,7 +116,7 @@ fn any_bits(seed: &mut u64, exponents: u32, fraction: u32) -> u64 {
     };
     // Few bits, so that sums and products are exact or halfway now and then.
     let significand = match next() % 3 {
-        0 => next() % 4 << (fraction - 2),
+        0 => (next() % 4) << (fraction - 2),
         1 => next() % 4,
         _ => next() | next() << 30,
     };
