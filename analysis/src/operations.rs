@@ -132,6 +132,8 @@ impl Accessed {
 /// The type of floating-point operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Type {
+    /// Eight bits.
+    F8,
     /// Half precision.
     F16,
     /// Brain floats.
@@ -148,6 +150,7 @@ impl Type {
     /// Its name.
     pub const fn word(self) -> &'static str {
         match self {
+            Type::F8 => "f8",
             Type::F16 => "f16",
             Type::Bf16 => "bf16",
             Type::F32 => "f32",
@@ -220,7 +223,8 @@ fn dot(name: &str) -> Option<Flops> {
 /// `v_mfma_RESULT_MxNxKTYPE` or `v_mfma_RESULT_MxNxK[_Bb]_TYPE`: twice the product of the shape, in each of the blocks that 64 lanes
 /// hold. The first form has as many blocks as results need to fill the lanes' registers; which those are follows from the shape.
 fn matrix(name: &str) -> Option<Flops> {
-    let rest = name.strip_prefix("v_mfma_")?.split_once('_')?.1;
+    let sparse = name.strip_prefix("v_smfmac_");
+    let rest = name.strip_prefix("v_mfma_").or(sparse)?.split_once('_')?.1;
     let mut numbers = rest.splitn(3, 'x');
     let (m, n): (u64, u64) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
     let last = numbers.next()?;
@@ -233,11 +237,14 @@ fn matrix(name: &str) -> Option<Flops> {
         e if e.contains("f32") => Type::F32,
         e if e.contains("f64") => Type::F64,
         e if e.contains("i8") => Type::I8,
+        e if e.contains("p8") || e.contains("bf8") => Type::F8,
         _ => return None,
     };
     let said = element.split('_').find_map(|part| part.strip_suffix('b')?.parse::<u64>().ok());
     let blocks = said.unwrap_or_else(|| blocks(m, k, element));
-    Some(Flops::Wave(of, 2 * m * n * k * blocks))
+    // Half of a sparse factor is zeros, which are not multiplied.
+    let present = if sparse.is_some() { k / 2 } else { k };
+    Some(Flops::Wave(of, 2 * m * n * present * blocks))
 }
 
 /// Independent blocks of a shape whose name does not say them. Source: CDNA2 ISA manual, "Matrix Arithmetic Instructions".
@@ -277,6 +284,10 @@ mod tests {
             ("v_mfma_f32_32x32x1_2b_f32", 4096),
             ("v_mfma_i32_32x32x16_i8", 32768),
             ("v_mfma_i32_16x16x16i8", 8192),
+            ("v_mfma_f32_16x16x32_fp8_bf8", 16384),
+            ("v_mfma_f32_32x32x16_bf8_bf8", 32768),
+            ("v_smfmac_f32_16x16x32_f16", 8192),
+            ("v_smfmac_i32_32x32x32_i8", 32768),
         ];
         for (name, flops) in expected {
             let Some(Flops::Wave(_, found)) = matrix(name) else { panic!("{name}") };

@@ -1,9 +1,14 @@
 //! Floating-point arithmetic as the hardware does it: rounding modes, NaN rules, halves.
 //!
-//! Directed rounding is made from round-to-nearest and the sign of its error, which is exact for sums, products and
-//! fused products (Ogita, Rump, Oishi, "Accurate sum and dot product").
+//! Sums and products in directed rounding are rounded from their exact values (`exact`). Conversions to narrower formats are made
+//! from round-to-nearest and the sign of its error.
 
 use crate::mode::{Mode, Rounding};
+
+pub(crate) mod eight;
+mod exact;
+
+use exact::Format;
 
 /// A half-precision number, kept as its bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,33 +153,21 @@ pub(crate) fn two_sum_error(a: f64, b: f64, sum: f64) -> f64 {
 
 impl Float for f32 {
     fn add(a: f32, b: f32, rounding: Rounding) -> f32 {
-        let sum = a + b;
-        let (wa, wb) = (f64::from(a), f64::from(b));
-        let wide = wa + wb;
-        let error = overflow_error(a.is_finite() && b.is_finite(), f64::from(sum))
-            .unwrap_or_else(|| (wide - f64::from(sum)) + two_sum_error(wa, wb, wide));
-        if sum == 0.0 && error == 0.0 && a != 0.0 && rounding == Rounding::Down {
-            return -0.0; // an exact cancellation is minus zero only when rounding down
-        }
-        f32::from_bits(directed(sum.to_bits(), 1 << 31, 0x7f80_0000, sum.is_nan(), error, rounding))
+        f32::fma(a, 1.0, b, rounding)
     }
 
     fn mul(a: f32, b: f32, rounding: Rounding) -> f32 {
-        let product = a * b;
-        let exact = f64::from(a) * f64::from(b);
-        let error =
-            overflow_error(a.is_finite() && b.is_finite(), f64::from(product)).unwrap_or(exact - f64::from(product));
-        f32::from_bits(directed(product.to_bits(), 1 << 31, 0x7f80_0000, product.is_nan(), error, rounding))
+        if !(a.is_finite() && b.is_finite()) {
+            return a * b;
+        }
+        f32::from_bits(exact::product(a.into(), b.into(), Format::SINGLE, rounding) as u32)
     }
 
     fn fma(a: f32, b: f32, c: f32, rounding: Rounding) -> f32 {
-        let result = a.mul_add(b, c);
-        let product = f64::from(a) * f64::from(b);
-        let wide = product + f64::from(c);
-        let finite = a.is_finite() && b.is_finite() && c.is_finite();
-        let error = overflow_error(finite, f64::from(result))
-            .unwrap_or_else(|| (wide - f64::from(result)) + two_sum_error(product, f64::from(c), wide));
-        f32::from_bits(directed(result.to_bits(), 1 << 31, 0x7f80_0000, result.is_nan(), error, rounding))
+        if !(a.is_finite() && b.is_finite() && c.is_finite()) {
+            return a.mul_add(b, c);
+        }
+        f32::from_bits(exact::fused(a.into(), b.into(), c.into(), Format::SINGLE, rounding) as u32)
     }
 
     #[inline(always)]
@@ -200,35 +193,21 @@ impl Float for f32 {
 
 impl Float for f64 {
     fn add(a: f64, b: f64, rounding: Rounding) -> f64 {
-        let sum = a + b;
-        let error = overflow_error(a.is_finite() && b.is_finite(), sum).unwrap_or_else(|| two_sum_error(a, b, sum));
-        if sum == 0.0 && error == 0.0 && a != 0.0 && rounding == Rounding::Down {
-            return -0.0;
-        }
-        f64::from_bits(directed(sum.to_bits(), 1 << 63, 0x7ff0_0000_0000_0000, sum.is_nan(), error, rounding))
+        f64::fma(a, 1.0, b, rounding)
     }
 
     fn mul(a: f64, b: f64, rounding: Rounding) -> f64 {
-        let product = a * b;
-        let error =
-            overflow_error(a.is_finite() && b.is_finite(), product).unwrap_or_else(|| product_error(a, b, product));
-        f64::from_bits(directed(product.to_bits(), 1 << 63, 0x7ff0_0000_0000_0000, product.is_nan(), error, rounding))
+        if !(a.is_finite() && b.is_finite()) {
+            return a * b;
+        }
+        f64::from_bits(exact::product(a, b, Format::DOUBLE, rounding))
     }
 
     fn fma(a: f64, b: f64, c: f64, rounding: Rounding) -> f64 {
-        let result = a.mul_add(b, c);
-        let finite = a.is_finite() && b.is_finite() && c.is_finite();
-        let error = overflow_error(finite, result).unwrap_or_else(|| {
-            // Boldo and Muller: the sign of the error of a fused product.
-            let product = a * b;
-            let low = a.mul_add(b, -product);
-            let sum = c + low;
-            let sum_low = two_sum_error(c, low, sum);
-            let total = product + sum;
-            let total_low = two_sum_error(product, sum, total);
-            (total - result) + (total_low + sum_low)
-        });
-        f64::from_bits(directed(result.to_bits(), 1 << 63, 0x7ff0_0000_0000_0000, result.is_nan(), error, rounding))
+        if !(a.is_finite() && b.is_finite() && c.is_finite()) {
+            return a.mul_add(b, c);
+        }
+        f64::from_bits(exact::fused(a, b, c, Format::DOUBLE, rounding))
     }
 
     #[inline(always)]
@@ -252,34 +231,25 @@ impl Float for f64 {
     }
 }
 
-/// The sign of `a * b - product`; scaled so that the error of a tiny product does not vanish.
-fn product_error(a: f64, b: f64, product: f64) -> f64 {
-    if product.abs() > 1e-250 || a == 0.0 || b == 0.0 {
-        return a.mul_add(b, -product);
-    }
-    let scale = 2f64.powi(600);
-    let (a, b) = if a.abs() < b.abs() { (a * scale, b) } else { (a, b * scale) };
-    a.mul_add(b, -(product * scale))
-}
-
 impl Float for F16 {
     fn add(a: F16, b: F16, rounding: Rounding) -> F16 {
-        let sum = f64::from(a.to_f32()) + f64::from(b.to_f32());
-        if sum == 0.0 && a.0 & 0x7fff != 0 && rounding == Rounding::Down {
-            return F16(0x8000);
-        }
-        F16::round(sum, 0.0, rounding)
+        F16::fma(a, F16(0x3c00), b, rounding)
     }
 
     fn mul(a: F16, b: F16, rounding: Rounding) -> F16 {
-        F16::round(f64::from(a.to_f32()) * f64::from(b.to_f32()), 0.0, rounding)
+        let (a, b) = (a.to_f32(), b.to_f32());
+        if !(a.is_finite() && b.is_finite()) {
+            return F16::from_f32(a * b);
+        }
+        F16(exact::product(a.into(), b.into(), Format::HALF, rounding) as u16)
     }
 
     fn fma(a: F16, b: F16, c: F16, rounding: Rounding) -> F16 {
-        let product = f64::from(a.to_f32()) * f64::from(b.to_f32());
-        let c = f64::from(c.to_f32());
-        let sum = product + c;
-        F16::round(sum, if sum.is_finite() { two_sum_error(product, c, sum) } else { 0.0 }, rounding)
+        let (a, b, c) = (a.to_f32(), b.to_f32(), c.to_f32());
+        if !(a.is_finite() && b.is_finite() && c.is_finite()) {
+            return F16::from_f32(a.mul_add(b, c));
+        }
+        F16(exact::fused(a.into(), b.into(), c.into(), Format::HALF, rounding) as u16)
     }
 
     #[inline(always)]

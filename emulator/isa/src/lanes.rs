@@ -171,7 +171,7 @@ fn with_modifiers<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
             words[upper] = words[upper].map(|x| x & kept ^ flipped);
         }
     }
-    if T::flushes_in(w.mode) {
+    if T::flushes_in(w.mode) && !i.op.flags.has(Flags::DENORMALS) {
         let values: [T; LANES] = std::array::from_fn(|l| Words::of(&words[0], &words[1]).get::<T>(l).flush());
         words[0] = values.map(|v| v.to_bits() as u32);
         if T::WORDS == 2 {

@@ -170,7 +170,7 @@ impl Flags {
     pub const DOT: Flags = Flags(1 << 19);
     /// Multiplies matrices of doubles: a modifier that permutes for other types negates.
     pub const F64_MATRIX: Flags = Flags(1 << 20);
-    /// A matrix operation of gfx90a that does not read denormals as zero (`_1k`).
+    /// Denormal sources are never read as zero: tests of the class of a number, whatever the mode; matrix operations of gfx90a (`_1k`).
     pub const DENORMALS: Flags = Flags(1 << 21);
     /// The offset is a pattern of lanes (`ds_swizzle_b32`).
     pub const SWIZZLE: Flags = Flags(1 << 22);
@@ -198,6 +198,10 @@ impl Flags {
     pub const LITERAL: Flags = Flags(1 << 33);
     /// The wave waits for the others of its workgroup.
     pub const BARRIER: Flags = Flags(1 << 34);
+    /// The sub-dword form selects parts of sources only (`v_cvt_pk_f32_fp8`).
+    pub const WHOLE_DST: Flags = Flags(1 << 35);
+    /// Multiplies a matrix without its zeros: the third source says where they are, and the destination is also the addend (`v_smfmac`).
+    pub const SPARSE: Flags = Flags(1 << 36);
 
     /// Both sets.
     pub const fn and(self, other: Flags) -> Flags {
@@ -377,7 +381,7 @@ impl Op {
 
     /// True when results can be multiplied by 2, 4 and 1/2.
     pub fn has_omod(&self) -> bool {
-        matches!(self.dst, Kind::F16 | Kind::F32 | Kind::F64)
+        matches!(self.dst, Kind::F16 | Kind::F32 | Kind::F64 | Kind::V2F32)
             && !self.flags.has(Flags::NO_MODS)
             && !self.flags.has(Flags::NO_OMOD)
     }

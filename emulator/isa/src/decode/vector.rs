@@ -95,7 +95,8 @@ impl Decoder {
     /// The control word of a sub-dword form holds the first source, and may make either source scalar.
     fn sdwa(&self, i: &mut Inst, vsrc1: Option<u32>) -> Result<(), DecodeError> {
         let (op, w) = (i.op, i.control);
-        let wide = [op.dst, op.src[0], op.src[1]].iter().any(|k| *k != Kind::Mask && k.dwords() > 1);
+        let whole = op.flags.has(Flags::WHOLE_DST);
+        let wide = [op.dst, op.src[0], op.src[1]].iter().any(|k| *k != Kind::Mask && k.dwords() > 1) && !whole;
         // Operations that accumulate lost this form with gfx9.
         let never = op.flags.has(Flags::SCALAR_DST) || op.flags.has(Flags::DST_IS_SRC2);
         if op.flags.has(Flags::NO_SDWA) || wide || never {
@@ -147,6 +148,7 @@ impl Decoder {
                 return Err(DecodeError::Form(op.name));
             }
             reserved(op, w & (u32::from(!op.has_clamp()) << 13 | if op.has_omod() { 0 } else { 3 << 14 }))?;
+            reserved(op, if whole { w >> 8 & 0x1f ^ 6 } else { 0 })?;
             i.mods.clamp = w >> 13 & 1 == 1;
             i.mods.omod = (w >> 14 & 3) as u8;
         }
@@ -319,6 +321,12 @@ impl Decoder {
             i.src[n] = self.vgpr(op, op.src[n], u32::from(source.0) - 256, acc)?;
         }
         let source = Operand::sgpr(high >> 18 & 0x1ff);
+        if op.flags.has(Flags::SPARSE) {
+            // Its indices are in a vector register, and nothing is permuted.
+            reserved(op, u32::from(!source.is_vector()) | u32::from(i.mods.neg))?;
+            i.src[2] = source;
+            return Ok(i);
+        }
         i.src[2] = match source.is_vector() {
             true => self.vgpr(op, op.src[2], u32::from(source.0) - 256, acc_result)?,
             false if matches!(source.0, 128..=208 | 235..=248 | 251..=253) => source,

@@ -101,6 +101,82 @@ fn directed_fused_products_agree_with_exact_integer_arithmetic() {
     }
 }
 
+/// Bits of floats with exponents and significands of every kind.
+fn any_bits(seed: &mut u64, exponents: u32, fraction: u32) -> u64 {
+    let mut next = || {
+        *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        *seed >> 20
+    };
+    let most = (1 << exponents) - 1;
+    let exponent = match next() % 4 {
+        0 => next() % 4,
+        1 => most - 1 - next() % 3,
+        2 => most / 2 - 4 + next() % 8,
+        _ => next() % most,
+    };
+    // Few bits, so that sums and products are exact or halfway now and then.
+    let significand = match next() % 3 {
+        0 => (next() % 4) << (fraction - 2),
+        1 => next() % 4,
+        _ => next() | next() << 30,
+    };
+    (next() & 1) << (exponents + fraction) | exponent << fraction | significand & ((1 << fraction) - 1)
+}
+
+#[test]
+fn exact_values_round_to_nearest_as_the_host_does() {
+    let mut seed = 11;
+    for _ in 0..200_000 {
+        let [a, b, c] = std::array::from_fn(|_| any_bits(&mut seed, 11, 52));
+        let (x, y, z) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
+        let got = <f64 as Float>::fma(x, y, z, Rounding::Nearest).to_bits();
+        assert_eq!(got, x.mul_add(y, z).to_bits(), "{x:e} * {y:e} + {z:e}");
+        assert_eq!(<f64 as Float>::add(x, z, Rounding::Nearest).to_bits(), (x + z).to_bits(), "{x:e} + {z:e}");
+        assert_eq!(<f64 as Float>::mul(x, y, Rounding::Nearest).to_bits(), (x * y).to_bits(), "{x:e} * {y:e}");
+        let [a, b, c] = std::array::from_fn(|_| f32::from_bits(any_bits(&mut seed, 8, 23) as u32));
+        let got = <f32 as Float>::fma(a, b, c, Rounding::Nearest).to_bits();
+        assert_eq!(got, a.mul_add(b, c).to_bits(), "{a:e} * {b:e} + {c:e}");
+        let [a, b, c] = std::array::from_fn(|_| F16(any_bits(&mut seed, 5, 10) as u16));
+        assert_eq!(<F16 as Float>::fma(a, b, c, Rounding::Nearest), F16::fma_nearest(a, b, c), "{a:?} {b:?} {c:?}");
+    }
+}
+
+#[test]
+fn directed_results_are_neighbours_of_the_nearest_one_also_at_the_ends_of_the_range() {
+    let mut seed = 12;
+    for _ in 0..200_000 {
+        let [a, b, c] = std::array::from_fn(|_| f64::from_bits(any_bits(&mut seed, 11, 52)));
+        let [near, up, down, zero] = [Rounding::Nearest, Rounding::Up, Rounding::Down, Rounding::Zero]
+            .map(|rounding| <f64 as Float>::fma(a, b, c, rounding));
+        assert!(down <= near && near <= up, "{a:e} * {b:e} + {c:e}");
+        assert!(up.to_bits() == down.to_bits() || near == up || near == down, "{a:e} * {b:e} + {c:e}");
+        let inward = if near.is_sign_negative() { up } else { down };
+        assert_eq!(zero.abs(), inward.abs(), "{a:e} * {b:e} + {c:e}");
+    }
+    // What vanishes still says on which side of a number the exact value is.
+    let tiny = f64::from_bits(1);
+    assert_eq!(<f64 as Float>::fma(tiny, -tiny, 0.5, Rounding::Down), 0.5f64.next_down());
+    assert_eq!(<f64 as Float>::mul(tiny, -tiny, Rounding::Down), -tiny);
+    assert_eq!(<f64 as Float>::mul(tiny, -tiny, Rounding::Up).to_bits(), (-0f64).to_bits());
+}
+
+#[test]
+fn an_exact_zero_is_negative_only_when_rounding_down() {
+    fn check<T: Float>(zero: T, one: T, bits: impl Fn(T) -> bool) {
+        for (rounding, negative) in [(Rounding::Up, false), (Rounding::Down, true), (Rounding::Zero, false)] {
+            assert_eq!(bits(T::add(one, one.negate(), rounding)), negative);
+            assert_eq!(bits(T::add(zero, zero.negate(), rounding)), negative);
+            assert_eq!(bits(T::fma(one, one, one.negate(), rounding)), negative);
+            assert_eq!(bits(T::fma(zero, one, zero.negate(), rounding)), negative);
+            assert!(!bits(T::add(zero, zero, rounding)) && bits(T::add(zero.negate(), zero.negate(), rounding)));
+            assert!(bits(T::mul(zero, one.negate(), rounding)));
+        }
+    }
+    check(0f32, 1.0, |x| x.is_sign_negative());
+    check(0f64, 1.0, |x| x.is_sign_negative());
+    check(F16(0), F16(0x3c00), |x| x.0 == 0x8000);
+}
+
 #[test]
 fn half_fused_products_round_once() {
     // 1 + 2^-10 squared is 1 + 2^-9 + 2^-20: with an addend of half an ulp the tail decides.

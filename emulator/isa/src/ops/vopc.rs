@@ -30,7 +30,8 @@ macro_rules! integer_compares {
 }
 
 const WIDE: Flags = Flags::NO_SDWA;
-const CLASS_FLAGS: Flags = Flags::NO_CLAMP;
+/// A class is of the bits, not of what arithmetic reads. Source: LLVM's description of `llvm.is.fpclass`, which these implement.
+const CLASS_FLAGS: Flags = Flags::NO_CLAMP.and(Flags::DENORMALS);
 const WIDE_CLASS: Flags = WIDE.and(CLASS_FLAGS);
 
 #[rustfmt::skip]

@@ -319,3 +319,23 @@ fn an_opcode_that_processors_read_differently_is_read_as_each_of_them_does() {
     assert_eq!(m.v(2)[0], 0);
     assert!(f32::from_bits(m.v(3)[0]).is_nan());
 }
+
+#[test]
+fn the_class_of_a_denormal_is_denormal_where_arithmetic_reads_zero() {
+    // Positive and negative denormals.
+    let classes = 1 << 4 | 1 << 7;
+    let mut m = Machine::new(
+        ARCH,
+        "v_cmp_class_f32 s[0:1], v0, v4
+         v_cmp_class_f32 s[2:3], -|v0|, v4
+         v_cmp_class_f16_sdwa s[4:5], v1, v4 src0_sel:WORD_1 src1_sel:DWORD
+         v_cmp_class_f64 s[6:7], v[2:3], v4
+         v_cmp_eq_f32 vcc, 0, v0",
+    );
+    m.wave.mode = FLUSHING;
+    (*m.v(0), *m.v(1), *m.v(4)) = ([1; LANES], [0x8003_0000; LANES], [classes; LANES]);
+    m.set_v64(2, [1 << 63 | 1 << 40; LANES]);
+    m.run();
+    assert_eq!(m.wave.sgpr[..8], [u32::MAX; 8]);
+    assert_eq!(m.wave.vcc(), u64::MAX);
+}
