@@ -321,9 +321,12 @@ impl<'a> Objects<'a> {
         known.map_or(Registers::default(), |kernel| registers(kernel.vgprs, kernel.agprs, kernel.sgprs))
     }
 
-    /// The bytes of a kernel's arguments: what its descriptor or its metadata says, the larger if both do.
+    /// The bytes of a kernel's arguments: what its descriptor or its metadata says, the larger if both do. `None` where
+    /// neither can be believed.
     pub(crate) fn kernarg_size(&self, symbol: &KernelSymbol) -> Option<u32> {
-        let known = self.kernels.get(&(symbol.agent, name_of(symbol)));
-        symbol.kernarg_size.max(known.map(|(_, kernel)| kernel.kernarg_bytes()))
+        match self.kernels.get(&(symbol.agent, name_of(symbol))) {
+            Some((_, kernel)) => kernel.told_kernarg_bytes().map(|told| told.max(symbol.kernarg_size.unwrap_or(0))),
+            None => symbol.kernarg_size,
+        }
     }
 }
