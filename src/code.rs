@@ -320,9 +320,12 @@ impl<'a> Objects<'a> {
         known.map_or(Registers::default(), |kernel| registers(kernel.vgprs, kernel.agprs, kernel.sgprs))
     }
 
-    /// The size of a kernel's arguments in bytes: the larger one of its descriptor's and its metadata's.
+    /// The size of a kernel's arguments in bytes, as its descriptor or its metadata says: the larger one if both do. `None` if neither
+    /// can be believed.
     pub(crate) fn kernarg_size(&self, symbol: &KernelSymbol) -> Option<u32> {
-        let known = self.kernels.get(&(symbol.agent, name_of(symbol)));
-        symbol.kernarg_size.max(known.map(|(_, kernel)| kernel.kernarg_bytes()))
+        match self.kernels.get(&(symbol.agent, name_of(symbol))) {
+            Some((_, kernel)) => kernel.told_kernarg_bytes().map(|told| told.max(symbol.kernarg_size.unwrap_or(0))),
+            None => symbol.kernarg_size,
+        }
     }
 }

@@ -41,6 +41,11 @@ impl Descriptor {
         self.fields.properties & properties::USES_DYNAMIC_STACK != 0
     }
 
+    /// True when a wave begins with the address of the kernarg segment in registers.
+    pub fn takes_kernarg(&self) -> bool {
+        self.fields.properties & properties::KERNARG_SEGMENT_PTR != 0
+    }
+
     /// How many dwords of the kernarg segment are preloaded into registers, and from which dword on.
     pub fn kernarg_preload(&self) -> (u32, u32) {
         let word = u32::from(self.fields.kernarg_preload);

@@ -116,6 +116,15 @@ impl Kernel {
         self.kernarg_size.max(descriptor).max(end)
     }
 
+    /// As [`Kernel::kernarg_bytes`], `None` where nothing tells it. GCC's metadata lists no arguments and has no more than
+    /// 8 bytes of them, its descriptors none, and its kernels read further.
+    pub fn told_kernarg_bytes(&self) -> Option<u32> {
+        let is_untold =
+            |of: &Descriptor| of.fields.kernarg_size == 0 && of.takes_kernarg() && self.arguments.is_empty();
+        let is_told = !self.descriptor.as_ref().is_some_and(is_untold);
+        is_told.then(|| self.kernarg_bytes())
+    }
+
     /// The arguments that the runtime fills in.
     pub fn hidden(&self) -> impl Iterator<Item = &Argument> {
         self.arguments.iter().filter(|a| a.kind.is_hidden())

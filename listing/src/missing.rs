@@ -18,7 +18,7 @@ use crate::unreadable;
 pub struct Missing {
     /// Their address, before the code is loaded.
     pub address: u64,
-    /// The words; none where control leads out of the code.
+    /// The words.
     pub words: Vec<u32>,
     /// The operation's name, where that is known.
     pub name: Option<&'static str>,
@@ -30,7 +30,6 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: Vec<String> = self.words.iter().map(|word| format!("{word:08x}")).collect();
         match (self.name, &*words) {
-            (_, []) => write!(f, "at {:#x}: no code", self.address),
             (Some(name), words) => write!(f, "{name} at {:#x} ({})", self.address, words.join(" ")),
             (None, words) => write!(f, "{} at {:#x} ({})", self.why, self.address, words.join(" ")),
         }
@@ -111,6 +110,9 @@ fn walked(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Walked> {
                     functions.iter().filter(|f| !f.is_kernel).for_each(|f| walk.start(f.address));
                 }
             }
+            // No instruction, so none that is missing: code may end with a call that does not return, of `abort` for instance. What gets
+            // there faults.
+            Err(_) if words.is_empty() => {}
             Err(why) => {
                 let name = name(why);
                 walked.missing.push(Missing { address, words, name, why });

@@ -53,6 +53,23 @@ fn what_the_tables_lack_is_named_and_what_no_wave_gets_to_is_not() {
 }
 
 #[test]
+fn code_that_ends_with_a_call_lacks_no_instruction() {
+    // As a function that calls `abort` at last, which does not return.
+    let source = r#"
+        kernel void last() { __asm__ volatile(
+            "s_cbranch_scc1 2\n\t"
+            "s_endpgm\n\t"
+            "s_nop 0\n\t"
+            "s_getpc_b64 s[12:13]\n\t"
+            "s_swappc_b64 s[18:19], s[12:13]\n\t"
+            ".size last, .-last\n\t"
+            ".section .other,\"\",@progbits" ::: "s12", "s13", "s18", "s19"); }
+    "#;
+    let code = compile("gfx90a", source);
+    assert_eq!(names(&code, Arch::Gfx90a, "last"), [""; 0]);
+}
+
+#[test]
 fn functions_count_for_the_kernels_that_call() {
     let source = r#"
         __attribute__((noinline)) int called(int n) { __asm__ volatile("ds_nop"); return n * n; }

@@ -483,6 +483,50 @@ fn arguments_of_which_nothing_tells_the_size_are_captured_as_far_as_their_memory
     assert!(note.text.contains("neither metadata nor descriptor says how many bytes of arguments"), "{}", note.text);
 }
 
+/// Code objects of `kernels.hip` whose kernels read more arguments than metadata and descriptors say, as GCC's do: the metadata lists none,
+/// and has a size that is too small.
+fn with_few_arguments(run: &Run) -> PathBuf {
+    let mut code = fs::read(without_sizes(run, true)).unwrap();
+    let ends_of = |code: &[u8], text: &[u8]| -> Vec<usize> {
+        code.windows(text.len()).enumerate().filter(|(_, w)| *w == text).map(|(at, _)| at + text.len()).collect()
+    };
+    for end in ends_of(&code, b"\xa5.args") {
+        code[end - 1] = b'_';
+    }
+    for value in ends_of(&code, b".kernarg_segment_size") {
+        // MessagePack: a number below 128 is itself, 0xcd precedes two bytes.
+        match code[value] {
+            0xcd => code[value + 1..value + 3].fill(0),
+            _ => code[value] = 8,
+        }
+    }
+    let path = run.file("few.hsaco");
+    fs::write(&path, code).unwrap();
+    path
+}
+
+#[test]
+fn arguments_are_captured_as_far_as_their_memory_goes_where_metadata_lists_none_of_them() {
+    let scratch = Run::hsa("loads");
+    let object = with_few_arguments(&scratch);
+    let code = amdgpu_code_object::CodeObject::parse(&fs::read(&object).unwrap()).unwrap();
+    let kernel = code.kernel("increment").unwrap();
+    assert!(kernel.kernarg_bytes() <= 8 && kernel.arguments.is_empty(), "{kernel:?}");
+    let (run, reader, file) = loads(&["agent-memory"], Some(&object));
+    assert_eq!(run.log().rows[0].text("kernargBytes"), "");
+    assert_eq!(reader.dispatches()[0].kernarg.len(), 4096);
+    let verified = json(&on_file(
+        Run::new(built("omniprobe")),
+        "verify",
+        &file,
+        &harness::arch(),
+        &["--backend", "emu", "--json"],
+    ));
+    assert_eq!(verified["result"], "PASS (qualified)", "{verified:#}");
+    let why = verified["qualified"].to_string();
+    assert!(why.contains("neither metadata nor descriptor says how many bytes of arguments"), "{why}");
+}
+
 #[test]
 fn a_kernel_that_reaches_no_memory_is_captured_whole_and_has_nothing_to_compare() {
     let run = Run::hsa("idle").args(["1"]);

@@ -265,7 +265,8 @@ fn an_application_that_overwrites_the_variable_of_tools_is_watched_or_told_what_
 
 #[test]
 fn a_log_that_cannot_be_written_is_noticed() {
-    let run = Run::hip("vectors").env("LOGDUR_LOG_LOCATION", "/nonexistent/folder/log.csv").probed::<&str>(&[]).passed();
+    let run =
+        Run::hip("vectors").env("LOGDUR_LOG_LOCATION", "/nonexistent/folder/log.csv").probed::<&str>(&[]).passed();
     assert!(run.stderr.contains("/nonexistent/folder/log.csv cannot be written"), "{}", run.stderr);
 }
 

@@ -367,6 +367,21 @@ pub(crate) const SUITES: &[Suite] = &[
         ..Suite::DEFAULT
     },
     Suite {
+        name: "openmm",
+        title: "OpenMM's HIP platform, compared with its reference",
+        source: Source::Python { rocm: "6.4.3", packages: &["openmm==8.6.1", "openmm-hip-6==8.6.1", "numpy==2.4.6"] },
+        versions: &["openmm"],
+        programs: Programs::Ours("tests/suites/openmm"),
+        form: SCRIPTS,
+        arch: ARCH,
+        variables: &[],
+        captured: true,
+        short: 1,
+        full: 7,
+        left_out: &[],
+        known: &[],
+    },
+    Suite {
         name: "iree",
         title: "IREE's modules, recorded and replayed by its own tools",
         source: Source::Python {
