@@ -167,7 +167,7 @@ impl Format {
     }
 
     /// A component of a register's half as one of a whole register.
-    fn from_half(&self, half: u32) -> u32 {
+    fn whole(&self, half: u32) -> u32 {
         match self.number {
             Some(Number::Sint) => i32::from(half as u16 as i16) as u32,
             Some(Number::Uint) | None => half & 0xffff,
@@ -176,7 +176,7 @@ impl Format {
     }
 
     /// A component of a whole register as one of its half.
-    fn to_half(&self, word: u32) -> u32 {
+    fn half(&self, word: u32) -> u32 {
         match self.number {
             Some(number) if !number.is_integer() => F16::from_f32(f32::from_bits(word)).0.into(),
             _ => word & 0xffff,
@@ -285,7 +285,7 @@ fn load(
     let mut results = NO_DATA;
     for lane in (0..LANES).filter(|lane| exec >> lane & 1 == 1) {
         let element = format.unpack(data.map(|word| word[lane]), inside >> lane & 1 == 1);
-        let half = |n: usize| format.to_half(element[n]);
+        let half = |n: usize| format.half(element[n]);
         for (n, result) in results.iter_mut().enumerate().take(dwords) {
             result[lane] = match packing {
                 Packing::Dwords => element[n],
@@ -316,8 +316,8 @@ fn store(
         let component = |n: usize| match packing {
             _ if n >= usize::from(components) => 0,
             Packing::Dwords => register(n as u32, lane),
-            Packing::HighHalf => format.from_half(register(0, lane) >> 16),
-            Packing::Halves => format.from_half(register(n as u32 / 2, lane) >> (16 * (n % 2))),
+            Packing::HighHalf => format.whole(register(0, lane) >> 16),
+            Packing::Halves => format.whole(register(n as u32 / 2, lane) >> (16 * (n % 2))),
         };
         let element = format.pack(std::array::from_fn(component));
         data.iter_mut().zip(element).for_each(|(word, part)| word[lane] = part);
