@@ -121,6 +121,17 @@ pub enum ReplayError {
         /// How long was waited.
         seconds: f64,
     },
+    /// The kernel waits for what does not come.
+    #[error(
+        "the kernel makes no progress: no wave has ended in {seconds} s, and its waves change nothing and find nothing new. It may wait \
+         for the host or for another kernel, which a replay does not have. {place}. With --timeout it runs as long as that says"
+    )]
+    Stuck {
+        /// How long no wave has ended.
+        seconds: f64,
+        /// Where a wave is.
+        place: String,
+    },
     /// A copy engine does not say that it has copied.
     #[error(
         "a copy to or from the GPU was not complete within {seconds} s: the engine may have lost its completion, as those of \
@@ -157,7 +168,7 @@ impl ReplayError {
             ReplayError::Placement { .. } => Exit::Placement,
             ReplayError::Fault(_) => Exit::Fault,
             ReplayError::Unsupported(_) | ReplayError::Refused { .. } => Exit::Unsupported,
-            ReplayError::Timeout { .. } | ReplayError::Copy { .. } => Exit::Timeout,
+            ReplayError::Timeout { .. } | ReplayError::Stuck { .. } | ReplayError::Copy { .. } => Exit::Timeout,
             ReplayError::Told { exit, .. } => *exit,
         }
     }

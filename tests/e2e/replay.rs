@@ -312,6 +312,10 @@ fn a_fault_names_the_nearest_buffer_and_a_kernel_that_does_not_end_is_left() {
         assert_eq!(outcome.status.code(), Some(8), "{}{}", outcome.stdout, outcome.stderr);
         assert!(outcome.stderr.contains("did not end within 0.5 s"), "{}", outcome.stderr);
     }
+    // Nothing is there that could make it end.
+    let outcome = tool("replay", &endless, &["--backend", "emu"]);
+    assert_eq!(outcome.status.code(), Some(8), "{}{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.stderr.contains("the kernel makes no progress"), "{}", outcome.stderr);
 }
 
 #[test]

@@ -22,6 +22,12 @@ pub trait Driver: Send + Sync {
     /// A line for the driver's own log.
     fn log(&self, text: &str);
 
+    /// A dispatch makes no progress, in one sentence, and where its waves are. Told once for a dispatch.
+    fn no_progress(&self, what: &str, places: &[String]) {
+        self.log(what);
+        places.iter().for_each(|place| self.log(&format!("  {place}")));
+    }
+
     /// True if [`Driver::trace`] is wanted.
     fn wants_trace(&self) -> bool;
 

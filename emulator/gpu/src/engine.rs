@@ -424,7 +424,7 @@ fn judge(job: &Job, stuck_after: Duration, workgroup: &mut Workgroup, context: &
             };
             let launch = &dispatch.launch;
             let seconds = stuck_after.as_secs();
-            job.gpu.driver.log(&format!(
+            let what = format!(
                 "queue {}, packet {}: the kernel makes no progress: {}. In the last {seconds} seconds no wave of it ended; \
                  now its waves change nothing and find nothing new. {} of {} workgroups unfinished, {} wave instructions \
                  so far",
@@ -434,10 +434,8 @@ fn judge(job: &Job, stuck_after: Duration, workgroup: &mut Workgroup, context: &
                 dispatch.unfinished(),
                 launch.total(),
                 dispatch.instructions(),
-            ));
-            for place in places {
-                job.gpu.driver.log(&format!("  {place}"));
-            }
+            );
+            job.gpu.driver.no_progress(&what, &places);
         }
     }
 }

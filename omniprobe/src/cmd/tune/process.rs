@@ -114,7 +114,9 @@ fn mismatch(ran: &Ran) -> String {
 fn failed(error: ReplayError) -> Answer {
     let exit = error.exit();
     let seconds = match error {
-        ReplayError::Timeout { seconds } | ReplayError::Copy { seconds } => seconds,
+        ReplayError::Timeout { seconds } | ReplayError::Stuck { seconds, .. } | ReplayError::Copy { seconds } => {
+            seconds
+        }
         _ => 0.0,
     };
     let text = format!("{:#}", anyhow::Error::from(error));

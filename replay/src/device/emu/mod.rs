@@ -45,6 +45,8 @@ const QUEUE: u32 = 1;
 const COMPUTE_UNITS: u32 = 16;
 /// More than any GPU has: all workgroups of a cooperative dispatch were resident at a time.
 const COMPUTE_UNITS_COOPERATIVE: u32 = 512;
+/// A kernel of which no wave has ended for so long is looked at: nothing else can make it go on.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// How long a wait polls without sleeping.
 const SPIN: Duration = Duration::from_micros(50);
 /// The sleep between two checks afterwards.
@@ -56,22 +58,25 @@ const SHOWN: usize = 8;
 /// Nanoseconds of a tick.
 const TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
 
-/// What the machine tells its driver: the first thing that went wrong.
+/// The first thing that went wrong, as the machine tells its driver.
 #[derive(Default)]
-struct FirstFault(Mutex<Option<Fault>>);
+struct FirstError(Mutex<Option<ReplayError>>);
 
-impl FirstFault {
-    fn tell(&self, what: String, address: Option<u64>) {
-        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert(Fault { what, address, nearest: None });
+impl FirstError {
+    fn fault(&self, what: String, address: Option<u64>) {
+        self.put(ReplayError::Fault(Fault { what, address, nearest: None }));
     }
 
-    fn get(&self) -> Option<Fault> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn put(&self, error: ReplayError) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    fn take(&self) -> Option<ReplayError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-impl Driver for FirstFault {
+impl Driver for FirstError {
     // No thread waits for events here: signals are polled.
     fn raise_event(&self, _event: u32) {}
     fn wave_interrupt(&self, _event: u32) {}
@@ -81,15 +86,20 @@ impl Driver for FirstFault {
             QueueError::Wave(WaveError { trap: Trap::Fetch, pc, .. }) => Some(*pc),
             _ => None,
         };
-        self.tell(error.to_string(), address);
+        self.fault(error.to_string(), address);
     }
 
     fn memory_fault(&self, fault: &MemoryFault) {
-        self.tell(fault.what.clone(), Some(fault.address));
+        self.fault(fault.what.clone(), Some(fault.address));
     }
 
     // Everything that matters comes as an error, too.
     fn log(&self, _text: &str) {}
+
+    fn no_progress(&self, _what: &str, places: &[String]) {
+        let place = places.first().cloned().unwrap_or_default();
+        self.put(ReplayError::Stuck { seconds: STUCK_AFTER.as_secs_f64(), place });
+    }
 
     fn wants_trace(&self) -> bool {
         false
@@ -104,7 +114,7 @@ pub(super) struct Emulated {
     gpu: Arc<Gpu>,
     memory: Memory,
     engine: Engine,
-    first_fault: Arc<FirstFault>,
+    first_error: Arc<FirstError>,
     rung: Arc<AtomicU64>,
     next: u64,
     /// Addresses of the ring, the queue and its signal.
@@ -128,11 +138,11 @@ impl Emulated {
         let target = &captured.original.object.target;
         let isa = captured_isa.map_or_else(|| target.to_string(), str::to_owned);
         let arch: Arch = processor(&isa).parse().map_err(|error| ReplayError::Unsupported(format!("{error}")))?;
-        let first_fault = Arc::new(FirstFault::default());
+        let first_error = Arc::new(FirstError::default());
         let clock = if setup.counted { Clock::deterministic() } else { Clock::real() };
         let compute_units = if captured.is_cooperative() { COMPUTE_UNITS_COOPERATIVE } else { COMPUTE_UNITS };
         let shape = Shape { arch, sramecc: corrects_sram(&isa, arch), compute_units };
-        let gpu = Arc::new(Gpu::new(0, shape, Arc::new(clock), first_fault.clone()));
+        let gpu = Arc::new(Gpu::new(0, shape, Arc::new(clock), first_error.clone()));
         // Unwritten memory differs in each replay: a kernel that reads it computes something else.
         gpu.fill_from(FILL);
         setup.observe.iter().for_each(|observe| gpu.observe(observe.clone()));
@@ -142,7 +152,7 @@ impl Emulated {
             expected: format!("{threads} for the emulated GPU"),
             found: source.to_string(),
         };
-        let engine = Engine::start(threads, None).map_err(failed)?;
+        let engine = Engine::start(threads, setup.limit.is_none().then_some(STUCK_AFTER)).map_err(failed)?;
         let mut memory = Memory::new(gpu.space.clone(), wanted);
         let ring = memory.map_anywhere(SLOTS * SLOT)?;
         let queue = memory.map_anywhere(size_of::<Queue>() as u64)?;
@@ -157,7 +167,7 @@ impl Emulated {
             runtime: "no runtime".to_owned(),
         };
         let device =
-            Emulated { arch, gpu, memory, engine, first_fault, rung, next: 0, ring, queue, signal, description };
+            Emulated { arch, gpu, memory, engine, first_error, rung, next: 0, ring, queue, signal, description };
         let header = device.queue_memory()?;
         header.queue_properties.store(properties::ENABLE_PROFILING, Ordering::Relaxed);
         header.group_segment_aperture_base_hi.store(SHARED_APERTURE_HI, Ordering::Relaxed);
@@ -328,8 +338,10 @@ impl Device for Emulated {
         self.next += 1;
         let signal = self.signal_memory()?;
         while signal.value.load(Ordering::Acquire) > 0 {
-            if let Some(fault) = self.first_fault.get() {
-                return Err(ReplayError::Fault(fault));
+            if let Some(error) = self.first_error.take() {
+                // Its waves may run on.
+                self.engine.remove(QUEUE);
+                return Err(error);
             }
             if start.elapsed() > limit {
                 self.engine.remove(QUEUE);
