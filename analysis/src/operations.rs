@@ -223,8 +223,7 @@ fn dot(name: &str) -> Option<Flops> {
 /// `v_mfma_RESULT_MxNxKTYPE` or `v_mfma_RESULT_MxNxK[_Bb]_TYPE`: twice the product of the shape, in each of the blocks that 64 lanes
 /// hold. The first form has as many blocks as results need to fill the lanes' registers; which those are follows from the shape.
 fn matrix(name: &str) -> Option<Flops> {
-    let sparse = name.strip_prefix("v_smfmac_");
-    let rest = name.strip_prefix("v_mfma_").or(sparse)?.split_once('_')?.1;
+    let rest = name.strip_prefix("v_mfma_")?.split_once('_')?.1;
     let mut numbers = rest.splitn(3, 'x');
     let (m, n): (u64, u64) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
     let last = numbers.next()?;
@@ -242,9 +241,7 @@ fn matrix(name: &str) -> Option<Flops> {
     };
     let said = element.split('_').find_map(|part| part.strip_suffix('b')?.parse::<u64>().ok());
     let blocks = said.unwrap_or_else(|| blocks(m, k, element));
-    // Half of a sparse factor is zeros, which are not multiplied.
-    let present = if sparse.is_some() { k / 2 } else { k };
-    Some(Flops::Wave(of, 2 * m * n * present * blocks))
+    Some(Flops::Wave(of, 2 * m * n * k * blocks))
 }
 
 /// Independent blocks of a shape whose name does not say them. Source: CDNA2 ISA manual, "Matrix Arithmetic Instructions".
@@ -286,8 +283,6 @@ mod tests {
             ("v_mfma_i32_16x16x16i8", 8192),
             ("v_mfma_f32_16x16x32_fp8_bf8", 16384),
             ("v_mfma_f32_32x32x16_bf8_bf8", 32768),
-            ("v_smfmac_f32_16x16x32_f16", 8192),
-            ("v_smfmac_i32_32x32x32_i8", 32768),
         ];
         for (name, flops) in expected {
             let Some(Flops::Wave(_, found)) = matrix(name) else { panic!("{name}") };

@@ -163,7 +163,7 @@ pub fn passes(arch: Arch, op: &Op) -> Option<u32> {
     if !op.is_matrix() {
         return None;
     }
-    let shape = op.name.strip_prefix("v_mfma_").or_else(|| op.name.strip_prefix("v_smfmac_"))?.split_once('_')?.1;
+    let shape = op.name.strip_prefix("v_mfma_")?.split_once('_')?.1;
     let mut numbers = shape.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     let rows = numbers.next()?.ok()?;
     // Shortened singles are as fast as the halves of twice their depth.
@@ -244,22 +244,7 @@ fn pair(ranges: &[Registers], first: Operand) -> Vec<Registers> {
 fn sources(inst: &Inst) -> Vec<Registers> {
     let named = inst.src.iter().zip(inst.op.src).map(|(first, kind)| Registers { first: *first, count: kind.dwords() });
     let result = Registers { first: inst.dst, count: inst.op.dst.dwords() };
-    let in_place = inst.op.flags.has(Flags::DST_IS_SRC2) || inst.op.flags.has(Flags::SPARSE);
-    named.chain(in_place.then_some(result)).collect()
-}
-
-/// What a matrix instruction adds to: of sparse ones the destination, whose third source belongs to the factors.
-fn addend(inst: &Inst) -> Registers {
-    match inst.op.flags.has(Flags::SPARSE) {
-        true => Registers { first: inst.dst, count: inst.op.dst.dwords() },
-        false => source(inst, 2),
-    }
-}
-
-/// What a matrix instruction multiplies.
-fn factors(inst: &Inst) -> Vec<Registers> {
-    let count = if inst.op.flags.has(Flags::SPARSE) { 3 } else { 2 };
-    (0..count).map(|n| source(inst, n)).collect()
+    named.chain(inst.op.flags.has(Flags::DST_IS_SRC2).then_some(result)).collect()
 }
 
 fn source(inst: &Inst, n: usize) -> Registers {
@@ -313,7 +298,7 @@ impl First {
             First::PartOfRegister => written(is_valu(inst) && writes_part(inst)),
             First::Dot => written(is_dot(inst)),
             First::Matrix(of) => written(of.has(op, arch)),
-            First::MatrixAddend(of) => of.has(op, arch).then(|| About::Registers(vectors(&[addend(inst)]))),
+            First::MatrixAddend(of) => of.has(op, arch).then(|| About::Registers(vectors(&[source(inst, 2)]))),
             First::AccumulatorWrite => written(op.name == "v_accvgpr_write_b32"),
             First::AccumulatorRead => written(op.name == "v_accvgpr_read_b32"),
             First::AccumulatorMove => is_accumulator_move(inst).then_some(About::Itself),
@@ -378,8 +363,10 @@ impl Second {
             Second::EveryValuWrites => written(valu),
             Second::MemoryVector => is_memory(inst).then(|| About::Registers(vectors(Uses::of(inst).reads.ranges()))),
             Second::MemoryWrites => written(is_memory(inst)),
-            Second::Factors(of) => of.has(op, arch).then(|| About::Registers(vectors(&factors(inst)))),
-            Second::Addend(of) => of.has(op, arch).then(|| About::Registers(vectors(&[addend(inst)]))),
+            Second::Factors(of) => {
+                of.has(op, arch).then(|| About::Registers(vectors(&[source(inst, 0), source(inst, 1)])))
+            }
+            Second::Addend(of) => of.has(op, arch).then(|| About::Registers(vectors(&[source(inst, 2)]))),
             Second::MatrixVector => named(op.is_matrix()),
             Second::MatrixExec => exec(op.is_matrix()),
             Second::MatrixOrWriteExec => exec(op.is_matrix() || op.name == "v_accvgpr_write_b32"),

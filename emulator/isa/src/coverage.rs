@@ -26,6 +26,7 @@ const ABSENT: &[(&str, &str, &str)] = &[
     ),
     ("`v_screen_partition_4se_b32`, `src_lds_direct`, the `tfe` bit", "all", "graphics"),
     ("`v_cvt_sr_*`", "gfx942", "which bits of the random number count is not published"),
+    ("`v_smfmac_*`", "gfx942", "still to come"),
 ];
 
 /// True when the page says that a processor's operation is absent.

@@ -200,8 +200,6 @@ impl Flags {
     pub const BARRIER: Flags = Flags(1 << 34);
     /// The sub-dword form selects parts of sources only (`v_cvt_pk_f32_fp8`).
     pub const WHOLE_DST: Flags = Flags(1 << 35);
-    /// Multiplies a matrix without its zeros: the third source says where they are, and the destination is also the addend (`v_smfmac`).
-    pub const SPARSE: Flags = Flags(1 << 36);
 
     /// Both sets.
     pub const fn and(self, other: Flags) -> Flags {

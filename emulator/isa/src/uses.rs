@@ -147,8 +147,7 @@ impl Uses {
         if op.dst != Kind::Mask {
             self.write(inst.dst, dst);
             // Lanes and parts that are not written stay, and become part of what is read later.
-            let in_place = op.flags.has(Flags::DST_IS_SRC2) || op.flags.has(Flags::SPARSE);
-            let partial = inst.form == Form::Sdwa || in_place || op.name == "v_swap_b32";
+            let partial = inst.form == Form::Sdwa || op.flags.has(Flags::DST_IS_SRC2) || op.name == "v_swap_b32";
             if partial || op.flags.has(Flags::KEEP_HIGH) || op.dst.is_16_bit() {
                 self.read(inst.dst, dst);
             }

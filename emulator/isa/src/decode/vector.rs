@@ -321,12 +321,6 @@ impl Decoder {
             i.src[n] = self.vgpr(op, op.src[n], u32::from(source.0) - 256, acc)?;
         }
         let source = Operand::sgpr(high >> 18 & 0x1ff);
-        if op.flags.has(Flags::SPARSE) {
-            // Its indices are in a vector register, and nothing is permuted.
-            reserved(op, u32::from(!source.is_vector()) | u32::from(i.mods.neg))?;
-            i.src[2] = source;
-            return Ok(i);
-        }
         i.src[2] = match source.is_vector() {
             true => self.vgpr(op, op.src[2], u32::from(source.0) - 256, acc_result)?,
             false if matches!(source.0, 128..=208 | 235..=248 | 251..=253) => source,

@@ -14,7 +14,6 @@ use crate::operand::Kind;
 use crate::wave::{LANES, Vgpr, Wave};
 
 mod product;
-pub(crate) mod sparse;
 
 use product::{Bf8, Bf16, Fp8, Xf32, multiply};
 

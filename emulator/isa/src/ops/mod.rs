@@ -197,7 +197,6 @@ pub(crate) static TABLES: &[&[Op]] = &[
     vop3_float::TABLE,
     packed::TABLE,
     mfma::TABLE,
-    mfma::sparse::TABLE,
     ds::TABLE,
     ds::ATOMICS,
     flat::FLAT,

@@ -99,9 +99,9 @@ macro_rules! element {
             type Value = $value;
             #[inline(always)]
             fn factor<const P: usize>(w: &Wave, i: &Inst, s: usize, $flush: bool) -> [[$value; LANES]; P] {
-                let mut words: [Vgpr; 4] = [[0; LANES]; 4];
-                for n in 0..(P * $bits / 32).max(1) {
-                    words[n] = vgprs(w, i, s, n as u32);
+                let mut words: [Vgpr; 2] = [vgprs(w, i, s, 0), [0; LANES]];
+                if P * $bits > 32 {
+                    words[1] = vgprs(w, i, s, 1);
                 }
                 std::array::from_fn(|p| {
                     let (word, shift) = (&words[p * $bits / 32], (p * $bits % 32) as u32);
