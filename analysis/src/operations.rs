@@ -132,8 +132,6 @@ impl Accessed {
 /// The type of floating-point operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Type {
-    /// Eight bits.
-    F8,
     /// Half precision.
     F16,
     /// Brain floats.
@@ -150,7 +148,6 @@ impl Type {
     /// Its name.
     pub const fn word(self) -> &'static str {
         match self {
-            Type::F8 => "f8",
             Type::F16 => "f16",
             Type::Bf16 => "bf16",
             Type::F32 => "f32",
@@ -236,7 +233,6 @@ fn matrix(name: &str) -> Option<Flops> {
         e if e.contains("f32") => Type::F32,
         e if e.contains("f64") => Type::F64,
         e if e.contains("i8") => Type::I8,
-        e if e.contains("p8") || e.contains("bf8") => Type::F8,
         _ => return None,
     };
     let said = element.split('_').find_map(|part| part.strip_suffix('b')?.parse::<u64>().ok());
@@ -281,8 +277,6 @@ mod tests {
             ("v_mfma_f32_32x32x1_2b_f32", 4096),
             ("v_mfma_i32_32x32x16_i8", 32768),
             ("v_mfma_i32_16x16x16i8", 8192),
-            ("v_mfma_f32_16x16x32_fp8_bf8", 16384),
-            ("v_mfma_f32_32x32x16_bf8_bf8", 32768),
         ];
         for (name, flops) in expected {
             let Some(Flops::Wave(_, found)) = matrix(name) else { panic!("{name}") };

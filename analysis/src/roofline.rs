@@ -64,7 +64,6 @@ pub(crate) const PEAKS: &[Peaks] = &[
             (Type::F16, 1307.4 * TERA),
             (Type::Bf16, 1307.4 * TERA),
             (Type::I8, 2614.9 * TERA),
-            (Type::F8, 2614.9 * TERA),
         ],
     },
 ];

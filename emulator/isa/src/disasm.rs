@@ -449,8 +449,7 @@ impl Text<'_> {
             write!(self.out, " offset:{}", i.imm)?;
         }
         self.cache_hints();
-        // Where it is a bit and no opcode.
-        if i.has(control::LDS) && !matches!(i.op.access, Access::LoadLds(..)) {
+        if i.has(control::LDS) {
             self.word("lds");
         }
         Ok(())

@@ -5,7 +5,6 @@
 
 use crate::mode::{Mode, Rounding};
 
-pub(crate) mod eight;
 mod exact;
 
 use exact::Format;

@@ -67,18 +67,13 @@ impl Mode {
         self.0 & 1 << 8 != 0
     }
 
-    /// Results of eight bits that are too large become the largest number. Source: MI300 ISA manual, "MODE register", FP16_OVFL.
-    pub(crate) fn limits_eights(self) -> bool {
-        self.0 & Mode::FP16_OVFL != 0
-    }
-
     /// Signaling NaNs are quieted and output modifiers are off.
     #[inline]
     pub fn ieee(self) -> bool {
         self.0 & 1 << 9 != 0
     }
 
-    /// Results of eight bits that are too large become the largest number. Those of halves, which it limits as well, are not modelled.
+    /// 16-bit loads overflow to infinity or to the largest value; not modelled, kept for `s_getreg`.
     pub const FP16_OVFL: u32 = 1 << 23;
     /// `s_set_gpr_idx` mode is on.
     pub const GPR_IDX_EN: u32 = 1 << 27;

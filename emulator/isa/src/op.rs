@@ -198,8 +198,6 @@ impl Flags {
     pub const LITERAL: Flags = Flags(1 << 33);
     /// The wave waits for the others of its workgroup.
     pub const BARRIER: Flags = Flags(1 << 34);
-    /// The sub-dword form selects parts of sources only (`v_cvt_pk_f32_fp8`).
-    pub const WHOLE_DST: Flags = Flags(1 << 35);
 
     /// Both sets.
     pub const fn and(self, other: Flags) -> Flags {
@@ -379,7 +377,7 @@ impl Op {
 
     /// True when results can be multiplied by 2, 4 and 1/2.
     pub fn has_omod(&self) -> bool {
-        matches!(self.dst, Kind::F16 | Kind::F32 | Kind::F64 | Kind::V2F32)
+        matches!(self.dst, Kind::F16 | Kind::F32 | Kind::F64)
             && !self.flags.has(Flags::NO_MODS)
             && !self.flags.has(Flags::NO_OMOD)
     }

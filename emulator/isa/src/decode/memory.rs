@@ -117,7 +117,7 @@ impl Decoder {
         i.imm = if family == Family::Flat { (first & 0xfff) as i32 } else { sign_extend(first & 0x1fff, 13) };
         self.flat_address(&mut i, family, first, high)?;
         let data = match op.access {
-            Access::Load(..) | Access::LoadLds(..) => Kind::None,
+            Access::Load(..) => Kind::None,
             _ => op.src[1],
         };
         if data != Kind::None {
@@ -129,10 +129,6 @@ impl Decoder {
             if new || acc || family == Family::Flat || !loads_lds(op) {
                 return Err(DecodeError::Form(op.name));
             }
-            i.control |= control::LDS;
-        }
-        if matches!(op.access, Access::LoadLds(..)) {
-            reserved(op, u32::from(acc))?;
             i.control |= control::LDS;
         }
         self.float_atomic(op, i.control)?;

@@ -95,8 +95,7 @@ impl Decoder {
     /// The control word of a sub-dword form holds the first source, and may make either source scalar.
     fn sdwa(&self, i: &mut Inst, vsrc1: Option<u32>) -> Result<(), DecodeError> {
         let (op, w) = (i.op, i.control);
-        let whole = op.flags.has(Flags::WHOLE_DST);
-        let wide = [op.dst, op.src[0], op.src[1]].iter().any(|k| *k != Kind::Mask && k.dwords() > 1) && !whole;
+        let wide = [op.dst, op.src[0], op.src[1]].iter().any(|k| *k != Kind::Mask && k.dwords() > 1);
         // Operations that accumulate lost this form with gfx9.
         let never = op.flags.has(Flags::SCALAR_DST) || op.flags.has(Flags::DST_IS_SRC2);
         if op.flags.has(Flags::NO_SDWA) || wide || never {
@@ -148,7 +147,6 @@ impl Decoder {
                 return Err(DecodeError::Form(op.name));
             }
             reserved(op, w & (u32::from(!op.has_clamp()) << 13 | if op.has_omod() { 0 } else { 3 << 14 }))?;
-            reserved(op, if whole { w >> 8 & 0x1f ^ 6 } else { 0 })?;
             i.mods.clamp = w >> 13 & 1 == 1;
             i.mods.omod = (w >> 14 & 3) as u8;
         }

@@ -92,19 +92,9 @@ pub(crate) static SCRATCH: &[Op] = vector_memory_rows!(scratch_row);
 pub(crate) static GLOBAL: &[Op] = vector_memory_rows!(global_row);
 pub(crate) static GLOBAL_ATOMICS: &[Op] = vector_atomic_rows!(global_atomic);
 
-/// The rows that only MI300 has. Its loads into LDS have opcodes of their own. Source: MI300 ISA manual, "Flat Memory Instructions".
+/// The rows that only MI300 has.
 #[rustfmt::skip]
-pub(crate) static MI300: &[Op] = &[
-    memory("global_load_lds_ubyte",     Family::Global,  0x26, ArchSet::ONLY_942, Access::LoadLds(1, Fill::Zero), GLOBAL_RUN),
-    memory("global_load_lds_sbyte",     Family::Global,  0x27, ArchSet::ONLY_942, Access::LoadLds(1, Fill::Sign), GLOBAL_RUN),
-    memory("global_load_lds_ushort",    Family::Global,  0x28, ArchSet::ONLY_942, Access::LoadLds(2, Fill::Zero), GLOBAL_RUN),
-    memory("global_load_lds_sshort",    Family::Global,  0x29, ArchSet::ONLY_942, Access::LoadLds(2, Fill::Sign), GLOBAL_RUN),
-    memory("global_load_lds_dword",     Family::Global,  0x2a, ArchSet::ONLY_942, Access::LoadLds(4, Fill::Zero), GLOBAL_RUN),
-    memory("scratch_load_lds_ubyte",    Family::Scratch, 0x26, ArchSet::ONLY_942, Access::LoadLds(1, Fill::Zero), SCRATCH_RUN),
-    memory("scratch_load_lds_sbyte",    Family::Scratch, 0x27, ArchSet::ONLY_942, Access::LoadLds(1, Fill::Sign), SCRATCH_RUN),
-    memory("scratch_load_lds_ushort",   Family::Scratch, 0x28, ArchSet::ONLY_942, Access::LoadLds(2, Fill::Zero), SCRATCH_RUN),
-    memory("scratch_load_lds_sshort",   Family::Scratch, 0x29, ArchSet::ONLY_942, Access::LoadLds(2, Fill::Sign), SCRATCH_RUN),
-    memory("scratch_load_lds_dword",    Family::Scratch, 0x2a, ArchSet::ONLY_942, Access::LoadLds(4, Fill::Zero), SCRATCH_RUN),
+pub(crate) static BFLOAT: &[Op] = &[
     memory("flat_atomic_pk_add_bf16",   Family::Flat,   0x52, ArchSet::ONLY_942, Access::Atomic(crate::atomic::AtomicOp::PkAddBf16, 4, false), FLAT_RUN),
     memory("global_atomic_pk_add_bf16", Family::Global, 0x52, ArchSet::ONLY_942, Access::Atomic(crate::atomic::AtomicOp::PkAddBf16, 4, false), GLOBAL_RUN),
 ];

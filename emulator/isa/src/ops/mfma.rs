@@ -15,7 +15,7 @@ use crate::wave::{LANES, Vgpr, Wave};
 
 mod product;
 
-use product::{Bf8, Bf16, Fp8, Xf32, multiply};
+use product::{Bf16, Xf32, multiply};
 
 /// The shape of a matrix instruction.
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ const fn row(name: &'static str, code: u16, archs: ArchSet, factor_dwords: u8, a
 
 /// A matrix instruction: what the elements of its factors are, and how many registers one of its results takes.
 macro_rules! matrix {
-    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $a:ty, $b:ty, $height:literal, $dwords:literal) => {{
+    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $element:ty, $height:literal, $dwords:literal) => {{
         const SHAPE: Shape = Shape { m: $m, n: $n, k: $k, blocks: $blocks, height: $height };
         const PER_LANE: usize = SHAPE.per_lane();
         const RESULTS: usize = SHAPE.results();
@@ -74,25 +74,22 @@ macro_rules! matrix {
             $name,
             $code,
             ArchSet::$archs,
-            (PER_LANE as u32 * <$a as product::Element>::BITS / 32) as u8,
+            (PER_LANE as u32 * <$element as product::Element>::BITS / 32) as u8,
             ($dwords * RESULTS) as u8,
-            levels!(w, i, _e, multiply::<$a, $b, PER_LANE, RESULTS>(w, i, SHAPE)),
+            levels!(w, i, _e, multiply::<$element, PER_LANE, RESULTS>(w, i, SHAPE)),
         )
     }};
 }
 
 macro_rules! mfma {
     ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $element:ty) => {
-        matrix!($name $code $archs $m x $n x $k * $blocks $element, $element, 4, 1)
-    };
-    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $a:ty, $b:ty) => {
-        matrix!($name $code $archs $m x $n x $k * $blocks $a, $b, 4, 1)
+        matrix!($name $code $archs $m x $n x $k * $blocks $element, 4, 1)
     };
 }
 
 macro_rules! dgemm {
     ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal) => {
-        matrix!($name $code $archs $m x $n x $k * $blocks f64, f64, 1, 2).with(Flags::F64_MATRIX)
+        matrix!($name $code $archs $m x $n x $k * $blocks f64, 1, 2).with(Flags::F64_MATRIX)
     };
 }
 
@@ -153,14 +150,6 @@ pub(crate) static TABLE: &[Op] = &[
     dgemm!("v_mfma_f64_16x16x4_f64"     0x6e ONLY_942        16 x 16 x 4 * 1),
     dgemm!("v_mfma_f64_4x4x4f64"        0x6f ONLY_90A        4 x 4 x 4 * 4),
     dgemm!("v_mfma_f64_4x4x4_4b_f64"    0x6f ONLY_942        4 x 4 x 4 * 4),
-    mfma!("v_mfma_f32_16x16x32_bf8_bf8" 0x70 ONLY_942        16 x 16 x 32 * 1 Bf8, Bf8),
-    mfma!("v_mfma_f32_16x16x32_bf8_fp8" 0x71 ONLY_942        16 x 16 x 32 * 1 Bf8, Fp8),
-    mfma!("v_mfma_f32_16x16x32_fp8_bf8" 0x72 ONLY_942        16 x 16 x 32 * 1 Fp8, Bf8),
-    mfma!("v_mfma_f32_16x16x32_fp8_fp8" 0x73 ONLY_942        16 x 16 x 32 * 1 Fp8, Fp8),
-    mfma!("v_mfma_f32_32x32x16_bf8_bf8" 0x74 ONLY_942        32 x 32 x 16 * 1 Bf8, Bf8),
-    mfma!("v_mfma_f32_32x32x16_bf8_fp8" 0x75 ONLY_942        32 x 32 x 16 * 1 Bf8, Fp8),
-    mfma!("v_mfma_f32_32x32x16_fp8_bf8" 0x76 ONLY_942        32 x 32 x 16 * 1 Fp8, Bf8),
-    mfma!("v_mfma_f32_32x32x16_fp8_fp8" 0x77 ONLY_942        32 x 32 x 16 * 1 Fp8, Fp8),
 ];
 
 fn accvgpr_move(w: &mut Wave, i: &Inst) -> Flow {
@@ -252,30 +241,10 @@ mod tests {
             if value.is_finite() { value - value % last_digit } else { value }
         } else if name.ends_with("i8") {
             f64::from((words[at / 4] >> (8 * (at % 4))) as u8 as i8)
-        } else if name.ends_with("p8") || name.ends_with("bf8") {
-            eight((words[at / 4] >> (8 * (at % 4))) as u8, name.ends_with("bf8"))
         } else if name.ends_with("f64") {
             f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32)
         } else {
             f32::from_bits(words[at]).into()
-        }
-    }
-
-    /// A float of eight bits.
-    fn eight(byte: u8, bfloat: bool) -> f64 {
-        let (fraction, bias) = if bfloat { (2, 16) } else { (3, 8) };
-        let (exponent, low) = (i32::from(byte & 0x7f) >> fraction, i32::from(byte) & ((1 << fraction) - 1));
-        let hidden = if exponent == 0 { 0 } else { 1 << fraction };
-        let magnitude = f64::from(hidden | low) * 2f64.powi(exponent.max(1) - bias - fraction);
-        match byte {
-            0x80 => f64::NAN,
-            _ => {
-                if byte & 0x80 == 0 {
-                    magnitude
-                } else {
-                    -magnitude
-                }
-            }
         }
     }
 
@@ -284,7 +253,7 @@ mod tests {
         let name = op.name;
         let bits = if name.contains("f16") {
             16
-        } else if name.ends_with("i8") || name.ends_with("p8") || name.ends_with("bf8") {
+        } else if name.ends_with("i8") {
             8
         } else if name.ends_with("f64") {
             64
@@ -333,10 +302,7 @@ mod tests {
                     };
                     let words = |s, l| [word(s, 0, l), if i.op.src[s].dwords() == 2 { word(s, 1, l) } else { 0 }];
                     let (x, y) = (words(0, a_lane), words(1, b_lane));
-                    // Of two types, the first is the first factor's.
-                    let first =
-                        if name.contains("p8_") || name.contains("f8_") { &name[..name.len() - 4] } else { name };
-                    (element(x, a_at, first, flush) * sign(0), element(y, b_at, name, flush) * sign(1))
+                    (element(x, a_at, name, flush) * sign(0), element(y, b_at, name, flush) * sign(1))
                 });
                 if wide {
                     let start = f64::from_bits(u64::from(word(2, 2 * r, l)) | u64::from(word(2, 2 * r + 1, l)) << 32);

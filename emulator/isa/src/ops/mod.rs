@@ -204,7 +204,7 @@ pub(crate) static TABLES: &[&[Op]] = &[
     flat::SCRATCH,
     flat::GLOBAL,
     flat::GLOBAL_ATOMICS,
-    flat::MI300,
+    flat::BFLOAT,
     mubuf::BUFFER,
     mubuf::BUFFER_ATOMICS,
     mubuf::formatted::FORMATTED,

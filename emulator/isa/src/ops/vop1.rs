@@ -1,11 +1,9 @@
 //! VOP1: one source. Source: Vega and CDNA2 ISA manuals, "VOP1 Instructions".
 
 use crate::env::Env;
-use crate::fp::eight::{BF8, Eight, FP8};
 use crate::fp::{F16, MinMax};
 use crate::inst::Inst;
-use crate::lanes::{B32, Lane, scalar_result};
-use crate::mode::Mode;
+use crate::lanes::{B32, scalar_result};
 use crate::op::{Flags, Flow, Op};
 use crate::operand::Kind;
 use crate::wave::Wave;
@@ -73,59 +71,7 @@ pub(crate) static TABLE: &[Op] = &[
     Op::new("v_swap_b32", crate::op::Family::Vop1, 0x51, crate::arch::ArchSet::ALL, levels!(w, i, _e, swap(w, i)))
         .operands(Kind::B32, super::kinds(&[Kind::B32])).with(Flags::VECTOR_SRC).with(Flags::E32_ONLY).with(Flags::NO_SDWA).with(Flags::NO_DPP),
     row!(Vop1 v_accvgpr_mov_b32     0x52 SINCE_90A |a: B32| -> B32 { a }).with(Flags::ACC_DST).with(Flags::ACC_SRC).with(Flags::E32_ONLY).with(Flags::NO_SDWA).with(Flags::NO_DPP),
-    row!(Vop1 v_cvt_f32_fp8         0x54 ONLY_942 |a: u32| -> f32 { FP8.widen(a as u8) }).with(Flags::WHOLE_DST),
-    row!(Vop1 v_cvt_f32_bf8         0x55 ONLY_942 |a: u32| -> f32 { BF8.widen(a as u8) }).with(Flags::WHOLE_DST),
-    row!(Vop1 v_cvt_pk_f32_fp8      0x56 ONLY_942 |a: u32| -> Singles { widened_pair(FP8, a) }).with(Flags::WHOLE_DST),
-    row!(Vop1 v_cvt_pk_f32_bf8      0x57 ONLY_942 |a: u32| -> Singles { widened_pair(BF8, a) }).with(Flags::WHOLE_DST),
 ];
-
-/// Two singles in two registers.
-#[derive(Clone, Copy)]
-struct Singles(f32, f32);
-
-impl Singles {
-    fn map(self, f: impl Fn(f32) -> f32) -> Singles {
-        Singles(f(self.0), f(self.1))
-    }
-}
-
-impl Lane for Singles {
-    const KIND: Kind = Kind::V2F32;
-    #[inline(always)]
-    fn from_bits(bits: u64) -> Singles {
-        Singles(f32::from_bits(bits as u32), f32::from_bits((bits >> 32) as u32))
-    }
-    #[inline(always)]
-    fn to_bits(self) -> u64 {
-        u64::from(self.0.to_bits()) | u64::from(self.1.to_bits()) << 32
-    }
-    #[inline(always)]
-    fn flush(self) -> Singles {
-        self.map(Lane::flush)
-    }
-    #[inline(always)]
-    fn scale(self, exponent: i32) -> Singles {
-        self.map(|x| Lane::scale(x, exponent))
-    }
-    #[inline(always)]
-    fn without_minus_zero(self) -> Singles {
-        self.map(Lane::without_minus_zero)
-    }
-    #[inline(always)]
-    fn saturate(self, dx10: bool) -> Singles {
-        self.map(|x| Lane::saturate(x, dx10))
-    }
-    #[inline(always)]
-    fn flushes_out(mode: Mode) -> bool {
-        <f32 as Lane>::flushes_out(mode)
-    }
-}
-
-/// The two low bytes as singles.
-#[inline(always)]
-fn widened_pair(format: Eight, a: u32) -> Singles {
-    Singles(format.widen(a as u8), format.widen((a >> 8) as u8))
-}
 
 impl Op {
     /// A vector instruction without operands and effect.

@@ -1,7 +1,6 @@
 //! VOP3-only floating-point operations. Source: Vega ISA manual, "VOP3 Instructions".
 
 use crate::arch::ArchSet;
-use crate::fp::eight::{BF8, Eight, FP8};
 use crate::fp::{F16, MinMax};
 use crate::lanes::{Lane, map3_with_mask, result, words};
 use crate::mode::{Mode, Rounding};
@@ -65,8 +64,6 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop3 v_cvt_pknorm_i16_f16   0x299 ALL       |a: F16, b: F16| -> u32 { signed_norm(a.to_f32()) | signed_norm(b.to_f32()) << 16 }).with(SEL),
     row!(Vop3 v_cvt_pknorm_u16_f16   0x29a ALL       |a: F16, b: F16| -> u32 { unsigned_norm(a.to_f32()) | unsigned_norm(b.to_f32()) << 16 }).with(SEL),
     row!(Vop3 v_pack_b32_f16         0x2a0 ALL       |a: F16, b: F16| -> u32 { u32::from(a.0) | u32::from(b.0) << 16 }).with(SEL),
-    row!(Vop3 v_cvt_pk_fp8_f32       0x2a2 ONLY_942  mode |m, a: f32, b: f32| -> u16 { narrowed_pair(FP8, a, b, m) }).with(SEL_KEEP).with(Flags::NO_CLAMP),
-    row!(Vop3 v_cvt_pk_bf8_f32       0x2a3 ONLY_942  mode |m, a: f32, b: f32| -> u16 { narrowed_pair(BF8, a, b, m) }).with(SEL_KEEP).with(Flags::NO_CLAMP),
     row!(Vop3 v_mul_legacy_f32       0x2a1 SINCE_90A fp |m, a: f32, b: f32| -> f32 { if a == 0.0 || b == 0.0 { 0.0 } else { m.mul(a, b) } }),
 ];
 
@@ -136,12 +133,6 @@ fn signed_norm(a: f32) -> u32 {
 
 fn unsigned_norm(a: f32) -> u32 {
     u32::from((a.clamp(0.0, 1.0) * 65535.0).round_ties_even() as u16)
-}
-
-/// Two singles as bytes.
-fn narrowed_pair(format: Eight, a: f32, b: f32, mode: Mode) -> u16 {
-    let [a, b] = [a, b].map(|x| format.narrow(x, mode.limits_eights()));
-    u16::from_le_bytes([a, b])
 }
 
 fn toward_zero(a: f32) -> u32 {

@@ -7,7 +7,6 @@ mod half_loads;
 mod llvm_mc;
 mod machine;
 mod memory;
-mod mi300;
 mod random_execution;
 mod random_words;
 mod scratch;

@@ -5,7 +5,7 @@
 
 use super::{Shape, vgprs};
 use crate::arch::Arch;
-use crate::fp::{F16, eight};
+use crate::fp::F16;
 use crate::inst::Inst;
 use crate::lanes::Lane;
 use crate::op::{Flags, Flow};
@@ -82,12 +82,6 @@ pub(super) trait Element {
 /// The upper half of a single-precision number.
 pub(super) struct Bf16;
 
-/// Eight bits, four of them exponent.
-pub(super) struct Fp8;
-
-/// Eight bits, five of them exponent.
-pub(super) struct Bf8;
-
 /// A single-precision number of whose mantissa ten bits count: the other 13 are cut off. Source: the type `XFloat32` of Tensile, with
 /// which AMD's tests compute what these instructions give.
 pub(super) struct Xf32;
@@ -129,8 +123,6 @@ element!(Xf32: 32 bits as f32, |x, _flush| {
     // A NaN may have only bits that are cut off.
     if value.is_nan() { value } else { f32::from_bits(x & !0x1fff) }
 });
-element!(Fp8: 8 bits as f32, |x, _flush| eight::FP8.widen(x as u8));
-element!(Bf8: 8 bits as f32, |x, _flush| eight::BF8.widen(x as u8));
 element!(i8: 8 bits as i32, |x, _flush| i32::from(x as u8 as i8));
 
 impl Element for f64 {
@@ -162,26 +154,22 @@ fn permuted_lane(blgp: u8, l: usize) -> usize {
 
 /// Multiplies factors of `P` elements a lane and adds them to `R` results a lane.
 #[inline(always)]
-pub(super) fn multiply<A: Element, B: Element<Value = A::Value>, const P: usize, const R: usize>(
-    w: &mut Wave,
-    i: &Inst,
-    shape: Shape,
-) -> Flow {
+pub(super) fn multiply<E: Element, const P: usize, const R: usize>(w: &mut Wave, i: &Inst, shape: Shape) -> Flow {
     // MI200 reads denormals as zero, but for the second generation of its bfloats.
     let flush = w.arch == Arch::Gfx90a && !i.op.flags.has(Flags::DENORMALS);
-    let (a, mut b) = (A::factor::<P>(w, i, 0, flush), B::factor::<P>(w, i, 1, flush));
+    let (a, mut b) = (E::factor::<P>(w, i, 0, flush), E::factor::<P>(w, i, 1, flush));
     // For doubles, the field is NEG.
-    if A::BITS < 64 && i.mods.neg != 0 {
+    if E::BITS < 64 && i.mods.neg != 0 {
         b = b.map(|values| std::array::from_fn(|l| values[permuted_lane(i.mods.neg, l)]));
     }
     // Everything is read before anything is written: registers may overlap.
-    let mut sums: [[A::Value; LANES]; R] = std::array::from_fn(|r| A::Value::read(w, i, 2, r));
+    let mut sums: [[E::Value; LANES]; R] = std::array::from_fn(|r| E::Value::read(w, i, 2, r));
     match shape.n {
         4 => accumulate::<_, P, R, 4>(i, shape, &a, &b, &mut sums),
         _ => accumulate::<_, P, R, 16>(i, shape, &a, &b, &mut sums),
     }
     for (r, values) in sums.iter().enumerate() {
-        A::Value::write(w, i, r, values);
+        E::Value::write(w, i, r, values);
     }
     Flow::Next
 }
