@@ -26,11 +26,6 @@ const ABSENT: &[(&str, &str, &str)] = &[
     ),
     ("`v_screen_partition_4se_b32`, `src_lds_direct`, the `tfe` bit", "all", "graphics"),
     ("`v_cvt_*fp8*`, `v_cvt_*bf8*`, `v_mfma_*fp8*`, `v_mfma_*bf8*`, `v_smfmac_*`", "gfx942", "still to come"),
-    (
-        "`global_load_lds_*`, `scratch_load_lds_*`",
-        "gfx942",
-        "still to come (earlier processors: a bit of the loads, which is there)",
-    ),
 ];
 
 /// True when the page says that a processor's operation is absent.

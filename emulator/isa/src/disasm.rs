@@ -449,7 +449,8 @@ impl Text<'_> {
             write!(self.out, " offset:{}", i.imm)?;
         }
         self.cache_hints();
-        if i.has(control::LDS) {
+        // Where it is no instruction of its own.
+        if i.has(control::LDS) && !matches!(i.op.access, Access::LoadLds(..)) {
             self.word("lds");
         }
         Ok(())

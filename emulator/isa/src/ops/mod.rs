@@ -207,5 +207,6 @@ pub(crate) static TABLES: &[&[Op]] = &[
     flat::BFLOAT,
     mubuf::BUFFER,
     mubuf::BUFFER_ATOMICS,
+    flat::LOADS_TO_LDS,
     mubuf::CACHE,
 ];

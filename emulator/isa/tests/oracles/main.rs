@@ -3,6 +3,7 @@
 mod blocks;
 mod buffer_ends;
 mod half_loads;
+mod lds_loads;
 mod llvm_mc;
 mod machine;
 mod memory;
