@@ -94,6 +94,11 @@ fn on_gfx942(program: &str) {
 }
 
 #[test]
+fn floats_of_eight_bits_and_sparse_matrices_are_converted_and_multiplied_as_documented() {
+    on_gfx942("small_floats");
+}
+
+#[test]
 fn loads_into_local_memory_write_a_dword_for_each_lane() {
     on_gfx942("loads_to_lds");
 }

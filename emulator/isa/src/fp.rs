@@ -5,6 +5,8 @@
 
 use crate::mode::{Mode, Rounding};
 
+pub mod small;
+
 /// A half-precision number, kept as its bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct F16(pub u16);
