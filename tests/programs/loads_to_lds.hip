@@ -12,31 +12,36 @@ typedef __attribute__((address_space(3))) void Local;
 #define HERE 0
 #endif
 
-#if HERE
-#define LOAD(size, offset) \
+#if HERE && (!defined(__clang_major__) || __clang_major__ >= 18)
+#define LOAD(name, size, offset) \
     __builtin_amdgcn_global_load_lds((Global*)(from + where[threadIdx.x]), (Local*)words[__builtin_amdgcn_readfirstlane(wave)], size, offset, 0); \
     __builtin_amdgcn_s_waitcnt(0)
+#elif HERE
+// Earlier compilers have no such builtin for this processor. The place in LDS is in M0.
+#define LOAD(name, size, offset)                                                                                                  \
+    asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_" name " %1, off offset:" #offset "\n\ts_waitcnt vmcnt(0)"         \
+                 : : "s"(__builtin_amdgcn_readfirstlane((unsigned)(__UINTPTR_TYPE__)(Local*)words[wave])), "v"(from + where[threadIdx.x]) : "memory")
 #else
-#define LOAD(size, offset) (void)(from + where[0])
+#define LOAD(name, size, offset) (void)(from + where[0])
 #endif
 
 // Each lane loads from where its number says. Size and offset are constants of the builtin.
-#define KERNEL(name, size, offset)                                                                                     \
+#define KERNEL(name, type, size, offset)                                                                               \
     __global__ void name(const unsigned char* from, const int* where, unsigned* out, unsigned long long on) {         \
         __shared__ unsigned words[WAVES][64 + 8];                                                                      \
         const int l = threadIdx.x % 64, wave = threadIdx.x / 64;                                                       \
         for (int n = l; n < 64 + 8; n += 64) words[wave][n] = UNTOUCHED;                                               \
         __syncthreads();                                                                                               \
-        if (on >> l & 1) { LOAD(size, offset); }                                                                       \
+        if (on >> l & 1) { LOAD(type, size, offset); }                                                                 \
         __syncthreads();                                                                                               \
         /* Another wave's. */                                                                                          \
         const int other = (wave + 1) % WAVES;                                                                          \
         for (int n = l; n < 64 + 8; n += 64) out[(blockIdx.x * WAVES + other) * 72 + n] = words[other][n];             \
     }
-KERNEL(bytes_to_lds, 1, 0)
-KERNEL(shorts_to_lds, 2, 0)
-KERNEL(dwords_to_lds, 4, 0)
-KERNEL(dwords_further_on, 4, 16)
+KERNEL(bytes_to_lds, "ubyte", 1, 0)
+KERNEL(shorts_to_lds, "ushort", 2, 0)
+KERNEL(dwords_to_lds, "dword", 4, 0)
+KERNEL(dwords_further_on, "dword", 4, 16)
 
 __global__ void has_loads(int* yes) { *yes = HERE; }
 

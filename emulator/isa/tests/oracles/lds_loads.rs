@@ -9,8 +9,11 @@ use crate::machine::Machine;
 const SIZES: [(&str, usize, bool); 5] =
     [("ubyte", 1, false), ("sbyte", 1, true), ("ushort", 2, false), ("sshort", 2, true), ("dword", 4, false)];
 
-/// The operands: what the address of lane `l` is with v2 as 3 * l, and a scalar of 0x100.
-const WAYS: [(&str, &str, fn(usize) -> usize); 5] = [
+/// A family, the operands, and where lane `l` then loads from.
+type Way = (&'static str, &'static str, fn(usize) -> usize);
+
+/// With v2 as 3 * l, and a scalar of 0x100.
+const WAYS: [Way; 5] = [
     ("global", "v[2:3], off offset:8", |l| 3 * l + 8),
     ("global", "v2, s[4:5] offset:-4", |l| 0x100 + 3 * l - 4),
     // Dwords of lanes are interleaved.
