@@ -133,7 +133,7 @@ mod tests {
             let acc = u32::from(cbsz != 0) << 15;
             let word = 0b1_1010_0111 << 23 | u32::from(op.code) << 16 | acc | (abid as u32) << 11 | cbsz << 8 | 64;
             let i = decoder.decode(&[word, (256 + 8) | (256 + 12) << 9 | (256 + 20) << 18]).unwrap();
-            let before = w.vgpr.clone();
+            let before = w.vgpr.to_vec();
             crate::step::execute(&mut w, &i, &mut Nothing);
             for r in 0..m * n / LANES {
                 for l in 0..LANES {
