@@ -132,6 +132,8 @@ impl Accessed {
 /// The type of floating-point operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Type {
+    /// Floats of eight bits, of matrix instructions.
+    F8,
     /// Half precision.
     F16,
     /// Brain floats.
@@ -148,6 +150,7 @@ impl Type {
     /// Its name.
     pub const fn word(self) -> &'static str {
         match self {
+            Type::F8 => "fp8",
             Type::F16 => "f16",
             Type::Bf16 => "bf16",
             Type::F32 => "f32",
@@ -217,10 +220,10 @@ fn dot(name: &str) -> Option<Flops> {
     name.contains("f16").then_some(Flops::Lane(Type::F16, 4))
 }
 
-/// `v_mfma_RESULT_MxNxKTYPE` or `v_mfma_RESULT_MxNxK[_Bb]_TYPE`: twice the product of the shape, in each of the blocks that 64 lanes
+/// `v_mfma_RESULT_MxNxKTYPE` or `v_mfma_RESULT_MxNxK[_Bb]_TYPE[_TYPE]`, or the same of `v_smfmac`, whose zeros count: twice the product of the shape, in each of the blocks that 64 lanes
 /// hold. The first form has as many blocks as results need to fill the lanes' registers; which those are follows from the shape.
 fn matrix(name: &str) -> Option<Flops> {
-    let rest = name.strip_prefix("v_mfma_")?.split_once('_')?.1;
+    let rest = name.strip_prefix("v_mfma_").or(name.strip_prefix("v_smfmac_"))?.split_once('_')?.1;
     let mut numbers = rest.splitn(3, 'x');
     let (m, n): (u64, u64) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
     let last = numbers.next()?;
@@ -228,6 +231,7 @@ fn matrix(name: &str) -> Option<Flops> {
     let k: u64 = last.get(..digits)?.parse().ok()?;
     let element = last.get(digits..)?.trim_start_matches('_');
     let of = match element {
+        e if e.contains("fp8") || e.contains("bf8") => Type::F8,
         e if e.contains("bf16") => Type::Bf16,
         e if e.contains("f16") => Type::F16,
         e if e.contains("f32") => Type::F32,
@@ -277,6 +281,11 @@ mod tests {
             ("v_mfma_f32_32x32x1_2b_f32", 4096),
             ("v_mfma_i32_32x32x16_i8", 32768),
             ("v_mfma_i32_16x16x16i8", 8192),
+            ("v_mfma_f32_16x16x32_fp8_bf8", 16384),
+            ("v_mfma_f32_32x32x16_bf8_bf8", 32768),
+            ("v_smfmac_f32_16x16x32_f16", 16384),
+            ("v_smfmac_i32_32x32x32_i8", 65536),
+            ("v_smfmac_f32_16x16x64_fp8_fp8", 32768),
         ];
         for (name, flops) in expected {
             let Some(Flops::Wave(_, found)) = matrix(name) else { panic!("{name}") };

@@ -63,6 +63,7 @@ pub(crate) const PEAKS: &[Peaks] = &[
             (Type::F32, 163.4 * TERA),
             (Type::F16, 1307.4 * TERA),
             (Type::Bf16, 1307.4 * TERA),
+            (Type::F8, 2614.9 * TERA),
             (Type::I8, 2614.9 * TERA),
         ],
     },

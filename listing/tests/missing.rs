@@ -28,9 +28,9 @@ fn names(code: &[u8], arch: Arch, kernel: &str) -> Vec<String> {
 fn what_the_tables_lack_is_named_and_what_no_wave_gets_to_is_not() {
     let source = r#"
         kernel void plain(global float* out) { out[0] += 1; }
-        kernel void eight(global float* out, int n) {
+        kernel void three(global float* out, int n) {
             if (n > 3)
-                __asm__ volatile("v_cvt_f32_fp8 v0, v1\n\tv_cvt_pk_f32_bf8_sdwa v[2:3], v1 src0_sel:WORD_1" ::: "v0", "v2", "v3");
+                __asm__ volatile("s_atc_probe 0x7, s[4:5], 0x64\n\ts_dcache_discard s[4:5], 0x40");
             else
                 __asm__ volatile("s_movrels_b32 s4, s5" ::: "s4");
             out[0] = n;
@@ -43,9 +43,9 @@ fn what_the_tables_lack_is_named_and_what_no_wave_gets_to_is_not() {
     for kernel in ["plain", "data", "jump"] {
         assert_eq!(names(&code, Arch::Gfx942, kernel), [""; 0], "{kernel}");
     }
-    let mut found = names(&code, Arch::Gfx942, "eight");
+    let mut found = names(&code, Arch::Gfx942, "three");
     found.sort_unstable();
-    assert_eq!(found, ["s_movrels_b32", "v_cvt_f32_fp8", "v_cvt_pk_f32_bf8"]);
+    assert_eq!(found, ["s_atc_probe", "s_dcache_discard", "s_movrels_b32"]);
     assert_eq!(names(&code, Arch::Gfx942, "wild"), ["unknown encoding"]);
     let said = missing(&code, Arch::Gfx942, "wild").expect("a kernel")[0].to_string();
     assert!(said.starts_with("unknown encoding at 0x") && said.ends_with("(c7ffffff 00000000)"), "{said}");

@@ -83,6 +83,26 @@ fn loads_into_half_of_a_register_do_with_the_other_half_what_the_device_says_tha
     }
 }
 
+/// A program of what only MI300 has.
+fn on_gfx942(program: &str) {
+    let here = !harness::on_hardware() || harness::archs().iter().any(|arch| arch == "gfx942");
+    if here && versions::knows_gfx942() {
+        let binary = harness::hip_target(program, "gfx942");
+        Run::new(binary.clone()).arch("gfx942").bare().passed();
+        Run::new(binary).arch("gfx942").watched().passed();
+    }
+}
+
+#[test]
+fn floats_of_eight_bits_and_sparse_matrices_are_converted_and_multiplied_as_documented() {
+    on_gfx942("small_floats");
+}
+
+#[test]
+fn loads_into_local_memory_write_a_dword_for_each_lane() {
+    on_gfx942("loads_to_lds");
+}
+
 #[test]
 fn an_assertion_that_fails_on_the_device_is_reported_by_every_lane_and_ends_the_kernel() {
     for arch in harness::archs() {

@@ -1,7 +1,7 @@
 //! The two sides of a rule: which instructions they are, and which of their registers count.
 
 use amdgpu_isa::Arch;
-use amdgpu_isa::inst::{Form, Inst, control};
+use amdgpu_isa::inst::{Form, Inst, Sdwa, control};
 use amdgpu_isa::op::{Access, Family, Flags, Op};
 use amdgpu_isa::operand::Operand;
 use amdgpu_isa::uses::{Registers, Uses};
@@ -163,7 +163,7 @@ pub fn passes(arch: Arch, op: &Op) -> Option<u32> {
     if !op.is_matrix() {
         return None;
     }
-    let shape = op.name.strip_prefix("v_mfma_")?.split_once('_')?.1;
+    let shape = op.name.strip_prefix("v_mfma_").or(op.name.strip_prefix("v_smfmac_"))?.split_once('_')?.1;
     let mut numbers = shape.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     let rows = numbers.next()?.ok()?;
     // Shortened singles are as fast as the halves of twice their depth.
@@ -216,9 +216,9 @@ fn lane_access(inst: &Inst) -> bool {
 
 /// True for a vector operation on a part of its result's register. Source: LLVM's `GCNHazardRecognizer`, `dst_sel` and `op_sel`.
 fn writes_part(inst: &Inst) -> bool {
-    const DWORD: u8 = 6;
-    inst.sdwa().is_some_and(|sdwa| inst.op.family != Family::Vopc && sdwa.dst_sel != DWORD)
+    inst.sdwa().is_some_and(|sdwa| inst.op.family != Family::Vopc && sdwa.dst_sel != Sdwa::DWORD)
         || inst.form == Form::E64 && inst.op.flags.has(Flags::OP_SEL) && inst.mods.op_sel & 8 != 0
+        || inst.op.flags.has(Flags::BYTE_DST) && inst.mods.op_sel & 12 != 0
 }
 
 fn vectors(ranges: &[Registers]) -> Vec<Registers> {
@@ -244,7 +244,20 @@ fn pair(ranges: &[Registers], first: Operand) -> Vec<Registers> {
 fn sources(inst: &Inst) -> Vec<Registers> {
     let named = inst.src.iter().zip(inst.op.src).map(|(first, kind)| Registers { first: *first, count: kind.dwords() });
     let result = Registers { first: inst.dst, count: inst.op.dst.dwords() };
-    named.chain(inst.op.flags.has(Flags::DST_IS_SRC2).then_some(result)).collect()
+    let added = inst.op.flags.has(Flags::DST_IS_SRC2) || inst.op.flags.has(Flags::SPARSE);
+    named.chain(added.then_some(result)).collect()
+}
+
+/// What a matrix instruction multiplies, and the places of a sparse factor's elements. Source: LLVM's `GCNHazardRecognizer`, for which they
+/// are a source that is not added to.
+fn factors(inst: &Inst) -> Vec<Registers> {
+    let places = inst.op.flags.has(Flags::SPARSE).then(|| source(inst, 2));
+    vectors(&[source(inst, 0), source(inst, 1)].into_iter().chain(places).collect::<Vec<_>>())
+}
+
+/// What a matrix instruction adds to.
+fn addend(inst: &Inst) -> Vec<Registers> {
+    vectors(&[Registers { first: inst.addend(), count: inst.op.dst.dwords() }])
 }
 
 fn source(inst: &Inst, n: usize) -> Registers {
@@ -298,7 +311,7 @@ impl First {
             First::PartOfRegister => written(is_valu(inst) && writes_part(inst)),
             First::Dot => written(is_dot(inst)),
             First::Matrix(of) => written(of.has(op, arch)),
-            First::MatrixAddend(of) => of.has(op, arch).then(|| About::Registers(vectors(&[source(inst, 2)]))),
+            First::MatrixAddend(of) => of.has(op, arch).then(|| About::Registers(addend(inst))),
             First::AccumulatorWrite => written(op.name == "v_accvgpr_write_b32"),
             First::AccumulatorRead => written(op.name == "v_accvgpr_read_b32"),
             First::AccumulatorMove => is_accumulator_move(inst).then_some(About::Itself),
@@ -363,10 +376,8 @@ impl Second {
             Second::EveryValuWrites => written(valu),
             Second::MemoryVector => is_memory(inst).then(|| About::Registers(vectors(Uses::of(inst).reads.ranges()))),
             Second::MemoryWrites => written(is_memory(inst)),
-            Second::Factors(of) => {
-                of.has(op, arch).then(|| About::Registers(vectors(&[source(inst, 0), source(inst, 1)])))
-            }
-            Second::Addend(of) => of.has(op, arch).then(|| About::Registers(vectors(&[source(inst, 2)]))),
+            Second::Factors(of) => of.has(op, arch).then(|| About::Registers(factors(inst))),
+            Second::Addend(of) => of.has(op, arch).then(|| About::Registers(addend(inst))),
             Second::MatrixVector => named(op.is_matrix()),
             Second::MatrixExec => exec(op.is_matrix()),
             Second::MatrixOrWriteExec => exec(op.is_matrix() || op.name == "v_accvgpr_write_b32"),
@@ -393,5 +404,14 @@ mod tests {
         assert_eq!(passes("v_mfma_f32_16x16x8_xf32"), Some(4));
         assert_eq!(passes("v_mfma_f32_32x32x4_xf32"), Some(8));
         assert_eq!(passes("v_mfma_f32_32x32x4_2b_f16"), Some(16));
+    }
+
+    #[test]
+    fn products_of_bytes_and_of_sparse_matrices_take_four_passes_or_eight() {
+        // LLVM's `SISchedule.td`, as `llvm-mca -mcpu=gfx942` shows it.
+        for op in amdgpu_isa::rows().filter(|op| op.name.starts_with("v_smfmac_") || op.name.ends_with("_fp8")) {
+            let expected = op.is_matrix().then(|| if op.name.contains("_16x16x") { 4 } else { 8 });
+            assert_eq!(passes(Arch::Gfx942, op), expected, "{}", op.name);
+        }
     }
 }

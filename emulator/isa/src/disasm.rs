@@ -305,6 +305,9 @@ impl Text<'_> {
 
     fn vop3_suffix(&mut self) -> fmt::Result {
         let i = self.i;
+        if i.op.flags.has(Flags::BYTE_DST) && i.mods.op_sel != 0 {
+            self.bits("op_sel", i.mods.op_sel, 4)?;
+        }
         if i.op.flags.has(Flags::OP_SEL) && i.mods.op_sel != 0 {
             let sources = i.op.src.iter().filter(|k| **k != Kind::None).count();
             self.bits("op_sel", i.mods.op_sel & ((1 << sources) - 1) | (i.mods.op_sel >> 3) << sources, sources + 1)?;
@@ -449,7 +452,8 @@ impl Text<'_> {
             write!(self.out, " offset:{}", i.imm)?;
         }
         self.cache_hints();
-        if i.has(control::LDS) {
+        // Where it is no instruction of its own.
+        if i.has(control::LDS) && !matches!(i.op.access, Access::LoadLds(..)) {
             self.word("lds");
         }
         Ok(())

@@ -6,6 +6,7 @@
 use crate::mode::{Mode, Rounding};
 
 mod exact;
+pub mod small;
 
 use exact::Format;
 

@@ -61,6 +61,9 @@ pub struct Sdwa {
 }
 
 impl Sdwa {
+    /// The selection of everything.
+    pub const DWORD: u8 = 6;
+
     /// The fields of control word `w`, without those that go to operands and [`Mods`].
     pub fn new(w: u32) -> Sdwa {
         Sdwa {
@@ -177,6 +180,11 @@ impl Inst {
     /// True when it jumps to an address in registers.
     pub fn is_indirect(&self) -> bool {
         self.op.flags.has(Flags::INDIRECT)
+    }
+
+    /// What a matrix instruction adds to: the first register or the constant.
+    pub fn addend(&self) -> Operand {
+        if self.op.flags.has(Flags::SPARSE) { self.dst } else { self.src[2] }
     }
 
     /// True when a bit of [`control`] is set.

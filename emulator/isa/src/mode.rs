@@ -73,7 +73,13 @@ impl Mode {
         self.0 & 1 << 9 != 0
     }
 
-    /// 16-bit loads overflow to infinity or to the largest value; not modelled, kept for `s_getreg`.
+    /// What is too large for a float of eight bits becomes the largest one.
+    #[inline]
+    pub fn saturates_small(self) -> bool {
+        self.0 & Mode::FP16_OVFL != 0
+    }
+
+    /// Results that overflow are the largest value instead of infinity or NaN; modelled for floats of eight bits only.
     pub const FP16_OVFL: u32 = 1 << 23;
     /// `s_set_gpr_idx` mode is on.
     pub const GPR_IDX_EN: u32 = 1 << 27;

@@ -198,6 +198,12 @@ impl Flags {
     pub const LITERAL: Flags = Flags(1 << 33);
     /// The wave waits for the others of its workgroup.
     pub const BARRIER: Flags = Flags(1 << 34);
+    /// The sub-dword form only chooses what is read of the source: the result is written whole.
+    pub const PART_SRC: Flags = Flags(1 << 35);
+    /// `op_sel` chooses the byte of the destination that is written, by its upper two bits.
+    pub const BYTE_DST: Flags = Flags(1 << 36);
+    /// Multiplies a sparse matrix: the third source says where its elements are, and the destination is what is added to.
+    pub const SPARSE: Flags = Flags(1 << 37);
 
     /// Both sets.
     pub const fn and(self, other: Flags) -> Flags {
@@ -377,7 +383,8 @@ impl Op {
 
     /// True when results can be multiplied by 2, 4 and 1/2.
     pub fn has_omod(&self) -> bool {
-        matches!(self.dst, Kind::F16 | Kind::F32 | Kind::F64)
+        let pair = self.dst == Kind::V2F32 && self.family != Family::Vop3p;
+        (pair || matches!(self.dst, Kind::F16 | Kind::F32 | Kind::F64))
             && !self.flags.has(Flags::NO_MODS)
             && !self.flags.has(Flags::NO_OMOD)
     }

@@ -147,7 +147,9 @@ impl Uses {
         if op.dst != Kind::Mask {
             self.write(inst.dst, dst);
             // Lanes and parts that are not written stay, and become part of what is read later.
-            let partial = inst.form == Form::Sdwa || op.flags.has(Flags::DST_IS_SRC2) || op.name == "v_swap_b32";
+            let part = inst.form == Form::Sdwa && !op.flags.has(Flags::PART_SRC) || op.flags.has(Flags::BYTE_DST);
+            let added = op.flags.has(Flags::DST_IS_SRC2) || op.flags.has(Flags::SPARSE);
+            let partial = part || added || op.name == "v_swap_b32";
             if partial || op.flags.has(Flags::KEEP_HIGH) || op.dst.is_16_bit() {
                 self.read(inst.dst, dst);
             }

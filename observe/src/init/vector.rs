@@ -123,7 +123,7 @@ fn matrix(inst: &Inst, wave: &Wave, defined: &mut Defined) {
     let factor = |n: usize| words(wave, defined, inst.src[n], inst.op.src[n]);
     let factors = if factor(0) == 0 || factor(1) == 0 { 0 } else { u64::MAX };
     let results: Vec<u64> =
-        (0..inst.op.dst.dwords()).map(|n| factors & defined.lanes(wave, inst.src[2], n, Kind::B32)).collect();
+        (0..inst.op.dst.dwords()).map(|n| factors & defined.lanes(wave, inst.addend(), n, Kind::B32)).collect();
     for (n, lanes) in (0..).zip(results) {
         defined.set_lanes(wave, inst.dst, n, u64::MAX, lanes);
     }

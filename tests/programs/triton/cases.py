@@ -57,6 +57,15 @@ def to_bfloat(x):
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
+def to_small(x, mantissa):
+    """Codes of floats of eight bits without minus zero, which have the values: the exponent's bias is half of its range."""
+    bits = x.astype(np.float32).view(np.uint32)
+    exponent = (bits >> 23 & 0xFF).astype(np.int32) - 127 + (1 << (6 - mantissa))
+    magnitude = exponent << mantissa | (bits >> (23 - mantissa) & ((1 << mantissa) - 1)).astype(np.int32)
+    assert ((x == 0) | (exponent > 0) & (magnitude < 0x80)).all()
+    return np.where(x == 0, 0, magnitude | (bits >> 31 << 7).astype(np.int32)).astype(np.uint8)
+
+
 def vector_add():
     n = 10_007
     a, b = normal(n), normal(n)
@@ -86,7 +95,8 @@ def matmul(type, m, n, k, blocks, warps=4):
     a, b = whole(-8, 9, m, k), whole(-8, 9, k, n)
     c = a.astype(np.float64) @ b.astype(np.float64)
     kind = {"fp16": np.float16, "fp32": np.float32}
-    put = lambda x: Buffer(to_bfloat(x), type="bf16") if type == "bf16" else Buffer(x.astype(kind[type]))
+    others = {"bf16": to_bfloat, "fp8e4b8": lambda x: to_small(x, 3), "fp8e5b16": lambda x: to_small(x, 2)}
+    put = lambda x: Buffer(others[type](x), type=type) if type in others else Buffer(x.astype(kind[type]))
     args = [put(a), put(b), Buffer(np.zeros((m, n), np.float32), c.astype(np.float32)), i32(m), i32(n), i32(k)]
     bm, bn, bk = blocks
     grid = (-(-m // bm), -(-n // bn))
@@ -332,3 +342,10 @@ CASES = [
     functions(),
     integers(),
 ]
+# What only some processors have.
+ONLY = {
+    "gfx942": [
+        matmul("fp8e4b8", 64, 64, 96, (32, 32, 32)),
+        matmul("fp8e5b16", 50, 70, 90, (64, 64, 32), warps=8),
+    ],
+}

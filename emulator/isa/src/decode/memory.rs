@@ -124,6 +124,10 @@ impl Decoder {
             i.src[1] = self.vgpr(op, data, high >> 8 & 0xff, acc)?;
         }
         let new = self.arch == Arch::Gfx942;
+        if matches!(op.access, Access::LoadLds(..)) {
+            reserved(op, u32::from(acc))?;
+            i.control |= control::LDS;
+        }
         if first >> 13 & 1 == 1 && !(new && family == Family::Scratch) {
             // Before MI300, which has opcodes of their own, loads into LDS are a bit of the ordinary ones.
             if new || acc || family == Family::Flat || !loads_lds(op) {

@@ -5,6 +5,7 @@ use super::{
     second,
 };
 use crate::dpp;
+use crate::inst::Sdwa;
 
 impl Decoder {
     /// VOP2, VOP1 and VOPC: bit 31 is clear.
@@ -98,7 +99,8 @@ impl Decoder {
         let wide = [op.dst, op.src[0], op.src[1]].iter().any(|k| *k != Kind::Mask && k.dwords() > 1);
         // Operations that accumulate lost this form with gfx9.
         let never = op.flags.has(Flags::SCALAR_DST) || op.flags.has(Flags::DST_IS_SRC2);
-        if op.flags.has(Flags::NO_SDWA) || wide || never {
+        let part = op.flags.has(Flags::PART_SRC);
+        if op.flags.has(Flags::NO_SDWA) || wide && !part || never {
             return Err(DecodeError::Form(op.name));
         }
         if op.src[0] == Kind::None {
@@ -119,6 +121,7 @@ impl Decoder {
         // Sign extension is for integers, negation and absolute value for floats.
         let modifiers = |s: usize| match op.src[s] {
             Kind::None | Kind::Mask => 0,
+            _ if part => 0,
             _ if op.takes_modifiers(s) => 6,
             _ => 1,
         };
@@ -145,6 +148,9 @@ impl Decoder {
         } else {
             if dst_sel == 7 || w >> 11 & 3 == 3 {
                 return Err(DecodeError::Form(op.name));
+            }
+            if part {
+                reserved(op, (w >> 8 & 0x1f) ^ u32::from(Sdwa::DWORD))?;
             }
             reserved(op, w & (u32::from(!op.has_clamp()) << 13 | if op.has_omod() { 0 } else { 3 << 14 }))?;
             i.mods.clamp = w >> 13 & 1 == 1;
@@ -215,6 +221,7 @@ impl Decoder {
     /// Modifier bits and source fields that the operation does not use.
     fn long_reserved(&self, i: &Inst, first: u32, high: u32) -> Result<(), DecodeError> {
         let op = i.op;
+        let (halves, byte) = (op.flags.has(Flags::OP_SEL), op.flags.has(Flags::BYTE_DST));
         let mut unused = 0;
         for s in 0..3 {
             let none = op.src[s] == Kind::None || (s == 2 && op.flags.has(Flags::DST_IS_SRC2));
@@ -225,14 +232,14 @@ impl Decoder {
                 unused |= 1 << (29 + s);
                 reserved(op, u32::from(i.mods.abs) >> s & 1)?;
             }
-            if none || !op.flags.has(Flags::OP_SEL) {
+            if !byte && (none || !halves) {
                 reserved(op, u32::from(i.mods.op_sel) >> s & 1)?;
             }
         }
         if !op.has_omod() {
             unused |= 3 << 27;
         }
-        reserved(op, u32::from(i.mods.op_sel >> 3 & u8::from(!op.flags.has(Flags::OP_SEL))))?;
+        reserved(op, u32::from(i.mods.op_sel >> 3 & u8::from(!halves && !byte)))?;
         reserved(op, first >> 15 & u32::from(!op.has_clamp()))?;
         reserved(op, high & unused)
     }
@@ -319,6 +326,13 @@ impl Decoder {
             i.src[n] = self.vgpr(op, op.src[n], u32::from(source.0) - 256, acc)?;
         }
         let source = Operand::sgpr(high >> 18 & 0x1ff);
+        if op.flags.has(Flags::SPARSE) {
+            reserved(op, u32::from(i.mods.neg))?;
+            // Places are in a vector register, whatever the sums are in.
+            let places = u32::from(source.0).checked_sub(256).ok_or(DecodeError::Operand(op.name, source.0))?;
+            i.src[2] = self.vgpr(op, op.src[2], places, false)?;
+            return Ok(i);
+        }
         i.src[2] = match source.is_vector() {
             true => self.vgpr(op, op.src[2], u32::from(source.0) - 256, acc_result)?,
             false if matches!(source.0, 128..=208 | 235..=248 | 251..=253) => source,

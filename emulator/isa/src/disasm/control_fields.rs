@@ -151,7 +151,7 @@ fn selection(sel: u8) -> &'static str {
 /// The selections of a sub-dword form.
 pub(super) fn sdwa(out: &mut String, i: &Inst) {
     let Some(sdwa) = i.sdwa() else { return };
-    if i.op.family != Family::Vopc && i.op.dst != Kind::None {
+    if i.op.family != Family::Vopc && i.op.dst != Kind::None && !i.op.flags.has(Flags::PART_SRC) {
         out.push_str(" dst_sel:");
         out.push_str(selection(sdwa.dst_sel));
         out.push_str(" dst_unused:");

@@ -169,6 +169,46 @@ macro_rules! float_lane {
 float_lane!(f32, F32, flush_in32, flush_out32, round32);
 float_lane!(f64, F64, flush_in16_64, flush_out16_64, round16_64);
 
+impl Lane for [f32; 2] {
+    const KIND: Kind = Kind::V2F32;
+    #[inline(always)]
+    fn from_bits(bits: u64) -> [f32; 2] {
+        [bits as u32, (bits >> 32) as u32].map(f32::from_bits)
+    }
+    #[inline(always)]
+    fn to_bits(self) -> u64 {
+        u64::from(self[0].to_bits()) | u64::from(self[1].to_bits()) << 32
+    }
+    #[inline(always)]
+    fn flush(self) -> [f32; 2] {
+        self.map(Lane::flush)
+    }
+    #[inline(always)]
+    fn scale(self, exponent: i32) -> [f32; 2] {
+        self.map(|x| Lane::scale(x, exponent))
+    }
+    #[inline(always)]
+    fn without_minus_zero(self) -> [f32; 2] {
+        self.map(Lane::without_minus_zero)
+    }
+    #[inline(always)]
+    fn saturate(self, dx10: bool) -> [f32; 2] {
+        self.map(|x| Lane::saturate(x, dx10))
+    }
+    #[inline(always)]
+    fn flushes_in(mode: Mode) -> bool {
+        <f32 as Lane>::flushes_in(mode)
+    }
+    #[inline(always)]
+    fn flushes_out(mode: Mode) -> bool {
+        <f32 as Lane>::flushes_out(mode)
+    }
+    #[inline(always)]
+    fn rounding(mode: Mode) -> Rounding {
+        <f32 as Lane>::rounding(mode)
+    }
+}
+
 impl Lane for F16 {
     const KIND: Kind = Kind::F16;
     #[inline(always)]

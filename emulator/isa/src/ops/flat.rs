@@ -99,6 +99,21 @@ pub(crate) static BFLOAT: &[Op] = &[
     memory("global_atomic_pk_add_bf16", Family::Global, 0x52, ArchSet::ONLY_942, Access::Atomic(crate::atomic::AtomicOp::PkAddBf16, 4, false), GLOBAL_RUN),
 ];
 
+/// Loads into LDS of MI300; earlier processors have a bit of the ordinary loads.
+#[rustfmt::skip]
+pub(crate) static LOADS_TO_LDS: &[Op] = &[
+    global_row!("load_lds_ubyte"   0x26 ONLY_942 LoadLds(1, Zero)),
+    global_row!("load_lds_sbyte"   0x27 ONLY_942 LoadLds(1, Sign)),
+    global_row!("load_lds_ushort"  0x28 ONLY_942 LoadLds(2, Zero)),
+    global_row!("load_lds_sshort"  0x29 ONLY_942 LoadLds(2, Sign)),
+    global_row!("load_lds_dword"   0x2a ONLY_942 LoadLds(4, Zero)),
+    scratch_row!("load_lds_ubyte"  0x26 ONLY_942 LoadLds(1, Zero)),
+    scratch_row!("load_lds_sbyte"  0x27 ONLY_942 LoadLds(1, Sign)),
+    scratch_row!("load_lds_ushort" 0x28 ONLY_942 LoadLds(2, Zero)),
+    scratch_row!("load_lds_sshort" 0x29 ONLY_942 LoadLds(2, Sign)),
+    scratch_row!("load_lds_dword"  0x2a ONLY_942 LoadLds(4, Zero)),
+];
+
 /// A 64-bit address for each lane from a pair of vector registers, plus the immediate offset.
 #[inline(always)]
 pub(crate) fn addresses(w: &Wave, i: &Inst) -> Addresses {

@@ -7,6 +7,7 @@
 use super::kinds;
 use crate::arch::ArchSet;
 use crate::fp::F16;
+use crate::fp::small::{Bf8, Fp8};
 use crate::inst::Inst;
 use crate::lanes::blend;
 use crate::op::{Family, Flags, Flow, Levels, Op};
@@ -14,6 +15,7 @@ use crate::operand::Kind;
 use crate::wave::{LANES, Vgpr, Wave};
 
 mod product;
+mod sparse;
 
 use product::{Bf16, Xf32, multiply};
 
@@ -66,7 +68,7 @@ const fn row(name: &'static str, code: u16, archs: ArchSet, factor_dwords: u8, a
 
 /// A matrix instruction: what the elements of its factors are, and how many registers one of its results takes.
 macro_rules! matrix {
-    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $element:ty, $height:literal, $dwords:literal) => {{
+    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $element:ty, $second:ty, $height:literal, $dwords:literal) => {{
         const SHAPE: Shape = Shape { m: $m, n: $n, k: $k, blocks: $blocks, height: $height };
         const PER_LANE: usize = SHAPE.per_lane();
         const RESULTS: usize = SHAPE.results();
@@ -76,20 +78,37 @@ macro_rules! matrix {
             ArchSet::$archs,
             (PER_LANE as u32 * <$element as product::Element>::BITS / 32) as u8,
             ($dwords * RESULTS) as u8,
-            levels!(w, i, _e, multiply::<$element, PER_LANE, RESULTS>(w, i, SHAPE)),
+            levels!(w, i, _e, multiply::<$element, $second, PER_LANE, RESULTS>(w, i, SHAPE)),
         )
     }};
 }
 
 macro_rules! mfma {
     ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $element:ty) => {
-        matrix!($name $code $archs $m x $n x $k * $blocks $element, 4, 1)
+        matrix!($name $code $archs $m x $n x $k * $blocks $element, $element, 4, 1)
     };
+    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $element:ty, $second:ty) => {
+        matrix!($name $code $archs $m x $n x $k * $blocks $element, $second, 4, 1)
+    };
+}
+
+/// A product of a sparse first factor, of whose `k` elements in a row half are given.
+macro_rules! smfmac {
+    ($name:literal $code:literal $m:literal x $n:literal x $k:literal $element:ty, $second:ty) => {{
+        const SHAPE: Shape = Shape { m: $m, n: $n, k: $k / 2, blocks: 1, height: 4 };
+        const PER_LANE: usize = SHAPE.per_lane();
+        const RESULTS: usize = SHAPE.results();
+        let run =
+            levels!(w, i, _e, sparse::multiply::<$element, $second, PER_LANE, { 2 * PER_LANE }, RESULTS>(w, i, SHAPE));
+        Op::new($name, Family::Vop3p, $code, ArchSet::ONLY_942, run)
+            .operands(Kind::Dwords(RESULTS as u8), [Kind::B64, Kind::Dwords(4), Kind::B32])
+            .with(Flags::SPARSE)
+    }};
 }
 
 macro_rules! dgemm {
     ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal) => {
-        matrix!($name $code $archs $m x $n x $k * $blocks f64, 1, 2).with(Flags::F64_MATRIX)
+        matrix!($name $code $archs $m x $n x $k * $blocks f64, f64, 1, 2).with(Flags::F64_MATRIX)
     };
 }
 
@@ -150,6 +169,28 @@ pub(crate) static TABLE: &[Op] = &[
     dgemm!("v_mfma_f64_16x16x4_f64"     0x6e ONLY_942        16 x 16 x 4 * 1),
     dgemm!("v_mfma_f64_4x4x4f64"        0x6f ONLY_90A        4 x 4 x 4 * 4),
     dgemm!("v_mfma_f64_4x4x4_4b_f64"    0x6f ONLY_942        4 x 4 x 4 * 4),
+    mfma!("v_mfma_f32_16x16x32_bf8_bf8" 0x70 ONLY_942        16 x 16 x 32 * 1 Bf8, Bf8),
+    mfma!("v_mfma_f32_16x16x32_bf8_fp8" 0x71 ONLY_942        16 x 16 x 32 * 1 Bf8, Fp8),
+    mfma!("v_mfma_f32_16x16x32_fp8_bf8" 0x72 ONLY_942        16 x 16 x 32 * 1 Fp8, Bf8),
+    mfma!("v_mfma_f32_16x16x32_fp8_fp8" 0x73 ONLY_942        16 x 16 x 32 * 1 Fp8, Fp8),
+    mfma!("v_mfma_f32_32x32x16_bf8_bf8" 0x74 ONLY_942        32 x 32 x 16 * 1 Bf8, Bf8),
+    mfma!("v_mfma_f32_32x32x16_bf8_fp8" 0x75 ONLY_942        32 x 32 x 16 * 1 Bf8, Fp8),
+    mfma!("v_mfma_f32_32x32x16_fp8_bf8" 0x76 ONLY_942        32 x 32 x 16 * 1 Fp8, Bf8),
+    mfma!("v_mfma_f32_32x32x16_fp8_fp8" 0x77 ONLY_942        32 x 32 x 16 * 1 Fp8, Fp8),
+    smfmac!("v_smfmac_f32_16x16x32_f16"     0x62 16 x 16 x 32 F16, F16),
+    smfmac!("v_smfmac_f32_32x32x16_f16"     0x64 32 x 32 x 16 F16, F16),
+    smfmac!("v_smfmac_f32_16x16x32_bf16"    0x66 16 x 16 x 32 Bf16, Bf16),
+    smfmac!("v_smfmac_f32_32x32x16_bf16"    0x68 32 x 32 x 16 Bf16, Bf16),
+    smfmac!("v_smfmac_i32_16x16x64_i8"      0x6a 16 x 16 x 64 i8, i8),
+    smfmac!("v_smfmac_i32_32x32x32_i8"      0x6c 32 x 32 x 32 i8, i8),
+    smfmac!("v_smfmac_f32_16x16x64_bf8_bf8" 0x78 16 x 16 x 64 Bf8, Bf8),
+    smfmac!("v_smfmac_f32_16x16x64_bf8_fp8" 0x79 16 x 16 x 64 Bf8, Fp8),
+    smfmac!("v_smfmac_f32_16x16x64_fp8_bf8" 0x7a 16 x 16 x 64 Fp8, Bf8),
+    smfmac!("v_smfmac_f32_16x16x64_fp8_fp8" 0x7b 16 x 16 x 64 Fp8, Fp8),
+    smfmac!("v_smfmac_f32_32x32x32_bf8_bf8" 0x7c 32 x 32 x 32 Bf8, Bf8),
+    smfmac!("v_smfmac_f32_32x32x32_bf8_fp8" 0x7d 32 x 32 x 32 Bf8, Fp8),
+    smfmac!("v_smfmac_f32_32x32x32_fp8_bf8" 0x7e 32 x 32 x 32 Fp8, Bf8),
+    smfmac!("v_smfmac_f32_32x32x32_fp8_fp8" 0x7f 32 x 32 x 32 Fp8, Fp8),
 ];
 
 fn accvgpr_move(w: &mut Wave, i: &Inst) -> Flow {
@@ -159,9 +200,10 @@ fn accvgpr_move(w: &mut Wave, i: &Inst) -> Flow {
     Flow::Next
 }
 
-/// Word `n` of source `s`, which may be a constant.
+/// Word `n` of a factor, or of what is added to (2), which may be a constant.
 fn vgprs(w: &Wave, i: &Inst, s: usize, n: u32) -> Vgpr {
-    if i.src[s].is_vector() { *w.vector(i.src[s], n) } else { [w.scalar32(i.src[s], i.literal, Kind::F32); LANES] }
+    let source = if s == 2 { i.addend() } else { i.src[s] };
+    if source.is_vector() { *w.vector(source, n) } else { [w.scalar32(source, i.literal, Kind::F32); LANES] }
 }
 
 #[cfg(test)]
@@ -170,6 +212,7 @@ mod tests {
     use crate::Decoder;
     use crate::arch::Arch;
     use crate::decode::HostLevel;
+    use crate::fp::small::Small;
     use crate::lanes::Lane;
     use crate::step::Nothing;
     use crate::wave::vgpr_file;
@@ -226,9 +269,19 @@ mod tests {
         assert_eq!(shape.factor(32, 0, 3, 6), (35, 2));
     }
 
+    /// The type that a mnemonic names for a factor: a matrix instruction has one for both, or one for each.
+    fn type_of(name: &str, factor: usize) -> &str {
+        let mut types = name.rsplit('_');
+        let last = types.next().unwrap_or_default();
+        let first = types.next().unwrap_or_default();
+        let pair = first == "fp8" || first == "bf8";
+        if factor == 0 && pair || last == "1k" { first } else { last }
+    }
+
     /// Element `at` of a lane of a factor: halves, bfloats and shortened singles as singles, bytes as integers, all of them as doubles.
     fn element(words: [u32; 2], at: usize, name: &str, flush: bool) -> f64 {
         let half = || (words[at / 2] >> (16 * (at % 2))) as u16;
+        let byte = || (words[at / 4] >> (8 * (at % 4))) as u8;
         if name.contains("bf16") {
             let value = f32::from_bits(u32::from(half()) << 16);
             (if flush { Lane::flush(value) } else { value }).into()
@@ -239,8 +292,12 @@ mod tests {
             let value = f64::from(f32::from_bits(words[at]));
             let last_digit = 2f64.powi((words[at] >> 23 & 0xff).max(1) as i32 - 137);
             if value.is_finite() { value - value % last_digit } else { value }
+        } else if name.ends_with("fp8") {
+            Small::<3>(byte()).to_f32().into()
+        } else if name.ends_with("bf8") {
+            Small::<2>(byte()).to_f32().into()
         } else if name.ends_with("i8") {
-            f64::from((words[at / 4] >> (8 * (at % 4))) as u8 as i8)
+            f64::from(byte() as i8)
         } else if name.ends_with("f64") {
             f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32)
         } else {
@@ -253,7 +310,7 @@ mod tests {
         let name = op.name;
         let bits = if name.contains("f16") {
             16
-        } else if name.ends_with("i8") {
+        } else if name.ends_with('8') {
             8
         } else if name.ends_with("f64") {
             64
@@ -302,7 +359,8 @@ mod tests {
                     };
                     let words = |s, l| [word(s, 0, l), if i.op.src[s].dwords() == 2 { word(s, 1, l) } else { 0 }];
                     let (x, y) = (words(0, a_lane), words(1, b_lane));
-                    (element(x, a_at, name, flush) * sign(0), element(y, b_at, name, flush) * sign(1))
+                    let (a, b) = (type_of(name, 0), type_of(name, 1));
+                    (element(x, a_at, a, flush) * sign(0), element(y, b_at, b, flush) * sign(1))
                 });
                 if wide {
                     let start = f64::from_bits(u64::from(word(2, 2 * r, l)) | u64::from(word(2, 2 * r + 1, l)) << 32);
@@ -350,7 +408,8 @@ mod tests {
             (state >> 29) as u32
         };
         for arch in Arch::ALL {
-            for op in TABLE.iter().filter(|op| op.is_matrix() && op.archs.contains(arch)) {
+            let dense = TABLE.iter().filter(|op| op.is_matrix() && !op.flags.has(Flags::SPARSE));
+            for op in dense.filter(|op| op.archs.contains(arch)) {
                 let shape = shape_of(op);
                 for level in [HostLevel::Base, HostLevel::V3] {
                     let decoder = Decoder::with_level(arch, level);

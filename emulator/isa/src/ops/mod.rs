@@ -148,6 +148,7 @@ pub(crate) mod packed;
 pub(crate) mod salu;
 pub(crate) mod scalar_flow;
 mod scalars;
+pub(crate) mod small_floats;
 pub(crate) mod smem;
 pub(crate) mod transcendental;
 pub(crate) mod vector_memory;
@@ -195,6 +196,7 @@ pub(crate) static TABLES: &[&[Op]] = &[
     vopc::U64S,
     vop3::TABLE,
     vop3_float::TABLE,
+    small_floats::TABLE,
     packed::TABLE,
     mfma::TABLE,
     ds::TABLE,
@@ -205,6 +207,7 @@ pub(crate) static TABLES: &[&[Op]] = &[
     flat::GLOBAL,
     flat::GLOBAL_ATOMICS,
     flat::BFLOAT,
+    flat::LOADS_TO_LDS,
     mubuf::BUFFER,
     mubuf::BUFFER_ATOMICS,
     mubuf::formatted::FORMATTED,

@@ -228,7 +228,7 @@ pub(crate) fn gather(w: &Wave, from: Operand, bytes: u8, how: Fill) -> Data {
 /// A load whose lanes land one after the other in LDS, at the base that M0 gives. Lanes that are active but not in
 /// `mask` load zero.
 pub(crate) fn load_lds(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &Addresses, mask: u64) -> Flow {
-    let Access::Load(bytes, how) = i.op.access else { return stop(w, Trap::Illegal) };
+    let (Access::Load(bytes, how) | Access::LoadLds(bytes, how)) = i.op.access else { return stop(w, Trap::Illegal) };
     let mut data = NO_DATA;
     if mask != 0
         && let Err(fault) = e.load(at, mask, bytes, &mut data[..1])

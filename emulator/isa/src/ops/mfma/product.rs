@@ -6,6 +6,7 @@
 use super::{Shape, vgprs};
 use crate::arch::Arch;
 use crate::fp::F16;
+use crate::fp::small::{Bf8, Fp8};
 use crate::inst::Inst;
 use crate::lanes::Lane;
 use crate::op::{Flags, Flow};
@@ -92,18 +93,24 @@ macro_rules! element {
             const BITS: u32 = $bits;
             type Value = $value;
             #[inline(always)]
-            fn factor<const P: usize>(w: &Wave, i: &Inst, s: usize, $flush: bool) -> [[$value; LANES]; P] {
-                let mut words: [Vgpr; 2] = [vgprs(w, i, s, 0), [0; LANES]];
-                if P * $bits > 32 {
-                    words[1] = vgprs(w, i, s, 1);
-                }
-                std::array::from_fn(|p| {
-                    let (word, shift) = (&words[p * $bits / 32], (p * $bits % 32) as u32);
-                    word.map(|bits| {
-                        let $x = bits >> shift;
-                        $convert
+            fn factor<const P: usize>(w: &Wave, i: &Inst, s: usize, flush: bool) -> [[$value; LANES]; P] {
+                #[inline(always)]
+                fn convert<const P: usize>(words: &[Vgpr], $flush: bool) -> [[$value; LANES]; P] {
+                    std::array::from_fn(|p| {
+                        let (word, shift) = (&words[p * $bits / 32], (p * $bits % 32) as u32);
+                        word.map(|bits| {
+                            let $x = bits >> shift;
+                            $convert
+                        })
                     })
-                })
+                }
+                let word = |n| vgprs(w, i, s, n);
+                match P * $bits / 32 {
+                    1 => convert(&[word(0)], flush),
+                    2 => convert(&[word(0), word(1)], flush),
+                    // The dense factor of a sparse one.
+                    _ => convert(&[word(0), word(1), word(2), word(3)], flush),
+                }
             }
         }
     };
@@ -123,6 +130,8 @@ element!(Xf32: 32 bits as f32, |x, _flush| {
     // A NaN may have only bits that are cut off.
     if value.is_nan() { value } else { f32::from_bits(x & !0x1fff) }
 });
+element!(Fp8: 8 bits as f32, |x, _flush| Fp8::new(x).to_f32());
+element!(Bf8: 8 bits as f32, |x, _flush| Bf8::new(x).to_f32());
 element!(i8: 8 bits as i32, |x, _flush| i32::from(x as u8 as i8));
 
 impl Element for f64 {
@@ -154,22 +163,26 @@ fn permuted_lane(blgp: u8, l: usize) -> usize {
 
 /// Multiplies factors of `P` elements a lane and adds them to `R` results a lane.
 #[inline(always)]
-pub(super) fn multiply<E: Element, const P: usize, const R: usize>(w: &mut Wave, i: &Inst, shape: Shape) -> Flow {
+pub(super) fn multiply<A: Element, B: Element<Value = A::Value>, const P: usize, const R: usize>(
+    w: &mut Wave,
+    i: &Inst,
+    shape: Shape,
+) -> Flow {
     // MI200 reads denormals as zero, but for the second generation of its bfloats.
     let flush = w.arch == Arch::Gfx90a && !i.op.flags.has(Flags::DENORMALS);
-    let (a, mut b) = (E::factor::<P>(w, i, 0, flush), E::factor::<P>(w, i, 1, flush));
+    let (a, mut b) = (A::factor::<P>(w, i, 0, flush), B::factor::<P>(w, i, 1, flush));
     // For doubles, the field is NEG.
-    if E::BITS < 64 && i.mods.neg != 0 {
+    if B::BITS < 64 && i.mods.neg != 0 {
         b = b.map(|values| std::array::from_fn(|l| values[permuted_lane(i.mods.neg, l)]));
     }
     // Everything is read before anything is written: registers may overlap.
-    let mut sums: [[E::Value; LANES]; R] = std::array::from_fn(|r| E::Value::read(w, i, 2, r));
+    let mut sums: [[A::Value; LANES]; R] = std::array::from_fn(|r| A::Value::read(w, i, 2, r));
     match shape.n {
         4 => accumulate::<_, P, R, 4>(i, shape, &a, &b, &mut sums),
         _ => accumulate::<_, P, R, 16>(i, shape, &a, &b, &mut sums),
     }
     for (r, values) in sums.iter().enumerate() {
-        E::Value::write(w, i, r, values);
+        A::Value::write(w, i, r, values);
     }
     Flow::Next
 }
