@@ -1,4 +1,4 @@
-//! What only MI300 has: floats of eight bits, and loads into LDS with opcodes of their own.
+//! Floats of eight bits, which MI300 converts.
 
 use amdgpu_isa::Arch;
 use amdgpu_isa::mode::Mode;
@@ -41,32 +41,5 @@ fn bytes_that_are_too_large_are_nan_or_limited_as_the_mode_says() {
         (*m.v(0), *m.v(1)) = ([300f32.to_bits(); LANES], [(-1e30f32).to_bits(); LANES]);
         m.run();
         assert_eq!(m.v(2)[0] & 0xffff, expected);
-    }
-}
-
-#[test]
-fn loads_into_lds_put_a_dword_of_each_lane_behind_the_others() {
-    for (name, bytes, signed) in
-        [("ubyte", 1, false), ("sbyte", 1, true), ("ushort", 2, false), ("sshort", 2, true), ("dword", 4, false)]
-    {
-        let mut m = Machine::new(ARCH, &format!("global_load_lds_{name} v0, s[0:1] offset:16"));
-        m.memory.lds = vec![0xee; 1024];
-        m.memory.bytes.iter_mut().enumerate().for_each(|(n, byte)| *byte = (n * 29 + 7) as u8);
-        m.wave.sgpr[..2].copy_from_slice(&[0x1000, 0]);
-        m.wave.sgpr[124] = 0x40;
-        let exec = 0xffff_0000_ffff_fff0;
-        m.wave.set_exec(exec);
-        *m.v(0) = std::array::from_fn(|l| 4 * (l as u32 ^ 5));
-        m.run();
-        let lds: Vec<u32> = m.memory.lds.chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect();
-        for l in 0..LANES {
-            let from = 0x1010 + 4 * (l ^ 5);
-            let word = u32::from_le_bytes(m.memory.bytes[from..from + 4].try_into().unwrap());
-            let unused = 32 - 8 * bytes;
-            let expected = if signed { ((word << unused) as i32 >> unused) as u32 } else { word << unused >> unused };
-            let expected = if exec >> l & 1 == 1 { expected } else { 0xeeee_eeee };
-            assert_eq!(lds[(0x40 + 16) / 4 + l], expected, "{name}, lane {l}");
-        }
-        assert_eq!(lds.iter().filter(|x| **x != 0xeeee_eeee).count(), 44, "{name}");
     }
 }
