@@ -220,8 +220,9 @@ fn dot(name: &str) -> Option<Flops> {
     name.contains("f16").then_some(Flops::Lane(Type::F16, 4))
 }
 
-/// `v_mfma_RESULT_MxNxKTYPE` or `v_mfma_RESULT_MxNxK[_Bb]_TYPE[_TYPE]`, or the same of `v_smfmac`, whose zeros count: twice the product of the shape, in each of the blocks that 64 lanes
-/// hold. The first form has as many blocks as results need to fill the lanes' registers; which those are follows from the shape.
+/// Operations of `v_mfma_RESULT_MxNxKTYPE` or `v_mfma_RESULT_MxNxK[_Bb]_TYPE[_TYPE]`, or of `v_smfmac`, whose zeros count: twice the
+/// product of the shape, in each of the blocks that 64 lanes hold. The first form has as many blocks as results need to fill the lanes'
+/// registers; which those are follows from the shape.
 fn matrix(name: &str) -> Option<Flops> {
     let rest = name.strip_prefix("v_mfma_").or(name.strip_prefix("v_smfmac_"))?.split_once('_')?.1;
     let mut numbers = rest.splitn(3, 'x');

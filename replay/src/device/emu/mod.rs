@@ -46,7 +46,7 @@ const COMPUTE_UNITS: u32 = 16;
 /// More than any GPU has: all workgroups of a cooperative dispatch were resident at a time.
 const COMPUTE_UNITS_COOPERATIVE: u32 = 512;
 /// A kernel of which no wave has ended for so long is looked at: nothing else can make it go on.
-const STUCK_AFTER: Duration = Duration::from_secs(10);
+const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// How long a wait polls without sleeping.
 const SPIN: Duration = Duration::from_micros(50);
 /// The sleep between two checks afterwards.
