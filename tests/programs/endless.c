@@ -20,7 +20,8 @@ int main(int argc, char** argv) {
     do {
         for (int i = 0; i < count; ++i) {
             hsa_signal_t done = NO_SIGNAL;
-            if (i % 8 == 7) done = signal_of(1);
+            // The first one, too: a capture of it is whole then.
+            if (i % 8 == 7 || number == 0) done = signal_of(1);
             // No two dispatches are alike: each asks for another amount of LDS.
             hsa_kernel_dispatch_packet_t packet = packet_of(increment, 1, kernarg, done);
             packet.group_segment_size = number++ % 60000;
