@@ -118,7 +118,8 @@ def tune(
     [64, 128, 256]
     """
     if isinstance(capture, Dispatch):
-        capture, dispatch = capture.capture, capture.id
+        dispatch = capture.id
+        capture = capture.capture
     opened = capture if isinstance(capture, Capture) else Capture(capture)
     source = _samplers.source(sampler, space, trials, seed)
     with _travel.placed(opened) as name:
