@@ -17,7 +17,8 @@ fn textures_are_read_as_the_host_has_them_in_kernels_that_are_swapped_captured_a
         return;
     }
     for arch in ARCHS {
-        let object = harness::hip_object("textures", arch, "-O1");
+        // A compiler may make the same of -O1 and -O3.
+        let object = harness::hip_object("textures", arch, "-O1 -g");
         let run = Run::new(harness::hip_target("textures", arch)).arch(arch);
         let (cache, indexes, file) = (run.file("cache"), run.file("indexes"), run.file("run.ldcap"));
         fs::create_dir(&cache).unwrap();
