@@ -537,7 +537,9 @@ fn a_kernel_that_reaches_no_memory_is_captured_whole_and_has_nothing_to_compare(
     let reader = Reader::open(&file).unwrap();
     let dispatch = &reader.dispatches()[0];
     for snapshot in [dispatch.before.unwrap(), dispatch.after.unwrap()] {
-        assert_eq!(reader.snapshot(snapshot).unwrap().ranges().len(), 0);
+        // Compilers put a variable of one byte into each code object since LLVM 18: `__hip_cuid_` and a hash.
+        let bytes: u64 = reader.snapshot(snapshot).unwrap().ranges().iter().map(|range| range.end - range.start).sum();
+        assert!(bytes <= 1, "{bytes}");
     }
     let tool =
         |name: &str, options: &[&str]| on_file(Run::new(built("omniprobe")), name, &file, &harness::arch(), options);
