@@ -2,7 +2,7 @@
 //!
 //! The real clock follows the system's clock at a rate of its own. On request it runs a little faster than that rate. The deterministic
 //! clock counts executed work. A dispatch starts at the end of the last one that ended, and takes one tick for each wave instruction. A
-//! packet without a kernel takes none, and a copy takes one for each [`BYTES_PER_TICK`]. System time is a linear function of its ticks, so
+//! packet without a kernel takes none, and a copy takes one for each `BYTES_PER_TICK`. System time is a linear function of its ticks, so
 //! conversions are exact. With one busy queue, ticks are the same in every run. With several (the runtime has one of its own, to load
 //! code), they depend on the order in which packets end.
 

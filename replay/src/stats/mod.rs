@@ -42,7 +42,7 @@ pub struct Summary {
     pub low_ns: f64,
     /// The other end of that.
     pub high_ns: f64,
-    /// True when they have two middles: see [`is_bimodal`].
+    /// True when they have two middles: see `is_bimodal`.
     pub bimodal: bool,
 }
 

@@ -9,7 +9,7 @@ pub struct Pairs {
     pub count: usize,
     /// The median of the second by the first.
     pub ratio: f64,
-    /// How likely a difference in signs at least this uneven is, if neither is shorter: see [`sign_test`].
+    /// How likely a difference in signs at least this uneven is, if neither is shorter: see `sign_test`.
     pub p: f64,
 }
 
