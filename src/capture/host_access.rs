@@ -59,7 +59,7 @@ pub(super) fn has_only_harmless_devices() -> bool {
     })
 }
 
-/// True for a file that is no device, and for a device that writes no memory by itself. `kfd` is the major number of the GPUs' driver.
+/// True for files, and for devices that do not write memory by themselves. `kfd` is the major number of the GPUs' driver.
 fn is_harmless(descriptor: libc::c_int, kfd: Option<u64>) -> bool {
     let mut about = MaybeUninit::<libc::statx>::zeroed();
     // The call must not query a network file system, which may not answer.

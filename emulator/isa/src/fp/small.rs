@@ -21,7 +21,7 @@ impl<const MANTISSA: u32> Small<MANTISSA> {
     const LOST: u32 = SINGLE - MANTISSA;
     /// The largest number.
     const MAX: u8 = 0x7f;
-    /// The one value that is no number.
+    /// NaN, which has one code.
     pub const NAN: Small<MANTISSA> = Small(0x80);
 
     /// The one in the lowest byte.

@@ -234,11 +234,11 @@ fn narrow(number: Number, register: u32, bits: u32) -> u32 {
 }
 
 fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
-    let (buffer, format) = (Buffer::new(w, i), Format::read(w, i));
+    let elements = (Buffer::new(w, i), Format::read(w, i));
     w.coherent += u64::from(i.has(control::GLC | control::SCC));
     let done = match i.op.access {
-        Access::LoadFormat(components, packing) => load(w, i, e, &buffer, &format, (components, packing)),
-        Access::StoreFormat(components, packing) => store(w, i, e, &buffer, &format, (components, packing)),
+        Access::LoadFormat(components, packing) => load(w, i, e, &elements, (components, packing)),
+        Access::StoreFormat(components, packing) => store(w, i, e, &elements, (components, packing)),
         _ => return stop(w, Trap::Illegal),
     };
     match done {
@@ -273,8 +273,7 @@ fn load(
     w: &mut Wave,
     i: &Inst,
     e: &mut dyn Env,
-    buffer: &Buffer,
-    format: &Format,
+    (buffer, format): &(Buffer, Format),
     (components, packing): (u8, Packing),
 ) -> Result<(), Fault> {
     let mut data = NO_DATA;
@@ -306,8 +305,7 @@ fn store(
     w: &Wave,
     i: &Inst,
     e: &mut dyn Env,
-    buffer: &Buffer,
-    format: &Format,
+    (buffer, format): &(Buffer, Format),
     (components, packing): (u8, Packing),
 ) -> Result<(), Fault> {
     let register = |n: u32, lane: usize| w.vector(i.dst, n)[lane];
