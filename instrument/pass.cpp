@@ -282,20 +282,18 @@ private:
             }
             blocks.push_back({first, place});
         }
-        Value* start = nullptr;
-        if (settings_.intervals && kernel) {
-            IRBuilder<> builder(begin);
-            start = builder.CreateCall(helper("logdur_clock"));
-            for (BasicBlock& block : function)
-                if (auto* end = dyn_cast<ReturnInst>(block.getTerminator())) {
-                    builder.SetInsertPoint(end);
-                    call(builder, "logdur_interval", {descriptor, start}, place_of(end->getDebugLoc()));
-                }
-        }
+        Value* start = settings_.intervals && kernel ? IRBuilder<>(begin).CreateCall(helper("logdur_clock")) : nullptr;
         for (uint32_t number = 0; settings_.blocks && number < blocks.size(); ++number) {
             auto& [first, place] = blocks[number];
             IRBuilder<> builder(first);
             if (settings_.wants(place.file, place.line)) call(builder, "logdur_block", {descriptor, builder.getInt32(number)}, place);
+        }
+        // An interval ends after the last block has begun, which may have nothing but the return.
+        for (BasicBlock& block : function) {
+            auto* end = dyn_cast<ReturnInst>(block.getTerminator());
+            if (end == nullptr || start == nullptr) continue;
+            IRBuilder<> builder(end);
+            call(builder, "logdur_interval", {descriptor, start}, place_of(end->getDebugLoc()));
         }
         for (const Access& access : accesses) {
             Place place = place_of(access.at->getDebugLoc());

@@ -7,13 +7,15 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use amdgpu_code_object::{CodeObject, Image, InnerData, Kernel, Source, Unreadable};
+use amdgpu_code_object::{CodeObject, Image, InnerData, Kernel, Source, Unreadable, zeroed};
 use hsa::{Api, Executable, HsaError, KernelSymbol, LoadedAt, VariableSymbol};
-use logdur_intercept::lock;
-use logdur_journal::Registers;
-use logdur_kernel_cache::{Hash, Module, skim};
+use logdur_journal::{Registers, pages};
+use logdur_kernel_cache::likeness::KernelCode;
+use logdur_kernel_cache::{Common, Hash, Interface, Module, skim};
+use logdur_system::lock;
+use logdur_system::text::escaped;
 
 use crate::own_memory;
 
@@ -38,11 +40,15 @@ pub(crate) struct Object {
     pub(crate) module: Option<Module>,
     /// Writable data that the runtime does not know by name, with addresses of the file.
     inner: Vec<InnerData>,
+    /// What its kernels' interfaces have in common, once one is asked for.
+    common: OnceLock<Common>,
+    /// Instructions of its kernels, in the order of the description; empty if only that was read.
+    instructions: Vec<Option<KernelCode>>,
 }
 
 /// How much of a code object is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum CodeContents {
     /// Only the description of its kernels: no hash, no variables, no instructions.
     Descriptions,
     /// All of its bytes.
@@ -63,6 +69,12 @@ pub(crate) enum UnknownCode {
     NowhereOrTooLarge {
         /// Its first address.
         base: u64,
+        /// Its bytes.
+        size: u64,
+    },
+    /// The system has no memory left.
+    #[error("its code object cannot be read: the system has no memory left for its {size} bytes")]
+    NoMemory {
         /// Its bytes.
         size: u64,
     },
@@ -96,11 +108,19 @@ pub(crate) struct LoadedCode {
 }
 
 /// The code objects of one executable, by what is in them.
+///
+/// A kernel is identified by the address of its descriptor. The runtime's name of it serves only if that address is not known: ROCr
+/// drops all of a name up to its last colon.
 pub(crate) struct Objects<'a> {
     all: &'a [Arc<Object>],
-    kernels: HashMap<(u64, &'a str), (&'a Arc<Object>, &'a Kernel)>,
+    /// By agent and address of the descriptor.
+    placed: HashMap<(u64, u64), OfKernel<'a>>,
+    kernels: HashMap<(u64, &'a str), OfKernel<'a>>,
     variables: HashMap<(u64, &'a str), &'a Arc<Object>>,
 }
+
+/// A kernel: its code object, and its number in that.
+type OfKernel<'a> = (&'a Arc<Object>, usize);
 
 /// A kernel's name: the symbol of its descriptor without `.kd`.
 pub(crate) fn name_of(symbol: &KernelSymbol) -> &str {
@@ -117,12 +137,24 @@ impl Object {
     /// Describes bytes that were loaded for an agent.
     pub(crate) fn of(agent: u64, loaded: u64, bytes: &[u8], at: LoadedAt) -> Object {
         let parsed = Image::parse(bytes).and_then(|image| Ok((CodeObject::of(&image)?, image)));
-        let (module, inner) = match &parsed {
-            Ok((code, image)) => (Module::of_object(code, image).ok(), image.inner_data(&code.globals)),
-            Err(_) => (None, Vec::new()),
+        let (module, inner, instructions) = match &parsed {
+            Ok((code, image)) => {
+                (Module::of_object(code, image).ok(), image.inner_data(&code.globals), KernelCode::of(code, image))
+            }
+            Err(_) => (None, Vec::new(), Vec::new()),
         };
         let code = parsed.map(|(code, _)| code).map_err(|error| UnknownCode::Damaged(Arc::new(error)));
-        Object { number: next_number(), loaded, agent, hash: Hash::of(bytes), at, code, module, inner }
+        let (number, hash, common) = (next_number(), Hash::of(bytes), OnceLock::new());
+        Object { number, loaded, agent, hash, at, code, module, inner, common, instructions }
+    }
+
+    /// Describes the only code object of an executable that the kernel cache loaded, by its bytes in the cache.
+    pub(crate) fn ours(api: &Api, executable: Executable, agent: u64, bytes: &[u8]) -> Object {
+        let at = api.loader().and_then(|loader| {
+            let loaded = loader.code_objects(executable)?;
+            loaded.first().map_or(Ok(LoadedAt::default()), |loaded| loader.loaded_at(*loaded))
+        });
+        Object::of(agent, 0, bytes, at.unwrap_or_default())
     }
 
     /// Loaded addresses of variables that the runtime does not know by name; none if the runtime does not tell the load address.
@@ -135,6 +167,36 @@ impl Object {
             size: u32::try_from(inner.size).unwrap_or(u32::MAX),
         };
         self.inner.iter().map(variable).collect()
+    }
+
+    /// A kernel by its number.
+    pub(crate) fn kernel(&self, number: usize) -> Option<&Kernel> {
+        self.code.as_ref().ok()?.kernels.get(number)
+    }
+
+    /// What a swap has to know of a kernel, by its number; `None` if its code object does not describe it.
+    ///
+    /// # Errors
+    /// Why the code object cannot be read.
+    pub(crate) fn interface(&self, number: usize) -> Result<Option<Interface>, UnknownCode> {
+        let code = self.code.as_ref().map_err(Clone::clone)?;
+        let common = self.common.get_or_init(|| Common::of(code));
+        Ok(code.kernels.get(number).map(|kernel| common.interface(code, kernel)))
+    }
+
+    /// Where a kernel's instructions are, by its number.
+    pub(crate) fn instructions(&self, number: usize) -> Option<KernelCode> {
+        self.instructions.get(number).copied().flatten()
+    }
+
+    /// A kernel's instructions, by its number; `None` if the application has unmapped them.
+    pub(crate) fn code_of(&self, api: &Api, number: usize) -> Option<Vec<u8>> {
+        let instructions = self.instructions(number)?;
+        let (base, size) = api.loader().and_then(|loader| loader.code_object_bytes(self.loaded)).ok()?;
+        let end = instructions.offset.checked_add(instructions.size)?;
+        let mut bytes = vec![0; usize::try_from(instructions.size).ok().filter(|_| base != 0 && end <= size)?];
+        own_memory::read(base.checked_add(instructions.offset)?, &mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// True if an address is inside the loaded code object.
@@ -160,28 +222,45 @@ impl Object {
         handle.and_then(|handle| api.loader().and_then(|loader| loader.uri(handle)).ok()).unwrap_or_default()
     }
 
+    /// What rows call it: the name of its file and a short hash of the URI, which says where in that it is. Of one that was loaded from
+    /// memory, a short hash of its bytes, since others may come to lie where it was. Empty if the runtime tells nothing, or the application has
+    /// unmapped them.
+    pub(crate) fn name(&self, api: &Api) -> String {
+        let uri = self.uri(api);
+        if let Some((path, _)) = uri.strip_prefix("file://").map(|rest| rest.split_once('#').unwrap_or((rest, ""))) {
+            let file = path.rsplit('/').next().unwrap_or(path);
+            return format!("{}#{}", escaped(file), Hash::of(uri.as_bytes()).short());
+        }
+        let of_bytes = || self.bytes(api).ok().map(|bytes| Hash::of(&bytes));
+        let hash = if self.hash == Hash::of(&[]) { of_bytes() } else { Some(self.hash) };
+        hash.map_or_else(String::new, |hash| format!("#{}", hash.short()))
+    }
+
     /// Its bytes, which are not kept.
     ///
     /// # Errors
     /// When they no longer exist.
     pub(crate) fn bytes(&self, api: &Api) -> Result<Vec<u8>, UnknownCode> {
-        bytes_of(api, self.loaded, Part::All)
+        bytes_of(api, self.loaded, CodeContents::All)
     }
 
     /// Reads what the runtime tells about a loaded code object, and the wanted part of its bytes.
-    fn read(api: &Api, loaded: u64, part: Part) -> hsa::Result<WithBytes> {
+    fn read(api: &Api, loaded: u64, part: CodeContents) -> hsa::Result<WithBytes> {
         let loader = api.loader()?;
         let (agent, at) = (loader.agent(loaded)?, loader.loaded_at(loaded).unwrap_or_default());
         let (bytes, code) = match bytes_of(api, loaded, part) {
-            Ok(bytes) if part == Part::All => return Ok((Arc::new(Object::of(agent, loaded, &bytes, at)), bytes)),
+            Ok(bytes) if part == CodeContents::All => {
+                return Ok((Arc::new(Object::of(agent, loaded, &bytes, at)), bytes));
+            }
             Ok(bytes) => {
                 let code = CodeObject::parse(&bytes).map_err(|error| UnknownCode::Damaged(Arc::new(error)));
                 (bytes, code)
             }
             Err(why) => (Vec::new(), Err(why)),
         };
-        let (number, hash, module, inner) = (next_number(), Hash::of(&[]), None, Vec::new());
-        Ok((Arc::new(Object { number, loaded, agent, hash, at, code, module, inner }), bytes))
+        let (number, hash, module) = (next_number(), Hash::of(&[]), None);
+        let (inner, common, instructions) = (Vec::new(), OnceLock::new(), Vec::new());
+        Ok((Arc::new(Object { number, loaded, agent, hash, at, code, module, inner, common, instructions }), bytes))
     }
 }
 
@@ -191,16 +270,19 @@ fn next_number() -> u64 {
 }
 
 /// The bytes that a code object was loaded from. Bytes outside of the wanted part are zeros.
-fn bytes_of(api: &Api, loaded: u64, part: Part) -> Result<Vec<u8>, UnknownCode> {
+fn bytes_of(api: &Api, loaded: u64, part: CodeContents) -> Result<Vec<u8>, UnknownCode> {
     let place = api.loader().and_then(|loader| loader.code_object_bytes(loaded));
     let (base, size) = place?;
     if base == 0 || size == 0 || size > MOST {
         return Err(UnknownCode::NowhereOrTooLarge { base, size });
     }
-    if part == Part::Descriptions {
+    if part == CodeContents::Descriptions {
         return skim(&OwnMemory { base, size }, 0, size).map_err(|error| UnknownCode::Damaged(Arc::new(error)));
     }
-    let mut bytes = vec![0; size as usize];
+    let no_memory = || UnknownCode::NoMemory { size };
+    // The description of its kernels needs some, too.
+    let enough = usize::try_from(size).ok().filter(|size| pages::are_there(2 * size));
+    let mut bytes = enough.and_then(zeroed).ok_or_else(no_memory)?;
     // The application may have unmapped them since: the kernel says so.
     own_memory::read(base, &mut bytes).map_err(|error| UnknownCode::Gone { base, size, source: Arc::new(error) })?;
     Ok(bytes)
@@ -227,7 +309,7 @@ impl LoadedCode {
     ///
     /// # Errors
     /// When the runtime does not know the executable, or cannot list its code objects.
-    pub(crate) fn look(&self, api: &Api, executable: Executable, part: Part) -> hsa::Result<Vec<WithBytes>> {
+    pub(crate) fn look(&self, api: &Api, executable: Executable, part: CodeContents) -> hsa::Result<Vec<WithBytes>> {
         let loaded = self.handles(api, executable)?;
         let known: Vec<u64> =
             lock(&self.by_executable).get(&executable.0).into_iter().flatten().map(|object| object.loaded).collect();
@@ -279,13 +361,40 @@ impl LoadedCode {
 impl<'a> Objects<'a> {
     /// Indexes code objects by their kernels and variables.
     pub(crate) fn new(all: &'a [Arc<Object>]) -> Objects<'a> {
-        let (mut kernels, mut variables) = (HashMap::new(), HashMap::new());
+        let (mut placed, mut kernels, mut variables) = (HashMap::new(), HashMap::new(), HashMap::new());
         for object in all {
             let Ok(code) = &object.code else { continue };
-            kernels.extend(code.kernels.iter().map(|kernel| ((object.agent, &*kernel.name), (object, kernel))));
+            for (n, kernel) in code.kernels.iter().enumerate() {
+                kernels.insert((object.agent, &*kernel.name), (object, n));
+                if let (Some(descriptor), Some(moved_by)) = (&kernel.descriptor, object.moved_by()) {
+                    placed.insert((object.agent, descriptor.address.wrapping_add(moved_by)), (object, n));
+                }
+            }
             variables.extend(code.globals.iter().map(|global| ((object.agent, &*global.name), object)));
         }
-        Objects { all, kernels, variables }
+        Objects { all, placed, kernels, variables }
+    }
+
+    /// Gives kernels the whole names that their code objects have.
+    pub(crate) fn name(&self, symbols: &mut [KernelSymbol]) {
+        for symbol in symbols {
+            let found = self.placed.get(&(symbol.agent, symbol.kernel_object));
+            if let Some(kernel) = found.and_then(|&(object, n)| object.kernel(n)) {
+                let name = kernel.symbol.strip_suffix(".kd").or_else(|| kernel.symbol.strip_suffix("@kd"));
+                symbol.name = format!("{}.kd", name.unwrap_or(&kernel.symbol));
+            }
+        }
+    }
+
+    /// A kernel: its code object, and its number in that.
+    pub(crate) fn kernel(&self, symbol: &KernelSymbol) -> Option<OfKernel<'a>> {
+        let placed = self.placed.get(&(symbol.agent, symbol.kernel_object));
+        placed.or_else(|| self.kernels.get(&(symbol.agent, name_of(symbol)))).copied()
+    }
+
+    /// What the metadata says of a kernel.
+    fn described(&self, symbol: &KernelSymbol) -> Option<&'a Kernel> {
+        self.kernel(symbol).and_then(|(object, n)| object.kernel(n))
     }
 
     /// All of them.
@@ -300,7 +409,7 @@ impl<'a> Objects<'a> {
 
     /// The code object of a kernel. Kernels that no readable code object has belong to the one that cannot be read.
     pub(crate) fn of_kernel(&self, symbol: &KernelSymbol) -> Option<&'a Arc<Object>> {
-        let found = self.kernels.get(&(symbol.agent, name_of(symbol))).map(|(object, _)| *object);
+        let found = self.kernel(symbol).map(|(object, _)| object);
         // A kernel without metadata still has a descriptor.
         let found = found.or_else(|| self.variables.get(&(symbol.agent, &*symbol.name)).copied());
         found.or_else(|| self.all.iter().find(|object| object.agent == symbol.agent && object.code.is_err()))
@@ -316,15 +425,15 @@ impl<'a> Objects<'a> {
 
     /// Registers of a kernel.
     pub(crate) fn registers(&self, symbol: &KernelSymbol) -> Registers {
-        let known = self.kernels.get(&(symbol.agent, name_of(symbol))).map(|(_, kernel)| *kernel);
-        known.map_or(Registers::default(), |kernel| registers(kernel.vgprs, kernel.agprs, kernel.sgprs))
+        self.described(symbol)
+            .map_or(Registers::default(), |kernel| registers(kernel.vgprs, kernel.agprs, kernel.sgprs))
     }
 
     /// The size of a kernel's arguments in bytes, as its descriptor or its metadata says: the larger one if both do. `None` if neither
     /// can be believed.
     pub(crate) fn kernarg_size(&self, symbol: &KernelSymbol) -> Option<u32> {
-        match self.kernels.get(&(symbol.agent, name_of(symbol))) {
-            Some((_, kernel)) => kernel.told_kernarg_bytes().map(|told| told.max(symbol.kernarg_size.unwrap_or(0))),
+        match self.described(symbol) {
+            Some(kernel) => kernel.told_kernarg_bytes().map(|told| told.max(symbol.kernarg_size.unwrap_or(0))),
             None => symbol.kernarg_size,
         }
     }

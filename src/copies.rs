@@ -15,12 +15,13 @@ use std::time::Duration;
 use hsa_sys::abi::signal::Signal;
 use logdur_intercept::Interceptor;
 use logdur_intercept::clock::to_ns;
-use logdur_intercept::lock;
-use logdur_intercept::queue::Work;
+use logdur_intercept::watch::{Work, WorkSubject};
 use logdur_journal::columns::NO_GPU;
 use logdur_journal::{Kernel, Operation, flag};
+use logdur_system::lock;
 
 use crate::kernels::Kernels;
+use crate::ports::CollectRows;
 
 /// How long the end of the process waits for the log thread to record a copy.
 const GIVE_UP_AFTER: Duration = Duration::from_millis(100);
@@ -67,16 +68,9 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// What copies are recorded with.
-#[derive(Clone, Copy)]
-pub(crate) struct Recorder<'a> {
-    pub(crate) interceptor: &'a Interceptor,
-    pub(crate) kernels: &'a Kernels,
-}
-
 /// The application's copies.
-#[derive(Default)]
 pub(crate) struct Copies {
+    kernels: &'static Kernels,
     /// By completion signal.
     under_way: Mutex<HashMap<u64, UnderWay>>,
     /// The log thread has the times of a copy.
@@ -84,17 +78,34 @@ pub(crate) struct Copies {
     numbers: Mutex<BTreeMap<(Side, Side), u32>>,
 }
 
+impl CollectRows for Copies {
+    fn collect(&self, interceptor: &Interceptor) -> bool {
+        let signals: Vec<u64> = lock(&self.under_way).keys().copied().collect();
+        for signal in signals {
+            if let Some((copy, _asked)) = self.ask(signal) {
+                self.record(interceptor, signal, &copy, flag::NO_TIMES);
+            }
+        }
+        !lock(&self.under_way).is_empty()
+    }
+}
+
 impl Copies {
+    /// No copies so far.
+    pub(crate) fn new(kernels: &'static Kernels) -> Copies {
+        Copies { kernels, under_way: Mutex::default(), answered: Condvar::new(), numbers: Mutex::default() }
+    }
+
     /// A copy is about to be started. An earlier one on its signal is recorded, complete or not.
-    pub(crate) fn starts(&self, with: Recorder<'_>, &Started { signal, agents, bytes }: &Started) {
-        let [from, to] = agents.map(|agent| with.interceptor.agent_position(agent));
-        let end_before = time(with, signal).map_or(0, |(_, end)| end);
+    pub(crate) fn starts(&self, interceptor: &Interceptor, &Started { signal, agents, bytes }: &Started) {
+        let [from, to] = agents.map(|agent| interceptor.agent_position(agent));
+        let end_before = time(interceptor, signal).map_or(0, |(_, end)| end);
         if let Some(earlier) = self.take(signal) {
-            self.record(with, signal, &earlier, flag::SHARED_SIGNAL);
+            self.record(interceptor, signal, &earlier, flag::SHARED_SIGNAL);
         }
         // SAFETY: the application has given the signal to a copy: it lives until that is complete.
         let value_before = unsafe { Signal::from_handle(signal) }.value.load(Ordering::Relaxed);
-        let asked = with.interceptor.clock.ticks();
+        let asked = interceptor.clock.ticks();
         let copy = UnderWay { from, to, bytes, asked, value_before, end_before, is_asked_for: false };
         lock(&self.under_way).insert(signal, copy);
     }
@@ -106,9 +117,9 @@ impl Copies {
     }
 
     /// A signal gets another value or is destroyed: its copy is recorded, complete or not.
-    pub(crate) fn leaves(&self, with: Recorder<'_>, signal: u64) {
+    pub(crate) fn leaves(&self, interceptor: &Interceptor, signal: u64) {
         if let Some(copy) = self.take(signal) {
-            self.record(with, signal, &copy, flag::INCOMPLETE);
+            self.record(interceptor, signal, &copy, flag::INCOMPLETE);
         }
     }
 
@@ -131,25 +142,14 @@ impl Copies {
         copy.is_asked_for.then(|| (*copy, Asked { copies: self, signal }))
     }
 
-    /// Records what is complete; true if some copies are not. The runtime is used.
-    pub(crate) fn collect(&self, with: Recorder<'_>) -> bool {
-        let signals: Vec<u64> = lock(&self.under_way).keys().copied().collect();
-        for signal in signals {
-            if let Some((copy, _asked)) = self.ask(signal) {
-                self.record(with, signal, &copy, flag::NO_TIMES);
-            }
-        }
-        !lock(&self.under_way).is_empty()
-    }
-
     /// The runtime shuts down: an incomplete copy never completes.
-    pub(crate) fn leave(&self, with: Recorder<'_>) {
-        self.collect(with);
-        self.give_up(with);
+    pub(crate) fn leave(&self, interceptor: &Interceptor) {
+        self.collect(interceptor);
+        self.give_up(interceptor);
     }
 
     /// The process ends: an incomplete copy never completes. No function of the runtime is called.
-    pub(crate) fn give_up(&self, with: Recorder<'_>) {
+    pub(crate) fn give_up(&self, interceptor: &Interceptor) {
         let any_is_asked_for =
             |under_way: &mut HashMap<u64, UnderWay>| under_way.values().any(|copy| copy.is_asked_for);
         // The log thread may have ended in the middle.
@@ -158,26 +158,26 @@ impl Copies {
         let left = std::mem::take(&mut *under_way);
         drop(under_way);
         for copy in left.values() {
-            self.record_with(with, copy, None, flag::INCOMPLETE);
+            self.record_with(interceptor, copy, None, flag::INCOMPLETE);
         }
     }
 
     /// Records a copy with its times, or with flags that say why it has none.
-    fn record(&self, with: Recorder<'_>, signal: u64, copy: &UnderWay, flags: u8) {
-        let times = time(with, signal).filter(|(start, end)| *start != 0 && *end != copy.end_before);
-        self.record_with(with, copy, times, flags);
+    fn record(&self, interceptor: &Interceptor, signal: u64, copy: &UnderWay, flags: u8) {
+        let times = time(interceptor, signal).filter(|(start, end)| *start != 0 && *end != copy.end_before);
+        self.record_with(interceptor, copy, times, flags);
     }
 
-    fn record_with(&self, with: Recorder<'_>, copy: &UnderWay, times: Option<(u64, u64)>, flags: u8) {
+    fn record_with(&self, interceptor: &Interceptor, copy: &UnderWay, times: Option<(u64, u64)>, flags: u8) {
         let flags = match (times, flags) {
             (Some(_), _) => 0,
             (None, flag::SHARED_SIGNAL) => flag::SHARED_SIGNAL | flag::NO_TIMES,
             (None, flags) => flags,
         };
-        with.interceptor.record_completed(Work {
+        interceptor.record_completed(Work {
             agent: copy.to.or(copy.from).unwrap_or(NO_GPU),
-            kernel: self.number(with, (copy.from, copy.to)),
-            amount: copy.bytes,
+            kernel: self.number((copy.from, copy.to)),
+            subject: WorkSubject::CopiedBytes(copy.bytes),
             asked: copy.asked,
             times: times.unwrap_or_default(),
             flags,
@@ -185,15 +185,15 @@ impl Copies {
     }
 
     /// The number of copies from somewhere to somewhere.
-    fn number(&self, with: Recorder<'_>, (from, to): (Side, Side)) -> u32 {
+    fn number(&self, (from, to): (Side, Side)) -> u32 {
         let name = || Kernel { operation: Operation::Copy, symbol: name(from, to), ..Kernel::default() };
-        *lock(&self.numbers).entry((from, to)).or_insert_with(|| with.kernels.named(name()))
+        *lock(&self.numbers).entry((from, to)).or_insert_with(|| self.kernels.named(name()))
     }
 }
 
 /// Start and end of the last copy on a signal, in nanoseconds of the system clock; `None` if there was none.
-fn time(with: Recorder<'_>, signal: u64) -> Option<(u64, u64)> {
-    let api = with.interceptor.api();
+fn time(interceptor: &Interceptor, signal: u64) -> Option<(u64, u64)> {
+    let api = interceptor.api();
     let frequency = api.timestamp_frequency().ok()?;
     // SAFETY: the signal is about to be given to a copy, or in the table, from which it is removed before it is destroyed.
     let time = unsafe { api.copy_time(signal) }.ok()?;

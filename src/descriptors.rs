@@ -14,16 +14,16 @@ const COUNTED: u64 = 4096;
 
 /// How many descriptors a process with few left has, and how many it may have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Few {
+pub(crate) struct DescriptorShortage {
     open: u64,
     limit: u64,
 }
 
-impl Few {
+impl DescriptorShortage {
     /// Present if the process has few descriptors left.
-    pub(crate) fn left() -> Option<Few> {
+    pub(crate) fn now() -> Option<DescriptorShortage> {
         let (limit, open) = (limit(), open());
-        (limit.saturating_sub(open) < ROOM).then_some(Few { open, limit })
+        (limit.saturating_sub(open) < ROOM).then_some(DescriptorShortage { open, limit })
     }
 
     /// Turns off the features that hold descriptors; what is to be said of that.
@@ -39,7 +39,7 @@ impl Few {
 
     /// Why something is not done.
     pub(crate) fn reason(self) -> String {
-        let Few { open, limit } = self;
+        let DescriptorShortage { open, limit } = self;
         format!(
             "{open} of {limit} descriptors are in use and the application needs the rest; `ulimit -n` raises the limit"
         )

@@ -6,7 +6,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use env_logger::{Builder, Target};
-use logdur_journal::quiet::Quiet;
 use logdur_settings::{Interceptor, LogLocation};
 
 use crate::guarded::Guarded;
@@ -33,7 +32,6 @@ struct Diagnostics {
 
 impl Write for Diagnostics {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _quiet = Quiet::new();
         self.file.reopen(&self.path)?;
         self.file.write(bytes)
     }

@@ -4,24 +4,24 @@
 //! and may still call the runtime. The second is in `.fini_array` and runs after the destructors of all libraries loaded earlier: it
 //! only reads memory, and writes the last line.
 //!
+//! Neither allocates from the application's heap, which the application may have damaged by then. The library's own is in [`heap`](crate::heap).
+//!
+//! In instrumented mode another function comes before both, so that handlers end before the first object of theirs is destroyed
+//! ([`Instrument`](crate::instrument::Instrument)).
+//!
 //! # Threads
 //! The exiting thread. Our own threads still run, and the application's may.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use logdur_intercept::lifetime::Access;
 use logdur_intercept::reaper;
-use logdur_intercept::{guard, lifetime};
+use logdur_intercept::{guard_large, lifetime};
 
-use crate::markers;
-use crate::session::{self, Session};
-
-/// The process that the session is of.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
+use crate::process::{self, of_watched};
+use crate::{markers, session};
 
 /// Registers the first call, and what happens in a fork's child.
 pub(crate) fn register() {
-    PROCESS.store(std::process::id(), Ordering::Relaxed);
+    process::watch();
     // SAFETY: the function takes nothing, returns nothing, never unwinds, and the library is never unloaded.
     unsafe { libc::atexit(before_destructors) };
     // SAFETY: as above.
@@ -33,21 +33,18 @@ unsafe extern "C" fn child_of_fork() {
 }
 
 extern "C" fn before_destructors() {
-    guard((), || {
-        let Some(session) = of_this_process() else { return };
+    guard_large((), || {
+        let Some(session) = of_watched(session::current()) else { return };
+        let interceptor = &session.interceptor;
+        lifetime::ending();
         if lifetime::is_runtime_up() {
-            session.interceptor.drain(Access::Full);
-            session.leave_instrument();
-            session.interceptor.unseen.count(&session.interceptor);
+            interceptor.drain(Access::Full);
+            session.instrument.iter().for_each(|instrument| instrument.end(interceptor));
+            interceptor.count_unseen();
         }
-        session.log.write_all(session, Access::Full);
+        session.log.write_all(interceptor, Access::Full);
         lifetime::exiting();
     });
-}
-
-/// The session, unless this is a child that was made without the C library's knowledge: the records are not there.
-fn of_this_process() -> Option<&'static Session> {
-    session::current().filter(|_| PROCESS.load(Ordering::Relaxed) == std::process::id())
 }
 
 #[used]
@@ -55,27 +52,28 @@ fn of_this_process() -> Option<&'static Session> {
 static FINI: extern "C" fn() = after_destructors;
 
 extern "C" fn after_destructors() {
-    guard((), || {
-        let Some(session) = of_this_process() else { return };
+    guard_large((), || {
+        let Some(session) = of_watched(session::current()) else { return };
+        let interceptor = &session.interceptor;
         lifetime::ended();
-        markers::end(&session.interceptor);
+        markers::end(interceptor);
         if lifetime::is_runtime_up() {
             // The runtime was not shut down: its memory is there, its functions may not be called.
-            session.copies.iter().for_each(|copies| copies.give_up(session.recorder()));
-            session.interceptor.drain(Access::Memory);
-            for queue in session.interceptor.queues.all().iter() {
-                reaper::give_up(&session.interceptor, queue);
+            session.copies.iter().for_each(|copies| copies.give_up(interceptor));
+            interceptor.drain(Access::Memory);
+            for queue in interceptor.queues.all().iter() {
+                reaper::give_up(interceptor, queue);
             }
         }
-        session.capture.iter().for_each(|capture| capture.finish(session));
-        session.interceptor.unseen.tell(&session.interceptor);
-        session.log.write_all(session, Access::Memory);
-        let complete = session.log.write_account(session);
-        session.log.tell_end(session);
-        session.log.tell_losses(session);
+        session.capture.iter().for_each(|capture| capture.finish(interceptor));
+        interceptor.unseen.tell(interceptor);
+        session.log.write_all(interceptor, Access::Memory);
+        let complete = session.log.write_account(interceptor);
+        session.log.tell_end();
+        session.log.tell_losses(interceptor);
         // What the log lacks can be written from the records later.
         if complete {
-            session.interceptor.records.remove();
+            interceptor.records.remove();
         }
     });
 }

@@ -6,15 +6,18 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use logdur_journal::quiet::Quiet;
+use logdur_system::signals::Quiet;
 
 /// Descriptors from here on are seldom the application's: `select` cannot use those from 1024 on, and few programs have
 /// so many.
 const ABOVE_THE_USUAL: libc::rlim_t = 960;
+
+/// How often it is looked whether another process has done with a pipe.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A descriptor that is used only while it refers to the file that it was made for.
 #[derive(Debug)]
@@ -109,11 +112,12 @@ impl Guarded {
         Ok(())
     }
 
-    /// Cuts the file.
+    /// Cuts the file. No signal is raised.
     ///
     /// # Errors
     /// What the kernel says.
     pub(crate) fn truncate(&self, length: u64) -> io::Result<()> {
+        let _quiet = Quiet::new();
         // SAFETY: no memory is involved.
         let failed = unsafe { libc::ftruncate(self.fd, length as libc::off_t) };
         if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -132,6 +136,60 @@ impl Guarded {
     /// True for what can make a writer wait: pipes, sockets, terminals.
     pub(crate) fn may_block(&self) -> bool {
         self.identity.kind != libc::S_IFREG
+    }
+
+    /// Waits until no other process writes lines to the same pipe, also one that has inherited the descriptor; false if the time is over
+    /// first. What is no pipe is nobody's: a file takes each write whole.
+    pub(crate) fn take_turn(&self, until: Instant) -> bool {
+        if self.identity.kind != libc::S_IFIFO {
+            return true;
+        }
+        loop {
+            match self.set_lock(libc::F_WRLCK) {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {}
+                // Without locks, lines that are longer than a pipe takes at once may be torn.
+                _ => return true,
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Lets others write. The end of the process does so, too.
+    pub(crate) fn end_turn(&self) {
+        if self.identity.kind == libc::S_IFIFO {
+            // What was not locked stays so.
+            let _ = self.set_lock(libc::F_UNLCK);
+        }
+    }
+
+    /// Sets a lock of this process: unlike `flock`, it excludes children that have inherited the descriptor.
+    fn set_lock(&self, kind: libc::c_int) -> io::Result<()> {
+        let (l_type, l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
+        let lock = libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
+        // SAFETY: the lock is read during the call.
+        let failed = unsafe { libc::fcntl(self.fd, libc::F_SETLK, &lock) } != 0;
+        if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// True for a regular file whose last line has no end before the place where the next bytes go.
+    pub(crate) fn is_in_line(&self) -> bool {
+        if self.may_block() {
+            return false;
+        }
+        // SAFETY: asks about the descriptor; no memory is involved.
+        let appends = unsafe { libc::fcntl(self.fd, libc::F_GETFL) } & libc::O_APPEND != 0;
+        // SAFETY: as above.
+        let now = unsafe { libc::lseek(self.fd, 0, libc::SEEK_CUR) };
+        let place = if appends { self.length() } else { u64::try_from(now).unwrap_or(0) };
+        let mut last = [b'\n'];
+        // The descriptor itself can only be written, mostly.
+        let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(format!("/proc/self/fd/{}", self.fd));
+        let read = opened.is_ok_and(|file| place > 0 && file.read_exact_at(&mut last, place - 1).is_ok());
+        read && last != [b'\n']
     }
 
     /// The number, for what is no reading or writing.
@@ -154,11 +212,17 @@ impl Guarded {
         stat(self.fd).map_or(0, |about| about.st_size as u64)
     }
 
-    /// Writes once; says how many bytes were taken.
+    /// True once the file has no name any more: what is written to it is lost.
+    pub(crate) fn is_deleted(&self) -> bool {
+        stat(self.fd).is_ok_and(|about| about.st_nlink == 0)
+    }
+
+    /// Writes once; says how many bytes were taken. No signal is raised.
     ///
     /// # Errors
     /// What the kernel says.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let _quiet = Quiet::new();
         // SAFETY: the bytes are readable for their length during the call.
         let written = unsafe { libc::write(self.fd, bytes.as_ptr().cast(), bytes.len()) };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
@@ -174,7 +238,6 @@ impl Guarded {
 
     /// Writes a short text, if the descriptor is what it was and that takes no waiting.
     pub(crate) fn say(&self, text: &str) {
-        let _quiet = Quiet::new();
         // What is ready takes this much at once. Source: POSIX `PIPE_BUF`, on Linux.
         let text = &text.as_bytes()[..text.len().min(4096)];
         let ready = !self.may_block() || self.wait(Duration::ZERO);

@@ -9,8 +9,8 @@ use std::sync::{Mutex, OnceLock};
 use dashmap::DashMap;
 use hsa::{Executable, KernelSymbol};
 use logdur_intercept::address_map::AddressMap;
-use logdur_intercept::lock;
 use logdur_journal::{Kernel, Records, Registers};
+use logdur_system::lock;
 use regex::Regex;
 
 use crate::code::name_of;
@@ -48,7 +48,7 @@ pub(crate) struct Kernels {
 struct Known {
     /// By number minus one.
     kernels: Vec<&'static KnownKernel>,
-    /// Kernels of equal name, arguments and replacement are one.
+    /// Kernels of equal name, arguments, replacement and code object are one.
     numbers: HashMap<Kernel, u32>,
 }
 
@@ -63,27 +63,29 @@ impl Kernels {
         self.numbers.get(kernel_object) as u32
     }
 
+    /// What the code object of a kernel is called whose descriptor is at an address; empty if that is not known.
+    pub(crate) fn code(&self, kernel_object: u64) -> String {
+        self.by_number(self.number(kernel_object)).map_or_else(String::new, |known| known.kernel.code.clone())
+    }
+
     /// The kernel with a number.
     pub(crate) fn by_number(&self, number: u32) -> Option<&'static KnownKernel> {
         lock(&self.known).kernels.get((number as usize).checked_sub(1)?).copied()
     }
 
-    /// Enters the kernels of an executable; `registers` says which ones a kernel has.
+    /// Enters the kernels of an executable; `described` says which registers a kernel has, and what its code object is called.
     pub(crate) fn loaded(
         &self,
         executable: Executable,
         symbols: &[KernelSymbol],
-        registers: impl Fn(&KernelSymbol) -> Registers,
+        described: impl Fn(&KernelSymbol) -> (Registers, String),
     ) {
         let addresses: Vec<u64> = symbols.iter().map(|s| s.kernel_object).filter(|&a| a != 0).collect();
         let named = symbols.iter().filter(|s| s.kernel_object != 0).map(|symbol| {
             let name = name_of(symbol).to_owned();
-            let kernel = Kernel {
-                symbol: name,
-                kernarg_size: symbol.kernarg_size,
-                registers: registers(symbol),
-                ..Kernel::default()
-            };
+            let (registers, code) = described(symbol);
+            let kernel =
+                Kernel { symbol: name, kernarg_size: symbol.kernarg_size, registers, code, ..Kernel::default() };
             (symbol.kernel_object, kernel)
         });
         self.enter(named, |object, number| self.numbers.set(object, number.into()));
@@ -160,8 +162,8 @@ mod tests {
         }
     }
 
-    fn unknown(_: &KernelSymbol) -> Registers {
-        Registers::default()
+    fn unknown(_: &KernelSymbol) -> (Registers, String) {
+        <(Registers, String)>::default()
     }
 
     #[test]

@@ -20,6 +20,7 @@
     clippy::panic
 )]
 
+mod asan;
 mod capture;
 mod code;
 mod copies;
@@ -28,6 +29,7 @@ mod diagnostics;
 mod entry;
 mod exit;
 mod guarded;
+mod heap;
 mod hooks;
 mod instrument;
 mod kernels;
@@ -35,9 +37,11 @@ mod log;
 mod markers;
 mod not_loaded;
 mod own_memory;
+mod ports;
 mod process;
 mod records;
 mod session;
 mod swap;
 
+pub use asan::__asan_default_options;
 pub use entry::{HSA_AMD_TOOL_PRIORITY, OnLoad, OnUnload};

@@ -6,22 +6,32 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use logdur_intercept::queue::Work;
+use logdur_intercept::watch::{Work, WorkSubject};
 use logdur_intercept::{Interceptor, guard, lifetime};
 use logdur_journal::columns::NO_GPU;
 use logdur_journal::markers::{CONNECT, Connect, END, End, Marker, Receive};
 use logdur_journal::{Kernel, flag};
 
-use crate::copies::Recorder;
+use crate::kernels::Kernels;
+
+/// What markers are recorded with.
+struct Recorder {
+    interceptor: &'static Interceptor,
+    kernels: &'static Kernels,
+}
 
 /// What markers are recorded with: null before the first runtime, and in the child of a fork.
-static RECORDER: AtomicPtr<Recorder<'static>> = AtomicPtr::new(std::ptr::null_mut());
+static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The function that takes the ranges that are still open, from when the library of markers was found: a search that finds nothing
+/// allocates.
+static AT_END: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The runtime has been started: takes the markers that wait, and those that come.
-pub(crate) fn connect(with: Recorder<'static>) {
+pub(crate) fn connect(interceptor: &'static Interceptor, kernels: &'static Kernels) {
     if RECORDER.load(Ordering::Acquire).is_null() {
         // Never freed: any thread may be using it.
-        RECORDER.store(Box::into_raw(Box::new(with)), Ordering::Release);
+        RECORDER.store(Box::into_raw(Box::new(Recorder { interceptor, kernels })), Ordering::Release);
     }
     connect_to(Some(receive));
 }
@@ -38,6 +48,7 @@ pub(crate) fn disconnect() {
 
 fn connect_to(receive: Option<Receive>) {
     let Some(connect) = find(CONNECT) else { return };
+    AT_END.store(find(END).unwrap_or(std::ptr::null_mut()), Ordering::Release);
     // SAFETY: only our library of markers has this name, and its function this type.
     let connect = unsafe { std::mem::transmute::<*mut c_void, Connect>(connect) };
     connect(receive);
@@ -45,7 +56,10 @@ fn connect_to(receive: Option<Receive>) {
 
 /// The process ends: takes the ranges that are still open. Those that had to wait have no rows.
 pub(crate) fn end(interceptor: &Interceptor) {
-    let Some(end) = find(END) else { return };
+    let end = AT_END.load(Ordering::Acquire);
+    if end.is_null() {
+        return;
+    }
     // SAFETY: as above.
     let end = unsafe { std::mem::transmute::<*mut c_void, End>(end) };
     let lost = end();
@@ -83,7 +97,7 @@ unsafe extern "C" fn receive(marker: *const Marker) -> bool {
         with.interceptor.record_completed(Work {
             agent: NO_GPU,
             kernel: with.kernels.named(kernel),
-            amount: marker.thread.into(),
+            subject: WorkSubject::Thread(marker.thread),
             asked: 0,
             times: (clock.of_boot_time(marker.start), clock.of_boot_time(marker.end)),
             flags: if marker.end == 0 { flag::INCOMPLETE } else { 0 },

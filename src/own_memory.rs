@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
 
+use logdur_system::signals::Quiet;
+
 /// Fills `to` with what is at an address.
 ///
 /// # Errors
@@ -50,6 +52,8 @@ impl DeviceMappings {
     /// # Errors
     /// When not all of it can be read.
     pub(crate) fn read(&self, from: u64, to: &mut [u8]) -> io::Result<()> {
+        // A limit of file sizes is for files in memory, too.
+        let _quiet = Quiet::new();
         let mut done = 0;
         while done < to.len() {
             let from = ptr::with_exposed_provenance(from as usize + done);

@@ -1,14 +1,38 @@
 //! Which process this is, its place in a parallel job, and files that are named after it.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use logdur_journal::Process;
+use logdur_system::marks;
 
 /// Where launchers of parallel jobs say a process's rank: Open MPI, PMI, PMIx, SLURM, Flux and MVAPICH.
 const RANKS: &[&str] =
     &["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "FLUX_TASK_RANK", "MV2_COMM_WORLD_RANK"];
+
+/// Variables that choose the visible GPUs, and their order: of the runtime, and of HIP and OpenCL above it.
+const VISIBLE: &[&str] = &["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"];
+
+/// The process whose dispatches are watched; 0 before that is known.
+static WATCHED: AtomicU32 = AtomicU32::new(0);
+
+/// This process is watched from now on.
+pub(crate) fn watch() {
+    WATCHED.store(std::process::id(), Ordering::Relaxed);
+}
+
+/// Something of the process that is watched, unless this is a child that was made without the C library's knowledge: the records are
+/// not there.
+pub(crate) fn of_watched<T>(of_process: Option<T>) -> Option<T> {
+    of_process.filter(|_| WATCHED.load(Ordering::Relaxed) == std::process::id())
+}
+
+/// The variables that choose the visible GPUs, as `NAME=VALUE` with blanks in between; those that are not set are left out.
+pub(crate) fn visible_agents() -> String {
+    let set =
+        |name: &&str| Some(format!("{name}={}", std::env::var_os(name)?.to_string_lossy().replace(['\n', ' '], "")));
+    VISIBLE.iter().filter_map(set).collect::<Vec<_>>().join(" ")
+}
 
 /// The rank; `None` outside of a parallel job.
 pub(crate) fn rank() -> Option<u32> {
@@ -20,53 +44,7 @@ pub(crate) fn this() -> Process {
     Process { pid: std::process::id(), rank: rank() }
 }
 
-/// A path with the marks replaced: `%p` by the process id, `%r` by the rank, which is 0 outside of a parallel job, `%h` by the
-/// name of the host.
+/// A path with the marks replaced.
 pub(crate) fn with_marks(path: &Path) -> PathBuf {
-    let mut text = Vec::new();
-    let mut rest = path.as_os_str().as_bytes();
-    while let Some(at) = rest.iter().position(|&b| b == b'%') {
-        let (before, from) = rest.split_at(at);
-        text.extend_from_slice(before);
-        match from.get(1) {
-            Some(b'p') => text.extend_from_slice(std::process::id().to_string().as_bytes()),
-            Some(b'r') => text.extend_from_slice(rank().unwrap_or(0).to_string().as_bytes()),
-            Some(b'h') => text.extend_from_slice(host().as_bytes()),
-            // The other character may begin a mark.
-            _ => {
-                text.push(b'%');
-                rest = from.get(1..).unwrap_or(&[]);
-                continue;
-            }
-        }
-        rest = from.get(2..).unwrap_or(&[]);
-    }
-    text.extend_from_slice(rest);
-    PathBuf::from(OsString::from_vec(text))
-}
-
-/// The name of the host, as a part of a path; `localhost` when the system does not tell it.
-fn host() -> OsString {
-    let mut name = [0_u8; 256];
-    // SAFETY: the call writes at most so many bytes.
-    let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) };
-    let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-    if failed != 0 || name.is_empty() || name.contains(&b'/') {
-        "localhost".into()
-    } else {
-        OsStr::from_bytes(name).into()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_mark_is_replaced_and_other_percent_signs_stay() {
-        let (pid, host) = (std::process::id(), host().into_string().unwrap());
-        assert_eq!(with_marks(Path::new("a%p/b%p.c%d%")), PathBuf::from(format!("a{pid}/b{pid}.c%d%")));
-        assert_eq!(with_marks(Path::new("%r-%h%%p")), PathBuf::from(format!("0-{host}%{pid}")));
-        assert!(!host.is_empty());
-    }
+    marks::replaced(path, rank().unwrap_or(0))
 }

@@ -3,13 +3,13 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use logdur_journal::lines::Format;
-use logdur_journal::names::shell_word;
 use logdur_journal::{Origin, Records, left};
 use logdur_settings::{Interceptor, RecordsLocation};
+use logdur_system::text::shell_word;
+use logdur_system::trust::user;
 
-use crate::descriptors::Few;
-use crate::log::Sink;
+use crate::descriptors::DescriptorShortage;
+use crate::log::{Sink, format};
 use crate::process;
 
 /// The records, as they were made.
@@ -22,12 +22,16 @@ pub(crate) struct Opened {
 }
 
 /// Makes the records, in a file if there is a log whose rows could be missing.
-pub(crate) fn open(settings: &Interceptor, sink: &Sink, few: Option<Few>) -> Opened {
-    let (records, said, no_file) = make(settings, sink, few);
+pub(crate) fn open(settings: &Interceptor, sink: &Sink, shortage: Option<DescriptorShortage>) -> Opened {
+    let (records, said, no_file) = make(settings, sink, shortage);
     Opened { records: Box::leak(Box::new(records)), said, no_file }
 }
 
-fn make(settings: &Interceptor, sink: &Sink, few: Option<Few>) -> (Records, Vec<String>, Option<String>) {
+fn make(
+    settings: &Interceptor,
+    sink: &Sink,
+    shortage: Option<DescriptorShortage>,
+) -> (Records, Vec<String>, Option<String>) {
     let folders = match &settings.records {
         _ if sink.is_nowhere() => return (Records::private(), Vec::new(), None),
         RecordsLocation::Nowhere => {
@@ -39,14 +43,14 @@ fn make(settings: &Interceptor, sink: &Sink, few: Option<Few>) -> (Records, Vec<
     };
     let origin = Origin {
         format: format(settings),
-        log: sink.path().map(Path::to_owned),
+        log: sink.name().map(Path::to_owned),
         filter: settings.log_filter.clone(),
         rank: process::rank(),
     };
     let mut said = Vec::new();
-    if let Some(few) = few {
+    if let Some(shortage) = shortage {
         // It is opened whenever it grows, beside the application.
-        return private(&few.reason());
+        return private(&shortage.reason());
     }
     for folder in &folders {
         // A relative path is of no use to the log's reader.
@@ -68,19 +72,8 @@ fn private(reason: &str) -> (Records, Vec<String>, Option<String>) {
     (Records::private(), vec![notice], Some(reason.to_owned()))
 }
 
-/// How the log's lines are written.
-pub(crate) fn format(settings: &Interceptor) -> Format {
-    match settings.log_format {
-        logdur_settings::Format::Csv => Format::Csv,
-        logdur_settings::Format::CsvSafe => Format::CsvSafe,
-        logdur_settings::Format::Json => Format::Json,
-    }
-}
-
 fn is_ours(path: &Path) -> bool {
-    // SAFETY: the call cannot fail and touches no memory.
-    let user = unsafe { libc::geteuid() };
-    path.symlink_metadata().is_ok_and(|m| m.uid() == user)
+    path.symlink_metadata().is_ok_and(|m| m.uid() == user())
 }
 
 fn of_earlier(path: PathBuf) -> String {

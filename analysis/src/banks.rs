@@ -8,8 +8,6 @@
 //! 11365) and Composable Kernel use as well; for writes of 16 bytes the documents of Composable Kernel. There are no published
 //! measurements for the other processors, or for writes of 12 bytes.
 
-/// Banks of LDS, each a dword wide, of every gfx9 up to gfx942.
-pub(crate) const BANKS: usize = 32;
 /// Lanes of a wave.
 const LANES: usize = 64;
 /// Dwords of a lane at most.
@@ -48,8 +46,15 @@ fn phases(bytes: u8, direction: Direction) -> &'static [u64] {
     }
 }
 
-/// The conflict cycles of one access of the lanes of `mask`: byte offsets in LDS, and bytes of a lane.
-pub fn conflicts(at: &[u64; LANES], mask: u64, bytes: u8, direction: Direction) -> u32 {
+/// The conflict cycles of one access of the lanes of `mask`: how many banks there are, byte offsets in LDS, and bytes of a lane.
+pub fn conflicts(banks: u32, at: &[u64; LANES], mask: u64, bytes: u8, direction: Direction) -> u32 {
+    match banks {
+        64 => of_banks::<64>(at, mask, bytes, direction),
+        _ => of_banks::<32>(at, mask, bytes, direction),
+    }
+}
+
+fn of_banks<const BANKS: usize>(at: &[u64; LANES], mask: u64, bytes: u8, direction: Direction) -> u32 {
     let mut conflicts = 0;
     // The distinct dwords of each bank in a phase: no more than lanes, since the dwords of one lane are in different banks. Most
     // accesses have no conflict, and need no room for more than the first.
@@ -94,7 +99,7 @@ mod tests {
     use super::*;
 
     fn strided(stride: u64, bytes: u8, direction: Direction) -> u32 {
-        conflicts(&std::array::from_fn(|l| l as u64 * stride), u64::MAX, bytes, direction)
+        conflicts(32, &std::array::from_fn(|l| l as u64 * stride), u64::MAX, bytes, direction)
     }
 
     #[test]
@@ -109,6 +114,8 @@ mod tests {
             assert_eq!(strided(132, 4, direction), 0);
             assert_eq!(strided(8, 8, direction), 0);
             assert_eq!(strided(16, 16, direction), 0);
+            // Twice as many banks have half as many dwords each.
+            assert_eq!(conflicts(64, &std::array::from_fn(|l| 8 * l as u64), u64::MAX, 4, direction), 0);
         }
     }
 
@@ -121,8 +128,8 @@ mod tests {
     #[test]
     fn lanes_that_are_off_need_nothing() {
         let at = std::array::from_fn(|l| 128 * l as u64);
-        assert_eq!(conflicts(&at, 0, 4, Direction::Read), 0);
-        assert_eq!(conflicts(&at, 0b11, 4, Direction::Read), 1);
-        assert_eq!(conflicts(&at, 1 | 1 << 32, 4, Direction::Read), 0);
+        assert_eq!(conflicts(32, &at, 0, 4, Direction::Read), 0);
+        assert_eq!(conflicts(32, &at, 0b11, 4, Direction::Read), 1);
+        assert_eq!(conflicts(32, &at, 1 | 1 << 32, 4, Direction::Read), 0);
     }
 }

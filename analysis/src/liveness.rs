@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use amdgpu_isa::action::Action;
 use amdgpu_isa::inst::Inst;
 use amdgpu_isa::uses::{Registers, Uses};
 
@@ -83,7 +84,7 @@ impl Live {
 /// True for an operation after which a part of its result's old value may be read: lanes that it does not write.
 fn keeps_lanes(inst: &Inst) -> bool {
     let masked = |dpp: amdgpu_isa::inst::Dpp| !dpp.bound_ctrl || dpp.bank_mask & dpp.row_mask != 15;
-    inst.op.name == "v_writelane_b32" || inst.dpp().is_some_and(masked)
+    inst.op.action == Action::WriteLane || inst.dpp().is_some_and(masked)
 }
 
 /// What an instruction reads and writes.
@@ -96,7 +97,7 @@ fn uses(inst: &Inst) -> (Set, Set) {
 /// The live registers at each instruction of a kernel: before it or with its results, whichever is more. The instructions are sorted by
 /// address. `None` where control cannot be followed: calls, and jumps to addresses in registers, or registers that M0 selects.
 pub fn live(code: &[(u64, Inst)]) -> Option<Vec<Live>> {
-    let selects = |inst: &Inst| inst.op.name.starts_with("s_set_gpr_idx");
+    let selects = |inst: &Inst| inst.op.action == Action::SetIndex || inst.op.action == Action::EndIndex;
     if code.iter().any(|(_, inst)| inst.is_indirect() || selects(inst)) {
         return None;
     }

@@ -2,7 +2,9 @@
 //!
 //! Exact for what the kernel descriptor and the packet ask for. The hardware may place fewer workgroups, since it places whole ones.
 
-use crate::processor::{Processor, SIMDS};
+use amdgpu_processor::Registers;
+
+use crate::processor::Processor;
 
 /// What a wave and a workgroup of a kernel take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,8 @@ pub struct Occupancy {
     pub waves: u32,
     /// Waves of a SIMD at most, of any kernel.
     pub most: u32,
+    /// What the kernel takes.
+    pub resources: Resources,
     /// What each resource allows.
     pub limits: Vec<(Limit, u32)>,
 }
@@ -60,27 +64,27 @@ impl Occupancy {
     /// Of a kernel on a processor.
     pub fn of(processor: &Processor, resources: &Resources) -> Occupancy {
         let most = processor.waves;
-        let by = |all: u32, granule: u32, one: u32| match one.next_multiple_of(granule) {
+        let by = |file: Registers, one: u32| match one.next_multiple_of(file.granule) {
             0 => most,
-            one => (all / one).min(most),
+            one => (file.count / one).min(most),
         };
         let waves = resources.waves.max(1);
         // Waves of a compute unit that come with so many workgroups, spread over its SIMDs.
-        let of_groups = |groups: u32| (groups * waves).div_ceil(SIMDS).min(most);
-        let lds = match resources.lds.next_multiple_of(processor.lds_granule) {
+        let of_groups = |groups: u32| (groups * waves).div_ceil(processor.simds).min(most);
+        let lds = match resources.lds.next_multiple_of(processor.lds.granule) {
             0 => most,
-            one => of_groups(processor.lds / one),
+            one => of_groups(processor.target.lds / one),
         };
         let workgroups = if waves == 1 { most } else { of_groups(processor.workgroups) };
         let limits = vec![
             (Limit::Waves, most),
-            (Limit::Vgprs, by(processor.vgprs, processor.vgpr_granule, resources.vgprs)),
-            (Limit::Sgprs, by(processor.sgprs, processor.sgpr_granule, resources.sgprs)),
+            (Limit::Vgprs, by(processor.vgprs, resources.vgprs)),
+            (Limit::Sgprs, by(processor.sgprs, resources.sgprs)),
             (Limit::Lds, lds),
             (Limit::Workgroups, workgroups),
         ];
         let waves = limits.iter().map(|(_, waves)| *waves).min().unwrap_or(most);
-        Occupancy { waves, most, limits }
+        Occupancy { waves, most, resources: *resources, limits }
     }
 
     /// What limits it; none where all wave slots are used.
@@ -93,11 +97,10 @@ impl Occupancy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processor::processor;
     use amdgpu_isa::Arch;
 
     fn waves(arch: Arch, vgprs: u32, lds: u32, waves: u32) -> (u32, Vec<Limit>) {
-        let occupancy = Occupancy::of(&processor(arch), &Resources { vgprs, sgprs: 32, lds, waves });
+        let occupancy = Occupancy::of(arch.row(), &Resources { vgprs, sgprs: 32, lds, waves });
         (occupancy.waves, occupancy.limited_by().collect())
     }
 

@@ -20,6 +20,8 @@ type Block = (u64, u32, u32);
 struct Total {
     /// A duration lasts until the wave's next block or its end.
     of: blocks::Total,
+    /// The column where it begins.
+    column: u32,
     /// The last line from which a message came.
     last_line: u32,
 }
@@ -34,6 +36,18 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
+    /// The block of an instruction at a line and column of a file: of those that have the line the one that begins last before it, or else
+    /// first. `None` where several begin at one place.
+    fn at(&self, file: u64, line: u32, column: u32) -> Option<u32> {
+        let there = self.blocks.range((file, 0, 0)..=(file, line, u32::MAX));
+        let there = there.filter(|(_, total)| line <= total.last_line);
+        let starts: Vec<((u32, u32), u32)> = there.map(|((_, at, n), total)| ((*at, total.column), *n)).collect();
+        let before = starts.iter().map(|(start, _)| *start).filter(|start| *start <= (line, column)).max();
+        let start = before.or_else(|| starts.iter().map(|(start, _)| *start).min())?;
+        let mut its = starts.iter().filter(|(of, _)| *of == start);
+        its.next().filter(|_| its.next().is_none()).map(|(_, number)| *number)
+    }
+
     /// A wave leaves its block.
     fn leave(&mut self, wave: Wave, time: u64) {
         let Some((block, since)) = self.inside.remove(&wave) else { return };
@@ -63,6 +77,7 @@ impl Analyzer for Blocks {
                 let total = self.blocks.entry(block).or_default();
                 total.of.count += 1;
                 total.of.lanes += u64::from(header.lanes);
+                total.column = header.column;
                 total.last_line = total.last_line.max(header.line);
                 self.inside.insert(wave, (block, header.timestamp));
                 self.placed.entry((header.xcc, header.se, header.cu)).or_default().insert(header.block);
@@ -87,10 +102,40 @@ impl Analyzer for Blocks {
                 line: (*line).into(),
                 last_line: total.last_line.into(),
                 total: total.of,
-                operations: about.code.operations(*file, *line..=total.last_line),
+                operations: about.code.operations(*file, *line..=total.last_line, |at, column| {
+                    self.at(*file, at, column) == Some(*number)
+                }),
             }
         };
         let all: Vec<blocks::Block> = self.blocks.iter().map(block).collect();
         blocks::write(&about.dispatch(), &all, &self.placed, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_begin_on_one_line_share_its_instructions_by_columns() {
+        let begins =
+            |line, number, column, last_line| ((1, line, number), Total { column, last_line, ..Total::default() });
+        let blocks = [
+            begins(10, 0, 3, 14),
+            begins(12, 1, 5, 12),
+            begins(12, 2, 20, 12),
+            begins(12, 3, 20, 12),
+            begins(12, 4, 40, 13),
+            begins(30, 5, 9, 30),
+        ];
+        let blocks = Blocks { blocks: blocks.into(), ..Blocks::default() };
+        assert_eq!(blocks.at(1, 12, 7), Some(1));
+        assert_eq!(blocks.at(1, 12, 50), Some(4));
+        assert_eq!(blocks.at(1, 12, 25), None, "two blocks begin there");
+        assert_eq!(blocks.at(1, 12, 2), Some(0), "the line begins in the block before");
+        assert_eq!(blocks.at(1, 13, 0), Some(4));
+        assert_eq!(blocks.at(1, 14, 0), Some(0));
+        assert_eq!(blocks.at(1, 30, 0), Some(5), "it is the only one");
+        assert_eq!(blocks.at(1, 20, 0), None);
     }
 }

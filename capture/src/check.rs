@@ -12,7 +12,7 @@ use crate::id::Id;
 use crate::index::{self, Entry};
 use crate::pack::Pack;
 use crate::reader::Reader;
-use crate::records::{CodeObject, Dispatch, Place, Placed, Snapshot, SnapshotId};
+use crate::records::{CodeObject, Dispatch, FramePosition, Placed, Snapshot, SnapshotId};
 use crate::scan::{self, End, Finding, Walk};
 
 /// What a check found.
@@ -22,7 +22,7 @@ pub struct Report {
     pub frames: u64,
     /// Chunks of memory and code objects whose bytes are those that their ids name.
     pub chunks: u64,
-    /// The damage found. If empty, every byte of the file is as it was written.
+    /// The damage found. If empty, every committed byte of the file is as it was written.
     pub findings: Vec<Finding>,
 }
 
@@ -38,9 +38,9 @@ impl Report {
 }
 
 /// A part of a file: a frame, or bytes that are no frame.
-pub(crate) enum Part {
+pub(crate) enum FilePart {
     /// A frame whose checksums are right, and its decoded body.
-    Whole(Place, Head, Vec<u8>),
+    Whole(FramePosition, Head, Vec<u8>),
     /// Bytes from an offset to another that are no frame, and why.
     Lost(u64, u64, Finding),
 }
@@ -52,6 +52,9 @@ impl Reader {
     /// # Errors
     /// What changed.
     pub fn verify(&self) -> Result<(), Finding> {
+        if let Some(damage) = &self.frames.header_damage {
+            return Err(damage.clone());
+        }
         let mut walk = Walk::new(&self.frames);
         let mut buffer = Vec::new();
         while let Some(step) = walk.next() {
@@ -61,7 +64,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Looks at everything: checksums, ids, references, the index.
+    /// Looks at everything that is committed: checksums, ids, references, the index. That a file was not finished is no damage.
     pub fn check(&self) -> Report {
         self.check_with(&mut |_| ())
     }
@@ -83,23 +86,35 @@ impl Reader {
         report
     }
 
-    /// Goes over the whole file, as long as that is wanted. `progress` is told how far that is.
-    pub(crate) fn parts(&self, progress: &mut dyn FnMut(u64), each: &mut dyn FnMut(Part) -> ControlFlow<()>) {
+    /// How far the file is committed: what is behind that is no damage of a file that was not finished.
+    pub(crate) fn committed(&self) -> u64 {
+        match self.end() {
+            End::Finished => self.frames.length,
+            End::Unfinished { whole, .. } => *whole,
+        }
+    }
+
+    /// Goes over the whole file as far as it is committed, as long as that is wanted. `progress` is told how far that is.
+    pub(crate) fn parts(&self, progress: &mut dyn FnMut(u64), each: &mut dyn FnMut(FilePart) -> ControlFlow<()>) {
         let mut walk = Walk::new(&self.frames);
+        let committed = self.committed();
         loop {
             let from = walk.offset;
             progress(from);
+            if from >= committed {
+                break;
+            }
             let (part, jump) = match walk.next() {
                 None => break,
                 Some(Ok((place, head))) => match self.frames.body(place.offset, &head) {
-                    Ok(body) => (Part::Whole(place, head, body), None),
-                    Err(error) => (Part::Lost(place.offset, walk.offset, Finding::from(&error)), None),
+                    Ok(body) => (FilePart::Whole(place, head, body), None),
+                    Err(error) => (FilePart::Lost(place.offset, walk.offset, Finding::from(&error)), None),
                 },
                 Some(Err(error)) => {
                     // What lies in between is lost; a padding that takes its place needs room for a head.
                     let next = self.frames.resume(from + HEAD as u64, walk.last());
                     let to = next.map_or(self.frames.length, |(offset, _)| offset);
-                    (Part::Lost(from, to, Finding::from(&error)), Some(to))
+                    (FilePart::Lost(from, to, Finding::from(&error)), Some(to))
                 }
             };
             if each(part).is_break() {
@@ -112,33 +127,88 @@ impl Reader {
     }
 }
 
+/// The number of a frame's snapshot, and its extents, from the body of the frame at an offset.
+pub(crate) fn snapshot_of(body: &[u8], offset: u64) -> Result<(SnapshotId, &[u8]), CaptureError> {
+    let split = body.split_first_chunk::<8>();
+    let bad = || CaptureError::damaged(offset, "a snapshot's number", format!("{} bytes", body.len()));
+    split.map(|(id, extents)| (SnapshotId(u64::from_le_bytes(*id)), extents)).ok_or_else(bad)
+}
+
+/// The packs that are whole: lengths of the chunks of each, by the offset of its frame.
+#[derive(Debug, Default)]
+pub(crate) struct Packs(HashMap<u64, Vec<u32>>);
+
+impl Packs {
+    /// Takes in a pack whose chunks are what their ids name; how many there are.
+    pub(crate) fn take(&mut self, offset: u64, body: Vec<u8>) -> Result<u64, CaptureError> {
+        let pack = Pack::parse(body, offset)?;
+        let mut lengths = Vec::with_capacity(pack.count() as usize);
+        for (bytes, id) in (0..pack.count()).filter_map(|number| pack.chunk(number)) {
+            let is = Id::of(bytes);
+            if is != id {
+                let expected = format!("chunk {} of bytes named {id}", lengths.len());
+                return Err(CaptureError::damaged(offset, expected, is.to_string()));
+            }
+            lengths.push(bytes.len() as u32);
+        }
+        let count = lengths.len() as u64;
+        self.0.insert(offset, lengths);
+        Ok(count)
+    }
+
+    /// Every chunk that an extent names has to be there, and as long as its place. `offset` is that of the extent's frame.
+    pub(crate) fn has(&self, offset: u64, extent: &Extent) -> Result<(), CaptureError> {
+        let What::Chunks { pack, first, start } = extent.what else { return Ok(()) };
+        let wrong = |found: String| {
+            CaptureError::damaged(offset, format!("an extent {extent:x?} of chunks that are there"), found)
+        };
+        let lengths = self.0.get(&pack).ok_or_else(|| wrong(format!("no whole pack before it at {pack}")))?;
+        let chunks = lengths.get(first as usize..).unwrap_or_default();
+        let count = chunk::count(start, extent.end());
+        if chunks.len() < count {
+            return Err(wrong(format!("{} chunks from there on", chunks.len())));
+        }
+        let mut at = start;
+        for length in chunks.iter().take(count) {
+            let stop = chunk::boundary(at).min(extent.end());
+            if u64::from(*length) != stop - at {
+                return Err(wrong(format!("one of {length} bytes for {:#x}", at)));
+            }
+            at = stop;
+        }
+        Ok(())
+    }
+}
+
 /// The state of a check.
 #[derive(Default)]
 struct Check {
     report: Report,
-    /// Lengths of the chunks of each pack.
-    packs: HashMap<u64, Vec<u32>>,
+    packs: Packs,
+    /// True if there are bytes that are no frames.
+    lost: bool,
     entries: Vec<Entry>,
     frames: u64,
     snapshots: HashSet<SnapshotId>,
-    finished: bool,
 }
 
 impl Check {
-    fn take(&mut self, part: Part) {
+    fn take(&mut self, part: FilePart) {
         let (place, head, body) = match part {
-            Part::Lost(_, _, why) => return self.report.findings.push(why),
-            Part::Whole(place, head, body) => (place, head, body),
+            FilePart::Lost(_, _, why) => {
+                self.lost = true;
+                return self.report.findings.push(why);
+            }
+            FilePart::Whole(place, head, body) => (place, head, body),
         };
         let offset = place.offset;
         self.report.frames += 1;
         self.frames = place.sequence + 1;
         let outcome = match head.kind {
-            kind::PACK => self.pack(offset, body),
-            kind::EXTENTS => body
-                .split_first_chunk::<8>()
-                .ok_or_else(|| CaptureError::damaged(offset, "a snapshot's number", format!("{} bytes", body.len())))
-                .and_then(|(_, extents)| self.extents(offset, extents)),
+            kind::PACK => self.packs.take(offset, body).map(|chunks| self.report.chunks += chunks),
+            kind::EXTENTS => snapshot_of(&body, offset)
+                .and_then(|(_, extents)| Extent::parse(extents, offset))
+                .and_then(|all| all.iter().try_for_each(|extent| self.packs.has(offset, extent))),
             kind::INDEX => index::parse(&body, offset).map(|_| ()),
             kind::FOOTER => self.footer(offset, &body),
             kind::PADDING if body.iter().all(|byte| *byte == 0) => Ok(()),
@@ -154,53 +224,8 @@ impl Check {
         }
     }
 
-    fn pack(&mut self, offset: u64, body: Vec<u8>) -> Result<(), CaptureError> {
-        let pack = Pack::parse(body, offset)?;
-        let mut lengths = Vec::with_capacity(pack.count() as usize);
-        for (bytes, id) in (0..pack.count()).filter_map(|number| pack.chunk(number)) {
-            let is = Id::of(bytes);
-            if is == id {
-                self.report.chunks += 1;
-            } else {
-                self.report.add(
-                    offset,
-                    format!("offset {offset}: chunk {}: expected bytes named {id}, found {is}", lengths.len()),
-                );
-            }
-            lengths.push(bytes.len() as u32);
-        }
-        self.packs.insert(offset, lengths);
-        Ok(())
-    }
-
-    /// Every chunk that extents name has to be there, and as long as its place.
-    fn extents(&mut self, offset: u64, bytes: &[u8]) -> Result<(), CaptureError> {
-        for extent in Extent::parse(bytes, offset)? {
-            let What::Chunks { pack, first, start } = extent.what else { continue };
-            let wrong = |found: String| {
-                CaptureError::damaged(offset, format!("an extent {extent:x?} of chunks that are there"), found)
-            };
-            let lengths = self.packs.get(&pack).ok_or_else(|| wrong(format!("no pack before it at {pack}")))?;
-            let chunks = lengths.get(first as usize..).unwrap_or_default();
-            let count = chunk::count(start, extent.end());
-            if chunks.len() < count {
-                return Err(wrong(format!("{} chunks from there on", chunks.len())));
-            }
-            let mut at = start;
-            for length in chunks.iter().take(count) {
-                let stop = chunk::boundary(at).min(extent.end());
-                if u64::from(*length) != stop - at {
-                    return Err(wrong(format!("one of {length} bytes for {:#x}", at)));
-                }
-                at = stop;
-            }
-        }
-        Ok(())
-    }
-
     fn footer(&mut self, offset: u64, body: &[u8]) -> Result<(), CaptureError> {
         let (frames, ..) = index::parse_footer(body, offset)?;
-        self.finished = true;
         if frames != self.frames {
             return Err(CaptureError::damaged(
                 offset,
@@ -219,7 +244,7 @@ impl Check {
         }
         let kernels: HashSet<u64> = records.kernels.iter().map(|k| k.id).collect();
         let objects: HashSet<Id> = records.code_objects.iter().map(|c| c.id).collect();
-        for dispatch in &records.dispatches {
+        for dispatch in reader.dispatches() {
             self.dispatch(dispatch, &kernels, &objects);
         }
         for object in &records.code_objects {
@@ -264,34 +289,34 @@ impl Check {
     }
 
     fn code_object(&mut self, reader: &Reader, object: &Placed<CodeObject>) {
-        let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
-        let pieces = reader.code_object_pieces(object.place.offset, &object.extents, &mut |piece| {
-            hasher.update(piece);
-            size += piece.len() as u64;
-        });
-        let is = Id(*hasher.finalize().as_bytes());
-        if let Err(error) = pieces {
+        if let Err(error) = reader.is_whole(object) {
             self.report.findings.push(Finding::from(&error));
-        } else if is != object.id || size != object.size {
-            let expected = format_args!("expected {} bytes named {}", object.size, object.id);
-            self.found(object.place.offset, format_args!("a code object: {expected}, found {size} named {is}"));
         }
     }
 
+    /// The index has what the file has, but for frames that are lost.
     fn end(&mut self, reader: &Reader) {
-        match reader.end() {
-            End::Finished => {
-                let indexed = reader.indexed();
-                if indexed != self.entries {
-                    let (indexed, entries) = (indexed.len(), self.entries.len());
-                    self.report.add(0, format!("the index has {indexed} frames, the file {entries}, or others"));
-                }
-            }
-            End::Unfinished { whole, cut, why } => {
-                let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-                let what = format!("the file was not finished: {cut} bytes after {whole} are not committed{why}");
-                self.report.add(*whole, what);
-            }
+        let indexed = reader.indexed();
+        if *reader.end() == End::Finished && !self.lost && indexed != self.entries {
+            let (indexed, entries) = (indexed.len(), self.entries.len());
+            self.report.add(0, format!("the index has {indexed} frames, the file {entries}, or others"));
         }
+    }
+}
+
+impl Reader {
+    /// Compares the bytes of a code object with its id and size, without holding them.
+    pub(crate) fn is_whole(&self, object: &Placed<CodeObject>) -> Result<(), CaptureError> {
+        let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
+        self.code_object_pieces(object.place.offset, &object.extents, &mut |piece| {
+            hasher.update(piece);
+            size += piece.len() as u64;
+        })?;
+        let is = Id(*hasher.finalize().as_bytes());
+        if is == object.id && size == object.size {
+            return Ok(());
+        }
+        let expected = format!("a code object of {} bytes named {}", object.size, object.id);
+        Err(CaptureError::damaged(object.place.offset, expected, format!("{size} named {is}")))
     }
 }

@@ -7,7 +7,7 @@ pub const CAPTURE_MAGIC: [u8; 8] = *b"LDCAP\r\n\x1a";
 /// A reader takes files of its own major version, of any minor.
 pub const MAJOR: u16 = 1;
 /// Goes up when fields, optional frames, or anything else is added that older readers may ignore.
-pub const MINOR: u16 = 3;
+pub const MINOR: u16 = 5;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 128;
 /// Memory is cut where addresses are multiples of this.
@@ -113,6 +113,42 @@ impl Header {
         }
         Ok(header)
     }
+
+    /// What a damaged header was. If one byte is another, the checksum says which. Otherwise the tag of the file's frames and what all
+    /// files of this version have are enough to read it; `tag` is `None` where no frame is known, or the header has to be exact.
+    pub(crate) fn recovered(bytes: &[u8; HEADER_BYTES], tag: Option<u32>) -> Option<Header> {
+        let is_of_frames = |header: &Header| tag.is_none_or(|tag| header.tag() == tag);
+        // 0 of a header whose checksum is right: what is wrong with it was written so.
+        let syndrome = |bytes: &[u8; HEADER_BYTES]| {
+            let (body, said) = bytes.split_last_chunk::<4>().unwrap_or((&[], &[0; 4]));
+            crc32fast::hash(body) ^ u32::from_le_bytes(*said)
+        };
+        let wrong = Some(syndrome(bytes)).filter(|wrong| *wrong != 0)?;
+        let changed = |at: usize, by: u8| {
+            let mut changed = *bytes;
+            *changed.get_mut(at)? ^= by;
+            Some(changed)
+        };
+        for at in 0..HEADER_BYTES {
+            // What each bit of the byte does to the syndrome; that of several bits is the sum without carry.
+            let mut bits = [0; 8];
+            for (bit, to) in bits.iter_mut().enumerate() {
+                *to = syndrome(&changed(at, 1 << bit)?) ^ wrong;
+            }
+            for by in 1..=u8::MAX {
+                let set = bits.iter().enumerate().filter(|(bit, _)| by & 1 << bit != 0);
+                let sum = set.fold(0, |sum, (_, bit)| sum ^ bit);
+                if sum == wrong
+                    && let Some(header) = Header::parse(&changed(at, by)?).ok().filter(is_of_frames)
+                {
+                    return Some(header);
+                }
+            }
+        }
+        let mut uuid = [0; 16];
+        *uuid.first_chunk_mut()? = tag?.to_le_bytes();
+        Some(Header::new(uuid, 0))
+    }
 }
 
 /// Some bytes from a place; zeros where there are none.
@@ -138,6 +174,22 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(Header::parse(&bytes).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_header_with_another_byte_is_read_as_it_was_and_a_worse_one_by_the_tag_of_the_frames() {
+        let header = Header::new([7; 16], 99);
+        let whole: [u8; HEADER_BYTES] = header.to_bytes().try_into().unwrap();
+        for at in 0..HEADER_BYTES {
+            let mut bytes = whole;
+            bytes[at] ^= 0x41;
+            assert_eq!(Header::recovered(&bytes, Some(header.tag())), Some(header), "byte {at}");
+        }
+        let mut bytes = whole;
+        bytes[20..60].fill(0x55);
+        let read = Header::recovered(&bytes, Some(header.tag())).unwrap();
+        assert_eq!((read.tag(), read.bytes, read.created_ns), (header.tag(), 128, 0));
+        assert_eq!(Header::recovered(&bytes, None), None);
     }
 
     #[test]

@@ -61,9 +61,9 @@ pub use pack::Compress;
 pub use page::page;
 pub use reader::Reader;
 pub use records::{
-    Agent, Allocation, AllocationKind, CodeObject, Dispatch, FREED, Freed, Global, KERNARG_EXTENT, Kernel, Loaded,
-    Note, Packet, Place, Placed, Property, Queue, Record, Records, Scope, Session, Severity, Snapshot, SnapshotId,
-    UNANNOUNCED,
+    Agent, Allocation, AllocationKind, Begun, CodeObject, Dispatch, FREED, FramePosition, Freed, Global,
+    KERNARG_EXTENT, Kernel, Loaded, Note, Packet, Placed, Property, Queue, Record, Records, Scope, Session, Severity,
+    Snapshot, SnapshotId, UNANNOUNCED, UNTAKEN,
 };
 pub use scan::{End, Finding};
 pub use snapshot::SnapshotWriter;
@@ -71,4 +71,4 @@ pub use source::Source;
 pub use storage::{FileStorage, PRIVATE, Storage, numbered, size_limit};
 pub use tasks::{Spawn, Threads};
 pub use value::{FieldRow, Fields, Kind, Shown};
-pub use writer::{Options, Sync, Writer};
+pub use writer::{Durability, Options, Writer};

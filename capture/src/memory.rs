@@ -41,11 +41,17 @@ pub struct Change {
     pub what: Difference,
 }
 
-impl<'r> Memory<'r> {
-    pub(crate) fn new(reader: &'r Reader, id: SnapshotId, map: Arc<Map>) -> Memory<'r> {
-        Memory { reader, id, map }
+impl Reader {
+    /// The memory of a snapshot.
+    ///
+    /// # Errors
+    /// When it is not in the file, or one of its parents or where its contents are is damaged.
+    pub fn snapshot(&self, id: SnapshotId) -> Result<Memory<'_>, CaptureError> {
+        Ok(Memory { reader: self, id, map: self.map_of(id)? })
     }
+}
 
+impl Memory<'_> {
     /// Which snapshot it is.
     pub fn id(&self) -> SnapshotId {
         self.id

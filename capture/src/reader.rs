@@ -5,8 +5,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use logdur_system::lock;
 
 use crate::error::CaptureError;
 use crate::extent::{EXTENT, Extent, What};
@@ -15,9 +19,10 @@ use crate::header::{CHUNK, Header};
 use crate::id::Id;
 use crate::index::Entry;
 use crate::map::Map;
-use crate::memory::Memory;
 use crate::pack::Pack;
-use crate::records::{Allocation, Dispatch, Note, Place, Placed, Record, Records, Session, Snapshot, SnapshotId};
+use crate::records::{
+    Allocation, Dispatch, FramePosition, Note, Placed, Record, Records, Session, Snapshot, SnapshotId, UNTAKEN,
+};
 use crate::scan::{self, End, Finding, Frames};
 use crate::source::Source;
 
@@ -30,8 +35,14 @@ const MAX_CODE_OBJECT: u64 = 4 << 30;
 #[derive(Debug)]
 pub struct Reader {
     pub(crate) frames: Frames,
+    /// The file; empty if it is none.
+    path: PathBuf,
     records: Records,
     problems: Vec<Finding>,
+    /// Records of dispatches among them.
+    lost_dispatches: u64,
+    /// All dispatches, if the last did not end; empty otherwise.
+    with_unended: Vec<Placed<Dispatch>>,
     end: End,
     /// The frames that are no packs, as the index has them.
     indexed: Vec<Entry>,
@@ -50,8 +61,17 @@ impl Reader {
     /// When it cannot be read, is no capture, or needs a newer reader. A file whose writer did not come to its end is
     /// read as far as it goes ([`Self::end`]).
     pub fn open(path: &Path) -> Result<Reader, CaptureError> {
-        let file = File::open(path).map_err(|source| CaptureError::File { path: path.to_owned(), source })?;
-        Reader::new(file)
+        let failed = |source| CaptureError::File { path: path.to_owned(), source };
+        // A pipe is not waited for.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
+        let kind = file.metadata().map_err(failed)?.file_type();
+        if !kind.is_file() && !kind.is_dir() {
+            return Err(failed(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "expected a file, found a pipe or a device",
+            )));
+        }
+        Ok(Reader { path: path.to_owned(), ..Reader::new(file)? })
     }
 
     /// Reads a capture from anywhere.
@@ -64,8 +84,11 @@ impl Reader {
         let found = frames.find(&mut problems)?;
         let mut reader = Reader {
             frames,
+            path: PathBuf::new(),
             records: Records::default(),
             problems,
+            lost_dispatches: 0,
+            with_unended: Vec::new(),
             end: found.end,
             indexed: found.entries,
             extents: HashMap::new(),
@@ -79,7 +102,14 @@ impl Reader {
                 kind::PADDING | kind::PACK | kind::INDEX | kind::FOOTER => {}
                 _ => match reader.take(entry.offset) {
                     Err(error @ CaptureError::Newer { .. }) => return Err(error),
-                    Err(error) => reader.problems.push(Finding::from(&error)),
+                    Err(error) => {
+                        let finding = Finding::from(&error);
+                        // Without an index, the frames have told it.
+                        if !reader.problems.contains(&finding) {
+                            reader.problems.push(finding);
+                        }
+                        reader.lost_dispatches += u64::from(entry.kind == Dispatch::TYPE);
+                    }
                     Ok(Some(snapshot)) => {
                         reader.extents.insert(snapshot, std::mem::take(&mut extents));
                     }
@@ -87,6 +117,7 @@ impl Reader {
                 },
             }
         }
+        reader.with_unended = with_unended(&reader.records);
         Ok(reader)
     }
 
@@ -97,12 +128,17 @@ impl Reader {
             return if head.flags & flag::OPTIONAL != 0 { Ok(None) } else { Err(scan::unknown(offset, head.kind)) };
         }
         let body = self.frames.body(offset, &head)?;
-        let place = Place { sequence: head.sequence, offset };
+        let place = FramePosition { sequence: head.sequence, offset };
         match self.records.take(place, head.kind, &body) {
             Some(Err(why)) => Err(CaptureError::damaged(offset, "a record", why.to_string())),
             Some(Ok(())) if head.kind == Snapshot::TYPE => Ok(self.records.snapshots.last().map(|s| s.id)),
             _ => Ok(None),
         }
+    }
+
+    /// The file that was opened; empty if it is read from elsewhere.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(crate) fn indexed(&self) -> &[Entry] {
@@ -129,6 +165,11 @@ impl Reader {
         &self.problems
     }
 
+    /// How many records of dispatches are damaged, as far as that is known: those that no index names are not counted.
+    pub fn lost_dispatches(&self) -> u64 {
+        self.lost_dispatches
+    }
+
     /// Everything that the file says, but for the contents of memory.
     pub fn records(&self) -> &Records {
         &self.records
@@ -139,9 +180,15 @@ impl Reader {
         &self.records.sessions
     }
 
-    /// The dispatches that were captured.
+    /// The dispatches that were captured. The last may be one that did not end: it has no memory after.
     pub fn dispatches(&self) -> &[Placed<Dispatch>] {
-        &self.records.dispatches
+        if self.with_unended.is_empty() { &self.records.dispatches } else { &self.with_unended }
+    }
+
+    /// True for a dispatch that did not end while it was captured.
+    pub fn is_unended(&self, dispatch: &Dispatch) -> bool {
+        let packet = |dispatch: &Dispatch| (dispatch.queue, dispatch.index);
+        self.with_unended.last().is_some_and(|unended| packet(unended) == packet(dispatch))
     }
 
     /// What a reader has to be told.
@@ -150,8 +197,8 @@ impl Reader {
     }
 
     /// The allocations that there were at a place of the file, by address: for a dispatch, at its `place`.
-    pub fn allocations_at(&self, place: Place) -> Vec<&Placed<Allocation>> {
-        let before = |at: &Place| at.sequence < place.sequence;
+    pub fn allocations_at(&self, place: FramePosition) -> Vec<&Placed<Allocation>> {
+        let before = |at: &FramePosition| at.sequence < place.sequence;
         let made = self.records.allocations.iter().map(|a| (a.place, a.base, Some(a)));
         let gone = self.records.freed.iter().map(|f| (f.place, f.base, None));
         let mut events: Vec<_> = made.chain(gone).filter(|event| before(&event.0)).collect();
@@ -202,16 +249,16 @@ impl Reader {
         Ok(())
     }
 
-    /// The memory of a snapshot.
+    /// Where the memory of a snapshot is in the file.
     ///
     /// # Errors
     /// When it is not in the file, or one of its parents or where its contents are is damaged.
-    pub fn snapshot(&self, id: SnapshotId) -> Result<Memory<'_>, CaptureError> {
+    pub(crate) fn map_of(&self, id: SnapshotId) -> Result<Arc<Map>, CaptureError> {
         let mut chain = Vec::new();
         let mut map = Arc::new(Map::default());
         let mut next = Some(id);
         while let Some(id) = next {
-            let kept = self.maps.lock().unwrap_or_else(PoisonError::into_inner).iter().find(|m| m.0 == id).cloned();
+            let kept = lock(&self.maps).iter().find(|m| m.0 == id).cloned();
             if let Some((_, kept)) = kept {
                 map = kept;
                 break;
@@ -233,12 +280,12 @@ impl Reader {
                 to.put(extent);
             }
         }
-        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut maps = lock(&self.maps);
         if !maps.iter().any(|m| m.0 == id) {
             maps.truncate(1);
             maps.insert(0, (id, map.clone()));
         }
-        Ok(Memory::new(self, id, map))
+        Ok(map)
     }
 
     pub(crate) fn snapshot_record(&self, id: SnapshotId) -> Option<&Placed<Snapshot>> {
@@ -268,7 +315,7 @@ impl Reader {
 
     /// The pack at an offset.
     pub(crate) fn pack(&self, offset: u64) -> Result<Arc<Pack>, CaptureError> {
-        let mut packs = self.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut packs = lock(&self.packs);
         if let Some(at) = packs.iter().position(|p| p.0 == offset) {
             let kept = packs.remove(at);
             let pack = kept.1.clone();
@@ -320,6 +367,18 @@ impl Reader {
         }
         Ok(stop)
     }
+}
+
+/// All dispatches, if the last did not end. Of that one there is only what was known at its beginning.
+fn with_unended(records: &Records) -> Vec<Placed<Dispatch>> {
+    let Some(begun) = records.begun.last() else { return Vec::new() };
+    let ended = records.dispatches.last().map(|dispatch| dispatch.place);
+    let given_up = records.notes.iter().rfind(|note| note.code == UNTAKEN).map(|note| note.place);
+    if ended.max(given_up) > Some(begun.place) {
+        return Vec::new();
+    }
+    let unended = Placed { place: begun.place, value: begun.dispatch.clone() };
+    records.dispatches.iter().cloned().chain([unended]).collect()
 }
 
 /// The extents of a frame, if they are of a snapshot.

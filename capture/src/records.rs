@@ -218,12 +218,14 @@ fields! {
         6 flags: u64,
         /// The host's address for it, when that is another.
         7 host_base: Option<u64>,
-        /// Of [`AllocationKind::Virtual`]: the number of the handle that is mapped.
+        /// Of [`AllocationKind::Virtual`]: the number of the memory that is mapped. Allocations with the same number are the same memory.
         8 handle: u64,
         /// Of [`AllocationKind::Virtual`] and others with a choice: what memory is behind it.
         9 backing: AllocationKind,
         /// The segment, the pool, the alignment: what else has to be the same to have such memory again.
         10 properties: Vec<Property>,
+        /// Of [`AllocationKind::Virtual`]: where in the memory of `handle` it begins, in bytes.
+        11 offset: u64,
     }
 
     /// Memory is no longer there: the allocation of that base.
@@ -324,6 +326,13 @@ fields! {
         20 held_ns: u64,
     }
 
+    /// A dispatch that is about to run, with the memory before. One is captured at a time. If neither a Dispatch nor a Note `untaken`
+    /// follows, it did not end: it brought the process down, or still ran.
+    Begun {
+        /// What is known of it. Its kernel is the application's, even if another runs in its place.
+        1 dispatch: Dispatch,
+    }
+
     /// What a reader has to be told: what was not captured, above all.
     Note {
         /// How much it matters.
@@ -347,8 +356,10 @@ pub const KERNARG_EXTENT: &str = "kernarg-extent";
 pub const UNANNOUNCED: &str = "unannounced";
 /// The code of notes about memory that the application freed before it was read.
 pub const FREED: &str = "freed";
+/// The code of notes about dispatches that were chosen and not captured.
+pub const UNTAKEN: &str = "untaken";
 
-nested! { Property }
+nested! { Property Dispatch }
 
 records! {
     /// The process that is captured, and with what.
@@ -375,6 +386,8 @@ records! {
     26 Dispatch dispatches,
     /// What a reader has to be told.
     27 Note notes,
+    /// Dispatches that are about to run.
+    28 Begun begun,
 }
 
 /// A struct that is the body of a frame.
@@ -385,7 +398,7 @@ pub trait Record: Fields {
 
 /// Where in a file a frame is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct FramePosition {
     /// The number of the frame: which came before which.
     pub sequence: u64,
     /// Bytes before it.
@@ -396,7 +409,7 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Placed<T> {
     /// Where.
-    pub place: Place,
+    pub place: FramePosition,
     /// What.
     pub value: T,
 }

@@ -2,9 +2,9 @@
 
 use crate::error::CaptureError;
 use crate::frame::{self, HEAD, Head, flag, kind};
-use crate::header::{HEADER_BYTES, Header};
+use crate::header::{HEADER_BYTES, Header, array};
 use crate::index::{self, Entry};
-use crate::records::Place;
+use crate::records::FramePosition;
 use crate::source::Source;
 
 /// Something that is wrong with a file.
@@ -56,6 +56,8 @@ pub(crate) struct Frames {
     source: Box<dyn Source>,
     pub(crate) length: u64,
     pub(crate) header: Header,
+    /// What is wrong with the header in the file, if something is.
+    pub(crate) header_damage: Option<Finding>,
 }
 
 impl std::fmt::Debug for Frames {
@@ -66,7 +68,7 @@ impl std::fmt::Debug for Frames {
 
 /// The frames that there are, packs left out.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FrameList {
     pub(crate) entries: Vec<Entry>,
     pub(crate) end: End,
 }
@@ -84,7 +86,13 @@ impl Frames {
         }
         let mut bytes = [0; HEADER_BYTES];
         source.read_at(0, &mut bytes).map_err(read)?;
-        let header = Header::parse(&bytes)?;
+        let (header, header_damage) = match Header::parse(&bytes) {
+            Ok(header) => (header, None),
+            Err(error) => match recovered(&*source, &bytes, &error) {
+                Some(header) => (header, Some(Finding::from(&error))),
+                None => return Err(error),
+            },
+        };
         if u64::from(header.bytes) > length {
             return Err(CaptureError::damaged(
                 12,
@@ -92,7 +100,7 @@ impl Frames {
                 header.bytes.to_string(),
             ));
         }
-        Ok(Frames { source, length, header })
+        Ok(Frames { source, length, header, header_damage })
     }
 
     /// Where the first frame begins.
@@ -160,15 +168,18 @@ impl Frames {
     }
 
     /// Finds the frames. A file that needs a newer reader is refused.
-    pub(crate) fn find(&self, problems: &mut Vec<Finding>) -> Result<Found, CaptureError> {
+    pub(crate) fn find(&self, problems: &mut Vec<Finding>) -> Result<FrameList, CaptureError> {
+        problems.extend(self.header_damage.clone());
         match self.by_footer() {
-            Ok(Some(entries)) => return Ok(Found { entries, end: End::Finished }),
-            Ok(None) => {}
-            Err(error @ CaptureError::Newer { .. }) => return Err(error),
+            Ok(Some(entries)) => Ok(FrameList { entries, end: End::Finished }),
+            Ok(None) => self.scan(problems, true),
+            Err(error @ CaptureError::Newer { .. }) => Err(error),
             // The frames are there without their index.
-            Err(error) => problems.push(Finding::from(&error)),
+            Err(error) => {
+                problems.push(Finding::from(&error));
+                self.scan(problems, false)
+            }
         }
-        self.scan()
     }
 
     /// The entries of the index; `None` without a footer.
@@ -206,9 +217,11 @@ impl Frames {
         Ok(Some(entries))
     }
 
-    /// Goes from head to head, as far as they are whole.
-    fn scan(&self) -> Result<Found, CaptureError> {
+    /// Goes from head to head. Heads that are not whole are problems, and left out, if others follow; else the file ends there.
+    /// `footer`: one that is there is a problem, too, since the index cannot be read by it.
+    fn scan(&self, problems: &mut Vec<Finding>, footer: bool) -> Result<FrameList, CaptureError> {
         let (mut entries, mut committed, mut whole) = (Vec::new(), 0, self.first());
+        let mut ended = None;
         let mut walk = Walk::new(self);
         let why = loop {
             match walk.next() {
@@ -217,19 +230,32 @@ impl Frames {
                     if !known(head.kind) && head.flags & flag::OPTIONAL == 0 {
                         return Err(unknown(place.offset, head.kind));
                     }
-                    if head.kind != kind::PACK {
+                    if !matches!(head.kind, kind::PACK | kind::PADDING | kind::INDEX | kind::FOOTER) {
                         entries.push(Entry { offset: place.offset, kind: head.kind });
                     }
+                    ended = (head.kind == kind::FOOTER).then_some((place.offset, head));
                     if head.flags & flag::COMMIT != 0 {
                         (committed, whole) = (entries.len(), walk.offset);
                     }
                 }
                 Some(Err(error @ CaptureError::Newer { .. })) => return Err(error),
-                Some(Err(error)) => break Some(Finding::from(&error)),
+                Some(Err(error)) => match self.resume(walk.offset + HEAD as u64, walk.last()) {
+                    Some((offset, _)) => {
+                        problems.push(Finding::from(&error));
+                        walk.jump(offset);
+                    }
+                    None => break Some(Finding::from(&error)),
+                },
             }
         };
+        if let Some((offset, head)) = ended.filter(|_| footer) {
+            let body = self.body(offset, &head).and_then(|body| index::parse_footer(&body, offset));
+            let left = self.length - walk.offset;
+            let behind = || CaptureError::damaged(walk.offset, "the end of the file", format!("{left} bytes"));
+            problems.push(Finding::from(&body.err().unwrap_or_else(behind)));
+        }
         entries.truncate(committed);
-        Ok(Found { entries, end: End::Unfinished { whole, cut: self.length - whole, why } })
+        Ok(FrameList { entries, end: End::Unfinished { whole, cut: self.length - whole, why } })
     }
 
     /// The first head that is whole from an offset on, later in the sequence than a number.
@@ -253,6 +279,17 @@ impl Frames {
         }
         None
     }
+}
+
+/// What a damaged header was. A file of which neither a checksum nor a frame says that it is a capture is none.
+fn recovered(source: &dyn Source, bytes: &[u8; HEADER_BYTES], error: &CaptureError) -> Option<Header> {
+    let mut head = [0; HEAD];
+    let first = source.read_at(HEADER_BYTES as u64, &mut head).ok();
+    let tag = u32::from_le_bytes(array(&head, 36));
+    let is_frame = first.is_some() && Head::parse(&head, tag, HEADER_BYTES as u64).is_ok();
+    // A later version is damage only where the checksum says so.
+    let is_newer = matches!(error, CaptureError::Newer { .. });
+    Header::recovered(bytes, Some(tag).filter(|_| is_frame && !is_newer))
 }
 
 /// True for the types that this version knows.
@@ -289,14 +326,14 @@ impl<'f> Walk<'f> {
         self.last = self.last.map(|last| (last.0, true));
     }
 
-    pub(crate) fn next(&mut self) -> Option<Result<(Place, Head), CaptureError>> {
+    pub(crate) fn next(&mut self) -> Option<Result<(FramePosition, Head), CaptureError>> {
         if self.offset >= self.frames.length {
             return None;
         }
         Some(self.step())
     }
 
-    fn step(&mut self) -> Result<(Place, Head), CaptureError> {
+    fn step(&mut self) -> Result<(FramePosition, Head), CaptureError> {
         let offset = self.offset;
         let head = self.frames.head(offset)?;
         let follows = match self.last {
@@ -310,6 +347,6 @@ impl<'f> Walk<'f> {
         }
         self.last = Some((head.sequence, head.kind == kind::PADDING));
         self.offset = offset + head.frame_bytes();
-        Ok((Place { sequence: head.sequence, offset }, head))
+        Ok((FramePosition { sequence: head.sequence, offset }, head))
     }
 }

@@ -60,8 +60,16 @@ fn hash(step: Step) -> Hashed {
     Hashed { step, contents }
 }
 
+impl<S: Storage> Writer<S> {
+    /// Begins a snapshot of memory. What is as in the parent costs nothing, if the parent is the newest snapshot; after
+    /// another, or after one that was not finished, everything is looked at anew, and has no parent.
+    pub fn snapshot(&mut self, parent: Option<SnapshotId>) -> SnapshotWriter<'_, S> {
+        SnapshotWriter::new(self, parent)
+    }
+}
+
 impl<'w, S: Storage> SnapshotWriter<'w, S> {
-    pub(crate) fn new(writer: &'w mut Writer<S>, parent: Option<SnapshotId>) -> Self {
+    fn new(writer: &'w mut Writer<S>, parent: Option<SnapshotId>) -> Self {
         let known = writer.state_of.take();
         let old = std::mem::take(&mut writer.state);
         // What is not known of a parent cannot be compared: the snapshot stands on its own.

@@ -58,6 +58,11 @@ impl FileStorage {
         Ok(FileStorage { file, length: 0 })
     }
 
+    /// A file that was opened for this, and is empty.
+    pub fn of(file: File) -> FileStorage {
+        FileStorage { file, length: 0 }
+    }
+
     /// Makes a new file of a name that no file has, with the permissions of a `mode`, whatever the process's umask. Of several
     /// processes that try, one succeeds.
     ///

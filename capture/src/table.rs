@@ -133,7 +133,7 @@ macro_rules! records {
 
         impl Records {
             /// Takes a frame in; `None` when its type is not a record's.
-            pub(crate) fn take(&mut self, place: Place, frame: u16, body: &[u8]) -> Option<Result<(), $crate::value::Wrong>> {
+            pub(crate) fn take(&mut self, place: FramePosition, frame: u16, body: &[u8]) -> Option<Result<(), $crate::value::Wrong>> {
                 Some(match frame {
                     $( $number => $crate::value::read::<$name>(body).map(|value| self.$list.push(Placed { place, value })), )*
                     _ => return None,
@@ -141,7 +141,7 @@ macro_rules! records {
             }
 
             /// Name and fields of every record, in the order of the file.
-            pub fn shown(&self) -> Vec<(Place, &'static str, Vec<(&'static str, $crate::value::Shown)>)> {
+            pub fn shown(&self) -> Vec<(FramePosition, &'static str, Vec<(&'static str, $crate::value::Shown)>)> {
                 let mut all = Vec::new();
                 $( all.extend(self.$list.iter().map(|r| (r.place, <$name as $crate::value::Fields>::NAME, $crate::value::Fields::shown(&r.value)))); )*
                 all.sort_by_key(|(place, ..)| *place);

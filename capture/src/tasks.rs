@@ -6,7 +6,9 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use logdur_system::lock;
 
 /// Starts a thread that runs a body to its end; false if that is impossible.
 pub type Spawn = fn(Box<dyn FnOnce() + Send>) -> bool;
@@ -63,10 +65,6 @@ enum Progress<I, O> {
 trait Run: Send + Sync + std::fmt::Debug {
     /// Does the work, unless a thread has begun it.
     fn run(&self);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<I: Send + std::fmt::Debug, O: Send + std::fmt::Debug> Run for Task<I, O> {

@@ -298,6 +298,19 @@ pub trait Fields: Default {
     fn take(&mut self, tag: u16, bytes: &[u8]) -> Result<(), String>;
 }
 
+/// Sets fields of a record's body to zeros, which is their default; the body stays as long as it is.
+pub(crate) fn blank(body: &mut [u8], tags: &[u16]) {
+    let mut rest = body;
+    while let Some((&mut [t0, t1, _, _, ref length @ ..], after)) = rest.split_first_chunk_mut::<FIELD_HEAD>() {
+        let length = u32::from_le_bytes(*length) as usize;
+        let Some((field, next)) = after.split_at_mut_checked(length) else { return };
+        if tags.contains(&u16::from_le_bytes([t0, t1])) {
+            field.fill(0);
+        }
+        rest = next;
+    }
+}
+
 /// Reads the fields of a struct; those that it does not know are ignored.
 pub(crate) fn read<T: Fields>(mut bytes: &[u8]) -> Result<T, Wrong> {
     let mut value = T::default();

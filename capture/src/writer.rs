@@ -24,17 +24,16 @@ use crate::index::{self, Entry};
 use crate::known::{Known, Spot};
 use crate::pack::{self, Compress, Filled, Stored};
 use crate::records::{
-    Agent, Allocation, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Queue, Record, Session, Severity,
-    SnapshotId,
+    Agent, Allocation, Begun, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Queue, Record, Session,
+    Severity, SnapshotId,
 };
-use crate::snapshot::SnapshotWriter;
 use crate::state::State;
 use crate::storage::{FileStorage, Storage};
 use crate::tasks::{Task, Tasks, Threads};
 
 /// When a write is waited for until the disk has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sync {
+pub enum Durability {
     /// Never: written data outlives the process, but not a crash of the machine.
     #[default]
     Never,
@@ -48,7 +47,7 @@ pub struct Options {
     /// How contents are stored.
     pub compress: Compress,
     /// When to wait for the disk.
-    pub sync: Sync,
+    pub durability: Durability,
     /// Bytes for what is remembered of earlier contents, at most. A third is the table of contents that are in the file
     /// (32 bytes for each chunk of 64 KiB), the rest the keys of the newest snapshot's chunks (16 bytes each): with the
     /// default, 96 MiB, 64 GiB of different contents and 256 GiB of memory. What does not fit is written again.
@@ -66,7 +65,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             compress: Compress::Auto,
-            sync: Sync::Never,
+            durability: Durability::Never,
             memory: 96 << 20,
             threads: None,
             uuid: None,
@@ -137,6 +136,8 @@ records! {
     global: Global;
     /// Writes what a queue is.
     queue: Queue;
+    /// Writes that a dispatch is about to run, and commits it with the memory before.
+    begun: Begun;
     /// Writes a dispatch, and commits it: from here on it is in the file, whatever becomes of the process.
     dispatch: Dispatch;
     /// Writes what a reader has to be told.
@@ -234,12 +235,6 @@ impl<S: Storage> Writer<S> {
     /// When the capture has stopped, or stops.
     pub fn freed(&mut self, base: u64) -> Result<(), CaptureError> {
         self.record(&Freed { base })
-    }
-
-    /// Begins a snapshot of memory. What is as in the parent costs nothing, if the parent is the newest snapshot; after
-    /// another, or after one that was not finished, everything is looked at anew, and has no parent.
-    pub fn snapshot(&mut self, parent: Option<SnapshotId>) -> SnapshotWriter<'_, S> {
-        SnapshotWriter::new(self, parent)
     }
 
     /// Ends the file with an index, which makes opening fast. Returns the storage.
@@ -412,7 +407,7 @@ impl<S: Storage> Writer<S> {
         let seal = Seal::put(&mut self.frame);
         let written = append(&mut self.storage, head, self.tag, (&mut self.frame, seal));
         self.wrote(kind, written)?;
-        if flags & flag::COMMIT != 0 && self.options.sync == Sync::Commit {
+        if flags & flag::COMMIT != 0 && self.options.durability == Durability::Commit {
             let synced = self.storage.sync();
             synced.map_err(|source| self.stop(CaptureError::Write { end: self.end, bytes: 0, source }))?;
         }

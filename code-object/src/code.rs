@@ -3,7 +3,7 @@
 //! What instructions mean is not known here. Addresses are those of the file, before it is loaded.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use object::LittleEndian;
 use object::elf;
@@ -12,6 +12,7 @@ use object::read::elf::SectionHeader as _;
 use crate::container::{Method, unpacked};
 use crate::elf::{Image, STT_AMDGPU_HSA_KERNEL, STT_FUNC, damaged};
 use crate::error::{Result, Unreadable};
+use crate::kernel::Kernel;
 use crate::object::CodeObject;
 
 /// Code that begins at an address and has a name: a kernel, or a function that kernels call.
@@ -26,6 +27,9 @@ pub struct Function {
     /// True when packets can start it.
     pub is_kernel: bool,
 }
+
+/// The instructions of a kernel: where they are in the file, and their bytes.
+pub type KernelBytes<'a> = (u64, &'a [u8]);
 
 impl<'a> Image<'a> {
     /// The kernels and functions that have code here, by address, each address once.
@@ -59,6 +63,21 @@ impl<'a> Image<'a> {
             Function { name: name.to_owned(), address, size: if size == 0 { next } else { size }, is_kernel }
         };
         Ok(found.into_iter().map(function).collect())
+    }
+
+    /// The instructions of each kernel, in the order of the metadata, and where they are in the file: `None` where a kernel has no code.
+    ///
+    /// # Errors
+    /// When a table of symbols is damaged.
+    pub fn kernel_code(&self, object: &CodeObject) -> Result<Vec<Option<KernelBytes<'a>>>> {
+        let functions = self.functions(object)?;
+        let sizes: HashMap<u64, u64> = functions.iter().map(|function| (function.address, function.size)).collect();
+        let code = |kernel: &Kernel| {
+            let entry = kernel.descriptor.as_ref()?.entry;
+            let size = *sizes.get(&entry)?;
+            Some((self.file_offset(entry, size)?, self.at_address(entry, size)?))
+        };
+        Ok(object.kernels.iter().map(code).collect())
     }
 
     /// Everything that can be executed: the address of its first byte, and its bytes, by address.

@@ -45,7 +45,7 @@ mod value_kind;
 mod words;
 mod yaml;
 
-pub use code::Function;
+pub use code::{Function, KernelBytes};
 pub use data::{DataKind, DataRange, InnerData, LinkedAddress, Part, StoredAddress};
 pub use descriptor::Descriptor;
 pub use elf::Image;
@@ -54,7 +54,7 @@ pub use global::{AddressTaken, Global, GlobalKind};
 pub use kernel::{Access, AddressSpace, Argument, Kernel, KernelKind};
 pub use object::{Abi, CodeObject};
 pub use rewrite::rewrite;
-pub use source::Source;
+pub use source::{NO_MEMORY, Source, zeroed};
 pub use target::{Setting, Target};
 pub use value::Value;
 pub use value_kind::ValueKind;

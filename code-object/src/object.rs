@@ -9,7 +9,7 @@ use crate::error::{Result, Unreadable};
 use crate::global::{self, AddressTaken, Global};
 use crate::kernel::Kernel;
 use crate::metadata::{self, Form};
-use crate::target::{self, Setting, Target};
+use crate::target::{Setting, Target};
 use crate::value::Value;
 
 /// Version of the code object's ABI.
@@ -191,13 +191,13 @@ fn target(abi: Abi, flags: u32, document: &Document<'_>, notes: &[Note<'_>]) -> 
         return old_target(notes);
     }
     let mach = flags as u8;
-    let known = target::processor(mach);
+    let known = amdgpu_processor::Target::of_machine(mach);
     let named = || document.target.as_deref().and_then(|text| Target::parse(text).ok()).map(|t| t.processor);
     let processor = match known {
-        Some(&(_, name, ..)) => name.to_owned(),
+        Some(known) => known.name.to_owned(),
         None => named().unwrap_or_else(|| format!("mach-{mach:#x}")),
     };
-    let (xnack, sramecc) = known.map_or((false, false), |&(_, _, xnack, sramecc)| (xnack, sramecc));
+    let (xnack, sramecc) = known.map_or((false, false), |known| (known.xnack, known.sramecc));
     let bit = |bit: u32| flags >> bit & 1 == 1;
     match abi {
         Abi::V2 | Abi::V3 => Target {

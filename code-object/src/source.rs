@@ -55,7 +55,18 @@ pub(crate) fn read(source: &dyn Source, what: &'static str, at: u64, length: u64
         limit: usize::MAX as u64,
         found: length,
     })?;
-    let mut bytes = vec![0; size];
+    let no_memory = || Unreadable::Read { at, length, reason: NO_MEMORY.to_owned() };
+    let mut bytes = zeroed(size).ok_or_else(no_memory)?;
     source.read_at(at, &mut bytes).map_err(|e| Unreadable::Read { at, length, reason: e.to_string() })?;
     Ok(bytes)
+}
+
+/// What a reason says where memory is missing.
+pub const NO_MEMORY: &str = "the system has no memory left for them";
+
+/// So many zeros; `None` if the system has no memory left for them. Those that are never written take no room.
+pub fn zeroed(size: usize) -> Option<Vec<u8>> {
+    // An allocation that fails ends the process, unless it is asked for in this way, which gives no zeros.
+    Vec::<u8>::new().try_reserve_exact(size).ok()?;
+    Some(vec![0; size])
 }

@@ -1,9 +1,11 @@
 //! What code was compiled for: a target ID, like `gfx90a:sramecc+:xnack-`.
 //!
-//! Source: AMDGPUUsage, "Target ID" and "AMDGPU EF_AMDGPU_MACH Values".
+//! Source: AMDGPUUsage, "Target ID". Names and numbers of processors are those of `amdgpu-processor`.
 
 use std::fmt;
 use std::str::FromStr;
+
+use amdgpu_processor::Target as Processor;
 
 use crate::error::Unreadable;
 
@@ -92,12 +94,12 @@ impl Target {
         if processor.is_empty() || !processor.chars().all(named) {
             return Err(wrong(at, "a processor", processor));
         }
-        let (xnack, sramecc) = supports(processor);
+        let known = Processor::named(processor);
         let default = |supported| if supported { Setting::Any } else { Setting::Unsupported };
         let mut target = Target {
             processor: processor.to_owned(),
-            xnack: default(xnack),
-            sramecc: default(sramecc),
+            xnack: default(known.is_some_and(|known| known.xnack)),
+            sramecc: default(known.is_some_and(|known| known.sramecc)),
             generic_version: 0,
         };
         at += processor.len() + 1;
@@ -119,8 +121,8 @@ impl Target {
 
     /// The target as `e_flags` of an ELF of version 4 of the ABI; `None` for a processor without a number, and for a family.
     pub fn elf_flags(&self) -> Option<u32> {
-        let &(mach, ..) = PROCESSORS.iter().find(|p| p.1 == self.processor).filter(|_| !self.is_generic())?;
-        Some(u32::from(mach) | self.xnack.bits() << 8 | self.sramecc.bits() << 10)
+        let known = Processor::named(&self.processor).filter(|_| !self.is_generic())?;
+        Some(u32::from(known.machine) | self.xnack.bits() << 8 | self.sramecc.bits() << 10)
     }
 
     /// True for code that runs on a family of processors.
@@ -150,89 +152,6 @@ impl fmt::Display for Target {
     }
 }
 
-/// A processor: its number in `e_flags`, its name, and whether xnack and sramecc can be chosen.
-type Processor = (u8, &'static str, bool, bool);
-
-/// The number's processor.
-pub(crate) fn processor(mach: u8) -> Option<&'static Processor> {
-    PROCESSORS.iter().find(|p| p.0 == mach)
-}
-
-/// Whether a processor has xnack and sramecc.
-fn supports(name: &str) -> (bool, bool) {
-    PROCESSORS.iter().find(|p| p.1 == name).map_or((false, false), |p| (p.2, p.3))
-}
-
-const NO: bool = false;
-const YES: bool = true;
-
-#[rustfmt::skip]
-const PROCESSORS: &[Processor] = &[
-    (0x20, "gfx600",          NO,  NO),
-    (0x21, "gfx601",          NO,  NO),
-    (0x22, "gfx700",          NO,  NO),
-    (0x23, "gfx701",          NO,  NO),
-    (0x24, "gfx702",          NO,  NO),
-    (0x25, "gfx703",          NO,  NO),
-    (0x26, "gfx704",          NO,  NO),
-    (0x28, "gfx801",          YES, NO),
-    (0x29, "gfx802",          NO,  NO),
-    (0x2a, "gfx803",          NO,  NO),
-    (0x2b, "gfx810",          YES, NO),
-    (0x2c, "gfx900",          YES, NO),
-    (0x2d, "gfx902",          YES, NO),
-    (0x2e, "gfx904",          YES, NO),
-    (0x2f, "gfx906",          YES, YES),
-    (0x30, "gfx908",          YES, YES),
-    (0x31, "gfx909",          YES, NO),
-    (0x32, "gfx90c",          YES, NO),
-    (0x33, "gfx1010",         YES, NO),
-    (0x34, "gfx1011",         YES, NO),
-    (0x35, "gfx1012",         YES, NO),
-    (0x36, "gfx1030",         NO,  NO),
-    (0x37, "gfx1031",         NO,  NO),
-    (0x38, "gfx1032",         NO,  NO),
-    (0x39, "gfx1033",         NO,  NO),
-    (0x3a, "gfx602",          NO,  NO),
-    (0x3b, "gfx705",          NO,  NO),
-    (0x3c, "gfx805",          NO,  NO),
-    (0x3d, "gfx1035",         NO,  NO),
-    (0x3e, "gfx1034",         NO,  NO),
-    (0x3f, "gfx90a",          YES, YES),
-    (0x40, "gfx940",          YES, YES),
-    (0x41, "gfx1100",         NO,  NO),
-    (0x42, "gfx1013",         YES, NO),
-    (0x43, "gfx1150",         NO,  NO),
-    (0x44, "gfx1103",         NO,  NO),
-    (0x45, "gfx1036",         NO,  NO),
-    (0x46, "gfx1101",         NO,  NO),
-    (0x47, "gfx1102",         NO,  NO),
-    (0x48, "gfx1200",         NO,  NO),
-    (0x49, "gfx1250",         YES, YES),
-    (0x4a, "gfx1151",         NO,  NO),
-    (0x4b, "gfx941",          YES, YES),
-    (0x4c, "gfx942",          YES, YES),
-    (0x4e, "gfx1201",         NO,  NO),
-    (0x4f, "gfx950",          YES, YES),
-    (0x50, "gfx1310",         NO,  NO),
-    (0x51, "gfx9-generic",    YES, NO),
-    (0x52, "gfx10-1-generic", YES, NO),
-    (0x53, "gfx10-3-generic", NO,  NO),
-    (0x54, "gfx11-generic",   NO,  NO),
-    (0x55, "gfx1152",         NO,  NO),
-    (0x57, "gfx1154",         NO,  NO),
-    (0x58, "gfx1153",         NO,  NO),
-    (0x59, "gfx12-generic",   NO,  NO),
-    (0x5a, "gfx1251",         YES, YES),
-    (0x5b, "gfx12-5-generic", YES, YES),
-    (0x5c, "gfx1172",         NO,  NO),
-    (0x5d, "gfx1170",         NO,  NO),
-    (0x5e, "gfx1171",         NO,  NO),
-    (0x5f, "gfx9-4-generic",  YES, YES),
-    (0x62, "gfx11-7-generic", NO,  NO),
-    (0x63, "gfx13-generic",   NO,  NO),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,12 +179,5 @@ mod tests {
         );
         assert!(said("").contains("expected a processor"));
         assert!(said("amdgcn-amd-amdhsa--").contains("at 0x13: expected a processor"));
-    }
-
-    #[test]
-    fn no_number_and_no_name_is_there_twice() {
-        for (i, a) in PROCESSORS.iter().enumerate() {
-            assert!(PROCESSORS.iter().skip(i + 1).all(|b| a.0 != b.0 && a.1 != b.1), "{a:?}");
-        }
     }
 }

@@ -20,6 +20,7 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         size: 8,
         kind: kind.clone(),
         address_space: Some(AddressSpace::Other("another".to_owned())),
+        pointee_align: Some(16),
     };
     let kernel = |name: &str, later: ValueKind| Interface {
         name: name.to_owned(),
@@ -42,8 +43,9 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         vgprs: 24,
         agprs: 8,
         float_mode: Some(0x3f0),
-        variables: vec!["counter".to_owned()],
-        stored_functions: vec!["twice".to_owned()],
+        variables: ["counter".to_owned()].into(),
+        stored_functions: ["twice".to_owned()].into(),
+        initialisers: ["amdgcn.device.init".to_owned()].into(),
     };
     let place = Place {
         kind: Kind::CompressedBundle,

@@ -3,14 +3,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use logdur_journal::{demangle, names};
+use logdur_demangle::{demangle, parts};
+use logdur_journal::names;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for symbol in [text.to_owned(), format!("_Z{text}"), format!("_Z1fI{text}EvT_")] {
-        let name = demangle::demangle(&symbol);
+        let name = demangle(&symbol);
         // What has a name has all of its parts, unless one of them repeats itself for too long.
-        if demangle::parts(&symbol).is_some() {
+        if parts(&symbol).is_some() {
             assert!(name.is_some(), "{symbol}");
         }
         assert!(names::names(&symbol).contains(&symbol), "{symbol}");

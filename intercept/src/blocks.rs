@@ -6,17 +6,21 @@
 
 use std::ptr::{self, NonNull};
 
+#[cfg(not(loom))]
+use logdur_journal::pages;
 use logdur_journal::{BLOCK_BYTES, Block, Fate, Record, Records, State, Times};
 
 use crate::cache_line::prefetch_for_write;
 use crate::progress::{AppSignal, Progress};
-use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
 
 /// Blocks that are made at once.
 const BATCH: usize = if cfg!(loom) { 1 } else { 4 };
-/// Blocks that are kept ready at most.
+/// Blocks that are kept ready at most. The memory of others that are free goes back to the system.
 const READY: usize = 64;
+/// So many blocks that were taken are worth a look of the log thread before its time.
+const MANY: usize = 32;
 
 /// Blocks beyond the limit that queues may take.
 const SPARE: usize = 8;
@@ -27,10 +31,17 @@ const BLOCK_RECORDS: usize = if cfg!(loom) { 2 } else { logdur_journal::BLOCK_RE
 /// Whose cache line is asked for together.
 const PROGRESS_OF_A_LINE: usize = 64 / size_of::<Progress>();
 
-/// The free blocks. A block is never given back to the system: references to its records stay readable.
+/// The free blocks. References to records stay readable: of a block that is not needed, all but the addresses and two pages goes back
+/// to the system.
 pub struct Blocks {
     records: &'static Records,
     pool: Mutex<Vec<BlockRef>>,
+    /// Blocks without memory.
+    resting: Mutex<Vec<BlockRef>>,
+    /// Blocks that were ever taken.
+    taken: AtomicUsize,
+    /// The system has refused memory.
+    refused: AtomicBool,
     /// Blocks that publishers took since the pool was last looked after.
     demand: AtomicUsize,
     /// Blocks that there are, in the pool or in use.
@@ -44,7 +55,9 @@ pub struct Blocks {
     parked: BlockRef,
 }
 
-/// A block of records, with the private progress of their dispatches. Zeros are a valid value before `records` is set.
+/// A block of records, with the private progress of their dispatches. Zeros are a valid value before `records` is set. What is not in its
+/// first page is zeros while the block is at rest.
+#[repr(C)]
 struct OwnBlock {
     records: *const Block,
     /// The block that follows, null while this one is being filled.
@@ -56,6 +69,9 @@ struct OwnBlock {
     #[cfg(loom)]
     watched: loom::cell::UnsafeCell<()>,
 }
+
+#[cfg(not(loom))]
+const _: () = assert!(std::mem::offset_of!(OwnBlock, progress) <= pages::PAGE);
 
 /// The next block for a queue, put aside.
 #[derive(Default)]
@@ -80,54 +96,101 @@ pub struct RecordRef {
 }
 
 impl Blocks {
-    /// Blocks for records of about `limit` bytes in all.
-    pub fn new(records: &'static Records, limit: u64) -> Blocks {
+    /// Blocks for records of about `limit` bytes in all; `None` if the system has no memory left.
+    pub fn new(records: &'static Records, limit: u64) -> Option<Blocks> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX) / BLOCK_BYTES;
-        let parked = BlockRef::of(NonNull::from(Box::leak(Block::new())));
-        Blocks {
+        Some(Blocks {
             records,
             pool: Mutex::new(Vec::new()),
+            resting: Mutex::new(Vec::new()),
+            taken: AtomicUsize::new(0),
+            refused: AtomicBool::new(false),
             demand: AtomicUsize::new(0),
             #[cfg(loom)]
             made: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
             limit,
-            parked,
-        }
+            parked: Block::new().and_then(BlockRef::of)?,
+        })
     }
 
-    /// An empty block, for a thread that may wait.
-    pub fn take(&self) -> BlockRef {
-        self.used.fetch_add(1, Ordering::Relaxed);
+    /// An empty block, for a thread that may wait; `None` if the system has no memory left.
+    pub fn take(&self) -> Option<BlockRef> {
         let mut pool = lock(&self.pool);
         if pool.is_empty() {
             pool.extend(self.make(BATCH));
         }
-        pool.pop().unwrap_or(self.parked)
+        let block = pool.pop()?;
+        self.count_taken();
+        Some(block)
     }
 
-    /// An empty block for the publisher of a queue.
-    pub fn next(&self, spare: &Spare, queue: u64, agent: usize) -> BlockRef {
+    /// An empty block for the publisher of a queue; `None` if the system has no memory left.
+    pub fn next(&self, spare: &Spare, queue: u64, agent: usize) -> Option<BlockRef> {
         self.demand.fetch_add(1, Ordering::Relaxed);
-        self.used.fetch_add(1, Ordering::Relaxed);
         let pooled = || self.pool.try_lock().ok()?.pop();
-        let block = spare.take().or_else(pooled).unwrap_or_else(|| self.take_new());
+        let block = spare.take().or_else(pooled).or_else(|| self.take_new())?;
+        self.count_taken();
         block.get().assign(queue, agent);
-        block
+        Some(block)
+    }
+
+    fn count_taken(&self) {
+        self.used.fetch_add(1, Ordering::Relaxed);
+        self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The last resort: the queue takes blocks faster than the reaper makes them.
-    fn take_new(&self) -> BlockRef {
+    fn take_new(&self) -> Option<BlockRef> {
         let mut new = self.make(BATCH);
-        let block = new.next().unwrap_or(self.parked);
+        let block = new.pop();
         lock(&self.pool).extend(new);
         block
     }
 
-    fn make(&self, count: usize) -> impl Iterator<Item = BlockRef> + use<> {
+    /// Blocks with memory: those that are at rest, and new ones.
+    fn make(&self, count: usize) -> Vec<BlockRef> {
+        let mut resting = lock(&self.resting);
+        let first = resting.len().saturating_sub(count);
+        let (mut blocks, refused): (Vec<_>, Vec<_>) =
+            resting.drain(first..).partition(|block| self.records.reserve_again(block.get()));
+        // Their file has no room for them any more. Others are tried first from now on.
+        resting.splice(0..0, refused);
+        drop(resting);
+        let wanted = count - blocks.len();
+        let new: Vec<_> = self.records.blocks(wanted).into_iter().filter_map(BlockRef::of).collect();
         #[cfg(loom)]
-        self.made.fetch_add(count, Ordering::Relaxed);
-        self.records.blocks(count).into_iter().map(BlockRef::of)
+        self.made.fetch_add(new.len(), Ordering::Relaxed);
+        if new.len() < wanted {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+        blocks.extend(new);
+        blocks
+    }
+
+    /// True once the system has refused memory for records.
+    pub fn were_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The number of blocks that were ever taken.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// True when so many blocks were taken since there were `taken` that their rows should not wait.
+    pub fn are_many_since(&self, taken: usize) -> bool {
+        self.taken().wrapping_sub(taken) >= MANY
+    }
+
+    /// Gives the memory of free blocks that are not needed back to the system.
+    pub fn rest(&self) {
+        let mut pool = lock(&self.pool);
+        let kept = pool.len().min(READY);
+        let surplus = pool.split_off(kept);
+        drop(pool);
+        surplus.iter().for_each(|block| block.rest(self.records));
+        lock(&self.resting).extend(surplus);
     }
 
     /// True when the blocks in use take more memory than they may.
@@ -189,31 +252,34 @@ impl Spare {
 
 impl OwnBlock {
     #[cfg(not(loom))]
-    fn empty() -> Box<OwnBlock> {
-        // SAFETY: null pointers and atomic integers that are 0.
-        unsafe { Box::<OwnBlock>::new_zeroed().assume_init() }
+    fn empty() -> Option<NonNull<OwnBlock>> {
+        // Zeros are a value: null pointers and atomic integers that are 0.
+        pages::zeroed()
     }
 
     #[cfg(loom)]
-    fn empty() -> Box<OwnBlock> {
-        Box::new(OwnBlock {
+    fn empty() -> Option<NonNull<OwnBlock>> {
+        let block = OwnBlock {
             records: ptr::null(),
             next: AtomicPtr::default(),
             progress: Default::default(),
             app_signals: Default::default(),
             watched: Default::default(),
-        })
+        };
+        Some(NonNull::from(Box::leak(Box::new(block))))
     }
 }
 
 impl BlockRef {
-    /// A block with records that live as long as the process: see `Records::blocks`.
-    fn of(records: NonNull<Block>) -> BlockRef {
-        let mut block = OwnBlock::empty();
-        block.records = records.as_ptr();
+    /// A block with records that live as long as the process: see `Records::blocks`. `None` if the system has no memory left.
+    fn of(records: NonNull<Block>) -> Option<BlockRef> {
+        let mut block = OwnBlock::empty()?;
+        // SAFETY: the memory was just made, and no other thread knows of it.
+        let own = unsafe { block.as_mut() };
+        own.records = records.as_ptr();
         // The next user of the block does not wait for its pages.
-        block.progress.iter().for_each(|progress| progress.set_state(State::Free));
-        BlockRef(NonNull::from(Box::leak(block)))
+        own.progress.iter().for_each(|progress| progress.set_state(State::Free));
+        Some(BlockRef(block))
     }
 
     fn own(self) -> &'static OwnBlock {
@@ -249,6 +315,20 @@ impl BlockRef {
     /// Says which block its publisher goes on with.
     pub(crate) fn set_next(self, next: BlockRef) {
         self.own().next.store(next.0.as_ptr(), Ordering::Release);
+    }
+
+    /// Gives the memory of a block back to the system that is empty, and that no queue has.
+    fn rest(self, records: &Records) {
+        #[cfg(not(loom))]
+        // SAFETY: the memory is a mapping, made by `OwnBlock::empty`, and threads read and write its atomics only. In the first page is
+        // what is not zero in an empty block.
+        unsafe {
+            pages::give_back(self.0, 1);
+        }
+        if let Some(block) = NonNull::new(self.own().records.cast_mut()) {
+            // SAFETY: the block is the records' own, and empty; `Blocks::make` has room reserved for it before it is used.
+            unsafe { records.rest(block) };
+        }
     }
 
     /// Makes every record free again. No other thread may hold the block.
@@ -383,7 +463,7 @@ mod model {
 
     impl Harness {
         fn new() -> Arc<Harness> {
-            let blocks = Blocks::new(Box::leak(Box::new(Records::private())), u64::MAX);
+            let blocks = Blocks::new(Box::leak(Box::new(Records::private())), u64::MAX).unwrap();
             Arc::new(Harness { blocks, spare: Spare::default(), gone: AtomicBool::new(false) })
         }
 
@@ -392,7 +472,7 @@ mod model {
             let record = match free.record() {
                 Some(record) => record,
                 None => {
-                    let next = self.blocks.next(&self.spare, 1, 0);
+                    let next = self.blocks.next(&self.spare, 1, 0).unwrap();
                     free.block.set_next(next);
                     *free = Cursor::start(next);
                     RecordRef { block: next, slot: 0 }
@@ -438,7 +518,7 @@ mod model {
         const DISPATCHES: u64 = 5;
         explore(3, || {
             let harness = Harness::new();
-            let start = Cursor::start(harness.blocks.take());
+            let start = Cursor::start(harness.blocks.take().unwrap());
             let other = Arc::clone(&harness);
             let publisher = thread::spawn(move || {
                 let mut free = start;
@@ -471,7 +551,7 @@ mod model {
             let threads = [
                 // The application uses the queue and destroys it; the log thread sees that it is gone.
                 |harness: &Harness| {
-                    let block = harness.blocks.next(&harness.spare, 1, 0);
+                    let block = harness.blocks.next(&harness.spare, 1, 0).unwrap();
                     harness.gone.store(true, Ordering::Release);
                     harness.blocks.take_back(&harness.spare);
                     harness.blocks.give_back(block);
@@ -493,3 +573,6 @@ mod model {
         });
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -10,8 +10,7 @@ use hsa::Api;
 use logdur_journal::Records;
 use logdur_journal::clock::Line;
 use logdur_journal::layout::Pair;
-
-use crate::lock::lock;
+use logdur_system::lock;
 
 /// Between two calibrations of a clock that is in use: the runtime itself corrects for drift at most 16 times a second.
 const CALIBRATION: Duration = Duration::from_millis(500);

@@ -14,9 +14,9 @@ use logdur_journal::{Record, Shape, State, flag};
 
 use crate::blocks::{Cursor, RecordRef};
 use crate::interceptor::Interceptor;
+use crate::interceptor::ports::Changed;
 use crate::kernarg_ring::Borrowed;
-use crate::pending::Left;
-use crate::ports::Changed;
+use crate::pending::SignalStays;
 use crate::queue::{Publisher, Queue};
 
 /// How many records before its use a record's cache line is asked for: the threads that read records leave it elsewhere.
@@ -35,8 +35,8 @@ pub(crate) enum Timing {
 
 /// How to time a dispatch with a signal of its own; `can_stay` says whether it is one of ordinary memory that only this
 /// process uses, `enter` enters it in the table of pending signals.
-fn timing(can_stay: impl FnOnce() -> bool, enter: impl FnOnce() -> Left) -> Timing {
-    if can_stay() && enter() == Left::Yes { Timing::AppSignal } else { Timing::Forwarded }
+fn timing(can_stay: impl FnOnce() -> bool, enter: impl FnOnce() -> SignalStays) -> Timing {
+    if can_stay() && enter() == SignalStays::Yes { Timing::AppSignal } else { Timing::Forwarded }
 }
 
 impl Publisher {
@@ -133,11 +133,11 @@ impl Publisher {
     ) {
         let recorded = self.record(interceptor, queue, &changed.packet, changed.kernel, id_and_time);
         let Some((record, own)) = recorded else {
-            match (changed.lent, changed.kernargs) {
+            match (changed.resource, changed.kernargs) {
                 // No thread would learn when it is complete.
-                (Some(lent), kernargs) => {
+                (Some(resource), kernargs) => {
                     kernargs.into_iter().for_each(Borrowed::give_back);
-                    lent.by.recorded(lent.token, None);
+                    resource.owner.recorded(resource.token, None);
                 }
                 // Memory of arguments that has no record is not used again.
                 (None, _) => slot.take_kernel_of(&changed.packet),
@@ -149,8 +149,8 @@ impl Publisher {
         if let Some(own) = own {
             slot.set_completion_signal(own.handle());
         }
-        if let Some(lent) = changed.lent {
-            lent.by.recorded(lent.token, Some(record));
+        if let Some(resource) = changed.resource {
+            resource.owner.recorded(resource.token, Some(record));
         }
         if let Some(kernargs) = changed.kernargs {
             kernargs.until_complete(record.progress());
@@ -168,10 +168,10 @@ impl Publisher {
         kernel: u32,
         (id, now): (u64, u64),
     ) -> Option<(RecordRef, Option<OwnSignal>)> {
-        if self.free.record().is_none() && passes_unrecorded(interceptor, queue, packet.completion_signal()) {
+        if self.free.record().is_none() && self.passes_unrecorded(interceptor, queue, packet.completion_signal()) {
             return None;
         }
-        let to = self.free_record(interceptor, queue);
+        let to = self.free_record(interceptor, queue)?;
         fill(to.record(), packet, id, now, kernel);
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
         let app = packet.completion_signal();
@@ -198,7 +198,10 @@ impl Publisher {
     /// a thread that sees the packet complete has to see them complete.
     fn keep_in_order(&mut self, interceptor: &Interceptor, queue: &Queue, packet: &Packet) -> Option<OwnSignal> {
         let own = self.own_signal(interceptor, queue)?;
-        let to = self.free_record(interceptor, queue);
+        let Some(to) = self.free_record(interceptor, queue) else {
+            self.stash.push(own);
+            return None;
+        };
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
         to.set_flags(barrier | flag::FORWARDED | flag::NO_DISPATCH);
         to.progress().signal.store(own.handle(), Ordering::Relaxed);
@@ -213,34 +216,52 @@ impl Publisher {
         RecordRef { block: self.free.block, slot: self.free.slot }.ask_ahead(0);
     }
 
-    /// The next free record; the publisher moves past it.
+    /// The next free record; the publisher moves past it. `None` if the system has no memory left.
     #[inline]
-    pub(crate) fn free_record(&mut self, interceptor: &Interceptor, queue: &Queue) -> RecordRef {
-        let record = self.next_record(interceptor, queue);
+    pub(crate) fn free_record(&mut self, interceptor: &Interceptor, queue: &Queue) -> Option<RecordRef> {
+        let record = self.next_record(interceptor, queue)?;
         record.ask_ahead(AHEAD);
+        self.records += 1;
         self.free.advance();
-        record
+        Some(record)
     }
 
-    /// The record that the next dispatch is going to have.
+    /// The record that the next dispatch is going to have. `None` if the system has no memory left.
     #[inline]
-    pub fn next_record(&mut self, interceptor: &Interceptor, queue: &Queue) -> RecordRef {
+    pub fn next_record(&mut self, interceptor: &Interceptor, queue: &Queue) -> Option<RecordRef> {
         loop {
             if let Some(record) = self.free.record() {
-                return record;
+                return Some(record);
             }
-            self.next_block(interceptor, queue);
+            self.next_block(interceptor, queue)?;
         }
     }
 
     /// Goes on in another block.
     #[cold]
-    fn next_block(&mut self, interceptor: &Interceptor, queue: &Queue) {
-        let next = interceptor.blocks.next(&queue.spare, queue.id.load(Ordering::Relaxed), queue.agent);
+    fn next_block(&mut self, interceptor: &Interceptor, queue: &Queue) -> Option<()> {
+        let next = interceptor.blocks.next(&queue.spare, queue.id.load(Ordering::Relaxed), queue.agent)?;
         self.free.block.set_next(next);
         self.free = Cursor::start(next);
         // It puts another one aside.
-        interceptor.ports.records_changed();
+        interceptor.records_changed();
+        Some(())
+    }
+
+    /// True when the records have reached their limit, or the system has no memory for more, so that a dispatch with this signal is only
+    /// counted. Not while signals stand in for those of dispatches before it, if there is memory: a thread that sees it complete has to see
+    /// them complete.
+    #[cold]
+    fn passes_unrecorded(&mut self, interceptor: &Interceptor, queue: &Queue, app: u64) -> bool {
+        let may = !interceptor.blocks.are_exhausted() || queue.forwarding.load(Ordering::Acquire) > 0;
+        if may && self.next_record(interceptor, queue).is_some() {
+            return false;
+        }
+        if app != 0 {
+            interceptor.pending.before_reuse(app);
+        }
+        interceptor.records.header().count(Event::UnrecordedDispatch, 1);
+        true
     }
 
     /// A signal of ours.
@@ -266,18 +287,13 @@ impl Publisher {
     }
 }
 
-/// True when the records have reached their limit, so that a dispatch with this signal is only counted. Not while signals stand in
-/// for those of dispatches before it: a thread that sees it complete has to see them complete.
-#[cold]
-fn passes_unrecorded(interceptor: &Interceptor, queue: &Queue, app: u64) -> bool {
-    if !interceptor.blocks.are_exhausted() || queue.forwarding.load(Ordering::Acquire) > 0 {
-        return false;
+impl Queue {
+    /// The next record that the queue's publisher is going to use; `None` while its lock is taken, or if there is no memory for one.
+    pub fn next_record(&self, interceptor: &Interceptor) -> Option<RecordRef> {
+        let mut record = None;
+        self.publisher.work(|publisher| record = publisher.next_record(interceptor, self));
+        record
     }
-    if app != 0 {
-        interceptor.pending.before_reuse(app);
-    }
-    interceptor.records.header().count(Event::UnrecordedDispatch, 1);
-    true
 }
 
 /// Counts a dispatch that no other kernel can replace, since its format has fields beyond the kernel's: clusters, and on some queues a
@@ -324,7 +340,7 @@ fn stand_in(interceptor: &Interceptor, queue: &Queue, to: RecordRef, app: u64) {
 #[inline(always)]
 fn fill(record: &Record, packet: &Packet, id: u64, now: u64, kernel: u32) {
     record.dispatch.store(now, Ordering::Relaxed);
-    record.kernel_object.store(packet.kernel_object(), Ordering::Relaxed);
+    record.kernel_object().store(packet.kernel_object(), Ordering::Relaxed);
     record.id.store(id, Ordering::Relaxed);
     record.set_shape(Shape {
         kernel,
@@ -341,8 +357,8 @@ mod tests {
 
     #[test]
     fn only_an_ordinary_signal_that_nothing_else_is_pending_on_is_left_in_its_packet() {
-        assert_eq!(timing(|| true, || Left::Yes), Timing::AppSignal);
-        assert_eq!(timing(|| true, || Left::No), Timing::Forwarded);
+        assert_eq!(timing(|| true, || SignalStays::Yes), Timing::AppSignal);
+        assert_eq!(timing(|| true, || SignalStays::No), Timing::Forwarded);
         assert_eq!(timing(|| false, || unreachable!()), Timing::Forwarded);
     }
 }

@@ -2,8 +2,15 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 
-use crate::interceptor;
+/// What a panic is reported to.
+static REPORT: OnceLock<fn(&str)> = OnceLock::new();
+
+/// From now on, `report` gets the message of each panic. The first call counts.
+pub(crate) fn report_panics_to(report: fn(&str)) {
+    let _ = REPORT.set(report);
+}
 
 /// Runs code of ours for a C caller: a panic does not leave it, but turns the interceptor passive.
 pub fn guard<T>(fallback: T, body: impl FnOnce() -> T) -> T {
@@ -11,7 +18,8 @@ pub fn guard<T>(fallback: T, body: impl FnOnce() -> T) -> T {
         Ok(value) => value,
         Err(panic) => {
             // What follows a panic must not panic either; if it does, the application still goes on.
-            let _ = catch_unwind(AssertUnwindSafe(|| interceptor::panicked(&message(panic.as_ref()))));
+            let report = || REPORT.get().into_iter().for_each(|report| report(&message(panic.as_ref())));
+            let _ = catch_unwind(AssertUnwindSafe(report));
             fallback
         }
     }

@@ -13,9 +13,9 @@ use hsa::Api;
 use logdur_journal::Records;
 use logdur_journal::clock::Line;
 use logdur_journal::layout::Pair;
+use logdur_system::lock;
 
 use crate::clock::to_ns;
-use crate::lock::lock;
 
 /// Nanoseconds between two readings that the length of a tick is told from, at least, once there are such.
 const BASELINE: u64 = 1_000_000_000;

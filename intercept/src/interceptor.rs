@@ -3,34 +3,35 @@
 //! # Threads
 //! Any. The interceptor is created once and never freed. A forked child has none: all calls pass through.
 
-use std::collections::HashSet;
+pub mod ports;
+pub mod reaper;
+pub mod unseen;
+
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
-use std::time::{Duration, Instant};
 
 use hsa::{Agent, AgentKind, Api};
 use logdur_journal::Records;
 use logdur_settings::QueueMode;
+use logdur_system::lock;
+use logdur_system::signals::Blocked;
 
 use crate::address_map::AddressMap;
 use crate::blocks::Blocks;
 use crate::clock::AgentClock;
+use crate::decrements::Decrements;
+use crate::guard::{guard, report_panics_to};
 use crate::host_clock::HostClock;
-use crate::lifetime::Access;
-use crate::lock::lock;
 use crate::pending::Pending;
-use crate::ports::Ports;
-use crate::queue::Completed;
-use crate::queue::unseen::Unseen;
-use crate::queue::{self, Queues};
-use crate::reaper::{self, Reaper};
+use crate::queue::{Queue, Queues};
 use crate::signals::SignalPool;
-use crate::telling::Telling;
+use crate::stack;
 
-/// How long kernels in flight are waited for when the runtime or the process ends.
-const DRAIN: Duration = Duration::from_millis(500);
+use ports::Ports;
+use reaper::Reaper;
+use unseen::Unseen;
 
 /// Everything that queues, their publishers and the reaper share.
 pub struct Interceptor {
@@ -50,10 +51,11 @@ pub struct Interceptor {
     pub kernel_numbers: &'static AddressMap,
     pub(crate) signals: SignalPool,
     pub(crate) pending: Pending,
-    pub(crate) telling: Telling,
+    pub(crate) decrements: Decrements,
     pub(crate) queue_mode: QueueMode,
     pub(crate) ports: Ports,
-    pub(crate) completed: Completed,
+    /// Where work without a packet is recorded, by the position of its agent.
+    pub(crate) completed: Mutex<BTreeMap<usize, &'static Queue>>,
     agents: RwLock<Vec<&'static SeenAgent>>,
     api: AtomicPtr<Api>,
     /// True while our threads may use the runtime and its memory; they hold it for as long as they do.
@@ -87,49 +89,50 @@ pub fn active() -> Option<&'static Interceptor> {
 /// Makes an interceptor that of the process, or takes it away in a fork's child, which has neither our threads nor a runtime
 /// that works.
 pub fn install(interceptor: Option<&'static Interceptor>) {
+    report_panics_to(panicked);
     let to = interceptor.map_or(std::ptr::null_mut(), |interceptor| std::ptr::from_ref(interceptor).cast_mut());
     INTERCEPTOR.store(to, Ordering::Release);
 }
 
 /// Code of ours has panicked: from now on everything passes through unseen.
-pub(crate) fn panicked(message: &str) {
+fn panicked(message: &str) {
     if let Some(interceptor) = current()
         && !interceptor.passive.swap(true, Ordering::Relaxed)
     {
-        interceptor.notice(format!("an error of the library itself ({message}): later dispatches pass unseen"));
+        interceptor.off(format!("an error of the library itself ({message}): later dispatches pass unseen"));
     }
 }
 
 impl Interceptor {
-    /// An interceptor that no runtime has been attached to. `records_max` is the most bytes of records that wait for their
-    /// rows.
-    pub fn new(
+    /// As `new`, with a reaper.
+    pub(crate) fn with_reaper(
+        reaper: Reaper,
         records: &'static Records,
         records_max: u64,
         kernel_numbers: &'static AddressMap,
         queue_mode: QueueMode,
         ports: Ports,
-    ) -> Interceptor {
-        Interceptor {
+    ) -> Option<Interceptor> {
+        Some(Interceptor {
             records,
-            blocks: Blocks::new(records, records_max),
+            blocks: Blocks::new(records, records_max)?,
             queues: Queues::default(),
             unseen: Unseen::default(),
-            reaper: Reaper::new(),
+            reaper,
             clock: HostClock::new(records),
             kernel_numbers,
             signals: SignalPool::default(),
             pending: Pending::new(),
-            telling: Telling::new(),
+            decrements: Decrements::new(),
             queue_mode,
             ports,
-            completed: Completed::default(),
+            completed: Mutex::default(),
             agents: RwLock::default(),
             api: AtomicPtr::default(),
             runtime: RwLock::new(false),
             passive: AtomicBool::new(false),
             said: Mutex::default(),
-        }
+        })
     }
 
     /// Learns what there is to know of a runtime that has just been started. `new` learns of each GPU that was not there before,
@@ -205,7 +208,18 @@ impl Interceptor {
         self.ports.report.notice(text.to_string());
     }
 
-    /// The same, once in the life of the process for each `key`; true if it was this time.
+    /// A line that something which was asked for is off, or ends: it is told wherever the log goes.
+    pub fn off(&self, text: impl Display) {
+        ::log::warn!("{text}");
+        self.ports.report.off(text.to_string());
+    }
+
+    /// A line that is written at the end of the process, wherever the log goes.
+    pub fn tell(&self, text: &str) {
+        self.ports.report.tell(text);
+    }
+
+    /// A notice, once in the life of the process for each `key`; true if it was this time.
     pub fn notice_once(&self, key: &'static str, text: impl Display) -> bool {
         let first = lock(&self.said).insert(key);
         if first {
@@ -232,49 +246,32 @@ impl Interceptor {
         stack: usize,
         body: impl FnOnce() + Send + 'static,
     ) -> bool {
-        let blocked = BlockedSignals::all();
-        let guarded = move || crate::guard::guard((), body);
+        let blocked = Blocked::all();
+        let guarded = move || guard((), body);
+        let stack = stack + stack::taken_by_the_c_library();
         let started = std::thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(guarded);
         drop(blocked);
-        if let Err(error) = &started {
-            self.notice_once(name, format!("the thread {name} could not be started ({error}): {without}"));
+        if let Err(error) = &started
+            && lock(&self.said).insert(name)
+        {
+            self.off(format!("the thread {name} could not be started ({error}): {without}"));
         }
         started.is_ok()
     }
 
     /// Starts what watches queues, before the first one; false if that is impossible.
     pub fn start(&'static self) -> bool {
-        let started = self.reaper.start(self);
+        let without = "dispatches of new queues pass unseen";
+        let started = self.reaper.start(|run| self.spawn("logdur-reaper", without, move || run(self)));
         if started {
-            self.ports.queue_begins();
+            self.ports.follow.iter().for_each(|feature| feature.queue_begins(self));
         }
         started
     }
 
-    /// Waits for what is in flight, a little, and takes note of it.
-    pub fn drain(&'static self, access: Access) {
-        let start = Instant::now();
-        loop {
-            let seen = reaper::look(self, access);
-            if seen.in_flight == 0 || start.elapsed() >= DRAIN {
-                return;
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-    }
-
-    /// The runtime shuts down: gives up its queues and our signals.
-    pub fn leave_runtime(&'static self) {
-        self.drain(Access::Full);
-        self.unseen.count(self);
-        self.queues.all().iter().for_each(|queue| queue::inplace::leave(queue));
-        // The reaper has returned its signals before they are destroyed.
-        self.use_runtime(false);
-        for queue in self.queues.all().iter() {
-            reaper::give_up(self, queue);
-            queue::destroyed(self, queue);
-        }
-        self.forget_completed();
+    /// Tells the features that there may be work.
+    pub(crate) fn records_changed(&self) {
+        self.ports.follow.iter().for_each(|feature| feature.records_changed(self));
     }
 
     /// Destroys our signals, when no row needs them any more; how many are left to the runtime.
@@ -284,7 +281,7 @@ impl Interceptor {
 
     /// A signal is about to be destroyed: its last times are read, and no thread of ours is inside it afterwards.
     pub fn signal_destroyed(&self, signal: u64) {
-        self.telling.wait_for(signal);
+        self.decrements.wait_for(signal);
         self.pending.before_destroy(signal);
     }
 
@@ -296,28 +293,5 @@ impl Interceptor {
     /// Something other than a packet of a watched queue is about to complete on a signal.
     pub fn signal_reused(&self, signal: u64) {
         self.pending.before_reuse(signal);
-    }
-}
-
-/// All signals blocked for the calling thread — and for those that it starts — until this is dropped.
-struct BlockedSignals(libc::sigset_t);
-
-impl BlockedSignals {
-    fn all() -> BlockedSignals {
-        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut old = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: the set is written whole.
-        unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        // SAFETY: `all` was just filled, and the old mask is written whole.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr()) };
-        // SAFETY: the call above cannot fail with these arguments.
-        BlockedSignals(unsafe { old.assume_init() })
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        // SAFETY: the mask is one that the kernel gave.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }

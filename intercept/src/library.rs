@@ -1,6 +1,6 @@
 //! Which library a function is of.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -21,6 +21,22 @@ pub fn path_of(function: usize) -> Option<&'static [u8]> {
     Some(unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes())
 }
 
+/// True when the library that has the function at an address exports a symbol.
+pub fn exports(function: usize, symbol: &CStr) -> bool {
+    let Some(path) = path_of(function).and_then(|path| CString::new(path).ok()) else { return false };
+    // SAFETY: the path is a string; nothing is loaded, a library that is loaded gets a reference.
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if library.is_null() {
+        return false;
+    }
+    // SAFETY: the handle is the loader's, and the name a string.
+    let found = unsafe { libc::dlsym(library, symbol.as_ptr()) };
+    // SAFETY: the handle is ours to give back.
+    unsafe { libc::dlclose(library) };
+    // The loader also looks into what the library needs: a symbol of another library does not count.
+    !found.is_null() && path_of(found.addr()) == path_of(function)
+}
+
 /// True when the function at an address is one of ROCr's library, also under a name with a hash, as Python's wheels have it:
 /// `libhsa-runtime64-1a2b.so.1`.
 pub(crate) fn is_of_the_runtime(function: usize) -> bool {
@@ -38,5 +54,7 @@ mod tests {
         assert!(path.windows(4).any(|part| part == b"libc"), "{:?}", String::from_utf8_lossy(path));
         assert!(!is_of_the_runtime(libc::getpid as *const () as usize));
         assert_eq!(path_of(0x10), None);
+        let getpid = libc::getpid as *const () as usize;
+        assert!(exports(getpid, c"getuid") && !exports(getpid, c"hsa_init") && !exports(0x10, c"getuid"));
     }
 }

@@ -18,10 +18,15 @@ pub enum Access {
 
 /// The runtime is between `OnLoad` and `OnUnload`.
 static UP: AtomicBool = AtomicBool::new(false);
+/// The process has begun to end: nothing is made ahead of need.
+static ENDING: AtomicBool = AtomicBool::new(false);
 /// The process exits; the runtime's destructors have not run.
 static EXITING: AtomicBool = AtomicBool::new(false);
 /// The runtime's destructors have run.
 static ENDED: AtomicBool = AtomicBool::new(false);
+
+/// The process has had another runtime, which is not watched, at any time.
+static HAD_ANOTHER: AtomicBool = AtomicBool::new(false);
 
 /// The runtime has been started, or is about to go.
 pub fn runtime_is_up(up: bool) {
@@ -31,6 +36,26 @@ pub fn runtime_is_up(up: bool) {
 /// True between the runtime's start and its end.
 pub fn is_runtime_up() -> bool {
     UP.load(Ordering::Acquire)
+}
+
+/// Another runtime of the process has been started, which is not watched.
+pub fn another_runtime_started() {
+    HAD_ANOTHER.store(true, Ordering::Release);
+}
+
+/// True if the process has had another runtime, which is not watched.
+pub fn had_another_runtime() -> bool {
+    HAD_ANOTHER.load(Ordering::Acquire)
+}
+
+/// The process begins to end: from now on nothing is made ahead of need, since the runtime takes it from the application's heap.
+pub fn ending() {
+    ENDING.store(true, Ordering::Release);
+}
+
+/// True when the process has begun to end.
+pub fn is_ending() -> bool {
+    ENDING.load(Ordering::Acquire)
 }
 
 /// The process exits: from now on only functions on signals are called.

@@ -53,7 +53,7 @@ struct Entry {
 
 /// What became of an attempt to leave a signal in its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum SignalStays {
     /// The signal is in the table.
     Yes,
     /// An earlier dispatch is still to complete on the same signal, or there is no room.
@@ -84,14 +84,14 @@ impl Pending {
 
     /// Enters a signal that stays in the packet of `record`, harvesting an earlier dispatch on it if that is complete.
     /// The record remembers the time that the signal carries now, and is in flight before another thread can harvest it.
-    pub(crate) fn enter(&self, signal: u64, record: RecordRef) -> Left {
+    pub(crate) fn enter(&self, signal: u64, record: RecordRef) -> SignalStays {
         self.with(signal, SPINS, |entries| {
             if let Some(at) = position(entries, signal) {
-                let Some(earlier) = entries[at].filter(is_complete) else { return Left::No };
+                let Some(earlier) = entries[at].filter(is_complete) else { return SignalStays::No };
                 harvest(earlier);
                 entries[at] = None;
             }
-            let Some(free) = entries.iter().position(Option::is_none) else { return Left::No };
+            let Some(free) = entries.iter().position(Option::is_none) else { return SignalStays::No };
             // SAFETY: the signal is in a packet that is being published.
             let memory = unsafe { memory(signal) };
             let (_, end) = memory.ticks();
@@ -101,9 +101,9 @@ impl Pending {
             app.value_before().store(value.cast_unsigned(), Ordering::Relaxed);
             record.set_state(State::InFlight);
             entries[free] = Some(Entry { signal, record });
-            Left::Yes
+            SignalStays::Yes
         })
-        .unwrap_or(Left::No)
+        .unwrap_or(SignalStays::No)
     }
 
     /// The reaper's question: harvests the dispatch if it is complete. True when it seems to be complete, but its times are
@@ -299,20 +299,20 @@ mod tests {
     }
 
     fn blocks() -> Blocks {
-        Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())), u64::MAX)
+        Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())), u64::MAX).unwrap()
     }
 
     fn record(blocks: &Blocks, slot: usize) -> RecordRef {
-        RecordRef { block: blocks.take(), slot }
+        RecordRef { block: blocks.take().unwrap(), slot }
     }
 
     #[test]
     fn a_signal_is_harvested_by_the_next_packet_that_carries_it() {
         let (blocks, pending, s) = (blocks(), Pending::new(), signal());
         let (first, second) = (record(&blocks, 0), record(&blocks, 1));
-        assert_eq!(pending.enter(s, first), Left::Yes);
+        assert_eq!(pending.enter(s, first), SignalStays::Yes);
         complete(s, 10, 20);
-        assert_eq!(pending.enter(s, second), Left::Yes);
+        assert_eq!(pending.enter(s, second), SignalStays::Yes);
         assert_eq!((first.state(), first.times().end.load(Ordering::Relaxed)), (State::Done, 20));
         assert_eq!(second.state(), State::InFlight);
         complete(s, 30, 40);
@@ -327,7 +327,7 @@ mod tests {
     fn a_signal_that_is_still_awaited_is_not_left_in_a_second_packet() {
         let (blocks, pending, s) = (blocks(), Pending::new(), signal());
         let (first, second) = (record(&blocks, 0), record(&blocks, 1));
-        assert_eq!((pending.enter(s, first), pending.enter(s, second)), (Left::Yes, Left::No));
+        assert_eq!((pending.enter(s, first), pending.enter(s, second)), (SignalStays::Yes, SignalStays::No));
         assert_eq!((first.state(), second.state()), (State::InFlight, State::Free));
     }
 
@@ -377,9 +377,10 @@ mod tests {
     #[test]
     fn when_a_bucket_is_full_the_signal_is_not_left() {
         let (blocks, pending) = (blocks(), Pending::new());
-        let block = blocks.take();
+        let block = blocks.take().unwrap();
         let signals = BUCKETS * ENTRIES * 2;
-        let left = (0..signals).filter(|_| pending.enter(signal(), RecordRef { block, slot: 0 }) == Left::Yes).count();
+        let left =
+            (0..signals).filter(|_| pending.enter(signal(), RecordRef { block, slot: 0 }) == SignalStays::Yes).count();
         assert!(left > BUCKETS * ENTRIES / 2 && left < signals, "{left} of {signals} signals left");
     }
 }
@@ -398,8 +399,8 @@ mod model {
     }
 
     fn harness() -> Arc<Harness> {
-        let blocks = Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())), u64::MAX);
-        let block = Cursor::start(blocks.take()).block;
+        let blocks = Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())), u64::MAX).unwrap();
+        let block = Cursor::start(blocks.take().unwrap()).block;
         let records = [0, 1].map(|slot| RecordRef { block, slot });
         Arc::new(Harness { pending: Pending::new(), signal: super::tests::signal(), records })
     }
@@ -420,20 +421,20 @@ mod model {
     fn only_the_thread_that_takes_a_signal_from_the_table_reads_its_times() {
         loom::model(|| {
             let harness = harness();
-            assert_eq!(harness.pending.enter(harness.signal, harness.records[0]), Left::Yes);
+            assert_eq!(harness.pending.enter(harness.signal, harness.records[0]), SignalStays::Yes);
             let other = Arc::clone(&harness);
             let reaper = thread::spawn(move || other.pending.harvest_if_complete(other.signal, other.records[0]));
             harness.complete(20);
             // The application has waited, and gives the signal to another packet.
             let left = harness.pending.enter(harness.signal, harness.records[1]);
-            if left == Left::Yes {
+            if left == SignalStays::Yes {
                 harness.complete(40);
             }
             reaper.join().unwrap();
             // `No` while the reaper has the bucket for too long; a stand-in is used then.
             harness.pending.harvest_if_complete(harness.signal, harness.records[0]);
             harness.pending.harvest_if_complete(harness.signal, harness.records[1]);
-            let expected = if left == Left::Yes { (State::Done, 40) } else { (State::Free, 0) };
+            let expected = if left == SignalStays::Yes { (State::Done, 40) } else { (State::Free, 0) };
             assert_eq!(harness.ends(), [(State::Done, 20), expected]);
         });
     }
@@ -442,7 +443,7 @@ mod model {
     fn a_signal_that_is_destroyed_while_the_reaper_looks_leaves_one_harvest() {
         loom::model(|| {
             let harness = harness();
-            assert_eq!(harness.pending.enter(harness.signal, harness.records[0]), Left::Yes);
+            assert_eq!(harness.pending.enter(harness.signal, harness.records[0]), SignalStays::Yes);
             harness.complete(20);
             let other = Arc::clone(&harness);
             let reaper = thread::spawn(move || other.pending.harvest_if_complete(other.signal, other.records[0]));

@@ -8,23 +8,28 @@
 //! `SHORT_NAP` if the dispatch takes longer, or if enough is in flight to keep the GPU busy. Otherwise it naps for up to 10 ms. With
 //! nothing in flight, it sleeps until a publisher wakes it, at most once in `LINGER`.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hsa::OwnSignal;
 use hsa_sys::abi::signal::Signal;
-use logdur_journal::{State, flag};
+use logdur_journal::{Records, State, flag};
+use logdur_settings::QueueMode;
+use logdur_system::lock;
 
+use crate::address_map::AddressMap;
 use crate::blocks::{Cursor, RecordRef};
 use crate::cache_line::prefetch_for_write;
 use crate::interceptor::Interceptor;
+use crate::interceptor::ports::Ports;
+use crate::interceptor::reaper::Reaper;
 use crate::lifetime::{self, Access};
-use crate::lock::lock;
-use crate::queue::{Queue, Ring, inplace};
-use crate::signals::{self, GRACE};
-use crate::wake::Sleeper;
+use crate::queue::{Forward, Queue, Ring};
+use crate::signals;
+use crate::watch::{self, inplace};
 
+/// How long kernels in flight are waited for when the runtime or the process ends.
+const DRAIN: Duration = Duration::from_millis(500);
 /// How many dispatches that are not complete are looked at in each queue, past the first one.
 const WINDOW: usize = 64;
 /// How many records ahead a signal's cache line is prefetched.
@@ -45,22 +50,6 @@ const LINGER: Duration = Duration::from_millis(10);
 /// A process that ends earlier does not have to wait until its threads' fence is the reaper's.
 const FENCE_AFTER: Duration = Duration::from_millis(250);
 
-/// The thread's side that others see.
-pub struct Reaper {
-    started: Mutex<bool>,
-    /// Asleep until the next dispatch.
-    idle: Sleeper,
-    /// Asleep for a nap, which dispatches do not interrupt.
-    nap: Sleeper,
-    look: AtomicBool,
-    /// Dispatches in flight whose applications' signals wait for us.
-    pub forwarding: AtomicU32,
-    /// Dispatches that are complete but for their times, and since when.
-    without_times: Mutex<Vec<(RecordRef, Instant)>>,
-    /// The times of the last dispatch on a signal of ours did not come, however long they were waited for.
-    times_never_come: AtomicBool,
-}
-
 /// What a look at the queues found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
@@ -70,139 +59,92 @@ pub struct Seen {
     pub in_flight: usize,
     /// Packets were reserved that are not published.
     pub unpublished: bool,
+    /// A doorbell was rung for packets that are not published.
+    pub rung: bool,
+    /// There is a queue whose packets come to the GPU by us alone, although no function of the runtime may be called for them.
+    pub only_by_us: bool,
 }
 
-/// An application's signal that one of ours stood in for.
-pub struct Forward {
-    signal: u64,
-    start: u64,
-    end: u64,
-}
-
-impl Default for Reaper {
-    fn default() -> Reaper {
-        Reaper::new()
-    }
-}
-
-impl Reaper {
-    /// A reaper without its thread.
-    pub fn new() -> Reaper {
-        Reaper {
-            started: Mutex::new(false),
-            idle: Sleeper::new(),
-            nap: Sleeper::new(),
-            look: AtomicBool::new(false),
-            forwarding: AtomicU32::new(0),
-            without_times: Mutex::default(),
-            times_never_come: AtomicBool::new(false),
-        }
+impl Interceptor {
+    /// An interceptor that no runtime has been attached to. `records_max` is the most bytes of records that wait for their
+    /// rows. `None` if the system has no memory left.
+    pub fn new(
+        records: &'static Records,
+        records_max: u64,
+        kernel_numbers: &'static AddressMap,
+        queue_mode: QueueMode,
+        ports: Ports,
+    ) -> Option<Interceptor> {
+        Interceptor::with_reaper(Reaper::new(run), records, records_max, kernel_numbers, queue_mode, ports)
     }
 
-    /// True when the times of a dispatch, which is complete, have been waited for as long as they are.
-    fn has_waited_for(&self, record: RecordRef) -> bool {
-        let now = Instant::now();
-        let mut waiting = lock(&self.without_times);
-        // Of others, some had their times meanwhile.
-        waiting.retain(|(other, since)| *other == record || now.duration_since(*since) < 2 * GRACE);
-        match waiting.iter().position(|(other, _)| *other == record) {
-            None => {
-                waiting.push((record, now));
-                false
-            }
-            Some(at) if now.duration_since(waiting[at].1) >= GRACE => {
-                waiting.swap_remove(at);
-                true
-            }
-            Some(_) => false,
-        }
-    }
-
-    /// True when the times of a dispatch on a signal of ours are not waited for any longer. Once they have not come at all, the
-    /// next ones are not waited for either.
-    fn has_waited_in_vain(&self, record: RecordRef) -> bool {
-        if self.times_never_come.load(Ordering::Relaxed) {
-            return true;
-        }
-        let waited = self.has_waited_for(record);
-        if waited {
-            self.times_never_come.store(true, Ordering::Relaxed);
-        }
-        waited
-    }
-
-    /// A dispatch on a signal of ours has its times.
-    fn times_come(&self, has_times: bool) {
-        if has_times && self.times_never_come.load(Ordering::Relaxed) {
-            self.times_never_come.store(false, Ordering::Relaxed);
-        }
-    }
-
-    /// Starts the thread if it does not run yet; false if that is impossible. Only the reaper completes the signals that
-    /// pool signals stand in for.
-    pub fn start(&self, interceptor: &'static Interceptor) -> bool {
-        let mut started = lock(&self.started);
-        if !*started {
-            let without = "dispatches of new queues pass unseen";
-            *started = interceptor.spawn("logdur-reaper", without, move || interceptor.reaper.run(interceptor));
-        }
-        *started
-    }
-
-    /// A publisher has published.
-    pub fn wake(&self) {
-        self.idle.wake();
-        if self.forwarding.load(Ordering::Relaxed) > 0 {
-            self.nap.wake();
-        }
-    }
-
-    /// Something other than a dispatch asks for a look.
-    pub fn look_now(&self) {
-        self.look.store(true, Ordering::Release);
-        self.idle.wake();
-        self.nap.wake();
-    }
-
-    fn run(&self, interceptor: &'static Interceptor) {
-        // SAFETY: the call takes two numbers and concerns this thread alone.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, TIMER_SLACK) };
+    /// Waits a little for what is in flight, and for what another thread was left to give to the GPU, and takes note of it.
+    pub fn drain(&'static self, access: Access) {
         let start = Instant::now();
-        let (mut nap, mut busy, mut has_fence, mut moved) = (SHORTEST_NAP, start, false, start);
         loop {
-            if !has_fence && start.elapsed() >= FENCE_AFTER {
-                self.idle.take_the_fence();
-                has_fence = true;
+            let seen = look(self, access);
+            if (seen.in_flight == 0 && !seen.rung) || start.elapsed() >= DRAIN {
+                return;
             }
-            self.look.store(false, Ordering::Release);
-            let seen = {
-                let may = interceptor.may_use_runtime();
-                let access = lifetime::access();
-                if *may { round(interceptor, access) } else { Seen::default() }
-            };
-            let waited_for = self.forwarding.load(Ordering::Acquire);
-            let forwarding = waited_for > 0;
-            if seen.completed > 0 || !forwarding {
-                moved = Instant::now();
-            }
-            if seen.completed > 0 {
-                interceptor.ports.records_changed();
-            }
-            if seen.completed > 0 || seen.in_flight > 0 || seen.unpublished {
-                busy = Instant::now();
-            }
-            nap = if seen.completed > 0 { SHORTEST_NAP } else { (nap * 2).min(LONGEST_NAP) };
-            let asked = || self.look.load(Ordering::Acquire);
-            if forwarding && waited_for < BACKLOG && moved.elapsed() < LOOK_ALL_THE_TIME {
-                std::thread::yield_now();
-            } else if forwarding {
-                // No publisher wakes the reaper here: each dispatch would cost it a system call, for at most 50 µs.
-                std::thread::sleep(SHORT_NAP);
-            } else if seen.in_flight > 0 || seen.unpublished || busy.elapsed() < LINGER {
-                self.nap.sleep(Some(nap), || asked() || self.forwarding.load(Ordering::Acquire) > 0);
-            } else {
-                self.idle.sleep(None, || asked() || has_news(interceptor));
-            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// The runtime shuts down: gives up its queues and our signals.
+    pub fn leave_runtime(&'static self) {
+        self.drain(Access::Full);
+        self.count_unseen();
+        self.queues.all().iter().for_each(|queue| inplace::leave(queue));
+        // The reaper has returned its signals before they are destroyed.
+        self.use_runtime(false);
+        for queue in self.queues.all().iter() {
+            give_up(self, queue);
+            watch::destroyed(self, queue);
+        }
+        self.forget_completed();
+    }
+}
+
+/// Completes dispatches for as long as the process lives: the body of the thread.
+fn run(interceptor: &'static Interceptor) {
+    let reaper = &interceptor.reaper;
+    // SAFETY: the call takes two numbers and concerns this thread alone.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, TIMER_SLACK) };
+    let start = Instant::now();
+    let (mut nap, mut busy, mut has_fence, mut moved) = (SHORTEST_NAP, start, false, start);
+    loop {
+        if !has_fence && start.elapsed() >= FENCE_AFTER {
+            reaper.idle.take_the_fence();
+            has_fence = true;
+        }
+        reaper.look.store(false, Ordering::Release);
+        let seen = {
+            let may = interceptor.may_use_runtime();
+            let access = lifetime::access();
+            if *may { round(interceptor, access) } else { Seen::default() }
+        };
+        let waited_for = reaper.forwarding.load(Ordering::Acquire);
+        let forwarding = waited_for > 0;
+        if seen.completed > 0 || !forwarding {
+            moved = Instant::now();
+        }
+        if seen.completed > 0 {
+            interceptor.records_changed();
+        }
+        if seen.completed > 0 || seen.in_flight > 0 || seen.unpublished {
+            busy = Instant::now();
+        }
+        nap = if seen.completed > 0 { SHORTEST_NAP } else { (nap * 2).min(LONGEST_NAP) };
+        let asked = || reaper.look.load(Ordering::Acquire);
+        if forwarding && waited_for < BACKLOG && moved.elapsed() < LOOK_ALL_THE_TIME {
+            std::thread::yield_now();
+        } else if forwarding {
+            // No publisher wakes the reaper here: each dispatch would cost it a system call, for at most 50 µs.
+            std::thread::sleep(SHORT_NAP);
+        } else if seen.in_flight > 0 || seen.unpublished || seen.only_by_us || busy.elapsed() < LINGER {
+            reaper.nap.sleep(Some(nap), || asked() || reaper.forwarding.load(Ordering::Acquire) > 0);
+        } else {
+            reaper.idle.sleep(None, || asked() || has_news(interceptor));
         }
     }
 }
@@ -211,7 +153,7 @@ impl Reaper {
 fn round(interceptor: &'static Interceptor, access: Access) -> Seen {
     let seen = look(interceptor, access);
     let queues = interceptor.queues.all();
-    if access == Access::Full && !queues.is_empty() {
+    if access == Access::Full && !queues.is_empty() && !lifetime::is_ending() {
         interceptor.signals.make_reserve(interceptor.api());
         interceptor.blocks.prepare();
         for queue in queues.iter() {
@@ -241,22 +183,25 @@ pub fn look(interceptor: &'static Interceptor, access: Access) -> Seen {
     for queue in interceptor.queues.all().iter() {
         if access != Access::Memory {
             seen.unpublished |= inplace::rescue(interceptor, queue);
+            seen.rung |= queue.ring.as_ref().is_some_and(Ring::has_rung_unpublished);
+            let is_there = !queue.gone.load(Ordering::Acquire);
+            seen.only_by_us |= is_there && queue.ring.as_ref().is_some_and(Ring::passes_by_us);
         }
-        let mut found = Found::default();
-        let of_queue = found.look(interceptor, queue);
+        let mut completions = Completions::default();
+        let of_queue = completions.look(interceptor, queue);
         seen.completed += of_queue.completed;
         seen.in_flight += of_queue.in_flight;
-        if !found.defer(interceptor, queue) {
-            found.forward(interceptor, queue, access);
+        if !completions.defer(interceptor, queue) {
+            completions.forward(interceptor, queue, access);
         }
-        give_signals(interceptor, queue, &mut found.signals, access);
+        give_signals(interceptor, queue, &mut completions.signals, access);
     }
     seen
 }
 
 /// Gives signals back to a queue, and new ones if it is short of them; a queue that is gone leaves them to others.
 fn give_signals(interceptor: &Interceptor, queue: &Queue, signals: &mut Vec<OwnSignal>, access: Access) {
-    if access == Access::Full && !queue.gone.load(Ordering::Acquire) {
+    if access == Access::Full && !queue.gone.load(Ordering::Acquire) && !lifetime::is_ending() {
         let there = lock(&queue.returned).len();
         interceptor.signals.make_ready(interceptor.api(), there, signals);
     }
@@ -273,10 +218,10 @@ pub fn complete_deferred(interceptor: &Interceptor, queue: &Queue) {
     let mut deferred = lock(&queue.deferred);
     // A look that finds more from now on tells it itself: none may come between.
     queue.defers_completions.store(false, Ordering::Release);
-    let mut found = Found { signals: Vec::new(), forwards: std::mem::take(&mut *deferred) };
+    let mut completions = Completions { signals: Vec::new(), forwards: std::mem::take(&mut *deferred) };
     drop(deferred);
-    interceptor.reaper.forwarding.fetch_add(found.forwards.len() as u32, Ordering::AcqRel);
-    found.forward(interceptor, queue, lifetime::access());
+    interceptor.reaper.forwarding.fetch_add(completions.forwards.len() as u32, Ordering::AcqRel);
+    completions.forward(interceptor, queue, lifetime::access());
 }
 
 /// Moves on from records that are done: afterwards no look touches the blocks before them.
@@ -344,17 +289,18 @@ fn ask_ahead(record: RecordRef) {
 
 /// What a look at one queue found, to be dealt with when its lock is released.
 #[derive(Default)]
-struct Found {
+struct Completions {
     signals: Vec<OwnSignal>,
     forwards: Vec<Forward>,
 }
 
-impl Found {
+impl Completions {
     fn look(&mut self, interceptor: &Interceptor, queue: &Queue) -> Seen {
         let gone = queue.gone.load(Ordering::Acquire);
         let mut head = lock(&queue.reaped);
         let mut at = *head;
         let mut seen = Seen::default();
+        let (mut passed, mut finished) = (0, 0);
         while let Some(record) = at.record() {
             ask_ahead(record);
             match record.state() {
@@ -375,12 +321,15 @@ impl Found {
                 State::Done | State::Logged => {}
             }
             at.advance();
+            passed += 1;
             if seen.in_flight == 0 {
                 *head = at;
+                finished = passed;
             } else if seen.in_flight > WINDOW {
                 break;
             }
         }
+        queue.ring.iter().for_each(|ring| ring.finished(finished));
         seen
     }
 
@@ -463,7 +412,7 @@ impl Found {
             // SAFETY: the application's packet carried the signal and has not completed for it: it must keep it alive.
             let memory = unsafe { Signal::from_handle(last.signal) };
             interceptor.pending.stamp(last.signal, last.start, last.end, count);
-            interceptor.telling.tell(last.signal, || {
+            interceptor.decrements.run(last.signal, || {
                 if access == Access::Memory {
                     memory.value.fetch_sub(count.into(), Ordering::Release);
                 } else {
@@ -495,8 +444,8 @@ mod tests {
         let forward = |signal, end| Forward { signal, start: 1, end };
         let forwards =
             vec![forward(1, 40), forward(1, 10), forward(2, 30), forward(1, 20), forward(2, 35), forward(1, 50)];
-        let mut found = Found { signals: Vec::new(), forwards };
-        let runs: Vec<_> = found.runs().map(|(last, count)| (last.signal, last.end, count)).collect();
+        let mut completions = Completions { signals: Vec::new(), forwards };
+        let runs: Vec<_> = completions.runs().map(|(last, count)| (last.signal, last.end, count)).collect();
         assert_eq!(runs, [(1, 20, 2), (2, 35, 2), (1, 50, 2)]);
     }
 }

@@ -13,7 +13,7 @@ pub(crate) use std::{
 };
 
 #[cfg(not(loom))]
-pub(crate) use crate::lock::lock;
+pub(crate) use logdur_system::lock;
 
 /// The standard library's, with the functions of loom's.
 #[cfg(not(loom))]

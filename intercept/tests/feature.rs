@@ -4,7 +4,7 @@ mod toy;
 
 use std::sync::atomic::Ordering;
 
-use toy::{CHANGED, HELD, LENT, ToyQueue, intercepted, signal, state};
+use toy::{CHANGED, HELD, ToyQueue, WITH_RESOURCE, intercepted, signal, state};
 
 #[test]
 fn a_dispatch_that_a_feature_changes_runs_the_other_kernel_and_has_its_times() {
@@ -24,11 +24,11 @@ fn a_dispatch_that_a_feature_changes_runs_the_other_kernel_and_has_its_times() {
 #[test]
 fn what_a_feature_lends_to_a_dispatch_is_named_with_its_record_before_the_dispatch_runs() {
     let queue = ToyQueue::new();
-    queue.dispatch(LENT, 0);
+    queue.dispatch(WITH_RESOURCE, 0);
     let (_, toy) = intercepted();
-    let lent = toy.lent.lock().unwrap().clone();
-    assert!(lent.len() == 1 && lent[0].1.is_some(), "{lent:?}");
-    assert_eq!(queue.run(), [LENT]);
+    let resources = toy.resources.lock().unwrap().clone();
+    assert!(resources.len() == 1 && resources[0].1.is_some(), "{resources:?}");
+    assert_eq!(queue.run(), [WITH_RESOURCE]);
     assert_eq!(queue.times(1).len(), 1);
 }
 

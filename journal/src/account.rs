@@ -59,6 +59,9 @@ impl Event {
     const NAMES: [&'static str; Event::COUNT] = ["bypassed-queues", "unseen-packets", "not-recorded"];
 }
 
+/// The counter of dispatches whose packets were never given to the GPU.
+pub(crate) const NOT_SUBMITTED: &str = "not-submitted";
+
 impl Tally {
     /// Counts a row.
     pub fn row(&mut self, record: &Record) {
@@ -87,6 +90,11 @@ impl Tally {
         }
     }
 
+    /// All that came to an end.
+    pub(crate) fn ended(&self) -> u64 {
+        [self.filtered, self.unwritten].into_iter().fold(self.logged, u64::saturating_add)
+    }
+
     fn numbers(mut self) -> [u64; TALLY] {
         let mut numbers = [0; TALLY];
         numbers.iter_mut().zip(self.each()).for_each(|(to, from)| *to = *from);
@@ -100,16 +108,25 @@ impl Tally {
     }
 
     /// Name and value of everything that an account shows. Dispatches that were seen and came to no end are those whose
-    /// packets were never given to the GPU, or, when `private`, those whose records are gone with the process.
-    pub fn shown(&self, seen: u64, private: bool, events: [u64; Event::COUNT]) -> Vec<(&'static str, u64)> {
-        let unrecorded = events[Event::UnrecordedDispatch as usize];
-        let ended = [self.filtered, self.unwritten, unrecorded].into_iter().fold(self.logged, u64::saturating_add);
-        let rest = if private { "unrecorded" } else { "not-submitted" };
-        let always = [("seen", seen), ("logged", self.logged)];
+    /// packets were never given to the GPU, or, when `private`, those whose records are gone with the process. `unsubmitted` are
+    /// packets that were rung for and not seen.
+    pub fn shown(
+        &self,
+        seen: u64,
+        unsubmitted: u64,
+        private: bool,
+        events: [u64; Event::COUNT],
+    ) -> Vec<(&'static str, u64)> {
+        let not_recorded = events[Event::UnrecordedDispatch as usize];
+        let ended = self.ended().saturating_add(not_recorded);
+        let rest = seen.saturating_sub(ended);
+        let (unrecorded, rest) = if private { (rest, 0) } else { (0, rest) };
+        let always = [("seen", seen.saturating_add(unsubmitted)), ("logged", self.logged)];
         let others = [
             ("filtered", self.filtered),
             ("unwritten", self.unwritten),
-            (rest, seen.saturating_sub(ended)),
+            ("unrecorded", unrecorded),
+            (NOT_SUBMITTED, rest.saturating_add(unsubmitted)),
             ("no-times", self.no_times),
             ("incomplete", self.incomplete),
             ("times-lost", self.times_lost),

@@ -95,6 +95,19 @@ impl Flags {
     }
 }
 
+/// What the cells of a column have that are not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A text.
+    Text,
+    /// A number below 2^63.
+    Number,
+    /// A number of 64 bits, written as `0x...`.
+    Address,
+    /// Three numbers, written as `64x2x1`, and what each is called where it is a column of its own.
+    Size([&'static str; 3]),
+}
+
 /// A column: its name, and what a row has in it.
 #[derive(Debug)]
 pub struct Column {
@@ -102,6 +115,8 @@ pub struct Column {
     pub name: &'static str,
     /// Dispatches of one kernel and shape on one queue can differ in it. Other columns depend on [`Row::common`] only.
     pub is_own: bool,
+    /// What its cells have.
+    pub kind: Kind,
     /// What a row has in it.
     pub cell: for<'a> fn(&Row<'a>) -> Cell<'a>,
 }
@@ -114,18 +129,19 @@ pub(crate) trait Cells {
 
 /// Makes the table: `own` columns differ between dispatches of one kernel and shape, `common` ones do not.
 macro_rules! columns {
-    ($( $name:literal: $kind:ident |$row:ident| $cell:expr; )*) => {
+    ($( $name:literal: $differs:ident $kind:expr, |$row:ident| $cell:expr; )*) => {
         /// Every column.
         pub const COLUMNS: &[Column] = &[$( Column {
             name: $name,
-            is_own: columns!(@$kind),
+            is_own: columns!(@$differs),
+            kind: $kind,
             cell: { fn cell<'a>($row: &Row<'a>) -> Cell<'a> { $cell } cell },
         }, )*];
 
         /// Passes on the cell of each column that is [`Column::is_own`], in their order.
         #[inline]
         pub(crate) fn own_cells(row: &Row<'_>, to: &mut impl Cells) {
-            $( columns!(@$kind to, row, |$row| $cell); )*
+            $( columns!(@$differs to, row, |$row| $cell); )*
         }
     };
     (@own) => { true };
@@ -135,33 +151,40 @@ macro_rules! columns {
 }
 
 columns! {
-    "kernel": common |row| Cell::Text(row.kernel);
-    "dispatch": own |row| number(row.dispatch);
-    "startNs": own |row| number(row.times.map(|t| t.0));
-    "endNs": own |row| number(row.times.map(|t| t.1));
-    "durationNs": own |row| number(row.times.and_then(|(start, end)| end.checked_sub(start)));
-    "id": own |row| Cell::Number(row.record.id.load(Ordering::Relaxed));
-    "agent": common |row| number(row.agent());
-    "queue": common |row| row.of_dispatch(Cell::Number(row.queue));
-    "grid": common |row| row.of_dispatch(Cell::Size(row.shape.grid.map(Into::into)));
-    "workgroup": common |row| row.of_dispatch(Cell::Size(row.shape.workgroup.map(Into::into)));
-    "ldsBytes": common |row| row.of_dispatch(Cell::Number(row.shape.lds_bytes.into()));
-    "scratchBytes": common |row| row.of_dispatch(Cell::Number(row.shape.scratch_bytes.into()));
-    "kernargBytes": common |row| number(row.known.and_then(|kernel| kernel.kernarg_size).map(Into::into));
-    "kernelObject": common |row| row.of_dispatch(Cell::Address(row.record.kernel_object.load(Ordering::Relaxed)));
-    "flags": own |row| Cell::Flags(row.flags());
-    "replaced": common |row| match row.known.map_or("", |kernel| &kernel.replaced) {
+    "kernel": common Kind::Text, |row| Cell::Text(row.kernel);
+    "dispatch": own Kind::Number, |row| number(row.dispatch);
+    "startNs": own Kind::Number, |row| number(row.times.map(|t| t.0));
+    "endNs": own Kind::Number, |row| number(row.times.map(|t| t.1));
+    "durationNs": own Kind::Number, |row| number(row.times.and_then(|(start, end)| end.checked_sub(start)));
+    "id": own Kind::Number, |row| Cell::Number(row.record.id.load(Ordering::Relaxed));
+    "agent": common Kind::Number, |row| number(row.agent());
+    "queue": common Kind::Number, |row| row.of_dispatch(Cell::Number(row.queue));
+    "grid": common Kind::Size(["gridX", "gridY", "gridZ"]), |row|
+        row.of_dispatch(Cell::Size(row.shape.grid.map(Into::into)));
+    "workgroup": common Kind::Size(["workgroupX", "workgroupY", "workgroupZ"]), |row|
+        row.of_dispatch(Cell::Size(row.shape.workgroup.map(Into::into)));
+    "ldsBytes": common Kind::Number, |row| row.of_dispatch(Cell::Number(row.shape.lds_bytes.into()));
+    "scratchBytes": common Kind::Number, |row| row.of_dispatch(Cell::Number(row.shape.scratch_bytes.into()));
+    "kernargBytes": common Kind::Number, |row| number(row.known.and_then(|kernel| kernel.kernarg_size).map(Into::into));
+    "kernelObject": common Kind::Address, |row|
+        row.of_dispatch(Cell::Address(row.record.kernel_object().load(Ordering::Relaxed)));
+    "flags": own Kind::Text, |row| Cell::Flags(row.flags());
+    "replaced": common Kind::Text, |row| match row.known.map_or("", |kernel| &kernel.replaced) {
         "" => Cell::Nothing,
         hash => Cell::Text(hash),
     };
-    "kind": common |row| Cell::Word(row.operation().name());
-    "bytes": common |row| number(row.copied_bytes());
-    "pid": common |row| Cell::Number(row.process.pid.into());
-    "rank": common |row| number(row.process.rank.map(Into::into));
-    "vgprs": common |row| registers(row, |registers| registers.vgprs);
-    "agprs": common |row| registers(row, |registers| registers.agprs);
-    "sgprs": common |row| registers(row, |registers| registers.sgprs);
-    "tid": common |row| number(row.thread());
+    "kind": common Kind::Text, |row| Cell::Word(row.operation().name());
+    "bytes": common Kind::Number, |row| number(row.copied_bytes());
+    "pid": common Kind::Number, |row| Cell::Number(row.process.pid.into());
+    "rank": common Kind::Number, |row| number(row.process.rank.map(Into::into));
+    "vgprs": common Kind::Number, |row| registers(row, |registers| registers.vgprs);
+    "agprs": common Kind::Number, |row| registers(row, |registers| registers.agprs);
+    "sgprs": common Kind::Number, |row| registers(row, |registers| registers.sgprs);
+    "tid": common Kind::Number, |row| number(row.thread());
+    "code": common Kind::Text, |row| match row.known.map_or("", |kernel| &kernel.code) {
+        "" => Cell::Nothing,
+        name => Cell::Text(name),
+    };
 }
 
 fn registers<'a>(row: &Row<'a>, of: impl Fn(&Registers) -> Option<u32>) -> Cell<'a> {
@@ -196,7 +219,7 @@ pub fn dispatch(record: &Record, operation: Operation, clock: Option<Line>) -> O
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Common {
     shape: Shape,
-    kernel_object: u64,
+    subject: u64,
     queue: u64,
     agent: usize,
 }
@@ -220,12 +243,12 @@ impl Row<'_> {
 
     /// The bytes of a copy.
     fn copied_bytes(&self) -> Option<u64> {
-        (self.operation() == Operation::Copy).then(|| self.record.kernel_object.load(Ordering::Relaxed))
+        (self.operation() == Operation::Copy).then(|| self.record.copied_bytes().load(Ordering::Relaxed))
     }
 
     /// The thread of a range or mark.
     fn thread(&self) -> Option<u64> {
-        self.operation().is_marker().then(|| self.record.kernel_object.load(Ordering::Relaxed))
+        self.operation().is_marker().then(|| self.record.thread().load(Ordering::Relaxed))
     }
 
     fn of_dispatch<'c>(&self, cell: Cell<'c>) -> Cell<'c> {
@@ -238,8 +261,8 @@ impl Row<'_> {
 
     /// What all rows have in common that differ in `own` columns only.
     pub fn common(&self) -> Common {
-        let kernel_object = self.record.kernel_object.load(Ordering::Relaxed);
-        Common { shape: self.shape, kernel_object, queue: self.queue, agent: self.agent }
+        let subject = self.record.subject();
+        Common { shape: self.shape, subject, queue: self.queue, agent: self.agent }
     }
 
     /// What is unusual about the dispatch.

@@ -36,6 +36,12 @@ impl Samples {
         }
     }
 
+    /// Adds what others kept of their durations.
+    pub fn merge(&mut self, other: &Samples) {
+        other.kept.iter().for_each(|duration| self.add(*duration));
+        self.seen += other.seen - other.kept.len() as u64;
+    }
+
     /// How many there were.
     pub fn count(&self) -> u64 {
         self.seen

@@ -24,13 +24,15 @@ pub const HEADER_BYTES: usize = 4 * 4096;
 /// `LDRECORD`, as bytes in the file.
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"LDRECORD");
 /// Of the layout: a reader takes its own version only.
-pub(crate) const VERSION: u32 = 7;
+pub(crate) const VERSION: u32 = 9;
 /// `CHNK`, as bytes in the file.
 pub(crate) const CHUNK_MAGIC: u32 = u32::from_ne_bytes(*b"CHNK");
 /// Where chunks may begin.
 pub(crate) const CHUNK_ALIGN: u64 = 64;
-/// GPUs whose clocks have room in the header: four times as many as eight boards that show as eight devices each.
-pub(crate) const MAX_AGENTS: usize = 256;
+/// GPUs whose clocks have room in the header: twice as many as eight boards that show as eight devices each.
+pub(crate) const MAX_AGENTS: usize = 128;
+/// Queues whose doorbells have room in the header.
+pub const MAX_QUEUES: usize = 128;
 /// Counters that a [`Tally`](crate::account::Tally) consists of, with room for those to come.
 pub(crate) const TALLY: usize = 14;
 
@@ -60,8 +62,8 @@ pub(crate) enum Kind {
     Block = 2,
     /// Where rows go and how.
     Origin = 3,
-    /// Kernels: how many, then number, [`Operation`](crate::Operation), bytes of arguments, [`Registers`](crate::Registers), symbol and
-    /// [`Kernel::replaced`](crate::Kernel::replaced) of each.
+    /// Kernels: how many, then number, [`Operation`](crate::Operation), bytes of arguments, [`Registers`](crate::Registers), symbol,
+    /// [`Kernel::replaced`](crate::Kernel::replaced) and [`Kernel::code`](crate::Kernel::code) of each.
     Kernels = 4,
     /// A GPU: position, name, product.
     Agent = 5,
@@ -152,6 +154,40 @@ impl<const N: usize> Pair<N> {
 #[repr(C, align(128))]
 pub struct Alone(pub AtomicU64);
 
+/// How far the packets of a queue have come, by their index in the queue.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Doorbell {
+    /// The end of those that a doorbell was rung for while another thread was at work on the queue, or that had to wait.
+    rung: AtomicU64,
+    /// The end of those that have records.
+    recorded: AtomicU64,
+}
+
+impl Doorbell {
+    /// A doorbell was rung for the packets before `end`, which are left to another thread.
+    pub fn rang(&self, end: u64) {
+        self.rung.fetch_max(end, Ordering::Relaxed);
+    }
+
+    /// The packets before `end` have records, or get them now. One thread at a time.
+    #[inline]
+    pub fn recorded(&self, end: u64) {
+        self.recorded.store(end, Ordering::Relaxed);
+    }
+
+    /// It is another queue's from now on.
+    pub fn clear(&self) {
+        self.rung.store(0, Ordering::Relaxed);
+        self.recorded.store(0, Ordering::Relaxed);
+    }
+
+    /// How many packets were rung for and have no record.
+    fn unsubmitted(&self) -> u64 {
+        self.rung.load(Ordering::Relaxed).saturating_sub(self.recorded.load(Ordering::Relaxed))
+    }
+}
+
 /// The beginning of a file.
 #[derive(Debug)]
 #[repr(C, align(4096))]
@@ -179,6 +215,8 @@ pub struct Header {
     pub(crate) host_clock: Pair<3>,
     /// How each agent's ticks become nanoseconds.
     pub(crate) clocks: [Pair<3>; MAX_AGENTS],
+    /// Of queues that there are.
+    doorbells: [Doorbell; MAX_QUEUES],
 }
 
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
@@ -202,6 +240,16 @@ impl Header {
         self.clocks.get(position)
     }
 
+    /// One of the doorbells.
+    pub fn doorbell(&self, position: usize) -> Option<&Doorbell> {
+        self.doorbells.get(position)
+    }
+
+    /// How many packets were rung for that the GPU was not told of. They have no records and no numbers.
+    pub fn unsubmitted(&self) -> u64 {
+        self.doorbells.iter().fold(0, |sum, doorbell| sum.saturating_add(doorbell.unsubmitted()))
+    }
+
     /// How long the log is before the rows that are about to be written.
     pub fn set_log_bytes(&self, bytes: u64) {
         self.log_bytes.store(bytes, Ordering::Release);
@@ -210,6 +258,11 @@ impl Header {
     /// The log has an account of so many dispatches.
     pub fn set_accounted(&self, seen: u64) {
         self.accounted.store(seen.wrapping_add(1), Ordering::Release);
+    }
+
+    /// The log has lost its account.
+    pub fn forget_account(&self) {
+        self.accounted.store(0, Ordering::Release);
     }
 
     /// True when the log has an account of so many dispatches.

@@ -5,23 +5,22 @@
 //! here for both ([`columns`], [`lines`]).
 
 pub mod account;
+pub mod appended;
 pub mod clock;
 pub mod columns;
 pub mod compare;
-pub mod demangle;
 pub mod layout;
 pub mod left;
 pub mod lines;
 pub mod markers;
 pub mod names;
+pub mod pages;
 pub mod process;
-pub mod quiet;
 mod record;
 pub mod recover;
 pub mod rows;
 pub mod snapshot;
 pub mod store;
-pub mod trust;
 
 pub use names::{Kernel, Operation, Registers};
 pub use process::Process;

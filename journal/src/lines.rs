@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::Path;
 
+use logdur_system::text::{escaped, shell_word};
+
 use crate::columns::{COLUMNS, Cell, Row};
 use crate::compare::Comparison;
-use crate::names::{escaped, shell_word};
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +129,18 @@ impl Lines {
             Format::Csv | Format::CsvSafe => writeln!(to, "# clocks: systemNs={system_ns} wallNs={wall_ns}"),
             Format::Json => writeln!(to, "{{\"systemNs\":{system_ns},\"wallNs\":{wall_ns}}}"),
         };
+    }
+
+    /// A line that says which run a process belongs to.
+    pub fn run(self, to: &mut Vec<u8>, pid: u32, run: &str) {
+        match self.0 {
+            Format::Csv | Format::CsvSafe => _ = writeln!(to, "# run: pid={pid} id={}", escaped(run)),
+            Format::Json => {
+                to.extend_from_slice(b"{\"run\":");
+                json_text(to, &escaped(run));
+                _ = writeln!(to, ",\"pid\":{pid}}}");
+            }
+        }
     }
 
     /// A line that says where the records of a process are. CSV has the path as a word of a shell, JSON as text.
@@ -291,7 +304,7 @@ mod tests {
     fn row(format: Format, name: &str, times: Option<(u64, u64)>) -> String {
         let record = Record::default();
         record.id.store(3, Ordering::Relaxed);
-        record.kernel_object.store(0x7f00_1000, Ordering::Relaxed);
+        record.kernel_object().store(0x7f00_1000, Ordering::Relaxed);
         let shape = Shape { kernel: 1, grid: [1024, 2, 1], workgroup: [256, 1, 1], scratch_bytes: 0, lds_bytes: 512 };
         if times.is_none() {
             record.add_flags(flag::INCOMPLETE);
@@ -304,6 +317,7 @@ mod tests {
                 known: Some(&Kernel {
                     kernarg_size: Some(24),
                     registers: Registers { vgprs: Some(32), agprs: None, sgprs: Some(18) },
+                    code: "lib.so#1a2b".to_owned(),
                     ..Kernel::default()
                 }),
                 process: Process { pid: 17, rank: Some(2) },
@@ -322,7 +336,7 @@ mod tests {
     #[test]
     fn the_header_begins_with_logdurations_columns_and_is_never_shortened() {
         let header = Lines::of(Format::Csv).header();
-        let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced,kind,bytes,pid,rank,vgprs,agprs,sgprs,tid";
+        let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced,kind,bytes,pid,rank,vgprs,agprs,sgprs,tid,code";
         assert!(header.starts_with(known), "{header}");
     }
 
@@ -342,7 +356,7 @@ mod tests {
         let line = row(Format::Csv, "f<char, '\"'>(int)", Some((100, 150)));
         assert_eq!(
             line,
-            "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,,,dispatch,,17,2,32,,18,\n"
+            "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,,,dispatch,,17,2,32,,18,,\"lib.so#1a2b\"\n"
         );
     }
 
@@ -359,7 +373,10 @@ mod tests {
     #[test]
     fn what_is_not_known_is_empty_and_said() {
         let line = row(Format::Csv, "k", None);
-        assert_eq!(line, "\"k\",7,,,,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,incomplete,,dispatch,,17,2,32,,18,\n");
+        assert_eq!(
+            line,
+            "\"k\",7,,,,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,incomplete,,dispatch,,17,2,32,,18,,\"lib.so#1a2b\"\n"
+        );
     }
 
     #[test]

@@ -1,11 +1,7 @@
 //! Names for people.
 
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
+use logdur_system::text::{escaped, one_line};
 use regex::Regex;
-
-use crate::demangle;
 
 /// In the file of records, a number that is not known.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
@@ -41,6 +37,8 @@ pub struct Kernel {
     /// Short hash of the code object whose kernel ran in place of the application's, after [`INSTRUMENTED`] if it is an
     /// instrumented clone; empty if the application's own ran.
     pub replaced: String,
+    /// The code object of the application's kernel, as rows name it; empty if that is not known. Two kernels of one name differ in it.
+    pub code: String,
 }
 
 /// What [`Kernel::replaced`] begins with for an instrumented clone.
@@ -104,34 +102,14 @@ impl Operation {
 /// The demangled name of a kernel, spelled as `llvm-cxxfilt` spells it; the symbol itself if it is not a mangled one.
 /// Control characters are escaped: a code object may have any symbols.
 pub fn demangle(symbol: &str) -> String {
-    escaped(&demangle::demangle(symbol).unwrap_or_else(|| symbol.to_owned()))
-}
-
-/// A text whose control characters are escaped, those for the direction of text included: `\u001b` for the one that begins a terminal's commands. JSON reads them back.
-pub fn escaped(text: &str) -> String {
-    let is_control = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.chars().any(is_control) {
-        return text.to_owned();
-    }
-    let mut all = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if is_control(c) {
-            all.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            all.push(c);
-        }
-    }
-    all
+    escaped(&logdur_demangle::demangle(symbol).unwrap_or_else(|| symbol.to_owned()))
 }
 
 /// The names of a kernel, each once: the symbol; the demangled one; that without result and arguments; that without arguments of
 /// a template; that without namespaces.
 pub fn names(symbol: &str) -> Vec<String> {
     let mut all = vec![symbol.to_owned()];
-    for name in demangle::parts(symbol).into_iter().flatten() {
+    for name in logdur_demangle::parts(symbol).into_iter().flatten() {
         let name = one_line(&name);
         if !all.contains(&name) {
             all.push(name);
@@ -145,64 +123,9 @@ pub fn is_named(symbol: &str, filter: &Regex) -> bool {
     names(symbol).iter().any(|name| filter.is_match(name))
 }
 
-/// A text without line breaks, and without other control characters.
-pub fn one_line(text: &str) -> String {
-    escaped(&text.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-/// A path as a word of a command line, which a shell reads back to the same bytes (`$'…'` of bash, zsh and ksh if it has control
-/// characters or bytes that are no text). It has no line break, no control character and no two spaces in a row.
-pub fn shell_word(path: &Path) -> String {
-    let bytes = path.as_os_str().as_bytes();
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(byte);
-    if !bytes.is_empty() && bytes.iter().all(is_plain) {
-        return String::from_utf8_lossy(bytes).into_owned();
-    }
-    let text = std::str::from_utf8(bytes).ok();
-    if let Some(text) = text.filter(|text| one_line(&format!("'{text}'")) == format!("'{text}'")) {
-        return format!("'{}'", text.replace('\'', r"'\''"));
-    }
-    let mut word = String::from("$'");
-    let mut after_space = false;
-    for &byte in bytes {
-        match byte {
-            b'\\' | b'\'' => word.extend(['\\', char::from(byte)]),
-            b' ' if !after_space => word.push(' '),
-            // An escape has three digits: another digit may follow.
-            0x21..=0x7e => word.push(char::from(byte)),
-            _ => word.push_str(&format!("\\{byte:03o}")),
-        }
-        after_space = byte == b' ' && !after_space;
-    }
-    word + "'"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_shell_reads_the_word_of_a_path_as_the_same_bytes() {
-        use std::ffi::OsStr;
-        let paths: [(&[u8], &str); 8] = [
-            (b"/dev/shm/logdur.1.records", "/dev/shm/logdur.1.records"),
-            (b"", "''"),
-            (b"it's $(x) `y`", r"'it'\''s $(x) `y`'"),
-            ("m\u{fc}ll".as_bytes(), "'m\u{fc}ll'"),
-            (b"a\nb\x1b[2J\t9", r"$'a\012b\033[2J\0119'"),
-            (b"\xff'\\n%", r"$'\377\'\\n%'"),
-            (b"two  spaces   ", r"$'two \040spaces \040 '"),
-            ("p\u{202e}".as_bytes(), r"$'p\342\200\256'"),
-        ];
-        for (bytes, expected) in paths {
-            let word = shell_word(Path::new(OsStr::from_bytes(bytes)));
-            assert_eq!(word, expected);
-            assert_eq!(one_line(&word), word, "it is as it is in a notice");
-            let script = format!("printf %s {word}");
-            let read = std::process::Command::new("bash").args(["-c", &script]).env("LC_ALL", "C").output().unwrap();
-            assert_eq!(read.stdout, bytes, "{word}");
-        }
-    }
 
     #[test]
     fn names_that_are_not_mangled_or_badly_so_stay_as_they_are() {
@@ -227,7 +150,7 @@ mod tests {
     #[test]
     fn control_characters_of_a_symbol_are_escaped() {
         assert_eq!(demangle("a\u{1b}[2J\n# account"), "a\\u001b[2J\\u000a# account");
-        assert_eq!(one_line("a\n  b\u{9b}c\u{202e}d"), "a b\\u009bc\\u202ed");
-        assert_eq!(escaped("grüße"), "grüße");
+        let unseen = "a\u{feff}\u{200b}\u{200c}\u{200d}\u{2060}\u{ad}b";
+        assert_eq!(demangle(unseen), "a\\ufeff\\u200b\\u200c\\u200d\\u2060\\u00adb");
     }
 }

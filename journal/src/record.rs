@@ -15,9 +15,11 @@
 //! what a row is made of. The process that writes them keeps what it acts upon in private memory: states, flags,
 //! signals, and which block follows which.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::layout::{ChunkHead, Kind, Plain};
+use crate::pages;
 
 /// Records of a block: as many as fit into ten pages.
 pub const BLOCK_RECORDS: usize = 511;
@@ -98,8 +100,8 @@ pub mod flag {
 pub struct Record {
     /// When the doorbell was rung, in ticks of the host's counter (see [`Header::host_clock`](crate::layout::Header)).
     pub dispatch: AtomicU64,
-    /// Address of the kernel descriptor.
-    pub kernel_object: AtomicU64,
+    /// By the kind of work: see the accessors.
+    subject: AtomicU64,
     /// Number of the dispatch in its process, from 0.
     pub id: AtomicU64,
     reserved: AtomicU64,
@@ -171,6 +173,27 @@ const fn halves(pair: u64) -> [u32; 2] {
 }
 
 impl Record {
+    /// Of a dispatch: the address of its kernel descriptor.
+    #[inline]
+    pub fn kernel_object(&self) -> &AtomicU64 {
+        &self.subject
+    }
+
+    /// What tells work of one kernel and shape apart, of any kind.
+    pub(crate) fn subject(&self) -> u64 {
+        self.subject.load(Ordering::Relaxed)
+    }
+
+    /// Of a copy: its bytes.
+    pub fn copied_bytes(&self) -> &AtomicU64 {
+        &self.subject
+    }
+
+    /// Of a range or a mark: the number of its thread.
+    pub fn thread(&self) -> &AtomicU64 {
+        &self.subject
+    }
+
     /// Sets what is dispatched; only before the record is published.
     #[inline]
     pub fn set_shape(&self, shape: Shape) {
@@ -202,6 +225,12 @@ impl Record {
     #[inline]
     pub fn set_state(&self, state: State) {
         self.state.store(state as u8, Ordering::Release);
+    }
+
+    /// True for a state that a record has which was given to a dispatch.
+    pub(crate) fn is_known(&self) -> bool {
+        let known = [State::InFlight as u8, State::Done as u8, State::Logged as u8, WRITING, FILTERED, UNWRITTEN];
+        known.contains(&self.state.load(Ordering::Acquire))
     }
 
     /// How far its row has come.
@@ -248,13 +277,12 @@ impl Record {
 }
 
 impl Block {
-    /// An empty block in private memory.
-    pub fn new() -> Box<Block> {
-        let block = Box::<Block>::new_zeroed();
-        // SAFETY: `Plain`: zeros are a value.
-        let block = unsafe { block.assume_init() };
-        block.become_chunk(0);
-        block
+    /// An empty block in private memory, for as long as the process lives; `None` if the system has no memory left.
+    pub fn new() -> Option<NonNull<Block>> {
+        let block = pages::zeroed::<Block>()?;
+        // SAFETY: the memory was just made. `Plain`: zeros are a value.
+        unsafe { block.as_ref() }.become_chunk(0);
+        Some(block)
     }
 
     /// Makes zeroed memory at an offset of the file a chunk.
@@ -282,7 +310,12 @@ impl Block {
 
     /// False for one in private memory.
     pub fn is_in_file(&self) -> bool {
-        self.offset.load(Ordering::Relaxed) != 0
+        self.offset().is_some()
+    }
+
+    /// Where it is in the file.
+    pub(crate) fn offset(&self) -> Option<u64> {
+        Some(self.offset.load(Ordering::Relaxed)).filter(|&offset| offset != 0)
     }
 
     /// Which block it is, in which of its lives.
@@ -308,7 +341,8 @@ mod tests {
 
     #[test]
     fn a_record_goes_through_its_states_and_is_free_again_when_its_block_is_cleared() {
-        let block = Block::new();
+        // SAFETY: blocks live as long as the process.
+        let block = unsafe { Block::new().expect("there is memory").as_ref() };
         let record = &block.records[7];
         assert_eq!((record.state(), record.fate()), (State::Free, Fate::Pending));
         record.set_flags(flag::BARRIER);

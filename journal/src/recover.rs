@@ -5,23 +5,30 @@
 //! row that is there is not written again, and the beginning of one at the end of the log is completed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use logdur_system::path::Target;
+use logdur_system::patient;
+use logdur_system::text::one_line;
 use regex::Regex;
 
-use crate::account::Tally;
+use crate::account::{NOT_SUBMITTED, Tally};
+use crate::appended;
 use crate::columns::{self, Late, Row};
 use crate::lines::{Format, Lines};
-use crate::names::{Kernel, Operation, one_line};
+use crate::names::{Kernel, Operation};
 use crate::record::{State, flag};
 use crate::snapshot::{Dispatch, Snapshot};
 
 /// Kernels, and dispatches of each, that are named when they were in flight.
 const NAMED: usize = 16;
+/// How long a pipe's reader may take nothing.
+const STALL: Duration = Duration::from_secs(3);
 /// Lines are written in pieces of this size, so that several processes can share a log.
 const PIECE: usize = 64 << 10;
 
@@ -87,7 +94,11 @@ pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missin
         lines.agent(&mut missing.agents, *position as usize, name, product, "");
     }
     missing.say(snapshot, how, &in_flight);
-    let shown = tally.shown(snapshot.seen, snapshot.private, snapshot.events);
+    let mut shown = tally.shown(snapshot.seen, snapshot.unsubmitted, snapshot.private, snapshot.events);
+    if !snapshot.problems.is_empty() {
+        // Nobody can tell any more.
+        shown.iter_mut().filter(|(name, _)| *name == NOT_SUBMITTED).for_each(|(name, _)| *name = "damaged");
+    }
     lines.account(&mut missing.account, snapshot.pid, &shown);
     missing
 }
@@ -201,17 +212,34 @@ impl Missing {
         to.flush()
     }
 
+    /// Writes everything but the header to what may have a slow reader, or none.
+    ///
+    /// # Errors
+    /// When it cannot be written, or nothing of it is taken for so long.
+    pub fn give(&self, to: &File, stall: Duration) -> io::Result<()> {
+        let mut text = Vec::new();
+        self.print(&mut text, false)?;
+        patient::write(to, &text, stall)
+    }
+
     /// Appends what a log does not have. `own` says that it is the log that the process wrote to: then it need not be
     /// searched from its beginning.
     ///
     /// # Errors
     /// When it cannot be read or written.
     pub fn append(&self, log: &Path, own: bool) -> io::Result<Written> {
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(log)?;
-        if !file.metadata()?.is_file() {
-            self.print(&mut file, false)?;
+        let is_open_already = matches!(Target::of(log)?, Target::Descriptor(_));
+        if is_open_already || log.metadata().is_ok_and(|data| !data.is_file()) {
+            // A pipe that nobody reads would be waited for.
+            let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+            let opened = appended::open(log, false, flags).map_err(|error| match error.raw_os_error() {
+                Some(libc::ENXIO) => io::Error::other("no process reads this pipe"),
+                _ => error,
+            });
+            self.give(&opened?, STALL)?;
             return Ok(Written { rows: self.rows.len(), ..Written::default() });
         }
+        let mut file = appended::open_log(log, true, libc::O_CLOEXEC)?;
         lock(&file);
         let length = file.metadata()?.len();
         let tail = Tail::read(&mut file, self.begin(length, own), self)?;

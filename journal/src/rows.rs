@@ -253,13 +253,14 @@ mod tests {
                 let grid = [64 << (n % 3), 1 + (n % 2) as u32, 1];
                 let shape = Shape { kernel, grid, workgroup: [64, 1, 1], lds_bytes: kernel % 5, ..Shape::default() };
                 record.id.store(n * 977_777 * n, Ordering::Relaxed);
-                record.kernel_object.store(0x7f00_0000 + u64::from(kernel), Ordering::Relaxed);
+                record.kernel_object().store(0x7f00_0000 + u64::from(kernel), Ordering::Relaxed);
                 record.set_flags(if n.is_multiple_of(11) { flag::SHARED_SIGNAL } else { 0 });
                 let start = 1_700_000_000_000_000_000 + n * n * 31;
                 let known = Kernel {
                     replaced: if kernel.is_multiple_of(2) { String::new() } else { "1a2b".to_owned() },
                     kernarg_size: (!kernel.is_multiple_of(3)).then_some(kernel),
                     registers: Registers { vgprs: Some(kernel), ..Registers::default() },
+                    code: if kernel.is_multiple_of(5) { String::new() } else { "a \"b\".so#12".to_owned() },
                     ..Kernel::default()
                 };
                 let row = Row {

@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use logdur_system::trust::mistrust;
 use thiserror::Error;
 
 use crate::account::{Event, Tally};
@@ -23,7 +24,6 @@ use crate::names::{Kernel, Operation, Registers};
 use crate::process::{self, Process};
 use crate::record::{BLOCK_BYTES, Block, Fate, Record, State, Times, flag};
 use crate::store::Origin;
-use crate::trust::mistrust;
 
 /// How often a file that changes is read again.
 const RETRIES: usize = 5;
@@ -66,6 +66,8 @@ pub struct Snapshot {
     start_time: u64,
     /// How many dispatches there have been.
     pub seen: u64,
+    /// Packets beyond those, which were rung for and not given to the GPU.
+    pub(crate) unsubmitted: u64,
     /// Where rows go and how; `None` if the process died before it could say so.
     pub origin: Option<Origin>,
     /// Name and product of each GPU.
@@ -84,6 +86,8 @@ pub struct Snapshot {
     pub(crate) log_bytes: u64,
     /// Those that did not, in the order of their numbers.
     pub dispatches: Vec<Dispatch>,
+    /// The process ran when this was read: what it was writing is not whole.
+    lives: bool,
     /// What could not be understood.
     pub problems: Vec<String>,
     changes: u64,
@@ -147,6 +151,7 @@ impl Snapshot {
             pid: header.pid.load(Ordering::Relaxed),
             start_time: header.start_time.load(Ordering::Relaxed),
             seen: header.next_id().load(Ordering::Relaxed),
+            unsubmitted: header.unsubmitted(),
             origin: None,
             agents: BTreeMap::new(),
             kernels: HashMap::new(),
@@ -158,10 +163,13 @@ impl Snapshot {
             accounted: header.accounted.load(Ordering::Relaxed),
             log_bytes: header.log_bytes.load(Ordering::Relaxed),
             dispatches: Vec::new(),
+            lives: false,
             problems: Vec::new(),
             changes: header.emptied.changes(),
         };
+        snapshot.lives = snapshot.is_alive();
         snapshot.chunks(bytes, emptied);
+        snapshot.compare();
         snapshot.dispatches.sort_by_key(|d| d.record.id.load(Ordering::Relaxed));
         Ok(snapshot)
     }
@@ -170,37 +178,61 @@ impl Snapshot {
         let mut at = HEADER_BYTES;
         while let Some(head) = bytes.get(at..).and_then(copied::<ChunkHead>) {
             let [magic, kind] = [&head.magic, &head.kind].map(|n| n.load(Ordering::Relaxed));
-            if magic == 0 {
+            if magic == 0 && (self.lives || bytes[at..].iter().all(|byte| *byte == 0)) {
                 break;
             }
             let length = head.bytes.load(Ordering::Relaxed);
             let end = usize::try_from(length).ok().and_then(|length| at.checked_add(length));
             let whole = end.and_then(|end| bytes.get(at..end)).filter(|chunk| chunk.len() >= ChunkHead::BYTES);
             let (true, Some(chunk)) = (magic == CHUNK_MAGIC && length % CHUNK_ALIGN == 0, whole) else {
+                let next = next_chunk(bytes, at);
                 self.problems.push(format!(
-                    "at byte {at}: expected a chunk, found magic number {magic:#x} and {length} bytes of {}; what follows is not read",
-                    bytes.len() - at
+                    "at byte {at}: expected a chunk, found magic number {magic:#x} and {length} bytes of {}; {} bytes are not read",
+                    bytes.len() - at,
+                    next - at
                 ));
-                break;
+                at = next;
+                continue;
             };
-            if self.chunk(kind, chunk, emptied).is_none() {
-                self.problems.push(format!(
-                    "at byte {at}: expected a chunk of kind {kind}, found {length} bytes that are none; it is left out"
-                ));
+            if self.chunk(kind, chunk, emptied, at).is_some() {
+                at += chunk.len();
+                continue;
             }
-            at += chunk.len();
+            // Its length may be what is wrong.
+            let next = next_chunk(bytes, at);
+            self.problems.push(format!(
+                "at byte {at}: expected a chunk of kind {kind}, found {length} bytes that are none; {} bytes are not read",
+                next - at
+            ));
+            at = next;
         }
     }
 
+    /// Compares what was read with the number of dispatches.
+    fn compare(&mut self) {
+        let (seen, read) = (self.seen, self.ended.ended().saturating_add(self.dispatches.len() as u64));
+        if read > seen && !self.lives {
+            self.problems.push(format!("expected records of {seen} dispatches, as the header counts, found {read}"));
+        }
+    }
+
+    /// How many dispatches have no record in the file though it may have one of each: their packets were never given to the GPU, or
+    /// the records cannot be read.
+    pub fn without_record(&self) -> u64 {
+        let read = self.ended.ended().saturating_add(self.dispatches.len() as u64);
+        let others = read.saturating_add(self.events[Event::UnrecordedDispatch as usize]);
+        if self.private || self.lives { 0 } else { self.seen.saturating_sub(others) }
+    }
+
     /// `None` if it is not what it should be.
-    fn chunk(&mut self, kind: u32, chunk: &[u8], emptied: (u64, u64)) -> Option<()> {
+    fn chunk(&mut self, kind: u32, chunk: &[u8], emptied: (u64, u64), at: usize) -> Option<()> {
         let mut fields = Fields(&chunk[ChunkHead::BYTES..]);
         match Kind::of(kind)? {
             Kind::Padding => {}
             Kind::Block => {
                 let block = copied::<Block>(chunk).filter(|_| chunk.len() == BLOCK_BYTES)?;
                 if block.life() != emptied {
-                    self.block(*block);
+                    self.block(*block, at);
                 }
             }
             Kind::Origin => self.origin = Some(origin(&mut fields)?),
@@ -210,9 +242,9 @@ impl Snapshot {
                     let kernarg_size = fields.known()?;
                     let registers =
                         Registers { vgprs: fields.known()?, agprs: fields.known()?, sgprs: fields.known()? };
-                    let [symbol, replaced] =
-                        [fields.text()?, fields.text()?].map(|text| String::from_utf8_lossy(text).into_owned());
-                    self.kernels.insert(number, Kernel { operation, symbol, kernarg_size, registers, replaced });
+                    let [symbol, replaced, code] = [fields.text()?, fields.text()?, fields.text()?]
+                        .map(|text| String::from_utf8_lossy(text).into_owned());
+                    self.kernels.insert(number, Kernel { operation, symbol, kernarg_size, registers, replaced, code });
                 }
             }
             Kind::Agent => {
@@ -224,12 +256,19 @@ impl Snapshot {
         Some(())
     }
 
-    fn block(&mut self, block: Block) {
+    fn block(&mut self, block: Block, at: usize) {
         let (queue, agent) = (block.queue(), block.agent());
-        for (record, times) in block.records.into_iter().zip(block.times) {
+        let used = block.records.iter().rposition(|record| record.state() != State::Free).map_or(0, |last| last + 1);
+        let lost = block.records.iter().take(used).filter(|record| !record.is_known()).count();
+        if lost > 0 && !self.lives {
+            self.problems.push(format!("at byte {at}: {lost} of {used} records of a block have a state that none has"));
+        }
+        for (i, (record, times)) in block.records.into_iter().zip(block.times).enumerate() {
             match (record.state(), record.fate()) {
+                _ if i >= used || record.flags() & flag::NO_DISPATCH != 0 => {}
+                // The rest of it may be right.
+                _ if !record.is_known() => self.dispatches.push(Dispatch { queue, agent, record, times }),
                 (State::Free, _) => {}
-                _ if record.flags() & flag::NO_DISPATCH != 0 => {}
                 (State::Logged, Fate::Written) => self.ended.row(&record),
                 (State::Logged, Fate::Filtered) => self.ended.filtered = self.ended.filtered.saturating_add(1),
                 // What could not be written can be tried again.
@@ -274,6 +313,19 @@ fn header(bytes: &[u8]) -> Result<Box<Header>, Unreadable> {
         return Err(Unreadable::Version { version, block_bytes });
     }
     Ok(header)
+}
+
+/// Where the next chunk of the file may begin; its end if there is none.
+fn next_chunk(bytes: &[u8], at: usize) -> usize {
+    let is_chunk = |at: &usize| {
+        let head = bytes.get(*at..).and_then(copied::<ChunkHead>);
+        head.is_some_and(|head| {
+            let [magic, kind] = [&head.magic, &head.kind].map(|number| number.load(Ordering::Relaxed));
+            magic == CHUNK_MAGIC && Kind::of(kind).is_some()
+        })
+    };
+    let step = CHUNK_ALIGN as usize;
+    (at + step..bytes.len()).step_by(step).find(is_chunk).unwrap_or(bytes.len())
 }
 
 fn origin(fields: &mut Fields<'_>) -> Option<Origin> {

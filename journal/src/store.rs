@@ -13,17 +13,20 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use logdur_system::lock;
+use logdur_system::signals::Quiet;
 
 use crate::layout::{Body, CHUNK_ALIGN, ChunkHead, HEADER_BYTES, Header, Kind};
 use crate::left;
 use crate::lines::Format;
 use crate::names::{Kernel, Registers};
+use crate::pages;
 use crate::process;
-use crate::quiet::Quiet;
 use crate::record::{BLOCK_BYTES, Block};
 
-const PAGE: u64 = 4096;
+const PAGE: u64 = pages::PAGE as u64;
 /// Names that are tried: one for each image that a process replaced itself by, and some left by earlier processes.
 const NAMES: usize = 100;
 /// How often it is tried to reserve room when signals interrupt.
@@ -73,6 +76,10 @@ struct RecordFile {
     inode: (u64, u64),
     /// True when its folder is in memory.
     in_memory: bool,
+    /// Others have removed it.
+    gone: AtomicBool,
+    /// It was removed here.
+    removed: AtomicBool,
     growth: Mutex<Growth>,
 }
 
@@ -123,6 +130,8 @@ impl Records {
                 path: path.to_owned(),
                 inode: (metadata.dev(), metadata.ino()),
                 in_memory: is_in_memory(file),
+                gone: AtomicBool::new(false),
+                removed: AtomicBool::new(false),
                 growth: Mutex::new(Growth { end: Some(HEADER_BYTES as u64), problem: None }),
             }),
         };
@@ -149,15 +158,41 @@ impl Records {
         self.file.as_ref().is_none_or(|f| f.in_memory)
     }
 
-    /// New empty blocks that live as long as the process. If the file cannot grow, they are in private memory.
+    /// New empty blocks that live as long as the process. If the file cannot grow, they are in private memory; there are fewer if the
+    /// system has none left.
     pub fn blocks(&self, count: usize) -> Vec<NonNull<Block>> {
+        if count == 0 {
+            return Vec::new();
+        }
         if let Some(file) = &self.file
             && let Some(blocks) = file.grow(|at, end| file.reserve(at, end, count))
         {
             return blocks;
         }
-        self.header().private_blocks.fetch_add(count as u64, Ordering::Relaxed);
-        (0..count).map(|_| NonNull::from(Box::leak(Block::new()))).collect()
+        let blocks: Vec<_> = (0..count).map_while(|_| Block::new()).collect();
+        self.header().private_blocks.fetch_add(blocks.len() as u64, Ordering::Relaxed);
+        blocks
+    }
+
+    /// Gives the memory of an empty block back to the system, but for the page that makes it a chunk of the file.
+    ///
+    /// # Safety
+    /// The block is one of [`blocks`](Self::blocks), and nothing is recorded in it before [`reserve_again`](Self::reserve_again).
+    pub unsafe fn rest(&self, block: NonNull<Block>) {
+        // SAFETY: blocks live as long as the process.
+        let kept = usize::from(unsafe { block.as_ref() }.is_in_file());
+        // SAFETY: blocks are mappings of `BLOCK_BYTES`; records that are zeros are free, as those of an empty block are.
+        unsafe { pages::give_back(block, kept) };
+    }
+
+    /// Has room for a block again that was at rest; false if there is none.
+    pub fn reserve_again(&self, block: &Block) -> bool {
+        let Some(offset) = block.offset() else {
+            block.become_chunk(0);
+            return true;
+        };
+        let Some(file) = &self.file else { return false };
+        file.grow(|at, _| reserve(at, offset, BLOCK_BYTES)).is_some()
     }
 
     /// Names a GPU for readers of the file.
@@ -177,7 +212,8 @@ impl Records {
             let body = [kernel.kernarg_size, vgprs, agprs, sgprs]
                 .into_iter()
                 .fold(body.number(number).number(kernel.operation as u32), Body::known);
-            body.text(kernel.symbol.as_bytes()).text(kernel.replaced.as_bytes())
+            let texts = [&kernel.symbol, &kernel.replaced, &kernel.code];
+            texts.into_iter().fold(body, |body, text| body.text(text.as_bytes()))
         };
         self.append(Kind::Kernels, &kernels.fold(body, add).bytes());
     }
@@ -201,12 +237,28 @@ impl Records {
         lock(&self.file.as_ref()?.growth).problem.take()
     }
 
+    /// Looks whether the file is still there. If others have removed it, it does not grow any more: see
+    /// [`take_problem`](Self::take_problem).
+    pub fn look(&self) {
+        let Some(file) = self.file.as_ref().filter(|file| !file.gone.load(Ordering::Relaxed)) else { return };
+        let mut growth = lock(&file.growth);
+        if !file.removed.load(Ordering::Relaxed) && !file.is_there() {
+            file.gone.store(true, Ordering::Relaxed);
+            growth.fail(&file.path, &io::Error::other("others have removed the file"));
+        }
+    }
+
+    /// True once a look has found that others have removed the file.
+    pub fn is_gone(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.gone.load(Ordering::Relaxed))
+    }
+
     /// Removes the file: every row is written. The records stay usable, in memory that ends with the process.
     pub fn remove(&self) {
         let Some(file) = &self.file else { return };
         lock(&file.growth).end = None;
-        let same = fs::symlink_metadata(&file.path).is_ok_and(|m| (m.dev(), m.ino()) == file.inode);
-        if same {
+        file.removed.store(true, Ordering::Relaxed);
+        if file.is_there() {
             // What cannot be removed stays, and says itself that there is nothing left to write.
             let _ = fs::remove_file(&file.path);
         }
@@ -228,6 +280,11 @@ impl RecordFile {
         });
         growth.end = growth.end.map(|_| end);
         done.ok()
+    }
+
+    /// True while the name is this file's.
+    fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.inode)
     }
 
     fn open(&self) -> io::Result<File> {
@@ -266,10 +323,6 @@ impl Growth {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
-
 fn create_file(folder: &Path, pid: u32) -> io::Result<(File, PathBuf, Vec<PathBuf>)> {
     let mut earlier = Vec::new();
     for number in 0..NAMES {
@@ -290,15 +343,7 @@ fn create_file(folder: &Path, pid: u32) -> io::Result<(File, PathBuf, Vec<PathBu
 /// Reserves a part of a file, so that a store to it cannot fail for want of room, and maps it for as long as the process
 /// lives. The pages are there when this returns. A fork's child does not have them.
 fn map(file: &File, offset: u64, bytes: usize) -> io::Result<NonNull<u8>> {
-    let reserve = || {
-        // SAFETY: no memory is involved.
-        unsafe { libc::posix_fallocate(file.as_raw_fd(), offset as libc::off_t, bytes as libc::off_t) }
-    };
-    // A signal of the application's interrupts it on tmpfs.
-    let failed = (0..INTERRUPTIONS).map(|_| reserve()).find(|&e| e != libc::EINTR).unwrap_or(libc::EINTR);
-    if failed != 0 {
-        return Err(io::Error::from_raw_os_error(failed));
-    }
+    reserve(file, offset, bytes)?;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
     // SAFETY: a new mapping at an address that the kernel chooses.
     let memory =
@@ -309,6 +354,19 @@ fn map(file: &File, offset: u64, bytes: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: the mapping was just made. Should it fail, the child has it, and does not use it.
     unsafe { libc::madvise(memory, bytes, libc::MADV_DONTFORK) };
     NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("mapped at 0"))
+}
+
+/// Reserves a part of a file.
+fn reserve(file: &File, offset: u64, bytes: usize) -> io::Result<()> {
+    let reserve = || {
+        // SAFETY: no memory is involved.
+        unsafe { libc::posix_fallocate(file.as_raw_fd(), offset as libc::off_t, bytes as libc::off_t) }
+    };
+    // A signal of the application's interrupts it on tmpfs.
+    match (0..INTERRUPTIONS).map(|_| reserve()).find(|&e| e != libc::EINTR).unwrap_or(libc::EINTR) {
+        0 => Ok(()),
+        failed => Err(io::Error::from_raw_os_error(failed)),
+    }
 }
 
 fn is_in_memory(file: &File) -> bool {
@@ -325,6 +383,40 @@ fn is_in_memory(file: &File) -> bool {
 mod tests {
     use super::*;
     use crate::record::{Shape, State};
+
+    #[test]
+    fn a_block_at_rest_takes_no_room_in_memory_or_its_file_and_is_empty_when_it_is_used_again() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let origin = Origin { format: Format::Csv, log: None, filter: None, rank: None };
+        let (in_file, _) = Records::create(folder.path(), &origin).unwrap();
+        for records in [in_file, Records::private()] {
+            let used = || records.path().map(|path| path.metadata().unwrap().blocks() * 512);
+            let blocks = records.blocks(3);
+            let before = used();
+            // SAFETY: blocks live as long as the process.
+            let [first, second, _] = [0, 1, 2].map(|n| -> &'static Block { unsafe { blocks[n].as_ref() } });
+            for record in first.records.iter().chain(&second.records) {
+                record.set_state(State::InFlight);
+            }
+            second.clear();
+            // SAFETY: it is empty, and reserved again below.
+            unsafe { records.rest(blocks[1]) };
+            if let (Some(before), Some(now)) = (before, used()) {
+                assert_eq!(before - now, (BLOCK_BYTES - pages::PAGE) as u64);
+                let read = crate::snapshot::Snapshot::read(records.path().unwrap()).unwrap();
+                assert_eq!((read.dispatches.len(), read.problems.as_slice()), (511, &[][..]));
+            }
+            assert!(records.reserve_again(second));
+            assert!(second.records.iter().all(|record| record.state() == State::Free));
+            assert_eq!(used(), before);
+            assert_eq!((records.blocks(0).len(), records.take_problem()), (0, None));
+            second.records[510].set_state(State::InFlight);
+            assert!(
+                first.records.iter().all(|record| record.state() == State::InFlight),
+                "another one has lost its own"
+            );
+        }
+    }
 
     #[test]
     fn a_block_in_private_memory_is_empty_and_shared_by_a_writer_and_a_reader() {

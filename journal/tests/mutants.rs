@@ -1,5 +1,10 @@
 //! Files of records that no process wrote like that: they are read or refused, and nothing panics.
 
+use logdur_journal::layout::HEADER_BYTES;
+use logdur_journal::lines::Format;
+use logdur_journal::recover;
+use logdur_journal::snapshot::Snapshot;
+
 #[path = "records/whole.rs"]
 mod records;
 
@@ -42,6 +47,52 @@ fn every_byte_of_the_records_may_be_any_and_they_are_read_or_refused() {
         bytes[at] = whole[at];
     }
     assert!(read > 1000 && refused > 10, "{read} were read, {refused} refused");
+}
+
+/// The file of a process that has ended: when it was started is not known.
+fn of_the_dead() -> Vec<u8> {
+    let mut bytes = whole();
+    bytes[24..32].fill(0);
+    bytes
+}
+
+#[test]
+fn four_bytes_of_a_chunk_that_are_changed_lose_no_row_in_silence() {
+    let whole = of_the_dead();
+    let sound = Snapshot::parse(&whole).unwrap();
+    assert_eq!((sound.dispatches.len(), sound.without_record(), sound.problems.len()), (6, 0, 0));
+    let (mut numbers, mut told) = (Numbers(0x1234_5678), 0);
+    for at in self::told(&whole).into_iter().filter(|at| *at >= HEADER_BYTES && at % 4 == 0) {
+        for value in [0, u32::MAX, numbers.below(1 << 32) as u32] {
+            let mut bytes = whole.clone();
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            let found = Snapshot::parse(&bytes).unwrap();
+            let says = !found.problems.is_empty() || found.without_record() > 0;
+            assert!(found.dispatches.len() == 6 || says, "{value:#x} at {at}: {} rows", found.dispatches.len());
+            told += usize::from(says);
+        }
+    }
+    assert!(told > 20, "{told}");
+}
+
+#[test]
+fn what_is_behind_a_damaged_chunk_is_read_and_the_damage_is_told() {
+    let whole = of_the_dead();
+    for field in [0, 4, 8] {
+        let mut bytes = whole.clone();
+        // The first chunk says where rows go.
+        bytes[HEADER_BYTES + field..][..4].fill(0);
+        let found = Snapshot::parse(&bytes).unwrap();
+        assert!(found.origin.is_none() && found.dispatches.len() == 6, "{field}");
+        assert!(found.problems[0].starts_with("at byte 16384: expected a chunk"), "{:?}", found.problems);
+        let mut text = Vec::new();
+        recover::missing(&found, Format::Csv, None).print(&mut text, true).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(
+            text.contains("# notice: the records of process ") && text.contains("damaged: at byte 16384"),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::cache::Cache;
 use crate::candidate::Candidate;
 use crate::error::Unavailable;
-use crate::file::{self, Opened};
+use crate::file::{self, Opened, Readers};
 use crate::hash::Hash;
 
 /// A code object in the folder that it was added to.
@@ -40,7 +40,7 @@ pub fn add(folder: &Path, cache: &Cache, kernels: Vec<Candidate>) -> Result<Vec<
                 let failed = |source| Unavailable::File { path: path.clone(), source };
                 let was_there = has(&path, &hash).map_err(failed)?;
                 if !was_there {
-                    file::replace(&path, &bytes).map_err(failed)?;
+                    file::replace(&path, &bytes, Readers::Everybody).map_err(failed)?;
                 }
                 added.push(Added { path, hash, was_there, kernels: vec![kernel] });
             }

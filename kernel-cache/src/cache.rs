@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use amdgpu_code_object::container::Place;
 use amdgpu_code_object::{CodeObject, Target, Unreadable};
+use logdur_system::lock;
 
 use crate::candidate::{Candidate, Stamp};
 use crate::decision::{Choice, Decision, Pick, Sources};
@@ -14,7 +15,7 @@ use crate::error::Unavailable;
 use crate::file::Opened;
 use crate::hash::Hash;
 use crate::index::hashes::{self, Hashes};
-use crate::interface::Interface;
+use crate::interface::{Common, Interface};
 use crate::root::{Changes, Root};
 use crate::swap::{fit, fit_clone};
 use crate::triton;
@@ -102,9 +103,10 @@ impl Cache {
         &self.indexing
     }
 
-    /// The roots that no kernel is in.
-    pub fn empty_roots(&self) -> impl Iterator<Item = &Path> {
-        self.roots.iter().filter(|root| root.candidates().next().is_none()).map(Root::path)
+    /// The roots that no kernel is in, and the first thing in each that could not be read or is not used.
+    pub fn empty_roots(&self) -> impl Iterator<Item = (&Path, Option<&Problem>)> {
+        let empty = self.roots.iter().filter(|root| root.candidates().next().is_none()).map(Root::path);
+        empty.map(|root| (root, self.problems.iter().find(|problem| problem.path.starts_with(root))))
     }
 
     /// The folders that were searched, in which files may appear.
@@ -120,6 +122,11 @@ impl Cache {
     /// The kernels of a name, for every target, sorted by file and place.
     pub fn candidates(&self, name: &str) -> Vec<Candidate> {
         sorted(self.roots.iter().flat_map(|root| root.candidates_named(name)).collect())
+    }
+
+    /// True if there is a kernel of a name.
+    pub fn has(&self, name: &str) -> bool {
+        self.roots.iter().any(|root| root.candidates_named(name).next().is_some())
     }
 
     /// Decides about a kernel of the application, whose variables are in `modules`. `agent` is the target ID of its agent, if known: it
@@ -156,7 +163,8 @@ impl Cache {
         let candidates = names.iter().flat_map(|name| self.candidates(name)).filter(is_clone).collect();
         // The clone may be in the code object that runs.
         let none = Hash::of(&[]);
-        Decision::of(fit_clone, &original, &none, pick, candidates, self, modules)
+        let fits = |original: &Interface, clone: &Interface| fit_clone(original, clone, false);
+        Decision::of(fits, &original, &none, pick, candidates, self, modules)
     }
 
     /// The code object's bytes. They have the kernel that the index says, or it is an error.
@@ -169,7 +177,8 @@ impl Cache {
         let object = CodeObject::parse(&bytes).map_err(|source| unreadable(candidate, source))?;
         let mut named = object.kernels.iter().filter(|kernel| kernel.name == interface.name).peekable();
         let found = if named.peek().is_none() { "none of this name" } else { "another" };
-        if !named.any(|kernel| Interface::of(&object, kernel) == *interface) {
+        let common = Common::of(&object);
+        if !named.any(|kernel| common.interface(&object, kernel) == *interface) {
             let (path, place, kernel) = (path.clone(), Box::new(place.clone()), interface.name.clone());
             return Err(Unavailable::Differs { path, place, kernel, found });
         }
@@ -226,7 +235,7 @@ impl Cache {
     /// # Errors
     /// What the system says; it only costs time.
     pub fn keep_hashes(&self, index_folder: &Path) -> io::Result<()> {
-        let computed = self.hashes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let computed = lock(&self.hashes).clone();
         let keyed = computed.iter().filter(|((_, stamp, _), _)| stamp.is_settled());
         let keyed = keyed.map(|((path, stamp, place), hash)| (hashes::key(path, stamp, place), *hash));
         let mut all: Hashes = keyed.collect();
@@ -288,7 +297,7 @@ fn once<T: Clone>(
     candidate: &Candidate,
     make: impl FnOnce() -> Result<T, Unavailable>,
 ) -> Result<T, Unavailable> {
-    let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = || lock(known);
     let key = (candidate.path.clone(), candidate.stamp, candidate.place.clone());
     if let Some(made) = known().get(&key) {
         return Ok(made.clone());

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -85,10 +85,28 @@ impl Source for Opened {
     }
 }
 
+/// Who may read what is written. No other user may write it, whatever the umask: it would not be used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Readers {
+    /// This user alone.
+    User,
+    /// Everybody, as far as the umask allows it.
+    Everybody,
+}
+
+/// The beginning of a file.
+///
+/// # Errors
+/// What the system says, or that it is no file.
+pub(crate) fn beginning(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    Opened::open(path)?.file.take(most).read_to_end(&mut bytes).map(|_| bytes)
+}
+
 /// A new file, in the place of one that a process with this number has left. A link in its place is removed,
 /// not followed.
-fn fresh(path: &Path) -> io::Result<File> {
-    let create = || OpenOptions::new().write(true).create_new(true).open(path);
+fn fresh(path: &Path, mode: u32) -> io::Result<File> {
+    let create = || OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     match create() {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(path).and_then(|()| create()),
         result => result,
@@ -114,14 +132,19 @@ pub(crate) fn trusted(path: &Path, trust: Trust) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// What the system says.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, bytes: &[u8], readers: Readers) -> io::Result<()> {
+    let (of_folder, mode) = match readers {
+        Readers::User => (0o700, 0o600),
+        Readers::Everybody => (0o755, 0o644),
+    };
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        fs::DirBuilder::new().recursive(true).mode(of_folder).create(folder)?;
     }
     // Of this process alone: others may write at the same time, and the last to rename wins.
     let unfinished = path.with_extension(format!("{}.unfinished", std::process::id()));
-    let written =
-        fresh(&unfinished).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&unfinished, path));
+    let written = fresh(&unfinished, mode)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&unfinished, path));
     if written.is_err() {
         // Not there if it could not be made.
         let _ = fs::remove_file(&unfinished);

@@ -1,5 +1,7 @@
 //! The properties of a kernel that a swap depends on.
 
+use std::sync::Arc;
+
 use amdgpu_code_object::{Abi, AddressSpace, CodeObject, Global, GlobalKind, Kernel, KernelKind, Target, ValueKind};
 
 /// The properties of a kernel that a swap depends on, without its code object. Sizes are in bytes.
@@ -48,9 +50,19 @@ pub struct Interface {
     pub float_mode: Option<u32>,
     /// Variables of the code object that kernels or the host can write: each copy of it has its own. Symbols that it uses and
     /// does not define are among them.
-    pub variables: Vec<String>,
+    pub variables: Arc<[String]>,
     /// Functions of the code object whose address is stored in memory, where code of another one could call them.
-    pub stored_functions: Vec<String>,
+    pub stored_functions: Arc<[String]>,
+    /// Kernels of the code object that a host runtime runs when it loads or unloads it.
+    pub initialisers: Arc<[String]>,
+}
+
+/// What the interfaces of a code object's kernels have in common: it is found once for all of them.
+#[derive(Clone, Debug)]
+pub struct Common {
+    pub(crate) variables: Arc<[String]>,
+    pub(crate) stored_functions: Arc<[String]>,
+    pub(crate) initialisers: Arc<[String]>,
 }
 
 /// An argument, as far as who fills it in has to know it.
@@ -64,6 +76,8 @@ pub struct Parameter {
     pub kind: ValueKind,
     /// The memory that a pointer points to, where the metadata says it.
     pub address_space: Option<AddressSpace>,
+    /// For a pointer to dynamic LDS: the alignment of the data that it points to, if the metadata has it.
+    pub pointee_align: Option<u32>,
 }
 
 impl Parameter {
@@ -73,9 +87,18 @@ impl Parameter {
     }
 }
 
-impl Interface {
-    /// Of a kernel in its code object.
-    pub fn of(object: &CodeObject, kernel: &Kernel) -> Interface {
+impl Common {
+    /// Of a code object.
+    pub fn of(object: &CodeObject) -> Common {
+        Common {
+            variables: variables(object).into(),
+            stored_functions: stored_functions(object).into(),
+            initialisers: initialisers(object).into(),
+        }
+    }
+
+    /// Of a kernel of the code object.
+    pub fn interface(&self, object: &CodeObject, kernel: &Kernel) -> Interface {
         let arguments: Vec<Parameter> = kernel
             .arguments
             .iter()
@@ -84,6 +107,7 @@ impl Interface {
                 size: a.size,
                 kind: a.kind.clone(),
                 address_space: a.address_space.clone(),
+                pointee_align: a.pointee_align,
             })
             .collect();
         let descriptor = kernel.descriptor.as_ref();
@@ -109,10 +133,18 @@ impl Interface {
             vgprs: kernel.vgprs,
             agprs: kernel.agprs.unwrap_or(0),
             float_mode: fixed.map(|d| d.initial_mode()),
-            variables: variables(object),
-            stored_functions: stored_functions(object),
+            variables: self.variables.clone(),
+            stored_functions: self.stored_functions.clone(),
+            initialisers: self.initialisers.clone(),
             arguments,
         }
+    }
+}
+
+impl Interface {
+    /// Of a kernel in its code object. For many kernels of one, see [`Common`].
+    pub fn of(object: &CodeObject, kernel: &Kernel) -> Interface {
+        Common::of(object).interface(object, kernel)
     }
 
     /// The same with the target of its agent, where that is known: it says what the settings are that code is right for both ways.
@@ -156,4 +188,9 @@ fn stored_functions(object: &CodeObject) -> Vec<String> {
     // Through the global offset table functions are called as well.
     let stored = object.address_taken.iter().filter(|a| !a.in_got);
     stored.map(|a| a.function.clone().unwrap_or_else(|| format!("a function at {:#x}", a.at))).collect()
+}
+
+/// The kernels that are no application's: a host runtime runs them when it loads or unloads the code object.
+pub(crate) fn initialisers(object: &CodeObject) -> Vec<String> {
+    object.kernels.iter().filter(|kernel| kernel.kind != KernelKind::Normal).map(|kernel| kernel.name.clone()).collect()
 }

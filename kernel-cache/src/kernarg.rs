@@ -6,7 +6,7 @@
 use amdgpu_code_object::ValueKind;
 
 use crate::interface::{Interface, Parameter};
-use crate::packet::PacketFacts;
+use crate::packet::{LdsPointers, PacketFacts};
 
 /// What a kernarg segment is aligned to at least, whatever the metadata says. Source: the HSA runtime specification,
 /// `HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_ALIGNMENT`.
@@ -34,6 +34,21 @@ pub struct Layout {
     pub copies: Vec<Copy>,
     /// Values from the packet and the queue.
     pub fills: Vec<Fill>,
+    /// Explicit arguments that are offsets into dynamic LDS, at the same place in both segments. Empty where none of them moves.
+    pub moves: Vec<Move>,
+}
+
+/// An offset into dynamic LDS. The application has counted it from the original's own LDS on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Where it is in both segments.
+    pub at: u32,
+    /// Its bytes, at most 8, the lowest first.
+    pub size: u32,
+    /// What is added.
+    pub by: i32,
+    /// What the candidate needs it to be a multiple of.
+    pub align: u32,
 }
 
 /// Bytes that are copied from the application's segment.
@@ -141,7 +156,31 @@ impl Kernarg {
         };
         let fits = candidate.kernarg_size <= original.kernarg_size
             && candidate.kernarg_align <= original.kernarg_align.max(ALIGN);
-        if fits && candidate.hidden().all(same_place) { Kernarg::AsItIs } else { Kernarg::relaid(original, candidate) }
+        let as_it_is = fits && candidate.hidden().all(same_place) && moves(original, candidate).is_empty();
+        if as_it_is { Kernarg::AsItIs } else { Kernarg::relaid(original, candidate) }
+    }
+
+    /// How far offsets into dynamic LDS move, in bytes.
+    pub(crate) fn moved_by(&self) -> i32 {
+        match self {
+            Kernarg::Relaid(Layout { moves, .. }) => moves.first().map_or(0, |first| first.by),
+            Kernarg::AsItIs => 0,
+        }
+    }
+
+    /// What is to be known of the offsets into dynamic LDS. `read` returns bytes of the application's segment, by their
+    /// offset and their number, at most 8.
+    #[inline]
+    pub fn pointers(&self, read: impl Fn(u32, u32) -> [u8; 8]) -> LdsPointers {
+        let mut found = LdsPointers::default();
+        let Kernarg::Relaid(layout) = self else { return found };
+        for one in &layout.moves {
+            let value = one.value(read(one.at, one.size));
+            found.least = found.least.min(value);
+            found.most = found.most.max(value);
+            found.misaligned |= value.checked_rem(one.align.into()).is_some_and(|rest| rest != 0);
+        }
+        found
     }
 
     /// The same, always in a segment of their own.
@@ -171,8 +210,47 @@ impl Layout {
             source_size: copies.iter().map(|c| c.from.saturating_add(c.len)).max().unwrap_or(0),
             copies,
             fills,
+            moves: moves(original, candidate),
         }
     }
+}
+
+impl Move {
+    /// The offset in some bytes of which it has the first.
+    fn value(&self, bytes: [u8; 8]) -> u64 {
+        let unused = 64_u32.saturating_sub(self.size.saturating_mul(8));
+        u64::from_le_bytes(bytes) << unused >> unused
+    }
+
+    /// What is written in the place of some bytes, of which the offset has the first; the others stay.
+    #[inline]
+    pub fn moved(&self, bytes: [u8; 8]) -> [u8; 8] {
+        let moved = self.value(bytes).wrapping_add_signed(self.by.into()).to_le_bytes();
+        let mut all = bytes;
+        all.iter_mut().zip(moved).take(self.size as usize).for_each(|(to, byte)| *to = byte);
+        all
+    }
+}
+
+/// What dynamic LDS is aligned to at least: as compilers align arrays in it.
+const LDS_ALIGN: u32 = 16;
+
+/// The offsets into dynamic LDS that the candidate takes: all move by the difference of both kernels' own LDS, such that they keep their
+/// alignment. None is listed if that is no difference, and the application has aligned each as the candidate needs it.
+fn moves(original: &Interface, candidate: &Interface) -> Vec<Move> {
+    let is_offset = |(o, _): &(&Parameter, &Parameter)| o.kind == ValueKind::DynamicSharedPointer;
+    let pairs = || original.explicit().zip(candidate.explicit()).filter(is_offset);
+    let needs = |of: &Parameter| of.pointee_align.unwrap_or(1);
+    let is_aligned = pairs().all(|(o, c)| needs(c) <= needs(o));
+    if original.group_size == candidate.group_size && is_aligned {
+        return Vec::new();
+    }
+    let align = pairs().map(|(o, c)| needs(o).max(needs(c))).max().unwrap_or(1).max(LDS_ALIGN);
+    let difference = i64::from(candidate.group_size) - i64::from(original.group_size);
+    // Rounded up, also below zero.
+    let by = difference.saturating_add(i64::from(align) - 1).div_euclid(align.into()).saturating_mul(align.into());
+    let by = i32::try_from(by).unwrap_or(i32::MAX);
+    pairs().map(|(o, c)| Move { at: o.offset, size: o.size, by, align: needs(c) }).collect()
 }
 
 impl Layout {
@@ -190,6 +268,12 @@ impl Layout {
         for fill in &self.fills {
             let value = fill.value(facts).to_le_bytes();
             put(fill.to, value.get(..fill.size as usize).unwrap_or(&value));
+        }
+        for one in &self.moves {
+            let room = segment.get_mut(one.at as usize..).unwrap_or_default();
+            let mut bytes = [0; 8];
+            bytes.iter_mut().zip(&*room).for_each(|(to, byte)| *to = *byte);
+            room.iter_mut().zip(one.moved(bytes)).for_each(|(to, byte)| *to = byte);
         }
         segment
     }

@@ -1,6 +1,7 @@
 //! The fields of a dispatch packet that a swap checks or changes.
 
 use crate::interface::Interface;
+use crate::kernarg::Kernarg;
 use crate::target;
 
 /// The fields of a dispatch's packet and its queue. Sizes are in bytes, shapes in work-items.
@@ -26,6 +27,25 @@ pub struct PacketFacts {
     pub private_base_hi: u32,
     /// `group_segment_aperture_base_hi` of `amd_queue_t`.
     pub shared_base_hi: u32,
+    /// The arguments that are offsets into dynamic LDS, if the swap moves them.
+    pub pointers: LdsPointers,
+}
+
+/// The arguments of a dispatch that are offsets into dynamic LDS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LdsPointers {
+    /// The least offset.
+    pub least: u64,
+    /// The greatest one.
+    pub most: u64,
+    /// True if one is not aligned as the candidate needs it.
+    pub misaligned: bool,
+}
+
+impl Default for LdsPointers {
+    fn default() -> LdsPointers {
+        LdsPointers { least: u64::MAX, most: 0, misaligned: false }
+    }
 }
 
 /// How Triton launches a kernel.
@@ -42,7 +62,7 @@ pub struct Launch {
 pub struct Limits {
     /// LDS that the original was compiled for.
     pub original_group: u32,
-    /// LDS that the candidate was compiled for.
+    /// LDS that the candidate was compiled for; where offsets into dynamic LDS move, with what their alignment adds.
     pub candidate_group: u32,
     /// LDS that a workgroup of the processor can have.
     pub group_limit: u32,
@@ -54,6 +74,8 @@ pub struct Limits {
     pub private_limit: u32,
     /// True when the packet's scratch has room for a dynamic stack.
     pub dynamic_stack: bool,
+    /// Room for the candidate's own dynamic stack.
+    pub added_stack: u32,
     /// The most work-items of a workgroup, where the original allows more.
     pub max_flat_workgroup_size: Option<u32>,
     /// The only shape of workgroups that is right, where the original takes others.
@@ -66,18 +88,24 @@ pub struct Limits {
     pub launch: Option<Launch>,
 }
 
+/// Scratch that HIP's runtime gives to a work-item of a kernel with a dynamic stack, in bytes, unless the application sets
+/// `hipLimitStackSize` or the kernel itself needs more. Here it is added to what the kernel itself needs. Source: ROCm's clr,
+/// `StackSize()` in `rocvirtual.cpp`; LLVM's plugin for OpenMP has the same number.
+const DYNAMIC_STACK: u32 = 1024;
+
 impl Limits {
-    pub(crate) fn of(original: &Interface, candidate: &Interface) -> Limits {
+    pub(crate) fn of(original: &Interface, candidate: &Interface, kernarg: &Kernarg) -> Limits {
         let resources = |i: &Interface| [i.vgprs, i.agprs, i.sgprs, i.group_size, i.private_size];
         let more = |(c, o)| c > o;
         Limits {
             original_group: original.group_size,
-            candidate_group: candidate.group_size,
+            candidate_group: original.group_size.saturating_add_signed(kernarg.moved_by()).max(candidate.group_size),
             group_limit: target::group_limit(&original.target.processor),
             original_private: original.private_size,
             candidate_private: candidate.private_size,
             private_limit: target::private_limit(candidate.wavefront_size),
             dynamic_stack: original.uses_dynamic_stack,
+            added_stack: 0,
             max_flat_workgroup_size: Some(candidate.max_flat_workgroup_size)
                 .filter(|&most| most < original.max_flat_workgroup_size),
             required_workgroup_size: candidate
@@ -89,6 +117,12 @@ impl Limits {
         }
     }
 
+    /// The candidate has a dynamic stack. A packet has room for it if the original has one too.
+    pub(crate) fn add_stack(&mut self, original: &Interface) {
+        self.added_stack = DYNAMIC_STACK;
+        self.may_run_fewer |= !original.uses_dynamic_stack;
+    }
+
     /// LDS of a swapped packet: what was added to the original's is added to the candidate's, and not less than it is
     /// launched with otherwise.
     pub(crate) fn group(&self, facts: &PacketFacts) -> u64 {
@@ -98,8 +132,8 @@ impl Limits {
 
     /// Scratch of a swapped packet: never less than the packet's, and with the same room for a dynamic stack.
     pub(crate) fn private(&self, facts: &PacketFacts) -> u64 {
-        let least = u64::from(facts.private.max(self.candidate_private));
-        let room = u64::from(facts.private.saturating_sub(self.original_private));
-        if self.dynamic_stack { least.max(u64::from(self.candidate_private) + room) } else { least }
+        let has_room = facts.private.saturating_sub(self.original_private);
+        let room = self.added_stack.max(if self.dynamic_stack { has_room } else { 0 });
+        u64::from(facts.private).max(u64::from(self.candidate_private) + u64::from(room))
     }
 }

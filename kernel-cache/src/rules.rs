@@ -191,7 +191,7 @@ rules! {
     HiddenArgumentSize "size of hidden argument" = checks::hidden_argument_size;
     /// The candidate's arguments need more memory than is available for a new layout.
     KernargSize "kernarg size" = checks::kernarg_size;
-    /// The candidate needs a stack of unknown size: recursion, or calls through pointers, which may lead into other code objects.
+    /// The candidate needs a stack of unknown size: recursion, or calls through pointers, which may lead into other code objects. An instrumented clone may need one if the original needs none, or if both are in one code object. Its packets get 1024 bytes for the stack, as HIP's runtime gives, or as many as the original's packets have.
     DynamicStack "dynamic stack" = checks::dynamic_stack;
     /// The candidate requires another shape of workgroup clusters, or clusters where the original has none.
     ClusterDims "cluster" = checks::cluster_dims;
@@ -219,11 +219,15 @@ rules! {
     PacketPrivate "scratch of the packet" = checks::packet_private;
     /// The queue is cooperative: all workgroups must run at once. The candidate needs more registers, LDS or scratch than the original, so some workgroups might never start.
     PacketCooperative "cooperative queue" = checks::packet_cooperative;
+    /// An argument is an offset into dynamic LDS that must move, since the two kernels declare different amounts of LDS; and it is not in the packet's dynamic LDS, or not aligned as the candidate needs it.
+    PacketPointer "LDS pointer" = checks::packet_pointer;
 
     read:
     /// The candidate's code computes an address in an unknown way, so the variables that it uses are not known. The reason names the instruction. Code objects without variables are not checked. The code of unknown processors always has this reason, if there are variables.
     Addresses "addresses";
-    /// The candidate uses a variable that cannot be the original's: another size, kind or initial value, managed on one side only, or an ambiguous name. Or an address in its code does not identify its variable, and the layout of the variables differs from the original's.
+    /// The candidate uses a variable that an initialiser or finaliser of its code object uses too. Such kernels of a replacement are not run, so the variable might have other values.
+    Initialiser "initialiser";
+    /// The candidate uses a variable that cannot be the original's: another size, kind or initial value, managed on one side only, or an ambiguous name. Or the application does not have it, and only a host runtime could set it up: a managed variable, OpenCL's handle for enqueuing, a variable of OpenMP's runtime. Or an address in its code does not identify its variable, and the layout of the variables differs from the original's.
     Variables "variables";
     /// The candidate can reach stored addresses of functions (virtual function tables, function pointers). Code would be called across code objects, with other registers than it was compiled for.
     StoredFunctions "stored functions";
@@ -264,7 +268,7 @@ pub const ACCEPTED: &[AcceptedRow] = &[
     },
     AcceptedRow {
         name: "LDS",
-        help: "The packet gets the candidate's size, plus what the application added to the original's.",
+        help: "The packet gets the candidate's size, plus what the application added to the original's. Arguments that are offsets into this addition (OpenCL's `local` pointers) move with it.",
         check: |o, c| checks::differing(o.group_size, c.group_size, |n| Fact::Bytes(n.into())),
     },
     AcceptedRow {
@@ -300,7 +304,7 @@ pub const ACCEPTED: &[AcceptedRow] = &[
     },
     AcceptedRow {
         name: "dynamic stack",
-        help: "Only the original needs one. The packet keeps its size.",
+        help: "If only the original needs one, the packet keeps its size. If only an instrumented clone needs one, the packet gets room for it.",
         check: |o, c| checks::differing(o.uses_dynamic_stack, c.uses_dynamic_stack, Fact::shown),
     },
     AcceptedRow {

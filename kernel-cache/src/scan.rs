@@ -10,7 +10,7 @@ use amdgpu_code_object::{CodeObject, Unreadable};
 use crate::candidate::Stamp;
 use crate::file::Opened;
 use crate::index::{Builder, FileBuilder, Shared};
-use crate::interface::Interface;
+use crate::interface::{Common, Interface};
 use crate::skim::skim;
 
 /// Beginnings of what else bundles have for GPUs: LLVM's bitcode, bare and wrapped, and SPIR-V. No kernel in them can be
@@ -71,15 +71,10 @@ fn object(file: &mut FileBuilder<'_>, entry: &Entry, bytes: Result<Vec<u8>, Unre
         Ok(Err(problem)) | Err(problem) => return file.problems.push(format!("{place}: {problem}")),
     };
     file.problems.extend(object.problems.iter().map(|problem| format!("{place}: {problem}")));
-    let interfaces: Vec<Interface> = object.kernels.iter().map(|k| Interface::of(&object, k)).collect();
-    if let Some(first) = interfaces.first() {
-        let shared = Shared {
-            place,
-            abi: object.abi,
-            variables: first.variables.clone(),
-            stored_functions: first.stored_functions.clone(),
-            target: object.target,
-        };
+    let common = Common::of(&object);
+    let interfaces: Vec<Interface> = object.kernels.iter().map(|k| common.interface(&object, k)).collect();
+    if !interfaces.is_empty() {
+        let shared = Shared { place, abi: object.abi, common, target: object.target };
         file.object(&shared, &interfaces);
     }
 }

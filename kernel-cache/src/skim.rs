@@ -1,6 +1,6 @@
 //! Reads a code object without its instructions, which are most of its bytes and of no use to an index.
 
-use amdgpu_code_object::{Source, Unreadable};
+use amdgpu_code_object::{NO_MEMORY, Source, Unreadable, zeroed};
 
 /// A code object that is no larger is read whole: that is faster than several reads.
 const SMALL: u64 = 64 << 10;
@@ -36,8 +36,8 @@ pub fn skim(source: &dyn Source, at: u64, length: u64) -> Result<Vec<u8>, Unread
     }
     let size = usize::try_from(length).ok().filter(|_| length <= LARGEST);
     let size = size.ok_or(Unreadable::TooLarge { what: WHAT, at, limit: LARGEST, found: length })?;
-    // Memory that is never written takes no room.
-    let mut bytes = vec![0; size];
+    let no_memory = || Unreadable::Read { at, length, reason: NO_MEMORY.to_owned() };
+    let mut bytes = zeroed(size).ok_or_else(no_memory)?;
     let pieces = if length <= SMALL { None } else { pieces(source, at, length) };
     let whole = (0, length);
     for &(start, end) in pieces.as_deref().unwrap_or(&[whole]) {

@@ -42,9 +42,10 @@ pub fn fit(original: &Interface, candidate: &Interface) -> Result<Swap, Vec<Refu
     if !refusals.is_empty() {
         return Err(refusals);
     }
+    let kernarg = Kernarg::of(original, candidate);
     Ok(Swap {
-        kernarg: Kernarg::of(original, candidate),
-        limits: Limits::of(original, candidate),
+        limits: Limits::of(original, candidate, &kernarg),
+        kernarg,
         accepted: rules::accepted(original, candidate),
         binding: Box::default(),
         added: None,
@@ -52,17 +53,27 @@ pub fn fit(original: &Interface, candidate: &Interface) -> Result<Swap, Vec<Refu
 }
 
 /// Whether a candidate may take the place of the original as its instrumented clone: it has one pointer more, behind the other
-/// explicit arguments. Everything else is compared as for [`fit`].
+/// explicit arguments, and may need a dynamic stack. Everything else is compared as for [`fit`].
+///
+/// What a clone calls beyond the original is in its own code object. Where the original needs a dynamic stack too, it may call what the
+/// application points to: then the clone has to be `beside` it, in the same code object.
 ///
 /// # Errors
 /// Every reason why not.
-pub fn fit_clone(original: &Interface, candidate: &Interface) -> Result<Swap, Vec<Refusal>> {
-    let Some((without, added)) = candidate.without_last_pointer() else {
+pub fn fit_clone(original: &Interface, candidate: &Interface, beside: bool) -> Result<Swap, Vec<Refusal>> {
+    let Some((mut without, added)) = candidate.without_last_pointer() else {
         let counted = Fact::Text(format!("{} and a pointer", original.explicit().count()).into());
         let found = Fact::Text(format!("{}, the last one is no pointer", candidate.explicit().count()).into());
         return Err(vec![Refusal { reason: Reason::ArgumentCount, expected: counted, found }]);
     };
+    let has_stack = without.uses_dynamic_stack && (beside || !original.uses_dynamic_stack);
+    without.uses_dynamic_stack &= !has_stack;
     let mut swap = fit(original, &without)?;
+    if has_stack {
+        without.uses_dynamic_stack = true;
+        swap.accepted = rules::accepted(original, &without);
+        swap.limits.add_stack(original);
+    }
     swap.kernarg = Kernarg::relaid(original, &without);
     swap.added = Some(added);
     Ok(swap)
@@ -97,10 +108,16 @@ impl Swap {
         modules: Modules<'_>,
         analysis: impl FnOnce() -> Result<A, Refusal>,
     ) -> Result<Swap, Refusal> {
-        if candidate.variables.is_empty() && candidate.stored_functions.is_empty() {
+        let has_none = candidate.variables.is_empty() && candidate.stored_functions.is_empty();
+        if has_none && candidate.initialisers.is_empty() {
             return Ok(self);
         }
-        self.binding = Box::new(bind(analysis()?.borrow(), &candidate.name, modules)?);
+        let analysis = analysis()?;
+        // Without a name, a variable is seen only in the file.
+        if has_none && !analysis.borrow().has_variables() {
+            return Ok(self);
+        }
+        self.binding = Box::new(bind(analysis.borrow(), &candidate.name, modules)?);
         self.accepted.extend(rules::own_variables(&self.binding.own));
         Ok(self)
     }

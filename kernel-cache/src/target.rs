@@ -2,31 +2,7 @@
 
 use amdgpu_code_object::{Setting, Target};
 
-/// A family and the processors that its code runs on. Source: AMDGPUUsage, "Generic Processor Target".
-type Family = (&'static str, &'static [&'static str]);
-
-#[rustfmt::skip]
-const FAMILIES: &[Family] = &[
-    ("gfx9-generic",    &["gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx90c"]),
-    ("gfx9-4-generic",  &["gfx940", "gfx941", "gfx942", "gfx950"]),
-    ("gfx10-1-generic", &["gfx1010", "gfx1011", "gfx1012", "gfx1013"]),
-    ("gfx10-3-generic", &["gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"]),
-    ("gfx11-generic",   &["gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"]),
-    ("gfx12-generic",   &["gfx1200", "gfx1201"]),
-    ("gfx12-5-generic", &["gfx1250", "gfx1251"]),
-];
-
-/// LDS that a workgroup can have where it is not [`GROUP_LIMIT`], in bytes. Source: AMDGPUUsage, "Processors", and the
-/// kernel descriptor's GRANULATED_LDS_SIZE.
-const GROUP_LIMITS: &[(&str, u32)] = &[
-    ("gfx950", 160 << 10),
-    ("gfx1250", 320 << 10),
-    ("gfx1251", 320 << 10),
-    ("gfx600", 32 << 10),
-    ("gfx601", 32 << 10),
-    ("gfx602", 32 << 10),
-];
-
+/// LDS that a workgroup can have on a processor that is not known, in bytes.
 const GROUP_LIMIT: u32 = 64 << 10;
 
 /// Scratch that a wave can have, in bytes: what fits into 13 bits of 1024 bytes. Source: ROCr's `MAX_WAVE_SCRATCH`, the
@@ -34,13 +10,13 @@ const GROUP_LIMIT: u32 = 64 << 10;
 const WAVE_SCRATCH: u32 = 8191 * 1024;
 
 /// The processors that code for a family runs on; none when it is a processor's own name.
-pub fn members(family: &str) -> &'static [&'static str] {
-    FAMILIES.iter().find(|(name, _)| *name == family).map_or(&[], |(_, members)| members)
+pub fn members(family: &str) -> impl Iterator<Item = &'static str> {
+    amdgpu_processor::targets().filter(move |target| target.family == Some(family)).map(|target| target.name)
 }
 
 /// True when code for one processor runs on another: the same, or a member of the family.
 pub(crate) fn runs_on(code: &str, processor: &str) -> bool {
-    code == processor || members(code).contains(&processor)
+    code == processor || members(code).any(|member| member == processor)
 }
 
 /// True when code that depends on a setting runs where it is `there`.
@@ -56,7 +32,7 @@ pub(crate) fn closeness(code: &Target) -> (bool, usize) {
 
 /// LDS that a workgroup can have, in bytes.
 pub(crate) fn group_limit(processor: &str) -> u32 {
-    GROUP_LIMITS.iter().find(|(name, _)| *name == processor).map_or(GROUP_LIMIT, |(_, limit)| *limit)
+    amdgpu_processor::Target::named(processor).map_or(GROUP_LIMIT, |target| target.lds)
 }
 
 /// Scratch that a work-item can have, in bytes.

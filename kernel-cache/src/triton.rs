@@ -3,14 +3,14 @@
 //! Source: Triton 3, `compiler.py`: for a kernel NAME there are `NAME.ttir`, `NAME.ttgir`, … `NAME.hsaco`, and at the end
 //! `NAME.json`, with among others `shared`, `num_warps` and `warp_size`.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use amdgpu_code_object::container::Kind;
 use serde_json::Value;
 
 use crate::candidate::Candidate;
+use crate::file;
 use crate::packet::Launch;
 use crate::rules::{Fact, Reason, Refusal};
 
@@ -53,9 +53,7 @@ fn refused(path: &Path, found: &str) -> Refusal {
 }
 
 fn read(path: &Path) -> io::Result<Option<Launch>> {
-    let mut text = Vec::new();
-    File::open(path)?.take(LARGEST).read_to_end(&mut text)?;
-    Ok(parse(&text))
+    Ok(parse(&file::beginning(path, LARGEST)?))
 }
 
 fn parse(text: &[u8]) -> Option<Launch> {

@@ -10,12 +10,13 @@ mod missing;
 mod source;
 
 pub use amdgpu_isa::Arch;
+pub use amdgpu_isa::action::Action;
 pub use amdgpu_isa::decode::DecodeError;
 pub use error::{ListingError, Result};
 pub use find::{Chosen, Wanted, choose};
 pub use frames::Frame;
-pub use missing::{Missing, by_descriptor, goes_by_address, missing, reaches};
-pub use source::{Place, Sources};
+pub use missing::{Missing, by_descriptor, goes_by_address, missing, narrowest_store, reaches};
+pub use source::{Place, Sources, source_lines};
 
 use amdgpu_code_object::{CodeObject, Function, Image, Target, Unreadable};
 use amdgpu_isa::Decoder;
@@ -110,7 +111,7 @@ impl Line<'_> {
 /// When it is none whose instructions are known here: which are.
 pub fn arch(target: &Target) -> Result<Arch> {
     // Code for a family has only what all its members have: each reads it alike.
-    let member = members(&target.processor).iter().find_map(|member| member.parse().ok());
+    let member = members(&target.processor).find_map(|member| member.parse().ok());
     let known = member.map_or_else(|| target.processor.parse::<Arch>(), Ok);
     known.map_err(|unknown| ListingError::Unsupported(format!("disassembling code for {target}: {unknown}")))
 }
@@ -156,6 +157,16 @@ impl<'a> Listing<'a> {
     /// code object does not say it.
     pub fn frames(&self, address: u64) -> Vec<Frame> {
         self.frames.at(address)
+    }
+
+    /// The instruction at an address, and where that is: the distance from the beginning of its kernel or function, and the source line
+    /// where the code object has one.
+    pub fn instruction(&self, address: u64) -> Option<(String, String)> {
+        let part = self.parts.iter().find(|part| address.wrapping_sub(part.address) < part.bytes.len() as u64)?;
+        let line = self.lines(part).find(|line| line.address == address)?;
+        let name = part.name.as_deref().unwrap_or("code");
+        let source = line.source.map_or_else(String::new, |source| format!(" ({}:{})", source.file, source.line));
+        Some((line.shown(), format!("{name}+{:#x}{source}", address - part.address)))
     }
 
     /// The lines of a part.

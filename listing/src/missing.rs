@@ -2,12 +2,16 @@
 //!
 //! Padding, and data behind a kernel's end, are no instructions: only what control can get to is looked at.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use amdgpu_code_object::{CodeObject, Image};
+use amdgpu_isa::action::Action;
+use amdgpu_isa::coverage::is_formatted;
 use amdgpu_isa::decode::DecodeError;
 use amdgpu_isa::flow::{Step, Walk};
+use amdgpu_isa::inst::Inst;
+use amdgpu_isa::op::{Access, Family, Op};
 use amdgpu_isa::{Arch, Decoder};
 
 use crate::error::{ListingError, Result};
@@ -47,12 +51,12 @@ pub fn missing(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Vec<Missing>> {
     Ok(missing)
 }
 
-/// True when a kernel can get to an operation of this name.
+/// True when a kernel can get to an operation that does this.
 ///
 /// # Errors
 /// As for [`missing`].
-pub fn reaches(bytes: &[u8], arch: Arch, kernel: &str, operation: &str) -> Result<bool> {
-    Ok(walked(bytes, arch, kernel)?.operations.contains(operation))
+pub fn reaches(bytes: &[u8], arch: Arch, kernel: &str, action: Action) -> Result<bool> {
+    Ok(walked(bytes, arch, kernel)?.operations.values().any(|op| op.action == action))
 }
 
 /// True when a kernel can get to a call or a jump whose target is the value of registers.
@@ -63,16 +67,24 @@ pub fn goes_by_address(bytes: &[u8], arch: Arch, kernel: &str) -> Result<bool> {
     Ok(walked(bytes, arch, kernel)?.goes_by_address)
 }
 
+/// The fewest bytes that a store to memory which a kernel can get to has for a lane: 1 where some of its code is unknown, 16 without any
+/// store.
+///
+/// # Errors
+/// As for [`missing`].
+pub fn narrowest_store(bytes: &[u8], arch: Arch, kernel: &str) -> Result<u8> {
+    let walked = walked(bytes, arch, kernel)?;
+    Ok(if walked.missing.is_empty() { walked.narrowest.unwrap_or(16) } else { 1 })
+}
+
 /// An operation that a kernel can get to and that finds memory by a descriptor in memory, as of a texture or a surface.
 ///
 /// # Errors
 /// As for [`missing`].
 pub fn by_descriptor(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Option<&'static str>> {
-    let is_one =
-        |name: &&str| ["image_", "tbuffer_"].iter().any(|of| name.starts_with(of)) || name.contains("_format_");
     let walked = walked(bytes, arch, kernel)?;
     let missing = walked.missing.iter().filter_map(|missing| missing.name);
-    Ok(walked.operations.into_iter().chain(missing).find(is_one))
+    Ok(walked.operations.into_keys().chain(missing).find(|name| is_formatted(name)))
 }
 
 /// Follows all code that a kernel can get to.
@@ -99,7 +111,8 @@ fn walked(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Walked> {
         let words = words.words().to_vec();
         match inst {
             Ok(inst) => {
-                walked.operations.insert(inst.op.name);
+                walked.operations.insert(inst.op.name, inst.op);
+                walked.narrowest = [walked.narrowest, stored(&inst)].into_iter().flatten().min();
                 // Where a kernel jumps to itself is computed: all of it counts.
                 if inst.is_indirect() && !inst.falls_through() && address.wrapping_sub(function.address) < function.size
                 {
@@ -125,10 +138,24 @@ fn walked(bytes: &[u8], arch: Arch, kernel: &str) -> Result<Walked> {
 /// What was met in the code that a kernel can get to.
 #[derive(Default)]
 struct Walked {
-    operations: BTreeSet<&'static str>,
+    /// By name.
+    operations: BTreeMap<&'static str, &'static Op>,
     missing: Vec<Missing>,
+    /// The fewest bytes of a store.
+    narrowest: Option<u8>,
     /// A target is the value of registers.
     goes_by_address: bool,
+}
+
+/// Bytes that an instruction stores to memory for a lane; `None` if it stores nothing there.
+fn stored(inst: &Inst) -> Option<u8> {
+    match inst.op.access {
+        _ if inst.op.family == Family::Ds => None,
+        Access::Store(bytes, _) | Access::Atomic(_, bytes, _) => Some(bytes),
+        // The format is in a descriptor, in registers.
+        Access::StoreFormat(..) => Some(1),
+        _ => None,
+    }
 }
 
 /// The name of an operation that was refused, where it has one here.

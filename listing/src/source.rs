@@ -102,7 +102,7 @@ impl Lines {
         let before = self.rows.get(..self.rows.partition_point(|row| row.start <= address))?;
         let row = before.last().filter(|row| address < row.end && row.line != 0)?;
         let file = self.files.get(row.file)?;
-        let lines = file.lines.get_or_init(|| source(&file.path).unwrap_or_default());
+        let lines = file.lines.get_or_init(|| source_lines(&file.path).unwrap_or_default());
         let text = usize::try_from(row.line - 1).ok().and_then(|at| lines.get(at)).map(String::as_str);
         Some(Place { file: &file.path, line: row.line, column: row.column, text })
     }
@@ -180,7 +180,7 @@ fn path(
 }
 
 /// The lines of a source file.
-fn source(path: &str) -> Option<Vec<String>> {
+pub fn source_lines(path: &str) -> Option<Vec<String>> {
     let path = Path::new(path);
     // Opening a pipe or a device could wait for ever.
     if !fs::metadata(path).ok()?.is_file() {

@@ -2,8 +2,9 @@
 
 use logdur_journal::Operation;
 use logdur_journal::markers::{Marker, Receive};
+use logdur_system::lock;
 
-use crate::state::{State, guard, lock};
+use crate::state::{State, guard};
 
 /// Markers that wait at most. A program that marks more before it uses a GPU loses the rest, which are counted.
 const MOST_WAITING: usize = 1 << 16;

@@ -4,10 +4,11 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use logdur_journal::Operation;
+use logdur_system::lock;
 
 use crate::open::{now, thread};
 use crate::receiver::{Ended, pass};
-use crate::state::{guard, lock};
+use crate::state::guard;
 
 /// The version of the interface without a library behind this one.
 const VERSION: (u32, u32) = (4, 1);

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, Once};
 
 use crate::open::Ranges;
 use crate::receiver::Receiver;
@@ -48,8 +48,4 @@ fn current() -> &'static State {
 
 unsafe extern "C" fn child_of_fork() {
     STATE.store(std::ptr::null_mut(), Ordering::Release);
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

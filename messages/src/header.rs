@@ -167,16 +167,8 @@ pub struct Arch(pub u8);
 
 impl Arch {
     /// Its name; `None` for a number that is not known.
-    pub const fn name(self) -> Option<&'static str> {
-        Some(match self.0 {
-            1 => "gfx906",
-            2 => "gfx908",
-            3 => "gfx90a",
-            4 => "gfx940",
-            5 => "gfx941",
-            6 => "gfx942",
-            _ => return None,
-        })
+    pub fn name(self) -> Option<&'static str> {
+        amdgpu_processor::Target::of_message(self.0).map(|target| target.name)
     }
 }
 
@@ -292,6 +284,39 @@ mod tests {
         // 0x3736
         assert_eq!((header.wave, header.xcc, header.se, header.cu), (6, 3, 7, 6));
         assert_eq!((header.lanes, header.arch), (0x38, Arch(0x39)));
+    }
+
+    #[test]
+    fn headers_of_c_have_the_numbers_and_the_processors_of_the_table() {
+        use amdgpu_processor::Messages;
+        let mut macros = String::from("#if ");
+        let (mut numbered, mut unnumbered) = (Vec::new(), String::new());
+        for target in amdgpu_processor::targets() {
+            let name = target.name;
+            match target.messages {
+                Messages::No => {}
+                Messages::Unnumbered => unnumbered += &format!("defined(__{name}__) || "),
+                Messages::Number(number) => numbered.push((number, name)),
+            }
+        }
+        numbered.sort_unstable();
+        for (number, name) in &numbered {
+            assert_eq!(Arch(*number).name(), Some(*name));
+            macros += &format!("defined(__{name}__)\n#define LOGDUR_ARCH {number}\n#elif ");
+        }
+        macros += &format!("{unnumbered}!defined(__HIP_DEVICE_COMPILE__)\n");
+        let device = include_str!("../../include/logdur_device.h");
+        assert!(device.contains(&macros), "include/logdur_device.h: expected\n{macros}");
+        let error = device.lines().find(|line| line.starts_with("#error \"logdur_device.h supports")).unwrap();
+        let ends = [numbered.first(), numbered.last()].map(|row| row.unwrap().1);
+        assert!(ends.iter().all(|name| error.contains(name)), "{error}");
+        // The comment of the field in what handlers include.
+        let comment: Vec<String> = numbered.iter().map(|(number, name)| format!("{number} {name}")).collect();
+        let comment = format!("/* {} */", comment.join(", "));
+        assert!(
+            include_str!("../../include/logdur_handler.h").contains(&comment),
+            "include/logdur_handler.h: {comment}"
+        );
     }
 
     #[test]

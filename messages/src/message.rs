@@ -59,6 +59,11 @@ impl<'a> Messages<'a> {
         Messages { bytes, at: 0 }
     }
 
+    /// Bytes that have not been read.
+    pub fn left(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
     #[inline]
     fn read(&self, rest: &'a [u8]) -> Result<Message<'a>, Found> {
         let (header, behind) = rest.split_first_chunk::<HEADER_BYTES>().ok_or(Found::Header { left: rest.len() })?;

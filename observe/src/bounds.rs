@@ -7,31 +7,57 @@
 //! a load and a compare-and-swap. Bytes of that dword that are outside are not changed, so these accesses are none of what is wrong.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use amdgpu_emu::isa::access::{Does, Part, Space};
+use amdgpu_emu::isa::access::{Does, Part, Parts, Space};
 use amdgpu_emu::isa::atomic::AtomicOp;
 use amdgpu_emu::isa::op::Access;
-use amdgpu_emu::observer::{SCRATCH_WINDOW, Step};
+use amdgpu_emu::observer::{Group, SCRATCH_WINDOW, Step};
 
 use crate::Check;
-use crate::finding::{Finding, Findings, Key, Place};
+use crate::allowed::{Divided, implicit};
+use crate::check::{Checker, Dispatch, Look};
+use crate::finding::{Finding, Findings, Key, Position};
 
 /// Lanes of a wave.
 const LANES: u64 = 64;
 
-/// Allocations that the application divides itself, and the parts of them that the dispatch may access.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Divided {
-    /// The allocations.
-    pub allocations: Vec<Range<u64>>,
-    /// The parts. One access is in one of them, also where they touch.
-    pub parts: Vec<Range<u64>>,
+/// The check.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory(Arc<Bounds>);
+
+impl Checker for Memory {
+    /// Reads over the end of an allocation that may be parts of atomics.
+    type Group = Vec<Partly>;
+
+    fn new(dispatch: &Dispatch<'_>) -> Memory {
+        let launch = dispatch.launch;
+        let mut memory: Vec<Range<u64>> = dispatch.regions.iter().map(|region| region.range.clone()).collect();
+        memory.extend(dispatch.more.iter().cloned().chain(implicit(launch)));
+        let scratch = (launch.scratch.into(), u64::from(launch.scratch_of_wave()));
+        Memory(Arc::new(Bounds::new(&memory, dispatch.divided, launch.lds.into(), scratch.0, scratch.1)))
+    }
+
+    fn begin(&mut self, _: &Group<'_>) -> Vec<Partly> {
+        Vec::new()
+    }
+
+    #[inline]
+    fn before(&mut self, partly: &mut Vec<Partly>, look: &mut Look<'_>) {
+        for part in look.parts.into_iter().flat_map(Parts::iter) {
+            self.0.access(look.step, part, look.place, partly, look.findings);
+        }
+    }
+
+    fn end(&mut self, partly: Vec<Partly>, findings: &mut Findings) {
+        self.0.end(partly, findings);
+    }
 }
 
 /// Dwords that a wave has read over the end of an allocation: a compare-and-swap of the same dword may follow.
 #[derive(Debug)]
 pub(crate) struct Partly {
-    place: Place,
+    place: Position,
     key: Key,
     detail: String,
     /// Addresses of dwords, each with its lane.
@@ -39,8 +65,8 @@ pub(crate) struct Partly {
 }
 
 /// What a dispatch may access.
-#[derive(Clone, Debug)]
-pub(crate) struct Bounds {
+#[derive(Debug)]
+struct Bounds {
     /// Memory, sorted, joined where it touches, but for parts of divided allocations.
     allowed: Vec<Range<u64>>,
     lds: u64,
@@ -51,13 +77,7 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// Of memory that a dispatch may access.
-    pub(crate) fn new(
-        memory: &[Range<u64>],
-        divided: &Divided,
-        lds: u64,
-        scratch: u64,
-        scratch_of_wave: u64,
-    ) -> Bounds {
+    fn new(memory: &[Range<u64>], divided: &Divided, lds: u64, scratch: u64, scratch_of_wave: u64) -> Bounds {
         let mut allowed = joined(memory.to_vec(), true);
         for allocation in &divided.allocations {
             let outside = |range: Range<u64>| {
@@ -71,11 +91,11 @@ impl Bounds {
     }
 
     /// A wave accesses memory or LDS. What compilers make of an atomic may be seen later on: such reads are added to `partly`.
-    pub(crate) fn access(
+    fn access(
         &self,
         step: &Step<'_>,
         part: &Part,
-        place: &Place,
+        place: &Position,
         partly: &mut Vec<Partly>,
         findings: &mut Findings,
     ) {
@@ -159,10 +179,10 @@ impl Bounds {
     }
 
     /// A workgroup has ended: what no compare-and-swap followed is an access like others.
-    pub(crate) fn end(&self, partly: Vec<Partly>, findings: &mut Findings) {
+    fn end(&self, partly: Vec<Partly>, findings: &mut Findings) {
         for Partly { place, key, detail, dwords } in partly {
             let Some((at, lane)) = dwords.first().copied() else { continue };
-            let place = Place { lane: Some(lane), ..place };
+            let place = Position { lane: Some(lane), ..place };
             findings.add(key, place, || Finding { place, other: None, address: Some(at), detail, count: 1 });
         }
     }
@@ -173,7 +193,7 @@ impl Bounds {
     }
 
     /// True for a byte of the wave's own scratch, where the lane has so much.
-    fn is_in_scratch(&self, offset: u64, place: &Place) -> bool {
+    fn is_in_scratch(&self, offset: u64, place: &Position) -> bool {
         let own = u64::from(place.wave) * self.scratch_of_wave;
         let Some(inside) = offset.checked_sub(own).filter(|inside| *inside < self.scratch_of_wave) else {
             return false;
@@ -188,10 +208,10 @@ impl Bounds {
         &self,
         pc: u64,
         space: Space,
-        place: &Place,
+        place: &Position,
         (lane, at, what): (usize, u64, &'static str),
-    ) -> (Key, Place, Finding) {
-        let place = Place { lane: Some(lane as u8), ..*place };
+    ) -> (Key, Position, Finding) {
+        let place = Position { lane: Some(lane as u8), ..*place };
         let nearest =
             self.allowed.iter().min_by_key(|range| range.start.saturating_sub(at).max(at.saturating_sub(range.end)));
         let detail = match space {

@@ -10,7 +10,7 @@ const MOST: usize = 10_000;
 
 /// A place of a dispatch: who did something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Position {
     /// The workgroup's number, x fastest.
     pub group: u64,
     /// Its coordinates.
@@ -51,7 +51,7 @@ pub struct Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Where.
-    pub place: Place,
+    pub place: Position,
     /// What it collides with, or what should have been waited for.
     pub other: Option<Other>,
     /// An address of memory, or an offset in LDS.
@@ -73,7 +73,7 @@ pub struct Findings {
 
 impl Findings {
     /// Adds a finding, or counts it if it is known. `finding` is asked for if it is the first, in the order of places.
-    pub(crate) fn add(&mut self, key: Key, place: Place, finding: impl FnOnce() -> Finding) {
+    pub(crate) fn add(&mut self, key: Key, place: Position, finding: impl FnOnce() -> Finding) {
         let full = self.all.len() >= MOST;
         match self.all.entry(key) {
             Entry::Occupied(mut known) => {

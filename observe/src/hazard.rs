@@ -7,17 +7,51 @@ use std::sync::Arc;
 use amdgpu_emu::isa::inst::Inst;
 use amdgpu_emu::isa::uses::Registers;
 use amdgpu_emu::isa::wave::{VGPRS, Wave};
-use amdgpu_emu::observer::Step;
+use amdgpu_emu::observer::{Group, Step};
 use logdur_analysis::hazards::{About, MOST, Meets, RULES, Sides};
 
 use crate::Check;
-use crate::finding::{Finding, Findings, Key, Other, Place};
+use crate::by_pc::ByPc;
+use crate::check::{Checker, Dispatch, Look};
+use crate::finding::{Finding, Findings, Key, Other, Position};
 use crate::registers::{SCALARS, name};
 
 /// The most wait states of rules that are not about matrix instructions.
 const NEAR: u64 = 5;
 /// Instructions that are remembered: as many as can lie within the most wait states.
 const KEPT: usize = 32;
+
+/// The check.
+#[derive(Clone, Debug)]
+pub(crate) struct Hazards {
+    /// By instruction.
+    sides: ByPc<Option<Arc<Resolved>>>,
+}
+
+impl Checker for Hazards {
+    /// Of each wave.
+    type Group = Vec<Recent>;
+
+    fn new(_: &Dispatch<'_>) -> Hazards {
+        Hazards { sides: ByPc::default() }
+    }
+
+    fn begin(&mut self, group: &Group<'_>) -> Vec<Recent> {
+        vec![Recent::default(); group.waves.len()]
+    }
+
+    #[inline]
+    fn before(&mut self, waves: &mut Vec<Recent>, look: &mut Look<'_>) {
+        let Some(recent) = waves.get_mut(look.step.number) else { return };
+        let resolved = || Resolved::of(look.step.wave, look.inst);
+        if look.is_moved {
+            recent.executes(look.step, &resolved(), look.place, look.findings);
+        } else {
+            let sides = self.sides.at(look.step.pc).get_or_insert_with(resolved);
+            recent.executes(look.step, sides, look.place, look.findings);
+        }
+    }
+}
 
 /// What of an instruction a rule is about, by numbers of registers: first, and how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +94,7 @@ impl Spans {
 
 /// An instruction as a side of a rule.
 #[derive(Clone, Debug)]
-struct Part {
+struct RuleSide {
     rule: u8,
     states: u32,
     about: Spans,
@@ -77,16 +111,16 @@ pub(crate) struct Resolved {
     between: u128,
     /// Some rule in which it is first asks for more than [`NEAR`].
     far: bool,
-    offers: Box<[Part]>,
-    needs: Box<[Part]>,
+    offers: Box<[RuleSide]>,
+    needs: Box<[RuleSide]>,
 }
 
 impl Resolved {
     /// Of an instruction of a wave: of all waves of its kernel.
-    pub(crate) fn of(wave: &Wave, inst: &Inst) -> Arc<Resolved> {
+    fn of(wave: &Wave, inst: &Inst) -> Arc<Resolved> {
         let sides = Sides::of(wave.arch, inst);
         let part =
-            |rule: usize, states, about: &About| Part { rule: rule as u8, states, about: Spans::of(wave, about) };
+            |rule: usize, states, about: &About| RuleSide { rule: rule as u8, states, about: Spans::of(wave, about) };
         let bits = |rules: &mut dyn Iterator<Item = usize>| rules.fold(0u128, |all, rule| all | 1 << rule);
         Arc::new(Resolved {
             name: sides.name,
@@ -125,7 +159,7 @@ pub(crate) struct Recent {
 impl Recent {
     /// A wave executes an instruction.
     #[inline]
-    pub(crate) fn executes(&mut self, step: &Step<'_>, sides: &Arc<Resolved>, place: &Place, findings: &mut Findings) {
+    fn executes(&mut self, step: &Step<'_>, sides: &Arc<Resolved>, place: &Position, findings: &mut Findings) {
         if sides.needed != 0 {
             let far = self.far.is_some_and(|far| self.now - far < MOST.into());
             self.look(step, sides, if far { MOST.into() } else { NEAR }, place, findings);
@@ -152,7 +186,7 @@ impl Recent {
     }
 
     #[inline]
-    fn look(&self, step: &Step<'_>, sides: &Arc<Resolved>, depth: u64, place: &Place, findings: &mut Findings) {
+    fn look(&self, step: &Step<'_>, sides: &Arc<Resolved>, depth: u64, place: &Position, findings: &mut Findings) {
         let mut between = 0;
         for first in self.last() {
             let since = self.now - first.at;
@@ -174,7 +208,7 @@ fn pair(
     first: &Executed,
     second: &Resolved,
     (both, since, between): (u128, u64, u128),
-    place: &Place,
+    place: &Position,
     findings: &mut Findings,
 ) {
     for offer in first.sides.offers.iter().filter(|offer| both >> offer.rule & 1 == 1) {

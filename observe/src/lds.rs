@@ -39,10 +39,17 @@ impl Lds {
 }
 
 /// One worker's LDS accesses.
-#[derive(Default)]
-pub(crate) struct LdsConflicts(ByPc<Lds>);
+pub(crate) struct LdsConflicts {
+    banks: u32,
+    by_pc: ByPc<Lds>,
+}
 
 impl LdsConflicts {
+    /// For LDS with so many banks.
+    pub(crate) fn new(banks: u32) -> LdsConflicts {
+        LdsConflicts { banks, by_pc: ByPc::default() }
+    }
+
     #[inline]
     pub(crate) fn access(&mut self, step: &Step<'_>, part: &Part) {
         if part.space != Space::Lds {
@@ -50,9 +57,9 @@ impl LdsConflicts {
         }
         let writes = part.does != Does::Read;
         let direction = if writes { Direction::Write } else { Direction::Read };
-        let cost = u64::from(conflicts(&part.at, part.lanes, part.bytes, direction));
+        let cost = u64::from(conflicts(self.banks, &part.at, part.lanes, part.bytes, direction));
         let lanes = u64::from(part.lanes.count_ones());
-        self.0.at(step.pc).add(&Lds {
+        self.by_pc.at(step.pc).add(&Lds {
             accesses: 1,
             lanes,
             bytes: lanes * u64::from(part.bytes),
@@ -65,6 +72,6 @@ impl LdsConflicts {
 
     /// What was seen of each instruction.
     pub(crate) fn into_values(self) -> impl Iterator<Item = (u64, Lds)> {
-        self.0.into_values().filter(|(_, value)| value.accesses > 0)
+        self.by_pc.into_values().filter(|(_, value)| value.accesses > 0)
     }
 }

@@ -1,14 +1,18 @@
 //! Observers of the emulated GPU: what each analysis and each check of a dispatch needs to see.
 //!
 //! An observer is a file here and a row in a table below, of which options, help and documents are made. It counts, or keeps a
-//! shadow of what the waves do; what that means for the hardware is in `logdur-analysis`.
+//! shadow of what the waves do; what that means for the hardware is in `logdur-analysis`. The row of a check names its
+//! `Checker`, by which it is called.
 //!
 //! # Threads
 //! Each worker of the emulated GPU has counts of its own. They are merged when the dispatch ends, so that no total depends on
 //! threads. Shadows belong to a workgroup.
 
+#[macro_use]
+mod check;
+
+mod allowed;
 mod barrier;
-mod between;
 mod bounds;
 mod by_pc;
 pub mod counts;
@@ -30,9 +34,9 @@ mod session;
 mod wait;
 mod worst;
 
-pub use between::Looked;
-pub use bounds::Divided;
+pub use allowed::Divided;
 pub use logdur_analysis::roofline::table as peaks;
+pub use seen::Looked;
 pub use session::{Sample, Session};
 pub use worst::Worst;
 
@@ -72,7 +76,7 @@ macro_rules! table {
 table! {
     /// What is analysed.
     Analysis {
-        Mix "mix" "executed instructions by kind, floating-point operations by type, active lanes";
+        Mix "mix" "executed instructions by kind, operations of floats and of dot products by type, active lanes";
         Blocks "blocks" "basic blocks, edges between them, and divergence";
         Lines "lines" "cache lines and distinct bytes of each access to memory";
         Lds "lds" "bank conflicts of LDS accesses";
@@ -81,16 +85,31 @@ table! {
     }
 }
 
-table! {
-    /// What is checked.
-    Check {
-        Memory "memory" "accesses outside of all buffers, of the workgroup's LDS, or of the lane's scratch";
-        Init "init" "addresses, branches, active lanes and stored values that depend on registers, LDS or scratch that nothing has written";
-        Race "race" "accesses to LDS by two waves without a barrier between, and to memory by two workgroups, of which one writes";
-        Wait "wait" "registers that are used before s_waitcnt has waited for the load that writes them";
-        Hazard "hazard" "instructions that follow another one too early: wait states that the processor needs and that are missing";
-        Barrier "barrier" "barriers that some waves or lanes of a workgroup do not reach, or reach elsewhere";
-    }
+/// Makes the checks: the rows of a table, and what holds the [`check::Checker`] that each row names.
+macro_rules! checks {
+    ($( $variant:ident $word:literal $says:literal $module:ident::$checker:ident; )*) => {
+        table! {
+            /// What is checked.
+            Check { $( $variant $word $says; )* }
+        }
+
+        checkers! { $( $variant $module $checker; )* }
+    };
+}
+
+checks! {
+    Memory "memory" "accesses outside of all buffers, of the workgroup's LDS, or of the lane's scratch"
+        bounds::Memory;
+    Init "init" "addresses, branches, active lanes and stored values that depend on registers, LDS or scratch that nothing has written"
+        init::Init;
+    Race "race" "accesses of two waves to the same bytes of LDS or memory, of which one writes, and that nothing orders"
+        race::Races;
+    Wait "wait" "registers that are used before s_waitcnt has waited for the load that writes them"
+        wait::Waits;
+    Hazard "hazard" "instructions that follow another one too early: wait states that the processor needs and that are missing"
+        hazard::Hazards;
+    Barrier "barrier" "barriers that some waves or lanes of a workgroup do not reach, or reach elsewhere"
+        barrier::Barriers;
 }
 
 table! {

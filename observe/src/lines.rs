@@ -60,7 +60,7 @@ impl Lines {
 
 /// One worker's accesses.
 pub(crate) struct MemoryLines {
-    processor: Processor,
+    processor: &'static Processor,
     by_pc: ByPc<Lines>,
     heat: Heat,
     bytes: Bytes,
@@ -68,7 +68,7 @@ pub(crate) struct MemoryLines {
 }
 
 impl MemoryLines {
-    pub(crate) fn new(processor: Processor, regions: &[Region], implicit: [Range<u64>; 3]) -> MemoryLines {
+    pub(crate) fn new(processor: &'static Processor, regions: &[Region], implicit: [Range<u64>; 3]) -> MemoryLines {
         let heat = Heat::new(regions, u64::from(processor.l2_line));
         MemoryLines { processor, by_pc: ByPc::default(), heat, bytes: Bytes::default(), implicit }
     }

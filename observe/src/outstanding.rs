@@ -13,10 +13,12 @@
 
 use std::collections::VecDeque;
 
-use amdgpu_emu::isa::access::Part;
+use amdgpu_emu::isa::access::{Parts, Space};
+use amdgpu_emu::isa::action::Action;
 use amdgpu_emu::isa::inst::Inst;
+use amdgpu_emu::observer::Step;
 
-use crate::registers::{Class, Mask};
+use crate::registers::{Class, Mask, Touch};
 
 /// The largest count of `vmcnt`, which means no wait.
 const VM_MOST: usize = 63;
@@ -33,8 +35,34 @@ pub(crate) struct Operation {
     pub(crate) registers: Mask,
     /// Its flat access has been waited for in memory, and in LDS.
     waited: (bool, bool),
-    /// What of LDS it accesses.
-    pub(crate) lds: Vec<Part>,
+    /// Its number among the wave's, from 1 on.
+    number: u32,
+    /// It accesses memory, and LDS.
+    accesses: [bool; 2],
+}
+
+/// An instruction, and the operations before it that its wave has not waited for.
+pub(crate) struct Operations<'a> {
+    pub(crate) touch: &'a Touch,
+    pub(crate) outstanding: &'a mut Outstanding,
+}
+
+impl Operations<'_> {
+    /// The instruction is issued: what it will write is outstanding from now on, or what was outstanding is waited for.
+    #[inline]
+    pub(crate) fn issue(&mut self, step: &Step<'_>, parts: Option<&Parts>) {
+        let Operations { touch, outstanding } = self;
+        if is_wait(step.inst) {
+            return outstanding.wait(step.inst);
+        }
+        if touch.class != Class::Now {
+            // A vector operation without active lanes writes nothing.
+            let writes_something = touch.class == Class::Scalar || step.wave.exec() != 0;
+            let registers = if writes_something { touch.writes } else { Mask::default() };
+            outstanding.issue(step.pc, touch.class, registers);
+        }
+        parts.into_iter().flat_map(Parts::iter).for_each(|part| outstanding.accesses(part.space));
+    }
 }
 
 /// The operations of a wave that may not be done, in the order in which they were issued.
@@ -43,6 +71,8 @@ pub(crate) struct Outstanding {
     operations: VecDeque<Operation>,
     /// The registers of all of them.
     pending: Mask,
+    /// Operations so far.
+    issued: u32,
 }
 
 impl Outstanding {
@@ -59,8 +89,9 @@ impl Outstanding {
     /// An operation is issued.
     pub(crate) fn issue(&mut self, pc: u64, class: Class, registers: Mask) {
         self.pending = self.pending.or(&registers);
-        let waited = (false, false);
-        self.operations.push_back(Operation { pc, class, registers, waited, lds: Vec::new() });
+        self.issued += 1;
+        let (waited, number, accesses) = ((false, false), self.issued, [false; 2]);
+        self.operations.push_back(Operation { pc, class, registers, waited, number, accesses });
         match class {
             Class::Memory => self.leave(Class::Memory, VM_MOST),
             Class::Lds => self.leave(Class::Lds, LGKM_MOST),
@@ -68,15 +99,38 @@ impl Outstanding {
         }
     }
 
-    /// Notes what of LDS the last operation accesses.
-    pub(crate) fn accesses_lds(&mut self, part: &Part) {
-        if let Some(last) = self.operations.back_mut().filter(|last| last.class != Class::Memory) {
-            last.lds.push(*part);
+    /// The last operation accesses memory or LDS.
+    fn accesses(&mut self, space: Space) {
+        let number = self.issued;
+        if let Some(last) = self.operations.back_mut().filter(|last| last.number == number) {
+            last.accesses[usize::from(space == Space::Lds)] = true;
         }
     }
 
+    /// The number of the last operation.
+    pub(crate) fn issued(&self) -> u32 {
+        self.issued
+    }
+
+    /// The operation with this number may not be done.
+    pub(crate) fn is_pending(&self, number: u32) -> bool {
+        self.operations.iter().any(|operation| operation.number == number)
+    }
+
+    /// All operations up to this number have done their accesses to memory or to LDS.
+    pub(crate) fn done(&self, space: Space) -> u32 {
+        self.done_before(space, self.issued + 1)
+    }
+
+    /// The same of operations before one with a number.
+    pub(crate) fn done_before(&self, space: Space, number: u32) -> u32 {
+        let mut before = self.operations.iter().take_while(|operation| operation.number < number);
+        let first = before.find(|operation| operation.accesses[usize::from(space == Space::Lds)]);
+        first.map_or(number, |operation| operation.number) - 1
+    }
+
     /// The wave waits.
-    pub(crate) fn wait(&mut self, inst: &Inst) {
+    fn wait(&mut self, inst: &Inst) {
         let (vm, lgkm) = counts(inst);
         if vm < VM_MOST {
             self.leave(Class::Memory, vm);
@@ -137,8 +191,14 @@ impl Outstanding {
     }
 }
 
+/// True for the instruction by which a wave waits for operations.
+#[inline]
+pub(crate) fn is_wait(inst: &Inst) -> bool {
+    inst.op.action == Action::Wait
+}
+
 /// What `s_waitcnt` waits for: `vmcnt` and `lgkmcnt`. Source: the Vega ISA manual, S_WAITCNT.
-fn counts(inst: &Inst) -> (usize, usize) {
+pub(crate) fn counts(inst: &Inst) -> (usize, usize) {
     let imm = inst.imm as u32;
     ((imm & 15 | (imm >> 14 & 3) << 4) as usize, (imm >> 8 & 15) as usize)
 }

@@ -60,11 +60,11 @@ impl Peak {
         }
         let (vectors, accumulators) = (peak.vgprs.registers, peak.agprs.registers);
         // In one file, accumulation registers begin at a multiple of four.
-        let registers = match (processor.unified, accumulators) {
+        let registers = match (processor.unified_registers(), accumulators) {
             (true, 1..) => vectors.next_multiple_of(4) + accumulators,
             _ => vectors.max(accumulators),
         };
-        peak.needed = registers.next_multiple_of(processor.vgpr_granule);
+        peak.needed = registers.next_multiple_of(processor.vgprs.granule);
         peak.waves = Occupancy::of(processor, &Resources { vgprs: registers, ..allocated }).waves;
         Some(peak)
     }

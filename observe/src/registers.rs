@@ -1,5 +1,6 @@
 //! Sets of registers, and those that an instruction reads and writes.
 
+use amdgpu_emu::isa::action::Action;
 use amdgpu_emu::isa::inst::Inst;
 use amdgpu_emu::isa::op::{Access, Family, Fill};
 use amdgpu_emu::isa::operand::Operand;
@@ -141,12 +142,12 @@ impl Touch {
 fn class(inst: &Inst) -> Class {
     match inst.op.family {
         Family::Global | Family::Scratch => Class::Memory,
-        Family::Mubuf if inst.op.access == Access::None && inst.op.name != "buffer_wbl2" => Class::Now,
+        Family::Mubuf if inst.op.access == Access::None && inst.op.action != Action::WriteBack => Class::Now,
         Family::Mubuf => Class::Memory,
         Family::Flat => Class::Flat,
         Family::Ds => Class::Lds,
         Family::Smem => Class::Scalar,
-        Family::Sopp if inst.op.name == "s_sendmsg" => Class::Scalar,
+        Family::Sopp if inst.op.action == Action::SendMessage => Class::Scalar,
         _ => Class::Now,
     }
 }

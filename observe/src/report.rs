@@ -10,18 +10,16 @@ use amdgpu_listing::{Arch, Listing, ListingError, Which};
 use logdur_analysis::blocks::{self, Block, Executed};
 use logdur_analysis::forms::heatmap::Heatmap;
 use logdur_analysis::occupancy::Occupancy;
-use logdur_analysis::operations::{Accessed, Group, Type, flops};
-use logdur_analysis::processor::processor;
+use logdur_analysis::operations::{Accessed, Group, Type};
 use logdur_analysis::roofline::{Peaks, Point, peaks};
 
-use crate::between::Looked;
 use crate::counts::Count;
 use crate::finding::{Finding, Key};
 use crate::heat::{Cell, Region};
 use crate::lds::Lds;
 use crate::lines::Lines;
 use crate::peak::Peak;
-use crate::seen::Seen;
+use crate::seen::{Looked, Seen};
 
 /// A line of a source file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +62,7 @@ pub struct Instruction {
     pub accessed: Option<Accessed>,
     /// How often it was executed.
     pub count: Count,
-    /// Floating-point operations of all executions.
+    /// Counted operations of all executions.
     pub flops: Option<(Type, u64)>,
     /// Its accesses to memory.
     pub lines: Option<Lines>,
@@ -122,7 +120,7 @@ pub struct Totals {
     pub vector: (u64, u64),
     /// Executions by kind.
     pub groups: BTreeMap<Group, u64>,
-    /// Floating-point operations by type.
+    /// Counted operations by type.
     pub flops: BTreeMap<Type, u64>,
     /// Accesses to memory.
     pub lines: Lines,
@@ -135,7 +133,7 @@ pub struct Totals {
 
 /// What a finding is about, in words.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct LocatedFinding {
     /// The finding's key.
     pub key: Key,
     /// The finding.
@@ -174,7 +172,7 @@ pub struct Report {
     /// The most live registers; `None` where the kernel calls functions.
     pub peak: Option<Peak>,
     /// What checks found, the most frequent first.
-    pub findings: Vec<Found>,
+    pub findings: Vec<LocatedFinding>,
     /// Findings that were too many to be kept.
     pub dropped: u64,
     /// How far races between workgroups were looked for, if they were.
@@ -264,7 +262,7 @@ impl Gathered {
                     }),
                     group: Group::of(&inst),
                     accessed: Accessed::of(&inst),
-                    flops: flops(&inst).map(|flops| flops.total(count.executions, count.lanes)),
+                    flops: inst.op.arithmetic.total(count.executions, count.lanes),
                     count,
                     lines: seen.lines.get(&pc).copied(),
                     lds: seen.lds.get(&pc).copied(),
@@ -301,13 +299,13 @@ impl Report {
             ([(first, code)], Some(resources)) if known == all => {
                 let executed: &[Instruction] = &instructions[*first..];
                 let is_executed = |n: usize| executed.get(n).is_some_and(|inst| inst.count.executions > 0);
-                Peak::of(&processor(listing.arch), resources, code, is_executed)
+                Peak::of(listing.arch.row(), resources, code, is_executed)
             }
             _ => None,
         };
         let heat = heat(seen, regions);
         let findings = found(seen, &at, regions);
-        let totals = totals(&instructions, &heat, processor(listing.arch).l2_line.into());
+        let totals = totals(&instructions, &heat, listing.arch.row().l2_line.into());
         Ok(Report {
             processor: listing.arch.name().to_owned(),
             workgroups: (seen.workgroups, seen.total),
@@ -317,7 +315,7 @@ impl Report {
             totals,
             heat,
             pages: seen.pages.clone(),
-            occupancy: seen.resources.map(|resources| Occupancy::of(&processor(listing.arch), &resources)),
+            occupancy: seen.resources.map(|resources| Occupancy::of(listing.arch.row(), &resources)),
             peak,
             findings,
             dropped: seen.findings.dropped,
@@ -370,7 +368,11 @@ fn totals(instructions: &[Instruction], heat: &[RegionHeat], line: u64) -> Total
     totals
 }
 
-/// The points of all types of operations, by the memory that is touched.
+/// Where a type's operations are fewer than this part of all that lanes do in vector instructions, the kernel is not about them.
+const LEAST_SHARE: u64 = 100;
+
+/// The points of all types of operations, by the memory that is touched. A type of which few are done has none: integers are divided by the
+/// help of floats.
 fn roofline(arch: Arch, instructions: &[Instruction], bytes: Option<u64>) -> Option<(&'static Peaks, Vec<Point>)> {
     let (peaks, bytes) = (peaks(arch)?, bytes?);
     let mut sums: BTreeMap<(Type, bool), u64> = BTreeMap::new();
@@ -379,8 +381,13 @@ fn roofline(arch: Arch, instructions: &[Instruction], bytes: Option<u64>) -> Opt
             *sums.entry((of, inst.group == Group::Matrix)).or_default() += flops;
         }
     }
-    let points: Vec<Point> =
-        sums.into_iter().filter_map(|((of, matrix), sum)| Point::of(peaks, of, matrix, sum, bytes)).collect();
+    let is_vector = |inst: &&Instruction| matches!(inst.group, Group::Float | Group::Vector);
+    let lanes: u64 = instructions.iter().filter(is_vector).map(|inst| inst.count.lanes).sum();
+    let points: Vec<Point> = sums
+        .into_iter()
+        .filter(|((_, matrix), sum)| *matrix || sum.saturating_mul(LEAST_SHARE) >= lanes)
+        .filter_map(|((of, matrix), sum)| Point::of(peaks, of, matrix, sum, bytes))
+        .collect();
     (!points.is_empty()).then_some((peaks, points))
 }
 
@@ -396,13 +403,13 @@ fn heat(seen: &Seen, regions: &[Region]) -> Vec<RegionHeat> {
     seen.heat.iter().filter_map(of).collect()
 }
 
-fn found(seen: &Seen, numbers: &BTreeMap<u64, usize>, regions: &[Region]) -> Vec<Found> {
+fn found(seen: &Seen, numbers: &BTreeMap<u64, usize>, regions: &[Region]) -> Vec<LocatedFinding> {
     let at = |pc: u64| numbers.get(&pc).copied();
-    let mut all: Vec<Found> = seen
+    let mut all: Vec<LocatedFinding> = seen
         .findings
         .all
         .iter()
-        .map(|(key, finding)| Found {
+        .map(|(key, finding)| LocatedFinding {
             at: at(key.pc),
             other: key.other.and_then(at),
             named: finding.address.and_then(|address| name(regions, address)),

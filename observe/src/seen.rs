@@ -5,13 +5,21 @@ use std::collections::BTreeMap;
 use logdur_analysis::forms::heatmap::Heatmap;
 use logdur_analysis::occupancy::Resources;
 
-use crate::between::Looked;
 use crate::counts::{Count, Counts};
 use crate::finding::Findings;
 use crate::heat::Cell;
 use crate::lds::{Lds, LdsConflicts};
 use crate::lines::{Lines, MemoryLines};
 use crate::pages::Pages;
+
+/// How far races between workgroups were looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Accesses of waves that were not judged: what was not looked at may order them.
+    pub not_judged: u64,
+    /// Of so many pages of memory, one was looked at.
+    pub share: u64,
+}
 
 /// What was seen of a dispatch.
 #[derive(Clone, Debug, Default)]

@@ -2,23 +2,42 @@
 //!
 //! Exact for the path that was executed.
 
-use amdgpu_emu::isa::wave::Wave;
-use amdgpu_emu::observer::Step;
+use amdgpu_emu::observer::{Group, Step};
 
 use crate::Check;
-use crate::finding::{Finding, Findings, Key, Other, Place};
-use crate::outstanding::Outstanding;
+use crate::check::{Checker, Dispatch, Look};
+use crate::finding::{Finding, Findings, Key, Other, Position};
+use crate::outstanding::{Operations, Outstanding};
 use crate::registers::{Class, Touch};
+
+/// The check.
+#[derive(Clone, Debug)]
+pub(crate) struct Waits;
+
+impl Checker for Waits {
+    type Group = ();
+
+    const OUTSTANDING: bool = true;
+
+    fn new(_: &Dispatch<'_>) -> Waits {
+        Waits
+    }
+
+    fn begin(&mut self, _: &Group<'_>) {}
+
+    #[inline]
+    fn before(&mut self, (): &mut (), look: &mut Look<'_>) {
+        if let Some(Operations { touch, outstanding }) = &mut look.operations
+            && touch.touches(outstanding.pending())
+        {
+            hazard(look.step, touch, outstanding, look.place, look.findings);
+        }
+    }
+}
 
 /// Looks at an instruction that touches registers of outstanding operations.
 #[cold]
-pub(crate) fn hazard(
-    step: &Step<'_>,
-    touch: &Touch,
-    outstanding: &mut Outstanding,
-    place: &Place,
-    findings: &mut Findings,
-) {
+fn hazard(step: &Step<'_>, touch: &Touch, outstanding: &mut Outstanding, place: &Position, findings: &mut Findings) {
     let (wave, pending) = (step.wave, *outstanding.pending());
     let (read, written) = (touch.reads.and(&pending), touch.writes.and(&pending));
     let mut forgotten = read;
@@ -45,19 +64,4 @@ pub(crate) fn hazard(
     if !forgotten.is_empty() {
         outstanding.forget(&forgotten);
     }
-}
-
-/// The instruction is issued: what it will write is outstanding from now on, or what was outstanding is waited for.
-#[inline]
-pub(crate) fn issue(step: &Step<'_>, touch: &Touch, outstanding: &mut Outstanding) {
-    if touch.class != Class::Now {
-        let writes_something = touch.class == Class::Scalar || has_lanes(step.wave);
-        let registers = if writes_something { touch.writes } else { Default::default() };
-        outstanding.issue(step.pc, touch.class, registers);
-    }
-}
-
-/// A vector operation without active lanes writes nothing.
-fn has_lanes(wave: &Wave) -> bool {
-    wave.exec() != 0
 }

@@ -5,13 +5,47 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use logdur_journal::names;
+use clap::Args;
 use logdur_replay::emulated_processors;
-use logdur_replay::tune::shell_word;
 use logdur_settings::{Emulator, GpuList, Interceptor, Value};
+use logdur_system::text::shell_word;
 
-use crate::private_folder::PrivateFolder;
-use crate::{PlaceOptions, RunOptions, find};
+use super::private_folder::PrivateFolder;
+use super::{find, preload};
+use crate::headings;
+
+/// Which ROCm and which device.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = headings::PLACE)]
+pub(crate) struct PlaceOptions {
+    /// Run on emulated GPUs: gfx90a, gfx906 or another processor; `2*gfx90a` is two of them. Sets KFDEMU_GPUS.
+    #[arg(long, value_name = "ARCH")]
+    pub(crate) emulate: Option<String>,
+    /// Use the ROCm in this folder. Sets ROCM_PATH and LD_LIBRARY_PATH.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rocm: Option<PathBuf>,
+}
+
+/// Variables that name a file or a folder, or are a word that is none.
+const FILES: &[&str] = &[
+    Interceptor::log_location,
+    Interceptor::records,
+    Interceptor::capture,
+    Interceptor::handler_output,
+    Interceptor::library_filter,
+    Emulator::log,
+    Emulator::trace,
+    Emulator::tree,
+];
+
+/// Whether a part of a variable is a path, and no other name.
+type IsFile = fn(&Path) -> bool;
+
+/// Variables that name several, and which of their parts are files.
+const LISTS: &[(&str, IsFile)] = &[
+    (Interceptor::kernel_cache, |_| true),
+    (Interceptor::handlers, |part| part.as_os_str().as_bytes().contains(&b'/')),
+];
 
 /// Variables to set, in the order in which they are shown.
 #[derive(Debug, Default)]
@@ -24,73 +58,33 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// What an application needs to be watched.
+    /// Makes names of files whole, in variables that are set here or from outside: they belong to the folder where they were typed,
+    /// wherever the application goes.
     ///
     /// # Errors
-    /// When a library or the ROCm cannot be found, or its path cannot be passed on.
-    pub(crate) fn of(options: &RunOptions) -> Result<Environment> {
-        let library = find::library("liblogdur.so")?;
-        let mut all = Environment::default();
-        all.place(&options.place, Some(&library))?;
-        if options.markers {
-            let markers = find::library("liblogdur_markers.so")?;
-            let markers = all.preloadable(&markers).context("liblogdur_markers.so has to be preloaded")?;
-            all.prepend("LD_PRELOAD", &[markers])?;
-        }
-        all.set("HSA_TOOLS_LIB", quoted(&library)?);
-        // ROCr 6.1 and later ask rocprofiler-register first, and then may not look at HSA_TOOLS_LIB at all.
-        all.set("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
-        // HIP 7 could ring the doorbell itself, past every tool.
-        all.set("DEBUG_CLR_DIRECT_DOORBELL", "0");
-        // HIP and ROCr 7 could put rings into the memory of the GPU, where they cannot be watched.
-        all.set("DEBUG_CLR_AQL_DEV_QUEUE", "0");
-        all.set("HSA_ALLOCATE_QUEUE_DEV_MEM", "0");
-        let capture = &options.capture;
-        // Without clones, they are of an exact analysis, which needs nothing in the application.
-        let handler = options.is_instrumented();
-        let ours = [
-            (Interceptor::log_location, options.log_location.clone()),
-            (Interceptor::log_format, options.log_format.clone().map(Into::into)),
-            (Interceptor::log_format, options.csv_safe.then(|| "csv-safe".into())),
-            (Interceptor::log_filter, options.log_filter.clone().map(Into::into)),
-            (Interceptor::ranks, options.ranks.clone().map(Into::into)),
-            (Interceptor::kernel_cache, caches(&options.cache_location)?),
-            (Interceptor::copies, options.copies.then(|| "1".into())),
-            (Interceptor::filter, options.kernels.clone().map(Into::into)),
-            (Interceptor::kernel_cache_mode, options.cache_mode.clone().map(Into::into)),
-            (Interceptor::kernel_cache_pick, options.cache_pick.clone().map(Into::into)),
-            (Interceptor::kernel_cache_trust, options.cache_trust.then(|| "1".into())),
-            (Interceptor::instrumented, options.instrumented.then(|| "true".into())),
-            (Interceptor::dispatches, options.dispatches.clone().map(Into::into)),
-            (Interceptor::handlers, if handler { handlers(&options.analyzers)? } else { None }),
-            (Interceptor::handler_options, if handler { joined_options(&options.analyzer_option)? } else { None }),
-            (Interceptor::handler_output, options.analyzer_output.clone()),
-            (Interceptor::handler_format, options.analyzer_format.clone().map(Into::into)),
-            (Interceptor::library_filter, options.library_filter.as_deref().map(absolute).transpose()?),
-            (Interceptor::instrument_buffers, options.instrument_buffers.clone()),
-            (Interceptor::capture, capture.capture.clone()),
-            (Interceptor::capture_kernels, capture.capture_kernels.clone()),
-            (Interceptor::capture_dispatches, capture.capture_dispatches.clone()),
-            (Interceptor::capture_grid, capture.capture_grid.clone()),
-            (Interceptor::capture_device, capture.capture_device.clone()),
-            (Interceptor::capture_scope, capture.capture_scope.clone().map(Into::into)),
-            (Interceptor::capture_after, capture.capture_after.clone().map(Into::into)),
-            (Interceptor::capture_max_bytes, capture.capture_max_bytes.clone()),
-            (Interceptor::capture_max_seconds, capture.capture_max_seconds.clone()),
-            (Interceptor::capture_max_hold, capture.capture_max_hold.clone()),
-            (Interceptor::capture_max_stall, capture.capture_max_stall.clone()),
-            (Interceptor::capture_quit, capture.capture_quit.clone()),
-            (Interceptor::capture_compress, capture.capture_compress.clone().map(Into::into)),
-            (Interceptor::capture_quiesce, capture.capture_quiesce.clone().map(Into::into)),
-            (Interceptor::capture_mode, capture.capture_mode.clone()),
-            (Interceptor::capture_tell, capture.capture_tell.clone().map(Into::into)),
-        ];
-        for (name, value) in ours {
-            if let Some(value) = value {
-                all.set(name, value);
+    /// When the folder where they were typed is not there.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        for name in FILES {
+            let Some(value) = self.value(name) else { continue };
+            let words = ["", "console", "stderr", "none"];
+            if !words.iter().any(|word| value == *word) && Path::new(&value).is_relative() {
+                let whole = std::path::absolute(&value).with_context(|| (*name).to_owned())?;
+                self.set(name, whole);
             }
         }
-        Ok(all)
+        for (name, is_file) in LISTS {
+            let Some(value) = self.value(name) else { continue };
+            let whole = |part: PathBuf| {
+                let relative = !part.as_os_str().is_empty() && part.is_relative() && is_file(&part);
+                if relative { std::path::absolute(part) } else { Ok(part) }
+            };
+            let parts: Vec<PathBuf> = std::env::split_paths(&value).map(whole).collect::<Result<_, _>>()?;
+            let parts = std::env::join_paths(parts).with_context(|| (*name).to_owned())?;
+            if parts != value {
+                self.set(name, parts);
+            }
+        }
+        Ok(())
     }
 
     /// What is needed to run with some ROCm and on some device, and to have `library` in the process.
@@ -112,10 +106,18 @@ impl Environment {
         // ROCr 5.3 and later find a tool that is in the process even when the application overwrites HSA_TOOLS_LIB. Not
         // essential: a path that cannot be preloaded is left out.
         preload.extend(library.and_then(|l| self.preloadable(l).ok()));
-        if !preload.is_empty() {
-            self.prepend("LD_PRELOAD", &preload)?;
-        }
+        self.preload(&preload);
         Ok(())
+    }
+
+    /// Lets a program start whose AddressSanitizer is not the first library of its process. What is preloaded passes all calls on, and
+    /// tells it so (`asan` of the libraries), unless the program itself has a function with its options.
+    pub(crate) fn start_sanitized(&mut self, program: &Path) {
+        if preload::needs_asan(program) {
+            let old = self.value("ASAN_OPTIONS").filter(|old| !old.is_empty());
+            let all: Vec<OsString> = old.into_iter().chain(["verify_asan_link_order=0".into()]).collect();
+            self.set("ASAN_OPTIONS", all.join(":".as_ref()));
+        }
     }
 
     /// The value of a variable that is set here.
@@ -143,6 +145,14 @@ impl Environment {
         Ok(())
     }
 
+    /// Preloads libraries, before all others but the runtimes of sanitizers.
+    pub(crate) fn preload(&mut self, libraries: &[PathBuf]) {
+        if !libraries.is_empty() {
+            let old = self.value("LD_PRELOAD").unwrap_or_default();
+            self.set("LD_PRELOAD", preload::with(libraries, &old));
+        }
+    }
+
     /// A folder of this run's own.
     ///
     /// # Errors
@@ -168,7 +178,10 @@ impl Environment {
     }
 
     /// A path as `LD_PRELOAD` takes it: spaces and colons separate there, so a link without them stands for one with them.
-    fn preloadable(&mut self, path: &Path) -> Result<PathBuf> {
+    ///
+    /// # Errors
+    /// When the link cannot be made.
+    pub(crate) fn preloadable(&mut self, path: &Path) -> Result<PathBuf> {
         let text = path.as_os_str().as_encoded_bytes();
         if !text.contains(&b' ') && !text.contains(&b':') {
             return Ok(path.to_owned());
@@ -186,24 +199,8 @@ impl Environment {
 
     /// The variables as a shell reads them, one a line.
     pub(crate) fn shell(&self) -> String {
-        self.iter().map(|(name, value)| format!("{}={}\n", name.to_string_lossy(), one_shell_line(value))).collect()
+        self.iter().map(|(name, value)| format!("{}={}\n", name.to_string_lossy(), shell_word(value))).collect()
     }
-}
-
-/// A value as a shell reads it. One with control characters, which would command the terminal, is written with escapes.
-fn one_shell_line(value: &OsStr) -> String {
-    let text = value.to_string_lossy();
-    if names::escaped(&text) == text {
-        return shell_word(&text);
-    }
-    let escape = |&byte: &u8| match byte {
-        b'\'' | b'\\' => format!("\\{}", char::from(byte)),
-        b' '..=b'~' => char::from(byte).to_string(),
-        _ => format!("\\{byte:03o}"),
-    };
-    let escaped: String = value.as_bytes().iter().map(escape).collect();
-    // Source: POSIX 2024, "Dollar-Single-Quotes".
-    format!("$'{escaped}'")
 }
 
 /// Checks the value of `--emulate`: the driver in the application could only say that there is no GPU.
@@ -219,68 +216,28 @@ fn check_gpus(gpus: &str) -> Result<()> {
     }
 }
 
-/// Folders as `LOGDUR_KERNEL_CACHE` takes them, wherever the application goes.
-fn caches(folders: &[PathBuf]) -> Result<Option<OsString>> {
-    if folders.is_empty() {
-        return Ok(None);
-    }
-    let absolute =
-        |folder: &PathBuf| folder.canonicalize().with_context(|| format!("--cache-location {}", folder.display()));
-    let folders: Vec<PathBuf> = folders.iter().map(absolute).collect::<Result<_>>()?;
-    let joined = std::env::join_paths(&folders).context("--cache-location: a folder's name has a colon")?;
-    Ok(Some(joined))
-}
-
-/// Analyzers as `LOGDUR_HANDLERS` takes them: names as they are, libraries wherever the application goes.
-fn handlers(analyzers: &[OsString]) -> Result<Option<OsString>> {
-    if analyzers.is_empty() {
-        return Ok(None);
-    }
-    let place = |analyzer: &OsString| {
-        let bytes = analyzer.as_bytes();
-        if !bytes.contains(&b'/') && !bytes.ends_with(b".so") {
-            return Ok(analyzer.into());
-        }
-        Path::new(analyzer).canonicalize().with_context(|| format!("--analyzers {}", analyzer.display()))
-    };
-    let places: Vec<PathBuf> = analyzers.iter().map(place).collect::<Result<_>>()?;
-    Ok(Some(std::env::join_paths(&places).context("--analyzers: a name has a colon")?))
-}
-
-/// A file's path, wherever the application goes.
-fn absolute(file: &Path) -> Result<OsString> {
-    file.canonicalize().map(Into::into).with_context(|| format!("--library-filter {}", file.display()))
-}
-
-/// Options as `LOGDUR_HANDLER_OPTIONS` takes them.
-fn joined_options(options: &[String]) -> Result<Option<OsString>> {
-    match options.iter().find(|option| option.contains(':') || !option.contains('=')) {
-        Some(wrong) => bail!("--analyzer-option {wrong}: expected KEY=VALUE without a colon"),
-        None if options.is_empty() => Ok(None),
-        None => Ok(Some(options.join(":").into())),
-    }
-}
-
-/// A path as `HSA_TOOLS_LIB` takes it: the separator there is a space, quotes and backslashes are honoured (ROCr's
-/// `parse_tool_names`).
-fn quoted(path: &Path) -> Result<String> {
-    let text = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
-    if !text.contains([' ', '"', '\\']) {
-        return Ok(text.to_owned());
-    }
-    let escaped: String =
-        text.chars().flat_map(|c| [(c == '"' || c == '\\').then_some('\\'), Some(c)]).flatten().collect();
-    Ok(format!("\"{escaped}\""))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn paths_with_spaces_and_quotes_reach_the_runtime_whole() {
-        assert_eq!(quoted(Path::new("/a/b.so")).unwrap(), "/a/b.so");
-        assert_eq!(quoted(Path::new("/a b/\"c\\.so")).unwrap(), r#""/a b/\"c\\.so""#);
+    fn relative_names_belong_to_the_folder_where_they_were_typed() {
+        let here = std::env::current_dir().unwrap();
+        let mut all = Environment::default();
+        for (name, value, expected) in [
+            (Interceptor::log_location, "a.%p.csv", here.join("a.%p.csv").into_os_string()),
+            (Interceptor::capture, "../c", here.join("../c").into_os_string()),
+            (Interceptor::handler_output, "console", "console".into()),
+            (Interceptor::records, "", "".into()),
+            (Emulator::log, "none", "none".into()),
+            (Emulator::trace, "/t", "/t".into()),
+            (Interceptor::kernel_cache, "/a:b", format!("/a:{}", here.join("b").display()).into()),
+            (Interceptor::handlers, "Heatmap:./x.so", format!("Heatmap:{}", here.join("x.so").display()).into()),
+        ] {
+            all.set(name, value);
+            all.settle().unwrap();
+            assert_eq!(all.get(name), Some(expected.as_os_str()), "{name}");
+        }
     }
 
     #[test]

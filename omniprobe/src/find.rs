@@ -1,13 +1,13 @@
-//! Where our libraries, a ROCm and a program are.
+//! Where our libraries and a ROCm are.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use logdur_replay::{Exit, ReplayError};
+use omniprobe_exit::Exit;
 
-use crate::{foreign, help};
+use super::exit::Failure;
 
 /// Where a library may be, from the folder of this program: a build, an installation.
 const PLACES: &[&str] = &[".", "../lib", "../lib/logdur", "../lib64"];
@@ -32,7 +32,7 @@ pub(crate) fn library(name: &str) -> Result<PathBuf> {
         }
     }
     let text = format!("there is no {name} beside {} nor in {}", program.display(), PLACES[1..].join(", "));
-    Err(ReplayError::Told { exit: Exit::Environment, text }.into())
+    Err(Failure { exit: Exit::Environment, text }.into())
 }
 
 /// The folders of a ROCm that hold libraries, the one with the runtime first.
@@ -73,35 +73,4 @@ pub(crate) fn this_program(rocm: Option<&Path>) -> Result<Command> {
         }
         None => Command::new(program),
     })
-}
-
-/// The program that a shell would run for a name.
-///
-/// # Errors
-/// When there is none, or it cannot be executed.
-pub(crate) fn program(name: &OsStr) -> Result<PathBuf> {
-    let shown = name.to_string_lossy();
-    if shown.contains('/') {
-        let path = PathBuf::from(name);
-        let data = path.metadata().with_context(|| format!("the application {shown}"))?;
-        if !data.is_file() || !is_executable(&path) {
-            bail!("the application {shown} is not an executable file");
-        }
-        return Ok(path);
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|p| p.is_file() && is_executable(p));
-    found.with_context(|| {
-        let command = help::command();
-        let near = foreign::near(&shown, command.get_subcommands().map(clap::Command::get_name));
-        let near = near.map(|near| format!("; there is `omniprobe {near}`")).unwrap_or_default();
-        format!("the application {shown}: no such program in the folders of PATH, and no subcommand of omniprobe{near}")
-    })
-}
-
-fn is_executable(path: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
-    // SAFETY: the path ends with a zero.
-    unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
 }

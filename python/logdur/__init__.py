@@ -7,7 +7,7 @@ searches for a faster kernel. The programs ``omniprobe`` and the libraries that 
 from __future__ import annotations
 
 from ._capture import Argument, Buffer, Capture, CodeObject, Dispatch, Memory
-from ._errors import CaptureError, LogdurError, LogError, ToolError
+from ._errors import CaptureError, LogdurError, LogError, OptionError, ToolError
 from ._logs import LogWarning, Summary, read_log, summary
 from ._results import Analysis, BufferResult, Compared, Difference, Measured, Replayed, Results, Side, Timing
 from ._tool import library, omniprobe
@@ -29,6 +29,7 @@ __all__ = [
     "LogdurError",
     "Measured",
     "Memory",
+    "OptionError",
     "Replayed",
     "Results",
     "Side",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import inspect
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union
 
 from . import _native, _progress, _tool
-from ._errors import CaptureError, ToolError
+from ._errors import CaptureError, OptionError, ToolError
 from ._memory import Argument, Buffer, Memory
-from ._results import Analysis, Measured, Replayed, Result, Results
+from ._results import Analysis, Measured, Replayed, Result, Results, Rows, Shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,8 +37,18 @@ _JUDGED = (6, 9, 10, 11)
 _FOUND = (6,)
 
 
+def check_options(method: str, options: Iterable[str]) -> None:
+    """Raises :class:`OptionError` for what is no option of a method of :class:`Capture` that replays a dispatch."""
+    known = [name for name in inspect.signature(getattr(Capture, method)).parameters if name not in ("self", "dispatch")]
+    wrong = [name for name in options if name not in known]
+    if wrong:
+        near = difflib.get_close_matches(wrong[0], known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"expected {', '.join(known)}"
+        raise OptionError(f"{method}: there is no option {wrong[0]!r}; {hint}")
+
+
 @dataclass(frozen=True)
-class CodeObject:
+class CodeObject(Shown):
     """A code object of a capture."""
 
     capture: Capture = field(repr=False, compare=False)
@@ -58,9 +70,12 @@ class CodeObject:
         with open(path, "wb") as file:
             file.write(self.read())
 
+    def _row(self) -> dict[str, object]:
+        return {"id": self.id, "size": self.size, "isa": self.isa, "uri": self.uri, "kernels": len(self.kernels)}
+
 
 @dataclass(frozen=True)
-class Dispatch:
+class Dispatch(Shown):
     """A captured launch of a kernel."""
 
     capture: Capture = field(repr=False, compare=False)
@@ -102,10 +117,10 @@ class Dispatch:
         return {record["name"]: Argument(**record) for record in records}
 
     @property
-    def buffers(self) -> list[Buffer]:
+    def buffers(self) -> Rows[Buffer]:
         """The pieces of captured memory, by address."""
         rules = [f"{name}={kind}" for name, kind in self.capture.types.items()]
-        return [Buffer(**record) for record in self.capture._native.buffers(self.index, rules)]
+        return Rows(Buffer(**record) for record in self.capture._native.buffers(self.index, rules))
 
     @property
     def before(self) -> Memory:
@@ -124,18 +139,22 @@ class Dispatch:
 
     def replay(self, **options: Any) -> Replayed:
         """As :meth:`Capture.replay`, of this dispatch."""
+        check_options("replay", options)
         return self._only(self.capture.replay(dispatch=self.id, **options))
 
     def verify(self, **options: Any) -> Replayed:
         """As :meth:`Capture.verify`, of this dispatch."""
+        check_options("verify", options)
         return self._only(self.capture.verify(dispatch=self.id, **options))
 
     def bench(self, **options: Any) -> Measured:
         """As :meth:`Capture.bench`, of this dispatch."""
+        check_options("bench", options)
         return self._only(self.capture.bench(dispatch=self.id, **options))
 
     def analyze(self, **options: Any) -> Analysis:
         """As :meth:`Capture.analyze`, of this dispatch."""
+        check_options("analyze", options)
         return self._only(self.capture.analyze(dispatch=self.id, **options))
 
     def measure(self, **options: Any) -> float:
@@ -153,6 +172,11 @@ class Dispatch:
 
     def _only(self, results: Sequence[R]) -> R:
         return results[0]
+
+    def _row(self) -> dict[str, object]:
+        grid, workgroup = ("x".join(map(str, size)) for size in (self.grid, self.workgroup))
+        row = {"id": self.id, "kernel": self.kernel, "grid": grid, "workgroup": workgroup, "ns": self.duration_ns}
+        return {**row, "scope": self.scope}
 
 
 class Capture:
@@ -179,6 +203,8 @@ class Capture:
         device: Optional[int] = None,
         types: Optional[Mapping[str, str]] = None,
     ) -> None:
+        if backend is not None and backend not in _native.backends():
+            raise ValueError(f"backend: expected one of {', '.join(_native.backends())}, found {backend!r}")
         self.path = os.path.abspath(path)
         #: What was given for each dispatch that is replayed.
         self.place = {"backend": backend, "emulate": emulate, "rocm": rocm, "device": device}
@@ -197,6 +223,9 @@ class Capture:
         shown = ", ".join(kernels[:3]) + (" …" if len(kernels) > 3 else "")
         return f"<capture {os.path.basename(self.path)}: {len(dispatches)} dispatches of {shown}>"
 
+    def _repr_html_(self) -> str:
+        return self.dispatches._repr_html_()
+
     @property
     def version(self) -> tuple[int, int]:
         """The version of the file's format."""
@@ -209,7 +238,10 @@ class Capture:
 
     @property
     def problems(self) -> list[str]:
-        """What is damaged, a line each. The rest can be read."""
+        """What is damaged or was cut off, a line each. The rest can be read.
+
+        Every byte of the file is looked at, when it is first asked.
+        """
         return self._native.problems()
 
     @property
@@ -228,17 +260,17 @@ class Capture:
         return self._native.agents()
 
     @property
-    def dispatches(self) -> list[Dispatch]:
+    def dispatches(self) -> Rows[Dispatch]:
         """The captured dispatches."""
-        return [
+        return Rows(
             Dispatch(self, **{**record, "grid": tuple(record["grid"]), "workgroup": tuple(record["workgroup"])})
             for record in self._native.dispatches()
-        ]
+        )
 
     @property
-    def code_objects(self) -> list[CodeObject]:
+    def code_objects(self) -> Rows[CodeObject]:
         """The code objects."""
-        return [CodeObject(self, **record) for record in self._native.code_objects()]
+        return Rows(CodeObject(self, **record) for record in self._native.code_objects())
 
     def dispatch(self, id: int) -> Dispatch:
         """The dispatch with a number, the ``id`` of its row."""

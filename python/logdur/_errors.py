@@ -40,6 +40,10 @@ class CaptureError(LogdurError):
     """A capture is damaged, or lacks what was asked for."""
 
 
+class OptionError(LogdurError, TypeError, KeyError):
+    """A method has no such option, or a search no such parameter. It ends a search: each of its trials would fail."""
+
+
 class ToolError(LogdurError):
     """``omniprobe`` ended with a status that is no result.
 

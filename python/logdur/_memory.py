@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
+from ._results import Rows, Shown
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -69,7 +71,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Buffer:
+class Buffer(Shown):
     """A piece of captured memory with a name."""
 
     #: An argument's name, a variable's, or an address.
@@ -79,6 +81,9 @@ class Buffer:
     element_type: str
     #: False if nothing but its address names it.
     named: bool
+
+    def _row(self) -> dict[str, object]:
+        return {"name": self.name, "address": f"{self.address:#x}", "bytes": self.size, "type": self.element_type}
 
 
 class Memory(Mapping[str, "np.ndarray[Any, Any]"]):
@@ -115,6 +120,9 @@ class Memory(Mapping[str, "np.ndarray[Any, Any]"]):
     def __repr__(self) -> str:
         when = "after" if self._is_after else "before"
         return f"<memory {when} dispatch {self._dispatch.id}: {', '.join(self)}>"
+
+    def _repr_html_(self) -> str:
+        return Rows(self._buffers.values())._repr_html_()
 
     def view(self, name: str, dtype: Any, shape: Optional[Sequence[int]] = None) -> np.ndarray[Any, Any]:
         """A buffer with elements of a type. With a shape, the elements behind it are left out.

@@ -9,6 +9,7 @@ from typing import Any, Generic, Optional, TypeVar
 
 from . import _frames
 
+R = TypeVar("R", bound="Shown")
 T = TypeVar("T", bound="Result")
 
 
@@ -19,8 +20,8 @@ def _of(kind: Any, members: dict[str, Any], /, **more: Any) -> Any:
     return kind(**values, **more)
 
 
-class Result:
-    """What was found of a dispatch."""
+class Shown:
+    """What is a row of a table in a notebook."""
 
     def _row(self) -> dict[str, object]:
         raise NotImplementedError
@@ -29,16 +30,24 @@ class Result:
         return _table([self._row()])
 
 
-class Results(list[T], Generic[T]):
+class Result(Shown):
+    """What was found of a dispatch."""
+
+
+class Rows(list[R], Generic[R]):
+    """A list that is a table in a notebook."""
+
+    def _repr_html_(self) -> str:
+        return _table([one._row() for one in self])
+
+
+class Results(Rows[T], Generic[T]):
     """What was found of each dispatch."""
 
     @property
     def passed(self) -> bool:
         """True if each passed."""
         return all(getattr(one, "passed", False) for one in self)
-
-    def _repr_html_(self) -> str:
-        return _table([one._row() for one in self])
 
 
 def _table(rows: list[dict[str, object]]) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
 from ._capture import Capture, Dispatch
+from ._errors import OptionError
 
 #: Names the folder in which workers keep captures.
 VARIABLE = "LOGDUR_CAPTURE_CACHE"
@@ -62,6 +63,15 @@ class Ran:
     seconds: float
     worker: str
     folder: str
+    #: Every trial would fail as this one did.
+    is_last: bool = False
+
+
+class Params(dict[str, Any]):
+    """The parameters of a trial. One that the search does not have ends it."""
+
+    def __missing__(self, name: str) -> Any:
+        raise OptionError(f"space: there is no parameter {name!r}; expected one of {', '.join(self)}")
 
 
 def content_name(path: Union[str, os.PathLike[str]]) -> str:
@@ -112,13 +122,15 @@ def run(parcel: Parcel, objective: Objective, params: dict[str, Any], call: int)
     if not _is_whole(path, parcel.name):
         return Missing(f"{host}:{home}")
     start = time.monotonic()
-    value, error = None, None
+    value, error, is_last = None, None, False
     try:
         capture = Capture(path, **parcel.place, types=parcel.types)
-        value = float(objective(capture.dispatch(parcel.dispatch), params))
+        value = float(objective(capture.dispatch(parcel.dispatch), Params(params)))
+    except OptionError as failure:
+        error, is_last = str(failure), True
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
-    return Ran(value, error, time.monotonic() - start, f"{host}:{os.getpid()}", f"{host}:{home}")
+    return Ran(value, error, time.monotonic() - start, f"{host}:{os.getpid()}", f"{host}:{home}", is_last)
 
 
 def _put(path: Path, content: Union[bytes, Path]) -> None:

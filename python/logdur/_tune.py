@@ -11,15 +11,15 @@ from typing import Any, Callable, Optional, Union
 
 from . import _frames, _progress, _samplers, _travel
 from ._capture import Capture, Dispatch, Path
-from ._errors import LogdurError
-from ._results import _table
+from ._errors import LogdurError, OptionError
+from ._results import Rows, Shown, _table
 
 #: An executor, or what makes one.
 Workers = Union[Executor, Callable[[], Executor]]
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Shown):
     """Parameters that were tried."""
 
     number: int
@@ -69,6 +69,8 @@ class Tuning:
 
     def _repr_html_(self) -> str:
         best = sorted((trial for trial in self.trials if trial.value is not None), key=lambda trial: trial.value or 0.0)
+        if not best:
+            return Rows(self.trials[:10])._repr_html_()
         return _table([{"number": trial.number, **trial.params, "value": trial.value} for trial in best[:10]])
 
     def __repr__(self) -> str:
@@ -102,8 +104,8 @@ def tune(
     ``tell``. For a study, ``space`` may have Optuna's distributions, too.
 
     ``objective(dispatch, params)`` runs on a worker and returns a number. Without it, ``dispatch.measure(**params)`` does. An
-    exception is a failed trial. ``capture`` may be one of its dispatches, too; otherwise ``dispatch`` is the number of the dispatch, if
-    the capture has several.
+    exception is a failed trial; a parameter that is misspelt ends the search by :class:`OptionError`. ``capture`` may be one of its
+    dispatches, too; otherwise ``dispatch`` is the number of the dispatch, if the capture has several.
 
     ``executor`` is any executor of ``concurrent.futures``: a process pool, ``Client.get_executor()`` of Dask,
     ``MPIPoolExecutor`` of mpi4py. Without it, trials run here, one after the other. ``parallel`` is how many trials are submitted
@@ -297,6 +299,8 @@ class _Search:
         state = "done" if answer.error is None else "failed"
         trial = Trial(asked.number, asked.params, state, answer.value, answer.error, answer.seconds, answer.worker)
         self._add(asked, trial)
+        if answer.is_last:
+            raise OptionError(answer.error or "")
         self._folders.add(answer.folder)
         self._waiting = [replace(one, sent_to=None) if one.sent_to == answer.folder else one for one in self._waiting]
         return True

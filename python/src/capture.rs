@@ -1,11 +1,14 @@
 //! Captures: what they say, and the memory of their dispatches.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
-use logdur_capture::{CaptureError as ReadError, Dispatch, End, Id, Memory, Placed, Reader};
+use logdur_capture::{CaptureError as ReadError, Dispatch, End, Finding, Id, Memory, Placed, Reader};
+use logdur_captured::verify::Rule;
+use logdur_captured::{CapturedDispatch, ReplayError, buffers, lacks, original, packet, symbol};
 use logdur_journal::names;
-use logdur_replay::verify::Rule;
-use logdur_replay::{CapturedDispatch, Exit, ReplayError, buffers, lacks, original, packet, symbol};
+use logdur_system::text;
+use omniprobe_exit::Exit;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -17,6 +20,8 @@ use crate::CaptureError;
 pub(crate) struct Capture {
     reader: Reader,
     path: PathBuf,
+    /// The problems of the file. They are searched for when `problems` is first read.
+    damage: OnceLock<Vec<Finding>>,
 }
 
 /// A process.
@@ -141,7 +146,7 @@ fn failed(path: &std::path::Path, error: &ReplayError) -> PyErr {
     let text = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
     let named = path.display().to_string();
     let text = if text.contains(&named) { text } else { format!("{named}: {text}") };
-    CaptureError::new_err((text, error.exit() as u8))
+    CaptureError::new_err((text, Exit::from(error) as u8))
 }
 
 #[pymethods]
@@ -149,7 +154,7 @@ impl Capture {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Capture> {
         match py.detach(|| Reader::open(&path)) {
-            Ok(reader) => Ok(Capture { reader, path }),
+            Ok(reader) => Ok(Capture { reader, path, damage: OnceLock::new() }),
             Err(error) => Err(failed(&path, &error.into())),
         }
     }
@@ -164,9 +169,17 @@ impl Capture {
         *self.reader.end() == End::Finished
     }
 
-    /// What is damaged, a line each.
-    fn problems(&self) -> Vec<String> {
-        self.reader.problems().iter().map(ToString::to_string).collect()
+    /// What is damaged or was cut off, a line each. Every byte of the file is looked at, once.
+    fn problems(&self, py: Python<'_>) -> Vec<String> {
+        let damage = py.detach(|| self.damage.get_or_init(|| self.reader.check().findings));
+        let damage = damage.iter().map(ToString::to_string);
+        let end = match self.reader.end() {
+            End::Finished => None,
+            End::Unfinished { whole, cut, .. } => {
+                Some(format!("not finished: {whole} bytes are whole, {cut} behind them are not"))
+            }
+        };
+        damage.chain(end).collect()
     }
 
     /// What the capture says is missing, or should be known.
@@ -239,7 +252,7 @@ impl Capture {
             DispatchRecord {
                 index,
                 id: d.id,
-                kernel: names::one_line(&names::demangle(symbol)),
+                kernel: text::one_line(&names::demangle(symbol)),
                 symbol: symbol.to_owned(),
                 occurrence: d.occurrence,
                 grid: packet.grid_size(),
@@ -282,11 +295,11 @@ impl Capture {
     fn buffers(&self, index: usize, types: Vec<String>) -> PyResult<Vec<BufferRecord>> {
         let rules: Result<Vec<Rule>, String> = types.iter().map(|rule| rule.parse()).collect();
         let rules = rules.map_err(PyValueError::new_err)?;
-        let buffers = buffers(&self.captured(index)?, &rules).map_err(|error| match error.exit() {
+        let buffers = buffers(&self.captured(index)?, &rules).map_err(|error| match Exit::from(&error) {
             Exit::Usage => PyValueError::new_err(error.to_string()),
             _ => self.error(error),
         })?;
-        let record = |b: logdur_replay::verify::Buffer| BufferRecord {
+        let record = |b: logdur_captured::verify::Buffer| BufferRecord {
             named: b.is_named(),
             address: b.start,
             size: b.end - b.start,

@@ -12,17 +12,24 @@ pyo3::import_exception!(logdur._errors, LogError);
 /// Functions and classes for the modules of the package.
 #[pymodule]
 mod _native {
-    use logdur_replay::Exit;
+    use logdur_captured::Backend;
+    use omniprobe_exit::Exit;
     use pyo3::prelude::*;
 
     #[pymodule_export]
     use crate::capture::Capture;
     #[pymodule_export]
-    use crate::log::{read_log, summary};
+    use crate::log::{logs_of, read_log, summary};
 
     /// The statuses of `omniprobe`: number, name, meaning and advice.
     #[pyfunction]
     fn statuses() -> Vec<(u8, &'static str, &'static str, &'static str)> {
         Exit::ALL.iter().map(|exit| (*exit as u8, exit.word(), exit.means(), exit.advice())).collect()
+    }
+
+    /// The words for where dispatches are replayed.
+    #[pyfunction]
+    fn backends() -> Vec<&'static str> {
+        Backend::WORDS.iter().map(|(word, _)| *word).collect()
     }
 }

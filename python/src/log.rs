@@ -1,16 +1,17 @@
 //! Rows of logs as columns, and their totals.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
 
 use logdur_report::columns::{self, COLUMNS, Kind, Rows, Value};
 use logdur_report::summary::{By, Summary};
 use logdur_report::{Log, ReadError};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString};
 
 use crate::LogError;
 
@@ -78,14 +79,70 @@ impl Column {
     }
 }
 
+/// Where a log is.
+#[derive(FromPyObject)]
+pub(crate) enum Place {
+    Path(PathBuf),
+    Open(Py<PyAny>),
+}
+
+/// What Python has open: anything with a method `read`.
+struct Open {
+    file: Py<PyAny>,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Open {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.bytes.len() {
+            self.bytes = Python::attach(|py| piece(self.file.bind(py))).map_err(io::Error::other)?;
+            self.at = 0;
+        }
+        let count = self.bytes.get(self.at..).unwrap_or_default().read(to)?;
+        self.at += count;
+        Ok(count)
+    }
+}
+
+/// The next bytes of what is open, or those of the next characters; none at its end.
+fn piece(file: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let read = file.call_method1("read", (PIECE,))?;
+    if let Ok(text) = read.cast::<PyString>() {
+        return Ok(text.to_cow()?.as_bytes().to_vec());
+    }
+    let other = |_| PyTypeError::new_err(format!("read: expected bytes or text, found {}", read.get_type()));
+    Ok(read.cast::<PyBytes>().map_err(other)?.as_bytes().to_vec())
+}
+
+/// A log that is read.
+type Opened = Log<BufReader<Box<dyn Read + Send>>>;
+
 /// Opens a log and gives it to `read`; errors name it.
-fn with_log(path: &PathBuf, read: impl FnOnce(&str, &mut Log<BufReader<File>>) -> Result<(), End>) -> PyResult<()> {
-    let name = path.display().to_string();
-    let file = File::open(path).map_err(|error| LogError::new_err(format!("{name}: {error}")))?;
-    read(&name, &mut Log::new(BufReader::with_capacity(PIECE, file))).map_err(|end| match end {
+fn with_log((name, place): &(String, Place), read: impl FnOnce(&str, &mut Opened) -> Result<(), End>) -> PyResult<()> {
+    let input: Box<dyn Read + Send> = match place {
+        Place::Path(path) => Box::new(File::open(path).map_err(|error| LogError::new_err(format!("{name}: {error}")))?),
+        Place::Open(file) => {
+            let file = Python::attach(|py| file.clone_ref(py));
+            Box::new(Open { file, bytes: Vec::new(), at: 0 })
+        }
+    };
+    read(name, &mut Log::new(BufReader::with_capacity(PIECE, input))).map_err(|end| match end {
+        // What Python raised goes on as it is.
+        End::Log(ReadError::Io(error)) => match error.downcast::<PyErr>() {
+            Ok(raised) => raised,
+            Err(error) => LogError::new_err(format!("{name}: {error}")),
+        },
         End::Log(error) => LogError::new_err(format!("{name}: {error}")),
         End::Python(error) => error,
     })
+}
+
+/// The logs that processes made of a name with `%p`, `%r` or `%h`; `None` for a path that is meant as it is.
+#[pyfunction]
+pub(crate) fn logs_of(path: PathBuf) -> PyResult<Option<Vec<OsString>>> {
+    let found = logdur_system::marks::made_of(&path)?;
+    Ok(found.map(|paths| paths.into_iter().map(PathBuf::into_os_string).collect()))
 }
 
 /// Columns of the rows of logs, the number of rows, and what was not read.
@@ -96,14 +153,14 @@ fn with_log(path: &PathBuf, read: impl FnOnce(&str, &mut Log<BufReader<File>>) -
 #[pyfunction]
 pub(crate) fn read_log<'py>(
     py: Python<'py>,
-    paths: Vec<PathBuf>,
+    logs: Vec<(String, Place)>,
     each: Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut all: Vec<Column> = COLUMNS.iter().map(|_| Column::default()).collect();
     let mut rows = Rows::default();
-    for (number, path) in paths.iter().enumerate() {
+    for (number, log) in logs.iter().enumerate() {
         py.detach(|| {
-            with_log(path, |name, log| {
+            with_log(log, |name, log| {
                 let mut added = 0;
                 columns::read(name, log, &mut rows, |values| {
                     for ((column, value), (_, _, kind)) in all.iter_mut().zip(values).zip(COLUMNS) {
@@ -136,18 +193,20 @@ pub(crate) fn read_log<'py>(
     result.set_item("rows", rows.rows)?;
     result.set_item("unreadable", rows.unreadable)?;
     result.set_item("first_unreadable", rows.first_unreadable)?;
+    result.set_item("missing", rows.missing)?;
     Ok(result)
 }
 
-/// The totals of logs by `kernel`, `shape`, `queue`, `gpu`, `process` or `log`, as JSON.
+/// The totals of logs by `kernel`, `shape`, `queue`, `gpu`, `process`, `rank` or `log`, as JSON.
 #[pyfunction]
-pub(crate) fn summary(py: Python<'_>, paths: Vec<PathBuf>, by: &str) -> PyResult<String> {
-    const WORDS: [(&str, By); 6] = [
+pub(crate) fn summary(py: Python<'_>, logs: Vec<(String, Place)>, by: &str) -> PyResult<String> {
+    const WORDS: [(&str, By); 7] = [
         ("kernel", By::Kernel),
         ("shape", By::Shape),
         ("queue", By::Queue),
         ("gpu", By::Gpu),
         ("process", By::Process),
+        ("rank", By::Rank),
         ("log", By::Log),
     ];
     let found = WORDS.iter().find(|(word, _)| *word == by).map(|(_, by)| *by);
@@ -155,8 +214,8 @@ pub(crate) fn summary(py: Python<'_>, paths: Vec<PathBuf>, by: &str) -> PyResult
     let by = found.ok_or_else(|| PyValueError::new_err(format!("by: expected one of {}, found {by:?}", known())))?;
     let totals = py.detach(|| {
         let mut summary = Summary::new(by);
-        for path in &paths {
-            with_log(path, |name, log| Ok(summary.read(name, log, |_| ())?))?;
+        for log in &logs {
+            with_log(log, |name, log| Ok(summary.read(name, log, |_, _| ())?))?;
             Python::attach(|py| py.check_signals())?;
         }
         PyResult::Ok(summary.totals())

@@ -144,6 +144,7 @@ def test_what_is_no_capture_is_named_with_the_reason(folder, tmp_path):
     cut.write_bytes(whole[: len(whole) // 2])
     half = logdur.Capture(cut)
     assert not half.is_finished and half.dispatches == []
+    assert [line.startswith("not finished: ") for line in half.problems] == [True]
     with pytest.raises(logdur.ToolError, match=r"cut\.ldcap") as error:
         half.verify()
     assert error.value.name == "incomplete"
@@ -156,9 +157,26 @@ def test_damage_under_a_mapped_buffer_is_found(folder, tmp_path):
     whole[at] ^= 1
     path = tmp_path / "damaged.ldcap"
     path.write_bytes(whole)
-    dispatch = logdur.Capture(path).dispatches[0]
+    damaged = logdur.Capture(path)
+    dispatch = damaged.dispatches[0]
     with pytest.raises(logdur.CaptureError, match=r"damaged\.ldcap: .*checksum"):
         _ = dispatch.before["arg0"]
+    assert any("checksum" in line for line in damaged.problems) and damaged.is_finished
+    assert logdur.Capture(folder / "whole.ldcap").problems == []
+
+
+def test_a_backend_that_there_is_not_is_an_error_at_once(folder):
+    with pytest.raises(ValueError, match="backend: expected one of rocm, emu, found 'emulated'"):
+        logdur.Capture(folder / "app.ldcap", backend="emulated")
+
+
+def test_notebooks_show_tables_of_what_is_in_a_capture(folder):
+    capture = logdur.Capture(folder / "whole.ldcap")
+    shown = capture._repr_html_()
+    assert shown == capture.dispatches._repr_html_() and shown.count("<tr>") == 3
+    assert "<td>16384x1x1</td><td>256x1x1</td>" in capture.dispatches[0]._repr_html_()
+    assert "<td>arg0</td>" in capture.dispatches[0].before._repr_html_()
+    assert capture.code_objects[0].id in capture.code_objects._repr_html_()
 
 
 def test_a_tool_that_cannot_do_it_raises_its_message_and_status(capture, tmp_path):

@@ -1,7 +1,10 @@
 """Logs as data frames, compared with Python's own readers of CSV and JSON."""
 
 import csv
+import gzip
+import io
 import json
+import shutil
 
 import pandas
 import polars
@@ -54,6 +57,50 @@ def test_logs_of_two_ranks_and_both_formats_are_one_frame(folder, engine):
     assert cells(frame, "startNs")[36:] == [row["startNs"] for row in rows]
     assert cells(frame, "workgroupX")[36:] == [row["workgroup"][0] for row in rows]
     assert cells(frame, "log") == [str(paths[0])] * 36 + [str(paths[1])] * len(rows)
+
+
+def test_a_name_with_marks_is_the_logs_of_all_processes(folder, tmp_path):
+    for rank in ["0", "1", "10"]:
+        shutil.copy(folder / "log.csv", tmp_path / f"log.{rank}.csv")
+    shutil.copy(folder / "log.csv", tmp_path / "log.old.csv")
+    frame = logdur.read_log(tmp_path / "log.%r.csv", engine="pandas")
+    assert [name.rsplit("/", 1)[1] for name in frame["log"].unique()] == ["log.0.csv", "log.1.csv", "log.10.csv"]
+    assert len(frame) == 3 * 36 and logdur.summary(tmp_path / "log.%r.csv", engine="pandas").rows == 3 * 36
+    with pytest.raises(FileNotFoundError, match="none.%r.csv: expected logs of processes, found none"):
+        logdur.read_log(tmp_path / "none.%r.csv")
+
+
+def test_what_is_open_is_read_to_its_end(folder, tmp_path):
+    expected = cells(logdur.read_log(folder / "log.csv", engine="pandas"), "startNs")
+    packed = tmp_path / "log.csv.gz"
+    packed.write_bytes(gzip.compress((folder / "log.csv").read_bytes()))
+    text = (folder / "log.csv").read_text()
+    for opened in [open(folder / "log.csv"), open(folder / "log.csv", "rb"), gzip.open(packed), io.StringIO(text)]:
+        with opened:
+            assert cells(logdur.read_log(opened, engine="pandas"), "startNs") == expected
+    frame = logdur.read_log([io.StringIO(text), io.StringIO(text), folder / "log.jsonl"], engine="pandas")
+    assert frame["log"].tolist()[:72] == ["<StringIO>"] * 72 and frame["log"].tolist()[72] == str(folder / "log.jsonl")
+    assert logdur.summary(io.BytesIO(text.encode()), engine="pandas").rows == 36
+    closed = io.StringIO(text)
+    closed.close()
+    with pytest.raises(ValueError, match="closed file"):
+        logdur.read_log(closed)
+    with pytest.raises(logdur.LogError, match="<BytesIO>: line 1"):
+        logdur.read_log(io.BytesIO(b"date,amount\n"))
+    with pytest.raises(TypeError, match="expected bytes or text, found"):
+        logdur.read_log(Reads(7))
+    with pytest.raises(ZeroDivisionError):
+        logdur.summary(Reads(None))
+
+
+class Reads:
+    """What gives no bytes, or fails."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def read(self, size):
+        return 1 // 0 if self.value is None else self.value
 
 
 def test_totals_are_those_of_the_rows(folder):

@@ -95,6 +95,19 @@ def test_a_study_of_optuna_is_asked_and_told(capture, faster, cache):
         logdur.tune(capture, space, sampler=study)
 
 
+def test_a_misspelt_parameter_ends_the_search(capture, cache):
+    with pytest.raises(logdur.OptionError, match="no option 'workgrup'; did you mean workgroup"):
+        logdur.tune(capture, {"workgrup": WORKGROUPS})
+    with two_processes() as pool, pytest.raises(logdur.OptionError, match="no parameter 'workgroup'; expected one of block"):
+        logdur.tune(capture, {"block": WORKGROUPS}, instructions, executor=pool)
+    study = optuna.create_study()
+    with pytest.raises(logdur.OptionError):
+        logdur.tune(capture, {"workgrup": WORKGROUPS}, sampler=study, trials=6)
+    assert [trial.state.name for trial in study.trials] == ["FAIL"]
+    with pytest.raises(TypeError, match="analyze: there is no option 'wat'"):
+        capture.dispatches[0].analyze(wat="mix")
+
+
 class Halving:
     """A sampler of a few lines: values in the order of the space."""
 

@@ -5,15 +5,14 @@
 use std::str::FromStr;
 use std::time::Instant;
 
-use crate::captured::CapturedDispatch;
+use logdur_captured::verify::{BufferReport, Judged, Overall};
+use logdur_captured::{CapturedDispatch, Result};
+
 use crate::device::Description;
-use crate::error::Result;
-use crate::exit::Exit;
-use crate::judge::{Judgement, Left, judge};
+use crate::judge::{Judgement, KernelRuns, judge};
 use crate::loaded::{COMPARED, Launch, LoadedDispatch, LoadedVariant, Variant};
 use crate::setup::Setup;
 use crate::stats::{Pairs, Summary, pairs};
-use crate::verify::{BufferReport, Overall};
 
 /// The least runs of each kernel before a target can end the measurement: fewer tell nothing about their spread.
 pub const LEAST: u32 = 10;
@@ -73,8 +72,10 @@ pub struct Side {
     pub overall: Overall,
     /// The verdict of each buffer.
     pub buffers: Vec<BufferReport>,
+    /// True for another kernel that passed on the captured bytes alone: see [`Report::one_pattern`](crate::Report::one_pattern).
+    pub one_pattern: bool,
     /// Why the verification proves less than it could.
-    pub weaknesses: Vec<String>,
+    pub qualified: Vec<String>,
     /// Nanoseconds on the GPU, in the order of the runs; none if the verification failed.
     pub gpu_ns: Vec<u64>,
     /// Nanoseconds from before the packet was written until the host saw its completion.
@@ -108,14 +109,6 @@ pub struct Report {
     pub pairs: Option<Pairs>,
 }
 
-impl Report {
-    /// The status of the first kernel that did not pass, or success.
-    pub fn exit(&self) -> Exit {
-        let failed = self.sides.iter().find(|side| side.overall != Overall::Pass);
-        failed.map_or(Exit::Success, |side| side.overall.exit())
-    }
-}
-
 /// Measures a dispatch in this process, which has not started the runtime yet.
 ///
 /// # Errors
@@ -127,7 +120,7 @@ pub fn bench(captured: &CapturedDispatch<'_>, options: &Options) -> Result<Repor
         launches.push(loaded.launch(variant)?);
     }
     let own = loaded.launch(&Variant::default())?;
-    let mut of_own = Left::default();
+    let mut of_own = KernelRuns::default();
     let mut sides = Vec::new();
     for launch in &launches {
         sides.push(verified(&mut loaded, &own, launch, &mut of_own)?);
@@ -140,7 +133,7 @@ pub fn bench(captured: &CapturedDispatch<'_>, options: &Options) -> Result<Repor
             for (launch, side) in launches.iter().zip(&mut sides) {
                 let last = verified(&mut loaded, &own, launch, &mut of_own)?;
                 if last.overall != Overall::Pass {
-                    (side.overall, side.buffers, side.weaknesses) = (last.overall, last.buffers, last.weaknesses);
+                    (side.overall, side.buffers, side.qualified) = (last.overall, last.buffers, last.qualified);
                 }
             }
         }
@@ -172,16 +165,17 @@ pub fn bench(captured: &CapturedDispatch<'_>, options: &Options) -> Result<Repor
 }
 
 /// Replays a launch on restored memory, in turns with the application's own, and judges it.
-fn verified(loaded: &mut LoadedDispatch<'_>, own: &Launch, launch: &Launch, of_own: &mut Left) -> Result<Side> {
+fn verified(loaded: &mut LoadedDispatch<'_>, own: &Launch, launch: &Launch, of_own: &mut KernelRuns) -> Result<Side> {
     let plan = loaded.plan(own, launch, COMPARED);
     let mut replays = LoadedVariant::new(loaded, own, launch);
-    let Judgement { overall, buffers, qualified } = judge(&mut replays, of_own, &mut Left::default(), &plan)?;
-    let weaknesses = [loaded.weaknesses.clone(), loaded.strayed(&buffers), qualified].concat();
+    let Judgement { overall, buffers, qualified } = judge(&mut replays, of_own, &mut KernelRuns::default(), &plan)?;
+    let qualified = [loaded.qualified.clone(), loaded.strayed(&buffers), qualified].concat();
     Ok(Side {
         replaced: launch.replaced.clone(),
         overall,
         buffers,
-        weaknesses,
+        one_pattern: plan.judged == Judged::Other && overall == Overall::Pass,
+        qualified,
         gpu_ns: Vec::new(),
         host_ns: Vec::new(),
         summary: None,

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use logdur_capture::Memory;
+use logdur_captured::regions::PAGE;
+use logdur_captured::verify::{Buffer, Tolerance, Type};
+use logdur_captured::{CapturedDispatch, Result};
 
-use crate::captured::CapturedDispatch;
-use crate::error::Result;
-use crate::place::PAGE;
-use crate::verify::{Buffer, Tolerance, Type};
+use crate::filled::{Filled, OTHER};
 
 /// What is where nothing was captured.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct Around(BTreeMap<u64, (u64, What)>);
 pub(crate) struct Contents<'a> {
     pub(crate) memory: &'a Memory<'a>,
     pub(crate) around: &'a Around,
+    /// Bytes that are laid over the memory.
+    pub(crate) filled: Option<&'a Filled>,
 }
 
 /// The pattern at an address. It is never zero, which is what stray writes write most.
@@ -130,7 +132,8 @@ impl Contents<'_> {
     /// When not all of it was captured or is around that, or the file is damaged.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<()> {
         let end = address.saturating_add(to.len() as u64);
-        let (mut at, mut rest) = (address, to);
+        let other = if self.filled.is_some() { OTHER } else { 0 };
+        let (mut at, mut rest) = (address, &mut *to);
         while at < end {
             let part = self.around.at(at);
             let next = self.around.0.range(at..end).next().map_or(end, |(start, _)| *start);
@@ -138,7 +141,7 @@ impl Contents<'_> {
             let (now, later) = std::mem::take(&mut rest).split_at_mut_checked((stop - at) as usize).unwrap_or_default();
             match part {
                 None => self.memory.read(at, now)?,
-                Some((_, What::Gap)) => now.iter_mut().zip(at..).for_each(|(byte, at)| *byte = pattern(at)),
+                Some((_, What::Gap)) => now.iter_mut().zip(at..).for_each(|(byte, at)| *byte = pattern(at ^ other)),
                 Some((range, What::Fixed(bytes))) => {
                     let from = bytes.get((at - range.start) as usize..).unwrap_or_default();
                     now.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
@@ -146,6 +149,7 @@ impl Contents<'_> {
             }
             (at, rest) = (stop, later);
         }
+        self.filled.iter().for_each(|filled| filled.lay(address, to));
         Ok(())
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use logdur_captured::Result;
+use logdur_captured::regions::PAGE;
+
 use crate::contents::Contents;
 use crate::device::Device;
-use crate::error::Result;
 use crate::memory;
-use crate::place::PAGE;
 use crate::placed::{Pages, PlacedRange};
 use crate::relocations::Relocations;
 
@@ -71,7 +72,7 @@ impl Dirty {
                 relocations.forward(run.captured.start, now);
                 rest = behind;
             }
-            Ok::<_, crate::ReplayError>(bytes)
+            Ok::<_, logdur_captured::ReplayError>(bytes)
         });
         Ok(Dirty { pages, runs, before: kept.transpose()? })
     }

@@ -1,10 +1,10 @@
 //! Grids, workgroups and dynamic LDS other than the captured ones, as far as the kernel allows them.
 
+use amdgpu_code_object::ValueKind;
 use hsa::sys::abi::aql::Packet;
+use logdur_captured::{ReplayError, Result};
 use logdur_kernel_cache::Interface;
 use serde::{Deserialize, Serialize};
-
-use crate::error::{ReplayError, Result};
 
 /// What is to be other than it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,25 @@ impl Geometry {
         if let Some(lds) = self.lds {
             let group = original.group_size.saturating_add(lds);
             packet.set_kernel(packet.kernel_object(), packet.private_segment_size(), group);
+        }
+    }
+
+    /// Refuses less LDS than the captured launch's where an argument is an offset into what is no longer there. `segment` has the
+    /// arguments.
+    pub(crate) fn has_room(&self, packet: &Packet, original: &Interface, segment: &[u8]) -> Result<()> {
+        let group = packet.group_segment_size();
+        let offsets = original.explicit().filter(|a| a.kind == ValueKind::DynamicSharedPointer);
+        let beyond = offsets.map(|a| u64::from_le_bytes(bytes_of(segment, a.offset, a.size))).max();
+        match (self.lds, beyond) {
+            (Some(lds), Some(offset)) if offset >= u64::from(group) => Err(ReplayError::Usage {
+                what: format!("--lds of {}", original.name),
+                expected: format!(
+                    "more than {} bytes, where a local pointer points to",
+                    offset - u64::from(group) + u64::from(lds)
+                ),
+                found: lds.to_string(),
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -80,10 +99,18 @@ impl Geometry {
     }
 }
 
+/// Bytes of arguments, at most 8; zeros where there are none.
+pub(crate) fn bytes_of(segment: &[u8], at: u32, size: u32) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    let there = segment.get(at as usize..).unwrap_or_default();
+    bytes.iter_mut().zip(there).take(size as usize).for_each(|(to, byte)| *to = *byte);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernarg::tests::interface;
+    use crate::interface::interface;
 
     fn packet() -> Packet {
         let mut packet = Packet([0; 16]);

@@ -4,10 +4,8 @@
 //! HIP polls. A replay restores the buffer, but no thread answers calls: kernels that make no call, as most do, can be replayed.
 
 use amdgpu_code_object::ValueKind;
-
-use crate::captured::CapturedDispatch;
-use crate::error::ReplayError;
-use crate::place::PAGE;
+use logdur_captured::regions::PAGE;
+use logdur_captured::{CapturedDispatch, ReplayError};
 
 /// Bytes at the beginning of the buffer that say where its parts are, and which signal wakes the host; and of a signal
 /// (`amd_signal_t`).

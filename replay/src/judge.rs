@@ -18,9 +18,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
+use logdur_captured::Result;
+use logdur_captured::verify::{Buffer, BufferReport, Judged, Mask, Overall, Score, Verdict, chance};
+
 use crate::placed::Pages;
-use crate::verify::{BufferReport, Judged, Mask, Overall, Score, Verdict, chance};
 
 /// How masked values are judged, in words.
 const RULE: &str = "a masked value has to be one that the application's kernel computed, or, of numbers, no further outside of the \
@@ -73,12 +74,12 @@ pub(crate) trait Replays {
 
 /// What replays of a kernel left. Pages that are as the first one left them are kept once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct KernelRuns {
     pub(crate) runs: Vec<Pages>,
     bytes: usize,
 }
 
-impl Left {
+impl KernelRuns {
     /// Adds what a run left, like that of the first or of another kernel.
     pub(crate) fn push(&mut self, mut pages: Pages, like: Option<&Pages>) {
         for (page, bytes) in &mut pages {
@@ -115,7 +116,12 @@ pub(crate) struct Judgement {
 ///
 /// # Errors
 /// What a replay ends with; when the capture is damaged.
-pub(crate) fn judge(replays: &mut impl Replays, own: &mut Left, other: &mut Left, plan: &Plan) -> Result<Judgement> {
+pub(crate) fn judge(
+    replays: &mut impl Replays,
+    own: &mut KernelRuns,
+    other: &mut KernelRuns,
+    plan: &Plan,
+) -> Result<Judgement> {
     let mut bench = PairedReplays { replays, own, other, plan };
     match plan.judged {
         Judged::Own => bench.more(plan.repetitions, 0)?,
@@ -124,7 +130,7 @@ pub(crate) fn judge(replays: &mut impl Replays, own: &mut Left, other: &mut Left
     let start = Instant::now();
     for size in SIZES {
         let reports = bench.compare()?;
-        let found = Found::of(&reports, plan);
+        let found = Differences::of(&reports, plan);
         if !found.wrong {
             return Ok(bench.ended(reports));
         }
@@ -145,7 +151,7 @@ pub(crate) fn judge(replays: &mut impl Replays, own: &mut Left, other: &mut Left
         }
     }
     let reports = bench.compare()?;
-    let found = Found::of(&reports, plan);
+    let found = Differences::of(&reports, plan);
     Ok(bench.undecided(reports, &found))
 }
 
@@ -155,7 +161,7 @@ fn compared_with(size: usize) -> usize {
 }
 
 /// What reports say, in short.
-struct Found {
+struct Differences {
     /// Elements in which the application's kernel does not do again what it did.
     unreproduced: u64,
     /// The results differ.
@@ -164,14 +170,14 @@ struct Found {
     is_over: bool,
 }
 
-impl Found {
-    fn of(reports: &[BufferReport], plan: &Plan) -> Found {
+impl Differences {
+    fn of(reports: &[BufferReport], plan: &Plan) -> Differences {
         let failing = || reports.iter().filter(|report| report.verdict.is_failure());
         let unreproduced = |report: &BufferReport| match plan.judged {
             Judged::Own => report.mismatches + report.outside,
             Judged::Other => report.unreproduced,
         };
-        Found {
+        Differences {
             unreproduced: failing().map(unreproduced).sum(),
             wrong: failing().next().is_some(),
             is_over: Mask::of(reports).share() > plan.mask_limit,
@@ -181,8 +187,8 @@ impl Found {
 
 struct PairedReplays<'a, R> {
     replays: &'a mut R,
-    own: &'a mut Left,
-    other: &'a mut Left,
+    own: &'a mut KernelRuns,
+    other: &'a mut KernelRuns,
     plan: &'a Plan,
 }
 
@@ -256,6 +262,17 @@ impl<R: Replays> PairedReplays<'_, R> {
         if overall == Overall::Inconclusive {
             qualified.push(self.advice());
         }
+        let stacks = reports.iter().filter(|report| report.verdict == Verdict::Stacks);
+        qualified.extend(stacks.map(|report| {
+            let Buffer { name, start, end, .. } = &report.buffer;
+            format!(
+                "{name} at {start:#x}, {} bytes, left out: dead memory once the kernel has ended; {} of {} written bytes are masked. Every \
+                 other byte was compared",
+                end - start,
+                report.masked,
+                report.changed
+            )
+        }));
         let hosts = reports.iter().filter(|report| report.verdict == Verdict::ChangedByHost);
         qualified.extend(hosts.map(|report| {
             format!("{}: changed by the host meanwhile, not by the kernel, as far as replays show", report.buffer.name)
@@ -263,7 +280,7 @@ impl<R: Replays> PairedReplays<'_, R> {
         Judgement { overall, buffers: reports, qualified }
     }
 
-    fn undecided(&self, mut reports: Vec<BufferReport>, found: &Found) -> Judgement {
+    fn undecided(&self, mut reports: Vec<BufferReport>, found: &Differences) -> Judgement {
         if found.wrong {
             for report in reports.iter_mut().filter(|report| report.verdict.is_failure()) {
                 report.verdict = Verdict::Undecided;

@@ -1,35 +1,39 @@
 //! A captured dispatch's memory and code on a device, ready to be launched: as it was, or with another kernel or geometry.
 
+mod code;
 mod compared;
 mod replays;
+mod stores;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::time::Duration;
 
-use amdgpu_code_object::{DataKind, DataRange, Image, load};
+use amdgpu_code_object::Image;
+use amdgpu_listing::Action;
 use hsa::sys::abi::aql::{Packet, PacketType};
-use logdur_capture::Id;
-use logdur_kernel_cache::{Kernarg, PacketFacts};
+use logdur_capture::{Id, Scope};
+use logdur_captured::regions::PAGE;
+use logdur_captured::verify::{Buffer, Judged};
+use logdur_captured::{Called, CapturedDispatch, Code, ReplayError, Result, buffers, extent, kernarg, name, nearest};
+use logdur_kernel_cache::{Kernarg, LdsPointers, PacketFacts};
+pub(crate) use replays::LoadedVariant;
 
-use crate::buffers;
-use crate::captured::{Called, CapturedDispatch, Code, extent, name};
 use crate::contents::{Around, Contents};
 use crate::device::{self, CodePlace, Device, Load, Times};
 use crate::dirty::Dirty;
-use crate::error::{ReplayError, Result};
-use crate::geometry::Geometry;
+use crate::filled::{Filled, OTHER};
+use crate::geometry::{Geometry, bytes_of};
 use crate::judge::Plan;
 use crate::memory;
-use crate::place::PAGE;
 use crate::placed::{Pages, PlacedRange};
 use crate::relocations::Relocations;
 use crate::replacement::{self, Other, Replacement};
 use crate::setup::{MASK_LIMIT, Setup};
-use crate::verify::{Buffer, Judged};
-use crate::{calls, contents, hostcall, kernarg};
+use crate::{calls, contents, hostcall};
 
-pub(crate) use replays::LoadedVariant;
+use code::{bound, load_at, load_captured_other, own_variables};
+use stores::Stores;
 
 /// What of a dispatch is other than it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,6 +70,8 @@ pub(crate) struct LoadedDispatch<'c> {
     buffers: Vec<Buffer>,
     /// Those of what is around.
     around_buffers: Vec<Buffer>,
+    /// The stacks of the kernel's threads, where they are in memory.
+    stacks: Option<Range<u64>>,
     mask_limit: f64,
     /// The address of the application's kernel for packets.
     own: u64,
@@ -84,8 +90,12 @@ pub(crate) struct LoadedDispatch<'c> {
     others: HashMap<Id, u64>,
     /// What variables of other code are at the beginning of a launch, by address: those that the application does not have.
     own_variables: Vec<(u64, Vec<u8>)>,
+    /// What is known of the stores of the application's own kernel.
+    stores: Stores,
+    /// Other bytes in the memory before the kernel. Replays are compared with each other then.
+    filled: Option<Filled>,
     /// Why a result says less than it could, one line each.
-    pub(crate) weaknesses: Vec<String>,
+    pub(crate) qualified: Vec<String>,
 }
 
 impl<'c> LoadedDispatch<'c> {
@@ -96,8 +106,8 @@ impl<'c> LoadedDispatch<'c> {
     pub(crate) fn set(captured: &'c CapturedDispatch<'c>, setup: &Setup) -> Result<LoadedDispatch<'c>> {
         captured.has_arguments()?;
         let called = captured.look_for_called()?;
-        let mut weaknesses = captured.weaknesses();
-        let buffers = buffers::buffers(captured, &setup.rules)?;
+        let mut qualified = captured.qualified();
+        let buffers = buffers(captured, &setup.rules)?;
         let wanted = captured.wanted();
         let place = captured.loaded.map(|loaded| CodePlace::of(loaded, captured.kernel_object));
         let mut ranges = whole_pages(wanted.iter().map(|region| &region.range));
@@ -107,26 +117,29 @@ impl<'c> LoadedDispatch<'c> {
         ranges.extend(place.iter().chain(&own_place).chain(&called_places).map(|place| place.pages.clone()));
         let mut device = device::open(setup, captured, &ranges)?;
         let of_capture = captured.agent.map_or("", |agent| agent.isa.as_str());
-        weaknesses.extend(device::other_loads(of_capture, &device.description().isa));
+        qualified.extend(device::other_loads(of_capture, &device.description().isa));
         let own = match place {
             None => {
-                weaknesses.push("code at another address: the capture does not say where it was".to_owned());
+                qualified.push("code at another address: the capture does not say where it was".to_owned());
                 device.load(Load::Kernel(&captured.original))?
             }
-            Some(place) => load_at(&mut *device, Load::Kernel(&captured.original), &place, &mut weaknesses)?,
+            Some(place) => {
+                load_at(&mut *device, Load::Kernel(&captured.original), &place, setup.exact, &mut qualified)?
+            }
         };
         let own_data = match (&captured.own_data, own_place) {
             (Some(data), Some(place)) => {
-                let (other, object) = load_captured_other(captured, own, &mut *device, &place, &mut weaknesses)?;
+                let (other, object) =
+                    load_captured_other(captured, own, &mut *device, (&place, setup.exact), &mut qualified)?;
                 Some((data, other, object))
             }
             _ => None,
         };
         let mut called_at = Vec::new();
         for (called, place) in called.iter().zip(&called_places) {
-            called_at.push((called, load_at(&mut *device, Load::Called(called), place, &mut weaknesses)?));
+            called_at.push((called, load_at(&mut *device, Load::Called(called), place, setup.exact, &mut qualified)?));
         }
-        let mut parts = device.allocate(&wanted, &mut weaknesses)?;
+        let mut parts = device.allocate(&wanted, &mut qualified)?;
         device.release_reservations();
         parts.extend(captured.loaded.map(|l| PlacedRange {
             captured: extent(l),
@@ -146,18 +159,20 @@ impl<'c> LoadedDispatch<'c> {
             Some(after) => memory::written(&captured.before, after, &areas)?.0,
             None => BTreeSet::new(),
         };
-        let before = Contents { memory: &captured.before, around: &around };
+        let before = Contents { memory: &captured.before, around: &around, filled: None };
+        let limit = captured.limit(setup.limit, device.description().emulated);
         let mut loaded = LoadedDispatch {
             captured,
             device,
             around_buffers: around.buffers(&buffers),
             buffers,
             own,
-            limit: captured.limit(setup.limit),
+            limit,
             dirty: Dirty::of(before, &areas, &relocations, written)?,
             areas,
             relocations,
             around,
+            stacks: captured.stacks(),
             mask_limit: setup.mask_limit.unwrap_or(MASK_LIMIT),
             rest_is_restored: false,
             kernarg: (0, 0),
@@ -165,7 +180,9 @@ impl<'c> LoadedDispatch<'c> {
             called: Vec::new(),
             others: HashMap::new(),
             own_variables: Vec::new(),
-            weaknesses,
+            stores: Stores::default(),
+            filled: None,
+            qualified,
         };
         loaded.protect(&captured.original, own, captured.kernel_object)?;
         for (called, at) in called_at {
@@ -183,8 +200,8 @@ impl<'c> LoadedDispatch<'c> {
     }
 
     /// The memory before the kernel.
-    fn before(&self) -> Contents<'_> {
-        Contents { memory: &self.captured.before, around: &self.around }
+    pub(crate) fn before(&self) -> Contents<'_> {
+        Contents { memory: &self.captured.before, around: &self.around, filled: self.filled.as_ref() }
     }
 
     /// Has code and constants looked at after launches. They were loaded with their kernel at `object`; `captured` is where the
@@ -276,7 +293,7 @@ impl<'c> LoadedDispatch<'c> {
             variant.geometry.apply_lds(&mut packet, interface);
         }
         let queue = self.device.queue();
-        let facts = PacketFacts {
+        let mut facts = PacketFacts {
             grid: packet.grid_size(),
             workgroup: packet.workgroup_size(),
             dimensions: packet.dimensions(),
@@ -287,12 +304,15 @@ impl<'c> LoadedDispatch<'c> {
             queue: queue.address,
             private_base_hi: queue.private_base_hi,
             shared_base_hi: queue.shared_base_hi,
+            pointers: LdsPointers::default(),
         };
         let in_memory = |address: u64| self.areas.iter().any(|area| area.captured.contains(&address));
         let other_geometry = variant.geometry.is_other();
         let mut segment = kernarg::restored(&captured.dispatch.kernarg, interface, &facts, other_geometry, in_memory)?;
+        variant.geometry.has_room(&packet, interface, &segment)?;
         match &other {
             Some(other) => {
+                facts.pointers = other.swap.kernarg.pointers(|at, size| bytes_of(&segment, at, size));
                 let sizes = other.swap.for_packet(&facts).map_err(|refusal| ReplayError::Refused {
                     kernel: captured.original.kernel.name.clone(),
                     refusals: vec![refusal.to_string()],
@@ -321,15 +341,15 @@ impl<'c> LoadedDispatch<'c> {
 
     /// Says why a result proves less, once.
     fn qualify(&mut self, why: String) {
-        if !self.weaknesses.contains(&why) {
-            self.weaknesses.push(why);
+        if !self.qualified.contains(&why) {
+            self.qualified.push(why);
         }
     }
 
     /// Refuses a kernel that reads textures when memory is not at its addresses. Their descriptors have addresses in a form of
     /// their own, which is not rewritten.
     fn refuse_descriptors(&self, code: &Code) -> Result<()> {
-        let Ok(arch) = device::processor(&self.device.description().isa).parse() else { return Ok(()) };
+        let Ok(arch) = logdur_captured::processor(&self.device.description().isa).parse() else { return Ok(()) };
         if !self.is_relocated() {
             return Ok(());
         }
@@ -345,8 +365,8 @@ impl<'c> LoadedDispatch<'c> {
 
     /// True when a kernel has a barrier of the whole grid; of unknown processors that is not known.
     fn meets(&self, code: &Code) -> Result<bool> {
-        match device::processor(&self.device.description().isa).parse() {
-            Ok(arch) => Ok(amdgpu_listing::reaches(&code.bytes, arch, &code.kernel.name, "ds_gws_barrier")?),
+        match logdur_captured::processor(&self.device.description().isa).parse() {
+            Ok(arch) => Ok(amdgpu_listing::reaches(&code.bytes, arch, &code.kernel.name, Action::GridBarrier)?),
             Err(_) => Ok(false),
         }
     }
@@ -375,7 +395,7 @@ impl<'c> LoadedDispatch<'c> {
         let rewritten = memory::restore(self.device(), self.before(), &self.areas, &self.relocations)?;
         if !self.rest_is_restored && !self.relocations.is_empty() {
             let parts = self.relocations.count();
-            self.weaknesses.push(format!(
+            self.qualified.push(format!(
                 "relocated: {parts} parts of memory or code are elsewhere, {rewritten} words that look like their addresses were \
                  rewritten"
             ));
@@ -411,10 +431,15 @@ impl<'c> LoadedDispatch<'c> {
         let ran = unsafe { self.device.run(packet, self.limit) };
         ran.map_err(|error| match calls::explained(self.captured, hostcall::explained(self.captured, error)) {
             ReplayError::Fault(mut fault) => {
-                fault.nearest = fault
-                    .address
-                    .and_then(|address| buffers::nearest(&self.buffers, self.relocations.captured(address)));
-                ReplayError::Fault(fault)
+                fault.nearest =
+                    fault.address.and_then(|address| nearest(&self.buffers, self.relocations.captured(address)));
+                let address = fault.address.map(|address| self.relocations.captured(address));
+                let scope = self.captured.dispatch.scope;
+                // Another kernel, or another grid, may be what is wrong.
+                let is_own = launch.other.is_none() && launch.packet.grid_size() == self.captured.packet().grid_size();
+                let is_captured = |at| self.captured.before.ranges().iter().any(|range| range.contains(&at));
+                let leaves_out = scope != Scope::All && is_own && !address.is_some_and(is_captured);
+                if leaves_out { ReplayError::LeftOut { fault, scope } } else { ReplayError::Fault(fault) }
             }
             error => error,
         })
@@ -433,7 +458,9 @@ impl<'c> LoadedDispatch<'c> {
             }
         }
         let (address, length) = self.kernarg;
-        let behind = (address..address + length as u64).skip(launch.segment.len()).map(contents::pattern);
+        let other = if self.filled.is_some() { OTHER } else { 0 };
+        let behind =
+            (address..address + length as u64).skip(launch.segment.len()).map(|at| contents::pattern(at ^ other));
         let bytes: Vec<u8> = launch.segment.iter().copied().chain(behind).collect();
         // SAFETY: so many bytes were allocated, and no kernel runs.
         unsafe { self.device.write(&[(address, &bytes)]) }?;
@@ -498,69 +525,6 @@ fn whole_pages<'r>(ranges: impl Iterator<Item = &'r Range<u64>>) -> Vec<Range<u6
         touches
     });
     pages
-}
-
-/// Loads the kernel that ran in the place of the application's, whose address is `own`; returns it with its own address.
-fn load_captured_other(
-    captured: &CapturedDispatch<'_>,
-    own: u64,
-    device: &mut dyn Device,
-    place: &CodePlace,
-    weaknesses: &mut Vec<String>,
-) -> Result<(Other, u64)> {
-    let other = replacement::other(captured, &[Replacement::Captured], &device.description().isa)?;
-    let other = other.ok_or_else(|| ReplayError::Incomplete {
-        dispatch: captured.dispatch.id,
-        what: "the kernel that ran in the place of the application's".to_owned(),
-    })?;
-    let bound = bound(captured, own, &other, true)?;
-    let object = load_at(device, Load::Kernel(&bound), place, weaknesses)?;
-    Ok((other, object))
-}
-
-/// Loads code at its captured address, or elsewhere with a weakness. Returns the address of its anchor.
-fn load_at(device: &mut dyn Device, code: Load<'_>, place: &CodePlace, weaknesses: &mut Vec<String>) -> Result<u64> {
-    match device.load_at(code, place) {
-        Err(ReplayError::Placement { why, .. }) => {
-            let of = match code {
-                Load::Kernel(_) => String::new(),
-                Load::Called(called) => format!(" of {}", name(&called.loaded)),
-            };
-            weaknesses.push(format!("code{of} at another address: {why}"));
-            device.load(code)
-        }
-        loaded => loaded,
-    }
-}
-
-/// Code that uses the variables of the application's code, whose kernel is at `own` for packets. `in_place` is true when all
-/// captured memory is at its addresses.
-fn bound(captured: &CapturedDispatch<'_>, own: u64, other: &Other, in_place: bool) -> Result<Code> {
-    let descriptor = captured.original.kernel.descriptor.map(|descriptor| descriptor.address);
-    // Other modules are captured memory: where something of that is elsewhere, parts of one may be apart.
-    let moved_by = |module: usize| match module.checked_sub(1) {
-        None => descriptor.map(|address| own.wrapping_sub(address)),
-        Some(n) => captured.others.get(n).map(|(_, by)| *by).filter(|_| in_place),
-    };
-    let bytes = other.swap.binding.apply(&other.code.bytes, moved_by);
-    let bytes = bytes.map_err(|source| ReplayError::CodeObject { place: other.place.clone(), source })?;
-    Ok(Code { bytes, ..other.code.clone() })
-}
-
-/// The variables of other code as they are when it is loaded: its addresses are moved by some distance.
-fn own_variables(other: &Other, moved_by: u64) -> Result<Vec<(u64, Vec<u8>)>> {
-    let damaged = |source| ReplayError::CodeObject { place: other.place.clone(), source };
-    let bytes = other.swap.binding.apply(&other.code.bytes, |_| Some(0)).map_err(damaged)?;
-    let image = Image::parse(&bytes).map_err(damaged)?;
-    let first = load::load(&bytes, 0, |_| None).map_err(damaged)?.first;
-    let loaded = load::load(&bytes, moved_by.wrapping_add(first), |_| None).map_err(damaged)?;
-    let variables = image.data().into_iter().filter(|range| range.kind == DataKind::Variable);
-    let bytes = |range: DataRange<'_>| {
-        let at = usize::try_from(range.start.wrapping_sub(first)).ok()?;
-        let bytes = loaded.bytes.get(at..)?.get(..usize::try_from(range.size).ok()?)?;
-        Some((range.start.wrapping_add(moved_by), bytes.to_vec()))
-    };
-    Ok(variables.filter_map(bytes).collect())
 }
 
 /// Workgroups of a dispatch.

@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use logdur_capture::{Difference, Memory};
+use logdur_captured::regions::PAGE;
+use logdur_captured::{CapturedDispatch, ReplayError, Result, extent, without};
 
-use crate::captured::{CapturedDispatch, extent, without};
 use crate::contents::Contents;
 use crate::device::Device;
-use crate::error::{ReplayError, Result};
-use crate::place::PAGE;
 use crate::placed::{Pages, PlacedRange};
 use crate::relocations::Relocations;
 

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use amdgpu_emu::Arch;
 use amdgpu_emu::observer::Observe;
+use logdur_captured::{Backend, CapturedDispatch, Code, Fault, ReplayError, Result, buffers, name, processor};
 
-use crate::buffers;
-use crate::captured::{CapturedDispatch, Code, name};
-use crate::device::{Backend, Description, processor};
-use crate::error::{Fault, ReplayError, Result};
+use crate::device::Description;
 use crate::loaded::{LoadedDispatch, Variant};
 use crate::setup::Setup;
 
@@ -47,7 +45,7 @@ pub struct Observed {
     /// The other code objects that were loaded: the dispatch leads to them.
     pub called: Vec<CalledCode>,
     /// Why less was observed than what the application did, one line each.
-    pub weaknesses: Vec<String>,
+    pub qualified: Vec<String>,
     /// How long the run took on the host, in nanoseconds.
     pub host_ns: u64,
     /// What ended it too early, if it did not end by itself.
@@ -71,7 +69,7 @@ pub fn emulated_processor(captured: &CapturedDispatch<'_>) -> Result<Arch> {
 pub fn named(captured: &CapturedDispatch<'_>) -> Result<Vec<Named>> {
     // The variables of other code objects have names as well.
     captured.look_for_called()?;
-    let buffers = buffers::buffers(captured, &[])?;
+    let buffers = buffers(captured, &[])?;
     let mut all: Vec<Named> =
         buffers.into_iter().map(|buffer| Named { name: buffer.name, range: buffer.start..buffer.end }).collect();
     all.sort_by_key(|named| named.range.start);
@@ -113,7 +111,7 @@ pub fn observed(
         replaced: launch.replaced.clone(),
         moved,
         called,
-        weaknesses: std::mem::take(&mut loaded.weaknesses),
+        qualified: std::mem::take(&mut loaded.qualified),
         host_ns,
         fault,
     })

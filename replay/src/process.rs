@@ -36,6 +36,14 @@ pub fn worker(program: &Path, loader: Option<(&Path, &OsStr)>, attempt: u32) -> 
     command
 }
 
+/// How many bytes of addresses this process and those that it starts may have (`ulimit -v`); `None` without a limit.
+pub fn address_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is written during the call, to a struct of ours.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
+    Some(limit.rlim_cur).filter(|limit| known && *limit != libc::RLIM_INFINITY)
+}
+
 /// Ends the process without the runtime's own end, which may wait for a kernel that does not come to its.
 pub fn leave(status: u8) -> ! {
     // SAFETY: nothing of this process runs afterwards.

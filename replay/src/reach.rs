@@ -8,10 +8,8 @@ use std::ops::Range;
 
 use amdgpu_code_object::{Access, AddressSpace, Argument, ValueKind};
 use logdur_capture::{Allocation, AllocationKind};
-
-use crate::captured::CapturedDispatch;
-use crate::error::Result;
-use crate::verify::{BufferReport, Verdict};
+use logdur_captured::verify::{BufferReport, Verdict};
+use logdur_captured::{CapturedDispatch, Result};
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;

@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use amdgpu_code_object::Target;
+use logdur_captured::{CapturedDispatch, Code, ReplayError, Result, with_causes};
 use logdur_kernel_cache::{
     Cache, Candidate, Choice, Decision, Hash, Module, Modules, Prefix, Refusal, Swap, Trust, fit_code, index_folder,
 };
-
-use crate::captured::{CapturedDispatch, Code};
-use crate::error::{ReplayError, Result, with_causes};
 
 /// Where a kernel that takes the place of another is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,16 +42,15 @@ pub enum Which {
 impl FromStr for Replacement {
     type Err = String;
 
-    /// `HASH=PATH`, `NAME=PATH`, `all=PATH`, `captured` or `original`.
+    /// `PATH` or `all=PATH`, `HASH=PATH`, `NAME=PATH`, `captured` or `original`. No name or hash has a slash.
     fn from_str(text: &str) -> std::result::Result<Replacement, String> {
-        match text.split_once('=') {
-            None if text == "captured" => Ok(Replacement::Captured),
-            None if text == "original" => Ok(Replacement::Original),
+        match text.split_once('=').filter(|(of, _)| !of.contains('/')) {
+            None if !text.is_empty() => Ok(Replacement::of_all(Path::new(text))),
             Some((of, path)) if !of.is_empty() && !path.is_empty() => {
                 let of = if of == "all" { Which::All } else { Which::Named(of.to_owned()) };
                 Ok(Replacement::File { of, path: path.into(), checked: None })
             }
-            _ => Err(format!("expected HASH=PATH, NAME=PATH, all=PATH, captured or original, found {text:?}")),
+            _ => Err(format!("expected PATH, HASH=PATH, NAME=PATH, captured or original, found {text:?}")),
         }
     }
 }
@@ -237,8 +234,12 @@ mod tests {
         };
         assert_eq!(of("all=a.hsaco"), Ok((Which::All, "a.hsaco".into())));
         assert_eq!(of("saxpy=x=y"), Ok((Which::Named("saxpy".to_owned()), "x=y".into())));
-        let expected = "expected HASH=PATH, NAME=PATH, all=PATH, captured or original, found \"a.hsaco\"";
-        assert_eq!(of("a.hsaco"), Err(expected.to_owned()));
+        assert_eq!(of("a.hsaco"), of("all=a.hsaco"));
+        assert_eq!(of("./n=64/a.hsaco"), Ok((Which::All, "./n=64/a.hsaco".into())));
+        for wrong in ["", "=a.hsaco", "saxpy="] {
+            let expected = format!("expected PATH, HASH=PATH, NAME=PATH, captured or original, found {wrong:?}");
+            assert_eq!(of(wrong), Err(expected));
+        }
         assert_eq!(of("captured"), Err("Captured".to_owned()));
         assert_eq!(of("original=a.hsaco"), Ok((Which::Named("original".to_owned()), "a.hsaco".into())));
         assert_eq!(Replacement::of_all(Path::new("original")), Replacement::Original);

@@ -4,18 +4,18 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use logdur_capture::{Id, Scope};
+use logdur_captured::regions::PAGE;
+use logdur_captured::verify::{Buffer, BufferReport, Judged, Overall};
+use logdur_captured::{CapturedDispatch, ReplayError, Result};
+use logdur_system::output::{Output, Readers};
 
-use crate::captured::CapturedDispatch;
 use crate::device::{Description, Times};
-use crate::error::{ReplayError, Result};
-use crate::exit::Exit;
-use crate::extract::private_file;
-use crate::judge::{Judgement, Left, judge};
+use crate::judge::{Judgement, KernelRuns, judge};
 use crate::loaded::{LoadedDispatch, LoadedVariant, Variant};
-use crate::place::PAGE;
+use crate::masks;
 use crate::placed::Pages;
+use crate::refilled;
 use crate::setup::Setup;
-use crate::verify::{Buffer, BufferReport, Judged, Overall};
 
 /// How a dispatch is replayed.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +61,7 @@ pub struct Report {
     /// True when not all memory and code is at its address.
     pub relocated: bool,
     /// Why a PASS says less than it could, one line each.
-    pub weaknesses: Vec<String>,
+    pub qualified: Vec<String>,
     /// How long the application's dispatch took.
     pub recorded_ns: Option<u64>,
     /// The repetitions; more than were asked for where these did not decide it.
@@ -70,6 +70,8 @@ pub struct Report {
     pub asked: usize,
     /// How often the application's own kernel was replayed to judge another one in its place.
     pub own_replays: usize,
+    /// True for another kernel that passed on the captured bytes alone: what it does on others, the device cannot compare.
+    pub one_pattern: bool,
     /// The result; `None` when nothing was compared.
     pub overall: Option<Overall>,
     /// What was found of each buffer.
@@ -99,14 +101,6 @@ impl Report {
             (Some(_), _) => Whose::Other,
         }
     }
-
-    /// The status that says it. With `strict`, a result that says less than it could is no success.
-    pub fn exit(&self, strict: bool) -> Exit {
-        match self.overall {
-            Some(Overall::Pass) if strict && !self.weaknesses.is_empty() => Exit::Incomplete,
-            overall => overall.map_or(Exit::Success, Overall::exit),
-        }
-    }
 }
 
 /// Replays a dispatch in this process, which has not started the runtime yet and does so here, once.
@@ -119,9 +113,9 @@ pub fn replay(captured: &CapturedDispatch<'_>, options: &Options) -> Result<Repo
     let own = loaded.launch(&Variant::default())?;
     let launch = loaded.launch(&options.variant)?;
     let (mut repetitions, mut judged) = (Vec::new(), None);
-    let (mut of_own, mut of_other) = (Left::default(), Left::default());
+    let plan = loaded.plan(&own, &launch, options.verified);
+    let (mut of_own, mut of_other) = (KernelRuns::default(), KernelRuns::default());
     if options.verified > 0 {
-        let plan = loaded.plan(&own, &launch, options.verified);
         let mut replays = LoadedVariant::new(&mut loaded, &own, &launch);
         judged = Some(judge(&mut replays, &mut of_own, &mut of_other, &plan)?);
         repetitions.extend(replays.times.into_iter().map(|times| Repetition { times, verified: true }));
@@ -135,10 +129,16 @@ pub fn replay(captured: &CapturedDispatch<'_>, options: &Options) -> Result<Repo
         if judged.is_none() { loaded.restore_all() } else { loaded.restore() }?;
         repetitions.push(Repetition { times: loaded.run(&launch)?, verified: false });
     }
+    let mut one_pattern = false;
+    if let Some(judgement) = &mut judged {
+        let masks = masks::explained(&mut loaded, &own, &of_own, &judgement.buffers)?;
+        judgement.qualified.extend(masks);
+        one_pattern = !refilled::check(&mut loaded, [&own, &launch], &of_own, &plan, judgement)?;
+    }
     let (overall, buffers) = match judged {
         Some(Judgement { overall, buffers, qualified }) => {
-            loaded.weaknesses.extend(loaded.strayed(&buffers));
-            loaded.weaknesses.extend(qualified);
+            loaded.qualified.extend(loaded.strayed(&buffers));
+            loaded.qualified.extend(qualified);
             (Some(overall), buffers)
         }
         None => (None, Vec::new()),
@@ -151,12 +151,13 @@ pub fn replay(captured: &CapturedDispatch<'_>, options: &Options) -> Result<Repo
         code: captured.original.id,
         ran_instead: captured.ran_instead.as_ref().map(|ran| ran.id),
         relocated: loaded.is_relocated(),
-        weaknesses: loaded.weaknesses,
+        qualified: loaded.qualified,
         replaced: launch.replaced,
         recorded_ns: captured.duration_ns(),
         asked: options.repetitions.max(1) as usize,
         own_replays: if of_other.runs.is_empty() { 0 } else { of_own.runs.len() },
         repetitions,
+        one_pattern,
         overall,
         buffers,
     })
@@ -183,8 +184,10 @@ fn save(captured: &CapturedDispatch<'_>, folder: &Path, buffers: &[Buffer], page
             }
         }
         if changed {
-            let path = folder.join(format!("dispatch-{}-{:x}.bin", captured.dispatch.id, buffer.start));
-            private_file(&path).and_then(|mut file| file.write_all(&bytes)).map_err(failed(&path))?;
+            let name = format!("dispatch-{}-{:x}.bin", captured.dispatch.id, buffer.start);
+            let mut file = Output::begin_in(folder, &name, Readers::Owner, &[captured.reader.path()])?;
+            file.write_all(&bytes).map_err(failed(&folder.join(&name)))?;
+            file.finish()?;
         }
     }
     Ok(())

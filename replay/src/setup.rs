@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use amdgpu_emu::observer::Observe;
-
-use crate::device::Backend;
-use crate::verify::Rule;
+use logdur_captured::Backend;
+use logdur_captured::verify::Rule;
 
 /// What a dispatch is replayed on, and how it is looked at.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +21,9 @@ pub struct Setup {
     pub device: Option<usize>,
     /// Memory whose addresses cannot be had may be elsewhere: what looks like an address of it is rewritten then, which is said.
     pub relocate: bool,
-    /// How long a launch may take; `None` is 1000 times as long as the application's, and 10 s at least.
+    /// Code must be at its address, too. Without that, code whose address cannot be had is loaded elsewhere, which is said.
+    pub exact: bool,
+    /// How long a launch may take; `None` is as [`CapturedDispatch::limit`](logdur_captured::CapturedDispatch::limit) says.
     pub limit: Option<Duration>,
     /// What buffers are made of, and what is near enough.
     pub rules: Vec<Rule>,

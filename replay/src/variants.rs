@@ -6,13 +6,13 @@
 
 use std::collections::VecDeque;
 
-use crate::captured::CapturedDispatch;
+use logdur_captured::verify::{BufferReport, Judged, Overall};
+use logdur_captured::{CapturedDispatch, Result};
+
 use crate::device::Description;
-use crate::error::Result;
-use crate::judge::{Judgement, Left, judge};
+use crate::judge::{Judgement, KernelRuns, judge};
 use crate::loaded::{COMPARED, Launch, LoadedDispatch, LoadedVariant, Variant};
 use crate::setup::Setup;
-use crate::verify::{BufferReport, Judged, Overall};
 
 /// What came of a variant.
 #[derive(Clone, Debug)]
@@ -32,11 +32,11 @@ pub struct Variants<'c> {
     loaded: LoadedDispatch<'c>,
     /// The application's own kernel, and what its replays left.
     own: Launch,
-    of_own: Left,
+    of_own: KernelRuns,
     /// Of which all memory was looked at.
     seen: Vec<Variant>,
     /// What replays of the last two that passed left: two that take turns are judged once.
-    recent: VecDeque<(Variant, Left)>,
+    recent: VecDeque<(Variant, KernelRuns)>,
 }
 
 impl<'c> Variants<'c> {
@@ -48,7 +48,7 @@ impl<'c> Variants<'c> {
         let mut loaded = LoadedDispatch::set(captured, setup)?;
         loaded.restore_all()?;
         let own = loaded.launch(&Variant::default())?;
-        Ok(Variants { loaded, own, of_own: Left::default(), seen: Vec::new(), recent: VecDeque::new() })
+        Ok(Variants { loaded, own, of_own: KernelRuns::default(), seen: Vec::new(), recent: VecDeque::new() })
     }
 
     /// What it is on.
@@ -57,8 +57,8 @@ impl<'c> Variants<'c> {
     }
 
     /// Why a result says less than it could, one line each.
-    pub fn weaknesses(&self) -> &[String] {
-        &self.loaded.weaknesses
+    pub fn qualified(&self) -> &[String] {
+        &self.loaded.qualified
     }
 
     /// Tries a variant.
@@ -95,7 +95,7 @@ impl<'c> Variants<'c> {
     }
 
     /// Judges a variant.
-    fn passes(&mut self, variant: &Variant, launch: &Launch, left: &mut Left, ran: &mut Ran) -> Result<bool> {
+    fn passes(&mut self, variant: &Variant, launch: &Launch, left: &mut KernelRuns, ran: &mut Ran) -> Result<bool> {
         let plan = self.loaded.plan(&self.own, launch, COMPARED);
         let (own_known, known) = (!self.of_own.runs.is_empty(), self.seen.contains(variant));
         let mut replays = LoadedVariant::new(&mut self.loaded, &self.own, launch).known(own_known, known);

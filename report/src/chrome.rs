@@ -33,7 +33,7 @@ pub fn write(timeline: &Timeline, tracks: &[Track], to: &mut impl Write) -> io::
         for slice in &track.slices {
             let (start, end) = slice.times;
             let delay = slice.dispatch.map(|dispatch| start - dispatch);
-            let shape = timeline.shapes.get(slice.shape as usize);
+            let shape = timeline.shapes.get(slice.shape as usize).filter(|shape| !shape.is_empty());
             let (category, arguments) = match slice.kind {
                 Kind::Dispatch => ("kernel", json!({ "shape": shape, "replaced": slice.replaced, "delayNs": delay })),
                 Kind::Copy { bytes } => ("copy", json!({ "bytes": bytes, "delayNs": delay })),

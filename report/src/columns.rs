@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::BufRead;
 
+use logdur_journal::columns as journal;
+
 use crate::rows::{Line, Log, ReadError};
 
 /// What a column has.
@@ -18,37 +20,41 @@ pub enum Kind {
     Size(usize),
 }
 
-/// The columns: their names, and those of the log.
-pub const COLUMNS: &[(&str, &str, Kind)] = &[
-    ("kernel", "kernel", Kind::Text),
-    ("dispatch", "dispatch", Kind::Number),
-    ("startNs", "startNs", Kind::Number),
-    ("endNs", "endNs", Kind::Number),
-    ("durationNs", "durationNs", Kind::Number),
-    ("id", "id", Kind::Number),
-    ("agent", "agent", Kind::Number),
-    ("queue", "queue", Kind::Number),
-    ("gridX", "grid", Kind::Size(0)),
-    ("gridY", "grid", Kind::Size(1)),
-    ("gridZ", "grid", Kind::Size(2)),
-    ("workgroupX", "workgroup", Kind::Size(0)),
-    ("workgroupY", "workgroup", Kind::Size(1)),
-    ("workgroupZ", "workgroup", Kind::Size(2)),
-    ("ldsBytes", "ldsBytes", Kind::Number),
-    ("scratchBytes", "scratchBytes", Kind::Number),
-    ("kernargBytes", "kernargBytes", Kind::Number),
-    ("kernelObject", "kernelObject", Kind::Address),
-    ("flags", "flags", Kind::Text),
-    ("replaced", "replaced", Kind::Text),
-    ("kind", "kind", Kind::Text),
-    ("bytes", "bytes", Kind::Number),
-    ("pid", "pid", Kind::Number),
-    ("rank", "rank", Kind::Number),
-    ("vgprs", "vgprs", Kind::Number),
-    ("agprs", "agprs", Kind::Number),
-    ("sgprs", "sgprs", Kind::Number),
-    ("tid", "tid", Kind::Number),
-];
+/// How many columns there are.
+const COUNT: usize = {
+    let (mut count, mut at) = (0, 0);
+    while at < journal::COLUMNS.len() {
+        count += if let journal::Kind::Size(parts) = journal::COLUMNS[at].kind { parts.len() } else { 1 };
+        at += 1;
+    }
+    count
+};
+
+/// The columns: their names, and those of the log. They are the log's, but for one of its sizes, which is three.
+pub const COLUMNS: &[(&str, &str, Kind)] = &{
+    let mut columns = [("", "", Kind::Text); COUNT];
+    let (mut from, mut to) = (0, 0);
+    while from < journal::COLUMNS.len() {
+        let name = journal::COLUMNS[from].name;
+        let kind = match journal::COLUMNS[from].kind {
+            journal::Kind::Text => Kind::Text,
+            journal::Kind::Number => Kind::Number,
+            journal::Kind::Address => Kind::Address,
+            journal::Kind::Size(parts) => {
+                let mut part = 0;
+                while part < parts.len() {
+                    columns[to] = (parts[part], name, Kind::Size(part));
+                    (part, to) = (part + 1, to + 1);
+                }
+                from += 1;
+                continue;
+            }
+        };
+        columns[to] = (name, name, kind);
+        (from, to) = (from + 1, to + 1);
+    }
+    columns
+};
 
 /// The log's name of each column.
 const NAMES: [&str; COLUMNS.len()] = {
@@ -70,6 +76,8 @@ pub struct Rows {
     pub unreadable: u64,
     /// The first of them: file, line and reason.
     pub first_unreadable: Option<String>,
+    /// Rows that the accounts of the logs have and the logs have not.
+    pub missing: u64,
 }
 
 /// Gives the values of each row of a log to `each`, in the order of [`COLUMNS`].
@@ -86,7 +94,10 @@ pub fn read<R: BufRead, E: From<ReadError>>(
     loop {
         let number = log.number() + 1;
         let why = match log.next_line()? {
-            None => return Ok(()),
+            None => {
+                read.missing = read.missing.saturating_add(log.missing());
+                return Ok(());
+            }
             Some(Line::Row(_)) => {
                 let texts = log.texts();
                 let cells = texts.into_iter().zip(COLUMNS).map(|(text, (name, _, kind))| match text {

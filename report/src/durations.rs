@@ -62,6 +62,23 @@ impl Durations {
         self.batch.clear();
     }
 
+    /// Adds all of others.
+    pub(crate) fn merge(&mut self, mut other: Durations) {
+        if !self.batch.is_empty() {
+            self.sort_in();
+        }
+        let mut merged = Merged::default();
+        let mut old = self.sorted.iter().peekable();
+        for (value, count) in other.values() {
+            while let Some((before, count)) = old.next_if(|(before, _)| *before <= value) {
+                merged.add(before, count);
+            }
+            merged.add(value, count);
+        }
+        old.for_each(|(value, count)| merged.add(value, count));
+        (self.sorted, self.different) = merged.end();
+    }
+
     /// Every different value in ascending order, and how often it occurred.
     pub fn values(&mut self) -> impl Iterator<Item = (u64, u64)> {
         if !self.batch.is_empty() {
@@ -151,6 +168,12 @@ mod tests {
             "{found:?}"
         );
         assert!((found.median - 330.0).abs() < 1e-9);
+        let [mut one, mut two] = [Durations::default(), Durations::default()];
+        [400, 100, 330].into_iter().for_each(|d| one.add(d));
+        [250, 100, 1000, 330].into_iter().for_each(|d| two.add(d));
+        one.merge(two);
+        one.merge(Durations::default());
+        assert_eq!(one.statistics(), found);
         some.add(0);
         assert!((some.statistics().median - 290.0).abs() < 1e-9);
         assert_eq!(Durations::default().statistics(), Statistics::default());

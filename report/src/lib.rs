@@ -10,13 +10,17 @@ pub mod chrome;
 pub mod columns;
 pub mod durations;
 pub mod export;
+pub mod gpus;
 pub mod page;
 mod pairs;
 pub mod perfetto;
+mod processes;
 pub mod rows;
 pub mod short;
 pub mod summary;
 pub mod timeline;
+mod twins;
 
+pub use processes::{LastRun, last_run};
 pub use rows::{Line, Log, ReadError, Row};
 pub use summary::{By, Summary};

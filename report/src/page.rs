@@ -54,7 +54,16 @@ impl Page {
         self.sources.push(name.to_owned());
         let number = self.timeline.begin(name);
         let Page { summary, timeline, .. } = self;
-        summary.read(name, log, |row| timeline.add(number, row))
+        summary.read(name, log, |row, gpu| timeline.add(number, row, gpu))?;
+        if log.missing() > 0 {
+            let missing = log.missing();
+            self.problems
+                .push(format!("{name}: {missing} rows are missing that were written, as the accounts in it say"));
+        }
+        if log.runs() > 1 {
+            self.problems.push(format!("{name}: {} runs in this log, taken together", log.runs()));
+        }
+        Ok(())
     }
 
     /// Adds a search: the text of its `trials.jsonl`.
@@ -80,7 +89,7 @@ impl Page {
     /// Adds what `info --json` prints of a capture.
     pub fn add_capture(&mut self, name: &str, described: &Value) {
         self.sources.push(name.to_owned());
-        let keys = ["sessions", "agents", "dispatches", "notes", "finished"];
+        let keys = ["sessions", "agents", "dispatches", "notes", "finished", "problems", "lost_dispatches"];
         let mut capture: serde_json::Map<String, Value> =
             keys.iter().map(|key| ((*key).to_owned(), described[*key].clone())).collect();
         capture.insert("name".to_owned(), name.into());
@@ -93,6 +102,7 @@ impl Page {
     /// When it cannot be written.
     pub fn write(self, to: &mut impl Write) -> io::Result<u64> {
         let Page { sources, summary, mut timeline, searches, verified, captures, mut problems } = self;
+        timeline.gpus = summary.gpus().clone();
         let totals = summary.totals();
         let rows = &totals.rows;
         if let Some(first) = &rows.first_unreadable {
@@ -104,6 +114,10 @@ impl Page {
                 rows.without_times, rows.rows, rows.reversed
             ));
         }
+        if rows.missing > 0 {
+            problems
+                .push(format!("{} rows are missing that were written, as the accounts of the logs say", rows.missing));
+        }
         let filtered = totals.accounts.get("filtered").copied().unwrap_or(0);
         if filtered > 0 {
             problems.push(format!("{filtered} dispatches are not in the logs: a filter kept them out"));
@@ -112,7 +126,6 @@ impl Page {
         if emulated {
             problems.push("Times are of an emulated GPU, and say nothing about hardware.".to_owned());
         }
-        totals.gpus.iter().for_each(|gpu| _ = timeline.gpus.insert(gpu.agent, gpu.name.clone()));
         let tracks = timeline.tracks();
         let first =
             tracks.iter().filter_map(|track| track.slices.first()).map(|slice| slice.times.0).min().unwrap_or(0);

@@ -159,8 +159,9 @@ impl<W: Write> Trace<'_, W> {
         let mut doorbells = (None, 0);
         for lane in lanes {
             let track = self.track(lane.name(), owner, None)?;
-            if lane.is_of_queue() && doorbells.0 != Some(lane.source) {
-                doorbells = (Some(lane.source), self.track(format!("{} doorbells", lane.name()), owner, None)?);
+            if lane.is_of_queue() && doorbells.0 != Some((lane.process, lane.source)) {
+                doorbells =
+                    (Some((lane.process, lane.source)), self.track(format!("{} doorbells", lane.name()), owner, None)?);
             }
             self.lane(lane, track, doorbells.1)?;
         }
@@ -237,9 +238,12 @@ fn event(time: u64, event: TrackEvent) -> TracePacket {
 /// What a slice has as arguments.
 fn annotations(timeline: &Timeline, slice: &Slice) -> Vec<DebugAnnotation> {
     let named = |name: &str| DebugAnnotation { name: name.to_owned(), ..DebugAnnotation::default() };
-    let shape = timeline.shapes.get(slice.shape as usize).cloned();
+    let shape = timeline.shapes.get(slice.shape as usize).filter(|shape| !shape.is_empty()).cloned();
     let mut all = match slice.kind {
-        Kind::Dispatch => vec![DebugAnnotation { string_value: shape, ..named("grid / workgroup") }],
+        Kind::Dispatch => shape
+            .map(|shape| DebugAnnotation { string_value: Some(shape), ..named("grid / workgroup") })
+            .into_iter()
+            .collect(),
         Kind::Copy { bytes } => vec![DebugAnnotation { uint_value: Some(bytes), ..named("bytes") }],
         Kind::Range { .. } | Kind::Mark { .. } => Vec::new(),
     };

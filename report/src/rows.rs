@@ -1,16 +1,25 @@
 //! Lines of logs, CSV and JSON. A header says where the cells of later lines are, so that logs with more columns, with
 //! fewer (logduration's have four), or several logs in one file can be read.
 
+mod json;
+
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::{self, BufRead};
+use std::sync::Arc;
 
 use csv_core::ReadRecordResult;
 use logdur_journal::Operation;
+use logdur_journal::columns::COLUMNS;
 use logdur_journal::lines::{APOSTROPHE, SAFE};
-use serde::Deserialize;
+
+use crate::gpus::Device;
+use crate::processes::{LastRun, Processes};
 
 /// Bytes that a line may have. A longer one is not of a log, and is skipped.
 const LONGEST_LINE: usize = 1 << 20;
+/// How the header of a log begins.
+const HEADER: &[u8] = b"kernel,dispatch,startNs,endNs";
 /// Cells that a line may have.
 const MOST_CELLS: usize = 256;
 
@@ -21,7 +30,11 @@ pub enum ReadError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It begins as no log does.
-    #[error("line {line}: expected a header with kernel, startNs and endNs, or lines of JSON; found {found:?}")]
+    #[error(
+        "line {line}: expected a header with kernel, startNs and endNs, lines of JSON, or rows of {} columns; found {found:?} (if its \
+         beginning was cut off, put the log's first line before it)",
+        COLUMNS.len()
+    )]
     Foreign {
         /// From 1.
         line: u64,
@@ -49,6 +62,8 @@ pub struct Row<'a> {
     pub workgroup: [u32; 3],
     /// True if another kernel ran in place of the application's.
     pub replaced: bool,
+    /// The code object of the application's kernel, as the log calls it; empty if it does not say.
+    pub code: Cow<'a, str>,
     /// The process.
     pub process: Process,
     /// What it is of.
@@ -102,6 +117,11 @@ pub struct Process {
 }
 
 impl Process {
+    /// Its rank alone, if it has one.
+    pub(crate) fn rank_alone(self) -> Process {
+        Process { rank: self.rank, pid: self.pid.filter(|_| self.rank.is_none()) }
+    }
+
     /// As people read it: `rank 2 (pid 17)`.
     pub fn name(self) -> String {
         match (self.rank, self.pid) {
@@ -118,15 +138,24 @@ impl Process {
 pub enum Line<'a> {
     /// A dispatch.
     Row(Row<'a>),
-    /// A GPU.
+    /// A GPU. In CSV, the line of its name comes before that of its device.
     Agent {
         /// As rows have it.
         position: u64,
         /// Its name and its product's.
-        name: String,
+        name: Option<String>,
+        /// Which device it is.
+        device: Option<Device>,
     },
     /// What became of every dispatch of a process: counters by name.
     Account(Vec<(String, u64)>),
+    /// A process begins: its number, and the run that it belongs to.
+    Run {
+        /// Of the run.
+        id: String,
+        /// Of the process.
+        pid: u64,
+    },
     /// A notice, a comparison, a header.
     Other,
     /// A line that cannot be read, and why.
@@ -157,6 +186,7 @@ columns! {
     Pid "pid";
     Rank "rank";
     Tid "tid";
+    Code "code";
 }
 
 /// Where the columns are in a line.
@@ -179,6 +209,9 @@ pub struct Log<R> {
     position: u64,
     /// Rows that begin before this byte are another run's.
     appended_after: u64,
+    /// So are those of other processes, if these are known.
+    of: Option<Arc<HashSet<u64>>>,
+    processes: Processes,
     header: Option<Header>,
     chosen: &'static [&'static str],
     cells: Cells,
@@ -193,15 +226,33 @@ impl<R: BufRead> Log<R> {
             number: 0,
             position: 0,
             appended_after: 0,
+            of: None,
+            processes: Processes::default(),
             header: None,
             chosen: &[],
             cells: Cells::default(),
         }
     }
 
-    /// Reads what was appended to the log after its first `bytes` only: earlier rows and accounts are [`Line::Other`].
-    pub fn appended_after(self, bytes: u64) -> Log<R> {
-        Log { appended_after: bytes, ..self }
+    /// Reads the rows of a run only: others, and accounts of others, are [`Line::Other`]. It has all processes, if none is known.
+    pub fn of_run(self, run: LastRun) -> Log<R> {
+        let of = (!run.pids.is_empty()).then(|| Arc::new(run.pids.into_iter().collect()));
+        Log { appended_after: run.from, of, ..self }
+    }
+
+    /// How many rows the accounts have that were not read so far.
+    pub fn missing(&self) -> u64 {
+        self.processes.missing()
+    }
+
+    /// How many runs have begun in what was read so far, as far as the log says it.
+    pub fn runs(&self) -> usize {
+        self.processes.runs()
+    }
+
+    /// How many bytes were read.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
     }
 
     /// Makes [`texts`](Self::texts) give these columns. Before the first line is read.
@@ -214,7 +265,7 @@ impl<R: BufRead> Log<R> {
         if self.line.first() == Some(&b'{') {
             let object: serde_json::Map<String, serde_json::Value> =
                 serde_json::from_slice(&self.line).unwrap_or_default();
-            return self.chosen.iter().map(|name| object.get(*name).and_then(json_text).map(Cow::Owned)).collect();
+            return self.chosen.iter().map(|name| object.get(*name).and_then(json::text).map(Cow::Owned)).collect();
         }
         let Some(header) = &self.header else { return Vec::new() };
         let cell = |place: &Option<usize>| self.cells.get((*place)?).filter(|cell| !cell.is_empty());
@@ -237,45 +288,22 @@ impl<R: BufRead> Log<R> {
         if !self.read_line()? {
             return Ok(None);
         }
-        Ok(Some(match self.parsed()? {
-            Line::Row(_) | Line::Account(_) | Line::Unreadable(_) if is_earlier => Line::Other,
-            line => line,
-        }))
-    }
-
-    fn parsed(&mut self) -> Result<Line<'_>, ReadError> {
-        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        Ok(match line.first() {
-            None => Line::Other,
-            Some(_) if line.len() > LONGEST_LINE => {
-                Line::Unreadable(format!("the line is longer than {LONGEST_LINE} bytes"))
+        let Log { line, header, cells, processes, of, .. } = self;
+        let is_others = |pid: Option<u64>| of.as_ref().is_some_and(|of| pid.is_some_and(|pid| !of.contains(&pid)));
+        let line = parsed(line, header, cells, self.chosen, self.number)?;
+        match &line {
+            Line::Row(_) | Line::Account(_) | Line::Unreadable(_) | Line::Run { .. } if is_earlier => {
+                return Ok(Some(Line::Other));
             }
-            Some(b'{') => json(line),
-            Some(b'#') => {
-                if let Some(header) = self.header.as_mut().filter(|_| line == SAFE.as_bytes()) {
-                    header.is_safe = true;
-                }
-                comment(&String::from_utf8_lossy(line))
-            }
-            Some(_) => match self.cells.split(line) {
-                Err(why) => Line::Unreadable(why),
-                Ok(()) => {
-                    if let Some(header) = self.cells.header(self.chosen) {
-                        self.header = Some(header);
-                        return Ok(Line::Other);
-                    }
-                    let Some(header) = &self.header else {
-                        let found = String::from_utf8_lossy(line).chars().take(80).collect();
-                        return Err(ReadError::Foreign { line: self.number, found });
-                    };
-                    match self.cells.row(header) {
-                        Ok(row) => Line::Row(row),
-                        Err(why) => Line::Unreadable(why),
-                    }
-                }
-            },
-        })
+            Line::Row(row) if is_others(row.process.pid) => return Ok(Some(Line::Other)),
+            Line::Account(counters) if is_others(pid_of(counters)) => return Ok(Some(Line::Other)),
+            Line::Run { pid, .. } if is_others(Some(*pid)) => return Ok(Some(Line::Other)),
+            Line::Row(row) => processes.row(row.process.pid),
+            Line::Account(counters) => processes.account(counters),
+            Line::Run { id, .. } => processes.run(id),
+            _ => {}
+        }
+        Ok(Some(line))
     }
 
     /// Reads a line with its end; of one that is too long, its beginning. False at the end of the file.
@@ -300,6 +328,80 @@ impl<R: BufRead> Log<R> {
             }
         }
     }
+}
+
+/// What a line says.
+fn parsed<'a>(
+    line: &'a [u8],
+    header: &mut Option<Header>,
+    cells: &'a mut Cells,
+    chosen: &[&str],
+    number: u64,
+) -> Result<Line<'a>, ReadError> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    Ok(match line.first() {
+        None => Line::Other,
+        Some(_) if line.len() > LONGEST_LINE => {
+            Line::Unreadable(format!("the line is longer than {LONGEST_LINE} bytes"))
+        }
+        Some(b'{') => json::line(line),
+        Some(b'#') => {
+            if let Some(header) = header.as_mut().filter(|_| line == SAFE.as_bytes()) {
+                header.is_safe = true;
+            }
+            comment(&String::from_utf8_lossy(line))
+        }
+        Some(_) => match split_own(line, header.as_ref(), cells) {
+            Err(why) => Line::Unreadable(why),
+            Ok(()) => {
+                if let Some(found) = cells.header(chosen) {
+                    *header = Some(found);
+                    return Ok(Line::Other);
+                }
+                if header.is_none() {
+                    *header = cells.without_header(chosen);
+                }
+                let Some(header) = header.as_ref() else {
+                    let found = String::from_utf8_lossy(line).chars().take(80).collect();
+                    return Err(ReadError::Foreign { line: number, found });
+                };
+                match cells.row(header) {
+                    Ok(row) => Line::Row(row),
+                    Err(why) => Line::Unreadable(why),
+                }
+            }
+        },
+    })
+}
+
+/// Splits a line into its cells.
+fn split_own(line: &[u8], header: Option<&Header>, cells: &mut Cells) -> Result<(), String> {
+    let own = own_part(line, header, cells);
+    cells.split(own)
+}
+
+/// A line without what an application has written before it, without a line break, on the same standard output. Names are in quotes.
+fn own_part<'a>(line: &'a [u8], header: Option<&Header>, cells: &mut Cells) -> &'a [u8] {
+    let Some(header) = header else {
+        let at = memchr::memmem::find(line, HEADER).unwrap_or(0);
+        return line.get(at..).unwrap_or(line);
+    };
+    let is_plain =
+        |cells: &Cells| cells.count == header.cells && cells.get(0).is_some_and(|name| !name.contains(&b'"'));
+    match memchr::memchr(b'"', line) {
+        None | Some(0) => line,
+        Some(_) if cells.split(line).is_ok() && is_plain(cells) => line,
+        Some(at) => {
+            let rest = line.get(at..).unwrap_or(line);
+            if cells.split(rest).is_ok() && cells.row(header).is_ok() { rest } else { line }
+        }
+    }
+}
+
+/// The process of an account.
+fn pid_of(counters: &[(String, u64)]) -> Option<u64> {
+    counters.iter().find(|(name, _)| name == "pid").map(|(_, pid)| *pid)
 }
 
 /// The cells of a line of comma-separated values, unquoted.
@@ -355,12 +457,19 @@ impl Cells {
         if self.get(0)? != b"kernel" {
             return None;
         }
-        let place = |name: &&str| (0..self.count).find(|&at| self.get(at) == Some(name.as_bytes()));
-        let mut places = [None; NAMES.len()];
-        places.iter_mut().zip(NAMES).for_each(|(to, name)| *to = place(name));
-        let chosen = chosen.iter().map(place).collect();
-        let header = Header { places, chosen, cells: self.count, is_safe: false };
+        let header = Header::of(|at| self.get(at), self.count, chosen);
         (header.place(Column::Start).is_some() && header.place(Column::End).is_some()).then_some(header)
+    }
+
+    /// The places of the columns, if this line is a row of a log whose header was cut off: it has as many cells as there are columns.
+    fn without_header(&self, chosen: &[&str]) -> Option<Header> {
+        if self.count != COLUMNS.len() {
+            return None;
+        }
+        let header = Header::of(|at| COLUMNS.get(at).map(|column| column.name.as_bytes()), self.count, chosen);
+        let row = self.row(&header).ok()?;
+        // Numbers and words are where they have to be.
+        row.process.pid.is_some().then_some(header)
     }
 
     fn row(&self, header: &Header) -> Result<Row<'_>, String> {
@@ -389,6 +498,7 @@ impl Cells {
             grid: size(Column::Grid)?,
             workgroup: size(Column::Workgroup)?,
             replaced: !cell(Column::Replaced).is_empty(),
+            code: String::from_utf8_lossy(header.text(cell(Column::Code))),
             process: Process { rank: number(Column::Rank)?, pid: number(Column::Pid)? },
             kind: Kind::of(cell(Column::Kind), number(Column::Bytes)?, number(Column::Tid)?)
                 .ok_or_else(|| unexpected_kind(cell(Column::Kind)))?,
@@ -397,6 +507,14 @@ impl Cells {
 }
 
 impl Header {
+    /// Of the names of so many columns.
+    fn of<'a>(name_at: impl Fn(usize) -> Option<&'a [u8]>, cells: usize, chosen: &[&str]) -> Header {
+        let place = |name: &&str| (0..cells).find(|&at| name_at(at) == Some(name.as_bytes()));
+        let mut places = [None; NAMES.len()];
+        places.iter_mut().zip(NAMES).for_each(|(to, name)| *to = place(name));
+        Header { places, chosen: chosen.iter().map(place).collect(), cells, is_safe: false }
+    }
+
     /// A text of a row as it was before it was written.
     fn text<'a>(&self, cell: &'a [u8]) -> &'a [u8] {
         cell.strip_prefix(&[APOSTROPHE as u8]).filter(|_| self.is_safe).unwrap_or(cell)
@@ -429,9 +547,13 @@ fn sizes(text: &[u8]) -> Option<[u32; 3]> {
     parts.next().is_none().then_some(sizes)
 }
 
-/// Work-items in x, y and z as logs have them.
-pub fn size_text([x, y, z]: [u32; 3]) -> String {
-    format!("{x}x{y}x{z}")
+/// What a size is shown as that the log does not say.
+pub const UNKNOWN: &str = "-";
+
+/// Work-items in x, y and z as logs have them; [`UNKNOWN`] for zeroes.
+pub fn size_text(size: [u32; 3]) -> String {
+    let [x, y, z] = size;
+    if size == [0; 3] { UNKNOWN.to_owned() } else { format!("{x}x{y}x{z}") }
 }
 
 /// A line that begins with `#`.
@@ -439,90 +561,21 @@ fn comment(text: &str) -> Line<'static> {
     if let Some((position, name)) = text.strip_prefix("# agent ").and_then(|rest| rest.split_once(": "))
         && let Ok(position) = position.parse()
     {
-        return Line::Agent { position, name: name.to_owned() };
+        return Line::Agent { position, name: Some(name.to_owned()), device: None };
+    }
+    if let Some((position, device)) = text.strip_prefix("# device ").and_then(|rest| rest.split_once(": "))
+        && let Ok(position) = position.parse()
+    {
+        return Line::Agent { position, name: None, device: Some(Device::parse(device)) };
+    }
+    if let Some((pid, id)) = text.strip_prefix("# run: pid=").and_then(|rest| rest.split_once(" id="))
+        && let Ok(pid) = pid.parse()
+    {
+        return Line::Run { id: id.to_owned(), pid };
     }
     let Some(counters) = text.strip_prefix("# account: ") else { return Line::Other };
     let counter = |word: &str| word.split_once('=').and_then(|(name, n)| Some((name.to_owned(), n.parse().ok()?)));
     Line::Account(counters.split(' ').filter_map(counter).collect())
-}
-
-/// A line of JSON, of any kind.
-#[derive(Deserialize)]
-struct Object<'a> {
-    #[serde(borrow)]
-    kernel: Option<Cow<'a, str>>,
-    dispatch: Option<u64>,
-    #[serde(rename = "startNs")]
-    start: Option<u64>,
-    #[serde(rename = "endNs")]
-    end: Option<u64>,
-    agent: Option<u64>,
-    queue: Option<u64>,
-    grid: Option<[u32; 3]>,
-    workgroup: Option<[u32; 3]>,
-    #[serde(borrow)]
-    replaced: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    product: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    kind: Option<Cow<'a, str>>,
-    bytes: Option<u64>,
-    pid: Option<u64>,
-    rank: Option<u64>,
-    tid: Option<u64>,
-    account: Option<serde_json::Map<String, serde_json::Value>>,
-}
-
-/// A member of an object as CSV has it: lists of numbers with `x`, of words with `|` in between.
-fn json_text(value: &serde_json::Value) -> Option<String> {
-    use serde_json::Value;
-    match value {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
-        Value::Array(list) => {
-            let separator = if list.first().is_some_and(Value::is_number) { "x" } else { "|" };
-            let parts: Vec<String> = list.iter().filter_map(json_text).collect();
-            Some(parts.join(separator)).filter(|text| !text.is_empty())
-        }
-        other => Some(other.to_string()),
-    }
-}
-
-fn json(line: &[u8]) -> Line<'_> {
-    let object: Object<'_> = match serde_json::from_slice(line) {
-        Ok(object) => object,
-        Err(error) => return Line::Unreadable(format!("not a line of a log in JSON: {error}")),
-    };
-    match object {
-        Object { kernel: Some(kernel), .. } => {
-            let name = object.kind.as_deref().unwrap_or_default();
-            let Some(kind) = Kind::of(name.as_bytes(), object.bytes, object.tid) else {
-                return Line::Unreadable(unexpected_kind(name.as_bytes()));
-            };
-            Line::Row(Row {
-                kernel,
-                dispatch: object.dispatch,
-                times: object.start.zip(object.end),
-                agent: object.agent.unwrap_or(0),
-                queue: object.queue.unwrap_or(0),
-                grid: object.grid.unwrap_or_default(),
-                workgroup: object.workgroup.unwrap_or_default(),
-                replaced: object.replaced.is_some_and(|hash| !hash.is_empty()),
-                process: Process { rank: object.rank, pid: object.pid },
-                kind,
-            })
-        }
-        Object { agent: Some(position), name: Some(name), product, .. } => {
-            let product = product.map(|product| format!(", {product}")).unwrap_or_default();
-            Line::Agent { position, name: format!("{name}{product}") }
-        }
-        Object { account: Some(counters), .. } => {
-            Line::Account(counters.into_iter().filter_map(|(name, n)| Some((name, n.as_u64()?))).collect())
-        }
-        _ => Line::Other,
-    }
 }
 
 #[cfg(test)]

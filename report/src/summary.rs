@@ -8,7 +8,9 @@ use serde::Serialize;
 
 use crate::busy::{Busy, Usage};
 use crate::durations::{Durations, Statistics};
+use crate::gpus::{Gpu, Gpus};
 use crate::rows::{Kind, Line, Log, Process, ReadError, Row};
+use crate::twins::{Names, Shown, merged};
 
 /// The most shapes that a group lists.
 pub const MOST_SHAPES: usize = 64;
@@ -26,6 +28,8 @@ pub enum By {
     Gpu,
     /// The process.
     Process,
+    /// The rank of a parallel job; the process, where it has none.
+    Rank,
     /// The file.
     Log,
 }
@@ -36,10 +40,11 @@ pub type Shape = ([u32; 3], [u32; 3]);
 /// What the rows of a group have in common; empty or zero where they are not grouped by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
-    /// Position in the list of names: of kernels, or of logs.
+    /// Its number among the names: of kernels, or of logs.
     name: usize,
     shape: Shape,
-    agent: u64,
+    /// Place among the GPUs.
+    gpu: usize,
     queue: u64,
     process: Process,
 }
@@ -52,9 +57,21 @@ struct Gathered {
     durations: Durations,
 }
 
+impl Gathered {
+    fn merge(&mut self, other: Gathered) {
+        self.calls += other.calls;
+        self.replaced += other.replaced;
+        self.shapes.extend(other.shapes);
+        while self.shapes.len() > MOST_SHAPES {
+            self.shapes.pop_last();
+        }
+        self.durations.merge(other.durations);
+    }
+}
+
+/// What ran on a GPU.
 #[derive(Debug, Default)]
-struct Gpu {
-    name: String,
+struct Ran {
     calls: u64,
     busy: Busy,
     /// From the doorbell to the start.
@@ -82,10 +99,12 @@ struct Ranges {
 #[derive(Debug)]
 pub struct Summary {
     by: By,
-    names: Vec<String>,
-    numbers: HashMap<String, usize>,
+    /// Of kernels, or of logs.
+    names: Names,
     groups: HashMap<Key, Gathered>,
-    gpus: BTreeMap<u64, Gpu>,
+    gpus: Gpus,
+    /// By place among the GPUs.
+    ran: Vec<Ran>,
     copies: BTreeMap<String, Copied>,
     ranges: BTreeMap<String, Ranges>,
     rows: Rows,
@@ -107,15 +126,21 @@ pub struct Rows {
     pub unreadable: u64,
     /// The first of them: file, line and reason.
     pub first_unreadable: Option<String>,
+    /// Rows that the accounts of the logs have and the logs have not.
+    pub missing: u64,
 }
 
 /// Rows that belong together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
-    /// The kernel or the log; `None` if rows are grouped by something else.
+    /// The kernel or the log; `None` if rows are grouped by something else. Of kernels of one process that share a name, it has the
+    /// code object in brackets.
     pub name: Option<String>,
-    /// Position of the GPU.
+    /// The code object of such a kernel, as the log calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// The GPU's number among [`Totals::gpus`].
     pub agent: Option<u64>,
     /// The runtime's number of the queue.
     pub queue: Option<u64>,
@@ -155,10 +180,14 @@ pub struct Nanoseconds {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GpuTime {
-    /// Its position.
+    /// Its position; its place in the list, if two processes number different GPUs alike.
     pub agent: u64,
     /// Its name and its product's; empty if the log does not say.
     pub name: String,
+    /// Its number for life; empty if the log does not say.
+    pub uuid: String,
+    /// Its place on the bus; empty if the log does not say.
+    pub bdf: String,
     /// Dispatches.
     pub calls: u64,
     /// From the first start to the last end.
@@ -215,7 +244,7 @@ pub struct RangeGroup {
 pub struct Totals {
     /// Longest first.
     pub groups: Vec<Group>,
-    /// By position.
+    /// By number.
     pub gpus: Vec<GpuTime>,
     /// By name.
     pub copies: Vec<CopyGroup>,
@@ -233,10 +262,10 @@ impl Summary {
     pub fn new(by: By) -> Summary {
         Summary {
             by,
-            names: Vec::new(),
-            numbers: HashMap::new(),
+            names: Names::default(),
             groups: HashMap::new(),
-            gpus: BTreeMap::new(),
+            gpus: Gpus::default(),
+            ran: Vec::new(),
             copies: BTreeMap::new(),
             ranges: BTreeMap::new(),
             rows: Rows::default(),
@@ -244,7 +273,12 @@ impl Summary {
         }
     }
 
-    /// Adds the lines of a log; `also` sees each row.
+    /// The GPUs of the rows so far.
+    pub fn gpus(&self) -> &Gpus {
+        &self.gpus
+    }
+
+    /// Adds the lines of a log; `also` sees each row, and its GPU's place among [`gpus`](Self::gpus).
     ///
     /// # Errors
     /// When the file cannot be read, or is no log.
@@ -252,40 +286,36 @@ impl Summary {
         &mut self,
         name: &str,
         log: &mut Log<R>,
-        mut also: impl FnMut(&Row<'_>),
+        mut also: impl FnMut(&Row<'_>, usize),
     ) -> Result<(), ReadError> {
+        self.gpus.begin();
         loop {
             let number = log.number() + 1;
             match log.next_line()? {
-                None => return Ok(()),
-                Some(Line::Row(row)) => {
-                    also(&row);
-                    self.add(name, &row);
+                None => {
+                    self.gpus.end();
+                    self.rows.missing = self.rows.missing.saturating_add(log.missing());
+                    return Ok(());
                 }
-                Some(Line::Agent { position, name }) => self.gpus.entry(position).or_default().name = name,
+                Some(Line::Row(row)) => {
+                    let gpu = self.gpus.of(row.process.pid, row.agent);
+                    also(&row, gpu);
+                    self.add(name, &row, gpu);
+                }
+                Some(Line::Agent { position, name, device }) => self.gpus.learn(position, name, device.as_ref()),
                 Some(Line::Account(counters)) => {
                     for (name, count) in counters.into_iter().filter(|(name, _)| name != "pid") {
                         let sum = self.accounts.entry(name).or_default();
                         *sum = sum.saturating_add(count);
                     }
                 }
-                Some(Line::Other) => {}
+                Some(Line::Run { .. } | Line::Other) => {}
                 Some(Line::Unreadable(why)) => {
                     self.rows.unreadable += 1;
                     self.rows.first_unreadable.get_or_insert_with(|| format!("{name}:{number}: {why}"));
                 }
             }
         }
-    }
-
-    fn number(&mut self, name: &str) -> usize {
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        let number = self.names.len();
-        self.names.push(name.to_owned());
-        self.numbers.insert(name.to_owned(), number);
-        number
     }
 
     /// Adds a range that the application marked.
@@ -316,7 +346,7 @@ impl Summary {
         }
     }
 
-    fn add(&mut self, log: &str, row: &Row<'_>) {
+    fn add(&mut self, log: &str, row: &Row<'_>, gpu: usize) {
         match row.kind {
             Kind::Dispatch => {}
             Kind::Copy { bytes } => return self.add_copy(row, bytes),
@@ -325,20 +355,27 @@ impl Summary {
             Kind::Mark { .. } => return self.rows.rows += 1,
         }
         let shape = (row.grid, row.workgroup);
+        let kernel = |names: &mut Names| names.number(&row.kernel, &row.code, row.process);
         let key = match self.by {
-            By::Kernel => Key { name: self.number(&row.kernel), ..Key::default() },
-            By::Shape => Key { name: self.number(&row.kernel), shape, ..Key::default() },
-            By::Queue => Key { agent: row.agent, queue: row.queue, ..Key::default() },
-            By::Gpu => Key { agent: row.agent, ..Key::default() },
+            By::Kernel => Key { name: kernel(&mut self.names), ..Key::default() },
+            By::Shape => Key { name: kernel(&mut self.names), shape, ..Key::default() },
+            // Each process numbers its queues.
+            By::Queue => Key { gpu, queue: row.queue, process: row.process, ..Key::default() },
+            By::Gpu => Key { gpu, ..Key::default() },
             By::Process => Key { process: row.process, ..Key::default() },
-            By::Log => Key { name: self.number(log), ..Key::default() },
+            By::Rank => Key { process: row.process.rank_alone(), ..Key::default() },
+            By::Log => Key { name: self.names.number(log, "", Process::default()), ..Key::default() },
         };
         let group = self.groups.entry(key).or_default();
-        let gpu = self.gpus.entry(row.agent).or_default();
+        if self.ran.len() <= gpu {
+            self.ran.resize_with(gpu + 1, Ran::default);
+        }
+        let gpu = &mut self.ran[gpu];
         self.rows.rows += 1;
         (group.calls, gpu.calls) = (group.calls + 1, gpu.calls + 1);
         group.replaced += u64::from(row.replaced);
-        if group.shapes.len() < MOST_SHAPES && !group.shapes.contains(&shape) {
+        let is_known = shape != Shape::default();
+        if is_known && group.shapes.len() < MOST_SHAPES && !group.shapes.contains(&shape) {
             group.shapes.insert(shape);
         }
         let Some((start, end)) = row.times else {
@@ -356,20 +393,35 @@ impl Summary {
         }
     }
 
+    /// Merges groups of kernels that nothing tells apart; the names.
+    fn merge(&mut self) -> Vec<Shown> {
+        let (names, places) = merged(self.names.shown());
+        if names.len() < places.len() {
+            for (key, gathered) in std::mem::take(&mut self.groups) {
+                let name = places.get(key.name).copied().unwrap_or(key.name);
+                self.groups.entry(Key { name, ..key }).or_default().merge(gathered);
+            }
+        }
+        names
+    }
+
     /// What it comes to.
     pub fn totals(mut self) -> Totals {
+        let names = self.merge();
         let statistics: Vec<_> =
             self.groups.iter_mut().map(|(key, group)| (key.clone(), group.durations.statistics())).collect();
+        let numbers: Vec<u64> = self.gpus.numbered().into_iter().map(|(number, _)| number).collect();
         let sum: u64 = statistics.iter().fold(0, |sum, (_, s)| sum.saturating_add(s.total));
         let mut groups: Vec<Group> = statistics
             .into_iter()
             .filter_map(|(key, statistics)| {
                 let group = self.groups.remove(&key)?;
                 let by_agent = matches!(self.by, By::Queue | By::Gpu);
-                let is_named = !by_agent && self.by != By::Process;
+                let is_named = !by_agent && !matches!(self.by, By::Process | By::Rank);
                 Some(Group {
-                    name: self.names.get(key.name).filter(|_| is_named).cloned(),
-                    agent: by_agent.then_some(key.agent),
+                    name: names.get(key.name).filter(|_| is_named).map(|shown| shown.name.clone()),
+                    code: names.get(key.name).filter(|_| is_named).and_then(|shown| shown.code.clone()),
+                    agent: numbers.get(key.gpu).copied().filter(|_| by_agent),
                     queue: (self.by == By::Queue).then_some(key.queue),
                     pid: key.process.pid,
                     rank: key.process.rank,
@@ -385,7 +437,11 @@ impl Summary {
             let by_time = b.durations.total_ns.cmp(&a.durations.total_ns);
             by_time.then_with(|| a.order().cmp(&b.order()))
         });
-        let gpus = self.gpus.into_iter().map(|(agent, gpu)| gpu.time(agent)).collect();
+        let ran = self.ran.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        let gpus = self.gpus.numbered().into_iter().zip(ran);
+        let mut gpus: Vec<GpuTime> =
+            gpus.map(|((number, gpu), ran)| ran.unwrap_or_default().time(number, gpu)).collect();
+        gpus.sort_by_key(|gpu| gpu.agent);
         let copies = self.copies.into_iter().map(|(name, copies)| copies.group(name)).collect();
         let ranges = self.ranges.into_iter().map(|(name, mut ranges)| RangeGroup {
             name,
@@ -414,13 +470,15 @@ impl Copied {
     }
 }
 
-impl Gpu {
-    fn time(mut self, agent: u64) -> GpuTime {
+impl Ran {
+    fn time(mut self, agent: u64, gpu: &Gpu) -> GpuTime {
         let Usage { span, busy, sum, gaps, longest_gap } = self.busy.usage();
         let delays = self.delays.statistics();
         GpuTime {
             agent,
-            name: self.name,
+            name: gpu.name.clone(),
+            uuid: gpu.uuid.clone(),
+            bdf: gpu.bdf.clone(),
             calls: self.calls,
             span_ns: span,
             busy_ns: busy,
@@ -466,7 +524,7 @@ mod tests {
     fn totals(by: By) -> Totals {
         let mut summary = Summary::new(by);
         let mut rows = 0;
-        summary.read("a.csv", &mut Log::new(LOG.as_bytes()), |_| rows += 1).unwrap();
+        summary.read("a.csv", &mut Log::new(LOG.as_bytes()), |_, _| rows += 1).unwrap();
         assert_eq!(rows, 5);
         summary.totals()
     }
@@ -497,9 +555,33 @@ mod tests {
     #[test]
     fn rows_are_grouped_by_shape_queue_process_and_log() {
         let groups = |by| totals(by).groups.len();
-        assert_eq!((groups(By::Shape), groups(By::Queue), groups(By::Gpu), groups(By::Log)), (3, 3, 2, 1));
-        assert_eq!(totals(By::Queue).groups[1].queue, Some(2));
+        assert_eq!((groups(By::Shape), groups(By::Queue), groups(By::Gpu), groups(By::Log)), (3, 4, 2, 1));
+        assert_eq!(totals(By::Queue).groups[2].queue, Some(2));
         let processes: Vec<_> = totals(By::Process).groups.iter().map(|g| (g.rank, g.pid, g.calls)).collect();
         assert_eq!(processes, [(Some(0), Some(17), 2), (Some(1), Some(18), 2), (None, Some(19), 1)]);
+    }
+
+    #[test]
+    fn ranks_that_each_see_one_gpu_are_added_up_as_so_many_gpus() {
+        let mut text = "kernel,dispatch,startNs,endNs,agent,queue,pid,rank\n".to_owned();
+        for rank in 0..2 {
+            text +=
+                &format!("# agent 0: gfx90a, MI210\n# device 0: uuid=GPU-{rank} bdf=0000:0{rank}:00.0 pid={rank}7\n");
+        }
+        text += "\"f\",0,10,20,0,1,07,0\n\"f\",0,10,40,0,1,17,1\n\"f\",0,50,60,0,1,18,1\n";
+        text += "# device 0: uuid=GPU-1 bdf=0000:01:00.0 pid=18\n\"f\",0,70,80,0,1,18,1\n";
+        // The third process is described after its first row: it has the position alone.
+        let totals = |by| {
+            let mut summary = Summary::new(by);
+            summary.read("a.csv", &mut Log::new(text.as_bytes()), |_, _| ()).unwrap();
+            summary.totals()
+        };
+        let gpus: Vec<_> = totals(By::Gpu).gpus.iter().map(|g| (g.agent, g.bdf.clone(), g.calls, g.busy_ns)).collect();
+        let expected = [(0, "0000:00:00.0", 1, 10), (1, "0000:01:00.0", 2, 40), (2, "", 1, 10)];
+        assert_eq!(gpus, expected.map(|(number, bdf, calls, busy)| (number, bdf.to_owned(), calls, busy)));
+        let queues: Vec<_> = totals(By::Queue).groups.iter().map(|g| (g.agent, g.pid, g.calls)).collect();
+        assert_eq!(queues.len(), 4, "{queues:?}");
+        let ranks: Vec<_> = totals(By::Rank).groups.iter().map(|g| (g.rank, g.pid, g.calls)).collect();
+        assert_eq!(ranks, [(Some(1), None, 3), (Some(0), None, 1)]);
     }
 }

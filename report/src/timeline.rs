@@ -2,10 +2,12 @@
 //! GPU, and one for the ranges and marks of a thread.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::BufRead;
 
-use crate::rows::{Kind, Line, Log, Process, ReadError, Row, size_text};
+use crate::gpus::{Gpu, Gpus};
+use crate::rows::{Kind, Line, Log, Process, ReadError, Row, UNKNOWN, size_text};
+use crate::twins::{Names, merged};
 
 /// A row on a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +29,8 @@ pub struct Slice {
 /// What a group of tracks is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
-    /// A GPU, by position.
-    Gpu(u64),
+    /// A GPU, by its place among [`Timeline::gpus`].
+    Gpu(usize),
     /// A process that marks ranges.
     Process(Process),
 }
@@ -51,6 +53,8 @@ pub struct Track {
     pub log: usize,
     /// The GPU or the process.
     pub owner: Owner,
+    /// The process, where several share a GPU: each numbers its queues.
+    pub process: Option<Process>,
     /// The queue or the thread.
     pub source: Source,
     /// 0 for the first track of a source.
@@ -62,21 +66,45 @@ pub struct Track {
 /// What is shown of logs.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    /// Kernels' names.
+    /// Kernels' names, once [`tracks`](Self::tracks) has made the tracks.
     pub kernels: Vec<String>,
-    /// Grids and workgroups, as `4096x1x1 / 256x1x1`.
+    /// Grids and workgroups, as `4096x1x1 / 256x1x1`; empty if the log does not say.
     pub shapes: Vec<String>,
     /// Logs, as they were named.
     pub logs: Vec<String>,
-    /// Names of the GPUs by position, where the logs say.
-    pub gpus: BTreeMap<u64, String>,
+    /// The GPUs.
+    pub gpus: Gpus,
     /// Rows that have no times, or end before they start: they are not shown.
     pub without_times: u64,
     /// Lines that could not be read.
     pub unreadable: u64,
-    numbers: HashMap<String, u32>,
+    /// Of each GPU, once all logs are read.
+    gpu_names: Vec<GpuNames>,
+    names: Names,
     shape_numbers: HashMap<([u32; 3], [u32; 3]), u32>,
-    sources: BTreeMap<(usize, Owner, Source), Vec<Slice>>,
+    sources: BTreeMap<(usize, Owner, Process, Source), Vec<Slice>>,
+}
+
+/// What a GPU is called.
+#[derive(Debug)]
+struct GpuNames {
+    short: String,
+    long: String,
+}
+
+impl GpuNames {
+    /// Of each GPU, in the order of their places.
+    fn of(gpus: &Gpus) -> Vec<GpuNames> {
+        let gpus = gpus.numbered();
+        let names = |(number, gpu): &(u64, &Gpu)| {
+            // The place on the bus tells GPUs of one kind apart.
+            let about = [gpu.name.as_str(), gpu.bdf.as_str()].into_iter().take(gpus.len().min(2));
+            let about: Vec<&str> = about.filter(|text| !text.is_empty()).collect();
+            let short = format!("GPU {number}");
+            GpuNames { long: format!("{short} {}", about.join(", ")).trim_end().to_owned(), short }
+        };
+        gpus.iter().map(names).collect()
+    }
 }
 
 /// A track that is being filled.
@@ -105,6 +133,7 @@ impl Track {
             Source::Copies => "copies".to_owned(),
             Source::Thread(thread) => format!("thread {thread}"),
         };
+        let what = self.process.map(|process| format!("{}, ", process.name())).unwrap_or_default() + &what;
         match self.lane {
             0 => what,
             lane => format!("{what} ({})", lane + 1),
@@ -126,14 +155,16 @@ impl Timeline {
     /// The name of a track's GPU or process, with the log's if there are several.
     pub(crate) fn owner_name(&self, track: &Track) -> String {
         let name = match track.owner {
-            Owner::Gpu(position) => {
-                let product = self.gpus.get(&position).map(|name| format!(" {name}")).unwrap_or_default();
-                format!("GPU {position}{product}")
-            }
+            Owner::Gpu(place) => self.gpu_names.get(place).map(|names| names.long.clone()).unwrap_or_default(),
             Owner::Process(process) => process.name(),
         };
         let log = self.logs.get(track.log).filter(|_| self.logs.len() > 1);
         format!("{name}{}", log.map(|log| format!(", {log}")).unwrap_or_default())
+    }
+
+    /// The short name of a GPU, by its place.
+    pub(crate) fn gpu_name(&self, place: usize) -> &str {
+        self.gpu_names.get(place).map_or("GPU", |names| &names.short)
     }
 
     /// Adds the rows of a log.
@@ -142,14 +173,19 @@ impl Timeline {
     /// When the file cannot be read, or is no log.
     pub fn read<R: BufRead>(&mut self, name: &str, log: &mut Log<R>) -> Result<(), ReadError> {
         let number = self.begin(name);
+        self.gpus.begin();
         while let Some(line) = log.next_line()? {
             match line {
-                Line::Row(row) => self.add(number, &row),
-                Line::Agent { position, name } => _ = self.gpus.insert(position, name),
+                Line::Row(row) => {
+                    let gpu = self.gpus.of(row.process.pid, row.agent);
+                    self.add(number, &row, gpu);
+                }
+                Line::Agent { position, name, device } => self.gpus.learn(position, name, device.as_ref()),
                 Line::Unreadable(_) => self.unreadable += 1,
-                Line::Account(_) | Line::Other => {}
+                Line::Account(_) | Line::Run { .. } | Line::Other => {}
             }
         }
+        self.gpus.end();
         Ok(())
     }
 
@@ -159,41 +195,51 @@ impl Timeline {
         self.logs.len() - 1
     }
 
-    /// Adds a row of a log.
-    pub fn add(&mut self, log: usize, row: &Row<'_>) {
+    /// Adds a row of a log, with its GPU's place among [`gpus`](Self::gpus).
+    pub fn add(&mut self, log: usize, row: &Row<'_>, gpu: usize) {
         let Some((start, end)) = row.times.filter(|(start, end)| start <= end) else {
             self.without_times += 1;
             return;
         };
-        let kernel = match self.numbers.get(row.kernel.as_ref()) {
-            Some(number) => *number,
-            None => {
-                let number = self.kernels.len() as u32;
-                let name = if row.kernel.is_empty() { "(unknown)".into() } else { row.kernel.clone().into_owned() };
-                self.kernels.push(name);
-                self.numbers.insert(row.kernel.clone().into_owned(), number);
-                number
-            }
-        };
+        let name = if row.kernel.is_empty() { "(unknown)" } else { row.kernel.as_ref() };
+        let kernel = self.names.number(name, &row.code, row.process) as u32;
         let shapes = &mut self.shapes;
         let shape = *self.shape_numbers.entry((row.grid, row.workgroup)).or_insert_with(|| {
-            shapes.push(format!("{} / {}", size_text(row.grid), size_text(row.workgroup)));
+            let [grid, workgroup] = [row.grid, row.workgroup].map(size_text);
+            shapes.push(if grid == workgroup && grid == UNKNOWN {
+                String::new()
+            } else {
+                format!("{grid} / {workgroup}")
+            });
             shapes.len() as u32 - 1
         });
         let dispatch = row.dispatch.filter(|dispatch| *dispatch <= start);
         let slice = Slice { times: (start, end), dispatch, kernel, shape, replaced: row.replaced, kind: row.kind };
         let (owner, source) = match row.kind {
-            Kind::Dispatch => (Owner::Gpu(row.agent), Source::Queue(row.queue)),
-            Kind::Copy { .. } => (Owner::Gpu(row.agent), Source::Copies),
+            Kind::Dispatch => (Owner::Gpu(gpu), Source::Queue(row.queue)),
+            Kind::Copy { .. } => (Owner::Gpu(gpu), Source::Copies),
             Kind::Range { thread } | Kind::Mark { thread } => (Owner::Process(row.process), Source::Thread(thread)),
         };
-        self.sources.entry((log, owner, source)).or_default().push(slice);
+        self.sources.entry((log, owner, row.process, source)).or_default().push(slice);
     }
 
-    /// The tracks, by log, owner, source and lane. A slice goes onto the first lane that has room for it.
+    /// The tracks, by log, owner, process, source and lane. A slice goes onto the first lane that has room for it.
     pub fn tracks(&mut self) -> Vec<Track> {
+        self.gpu_names = GpuNames::of(&self.gpus);
         let mut all = Vec::new();
-        for ((log, owner, source), mut slices) in std::mem::take(&mut self.sources) {
+        let mut sources = std::mem::take(&mut self.sources);
+        let (names, places) = merged(self.names.shown());
+        self.kernels = names.into_iter().map(|shown| shown.name).collect();
+        for slice in sources.values_mut().flatten() {
+            slice.kernel = places.get(slice.kernel as usize).map_or(slice.kernel, |place| *place as u32);
+        }
+        let mut processes: BTreeMap<(usize, Owner), BTreeSet<Process>> = BTreeMap::new();
+        for (log, owner, process, _) in sources.keys() {
+            processes.entry((*log, *owner)).or_default().insert(*process);
+        }
+        for ((log, owner, process, source), mut slices) in sources {
+            let is_shared = processes.get(&(log, owner)).is_some_and(|processes| processes.len() > 1);
+            let process = is_shared.then_some(process);
             // Of ranges that begin together, the longer one contains the other.
             slices.sort_by_key(|slice| (slice.times.0, Reverse(slice.times.1)));
             let is_nested = matches!(source, Source::Thread(_));
@@ -208,7 +254,7 @@ impl Timeline {
                 lanes[at].slices.push(slice);
             }
             let numbered = lanes.into_iter().enumerate();
-            all.extend(numbered.map(|(lane, Lane { slices, .. })| Track { log, owner, source, lane, slices }));
+            all.extend(numbered.map(|(lane, Lane { slices, .. })| Track { log, owner, process, source, lane, slices }));
         }
         all
     }
@@ -276,5 +322,24 @@ mod tests {
         assert_eq!(tracks.iter().map(starts).collect::<Vec<_>>(), [vec![10, 20, 55, 60], vec![50]]);
         assert!(tracks.iter().all(|track| track.source == Thread(9) && timeline.owner_name(track) == "pid 7"));
         assert_eq!(Timeline::running(&tracks), []);
+    }
+
+    #[test]
+    fn queues_of_processes_that_share_a_log_are_tracks_of_their_own_on_the_gpu_that_each_uses() {
+        let mut text = "kernel,startNs,endNs,agent,queue,pid,rank\n".to_owned();
+        for (pid, uuid) in [(7, "GPU-a"), (8, "GPU-b"), (9, "GPU-b")] {
+            text += &format!("# agent 0: gfx90a, MI210\n# device 0: uuid={uuid} bdf={uuid} pid={pid}\n");
+            text += &format!("\"f\",{pid},{},0,1,{pid},\n", pid + 5);
+        }
+        let mut timeline = Timeline::default();
+        timeline.read("a.csv", &mut Log::new(text.as_bytes())).unwrap();
+        let tracks = timeline.tracks();
+        let names: Vec<_> = tracks.iter().map(|track| (timeline.owner_name(track), track.name())).collect();
+        let expected = [
+            ("GPU 0 gfx90a, MI210, GPU-a", "queue 1"),
+            ("GPU 1 gfx90a, MI210, GPU-b", "pid 8, queue 1"),
+            ("GPU 1 gfx90a, MI210, GPU-b", "pid 9, queue 1"),
+        ];
+        assert_eq!(names, expected.map(|(owner, track)| (owner.to_owned(), track.to_owned())));
     }
 }

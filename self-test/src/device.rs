@@ -301,7 +301,7 @@ impl Queue<'_> {
     }
 
     /// Prepares it as the library prepares a queue, or says why that is not possible.
-    pub(crate) fn watch_in_place(&self) -> std::result::Result<(), hsa::Refusal> {
+    pub(crate) fn watch_in_place(&self) -> std::result::Result<hsa::RingMemory, hsa::Refusal> {
         // SAFETY: the queue was made by this process and is not destroyed: that takes it. No packet was written yet.
         unsafe { self.device.api.watch_in_place(self.queue) }
     }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 
 use crate::Value;
+use crate::value::words;
 
 /// Which dispatches of each kernel and geometry are captured, counted from 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,81 +78,56 @@ impl Value for FileMode {
     }
 }
 
-/// Makes an enum of words.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident: $($(#[$word_doc:meta])* $variant:ident $word:literal),+ $(,)?) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name {
-            $($(#[$word_doc])* $variant,)+
-        }
-
-        impl $name {
-            /// The word of the setting.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $($name::$variant => $word,)+
-                }
-            }
-        }
-
-        impl Value for $name {
-            fn parse(text: &OsStr) -> Result<Self, String> {
-                match text.to_str() {
-                    $(Some($word) => Ok($name::$variant),)+
-                    _ => Err(concat!("expected one of", $(" ", $word),+).to_owned()),
-                }
-            }
-        }
-    };
-}
-
 words! {
     /// How much of memory is captured.
-    CaptureScope:
-    /// The kernel arguments only.
-    Kernarg "kernarg",
-    /// What arguments point to.
-    Args "args",
-    /// What may be reached from arguments through memory.
-    Reachable "reachable",
-    /// Everything.
-    All "all",
+    CaptureScope {
+        /// The kernel arguments only.
+        Kernarg = "kernarg",
+        /// What arguments point to.
+        Args = "args",
+        /// What may be reached from arguments through memory.
+        Reachable = "reachable",
+        /// Everything.
+        All = "all",
+    }
 }
 
 words! {
     /// How chunks of memory are compressed.
-    Compress:
-    /// Where it is worth it.
-    Auto "auto",
-    /// Not at all.
-    None "none",
-    /// By LZ4.
-    Lz4 "lz4",
-    /// By zstd.
-    Zstd "zstd",
+    Compress {
+        /// Where it is worth it.
+        Auto = "auto",
+        /// Not at all.
+        None = "none",
+        /// By LZ4.
+        Lz4 = "lz4",
+        /// By zstd.
+        Zstd = "zstd",
+    }
 }
 
 words! {
     /// What a capture says of the process.
-    CaptureTell:
-    /// Neither its program, its command line nor its environment.
-    None "none",
-    /// Program and command line.
-    Command "command",
-    /// Variables that runtimes and tools read, too.
-    Environment "environment",
+    CaptureTell {
+        /// Neither its program, its command line nor its environment.
+        None = "none",
+        /// Program and command line.
+        Command = "command",
+        /// Variables that runtimes and tools read, too.
+        Environment = "environment",
+    }
 }
 
 words! {
     /// What has to be at rest when memory is read.
-    Quiesce:
-    /// The dispatch's own queue.
-    Queue "queue",
-    /// Every queue of its GPU.
-    Device "device",
-    /// Every queue.
-    Process "process",
+    Quiesce {
+        /// The dispatch's own queue.
+        Queue = "queue",
+        /// Every queue of its GPU.
+        Device = "device",
+        /// Every queue.
+        Process = "process",
+    }
 }
 
 #[cfg(test)]

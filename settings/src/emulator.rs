@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use crate::injection::Injections;
-use crate::value::Bytes;
+use crate::value::{Bytes, words};
 use crate::{Value, settings};
 
 /// The processors of the emulated GPUs, by name.
@@ -37,44 +37,25 @@ impl Value for GpuList {
     }
 }
 
-/// How much of a GPU's memory the host can be given access to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bar {
-    /// None of what the application allocates.
-    Small,
-    /// Everything, as boards with a large PCI aperture have it.
-    Large,
-}
-
-impl Value for Bar {
-    fn parse(text: &OsStr) -> Result<Self, String> {
-        match text.to_str() {
-            Some("small") => Ok(Bar::Small),
-            Some("large") => Ok(Bar::Large),
-            _ => Err("expected small or large".to_owned()),
-        }
+words! {
+    /// How much of a GPU's memory the host can be given access to.
+    Bar {
+        /// None of what the application allocates.
+        Small = "small",
+        /// Everything, as boards with a large PCI aperture have it.
+        Large = "large",
     }
 }
 
-/// Whether the driver offers shared virtual memory, and how faults end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Xnack {
-    /// No shared virtual memory, as in kernels that were built without it.
-    None,
-    /// Ranges of host memory that GPUs were given access to; other accesses are faults.
-    Off,
-    /// GPUs use all memory of the process: faults are retried.
-    On,
-}
-
-impl Value for Xnack {
-    fn parse(text: &OsStr) -> Result<Self, String> {
-        match text.to_str() {
-            Some("none") => Ok(Xnack::None),
-            Some("off") => Ok(Xnack::Off),
-            Some("on") => Ok(Xnack::On),
-            _ => Err("expected none, off or on".to_owned()),
-        }
+words! {
+    /// Whether the driver offers shared virtual memory, and how faults end.
+    Xnack {
+        /// No shared virtual memory, as in kernels that were built without it.
+        None = "none",
+        /// Ranges of host memory that GPUs were given access to; other accesses are faults.
+        Off = "off",
+        /// GPUs use all memory of the process: faults are retried.
+        On = "on",
     }
 }
 
@@ -130,26 +111,6 @@ impl Value for ClockKind {
     }
 }
 
-/// A value that is one of some words.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* } $expected:literal) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)*
-        }
-
-        impl Value for $name {
-            fn parse(text: &OsStr) -> Result<Self, String> {
-                match text.to_str() {
-                    $(Some($word) => Ok($name::$variant),)*
-                    _ => Err($expected.to_owned()),
-                }
-            }
-        }
-    };
-}
-
 words! {
     /// How the times of a packet come to its completion signal.
     Times {
@@ -168,7 +129,6 @@ words! {
         /// Never again once another queue was created or destroyed.
         UntilRemap = "until-remap",
     }
-    "expected written, none, late, end-first, swapped, ahead or until-remap"
 }
 
 words! {
@@ -179,7 +139,6 @@ words! {
         /// Dispatches in the extended format too.
         Extended = "extended",
     }
-    "expected own or extended"
 }
 
 words! {
@@ -190,7 +149,6 @@ words! {
         /// Half of that.
         Half = "half",
     }
-    "expected whole or half"
 }
 
 words! {
@@ -201,7 +159,6 @@ words! {
         /// Nothing.
         Silent = "silent",
     }
-    "expected reported or silent"
 }
 
 /// What copy engines do to the completions of copies.
@@ -235,7 +192,6 @@ words! {
         /// When a packet is complete, and the header of its slot stays valid.
         Valid = "valid",
     }
-    "expected prompt, lazy or valid"
 }
 
 words! {
@@ -246,7 +202,6 @@ words! {
         /// Every valid one, once the doorbell was rung.
         Ahead = "ahead",
     }
-    "expected covered or ahead"
 }
 
 settings! {
@@ -260,27 +215,27 @@ settings! {
     /// Memory of each GPU. Only used memory is taken from the machine.
     memory: Bytes = "KFDEMU_VRAM" ["BYTES"] or (Bytes(16 << 30)) "`16G`";
     /// Whether the host and the other GPUs can access the memory of a GPU. `large`: the aperture shows all memory, as on the emulated products. `small`: a host access is a segmentation fault, and an access by another GPU is a memory fault.
-    bar: Bar = "KFDEMU_BAR" ["`small` | `large`"] or (Bar::Large) "`large`";
+    bar: Bar = "KFDEMU_BAR" or (Bar::Large) "`large`";
     /// Whether the driver offers shared virtual memory. `none`: not at all, so the runtime keeps managed memory in the host. `off`: for ranges that GPUs were given access to. `on`: for all memory of the process; faults are retried, as with `HSA_XNACK=1` on hardware. Memory never moves: a preferred location is stored, and the data stay in the host.
-    xnack: Xnack = "KFDEMU_XNACK" ["`none` | `off` | `on`"] or (Xnack::None) "`none`";
+    xnack: Xnack = "KFDEMU_XNACK" or (Xnack::None) "`none`";
     /// Threads that emulate, for all GPUs together.
     threads: u32 = "KFDEMU_THREADS" ["number"] or (0) "0: as many as there are processors";
     /// What the clock of the GPUs counts. `real` and RATE: time, 100 or RATE million ticks a second, SKEW parts per million too fast. Of the driver's readings of both clocks, every third tells a system time that is JUMP microseconds too late, as if the driver was interrupted between its two clocks. `deterministic`: executed instructions; a dispatch begins when the last one ended, and takes one tick for each wave instruction. In this mode one thread emulates, packets of a queue do not overlap, and a program with one stream gets the same ticks in each run.
     clock: ClockKind = "KFDEMU_CLOCK" ["`real` | `deterministic` | RATE`MHz`[`+`SKEW`ppm`][`~`JUMP`us`]"] or (ClockKind::REAL) "`real`: 100MHz";
     /// How the times of a packet get into its completion signal. Hardware sometimes writes no times, writes them late, or writes an end before the start. `ahead`: by a clock that is 500000 ticks ahead of the one that the driver reads. `until-remap`: none once another queue of the process was created or destroyed.
-    times: Times = "KFDEMU_TIMES" ["`written` | `none` | `late` | `end-first` | `swapped` | `ahead` | `until-remap`"] or (Times::Written) "`written`";
+    times: Times = "KFDEMU_TIMES" or (Times::Written) "`written`";
     /// Which of AMD's own packets a queue takes: those of the processor, or `extended` dispatches too, which gfx1250 takes. Their clusters are executed as workgroups without clusters.
-    packets: Packets = "KFDEMU_PACKETS" ["`own` | `extended`"] or (Packets::Own) "`own`";
+    packets: Packets = "KFDEMU_PACKETS" or (Packets::Own) "`own`";
     /// How much scratch a dispatch gets: what it asks for, or half. An access behind that is a memory fault.
-    scratch: Scratch = "KFDEMU_SCRATCH" ["`whole` | `half`"] or (Scratch::Whole) "`whole`";
+    scratch: Scratch = "KFDEMU_SCRATCH" or (Scratch::Whole) "`whole`";
     /// Whether the runtime is told of memory faults. `silent`: it is not, and the queue stands still.
-    faults: Faults = "KFDEMU_FAULTS" ["`reported` | `silent`"] or (Faults::Reported) "`reported`";
+    faults: Faults = "KFDEMU_FAULTS" or (Faults::Reported) "`reported`";
     /// Whether copy engines complete copies. With `lose:N`, each queue of an engine loses every Nth completion: the data are copied, and the signal is not decremented. gfx942 is known for that.
     sdma: Sdma = "KFDEMU_SDMA" ["`complete` | `lose:`N"] or (Sdma::Complete) "`complete`";
     /// When the read index of a queue advances: when packets complete, or up to a quarter of the ring later and within 20 ms of the last packet, as on hardware. Slots are released in time. With `valid`, the headers of the slots stay valid, against the HSA specification: `omniprobe doctor --self-test` finds that.
-    read_index: ReadIndex = "KFDEMU_READ_INDEX" ["`prompt` | `lazy` | `valid`"] or (ReadIndex::Prompt) "`prompt`";
+    read_index: ReadIndex = "KFDEMU_READ_INDEX" or (ReadIndex::Prompt) "`prompt`";
     /// Which packets a queue takes: those before its write index or doorbell, or each valid one (`ahead`), against the HSA specification.
-    fetch: Fetch = "KFDEMU_FETCH" ["`covered` | `ahead`"] or (Fetch::Covered) "`covered`";
+    fetch: Fetch = "KFDEMU_FETCH" or (Fetch::Covered) "`covered`";
     /// Seed of random numbers, new for each dispatch. They are the content of unwritten LDS, scratch and registers, and decide in which order workgroups start and waves are scheduled. A kernel that depends on them gives different results. Without a seed, unwritten memory has the data of the last workgroup, zeros at first, and the order is by number.
     fill: Option<u32> = "KFDEMU_FILL" ["SEED"] or (None) "off";
     /// Injected faults, see below.
@@ -295,6 +250,4 @@ settings! {
     trace: Option<PathBuf> = "KFDEMU_TRACE" ["FILE"] or (None) "off";
     /// Folder of the device tree that the runtime reads.
     tree: Option<PathBuf> = "KFDEMU_TREE" ["DIR"] or (None) "a folder of the user's in the runtime or temporary folder";
-
-    coming:
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 
 use crate::Value;
 
@@ -11,7 +12,8 @@ pub struct Switch(pub bool);
 
 impl Value for Switch {
     fn parse(text: &OsStr) -> Result<Self, String> {
-        match text.to_str() {
+        // logduration takes any case.
+        match text.to_str().map(str::to_ascii_lowercase).as_deref() {
             Some("true" | "1") => Ok(Switch(true)),
             Some("false" | "0" | "") => Ok(Switch(false)),
             _ => Err("expected true or false".to_owned()),
@@ -19,8 +21,8 @@ impl Value for Switch {
     }
 }
 
-/// The share of dispatches that `random` stands for.
-const RANDOM: f64 = 0.01;
+/// Of how many dispatches of a kernel `random` draws one. More would leave out more kernels that are dispatched less often.
+pub const DRAWN_FROM: u64 = 10;
 
 /// Which dispatches are instrumented, of those that can be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +33,8 @@ pub enum Dispatches {
     Range(u64, u64),
     /// A random share, from 0 to 1.
     Random(f64),
+    /// Of each kernel one, drawn from its first [`DRAWN_FROM`].
+    OneOfEach,
 }
 
 impl fmt::Display for Dispatches {
@@ -39,6 +43,7 @@ impl fmt::Display for Dispatches {
             Dispatches::All => f.write_str("all"),
             Dispatches::Range(1, last) => write!(f, "{last}"),
             Dispatches::Range(first, last) => write!(f, "{first}-{last}"),
+            Dispatches::OneOfEach => f.write_str("random"),
             Dispatches::Random(share) => write!(f, "{}%", share * 100.0),
         }
     }
@@ -55,7 +60,7 @@ impl Value for Dispatches {
         }
         match text {
             "" | "all" => Ok(Dispatches::All),
-            "random" => Ok(Dispatches::Random(RANDOM)),
+            "random" => Ok(Dispatches::OneOfEach),
             _ => {
                 let (first, last) = text.split_once('-').unwrap_or(("1", text));
                 let range = (number(first)?, number(last)?);
@@ -65,14 +70,14 @@ impl Value for Dispatches {
     }
 }
 
-/// Handlers: names, or paths of libraries, with colons in between.
+/// Handlers: names, or paths of libraries, with colons in between, or commas, as logduration has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handlers(pub Vec<OsString>);
 
 impl Value for Handlers {
     fn parse(text: &OsStr) -> Result<Self, String> {
-        let parts = std::env::split_paths(text).map(|part| part.into_os_string());
-        Ok(Handlers(parts.filter(|part| !part.is_empty()).collect()))
+        let parts = text.as_bytes().split(|byte| matches!(byte, b':' | b',')).filter(|part| !part.is_empty());
+        Ok(Handlers(parts.map(|part| OsStr::from_bytes(part).to_owned()).collect()))
     }
 }
 
@@ -92,6 +97,46 @@ impl Value for HandlerOptions {
     }
 }
 
+/// Which workgroups send messages: of each dimension one, or those from the first to the last without that one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Workgroups(pub [Option<(u32, u32)>; 3]);
+
+impl Workgroups {
+    /// True when all are wanted.
+    pub fn are_all(&self) -> bool {
+        *self == Workgroups::default()
+    }
+
+    /// Whether a workgroup is wanted. Messages have 16 bits of its numbers.
+    pub fn has(&self, workgroup: [u16; 3]) -> bool {
+        let is_in = |(wanted, number): (&Option<(u32, u32)>, u16)| {
+            wanted.is_none_or(|(first, end)| (first..end).contains(&u32::from(number)))
+        };
+        self.0.iter().zip(workgroup).all(is_in)
+    }
+}
+
+impl Value for Workgroups {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        let expected = || "expected X,Y,Z, each N, N:M or nothing, with N less than M and M at most 65536".to_owned();
+        let text = text.to_str().ok_or_else(expected)?;
+        let mut all = Workgroups::default();
+        for (n, part) in text.split(',').map(str::trim).enumerate() {
+            let wanted = all.0.get_mut(n).ok_or_else(expected)?;
+            if part.is_empty() {
+                continue;
+            }
+            let number = |text: &str| text.trim().parse::<u32>().ok().filter(|&n| n <= 1 << 16).ok_or_else(expected);
+            let (first, end) = match part.split_once(':') {
+                Some((first, end)) => (number(first)?, number(end)?),
+                None => (number(part)?, number(part)? + 1),
+            };
+            *wanted = Some((first, end)).filter(|_| first < end && end <= 1 << 16).ok_or_else(expected).map(Some)?;
+        }
+        Ok(all)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,10 +145,32 @@ mod tests {
     fn dispatches_are_counts_shares_and_ranges() {
         let parse = |text: &str| Dispatches::parse(OsStr::new(text));
         assert_eq!([parse("all"), parse("")], [Ok(Dispatches::All), Ok(Dispatches::All)]);
-        assert_eq!([parse("random"), parse("25%")], [Ok(Dispatches::Random(0.01)), Ok(Dispatches::Random(0.25))]);
+        assert_eq!([parse("random"), parse("25%")], [Ok(Dispatches::OneOfEach), Ok(Dispatches::Random(0.25))]);
         assert_eq!([parse("1"), parse("7")], [Ok(Dispatches::Range(1, 1)), Ok(Dispatches::Range(1, 7))]);
         assert_eq!(parse("3-9"), Ok(Dispatches::Range(3, 9)));
         for text in ["0", "9-3", "some", "101%", "-2", "1-"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn logdurations_spellings_are_understood() {
+        for (text, expected) in [("TRUE", true), ("True", true), ("1", true), ("FALSE", false), ("", false)] {
+            assert_eq!(Switch::parse(OsStr::new(text)), Ok(Switch(expected)), "{text}");
+        }
+        for text in ["Heatmap:./b.so", "Heatmap,./b.so", ",Heatmap:,./b.so"] {
+            let parsed = Handlers::parse(OsStr::new(text));
+            assert_eq!(parsed, Ok(Handlers(["Heatmap", "./b.so"].map(OsString::from).to_vec())), "{text}");
+        }
+    }
+
+    #[test]
+    fn workgroups_are_numbers_and_ranges_of_each_dimension() {
+        let parse = |text: &str| Workgroups::parse(OsStr::new(text));
+        assert_eq!(parse(""), Ok(Workgroups([None; 3])));
+        assert_eq!(parse("3"), Ok(Workgroups([Some((3, 4)), None, None])));
+        assert_eq!(parse("1:5,,65535"), Ok(Workgroups([Some((1, 5)), None, Some((65535, 65536))])));
+        for text in ["5:1", "2:2", "65536", "0:65537", "a", "1,2,3,4", "-1", "1:"] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::instrument::{Dispatches, HandlerOptions, Handlers, Switch};
-use crate::value::Bytes;
+use crate::instrument::{Dispatches, HandlerOptions, Handlers, Switch, Workgroups};
+use crate::value::{Bytes, words};
 use crate::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce, Ranks, Value, settings};
 
 /// Where rows go.
@@ -29,88 +29,41 @@ impl Value for LogLocation {
     }
 }
 
-/// How rows are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Comma-separated values with a header line.
-    Csv,
-    /// The same, with an apostrophe before texts that a spreadsheet would take for a formula.
-    CsvSafe,
-    /// One JSON object a line.
-    Json,
-}
-
-impl Value for Format {
-    fn parse(text: &OsStr) -> Result<Self, String> {
-        match text.to_str() {
-            Some("csv") => Ok(Format::Csv),
-            Some("csv-safe") => Ok(Format::CsvSafe),
-            Some("json") => Ok(Format::Json),
-            _ => Err("expected csv, csv-safe or json".to_owned()),
-        }
+words! {
+    /// How rows are written.
+    Format {
+        /// Comma-separated values with a header line.
+        Csv = "csv",
+        /// The same, with an apostrophe before texts that a spreadsheet would take for a formula.
+        CsvSafe = "csv-safe",
+        /// One JSON object a line.
+        Json = "json",
     }
 }
 
-/// How handlers write their reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandlerFormat {
-    /// For people.
-    Text,
-    /// Comma-separated values with a header line.
-    Csv,
-    /// One JSON object a line.
-    Json,
-}
-
-impl Value for HandlerFormat {
-    fn parse(text: &OsStr) -> Result<Self, String> {
-        match text.to_str() {
-            Some("text") => Ok(HandlerFormat::Text),
-            Some("csv") => Ok(HandlerFormat::Csv),
-            Some("json") => Ok(HandlerFormat::Json),
-            _ => Err("expected text, csv or json".to_owned()),
-        }
+words! {
+    /// How handlers write their reports.
+    HandlerFormat {
+        /// For people.
+        Text = "text",
+        /// Comma-separated values with a header line.
+        Csv = "csv",
+        /// One JSON object a line.
+        Json = "json",
     }
 }
 
-/// How packets are seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueMode {
-    /// In place, else through the runtime's intercept queues.
-    Auto,
-    /// In the ring of the real queue.
-    Inplace,
-    /// Through the runtime's intercept queues.
-    Intercept,
-}
-
-impl Value for QueueMode {
-    fn parse(text: &OsStr) -> Result<Self, String> {
-        match text.to_str() {
-            Some("auto") => Ok(QueueMode::Auto),
-            Some("inplace") => Ok(QueueMode::Inplace),
-            Some("intercept") => Ok(QueueMode::Intercept),
-            _ => Err("expected auto, inplace or intercept".to_owned()),
-        }
+words! {
+    /// How packets are seen.
+    QueueMode {
+        /// In place, else through the runtime's intercept queues.
+        Auto = "auto",
+        /// In the ring of the real queue.
+        Inplace = "inplace",
+        /// Through the runtime's intercept queues.
+        Intercept = "intercept",
     }
 }
-
-/// A line of the file [`Interceptor::hello`] with this word after the process id has the path of the process's records, as
-/// [`hello::to_line`](crate::hello::to_line) writes it.
-pub const RECORDS_AT: &str = "records-at";
-
-/// A line of that file with this word has the length that the process's log had when it was opened, and its path, as
-/// [`hello::to_line`](crate::hello::to_line) writes it.
-pub const LOG_AT: &str = "log-at";
-
-/// A line of that file with this word says why the process has no file of records: an abrupt end loses rows.
-pub const NO_RECORDS: &str = "no-records";
-
-/// A line of that file with this word says that the process ended in order, so that the library could say what it lost.
-pub const ENDED: &str = "ended";
-
-/// A line of that file with this word says that the process had a runtime which has not loaded the library, and why that may be.
-pub const NOT_LOADED: &str = "not-loaded";
 
 /// What a refusal of a cache's folder or file ends with: see [`Interceptor::kernel_cache_trust`].
 pub const TRUST_ALL: &str = "LOGDUR_KERNEL_CACHE_TRUST=1 uses it all the same";
@@ -186,7 +139,7 @@ settings! {
     /// Where rows go. Rows are appended to a file, which several processes may share; `%p` is the process id, `%r` the rank of MPI or SLURM, `%h` the name of the host. A value that is set but empty means `/dev/null`.
     log_location: LogLocation = "LOGDUR_LOG_LOCATION" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: whole lines on standard output";
     /// How rows are written. Spreadsheets take a cell that begins with `=`, `+`, `-`, `@` or a tab for a formula: `csv-safe` puts an apostrophe before it.
-    log_format: Format = "LOGDUR_LOG_FORMAT" ["`csv` | `csv-safe` | `json`"] or (Format::Csv) "`csv`";
+    log_format: Format = "LOGDUR_LOG_FORMAT" or (Format::Csv) "`csv`";
     /// Kernels whose dispatches get rows. The expression must match one of the names of the kernel: mangled, demangled, or without arguments. Other dispatches are counted as `filtered`.
     log_filter: Option<String> = "LOGDUR_LOG_FILTER" ["regular expression"] or (None) "every kernel";
     /// Whether copies have rows, too: those of `hsa_amd_memory_async_copy` and its variants, which HIP and OpenCL use.
@@ -194,7 +147,7 @@ settings! {
     /// The ranks of a parallel job that log and capture; the others do neither, and run no instrumented clones, though they swap kernels. A process without a rank is not limited.
     ranks: Option<Ranks> = "LOGDUR_RANKS" ["`0,8-15`"] or (None) "every rank";
     /// How packets are observed: in the ring of the application's queue, or through the runtime's intercept queues. Intercept queues are slower. Some versions of the runtime fail when an intercept queue is full; there they are refused with a notice.
-    queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" ["`auto` | `inplace` | `intercept`"] or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";
+    queue_mode: QueueMode = "LOGDUR_QUEUE_MODE" or (QueueMode::Auto) "`auto`: in place, the other way for queues where that is impossible";
     /// Folder of the file `logdur.PID.records`, which records dispatches until their rows are written. The file is removed when the process ends in order; otherwise `omniprobe log FILE` writes the missing rows. `%r` and `%h` are as above. Use a file system in memory: a dispatch might have to wait for a disk. A value that is set but empty means private memory, which is lost with the process.
     records: RecordsLocation = "LOGDUR_RECORDS" ["DIR"] or (RecordsLocation::Default) "`$XDG_RUNTIME_DIR`, else `/dev/shm`, else the folder for temporary files";
     /// Most bytes of records that wait for their rows. The application never waits: beyond this limit a log that cannot be written, as on a full disk, drops its oldest rows, counted as `unwritten`; if the log is only too slow, or more dispatches are in flight, dispatches pass unrecorded, counted as `not-recorded`.
@@ -205,6 +158,8 @@ settings! {
     kernel_cache: Folders = "LOGDUR_KERNEL_CACHE" ["DIR[:DIR…]"] or (Folders::default()) "nothing is replaced";
     /// Which of several kernels that fit is used, even if the running code object is one of them: that of the newest file, or that of the code object whose hash begins with these digits.
     kernel_cache_pick: Option<String> = "LOGDUR_KERNEL_CACHE_PICK" ["`newest` | HASH[,HASH…]"] or (None) "none: a notice lists them";
+    /// Which of several different kernels of one name and argument list in the application is replaced: each, or those of code objects whose hash begins with these digits.
+    kernel_cache_original: Option<String> = "LOGDUR_KERNEL_CACHE_ORIGINAL" ["`all` | HASH[,HASH…]"] or (None) "the one that agrees best with the replacement; a notice names the others";
     /// Whether the cache may use folders and files that belong to a user other than the process's user and root, or that others may write. Otherwise they are refused; a notice gives owner and mode.
     kernel_cache_trust: u32 = "LOGDUR_KERNEL_CACHE_TRUST" ["`0` | `1`"] or (0) "`0`";
     /// When kernels are swapped: always; in alternation with the original, N dispatches each; or for the first N dispatches of each kernel and geometry. The last two compare both kernels, in lines at the end of the log.
@@ -213,6 +168,8 @@ settings! {
     instrumented: Switch = "LOGDUR_INSTRUMENTED" ["`true` | `false`"] or (Switch(false)) "`false`";
     /// Which dispatches are instrumented, of kernels that have a clone: all; a random hundredth; the first N of each kernel; a random share; the N-th to M-th of each kernel.
     dispatches: Dispatches = "LOGDUR_DISPATCHES" ["`all` | `random` | `N` | `N%` | `N-M`"] or (Dispatches::All) "`all`";
+    /// Of which workgroups handlers get messages, whatever made the clone: their numbers in X, Y and Z, each `N`, `N:M` (without M) or nothing. Numbers of larger grids begin anew at 65536.
+    workgroups: Workgroups = "LOGDUR_WORKGROUPS" ["[X][,[Y][,[Z]]]"] or (Workgroups::default()) "all";
     /// Handlers of the messages of instrumented kernels: names of `liblogdur_analyzers.so`, which lies beside `liblogdur.so`, or paths of libraries.
     handlers: Handlers = "LOGDUR_HANDLERS" ["NAME or LIBRARY[:…]"] or (Handlers::default()) "messages are counted only";
     /// Options of the handlers, given to each of them.
@@ -220,7 +177,7 @@ settings! {
     /// Where handlers write their reports. A file is appended to; `%p`, `%r` and `%h` are as above.
     handler_output: LogLocation = "LOGDUR_HANDLER_OUTPUT" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: standard output";
     /// How handlers write their reports.
-    handler_format: HandlerFormat = "LOGDUR_HANDLER_FORMAT" ["`text` | `csv` | `json`"] or (HandlerFormat::Text) "`text`";
+    handler_format: HandlerFormat = "LOGDUR_HANDLER_FORMAT" or (HandlerFormat::Text) "`text`";
     /// A JSON file with libraries that are searched for clones, besides the application's code and the cache, and with those that are not: lists of paths `include`, `include_with_deps` and `exclude`. Kernels of excluded libraries are not instrumented.
     library_filter: Option<PathBuf> = "LOGDUR_LIBRARY_FILTER" ["FILE"] or (None) "the application's code and the cache";
     /// Most bytes of memory for messages, of all GPUs together. A dispatch that finds none of it free runs uninstrumented, and is counted.
@@ -236,7 +193,7 @@ settings! {
     /// Captures only dispatches to this GPU: its number in the column `agent` of the log, which `HIP_VISIBLE_DEVICES` does not change.
     capture_device: Option<u32> = "LOGDUR_CAPTURE_DEVICE" ["number"] or (None) "any";
     /// How much memory is captured: only the arguments; the allocations that arguments point to; those that can be reached from there; all.
-    capture_scope: CaptureScope = "LOGDUR_CAPTURE_SCOPE" ["`kernarg` | `args` | `reachable` | `all`"] or (CaptureScope::All) "`all`";
+    capture_scope: CaptureScope = "LOGDUR_CAPTURE_SCOPE" or (CaptureScope::All) "`all`";
     /// Whether memory is also captured after the kernel. A replay needs it for its comparison.
     capture_after: u32 = "LOGDUR_CAPTURE_AFTER" ["`0` | `1`"] or (1) "`1`";
     /// Capturing stops when the file has this size. Memory that is larger than what is left is not begun: the scope `all` is reduced to `reachable`.
@@ -250,17 +207,17 @@ settings! {
     /// Ends the process with SIGTERM after this many captured dispatches. The file is complete then.
     capture_quit: Option<u32> = "LOGDUR_CAPTURE_QUIT" ["number"] or (None) "the application goes on";
     /// How memory is compressed in the file.
-    capture_compress: Compress = "LOGDUR_CAPTURE_COMPRESS" ["`auto` | `none` | `lz4` | `zstd`"] or (Compress::Auto) "`auto`";
+    capture_compress: Compress = "LOGDUR_CAPTURE_COMPRESS" or (Compress::Auto) "`auto`";
     /// What must be idle while memory is read.
-    capture_quiesce: Quiesce = "LOGDUR_CAPTURE_QUIESCE" ["`queue` | `device` | `process`"] or (Quiesce::Process) "`process`";
+    capture_quiesce: Quiesce = "LOGDUR_CAPTURE_QUIESCE" or (Quiesce::Process) "`process`";
     /// Permissions of the capture file; the umask has no effect. The file contains memory of the application.
     capture_mode: FileMode = "LOGDUR_CAPTURE_MODE" ["octal mode"] or (FileMode(0o600)) "`600`: only its owner reads and writes it";
     /// What the capture file says about the process: nothing; its program and command line; also the environment variables that begin with `HSA_`, `HIP_`, `AMD_`, `ROCR_`, `GPU_`, `LOGDUR_`, `KFDEMU_` or `OMP_`.
-    capture_tell: CaptureTell = "LOGDUR_CAPTURE_TELL" ["`none` | `command` | `environment`"] or (CaptureTell::Environment) "`environment`";
+    capture_tell: CaptureTell = "LOGDUR_CAPTURE_TELL" or (CaptureTell::Environment) "`environment`";
     /// Diagnostics of the library, into the file `logdur.PID.log` beside the log or in the folder for temporary files.
     log: Option<String> = "LOGDUR_LOG" ["`error` | `warn` | `info` | `debug` | `trace`"] or (None) "off";
-    /// A file into which the library writes a line when it is loaded. `omniprobe` sets the variable.
-    hello: Option<PathBuf> = "LOGDUR_HELLO" ["FILE"] or (None) "not written";
-
-    coming:
+    /// Names the run that a process belongs to, in a line of its log: readers take the last run of a log, or all. `omniprobe` sets the variable.
+    run: Option<String> = "LOGDUR_RUN" ["TEXT"] or (None) "no line";
+    /// A pipe or a file into which the library writes lines for `omniprobe`, which sets the variable.
+    hello: Option<PathBuf> = "LOGDUR_HELLO" ["PIPE"] or (None) "not written";
 }

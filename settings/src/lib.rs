@@ -14,12 +14,11 @@ mod value;
 
 pub use capture::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce};
 pub use emulator::{Bar, ClockKind, Emulator, Faults, Fetch, GpuList, Packets, ReadIndex, Scratch, Sdma, Times, Xnack};
-pub use hello::{from_line, to_line};
+pub use hello::HelloLine;
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
-pub use instrument::{Dispatches, HandlerOptions, Handlers, Switch};
+pub use instrument::{DRAWN_FROM, Dispatches, HandlerOptions, Handlers, Switch, Workgroups};
 pub use interceptor::{
-    CacheMode, ENDED, Folders, Format, HandlerFormat, Interceptor, LOG_AT, LogLocation, NO_RECORDS, NOT_LOADED,
-    QueueMode, RECORDS_AT, RecordsLocation, TRUST_ALL,
+    CacheMode, Folders, Format, HandlerFormat, Interceptor, LogLocation, QueueMode, RecordsLocation, TRUST_ALL,
 };
 pub use ranks::Ranks;
 pub use value::Value;
@@ -37,8 +36,6 @@ pub struct Variable {
     pub default: &'static str,
     /// What it does.
     pub help: &'static str,
-    /// False for a variable whose feature is still to come.
-    pub built: bool,
 }
 
 /// A variable whose value was not taken.
@@ -75,8 +72,7 @@ fn read<T: Value>(name: &'static str, text: Option<OsString>, default: T, proble
 macro_rules! settings {
     (
         $(#[$doc:meta])* $name:ident;
-        $( $(#[doc = $help:literal])+ $field:ident: $type:ty = $variable:literal [$values:literal] or ($default:expr) $shown:literal; )*
-        coming: $( $(#[doc = $soon_help:literal])+ $soon:ident = $soon_variable:literal [$soon_values:literal]; )*
+        $( $(#[doc = $help:literal])+ $field:ident: $type:ty = $variable:literal $([$values:literal])? or ($default:expr) $shown:literal; )*
     ) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
@@ -90,8 +86,7 @@ macro_rules! settings {
 
             /// Every variable, in the order of the documentation.
             pub const VARIABLES: &'static [$crate::Variable] = &[
-                $( $crate::Variable { name: $variable, values: $values, default: $shown, help: concat!($($help,)+), built: true }, )*
-                $( $crate::Variable { name: $soon_variable, values: $soon_values, default: "off", help: concat!($($soon_help,)+), built: false }, )*
+                $( $crate::Variable { name: $variable, values: settings!(@values $type $(, $values)?), default: $shown, help: concat!($($help,)+) }, )*
             ];
 
             /// Reads the settings, with `get` in place of the environment.
@@ -100,11 +95,6 @@ macro_rules! settings {
                 let settings = $name {
                     $( $field: $crate::read($variable, get($variable), $default, &mut problems), )*
                 };
-                for variable in Self::VARIABLES.iter().filter(|v| !v.built) {
-                    if get(variable.name).is_some_and(|text| !text.is_empty()) {
-                        problems.push($crate::Problem { name: variable.name, reason: "this feature is still to come; the variable is ignored".to_owned() });
-                    }
-                }
                 (settings, problems)
             }
 
@@ -114,6 +104,8 @@ macro_rules! settings {
             }
         }
     };
+    (@values $type:ty) => { <$type>::VALUES };
+    (@values $type:ty, $values:literal) => { $values };
 }
 use settings;
 
@@ -128,14 +120,8 @@ pub fn page() -> String {
     ] {
         text += &format!("\n## {title}\n\n| variable | values | default | what it does |\n|---|---|---|---|\n");
         for v in variables {
-            let escaped = |s: &str| s.replace('|', "\\|");
-            let help = if v.built {
-                v.help.trim().to_owned()
-            } else {
-                format!("{} *Still to come: setting it gives a notice.*", v.help.trim())
-            };
-            text +=
-                &format!("| `{}` | {} | {} | {} |\n", v.name, escaped(v.values), escaped(v.default), escaped(&help));
+            let cells = [v.values, v.default, v.help.trim()].map(|s| s.replace('|', "\\|"));
+            text += &format!("| `{}` | {} |\n", v.name, cells.join(" | "));
         }
     }
     text += "\n### Injected faults: `KFDEMU_INJECT`\n\n\

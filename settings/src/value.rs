@@ -12,6 +12,57 @@ pub trait Value: Sized {
     fn parse(text: &OsStr) -> Result<Self, String>;
 }
 
+/// Makes a type whose values are words.
+macro_rules! words {
+    (
+        $(#[$doc:meta])* $name:ident {
+            $(#[$first_doc:meta])* $first:ident = $first_word:literal,
+            $($(#[$next_doc:meta])* $next:ident = $next_word:literal,)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $(#[$first_doc])* $first,
+            $($(#[$next_doc])* $next,)*
+        }
+
+        impl $name {
+            /// Every word.
+            pub const WORDS: [&'static str; [$first_word $(, $next_word)*].len()] = [$first_word $(, $next_word)*];
+            /// The words for the documentation.
+            pub(crate) const VALUES: &'static str = concat!("`", $first_word, "`" $(, " | `", $next_word, "`")*);
+
+            /// The word of a value.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $name::$first => $first_word,
+                    $($name::$next => $next_word,)*
+                }
+            }
+        }
+
+        impl $crate::Value for $name {
+            fn parse(text: &std::ffi::OsStr) -> Result<Self, String> {
+                match text.to_str() {
+                    Some($first_word) => Ok($name::$first),
+                    $(Some($next_word) => Ok($name::$next),)*
+                    _ => Err($crate::value::expected_one_of(&$name::WORDS)),
+                }
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+/// What is expected where a word is: "expected a, b or c".
+pub(crate) fn expected_one_of(words: &[&str]) -> String {
+    match words {
+        [others @ .., last] if !others.is_empty() => format!("expected {} or {last}", others.join(", ")),
+        words => format!("expected {}", words.concat()),
+    }
+}
+
 impl Value for Option<String> {
     fn parse(text: &OsStr) -> Result<Self, String> {
         match text.to_str() {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use hsa_sys::abi::signal::Signal;
-use logdur_intercept::lock;
+use logdur_system::lock;
 
 /// Which engine of a GPU copies. The runtime has one of each kind, chosen by the agents that a copy is asked for with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Engine {
 }
 
 /// A copy, by its signals.
-pub(crate) struct Copy {
+pub(crate) struct AsyncCopy {
     /// Has a value above 0 until the copy is complete.
     pub(crate) completion: u64,
     /// It begins when all of these are 0.
@@ -64,7 +64,7 @@ pub(crate) struct Copy {
 #[derive(Default)]
 struct Known {
     /// Those that were not complete when they were last looked at.
-    copies: Vec<Copy>,
+    copies: Vec<AsyncCopy>,
     /// Threads in calls that return when their copy is complete.
     inside: usize,
     /// Memory is being captured: no copy begins.
@@ -122,7 +122,7 @@ pub(super) unsafe fn value(signal: u64) -> i64 {
     unsafe { Signal::from_handle(signal) }.value.load(Ordering::Acquire)
 }
 
-impl Copy {
+impl AsyncCopy {
     fn is_complete(&self) -> bool {
         // SAFETY: the hooks of the signal's next use and of its end remove the copy.
         unsafe { value(self.completion) <= 0 }
@@ -146,7 +146,7 @@ impl Copies {
 
     /// Copies are about to be started by one call. If one could begin at once, the thread waits while copies are held. Copies
     /// that wait for what a capture holds do not begin, and their thread goes on.
-    pub(crate) fn start(&self, copies: Vec<Copy>) {
+    pub(crate) fn start(&self, copies: Vec<AsyncCopy>) {
         let mut known = lock(&self.known);
         if copies.iter().any(|copy| !copy.waits()) {
             known = self.released(known);
@@ -229,7 +229,7 @@ impl Copies {
     /// released.
     pub(super) fn all_ended(&self) -> Option<u64> {
         let known = lock(&self.known);
-        let ended = known.inside == 0 && !known.endless && known.copies.iter().all(Copy::is_complete);
+        let ended = known.inside == 0 && !known.endless && known.copies.iter().all(AsyncCopy::is_complete);
         (ended && known.held).then_some(known.begun)
     }
 

@@ -15,20 +15,21 @@ use std::time::Duration;
 use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::{
-    Agent, Allocation, AllocationKind, CaptureError, CodeObject, Compress, Dispatch, Global, Id, Kernel, Loaded, Note,
-    Options, Queue, Scope, Severity, SnapshotId, Threads, Writer, numbered,
+    Agent, Allocation, AllocationKind, Begun, CaptureError, CodeObject, Compress, Dispatch, Global, Id, Kernel, Loaded,
+    Note, Options, Queue, Scope, Severity, SnapshotId, Threads, Writer, numbered,
 };
 use logdur_intercept::clock::to_ns;
-use logdur_intercept::{interceptor, queue};
-use logdur_journal::names::shell_word;
-use logdur_settings::{CaptureScope, CaptureTell, Interceptor};
+use logdur_intercept::{Interceptor, interceptor, queue};
+use logdur_settings as settings;
+use logdur_settings::{CaptureScope, CaptureTell};
+use logdur_system::text::shell_word;
 
 use super::kernarg::Kernarg;
 use super::memory;
 use super::process;
 use super::storage::GuardedStorage;
 use crate::code::{Object, Objects, name_of};
-use crate::session::Session;
+use crate::kernels::Kernels;
 
 pub(super) use snapshot::{Over, Source};
 
@@ -50,7 +51,7 @@ pub(super) struct File {
     numbers: u64,
     agents: HashSet<usize>,
     queues: HashSet<u64>,
-    allocations: HashMap<u64, u64>,
+    allocations: HashMap<u64, (u64, memory::VmemPart)>,
     latest: Option<SnapshotId>,
     started: bool,
     /// By the kernel's name: dispatches, nanoseconds that they ran, nanoseconds that they were held.
@@ -100,7 +101,7 @@ impl File {
     ///
     /// # Errors
     /// When it cannot be created.
-    pub(super) fn create(wanted: &Path, settings: &Interceptor) -> Result<File, Failed> {
+    pub(super) fn create(wanted: &Path, settings: &settings::Interceptor) -> Result<File, Failed> {
         let (path, storage) = new_file(path_of(wanted), settings.capture_mode.0)?;
         let compress = match settings.capture_compress {
             logdur_settings::Compress::Auto => Compress::Auto,
@@ -157,17 +158,17 @@ impl File {
     }
 
     /// Writes the first records: the process and its GPUs.
-    fn begin(&mut self, session: &Session) -> Result<(), Failed> {
+    fn begin(&mut self, interceptor: &Interceptor) -> Result<(), Failed> {
         if !std::mem::replace(&mut self.started, true) {
-            let process = process::describe(session, self.tell);
+            let process = process::describe(interceptor, self.tell);
             self.writer()?.session(&process)?;
         }
         for position in 0.. {
-            let Some(agent) = session.interceptor.agent(position) else { break };
+            let Some(agent) = interceptor.agent(position) else { break };
             if !self.agents.insert(position) {
                 continue;
             }
-            let isa = session.interceptor.api().isa_names(agent.agent.handle).unwrap_or_default().into_iter().next();
+            let isa = interceptor.api().isa_names(agent.agent.handle).unwrap_or_default().into_iter().next();
             let identity = &agent.agent.identity;
             self.writer()?.agent(&Agent {
                 id: number_of(position),
@@ -180,7 +181,7 @@ impl File {
                 bdf: identity.bdf.clone(),
                 driver_node: identity.driver_node,
                 partition: identity.partition,
-                visible: crate::session::visible_agents(),
+                visible: crate::process::visible_agents(),
                 ..Agent::default()
             })?;
         }
@@ -190,12 +191,12 @@ impl File {
     /// Writes a code object that was loaded, by the application or from the kernel cache.
     pub(super) fn loaded(
         &mut self,
-        session: &Session,
+        interceptor: &Interceptor,
         executable: Executable,
         object: &Object,
         bytes: &[u8],
     ) -> Result<(), Failed> {
-        self.begin(session)?;
+        self.begin(interceptor)?;
         if let (Err(why), true) = (&object.code, bytes.is_empty()) {
             return self.lost(&format!("a code object of the application: {why}")).map(drop);
         }
@@ -205,11 +206,11 @@ impl File {
         writer.loaded(&Loaded {
             executable: executable.0,
             code_object: id,
-            agent: session.interceptor.agent_position(object.agent).map_or(0, number_of),
+            agent: interceptor.agent_position(object.agent).map_or(0, number_of),
             base: object.at.base,
             size: object.at.size,
             delta: object.at.delta,
-            uri: object.uri(session.interceptor.api()),
+            uri: object.uri(interceptor.api()),
         })?;
         self.code_objects.insert(id);
         Ok(())
@@ -218,7 +219,7 @@ impl File {
     /// An executable was frozen.
     pub(super) fn frozen(
         &mut self,
-        session: &Session,
+        interceptor: &Interceptor,
         executable: Executable,
         kernels: &[KernelSymbol],
         objects: &Objects<'_>,
@@ -228,7 +229,7 @@ impl File {
         let id_of = |object: Option<&Arc<Object>>| {
             object.map(|object| Id(*object.hash.as_bytes())).filter(|id| written.contains(id)).unwrap_or_default()
         };
-        let agent_of = |agent: u64| session.interceptor.agent_position(agent).map_or(0, number_of);
+        let agent_of = |agent: u64| interceptor.agent_position(agent).map_or(0, number_of);
         for symbol in kernels.iter().filter(|s| s.kernel_object != 0) {
             self.numbers += 1;
             let (id, code_object) = (self.numbers, id_of(objects.of_kernel(symbol)));
@@ -258,34 +259,40 @@ impl File {
         Ok(())
     }
 
-    fn allocations(&mut self, session: &Session, ranges: &[memory::Allocation]) -> Result<(), Failed> {
-        let now: HashMap<u64, u64> = ranges.iter().map(|r| (r.base, r.size)).collect();
+    fn allocations(&mut self, interceptor: &Interceptor, ranges: &[memory::Allocation]) -> Result<(), Failed> {
+        let what = |range: &memory::Allocation| (range.size, range.part);
+        let now: HashMap<u64, (u64, memory::VmemPart)> = ranges.iter().map(|r| (r.base, what(r))).collect();
         let gone: Vec<u64> =
-            self.allocations.iter().filter(|(base, size)| now.get(base) != Some(size)).map(|(b, _)| *b).collect();
+            self.allocations.iter().filter(|(base, was)| now.get(base) != Some(was)).map(|(b, _)| *b).collect();
         for base in gone {
             self.allocations.remove(&base);
             self.writer()?.freed(base)?;
         }
         for range in ranges {
-            let Some(allocation) = allocation(session, range) else { continue };
-            if self.allocations.insert(range.base, range.size).is_none() {
+            let Some(allocation) = allocation(interceptor, range) else { continue };
+            if self.allocations.insert(range.base, what(range)).is_none() {
                 self.writer()?.allocation(&allocation)?;
             }
         }
         Ok(())
     }
 
-    /// Writes a dispatch, and notes what a replay of it lacks. Returns that text the first time.
-    pub(super) fn dispatch(&mut self, session: &Session, taken: &Taken) -> Result<Vec<String>, Failed> {
-        self.begin(session)?;
+    /// Writes that a dispatch is about to run: all that is known of it before.
+    pub(super) fn begun(&mut self, interceptor: &Interceptor, taken: &Taken) -> Result<(), Failed> {
+        self.begin(interceptor)?;
+        self.queue(taken.target.0)?;
+        let dispatch = self.record(interceptor, taken);
+        self.writer()?.begun(&Begun { dispatch })
+    }
+
+    fn record(&self, interceptor: &Interceptor, taken: &Taken) -> Dispatch {
         let (queue, index, occurrence) = taken.target;
-        self.queue(queue)?;
         let of_app = self.kernels.get(&taken.packet.kernel_object()).copied();
         let ran = self.kernels.get(&taken.ran).copied();
-        let ns = |tick: u64| if tick == 0 { 0 } else { system_ns(session, queue.agent, tick) };
+        let ns = |tick: u64| if tick == 0 { 0 } else { system_ns(interceptor, queue.agent, tick) };
         let (start, end) = taken.ticks.unwrap_or_default();
         let replaced = of_app.filter(|_| of_app != ran);
-        self.writer()?.dispatch(&Dispatch {
+        Dispatch {
             id: taken.id,
             queue: queue.id.load(Ordering::Relaxed),
             index,
@@ -311,9 +318,24 @@ impl File {
             },
             replaced_kernarg: Vec::new(),
             held_ns: taken.held.as_nanos() as u64,
-        })?;
-        let number = session.kernels.number(taken.packet.kernel_object());
-        let name = session.kernels.by_number(number).map_or("", |k| k.name()).to_owned();
+        }
+    }
+
+    /// Writes a dispatch, and notes what a replay of it lacks. Returns that text the first time.
+    pub(super) fn dispatch(
+        &mut self,
+        interceptor: &Interceptor,
+        kernels: &Kernels,
+        taken: &Taken,
+    ) -> Result<Vec<String>, Failed> {
+        self.begin(interceptor)?;
+        self.queue(taken.target.0)?;
+        let dispatch = self.record(interceptor, taken);
+        self.writer()?.dispatch(&dispatch)?;
+        let of_app = self.kernels.get(&taken.packet.kernel_object()).copied();
+        let ran = self.kernels.get(&taken.ran).copied();
+        let number = kernels.number(taken.packet.kernel_object());
+        let name = kernels.by_number(number).map_or("", |k| k.name()).to_owned();
         let lacks = [of_app, ran].map(|kernel| match kernel {
             None => Some("it is not known to the loader, or was loaded before its code could be seen"),
             Some((_, id)) if id.is_none() => Some("its code object was loaded in a way that is not seen"),
@@ -342,7 +364,7 @@ impl File {
         }
         let counted = self.report.entry(name).or_default();
         counted.0 += 1;
-        counted.1 += ns(end).saturating_sub(ns(start));
+        counted.1 += dispatch.end_ns.saturating_sub(dispatch.start_ns);
         counted.2 += taken.held.as_nanos() as u64;
         Ok(new)
     }
@@ -368,7 +390,7 @@ impl File {
     /// Writes that a dispatch was not captured. The captured dispatches stay complete.
     pub(super) fn untaken(&mut self, why: &str) -> Result<(), Failed> {
         self.untaken += 1;
-        self.note(Severity::Info, "untaken", why)
+        self.note(Severity::Info, logdur_capture::UNTAKEN, why)
     }
 
     fn note(&mut self, severity: Severity, code: &str, text: &str) -> Result<(), Failed> {
@@ -410,6 +432,11 @@ impl File {
         let bytes = self.writer.as_ref()?.bytes();
         let count: u64 = self.report.values().map(|counted| counted.0).sum();
         let (path, kernels, untaken) = (self.path.display(), self.report.len(), self.untaken);
+        if !self.path.exists() {
+            return Some(format!(
+                "{path}: the capture was deleted while it was written, with {count} dispatches in it"
+            ));
+        }
         // The reasons are notes of the file, and notices of a log that may be nowhere.
         let why = match untaken {
             0 => String::new(),
@@ -459,7 +486,7 @@ fn number_of(position: usize) -> u64 {
     position as u64 + 1
 }
 
-fn allocation(session: &Session, range: &memory::Allocation) -> Option<Allocation> {
+fn allocation(interceptor: &Interceptor, range: &memory::Allocation) -> Option<Allocation> {
     let kind = match range.kind {
         memory::Kind::Pool(pool) if pool.is_gpu && pool.is_fine_grained() => AllocationKind::DeviceFine,
         memory::Kind::Pool(pool) if pool.is_gpu => AllocationKind::DeviceCoarse,
@@ -472,7 +499,7 @@ fn allocation(session: &Session, range: &memory::Allocation) -> Option<Allocatio
         memory::Kind::Variable { .. } => return None,
     };
     let owner = match range.kind {
-        memory::Kind::Pool(pool) => session.interceptor.agent_position(pool.agent).map_or(0, number_of),
+        memory::Kind::Pool(pool) => interceptor.agent_position(pool.agent).map_or(0, number_of),
         _ => 0,
     };
     let host_base = match range.kind {
@@ -480,13 +507,15 @@ fn allocation(session: &Session, range: &memory::Allocation) -> Option<Allocatio
         _ => None,
     };
     let (kind, backing) = if range.is_virtual { (AllocationKind::Virtual, kind) } else { (kind, kind) };
-    Some(Allocation { base: range.base, size: range.size, kind, owner, host_base, backing, ..Allocation::default() })
+    let memory::VmemPart { handle, offset } = range.part;
+    let (base, size) = (range.base, range.size);
+    Some(Allocation { base, size, kind, owner, host_base, backing, handle, offset, ..Allocation::default() })
 }
 
 /// Converts a GPU's tick to nanoseconds of the system clock; 0 if the runtime does not know.
-fn system_ns(session: &Session, agent: usize, tick: u64) -> u64 {
-    let Some(agent) = session.interceptor.agent(agent) else { return 0 };
-    let api = session.interceptor.api();
+fn system_ns(interceptor: &Interceptor, agent: usize, tick: u64) -> u64 {
+    let Some(agent) = interceptor.agent(agent) else { return 0 };
+    let api = interceptor.api();
     let converted = api.system_tick(agent.agent.handle, tick).and_then(|t| Ok(to_ns(t, api.timestamp_frequency()?)));
     converted.unwrap_or(0)
 }

@@ -6,14 +6,21 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use logdur_intercept::Interceptor;
 use logdur_intercept::queue::Queue;
-use logdur_settings::Interceptor;
+use logdur_journal::pages;
+use logdur_settings as settings;
 
 use super::copies::Copies;
-use crate::session::Session;
 
 /// How long a capture waits for what takes no longer if nothing is wrong: a lock, a copy of its own.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Memory that must be left before more is read, in bytes: a capture takes some for what is hashed, compressed and written, and an
+/// allocation that fails would end the process.
+const ROOM: usize = 24 << 20;
+/// That it is not.
+pub(super) const NO_ROOM: &str =
+    "the system has not 24 MiB of memory left for the capture itself (see `ulimit -d` and `ulimit -v`)";
 /// Between two looks for progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// After so many failures in a row nothing more is captured: each one has held the application's queues.
@@ -42,21 +49,21 @@ impl Patience {
 
     /// True when nothing has progressed for too long, or the end has come. A read index that moves, a record that completes and a
     /// copy that completes are progress.
-    pub(super) fn is_over(&mut self, session: &Session, copies: &Copies) -> bool {
+    pub(super) fn is_over(&mut self, interceptor: &Interceptor, copies: &Copies) -> bool {
         let now = Instant::now();
         if now >= self.end {
             return true;
         }
         if now - self.looked >= LOOK_EVERY {
             self.looked = now;
-            if self.look(&session.interceptor.queues.all(), copies) {
+            if self.look(&interceptor.queues.all(), copies) {
                 self.moved = now;
             }
         }
         if now - self.moved < self.stall {
             return false;
         }
-        match may_wait(&session.interceptor.queues.all(), copies) {
+        match may_wait(&interceptor.queues.all(), copies) {
             Some(true) => true,
             Some(false) => {
                 // A long kernel: it ends although work is held.
@@ -102,19 +109,27 @@ fn may_wait(queues: &[&Queue], copies: &Copies) -> Option<bool> {
     known
 }
 
+/// True if there is memory left for the capture itself.
+pub(super) fn has_room() -> bool {
+    pages::are_there(ROOM)
+}
+
 /// Why memory is too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TooMuch {
     /// For the file.
-    #[error("{bytes} bytes of memory, and {name} leaves {left} bytes", name = Interceptor::capture_max_bytes)]
+    #[error("{bytes} bytes of memory, and {name} leaves {left} bytes", name = settings::Interceptor::capture_max_bytes)]
     Bytes {
         /// How much memory there is.
         bytes: u64,
         /// How much the file may grow.
         left: u64,
     },
+    /// For the process.
+    #[error("{NO_ROOM}")]
+    Room,
     /// To be read in time.
-    #[error("{bytes} bytes of memory, at {rate} bytes in a second longer than {name}={seconds}", name = Interceptor::capture_max_hold)]
+    #[error("{bytes} bytes of memory, at {rate} bytes in a second longer than {name}={seconds}", name = settings::Interceptor::capture_max_hold)]
     Time {
         /// How much memory there is.
         bytes: u64,

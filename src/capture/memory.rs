@@ -49,13 +49,32 @@ pub(crate) struct Allocation {
     pub(crate) kind: Kind,
     /// Mapped by `hsa_amd_vmem_map`.
     pub(crate) is_virtual: bool,
+    /// Then, the memory that is mapped, and where in it this begins. The same memory may be mapped at several addresses.
+    pub(crate) part: VmemPart,
     /// The application exported a handle of it, to another process or another device.
     pub(crate) is_shared: bool,
     /// A number that is never reused: a later allocation at the same address has another one.
     pub(crate) serial: u64,
 }
 
-/// The serial number of the next allocation.
+/// A part of the memory that handles of `hsa_amd_vmem_*` stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VmemPart {
+    /// The number of the memory: handles of the same memory have the same. 0 is none.
+    pub(crate) handle: u64,
+    /// Bytes before the part.
+    pub(crate) offset: u64,
+}
+
+/// What a handle of `hsa_amd_vmem_*` stands for.
+#[derive(Clone, Copy)]
+struct Handle {
+    pool: Pool,
+    /// The number of its memory.
+    number: u64,
+}
+
+/// The serial number of the next allocation, or of the next memory that is mapped.
 fn next_serial() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -102,8 +121,8 @@ pub(crate) struct Memory {
     /// How often `live` has changed.
     changes: u64,
     pools: HashMap<u64, Pool>,
-    /// Pools of the handles that `hsa_amd_vmem_handle_create` has given out.
-    handles: HashMap<u64, Pool>,
+    /// The handles that `hsa_amd_vmem_handle_create` has given out.
+    handles: HashMap<u64, Handle>,
     /// Agents that may access memory of another GPU, by its base.
     allowed: HashMap<u64, Vec<u64>>,
     /// Data of replacements, by their executables. Only a replacement itself reaches its data.
@@ -120,6 +139,10 @@ impl Memory {
     }
 
     fn enter(&mut self, base: u64, size: u64, kind: Kind, is_virtual: bool) {
+        self.enter_part(base, size, kind, is_virtual, VmemPart::default());
+    }
+
+    fn enter_part(&mut self, base: u64, size: u64, kind: Kind, is_virtual: bool, part: VmemPart) {
         if base == 0 || size == 0 {
             return;
         }
@@ -133,7 +156,7 @@ impl Memory {
         }
         self.allowed.remove(&base);
         let serial = next_serial();
-        self.live.insert(base, Allocation { base, size, kind, is_virtual, is_shared: false, serial });
+        self.live.insert(base, Allocation { base, size, kind, is_virtual, part, is_shared: false, serial });
         self.changes += 1;
     }
 
@@ -200,7 +223,7 @@ impl Memory {
         let kind = Kind::Variable { agent, executable };
         let data = written.map(|(base, size)| {
             let serial = next_serial();
-            Allocation { base, size, kind, is_virtual: false, is_shared: false, serial }
+            Allocation { base, size, kind, is_virtual: false, part: VmemPart::default(), is_shared: false, serial }
         });
         self.ours.entry(executable.0).or_default().extend(data);
     }
@@ -256,21 +279,23 @@ impl Memory {
     /// Enters a handle of memory that can be mapped.
     pub(crate) fn handle_created(&mut self, api: &Api, pool: u64, handle: u64) {
         if let Some(pool) = self.pool(api, pool) {
-            self.handles.insert(handle, pool);
+            self.handles.insert(handle, Handle { pool, number: next_serial() });
         }
     }
 
     /// A handle stands for what is mapped at an address.
     pub(crate) fn handle_of(&mut self, address: u64, handle: u64) {
-        if let Some(Kind::Pool(pool)) = self.around(address).map(|a| a.kind) {
-            self.handles.insert(handle, pool);
-        }
+        let Some(Allocation { kind: Kind::Pool(pool), part, .. }) = self.around(address).copied() else { return };
+        let number = if part.handle == 0 { next_serial() } else { part.handle };
+        self.handles.insert(handle, Handle { pool, number });
     }
 
-    /// Memory of a handle was mapped.
-    pub(crate) fn mapped(&mut self, handle: u64, base: u64, size: u64) {
-        let kind = self.handles.get(&handle).copied().map_or(Kind::Foreign { agent: None }, Kind::Pool);
-        self.enter(base, size, kind, true);
+    /// Memory of a handle was mapped, from an offset on.
+    pub(crate) fn mapped(&mut self, handle: u64, offset: u64, base: u64, size: u64) {
+        let of = self.handles.get(&handle).copied();
+        let kind = of.map_or(Kind::Foreign { agent: None }, |of| Kind::Pool(of.pool));
+        let part = VmemPart { handle: of.map_or(0, |of| of.number), offset };
+        self.enter_part(base, size, kind, true, part);
     }
 
     /// Removes the memory at an address.
@@ -349,6 +374,18 @@ impl Memory {
         all
     }
 
+    /// The memory that a word leads to if it is an address: what contains it, and what ends there, since kernels get such ends, too.
+    pub(crate) fn led_to(&self, word: u64) -> Vec<Allocation> {
+        let mut all = self.mapped_around(word);
+        if let Some(before) = word.checked_sub(1).and_then(|last| self.around(last))
+            && before.end() == word
+            && !all.contains(before)
+        {
+            all.extend(self.mapped_around(before.base));
+        }
+        all
+    }
+
     /// The memory that contains an address.
     pub(crate) fn around(&self, address: u64) -> Option<&Allocation> {
         self.live.range(..=address).next_back().map(|(_, a)| a).filter(|a| address < a.end())
@@ -422,7 +459,7 @@ mod tests {
     fn mappings_that_touch_are_one() {
         let mut memory = Memory::default();
         for base in [0x1000, 0x2000, 0x3000, 0x5000] {
-            memory.mapped(base, base, 0x1000);
+            memory.mapped(base, 0, base, 0x1000);
         }
         memory.locked(0x4000, 0x4000, 0x1000);
         let around = |at| {
@@ -433,6 +470,40 @@ mod tests {
         assert_eq!(around(0x2800), [0x1000, 0x2000, 0x3000]);
         assert_eq!(around(0x1000), [0x1000, 0x2000, 0x3000]);
         assert_eq!((around(0x4100), around(0x5fff), around(0x6000)), (vec![0x4000], vec![0x5000], vec![]));
+    }
+
+    #[test]
+    fn an_address_leads_to_what_contains_it_and_to_what_ends_there() {
+        let mut memory = Memory::default();
+        for base in [0x1000, 0x2000, 0x4000] {
+            memory.locked(base, base, 0x1000);
+        }
+        let led = |word| memory.led_to(word).iter().map(|a| a.base).collect::<Vec<_>>();
+        assert_eq!([led(0x1fff), led(0x2000)], [vec![0x1000], vec![0x2000, 0x1000]]);
+        assert_eq!([led(0x3000), led(0x3001), led(0), led(0x5000)], [vec![0x2000], vec![], vec![], vec![0x4000]]);
+        for base in [0x8000, 0x9000] {
+            memory.mapped(base, 0, base, 0x1000);
+        }
+        assert_eq!(memory.led_to(0x9000).len(), 2, "mappings that touch are one already");
+    }
+
+    #[test]
+    fn memory_that_is_mapped_twice_has_one_number() {
+        let pool = Pool { handle: 5, agent: 1, is_gpu: true, global_flags: Some(0) };
+        let mut memory = Memory { pools: HashMap::from([(5, pool)]), ..Memory::default() };
+        for handle in [70, 71] {
+            memory.handles.insert(handle, Handle { pool, number: next_serial() });
+        }
+        memory.mapped(70, 0, 0x1000, 0x1000);
+        memory.mapped(70, 0x1000, 0x3000, 0x1000);
+        memory.mapped(71, 0, 0x5000, 0x1000);
+        memory.handle_of(0x3800, 99);
+        memory.mapped(99, 0, 0x7000, 0x1000);
+        let part = |at| memory.around(at).unwrap().part;
+        let first = part(0x1000).handle;
+        assert_eq!(part(0x3000), VmemPart { handle: first, offset: 0x1000 });
+        assert_eq!(part(0x7000), VmemPart { handle: first, offset: 0 });
+        assert!(first != 0 && part(0x5000).handle != first);
     }
 
     #[test]

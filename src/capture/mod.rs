@@ -28,24 +28,27 @@ use std::collections::{BTreeSet, VecDeque};
 use std::error::Error;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use amdgpu_code_object::{DataKind, Image};
-use hsa::{Executable, KernelSymbol, LoadedAt, VariableSymbol};
+use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
+use logdur_intercept::Interceptor;
 use logdur_intercept::lifetime::Access;
-use logdur_intercept::lock;
 use logdur_intercept::ports::{Follow, HoldQueue};
 use logdur_intercept::queue::{Lease, Queue, Ring};
 use logdur_intercept::wake::Sleeper;
-use logdur_journal::names::one_line;
-use logdur_settings::{CaptureScope, Interceptor, Quiesce};
+use logdur_settings as settings;
+use logdur_settings::{CaptureScope, Quiesce};
+use logdur_system::lock;
+use logdur_system::text::one_line;
 
 use crate::code::{Object, Objects};
-use crate::session::{self, Session};
+use crate::kernels::Kernels;
+use crate::ports::{FollowCode, OwnVariables, WriteRows};
 
-pub(crate) use copies::{Copies, Copy, Engine, Inside, Path, copied_by_a_kernel};
+pub(crate) use copies::{AsyncCopy, Copies, Engine, Inside, Path, copied_by_a_kernel};
 pub(crate) use memory::Memory;
 
 use file::File;
@@ -56,6 +59,11 @@ use untouched::Untouched;
 
 /// The feature. It exists only if a capture file is set.
 pub(crate) struct Capture {
+    kernels: &'static Kernels,
+    /// Present when there is a kernel cache.
+    variables: Option<&'static dyn OwnVariables>,
+    /// Written before the process is ended.
+    rows: &'static dyn WriteRows,
     selection: Selection,
     scope: CaptureScope,
     quiesce: Quiesce,
@@ -103,19 +111,25 @@ struct Target {
 }
 
 impl HoldQueue for Capture {
-    fn hold(&self, queue: &'static Queue, ring: &'static Ring, packets: Range<u64>) -> bool {
-        let session = session::current().filter(|_| !self.stopped.load(Ordering::Relaxed));
+    fn hold(
+        &self,
+        interceptor: &'static Interceptor,
+        queue: &'static Queue,
+        ring: &'static Ring,
+        packets: Range<u64>,
+    ) -> bool {
+        let is_stopped = self.stopped.load(Ordering::Relaxed);
         for index in packets {
             let packet = ring.slot(index).read();
-            let may_be_wanted = session.filter(|_| packet.is_dispatch() && !ring.hold.has_passed(index));
-            let wanted = may_be_wanted.and_then(|session| Some((session, self.wants(session, queue, &packet)?)));
-            let Some((session, occurrence)) = wanted else {
+            let may_be_wanted = !is_stopped && packet.is_dispatch() && !ring.hold.has_passed(index);
+            let wanted = may_be_wanted.then(|| self.wants(interceptor, queue, &packet)).flatten();
+            let Some(occurrence) = wanted else {
                 self.untouched.published(&packet);
                 continue;
             };
             // Before the capture thread learns of it, since that thread may release the queue at once.
             ring.hold.begin(index);
-            let _lease = session.interceptor.queues.lease();
+            let _lease = interceptor.queues.lease();
             let (reached, since) = (false, Instant::now());
             lock(&self.inbox).push_back(Target { queue, _lease, index, occurrence, reached, since });
             self.sleeper.wake();
@@ -124,47 +138,78 @@ impl HoldQueue for Capture {
         false
     }
 
-    fn cannot_hold(&self, queue: u64) {
+    fn cannot_hold(&self, interceptor: &Interceptor, queue: u64) {
         self.untouched.unseen();
-        if let Some(session) = session::current() {
-            session.interceptor.notice(format!(
-                "capture: queue {queue} is one of the runtime's intercept queues: its dispatches are not captured, and not held \
-                 while others are"
-            ));
-        }
+        interceptor.notice(format!(
+            "capture: queue {queue} is one of the runtime's intercept queues: its dispatches are not captured, and not held while \
+             others are"
+        ));
     }
 }
 
 impl Follow for Capture {
-    fn queue_begins(&self) {
-        let Some(session) = session::current() else { return };
-        session.capture.iter().for_each(|capture| capture.start(session));
+    fn queue_begins(&'static self, interceptor: &'static Interceptor) {
+        self.start(interceptor);
     }
 
-    fn records_changed(&self) {}
+    fn records_changed(&self, _: &Interceptor) {}
+}
+
+impl FollowCode for Capture {
+    fn loaded_ours(
+        &self,
+        interceptor: &Interceptor,
+        executable: Executable,
+        objects: &Objects<'_>,
+        bytes: &[u8],
+        symbols: &[KernelSymbol],
+    ) {
+        let [object] = objects.all() else { return };
+        if let (Some(moved_by), Ok(image)) = (object.moved_by(), Image::parse(bytes)) {
+            let written = image.data().into_iter().filter(|range| range.kind == DataKind::Variable);
+            let written = written.map(|range| (range.start.wrapping_add(moved_by), range.size));
+            self.memory(|memory| memory.loaded_ours(executable, object.agent, written));
+        }
+        let mut file = lock(&self.file);
+        let noted = file
+            .loaded(interceptor, executable, object, bytes)
+            .and_then(|()| file.frozen(interceptor, executable, symbols, objects, &[]));
+        drop(file);
+        self.check(interceptor, noted);
+    }
+
+    fn unloaded(&self, executable: Executable) {
+        self.memory_leaves(|memory| memory.unloaded(executable));
+    }
 }
 
 impl Capture {
     /// Whether a dispatch is captured: its number among those of its kernel and geometry, if so.
-    fn wants(&self, session: &Session, queue: &Queue, packet: &Packet) -> Option<u64> {
+    fn wants(&self, interceptor: &Interceptor, queue: &Queue, packet: &Packet) -> Option<u64> {
         if packet.is_extended_dispatch() {
-            session.interceptor.notice_once(
+            interceptor.notice_once(
                 "extended-capture",
                 "capture: dispatches in AMD's extended format, which gfx1250 takes, are not captured",
             );
             return None;
         }
-        self.selection.wants(&session.kernels, queue.agent, packet)
+        self.selection.wants(self.kernels, queue.agent, packet)
     }
 
     /// The feature as the settings describe it, and notices on them; `None` without a file.
-    pub(crate) fn new(settings: &Interceptor, runs_one: &'static AtomicBool) -> (Option<Capture>, Vec<String>) {
+    pub(crate) fn new(
+        settings: &settings::Interceptor,
+        runs_one: &'static AtomicBool,
+        kernels: &'static Kernels,
+        variables: Option<&'static dyn OwnVariables>,
+        rows: &'static dyn WriteRows,
+    ) -> (Option<Capture>, Vec<String>) {
         let Some(path) = &settings.capture else { return (None, Vec::new()) };
-        let name = Interceptor::capture;
+        let name = settings::Interceptor::capture;
         let selection = match Selection::new(settings) {
             Ok(selection) => selection,
             Err(error) => {
-                let (name, error) = (Interceptor::capture_kernels, one_line(&error.to_string()));
+                let (name, error) = (settings::Interceptor::capture_kernels, one_line(&error.to_string()));
                 return (None, vec![format!("{name}: expected a regular expression, nothing is captured: {error}")]);
             }
         };
@@ -174,6 +219,9 @@ impl Capture {
         };
         let said = vec![format!("capture: {}", file.path().display())];
         let capture = Capture {
+            kernels,
+            variables,
+            rows,
             selection,
             scope: settings.capture_scope,
             quiesce: settings.capture_quiesce,
@@ -201,10 +249,10 @@ impl Capture {
     }
 
     /// Starts the thread if it does not run yet.
-    pub(crate) fn start(&'static self, session: &'static Session) {
+    fn start(&'static self, interceptor: &'static Interceptor) {
         let mut tried = lock(&self.started);
         if !std::mem::replace(&mut *tried, true) {
-            let started = session.interceptor.spawn("logdur-capture", "nothing is captured", move || self.run(session));
+            let started = interceptor.spawn("logdur-capture", "nothing is captured", move || self.run(interceptor));
             if !started {
                 // Without the thread, a held queue would never be released.
                 self.stopped.store(true, Ordering::Release);
@@ -212,7 +260,7 @@ impl Capture {
         }
     }
 
-    fn run(&self, session: &'static Session) {
+    fn run(&self, interceptor: &'static Interceptor) {
         let mut reading: Option<take::Reading<'_>> = None;
         loop {
             if lock(&self.inbox).is_empty() {
@@ -224,19 +272,22 @@ impl Capture {
             let Some(since) = lock(&self.inbox).front().map(|first| first.since) else { continue };
             let mut patience = Patience::until(since + self.limits.hold, self.limits.stall);
             let target = loop {
-                match self.next(patience.is_over(session, &self.copies)) {
+                match self.next(patience.is_over(interceptor, &self.copies)) {
                     None if !lock(&self.inbox).is_empty() => std::thread::sleep(stall::LOOK),
                     target => break target,
                 }
             };
             let Some(target) = target else { continue };
             // Keeps the runtime from being shut down.
-            let may = session.interceptor.may_use_runtime();
+            let may = interceptor.may_use_runtime();
+            if !hold::has_room() {
+                self.stop(interceptor, hold::NO_ROOM);
+            }
             // The queue was held for it before the last capture reached a limit.
             if *may && !self.stopped.load(Ordering::Acquire) {
-                reading = self.take(session, target, reading.take());
+                reading = self.take(interceptor, target, reading.take());
             } else {
-                drop(stall::Stalled::with(session, target.queue));
+                drop(stall::Stalled::with(interceptor, target.queue));
             }
         }
     }
@@ -262,62 +313,35 @@ impl Capture {
     }
 
     /// The application has loaded a code object with these bytes.
-    pub(crate) fn loaded(&self, session: &Session, executable: Executable, object: &Object, bytes: &[u8]) {
-        let noted = lock(&self.file).loaded(session, executable, object, bytes);
-        self.check(session, noted);
-    }
-
-    /// A code object of the kernel cache was loaded for an agent.
-    pub(crate) fn loaded_ours(
-        &self,
-        session: &Session,
-        executable: Executable,
-        agent: u64,
-        bytes: &[u8],
-        symbols: &[KernelSymbol],
-    ) {
-        let at = session.interceptor.api().loader().and_then(|loader| {
-            let loaded = loader.code_objects(executable)?;
-            loaded.first().map_or(Ok(LoadedAt::default()), |loaded| loader.loaded_at(*loaded))
-        });
-        let object = [Arc::new(Object::of(agent, 0, bytes, at.unwrap_or_default()))];
-        if let (Some(moved_by), Ok(image)) = (object[0].moved_by(), Image::parse(bytes)) {
-            let written = image.data().into_iter().filter(|range| range.kind == DataKind::Variable);
-            let written = written.map(|range| (range.start.wrapping_add(moved_by), range.size));
-            self.memory(|memory| memory.loaded_ours(executable, agent, written));
-        }
-        let mut file = lock(&self.file);
-        let noted = file
-            .loaded(session, executable, &object[0], bytes)
-            .and_then(|()| file.frozen(session, executable, symbols, &Objects::new(&object), &[]));
-        drop(file);
-        self.check(session, noted);
+    pub(crate) fn loaded(&self, interceptor: &Interceptor, executable: Executable, object: &Object, bytes: &[u8]) {
+        let noted = lock(&self.file).loaded(interceptor, executable, object, bytes);
+        self.check(interceptor, noted);
     }
 
     /// An executable was frozen: its kernels and variables have addresses.
     pub(crate) fn frozen(
         &self,
-        session: &Session,
+        interceptor: &Interceptor,
         executable: Executable,
         symbols: &[KernelSymbol],
         objects: &Objects<'_>,
     ) {
-        let api = session.interceptor.api();
+        let api = interceptor.api();
         let agents: BTreeSet<u64> = objects.agents().chain(symbols.iter().map(|symbol| symbol.agent)).collect();
         let of_agent = |agent| api.variables(executable, agent).unwrap_or_default();
         let mut variables: Vec<VariableSymbol> = agents.into_iter().flat_map(of_agent).collect();
         // Kernels can also reach variables that only the file names.
         variables.extend(objects.all().iter().flat_map(|object| object.inner_variables()));
         self.memory(|memory| memory.loaded(executable, &variables));
-        let noted = lock(&self.file).frozen(session, executable, symbols, objects, &variables);
-        self.check(session, noted);
+        let noted = lock(&self.file).frozen(interceptor, executable, symbols, objects, &variables);
+        self.check(interceptor, noted);
     }
 
     /// The runtime is about to shut down: held queues are released.
-    pub(crate) fn leave(&self, session: &'static Session) {
+    pub(crate) fn leave(&self, interceptor: &'static Interceptor) {
         self.stopped.store(true, Ordering::Release);
         for target in std::mem::take(&mut *lock(&self.inbox)) {
-            drop(stall::Stalled::with(session, target.queue));
+            drop(stall::Stalled::with(interceptor, target.queue));
         }
         lock(&self.memory).forget();
         self.untouched.put(None);
@@ -326,48 +350,50 @@ impl Capture {
     }
 
     /// Logs what was captured.
-    pub(crate) fn report(&self, session: &Session) {
+    pub(crate) fn report(&self, interceptor: &Interceptor) {
         let lines = lock(&self.file).report();
-        lines.into_iter().for_each(|line| session.interceptor.notice(line));
+        lines.into_iter().for_each(|line| interceptor.notice(line));
     }
 
     /// Writes the end of the file.
-    pub(crate) fn finish(&self, session: &Session) {
-        self.report(session);
+    pub(crate) fn finish(&self, interceptor: &Interceptor) {
+        self.report(interceptor);
         let mut file = lock(&self.file);
         let told = file.tell();
         let finished = file.finish();
         drop(file);
         if let Some(line) = told {
-            session.log.tell(&line);
-            if let Some(line) = self.selection.unmatched(&session.kernels) {
-                session.log.tell(&line);
+            interceptor.tell(&line);
+            if let Some(line) = self.selection.unmatched(self.kernels) {
+                interceptor.tell(&line);
             }
         }
-        self.check(session, finished);
+        self.check(interceptor, finished);
     }
 
     /// After an error nothing more is captured.
-    fn check(&self, session: &Session, result: Result<(), file::Failed>) {
+    fn check(&self, interceptor: &Interceptor, result: Result<(), file::Failed>) {
         if let Err(error) = result {
-            self.stop(session, &whole(&error));
+            self.stop(interceptor, &whole(&error));
         }
     }
 
     /// Ends the process, as the setting asks, by a signal that the application may handle. The file is complete.
-    fn quit(&self, session: &'static Session, captured: u64) {
-        self.stop(session, &format!("{}={captured}: the process is ended", Interceptor::capture_quit));
-        self.finish(session);
-        session.interceptor.drain(Access::Full);
-        session.log.write_all(session, Access::Full);
+    fn quit(&self, interceptor: &'static Interceptor, captured: u64) {
+        self.stopped.store(true, Ordering::Release);
+        let name = settings::Interceptor::capture_quit;
+        interceptor.notice(format!("capture: nothing more is captured: {name}={captured}: the process is ended"));
+        self.finish(interceptor);
+        interceptor.drain(Access::Full);
+        self.rows.write_all(interceptor);
         let process = std::process::id().cast_signed();
         // SAFETY: no memory is involved.
         unsafe { libc::kill(process, libc::SIGTERM) };
     }
 
-    fn stop(&self, session: &Session, reason: &str) {
+    fn stop(&self, interceptor: &Interceptor, reason: &str) {
         if !self.stopped.swap(true, Ordering::AcqRel) {
-            session.interceptor.notice(format!("capture: nothing more is captured: {reason}"));
+            interceptor.off(format!("capture: nothing more is captured: {reason}"));
         }
     }
 }

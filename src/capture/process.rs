@@ -4,11 +4,11 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
 use logdur_capture::{Property, Session as Process};
+use logdur_intercept::Interceptor;
 use logdur_intercept::host_clock::ClockPair;
 use logdur_settings::CaptureTell;
 
 use crate::process::rank;
-use crate::session::Session;
 
 /// Prefixes of the environment variables that a capture records: settings of runtimes and tools, no secrets.
 const TOLD: &[&str] = &["HSA_", "HIP_", "AMD_", "ROCR_", "GPU_", "LOGDUR_", "KFDEMU_", "OMP_", "SLURM_PROCID"];
@@ -24,7 +24,7 @@ fn environment() -> Vec<Property> {
 }
 
 /// The record of this process.
-pub(super) fn describe(session: &Session, tell: CaptureTell) -> Process {
+pub(super) fn describe(interceptor: &Interceptor, tell: CaptureTell) -> Process {
     let (exe, arguments) = match tell {
         CaptureTell::None => Default::default(),
         CaptureTell::Command | CaptureTell::Environment => (
@@ -32,7 +32,7 @@ pub(super) fn describe(session: &Session, tell: CaptureTell) -> Process {
             std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
         ),
     };
-    let ClockPair { system_ns, wall_ns } = ClockPair::now(session.interceptor.api()).unwrap_or_default();
+    let ClockPair { system_ns, wall_ns } = ClockPair::now(interceptor.api()).unwrap_or_default();
     Process {
         system_ns,
         wall_ns,
@@ -43,7 +43,7 @@ pub(super) fn describe(session: &Session, tell: CaptureTell) -> Process {
         arguments,
         environment: if tell == CaptureTell::Environment { environment() } else { Vec::new() },
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        runtime_version: session.interceptor.api().build_version(),
+        runtime_version: interceptor.api().build_version(),
         ..Process::default()
     }
 }

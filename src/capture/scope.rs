@@ -10,8 +10,9 @@ use std::time::Instant;
 
 use hsa::Executable;
 use logdur_capture::SnapshotId;
-use logdur_intercept::lock;
+use logdur_intercept::Interceptor;
 use logdur_settings::CaptureScope;
+use logdur_system::lock;
 
 use super::Capture;
 use super::file::{Over, Source};
@@ -19,7 +20,9 @@ use super::hold::{PATIENCE, TooMuch};
 use super::memory::{Allocation, Kind};
 use super::take::{Reading, Untaken};
 use super::untouched::{self, Links, Moment};
-use crate::session::Session;
+
+/// Bytes of an address.
+const WORD: usize = 8;
 
 /// Which memory a snapshot includes, and the deadline for reading it.
 pub(super) struct Wanted<'a> {
@@ -54,6 +57,8 @@ struct Follow {
     known: HashSet<u64>,
     /// The range of all memory: a word outside of it is no address.
     span: (u64, u64),
+    /// The last bytes that were looked at, and the address behind them: an address may lie across two pieces.
+    last: (Vec<u8>, u64),
     /// Addresses found in memory of the parent snapshot.
     before: Links,
     /// Addresses found in memory now.
@@ -65,18 +70,21 @@ impl Follow {
         // If the list of memory has changed, other words are addresses.
         let before = if before.changes == changes { before } else { Links::default() };
         let known = found.iter().map(|a| a.base).collect();
-        Follow { known, span, before, links: Links { changes, ..Links::default() } }
+        Follow { known, span, last: Default::default(), before, links: Links { changes, ..Links::default() } }
     }
 }
 
 impl Gathered<'_, '_> {
-    /// Follows each word in a piece of memory that looks like an address.
+    /// Follows each word in a piece of memory that looks like an address, at any byte: structs may be packed.
     fn follow(&mut self, range: &Allocation, at: u64, piece: &[u8]) {
         let Some(follow) = &mut self.follow else { return };
-        let aligned = piece.get(at.wrapping_neg() as usize % 8..).unwrap_or_default();
         let (first, end) = follow.span;
-        let words = aligned.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
-        let mut addresses = words.filter(|word| (first..end).contains(word)).peekable();
+        let (mut across, behind) = std::mem::take(&mut follow.last);
+        if behind != at {
+            across.clear();
+        }
+        across.extend(piece.iter().take(WORD - 1));
+        let mut addresses = words(&across).chain(words(piece)).filter(|word| (first..=end).contains(word)).peekable();
         let links = follow.links.of.entry(range.serial).or_default();
         if addresses.peek().is_none() {
             return;
@@ -88,8 +96,10 @@ impl Gathered<'_, '_> {
             if last.contains(&word) {
                 continue;
             }
-            for inside in memory.mapped_around(word) {
-                last = inside.base..inside.end();
+            for inside in memory.led_to(word) {
+                if inside.base < word && word < inside.end() {
+                    last = inside.base + 1..inside.end();
+                }
                 if !links.contains(&inside.base) {
                     links.push(inside.base);
                 }
@@ -97,6 +107,14 @@ impl Gathered<'_, '_> {
                     self.all.push(inside);
                 }
             }
+        }
+    }
+
+    /// Remembers the end of a piece, for the next one.
+    fn ends(&mut self, at: u64, piece: &[u8]) {
+        if let Some(follow) = &mut self.follow {
+            let tail = piece.get(piece.len().saturating_sub(WORD - 1)..).unwrap_or_default();
+            follow.last = (tail.to_vec(), at + piece.len() as u64);
         }
     }
 
@@ -132,6 +150,7 @@ impl Source for Gathered<'_, '_> {
         let at = range.base + offset;
         self.capture.piece(self.reading, range, at, to, self.end)?;
         self.follow(range, at, to);
+        self.ends(at, to);
         Ok(())
     }
 
@@ -149,7 +168,7 @@ impl Capture {
     /// Reads memory into the file. Queues and copies must be at rest. The snapshot of a kernel that reaches no memory is empty.
     pub(super) fn snapshot<'a>(
         &'a self,
-        session: &Session,
+        interceptor: &Interceptor,
         reading: &mut Reading<'a>,
         wanted: &Wanted<'_>,
         parent: Option<SnapshotId>,
@@ -158,8 +177,8 @@ impl Capture {
             return Ok(None);
         }
         let before = self.untouched.take().filter(|before| Some(before.snapshot) == parent);
-        let quiet = self.quiet(session);
-        let all = self.ranges(session, wanted);
+        let quiet = self.quiet(interceptor);
+        let all = self.ranges(interceptor, wanted);
         let memory = lock(&self.memory);
         let (span, changes) = (memory.span(), memory.changes());
         // All memory that may be reached; which part is reached is not known yet.
@@ -178,7 +197,7 @@ impl Capture {
         let follows = wanted.scope == CaptureScope::Reachable;
         let follow = follows.then(|| Follow::new(&all, span, changes, links));
         let mut gathered = Gathered { capture: self, reading, end: wanted.end, left, all, next: 0, same, follow };
-        let read = file.snapshot(session, parent, &mut gathered, wanted.end)?;
+        let read = file.snapshot(interceptor, parent, &mut gathered, wanted.end)?;
         let moment = quiet.filter(|_| read.is_whole).map(|quiet| Moment {
             snapshot: read.id,
             quiet,
@@ -188,7 +207,7 @@ impl Capture {
         self.untouched.put(moment);
         for what in read.unread {
             if file.lost(&what)? {
-                session.interceptor.notice(format!("capture: {what}"));
+                interceptor.notice(format!("capture: {what}"));
             }
         }
         match read.over {
@@ -229,16 +248,12 @@ impl Capture {
     }
 
     /// The memory in the scope of a dispatch. With `reachable`, only memory whose addresses are in arguments or code.
-    fn ranges(&self, session: &Session, wanted: &Wanted<'_>) -> Vec<Allocation> {
-        let agent = session.interceptor.agent(wanted.agent).map_or(0, |agent| agent.agent.handle);
+    fn ranges(&self, interceptor: &Interceptor, wanted: &Wanted<'_>) -> Vec<Allocation> {
+        let agent = interceptor.agent(wanted.agent).map_or(0, |agent| agent.agent.handle);
         let mut memory = lock(&self.memory);
         memory.forget_unmapped();
         let all: Vec<Allocation> = memory.of_agent(agent).copied().collect();
-        let at = |words: &[u8]| -> Vec<Allocation> {
-            let words = words.chunks_exact(8).filter_map(|w| w.try_into().ok()).map(u64::from_le_bytes);
-            words.flat_map(|word| memory.mapped_around(word)).collect()
-        };
-        let mut found = at(wanted.kernarg);
+        let mut found: Vec<Allocation> = words(wanted.kernarg).flat_map(|word| memory.led_to(word)).collect();
         // Code reaches its own variables without an argument.
         found.extend(all.iter().filter(|a| matches!(a.kind, Kind::Variable { .. })));
         let own = wanted.replacement.map_or(&[][..], |replacement| memory.of_ours(replacement)).to_vec();
@@ -252,6 +267,11 @@ impl Capture {
             CaptureScope::All => with_signals(all, found, own),
         }
     }
+}
+
+/// Every word of some bytes, at any of them.
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.array_windows::<WORD>().map(|word| u64::from_le_bytes(*word))
 }
 
 /// All memory, the signals that arguments point to, and the replacement's own data.

@@ -7,9 +7,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use hsa_sys::abi::aql::Packet;
-use logdur_intercept::lock;
-use logdur_journal::names::{is_named, names, one_line};
+use logdur_journal::names::{is_named, names};
 use logdur_settings::{Grid, Interceptor, Occurrences};
+use logdur_system::lock;
+use logdur_system::text::one_line;
 use regex::Regex;
 
 use crate::kernels::Kernels;

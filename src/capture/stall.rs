@@ -9,15 +9,16 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use logdur_intercept::Interceptor;
 use logdur_intercept::blocks::RecordRef;
 use logdur_intercept::lifetime;
-use logdur_intercept::queue::{Queue, Rest, Ring, inplace};
+use logdur_intercept::queue::{Queue, Rest, Ring};
 use logdur_intercept::reaper;
+use logdur_intercept::watch::inplace;
 use logdur_journal::{Record, Times};
 
 use super::copies::Copies;
 use super::hold::Patience;
-use crate::session::Session;
 
 /// How long to sleep between two looks.
 pub(super) const LOOK: Duration = Duration::from_micros(50);
@@ -28,7 +29,7 @@ pub(super) struct Expired;
 
 /// Queues at rest; they go on when this is dropped.
 pub(super) struct Stalled {
-    session: &'static Session,
+    interceptor: &'static Interceptor,
     /// That of the dispatch.
     target: &'static Queue,
     paused: Vec<&'static Queue>,
@@ -36,8 +37,8 @@ pub(super) struct Stalled {
 
 impl Stalled {
     /// The queue of a packet that is held, which has been told so already.
-    pub(super) fn with(session: &'static Session, target: &'static Queue) -> Stalled {
-        Stalled { session, target, paused: Vec::new() }
+    pub(super) fn with(interceptor: &'static Interceptor, target: &'static Queue) -> Stalled {
+        Stalled { interceptor, target, paused: Vec::new() }
     }
 
     /// Pauses other queues where they are.
@@ -60,14 +61,14 @@ impl Stalled {
     pub(super) fn drain(&self, copies: &Copies, mut patience: Patience) -> Result<(), Expired> {
         let mut before = None;
         loop {
-            reaper::look(&self.session.interceptor, lifetime::access());
+            reaper::look(self.interceptor, lifetime::access());
             let now: Option<Vec<Rest>> = self.queues().map(Queue::rest).collect();
             let at_rest = now.is_some() && copies.are_at_rest();
             if at_rest && now == before {
                 return Ok(());
             }
             before = now.filter(|_| at_rest);
-            if patience.is_over(self.session, copies) {
+            if patience.is_over(self.interceptor, copies) {
                 return Err(Expired);
             }
             if !at_rest {
@@ -85,15 +86,15 @@ impl Drop for Stalled {
         for ring in self.paused.iter().filter_map(|queue| queue.ring.as_ref()) {
             ring.hold.resume();
         }
-        self.queues().for_each(|queue| inplace::publish_ready(&self.session.interceptor, queue));
-        self.session.interceptor.reaper.wake();
+        self.queues().for_each(|queue| inplace::publish_ready(self.interceptor, queue));
+        self.interceptor.reaper.wake();
     }
 }
 
 /// The next record that a queue's publisher is going to use.
-pub(super) fn next_record(session: &Session, queue: &Queue, deadline: Instant) -> Result<RecordRef, Expired> {
+pub(super) fn next_record(interceptor: &Interceptor, queue: &Queue, deadline: Instant) -> Result<RecordRef, Expired> {
     loop {
-        match queue.next_record(&session.interceptor) {
+        match queue.next_record(interceptor) {
             Some(record) => return Ok(record),
             None if Instant::now() >= deadline => return Err(Expired),
             None => std::thread::sleep(LOOK),
@@ -103,14 +104,14 @@ pub(super) fn next_record(session: &Session, queue: &Queue, deadline: Instant) -
 
 /// Publishes the packet that a queue is held at, and no more.
 pub(super) fn publish_one(
-    session: &'static Session,
+    interceptor: &'static Interceptor,
     queue: &'static Queue,
     ring: &Ring,
     deadline: Instant,
 ) -> Result<(), Expired> {
     let index = ring.hold.step();
     loop {
-        inplace::publish_ready(&session.interceptor, queue);
+        inplace::publish_ready(interceptor, queue);
         if ring.published.load(Ordering::Acquire) > index {
             return Ok(());
         }

@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use logdur_capture::{FileStorage, Storage, size_limit};
-use logdur_journal::quiet::Quiet;
 
 use crate::guarded::Guarded;
 
@@ -29,14 +28,15 @@ impl GuardedStorage {
 
     fn file(&mut self) -> io::Result<&Guarded> {
         self.file.reopen(&self.path)?;
+        if self.file.is_deleted() {
+            return Err(io::Error::other("the file was deleted while it was written"));
+        }
         Ok(&self.file)
     }
 }
 
 impl Storage for GuardedStorage {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // The limit may change between this check and the write.
-        let _quiet = Quiet::new();
         let after = self.length.saturating_add(bytes.len() as u64);
         size_limit(after)?;
         self.file()?.write_all(bytes)?;

@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use logdur_intercept::lock;
+use logdur_intercept::Interceptor;
 use logdur_intercept::queue::Ring;
 use logdur_intercept::reaper;
 use logdur_journal::State;
-use logdur_settings::{CaptureScope, Interceptor, Quiesce};
+use logdur_settings as settings;
+use logdur_settings::{CaptureScope, Quiesce};
+use logdur_system::lock;
 
 use super::file::{Failed, Taken};
 use super::hold::{FAILURES, PATIENCE, Patience, TooMuch};
@@ -19,7 +21,6 @@ use super::scope::Wanted;
 use super::stall::{self, Stalled};
 use super::unannounced;
 use super::{Capture, Target};
-use crate::session::Session;
 
 /// Why a dispatch was not captured.
 #[derive(Debug, thiserror::Error)]
@@ -28,11 +29,11 @@ pub(super) enum Untaken {
     #[error(
         "earlier work had not ended, and made no progress for {} s, the limit of {name}: it may wait for work that was held for the \
          capture",
-        .0.as_secs(), name = Interceptor::capture_max_stall
+        .0.as_secs(), name = settings::Interceptor::capture_max_stall
     )]
     Busy(Duration),
     /// It was held for as long as it may be.
-    #[error("it was held for {} s, the limit of {name}", .0.as_secs(), name = Interceptor::capture_max_hold)]
+    #[error("it was held for {} s, the limit of {name}", .0.as_secs(), name = settings::Interceptor::capture_max_hold)]
     Held(Duration),
     /// More memory than the limits allow.
     #[error(transparent)]
@@ -40,7 +41,7 @@ pub(super) enum Untaken {
     /// Itself.
     #[error(
         "it had not ended, and made no progress for {} s, the limit of {name}: it may wait for work that was held for the capture",
-        .0.as_secs(), name = Interceptor::capture_max_stall
+        .0.as_secs(), name = settings::Interceptor::capture_max_stall
     )]
     Endless(Duration),
     /// Its queue was destroyed, or is not one that can be held.
@@ -81,19 +82,19 @@ impl Capture {
     /// Captures a dispatch, or says why not; the queues go on in any case. Returns what it read with if copies are under way.
     pub(super) fn take<'a>(
         &'a self,
-        session: &'static Session,
+        interceptor: &'static Interceptor,
         target: Target,
         mut reading: Option<Reading<'a>>,
     ) -> Option<Reading<'a>> {
         let start = Instant::now();
-        let mut stalled = Stalled::with(session, target.queue);
-        let result = self.try_take(session, &target, &mut stalled, &mut reading);
+        let mut stalled = Stalled::with(interceptor, target.queue);
+        let result = self.try_take(interceptor, &target, &mut stalled, &mut reading);
         // It was chosen, and counted, once.
         if let Some(ring) = &target.queue.ring {
             ring.hold.pass(target.index);
         }
         // Before the queues go on: what is behind is not to be seen before.
-        reaper::complete_deferred(&session.interceptor, target.queue);
+        reaper::complete_deferred(interceptor, target.queue);
         drop(stalled);
         // Others may use the reader when the last copy is complete.
         reading = reading.and_then(|reading| reading.wait_for_late_copies(|| true));
@@ -102,36 +103,39 @@ impl Capture {
                 self.failures.store(0, Ordering::Relaxed);
                 let captured = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
                 if self.quit == Some(captured) {
-                    self.quit(session, captured);
+                    self.quit(interceptor, captured);
                 }
             }
-            Err(Untaken::File(error)) => self.check(session, Err(error)),
+            Err(Untaken::File(error)) => self.check(interceptor, Err(error)),
             Err(why) => {
                 let what = format!("a dispatch of queue {}: {why}", target.queue.id.load(Ordering::Relaxed));
-                session.interceptor.notice(format!("capture: not captured: {what}"));
+                interceptor.notice(format!("capture: not captured: {what}"));
                 let noted = lock(&self.file).untaken(&what);
-                self.check(session, noted);
+                self.check(interceptor, noted);
                 let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
                 if failures == FAILURES {
-                    self.stop(session, &format!("{failures} dispatches in a row were not captured; the last: {why}"));
+                    self.stop(
+                        interceptor,
+                        &format!("{failures} dispatches in a row were not captured; the last: {why}"),
+                    );
                 }
             }
         }
         let now = start.elapsed().as_nanos() as u64;
         let spent = self.spent.fetch_add(now, Ordering::Relaxed) + now;
         if spent >= self.seconds.saturating_mul(1_000_000_000) {
-            self.stop(session, &format!("{} s were spent on it", self.seconds));
+            self.stop(interceptor, &format!("{} s were spent on it", self.seconds));
         }
         let full = lock(&self.file).is_full();
         if let Some(limit) = full {
-            self.stop(session, &format!("the file has {limit} bytes"));
+            self.stop(interceptor, &format!("the file has {limit} bytes"));
         }
         reading
     }
 
     fn try_take<'a>(
         &'a self,
-        session: &'static Session,
+        interceptor: &'static Interceptor,
         target: &Target,
         stalled: &mut Stalled,
         reading: &mut Option<Reading<'a>>,
@@ -144,9 +148,9 @@ impl Capture {
         if !target.reached {
             return Err(or_held(Untaken::Busy(self.limits.stall)));
         }
-        let scope = self.allowed_scope(session, queue.agent);
+        let scope = self.allowed_scope(interceptor, queue.agent);
         // The lease of the target keeps them longer than this list does.
-        let all = session.interceptor.queues.all();
+        let all = interceptor.queues.all();
         let others = all.iter().copied().filter(|q| !ptr::eq(*q, queue));
         match self.quiesce {
             Quiesce::Queue => {}
@@ -157,23 +161,22 @@ impl Capture {
         let patience = Patience::until(end, self.limits.stall);
         stalled.drain(&self.copies, patience).map_err(|_| or_held(Untaken::Busy(self.limits.stall)))?;
         let packet = ring.slot(target.index).read();
-        let kernel = session.kernels.by_number(session.kernels.number(packet.kernel_object()));
+        let kernel = self.kernels.by_number(self.kernels.number(packet.kernel_object()));
         let kernarg = Kernarg::of(&packet, kernel.and_then(|k| k.kernel.kernarg_size), &lock(&self.memory));
-        let agent = session.interceptor.agent(queue.agent).map_or(0, |agent| agent.agent.handle);
-        let unannounced = if session.interceptor.api().retries_faults(agent) {
+        let agent = interceptor.agent(queue.agent).map_or(0, |agent| agent.agent.handle);
+        let unannounced = if interceptor.api().retries_faults(agent) {
             unannounced::enter(&mut lock(&self.memory), &kernarg.bytes)
         } else {
             Vec::new()
         };
         let reading = reading.get_or_insert_with(|| Reading { reader: lock(&self.reader), not_freed: None });
         if reading.reader.is_none() {
-            *reading.reader = Some(Reader::new(session.interceptor.api())?);
+            *reading.reader = Some(Reader::new(interceptor.api())?);
         }
         let latest = lock(&self.file).latest();
-        let swapper = session.swapper.as_ref();
-        let replacement = swapper.and_then(|swapper| swapper.with_own_variables(packet.kernel_object()));
+        let replacement = self.variables.and_then(|of| of.with_own_variables(packet.kernel_object()));
         let wanted = Wanted { scope, agent: queue.agent, kernarg: &kernarg.bytes, replacement, end };
-        let before = self.snapshot(session, reading, &wanted, latest)?;
+        let before = self.snapshot(interceptor, reading, &wanted, latest)?;
         let mut taken = Taken {
             target: (queue, target.index, target.occurrence),
             packet,
@@ -187,15 +190,18 @@ impl Capture {
             held: Duration::ZERO,
             unannounced,
         };
-        let after = self.run_alone(session, stalled, ring, &mut taken, end).map_err(or_held)?;
+        // What is known of it stays in the file, if it brings the process down.
+        taken.id = interceptor.records.header().next_id().load(Ordering::Relaxed);
+        lock(&self.file).begun(interceptor, &taken)?;
+        let after = self.run_alone(interceptor, stalled, ring, &mut taken, end).map_err(or_held)?;
         if after && self.after {
             let kernarg = &taken.kernarg.bytes;
             let wanted = Wanted { scope, agent: queue.agent, kernarg, replacement, end };
-            taken.after = self.snapshot(session, reading, &wanted, before)?;
+            taken.after = self.snapshot(interceptor, reading, &wanted, before)?;
         }
         taken.held = target.since.elapsed();
-        for what in lock(&self.file).dispatch(session, &taken)? {
-            session.interceptor.notice(format!("capture: {what}"));
+        for what in lock(&self.file).dispatch(interceptor, self.kernels, &taken)? {
+            interceptor.notice(format!("capture: {what}"));
         }
         Ok(())
     }
@@ -203,22 +209,22 @@ impl Capture {
     /// Lets the one dispatch run. False when its memory afterwards would say nothing.
     fn run_alone(
         &self,
-        session: &'static Session,
+        interceptor: &'static Interceptor,
         stalled: &Stalled,
         ring: &Ring,
         taken: &mut Taken,
         end: Instant,
     ) -> Result<bool, Untaken> {
         let (queue, deadline) = (taken.target.0, end.min(Instant::now() + PATIENCE));
-        let record = stall::next_record(session, queue, deadline).map_err(|_| Untaken::Queue)?;
+        let record = stall::next_record(interceptor, queue, deadline).map_err(|_| Untaken::Queue)?;
         ring.hold.pass(taken.target.1);
         queue.defers_completions.store(true, Ordering::Release);
         self.runs_one.store(true, Ordering::Release);
-        let published = stall::publish_one(session, queue, ring, deadline);
+        let published = stall::publish_one(interceptor, queue, ring, deadline);
         self.runs_one.store(false, Ordering::Release);
         published.map_err(|_| Untaken::Queue)?;
         taken.id = record.record().id.load(Ordering::Acquire);
-        taken.ran = record.record().kernel_object.load(Ordering::Acquire);
+        taken.ran = record.record().kernel_object().load(Ordering::Acquire);
         let (patience, endless) = (Patience::until(end, self.limits.stall), Untaken::Endless(self.limits.stall));
         if stalled.drain(&self.copies, patience).is_err() || record.state() == State::InFlight {
             // In flight at rest, it waits: memory is as it was before.
@@ -229,15 +235,15 @@ impl Capture {
     }
 
     /// The scope of captures for an agent: the wanted one, or a smaller one when all memory is more than the limits allow.
-    fn allowed_scope(&self, session: &Session, agent: usize) -> CaptureScope {
+    fn allowed_scope(&self, interceptor: &Interceptor, agent: usize) -> CaptureScope {
         if self.scope != CaptureScope::All {
             return self.scope;
         }
-        let agent = session.interceptor.agent(agent).map_or(0, |agent| agent.agent.handle);
+        let agent = interceptor.agent(agent).map_or(0, |agent| agent.agent.handle);
         let bytes = lock(&self.memory).of_agent(agent).map(|range| range.size).sum();
         let Err(why) = self.allow(bytes) else { return CaptureScope::All };
         if !self.reduced.swap(true, Ordering::Relaxed) {
-            session.interceptor.notice(format!("capture: {why}: captures have the scope `reachable`"));
+            interceptor.notice(format!("capture: {why}: captures have the scope `reachable`"));
         }
         CaptureScope::Reachable
     }

@@ -26,14 +26,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hsa_sys::abi::aql::{Packet, PacketType, vendor};
 use logdur_capture::SnapshotId;
-use logdur_intercept::lock;
+use logdur_intercept::Interceptor;
+use logdur_intercept::lifetime;
 use logdur_settings::Quiesce;
+use logdur_system::lock;
 
 use super::Capture;
 use super::host_access::{HostMappings, has_only_harmless_devices};
 use super::memory::Allocation;
-use crate::hooks;
-use crate::session::Session;
 
 /// What is known of memory that was not touched since the newest snapshot.
 #[derive(Default)]
@@ -105,13 +105,13 @@ impl Untouched {
 impl Capture {
     /// How much has been written by now, when nothing is under way that writes the memory of a GPU; `None` if something may be. Queues
     /// and copies must be at rest.
-    pub(super) fn quiet(&self, session: &Session) -> Option<Quiet> {
-        let api = session.interceptor.api();
+    pub(super) fn quiet(&self, interceptor: &Interceptor) -> Option<Quiet> {
+        let api = interceptor.api();
         let is_seen = self.quiesce == Quiesce::Process
             && !self.untouched.odd.load(Ordering::Acquire)
-            && !session.interceptor.unseen.had_queues()
-            && !hooks::runtime::had_others();
-        if !is_seen || !session.interceptor.queues.all().iter().all(|queue| queue.is_idle(api)) {
+            && !interceptor.unseen.had_queues()
+            && !lifetime::had_another_runtime();
+        if !is_seen || !interceptor.queues.all().iter().all(|queue| queue.is_idle(api)) {
             return None;
         }
         let copies = self.copies.all_ended()?;

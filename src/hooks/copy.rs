@@ -9,12 +9,12 @@ use hsa_sys::raw::{
     hsa_amd_copy_direction_t, hsa_amd_sdma_engine_id_t, hsa_dim3_t, hsa_pitched_ptr_t, hsa_signal_t, hsa_status_t,
     hsaDeviceToHost, hsaHostToDevice, hsaHostToHost,
 };
-use logdur_intercept::guard;
+use logdur_intercept::{Interceptor, guard};
 
 use super::{later, original};
-use crate::capture::{Copy, Engine, Inside, Path, copied_by_a_kernel};
+use crate::capture::{AsyncCopy, Engine, Inside, Path, copied_by_a_kernel};
 use crate::copies::Started;
-use crate::session::{self, Session};
+use crate::session;
 
 /// The arguments of one call that starts copies.
 struct Asked {
@@ -28,19 +28,19 @@ impl Asked {
     ///
     /// # Safety
     /// As for [`all_before`](Asked::all_before).
-    unsafe fn before(&self, completion: hsa_signal_t, engine: impl Fn(&Session) -> Option<Engine>) {
+    unsafe fn before(&self, completion: hsa_signal_t, engine: impl Fn(&Interceptor) -> Option<Engine>) {
         // SAFETY: the caller's promise.
-        unsafe { self.all_before(|session| vec![(completion, engine(session))]) }
+        unsafe { self.all_before(|interceptor| vec![(completion, engine(interceptor))]) }
     }
 
     /// Copies are about to be asked for: their completion signals and engines.
     ///
     /// # Safety
     /// The application's promise: so many signals are there.
-    unsafe fn all_before(&self, copies: impl Fn(&Session) -> Vec<(hsa_signal_t, Option<Engine>)>) {
+    unsafe fn all_before(&self, copies: impl Fn(&Interceptor) -> Vec<(hsa_signal_t, Option<Engine>)>) {
         guard((), || {
             let Some(session) = session::current() else { return };
-            let mut copies = copies(session);
+            let mut copies = copies(&session.interceptor);
             if let Some(capture) = session.capture.as_ref().filter(|_| copies.iter().any(|(c, _)| c.handle == 0)) {
                 capture.copies.never_end();
             }
@@ -53,7 +53,7 @@ impl Asked {
             // SAFETY: the caller's promise.
             let dependencies = (0..count).map(|n| unsafe { self.dependency.wrapping_add(n).read() }.handle);
             let dependencies: Vec<u64> = dependencies.filter(|&handle| handle != 0).collect();
-            let copy = |(completion, engine): (hsa_signal_t, _)| Copy {
+            let copy = |(completion, engine): (hsa_signal_t, _)| AsyncCopy {
                 completion: completion.handle,
                 dependencies: dependencies.clone(),
                 engine,
@@ -66,12 +66,11 @@ impl Asked {
 /// Calls the runtime for copies that have rows, if copies do.
 fn with_rows(copies: impl IntoIterator<Item = Started>, call: impl FnOnce() -> hsa_status_t) -> hsa_status_t {
     let started = guard(Vec::new(), || {
-        let Some((session, rows)) = session::current().and_then(|session| Some((session, session.copies.as_ref()?)))
-        else {
+        let Some((session, rows)) = session::current().and_then(|session| Some((session, session.copies?))) else {
             return Vec::new();
         };
         let started: Vec<Started> = copies.into_iter().filter(|copy| copy.signal != 0).collect();
-        started.iter().for_each(|copy| rows.starts(session.recorder(), copy));
+        started.iter().for_each(|copy| rows.starts(&session.interceptor, copy));
         started
     });
     let status = call();
@@ -126,15 +125,15 @@ impl CopyOperation {
     }
 
     /// The engine that the runtime chooses, if the operation is one copy of one range.
-    fn engine(&self, session: &Session) -> Option<Engine> {
+    fn engine(&self, interceptor: &Interceptor) -> Option<Engine> {
         let is_one = self.kind == 0 && self.entries == 0;
-        is_one.then(|| by_agents(session, self.to_agent, self.from_agent, self.size))?
+        is_one.then(|| by_agents(interceptor, self.to_agent, self.from_agent, self.size))?
     }
 }
 
 /// The engine that the runtime chooses by the agents of the two sides.
-fn by_agents(session: &Session, to: hsa_agent_t, from: hsa_agent_t, size: usize) -> Option<Engine> {
-    let is_gpu = |agent: &hsa_agent_t| session.interceptor.agent_position(agent.handle).is_some();
+fn by_agents(interceptor: &Interceptor, to: hsa_agent_t, from: hsa_agent_t, size: usize) -> Option<Engine> {
+    let is_gpu = |agent: &hsa_agent_t| interceptor.agent_position(agent.handle).is_some();
     let (gpu, path) = match (is_gpu(&to), is_gpu(&from)) {
         (true, true) if to.handle == from.handle && copied_by_a_kernel(size) => (to, Path::Within),
         (true, true) if to.handle == from.handle => (to, Path::ToHost),
@@ -148,7 +147,7 @@ fn by_agents(session: &Session, to: hsa_agent_t, from: hsa_agent_t, size: usize)
 
 /// Says that this thread copies until it is dropped.
 pub(super) fn copying() -> Option<Inside<'static>> {
-    guard(None, || Some(session::current()?.capture.as_ref()?.copies.inside()))
+    guard(None, || Some(session::current()?.capture?.copies.inside()))
 }
 
 pub(super) unsafe extern "C" fn memory_copy(to: *mut c_void, from: *const c_void, size: usize) -> hsa_status_t {
@@ -179,7 +178,7 @@ pub(super) unsafe extern "C" fn memory_async_copy(
 ) -> hsa_status_t {
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
-    unsafe { asked.before(completion, |session| by_agents(session, to_agent, from_agent, size)) };
+    unsafe { asked.before(completion, |interceptor| by_agents(interceptor, to_agent, from_agent, size)) };
     let agents = [from_agent.handle, to_agent.handle];
     with_rows([Started { signal: completion.handle, agents, bytes: size as u64 }], || {
         original!(amd.hsa_amd_memory_async_copy_fn(
@@ -210,8 +209,8 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
     unsafe {
-        asked.before(completion, |session| {
-            let gpu = by_agents(session, to_agent, from_agent, size)?.gpu;
+        asked.before(completion, |interceptor| {
+            let gpu = by_agents(interceptor, to_agent, from_agent, size)?.gpu;
             // As the runtime numbers them.
             let path = match engine {
                 HSA_AMD_SDMA_ENGINE_0 => Path::ToGpu,
@@ -289,10 +288,10 @@ pub(super) unsafe extern "C" fn memory_async_batch_copy(
 ) -> hsa_status_t {
     let asked = Asked { count: dependencies, dependency };
     let listed = if operations.is_null() { 0 } else { count as usize };
-    let each = |session: &Session| {
+    let each = |interceptor: &Interceptor| {
         // SAFETY: the application's promise to the runtime.
         let operations = (0..listed).map(|n| unsafe { operations.wrapping_add(n).read() });
-        operations.map(|operation| (operation.completion, operation.engine(session))).collect()
+        operations.map(|operation| (operation.completion, operation.engine(interceptor))).collect()
     };
     // SAFETY: the application's promise to the runtime.
     unsafe { asked.all_before(each) };

@@ -9,11 +9,11 @@ use hsa_sys::raw::{
     hsa_status_t,
 };
 use logdur_intercept::calls;
-use logdur_intercept::guard;
-use logdur_intercept::lock;
+use logdur_intercept::guard_large;
+use logdur_system::lock;
 
 use super::original;
-use crate::code::{Object, Objects, Part};
+use crate::code::{CodeContents, Object, Objects};
 use crate::session::{self, Session};
 
 pub(super) unsafe extern "C" fn load_agent_code_object(
@@ -53,7 +53,7 @@ pub(super) unsafe extern "C" fn load_code_object(
 
 /// The code objects that an executable has.
 fn handles(executable: hsa_executable_t) -> Vec<u64> {
-    guard(Vec::new(), || {
+    guard_large(Vec::new(), || {
         let found = calls::get().and_then(|api| api.loader().ok()?.code_objects(Executable(executable.handle)).ok());
         found.unwrap_or_default()
     })
@@ -62,14 +62,14 @@ fn handles(executable: hsa_executable_t) -> Vec<u64> {
 /// Something may have been loaded into an executable, for an agent or for none.
 fn code_came(status: hsa_status_t, executable: hsa_executable_t, before: &[u64], for_agent: bool) -> hsa_status_t {
     let is_loaded = status == raw::HSA_STATUS_SUCCESS && for_agent;
-    guard((), || {
+    guard_large((), || {
         let (Some(session), Some(api)) = (session::current(), calls::get()) else { return };
         if !is_loaded {
             // A call that fails may leave something behind, too.
             let new = handles(executable).into_iter().filter(|handle| !before.contains(handle));
             return new.for_each(|handle| session.code.without_agent(Executable(executable.handle), handle));
         }
-        session.swapper.iter().for_each(|swapper| swapper.watch(session));
+        session.swapper.iter().for_each(|swapper| swapper.watch(&session.interceptor));
         // What cannot be looked at here is looked at again when the executable is frozen, and missed there.
         if let Err(error) = look(session, api, Executable(executable.handle)) {
             ::log::debug!("executable {:#x}: {error}", executable.handle);
@@ -80,15 +80,15 @@ fn code_came(status: hsa_status_t, executable: hsa_executable_t, before: &[u64],
 
 /// Looks at the code objects of an executable that are new: at all of their bytes if one is to be swapped or captured, for rows
 /// at what describes their kernels.
-fn look(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()> {
+fn look(session: &'static Session, api: &Api, executable: Executable) -> hsa::Result<()> {
     let part = match (&session.capture, &session.swapper) {
         (None, None) if !session.log.has_rows() => return Ok(()),
-        (None, None) => Part::Descriptions,
-        _ => Part::All,
+        (None, None) => CodeContents::Descriptions,
+        _ => CodeContents::All,
     };
     for (object, bytes) in session.code.look(api, executable, part)? {
         if let Some(capture) = &session.capture {
-            capture.loaded(session, executable, &object, &bytes);
+            capture.loaded(&session.interceptor, executable, &object, &bytes);
         }
     }
     Ok(())
@@ -97,7 +97,7 @@ fn look(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()>
 pub(super) unsafe extern "C" fn freeze(executable: hsa_executable_t, options: *const c_char) -> hsa_status_t {
     let status = original!(core.hsa_executable_freeze_fn(executable, options));
     if status == raw::HSA_STATUS_SUCCESS {
-        guard((), || {
+        guard_large((), || {
             if let (Some(session), Some(api)) = (session::current(), calls::get()) {
                 frozen(session, api, Executable(executable.handle));
             }
@@ -106,13 +106,13 @@ pub(super) unsafe extern "C" fn freeze(executable: hsa_executable_t, options: *c
     status
 }
 
-fn frozen(session: &Session, api: &Api, executable: Executable) {
+fn frozen(session: &'static Session, api: &Api, executable: Executable) {
     if let Err(error) = enter(session, api, executable) {
         session.interceptor.notice(format!("the kernels of an executable have no names: {error}"));
     }
 }
 
-fn enter(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()> {
+fn enter(session: &'static Session, api: &Api, executable: Executable) -> hsa::Result<()> {
     // A thread whose executable another thread is entering waits until that is done: the first dispatch is swapped and
     // captured like later ones. A thread that destroys an executable waits before the runtime frees it.
     let leaving = lock(&session.code.leaving);
@@ -130,7 +130,7 @@ fn enter(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()
     if session.kernels.knows(executable) { Ok(()) } else { enter_one(session, api, executable) }
 }
 
-fn enter_one(session: &Session, api: &Api, executable: Executable) -> hsa::Result<()> {
+fn enter_one(session: &'static Session, api: &Api, executable: Executable) -> hsa::Result<()> {
     let mut kernels = Vec::new();
     for agent in api.loader()?.agents(&session.code.handles(api, executable)?)? {
         kernels.extend(api.kernels(executable, agent)?);
@@ -138,21 +138,27 @@ fn enter_one(session: &Session, api: &Api, executable: Executable) -> hsa::Resul
     ::log::debug!("executable {:#x}: {} kernels", executable.0, kernels.len());
     let code = code_of(session, api, executable);
     let objects = Objects::new(&code);
+    objects.name(&mut kernels);
     for kernel in &mut kernels {
         kernel.kernarg_size = objects.kernarg_size(kernel);
     }
-    session.kernels.loaded(executable, &kernels, |kernel| objects.registers(kernel));
+    // In the order of the objects: a code object has many kernels.
+    let names: Vec<String> = code.iter().map(|object| object.name(api)).collect();
+    session.kernels.loaded(executable, &kernels, |kernel| {
+        let of = objects.of_kernel(kernel).and_then(|of| code.iter().position(|object| Arc::ptr_eq(object, of)));
+        (objects.registers(kernel), of.and_then(|at| names.get(at).cloned()).unwrap_or_default())
+    });
     if let Some(capture) = &session.capture {
-        capture.frozen(session, executable, &kernels, &objects);
+        capture.frozen(&session.interceptor, executable, &kernels, &objects);
     }
     if let Some(swapper) = &session.swapper {
-        swapper.frozen(session, executable, &kernels, &objects);
+        swapper.frozen(&session.interceptor, executable, &kernels, &objects);
     }
     Ok(())
 }
 
 /// The code objects of an executable that is frozen.
-fn code_of(session: &Session, api: &Api, executable: Executable) -> Vec<Arc<Object>> {
+fn code_of(session: &'static Session, api: &Api, executable: Executable) -> Vec<Arc<Object>> {
     if let Err(error) = look(session, api, executable) {
         ::log::debug!("executable {:#x}: {error}", executable.0);
     }
@@ -162,20 +168,20 @@ fn code_of(session: &Session, api: &Api, executable: Executable) -> Vec<Arc<Obje
 pub(super) unsafe extern "C" fn destroy(executable: hsa_executable_t) -> hsa_status_t {
     let gone = Executable(executable.handle);
     // Before the addresses can be used again.
-    let session = guard(None, || {
+    let session = guard_large(None, || {
         let session = session::current()?;
         let mut leaving = lock(&session.code.leaving);
         leaving.push(gone);
         session.kernels.destroyed(gone);
         // It may never have been frozen.
         session.code.destroyed(gone);
-        session.swapper.iter().for_each(|swapper| swapper.destroyed(session, gone));
+        session.swapper.iter().for_each(|swapper| swapper.destroyed(&session.interceptor, gone));
         drop(leaving);
         session.capture.iter().for_each(|capture| capture.memory_leaves(|memory| memory.unloaded(gone)));
         Some(session)
     });
     let status = original!(core.hsa_executable_destroy_fn(executable));
-    guard((), || {
+    guard_large((), || {
         let Some(session) = session else { return };
         let mut leaving = lock(&session.code.leaving);
         // Another executable may have the handle already, and be leaving as well.

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use hsa_sys::raw::hsa_queue_t;
-use logdur_intercept::queue::inplace::ring_of;
+use logdur_intercept::watch::inplace::ring_of;
 
 use super::original;
 

@@ -10,6 +10,7 @@ use hsa_sys::raw::{
 };
 use logdur_intercept::calls;
 use logdur_intercept::guard;
+use logdur_intercept::interceptor;
 
 use super::original;
 use crate::capture::{Capture, Memory};
@@ -17,7 +18,7 @@ use crate::session;
 
 fn with(body: impl FnOnce(&Capture)) {
     guard((), || {
-        if let Some(capture) = session::current().and_then(|s| s.capture.as_ref()) {
+        if let Some(capture) = session::current().and_then(|s| s.capture) {
             body(capture);
         }
     });
@@ -110,7 +111,7 @@ pub(super) unsafe extern "C" fn vmem_set_access(
             // SAFETY: the runtime's call has succeeded: the list has so many entries.
             let access = unsafe { access.wrapping_add(n).read() };
             let agent = access.agent_handle.handle;
-            let is_gpu = session::current().is_some_and(|session| session.interceptor.agent_position(agent).is_some());
+            let is_gpu = interceptor::current().is_some_and(|interceptor| interceptor.agent_position(agent).is_some());
             all.allowed_in(address(memory), size as u64, agent, is_gpu);
         }
     })
@@ -290,7 +291,7 @@ pub(super) unsafe extern "C" fn vmem_map(
     flags: u64,
 ) -> hsa_status_t {
     let status = original!(amd.hsa_amd_vmem_map_fn(memory, size, offset, handle, flags));
-    entered(status, |all| all.mapped(handle.handle, address(memory), size as u64))
+    entered(status, |all| all.mapped(handle.handle, offset as u64, address(memory), size as u64))
 }
 
 pub(super) unsafe extern "C" fn vmem_unmap(memory: *mut c_void, size: usize) -> hsa_status_t {

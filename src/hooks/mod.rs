@@ -14,15 +14,13 @@ pub(crate) mod runtime;
 mod signal;
 
 use std::mem::offset_of;
+use std::sync::Mutex;
 
 use hsa::{Api, LiveTable, Slot};
 use hsa_sys::raw::{AmdExtTable, CoreApiTable, ImageExtTable};
 use logdur_intercept::library;
-use logdur_intercept::lock;
-use logdur_journal::names::one_line;
-use std::sync::Mutex;
-
-use crate::session::Session;
+use logdur_system::lock;
+use logdur_system::text::one_line;
 
 /// A hook: where its entry is, and the function's address.
 struct Hook {
@@ -148,10 +146,10 @@ pub(crate) fn library_of(live: &LiveTable) -> String {
     path.map_or_else(|| "a library without a name".to_owned(), |path| one_line(&String::from_utf8_lossy(path)))
 }
 
-/// Installs the hooks that a session needs; entries that this runtime lacks are left out.
-pub(crate) fn install(live: &LiveTable, session: &Session) {
+/// Installs the hooks, those of memory if dispatches are captured; entries that this runtime lacks are left out.
+pub(crate) fn install(live: &LiveTable, captures: bool) {
     let library = library_of(live);
-    let memory = session.capture.is_some().then(of_memory).into_iter().flatten();
+    let memory = captures.then(of_memory).into_iter().flatten();
     for hook in watching().into_iter().chain(memory) {
         let Some(slot) = (hook.slot)(live).filter(|slot| slot.load() != 0) else {
             ::log::debug!("this runtime has no {}", hook.name);

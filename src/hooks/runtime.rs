@@ -7,10 +7,10 @@
 //! Any. The count here mirrors the runtime's own. If two threads make their first call at the same time, one may be missed: then the
 //! library gives up its queues too early, and a notice says so.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use hsa_sys::raw::{HSA_STATUS_SUCCESS, hsa_status_t};
-use logdur_intercept::guard;
+use logdur_intercept::guard_large;
 use logdur_intercept::lifetime;
 
 use super::original;
@@ -22,9 +22,6 @@ static USERS: AtomicU32 = AtomicU32::new(0);
 /// Other runtimes of the process, which are not watched.
 static OTHERS: AtomicU32 = AtomicU32::new(0);
 
-/// There was another runtime, at any time.
-static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
-
 /// The runtime is being started: `OnLoad` is called inside of the first `hsa_init`.
 pub(crate) fn started() {
     USERS.store(1, Ordering::Release);
@@ -32,13 +29,8 @@ pub(crate) fn started() {
 
 /// Another runtime of the process has called `OnLoad`, and will call `OnUnload`.
 pub(crate) fn another_started() {
-    HAD_OTHERS.store(true, Ordering::Release);
+    lifetime::another_runtime_started();
     OTHERS.fetch_add(1, Ordering::AcqRel);
-}
-
-/// True if the process has had another runtime, which is not watched.
-pub(crate) fn had_others() -> bool {
-    HAD_OTHERS.load(Ordering::Acquire)
 }
 
 /// True when `OnUnload` is called by another runtime: ours has users, which it has not when it calls it.
@@ -59,11 +51,11 @@ pub(super) unsafe extern "C" fn shut_down() -> hsa_status_t {
     let before = USERS.fetch_update(Ordering::AcqRel, Ordering::Acquire, |users| users.checked_sub(1));
     let last = before == Ok(1);
     if last {
-        guard((), session::leave_runtime);
+        guard_large((), session::leave_runtime);
     }
     let status = original!(core.hsa_shut_down_fn());
     if last && lifetime::is_runtime_up() {
-        guard((), session::runtime_used_again);
+        guard_large((), session::runtime_used_again);
     }
     status
 }

@@ -1,8 +1,8 @@
 //! Signals: a store to a doorbell publishes packets; times are read before a signal is gone.
 
 use hsa_sys::raw::{HSA_STATUS_SUCCESS, hsa_amd_ipc_signal_t, hsa_signal_t, hsa_signal_value_t, hsa_status_t};
-use logdur_intercept::guard;
-use logdur_intercept::queue::inplace;
+use logdur_intercept::watch::inplace;
+use logdur_intercept::{guard, interceptor};
 
 use super::original;
 use crate::session;
@@ -11,7 +11,7 @@ use crate::session;
 macro_rules! store_hooks {
     ($($hook:ident $store_fn:ident),*) => {
         $(pub(super) unsafe extern "C" fn $hook(signal: hsa_signal_t, value: hsa_signal_value_t) {
-            if !inplace::rang(signal) {
+            if !inplace::rang(signal, value) {
                 reused(signal);
                 original!(core.$store_fn(signal, value) else ());
             }
@@ -31,7 +31,7 @@ fn reused(signal: hsa_signal_t) {
             capture.copies.reused(signal.handle);
         }
         if let Some(copies) = &session.copies {
-            copies.leaves(session.recorder(), signal.handle);
+            copies.leaves(&session.interceptor, signal.handle);
         }
     });
 }
@@ -40,7 +40,7 @@ pub(super) unsafe extern "C" fn destroy(signal: hsa_signal_t) -> hsa_status_t {
     guard((), || {
         if let Some(session) = session::current() {
             session.interceptor.signal_destroyed(signal.handle);
-            session.copies.iter().for_each(|copies| copies.leaves(session.recorder(), signal.handle));
+            session.copies.iter().for_each(|copies| copies.leaves(&session.interceptor, signal.handle));
             if let Some(capture) = &session.capture {
                 capture.copies.destroyed(signal.handle);
                 // Its memory stays the runtime's.
@@ -73,8 +73,8 @@ pub(super) unsafe extern "C" fn ipc_attach(
 
 fn shared_with_others(signal: hsa_signal_t) {
     guard((), || {
-        if let Some(session) = session::current() {
-            session.interceptor.signal_shared_with_others(signal.handle);
+        if let Some(interceptor) = interceptor::current() {
+            interceptor.signal_shared_with_others(signal.handle);
         }
     });
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use hsa::{Api, HsaError};
 use hsa_sys::abi::aql::Packet;
 use logdur_intercept::blocks::RecordRef;
-use logdur_intercept::ports::{Lend, Lent};
+use logdur_intercept::ports::{OwnResource, Resource};
 use logdur_intercept::units::Units;
 use logdur_journal::{State, flag};
 use logdur_messages::Descriptor;
@@ -243,8 +243,8 @@ impl Taken {
     }
 
     /// The dispatch has them from now on.
-    pub(crate) fn lend(self) -> Lent {
-        Lent { by: self.pool, token: (self.first | self.count << 32) as u64 }
+    pub(crate) fn resource(self) -> Resource {
+        Resource { owner: self.pool, token: (self.first | self.count << 32) as u64 }
     }
 
     /// No dispatch has them.
@@ -253,7 +253,7 @@ impl Taken {
     }
 }
 
-impl Lend for Pool {
+impl OwnResource for Pool {
     fn recorded(&self, token: u64, record: Option<RecordRef>) {
         let (first, count) = (token as u32 as usize, (token >> 32) as usize);
         let Some(record) = record else { return self.units.give_back(first, count) };

@@ -6,22 +6,21 @@
 //! # Threads
 //! One, started with the first pool of sub-buffers. It sleeps while no instrumented dispatch is in flight.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use logdur_handler::abi;
 use logdur_intercept::Interceptor as Core;
 use logdur_intercept::clock::to_ns;
-use logdur_intercept::lock;
 use logdur_intercept::wake::Sleeper;
 use logdur_journal::flag;
 use logdur_messages::check;
+use logdur_system::lock;
 
 use super::Instrument;
 use super::buffers::{Pool, Use};
 use super::handlers::Handlers;
+use super::workgroups::Chosen;
 
 /// Looks without news before the thread sleeps between two of them.
 const LOOKS: u32 = 16;
@@ -40,14 +39,25 @@ pub(crate) struct Waiting {
     closing: AtomicBool,
     /// The handlers are closed.
     closed: AtomicBool,
+    /// The process ends: handlers are not opened again.
+    is_over: AtomicBool,
     /// A handler has not returned in time, which was told: it is waited for no more.
     given_up: AtomicBool,
     started: AtomicBool,
-    thread: Mutex<Option<ThreadId>>,
+    /// What `pthread_self` is on the thread; 0 before it runs.
+    thread: AtomicUsize,
     /// Changes while the thread makes progress.
     steps: AtomicU64,
     /// The position of the handler that is being called among those that the user wants, and one; 0 for none.
     calling: AtomicUsize,
+}
+
+/// Memory of the thread for messages.
+#[derive(Default)]
+struct Room {
+    /// A sub-buffer's.
+    buffer: Vec<u64>,
+    chosen: Chosen,
 }
 
 /// What was received.
@@ -107,15 +117,17 @@ impl Instrument {
         started
     }
 
-    /// The runtime or the process is about to end: waits until the handlers have all messages of dispatches that have ended, and
+    /// Waits until the handlers have all messages of dispatches that have ended, and
     /// are closed. A handler that does not return is not waited for: it is named in the result.
     ///
     /// # Errors
     /// What there is to tell of such a handler.
-    pub(crate) fn leave(&self) -> Result<(), String> {
+    pub(super) fn close_handlers(&self) -> Result<(), String> {
         let waiting = &self.waiting;
-        let is_ours = || *lock(&waiting.thread) == Some(std::thread::current().id());
-        if !waiting.started.load(Ordering::Acquire) || waiting.given_up.load(Ordering::Relaxed) || is_ours() {
+        if !waiting.started.load(Ordering::Acquire)
+            || waiting.given_up.load(Ordering::Relaxed)
+            || self.is_drained_here()
+        {
             return Ok(());
         }
         waiting.closing.store(true, Ordering::Release);
@@ -141,39 +153,69 @@ impl Instrument {
         Ok(())
     }
 
+    /// Waits until the handler that is being called returns, if there is one: not for ever.
+    pub(super) fn await_call(&self) {
+        let waiting = &self.waiting;
+        let at = || (waiting.calling.load(Ordering::Relaxed), waiting.steps.load(Ordering::Relaxed));
+        let (start, call) = (Instant::now(), at());
+        if waiting.given_up.load(Ordering::Relaxed) || self.is_drained_here() {
+            return;
+        }
+        while call.0 != 0 && at() == call && start.elapsed() < PATIENCE {
+            std::thread::sleep(PAUSES[1]);
+        }
+    }
+
+    /// True on the drain thread.
+    pub(super) fn is_drained_here(&self) -> bool {
+        self.waiting.thread.load(Ordering::Acquire) == this_thread()
+    }
+
+    /// The process ends: handlers stay closed, because what their libraries have made will be destroyed.
+    pub(super) fn never_again(&self) {
+        self.waiting.is_over.store(true, Ordering::Release);
+    }
+
     /// The runtime is gone, with the memory of the pools.
     pub(crate) fn forget(&self) {
         lock(&self.pools).clear();
         self.waiting.dispatches.store(0, Ordering::Relaxed);
+        if self.waiting.is_over.load(Ordering::Acquire) {
+            return;
+        }
         self.waiting.closed.store(false, Ordering::Release);
         self.waiting.closing.store(false, Ordering::Release);
     }
 
-    fn drain_for_ever(&self, interceptor: &'static Core) {
-        *lock(&self.waiting.thread) = Some(std::thread::current().id());
+    fn drain_for_ever(&'static self, interceptor: &'static Core) {
+        self.waiting.thread.store(this_thread(), Ordering::Release);
         let waiting = &self.waiting;
         let mut handlers = Some(Handlers::open(self, interceptor));
-        let mut buffer = Vec::new();
+        let mut room = Room::default();
         let mut idle = 0;
+        let has_dispatches = || waiting.dispatches.load(Ordering::Relaxed) > 0;
         loop {
             let closing = waiting.closing.load(Ordering::Acquire);
-            if !closing && handlers.is_none() {
+            if !closing && handlers.is_none() && has_dispatches() {
+                // The runtime has been started again.
                 handlers = Some(Handlers::open(self, interceptor));
             }
-            let news = {
+            // A dispatch that has just begun finds handlers open, or is left for the next time.
+            let are_ready = closing || handlers.is_some();
+            let news = are_ready && {
                 let may = interceptor.may_use_runtime();
-                *may && self.look(interceptor, &mut handlers, &mut buffer)
+                *may && self.look(interceptor, &mut handlers, &mut room)
             };
-            if closing && let Some(mut last) = handlers.take() {
-                self.end_all(&mut last);
-                last.close();
+            let is_to_close = || waiting.closing.load(Ordering::Acquire) && !waiting.closed.load(Ordering::Relaxed);
+            if closing && is_to_close() {
+                if let Some(mut last) = handlers.take() {
+                    self.end_all(&mut last);
+                    last.close();
+                }
                 waiting.closed.store(true, Ordering::Release);
             }
             idle = if news { 0 } else { idle + 1 };
-            let has_work = || {
-                waiting.dispatches.load(Ordering::Relaxed) > 0
-                    || waiting.closing.load(Ordering::Relaxed) == handlers.is_some()
-            };
+            let has_work = || has_dispatches() || is_to_close();
             if !has_work() {
                 waiting.sleeper.sleep(None, has_work);
                 idle = 0;
@@ -187,7 +229,7 @@ impl Instrument {
     }
 
     /// Looks at all dispatches once; true if there was anything to do.
-    fn look(&self, interceptor: &'static Core, handlers: &mut Option<Handlers>, buffer: &mut Vec<u64>) -> bool {
+    fn look(&self, interceptor: &'static Core, handlers: &mut Option<Handlers>, room: &mut Room) -> bool {
         let pools: Vec<&'static Pool> = lock(&self.pools).values().copied().collect();
         let mut news = false;
         for pool in pools {
@@ -202,7 +244,7 @@ impl Instrument {
                 }
                 for n in first..first + dispatch.count {
                     if has_ended || pool.is_full(n) {
-                        news |= self.empty(interceptor, pool, n, &mut dispatch, handlers, buffer);
+                        news |= self.empty(interceptor, pool, n, &mut dispatch, handlers, room);
                     }
                 }
                 if has_ended {
@@ -227,15 +269,15 @@ impl Instrument {
         n: usize,
         dispatch: &mut Use,
         handlers: &mut Option<Handlers>,
-        buffer: &mut Vec<u64>,
+        room: &mut Room,
     ) -> bool {
-        let size = pool.empty(n, buffer);
+        let size = pool.empty(n, &mut room.buffer);
         if size == 0 {
             return false;
         }
         dispatch.total.sent = dispatch.total.sent.saturating_add(size);
         let length = usize::try_from(size).ok().filter(|length| *length <= pool.capacity);
-        let bytes = bytes_of(buffer, length.unwrap_or(0));
+        let bytes = bytes_of(&room.buffer, length.unwrap_or(0));
         let checked = check(bytes);
         let wrong = match (length, checked.corrupt) {
             (None, _) => Some(format!("expected a size of at most {} bytes, found {size}", pool.capacity)),
@@ -247,10 +289,18 @@ impl Instrument {
             let text = format!("instrumented: messages of {kernel} are lost, first in dispatch {id}: {wrong}");
             interceptor.notice_once("corrupt-messages", text);
         }
-        dispatch.total.messages += checked.messages;
-        dispatch.total.bytes += checked.bytes as u64;
-        if let Some(handlers) = handlers.as_mut().filter(|_| checked.messages > 0) {
-            handlers.messages(dispatch.id, bytes.get(..checked.bytes).unwrap_or(bytes), checked.messages);
+        let whole = bytes.get(..checked.bytes).unwrap_or(bytes);
+        let (bytes, messages) = if self.workgroups.are_all() {
+            (whole, checked.messages)
+        } else {
+            room.chosen.choose(whole, &self.workgroups);
+            self.counts.others.fetch_add(room.chosen.others, Ordering::Relaxed);
+            (bytes_of(room.chosen.words(), room.chosen.bytes), room.chosen.messages)
+        };
+        dispatch.total.messages += messages;
+        dispatch.total.bytes += bytes.len() as u64;
+        if let Some(handlers) = handlers.as_mut().filter(|_| messages > 0) {
+            handlers.messages(dispatch.id, bytes, messages);
         }
         self.waiting.step();
         true
@@ -302,6 +352,11 @@ impl Instrument {
 
 /// Bit of a descriptor's error word: the kernel dropped a message. Source: dh_comms.
 const TOO_LARGE: u32 = 1;
+
+fn this_thread() -> usize {
+    // SAFETY: the call cannot fail.
+    unsafe { libc::pthread_self() as usize }
+}
 
 /// Nanoseconds that a dispatch took, if its record has its times still.
 fn duration(interceptor: &'static Core, dispatch: &Use) -> Option<u64> {

@@ -13,7 +13,7 @@ use std::ptr;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use logdur_handler::abi::{self, HandlerTable, Host};
 use logdur_intercept::{Interceptor as Core, library};
-use logdur_journal::names::one_line;
+use logdur_system::text::one_line;
 
 use super::buffers::Use;
 use super::drain::{Total, Waiting};
@@ -29,7 +29,7 @@ const ERROR_ROOM: usize = 1024;
 pub(super) struct Handlers {
     open: Vec<Open>,
     interceptor: &'static Core,
-    waiting: &'static Waiting,
+    instrument: &'static Instrument,
     /// What the host's functions work on; its address is given to handlers.
     state: Box<State>,
 }
@@ -66,6 +66,8 @@ struct Sources {
 enum Unusable {
     #[error("its library cannot be loaded: {0}")]
     NotLoaded(#[from] libloading::Error),
+    #[error("expected a file, found a folder, a pipe or a device")]
+    NoFile,
     #[error("its library has no handler of this name")]
     Unknown,
     #[error("it needs version {0} of the interface, expected at most {known}", known = abi::LOGDUR_HANDLER_VERSION)]
@@ -83,7 +85,7 @@ const LEAST_TABLE: usize = offset_of!(HandlerTable, open) + size_of::<usize>();
 
 impl Handlers {
     /// Opens the handlers that the user wants. Those that cannot be opened are notices.
-    pub(super) fn open(instrument: &Instrument, interceptor: &'static Core) -> Handlers {
+    pub(super) fn open(instrument: &'static Instrument, interceptor: &'static Core) -> Handlers {
         let mut state = Box::new(State {
             interceptor,
             output: instrument.output.open(),
@@ -100,14 +102,16 @@ impl Handlers {
             sources: Sources::default(),
         });
         state.host.context = ptr::from_mut(&mut *state).cast();
-        let mut handlers = Handlers { open: Vec::new(), interceptor, waiting: instrument.waiting, state };
+        let mut handlers = Handlers { open: Vec::new(), interceptor, instrument, state };
         for (position, wanted) in instrument.handlers.iter().enumerate() {
             instrument.waiting.call(Some(position));
-            match open(position, wanted, instrument, &handlers.state) {
+            let opened = open(position, wanted, instrument, &handlers.state);
+            instrument.ends_first();
+            match opened {
                 Ok(handler) => handlers.open.push(handler),
                 Err(why) => {
                     let name = wanted.to_string_lossy();
-                    interceptor.notice(format!("handler {name}: it is not used: {why}"));
+                    interceptor.off(format!("handler {name}: it is not used: {why}"));
                 }
             }
         }
@@ -175,23 +179,24 @@ impl Handlers {
 
     /// Closes the handlers.
     pub(super) fn close(&mut self) {
-        self.open.drain(..).for_each(|handler| handler.close(self.waiting));
+        self.open.drain(..).for_each(|handler| handler.close(self.instrument.waiting));
         self.state.sources.close();
     }
 
     /// Calls a function of each handler; one that fails is closed.
     fn each(&mut self, call: impl Fn(&Open, *mut c_char) -> c_int) {
-        let (interceptor, waiting) = (self.interceptor, self.waiting);
+        let (interceptor, instrument, waiting) = (self.interceptor, self.instrument, self.instrument.waiting);
         let failed = self.open.extract_if(.., |handler| {
             let mut error = [0 as c_char; ERROR_ROOM];
             waiting.call(Some(handler.position));
             let failed = call(handler, error.as_mut_ptr()) != 0;
+            instrument.ends_first();
             waiting.call(None);
             if !failed {
                 return false;
             }
             let (name, text) = (&handler.name, text_of(&error));
-            interceptor.notice(format!("handler {name}: it failed, and gets no more messages: {text}"));
+            interceptor.off(format!("handler {name}: it failed, and gets no more messages: {text}"));
             true
         });
         failed.for_each(|handler| handler.close(waiting));
@@ -243,6 +248,10 @@ fn load(path: &Path) -> Result<&'static Library, libloading::Error> {
 fn open(position: usize, wanted: &OsStr, instrument: &Instrument, state: &State) -> Result<Open, Unusable> {
     let (path, name) = place_of(wanted);
     let name = CString::new(name.as_bytes())?;
+    // The loader would wait for a pipe.
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(Unusable::NoFile);
+    }
     let library = load(&path)?;
     // SAFETY: the interface says that the symbol has this type.
     let entry = unsafe { library.get::<abi::HandlerEntry>(b"logdur_handler\0") }?;

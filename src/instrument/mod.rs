@@ -8,8 +8,10 @@
 
 mod buffers;
 mod drain;
+mod end;
 mod handlers;
 mod output;
+mod workgroups;
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
@@ -20,25 +22,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hsa::Api;
 use hsa_sys::abi::aql::Packet;
 use logdur_handler::abi;
-use logdur_intercept::lock;
 use logdur_intercept::ports::Changed;
 use logdur_journal::flag;
-use logdur_settings::{Dispatches, HandlerFormat, Interceptor};
-
-use buffers::{Pool, Taken};
+use logdur_settings::{DRAWN_FROM, Dispatches, HandlerFormat, Interceptor, Workgroups};
+use logdur_system::lock;
 
 pub(crate) use buffers::NoBuffers;
+
+use buffers::{Pool, Taken};
 use drain::{Total, Waiting};
-use output::Place;
+use output::OutputTarget;
 
 /// What instruments kernels.
 pub(crate) struct Instrument {
     dispatches: Dispatches,
+    /// Those whose messages handlers get.
+    workgroups: Workgroups,
     handlers: Vec<OsString>,
     options: Vec<(String, String)>,
     /// `LOGDUR_FORMAT_*`.
     format: u32,
-    output: Place,
+    output: OutputTarget,
     /// Bytes of all pools.
     limit: u64,
     /// By the handle of the agent.
@@ -56,6 +60,7 @@ pub(crate) struct Instrument {
 #[derive(Default)]
 struct Counts {
     unselected: AtomicU64,
+    closed: AtomicU64,
     no_buffer: AtomicU64,
     no_arguments: AtomicU64,
     refused: AtomicU64,
@@ -64,6 +69,7 @@ struct Counts {
     messages: AtomicU64,
     bytes: AtomicU64,
     sent: AtomicU64,
+    others: AtomicU64,
     too_large: AtomicU64,
     corrupt: AtomicU64,
     not_ended: AtomicU64,
@@ -87,6 +93,8 @@ pub(crate) struct Probe {
     load_delta: u64,
     /// Dispatches of the kernel.
     seen: AtomicU64,
+    /// Which of them is instrumented, if it is one of each kernel.
+    drawn: u64,
 }
 
 /// Names for handlers.
@@ -118,6 +126,8 @@ pub(crate) struct Clone {
 pub(crate) enum Skipped {
     /// `LOGDUR_DISPATCHES`.
     Unselected,
+    /// Handlers are closed, because the process ends, or one does not return.
+    Closed,
     /// All sub-buffers are in use.
     NoBuffer,
     /// All memory for arguments is in use.
@@ -134,6 +144,7 @@ impl Instrument {
     pub(crate) fn new(settings: &Interceptor, captures: &'static AtomicBool) -> Option<Instrument> {
         settings.instrumented.0.then(|| Instrument {
             dispatches: settings.dispatches,
+            workgroups: settings.workgroups,
             handlers: settings.handlers.0.clone(),
             options: settings.handler_options.0.clone(),
             format: match settings.handler_format {
@@ -141,7 +152,7 @@ impl Instrument {
                 HandlerFormat::Csv => abi::LOGDUR_FORMAT_CSV,
                 HandlerFormat::Json => abi::LOGDUR_FORMAT_JSON,
             },
-            output: Place::new(&settings.handler_output),
+            output: OutputTarget::new(&settings.handler_output),
             limit: settings.instrument_buffers.0,
             pools: Mutex::default(),
             probes: Mutex::default(),
@@ -185,6 +196,7 @@ impl Instrument {
             code: of.code,
             load_delta: of.load_delta,
             seen: AtomicU64::new(0),
+            drawn: 1 + (self.random() * DRAWN_FROM as f64) as u64,
         };
         let mut probes = lock(&self.probes);
         let known = probes.entry(new.texts.clone.clone()).or_default();
@@ -204,9 +216,25 @@ impl Instrument {
         ((mixed ^ mixed >> 31) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
+    /// Kernels that were dispatched less often than the number that was drawn for them.
+    fn not_drawn(&self) -> Option<String> {
+        if self.dispatches != Dispatches::OneOfEach {
+            return None;
+        }
+        let probes = lock(&self.probes);
+        let missed = probes.values().flatten().filter_map(|probe| {
+            let seen = probe.seen.load(Ordering::Relaxed);
+            (1..probe.drawn).contains(&seen).then(|| format!("{} ({} of {seen})", probe.kernel, probe.drawn))
+        });
+        let mut missed: Vec<String> = missed.collect();
+        missed.sort_unstable();
+        (!missed.is_empty())
+            .then(|| format!("a dispatch was drawn that did not come, so `-d 1` may be better: {}", missed.join("; ")))
+    }
+
     /// What there is to tell when the process ends: what became of dispatches and messages. `ran` has numbers of dispatches by the
     /// name of their kernel.
-    pub(crate) fn end(&self, dispatches: u64, ran: &[(String, u64)]) -> Vec<String> {
+    pub(crate) fn report(&self, dispatches: u64, ran: &[(String, u64)]) -> Vec<String> {
         const SHOWN: usize = 8;
         let counts = &self.counts;
         let count: u64 = ran.iter().map(|(_, count)| count).sum();
@@ -221,6 +249,7 @@ impl Instrument {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let why = [
             (&counts.unselected, Interceptor::dispatches),
+            (&counts.closed, "the handlers were closed already"),
             (&counts.no_buffer, "no message buffer was free"),
             (&counts.no_arguments, "no memory for arguments was free"),
             (&counts.refused, "the clone does not fit the packet"),
@@ -235,6 +264,7 @@ impl Instrument {
             line += &format!("; not instrumented: {}", why.join(", "));
         }
         let mut lines = vec![line];
+        lines.extend(self.not_drawn());
         if count > 0 {
             let mut line = format!(
                 "{} messages received of {} dispatches, {} of {} bytes",
@@ -244,6 +274,7 @@ impl Instrument {
                 of(&counts.sent)
             );
             let wrong = [
+                (&counts.others, "messages of other workgroups were left out"),
                 (&counts.corrupt, "dispatches had bytes that were no messages"),
                 (&counts.too_large, "dispatches dropped messages that were larger than a buffer"),
                 (&counts.not_ended, "dispatches did not end"),
@@ -288,12 +319,18 @@ impl Probe {
             Dispatches::All => true,
             Dispatches::Range(first, last) => (first..=last).contains(&number),
             Dispatches::Random(share) => instrument.random() < share,
+            Dispatches::OneOfEach => number == self.drawn,
         };
-        if !is_selected || instrument.waiting.is_closing() { Err(Skipped::Unselected) } else { Ok(()) }
+        match is_selected {
+            false => Err(Skipped::Unselected),
+            true if instrument.waiting.is_closing() => Err(Skipped::Closed),
+            true => Ok(()),
+        }
     }
 
     /// The memory for a dispatch's messages.
     pub(crate) fn take(&'static self, packet: &Packet) -> Result<Taken, Skipped> {
+        self.instrument.is_awaited();
         self.pool.take(packet, self).ok_or(Skipped::NoBuffer)
     }
 
@@ -307,6 +344,7 @@ impl Probe {
         let counts = &self.instrument.counts;
         let count = match why {
             Skipped::Unselected => &counts.unselected,
+            Skipped::Closed => &counts.closed,
             Skipped::NoBuffer => &counts.no_buffer,
             Skipped::NoArguments => &counts.no_arguments,
             Skipped::Refused => &counts.refused,

@@ -1,11 +1,10 @@
 //! Where handlers write.
 
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use logdur_journal::appended;
 use logdur_settings::LogLocation;
 
 use crate::guarded::Guarded;
@@ -17,7 +16,7 @@ const PIPE_PIECE: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the settings say, and the standard output that the process was started with.
-pub(super) struct Place {
+pub(super) struct OutputTarget {
     location: LogLocation,
     stdout: Option<Guarded>,
 }
@@ -29,8 +28,8 @@ pub(super) enum Output {
     Nowhere,
 }
 
-impl Place {
-    pub(super) fn new(location: &LogLocation) -> Place {
+impl OutputTarget {
+    pub(super) fn new(location: &LogLocation) -> OutputTarget {
         let console = *location == LogLocation::Console;
         let stdout = console.then(|| Guarded::duplicate(libc::STDOUT_FILENO).ok()).flatten();
         let location = match location {
@@ -41,7 +40,7 @@ impl Place {
             }
             other => other.clone(),
         };
-        Place { location, stdout }
+        OutputTarget { location, stdout }
     }
 
     /// Nothing is opened before it is written to.
@@ -90,7 +89,7 @@ impl Output {
 /// Opens a file for appending. A named pipe without a reader is an error: waves would wait for the reader.
 fn open(path: &Path) -> io::Result<Guarded> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    Guarded::of(&OpenOptions::new().append(true).create(true).custom_flags(flags).open(path)?)
+    Guarded::of(&appended::open(path, false, flags)?)
 }
 
 /// Writes to what may have a slow reader. The drain thread must not wait for one that reads nothing: waves would wait with it.
@@ -98,11 +97,16 @@ fn write_patiently(to: &Guarded, bytes: &[u8]) -> io::Result<()> {
     if !to.may_block() {
         return to.write_all(bytes);
     }
-    for piece in bytes.chunks(PIPE_PIECE) {
-        if !to.wait(PATIENCE) {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        to.write_all(piece)?;
+    if !to.take_turn(Instant::now() + PATIENCE) {
+        return Err(io::ErrorKind::TimedOut.into());
     }
-    Ok(())
+    let mut pieces = bytes.chunks(PIPE_PIECE);
+    let written =
+        pieces.try_for_each(
+            |piece| {
+                if to.wait(PATIENCE) { to.write_all(piece) } else { Err(io::ErrorKind::TimedOut.into()) }
+            },
+        );
+    to.end_turn();
+    written
 }

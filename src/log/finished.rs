@@ -2,16 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use logdur_intercept::lock;
+use logdur_intercept::Interceptor;
 use logdur_intercept::queue::Queue;
 use logdur_intercept::reaper;
 use logdur_journal::State;
 use logdur_journal::account::Tally;
-
-use crate::session::Session;
+use logdur_system::lock;
 
 /// Gives the blocks at the beginning of a queue back whose records have all come to their end.
-pub(super) fn empty_blocks(session: &Session, queue: &'static Queue) {
+pub(super) fn empty_blocks(interceptor: &Interceptor, queue: &'static Queue) {
     let mut first = lock(&queue.logged);
     let mut at = *first;
     while let Some(record) = at.record() {
@@ -20,8 +19,8 @@ pub(super) fn empty_blocks(session: &Session, queue: &'static Queue) {
             *first = at;
             // The reaper may be a moment behind: every record of the block is done, but it has not looked.
             reaper::skip_done(queue);
-            session.interceptor.records.header().count_emptied(old.get());
-            session.interceptor.blocks.give_back(old);
+            interceptor.records.header().count_emptied(old.get());
+            interceptor.blocks.give_back(old);
         }
         if record.state() != State::Logged {
             break;
@@ -32,10 +31,10 @@ pub(super) fn empty_blocks(session: &Session, queue: &'static Queue) {
 }
 
 /// Gives back what a queue does not need any more.
-pub(super) fn tidy(session: &Session, queue: &'static Queue) {
+pub(super) fn tidy(interceptor: &Interceptor, queue: &'static Queue) {
     // Once the queue is gone its publisher adds nothing: what is written is all.
     let gone = queue.gone.load(Ordering::Acquire);
-    empty_blocks(session, queue);
+    empty_blocks(interceptor, queue);
     if !gone {
         return;
     }
@@ -44,12 +43,12 @@ pub(super) fn tidy(session: &Session, queue: &'static Queue) {
     if at.record().is_some_and(|r| r.state() != State::Free) {
         return;
     }
-    session.interceptor.queues.remove(queue);
-    session.interceptor.blocks.take_back(&queue.spare);
-    let last = std::mem::replace(&mut *first, session.interceptor.blocks.nowhere()).block;
-    *lock(&queue.reaped) = session.interceptor.blocks.nowhere();
-    session.interceptor.records.header().count_emptied(last.get());
-    session.interceptor.blocks.give_back(last);
+    interceptor.queues.remove(queue);
+    interceptor.blocks.take_back(&queue.spare);
+    let last = std::mem::replace(&mut *first, interceptor.blocks.nowhere()).block;
+    *lock(&queue.reaped) = interceptor.blocks.nowhere();
+    interceptor.records.header().count_emptied(last.get());
+    interceptor.blocks.give_back(last);
 }
 
 /// Counts what has become of the records in a queue's blocks.

@@ -4,26 +4,25 @@
 //! The log thread writes rows as dispatches complete. Other threads write before it starts, and at the end of the runtime or the
 //! process. The thread that writes holds the writer's lock.
 
+mod clocks;
 mod finished;
-pub(crate) mod hello;
-mod owed;
+pub(crate) mod handshake;
+mod missing_rows;
 mod sink;
 mod writer;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::time::{Duration, Instant};
 
 use hsa::Agent;
+use logdur_intercept::Interceptor;
 use logdur_intercept::blocks::RecordRef;
-use logdur_intercept::clock::Jump;
 use logdur_intercept::host_clock::ClockPair;
 use logdur_intercept::interceptor::SeenAgent;
-use logdur_intercept::lifetime;
-use logdur_intercept::lifetime::Access;
-use logdur_intercept::lock;
+use logdur_intercept::lifetime::{self, Access};
 use logdur_intercept::ports::{Follow, Report};
 use logdur_intercept::queue::Queue;
 use logdur_intercept::wake::Sleeper;
@@ -31,20 +30,22 @@ use logdur_journal::clock::Line as ClockLine;
 use logdur_journal::columns::{self, Row};
 use logdur_journal::compare::{self, Subject};
 use logdur_journal::lines::Lines;
-use logdur_journal::names::one_line;
 use logdur_journal::{Fate, Operation, Process, Records, State, flag};
-use logdur_settings::Interceptor;
+use logdur_settings::{self as settings, HelloLine};
+use logdur_system::lock;
+use logdur_system::text::one_line;
 use regex::Regex;
 
 use crate::guarded::Guarded;
+use crate::kernels::Kernels;
+use crate::ports::{CollectRows, DescribeSwaps, WriteRows};
 use crate::process;
-use crate::records;
-use crate::session::{self, Session};
 
+use clocks::{calibrate, calibrate_by_records, knows_clocks};
 use sink::Patience;
-use writer::{Flushed, Measured, Ran, Writer};
-
 pub(crate) use sink::Sink;
+pub(crate) use writer::format;
+use writer::{Flushed, Measured, Ran, Writer};
 
 /// Rows are written together when there are this many bytes of them, or none left to add.
 const BATCH: usize = 256 << 10;
@@ -74,24 +75,35 @@ pub(crate) struct Log {
     /// Lines that the mailbox had no room for.
     lines_lost: AtomicU64,
     filter: Option<Regex>,
+    kernels: &'static Kernels,
+    /// Present when copies have rows.
+    copies: Option<&'static dyn CollectRows>,
+    /// Present when there is a kernel cache.
+    swaps: Option<&'static dyn DescribeSwaps>,
     /// Rows go somewhere.
     has_rows: bool,
     process: Process,
     /// Where `omniprobe` looks for what it tells the user.
-    hello: Option<PathBuf>,
+    handshake: Option<PathBuf>,
     started: AtomicBool,
     sleeper: Sleeper,
     news: AtomicBool,
+    /// Where the thread pauses, and how many blocks of records had been taken before that.
+    pause: (Sleeper, AtomicUsize),
     /// What is left of the last patience.
     last_patience: Mutex<Duration>,
     /// Why rows that cannot be written end with the process.
     no_file: Mutex<Option<String>>,
     /// The standard error that the process was started with.
     stderr: Option<Guarded>,
+    /// What was asked for and is off, where `omniprobe` is not told.
+    off: Mutex<Vec<String>>,
 }
 
 enum Line {
     Notice(String),
+    /// Which run this process belongs to.
+    Run(String),
     /// Where the records are.
     Records(PathBuf),
     Clocks(ClockPair),
@@ -105,13 +117,17 @@ enum Line {
 }
 
 impl Follow for Log {
-    fn queue_begins(&self) {
-        session::current().iter().for_each(|session| session.log.start(session));
+    fn queue_begins(&'static self, interceptor: &'static Interceptor) {
+        self.start(interceptor);
     }
 
-    fn records_changed(&self) {
+    fn records_changed(&self, interceptor: &Interceptor) {
         self.news.store(true, Ordering::Release);
         self.sleeper.wake();
+        let (pause, taken) = &self.pause;
+        if interceptor.blocks.are_many_since(taken.load(Ordering::Relaxed)) {
+            pause.wake();
+        }
     }
 }
 
@@ -122,6 +138,16 @@ impl Report for Log {
 
     fn tell(&self, text: &str) {
         Log::tell(self, text);
+    }
+
+    fn off(&self, text: String) {
+        Log::off(self, text);
+    }
+}
+
+impl WriteRows for Log {
+    fn write_all(&self, interceptor: &Interceptor) {
+        Log::write_all(self, interceptor, Access::Full);
     }
 }
 
@@ -134,34 +160,43 @@ struct Clocks<'c> {
 impl Log {
     /// The log in an open sink, or nowhere for the reason of a `problem`. `no_file` says why `records` end with the process.
     pub(crate) fn new(
-        settings: &Interceptor,
+        settings: &settings::Interceptor,
         sink: Sink,
         problem: Option<String>,
         records: &'static Records,
+        kernels: &'static Kernels,
         no_file: Option<String>,
     ) -> Log {
-        let lines = Lines::of(records::format(settings));
+        let lines = Lines::of(format(settings));
         let (to_file, has_rows) = (sink.path().is_some(), !sink.is_nowhere());
         if let Some(problem) = &problem {
             ::log::error!("{problem}");
         }
-        hello::say(settings, problem.as_deref(), &sink, records, no_file.as_deref());
+        handshake::say(settings, problem.as_deref(), &sink, records, no_file.as_deref());
         let (sender, mail) = mpsc::sync_channel(MOST_LINES);
         let log = Log {
             writer: Mutex::new(Writer::new(sink, problem, lines, mail, records)),
             lines: sender,
             lines_lost: AtomicU64::new(0),
             filter: None,
+            kernels,
+            copies: None,
+            swaps: None,
             has_rows,
             process: process::this(),
-            hello: settings.hello.clone(),
+            handshake: settings.hello.clone(),
             started: AtomicBool::new(false),
             sleeper: Sleeper::new(),
             news: AtomicBool::new(false),
+            pause: (Sleeper::new(), AtomicUsize::new(0)),
             last_patience: Mutex::new(LAST_PATIENCE[1]),
             no_file: Mutex::new(no_file),
             stderr: Guarded::borrow(libc::STDERR_FILENO).ok(),
+            off: Mutex::default(),
         };
+        if let Some(run) = &settings.run {
+            log.add(Line::Run(run.clone()));
+        }
         if let Some(path) = records.path().filter(|_| to_file) {
             log.add(Line::Records(path.to_owned()));
         }
@@ -170,13 +205,22 @@ impl Log {
             Err(error) => (None, Some(error.to_string())),
         };
         if let Some(error) = bad {
-            log.notice(format!(
+            log.off(format!(
                 "{}: expected a regular expression, every kernel is logged: {}",
-                Interceptor::log_filter,
+                settings::Interceptor::log_filter,
                 one_line(&error)
             ));
         }
         Log { filter, ..log }
+    }
+
+    /// Rows also come from these features.
+    pub(crate) fn connect(
+        &mut self,
+        copies: Option<&'static dyn CollectRows>,
+        swaps: Option<&'static dyn DescribeSwaps>,
+    ) {
+        (self.copies, self.swaps) = (copies, swaps);
     }
 
     /// Hands a line to the writer without waiting. If the log cannot be written, later lines are lost and counted.
@@ -199,9 +243,24 @@ impl Log {
 
     /// A line for `omniprobe`, which prints it on stderr when the application has ended.
     pub(crate) fn tell(&self, text: &str) {
-        if let Some(path) = &self.hello {
-            hello::add(path, &one_line(text));
+        self.say(HelloLine::Notice(one_line(text)));
+    }
+
+    fn say(&self, line: HelloLine) {
+        if let Some(path) = &self.handshake {
+            handshake::add(path, &[line]);
         }
+    }
+
+    /// Something that was asked for is off, or ends: a notice, and a line for `omniprobe`. Without `omniprobe` and a log it is said
+    /// on standard error when the process ends.
+    pub(crate) fn off(&self, text: String) {
+        if self.handshake.is_some() {
+            self.tell(&text);
+        } else {
+            lock(&self.off).push(text.clone());
+        }
+        self.notice(text);
     }
 
     /// A line that says what the runtime's clock is as wall time.
@@ -211,16 +270,17 @@ impl Log {
 
     /// A line that names a GPU.
     pub(crate) fn agent(&self, position: usize, agent: &Agent) {
-        let visible = crate::session::visible_agents();
-        let identity = format!("{} {visible}", agent.identity).trim_end().to_owned();
+        let visible = process::visible_agents();
+        // Processes that share a log number their GPUs each for itself.
+        let identity = format!("{} pid={} {visible}", agent.identity, std::process::id()).trim_end().to_owned();
         self.add(Line::Agent { position, name: agent.name.clone(), product: agent.product.clone(), identity });
     }
 
     /// Starts the thread if it does not run yet.
-    pub(crate) fn start(&self, session: &'static Session) {
+    fn start(&'static self, interceptor: &'static Interceptor) {
         if !self.started.swap(true, Ordering::AcqRel) {
             let without = "rows are written when the runtime or the process ends";
-            session.interceptor.spawn("logdur-log", without, move || session.log.run(session));
+            interceptor.spawn("logdur-log", without, move || self.run(interceptor));
         }
     }
 
@@ -230,38 +290,42 @@ impl Log {
         self.sleeper.wake();
     }
 
-    fn run(&self, session: &Session) {
+    fn run(&self, interceptor: &Interceptor) {
         wake_without_preempting();
         loop {
             self.news.store(false, Ordering::Release);
+            let (blocks, (pause, taken)) = (&interceptor.blocks, &self.pause);
+            taken.store(blocks.taken(), Ordering::Relaxed);
             {
-                let may = session.interceptor.may_use_runtime();
+                let may = interceptor.may_use_runtime();
                 let [stall, total] = THREADS_PATIENCE;
                 let patience = Patience::of(stall, total);
                 if lock(&self.writer).sink.must_wait() {
                     // The application may need the last descriptor now.
                 } else if *may {
-                    self.write(session, lifetime::access(), patience);
+                    self.write(interceptor, lifetime::access(), patience);
                 } else {
                     // Rows are left to the thread that shuts the runtime down, which can still have its clocks read.
-                    self.write_lines(&mut lock(&self.writer), session, patience);
+                    self.write_lines(&mut lock(&self.writer), interceptor, patience);
                 }
             }
-            std::thread::sleep(if knows_clocks(session) { PAUSE } else { FIRST_PAUSE });
+            let most = if knows_clocks(interceptor) { PAUSE } else { FIRST_PAUSE };
+            // Rows that wait need memory.
+            pause.sleep(Some(most), || blocks.are_many_since(taken.load(Ordering::Relaxed)));
             let again = lock(&self.writer).has_to_try_again().then_some(AGAIN);
             self.sleeper.sleep(again, || self.news.load(Ordering::Acquire));
         }
     }
 
     /// Writes what can be written without waiting.
-    pub(crate) fn write_at_once(&self, session: &Session, access: Access) {
-        self.write(session, access, Patience::none());
+    pub(crate) fn write_at_once(&self, interceptor: &Interceptor, access: Access) {
+        self.write(interceptor, access, Patience::none());
     }
 
     /// Writes everything that is left, because the runtime or the process ends. Waits for a slow reader; all such waits of a process
     /// share one limit. With full `access`, the runtime converts times.
-    pub(crate) fn write_all(&self, session: &Session, access: Access) {
-        self.with_last_patience(|patience| self.write(session, access, patience));
+    pub(crate) fn write_all(&self, interceptor: &Interceptor, access: Access) {
+        self.with_last_patience(|patience| self.write(interceptor, access, patience));
     }
 
     fn with_last_patience(&self, write: impl FnOnce(Patience) -> Flushed) -> Flushed {
@@ -274,83 +338,116 @@ impl Log {
         flushed
     }
 
-    fn write(&self, session: &Session, access: Access, patience: Patience) -> Flushed {
+    fn write(&self, interceptor: &Interceptor, access: Access, patience: Patience) -> Flushed {
         let may_use_runtime = access == Access::Full;
-        let are_copies_under_way = session
-            .copies
-            .as_ref()
-            .filter(|_| may_use_runtime)
-            .is_some_and(|copies| copies.collect(session.recorder()));
+        let are_copies_under_way =
+            self.copies.filter(|_| may_use_runtime).is_some_and(|copies| copies.collect(interceptor));
         if are_copies_under_way {
             self.news.store(true, Ordering::Release);
         }
         let mut writer = lock(&self.writer);
-        let mut flushed = self.write_lines(&mut writer, session, patience);
-        session.interceptor.clock.calibrate();
-        let queues = session.interceptor.queues.all();
+        self.look(&mut writer, interceptor);
+        let mut flushed = self.write_lines(&mut writer, interceptor, patience);
+        interceptor.clock.calibrate();
+        let queues = interceptor.queues.all();
+        if flushed == Flushed::Blocked && access == Access::Full && !writer.has_rows() {
+            // Rows that are made later, of the records, need the clocks too.
+            queues.iter().for_each(|queue| calibrate_by_records(interceptor, queue));
+        }
         for queue in queues.iter() {
             if flushed == Flushed::All {
-                flushed = self.write_rows(session, &mut writer, queue, access, patience);
+                flushed = self.write_rows(interceptor, &mut writer, queue, access, patience);
             }
         }
         if flushed == Flushed::All {
-            flushed = writer.flush(patience, &session.interceptor.blocks);
+            flushed = writer.flush(patience, &interceptor.blocks);
         }
         for queue in queues.iter() {
-            finished::tidy(session, queue);
+            finished::tidy(interceptor, queue);
         }
+        interceptor.blocks.rest();
         flushed
     }
 
-    /// Writes the lines that are no rows.
-    fn write_lines(&self, writer: &mut Writer, session: &Session, patience: Patience) -> Flushed {
-        if let Some(swapper) = &session.swapper {
-            swapper.report(session);
+    /// Sees to it that a log or a file of records that others have removed is told of.
+    fn look(&self, writer: &mut Writer, interceptor: &Interceptor) {
+        if let Some(text) = writer.look() {
+            ::log::error!("{text}");
+            let place = writer.sink.path().map_or(String::new(), |path| format!("{}: ", path.display()));
+            self.tell(&format!("{place}{text}"));
         }
-        if let Some(problem) = session.interceptor.records.take_problem() {
+        interceptor.records.look();
+    }
+
+    /// Writes the lines that are no rows.
+    fn write_lines(&self, writer: &mut Writer, interceptor: &Interceptor, patience: Patience) -> Flushed {
+        if let Some(swaps) = self.swaps {
+            swaps.report(interceptor);
+        }
+        if let Some(problem) = interceptor.records.take_problem() {
             self.notice(format!("dispatches are recorded in memory that ends with the process: {problem}"));
+            if interceptor.records.is_gone() {
+                self.say(HelloLine::NoRecords(one_line(&problem)));
+            }
             *lock(&self.no_file) = Some(problem);
         }
-        let [.., unrecorded] = session.interceptor.records.header().events();
+        let [.., unrecorded] = interceptor.records.header().events();
         if unrecorded > 0 {
-            let limit = Interceptor::records_max;
-            let text =
-                format!("records have reached their limit, {limit}: dispatches pass unrecorded, and are counted");
-            session.interceptor.notice_once("records-max", text);
+            let why = if interceptor.blocks.were_refused() {
+                "the system has no memory left for records".to_owned()
+            } else {
+                format!("records have reached their limit, {}", settings::Interceptor::records_max)
+            };
+            let text = format!("{why}: dispatches pass unrecorded, and are counted");
+            interceptor.notice_once("records-max", text);
         }
-        if writer.flush(patience, &session.interceptor.blocks) == Flushed::Blocked {
+        if writer.flush(patience, &interceptor.blocks) == Flushed::Blocked {
             return Flushed::Blocked;
         }
-        let Writer { lines, mail, buffer, .. } = &mut *writer;
-        while let Ok(line) = mail.try_recv() {
+        let has_dispatches = interceptor.records.header().next_id().load(Ordering::Relaxed) > 0;
+        let Writer { sink, lines, mail, held, buffer, .. } = &mut *writer;
+        if has_dispatches {
+            sink.begin();
+        }
+        let mut all = if sink.has_begun() { std::mem::take(held) } else { Vec::new() };
+        all.extend(mail.try_iter());
+        for line in all {
+            let before = buffer.len();
+            let repeats = matches!(line, Line::Run(_) | Line::Clocks(_) | Line::Records(_) | Line::Agent { .. });
             match line {
+                // The standard output of a process that dispatches nothing may be another program's input.
+                line if !sink.has_begun() && !matches!(line, Line::Notice(_)) => held.push(line),
                 Line::Notice(text) => lines.notice(buffer, &one_line(&text)),
+                Line::Run(run) => lines.run(buffer, std::process::id(), &run),
                 Line::Records(path) => lines.records(buffer, std::process::id(), &path),
                 Line::Clocks(ClockPair { system_ns, wall_ns }) => lines.clocks(buffer, system_ns, wall_ns),
                 Line::Agent { position, name, product, identity } => {
                     lines.agent(buffer, position, &name, &product, &identity);
                 }
             }
+            if repeats {
+                sink.remember(&buffer[before..]);
+            }
         }
         let lost = self.lines_lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             lines.notice(buffer, &format!("{lost} notices are lost: they came faster than the log was written"));
         }
-        writer.flush(patience, &session.interceptor.blocks)
+        writer.flush(patience, &interceptor.blocks)
     }
 
     /// Writes the rows of a queue that are ready. The buffer is empty, so that none of them is in it.
     fn write_rows(
         &self,
-        session: &Session,
+        interceptor: &Interceptor,
         writer: &mut Writer,
         queue: &'static Queue,
         access: Access,
         patience: Patience,
     ) -> Flushed {
-        let agent = session.interceptor.agent(queue.agent);
+        let agent = interceptor.agent(queue.agent);
         let mut old = agent.filter(|a| queue.has_packets && access == Access::Full && a.clock.is_old());
-        let clocks = Clocks { agent, host: session.interceptor.clock.line() };
+        let clocks = Clocks { agent, host: interceptor.clock.line() };
         let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
             record.ask_ahead(AHEAD);
@@ -359,12 +456,12 @@ impl Log {
                 State::Done => {
                     if let Some(agent) = old {
                         // Rows that were made with the old line are in the log, and marked, before there is a new one.
-                        if writer.flush(patience, &session.interceptor.blocks) == Flushed::Blocked {
+                        if writer.flush(patience, &interceptor.blocks) == Flushed::Blocked {
                             return Flushed::Blocked;
                         }
-                        old = old.filter(|_| !calibrate(session, queue, agent, record));
+                        old = old.filter(|_| !calibrate(interceptor, queue, agent, record));
                     }
-                    self.write_row(session, writer, queue, &clocks, record);
+                    self.write_row(writer, queue, &clocks, record);
                 }
                 State::InFlight | State::Logged => {}
             }
@@ -372,8 +469,8 @@ impl Log {
             if writer.buffer.len() >= BATCH {
                 // On to the next block first: once the one behind is emptied, it does not say any more which one follows.
                 let goes_on = at.record().is_some();
-                let flushed = writer.flush(patience, &session.interceptor.blocks);
-                finished::empty_blocks(session, queue);
+                let flushed = writer.flush(patience, &interceptor.blocks);
+                finished::empty_blocks(interceptor, queue);
                 if flushed == Flushed::Blocked || !goes_on {
                     return flushed;
                 }
@@ -383,14 +480,14 @@ impl Log {
         Flushed::All
     }
 
-    fn write_row(&self, session: &Session, writer: &mut Writer, queue: &Queue, clocks: &Clocks<'_>, record: RecordRef) {
+    fn write_row(&self, writer: &mut Writer, queue: &Queue, clocks: &Clocks<'_>, record: RecordRef) {
         if record.flags() & flag::NO_DISPATCH != 0 {
             record.set_state(State::Logged);
             return;
         }
         let r = record.record();
         let shape = r.shape();
-        let kernel = writer.kernel(&session.kernels, shape.kernel);
+        let kernel = writer.kernel(self.kernels, shape.kernel);
         let wanted = |filter: &Regex| kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(filter));
         let operation = kernel.map_or(Operation::Dispatch, |k| k.kernel.operation);
         // Copies have rows, too.
@@ -426,8 +523,8 @@ impl Log {
             record: r,
             late: None,
         };
-        let swapper = session.swapper.as_ref().filter(|swapper| swapper.compares(shape.kernel));
-        let measured = row.times.filter(|_| swapper.is_some()).map(|(start, end)| {
+        let is_compared = self.swaps.is_some_and(|swaps| swaps.compares(shape.kernel));
+        let measured = row.times.filter(|_| is_compared).map(|(start, end)| {
             let shape = compare::Shape { grid: shape.grid, workgroup: shape.workgroup };
             let subject = Subject { kernel: row.kernel.to_owned(), agent: queue.agent, shape };
             let replaced = kernel.map_or(String::new(), |k| k.kernel.replaced.clone());
@@ -440,49 +537,50 @@ impl Log {
     }
 
     /// Logs whether swaps and the filter of rows had an effect.
-    pub(crate) fn tell_end(&self, session: &Session) {
+    pub(crate) fn tell_end(&self) {
         let writer = lock(&self.writer);
         let Ran { dispatches, filtered, swapped } = &writer.ran;
-        if let Some(swapper) = &session.swapper {
-            swapper.end(session, *dispatches, swapped).iter().for_each(|line| self.tell(line));
+        if let Some(swaps) = self.swaps {
+            swaps.end(*dispatches, swapped).iter().for_each(|line| self.tell(line));
         }
         if let Some(filter) = self.filter.as_ref().filter(|_| *dispatches > 0 && filtered == dispatches) {
-            let name = Interceptor::log_filter;
+            let name = settings::Interceptor::log_filter;
             self.tell(&format!("{name}: none of {dispatches} dispatches is of a kernel with a name like {filter}"));
         }
     }
 
     /// Logs the account of all dispatches, if it has changed since the last one; true if the log is complete. Otherwise the records
     /// keep the missing rows, and the log's last line says so if there is room for it.
-    pub(crate) fn write_account(&self, session: &Session) -> bool {
-        let flushed = self.with_last_patience(|patience| self.try_account(session, patience));
+    pub(crate) fn write_account(&self, interceptor: &Interceptor) -> bool {
+        let flushed = self.with_last_patience(|patience| self.try_account(interceptor, patience));
         if flushed == Flushed::Blocked {
-            self.say_what_is_owed(session);
+            return self.say_what_is_missing(interceptor);
         }
-        flushed == Flushed::All
+        true
     }
 
-    fn try_account(&self, session: &Session, patience: Patience) -> Flushed {
+    fn try_account(&self, interceptor: &Interceptor, patience: Patience) -> Flushed {
         let mut writer = lock(&self.writer);
-        let header = session.interceptor.records.header();
+        self.look(&mut writer, interceptor);
+        let header = interceptor.records.header();
         let seen = header.next_id().load(Ordering::Relaxed);
         // An account that is not true yet may not be in the buffer.
         if writer.flush_or_keep(patience) == Flushed::Blocked {
             return Flushed::Blocked;
         }
-        if header.is_accounted(seen) {
+        if header.is_accounted(seen) || !writer.sink.has_begun() {
             return Flushed::All;
         }
         let mut tally = header.tally();
-        for queue in session.interceptor.queues.all().iter() {
+        for queue in interceptor.queues.all().iter() {
             finished::count(queue, &mut tally);
         }
         let Writer { lines, buffer, comparisons, .. } = &mut *writer;
         for comparison in comparisons.all() {
-            let emulated = session.interceptor.agent(comparison.subject.agent).is_some_and(|a| a.agent.is_emulated());
+            let emulated = interceptor.agent(comparison.subject.agent).is_some_and(|a| a.agent.is_emulated());
             lines.comparison(buffer, &comparison, emulated);
         }
-        let shown = tally.shown(seen, header.has_private_blocks(), header.events());
+        let shown = tally.shown(seen, header.unsubmitted(), header.has_private_blocks(), header.events());
         lines.account(buffer, std::process::id(), &shown);
         let flushed = writer.flush_or_keep(patience);
         if flushed == Flushed::All {
@@ -499,49 +597,4 @@ fn wake_without_preempting() {
     let lowest = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure is read during the call, which concerns this thread alone. If it is refused, nothing has changed.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &lowest) };
-}
-
-/// True when the times of every queue's agent can be converted.
-fn knows_clocks(session: &Session) -> bool {
-    session
-        .interceptor
-        .queues
-        .all()
-        .iter()
-        .filter(|q| q.has_packets)
-        .all(|q| session.interceptor.agent(q.agent).is_none_or(|a| a.clock.line().is_some()))
-}
-
-/// Sees to it that the times of an agent can be converted; true if the record told a recent tick for that.
-fn calibrate(session: &Session, queue: &Queue, agent: &SeenAgent, record: RecordRef) -> bool {
-    let tick = record.times().end.load(Ordering::Relaxed);
-    if tick == 0 {
-        return false;
-    }
-    let interceptor = &session.interceptor;
-    match agent.clock.calibrate(interceptor.api(), agent.agent.handle, tick) {
-        Err(error) => {
-            let text = format!("times of agent {} are not converted: {error}", queue.agent);
-            interceptor.notice_once("clock", text);
-        }
-        Ok(Some(Jump::Doubted(off))) => {
-            let text = format!(
-                "the runtime's relation of the clock of agent {} and the host's jumped by {} us: rows keep the relation of before \
-                 until the runtime reads both clocks right, but event times of the application do not",
-                queue.agent,
-                off / 1000
-            );
-            interceptor.notice_once("clock-doubted", text);
-        }
-        Ok(Some(Jump::Believed(off))) => {
-            let text = format!(
-                "the clock of agent {} was set by {} us: times of rows before and after it do not compare",
-                queue.agent,
-                off / 1000
-            );
-            interceptor.notice_once("clock-believed", text);
-        }
-        Ok(None) => {}
-    }
-    true
 }

@@ -3,15 +3,15 @@
 //! Lines that cannot be written stay here and in the records, and are tried again. A row is lost only if its record is lost.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use logdur_intercept::blocks::{Blocks, RecordRef};
 use logdur_journal::compare::{Comparisons, Subject};
-use logdur_journal::lines::Lines;
+use logdur_journal::lines::{Format, Lines};
 use logdur_journal::rows::Rows;
 use logdur_journal::{Fate, Records};
+use logdur_settings as settings;
 
 use super::Line;
 use super::sink::{Patience, Sink, Unwritten};
@@ -23,6 +23,8 @@ pub(super) struct Writer {
     pub(super) lines: Lines,
     /// Lines that are no rows.
     pub(super) mail: Receiver<Line>,
+    /// Those that wait for the first dispatch.
+    pub(super) held: Vec<Line>,
     pub(super) formatted: Rows,
     pub(super) buffer: Vec<u8>,
     rows: Vec<PendingRow>,
@@ -41,6 +43,10 @@ pub(super) struct Writer {
     unopened: Option<String>,
     /// Rows that were given up.
     dropped: u64,
+    /// Rows that were written.
+    written: u64,
+    /// The file that had those rows is gone.
+    lost_its_file: bool,
 }
 
 /// What ran, in numbers of dispatches.
@@ -86,14 +92,20 @@ impl Writer {
         records: &'static Records,
     ) -> Writer {
         records.header().set_log_bytes(sink.length());
+        let mut buffer = Vec::new();
+        // Early, and only if there is room: memory that is not used yet is only an address. Without it, the buffer grows later.
+        drop(buffer.try_reserve_exact(2 * super::BATCH));
         Writer {
             unopened: problem.filter(|_| sink.is_nowhere()),
             dropped: 0,
+            written: 0,
+            lost_its_file: false,
             sink,
             lines,
             mail,
+            held: Vec::new(),
             formatted: Rows::new(lines),
-            buffer: Vec::new(),
+            buffer,
             rows: Vec::new(),
             records,
             last_kernel: None,
@@ -128,6 +140,11 @@ impl Writer {
         Some(kernel)
     }
 
+    /// True while the buffer has rows.
+    pub(super) fn has_rows(&self) -> bool {
+        !self.rows.is_empty()
+    }
+
     /// True while nothing can be written, or may be.
     pub(super) fn has_to_try_again(&self) -> bool {
         self.blocked.is_some() || self.sink.must_wait()
@@ -136,6 +153,28 @@ impl Writer {
     /// Why the log lacks what the buffer or the records have, or why there is no log.
     pub(super) fn reason(&self) -> Option<&str> {
         self.unopened.as_deref().or(self.blocked.as_ref().map(|(_, reason)| reason.as_str()))
+    }
+
+    /// Looks whether others have deleted or shortened the log since the last look; what is to be said of that, which is in the buffer
+    /// already. The buffer has no rows then.
+    pub(super) fn look(&mut self) -> Option<String> {
+        if !self.rows.is_empty() || self.sink.must_wait() || !self.sink.began_anew() {
+            return None;
+        }
+        self.lost_its_file = true;
+        // The account was in the same file.
+        self.records.header().forget_account();
+        let rows = self.written;
+        let text = format!(
+            "the log was deleted or shortened by others while it was written: it has begun anew, without {rows} rows of this process"
+        );
+        self.lines.notice(&mut self.buffer, &text);
+        Some(text).filter(|_| rows > 0)
+    }
+
+    /// True if the file that had rows is gone.
+    pub(super) fn lost_its_file(&self) -> bool {
+        self.lost_its_file
     }
 
     /// How many rows were given up.
@@ -186,6 +225,7 @@ impl Writer {
     /// So many bytes of the buffer are in the log.
     fn advance(&mut self, bytes: usize) {
         let written = self.rows.iter().take_while(|row| row.end <= bytes).count();
+        self.written += written as u64;
         for row in self.rows.drain(..written) {
             row.record.set_fate(Fate::Written);
             if let Some(measured) = row.measured {
@@ -205,11 +245,6 @@ impl Writer {
         if self.blocked.is_none() {
             ::log::error!("lines could not be written, they are kept: {error}");
             self.blocked = Some((Instant::now(), error.to_string()));
-        }
-        // A reader of the standard output that has gone, as that of `app | head`, wants no more.
-        if matches!(self.sink, Sink::Console(_)) && error.kind() == io::ErrorKind::BrokenPipe {
-            self.sink = Sink::Nowhere;
-            self.blocked = None;
         }
     }
 
@@ -240,5 +275,14 @@ impl Writer {
         }
         self.torn = self.in_line;
         self.buffer.clear();
+    }
+}
+
+/// How the log's lines are written.
+pub(crate) fn format(settings: &settings::Interceptor) -> Format {
+    match settings.log_format {
+        settings::Format::Csv => Format::Csv,
+        settings::Format::CsvSafe => Format::CsvSafe,
+        settings::Format::Json => Format::Json,
     }
 }

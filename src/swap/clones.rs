@@ -8,11 +8,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use amdgpu_code_object::container::Kind;
+use logdur_intercept::Interceptor;
 use logdur_journal::Kernel;
 use logdur_journal::names::{INSTRUMENTED, demangle};
 use logdur_kernel_cache::{Candidate, Choice, Decision, Hash, Interface, Module, Modules, Swap, fit_clone};
 use logdur_messages::{clone_name, original_name};
-use logdur_settings::{CacheMode, Interceptor};
+use logdur_settings as settings;
+use logdur_settings::CacheMode;
 
 use super::error::NotReplaced;
 use super::originals::Original;
@@ -20,7 +22,6 @@ use super::replacement::{Alternation, Replacement};
 use super::{Outcome, State, Swapper, kept, libraries, listed, ring_for, target_of};
 use crate::code::{name_of, registers};
 use crate::instrument::{self, Instrument};
-use crate::session::{self, Session};
 
 /// How mangled names show a trailing `void *`: as itself, or as one that is among the arguments before.
 /// Source: the Itanium C++ ABI, "Compression".
@@ -51,7 +52,7 @@ pub(super) fn of_clone(name: &str) -> Option<String> {
 }
 
 /// A clone that can run.
-struct Found {
+struct RunnableClone {
     replacement: &'static Replacement,
     /// Where it is.
     place: String,
@@ -61,17 +62,17 @@ impl Swapper {
     /// What becomes of a kernel in instrumented mode.
     pub(super) fn outcome_of_clone(
         &self,
-        session: &Session,
+        interceptor: &'static Interceptor,
         state: &mut State,
         original: &Original,
         instrument: &'static Instrument,
     ) -> Outcome {
-        Search { swapper: self, session, state, original, instrument }.outcome()
+        Search { swapper: self, interceptor, state, original, instrument }.outcome()
     }
 
     /// True for a kernel that was loaded from a file which is excluded. Of code that HIP has unpacked, the file is not known.
-    fn is_excluded(&self, session: &Session, kernel: &Original) -> bool {
-        let place = || kernel.object()?.place(session.interceptor.api());
+    fn is_excluded(&self, interceptor: &Interceptor, kernel: &Original) -> bool {
+        let place = || kernel.object()?.place(interceptor.api());
         let file = || place().and_then(libraries::file_at);
         self.libraries.excludes_any() && file().is_some_and(|file| self.libraries.excludes(&file))
     }
@@ -79,13 +80,12 @@ impl Swapper {
     /// What there is to tell of clones when the process ends.
     pub(super) fn end_of_clones(
         &self,
-        session: &Session,
         state: &State,
         instrument: &Instrument,
         dispatches: u64,
         ran: &BTreeMap<u32, u64>,
     ) -> Vec<String> {
-        let name = Interceptor::instrumented;
+        let name = settings::Interceptor::instrumented;
         let mut lines = Vec::new();
         let asked = &state.asked;
         // Kernels of the same name and arguments are for swaps, and no clones.
@@ -95,19 +95,22 @@ impl Swapper {
         if !asked.had_another || has_none {
             lines.push(format!("{name}: neither the application's code nor the cache has a clone of a kernel"));
         } else if let Some(filter) = self.filter.as_ref().filter(|_| !asked.was_named) {
-            lines.push(format!("{}: no kernel that has a clone has a name like {filter}", Interceptor::filter));
+            lines.push(format!(
+                "{}: no kernel that has a clone has a name like {filter}",
+                settings::Interceptor::filter
+            ));
         }
         let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
         for (number, count) in ran {
-            let Some(kernel) = session.kernels.by_number(*number) else { continue };
+            let Some(kernel) = self.kernels.by_number(*number) else { continue };
             if kernel.kernel.replaced.starts_with(INSTRUMENTED) {
                 *by_name.entry(kernel.name()).or_default() += count;
             }
         }
         let by_name: Vec<(String, u64)> = by_name.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
-        lines.extend(instrument.end(dispatches, &by_name));
+        lines.extend(instrument.report(dispatches, &by_name));
         let refused = &state.asked.refused;
-        lines.extend(refused.iter().map(|(name, reason)| format!("{name} is not instrumented: {reason}")));
+        lines.extend(refused.iter().map(|((name, _), reason)| format!("{name} is not instrumented: {reason}")));
         lines
     }
 }
@@ -115,7 +118,7 @@ impl Swapper {
 /// The search for a kernel's clone.
 struct Search<'s> {
     swapper: &'s Swapper,
-    session: &'s Session,
+    interceptor: &'static Interceptor,
     state: &'s mut State,
     original: &'s Original,
     instrument: &'static Instrument,
@@ -130,7 +133,7 @@ impl Search<'_> {
             .filter(|other| *other != name)
             .flat_map(|other| self.state.originals.named(other))
             .filter(|other| {
-                other.symbol.agent == self.original.symbol.agent && !self.swapper.is_excluded(self.session, other)
+                other.symbol.agent == self.original.symbol.agent && !self.swapper.is_excluded(self.interceptor, other)
             })
             .collect();
         let in_cache = names.iter().any(|name| !self.state.cache.candidates(name).is_empty());
@@ -141,7 +144,7 @@ impl Search<'_> {
             Ok(known) => known,
             Err(outcome) => return outcome,
         };
-        if self.swapper.is_excluded(self.session, self.original) {
+        if self.swapper.is_excluded(self.interceptor, self.original) {
             return Outcome::Nothing;
         }
         let mut refused = Vec::new();
@@ -161,8 +164,8 @@ impl Search<'_> {
     }
 
     /// A clone in the cache; `None` if there is none.
-    fn clone_of_cache(&mut self, interface: &Interface, names: &[String]) -> Option<Result<Found, String>> {
-        let (api, agent) = (self.session.interceptor.api(), self.original.symbol.agent);
+    fn clone_of_cache(&mut self, interface: &Interface, names: &[String]) -> Option<Result<RunnableClone, String>> {
+        let (api, agent) = (self.interceptor.api(), self.original.symbol.agent);
         let target = self.state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
         let others = self.state.originals.others(agent, self.original.object());
         let other_modules: Vec<&Module> = others.iter().filter_map(|object| object.module.as_ref()).collect();
@@ -182,15 +185,17 @@ impl Search<'_> {
                 return Some(Err(reasons.collect::<Vec<_>>().join("; ")));
             }
             Decision::Running(choices) | Decision::Several(choices) => {
-                let pick = Interceptor::kernel_cache_pick;
+                let pick = settings::Interceptor::kernel_cache_pick;
                 return Some(Err(format!("several clones fit ({}); {pick} chooses", listed(&choices))));
             }
         };
         let path = choice.candidate.path.display().to_string();
-        let replaced = self.swapper.replace(self.session, self.state, self.original, &others, &choice, swap);
+        let replaced = self.swapper.replace(self.interceptor, self.state, self.original, &others, &choice, swap);
         let found = replaced.and_then(|replacement| self.instrumented(replacement, &choice));
         Some(
-            found.map(|replacement| Found { replacement, place: path.clone() }).map_err(|why| format!("{path}: {why}")),
+            found
+                .map(|replacement| RunnableClone { replacement, place: path.clone() })
+                .map_err(|why| format!("{path}: {why}")),
         )
     }
 
@@ -200,9 +205,9 @@ impl Search<'_> {
         replacement: &'static Replacement,
         choice: &Choice,
     ) -> Result<&'static Replacement, NotReplaced> {
-        let api = self.session.interceptor.api();
+        let api = self.interceptor.api();
         let its = &choice.candidate.interface;
-        let loaded_at = self.session.code.handles(api, replacement.executable).ok().and_then(|handles| {
+        let loaded_at = self.swapper.code.handles(api, replacement.executable).ok().and_then(|handles| {
             let handle = handles.first()?;
             api.loader().ok()?.loaded_at(*handle).ok()
         });
@@ -221,8 +226,8 @@ impl Search<'_> {
     }
 
     /// A clone in a code object of the application's.
-    fn clone_of_application(&mut self, interface: &Interface, clone: &Original) -> Result<Found, String> {
-        let (api, agent) = (self.session.interceptor.api(), self.original.symbol.agent);
+    fn clone_of_application(&mut self, interface: &Interface, clone: &Original) -> Result<RunnableClone, String> {
+        let (api, agent) = (self.interceptor.api(), self.original.symbol.agent);
         let target = self.state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
         let name = name_of(&clone.symbol);
         let (its, hash) = clone.interface().map_err(|why| format!("{name}: {why}"))?;
@@ -231,7 +236,7 @@ impl Search<'_> {
         if has_variables && !beside {
             return Err(format!("{name}: it is in another code object, which has variables of its own"));
         }
-        let swap = fit_clone(&interface.on(target.as_ref()), &its).map_err(|refusals| {
+        let swap = fit_clone(&interface.on(target.as_ref()), &its, beside).map_err(|refusals| {
             let reasons: Vec<_> = refusals.iter().map(ToString::to_string).collect();
             format!("{name}: {}", reasons.join(", "))
         })?;
@@ -249,19 +254,19 @@ impl Search<'_> {
         };
         let made = self.make(&its, swap, clone);
         let place = if beside { "the same code object" } else { "another code object of the application's" };
-        made.map(|replacement| Found { replacement, place: place.to_owned() }).map_err(|why| why.to_string())
+        made.map(|replacement| RunnableClone { replacement, place: place.to_owned() }).map_err(|why| why.to_string())
     }
 
     /// Makes the replacement by a clone.
     fn make(&mut self, its: &Interface, swap: Swap, clone: Clone<'_>) -> Result<&'static Replacement, NotReplaced> {
-        let api = self.session.interceptor.api();
+        let api = self.interceptor.api();
         let agent = self.original.symbol.agent;
         let symbol = name_of(&self.original.symbol);
         let added = swap.added.ok_or(NotReplaced::KernelMissing)?;
-        let position = self.session.interceptor.agent_position(agent).unwrap_or(0);
+        let position = self.interceptor.agent_position(agent).unwrap_or(0);
         let of = instrument::Clone {
             added,
-            own: self.session.kernels.number(self.original.symbol.kernel_object),
+            own: self.swapper.kernels.number(self.original.symbol.kernel_object),
             agent: (position, agent),
             kernel: demangle(symbol),
             mangled: symbol.to_owned(),
@@ -272,15 +277,16 @@ impl Search<'_> {
             load_delta: clone.load_delta,
         };
         // Nothing may send messages before there is a thread that receives them.
-        if !session::current().is_some_and(|session| self.instrument.start(&session.interceptor)) {
+        if !self.instrument.start(self.interceptor) {
             return Err(NotReplaced::NoThread);
         }
-        let probe = self.instrument.probe(api, self.session.interceptor.agents(), of)?;
-        let kernel = self.session.kernels.named(Kernel {
+        let probe = self.instrument.probe(api, self.interceptor.agents(), of)?;
+        let kernel = self.swapper.kernels.named(Kernel {
             symbol: symbol.to_owned(),
             kernarg_size: self.original.symbol.kernarg_size,
             registers: registers(its.vgprs, Some(its.agprs), its.sgprs),
             replaced: format!("{INSTRUMENTED}{}", clone.hash.short()),
+            code: self.swapper.kernels.code(self.original.symbol.kernel_object),
             ..Kernel::default()
         });
         let new = Replacement {

@@ -7,13 +7,15 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, SectionHeader};
-use object::{Endianness, FileKind};
+use object::{Endianness, FileKind, ReadCache, ReadRef};
 use regex::Regex;
 use serde_json::Value;
 
@@ -21,11 +23,18 @@ use serde_json::Value;
 const STANDARD: &[&str] =
     &["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"];
 
+/// The largest filter that is read, in bytes.
+const LARGEST: u64 = 1 << 20;
+/// The most files that a filter includes.
+const MOST: usize = 4096;
+
 /// What the file says.
 #[derive(Debug, Default)]
 pub(super) struct LibraryFilter {
     /// Files that are searched, too.
     pub(super) include: Vec<PathBuf>,
+    /// What is left out, and why.
+    pub(super) problems: Vec<String>,
     exclude: Vec<Regex>,
 }
 
@@ -35,6 +44,9 @@ pub(super) enum Unread {
     /// The file.
     #[error("{0}")]
     File(#[from] std::io::Error),
+    /// Its size.
+    #[error("expected at most {LARGEST} bytes, found more")]
+    Large,
     /// Its text.
     #[error("expected JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -52,17 +64,26 @@ impl LibraryFilter {
     /// # Errors
     /// When it is no filter.
     pub(super) fn read(path: &Path) -> Result<LibraryFilter, Unread> {
-        let json: Value = serde_json::from_slice(&fs::read(path)?)?;
+        let mut text = Vec::new();
+        opened(path)?.take(LARGEST + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > LARGEST {
+            return Err(Unread::Large);
+        }
+        let json: Value = serde_json::from_slice(&text)?;
         let list = |key: &'static str| -> Result<Vec<String>, Unread> {
             let Some(value) = json.get(key) else { return Ok(Vec::new()) };
             let texts = value.as_array().and_then(|all| all.iter().map(|one| Some(one.as_str()?.to_owned())).collect());
             texts.ok_or(Unread::NoPaths(key))
         };
         let exclude: Vec<Regex> = list("exclude")?.iter().map(|text| pattern(text)).collect::<Result<_, _>>()?;
-        let mut filter = LibraryFilter { include: Vec::new(), exclude };
-        let mut found: BTreeSet<PathBuf> = list("include")?.iter().flat_map(|text| expanded(text)).collect();
-        for file in list("include_with_deps")?.iter().flat_map(|text| expanded(text)) {
-            add_with_dependencies(file, &mut found);
+        let mut filter = LibraryFilter { include: Vec::new(), problems: Vec::new(), exclude };
+        let mut found = BTreeSet::new();
+        for (key, with_dependencies) in [("include", false), ("include_with_deps", true)] {
+            for file in list(key)?.iter().flat_map(|text| expanded(text)) {
+                if let Err(error) = add(file.clone(), with_dependencies, &mut found) {
+                    filter.problems.push(format!("{}: {error}", file.display()));
+                }
+            }
         }
         filter.include = found.into_iter().filter(|file| !filter.excludes(file)).collect();
         Ok(filter)
@@ -119,15 +140,30 @@ fn expanded(text: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Adds a library and those that it needs, found as the loader finds them.
-fn add_with_dependencies(file: PathBuf, found: &mut BTreeSet<PathBuf>) {
+/// Opens a regular file. Opening a pipe could wait for ever, and a device has no end.
+fn opened(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file, found a folder, a pipe or a device"))
+}
+
+/// Adds a file, and the libraries that it needs, found as the loader finds them, if these are wanted.
+///
+/// # Errors
+/// When it is no file, or cannot be read, or there are too many.
+fn add(file: PathBuf, with_dependencies: bool, found: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     let mut left = vec![file];
     while let Some(file) = left.pop() {
-        if !found.insert(file.clone()) {
+        let opened = opened(&file)?;
+        if found.len() == MOST {
+            return Err(io::Error::other(format!("expected at most {MOST} files in all, found more")));
+        }
+        if !found.insert(file.clone()) || !with_dependencies {
             continue;
         }
-        let Ok(bytes) = fs::read(&file) else { continue };
-        let Dynamic { needed, paths } = Dynamic::of(&bytes).unwrap_or_default();
+        let Dynamic { needed, paths } = Dynamic::of(&ReadCache::new(opened)).unwrap_or_default();
         let folder = file.parent().unwrap_or(Path::new("/"));
         let own = paths.iter().map(|path| from_origin(path, folder));
         let variable = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
@@ -136,6 +172,7 @@ fn add_with_dependencies(file: PathBuf, found: &mut BTreeSet<PathBuf>) {
         let place = |name: &OsString| folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
         left.extend(needed.iter().filter_map(place));
     }
+    Ok(())
 }
 
 /// A folder of a library's list; `$ORIGIN` is the library's own.
@@ -154,8 +191,8 @@ struct Dynamic {
 }
 
 impl Dynamic {
-    /// Of a library's bytes; `None` for what is none.
-    fn of(bytes: &[u8]) -> Option<Dynamic> {
+    /// Of a library, of which only headers and names are read; `None` for what is none.
+    fn of<'a>(bytes: impl ReadRef<'a>) -> Option<Dynamic> {
         if FileKind::parse(bytes).ok()? != FileKind::Elf64 {
             return None;
         }
@@ -217,6 +254,20 @@ mod tests {
         let filter = LibraryFilter::read(&file).unwrap();
         let has = |name: &str| filter.include.iter().any(|path| path.to_string_lossy().contains(name));
         assert!(filter.include.contains(&program) && has("/libc.so") && !has("/libm.so"), "{:?}", filter.include);
+        // Devices, folders and pipes are left out with the reason, and not waited for.
+        let pipe = std::ffi::CString::new(folder.path().join("pipe").as_os_str().as_bytes()).unwrap();
+        // SAFETY: a C string.
+        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+        let pipe = pipe.to_str().unwrap();
+        write(format!(
+            r#"{{"include": ["~", "{pipe}"], "include_with_deps": ["/dev/zero", "{}"]}}"#,
+            program.display()
+        ));
+        let filter = LibraryFilter::read(&file).unwrap();
+        assert!(filter.include.contains(&program) && filter.problems.len() == 3, "{:?}", filter.problems);
+        assert!(LibraryFilter::read(Path::new(pipe)).is_err() && LibraryFilter::read(Path::new("/dev/zero")).is_err());
+        write(format!(r#"{{"other": "{}"}}"#, "x".repeat(2 << 20)));
+        assert_eq!(LibraryFilter::read(&file).unwrap_err().to_string(), "expected at most 1048576 bytes, found more");
         write(r#"{"include": "one"}"#.to_owned());
         assert_eq!(LibraryFilter::read(&file).unwrap_err().to_string(), r#"expected a list of paths in "include""#);
     }

@@ -12,6 +12,7 @@ mod alternative;
 mod clones;
 mod error;
 mod libraries;
+mod notices;
 mod originals;
 mod replacement;
 mod watch;
@@ -19,40 +20,53 @@ mod watch;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use amdgpu_code_object::Target;
 use hsa::{Api, Executable, HsaError, KernelSymbol};
 use hsa_sys::abi::aql::Packet;
+use logdur_intercept::Interceptor;
 use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::kernarg_ring::{self, KernargRing};
-use logdur_intercept::lock;
 use logdur_intercept::ports::{ChangeDispatch, Changed};
 use logdur_journal::Kernel;
-use logdur_journal::names::{demangle, is_named, one_line};
-use logdur_journal::trust;
+use logdur_journal::names::{demangle, is_named};
+use logdur_kernel_cache::twins::{Loaded, Twins, Wanted};
 use logdur_kernel_cache::{
     Cache, Choice, Decision, Hash, Interface, Kernarg, Module, Modules, Pick, Swap, Trust, index_folder,
 };
-use logdur_settings::{CacheMode, Interceptor, TRUST_ALL};
+use logdur_settings as settings;
+use logdur_settings::{CacheMode, TRUST_ALL};
+use logdur_system::lock;
+use logdur_system::signals::Quiet;
+use logdur_system::text::one_line;
+use logdur_system::trust;
 use regex::Regex;
 
-use crate::code::{Object, Objects, name_of, registers};
+use crate::code::{LoadedCode, Object, Objects, name_of, registers};
 use crate::instrument::Instrument;
-use crate::session::Session;
+use crate::kernels::Kernels;
+use crate::ports::{FollowCode, OwnVariables};
 
-use alternative::Alternative;
+use alternative::{Alternative, Bound};
 use error::NotReplaced;
 use libraries::LibraryFilter;
+use notices::{listed, say, variables_told};
 use originals::{Original, Originals};
 use replacement::{Alternation, Replacement};
 
 /// What swaps kernels, when there is a cache.
 pub(crate) struct Swapper {
+    kernels: &'static Kernels,
+    code: &'static LoadedCode,
+    /// Learns of what is loaded, when dispatches are captured.
+    follows: OnceLock<&'static dyn FollowCode>,
     roots: Vec<PathBuf>,
     filter: Option<Regex>,
     pick: Option<Pick>,
+    /// Which of different kernels of one name are replaced, if the user has said that.
+    wanted: Option<Wanted>,
     mode: CacheMode,
     state: Mutex<State>,
     /// Address of a kernel's descriptor to that of its [`Replacement`].
@@ -69,8 +83,9 @@ pub(crate) struct Swapper {
 struct State {
     cache: Cache,
     originals: Originals,
+    twins: Twins,
     /// The code objects of the cache that are loaded.
-    alternatives: HashMap<Copy, Result<Alternative, NotReplaced>>,
+    alternatives: HashMap<AlternativeKey, Result<Alternative, NotReplaced>>,
     /// The bytes of what was ever loaded: the runtime wants them for as long as the process lives.
     bytes: HashMap<Hash, &'static [u8]>,
     /// By agent and bytes of a block.
@@ -80,8 +95,8 @@ struct State {
     asked: Asked,
     /// What was last said, of a kernel on an agent or of its packets.
     said: HashMap<String, String>,
-    /// Those that run, with what they are called.
-    running: Vec<(&'static Replacement, String)>,
+    /// Those that run, by where they are, with what they are called.
+    running: HashMap<usize, (&'static Replacement, String)>,
     /// All that were made, by the addresses of both kernels: code that is loaded again is mostly where it was.
     made: HashMap<(u64, u64), Vec<&'static Replacement>>,
 }
@@ -93,14 +108,14 @@ struct Asked {
     had_another: bool,
     /// The filter has matched one of those.
     was_named: bool,
-    /// Names of kernels that stay as they are, and why.
-    refused: BTreeMap<String, String>,
+    /// Kernels that stay as they are, by name and code object, and why.
+    refused: BTreeMap<(String, String), String>,
 }
 
 /// A code object of the cache as it is loaded for an agent. One that has variables is loaded once for each of the
 /// application's code objects whose kernels it replaces, so that kernels share its own as they share the application's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Copy {
+struct AlternativeKey {
     agent: u64,
     code: Hash,
     /// The numbers of the application's code objects whose variables it uses.
@@ -113,8 +128,8 @@ enum Outcome {
     Nothing,
     /// It runs as it is.
     Stays(String),
-    /// This one runs in its place.
-    Replaced(&'static Replacement, Box<Choice>),
+    /// This one runs in its place; whether it was made for it may be in doubt.
+    Replaced(&'static Replacement, Box<Choice>, Option<String>),
     /// Its clone, which is in this place, runs in its place.
     Instrumented(&'static Replacement, String),
 }
@@ -130,11 +145,20 @@ impl ChangeDispatch for Swapper {
     }
 }
 
+impl OwnVariables for Swapper {
+    fn with_own_variables(&self, kernel_object: u64) -> Option<Executable> {
+        let replacement = self.current(kernel_object)?;
+        (!replacement.swap.binding.own.is_empty()).then_some(replacement.executable)
+    }
+}
+
 impl Swapper {
     /// What the settings ask for, and what is to be said of it; `None` without a cache, if nothing is instrumented.
     pub(crate) fn new(
-        settings: &Interceptor,
+        settings: &settings::Interceptor,
         instrument: Option<&'static Instrument>,
+        kernels: &'static Kernels,
+        code: &'static LoadedCode,
     ) -> (Option<Swapper>, Vec<String>) {
         let roots = settings.kernel_cache.0.clone();
         if roots.is_empty() && instrument.is_none() {
@@ -144,9 +168,14 @@ impl Swapper {
         let mut libraries = LibraryFilter::default();
         if let Some(path) = settings.library_filter.as_ref().filter(|_| instrument.is_some()) {
             match LibraryFilter::read(path) {
-                Ok(read) => libraries = read,
+                Ok(read) => {
+                    let left_out =
+                        |what: &String| format!("{}: {what}; it is left out", settings::Interceptor::library_filter);
+                    said.extend(read.problems.iter().map(left_out));
+                    libraries = read;
+                }
                 Err(error) => {
-                    let (name, path) = (Interceptor::library_filter, path.display());
+                    let (name, path) = (settings::Interceptor::library_filter, path.display());
                     return (None, vec![format!("{name}: {path}: {error}; no kernel is instrumented")]);
                 }
             }
@@ -156,7 +185,7 @@ impl Swapper {
             Ok(filter) => filter,
             Err(error) => {
                 // Only some kernels were to be swapped, not all.
-                let (name, error) = (Interceptor::filter, one_line(&error.to_string()));
+                let (name, error) = (settings::Interceptor::filter, one_line(&error.to_string()));
                 return (
                     None,
                     vec![format!(
@@ -166,11 +195,19 @@ impl Swapper {
             }
         };
         let pick = settings.kernel_cache_pick.as_deref().map(str::parse).transpose().unwrap_or_else(|error| {
-            said.push(format!("{}: {error}; it is ignored", Interceptor::kernel_cache_pick));
+            said.push(format!("{}: {error}; it is ignored", settings::Interceptor::kernel_cache_pick));
+            None
+        });
+        let wanted = settings.kernel_cache_original.as_deref().map(str::parse).transpose().unwrap_or_else(|error| {
+            said.push(format!("{}: {error}; it is ignored", settings::Interceptor::kernel_cache_original));
             None
         });
         let trust = Trust::of(trust::user(), settings.kernel_cache_trust != 0, TRUST_ALL);
-        let cache = Cache::open(&roots, index_folder().as_deref(), trust);
+        let cache = {
+            // It writes its index.
+            let _quiet = Quiet::new();
+            Cache::open(&roots, index_folder().as_deref(), trust)
+        };
         said.extend(cache.problems().iter().map(|p| format!("cache: {}: {}", p.path.display(), p.reason)));
         let mode = settings.kernel_cache_mode;
         // The data of the two kernels is not seen here: one that computes something else may well be the faster one.
@@ -181,19 +218,24 @@ impl Swapper {
         let state = State {
             cache,
             originals: Originals::default(),
+            twins: Twins::default(),
             alternatives: HashMap::new(),
             bytes: HashMap::new(),
             rings: HashMap::new(),
             targets: HashMap::new(),
             said: HashMap::new(),
             asked: Asked::default(),
-            running: Vec::new(),
+            running: HashMap::new(),
             made: HashMap::new(),
         };
         let swapper = Swapper {
+            kernels,
+            code,
+            follows: OnceLock::new(),
             roots,
             filter,
             pick,
+            wanted,
             mode,
             state: Mutex::new(state),
             replacements: AddressMap::new(),
@@ -203,6 +245,11 @@ impl Swapper {
             libraries,
         };
         (Some(swapper), said)
+    }
+
+    /// A feature learns of the code objects of the cache from now on, the first one that asks.
+    pub(crate) fn follow(&self, feature: &'static dyn FollowCode) {
+        let _ = self.follows.set(feature);
     }
 
     /// What runs in place of a kernel, by the address of that kernel's descriptor.
@@ -217,17 +264,10 @@ impl Swapper {
         Some(unsafe { &*replacement })
     }
 
-    /// The executable of the kernel that runs in another's place, if it uses variables that the application does not have.
-    /// `kernel_object` is the address of the application's kernel.
-    pub(crate) fn with_own_variables(&self, kernel_object: u64) -> Option<Executable> {
-        let replacement = self.current(kernel_object)?;
-        (!replacement.swap.binding.own.is_empty()).then_some(replacement.executable)
-    }
-
     /// An executable of the application's was frozen: its kernels have addresses.
     pub(crate) fn frozen(
         &self,
-        session: &Session,
+        interceptor: &'static Interceptor,
         executable: Executable,
         symbols: &[KernelSymbol],
         objects: &Objects<'_>,
@@ -240,12 +280,12 @@ impl Swapper {
         let originals: Vec<String> =
             names.clone().filter(|_| self.instrument.is_some()).filter_map(clones::of_clone).collect();
         for name in names.chain(originals.iter().map(String::as_str)).filter(|&name| settled.insert(name)) {
-            self.choose_replacement(session, &mut state, name);
+            self.choose_replacement(interceptor, &mut state, name);
         }
     }
 
     /// An executable of the application's is about to be destroyed.
-    pub(crate) fn destroyed(&self, session: &Session, executable: Executable) {
+    pub(crate) fn destroyed(&self, interceptor: &Interceptor, executable: Executable) {
         let mut state = lock(&self.state);
         let State { originals, alternatives, running, .. } = &mut *state;
         let gone = originals.destroyed(executable);
@@ -254,23 +294,23 @@ impl Swapper {
         }
         // What uses its variables goes with them. Its dispatches have ended, as those of the application's own kernels have.
         let is_gone = |uses: &[u64]| uses.iter().any(|number| gone.objects.contains(number));
-        for (replacement, _) in running.extract_if(.., |(replacement, _)| is_gone(&replacement.uses)) {
+        for (replacement, _) in running.extract_if(|_, (replacement, _)| is_gone(&replacement.uses)).map(|(_, it)| it) {
             if self.replacements.get(replacement.original) == ptr::from_ref(replacement).addr() as u64 {
                 self.replacements.set(replacement.original, 0);
             }
         }
-        for (copy, alternative) in alternatives.extract_if(|copy, _| is_gone(&copy.uses)) {
+        for (key, alternative) in alternatives.extract_if(|key, _| is_gone(&key.uses)) {
             let Ok(Alternative { executable, .. }) = alternative else { continue };
             // A dispatch of a module that stays may be in flight: its code stays too.
-            if !copy.uses.iter().all(|number| gone.objects.contains(number)) {
+            if !key.uses.iter().all(|number| gone.objects.contains(number)) {
                 continue;
             }
-            if let Some(capture) = &session.capture {
-                capture.memory_leaves(|memory| memory.unloaded(executable));
+            if let Some(capture) = self.follows.get() {
+                capture.unloaded(executable);
             }
-            session.kernels.destroyed(executable);
+            self.kernels.destroyed(executable);
             // What stays is only in the way.
-            let _ = session.interceptor.api().unload_code(executable);
+            let _ = interceptor.api().unload_code(executable);
         }
     }
 
@@ -279,92 +319,26 @@ impl Swapper {
         self.replacements.clear();
         let mut state = lock(&self.state);
         state.originals = Originals::default();
+        state.twins = Twins::default();
         state.alternatives.clear();
         state.rings.clear();
         state.targets.clear();
         state.running.clear();
     }
 
-    /// True when durations of a kernel, by its number, are to be compared.
-    pub(crate) fn compares(&self, number: u32) -> bool {
-        self.mode != CacheMode::Swap && self.compared.read().unwrap_or_else(|e| e.into_inner()).contains(&number)
-    }
-
-    /// Says what was noticed when packets were published.
-    pub(crate) fn report(&self, session: &Session) {
-        let Ok(mut state) = self.state.try_lock() else { return };
-        let State { running, said, .. } = &mut *state;
-        for (replacement, name) in running.iter() {
-            if let Some(refusal) = replacement.refusal.get() {
-                let subject = if self.instrument.is_some() { "instrumented" } else { "cache" };
-                let text = format!("{subject}: {name} runs as it is where it has to: {refusal}");
-                say(session, said, format!("packets of {name}"), text);
-            }
-            if replacement.was_full.swap(false, Ordering::Relaxed) {
-                session.interceptor.notice_once(
-                    "kernargs",
-                    format!("{name} ran as it is when more dispatches were in flight than there is memory for arguments that are laid out anew"),
-                );
-            }
-        }
-    }
-
-    /// What there is to tell when the process ends: how many of its dispatches were swapped, and why others were not.
-    /// `swapped` has numbers of dispatches by the number of the kernel that ran.
-    pub(crate) fn end(&self, session: &Session, dispatches: u64, swapped: &BTreeMap<u32, u64>) -> Vec<String> {
-        const SHOWN: usize = 8;
-        // A thread that the end of the process has stopped may hold it for ever.
-        let Ok(state) = self.state.try_lock() else { return Vec::new() };
-        if let Some(instrument) = self.instrument {
-            return self.end_of_clones(session, &state, instrument, dispatches, swapped);
-        }
-        let name = Interceptor::kernel_cache;
-        let empty = state.cache.empty_roots();
-        let mut lines: Vec<String> =
-            empty.map(|root| format!("{name}: {}: no kernels are in it", root.display())).collect();
-        if lines.len() == self.roots.len() {
-            return lines;
-        }
-        let Asked { had_another, was_named, refused } = &state.asked;
-        if !had_another {
-            lines.push(format!("{name}: it has none of the kernels that the application has loaded"));
-        } else if let Some(filter) = self.filter.as_ref().filter(|_| !was_named) {
-            lines.push(format!(
-                "{}: none of the kernels that could be swapped has a name like {filter}",
-                Interceptor::filter
-            ));
-        }
-        let listed = |all: Vec<String>| {
-            let more = all.len().saturating_sub(SHOWN);
-            let more = if more > 0 { format!("; {more} more") } else { String::new() };
-            all.into_iter().take(SHOWN).collect::<Vec<_>>().join("; ") + &more
-        };
-        let ran = swapped.iter().filter_map(|(number, count)| {
-            let kernel = session.kernels.by_number(*number)?;
-            Some(format!("{} by {}: {count}", kernel.name(), kernel.kernel.replaced))
-        });
-        let count: u64 = swapped.values().sum();
-        let mut line = format!("swapped {count} of {dispatches} dispatches");
-        if count > 0 {
-            line += &format!(": {}", listed(ran.collect()));
-        }
-        if !refused.is_empty() {
-            let refused = refused.iter().map(|(name, reason)| format!("{name}: {reason}"));
-            line += &format!("; refused: {}", listed(refused.collect()));
-        }
-        lines.push(line);
-        lines
-    }
-
     /// Decides what becomes of the application's kernels of a name.
-    fn choose_replacement(&self, session: &Session, state: &mut State, name: &str) {
+    fn choose_replacement(&self, interceptor: &'static Interceptor, state: &mut State, name: &str) {
         let subject = if self.instrument.is_some() { "instrumented" } else { "cache" };
-        for original in state.originals.named(name) {
+        let originals = state.originals.named(name);
+        if self.instrument.is_none() && state.cache.has(name) {
+            self.compare_with_others(interceptor, state, &originals);
+        }
+        for original in originals {
+            let object = original.object().map(|object| object.hash.short()).unwrap_or_default();
             let address = original.symbol.kernel_object;
-            let agent =
-                session.interceptor.agent_position(original.symbol.agent).map_or("?".to_owned(), |p| p.to_string());
+            let agent = interceptor.agent_position(original.symbol.agent).map_or("?".to_owned(), |p| p.to_string());
             let shown = demangle(name);
-            let text = match self.outcome(session, state, &original) {
+            let text = match self.outcome(interceptor, state, &original) {
                 Outcome::Nothing => {
                     let was_replaced = self.replacements.get(address) != 0;
                     self.replacements.set(address, 0);
@@ -375,35 +349,55 @@ impl Swapper {
                 }
                 Outcome::Stays(reason) => {
                     self.replacements.set(address, 0);
-                    state.asked.refused.insert(shown.clone(), reason.clone());
+                    state.asked.refused.insert((shown.clone(), object.clone()), reason.clone());
                     format!("{subject}: {shown} on agent {agent} stays as it is: {reason}")
                 }
-                Outcome::Replaced(replacement, choice) => {
-                    self.runs(state, address, replacement, &shown);
+                Outcome::Replaced(replacement, choice, doubt) => {
+                    self.runs(state, address, replacement, (shown.clone(), object.clone()));
                     if self.mode != CacheMode::Swap {
-                        let numbers = [session.kernels.number(address), replacement.kernel];
+                        let numbers = [self.kernels.number(address), replacement.kernel];
                         self.compared.write().unwrap_or_else(|e| e.into_inner()).extend(numbers);
                     }
                     let (path, hash) = (choice.candidate.path.display(), choice.hash.short());
                     let variables = variables_told(&replacement.swap);
-                    format!("cache: {path} active: {shown} on agent {agent}{variables}, {hash}")
+                    let doubt = doubt.map_or(String::new(), |doubt| format!("; in doubt, as {doubt}"));
+                    format!("cache: {path} active: {shown} on agent {agent}{variables}, {hash}{doubt}")
                 }
                 Outcome::Instrumented(replacement, from) => {
-                    self.runs(state, address, replacement, &shown);
+                    self.runs(state, address, replacement, (shown.clone(), object.clone()));
                     format!("instrumented: {shown} on agent {agent}: its clone is in {from}")
                 }
             };
-            say(session, &mut state.said, format!("{name} on agent {agent}"), text);
+            // Another kernel of the name has its own line.
+            let apart = if state.twins.are_there(original.symbol.agent, name) { &*object } else { "" };
+            say(interceptor, &mut state.said, format!("{name} on agent {agent} {apart}"), text);
+        }
+    }
+
+    /// Notes which different kernels of one name there are.
+    fn compare_with_others(&self, interceptor: &Interceptor, state: &mut State, originals: &[Original]) {
+        let api = interceptor.api();
+        let mut several = false;
+        for original in originals {
+            if let Some((likeness, hash)) = original.likeness() {
+                let (agent, name) = (original.symbol.agent, likeness.interface.name.clone());
+                state.twins.loaded(agent, likeness, hash, || original.code(api));
+                several |= state.twins.are_there(agent, &name);
+            }
+        }
+        // Only now it is known of the first ones that there are others.
+        for original in originals.iter().filter(|_| several) {
+            if let Some((likeness, hash)) = original.likeness() {
+                state.twins.loaded(original.symbol.agent, likeness, hash, || original.code(api));
+            }
         }
     }
 
     /// From now on, publishers find the replacement of the kernel at an address.
-    fn runs(&self, state: &mut State, address: u64, replacement: &'static Replacement, shown: &str) {
+    fn runs(&self, state: &mut State, address: u64, replacement: &'static Replacement, of: (String, String)) {
         self.replacements.set(address, ptr::from_ref(replacement).expose_provenance() as u64);
-        state.asked.refused.remove(shown);
-        if !state.running.iter().any(|(other, _)| ptr::eq(*other, replacement)) {
-            state.running.push((replacement, shown.to_owned()));
-        }
+        state.asked.refused.remove(&of);
+        state.running.entry(ptr::from_ref(replacement).addr()).or_insert((replacement, of.0));
     }
 
     /// What is known of a kernel for which there is another one, if the user wants that it is replaced.
@@ -416,19 +410,19 @@ impl Swapper {
         original.interface().map_err(|reason| Outcome::Stays(reason.to_string()))
     }
 
-    fn outcome(&self, session: &Session, state: &mut State, original: &Original) -> Outcome {
+    fn outcome(&self, interceptor: &'static Interceptor, state: &mut State, original: &Original) -> Outcome {
         if let Some(instrument) = self.instrument {
-            return self.outcome_of_clone(session, state, original, instrument);
+            return self.outcome_of_clone(interceptor, state, original, instrument);
         }
         let name = name_of(&original.symbol);
-        if state.cache.candidates(name).is_empty() {
+        if !state.cache.has(name) {
             return Outcome::Nothing;
         }
         let (interface, hash) = match self.wanted(state, original) {
             Ok(known) => known,
             Err(outcome) => return outcome,
         };
-        let (api, agent) = (session.interceptor.api(), original.symbol.agent);
+        let (api, agent) = (interceptor.api(), original.symbol.agent);
         let target = state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
         let others = state.originals.others(agent, original.object());
         let other_modules: Vec<&Module> = others.iter().filter_map(|object| object.module.as_ref()).collect();
@@ -446,24 +440,38 @@ impl Swapper {
             Decision::Running(choices) => Outcome::Stays(format!(
                 "the code object that runs is among those that fit ({}); {} chooses",
                 listed(&choices),
-                Interceptor::kernel_cache_pick
+                settings::Interceptor::kernel_cache_pick
             )),
             Decision::Several(choices) => Outcome::Stays(format!(
                 "several fit ({}); {} chooses",
                 listed(&choices),
-                Interceptor::kernel_cache_pick
+                settings::Interceptor::kernel_cache_pick
             )),
-            Decision::Swap { choice, swap } => match self.replace(session, state, original, &others, &choice, swap) {
-                Ok(replacement) => Outcome::Replaced(replacement, choice),
-                Err(reason) => Outcome::Stays(format!("{}: {reason}", choice.candidate.path.display())),
-            },
+            Decision::Swap { choice, swap } => {
+                let State { twins, cache, .. } = &mut *state;
+                let its = interface.on(target.as_ref());
+                let loaded = Loaded { agent, interface: &its, object: &hash };
+                let decided = twins.decide(loaded, &choice, self.wanted.as_ref(), || cache.read_chosen(&choice).ok());
+                let chooses = |text| format!("{text}; {} chooses", settings::Interceptor::kernel_cache_original);
+                let doubt = match decided {
+                    Ok(doubt) => doubt.map(chooses),
+                    Err(reason) => {
+                        let path = choice.candidate.path.display();
+                        return Outcome::Stays(format!("{path}: {}", chooses(reason)));
+                    }
+                };
+                match self.replace(interceptor, state, original, &others, &choice, swap) {
+                    Ok(replacement) => Outcome::Replaced(replacement, choice, doubt),
+                    Err(reason) => Outcome::Stays(format!("{}: {reason}", choice.candidate.path.display())),
+                }
+            }
         }
     }
 
     /// Has the runtime load the replacement of a kernel. A replacement that is loaded already stays, with its counters.
     fn replace(
         &self,
-        session: &Session,
+        interceptor: &'static Interceptor,
         state: &mut State,
         original: &Original,
         others: &[Arc<Object>],
@@ -471,7 +479,7 @@ impl Swapper {
         swap: Swap,
     ) -> Result<&'static Replacement, NotReplaced> {
         let current = self.current(original.symbol.kernel_object);
-        let (api, agent) = (session.interceptor.api(), original.symbol.agent);
+        let (api, agent) = (interceptor.api(), original.symbol.agent);
         let of_module = |number: usize| match number.checked_sub(1) {
             None => original.object(),
             Some(n) => others.get(n).map(|object| &**object),
@@ -486,19 +494,21 @@ impl Swapper {
             return Ok(current);
         }
         let State { alternatives, bytes, cache, rings, made, .. } = state;
-        let copy = Copy { agent, code: choice.hash, uses: uses.clone() };
-        let loaded = alternatives.entry(copy).or_insert_with(|| {
+        let key = AlternativeKey { agent, code: choice.hash, uses: uses.clone() };
+        let loaded = alternatives.entry(key).or_insert_with(|| {
             let moved_by = |module| of_module(module)?.moved_by();
-            Alternative::load(session, agent, cache, bytes, choice, &swap.binding, &moved_by)
+            let wanted = Bound { choice, binding: &swap.binding, moved_by: &moved_by };
+            Alternative::load(self, interceptor, agent, cache, bytes, &wanted)
         });
         let Alternative { executable, symbols } = loaded.as_ref().map_err(Clone::clone)?;
         let its = &choice.candidate.interface;
-        let symbol = symbols.iter().find(|s| name_of(s) == its.name).ok_or(NotReplaced::KernelMissing)?;
-        let kernel = session.kernels.named(Kernel {
+        let symbol = symbols.get(&its.name).ok_or(NotReplaced::KernelMissing)?;
+        let kernel = self.kernels.named(Kernel {
             symbol: name_of(&original.symbol).to_owned(),
             kernarg_size: original.symbol.kernarg_size,
             registers: registers(its.vgprs, Some(its.agprs), its.sgprs),
             replaced: choice.hash.short(),
+            code: self.kernels.code(original.symbol.kernel_object),
             ..Kernel::default()
         });
         let new = Replacement {
@@ -547,29 +557,7 @@ fn ring_for(
     Ok(Some(ring))
 }
 
-/// Which variables a replacement has of its own, and which are the application's.
-fn variables_told(swap: &Swap) -> String {
-    let lists = [("shared", &swap.binding.shared), ("its own", &swap.binding.own)];
-    let told = lists.iter().filter(|(_, names)| !names.is_empty());
-    let told: Vec<String> = told.map(|(what, names)| format!("{what} {}", names.join(" "))).collect();
-    if told.is_empty() { String::new() } else { format!(", variables: {}", told.join("; ")) }
-}
-
 fn target_of(api: &Api, agent: u64) -> Option<Target> {
     let names = api.isa_names(agent).ok()?;
     names.iter().find_map(|name| Target::parse(name).ok())
-}
-
-fn listed(choices: &[Choice]) -> String {
-    let all = choices.iter().map(|c| format!("{} {}", c.hash.short(), c.candidate.path.display()));
-    all.collect::<Vec<_>>().join(", ")
-}
-
-/// Says something, unless it was the last that was said of the same.
-fn say(session: &Session, said: &mut HashMap<String, String>, of: String, text: String) {
-    let last = said.entry(of).or_default();
-    if *last != text {
-        session.interceptor.notice(&text);
-        *last = text;
-    }
 }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hsa::{Executable, KernelSymbol};
+use hsa::{Api, Executable, KernelSymbol};
+use logdur_kernel_cache::likeness::Likeness;
 use logdur_kernel_cache::{Hash, Interface};
 
 use super::error::NotReplaced;
@@ -15,6 +16,8 @@ pub(super) struct Original {
     pub(super) executable: Executable,
     pub(super) symbol: KernelSymbol,
     object: Option<Arc<Object>>,
+    /// Its number in its code object, if that describes it.
+    number: Option<usize>,
 }
 
 /// The application's kernels, by name.
@@ -41,10 +44,20 @@ impl Original {
     /// Why that is not known.
     pub(super) fn interface(&self) -> Result<(Interface, Hash), NotReplaced> {
         let object = self.object.as_ref().ok_or(NotReplaced::Unseen)?;
-        let code = object.code.as_ref().map_err(Clone::clone)?;
-        let kernel = code.kernels.iter().find(|k| k.name == name_of(&self.symbol));
-        let kernel = kernel.ok_or(NotReplaced::Undescribed)?;
-        Ok((Interface::of(code, kernel), object.hash))
+        let number = self.number.unwrap_or(usize::MAX);
+        Ok((object.interface(number)?.ok_or(NotReplaced::Undescribed)?, object.hash))
+    }
+
+    /// What it is compared by with others of its name, and the hash of its code object; `None` if that is not known.
+    pub(super) fn likeness(&self) -> Option<(Likeness, Hash)> {
+        let (interface, hash) = self.interface().ok()?;
+        let code = self.object.as_ref().zip(self.number).and_then(|(object, n)| object.instructions(n));
+        Some((Likeness { interface, code, constants: None }, hash))
+    }
+
+    /// Its instructions; `None` if the application has unmapped them.
+    pub(super) fn code(&self, api: &Api) -> Option<Vec<u8>> {
+        self.object.as_ref()?.code_of(api, self.number?)
     }
 
     /// Its code object.
@@ -66,7 +79,8 @@ impl Originals {
         for symbol in symbols.iter().filter(|s| s.kernel_object != 0) {
             let name = name_of(symbol);
             let object = objects.of_kernel(symbol).cloned();
-            let original = Original { executable, symbol: symbol.clone(), object };
+            let number = objects.kernel(symbol).map(|(_, number)| number);
+            let original = Original { executable, symbol: symbol.clone(), object, number };
             self.kernels.entry(name.to_owned()).or_default().push(original);
             names.push(name.to_owned());
         }

@@ -104,7 +104,7 @@ impl Replacement {
         // SAFETY: as above; the block is ours, and no other thread uses it.
         unsafe { ptr::copy_nonoverlapping(descriptor.as_ptr(), place.as_ptr(), descriptor.len()) };
         changed.kernargs = Some(block);
-        changed.lent = Some(taken.lend());
+        changed.resource = Some(taken.resource());
         Ok(changed)
     }
 
@@ -135,6 +135,10 @@ impl Replacement {
     }
 
     fn facts(&self, packet: &Packet, address: u64) -> PacketFacts {
+        let from: *const u8 = ptr::with_exposed_provenance(packet.kernarg_address() as usize);
+        // SAFETY: the packet's arguments are complete, and there until it is; the rules have seen that the kernel takes those that are
+        // asked for.
+        let pointers = self.swap.kernarg.pointers(|at, size| unsafe { read(from, at, size) });
         // SAFETY: the address is that of the queue whose packet is being published.
         let queue = unsafe { queue::Queue::from_address(address) };
         PacketFacts {
@@ -148,8 +152,23 @@ impl Replacement {
             queue: address,
             private_base_hi: queue.private_segment_aperture_base_hi.load(Ordering::Relaxed),
             shared_base_hi: queue.group_segment_aperture_base_hi.load(Ordering::Relaxed),
+            pointers,
         }
     }
+}
+
+/// Bytes of arguments, at most 8.
+///
+/// # Safety
+/// There must be so many bytes at this distance of `from`.
+unsafe fn read(from: *const u8, at: u32, size: u32) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    let size = (size as usize).min(bytes.len());
+    // SAFETY: the caller's promise.
+    let from = unsafe { from.add(at as usize) };
+    // SAFETY: as above; `bytes` has no fewer.
+    unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), size) };
+    bytes
 }
 
 /// Writes arguments as another kernel has them.
@@ -174,6 +193,14 @@ unsafe fn lay_out(layout: &Layout, from: *const u8, to: NonNull<u8>, facts: &Pac
         let place = unsafe { to.add(fill.to as usize) };
         // SAFETY: as above.
         unsafe { ptr::copy_nonoverlapping(value.as_ptr(), place.as_ptr(), length) };
+    }
+    for one in &layout.moves {
+        // SAFETY: the layout writes these bytes.
+        let place = unsafe { to.add(one.at as usize) };
+        // SAFETY: as above.
+        let moved = one.moved(unsafe { read(place.as_ptr(), 0, one.size) });
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(moved.as_ptr(), place.as_ptr(), (one.size as usize).min(moved.len())) };
     }
 }
 
@@ -246,7 +273,7 @@ fn number_of(shape: Shape) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use logdur_kernel_cache::{Copy, Fill, What};
+    use logdur_kernel_cache::{Copy, Fill, Move, What};
 
     fn packet(grid: u32, workgroup: u32) -> Packet {
         let mut packet = Packet([0; 16]);
@@ -293,6 +320,7 @@ mod tests {
                 Fill { to: 20, size: 2, what: What::GroupSize(0) },
                 Fill { to: 24, size: 8, what: What::Queue },
             ],
+            moves: vec![Move { at: 4, size: 4, by: 0x100, align: 1 }],
         };
         let from: Vec<u8> = (1..=24).collect();
         let mut to = vec![0xff_u8; 48];
@@ -308,6 +336,7 @@ mod tests {
         let mut expected = [0u8; 40];
         expected[..12].copy_from_slice(&from[..12]);
         expected[32..].copy_from_slice(&from[16..]);
+        expected[5] += 1;
         expected[16] = 4;
         expected[20] = 64;
         expected[24..32].copy_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1]);

@@ -13,11 +13,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use logdur_intercept::lock;
+use logdur_intercept::Interceptor;
+use logdur_system::lock;
 
 use super::{Swapper, clones};
 use crate::guarded::Guarded;
-use crate::session::Session;
 
 /// What tells that a file is complete, or gone. Source: `inotify(7)`.
 const EVENTS: u32 = libc::IN_CLOSE_WRITE
@@ -47,15 +47,15 @@ enum Change {
 
 impl Swapper {
     /// Watches the cache's folders from now on.
-    pub(crate) fn watch(&'static self, session: &'static Session) {
+    pub(crate) fn watch(&'static self, interceptor: &'static Interceptor) {
         if !self.roots.is_empty() && !self.watched.swap(true, Ordering::AcqRel) {
             let without = "later changes of the cache are not seen";
-            session.interceptor.spawn("logdur-cache", without, move || self.watch_for_ever(session));
+            interceptor.spawn("logdur-cache", without, move || self.watch_for_ever(interceptor));
         }
     }
 
-    fn watch_for_ever(&self, session: &Session) {
-        let said = |error: io::Error| session.interceptor.notice(format!("cache: later changes are not seen: {error}"));
+    fn watch_for_ever(&self, interceptor: &'static Interceptor) {
+        let said = |error: io::Error| interceptor.off(format!("cache: later changes are not seen: {error}"));
         let mut watcher = match Watcher::new() {
             Ok(watcher) => watcher,
             Err(error) => return said(error),
@@ -63,7 +63,7 @@ impl Swapper {
         // What changed between the first look and the watch.
         let mut changes = vec![Change::Everything];
         loop {
-            self.take_in(session, &mut watcher, &changes);
+            self.take_in(interceptor, &mut watcher, &changes);
             changes = match watcher.wait() {
                 Ok(changes) => changes,
                 Err(error) => return said(error),
@@ -72,13 +72,13 @@ impl Swapper {
     }
 
     /// Watches what is to be watched, looks at what has changed, and decides anew about its kernels.
-    fn take_in(&self, session: &Session, watcher: &mut Watcher, changes: &[Change]) {
+    fn take_in(&self, interceptor: &'static Interceptor, watcher: &mut Watcher, changes: &[Change]) {
         // Never while the runtime is being shut down.
-        let may = session.interceptor.may_use_runtime();
+        let may = interceptor.may_use_runtime();
         // A thread that looks at all executables finds none of ours that is half loaded.
-        let _leaving = lock(&session.code.leaving);
+        let _leaving = lock(&self.code.leaving);
         let mut state = lock(&self.state);
-        self.watch_folders(session, watcher, state.cache.folders());
+        self.watch_folders(interceptor, watcher, state.cache.folders());
         let mut names = Vec::new();
         for change in changes {
             match change {
@@ -88,7 +88,7 @@ impl Swapper {
         }
         // No event tells what happened in a new folder between the look and the watch.
         loop {
-            let new = self.watch_folders(session, watcher, state.cache.folders());
+            let new = self.watch_folders(interceptor, watcher, state.cache.folders());
             if new.is_empty() {
                 break;
             }
@@ -99,14 +99,14 @@ impl Swapper {
         names.sort_unstable();
         names.dedup();
         for name in names.iter().filter(|_| *may) {
-            self.choose_replacement(session, &mut state, name);
+            self.choose_replacement(interceptor, &mut state, name);
         }
     }
 
     /// Watches folders, and says which of them were not watched before.
     fn watch_folders<'a>(
         &self,
-        session: &Session,
+        interceptor: &Interceptor,
         watcher: &mut Watcher,
         folders: impl Iterator<Item = &'a Path>,
     ) -> Vec<PathBuf> {
@@ -117,7 +117,7 @@ impl Swapper {
                 Ok(false) => {}
                 Err(error) => {
                     let text = format!("cache: later changes in {} may not be seen: {error}", folder.display());
-                    session.interceptor.notice_once("watch", text);
+                    interceptor.notice_once("watch", text);
                 }
             }
         }

@@ -98,6 +98,19 @@ extern "C" __global__ void relayed_wide(int* out, int n) {
 }
 CLONE void __amd_crk_relayed_widePv(int* out, int n, void* descriptor) { relaying(out, n, descriptor); }
 
+// Four loads of a lane, which the compiler makes one: each on a line of its own, and so are their messages.
+template <bool SENDS>
+__device__ void mixing(const int* in, int* out, void* descriptor) {
+    in += 4 * threadIdx.x;
+    if (SENDS) submit_address(descriptor, in, READ, 4, GLOBAL, LOGDUR_HERE); int a = in[0];  // first
+    if (SENDS) submit_address(descriptor, in + 1, READ, 4, GLOBAL, LOGDUR_HERE); int b = in[1];  // second
+    if (SENDS) submit_address(descriptor, in + 2, READ, 4, GLOBAL, LOGDUR_HERE); int c = in[2];  // third
+    if (SENDS) submit_address(descriptor, in + 3, READ, 4, GLOBAL, LOGDUR_HERE); int d = in[3];  // fourth
+    out[threadIdx.x] = a ^ b ^ c ^ d;
+}
+extern "C" __global__ void mixed(const int* in, int* out) { mixing<false>(in, out, nullptr); }
+CLONE void __amd_crk_mixedPv(const int* in, int* out, void* descriptor) { mixing<true>(in, out, descriptor); }
+
 // No clone.
 extern "C" __global__ void plain(int* out) { out[threadIdx.x] = int(threadIdx.x); }
 
@@ -225,6 +238,14 @@ int main(int argc, char** argv) {
     } else if (scenario == "damaged") {
         run_one(damaged, 7);
         run_doubled(1, 3);
+    } else if (scenario == "mixed") {
+        std::vector<int> numbers(256);
+        for (int i = 0; i < 256; ++i) numbers[i] = i * i;
+        Array<int> in(numbers), out(64);
+        mixed<<<1, 64>>>(in, out);
+        std::vector<int> expected(64);
+        for (int i = 0; i < 256; ++i) expected[i / 4] ^= numbers[i];
+        expect_same("mixed", out.host(), expected);
     } else if (scenario == "large") {
         run_one(large, 7);
     } else if (scenario == "faulting") {
@@ -249,6 +270,12 @@ int main(int argc, char** argv) {
         for (;;) run_doubled(64, 40);
     }
     std::printf("PASS\n");
+    std::fflush(stdout);
+    if (argc > 3)
+        std::thread([] {
+            run_doubled(1, 3);
+            std::exit(0);
+        }).join();
     return 0;
 }
 #endif

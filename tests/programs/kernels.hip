@@ -50,6 +50,27 @@ KERNEL tally(unsigned* word) {
     if (INDEX == 0) __hip_atomic_fetch_add(word, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
+// Writes AQL packets of one slot each, the headers last.
+struct Packets {
+    const unsigned* from;
+    unsigned* slots;
+    unsigned long count;
+    // A write index to add them to, or null.
+    unsigned long* index;
+};
+KERNEL write_packets(Packets packets) {
+    if (INDEX != 0) return;
+    for (unsigned long n = 0; n < packets.count; n++) {
+        for (unsigned word = 1; word < 16; word++) packets.slots[16 * n + word] = packets.from[16 * n + word];
+    }
+    __threadfence_system();
+    for (unsigned long n = 0; n < packets.count; n++) {
+        __hip_atomic_store(packets.slots + 16 * n, packets.from[16 * n], __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+    }
+    __threadfence_system();
+    if (packets.index) __hip_atomic_fetch_add(packets.index, packets.count, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
 // Waits until as many kernels as the second word says are here: ends only if they run together.
 KERNEL meet(unsigned* words) {
     if (INDEX == 0) __hip_atomic_fetch_add(words, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);

@@ -24,6 +24,11 @@ static int quad(int l, int perm) { return (l & ~3) | (perm >> 2 * (l & 3) & 3); 
 static int row_shl(int l, int n) { return (l & 15) + n < 16 ? l + n : -1; }
 static int row_shr(int l, int n) { return (l & 15) - n >= 0 ? l - n : -1; }
 static int row_ror(int l, int n) { return (l & ~15) | ((l - n) & 15); }
+static int reversed(int l) {
+    int r = 0;
+    for (int bit = 0; bit < 5; ++bit) r |= (l >> bit & 1) << (4 - bit);
+    return r;
+}
 static int lane_of(const Lanes& in, int source, int otherwise) { return source < 0 ? otherwise : in[source]; }
 
 #define TABLE(ROW)                                                                                                    \
@@ -40,14 +45,19 @@ static int lane_of(const Lanes& in, int source, int otherwise) { return source <
     ROW(wave_ror_1, DPP(0x13c, 15, 15, false), in[(l + 63) % 64])                                                     \
     ROW(row_mirror, DPP(0x140, 15, 15, false), in[l ^ 15])                                                            \
     ROW(row_half_mirror, DPP(0x141, 15, 15, false), in[l ^ 7])                                                        \
-    ROW(row_bcast_15, DPP(0x142, 15, 15, false), lane_of(in, l < 16 ? -1 : (l & ~15) - 1, -1))                        \
-    ROW(row_bcast_31, DPP(0x143, 15, 15, false), lane_of(in, l < 32 ? -1 : 31, -1))                                   \
+    ROW(row_bcast_15, DPP(0x142, 15, 15, false), in[l < 16 ? l : (l & ~15) - 1])                                      \
+    ROW(row_bcast_31, DPP(0x143, 15, 15, false), in[l < 32 ? l : 31])                                                 \
     ROW(masked_rows, DPP(0x111, 0xa, 15, false), l & 16 ? lane_of(in, row_shr(l, 1), -1) : -1)                        \
     ROW(masked_banks, DPP(0x124, 15, 0x5, false), l & 4 ? -1 : in[row_ror(l, 4)])                                     \
     ROW(swizzle_swap, SWIZZLE(0x041f), in[l ^ 1])                                                                     \
     ROW(swizzle_reverse, SWIZZLE(0x7c1f), in[l ^ 31])                                                                 \
     ROW(swizzle_broadcast, SWIZZLE(0x0018), in[l & ~7])                                                               \
     ROW(swizzle_quad, SWIZZLE(0x80b1), in[quad(l, 0xb1)])                                                             \
+    ROW(swizzle_rotate_left, SWIZZLE(0xc0e0), in[(l & 32) | ((l + 7) & 31)])                                          \
+    ROW(swizzle_rotate_right, SWIZZLE(0xc460), in[(l & 32) | ((l - 3) & 31)])                                         \
+    ROW(swizzle_rotate_eights, SWIZZLE(0xc038), in[(l & ~7) | ((l + 1) & 7)])                                         \
+    ROW(swizzle_fft, SWIZZLE(0xe000), in[(l & 32) | reversed(l)])                                                     \
+    ROW(swizzle_fft_halves, SWIZZLE(0xe010), in[(l & 48) | (reversed(l & 15) >> 1)])                                  \
     ROW(readlane, __builtin_amdgcn_readlane(x, 37), in[37])                                                           \
     ROW(readfirstlane, __builtin_amdgcn_readfirstlane(x), in[0])                                                      \
     ROW(permute, __builtin_amdgcn_ds_permute(4 * (l * 5 % 64), x), in[l * 13 % 64])                                   \
@@ -79,6 +89,20 @@ static unsigned long long positive(const Lanes& in) {
         out[l] = of_device;                                 \
     }
 TABLE(KERNEL)
+
+// A counter in LDS that is not the first word there.
+__global__ void append(int* out) {
+    __shared__ int counters[64];
+    int l = threadIdx.x;
+    counters[l] = 1000 * l;
+    __syncthreads();
+    int* counter = &counters[5];
+    int old = __builtin_amdgcn_ds_append((__attribute__((address_space(3))) int*)counter);
+    if (l & 1) old -= __builtin_amdgcn_ds_consume((__attribute__((address_space(3))) int*)counter);
+    __syncthreads();
+    out[l] = old;
+    out[64 + l] = counters[l];
+}
 
 // Sums over a wave by DPP alone, as compilers and libraries write it; the last lane has the sum of all.
 __global__ void dpp_scan(const int* in, int* out) {
@@ -139,6 +163,12 @@ int main() {
     k_##name<<<1, LANES>>>(din, out);     \
     expect_same(#name, out.host(), each([&](int l) { (void)l; return int(of_host); }));
     TABLE(RUN)
+
+    Array<int> counted(128);
+    append<<<1, 64>>>(counted);
+    std::vector<int> counts(128);
+    for (int l = 0; l < 64; ++l) counts[l] = l & 1 ? 5000 - 5064 : 5000, counts[64 + l] = 1000 * l + (l == 5 ? 32 : 0);
+    expect_same("append and consume", counted.host(), counts);
 
     std::vector<int> many(256), sums(256);
     for (int i = 0; i < 256; ++i) many[i] = random() % 1000, sums[i] = many[i] + (i % 64 ? sums[i - 1] : 0);

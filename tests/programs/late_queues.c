@@ -1,6 +1,7 @@
 // Queues that come by functions which a tool of the tests adds behind the runtime's table, as later runtimes have them.
-//   late_queues created|counted|used COUNT
+//   late_queues created|only|counted|used COUNT
 //     created  by a function that makes queues as hsa_queue_create does
+//     only     the same, and the process has no other queue
 //     counted  by hsa_amd_counted_queue_acquire
 //     used     as created, but with a packet in it that nobody has seen
 #include <dlfcn.h>
@@ -42,6 +43,10 @@ int main(int argc, char** argv) {
         CHECK(release(queue));
     } else {
         CHECK(hsa_queue_destroy(queue));
+    }
+    if (!strcmp(mode, "only")) {
+        printf("PASS\n");
+        return 0;
     }
     // Another one at the same address, maybe.
     queue = queue_of(64, NULL, NULL);

@@ -92,6 +92,16 @@ static bool load_by(const char* way) {
     return true;
 }
 
+// The arguments by which GCC's kernels find the stacks of their threads: bytes 32 to 55.
+static void stacks_for(uint64_t* arguments) {
+    enum { ARENA = 4096, STACK = 1024 };
+    char* memory = allocate(host, ARENA + WORDS / 64 * STACK);
+    memset(memory, 0, ARENA + WORDS / 64 * STACK);
+    arguments[4] = (uint64_t)memory;
+    arguments[5] = (uint64_t)(memory + ARENA);
+    arguments[6] = (uint64_t)STACK << 32 | ARENA;
+}
+
 int main(int argc, char** argv) {
     EXPECT(argc > 1, "usage: loads WAY...");
     start();
@@ -106,6 +116,7 @@ int main(int argc, char** argv) {
         }
         for (uint32_t i = 0; i < WORDS; ++i) words[i] = i * 3;
         arguments[0] = (uint64_t)words;
+        if (getenv("TEST_STACKS")) stacks_for(arguments);
         hsa_signal_t done = signal_of(1);
         dispatch(queue, kernel("increment"), WORDS / 64, arguments, done);
         wait_for_signal(done);

@@ -13,6 +13,13 @@ __device__ volatile unsigned runs;
 
 // Twice a number and one more.
 KERNEL doubled(unsigned* in, unsigned* out) {
+#if defined(VCC)
+    // Before addresses are computed with it.
+    unsigned found, zero = 0;
+    asm volatile("s_mov_b32 %0, vcc_hi\n s_mov_b32 %1, 0" : "=s"(found), "=s"(zero));
+    in += zero;
+    out += zero;
+#endif
     unsigned i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
     unsigned right = 2 * in[i] + 1;
 #if defined(CLOCK)
@@ -79,6 +86,51 @@ KERNEL doubled(unsigned* in, unsigned* out) {
     unsigned long long packet = (unsigned long long)__builtin_amdgcn_dispatch_ptr();
     asm volatile("" : "+s"(packet));
     if (i == N - 1) ((volatile unsigned*)packet)[16 + 10] = 1;
+#elif defined(SIGNAL)
+    // Right, and then the value of the packet's completion signal.
+    out[i] = right;
+    unsigned long long packet = (unsigned long long)__builtin_amdgcn_dispatch_ptr();
+    asm volatile("" : "+s"(packet));
+    if (i == N - 1) ((volatile unsigned*)((volatile unsigned long long*)packet)[7])[2] = 0;
+#elif defined(EVENT)
+    // Right, and then the event of the completion signal.
+    out[i] = right;
+    unsigned long long packet = (unsigned long long)__builtin_amdgcn_dispatch_ptr();
+    asm volatile("" : "+s"(packet));
+    if (i == N - 1) ((volatile unsigned*)((volatile unsigned long long*)packet)[7])[7] = 9;
+#elif defined(VCC)
+    // Right if a register that no instruction has written is zero; the next ones likewise.
+    out[i] = right + found;
+#elif defined(M0)
+    unsigned found;
+    asm volatile("s_mov_b32 %0, m0" : "=s"(found));
+    out[i] = right + found;
+#elif defined(SCC)
+    unsigned found;
+    asm volatile("s_cselect_b32 %0, 1, 0" : "=s"(found));
+    out[i] = right + found;
+#elif defined(SLOT)
+    // Right if its wave has the first slot of the first SIMD unit.
+    unsigned found;
+    asm volatile("s_getreg_b32 %0, hwreg(HW_REG_HW_ID, 0, 6)" : "=s"(found));
+    out[i] = right + found;
+#elif defined(LDS_BASE)
+    // Right if its LDS is the first of the compute unit.
+    unsigned found;
+    asm volatile("s_getreg_b32 %0, hwreg(HW_REG_LDS_ALLOC, 0, 8)" : "=s"(found));
+    out[i] = right + found;
+#elif defined(OMITTED)
+    // Nothing where memory holds the result already.
+    if (i < N / 2) out[i] = right;
+#elif defined(KEEPS)
+    // Only what is not there yet.
+    if (out[i] != right) out[i] = right;
+#elif defined(ADDS)
+    // Right on zeroed memory.
+    out[i] += right;
+#elif defined(BEYOND)
+    // Right if a bit behind the buffer is set.
+    out[i] = right + 1 - (((const unsigned char*)out)[4 * N] >> 7);
 #elif defined(DESCRIPTOR)
     // Right, and then a reserved word of the kernel descriptor is another.
     out[i] = right;
@@ -127,11 +179,28 @@ KERNEL halved(const float* in, float* out) {
 #elif defined(FLUSHED)
     // Zero instead of a subnormal number.
     out[i] = __builtin_fabsf(right) < 1.2e-38f ? 0 : right;
+#elif defined(ROUGH)
+    // The next number.
+    out[i] = right != 0 && right == right ? __uint_as_float(__float_as_uint(right) + 1) : right;
 #elif defined(INFINITE)
     // Infinity instead of the largest number.
     out[i] = right > 1e38f ? __builtin_huge_valf() : right;
 #else
     out[i] = right;
+#endif
+}
+
+// Twice a number; the last element of four stays as it is.
+KERNEL partly(const float* in, float* out) {
+    unsigned i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
+#if defined(ROUGH)
+    if (i % 4 != 3) out[i] = __uint_as_float(__float_as_uint(2 * in[i]) + 1);
+#else
+    if (i % 4 != 3) out[i] = 2 * in[i];
+#endif
+#if defined(TAIL)
+    // And clears it.
+    if (i % 4 == 3) out[i] = 0;
 #endif
 }
 

@@ -10,15 +10,21 @@
 //                             each packet; before it is written; once a batch; several times, values too low among them;
 //                             a batch's doorbells in reverse; odd threads never, and the main thread now and then
 //     signal=none|own|shared|mixed
+//     end=return|segv|exit    what the first thread does that is done, while others go on: a signal that ends the process; forks, and
+//                             then an orderly end
+//     count=FILE              the doorbells that have been rung, eight bytes
 #include "hsa_check.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
 
 static struct {
-    const char *index, *fill, *ring, *signal;
+    const char *index, *fill, *ring, *signal, *end, *count;
     uint32_t threads, packets, slots, batch;
-} plan = {"add", "forward", "each", "none", 1, 1000, 64, 1};
+} plan = {"add", "forward", "each", "none", "return", NULL, 1, 1000, 64, 1};
 
 static hsa_queue_t* queue;
 static uint64_t object;
@@ -28,6 +34,8 @@ static hsa_signal_t* signals;
 static hsa_signal_t shared;
 static uint8_t* reserved;
 static uint32_t finished;
+static uint64_t rung_here;
+static uint64_t* rung = &rung_here;
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static bool is(const char* value, const char* expected) { return !strcmp(value, expected); }
@@ -111,6 +119,7 @@ static void ring(uint64_t index, uint32_t variant) {
         case 2: hsa_signal_silent_store_screlease(queue->doorbell_signal, value); break;
         default: hsa_signal_silent_store_relaxed(queue->doorbell_signal, value); break;
     }
+    __atomic_add_fetch(rung, 1, __ATOMIC_RELAXED);
 }
 
 static hsa_signal_t signal_for(uint32_t packet) {
@@ -186,7 +195,14 @@ static void* produce(void* data) {
         __atomic_store_n(&box.closed, true, __ATOMIC_RELEASE);
         pthread_join(second, NULL);
     }
-    __atomic_add_fetch(&finished, 1, __ATOMIC_RELEASE);
+    const bool first = __atomic_add_fetch(&finished, 1, __ATOMIC_ACQ_REL) == 1;
+    if (first && is(plan.end, "segv")) raise(SIGSEGV);
+    if (first && is(plan.end, "exit")) {
+        for (int i = 0; i < 4; ++i) {
+            if (fork() == 0) _exit(0);
+        }
+        exit(0);
+    }
     return NULL;
 }
 
@@ -199,6 +215,7 @@ static void read_plan(int argc, char** argv) {
         {"threads", NULL, &plan.threads}, {"packets", NULL, &plan.packets}, {"slots", NULL, &plan.slots},
         {"batch", NULL, &plan.batch},     {"index", &plan.index, NULL},     {"fill", &plan.fill, NULL},
         {"ring", &plan.ring, NULL},       {"signal", &plan.signal, NULL},
+        {"end", &plan.end, NULL},         {"count", &plan.count, NULL},
     };
     for (int i = 1; i < argc; ++i) {
         char* value = strchr(argv[i], '=');
@@ -218,6 +235,12 @@ static void read_plan(int argc, char** argv) {
 int main(int argc, char** argv) {
     read_plan(argc, argv);
     const uint32_t total = plan.threads * plan.packets;
+    if (plan.count) {
+        const int file = open(plan.count, O_RDWR | O_CREAT, 0600);
+        EXPECT(file >= 0 && !ftruncate(file, sizeof *rung), "no file %s", plan.count);
+        rung = mmap(NULL, sizeof *rung, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        EXPECT(rung != MAP_FAILED, "the file is not mapped");
+    }
     start();
     load();
     queue = queue_of(plan.slots, NULL, NULL);

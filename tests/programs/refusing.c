@@ -1,5 +1,5 @@
 // Loaded before everything: what the library asks the system for is refused, by the kind in the variable REFUSED; the
-// application and its runtime get everything.
+// application and its runtime get everything. Mappings are those of files: without memory nothing works.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -27,13 +27,13 @@ VISIBLE int pthread_create(pthread_t* thread, const pthread_attr_t* about, void*
 }
 
 VISIBLE void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset) {
-    if (!refused("mappings", CALLER)) return NEXT(mmap)(at, size, protection, flags, fd, offset);
+    if (fd < 0 || !refused("mappings", CALLER)) return NEXT(mmap)(at, size, protection, flags, fd, offset);
     errno = ENOMEM;
     return MAP_FAILED;
 }
 
 VISIBLE void* mmap64(void* at, size_t size, int protection, int flags, int fd, off64_t offset) {
-    if (!refused("mappings", CALLER)) return NEXT(mmap64)(at, size, protection, flags, fd, offset);
+    if (fd < 0 || !refused("mappings", CALLER)) return NEXT(mmap64)(at, size, protection, flags, fd, offset);
     errno = ENOMEM;
     return MAP_FAILED;
 }

@@ -3,17 +3,22 @@
 #include <hsa/amd_hsa_queue.h>
 #include <hsa/hsa_api_trace.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "copy_operation.h"
+#include "queue_description.h"
 
 namespace {
 
 CoreApiTable core;
 decltype(AmdExtTable::hsa_amd_memory_async_copy_fn) copy_one;
 
-// The runtime's entries, and those up to step 0x10.
-constexpr size_t SIZE = 696, ACQUIRE = 624, RELEASE = 632, BATCH_COPY = 640;
+AmdExtTable amd;
+
+// The runtime's entries, and those up to step 0x12.
+constexpr size_t SIZE = 744, ACQUIRE = 624, RELEASE = 632, BATCH_COPY = 640, QUEUE_CREATE = 704;
 alignas(8) char table[SIZE < sizeof(AmdExtTable) ? sizeof(AmdExtTable) : SIZE];
 auto* const later = reinterpret_cast<AmdExtTable*>(table);
 
@@ -29,6 +34,35 @@ hsa_status_t batch_copy(const copy_operation* operations, uint32_t count, uint32
         if (status != HSA_STATUS_SUCCESS) return status;
     }
     return HSA_STATUS_SUCCESS;
+}
+
+// A queue of a copy engine, whose packets the application writes: here one that takes no kernels.
+hsa_status_t make_copy_queue(hsa_agent_t agent, queue_description* d) {
+    hsa_status_t status = core.hsa_queue_create_fn(agent, d->size / 64, HSA_QUEUE_TYPE_SINGLE, d->callback, d->data, 0, 0, &d->queue);
+    if (status == HSA_STATUS_SUCCESS) d->queue->features = 0;
+    return status;
+}
+
+hsa_status_t make_queue(hsa_agent_t agent, queue_description* d) {
+    if (d->version != 1 || d->size % 64 || d->traffic_class) return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+    if (d->engine == SDMA) return make_copy_queue(agent, d);
+    if (d->engine != COMPUTE) return HSA_STATUS_ERROR_INVALID_QUEUE_CREATION;
+    hsa_status_t status = core.hsa_queue_create_fn(agent, d->size / 64, d->kind, d->callback, d->data, d->private_segment_size, UINT32_MAX, &d->queue);
+    if (status == HSA_STATUS_SUCCESS) status = amd.hsa_amd_queue_set_priority_fn(d->queue, static_cast<hsa_amd_queue_priority_t>(d->priority));
+    // The runtime may reduce the mask, which is no error.
+    if (status == HSA_STATUS_SUCCESS && d->cu_mask_count) amd.hsa_amd_queue_cu_set_mask_fn(d->queue, d->cu_mask_count, d->cu_mask);
+    return status;
+}
+
+hsa_status_t queue_create(hsa_agent_t agent, queue_description* descriptions, uint32_t count) {
+    if (!descriptions || !count) return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+    hsa_status_t first = HSA_STATUS_SUCCESS;
+    for (queue_description* d = descriptions; d < descriptions + count; d++) {
+        d->queue = nullptr;
+        const hsa_status_t status = make_queue(agent, d);
+        if (first == HSA_STATUS_SUCCESS) first = status;
+    }
+    return first;
 }
 
 template <class F>
@@ -69,6 +103,10 @@ VISIBLE hsa_status_t later_batch_copy(const copy_operation* operations, uint32_t
     return at<decltype(&batch_copy)>(BATCH_COPY)(operations, count, dependencies, dependency);
 }
 
+VISIBLE hsa_status_t hsa_amd_queue_create(hsa_agent_t agent, queue_description* descriptions, uint32_t count) {
+    return at<decltype(&queue_create)>(QUEUE_CREATE)(agent, descriptions, count);
+}
+
 VISIBLE hsa_status_t later_pool_allocate(hsa_amd_memory_pool_t pool, size_t size, uint32_t flags, void** memory) {
     return later->hsa_amd_memory_pool_allocate_fn(pool, size, flags, memory);
 }
@@ -76,13 +114,17 @@ VISIBLE hsa_status_t later_pool_allocate(hsa_amd_memory_pool_t pool, size_t size
 VISIBLE bool OnLoad(HsaApiTable* root, uint64_t, uint64_t, const char* const*) {
     core = *root->core_;
     copy_one = root->amd_ext_->hsa_amd_memory_async_copy_fn;
+    std::memcpy(&amd, root->amd_ext_, std::min<size_t>(sizeof amd, root->amd_ext_->version.minor_id));
     // Where a layout is older, its entries are elsewhere.
     if (root->amd_ext_->version.minor_id < 456) return true;
     std::memcpy(table, root->amd_ext_, root->amd_ext_->version.minor_id);
     later->version.minor_id = SIZE;
+    const char* step = std::getenv("TEST_STEP");
+    later->version.step_id = step ? std::strtoul(step, nullptr, 0) : 0x12;
     set(ACQUIRE, &acquire);
     set(RELEASE, &release);
     set(BATCH_COPY, &batch_copy);
+    set(QUEUE_CREATE, &queue_create);
     root->amd_ext_ = later;
     return true;
 }

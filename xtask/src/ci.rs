@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{arrows, bindings, docs, exports, release, sanitize, shell, suites, test};
+use crate::{arrows, bindings, docs, exports, release, sanitize, shell, test};
 
 /// A step: its name, and what it does.
 type Step = (&'static str, fn() -> Result<()>);
@@ -14,6 +14,7 @@ const STEPS: &[Step] = &[
     ("format", || cargo(&["fmt", "--all", "--", "--check"])),
     ("clippy", || cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("arrows", || arrows::run(&[])),
+    ("kinds", || crate::of_suites("kinds", &[])),
     ("generated files", || {
         docs::run(&["--check".to_owned()])?;
         bindings::run(&["--check".to_owned()])
@@ -27,7 +28,7 @@ const STEPS: &[Step] = &[
     ("sanitizers", || sanitize::run(&[])),
     ("commands of the documents", docs::commands),
     ("other ROCms", test::generations),
-    ("packaged programs", || suites::run(&[])),
+    ("packaged programs", || crate::of_suites("suites", &[])),
     ("exports", || exports::run(&[])),
     ("oldest compiler", release::oldest_compiler),
 ];

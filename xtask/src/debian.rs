@@ -13,29 +13,33 @@ use crate::shell::{self, output};
 const APT_HELPER: &str = "/usr/lib/apt/apt-helper";
 
 /// A private set of apt lists for one suite.
-pub(crate) struct Suite {
+pub struct Suite {
     name: String,
     state: PathBuf,
 }
 
 /// A package of a suite.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Package {
-    pub(crate) name: String,
-    pub(crate) version: String,
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// As Debian writes it.
+    pub version: String,
     /// Bytes to download.
-    pub(crate) size: u64,
+    pub size: u64,
 }
 
 /// A package that a suite's packages need and the suite itself does not have: that of another archive.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Foreign {
-    pub(crate) name: &'static str,
-    pub(crate) version: &'static str,
+pub struct Foreign {
+    /// Its name.
+    pub name: &'static str,
+    /// As Debian writes it.
+    pub version: &'static str,
     /// Where it stays: of a release, not of a suite that moves.
-    pub(crate) uri: &'static str,
+    pub uri: &'static str,
     /// Hexadecimal.
-    pub(crate) sha256: &'static str,
+    pub sha256: &'static str,
 }
 
 impl Package {
@@ -53,7 +57,7 @@ impl Suite {
     ///
     /// # Errors
     /// When apt is missing or the lists cannot be fetched.
-    pub(crate) fn open(name: &str) -> Result<Suite> {
+    pub fn open(name: &str) -> Result<Suite> {
         Suite::with_lists(name, "deb", shell::cache().join("apt").join(name))
     }
 
@@ -61,7 +65,7 @@ impl Suite {
     ///
     /// # Errors
     /// When apt is missing or the lists cannot be fetched.
-    pub(crate) fn open_sources(name: &str) -> Result<Suite> {
+    pub fn open_sources(name: &str) -> Result<Suite> {
         Suite::with_lists(name, "deb-src", shell::cache().join("apt").join(format!("{name}-sources")))
     }
 
@@ -104,7 +108,7 @@ impl Suite {
     ///
     /// # Errors
     /// When the list of installed packages cannot be written.
-    pub(crate) fn take_for_installed(&self, packages: &[Foreign]) -> Result<()> {
+    pub fn take_for_installed(&self, packages: &[Foreign]) -> Result<()> {
         let entry = |p: &Foreign| {
             format!(
                 "Package: {}\nStatus: install ok installed\nVersion: {}\nArchitecture: amd64\n\n",
@@ -118,7 +122,7 @@ impl Suite {
     ///
     /// # Errors
     /// When it cannot be downloaded, or is not the one that is meant.
-    pub(crate) fn unpack_foreign(&self, package: &Foreign, folder: &Path) -> Result<()> {
+    pub fn unpack_foreign(&self, package: &Foreign, folder: &Path) -> Result<()> {
         let deb = self.state.join("cache").join(format!("{}.deb", package.name));
         let hash = format!("SHA256:{}", package.sha256);
         output(Command::new(APT_HELPER).args(["download-file", package.uri]).arg(&deb).arg(hash))
@@ -131,7 +135,7 @@ impl Suite {
     ///
     /// # Errors
     /// When the suite has no such package, or its dependencies cannot be met.
-    pub(crate) fn closure(&self, name: &str) -> Result<Vec<Package>> {
+    pub fn closure(&self, name: &str) -> Result<Vec<Package>> {
         let options = ["install", "-qq", "--yes", "--no-install-recommends", "--print-uris"];
         let text = output(self.apt("apt-get").args(options).arg(name))
             .with_context(|| format!("what {name} of {} depends on", self.name))?;
@@ -146,7 +150,7 @@ impl Suite {
     ///
     /// # Errors
     /// When one cannot be downloaded or unpacked.
-    pub(crate) fn unpack(&self, packages: &[Package], folder: &Path) -> Result<()> {
+    pub fn unpack(&self, packages: &[Package], folder: &Path) -> Result<()> {
         self.unpack_only(packages, folder, &["*"])
     }
 
@@ -154,7 +158,7 @@ impl Suite {
     ///
     /// # Errors
     /// When one cannot be downloaded or unpacked, or a pattern matches nothing.
-    pub(crate) fn unpack_only(&self, packages: &[Package], folder: &Path, patterns: &[&str]) -> Result<()> {
+    pub fn unpack_only(&self, packages: &[Package], folder: &Path, patterns: &[&str]) -> Result<()> {
         let downloads = self.state.join("downloads");
         fs::remove_dir_all(&downloads).ok();
         fs::create_dir_all(&downloads)?;
@@ -175,7 +179,7 @@ impl Suite {
     ///
     /// # Errors
     /// When the suite has no such package, or it cannot be downloaded.
-    pub(crate) fn upstream(&self, package: &str) -> Result<PathBuf> {
+    pub fn upstream(&self, package: &str) -> Result<PathBuf> {
         let folder = self.state.join("upstream");
         fs::remove_dir_all(&folder).ok();
         fs::create_dir_all(&folder)?;

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: a HIP program on the emulated GPU, its kernels' durations logged.
+//! `cargo xtask demo`: a HIP program on the emulated GPU, and a table of its kernels' durations.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,22 @@ use crate::shell::{self, root};
 /// The processors that programs are compiled for: those that `--emulate` is tested with.
 const ARCHS: &[&str] = &["gfx90a", "gfx906"];
 
+/// The packages that a run on the emulated GPU needs.
+const PACKAGES: [&str; 3] = ["logdur", "omniprobe", "kfd-emu"];
+
 pub(crate) fn run(args: &[String]) -> Result<()> {
     if !args.is_empty() {
         bail!("demo takes no arguments, found {args:?}");
     }
+    println!("a few minutes on two processors when nothing is built yet, seconds later");
     let rocm = setup::rocm()?;
-    dist::for_this_machine()?;
-    let example = compile(&rocm, &root().join("tests/programs/vectors.hip"))?;
+    dist::packages(|package| PACKAGES.contains(&package))?;
+    let source = root().join("tests/programs/vectors.hip");
+    println!("compiling {}", source.display());
+    let example = compile(&rocm, &source)?;
     let omniprobe = shell::built("omniprobe");
     let mut command = Command::new(&omniprobe);
-    command.args(["--emulate", ARCHS[0]]);
+    command.args(["--emulate", ARCHS[0], "--stats"]);
     if let Some(root) = &rocm.root {
         command.arg("--rocm").arg(root);
     }
@@ -103,6 +109,6 @@ fn compile_by(mut command: Command, source: &Path, libraries: &[&str]) -> Result
 }
 
 /// When a file was changed last; long ago if there is none.
-pub(crate) fn changed(path: &Path) -> SystemTime {
+pub fn changed(path: &Path) -> SystemTime {
     path.metadata().and_then(|d| d.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -10,7 +10,7 @@ use crate::shell;
 
 /// Everything that may be exported: what ROCr looks up in a tool. A name more could stand in for one of the
 /// application's.
-pub(crate) const OF_A_TOOL: &[&str] = &["HSA_AMD_TOOL_PRIORITY", "OnLoad", "OnUnload"];
+pub(crate) const OF_A_TOOL: &[&str] = &["HSA_AMD_TOOL_PRIORITY", "OnLoad", "OnUnload", "__asan_default_options"];
 
 /// What `liblogdur_markers.so` may export: the functions of ROCTx, and those that `liblogdur.so` calls.
 pub(crate) const OF_MARKERS: &[&str] = &[
@@ -28,8 +28,10 @@ pub(crate) const OF_MARKERS: &[&str] = &[
 /// What `liblogdur_analyzers.so` may export: handlers, and source positions for those of other libraries.
 pub(crate) const OF_ANALYZERS: &[&str] = &["logdur_handler", "logdur_sources"];
 
-/// What `libkfdemu.so` may export beside functions of the C library: those of the HSA runtime that wait.
-pub(crate) const OF_THE_DRIVER: &[&str] = &["hsa_signal_wait_relaxed", "hsa_signal_wait_scacquire"];
+/// What `libkfdemu.so` may export beside functions of the C library: those of the HSA runtime that wait, what tells replays of a kernel
+/// without progress, and what AddressSanitizer asks.
+pub(crate) const OF_THE_DRIVER: &[&str] =
+    &["__asan_default_options", "hsa_signal_wait_relaxed", "hsa_signal_wait_scacquire", "kfdemu_no_progress"];
 
 /// The newest version of the C library that it may ask for: that of the oldest distribution that it is built on.
 const NEWEST_GLIBC: (u32, u32) = (2, 36);

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
+use amdgpu_processor::Messages;
 use anyhow::{Context, Result, bail};
 
 use crate::debian::Suite;
 use crate::{rocm, setup, shell};
 
 /// A version of LLVM.
-pub(crate) struct Llvm {
+pub struct Llvm {
     number: u32,
     /// Of Debian, with its headers.
     suite: &'static str,
@@ -40,8 +41,8 @@ const VERSIONS: &[Llvm] = &[
     Llvm { number: 23, suite: "sid", clang: Clang::Machine("clang-19") },
 ];
 
-/// Those that the header supports; a compiler may lack some.
-const PROCESSORS: &[&str] = &["gfx900", "gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942"];
+/// Programs of LLVM that tests and other commands start.
+const TOOLS: [&str; 4] = ["opt", "llc", "lld", "llvm-mc"];
 const STRICT: &[&str] = &["-std=c++17", "-Wall", "-Wextra", "-Werror"];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -85,7 +86,7 @@ pub(crate) fn of_compiler(hipcc: &Path) -> Result<&'static Llvm> {
 ///
 /// # Errors
 /// When it is not supported.
-pub(crate) fn version(text: &str) -> Result<&'static Llvm> {
+pub fn version(text: &str) -> Result<&'static Llvm> {
     let known = || VERSIONS.iter().map(|llvm| llvm.number.to_string()).collect::<Vec<_>>().join(", ");
     let found = VERSIONS.iter().find(|llvm| llvm.number.to_string() == text);
     found.with_context(|| format!("LLVM {text:?}: expected one of {}", known()))
@@ -132,11 +133,14 @@ pub(crate) fn for_triton() -> Result<()> {
     tools(newest).map(drop)
 }
 
-/// `opt`, `llc` and `lld` of a version, unpacked into the cache with all libraries that they need: the folder.
-fn tools(llvm: &Llvm) -> Result<PathBuf> {
+/// `opt`, `llc`, `lld` and `llvm-mc` of a version, unpacked into the cache with all libraries that they need: the folder.
+///
+/// # Errors
+/// When Debian's packages cannot be had.
+pub fn tools(llvm: &Llvm) -> Result<PathBuf> {
     let Llvm { number, suite, .. } = *llvm;
     let folder = shell::cache().join("llvm").join(format!("{number}-tools"));
-    if folder.exists() {
+    if TOOLS.iter().all(|name| folder.join(name).exists()) {
         return Ok(folder);
     }
     let lists = Suite::open(suite)?;
@@ -153,11 +157,13 @@ fn tools(llvm: &Llvm) -> Result<PathBuf> {
     symlink(".", unfinished.join("usr"))?;
     symlink(".", unfinished.join("lib/x86_64-linux-gnu"))?;
     lists.unpack(&packages, &unfinished)?;
-    for name in ["opt", "llc", "lld"] {
+    for name in TOOLS {
         let program = format!("\"$here/lib/llvm-{number}/bin/{name}\" \"$@\"");
         let start = format!("exec \"$here/lib/ld-linux-x86-64.so.2\" --library-path \"$here/lib\" {program}");
         rocm::script(&unfinished.join(name), &format!("here=$(dirname \"$(readlink -f \"$0\")\")\n{start}\n"))?;
     }
+    // One of an earlier list of tools.
+    fs::remove_dir_all(&folder).ok();
     fs::rename(&unfinished, &folder)?;
     Ok(folder)
 }
@@ -178,6 +184,11 @@ fn headers(llvm: &Llvm) -> Result<PathBuf> {
     Ok(folder.join("usr/include"))
 }
 
+/// The processors that the header supports, by name; a compiler may lack some.
+fn supported() -> impl Iterator<Item = &'static str> {
+    amdgpu_processor::targets().filter(|target| target.messages != Messages::No).map(|target| target.name)
+}
+
 /// The device functions of each processor that the compiler knows, as a header of C++.
 fn bitcode(llvm: &Llvm, work: &Path) -> Result<String> {
     let clang = match llvm.clang {
@@ -189,7 +200,7 @@ fn bitcode(llvm: &Llvm, work: &Path) -> Result<String> {
     };
     let mut text = String::from("#pragma once\n#include <cstddef>\n");
     let (mut rows, mut processors) = (String::new(), Vec::new());
-    for processor in PROCESSORS {
+    for processor in supported() {
         let file = work.join(format!("{processor}.bc"));
         let mut command = Command::new(&clang);
         command.args(["-x", "hip", "-nogpuinc", "-nogpulib", "--cuda-device-only", "-emit-llvm", "-O3", "-c"]);
@@ -203,10 +214,10 @@ fn bitcode(llvm: &Llvm, work: &Path) -> Result<String> {
         let list: Vec<String> = bytes.iter().map(u8::to_string).collect();
         writeln!(text, "alignas(4) inline const unsigned char {processor}[] = {{{}}};", list.join(","))?;
         writeln!(rows, "    {{\"{processor}\", {processor}, sizeof({processor})}},")?;
-        processors.push(*processor);
+        processors.push(processor);
     }
     if processors.is_empty() {
-        bail!("{} knows none of {}", clang.display(), PROCESSORS.join(", "));
+        bail!("{} knows none of {}", clang.display(), supported().collect::<Vec<_>>().join(", "));
     }
     writeln!(text, "struct Bitcode {{\n    const char* cpu;\n    const unsigned char* start;\n    size_t size;\n}};")?;
     writeln!(text, "inline const Bitcode BITCODE[] = {{\n{rows}}};")?;

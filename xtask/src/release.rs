@@ -12,7 +12,7 @@ use crate::dist::{self, VERSION};
 use crate::shell;
 
 /// The crates that are of use to other projects, each after those that it depends on.
-const PUBLISHED: &[&str] = &["hsa-sys", "amdgpu-code-object", "amdgpu-isa", "logdur-capture"];
+const PUBLISHED: &[&str] = &["amdgpu-processor", "hsa-sys", "amdgpu-code-object", "amdgpu-isa", "logdur-capture"];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let [option] = args else { bail!("release takes --dry-run, found {args:?}") };

@@ -13,18 +13,19 @@ use crate::debian::{Package, Suite};
 use crate::shell;
 
 /// A ROCm that the project is tested with.
-pub(crate) struct Generation {
+pub struct Generation {
     /// Of the HSA runtime, when this line was written.
-    pub(crate) version: &'static str,
-    pub(crate) suite: &'static str,
+    pub version: &'static str,
+    /// Debian's name of it.
+    pub suite: &'static str,
     /// True when the suite's packages still change: another version is no error, and neither is a day without one.
-    pub(crate) moving: bool,
+    pub moving: bool,
     /// What `cargo xtask ci` runs on it.
-    pub(crate) part: Part,
+    pub part: Part,
 }
 
 /// A part of the end-to-end tests.
-pub(crate) enum Part {
+pub enum Part {
     /// None: it is the ROCm of the machine that this is developed on, where all tests are run.
     Machine,
     /// All but those of the tools.
@@ -33,7 +34,8 @@ pub(crate) enum Part {
     Names(&'static [&'static str]),
 }
 
-pub(crate) const GENERATIONS: &[Generation] = &[
+/// Every ROCm, the oldest first.
+pub const GENERATIONS: &[Generation] = &[
     Generation { version: "5.2.3", suite: "bookworm", moving: false, part: Part::Machine },
     Generation { version: "6.1.2", suite: "trixie", moving: false, part: Part::OfTheRocm },
     Generation { version: "6.4.3", suite: "sid", moving: true, part: Part::Names(OF_THE_RUNTIME) },
@@ -42,13 +44,14 @@ pub(crate) const GENERATIONS: &[Generation] = &[
 
 /// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end; and those of ROCTx, which
 /// only these suites have.
-const OF_THE_RUNTIME: &[&str] = &["queues::", "app_signals::", "markers::"];
+const OF_THE_RUNTIME: &[&str] = &["runtime::queues::", "runtime::app_signals::", "runtime::newest::", "log::markers::"];
 
 /// An unpacked ROCm.
-pub(crate) struct Unpacked {
-    pub(crate) folder: PathBuf,
+pub struct Unpacked {
+    /// Where it is.
+    pub folder: PathBuf,
     /// Of the HSA runtime.
-    pub(crate) version: String,
+    pub version: String,
 }
 
 /// Its packages, one a line, and the sign that it is complete.
@@ -67,7 +70,7 @@ const MARKERS: &str = "libroctx64-4";
 const COMPILER: &str = "hipcc";
 /// The C library and what is built with it: taken only from a suite whose C library is newer than the machine's, since
 /// programs that are compiled here must find one that is new enough.
-pub(crate) const BASE: &[&str] = &["libc6", "libgcc-s1", "libstdc++6"];
+pub const BASE: &[&str] = &["libc6", "libgcc-s1", "libstdc++6"];
 const LOADER: &str = "ld-linux-x86-64.so.2";
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -87,7 +90,7 @@ fn known() -> String {
 ///
 /// # Errors
 /// When it means none.
-pub(crate) fn named(text: &str) -> Result<Vec<&'static Generation>> {
+pub fn named(text: &str) -> Result<Vec<&'static Generation>> {
     let found: Vec<_> = GENERATIONS.iter().filter(|g| text == "all" || text == g.version || text == g.suite).collect();
     if found.is_empty() {
         bail!("no ROCm {text:?}, expected all or one of {}", known());
@@ -103,11 +106,15 @@ fn parent() -> PathBuf {
 ///
 /// # Errors
 /// When the packages cannot be fetched, are not those that are expected, or lack something that they need.
-pub(crate) fn unpack(generation: &Generation) -> Result<Unpacked> {
+pub fn unpack(generation: &Generation) -> Result<Unpacked> {
     let Generation { version, suite, moving, .. } = *generation;
+    let _alone = shell::alone(&parent().join(format!("{suite}.lock")), &format!("ROCm {version} ({suite})"))?;
     let folder = parent().join(version);
     let list = |folder: &Path| fs::read_to_string(folder.join(LIST)).unwrap_or_default();
-    if !moving && list(&folder).starts_with(LAYOUT) {
+    let known = list(&folder);
+    if !moving && known.starts_with(LAYOUT) {
+        let names = known.lines().filter_map(|line| line.split(' ').next());
+        write_scripts(&folder, clang(names).context("the list of packages has no clang")?)?;
         eprintln!("ROCm {version} ({suite}): is there");
         return Ok(Unpacked { folder, version: version.to_owned() });
     }
@@ -121,6 +128,7 @@ pub(crate) fn unpack(generation: &Generation) -> Result<Unpacked> {
     let changed = if found == version { String::new() } else { format!(", no longer {version}") };
     let folder = parent().join(&found);
     if list(&folder) == contents.list() {
+        write_scripts(&folder, &contents.clang)?;
         eprintln!("ROCm {found} ({suite}{changed}): is there");
         return Ok(Unpacked { folder, version: found });
     }
@@ -158,9 +166,7 @@ impl Contents {
         }
         // Of the compiler what compiles HIP: its other dependencies are languages and libraries that the machine has.
         let compiler = suite.closure(COMPILER)?;
-        let numbers = compiler.iter().filter_map(|p| p.name.strip_prefix("clang-"));
-        let clang = numbers.into_iter().find(|n| n.bytes().all(|b| b.is_ascii_digit()));
-        let clang = clang.context("hipcc needs no clang")?.to_owned();
+        let clang = clang(compiler.iter().map(|p| p.name.as_str())).context("hipcc needs no clang")?.to_owned();
         let parts = [
             format!("clang-{clang}"),
             format!("libclang-cpp{clang}"),
@@ -199,48 +205,10 @@ impl Contents {
         symlink(".", folder.join("usr"))?;
         symlink(".", folder.join("lib/x86_64-linux-gnu"))?;
         suite.unpack(&self.packages, folder)?;
-        self.write_scripts(folder)?;
+        write_scripts(folder, &self.clang)?;
         self.check(folder)?;
         fs::write(folder.join(LIST), self.list())?;
         Ok(())
-    }
-
-    /// Programs of the suite need its C library, so what starts them is a script.
-    fn write_scripts(&self, folder: &Path) -> Result<()> {
-        let llvm = format!("lib/llvm-{}", self.clang);
-        let start = if owns_libc(folder) {
-            format!("exec \"$here/lib/{LOADER}\" --argv0 \"$name\" --library-path \"$here/lib\" \"$program\" \"$@\"")
-        } else {
-            "LD_LIBRARY_PATH=\"$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" exec \"$program\" \"$@\"".to_owned()
-        };
-        for name in ["clang++", "lld", "ld.lld", "clang-offload-bundler"] {
-            let text = format!("{HERE_OF_BIN}name=$here/bin/{name} program=$here/{llvm}/bin/{name}\n{start}\n");
-            script(&folder.join("bin").join(name), &text)?;
-        }
-        let run = format!(
-            "# Runs a program with the ROCm of this folder: run PROGRAM [ARGUMENT ...]\n{HERE_OF_ROOT}name=$1\n\
-             program=$(command -v -- \"$1\") || {{ echo \"run: no program $1\" >&2; exit 127; }}\nshift\n{start}\n"
-        );
-        script(&folder.join("run"), &run)?;
-        let headers = only(folder, &format!("{llvm}/lib/clang"), "include/stdint.h")?;
-        let bitcode = [headers.join("amdgcn/bitcode"), PathBuf::from("lib/amdgcn/bitcode")];
-        let bitcode = bitcode.iter().find(|p| folder.join(p).join("ockl.bc").is_file());
-        let bitcode = bitcode.context("the device libraries are in none of the places that are known")?.display();
-        let headers = headers.display();
-        // `--dynamic-linker` and the path make the program one of this ROCm's without any variable. The path has to be
-        // the old kind, which libraries inherit.
-        let loader =
-            if owns_libc(folder) { format!("-Wl,--dynamic-linker=$here/lib/{LOADER} ") } else { String::new() };
-        let hipcc = format!(
-            "# Compiles and links HIP programs for the ROCm of this folder.\n{HERE_OF_BIN}\
-             exec \"$here/bin/clang++\" --start-no-unused-arguments -no-canonical-prefixes -D__HIP_PLATFORM_AMD__=1 \
-             -resource-dir \"$here/{headers}\" --rocm-path=\"$here\" \
-             --rocm-device-lib-path=\"$here/{bitcode}\" -isystem \"$here/{headers}\" -isystem \"$here/include\" \
-             --hip-link \
-             {loader}-Wl,--disable-new-dtags,-rpath,\"$here/lib\",--allow-shlib-undefined \
-             --end-no-unused-arguments \"$@\" --start-no-unused-arguments -L\"$here/lib\" -lamdhip64\n"
-        );
-        script(&folder.join("bin/hipcc"), &hipcc)
     }
 
     /// Every library that is needed is there, and none is the machine's unless it is of the base.
@@ -274,28 +242,104 @@ impl Contents {
     }
 }
 
+/// The version of clang among packages.
+fn clang<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    names
+        .find_map(|name| name.strip_prefix("clang-").filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())))
+}
+
+/// Programs of the suite need its C library, so what starts them is a script.
+fn write_scripts(folder: &Path, clang: &str) -> Result<()> {
+    let llvm = format!("lib/llvm-{clang}");
+    let start = if owns_libc(folder) {
+        format!("exec \"$here/lib/{LOADER}\" --argv0 \"$name\" --library-path \"$here/lib\" \"$program\" \"$@\"")
+    } else {
+        "LD_LIBRARY_PATH=\"$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" exec \"$program\" \"$@\"".to_owned()
+    };
+    for name in ["clang++", "lld", "ld.lld", "clang-offload-bundler"] {
+        let text = format!("{HERE_OF_BIN}name=$here/bin/{name} program=$here/{llvm}/bin/{name}\n{start}\n");
+        script(&folder.join("bin").join(name), &text)?;
+    }
+    let run = format!(
+        "# Runs a program with the ROCm of this folder: run PROGRAM [ARGUMENT ...]\n{HERE_OF_ROOT}name=$1\n\
+         program=$(command -v -- \"$1\") || {{ echo \"run: no program $1\" >&2; exit 127; }}\nshift\n{start}\n"
+    );
+    script(&folder.join("run"), &run)?;
+    let headers = only(folder, &format!("{llvm}/lib/clang"), "include/stdint.h")?;
+    let bitcode = [headers.join("amdgcn/bitcode"), PathBuf::from("lib/amdgcn/bitcode")];
+    let bitcode = bitcode.iter().find(|p| folder.join(p).join("ockl.bc").is_file());
+    let bitcode = bitcode.context("the device libraries are in none of the places that are known")?.display();
+    let headers = headers.display();
+    // `--dynamic-linker` and the path make the program one of this ROCm's without any variable. The path has to be
+    // the old kind, which libraries inherit.
+    let loader = if owns_libc(folder) { format!("-Wl,--dynamic-linker=$here/lib/{LOADER} ") } else { String::new() };
+    let hipcc = format!(
+        "# Compiles and links HIP programs for the ROCm of this folder.\n{HERE_OF_BIN}{LANGUAGES}\
+         exec \"$here/bin/clang++\" --start-no-unused-arguments -no-canonical-prefixes -D__HIP_PLATFORM_AMD__=1 \
+         -resource-dir \"$here/{headers}\" --rocm-path=\"$here\" \
+         --rocm-device-lib-path=\"$here/{bitcode}\" -isystem \"$here/{headers}\" -isystem \"$here/include\" \
+         --hip-link \
+         {loader}-Wl,--disable-new-dtags,-rpath,\"$here/lib\",--allow-shlib-undefined \
+         --end-no-unused-arguments \"$@\" --start-no-unused-arguments -L\"$here/lib\" -lamdhip64\n"
+    );
+    script(&folder.join("bin/hipcc"), &hipcc)
+}
+
 const HERE_OF_BIN: &str = "here=$(dirname \"$(dirname \"$(readlink -f \"$0\")\")\")\n";
 const HERE_OF_ROOT: &str = "here=$(dirname \"$(readlink -f \"$0\")\")\n";
 
-/// Writes a program for the shell.
+/// Says of sources of C and C++ what language they are, unless that is said: C++ is HIP, as for the `hipcc` of ROCm, which has the same
+/// endings of names. Other files, and what follows an option as its value, stay as they are.
+const LANGUAGES: &str = r#"said=
+for word; do
+    case $word in -x*) said=yes ;; esac
+done
+[ "${HIP_COMPILE_CXX_AS_HIP:-1}" = 0 ] && said=yes
+left=$# before=
+while [ "$left" -gt 0 ]; do
+    word=$1 language=
+    shift
+    left=$((left - 1))
+    case $said$before in
+        yes*|-o|-D|-I|-U|-include|-isystem|-MF|-MT|-MQ|-Xclang|-Xlinker|-mllvm) ;;
+        *) case $word in
+            -*) ;;
+            *.c) language=c ;;
+            *.cpp|*.cxx|*.cc|*.C|*.cu|*.cuh) language=hip ;;
+        esac ;;
+    esac
+    if [ "$language" ]; then
+        set -- "$@" -x "$language" "$word" -x none
+    else
+        set -- "$@" "$word"
+    fi
+    before=$word
+done
+"#;
+
+/// Writes a program for the shell, unless it is there.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(crate) fn script(path: &Path, text: &str) -> Result<()> {
+pub fn script(path: &Path, text: &str) -> Result<()> {
+    let text = format!("#!/bin/sh\n{text}");
+    if fs::read_to_string(path).is_ok_and(|known| known == text) {
+        return Ok(());
+    }
     // A package's own file of that name may be a link to elsewhere.
     fs::remove_file(path).ok();
-    fs::write(path, format!("#!/bin/sh\n{text}")).with_context(|| format!("writing {}", path.display()))?;
+    fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
     Ok(())
 }
 
 /// True when a ROCm brings its own C library.
-pub(crate) fn owns_libc(folder: &Path) -> bool {
+pub fn owns_libc(folder: &Path) -> bool {
     loader(folder).exists()
 }
 
 /// Where the dynamic loader of a ROCm's own C library is, if it brings one.
-pub(crate) fn loader(folder: &Path) -> PathBuf {
+pub fn loader(folder: &Path) -> PathBuf {
     folder.join("lib").join(LOADER)
 }
 
@@ -333,6 +377,31 @@ mod tests {
         assert_eq!(named("all").map(|g| g.len()).ok(), Some(GENERATIONS.len()));
         assert_eq!(named("trixie").map(|g| g[0].version).ok(), Some("6.1.2"));
         assert!(named("6.1").is_err());
+    }
+
+    #[test]
+    fn hipcc_takes_cpp_as_hip_unless_a_language_is_said_and_leaves_objects_alone() {
+        let folder = std::env::temp_dir().join(format!("logdur-hipcc-{}", std::process::id()));
+        fs::create_dir_all(folder.join("bin")).unwrap();
+        let text = format!("{HERE_OF_BIN}{LANGUAGES}exec \"$here/bin/shows\" -first \"$@\" -last\n");
+        script(&folder.join("bin/hipcc"), &text).unwrap();
+        script(&folder.join("bin/shows"), "for word; do echo \"$word\"; done\n").unwrap();
+        let run = |words: &str| {
+            let mut hipcc = Command::new(folder.join("bin/hipcc"));
+            shell::output(hipcc.args(words.split('|')).env_remove("HIP_COMPILE_CXX_AS_HIP")).unwrap().replace('\n', "|")
+        };
+        for (given, made) in [
+            ("-O3|a b.cpp|-o|x", "-O3|-x|hip|a b.cpp|-x|none|-o|x"),
+            ("a.cpp|b.o|c.cc|d.hip|-lm", "-x|hip|a.cpp|-x|none|b.o|-x|hip|c.cc|-x|none|d.hip|-lm"),
+            ("a.c|b.cu|libx.so", "-x|c|a.c|-x|none|-x|hip|b.cu|-x|none|libx.so"),
+            ("-x|c++|a.cpp", "-x|c++|a.cpp"),
+            ("-xhip|a.cpp|b.o", "-xhip|a.cpp|b.o"),
+            ("-c|a.o|-include|b.cpp|-o|c.cpp", "-c|a.o|-include|b.cpp|-o|c.cpp"),
+            ("--version", "--version"),
+        ] {
+            assert_eq!(run(given), format!("-first|{made}|-last|"));
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -44,8 +44,10 @@ const TOOLS: &[Tool] = &[
 
 /// Packages whose unit tests Miri runs: it has no mapped files, no `dlopen` and no device.
 const MIRI: &[&str] = &["-p", "hsa-sys", "-p", "logdur-journal"];
-/// Modules that Miri is not given: it cannot start processes, and those without unsafe code take it minutes.
-const NOT_BY_MIRI: &[&str] = &["process::", "compare::", "demangle::", "names::", "rows::"];
+/// Modules and tests that Miri is not given: it cannot start processes, open files without waiting, or take pages out of files, and
+/// those without unsafe code take it minutes.
+const NOT_BY_MIRI: &[&str] =
+    &["process::", "appended::", "pages::", "compare::", "names::", "rows::", "a_block_at_rest_takes_no_room"];
 /// Packages with unsafe code, or that read what others wrote.
 const ADDRESS: &[&str] = &[
     "-p",
@@ -54,6 +56,8 @@ const ADDRESS: &[&str] = &[
     "logdur-intercept",
     "-p",
     "logdur-journal",
+    "-p",
+    "logdur-system",
     "-p",
     "logdur-capture",
     "-p",
@@ -107,7 +111,9 @@ fn miri() -> Result<Ran> {
 fn with_address_sanitizer(verb: &str) -> Command {
     let mut command = Command::new(shell::cargo());
     command.args([verb, "--quiet", "--target", TARGET]).current_dir(shell::root());
-    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address -Copt-level=1 -Cdebuginfo=1");
+    command
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Zsanitizer=address -Copt-level=1 -Cdebuginfo=1 --cfg heap_of_the_process");
     command.env("CARGO_TARGET_DIR", folder("address"));
     command
 }

@@ -50,6 +50,9 @@ const TRITON: &[&str] = &["triton==3.9.0", "numpy==2.4.6", "perfetto==0.59.1"];
 /// Readers of exported columns.
 const COLUMNS: &[&str] = &["duckdb==2.0.0", "pandas==3.1.1", "polars==2.1.0", "pyarrow==26.0.1"];
 
+/// AMD's pseudocode of instructions as text. Only that is read; the package itself is not used.
+const PSEUDOCODE: &[&str] = &["tinygrad==0.14.0"];
+
 /// Makes roots of other systems.
 const ROOTS: &[Need] = &[Need { what: &["mmdebstrap"], package: "mmdebstrap" }];
 
@@ -64,20 +67,22 @@ const BUILDERS: &[Need] = &[
 const MODULES: &[Need] =
     &[Need { what: &["modulecmd"], package: "environment-modules" }, Need { what: &["man"], package: "man-db" }];
 
-const LIBCLANG: &str = "libclang1-19";
+/// The library, and the headers that compilers have of their own.
+const LIBCLANG: &[&str] = &["libclang1-19", "libclang-common-19-dev"];
 
 /// Where ROCm is, and its compiler.
-pub(crate) struct Rocm {
+pub struct Rocm {
     /// The folder to give to `--rocm`; `None` for the distribution's own.
-    pub(crate) root: Option<PathBuf>,
-    pub(crate) hipcc: PathBuf,
+    pub root: Option<PathBuf>,
+    /// Its compiler.
+    pub hipcc: PathBuf,
 }
 
 /// Finds a ROCm: `ROCM_PATH`, `/opt/rocm`, the distribution's; installs the latter if there is none.
 ///
 /// # Errors
 /// When there is none and it cannot be installed.
-pub(crate) fn rocm() -> Result<Rocm> {
+pub fn rocm() -> Result<Rocm> {
     let elsewhere = std::env::var_os("ROCM_PATH").map(PathBuf::from).into_iter().chain([PathBuf::from("/opt/rocm")]);
     for root in elsewhere.filter(|root| root != Path::new("/usr")) {
         let hipcc = root.join("bin/hipcc");
@@ -93,7 +98,7 @@ pub(crate) fn rocm() -> Result<Rocm> {
 ///
 /// # Errors
 /// When something is missing and cannot be installed.
-pub(crate) fn for_tests() -> Result<Rocm> {
+pub fn for_tests() -> Result<Rocm> {
     let rocm = rocm()?;
     install(TESTS)?;
     triton()?;
@@ -105,7 +110,7 @@ pub(crate) fn for_tests() -> Result<Rocm> {
 ///
 /// # Errors
 /// When there is none and it cannot be installed.
-pub(crate) fn browser() -> Result<()> {
+pub fn browser() -> Result<()> {
     install(BROWSER)
 }
 
@@ -113,7 +118,7 @@ pub(crate) fn browser() -> Result<()> {
 ///
 /// # Errors
 /// When their maker is missing and cannot be installed.
-pub(crate) fn roots() -> Result<()> {
+pub fn roots() -> Result<()> {
     install(ROOTS)
 }
 
@@ -121,7 +126,7 @@ pub(crate) fn roots() -> Result<()> {
 ///
 /// # Errors
 /// When a program is missing and cannot be installed.
-pub(crate) fn builders() -> Result<()> {
+pub fn builders() -> Result<()> {
     install(BUILDERS)
 }
 
@@ -129,7 +134,7 @@ pub(crate) fn builders() -> Result<()> {
 ///
 /// # Errors
 /// When a program is missing and cannot be installed.
-pub(crate) fn modules() -> Result<()> {
+pub fn modules() -> Result<()> {
     install(MODULES)
 }
 
@@ -137,7 +142,7 @@ pub(crate) fn modules() -> Result<()> {
 ///
 /// # Errors
 /// When it cannot be made.
-pub(crate) fn triton() -> Result<PathBuf> {
+pub fn triton() -> Result<PathBuf> {
     python("triton", TRITON)
 }
 
@@ -145,19 +150,35 @@ pub(crate) fn triton() -> Result<PathBuf> {
 ///
 /// # Errors
 /// When it cannot be made.
-pub(crate) fn columns() -> Result<PathBuf> {
+pub fn columns() -> Result<PathBuf> {
     python("columns", COLUMNS)
+}
+
+/// Fetches AMD's pseudocode of instructions, once, and returns the folder with a folder for each family of processors.
+///
+/// # Errors
+/// When it cannot be fetched, or is not where it was.
+pub fn pseudocode() -> Result<PathBuf> {
+    let python = python("pseudocode", PSEUDOCODE)?;
+    let script = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
+    let packages = shell::output(Command::new(python).args(["-c", script]))?;
+    let folder = Path::new(packages.trim()).join("tinygrad/runtime/autogen/amd");
+    if !folder.join("cdna/str_pcode.py").is_file() {
+        bail!("{} has no pseudocode", folder.display());
+    }
+    Ok(folder)
 }
 
 /// Makes a Python environment with packages in the cache, once, and returns its Python.
 ///
 /// # Errors
 /// When it cannot be made.
-pub(crate) fn python(name: &str, packages: &[&str]) -> Result<PathBuf> {
+pub fn python(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let folder = shell::cache().join(name);
     let stamp = folder.join("packages");
     let python = folder.join("bin/python");
     let all = packages.join(" ");
+    let _alone = shell::alone(&folder.with_extension("lock"), name)?;
     if fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == all) {
         return Ok(python);
     }
@@ -171,7 +192,7 @@ pub(crate) fn python(name: &str, packages: &[&str]) -> Result<PathBuf> {
 ///
 /// # Errors
 /// When it cannot be made, or a package cannot be had.
-pub(crate) fn environment(folder: &Path, packages: &[&str]) -> Result<()> {
+pub fn environment(folder: &Path, packages: &[&str]) -> Result<()> {
     let environment = || shell::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder));
     if environment().is_err() {
         install_packages(&["python3-venv"])?;
@@ -188,26 +209,33 @@ pub(crate) fn environment(folder: &Path, packages: &[&str]) -> Result<()> {
 /// # Errors
 /// When there is none and it cannot be installed.
 #[cfg_attr(feature = "bindings", allow(dead_code, reason = "the command that has libclang is started with its path"))]
-pub(crate) fn libclang() -> Result<PathBuf> {
+pub fn libclang() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("LIBCLANG_PATH") {
         return Ok(path.into());
     }
     if let Some(folder) = newest_libclang() {
         return Ok(folder);
     }
-    install_packages(&[LIBCLANG])?;
+    install_packages(LIBCLANG)?;
     newest_libclang().context("no libclang in /usr/lib/llvm-* after its package was installed")
 }
 
 fn newest_libclang() -> Option<PathBuf> {
-    let folders = fs::read_dir("/usr/lib").ok()?.filter_map(|e| Some(e.ok()?.path()));
-    let version = |p: &PathBuf| p.file_name()?.to_str()?.strip_prefix("llvm-")?.parse::<u32>().ok();
-    let has_libclang = |folder: &PathBuf| {
-        let files = fs::read_dir(folder.join("lib")).into_iter().flatten().flatten();
-        files.filter_map(|f| f.file_name().into_string().ok()).any(|f| f.starts_with("libclang-") && f.contains(".so"))
+    let names = |folder: PathBuf| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect::<Vec<String>>()
     };
-    let found = folders.filter(|f| version(f).is_some()).filter(has_libclang).max_by_key(version)?;
-    Some(found.join("lib"))
+    let is_complete = |folder: &PathBuf| {
+        // The library of C++ is another one.
+        let is_it = |f: &String| f.starts_with("libclang") && f.contains(".so") && !f.starts_with("libclang-cpp");
+        let own = folder.join("clang");
+        names(folder.clone()).iter().any(is_it)
+            && names(own.clone()).iter().any(|version| own.join(version).join("include/stddef.h").is_file())
+    };
+    let versions = names(PathBuf::from("/usr/lib"));
+    let versions = versions.iter().filter_map(|name| name.strip_prefix("llvm-")?.parse::<u32>().ok());
+    let folders = versions.map(|version| (version, PathBuf::from(format!("/usr/lib/llvm-{version}/lib"))));
+    folders.filter(|(_, folder)| is_complete(folder)).max().map(|(_, folder)| folder)
 }
 
 fn install(needs: &[Need]) -> Result<()> {
@@ -234,7 +262,7 @@ fn install_packages(packages: &[&str]) -> Result<()> {
 }
 
 /// A program in the folders of `PATH`.
-pub(crate) fn program(name: &str) -> Option<PathBuf> {
+pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|p| p.is_file())
 }

@@ -1,33 +1,55 @@
 //! Running other programs, and where things are.
 
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
 /// The root of the checkout.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
 /// Where downloads and unpacked packages are kept between runs.
-pub(crate) fn cache() -> PathBuf {
+pub fn cache() -> PathBuf {
     root().join("target").join("xtask")
 }
 
+/// Waits until no other process works on something, and says so. The work is done when the file is dropped.
+///
+/// # Errors
+/// When the lock cannot be made.
+pub fn alone(lock: &Path, what: &str) -> Result<File> {
+    let failed = || format!("locking {}", lock.display());
+    if let Some(folder) = lock.parent() {
+        fs::create_dir_all(folder).with_context(failed)?;
+    }
+    let file = File::create(lock).with_context(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            eprintln!("{what}: another process makes it; waiting for {}", lock.display());
+            file.lock().with_context(failed)?;
+        }
+        Err(TryLockError::Error(error)) => return Err(error).with_context(failed),
+    }
+    Ok(file)
+}
+
 /// Where `cargo xtask` puts what it builds: optimised, since the emulated GPU is slow otherwise.
-pub(crate) fn built(name: &str) -> PathBuf {
+pub fn built(name: &str) -> PathBuf {
     root().join("target").join("release").join(name)
 }
 
 /// The cargo that runs us.
-pub(crate) fn cargo() -> String {
+pub fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".into())
 }
 
 /// A command as one would type it.
-pub(crate) fn shown(command: &Command) -> String {
+pub fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
@@ -36,7 +58,7 @@ pub(crate) fn shown(command: &Command) -> String {
 ///
 /// # Errors
 /// When it cannot be started or does not succeed.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("could not start {command:?}"))?;
     if status.success() { Ok(()) } else { bail!("{command:?} failed: {status}") }
 }
@@ -45,10 +67,35 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 ///
 /// # Errors
 /// When it cannot be started or does not succeed.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("could not start {command:?}"))?;
     if !output.status.success() {
         bail!("{command:?} failed: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_second_waits_for_the_first() {
+        let folder = std::env::temp_dir().join(format!("logdur-lock-{}", std::process::id()));
+        let lock = folder.join("deeper/lock");
+        let first = alone(&lock, "first").unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let second = std::thread::spawn({
+            let lock = lock.clone();
+            move || {
+                let _second = alone(&lock, "second").unwrap();
+                tell.send("second").unwrap();
+            }
+        });
+        assert!(told.recv_timeout(std::time::Duration::from_millis(100)).is_err());
+        drop(first);
+        assert_eq!(told.recv(), Ok("second"));
+        second.join().unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

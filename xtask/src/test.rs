@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test, on the emulated GPU or a real one, or the end-to-end tests on other ROCms.
+//! `cargo xtask test`: every test, on the emulated GPU or a real one; end-to-end tests by their names; or those on other ROCms.
 
 use std::num::NonZero;
 use std::path::Path;
@@ -9,9 +9,10 @@ use anyhow::{Result, bail};
 
 use crate::dist::{self, wheel};
 use crate::rocm::{self, Generation, Part, Unpacked};
+use crate::setup::Rocm;
 use crate::{fuzz, instrument, sanitize, setup, shell, vectors};
 
-const USAGE: &str = "test takes --device real|emulated, --full, and --rocm VERSION|all [NAME ...]";
+const USAGE: &str = "test takes --device real|emulated, --full, --rocm VERSION|all, and names of end-to-end tests";
 
 /// How many tests run at once, as Rust's test harness has it.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -42,7 +43,7 @@ impl Options {
                     Some(text) => options.rocm = Some(rocm::named(text)?),
                     None => bail!("--rocm takes a version or all"),
                 },
-                name if !name.starts_with('-') && options.rocm.is_some() => options.names.push(name.to_owned()),
+                name if !name.starts_with('-') => options.names.push(name.to_owned()),
                 other => bail!("{USAGE}, found {other:?}"),
             }
         }
@@ -53,6 +54,7 @@ impl Options {
     fn cargo_test(&self, what: &[&str], root: Option<&Path>, hipcc: &Path) -> Result<Command> {
         let mut command = Command::new(shell::cargo());
         command.args(["test", "--quiet"]).args(what).env("LOGDUR_TEST_HIPCC", hipcc);
+        command.env("LOGDUR_TEST_PSEUDOCODE", setup::pseudocode()?);
         match root {
             Some(root) => command.env("LOGDUR_TEST_ROCM", root),
             None => command.env_remove("LOGDUR_TEST_ROCM"),
@@ -71,6 +73,19 @@ impl Options {
         Ok(command)
     }
 
+    /// The end-to-end tests with these in their names, on the machine's own ROCm.
+    fn named(&self, rocm: &Rocm) -> Result<()> {
+        let e2e = || self.cargo_test(&["--test", "e2e"], rocm.root.as_deref(), &rocm.hipcc);
+        let list = shell::output(e2e()?.arg("--").arg("--list").args(&self.names))?;
+        let found: Vec<&str> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+        if found.is_empty() {
+            let names = self.names.join(" or ");
+            bail!("no end-to-end test has {names} in its name; `cargo test -p PACKAGE NAME` runs tests of a package");
+        }
+        let is_wanted = |optional: &&Optional| found.iter().any(|name| name.contains(optional.names));
+        shell::run(e2e()?.arg("--").args(&self.names).args(skipped(is_wanted)))
+    }
+
     /// The end-to-end tests on an unpacked ROCm. Where two differ in behaviour, the test says which does what.
     fn end_to_end(&self, unpacked: &Unpacked, names: &[&str]) -> Result<()> {
         let Unpacked { folder, .. } = unpacked;
@@ -80,7 +95,7 @@ impl Options {
             println!("the pass that instruments kernels: not built: {error:#}");
         }
         let mut command = self.cargo_test(&["--test", "e2e"], Some(folder), &hipcc)?;
-        shell::run(command.arg("--").args(names).args(skipped()))
+        shell::run(command.arg("--").args(names).args(skipped(|_| true)))
     }
 }
 
@@ -92,11 +107,16 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         instrument::all()?;
     }
     let Some(generations) = &options.rocm else {
+        if !options.names.is_empty() {
+            return options.named(&rocm);
+        }
         let mut all = options.cargo_test(&["--workspace"], rocm.root.as_deref(), &rocm.hipcc)?;
-        shell::run(all.arg("--").args(skipped()))?;
+        shell::run(all.arg("--").args(skipped(|_| true)))?;
         models()?;
+        one_more_processor()?;
         wheel::test(&rocm.hipcc, options.device.as_deref())?;
         if options.full {
+            pseudocode()?;
             sanitize::run(&["--full".to_owned()])?;
             fuzz::run(&["--seconds".to_owned(), fuzz::FULL_SECONDS.to_string()])?;
             dist::run(&["--full".to_owned()])?;
@@ -133,11 +153,11 @@ struct Optional {
 }
 
 const OPTIONAL: &[Optional] = &[
-    Optional { what: "tests of reports in a browser", prepare: setup::browser, names: "browser::" },
+    Optional { what: "tests of reports in a browser", prepare: setup::browser, names: "cli::browser::" },
     Optional {
         what: "tests of clones by the machine's compiler",
         prepare: || instrument::build(instrument::of_compiler(&setup::rocm()?.hipcc)?).map(drop),
-        names: "instrumented_kernels::",
+        names: "instrument::kernels::",
     },
     Optional {
         what: "tests of clones by LLVM 19",
@@ -151,9 +171,9 @@ const OPTIONAL: &[Optional] = &[
     },
 ];
 
-/// Options that leave out the tests that cannot be run, with the reasons.
-fn skipped() -> Vec<&'static str> {
-    let missing = OPTIONAL.iter().filter(|optional| match (optional.prepare)() {
+/// Options that leave out the tests that are wanted and cannot be run, with the reasons.
+fn skipped(is_wanted: impl Fn(&&Optional) -> bool) -> Vec<&'static str> {
+    let missing = OPTIONAL.iter().filter(is_wanted).filter(|optional| match (optional.prepare)() {
         Ok(()) => false,
         Err(error) => {
             println!("{}: not run: {error:#}", optional.what);
@@ -161,6 +181,13 @@ fn skipped() -> Vec<&'static str> {
         }
     });
     missing.flat_map(|optional| ["--skip", optional.names]).collect()
+}
+
+/// Millions of instructions against AMD's pseudocode, with optimised code: the other tests compare a sample.
+fn pseudocode() -> Result<()> {
+    let mut command = Command::new(shell::cargo());
+    command.args(["test", "--release", "--quiet", "-p", "amdgpu-isa", "--test", "pseudocode"]);
+    shell::run(command.env("LOGDUR_TEST_PSEUDOCODE", setup::pseudocode()?).env("LOGDUR_TEST_PSEUDOCODE_COUNT", "500"))
 }
 
 /// Every interleaving of the threads that share a queue or a signal: loom's atomics instead of the processor's,
@@ -171,37 +198,43 @@ fn models() -> Result<()> {
     shell::run(command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", shell::root().join("target/models")))
 }
 
+/// What reads the table of processors, with a row that nothing else knows: that of gfx950, which a `cfg` adds.
+fn one_more_processor() -> Result<()> {
+    let packages = [
+        "amdgpu-code-object",
+        "amdgpu-emu",
+        "amdgpu-isa",
+        "amdgpu-processor",
+        "kfd-emu",
+        "logdur-analysis",
+        "logdur-kernel-cache",
+        "logdur-messages",
+    ];
+    let mut command = Command::new(shell::cargo());
+    command
+        .args(["test", "--quiet", "--lib"])
+        .args(packages.iter().flat_map(|package| ["-p", package]))
+        .arg("processor");
+    let target = shell::root().join("target/one-more-processor");
+    shell::run(command.env("RUSTFLAGS", "--cfg gfx950").env("CARGO_TARGET_DIR", target))
+}
+
 /// Tests in which another ROCm changes little: of the command line, logs, searches, replays, hostile users and
 /// full disks. They ran on the machine's own.
 const OF_THE_TOOLS: &[&str] = &[
-    "alone::",
-    "analyze::",
-    "bench::",
-    "browser::",
-    "columns::",
-    "crash::",
-    "diff::",
-    "escapes::",
-    "formats::",
-    "hostile::",
-    "launcher::",
-    "listing::",
-    "load::",
-    "mutants::",
-    "mutations::",
-    "names::",
-    "opencl::",
-    "openmp::",
-    "oracles::",
-    "output::",
-    "ranks::",
+    "analyze::instructions::",
+    "cli::",
+    "emulator::opencl::",
+    "emulator::openmp::",
+    "emulator::oracles::",
+    "emulator::triton::",
+    "log::columns::",
+    "log::crash::",
+    "log::load::",
+    "log::output::",
+    "log::ranks::",
+    "log::unwritable::",
     "replay::",
-    "self_test::",
-    "summary::",
-    "trace::",
-    "triton::",
-    "tune::",
-    "unwritable::",
 ];
 
 /// What a change has to pass on the ROCms that are not the machine's own: see [`Part`].
@@ -245,11 +278,27 @@ mod tests {
     }
 
     #[test]
-    fn names_of_tests_are_for_a_rocm_that_was_chosen() {
+    fn stories_that_are_chosen_or_left_out_by_their_module_are_there() {
+        let parts = rocm::GENERATIONS.iter().filter_map(|generation| match generation.part {
+            Part::Names(names) => Some(names),
+            Part::Machine | Part::OfTheRocm => None,
+        });
+        let optional = OPTIONAL.iter().map(|optional| optional.names);
+        let all = parts.flatten().chain(OF_THE_TOOLS).copied().chain(optional);
+        for modules in all.filter_map(|name| name.strip_suffix("::")) {
+            let place = shell::root().join("tests/e2e").join(modules.replace("::", "/"));
+            assert!(place.is_dir() || place.with_extension("rs").is_file(), "{modules}");
+        }
+    }
+
+    #[test]
+    fn names_of_tests_are_taken_with_and_without_a_rocm() {
         let options = parse("--full --rocm trixie queues:: hip::").expect("an order that is right");
         assert_eq!(options.rocm.map(|g| g[0].version), Some("6.1.2"));
         assert_eq!((options.full, options.names), (true, vec!["queues::".to_owned(), "hip::".to_owned()]));
-        for wrong in ["queues::", "--rocm", "--rocm 4.0", "--device blue", "--rocm 6.1.2 --fast"] {
+        let options = parse("replay::verify").expect("a name alone");
+        assert!(options.rocm.is_none() && options.names == ["replay::verify"]);
+        for wrong in ["--rocm", "--rocm 4.0", "--device blue", "--rocm 6.1.2 --fast"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::{About, Form, Out};
-use crate::processor::l2_line_of;
+use crate::processor::row_of;
 
 /// Its name.
 pub const NAME: &str = "MemoryAnalysis";
@@ -160,7 +160,7 @@ fn report(about: &About<'_>, memory: &[Access], lds: &[Access]) -> Value {
         },
         "metadata": {
             "version": env!("CARGO_PKG_VERSION"), "timestamp": time,
-            "gpu_info": {"architecture": about.processor, "cache_line_size": l2_line_of(about.processor)},
+            "gpu_info": {"architecture": about.processor, "cache_line_size": row_of(about.processor).l2_line},
         },
     })
 }

@@ -5,6 +5,7 @@ pub mod blocks;
 pub mod heatmap;
 pub mod memory;
 
+use logdur_system::text::cell;
 use serde_json::Value;
 
 /// How a report is written.
@@ -57,7 +58,7 @@ impl Out {
 
     /// A row of comma-separated values.
     pub fn row(&mut self, cells: &[&dyn ToString]) {
-        let cells: Vec<String> = cells.iter().map(|cell| quoted(&cell.to_string())).collect();
+        let cells: Vec<String> = cells.iter().map(|value| cell(&value.to_string()).into_owned()).collect();
         self.line(&cells.join(","));
     }
 
@@ -74,21 +75,5 @@ impl Out {
     /// What was written since the last call.
     pub fn take(&mut self) -> String {
         std::mem::take(&mut self.text)
-    }
-}
-
-/// A cell of comma-separated values, by RFC 4180.
-fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn cells_with_commas_and_quotes_stay_one_cell() {
-        assert_eq!(quoted("f(int, \"x\")"), "\"f(int, \"\"x\"\")\"");
-        assert_eq!(quoted("plain"), "plain");
     }
 }

@@ -13,8 +13,8 @@ pub use rules::{RULES, Rule};
 pub use sides::{First, Meets, Second, passes};
 
 use amdgpu_isa::Arch;
+use amdgpu_isa::action::Action;
 use amdgpu_isa::inst::Inst;
-use amdgpu_isa::op::Family;
 use amdgpu_isa::uses::Registers;
 
 /// The most wait states that a rule asks for.
@@ -71,7 +71,7 @@ impl Sides {
     pub fn of(arch: Arch, inst: &Inst) -> Sides {
         let mut sides =
             Sides { name: inst.op.name, states: states(inst), offers: Vec::new(), needs: Vec::new(), between: 0 };
-        for (n, rule) in RULES.iter().enumerate().filter(|(_, rule)| rule.archs.contains(&arch)) {
+        for (n, rule) in RULES.iter().enumerate().filter(|(_, rule)| rule.archs.contains(arch)) {
             if let Some(about) = rule.first.about(inst, arch).filter(|about| !about.is_nothing()) {
                 let states = rule.states.of(passes(arch, inst.op).unwrap_or_default());
                 if states > 0 {
@@ -98,5 +98,5 @@ impl About {
 
 /// Wait states that an instruction takes at least.
 fn states(inst: &Inst) -> u32 {
-    if inst.op.family == Family::Sopp && inst.op.name == "s_nop" { (inst.imm as u32 & 15) + 1 } else { 1 }
+    if inst.op.action == Action::Nop { (inst.imm as u32 & 15) + 1 } else { 1 }
 }

@@ -1,6 +1,6 @@
 //! The table of rules.
 
-use amdgpu_isa::Arch;
+use amdgpu_isa::arch::{Arch, ArchSet, Feature};
 
 use super::sides::{First, Meets, Multiplier, Second};
 
@@ -27,7 +27,7 @@ impl States {
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// The processors with the rule.
-    pub archs: &'static [Arch],
+    pub archs: ArchSet,
     /// The earlier instruction.
     pub first: First,
     /// The later instruction.
@@ -56,7 +56,7 @@ fn different(first: &str, second: &str) -> bool {
     !same(first, second)
 }
 
-const fn rule(archs: &'static [Arch], first: First, second: Second, states: u32, says: &'static str) -> Rule {
+const fn rule(archs: ArchSet, first: First, second: Second, states: u32, says: &'static str) -> Rule {
     let (meets, states) = (Meets::Anywhere, States::Are(states));
     Rule { archs, first, second, meets, states, between: None, pairs: all, says }
 }
@@ -83,12 +83,13 @@ impl Rule {
     }
 }
 
-const ALL: &[Arch] = Arch::ALL.as_slice();
-const UNTIL_90A: &[Arch] = &[Arch::Gfx900, Arch::Gfx906, Arch::Gfx908, Arch::Gfx90a];
-const GFX908: &[Arch] = &[Arch::Gfx908];
-const GFX90A: &[Arch] = &[Arch::Gfx90a];
-const GFX942: &[Arch] = &[Arch::Gfx942];
-const UNIFIED: &[Arch] = &[Arch::Gfx90a, Arch::Gfx942];
+const ALL: ArchSet = ArchSet::ALL;
+const UNTIL_90A: ArchSet = ArchSet::until(Arch::Gfx90a);
+const GFX908: ArchSet = ArchSet::only(Arch::Gfx908);
+const GFX90A: ArchSet = ArchSet::only(Arch::Gfx90a);
+// LLVM asks for the instructions of MI300, which later processors have.
+const GFX940: ArchSet = ArchSet::with(Feature::Gfx940Insts);
+const UNIFIED: ArchSet = ArchSet::with(Feature::Gfx90aInsts);
 
 const MEMORY_SCALAR: &str = "vector memory reads a scalar register too early after vector arithmetic writes it";
 const DPP: &str = "DPP reads a vector register too early after vector arithmetic writes it";
@@ -119,14 +120,14 @@ pub const RULES: &[Rule] = &[
     rule(ALL, First::Setreg,     Second::Setreg,       2, "s_setreg follows too early after s_setreg of the same register"),
     rule(ALL, First::SaluM0,     Second::ReadsM0,      1, "M0 is used too early after scalar arithmetic writes it"),
     rule(UNTIL_90A, First::WideStore, Second::EveryValuWrites, 1, STORE),
-    rule(GFX942, First::WideStore, Second::EveryValuWrites, 2, STORE),
+    rule(GFX940, First::WideStore, Second::EveryValuWrites, 2, STORE),
 
-    // gfx942.
-    rule(GFX942, First::Transcendental, Second::NotTranscendental, 1, "a register is read too early after a transcendental operation writes it"),
-    rule(GFX942, First::PartOfRegister, Second::NotTranscendental, 1, "a register is read too early after a part of it is written"),
-    rule(GFX942, First::ValuScalar,     Second::ValuScalar,        2, "vector arithmetic reads a scalar register too early after vector arithmetic writes it"),
-    rule(GFX942, First::ValuScalar,     Second::LaneExec,          4, "a lane is read or written too early after vector arithmetic writes EXEC"),
-    rule(GFX942, First::ValuVector,     Second::LaneSource,        1, "a lane is read too early after vector arithmetic writes its register"),
+    // MI300 and later.
+    rule(GFX940, First::Transcendental, Second::NotTranscendental, 1, "a register is read too early after a transcendental operation writes it"),
+    rule(GFX940, First::PartOfRegister, Second::NotTranscendental, 1, "a register is read too early after a part of it is written"),
+    rule(GFX940, First::ValuScalar,     Second::ValuScalar,        2, "vector arithmetic reads a scalar register too early after vector arithmetic writes it"),
+    rule(GFX940, First::ValuScalar,     Second::LaneExec,          4, "a lane is read or written too early after vector arithmetic writes EXEC"),
+    rule(GFX940, First::ValuVector,     Second::LaneSource,        1, "a lane is read too early after vector arithmetic writes its register"),
 
     // Matrix instructions with a register file of their own.
     rule(GFX908, First::ValuScalar,  Second::MatrixOrWriteExec,   4, MATRIX_EXEC),
@@ -149,15 +150,15 @@ pub const RULES: &[Rule] = &[
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::Factors(Multiplier::Any), 6,  FACTORS),
     rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::Factors(Multiplier::Any), 11, FACTORS),
     rule(UNIFIED, First::Matrix(Multiplier::Unit),     Second::Factors(Multiplier::Any), 0,  FACTORS).passes(3),
-    rule(GFX942,  First::Matrix(Multiplier::Single),   Second::Factors(Multiplier::Any), 0,  FACTORS).passes(2),
+    rule(GFX940,  First::Matrix(Multiplier::Single),   Second::Factors(Multiplier::Any), 0,  FACTORS).passes(2),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::Addend(Multiplier::Double4), 4, ADDEND).meets(Meets::Exactly),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::Addend(Multiplier::NotUnit), 4, ADDEND).meets(Meets::Partly),
     rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::Addend(Multiplier::NotUnit), 9, ADDEND).meets(Meets::Partly),
     rule(GFX90A,  First::Matrix(Multiplier::NotDouble), Second::Addend(Multiplier::NotDouble), 0, ADDEND).passes(0).meets(Meets::Partly),
     rule(GFX90A,  First::Matrix(Multiplier::NotDouble), Second::Addend(Multiplier::Double),    0, ADDEND).passes(1).meets(Meets::Partly),
-    rule(GFX942,  First::Matrix(Multiplier::Unit),   Second::Addend(Multiplier::Any),     0, ADDEND).passes(1).meets(Meets::Partly),
-    rule(GFX942,  First::Matrix(Multiplier::Single), Second::Addend(Multiplier::NotUnit), 0, ADDEND).passes(0).meets(Meets::Partly),
-    rule(GFX942,  First::Matrix(Multiplier::NotDouble), Second::Addend(Multiplier::Any),  2, ADDEND).meets(Meets::Exactly)
+    rule(GFX940,  First::Matrix(Multiplier::Unit),   Second::Addend(Multiplier::Any),     0, ADDEND).passes(1).meets(Meets::Partly),
+    rule(GFX940,  First::Matrix(Multiplier::Single), Second::Addend(Multiplier::NotUnit), 0, ADDEND).passes(0).meets(Meets::Partly),
+    rule(GFX940,  First::Matrix(Multiplier::NotDouble), Second::Addend(Multiplier::Any),  2, ADDEND).meets(Meets::Exactly)
         .pairs(|first, _| first.contains("_4x4x")),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::ValuVector,   6,  READ),
     rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::ValuVector,   11, READ),
@@ -165,16 +166,16 @@ pub const RULES: &[Rule] = &[
     rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::MemoryVector, 18, READ),
     rule(UNIFIED, First::Matrix(Multiplier::Unit),     Second::ValuVector,   0,  READ).passes(3),
     rule(UNIFIED, First::Matrix(Multiplier::Unit),     Second::MemoryVector, 0,  READ).passes(3),
-    rule(GFX942,  First::Matrix(Multiplier::Single),   Second::ValuVector,   0,  READ).passes(2),
-    rule(GFX942,  First::Matrix(Multiplier::Single),   Second::MemoryVector, 0,  READ).passes(2),
+    rule(GFX940,  First::Matrix(Multiplier::Single),   Second::ValuVector,   0,  READ).passes(2),
+    rule(GFX940,  First::Matrix(Multiplier::Single),   Second::MemoryVector, 0,  READ).passes(2),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::ValuWrites,   6,  WRITTEN),
     rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::ValuWrites,   11, WRITTEN),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::MemoryWrites, 6,  WRITTEN),
     rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::MemoryWrites, 11, WRITTEN),
     rule(UNIFIED, First::Matrix(Multiplier::Unit),     Second::ValuWrites,   0,  WRITTEN).passes(3),
     rule(UNIFIED, First::Matrix(Multiplier::Unit),     Second::MemoryWrites, 0,  WRITTEN).passes(3),
-    rule(GFX942,  First::Matrix(Multiplier::Single),   Second::ValuWrites,   0,  WRITTEN).passes(2),
-    rule(GFX942,  First::Matrix(Multiplier::Single),   Second::MemoryWrites, 0,  WRITTEN).passes(2),
+    rule(GFX940,  First::Matrix(Multiplier::Single),   Second::ValuWrites,   0,  WRITTEN).passes(2),
+    rule(GFX940,  First::Matrix(Multiplier::Single),   Second::MemoryWrites, 0,  WRITTEN).passes(2),
     rule(UNIFIED, First::MatrixAddend(Multiplier::Unit), Second::ValuWrites, 0,  ADDED).passes(-1),
     rule(UNIFIED, First::MatrixAddend(Multiplier::Unit), Second::MemoryWrites, 0, ADDED).passes(-1),
     rule(UNIFIED, First::MatrixItself(Multiplier::Double), Second::Fma64,    2,  "a fused multiply-add of doubles follows too early after a matrix instruction of doubles"),
@@ -196,7 +197,7 @@ mod tests {
         assert!(RULES.len() <= 128, "{}", RULES.len());
         for (n, rule) in RULES.iter().enumerate() {
             let same = |other: &&Rule| {
-                other.archs.iter().any(|arch| rule.archs.contains(arch))
+                other.archs.meets(rule.archs)
                     && (other.first, other.second, other.meets) == (rule.first, rule.second, rule.meets)
                     && other.between.is_none() == rule.between.is_none()
             };

@@ -1,6 +1,8 @@
 //! The two sides of a rule: which instructions they are, and which of their registers count.
 
-use amdgpu_isa::Arch;
+use amdgpu_isa::action::Action;
+use amdgpu_isa::arch::{Arch, Feature};
+use amdgpu_isa::arithmetic::{Arithmetic, Number};
 use amdgpu_isa::inst::{Form, Inst, Sdwa, control};
 use amdgpu_isa::op::{Access, Family, Flags, Op};
 use amdgpu_isa::operand::Operand;
@@ -119,7 +121,7 @@ pub enum Multiplier {
     Double,
     /// All but those of doubles.
     NotDouble,
-    /// Of the matrix unit: all but those of doubles, and on gfx942 of singles.
+    /// Of the matrix unit: all but those of doubles, and since MI300 of singles.
     Unit,
     /// Of singles, outside of the matrix unit.
     Single,
@@ -140,41 +142,37 @@ pub enum Meets {
 
 impl Multiplier {
     fn has(self, op: &Op, arch: Arch) -> bool {
+        let Action::MatrixProduct(shape) = op.action else { return false };
         let double = op.flags.has(Flags::F64_MATRIX);
         // Source: LLVM's `is_gfx940_xdl`.
-        let single = arch == Arch::Gfx942 && op.name.ends_with("_f32");
-        let small = op.name.contains("_4x4x");
-        op.is_matrix()
-            && match self {
-                Multiplier::Any => true,
-                Multiplier::Double4 => double && small,
-                Multiplier::Double16 => double && !small,
-                Multiplier::Double => double,
-                Multiplier::NotDouble => !double,
-                Multiplier::Unit => !double && !single,
-                Multiplier::Single => single,
-                Multiplier::NotUnit => double || single,
-            }
+        let of_singles = matches!(op.arithmetic, Arithmetic::Wave(Number::F32, _)) && !shape.is_shortened;
+        let single = arch.has(Feature::Gfx940Insts) && of_singles;
+        let small = shape.rows == 4;
+        match self {
+            Multiplier::Any => true,
+            Multiplier::Double4 => double && small,
+            Multiplier::Double16 => double && !small,
+            Multiplier::Double => double,
+            Multiplier::NotDouble => !double,
+            Multiplier::Unit => !double && !single,
+            Multiplier::Single => single,
+            Multiplier::NotUnit => double || single,
+        }
     }
 }
 
 /// Passes of four cycles that a matrix instruction takes; `None` for another one. Source: LLVM's `SISchedule.td`.
 pub fn passes(arch: Arch, op: &Op) -> Option<u32> {
-    if !op.is_matrix() {
-        return None;
-    }
-    let shape = op.name.strip_prefix("v_mfma_").or(op.name.strip_prefix("v_smfmac_"))?.split_once('_')?.1;
-    let mut numbers = shape.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    let rows = numbers.next()?.ok()?;
+    let Action::MatrixProduct(shape) = op.action else { return None };
     // Shortened singles are as fast as the halves of twice their depth.
-    let depth = numbers.nth(1)?.ok()? * if op.name.ends_with("_xf32") { 2 } else { 1 };
-    let passes = match (op.flags.has(Flags::F64_MATRIX), rows) {
+    let depth = if shape.is_shortened { 2 * shape.depth } else { shape.depth };
+    let passes = match (op.flags.has(Flags::F64_MATRIX), shape.rows) {
         (true, 4) => 4,
         (true, _) => 8,
         (false, 4) => 2,
-        (false, 16) if arch == Arch::Gfx942 && depth >= 8 => 4,
+        (false, 16) if arch.has(Feature::Gfx940Insts) && depth >= 8 => 4,
         (false, 16) => 8,
-        (false, _) if arch == Arch::Gfx942 && depth >= 8 => 8,
+        (false, _) if arch.has(Feature::Gfx940Insts) && depth >= 8 => 8,
         (false, _) => 16,
     };
     Some(passes)
@@ -197,21 +195,30 @@ fn is_memory(inst: &Inst) -> bool {
 }
 
 fn is_dot(inst: &Inst) -> bool {
-    inst.op.name.starts_with("v_dot")
+    inst.op.action == Action::Dot
 }
 
 /// Source: LLVM's `TRANS`.
 fn is_transcendental(inst: &Inst) -> bool {
-    const NAMES: [&str; 6] = ["v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_"];
-    NAMES.iter().chain(&["v_cos_"]).any(|name| inst.op.name.starts_with(name))
+    inst.op.action == Action::Transcendental
 }
 
 fn is_accumulator_move(inst: &Inst) -> bool {
-    inst.op.name.starts_with("v_accvgpr_")
+    inst.op.flags.has(Flags::ACC_DST) || inst.op.flags.has(Flags::ACC_SRC)
+}
+
+/// True for `v_accvgpr_read`.
+fn reads_accumulator(inst: &Inst) -> bool {
+    inst.op.flags.has(Flags::ACC_SRC) && !inst.op.flags.has(Flags::ACC_DST)
+}
+
+/// True for `v_accvgpr_write`.
+fn writes_accumulator(inst: &Inst) -> bool {
+    inst.op.flags.has(Flags::ACC_DST) && !inst.op.flags.has(Flags::ACC_SRC)
 }
 
 fn lane_access(inst: &Inst) -> bool {
-    matches!(inst.op.name, "v_readlane_b32" | "v_writelane_b32")
+    inst.op.action == Action::ReadLane || inst.op.action == Action::WriteLane
 }
 
 /// True for a vector operation on a part of its result's register. Source: LLVM's `GCNHazardRecognizer`, `dst_sel` and `op_sel`.
@@ -305,15 +312,15 @@ impl First {
                 is_salu(inst)
                     .then(|| About::Registers(writes().into_iter().map(|m0| Registers { count: 1, ..m0 }).collect()))
             }
-            First::Setreg => op.name.starts_with("s_setreg").then(|| hardware_register(inst)),
+            First::Setreg => (op.action == Action::SetRegister).then(|| hardware_register(inst)),
             First::WideStore => wide_data(inst).map(About::Registers),
             First::Transcendental => written(is_valu(inst) && is_transcendental(inst)),
             First::PartOfRegister => written(is_valu(inst) && writes_part(inst)),
             First::Dot => written(is_dot(inst)),
             First::Matrix(of) => written(of.has(op, arch)),
             First::MatrixAddend(of) => of.has(op, arch).then(|| About::Registers(addend(inst))),
-            First::AccumulatorWrite => written(op.name == "v_accvgpr_write_b32"),
-            First::AccumulatorRead => written(op.name == "v_accvgpr_read_b32"),
+            First::AccumulatorWrite => written(writes_accumulator(inst)),
+            First::AccumulatorRead => written(reads_accumulator(inst)),
             First::AccumulatorMove => is_accumulator_move(inst).then_some(About::Itself),
             First::MatrixItself(of) => of.has(op, arch).then_some(About::Itself),
         }
@@ -337,16 +344,14 @@ impl Second {
             }),
             Second::DppVector => named(valu && inst.dpp().is_some()),
             Second::DppExec => exec(valu && inst.dpp().is_some()),
-            Second::DivFmas => op
-                .name
-                .starts_with("v_div_fmas")
+            Second::DivFmas => (op.action == Action::DivFmas)
                 .then(|| About::Registers(vec![Registers { first: Operand::VCC, count: 2 }])),
             Second::LaneSelect => lane_access(inst).then(|| About::Registers(scalars(&[source(inst, 1)]))),
             Second::LaneSource => {
-                let reads = matches!(op.name, "v_readlane_b32" | "v_readfirstlane_b32");
+                let reads = op.action == Action::ReadLane || op.action == Action::ReadFirstLane;
                 reads.then(|| About::Registers(vectors(&[source(inst, 0)])))
             }
-            Second::LaneExec => exec(lane_access(inst) || op.name == "v_readfirstlane_b32"),
+            Second::LaneExec => exec(lane_access(inst) || op.action == Action::ReadFirstLane),
             Second::ZeroFlag => valu.then(|| {
                 let flag = |operand: &Operand| match *operand {
                     Operand::VCCZ => Some(Registers { first: Operand::VCC, count: 2 }),
@@ -355,12 +360,12 @@ impl Second {
                 };
                 About::Registers(inst.src.iter().filter_map(flag).collect())
             }),
-            Second::Getreg => (op.name == "s_getreg_b32").then(|| hardware_register(inst)),
-            Second::Setreg => op.name.starts_with("s_setreg").then(|| hardware_register(inst)),
+            Second::Getreg => (op.action == Action::GetRegister).then(|| hardware_register(inst)),
+            Second::Setreg => (op.action == Action::SetRegister).then(|| hardware_register(inst)),
             Second::ReadsM0 => {
-                let reads = op.name.starts_with("s_sendmsg")
-                    || op.name == "s_ttracedata"
-                    || op.name.contains("_addtid_")
+                let reads = op.action == Action::SendMessage
+                    || op.action == Action::TraceData
+                    || op.action == Action::LaneAddressed
                     || op.family == Family::Ds && (op.flags.has(Flags::GWS) || inst.has(control::GDS))
                     || is_vector_memory(inst) && inst.has(control::LDS);
                 reads.then(|| About::Registers(vec![Registers { first: Operand::M0, count: 1 }]))
@@ -380,15 +385,15 @@ impl Second {
             Second::Addend(of) => of.has(op, arch).then(|| About::Registers(addend(inst))),
             Second::MatrixVector => named(op.is_matrix()),
             Second::MatrixExec => exec(op.is_matrix()),
-            Second::MatrixOrWriteExec => exec(op.is_matrix() || op.name == "v_accvgpr_write_b32"),
-            Second::MatrixOrWriteVector => (op.is_matrix() || op.name == "v_accvgpr_write_b32").then(|| {
+            Second::MatrixOrWriteExec => exec(op.is_matrix() || writes_accumulator(inst)),
+            Second::MatrixOrWriteVector => (op.is_matrix() || writes_accumulator(inst)).then(|| {
                 let plain = |range: &Registers| !range.first.is_agpr();
                 About::Registers(vectors(&sources(inst)).into_iter().filter(plain).collect())
             }),
-            Second::AccumulatorRead => named(op.name == "v_accvgpr_read_b32"),
-            Second::AccumulatorWrite => written(op.name == "v_accvgpr_write_b32"),
+            Second::AccumulatorRead => named(reads_accumulator(inst)),
+            Second::AccumulatorWrite => written(writes_accumulator(inst)),
             Second::DotFactors => is_dot(inst).then(|| About::Registers(vectors(&[source(inst, 0), source(inst, 1)]))),
-            Second::Fma64 => matches!(op.name, "v_fma_f64" | "v_fmac_f64").then_some(About::Itself),
+            Second::Fma64 => (op.action == Action::Fma64).then_some(About::Itself),
         }
     }
 }

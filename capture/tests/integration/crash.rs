@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use logdur_capture::{End, Options, Reader, Writer};
+use logdur_capture::{Begun, Dispatch, End, Note, Options, Reader, UNTAKEN, Writer};
 
 use crate::harness::{self, Numbers};
 
@@ -99,4 +99,40 @@ fn whenever_the_process_is_killed_every_committed_dispatch_is_readable() {
         std::fs::remove_file(&path).unwrap();
     }
     println!("{runs} kills: {seen} dispatches readable, {unfinished} files with a cut, {cut_bytes} bytes cut");
+}
+
+#[test]
+fn a_dispatch_that_began_and_never_ended_is_the_last_one_unless_it_was_given_up() {
+    let mut writer = Writer::new(Vec::new(), &harness::options(3)).unwrap();
+    let code = harness::introduce(&mut writer, &[1; 100]);
+    let mut snapshot = writer.snapshot(None);
+    let memory: [u8; 100] = std::array::from_fn(|at| at as u8);
+    snapshot.bytes(0x1000, &memory).unwrap();
+    let before = snapshot.finish().unwrap();
+    let ended = harness::dispatch(1, code, before, before);
+    let begun = |number| Dispatch { after: None, ..harness::dispatch(number, code, before, before) };
+    writer.begun(&Begun { dispatch: begun(1) }).unwrap();
+    writer.dispatch(&ended).unwrap();
+    writer.begun(&Begun { dispatch: begun(2) }).unwrap();
+    let given_up = Note { code: UNTAKEN.to_owned(), ..Note::default() };
+    writer.note(&given_up).unwrap();
+    writer.begun(&Begun { dispatch: begun(3) }).unwrap();
+    let bytes = writer.finish().unwrap();
+    let reader = Reader::new(bytes.clone()).unwrap();
+    let numbers =
+        |reader: &Reader| reader.dispatches().iter().map(|d| (d.id, reader.is_unended(d))).collect::<Vec<_>>();
+    assert_eq!(numbers(&reader), [(1, false), (3, true)]);
+    assert_eq!(reader.check().findings, []);
+
+    // Of a beginning whose memory is lost nothing stays.
+    let folder = tempfile::tempdir().unwrap();
+    let (damaged, repaired) = (folder.path().join("damaged"), folder.path().join("repaired"));
+    let at = bytes.windows(100).position(|window| window == memory).unwrap();
+    let mut bytes = bytes;
+    bytes[at] ^= 1;
+    std::fs::write(&damaged, bytes).unwrap();
+    let lost = Reader::open(&damaged).unwrap().repair(&repaired).unwrap();
+    let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
+    assert!(lost.iter().any(|what| what.contains("a beginning with snapshot")), "{lost:?}");
+    assert_eq!(numbers(&Reader::open(&repaired).unwrap()), [(1, false)]);
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use logdur_capture::{Compress, Difference, End, Options, Reader, Severity, Source};
+use logdur_capture::{Compress, Difference, End, MINOR, Options, Reader, Severity, Source};
 
 use crate::harness;
 
@@ -123,6 +123,84 @@ fn what_is_damaged_is_taken_out_by_a_repair_and_the_rest_is_as_it_was() {
 }
 
 #[test]
+fn what_a_repair_writes_has_nothing_that_is_damaged_wherever_the_file_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("repaired.ldcap");
+    let whole = harness::capture(&Options { compress: Compress::Auto, ..harness::options(8) }, 5, 20_000);
+    let mut numbers = harness::Numbers(0x77);
+    let (mut repaired, mut lacking) = (0, 0);
+    for turn in 0..harness::count(900, 20_000) {
+        let mut bytes = whole.clone();
+        for _ in 0..1 + turn % 3 {
+            // Every other one in the header or in a head, where the least bytes are.
+            let at = if turn % 2 == 0 { numbers.below(bytes.len()) } else { numbers.below(4000) };
+            bytes[at] ^= 1 << numbers.below(8);
+        }
+        if turn % 5 == 0 {
+            bytes.truncate(bytes.len() - numbers.below(bytes.len() / 2));
+        }
+        let is_cut = turn % 5 == 0;
+        // Several bytes of the magic are another file.
+        let Ok(reader) = Reader::new(bytes) else { continue };
+        assert!(is_cut || !reader.check().is_clean(), "turn {turn}: a change is not seen");
+        let lost = reader.repair(&path).unwrap();
+        assert!(!lost.is_empty(), "turn {turn}");
+        let other = Reader::open(&path).unwrap();
+        assert_eq!((other.end(), other.problems()), (&End::Finished, &[][..]), "turn {turn}: {lost:?}");
+        assert_eq!(other.check().findings, [], "turn {turn}: {lost:?}");
+        for dispatch in other.dispatches() {
+            let noted = other.notes().iter().any(|note| note.dispatch == Some(dispatch.id));
+            assert!(noted || (dispatch.before.is_some() && dispatch.after.is_some()), "turn {turn}: {lost:?}");
+            lacking += usize::from(noted);
+        }
+        repaired += 1;
+    }
+    assert!(repaired > 800 && lacking > 100, "{repaired} repaired, {lacking} dispatches lack something");
+}
+
+#[test]
+fn a_file_with_a_damaged_header_is_read_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("repaired.ldcap");
+    let whole = harness::capture(&harness::options(7), 2, 3000);
+    let all = Reader::new(whole.clone()).unwrap();
+    for at in 0..128 {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        let reader = Reader::new(bytes).unwrap();
+        assert_eq!(reader.problems().len(), 1, "byte {at}: {:?}", reader.problems());
+        assert_eq!((reader.header(), reader.records().shown()), (all.header(), all.records().shown()));
+        assert!(!reader.check().is_clean() && reader.verify().is_err());
+        assert_eq!(reader.repair(&path).unwrap().len(), 1);
+        assert_eq!(std::fs::read(&path).unwrap()[..128], whole[..128]);
+    }
+    let mut bytes = whole.clone();
+    bytes[..100].fill(0);
+    assert_eq!(Reader::new(bytes).unwrap().records().shown(), all.records().shown());
+    // Its checksum is right: it is of a later version.
+    let mut bytes = whole;
+    bytes[8] = 2;
+    let crc = crc32fast::hash(&bytes[..124]);
+    bytes[124..128].copy_from_slice(&crc.to_le_bytes());
+    assert!(Reader::new(bytes).unwrap_err().to_string().contains(&format!("version 2.{MINOR}")));
+}
+
+#[test]
+fn frames_behind_damage_are_read_without_an_index_too() {
+    let whole = harness::capture(&harness::options(6), 4, 5000);
+    let all = Reader::new(whole.clone()).unwrap();
+    let mut bytes = whole[..whole.len() - 8].to_vec();
+    let first = all.dispatches()[0].place.offset as usize;
+    bytes[first + 3] ^= 1;
+    let reader = Reader::new(bytes.clone()).unwrap();
+    assert_eq!((reader.dispatches().len(), reader.problems().len()), (3, 1));
+    bytes[first + 3] ^= 1;
+    bytes[first + 60] ^= 1;
+    let reader = Reader::new(bytes).unwrap();
+    assert_eq!((reader.dispatches().len(), reader.problems().len(), reader.lost_dispatches()), (3, 1, 1));
+}
+
+#[test]
 fn a_file_without_its_footer_says_the_same() {
     let whole = harness::capture(&harness::options(6), 3, 5000);
     let reader = Reader::new(whole.clone()).unwrap();
@@ -132,6 +210,7 @@ fn a_file_without_its_footer_says_the_same() {
     bytes[last] = b'?';
     let scanned = Reader::new(bytes).unwrap();
     assert!(matches!(scanned.end(), End::Unfinished { cut: 0, why: None, .. }));
+    assert!(scanned.problems()[0].text.contains("checksum"), "{:?}", scanned.problems());
     assert_eq!(scanned.records().shown(), reader.records().shown());
     assert!(scanned.check().findings.iter().any(|f| f.text.contains("checksum")), "{:?}", scanned.check());
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use logdur_capture::{Compress, End, MAJOR, MINOR, Options, Reader, Shown, Writer};
+use logdur_capture::{Begun, Compress, Dispatch, End, MAJOR, MINOR, Options, Reader, Shown, Writer};
 use serde_json::{Map, Value, json};
 
 use crate::harness::{self, Numbers};
@@ -108,6 +108,8 @@ fn examples() -> Vec<(&'static str, Vec<u8>)> {
     let _ = writer.snapshot(Some(after)).bytes(0x70_0000, b"lost, and nobody misses it");
     let alone = writer.snapshot(Some(after)).finish().unwrap();
     writer.dispatch(&harness::dispatch(8, code, after, alone)).unwrap();
+    let dispatch = Dispatch { after: None, ..harness::dispatch(9, code, alone, alone) };
+    writer.begun(&Begun { dispatch }).unwrap();
     vec![("finished", finished), ("killed", killed), ("memory", writer.finish().unwrap())]
 }
 

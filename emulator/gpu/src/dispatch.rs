@@ -39,6 +39,14 @@ impl Moment {
     }
 }
 
+/// How a dispatch draws what hardware leaves open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draw {
+    pub(crate) seed: u32,
+    /// Unwritten data is what it is in all dispatches that are held: see [`crate::Gpu::hold_contents`].
+    pub(crate) held: bool,
+}
+
 /// A dispatch that has been launched.
 pub struct Dispatch {
     /// What it runs.
@@ -47,6 +55,8 @@ pub struct Dispatch {
     pub start: u64,
     /// Different for every dispatch of the process.
     pub(crate) serial: u64,
+    /// What unwritten data is drawn by, instead of the serial number where it is held: see [`Draw`].
+    pub(crate) contents: u64,
     /// A time after its packet was written: a worker's knowledge of the host's memory that is newer than this is valid for it.
     pub(crate) published: Moment,
     /// GPU ticks at its end, 0 before.
@@ -82,15 +92,17 @@ impl Drop for Running<'_> {
 
 impl Dispatch {
     /// A dispatch of which at most `capacity` workgroups are resident at a time. With a seed, their order is drawn.
-    pub(crate) fn new(launch: Launch, start: u64, capacity: u64, published: Moment, seed: Option<u32>) -> Dispatch {
+    pub(crate) fn new(launch: Launch, start: u64, capacity: u64, published: Moment, draw: Option<Draw>) -> Dispatch {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let (serial, total) = (SERIAL.fetch_add(1, Ordering::Relaxed), launch.total());
-        let drawn = |seed| Order::drawn(&mut Fill::new(seed, serial, total), total, capacity);
+        let drawn = |draw: Draw| Order::drawn(&mut Fill::new(draw.seed, serial, total), total, capacity);
         Dispatch {
             serial,
+            // No serial number is 0.
+            contents: if draw.is_some_and(|draw| draw.held) { 0 } else { serial },
             published,
             total,
-            order: seed.map_or(Order::by_number(total), drawn),
+            order: draw.map_or(Order::by_number(total), drawn),
             launch,
             start,
             end: AtomicU64::new(0),

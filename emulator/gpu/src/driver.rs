@@ -231,6 +231,7 @@ impl std::fmt::Display for WaveError {
             }
             Trap::Trap(id) => format!("s_trap {id}"),
             Trap::Halt => "s_sethalt".to_owned(),
+            Trap::Vskip => "MODE.VSKIP is set, which is not emulated".to_owned(),
         };
         write!(
             f,

@@ -11,6 +11,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use logdur_system::signals::Blocked;
+
 use crate::code::Fetch;
 use crate::dispatch::{Dispatch, Moment, Work};
 use crate::driver::{CompletedPacket, MemoryFault, QueueError};
@@ -184,21 +186,33 @@ impl Drop for Engine {
     }
 }
 
+/// Bytes of a thread's stack.
+const STACK: usize = 2 << 20;
+
+/// Bytes that glibc takes out of each thread's stack: the application's static thread-local storage, and what it needs itself.
+fn taken_by_the_c_library() -> usize {
+    type Least = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
+    // SAFETY: a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
+    // SAFETY: glibc's function of this name has this type, and null is `None`.
+    let least = unsafe { std::mem::transmute::<*mut libc::c_void, Option<Least>>(found) };
+    // SAFETY: the attributes are not looked at. Source: glibc's `nptl/nptl-stack.c`.
+    least.map_or(0, |least| unsafe { least(std::ptr::null()) })
+}
+
 /// Starts a thread that gets none of the process's signals and has the default floating-point environment.
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     // The new thread inherits this thread's mask.
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset fills the set that it is given.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets are valid; the first was filled above, the second is written.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), old.as_mut_ptr()) };
-    let started = thread::Builder::new().name(name.to_owned()).spawn(move || {
+    let blocked = Blocked::all();
+    let stack = STACK + taken_by_the_c_library();
+    let started = thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(move || {
         reset_floating_point();
-        body();
+        // Without the thread the GPU would stand still, and its user wait for ever. The panic has said what is wrong.
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
+            std::process::abort();
+        }
     });
-    // SAFETY: `old` was written by the call above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
+    drop(blocked);
     started.map(drop)
 }
 
@@ -301,7 +315,10 @@ impl Worker {
         };
         let mut workgroup = match work {
             Work::Start(n) => {
-                let fill = job.gpu.fill.get().map(|seed| Fill::new(*seed, dispatch.serial, n));
+                let fill =
+                    job.gpu.fill.get().map(|seed| {
+                        [Fill::new(*seed, dispatch.contents, n), Fill::of_place(*seed, dispatch.serial, n)]
+                    });
                 Box::new(Workgroup::start(&dispatch.launch, n, fill, &mut context))
             }
             Work::Resume(workgroup) => workgroup,

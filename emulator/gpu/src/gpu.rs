@@ -1,27 +1,20 @@
 //! One GPU: its processor, its memory, its compute units, and what its queues share.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use amdgpu_isa::Arch;
 use amdgpu_isa::decode::Decoder;
+use amdgpu_isa::wave::LANES;
 
 use crate::clock::Clock;
 use crate::code::CodeCache;
+use crate::dispatch::Draw;
 use crate::driver::Driver;
 use crate::gws::Gws;
-use crate::launch::{LDS_BYTES, Launch};
+use crate::launch::Launch;
 use crate::memory::AddressSpace;
 use crate::observer::Observe;
 use crate::shape::Shape;
-
-/// Waves that a compute unit holds at a time: four SIMDs of eight (MI200) or ten.
-pub(crate) const fn waves_per_compute_unit(arch: Arch) -> u32 {
-    match arch {
-        Arch::Gfx90a | Arch::Gfx942 => 32,
-        _ => 40,
-    }
-}
 
 /// One GPU.
 pub struct Gpu {
@@ -35,6 +28,8 @@ pub struct Gpu {
     pub(crate) gws: Gws,
     /// See [`Gpu::fill_from`].
     pub(crate) fill: OnceLock<u32>,
+    /// See [`Gpu::hold_contents`].
+    held: AtomicBool,
     /// See [`Gpu::observe`].
     pub(crate) observe: OnceLock<Arc<dyn Observe>>,
     pub(crate) clock: Arc<Clock>,
@@ -53,6 +48,7 @@ impl Gpu {
             code: Arc::new(CodeCache::new(Decoder::new(shape.arch))),
             gws: Gws::default(),
             fill: OnceLock::new(),
+            held: AtomicBool::new(false),
             observe: OnceLock::new(),
             clock,
             driver,
@@ -72,6 +68,17 @@ impl Gpu {
         self.fill.get_or_init(|| seed);
     }
 
+    /// Holds the contents of unwritten LDS, scratch and registers: from now on they are the same in each dispatch, until this is taken
+    /// back. The order of workgroups and waves is drawn all the same. What results still differ in is no matter of unwritten data then.
+    pub fn hold_contents(&self, hold: bool) {
+        self.held.store(hold, Ordering::SeqCst);
+    }
+
+    /// How the next dispatch draws what is open; `None` without a seed.
+    pub(crate) fn draw(&self) -> Option<Draw> {
+        self.fill.get().map(|seed| Draw { seed: *seed, held: self.held.load(Ordering::SeqCst) })
+    }
+
     /// Sets the observer of dispatches. Only the first call has an effect.
     pub fn observe(&self, observe: Arc<dyn Observe>) {
         self.observe.get_or_init(|| observe);
@@ -80,8 +87,9 @@ impl Gpu {
     /// How many workgroups of a dispatch can be resident at a time.
     pub(crate) fn capacity(&self, launch: &Launch) -> u64 {
         let items: u32 = launch.workgroup.iter().product();
-        let by_waves = waves_per_compute_unit(self.shape.arch) / items.div_ceil(64).max(1);
-        let by_lds = LDS_BYTES.checked_div(launch.lds).unwrap_or(u32::MAX);
+        let row = self.shape.arch.row();
+        let by_waves = row.waves_of_compute_unit() / items.div_ceil(LANES as u32).max(1);
+        let by_lds = row.target.lds.checked_div(launch.lds).unwrap_or(u32::MAX);
         u64::from(by_waves.min(by_lds).max(1)) * u64::from(self.shape.compute_units)
     }
 }

@@ -8,9 +8,6 @@ use hsa_sys::abi::kernel_descriptor::{self, KernelDescriptor};
 use crate::driver::PacketError;
 use crate::memory::View;
 
-/// LDS of a compute unit in bytes.
-pub(crate) const LDS_BYTES: u32 = 64 << 10;
-
 /// Work-items of a workgroup at most.
 pub(crate) const MAX_WORKGROUP: u32 = 1024;
 
@@ -72,7 +69,7 @@ impl Launch {
             return Err(PacketError::Dimensions);
         }
         let lds = packet.group_segment_size();
-        if lds > LDS_BYTES {
+        if lds > arch.row().target.lds {
             return Err(PacketError::GroupSegment);
         }
         let kernel_object = packet.kernel_object();

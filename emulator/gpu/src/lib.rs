@@ -33,12 +33,6 @@ pub use amdgpu_isa::Arch;
 pub use amdgpu_isa::wave::Trap;
 pub use engine::Engine;
 pub use gpu::Gpu;
+use logdur_system::lock;
 pub use registers::{PRIVATE_APERTURE_HI, SHARED_APERTURE_HI};
 pub use shape::Shape;
-
-use std::sync::{Mutex, MutexGuard};
-
-/// Locks a mutex; a panic of another thread while it held the lock does not stop the machine.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}

@@ -9,6 +9,7 @@
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use amdgpu_isa::Arch;
 use amdgpu_isa::access::Parts;
@@ -17,6 +18,7 @@ use amdgpu_isa::op::Flow;
 use amdgpu_isa::wave::Wave;
 
 use crate::launch::Launch;
+use crate::memory::AddressSpace;
 use crate::registers::initial_registers;
 
 /// First address of scratch, as waves address it. See [`Group::scratch_of_wave`].
@@ -92,6 +94,8 @@ pub struct Step<'a> {
     pub pc: u64,
     /// The workgroup's LDS.
     pub lds: &'a [u8],
+    /// The memory that it runs in.
+    pub space: &'a Arc<AddressSpace>,
 }
 
 impl Step<'_> {

@@ -6,7 +6,7 @@ use amdgpu_isa::operand::Operand;
 use amdgpu_isa::wave::{Apertures, LANES, Vgpr, VgprFile, Wave};
 use hsa_sys::abi::kernel_descriptor::{KernelDescriptor, properties};
 
-use crate::fill::Fill;
+use crate::fill::{Fill, Seat};
 use crate::launch::Launch;
 use crate::machine::SCRATCH_WINDOW;
 use crate::shape::Shape;
@@ -26,6 +26,8 @@ pub(crate) struct Place {
     pub(crate) wave: u32,
     /// Waves of the workgroup.
     pub(crate) waves: u32,
+    /// Where on the GPU the workgroup runs, where that is drawn.
+    pub(crate) seat: Option<Seat>,
 }
 
 /// Fills scalar registers one after the other.
@@ -64,13 +66,16 @@ pub(crate) fn initial_wave(
     wave.apertures = Apertures { shared: SHARED_APERTURE_HI, private: PRIVATE_APERTURE_HI };
     wave.accum_offset = if arch.unified_registers() { descriptor.accum_offset() } else { 256 };
     wave.hw_regs.hw_id = place.wave & 15 | (place.wave & 3) << 4;
-    wave.hw_regs.lds_alloc = launch.lds.div_ceil(512) << 12;
+    wave.hw_regs.lds_alloc = launch.lds.div_ceil(arch.row().lds.granule) << 12;
 
     let items: u32 = place.extent.iter().product();
     let first = place.wave * LANES as u32;
     let active = items.saturating_sub(first).min(LANES as u32);
     wave.set_exec(if active == 64 { u64::MAX } else { (1 << active) - 1 });
 
+    if let Some(seat) = place.seat {
+        seat.put(&mut wave, place.wave);
+    }
     if let Some(fill) = fill {
         fill.registers(&mut wave, arch, descriptor);
     }
@@ -140,12 +145,20 @@ fn scalar_registers(wave: &mut Wave, launch: &Launch, place: &Place) {
 
 fn vector_registers(wave: &mut Wave, launch: &Launch, place: &Place, first: u32) {
     let ids = work_items(place.extent, first);
+    let active = wave.exec();
+    // Lanes without a work-item have no number.
+    let put = |to: &mut Vgpr, ids: Vgpr| {
+        for (lane, (to, id)) in to.iter_mut().zip(ids).enumerate() {
+            *to = if active >> lane & 1 == 1 { id } else { *to };
+        }
+    };
     if wave.arch.packed_work_item_id() {
-        *wave.vector_mut(Operand::vgpr(0), 0) = std::array::from_fn(|l| ids[0][l] | ids[1][l] << 10 | ids[2][l] << 20);
+        let packed = std::array::from_fn(|l| ids[0][l] | ids[1][l] << 10 | ids[2][l] << 20);
+        put(wave.vector_mut(Operand::vgpr(0), 0), packed);
         return;
     }
     for d in 0..=launch.descriptor.enable_vgpr_workitem_id().min(2) {
-        *wave.vector_mut(Operand::vgpr(d), 0) = ids[d as usize];
+        put(wave.vector_mut(Operand::vgpr(d), 0), ids[d as usize]);
     }
 }
 

@@ -111,15 +111,18 @@ pub(crate) struct ExecContext<'a> {
 }
 
 impl Workgroup {
-    /// Workgroup `n` of a dispatch, about to begin. `fill` gives unwritten memory its contents and waves their slices.
-    pub(crate) fn start(launch: &Launch, n: u64, mut fill: Option<Fill>, context: &mut ExecContext<'_>) -> Workgroup {
+    /// Workgroup `n` of a dispatch, about to begin. `fill` gives unwritten data its contents; the second one says where the
+    /// workgroup runs, and in which slices its waves do.
+    pub(crate) fn start(launch: &Launch, n: u64, fill: Option<[Fill; 2]>, context: &mut ExecContext<'_>) -> Workgroup {
+        let (mut fill, mut place) = fill.map_or((None, None), |[fill, place]| (Some(fill), Some(place)));
         let at = launch.coordinates(n);
         let extent = launch.extent(at);
         let waves = extent.iter().product::<u32>().div_ceil(LANES as u32);
+        let seat = place.as_mut().map(|fill| fill.seat(launch.lds, context.shape.arch));
         let slots: Vec<Slot> = (0..waves)
             .map(|wave| {
                 let registers = context.spares.registers.pop().unwrap_or_else(vgpr_file);
-                let place = registers::Place { workgroup: at, extent, wave, waves };
+                let place = registers::Place { workgroup: at, extent, wave, waves, seat };
                 Slot {
                     wave: initial_wave(context.shape, launch, &place, registers, fill.as_mut()),
                     state: State::Running,
@@ -129,7 +132,9 @@ impl Workgroup {
                 }
             })
             .collect();
-        let mut lds = context.spares.buffer(launch.lds as usize);
+        // Waves reach all of the last unit.
+        let unit = context.shape.arch.row().lds.granule;
+        let mut lds = context.spares.buffer(launch.lds.next_multiple_of(unit) as usize);
         let scratch = launch.scratch_of_wave() * waves;
         let scratch = if context.driver.halves_scratch() { scratch / 2 } else { scratch };
         let mut scratch = context.spares.buffer(scratch as usize);
@@ -137,10 +142,10 @@ impl Workgroup {
             fill.bytes(&mut lds);
             fill.bytes(&mut scratch);
         }
-        let slices = fill.as_mut().map_or_else(Slices::default, |fill| Slices::drawn(fill, waves));
+        let slices = place.as_mut().map_or_else(Slices::default, |place| Slices::drawn(place, waves));
         let notes = context.observer.as_mut().and_then(|observer| {
             let waves = slots.iter().map(|slot| &slot.wave).collect();
-            observer.begin(&Group { number: n, at, waves, lds: lds.len(), launch })
+            observer.begin(&Group { number: n, at, waves, lds: launch.lds as usize, launch })
         });
         Workgroup { at, slots, lds, scratch, executed: 0, ended: 0, watch: None, slices, notes }
     }
@@ -267,9 +272,11 @@ impl Workgroup {
         if let (Some(notes), Some(observer)) = (&mut self.notes, &mut context.observer) {
             return run_wave::<false>(wave, context.fetch, &mut machine, limit, close, |wave, inst, machine| {
                 let pc = wave.pc;
-                observer.before(notes, &Step { number: n, wave, inst, pc, lds: machine.lds });
+                let space = machine.view.space();
+                observer.before(notes, &Step { number: n, wave, inst, pc, lds: machine.lds, space });
                 let flow = execute(wave, inst, machine);
-                observer.after(notes, &Step { number: n, wave, inst, pc, lds: machine.lds }, flow);
+                let space = machine.view.space();
+                observer.after(notes, &Step { number: n, wave, inst, pc, lds: machine.lds, space }, flow);
                 flow
             });
         }

@@ -120,6 +120,16 @@ impl Parts {
         let (base, exec) = (ds::base_addresses(wave, inst), wave.exec());
         let at = |offset: u32| lanewise(|l| u64::from(base[l].wrapping_add(offset)));
         match inst.op.access {
+            // One counter, which the first active lane stands for.
+            Access::Atomic(_, bytes, _) if !inst.src[0].is_some() => {
+                let counter = u64::from(ds::counter_address(wave, inst));
+                self.push(Space::Lds, Does::Atomic, exec & exec.wrapping_neg(), [counter; LANES], bytes, 4);
+            }
+            // Of one place there is one write.
+            Access::Store2(bytes, stride) if ds::offsets(inst).0 == ds::offsets(inst).1 => {
+                let unit = u32::from(bytes) * u32::from(stride);
+                self.push(Space::Lds, Does::Write, exec, at(ds::offsets(inst).0 * unit), bytes, 4);
+            }
             Access::Load2(bytes, stride) | Access::Store2(bytes, stride) => {
                 let unit = u32::from(bytes) * u32::from(stride);
                 let (first, second) = ds::offsets(inst);

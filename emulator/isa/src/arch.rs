@@ -1,123 +1,97 @@
-//! The processors whose instructions the tables describe, and what differs between them outside of the tables.
-//!
-//! Source: LLVM's AMDGPUUsage ("Processors", "Initial Kernel Execution State") and the Vega and CDNA ISA manuals.
+//! The processors whose instructions the tables describe, and the sets of them that rows name.
 
-use std::fmt;
-use std::str::FromStr;
+pub use amdgpu_processor::{Arch, Feature, Generation, UnknownArch, WaveSize};
 
-/// One processor of the gfx9 family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Arch {
-    /// Vega 10.
-    Gfx900,
-    /// Vega 20 (MI50, MI60).
-    Gfx906,
-    /// MI100.
-    Gfx908,
-    /// MI200.
-    Gfx90a,
-    /// MI300.
-    Gfx942,
-}
-
-impl Arch {
-    /// All processors that the tables know, oldest first.
-    pub const ALL: [Arch; 5] = [Arch::Gfx900, Arch::Gfx906, Arch::Gfx908, Arch::Gfx90a, Arch::Gfx942];
-
-    /// The name that compilers and the runtime use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Arch::Gfx900 => "gfx900",
-            Arch::Gfx906 => "gfx906",
-            Arch::Gfx908 => "gfx908",
-            Arch::Gfx90a => "gfx90a",
-            Arch::Gfx942 => "gfx942",
-        }
-    }
-
-    /// True when accumulation registers are the upper part of one register file (gfx90a and later).
-    pub const fn unified_registers(self) -> bool {
-        matches!(self, Arch::Gfx90a | Arch::Gfx942)
-    }
-
-    /// True when multi-register VGPR operands must start at an even register (gfx90a and later).
-    pub const fn aligned_vgpr_tuples(self) -> bool {
-        self.unified_registers()
-    }
-
-    /// True when x, y and z of the work-item id share v0, ten bits each.
-    pub const fn packed_work_item_id(self) -> bool {
-        self.unified_registers()
-    }
-
-    /// True when its static memories can have error correction, the feature `sramecc` of target IDs. Boards with these
-    /// processors come with it on.
-    pub const fn can_correct_sram(self) -> bool {
-        !matches!(self, Arch::Gfx900)
-    }
-
-    /// True when the hardware, not the kernel's prologue, sets up flat scratch and workgroup ids.
-    pub const fn architected_flat_scratch(self) -> bool {
-        matches!(self, Arch::Gfx942)
-    }
-}
-
-impl fmt::Display for Arch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The text is not the name of a processor that is known here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownArch(String);
-
-impl fmt::Display for UnknownArch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<_> = Arch::ALL.iter().map(|a| a.name()).collect();
-        write!(f, "unknown processor {:?}: expected one of {}", self.0, known.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownArch {}
-
-impl FromStr for Arch {
-    type Err = UnknownArch;
-
-    fn from_str(text: &str) -> Result<Arch, UnknownArch> {
-        Arch::ALL.into_iter().find(|a| a.name() == text).ok_or_else(|| UnknownArch(text.to_owned()))
-    }
-}
+/// What every wave is. For a processor with waves of two sizes, this becomes a field of [`Wave`](crate::wave::Wave): lanes beyond it
+/// are inactive then, and masks take as many registers as [`Kind::dwords`](crate::operand::Kind::dwords) finds.
+pub const WAVE: WaveSize = WaveSize::W64;
 
 /// A set of processors: the column of the tables that says where an opcode has its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArchSet(u8);
+pub struct ArchSet(u32);
 
+const _: () = assert!(Arch::COUNT <= u32::BITS as usize, "ArchSet has a bit for each processor");
+
+/// The named sets derive from the table of processors. `cargo xtask masks` compares them with LLVM.
 impl ArchSet {
     /// Every processor.
-    pub const ALL: ArchSet = ArchSet(0b11111);
-    /// Vega 10 only.
-    pub const ONLY_900: ArchSet = ArchSet(0b00001);
+    pub const ALL: ArchSet = ArchSet(u32::MAX >> (u32::BITS as usize - Arch::COUNT));
     /// Before the unified register file.
-    pub const UNTIL_908: ArchSet = ArchSet(0b00111);
-    /// Everything but MI300.
-    pub const UNTIL_90A: ArchSet = ArchSet(0b01111);
+    pub const UNTIL_908: ArchSet = ArchSet::until(Arch::Gfx908);
+    /// Up to MI300.
+    pub const UNTIL_942: ArchSet = ArchSet::until(Arch::Gfx942);
     /// Vega 20 and later.
-    pub const SINCE_906: ArchSet = ArchSet(0b11110);
+    pub const SINCE_906: ArchSet = ArchSet::since(Arch::Gfx906);
     /// MI100 and later.
-    pub const SINCE_908: ArchSet = ArchSet(0b11100);
-    /// MI100 and MI200.
-    pub const FROM_908_TO_90A: ArchSet = ArchSet(0b01100);
+    pub const SINCE_908: ArchSet = ArchSet::since(Arch::Gfx908);
     /// MI200 and later.
-    pub const SINCE_90A: ArchSet = ArchSet(0b11000);
+    pub const SINCE_90A: ArchSet = ArchSet::since(Arch::Gfx90a);
+    /// MI300 and later.
+    pub const SINCE_942: ArchSet = ArchSet::since(Arch::Gfx942);
+    /// MI100 and MI200.
+    pub const FROM_908_TO_90A: ArchSet = ArchSet::since(Arch::Gfx908).and(ArchSet::until(Arch::Gfx90a));
     /// MI200 only.
-    pub const ONLY_90A: ArchSet = ArchSet(0b01000);
-    /// MI300 only.
-    pub const ONLY_942: ArchSet = ArchSet(0b10000);
+    pub const ONLY_90A: ArchSet = ArchSet::only(Arch::Gfx90a);
+    /// See [`Feature::MadMixInsts`].
+    pub const MAD_MIX: ArchSet = ArchSet::with(Feature::MadMixInsts);
+    /// See [`Feature::FmaMixInsts`].
+    pub const FMA_MIX: ArchSet = ArchSet::with(Feature::FmaMixInsts);
+    /// See [`Feature::MadMacF32Insts`].
+    pub const MAD_MAC: ArchSet = ArchSet::with(Feature::MadMacF32Insts);
+    /// See [`Feature::Fp8Insts`].
+    pub const FP8: ArchSet = ArchSet::with(Feature::Fp8Insts);
+    /// See [`Feature::Fp8ConversionInsts`].
+    pub const FP8_CVT: ArchSet = ArchSet::with(Feature::Fp8ConversionInsts);
+    /// See [`Feature::Xf32Insts`].
+    pub const XF32: ArchSet = ArchSet::with(Feature::Xf32Insts);
+    /// See [`Feature::ImageInsts`].
+    pub const IMAGE: ArchSet = ArchSet::with(Feature::ImageInsts);
+    /// See [`Feature::ExtendedImageInsts`].
+    pub const EXTENDED_IMAGE: ArchSet = ArchSet::with(Feature::ExtendedImageInsts);
+
+    /// This processor, and later ones of its generation.
+    pub const fn since(first: Arch) -> ArchSet {
+        ArchSet::generation(first.row().generation).and(ArchSet(u32::MAX << first as u32))
+    }
+
+    /// This processor, and earlier ones of its generation.
+    pub const fn until(last: Arch) -> ArchSet {
+        ArchSet::generation(last.row().generation).and(ArchSet(u32::MAX >> (u32::BITS - 1 - last as u32)))
+    }
+
+    /// This processor.
+    pub const fn only(arch: Arch) -> ArchSet {
+        ArchSet(1 << arch as u32)
+    }
+
+    /// Those that have the feature.
+    pub const fn with(feature: Feature) -> ArchSet {
+        let (mut set, mut n) = (0, 0);
+        while n < Arch::COUNT {
+            set |= (Arch::ALL[n].has(feature) as u32) << n;
+            n += 1;
+        }
+        ArchSet(set)
+    }
+
+    /// Those of a generation.
+    pub const fn generation(generation: Generation) -> ArchSet {
+        let (mut set, mut n) = (0, 0);
+        while n < Arch::COUNT {
+            set |= ((Arch::ALL[n].row().generation as u32 == generation as u32) as u32) << n;
+            n += 1;
+        }
+        ArchSet(set)
+    }
+
+    /// Those that are in both sets.
+    pub const fn and(self, other: ArchSet) -> ArchSet {
+        ArchSet(self.0 & other.0)
+    }
 
     /// True when `arch` is in the set.
     pub const fn contains(self, arch: Arch) -> bool {
-        self.0 >> arch as u8 & 1 == 1
+        self.0 >> arch as u32 & 1 == 1
     }
 
     /// True when some processor is in both sets.
@@ -130,15 +104,36 @@ impl ArchSet {
 mod tests {
     use super::*;
 
+    /// See `one_more_processor` in `xtask/src/test.rs`.
+    #[cfg(gfx950)]
     #[test]
-    fn names_parse_back_and_unknown_ones_list_what_is_known() {
-        for arch in Arch::ALL {
-            assert_eq!(arch.name().parse(), Ok(arch));
-        }
-        let error = "gfx1100".parse::<Arch>().map_err(|e| e.to_string());
-        assert_eq!(
-            error,
-            Err("unknown processor \"gfx1100\": expected one of gfx900, gfx906, gfx908, gfx90a, gfx942".into())
-        );
+    fn one_more_processor_decodes_its_rows_and_has_a_column() {
+        use crate::decode::{DecodeError, Decoder};
+        let decoder = Decoder::new(Arch::Gfx950);
+        let name = |words: [u32; 2]| decoder.decode(&words).map(|inst| inst.op.name);
+        // v_mov_b64 v[0:1], v[2:3] and v_mfma_f32_16x16x32_fp8_fp8, which LLVM reads on both; then a product that gfx942 alone has.
+        assert_eq!(name([0x7e00_7102, 0]), Ok("v_mov_b64"));
+        assert_eq!(name([0xd3f3_0000, 0x0402_0100]), Ok("v_mfma_f32_16x16x32_fp8_fp8"));
+        assert!(matches!(name([0xd3be_0000, 0x0402_0100]), Err(DecodeError::Opcode(..))));
+        let of = |arch| crate::rows().filter(|op| op.archs.contains(arch)).map(|op| op.name).collect::<Vec<_>>();
+        let (before, rows) = (of(Arch::Gfx942), of(Arch::Gfx950));
+        let lost: Vec<_> = before.iter().filter(|name| !rows.contains(name)).copied().collect();
+        let expected = ["v_mfma_f32_16x16x8_xf32", "v_mfma_f32_32x32x4_xf32", "buffer_wbinvl1", "buffer_wbinvl1_vol"];
+        assert_eq!(lost, expected);
+        let page = crate::coverage::page();
+        assert!(page.contains("| gfx942 | gfx950 |\n|---|---|---|---|---|---|---|\n"), "{page}");
+        assert!(page.contains(&format!("| **{}** | **{}** |\n", before.len(), rows.len())), "{page}");
+    }
+
+    #[test]
+    fn sets_are_of_the_processors_that_their_rule_names() {
+        let names =
+            |set: ArchSet| Arch::ALL.into_iter().filter(|&a| set.contains(a)).map(Arch::name).collect::<Vec<_>>();
+        assert_eq!(names(ArchSet::ALL), Arch::ALL.map(Arch::name));
+        assert_eq!(names(ArchSet::until(Arch::Gfx906)), ["gfx900", "gfx906"]);
+        assert_eq!(names(ArchSet::FROM_908_TO_90A), ["gfx908", "gfx90a"]);
+        assert_eq!(names(ArchSet::MAD_MIX), ["gfx900"]);
+        assert_eq!(names(ArchSet::XF32), ["gfx942"]);
+        assert!(names(ArchSet::SINCE_942).starts_with(&["gfx942"]) && !names(ArchSet::MAD_MAC).contains(&"gfx942"));
     }
 }

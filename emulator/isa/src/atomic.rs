@@ -2,7 +2,9 @@
 //!
 //! Source: Vega ISA manual, opcode tables of "FLAT", "MUBUF" and "DS"; CDNA2 and CDNA3 manuals for the float atomics.
 
+use crate::arch::Arch;
 use crate::fp::{F16, Float, MinMax};
+use crate::lane::Lane;
 use crate::mode::Mode;
 
 /// What happens to the old value.
@@ -44,6 +46,8 @@ pub enum AtomicOp {
     FCmpSwap,
     /// Sum of floats.
     FAdd,
+    /// Sum of singles, of which denormal ones are zero.
+    FAddFlushing,
     /// Smaller of floats.
     FMin,
     /// Larger of floats.
@@ -54,18 +58,34 @@ pub enum AtomicOp {
     PkAddBf16,
 }
 
-/// Float atomics behave as in IEEE mode.
+/// Float atomics behave as in IEEE mode, and keep denormals.
 const IEEE: Mode = Mode(0x3f0);
+/// As [`IEEE`], without denormals.
+const FLUSHING: Mode = Mode(0x300);
 
 impl AtomicOp {
+    /// The operation on so many bytes as the memory of a processor does it.
+    #[must_use]
+    pub fn in_memory_of(self, arch: Arch, bytes: u8) -> AtomicOp {
+        let flushes = self == AtomicOp::FAdd && bytes == 4 && arch.flushes_float_atomics();
+        if flushes { AtomicOp::FAddFlushing } else { self }
+    }
+
     /// The new value of 32 bits, from the old one, the operand and the second operand.
     pub fn apply32(self, old: u32, a: u32, b: u32) -> u32 {
+        self.apply32_in(IEEE, old, a, b)
+    }
+
+    /// As [`AtomicOp::apply32`], with the denormals that a mode keeps.
+    pub fn apply32_in(self, mode: Mode, old: u32, a: u32, b: u32) -> u32 {
         match self {
             AtomicOp::SMin => (old as i32).min(a as i32) as u32,
             AtomicOp::SMax => (old as i32).max(a as i32) as u32,
-            AtomicOp::PkAddF16 => pairwise(old, a, |x, y| F16::add_nearest(F16(x), F16(y)).0),
+            AtomicOp::PkAddF16 => pairwise(old, a, |x, y| add(F16(x), F16(y), mode).0),
             AtomicOp::PkAddBf16 => pairwise(old, a, add_bfloats),
-            _ => match self.float([old, a, b].map(f32::from_bits)) {
+            // Memory has a width of its own only for singles.
+            AtomicOp::FAddFlushing => add(f32::from_bits(old), f32::from_bits(a), FLUSHING).to_bits(),
+            _ => match self.float([old, a, b].map(f32::from_bits), mode) {
                 Some(new) => new.to_bits(),
                 None => self.integer(old.into(), a.into(), b.into(), u32::MAX.into()) as u32,
             },
@@ -74,10 +94,15 @@ impl AtomicOp {
 
     /// The new value of 64 bits.
     pub fn apply64(self, old: u64, a: u64, b: u64) -> u64 {
+        self.apply64_in(IEEE, old, a, b)
+    }
+
+    /// As [`AtomicOp::apply64`], with the denormals that a mode keeps.
+    pub fn apply64_in(self, mode: Mode, old: u64, a: u64, b: u64) -> u64 {
         match self {
             AtomicOp::SMin => (old as i64).min(a as i64) as u64,
             AtomicOp::SMax => (old as i64).max(a as i64) as u64,
-            _ => match self.float([old, a, b].map(f64::from_bits)) {
+            _ => match self.float([old, a, b].map(f64::from_bits), mode) {
                 Some(new) => new.to_bits(),
                 None => self.integer(old, a, b, u64::MAX),
             },
@@ -86,13 +111,13 @@ impl AtomicOp {
 
     /// The operations on floats of either width; `None` for another operation.
     #[inline]
-    fn float<T: Float + MinMax + PartialEq>(self, [old, a, b]: [T; 3]) -> Option<T> {
+    fn float<T: Float + MinMax + Lane + PartialEq>(self, [old, a, b]: [T; 3], mode: Mode) -> Option<T> {
         Some(match self {
-            AtomicOp::FCmpSwap if old == b => a,
+            AtomicOp::FCmpSwap if read(old, mode) == read(b, mode) => a,
             AtomicOp::FCmpSwap => old,
-            AtomicOp::FAdd => T::add_nearest(old, a),
-            AtomicOp::FMin => a.smaller(old, IEEE),
-            AtomicOp::FMax => a.larger(old, IEEE),
+            AtomicOp::FAdd => add(old, a, mode),
+            AtomicOp::FMin => written(read(a, mode).smaller(read(old, mode), IEEE), mode),
+            AtomicOp::FMax => written(read(a, mode).larger(read(old, mode), IEEE), mode),
             _ => return None,
         })
     }
@@ -143,6 +168,24 @@ impl AtomicOp {
     }
 }
 
+/// What a mode makes of a source.
+#[inline]
+fn read<T: Lane>(x: T, mode: Mode) -> T {
+    if T::flushes_in(mode) { x.flush() } else { x }
+}
+
+/// What a mode makes of a result.
+#[inline]
+fn written<T: Lane>(x: T, mode: Mode) -> T {
+    if T::flushes_out(mode) { x.flush() } else { x }
+}
+
+/// The sum, rounded to nearest even.
+#[inline]
+fn add<T: Float + Lane>(x: T, y: T, mode: Mode) -> T {
+    written(T::add_nearest(read(x, mode), read(y, mode)), mode)
+}
+
 fn pairwise(old: u32, a: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
     u32::from(f(old as u16, a as u16)) | u32::from(f((old >> 16) as u16, (a >> 16) as u16)) << 16
 }
@@ -180,5 +223,22 @@ mod tests {
         assert_eq!(AtomicOp::PkAddF16.apply32(u32::from(one), u32::from(one), 0), u32::from(F16::from_f32(2.0).0));
         assert_eq!(AtomicOp::PkAddBf16.apply32(0x3f80_0000, 0x3f80_3f80, 0), 0x4000_3f80);
         assert_eq!(AtomicOp::FAdd.apply32(1, 1, 0), 2, "denormals are kept");
+    }
+
+    #[test]
+    fn sums_of_floats_keep_the_denormals_that_their_memory_or_the_mode_keeps() {
+        let of = |arch| AtomicOp::FAdd.in_memory_of(arch, 4).apply32(1, 0x8000_0003, 0);
+        assert_eq!([Arch::Gfx908, Arch::Gfx90a, Arch::Gfx942].map(of), [0, 0, 0x8000_0002]);
+        assert_eq!(AtomicOp::FAdd.in_memory_of(Arch::Gfx90a, 8).apply64(1, 2, 0), 3, "doubles keep them");
+        // A normal sum of a denormal one, and a denormal difference of normal ones.
+        let small = f32::MIN_POSITIVE.to_bits();
+        assert_eq!(AtomicOp::FAddFlushing.apply32(small, 5, 0), small);
+        assert_eq!(AtomicOp::FAddFlushing.apply32(small + 5, small | 1 << 31, 0), 0);
+        // Modes: all, sources only, results only.
+        let modes = [Mode(0x3c0), Mode(0x3e0), Mode(0x3d0)];
+        assert_eq!(modes.map(|mode| AtomicOp::FAdd.apply32_in(mode, small + 5, small | 1 << 31, 0)), [0, 5, 0]);
+        assert_eq!(modes.map(|mode| AtomicOp::FMin.apply32_in(mode, small, 5, 0)), [0, 0, 0]);
+        assert_eq!(AtomicOp::FAdd.apply64_in(Mode(0x330), 5, 0, 0), 0);
+        assert_eq!(AtomicOp::PkAddF16.apply32_in(Mode(0x330), 0x0001_0001, 0x3c00_0000, 0), 0x3c00_0000);
     }
 }

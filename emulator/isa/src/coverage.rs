@@ -2,8 +2,8 @@
 
 mod absent;
 
-pub use absent::absent;
 pub(crate) use absent::graphics;
+pub use absent::{absent, is_formatted};
 
 use std::fmt::Write;
 
@@ -79,7 +79,7 @@ pub fn page() -> String {
     for arch in Arch::ALL {
         page += &format!(" {arch} |");
     }
-    page += "\n|---|---|---|---|---|---|\n";
+    page += &format!("\n|---|{}\n", "---|".repeat(Arch::COUNT));
     for family in Family::ALL {
         page += &format!("| {} |", format!("{family:?}").to_uppercase());
         for arch in Arch::ALL {
@@ -99,7 +99,7 @@ pub fn page() -> String {
     for family in Family::ALL {
         let _ = write!(page, "\n### {}\n\n", format!("{family:?}").to_uppercase());
         let mut rows: Vec<_> = TABLES.iter().copied().flatten().filter(|op| op.family == family).collect();
-        rows.sort_by_key(|op| (op.code, op.name));
+        rows.sort_by_key(|op| (op.codes, op.name));
         let names: Vec<_> = rows
             .iter()
             .map(|op| {
@@ -113,7 +113,7 @@ pub fn page() -> String {
         page += "\n\nOpcodes without meaning:\n\n";
         for arch in Arch::ALL {
             let index = Index::new(family, arch, TABLES);
-            let free = (0..family.opcodes()).filter(|&code| index.get(code as u32).is_none());
+            let free = (0..family.opcodes(arch.row().generation)).filter(|&code| index.get(code as u32).is_none());
             page += &format!("* {arch}: {}\n", runs(free));
         }
     }

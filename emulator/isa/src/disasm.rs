@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use crate::arch::Arch;
+use crate::action::Action;
+use crate::arch::{Arch, Feature};
 use crate::inst::{Form, Inst, control};
 use crate::op::{Access, Family, Flags};
 use crate::operand::{Kind, Operand};
@@ -182,45 +183,40 @@ impl Text<'_> {
     fn sopk(&mut self) -> fmt::Result {
         let i = self.i;
         let unsigned = i.imm as u16;
-        match i.op.name {
-            "s_getreg_b32" => {
-                self.operand(i.dst, i.op.dst)?;
+        if i.op.action == Action::SetRegister {
+            control_fields::hwreg(&mut self.out, unsigned, self.arch)?;
+            if i.op.flags.has(Flags::LITERAL) {
                 self.separator();
-                control_fields::hwreg(&mut self.out, unsigned, self.arch)
+                return literal_text(&mut self.out, i.literal, Kind::B32);
             }
-            "s_setreg_b32" => {
-                control_fields::hwreg(&mut self.out, unsigned, self.arch)?;
-                self.operand(i.dst, i.op.dst)
-            }
-            "s_setreg_imm32_b32" => {
-                control_fields::hwreg(&mut self.out, unsigned, self.arch)?;
-                self.separator();
-                literal_text(&mut self.out, i.literal, Kind::B32)
-            }
-            "s_call_b64" => {
-                self.operand(i.dst, i.op.dst)?;
-                write!(self.out, ", {unsigned}")
-            }
-            _ => {
-                self.operand(i.dst, i.op.dst)?;
-                write!(self.out, ", {unsigned:#x}")
-            }
+            return self.operand(i.dst, i.op.dst);
+        }
+        self.operand(i.dst, i.op.dst)?;
+        self.separator();
+        if i.op.action == Action::GetRegister {
+            control_fields::hwreg(&mut self.out, unsigned, self.arch)
+        } else if i.op.flags.has(Flags::BRANCH) {
+            write!(self.out, "{unsigned}")
+        } else {
+            write!(self.out, "{unsigned:#x}")
         }
     }
 
     fn sopp(&mut self) -> fmt::Result {
-        let i = self.i;
-        let imm = i.imm as u16;
-        match i.op.name {
-            _ if i.op.flags.has(Flags::NO_IMMEDIATE) => Ok(()),
-            "s_waitcnt" => control_fields::waitcnt(&mut self.out, imm),
-            "s_set_gpr_idx_mode" => control_fields::index_mode(&mut self.out, imm),
-            "s_sendmsg" => control_fields::sendmsg(&mut self.out, imm),
-            _ if i.op.flags.has(Flags::BRANCH) => write!(self.out, "{imm}"),
-            "s_endpgm" if imm == 0 => Ok(()),
-            "s_endpgm" => write!(self.out, "{imm}"),
-            _ if imm <= 64 => write!(self.out, "{imm}"),
-            _ => write!(self.out, "{imm:#x}"),
+        let (op, imm) = (self.i.op, self.i.imm as u16);
+        let is_end = op.action == Action::End;
+        if op.flags.has(Flags::NO_IMMEDIATE) || is_end && imm == 0 {
+            Ok(())
+        } else if op.action == Action::Wait {
+            control_fields::waitcnt(&mut self.out, imm)
+        } else if op.flags.has(Flags::INDEX_MODE) {
+            control_fields::index_mode(&mut self.out, imm)
+        } else if op.action == Action::SendMessage {
+            control_fields::sendmsg(&mut self.out, imm)
+        } else if op.flags.has(Flags::BRANCH) || is_end || imm <= 64 {
+            write!(self.out, "{imm}")
+        } else {
+            write!(self.out, "{imm:#x}")
         }
     }
 
@@ -381,7 +377,7 @@ impl Text<'_> {
         }
         if i.mods.neg != 0 {
             // Double-precision operations on the unified register file negate instead of permuting.
-            if i.op.flags.has(Flags::F64_MATRIX) && self.arch == Arch::Gfx942 {
+            if i.op.flags.has(Flags::F64_MATRIX) && self.arch.has(Feature::Gfx940Insts) {
                 self.bits("neg", i.mods.neg, 3)?;
             } else {
                 write!(self.out, " blgp:{}", i.mods.neg)?;
@@ -460,7 +456,7 @@ impl Text<'_> {
     }
 
     fn cache_hints(&mut self) {
-        let new_names = self.arch == Arch::Gfx942;
+        let new_names = self.arch.has(Feature::Gfx940Insts);
         for (bit, name, new_name) in
             [(control::GLC, "glc", "sc0"), (control::SLC, "slc", "nt"), (control::SCC, "scc", "sc1")]
         {

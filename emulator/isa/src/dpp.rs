@@ -22,10 +22,10 @@ const fn source_lane(ctrl: u16, l: usize) -> Option<usize> {
         0x13c => Some((l + LANES - 1) % LANES),
         0x140 => Some(row | (15 - in_row)),
         0x141 => Some(l & !7 | (7 - (l & 7))),
-        // Lane 15 of each row to the next row.
-        0x142 if row > 0 => Some(row - 1),
-        // Lane 31 to the upper two rows.
-        0x143 if l >= 32 => Some(31),
+        // Lane 15 of each row to the next row, lane 31 to the upper two rows. The lanes before these keep their own value: of
+        // the other controls the manual says what a lane without a source does, of these it says that only others are moved.
+        0x142 => Some(if row > 0 { row - 1 } else { l }),
+        0x143 => Some(if l >= 32 { 31 } else { l }),
         // row_newbcast of gfx90a: one lane of each row to the row.
         0x150..=0x15f => Some(row | n),
         _ => None,
@@ -123,10 +123,10 @@ mod tests {
     }
 
     #[test]
-    fn broadcasts_reach_later_rows_only() {
-        assert_eq!(lanes(0x142)[15..17], [None, Some(15)]);
+    fn broadcasts_reach_later_rows_and_leave_the_value_of_earlier_ones() {
+        assert_eq!(lanes(0x142)[14..17], [Some(14), Some(15), Some(15)]);
         assert_eq!(lanes(0x142)[63], Some(47));
-        assert_eq!(lanes(0x143)[31..33], [None, Some(31)]);
+        assert_eq!(lanes(0x143)[30..33], [Some(30), Some(31), Some(31)]);
         assert_eq!(lanes(0x153)[20], Some(19));
     }
 

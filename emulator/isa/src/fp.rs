@@ -6,6 +6,7 @@
 use crate::mode::{Mode, Rounding};
 
 mod exact;
+pub(crate) mod scale;
 pub mod small;
 
 use exact::Format;
@@ -139,8 +140,23 @@ pub trait Float: Copy {
     fn mul_nearest(a: Self, b: Self) -> Self;
     /// `a * b + c` with one rounding, to nearest.
     fn fma_nearest(a: Self, b: Self, c: Self) -> Self;
+    /// `(a * b + c) * 2^exponent` with one rounding, in the given rounding.
+    fn scaled(a: Self, b: Self, c: Self, exponent: i32, rounding: Rounding) -> Self;
+    /// `a * 2^exponent` to nearest.
+    fn ldexp_nearest(a: Self, exponent: i32) -> Self;
+    /// One.
+    const ONE: Self;
+    /// Plus zero.
+    const ZERO: Self;
     /// `-a`.
     fn negate(self) -> Self;
+    /// False for infinities and NaN.
+    fn finite(self) -> bool;
+    /// The largest number in the place of infinity, if the type is one of those that [`Mode::saturates_small`] is about.
+    #[inline(always)]
+    fn limited(self) -> Self {
+        self
+    }
 }
 
 /// The error of `a + b`, exact unless something overflows (Knuth's two-sum).
@@ -185,9 +201,29 @@ impl Float for f32 {
         a.mul_add(b, c)
     }
 
+    const ONE: f32 = 1.0;
+    const ZERO: f32 = 0.0;
+
+    fn scaled(a: f32, b: f32, c: f32, exponent: i32, rounding: Rounding) -> f32 {
+        if !(a.is_finite() && b.is_finite() && c.is_finite()) {
+            return a.mul_add(b, c);
+        }
+        f32::from_bits(exact::scaled(a.into(), b.into(), c.into(), exponent, Format::SINGLE, rounding) as u32)
+    }
+
+    #[inline(always)]
+    fn ldexp_nearest(a: f32, exponent: i32) -> f32 {
+        scale::ldexp32(a, exponent)
+    }
+
     #[inline(always)]
     fn negate(self) -> f32 {
         -self
+    }
+
+    #[inline(always)]
+    fn finite(self) -> bool {
+        self.is_finite()
     }
 }
 
@@ -225,9 +261,29 @@ impl Float for f64 {
         a.mul_add(b, c)
     }
 
+    const ONE: f64 = 1.0;
+    const ZERO: f64 = 0.0;
+
+    fn scaled(a: f64, b: f64, c: f64, exponent: i32, rounding: Rounding) -> f64 {
+        if !(a.is_finite() && b.is_finite() && c.is_finite()) {
+            return a.mul_add(b, c);
+        }
+        f64::from_bits(exact::scaled(a, b, c, exponent, Format::DOUBLE, rounding))
+    }
+
+    #[inline(always)]
+    fn ldexp_nearest(a: f64, exponent: i32) -> f64 {
+        scale::ldexp64(a, exponent)
+    }
+
     #[inline(always)]
     fn negate(self) -> f64 {
         -self
+    }
+
+    #[inline(always)]
+    fn finite(self) -> bool {
+        self.is_finite()
     }
 }
 
@@ -272,9 +328,35 @@ impl Float for F16 {
         F16::from_f32(to_odd(sum, residue))
     }
 
+    const ONE: F16 = F16(0x3c00);
+    const ZERO: F16 = F16(0);
+
+    fn scaled(a: F16, b: F16, c: F16, exponent: i32, rounding: Rounding) -> F16 {
+        let (a, b, c) = (a.to_f32(), b.to_f32(), c.to_f32());
+        if !(a.is_finite() && b.is_finite() && c.is_finite()) {
+            return F16::from_f32(a.mul_add(b, c));
+        }
+        F16(exact::scaled(a.into(), b.into(), c.into(), exponent, Format::HALF, rounding) as u16)
+    }
+
+    #[inline(always)]
+    fn ldexp_nearest(a: F16, exponent: i32) -> F16 {
+        scale::ldexp16(a, exponent)
+    }
+
     #[inline(always)]
     fn negate(self) -> F16 {
         F16(self.0 ^ 0x8000)
+    }
+
+    #[inline(always)]
+    fn finite(self) -> bool {
+        self.0 & 0x7c00 != 0x7c00
+    }
+
+    #[inline(always)]
+    fn limited(self) -> F16 {
+        if self.0 & 0x7fff == 0x7c00 { F16(self.0 - 1) } else { self }
     }
 }
 
@@ -291,6 +373,12 @@ pub trait Arith: Copy {
     fn narrow(self, x: f64) -> f32;
     /// Single to half.
     fn half(self, x: f32) -> F16;
+    /// `a * 2^exponent`
+    fn ldexp<T: Float>(self, a: T, exponent: i32) -> T;
+    /// `(a * b + c) * 2^exponent`, rounded once
+    fn scaled<T: Float>(self, a: T, b: T, c: T, exponent: i32) -> T;
+    /// A result that is rounded already; infinite by overflow or not.
+    fn limited<T: Float>(self, result: T, overflows: bool) -> T;
     /// `a * b + c`, rounded twice
     #[inline(always)]
     fn mad<T: Float>(self, a: T, b: T, c: T) -> T {
@@ -332,33 +420,78 @@ impl Arith for Nearest {
     fn half(self, x: f32) -> F16 {
         F16::from_f32(x)
     }
+
+    #[inline(always)]
+    fn ldexp<T: Float>(self, a: T, exponent: i32) -> T {
+        T::ldexp_nearest(a, exponent)
+    }
+
+    #[inline(always)]
+    fn scaled<T: Float>(self, a: T, b: T, c: T, exponent: i32) -> T {
+        T::scaled(a, b, c, exponent, Rounding::Nearest)
+    }
+
+    #[inline(always)]
+    fn limited<T: Float>(self, result: T, _overflows: bool) -> T {
+        result
+    }
 }
 
-/// Any rounding mode, decided at each operation.
-impl Arith for Rounding {
+/// Any mode, decided at each operation.
+#[derive(Clone, Copy)]
+pub struct Moded {
+    /// How results are rounded.
+    pub rounding: Rounding,
+    /// Halves that overflow are the largest ones.
+    pub saturates: bool,
+}
+
+impl Arith for Moded {
     #[inline(always)]
     fn add<T: Float>(self, a: T, b: T) -> T {
-        if self == Rounding::Nearest { T::add_nearest(a, b) } else { T::add(a, b, self) }
+        let sum = if self.rounding == Rounding::Nearest { T::add_nearest(a, b) } else { T::add(a, b, self.rounding) };
+        self.limited(sum, a.finite() && b.finite())
     }
 
     #[inline(always)]
     fn mul<T: Float>(self, a: T, b: T) -> T {
-        if self == Rounding::Nearest { T::mul_nearest(a, b) } else { T::mul(a, b, self) }
+        let product =
+            if self.rounding == Rounding::Nearest { T::mul_nearest(a, b) } else { T::mul(a, b, self.rounding) };
+        self.limited(product, a.finite() && b.finite())
     }
 
     #[inline(always)]
     fn fma<T: Float>(self, a: T, b: T, c: T) -> T {
-        if self == Rounding::Nearest { T::fma_nearest(a, b, c) } else { T::fma(a, b, c, self) }
+        let sum =
+            if self.rounding == Rounding::Nearest { T::fma_nearest(a, b, c) } else { T::fma(a, b, c, self.rounding) };
+        self.limited(sum, a.finite() && b.finite() && c.finite())
     }
 
     fn narrow(self, x: f64) -> f32 {
         let nearest = x as f32;
         let error = overflow_error(x.is_finite(), f64::from(nearest)).unwrap_or(x - f64::from(nearest));
-        f32::from_bits(directed(nearest.to_bits(), 1 << 31, 0x7f80_0000, nearest.is_nan(), error, self))
+        f32::from_bits(directed(nearest.to_bits(), 1 << 31, 0x7f80_0000, nearest.is_nan(), error, self.rounding))
     }
 
     fn half(self, x: f32) -> F16 {
-        F16::round(f64::from(x), 0.0, self)
+        self.limited(F16::round(f64::from(x), 0.0, self.rounding), x.is_finite())
+    }
+
+    fn ldexp<T: Float>(self, a: T, exponent: i32) -> T {
+        if !a.finite() {
+            return T::mul_nearest(a, T::ONE);
+        }
+        // Zero of either sign stays zero of this sign when a zero of this sign is added.
+        self.scaled(a, T::ONE, T::mul_nearest(a, T::ZERO), exponent)
+    }
+
+    fn scaled<T: Float>(self, a: T, b: T, c: T, exponent: i32) -> T {
+        self.limited(T::scaled(a, b, c, exponent, self.rounding), a.finite() && b.finite() && c.finite())
+    }
+
+    #[inline(always)]
+    fn limited<T: Float>(self, result: T, overflows: bool) -> T {
+        if self.saturates && overflows { result.limited() } else { result }
     }
 }
 

@@ -4,16 +4,15 @@
 //! lanes that the compiler vectorises. Operands are read whole before anything is written: the destination may be a
 //! source. Lanes that are off are computed and thrown away.
 
-mod types;
-
 use crate::dpp;
+use crate::fp::Moded;
 use crate::inst::{Form, Inst, Sdwa};
 use crate::mode::Rounding;
 use crate::op::{Flags, Flow};
 use crate::operand::{Kind, Operand};
 use crate::wave::{LANES, Vgpr, Wave};
 
-pub(crate) use types::{B32, Lane, M32};
+pub(crate) use crate::lane::{B32, Lane, M32};
 
 /// A source as one or two words a lane, modifiers applied: those of the register file where nothing changes them.
 #[derive(Clone, Copy)]
@@ -256,7 +255,8 @@ fn write_modified<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
         _ => 0,
     };
     if exponent != 0 {
-        values = values.map(|v| v.scale(exponent).flush().without_minus_zero());
+        let saturates = T::saturates(w.mode);
+        values = values.map(|v| v.scale(exponent, saturates).flush().without_minus_zero());
     }
     if i.mods.clamp {
         let dx10 = w.mode.dx10_clamp();
@@ -513,10 +513,12 @@ pub(crate) fn compare<A: Lane, B: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B)
     Flow::Next
 }
 
-/// Rounding for a row of type `D`: nearest compiles to plain arithmetic.
+/// Arithmetic for a row of type `D`; `None` where it rounds to nearest and overflows to infinity, which compiles to plain
+/// arithmetic.
 #[inline(always)]
-pub(crate) fn rounding<D: Lane>(w: &Wave) -> Rounding {
-    D::rounding(w.mode)
+pub(crate) fn moded<D: Lane>(w: &Wave) -> Option<Moded> {
+    let (rounding, saturates) = (D::rounding(w.mode), D::saturates(w.mode));
+    (rounding != Rounding::Nearest || saturates).then_some(Moded { rounding, saturates })
 }
 
 /// The destination register of a scalar result.

@@ -24,7 +24,9 @@
 
 #[cfg(feature = "semantics")]
 pub mod access;
+pub mod action;
 pub mod arch;
+pub mod arithmetic;
 pub mod atomic;
 pub mod block;
 pub mod coverage;
@@ -35,6 +37,7 @@ pub mod env;
 pub mod flow;
 pub mod fp;
 pub mod inst;
+mod lane;
 mod lanes;
 pub mod micro;
 pub mod mode;

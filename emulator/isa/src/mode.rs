@@ -73,14 +73,17 @@ impl Mode {
         self.0 & 1 << 9 != 0
     }
 
-    /// What is too large for a float of eight bits becomes the largest one.
+    /// What is too large for a half, or for a float of eight bits, becomes the largest one.
     #[inline]
     pub fn saturates_small(self) -> bool {
         self.0 & Mode::FP16_OVFL != 0
     }
 
-    /// Results that overflow are the largest value instead of infinity or NaN; modelled for floats of eight bits only.
+    /// Results of halves and smaller floats that overflow are the largest value instead of infinity or NaN. Infinities that
+    /// come from infinite sources or from a division by zero stay. Source: LLVM's AMDGPUUsage, `.amdhsa_fp16_overflow`.
     pub const FP16_OVFL: u32 = 1 << 23;
+    /// Vector instructions are skipped.
+    pub const VSKIP: u32 = 1 << 28;
     /// `s_set_gpr_idx` mode is on.
     pub const GPR_IDX_EN: u32 = 1 << 27;
 }

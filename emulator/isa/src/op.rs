@@ -1,6 +1,8 @@
 //! The row of the instruction tables: one *operation*, in all its encodings.
 
-use crate::arch::{Arch, ArchSet};
+use crate::action::Action;
+use crate::arch::{Arch, ArchSet, Generation};
+use crate::arithmetic::{Arithmetic, Number};
 use crate::atomic::AtomicOp;
 use crate::env::Env;
 use crate::inst::Inst;
@@ -53,23 +55,25 @@ impl Family {
     ];
 
     /// The number of opcodes that the family's opcode field can express.
-    pub const fn opcodes(self) -> usize {
-        match self {
-            Family::Sop2 | Family::Sopc | Family::Sopp => 128,
-            Family::Sopk => 32,
-            Family::Sop1 | Family::Smem | Family::Vop1 | Family::Vopc | Family::Ds => 256,
-            Family::Vop2 => 64,
-            Family::Vop3 => 1024,
-            Family::Vop3p | Family::Flat | Family::Scratch | Family::Global | Family::Mubuf => 128,
+    pub const fn opcodes(self, generation: Generation) -> usize {
+        match generation {
+            Generation::Gfx9 => match self {
+                Family::Sop2 | Family::Sopc | Family::Sopp => 128,
+                Family::Sopk => 32,
+                Family::Sop1 | Family::Smem | Family::Vop1 | Family::Vopc | Family::Ds => 256,
+                Family::Vop2 => 64,
+                Family::Vop3 => 1024,
+                Family::Vop3p | Family::Flat | Family::Scratch | Family::Global | Family::Mubuf => 128,
+            },
         }
     }
 
-    /// Where the family's opcodes begin in the VOP3 opcode space, if they appear there (gfx9).
-    pub const fn vop3_base(self) -> Option<u16> {
-        match self {
-            Family::Vopc => Some(0),
-            Family::Vop2 => Some(0x100),
-            Family::Vop1 => Some(0x140),
+    /// Where the family's opcodes begin in the VOP3 opcode space, if they appear there.
+    pub const fn vop3_base(self, generation: Generation) -> Option<u16> {
+        match (generation, self) {
+            (Generation::Gfx9, Family::Vopc) => Some(0),
+            (Generation::Gfx9, Family::Vop2) => Some(0x100),
+            (Generation::Gfx9, Family::Vop1) => Some(0x140),
             _ => None,
         }
     }
@@ -170,7 +174,7 @@ impl Flags {
     pub const DOT: Flags = Flags(1 << 19);
     /// Multiplies matrices of doubles: a modifier that permutes for other types negates.
     pub const F64_MATRIX: Flags = Flags(1 << 20);
-    /// Denormal sources are never read as zero: tests of the class of a number, whatever the mode; matrix operations of gfx90a (`_1k`).
+    /// Denormal sources are never read as zero, whatever the mode: tests of the class of a number.
     pub const DENORMALS: Flags = Flags(1 << 21);
     /// The offset is a pattern of lanes (`ds_swizzle_b32`).
     pub const SWIZZLE: Flags = Flags(1 << 22);
@@ -204,6 +208,14 @@ impl Flags {
     pub const BYTE_DST: Flags = Flags(1 << 36);
     /// Multiplies a sparse matrix: the third source says where its elements are, and the destination is what is added to.
     pub const SPARSE: Flags = Flags(1 << 37);
+    /// Of the scalar ALU: reads the condition code.
+    pub const READS_SCC: Flags = Flags(1 << 38);
+    /// Of the scalar ALU: writes the condition code.
+    pub const WRITES_SCC: Flags = Flags(1 << 39);
+    /// Of the scalar ALU: the destination is a source, too. It is changed in place, or only read.
+    pub const READS_DST: Flags = Flags(1 << 40);
+    /// Invalidates the cache of vector loads: later ones see what other workgroups wrote.
+    pub const INVALIDATES: Flags = Flags(1 << 45);
 
     /// Both sets.
     pub const fn and(self, other: Flags) -> Flags {
@@ -292,11 +304,11 @@ impl Packing {
 pub struct Op {
     /// The mnemonic without encoding suffix.
     pub name: &'static str,
-    /// The number in the family's opcode field.
-    pub code: u16,
+    /// The number in the family's opcode field, by generation: see [`Op::code`].
+    pub codes: [Option<u16>; Generation::COUNT],
     /// The processors on which the number means this operation.
     pub archs: ArchSet,
-    /// The family whose opcode field `code` is.
+    /// The family whose opcode field the numbers are of.
     pub family: Family,
     /// What the destination is.
     pub dst: Kind,
@@ -304,8 +316,12 @@ pub struct Op {
     pub src: [Kind; 3],
     /// What the kinds do not say.
     pub flags: Flags,
+    /// What the operation does, for code outside of the tables.
+    pub action: Action,
     /// What a memory operation does.
     pub access: Access,
+    /// What it is counted as.
+    pub arithmetic: Arithmetic,
     /// The code that executes it.
     pub run: Levels,
     /// The code that executes it within a [`Block`](crate::block::Block), if it is of the scalar ALU.
@@ -317,20 +333,27 @@ pub struct Op {
 impl Op {
     /// True for matrix instructions, whose modifier fields are CBSZ, ABID and BLGP.
     pub fn is_matrix(&self) -> bool {
-        self.family == Family::Vop3p && self.code >= 0x3e && !self.flags.has(Flags::NO_MODS)
+        matches!(self.action, Action::MatrixProduct(_))
     }
 
-    /// A row; the shapes of the families are filled in by the table macros.
+    /// The number in the family's opcode field; `None` in a generation that lacks the operation.
+    pub const fn code(&self, generation: Generation) -> Option<u16> {
+        self.codes[generation as usize]
+    }
+
+    /// A row of gfx9; the shapes of the families are filled in by the table macros.
     pub const fn new(name: &'static str, family: Family, code: u16, archs: ArchSet, run: Levels) -> Op {
         Op {
             name,
-            code,
+            codes: [Some(code)],
             archs,
             family,
             dst: Kind::None,
             src: [Kind::None; 3],
             flags: Flags::NONE,
+            action: Action::Other,
             access: Access::None,
+            arithmetic: Arithmetic::None,
             run,
             micros: None,
             taken: None,
@@ -350,9 +373,27 @@ impl Op {
         self
     }
 
+    /// The same row, which does this.
+    pub(crate) const fn is(mut self, action: Action) -> Op {
+        self.action = action;
+        self
+    }
+
     /// The same row with a memory access.
     pub const fn access(mut self, access: Access) -> Op {
         self.access = access;
+        self
+    }
+
+    /// The same row, counted as so many operations of each lane.
+    pub(crate) const fn counts(mut self, of: Number, each: u32) -> Op {
+        self.arithmetic = Arithmetic::Lane(of, each);
+        self
+    }
+
+    /// The same row, counted as so many operations of the wave.
+    pub(crate) const fn counts_of_wave(mut self, of: Number, each: usize) -> Op {
+        self.arithmetic = Arithmetic::Wave(of, each as u32);
         self
     }
 
@@ -390,11 +431,12 @@ impl Op {
     }
 
     /// The opcode number in a family: its own, or that of its VOP3 form.
-    fn code_in(&self, family: Family) -> Option<u16> {
+    fn code_in(&self, family: Family, generation: Generation) -> Option<u16> {
+        let code = self.code(generation)?;
         if self.family == family {
-            Some(self.code)
+            Some(code)
         } else if family == Family::Vop3 && self.has_two_forms() {
-            self.family.vop3_base().map(|base| base + self.code)
+            self.family.vop3_base(generation).map(|base| base + code)
         } else {
             None
         }
@@ -402,7 +444,7 @@ impl Op {
 
     /// True when the mnemonic is printed with `_e32` or `_e64`: the operation has both forms.
     pub fn has_two_forms(&self) -> bool {
-        self.family.vop3_base().is_some() && !self.flags.has(Flags::E32_ONLY)
+        matches!(self.family, Family::Vop1 | Family::Vop2 | Family::Vopc) && !self.flags.has(Flags::E32_ONLY)
     }
 }
 
@@ -414,9 +456,10 @@ pub struct Index {
 impl Index {
     /// Collects the rows of `family` that `arch` has.
     pub fn new(family: Family, arch: Arch, tables: &[&'static [Op]]) -> Index {
-        let mut rows = vec![None; family.opcodes()];
+        let generation = arch.row().generation;
+        let mut rows = vec![None; family.opcodes(generation)];
         for op in tables.iter().copied().flatten() {
-            if let Some(code) = op.code_in(family)
+            if let Some(code) = op.code_in(family, generation)
                 && op.archs.contains(arch)
             {
                 rows[usize::from(code)] = Some(op);
@@ -443,7 +486,7 @@ mod tests {
             let mut rows = HashMap::new();
             for op in crate::rows().filter(|op| op.archs.contains(arch)) {
                 for family in Family::ALL {
-                    let Some(code) = op.code_in(family) else { continue };
+                    let Some(code) = op.code_in(family, arch.row().generation) else { continue };
                     let other: Option<&str> = rows.insert((family, code), op.name);
                     assert_eq!(other, None, "{arch}: {family:?} {code:#x} is {} too", op.name);
                 }

@@ -176,7 +176,7 @@ pub enum Kind {
     V2F32,
     /// Two dwords in two registers, without modifiers.
     V2B32,
-    /// One bit a lane, in a pair of scalar registers.
+    /// One bit a lane, in scalar registers: a pair of them for 64 lanes.
     Mask,
     /// That many registers of raw data (3, 4, 8, 16, 32).
     Dwords(u8),
@@ -187,7 +187,8 @@ impl Kind {
     pub const fn dwords(self) -> u32 {
         match self {
             Kind::None => 0,
-            Kind::B64 | Kind::I64 | Kind::U64 | Kind::F64 | Kind::V2F32 | Kind::V2B32 | Kind::Mask => 2,
+            Kind::B64 | Kind::I64 | Kind::U64 | Kind::F64 | Kind::V2F32 | Kind::V2B32 => 2,
+            Kind::Mask => crate::arch::WAVE.mask_dwords(),
             Kind::Dwords(n) => n as u32,
             _ => 1,
         }

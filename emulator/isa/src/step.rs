@@ -3,7 +3,7 @@
 use crate::env::Env;
 use crate::inst::Inst;
 use crate::mode::Mode;
-use crate::op::{Family, Flow};
+use crate::op::{Family, Flags, Flow};
 use crate::operand::Operand;
 use crate::wave::Wave;
 
@@ -49,6 +49,10 @@ fn with_index(w: &Wave, i: &Inst) -> Inst {
         *source = moved(*source, n as u32);
     }
     copy.dst = moved(copy.dst, 3);
+    if i.op.flags.has(Flags::DST_IS_SRC2) {
+        // The destination and what it is added to are one register. Source: Vega ISA manual, "VGPR Indexing Details".
+        copy.src[2] = copy.dst;
+    }
     copy
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The scalar condition code, MODE and the program counter are no registers here.
 
+use crate::action::{Action, Condition};
 use crate::inst::{Form, Inst, control};
 use crate::op::{Access, Family, Flags};
 use crate::operand::{Kind, Operand};
@@ -89,48 +90,46 @@ impl Uses {
         for (operand, kind) in inst.src.iter().zip(op.src) {
             self.read(*operand, kind.dwords());
         }
-        let name = op.name;
         let dst = op.dst.dwords();
-        let in_place = name.starts_with("s_cmov") || name.starts_with("s_bitset");
-        let compares = name.starts_with("s_cmpk");
-        if in_place || compares || matches!(name, "s_addk_i32" | "s_mulk_i32" | "s_setreg_b32") {
+        if op.flags.has(Flags::READS_DST) {
             // A row of the tables reads a pair for any destination that it changes.
-            self.read(inst.dst, if in_place && op.family == Family::Sop1 { 2 } else { dst });
+            self.read(inst.dst, if op.family == Family::Sop1 { 2 } else { dst });
         }
-        if !compares && name != "s_setreg_b32" {
+        if op.action != Action::Compare && op.action != Action::SetRegister {
             self.write(inst.dst, dst);
         }
-        if name.ends_with("saveexec_b64") || name.ends_with("wrexec_b64") {
-            self.read(Operand::EXEC, 2);
-            self.write(Operand::EXEC, 2);
-        }
-        match name {
-            "s_cbranch_vccz" | "s_cbranch_vccnz" => self.read(Operand::VCC, 2),
-            "s_cbranch_execz" | "s_cbranch_execnz" => self.read(Operand::EXEC, 2),
-            "s_set_gpr_idx_on" | "s_set_gpr_idx_idx" | "s_set_gpr_idx_mode" => {
+        self.named(op.action);
+        self.reads_scc |= op.flags.has(Flags::READS_SCC);
+    }
+
+    /// The registers that a scalar operation names by what it does.
+    fn named(&mut self, action: Action) {
+        use Action::*;
+        match action {
+            SaveExec(_) => {
+                self.read(Operand::EXEC, 2);
+                self.write(Operand::EXEC, 2);
+            }
+            Branch(Condition::Vcc) => self.read(Operand::VCC, 2),
+            Branch(Condition::Exec) => self.read(Operand::EXEC, 2),
+            SetIndex => {
                 self.read(Operand::M0, 1);
                 self.write(Operand::M0, 1);
             }
-            "s_sendmsg" => self.read(Operand::M0, 1),
-            "s_getreg_b32" => {
+            SendMessage => self.read(Operand::M0, 1),
+            GetRegister => {
                 self.read(Operand::EXEC, 2);
                 self.read(Operand::VCC, 2);
             }
-            _ => {}
+            Branch(Condition::Scc) => {}
+            Other | Move | Not | Bitwise(_) | AndOr | Or3 | ShiftOr | InsertField | ExtractField | ShiftLeft
+            | ShiftRight | ShiftRightSigned | PermuteBytes | AlignBits | AlignBytes | Pack | ReverseBits | Add
+            | AddCarry | Subtract | MultiplyLow | Multiply24 | MultiplyHigh24 | ShiftAdd | AddShift | XorAdd
+            | Select | ConditionalMove | SetBit | Compare | Equality | ByteToFloat(_) | Fma64 | DivFmas
+            | Transcendental | Dot | MatrixProduct(_) | ReadLane | ReadFirstLane | WriteLane | Swap | PermuteLanes
+            | LaneAddressed | GetPc | Call | End | Nop | Wait | GridBarrier | TraceData | SetRegister | EndIndex
+            | WriteBack => {}
         }
-        self.reads_scc |= matches!(
-            name,
-            "s_cbranch_scc0"
-                | "s_cbranch_scc1"
-                | "s_addc_u32"
-                | "s_subb_u32"
-                | "s_cselect_b32"
-                | "s_cselect_b64"
-                | "s_cmov_b32"
-                | "s_cmov_b64"
-                | "s_cmovk_i32"
-                | "s_getreg_b32"
-        );
     }
 
     fn vector(&mut self, inst: &Inst) {
@@ -149,15 +148,16 @@ impl Uses {
             // Lanes and parts that are not written stay, and become part of what is read later.
             let part = inst.form == Form::Sdwa && !op.flags.has(Flags::PART_SRC) || op.flags.has(Flags::BYTE_DST);
             let added = op.flags.has(Flags::DST_IS_SRC2) || op.flags.has(Flags::SPARSE);
-            let partial = part || added || op.name == "v_swap_b32";
+            let partial = part || added || op.action == Action::Swap;
             if partial || op.flags.has(Flags::KEEP_HIGH) || op.dst.is_16_bit() {
                 self.read(inst.dst, dst);
             }
         }
-        match op.name {
-            "v_swap_b32" => self.write(inst.src[0], 1),
-            "v_div_fmas_f32" | "v_div_fmas_f64" => self.read(Operand::VCC, 2),
-            _ => {}
+        if op.action == Action::Swap {
+            self.write(inst.src[0], 1);
+        }
+        if op.action == Action::DivFmas {
+            self.read(Operand::VCC, 2);
         }
         if op.flags.has(Flags::WRITES_EXEC) {
             self.write(Operand::EXEC, 2);
@@ -190,7 +190,7 @@ impl Uses {
             self.read(*operand, kind.dwords());
         }
         self.read(Operand::EXEC, 2);
-        if op.src[0] == Kind::None || op.name.starts_with("ds_gws") {
+        if op.src[0] == Kind::None || op.flags.has(Flags::GWS) {
             self.read(Operand::M0, 1);
         }
         self.write(inst.dst, op.dst.dwords());

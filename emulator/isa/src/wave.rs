@@ -1,12 +1,12 @@
 //! The architectural state of one wave of 64 lanes.
 
-use crate::arch::Arch;
+use crate::arch::{Arch, WAVE};
 use crate::env::Fault;
 use crate::mode::Mode;
 use crate::operand::{Kind, Operand};
 
 /// Lanes of a wave.
-pub const LANES: usize = 64;
+pub const LANES: usize = WAVE.lanes() as usize;
 
 /// Vector registers of a wave, accumulation registers included.
 pub const VGPRS: usize = 512;
@@ -60,6 +60,8 @@ pub enum Trap {
     Trap(u8),
     /// `s_sethalt`: no debugger is there to resume the wave.
     Halt,
+    /// The wave turned skipping of vector instructions on (MODE.VSKIP), which is not emulated.
+    Vskip,
 }
 
 /// Scalar registers by operand code: numbered ones, `flat_scratch`, `xnack_mask`, `vcc`, `ttmp`, `m0`, `exec`.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use amdgpu_emu::memory::Backing;
 
-use crate::device::{Device, State};
+use crate::Errno;
+use crate::device::Device;
 use crate::dmabuf::{Dmabuf, Record};
 use crate::lock;
 use crate::memfile::{Mapping, PAGE};
@@ -71,9 +72,6 @@ impl Table {
         self.buffers.values().filter(of_device).fold((0, 0), sum)
     }
 }
-
-/// An error number of the C library.
-pub(crate) type Errno = i32;
 
 impl Buffers {
     /// Adds a buffer and returns its handle.
@@ -155,9 +153,9 @@ impl Buffer {
     }
 
     /// The record by which other processes find its memory; `None` if the driver did not allocate it.
-    pub(crate) fn record(&self, state: &State) -> Option<Record> {
+    pub(crate) fn record(&self, devices: &[Device]) -> Option<Record> {
         let Store::Memory { device, offset, .. } = self.store else { return None };
-        let device = state.devices.get(device)?;
+        let device = devices.get(device)?;
         Some(Record::new(&device.memory, offset, self.size, device.gpu_id, self.flags))
     }
 
@@ -167,9 +165,9 @@ impl Buffer {
     }
 
     /// Maps it into a GPU at its address.
-    pub(crate) fn map(&mut self, state: &State, device: usize) {
+    pub(crate) fn map(&mut self, devices: &[Device], device: usize) {
         if let Some(backing) = self.backing() {
-            state.devices[device].gpu.space.map(self.address, backing, self.writable());
+            devices[device].gpu.space.map(self.address, backing, self.writable());
         }
         if !self.mapped.contains(&device) {
             self.mapped.push(device);
@@ -177,22 +175,22 @@ impl Buffer {
     }
 
     /// Removes it from a GPU.
-    pub(crate) fn unmap(&mut self, state: &State, device: usize) {
+    pub(crate) fn unmap(&mut self, devices: &[Device], device: usize) {
         if self.mapped.contains(&device) {
-            state.devices[device].gpu.space.unmap(self.address, self.size);
+            devices[device].gpu.space.unmap(self.address, self.size);
             self.mapped.retain(|&d| d != device);
         }
     }
 
     /// Gives its memory back.
-    pub(crate) fn free(mut self, state: &State) {
+    pub(crate) fn free(mut self, devices: &[Device]) {
         for device in std::mem::take(&mut self.mapped) {
-            state.devices[device].gpu.space.unmap(self.address, self.size);
+            devices[device].gpu.space.unmap(self.address, self.size);
         }
         match self.store {
             Store::Memory { device, offset, mapping } => {
                 drop(mapping);
-                state.devices[device].memory.release(offset, self.size);
+                devices[device].memory.release(offset, self.size);
             }
             Store::Imported { .. } | Store::Register | Store::User { .. } => {}
         }

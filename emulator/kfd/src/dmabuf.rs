@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use crate::buffer::Errno;
+use crate::Errno;
 use crate::memfile::{self, Identity, Mapping, MemFile, PAGE, identity, map_of_other};
 use crate::uapi::drm::drm_amdgpu_gem_metadata__bindgen_ty_1;
 

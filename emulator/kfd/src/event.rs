@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::buffer::Errno;
+use crate::Errno;
 use crate::lock;
 use crate::uapi::kfd;
 

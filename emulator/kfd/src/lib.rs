@@ -21,18 +21,22 @@
 mod buffer;
 mod device;
 mod dmabuf;
+mod entries;
 mod event;
 pub mod exports;
 mod heap;
 mod ioctl;
 mod memfile;
 mod paths;
+mod plan;
 mod process_log;
 mod product;
+pub mod progress;
 mod queue;
 mod readings;
 mod runtime;
 mod shared;
+mod state;
 mod svm;
 mod sysfs;
 mod trace;
@@ -40,9 +44,7 @@ mod tree;
 mod uapi;
 mod usage;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use logdur_system::lock;
 
-/// Locks a mutex; a panic of another thread while it held the lock does not stop the process.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// An error number of the C library.
+type Errno = i32;

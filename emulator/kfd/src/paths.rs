@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::device;
+use crate::plan;
 use crate::product::FIRST_RENDER_MINOR;
 use crate::sysfs::{self, Reading};
 use crate::tree;
@@ -38,11 +38,11 @@ pub(crate) fn target(path: *const libc::c_char) -> Target {
         return Target::Other;
     }
     if let Some(index) = render_index(path)
-        && index < device::gpu_count()
+        && index < plan::gpu_count()
     {
         return Target::Render(index);
     }
-    let Some(root) = device::tree() else { return Target::Other };
+    let Some(root) = tree::root() else { return Target::Other };
     let Ok(text) = std::str::from_utf8(path) else { return Target::Other };
     let inside = tree::inside(root, text);
     let Ok(inside) = CString::new(inside.as_os_str().as_bytes()) else { return Target::Other };

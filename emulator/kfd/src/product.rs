@@ -1,7 +1,8 @@
-//! What the emulated GPUs say that they are. Source: the properties that `/sys/class/kfd` shows on such machines,
+//! What the emulated GPUs say that they are, beyond their processors. Source: the properties that `/sys/class/kfd` shows on such machines,
 //! and the names in libdrm's `amdgpu.ids`.
 
 use amdgpu_emu::Arch;
+use amdgpu_processor::Generation;
 
 /// A product that can be emulated.
 #[derive(Clone, Copy)]
@@ -11,10 +12,9 @@ pub(crate) struct Product {
     pub(crate) name: &'static str,
     pub(crate) device_id: u32,
     pub(crate) revision: u32,
-    /// Major * 10000 + minor * 100 + stepping, decimal.
-    pub(crate) gfx_target_version: u32,
-    pub(crate) waves_per_simd: u32,
     pub(crate) array_count: u32,
+    /// Dies with compute units.
+    pub(crate) xccs: u32,
     /// Its static memories have error correction on, which is part of the target's name (`gfx906:sramecc+`).
     pub(crate) sramecc: bool,
     pub(crate) sdma_engines: u32,
@@ -25,11 +25,7 @@ pub(crate) struct Product {
     pub(crate) l2_kib: u32,
     pub(crate) firmware: u32,
     pub(crate) sdma_firmware: u32,
-    /// `AMDGPU_FAMILY_AI`, which all of them belong to.
-    pub(crate) family: u32,
 }
-
-const FAMILY_AI: u32 = crate::uapi::drm::AMDGPU_FAMILY_AI;
 
 pub(crate) const PRODUCTS: &[Product] = &[
     Product {
@@ -37,9 +33,8 @@ pub(crate) const PRODUCTS: &[Product] = &[
         name: "AMD Radeon Instinct MI25 (emulated)",
         device_id: 0x6860,
         revision: 0,
-        gfx_target_version: 90000,
-        waves_per_simd: 10,
         array_count: 4,
+        xccs: 1,
         sramecc: false,
         sdma_engines: 2,
         sdma_xgmi_engines: 0,
@@ -49,16 +44,14 @@ pub(crate) const PRODUCTS: &[Product] = &[
         l2_kib: 4096,
         firmware: 440,
         sdma_firmware: 430,
-        family: FAMILY_AI,
     },
     Product {
         arch: Arch::Gfx906,
         name: "AMD Radeon Instinct MI60 (emulated)",
         device_id: 0x66a0,
         revision: 0,
-        gfx_target_version: 90006,
-        waves_per_simd: 10,
         array_count: 4,
+        xccs: 1,
         sramecc: true,
         sdma_engines: 2,
         sdma_xgmi_engines: 0,
@@ -68,16 +61,14 @@ pub(crate) const PRODUCTS: &[Product] = &[
         l2_kib: 4096,
         firmware: 470,
         sdma_firmware: 145,
-        family: FAMILY_AI,
     },
     Product {
         arch: Arch::Gfx908,
         name: "AMD Instinct MI100 (emulated)",
         device_id: 0x738c,
         revision: 1,
-        gfx_target_version: 90008,
-        waves_per_simd: 10,
         array_count: 8,
+        xccs: 1,
         sramecc: true,
         sdma_engines: 2,
         sdma_xgmi_engines: 6,
@@ -87,16 +78,14 @@ pub(crate) const PRODUCTS: &[Product] = &[
         l2_kib: 8192,
         firmware: 60,
         sdma_firmware: 18,
-        family: FAMILY_AI,
     },
     Product {
         arch: Arch::Gfx90a,
         name: "AMD Instinct MI210 (emulated)",
         device_id: 0x740f,
         revision: 2,
-        gfx_target_version: 90010,
-        waves_per_simd: 8,
         array_count: 8,
+        xccs: 1,
         sramecc: true,
         sdma_engines: 2,
         sdma_xgmi_engines: 3,
@@ -106,16 +95,14 @@ pub(crate) const PRODUCTS: &[Product] = &[
         l2_kib: 8192,
         firmware: 75,
         sdma_firmware: 8,
-        family: FAMILY_AI,
     },
     Product {
         arch: Arch::Gfx942,
         name: "AMD Instinct MI300X (emulated)",
         device_id: 0x74a1,
         revision: 0,
-        gfx_target_version: 90402,
-        waves_per_simd: 8,
         array_count: 8,
+        xccs: 8,
         sramecc: true,
         sdma_engines: 2,
         sdma_xgmi_engines: 14,
@@ -125,11 +112,17 @@ pub(crate) const PRODUCTS: &[Product] = &[
         l2_kib: 4096,
         firmware: 166,
         sdma_firmware: 22,
-        family: FAMILY_AI,
     },
 ];
 
 impl Product {
+    /// The family of drivers that it belongs to.
+    pub(crate) fn family(&self) -> u32 {
+        match self.arch.row().generation {
+            Generation::Gfx9 => crate::uapi::drm::AMDGPU_FAMILY_AI,
+        }
+    }
+
     /// The product with a processor of that name. `:sramecc+` or `:sramecc-` after it says whether error correction is
     /// on, on those that can have it.
     pub(crate) fn named(name: &str) -> Option<Product> {

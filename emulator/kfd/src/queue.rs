@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use amdgpu_emu::driver::{PacketError, QueueError, WaveError};
-use amdgpu_emu::memory::View;
+use amdgpu_emu::memory::{Refused, View};
 use amdgpu_emu::queue::Doorbell;
 use hsa_sys::abi::queue::Queue as AbiQueue;
 use hsa_sys::abi::signal::Signal;
 
-use crate::buffer::Errno;
-use crate::device::State;
+use crate::Errno;
+use crate::device::Device;
+use crate::event::Events;
 use crate::lock;
-use crate::memfile::Mapping;
+use crate::memfile::{Mapping, MemFile};
 
 /// Bytes of the doorbell page of a process on one GPU.
 pub(crate) const DOORBELL_PAGE: u64 = 8192;
@@ -59,13 +60,13 @@ impl Queues {
     ///
     /// # Errors
     /// ENOSPC when all are taken, ENOMEM when the page cannot be mapped.
-    pub(crate) fn doorbell(&self, state: &State, device: usize, value: u64) -> Result<(u64, Doorbell), Errno> {
+    pub(crate) fn doorbell(&self, kfd: &MemFile, device: usize, value: u64) -> Result<(u64, Doorbell), Errno> {
         let page = {
             let mut pages = lock(&self.pages);
             match pages.get(&device) {
                 Some(page) => page.clone(),
                 None => {
-                    let page = state.kfd.map(doorbell_offset(device), DOORBELL_PAGE).map_err(|_| libc::ENOMEM)?;
+                    let page = kfd.map(doorbell_offset(device), DOORBELL_PAGE).map_err(|_| libc::ENOMEM)?;
                     pages.insert(device, page.clone());
                     page
                 }
@@ -149,7 +150,7 @@ fn codes(error: &QueueError) -> (i64, u32) {
         QueueError::Packet(PacketError::Type) => (inactive::PACKET, exception::PACKET_UNSUPPORTED),
         QueueError::Packet(PacketError::Resources) => (inactive::RESOURCES, exception::WORK_GROUP_SIZE_INVALID),
         QueueError::Wave(WaveError { trap, .. }) | QueueError::Injected(trap) => match trap {
-            Trap::Illegal => (inactive::ILLEGAL_INSTRUCTION, exception::WAVE_ILLEGAL_INSTRUCTION),
+            Trap::Illegal | Trap::Vskip => (inactive::ILLEGAL_INSTRUCTION, exception::WAVE_ILLEGAL_INSTRUCTION),
             // What page tables refuse is a memory fault and does not come here. Of the rest the trap handler says that it
             // is no memory violation (ROCr's `trap_handler.s`), which the runtime would leave to the memory fault's event.
             Trap::Aperture { .. } | Trap::Fetch | Trap::Memory(_) => {
@@ -164,38 +165,39 @@ fn codes(error: &QueueError) -> (i64, u32) {
 
 /// Tells the runtime that a queue stopped: through the header of its save area when it handles exceptions, else
 /// through the queue's own signal.
-pub(crate) fn report_error(id: u32, error: &QueueError, exceptions: bool) {
-    let Some(state) = State::get() else { return };
-    let Some((device, queue, save_area)) = state.queues.addresses(id) else { return };
-    let mut view = View::new(state.devices[device].gpu.space.clone());
+///
+/// # Errors
+/// When the memory of the queue cannot be accessed.
+pub(crate) fn report_error(
+    queues: &Queues,
+    devices: &[Device],
+    events: &Events,
+    id: u32,
+    error: &QueueError,
+    exceptions: bool,
+) -> Result<(), Refused> {
+    let Some((device, queue, save_area)) = queues.addresses(id) else { return Ok(()) };
+    let mut view = View::new(devices[device].gpu.space.clone());
     let (code, exception) = codes(error);
-    let told = if exceptions && save_area != 0 {
-        raise_exception(state, &mut view, save_area, exception)
+    if exceptions && save_area != 0 {
+        raise_exception(events, &mut view, save_area, exception)
     } else {
-        store_inactive(state, &mut view, queue, code)
-    };
-    if told.is_err() {
-        state.log.line(format!("queue {id}: its error could not be told to the runtime"));
+        store_inactive(events, &mut view, queue, code)
     }
 }
 
 /// Source: `HsaUserContextSaveAreaHeader` of the thunk library: the address of the error reason and the event.
-fn raise_exception(
-    state: &State,
-    view: &mut View,
-    save_area: u64,
-    exception: u32,
-) -> Result<(), amdgpu_emu::memory::Refused> {
+fn raise_exception(events: &Events, view: &mut View, save_area: u64, exception: u32) -> Result<(), Refused> {
     let reason = view.word64(save_area + 24, false)?.load(Ordering::Acquire);
     let event = view.word32(save_area + 32, false)?.load(Ordering::Acquire);
     if reason != 0 {
         view.word64(reason, true)?.fetch_or(1 << (exception - 1), Ordering::AcqRel);
     }
-    state.events.raise(event);
+    events.raise(event);
     Ok(())
 }
 
-fn store_inactive(state: &State, view: &mut View, queue: u64, code: i64) -> Result<(), amdgpu_emu::memory::Refused> {
+fn store_inactive(events: &Events, view: &mut View, queue: u64, code: i64) -> Result<(), Refused> {
     if queue == 0 {
         return Ok(());
     }
@@ -211,7 +213,7 @@ fn store_inactive(state: &State, view: &mut View, queue: u64, code: i64) -> Resu
     let event = view.word32(handle + std::mem::offset_of!(Signal, event_id) as u64, false)?.load(Ordering::Relaxed);
     if mailbox != 0 {
         view.word64(mailbox, true)?.store(event.into(), Ordering::Release);
-        state.events.raise(event);
+        events.raise(event);
     }
     Ok(())
 }

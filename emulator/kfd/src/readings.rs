@@ -5,15 +5,15 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::product::Product;
 use crate::sysfs::{Reading, visible_memory};
-use crate::{device, memfile, paths, usage};
+use crate::{memfile, paths, plan, tree, usage};
 
 /// A GPU's value now, of all processes.
 pub(crate) fn value(index: usize, reading: Reading) -> u64 {
-    let machine = device::tree().map_or(0, usage::machine);
+    let machine = tree::root().map_or(0, usage::machine);
     let (video, system) = usage::everywhere(machine, Product::gpu_id(index));
     match reading {
         Reading::Video => video,
-        Reading::Visible => video.min(visible_memory(device::settings())),
+        Reading::Visible => video.min(visible_memory(plan::settings())),
         Reading::System => system,
     }
 }

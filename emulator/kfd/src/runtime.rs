@@ -17,6 +17,11 @@ pub(crate) fn path() -> Option<PathBuf> {
     found
 }
 
+/// True for the path of a runtime.
+pub(crate) fn is_runtime(path: &Path) -> bool {
+    path.file_name().is_some_and(|file| file.as_bytes().starts_with(FILE.as_bytes()))
+}
+
 /// Keeps the path of the first object that is the runtime.
 ///
 /// # Safety
@@ -29,7 +34,7 @@ unsafe extern "C" fn look_at(info: *mut libc::dl_phdr_info, _: usize, found: *mu
     }
     // SAFETY: the loader's names end with a zero, and stay while it calls back.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()));
-    if path.file_name().is_none_or(|file| !file.as_bytes().starts_with(FILE.as_bytes())) {
+    if !is_runtime(path) {
         return 0;
     }
     // SAFETY: as promised.

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Mutex;
 
-use crate::buffer::Errno;
+use crate::Errno;
 use crate::dmabuf::{Dmabuf, Record};
 use crate::lock;
 use crate::memfile::{Identity, identity};

@@ -11,8 +11,9 @@ use std::path::Path;
 
 use logdur_settings::{Bar, Emulator};
 
+use crate::entries::{Entries, Entry, file};
+use crate::plan::gpu_count;
 use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR, Product};
-use crate::tree::{Entries, Entry, file};
 
 /// The bridge that the GPUs are behind.
 const BRIDGE: &str = "/sys/devices/pci0000:00";
@@ -203,7 +204,7 @@ pub(crate) fn reading(path: &str) -> Option<(usize, Reading)> {
         let minor: u32 = minor.parse().ok()?;
         Some(minor.checked_sub(FIRST_RENDER_MINOR).unwrap_or(minor) as usize)
     } else {
-        (0..crate::device::gpu_count()).find(|&index| pci_address(index) == last)
+        (0..gpu_count()).find(|&index| pci_address(index) == last)
     };
-    index.filter(|&index| index < crate::device::gpu_count()).map(|index| (index, reading))
+    index.filter(|&index| index < gpu_count()).map(|index| (index, reading))
 }

@@ -8,10 +8,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use amdgpu_emu::Arch;
 use logdur_settings::{Bar, Emulator, Xnack};
 
+use crate::entries::{Entries, Entry, file};
+use crate::plan::plan;
+use crate::process_log::ProcessLog;
 use crate::product::{FIRST_RENDER_MINOR, Product};
 use crate::sysfs;
 
@@ -20,23 +23,19 @@ pub(crate) const TOPOLOGY: &str = "/sys/devices/virtual/kfd/kfd/topology";
 /// libdrm's table of product names.
 pub(crate) const AMDGPU_IDS: &str = "/usr/share/libdrm/amdgpu.ids";
 
-/// What is at a path of the tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
-    /// A file with this text.
-    File(String),
-    /// A folder, though nothing may be in it.
-    Folder,
-    /// A symbolic link. It is relative, so that it stays inside of the tree.
-    Link(String),
-}
-
-/// Paths, absolute as the runtime names them, and what is there.
-pub(crate) type Entries = Vec<(String, Entry)>;
-
-/// A file with a text.
-pub(crate) fn file(path: impl Into<String>, text: impl Into<String>) -> (String, Entry) {
-    (path.into(), Entry::File(text.into()))
+/// The device tree; `None` if it could not be written, which is logged once.
+pub(crate) fn root() -> Option<&'static Path> {
+    static TREE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let made = TREE.get_or_init(|| {
+        let plan = plan();
+        prepare(&plan.products, &plan.settings)
+            .inspect_err(|e| {
+                ProcessLog::open(plan.settings.log.as_deref())
+                    .line(format!("the device tree could not be written: {e}"))
+            })
+            .ok()
+    });
+    made.as_deref()
 }
 
 /// Properties as the kernel prints them.
@@ -157,6 +156,7 @@ mod capability {
 
 fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> Entries {
     let node = format!("{TOPOLOGY}/nodes/{}", index + 1);
+    let row = p.arch.row();
     // Video memory that the host can map when the runtime asks for it, or cannot.
     let heap = if settings.bar == Bar::Large { 1 } else { 2 };
     let cus = u64::from(settings.compute_units.clamp(1, 1024).next_multiple_of(p.array_count));
@@ -172,24 +172,24 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
             format!("{node}/properties"),
             properties(&[
                 ("cpu_cores_count", 0),
-                ("simd_count", cus * 4),
+                ("simd_count", cus * u64::from(row.simds)),
                 ("mem_banks_count", 1),
                 ("caches_count", 2),
                 ("io_links_count", 1),
                 ("p2p_links_count", peers.len() as u64),
                 ("cpu_core_id_base", 0),
                 ("simd_id_base", 0x8000_0000 + 0x100 * index as u64),
-                ("max_waves_per_simd", p.waves_per_simd.into()),
-                ("lds_size_in_kb", 64),
+                ("max_waves_per_simd", row.waves.into()),
+                ("lds_size_in_kb", u64::from(row.target.lds >> 10)),
                 ("gds_size_in_kb", 0),
                 ("num_gws", 64),
-                ("wave_front_size", 64),
+                ("wave_front_size", row.wave_size().lanes().into()),
                 ("array_count", p.array_count.into()),
                 ("simd_arrays_per_engine", 1),
                 ("cu_per_simd_array", cus / u64::from(p.array_count)),
-                ("simd_per_cu", 4),
+                ("simd_per_cu", row.simds.into()),
                 ("max_slots_scratch_cu", 32),
-                ("gfx_target_version", p.gfx_target_version.into()),
+                ("gfx_target_version", row.target.version().into()),
                 ("vendor_id", 0x1002),
                 ("device_id", p.device_id.into()),
                 ("location_id", sysfs::location_id(index)),
@@ -207,7 +207,7 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
                 ("debug_prop", 0),
                 ("sdma_fw_version", p.sdma_firmware.into()),
                 ("unique_id", Product::unique_id(index)),
-                ("num_xcc", if p.arch == Arch::Gfx942 { 8 } else { 1 }),
+                ("num_xcc", p.xccs.into()),
                 ("max_engine_clk_ccompute", 3000),
             ]),
         ),
@@ -264,41 +264,72 @@ fn hash(entries: &Entries) -> u64 {
 /// The user's own folder for trees.
 fn parent(settings: &Emulator) -> io::Result<PathBuf> {
     if let Some(folder) = &settings.tree {
-        fs::create_dir_all(folder)?;
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
+        fs::create_dir_all(folder).map_err(failed)?;
         return Ok(folder.clone());
     }
     // SAFETY: geteuid cannot fail.
     let user = unsafe { libc::geteuid() };
-    let base = std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|p| p.is_dir())
-        .unwrap_or_else(std::env::temp_dir);
-    let folder = base.join(format!("kfdemu-{user}"));
-    match fs::DirBuilder::new().mode(0o700).create(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
+    // It may be another user's, after `su`.
+    let runtime = runtime.filter(|p| p.metadata().is_ok_and(|found| found.is_dir() && found.uid() == user));
+    let bases: Vec<PathBuf> = runtime.into_iter().chain([std::env::temp_dir(), MEMORY_FOLDER.into()]).collect();
+    private_folder(&bases, user)
+}
+
+/// Temporary files in memory: there also where other file systems are read-only, as in many containers.
+const MEMORY_FOLDER: &str = "/dev/shm";
+/// How many names of folders are tried in each place.
+const NAMES: u32 = 16;
+
+/// The first folder of this user that is there or can be made: another user may have taken a name.
+fn private_folder(bases: &[PathBuf], user: u32) -> io::Result<PathBuf> {
+    let mut refused = Vec::new();
+    for base in bases {
+        for number in 0..NAMES {
+            let more = if number == 0 { String::new() } else { format!("-{number}") };
+            let folder = base.join(format!("kfdemu-{user}{more}"));
+            let made = fs::DirBuilder::new().mode(0o700).create(&folder);
+            let found = fs::symlink_metadata(&folder);
+            // A folder of another user, or one that others may write, could contain a forged tree.
+            if found.is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0) {
+                return Ok(folder);
+            }
+            match made {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    refused.push(format!("{}: {error}", folder.display()));
+                    break;
+                }
+                _ if number == 0 => refused.push(format!("{} is not a folder of user {user} alone", folder.display())),
+                _ => {}
+            }
+        }
     }
-    // A folder of another user could contain a forged tree.
-    let found = fs::symlink_metadata(&folder)?;
-    if !found.is_dir() || found.uid() != user {
-        return Err(io::Error::other(format!("{} is not a folder of this user", folder.display())));
-    }
-    Ok(folder)
+    Err(io::Error::other(format!("{}; {} names another folder for it", refused.join("; "), Emulator::tree)))
 }
 
 /// The folder that holds the tree, written if it is not there yet.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(crate) fn prepare(products: &[Product], settings: &Emulator) -> io::Result<PathBuf> {
+fn prepare(products: &[Product], settings: &Emulator) -> io::Result<PathBuf> {
     let entries = entries(products, settings);
     let parent = parent(settings)?;
-    let folder = parent.join(format!("{:016x}", hash(&entries)));
+    write_into(&parent, &entries).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("{}: {error}; {} names another folder for it", parent.display(), Emulator::tree),
+        )
+    })
+}
+
+fn write_into(parent: &Path, entries: &Entries) -> io::Result<PathBuf> {
+    let folder = parent.join(format!("{:016x}", hash(entries)));
     if folder.is_dir() {
         return Ok(folder);
     }
     let unfinished = parent.join(format!("unfinished-{}", std::process::id()));
-    for (name, entry) in &entries {
+    for (name, entry) in entries {
         let path = unfinished.join(name.trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap_or(&unfinished))?;
         match entry {
@@ -340,4 +371,34 @@ pub(crate) fn inside(tree: &Path, path: &str) -> PathBuf {
         None => path.to_owned(),
     };
     tree.join(path.trim_start_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_tree_is_in_the_first_folder_that_is_this_users_alone_and_without_one_each_is_named() {
+        // SAFETY: geteuid cannot fail.
+        let user = unsafe { libc::geteuid() };
+        let place = std::env::temp_dir().join(format!("kfdemu-test-{}", std::process::id()));
+        fs::create_dir_all(&place).expect("a folder");
+        let mode = |folder: &str, mode| fs::set_permissions(place.join(folder), Permissions::from_mode(mode));
+        let name = format!("kfdemu-{user}");
+        // A link that another user may have made, and a folder that all may write.
+        std::os::unix::fs::symlink("/tmp", place.join(&name)).expect("a link");
+        fs::create_dir(place.join(format!("{name}-1"))).expect("a folder");
+        mode(&format!("{name}-1"), 0o777).expect("ours");
+        let nowhere = place.join("nowhere");
+        let found = private_folder(&[nowhere.clone(), place.clone()], user).expect("the third name");
+        assert_eq!(found, place.join(format!("{name}-2")));
+        assert_eq!(private_folder(std::slice::from_ref(&place), user).expect("the same again"), found);
+        let refused = private_folder(&[nowhere.clone(), "/proc".into()], user).expect_err("there is none").to_string();
+        for said in [&*nowhere.display().to_string(), "/proc/kfdemu-", "KFDEMU_TREE names another folder"] {
+            assert!(refused.contains(said), "{said}: {refused}");
+        }
+        fs::remove_dir_all(&place).expect("ours");
+    }
 }

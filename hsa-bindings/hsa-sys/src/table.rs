@@ -7,6 +7,10 @@ use core::mem::offset_of;
 
 use crate::raw::AmdExtTable;
 
+/// The newest step (`step_id`) of the AMD extension table whose entries are known here: that of `hsa_api_trace_version.h` in
+/// rocm-systems of August 2026.
+pub const NEWEST_AMD_STEP: u32 = 0x12;
+
 /// Entries of the newest layout that an older one lacks: from, and bytes.
 type Gap = (usize, usize);
 

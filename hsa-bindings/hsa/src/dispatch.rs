@@ -16,6 +16,10 @@ use crate::{Api, OwnSignal, Result};
 
 /// Packets that a queue of ours holds: one is in it at a time.
 const PACKETS: u32 = 64;
+/// The bits of a packet's first word that are its header.
+const HEADER: u64 = 0xffff;
+/// Words of a packet.
+const WORDS: usize = 8;
 
 /// A queue that this process made, with completion times.
 #[derive(Debug)]
@@ -23,6 +27,15 @@ pub struct OwnQueue {
     queue: *mut hsa_queue_t,
     /// The status that the runtime stopped the queue with, or 0.
     error: &'static AtomicU32,
+}
+
+/// What only the host writes to a queue.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// Its type, ring, doorbell and size.
+    pub structure: Vec<u64>,
+    /// The packets without their headers, which the packet processor invalidates.
+    pub packets: Vec<[u64; WORDS]>,
 }
 
 /// When a dispatch ran, in ticks of the system's clock ([`Api::timestamp_frequency`]).
@@ -84,10 +97,7 @@ impl Api {
         let slot = fields.base_address.cast::<[AtomicU64; 8]>().wrapping_add((index % u64::from(fields.size)) as usize);
         // SAFETY: the index is reduced to the ring's size; slots are 64 bytes.
         let slot = unsafe { &*slot };
-        let words: [u64; 8] = std::array::from_fn(|n| {
-            let word = |at: usize| u64::from(packet.0.get(at).copied().unwrap_or(0));
-            word(2 * n) | word(2 * n + 1) << 32
-        });
+        let words = words(packet);
         // Everything but the header, whose type keeps the slot closed until it is stored last.
         for (to, word) in slot.iter().zip(words).skip(1) {
             to.store(word, Ordering::Relaxed);
@@ -140,6 +150,19 @@ impl Api {
     }
 }
 
+/// A packet's words.
+fn words(packet: &Packet) -> [u64; WORDS] {
+    std::array::from_fn(|n| {
+        let word = |at: usize| u64::from(packet.0.get(at).copied().unwrap_or(0));
+        word(2 * n) | word(2 * n + 1) << 32
+    })
+}
+
+fn without_header(mut packet: [u64; WORDS]) -> [u64; WORDS] {
+    packet[0] &= !HEADER;
+    packet
+}
+
 impl OwnQueue {
     /// The address of its structure, `amd_queue_t`.
     pub fn address(&self) -> u64 {
@@ -150,6 +173,30 @@ impl OwnQueue {
     pub fn memory(&self) -> &Queue {
         // SAFETY: the queue was made by `own_queue` and lives as long as the runtime.
         unsafe { Queue::from_address(self.address()) }
+    }
+
+    /// What only the host writes.
+    pub fn contents(&self) -> Contents {
+        // SAFETY: the queue was made by `own_queue`, and queues begin with this structure.
+        let fields = unsafe { &*self.queue };
+        let structure = self.memory().hsa_queue.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        let words = fields.base_address.cast::<AtomicU64>();
+        let word = |at: usize| {
+            // SAFETY: the ring has so many packets of eight words, and lives as long as the runtime.
+            unsafe { &*words.wrapping_add(at) }.load(Ordering::Relaxed)
+        };
+        let packet = |n: usize| without_header(std::array::from_fn(|at| word(WORDS * n + at)));
+        Contents { structure, packets: (0..PACKETS as usize).map(packet).collect() }
+    }
+
+    /// What [`contents`](OwnQueue::contents) are once a packet is published.
+    pub fn contents_with(&self, packet: &Packet) -> Contents {
+        let mut all = self.contents();
+        let index = self.memory().write_dispatch_id.load(Ordering::Relaxed) % u64::from(PACKETS);
+        if let Some(slot) = all.packets.get_mut(index as usize) {
+            *slot = without_header(words(packet));
+        }
+        all
     }
 
     /// Why the runtime has stopped it, if it has.

@@ -108,6 +108,11 @@ impl LiveTable {
         unsafe { (*self.amd).version }
     }
 
+    /// The step of the extension table (`step_id`): each one has appended entries.
+    pub fn amd_step(&self) -> u32 {
+        self.amd_version().step_id
+    }
+
     /// The entry of the core table at an offset of [`CoreApiTable`]; `None` past the runtime's table.
     pub fn core_at(&self, offset: usize) -> Option<Slot<'_>> {
         const FIRST: usize = offset_of!(CoreApiTable, hsa_init_fn);

@@ -43,6 +43,17 @@ impl Pool {
     }
 }
 
+/// A part of memory that is mapped at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The address.
+    pub address: u64,
+    /// How many bytes.
+    pub bytes: usize,
+    /// Bytes of the memory before the part.
+    pub offset: usize,
+}
+
 impl Api {
     /// Every pool of every agent.
     ///
@@ -70,6 +81,36 @@ impl Api {
         let asked =
             unsafe { call!(self.amd.hsa_amd_vmem_get_alloc_properties_from_handle_fn(handle, &mut pool, &mut kind)) };
         asked.ok().map(|()| pool.handle)
+    }
+
+    /// Maps memory of a pool at several addresses, for an agent to read and write. `parts` are addresses and bytes with the offset in
+    /// the memory where each begins. What was mapped before an error stays.
+    ///
+    /// # Errors
+    /// What the runtime says; [`HsaError::Missing`] of a runtime before 6.0. An address that the runtime does not give: the address
+    /// that it gave.
+    pub fn map_shared(&self, pool: &Pool, bytes: usize, agent: u64, parts: &[Part]) -> Result<Option<u64>> {
+        let mut handle = raw::hsa_amd_vmem_alloc_handle_t { handle: 0 };
+        let pool = hsa_amd_memory_pool_t { handle: pool.handle };
+        // SAFETY: the runtime writes a handle.
+        unsafe { call!(self.amd.hsa_amd_vmem_handle_create_fn(pool, bytes, raw::MEMORY_TYPE_PINNED, 0, &mut handle)) }?;
+        for part in parts {
+            let mut at = ptr::null_mut::<c_void>();
+            // SAFETY: the runtime writes an address of which no memory is mapped.
+            unsafe { call!(self.amd.hsa_amd_vmem_address_reserve_fn(&mut at, part.bytes, part.address, 0)) }?;
+            if at.addr() as u64 != part.address {
+                return Ok(Some(at.addr() as u64));
+            }
+            // SAFETY: so many bytes were reserved there just now.
+            unsafe { call!(self.amd.hsa_amd_vmem_map_fn(at, part.bytes, part.offset, handle, 0)) }?;
+            let access = raw::hsa_amd_memory_access_desc_t {
+                permissions: raw::HSA_ACCESS_PERMISSION_RW,
+                agent_handle: hsa_agent_t { handle: agent },
+            };
+            // SAFETY: the memory was mapped above; the runtime reads one description.
+            unsafe { call!(self.amd.hsa_amd_vmem_set_access_fn(at, part.bytes, &access, 1)) }?;
+        }
+        Ok(None)
     }
 
     /// Starts a copy between two agents' memories; the signal is decremented when it is complete.

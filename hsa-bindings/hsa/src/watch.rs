@@ -58,22 +58,35 @@ pub enum Refusal {
     /// Hardware before gfx9.
     #[error("its doorbell is of a kind whose values are not packet numbers")]
     Doorbell,
-    /// A ring in the GPU's memory would be read over the bus, packet by packet.
+    /// A ring in the GPU's memory, behind another tool: it is given to producers as another ring, which that tool would not know.
     #[error(
-        "its ring is in the memory of the GPU; DEBUG_CLR_AQL_DEV_QUEUE=0 and HSA_ALLOCATE_QUEUE_DEV_MEM=0 put it into the host's"
+        "its ring is in the memory of the GPU, and another tool has replaced the functions on indices; \
+         DEBUG_CLR_AQL_DEV_QUEUE=0 and HSA_ALLOCATE_QUEUE_DEV_MEM=0 put it into the host's"
     )]
     DeviceRing,
+    /// The system has no memory left.
+    #[error("there is no memory for its records")]
+    Memory,
+}
+
+/// Which memory a ring is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingMemory {
+    /// The host's.
+    Host,
+    /// The GPU's: the host writes it, and does not read it.
+    Device,
 }
 
 impl Api {
-    /// Prepares a queue to be watched in place: its completed packets carry times from now on.
+    /// Prepares a queue to be watched in place: its completed packets carry times from now on. Returns where its ring is.
     ///
     /// # Errors
     /// Why it cannot be watched; it is as it was.
     ///
     /// # Safety
     /// `queue` must be a queue of this runtime that is not destroyed and has no packet yet.
-    pub unsafe fn watch_in_place(&self, queue: *mut hsa_queue_t) -> Result<(), Refusal> {
+    pub unsafe fn watch_in_place(&self, queue: *mut hsa_queue_t) -> Result<RingMemory, Refusal> {
         // SAFETY: the caller's promise; the first fields of a queue never change.
         let fields = unsafe { queue.read() };
         // SAFETY: a doorbell lives as long as its queue.
@@ -81,11 +94,10 @@ impl Api {
         if doorbell.kind.load(Ordering::Relaxed) == kind::LEGACY_DOORBELL {
             return Err(Refusal::Doorbell);
         }
-        if self.is_device_memory(fields.base_address.addr()) {
-            return Err(Refusal::DeviceRing);
-        }
         // SAFETY: the caller's promise.
-        Ok(unsafe { self.enable_profiling(queue) }?)
+        unsafe { self.enable_profiling(queue) }?;
+        let is_device = self.is_device_memory(fields.base_address.addr());
+        Ok(if is_device { RingMemory::Device } else { RingMemory::Host })
     }
 }
 

@@ -36,11 +36,11 @@ impl<T> CombiningLock<T> {
     }
 
     /// Does the work, and repeats it while other threads have set the flag meanwhile. If another thread holds the lock, sets the
-    /// flag instead. Work that panics leaves the lock free.
+    /// flag instead, and returns false. Work that panics leaves the lock free.
     #[inline]
-    pub fn work(&self, mut work: impl FnMut(&mut T)) {
+    pub fn work(&self, mut work: impl FnMut(&mut T)) -> bool {
         if !self.take() {
-            return;
+            return false;
         }
         loop {
             let panicking = FreeOnPanic(&self.state);
@@ -48,7 +48,7 @@ impl<T> CombiningLock<T> {
             work(unsafe { &mut *self.inner.get() });
             mem::forget(panicking);
             if self.state.compare_exchange(TAKEN, FREE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                return;
+                return true;
             }
             // Another thread has set the flag: from there the state changes to the same only.
             self.state.swap(TAKEN, Ordering::AcqRel);

@@ -1,17 +1,11 @@
-//! Queues whose packets are seen, in one of two ways.
-//!
-//! A way of seeing packets brings the packets of a queue, in their order and each once, to
-//! `Publisher::observe` before the GPU can see them; everything else is common to all ways. The way
-//! is chosen when the queue is created, for all its life.
+//! Queues whose packets are seen: what is kept of each, and how far it has come.
 
 pub mod combining_lock;
-mod completed;
 mod hold;
-pub mod inplace;
-mod intercept;
+mod noted;
 mod rest;
 mod ring;
-pub mod unseen;
+mod shadow;
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -19,42 +13,19 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-use hsa::{Api, OwnSignal, Wanted, Way};
-use hsa_sys::raw::{hsa_agent_t, hsa_queue_t, hsa_queue_type32_t};
-use logdur_settings::QueueMode;
+use hsa::OwnSignal;
+use hsa_sys::raw::hsa_queue_t;
 
 use crate::blocks::{Blocks, Cursor, Spare};
 use crate::cache_line::OwnLine;
-use crate::interceptor::Interceptor;
-use crate::lock::lock;
-use crate::reaper::Forward;
+use logdur_system::lock;
 
-pub(crate) use completed::Completed;
-pub use completed::Work;
 pub use hold::Hold;
+pub(crate) use noted::Noted;
 pub use rest::Rest;
-pub use ring::Ring;
+pub use ring::{Memory, Ring};
 
 use combining_lock::CombiningLock;
-
-/// What `hsa_queue_create` is called with.
-#[derive(Clone, Copy)]
-pub struct Request {
-    /// The agent that processes the packets.
-    pub agent: hsa_agent_t,
-    /// How many packets the queue holds.
-    pub size: u32,
-    /// `hsa_queue_type_t`.
-    pub kind: hsa_queue_type32_t,
-    /// What the runtime calls for errors of the queue.
-    pub callback: hsa::QueueErrorCallback,
-    /// What the callback is given.
-    pub data: *mut std::ffi::c_void,
-    /// Bytes of scratch memory a work-item, as a hint.
-    pub private_segment_size: u32,
-    /// Bytes of LDS a workgroup, as a hint.
-    pub group_segment_size: u32,
-}
 
 /// A queue that is seen. It is freed some time after it is gone: see [`Queues`].
 pub struct Queue {
@@ -89,10 +60,19 @@ pub struct Queue {
     pub deferred: Mutex<Vec<Forward>>,
 }
 
+/// An application's signal that one of ours stood in for.
+pub struct Forward {
+    pub(crate) signal: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
 /// What the thread that publishes a queue's packets works with.
 pub struct Publisher {
     /// The next free record.
     pub free: Cursor,
+    /// How many records were used.
+    pub records: u64,
     /// Signals ready for use.
     pub stash: Vec<OwnSignal>,
     /// In place: where the slots end that are known to be consumed.
@@ -100,9 +80,9 @@ pub struct Publisher {
 }
 
 impl Queue {
-    fn new(blocks: &Blocks, agent: usize, ring: Option<Ring>) -> Queue {
-        let start = Cursor::start(blocks.take());
-        Queue {
+    fn new(blocks: &Blocks, agent: usize, ring: Option<Ring>) -> Option<Queue> {
+        let start = Cursor::start(blocks.take()?);
+        Some(Queue {
             handle: AtomicPtr::default(),
             id: AtomicU64::new(0),
             agent,
@@ -110,14 +90,14 @@ impl Queue {
             spare: OwnLine::default(),
             ring,
             has_packets: true,
-            publisher: OwnLine(CombiningLock::new(Publisher { free: start, stash: Vec::new(), room: 0 })),
+            publisher: OwnLine(CombiningLock::new(Publisher { free: start, records: 0, stash: Vec::new(), room: 0 })),
             reaped: OwnLine(Mutex::new(start)),
             logged: Mutex::new(start),
             forwarding: AtomicU32::new(0),
             returned: OwnLine::default(),
             defers_completions: AtomicBool::new(false),
             deferred: Mutex::default(),
-        }
+        })
     }
 
     /// Where the queue's `amd_queue_t` is; of use to its publisher only.
@@ -135,6 +115,8 @@ impl Queue {
 /// How long a queue that is gone stays in memory: a thread that rings the doorbell of a queue which another thread destroys finds
 /// it as it was. That is an error of the application, and without the library mostly does no harm.
 const LATE: Duration = Duration::from_secs(10);
+/// How many queues that are gone stay in memory at most, of an application that creates and destroys them all the time.
+const MOST_RETIRED: usize = 512;
 
 /// The queues of the process that may still have rows to come.
 ///
@@ -173,22 +155,23 @@ impl Deref for All {
 }
 
 impl Queues {
-    /// A queue to come, in the list already: packets may pass as soon as the runtime has created it.
-    fn enter(&self, blocks: &Blocks, agent: usize, ring: Option<Ring>) -> &'static Queue {
-        let queue: &'static Queue = Box::leak(Box::new(Queue::new(blocks, agent, ring)));
+    /// A queue to come, in the list already: packets may pass as soon as the runtime has created it. `None` if the system has no memory
+    /// for its records.
+    pub(crate) fn enter(&self, blocks: &Blocks, agent: usize, ring: Option<Ring>) -> Option<&'static Queue> {
+        let queue: &'static Queue = Box::leak(Box::new(Queue::new(blocks, agent, ring)?));
         let mut list = self.list.write().unwrap_or_else(|e| e.into_inner());
         list.push(queue);
         self.free(Instant::now());
-        queue
+        Some(queue)
     }
 
     /// Records of completed work of an agent that came in no packet; they have the number 0 for a queue.
-    fn enter_without_packets(&self, blocks: &Blocks, agent: usize) -> &'static Queue {
+    pub(crate) fn enter_without_packets(&self, blocks: &Blocks, agent: usize) -> Option<&'static Queue> {
         let queue: &'static Queue =
-            Box::leak(Box::new(Queue { has_packets: false, ..Queue::new(blocks, agent, None) }));
+            Box::leak(Box::new(Queue { has_packets: false, ..Queue::new(blocks, agent, None)? }));
         queue.numbered(0);
         self.list.write().unwrap_or_else(|e| e.into_inner()).push(queue);
-        queue
+        Some(queue)
     }
 
     /// The queues, as they are now.
@@ -220,11 +203,11 @@ impl Queues {
         }
     }
 
-    /// Frees the queues that have been gone for long. The caller has locked the list for writing: no lease of it begins.
+    /// Frees the queues that have been gone for long, and the oldest of too many. The caller has locked the list for writing: no lease of it begins.
     fn free(&self, now: Instant) {
         let mut retired = lock(&self.retired);
         while let Some(&(since, queue)) = retired.front()
-            && now.saturating_duration_since(since) >= LATE
+            && (now.saturating_duration_since(since) >= LATE || retired.len() > MOST_RETIRED)
             // The last use of each lease is before this.
             && self.leases.load(Ordering::Acquire) == 0
         {
@@ -236,118 +219,6 @@ impl Queues {
     }
 }
 
-/// How a queue's packets are to be seen; `refused` if it cannot be watched in place.
-fn way(interceptor: &Interceptor, api: &Api, refused: bool) -> Way {
-    let wanted = match interceptor.queue_mode {
-        QueueMode::Auto => Wanted::Either,
-        QueueMode::Inplace => Wanted::InPlace,
-        QueueMode::Intercept => Wanted::Intercept,
-    };
-    let way = hsa::way(wanted, refused, api.intercept_queues_work());
-    if wanted == Wanted::Intercept && way == Way::InPlace {
-        interceptor.notice_once(
-            "intercept",
-            "LOGDUR_QUEUE_MODE=intercept: the intercept queues of this version of the runtime are known to fail when \
-             they are full; queues are watched in place",
-        );
-    }
-    way
-}
-
-/// Creates a queue in place of the runtime's function, if that is the way; `None` if that is not the way or it failed.
-///
-/// # Safety
-/// The request must be that of a caller of `hsa_queue_create`.
-pub unsafe fn create(
-    interceptor: &'static Interceptor,
-    api: &Api,
-    agent: usize,
-    request: Request,
-) -> Option<*mut hsa_queue_t> {
-    if way(interceptor, api, false) != Way::Intercept {
-        return None;
-    }
-    // SAFETY: the caller's promise.
-    unsafe { intercept::create(interceptor, api, agent, request) }
-        .inspect_err(|e| unseen(interceptor, agent, request.size, e))
-        .ok()
-}
-
-/// Sees to it that a queue that the runtime has just created is seen, and returns the queue that the application gets.
-///
-/// # Safety
-/// The request must be that of a caller of `hsa_queue_create`, and `handle` what the runtime made of it.
-pub unsafe fn created(
-    interceptor: &'static Interceptor,
-    api: &Api,
-    agent: usize,
-    request: Request,
-    handle: *mut hsa_queue_t,
-) -> *mut hsa_queue_t {
-    if way(interceptor, api, false) == Way::Intercept {
-        // It was tried, and has failed.
-        // SAFETY: the caller's promise.
-        unsafe { inplace::leave_alone(interceptor, handle, "the runtime made no intercept queue".to_owned()) };
-        return handle;
-    }
-    // SAFETY: the application does not have the queue yet.
-    let Err(refusal) = (unsafe { inplace::watch(interceptor, api, agent, handle) }) else { return handle };
-    let mut why = refusal.to_string();
-    if way(interceptor, api, true) == Way::Intercept {
-        // SAFETY: the caller's promise.
-        match unsafe { intercept::create(interceptor, api, agent, request) } {
-            Ok(instead) => {
-                // SAFETY: no other thread has the queue that the runtime made first.
-                let _ = unsafe { api.destroy_queue(handle) };
-                return instead;
-            }
-            Err(error) => why = error.to_string(),
-        }
-    }
-    unseen(interceptor, agent, request.size, &why);
-    // SAFETY: the caller's promise.
-    unsafe { inplace::leave_alone(interceptor, handle, why) };
-    handle
-}
-
-/// Makes another tool's intercept queue known.
-///
-/// # Safety
-/// `handle` must be a queue that the runtime has just created, and that no thread uses yet.
-pub unsafe fn created_by_tool(
-    interceptor: &'static Interceptor,
-    api: &Api,
-    agent: usize,
-    size: u32,
-    handle: *mut hsa_queue_t,
-) {
-    // SAFETY: the caller's promise.
-    if let Err(refusal) = unsafe { inplace::watch(interceptor, api, agent, handle) } {
-        unseen(interceptor, agent, size, &refusal);
-        // SAFETY: the caller's promise.
-        unsafe { inplace::leave_alone(interceptor, handle, refusal.to_string()) };
-    }
-}
-
-fn unseen(interceptor: &Interceptor, agent: usize, size: u32, reason: &dyn std::fmt::Display) {
-    interceptor.notice(format!("dispatches of a queue of agent {agent} ({size} packets) pass unseen: {reason}"));
-}
-
-/// The runtime has destroyed a queue: what is not complete will not be, and its signals are for others.
-pub fn destroyed(interceptor: &Interceptor, queue: &'static Queue) {
-    queue.handle.store(std::ptr::null_mut(), Ordering::Release);
-    queue.publisher.close(|publisher| {
-        interceptor.signals.give_back(&mut publisher.stash);
-        publisher.free = interceptor.blocks.nowhere();
-    });
-    // After that: then the publisher's last block may be given to others.
-    queue.gone.store(true, Ordering::Release);
-    interceptor.signals.give_back(&mut lock(&queue.returned));
-    interceptor.reaper.look_now();
-    // Its blocks are for others, even if it never had a row.
-    interceptor.ports.records_changed();
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -355,9 +226,9 @@ mod tests {
 
     #[test]
     fn queues_that_are_gone_are_freed_later_and_not_while_a_list_that_may_have_them_is_used() {
-        let blocks = Blocks::new(Box::leak(Box::new(Records::private())), u64::MAX);
+        let blocks = Blocks::new(Box::leak(Box::new(Records::private())), u64::MAX).unwrap();
         let queues = Queues::default();
-        let old = queues.enter(&blocks, 0, None);
+        let old = queues.enter(&blocks, 0, None).unwrap();
         let handle = std::ptr::without_provenance_mut(0x1000);
         old.handle.store(handle, Ordering::Release);
         let all = queues.all();
@@ -377,5 +248,20 @@ mod tests {
         assert_eq!((left(20), old.agent), (1, 0), "a dispatch waits");
         drop(target);
         assert_eq!((left(1), left(20)), (1, 0));
+    }
+
+    #[test]
+    fn of_queues_that_come_and_go_fast_only_the_last_ones_stay_in_memory() {
+        let blocks = Blocks::new(Box::leak(Box::new(Records::private())), u64::MAX).unwrap();
+        let queues = Queues::default();
+        let since = Instant::now();
+        for _ in 0..MOST_RETIRED + 100 {
+            let queue = queues.enter(&blocks, 0, None).unwrap();
+            blocks.give_back(lock(&queue.logged).block);
+            queues.remove(queue);
+            lock(&queues.retired).push_back((since, queue));
+        }
+        queues.free(since);
+        assert_eq!(lock(&queues.retired).len(), MOST_RETIRED);
     }
 }

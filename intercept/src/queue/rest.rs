@@ -9,12 +9,10 @@ use hsa::Api;
 use hsa_sys::abi::aql::{PacketType, vendor};
 use hsa_sys::abi::signal::Signal;
 use logdur_journal::State;
+use logdur_system::lock;
 
 use super::ring::HeldBack;
 use super::{Queue, Ring};
-use crate::blocks::RecordRef;
-use crate::interceptor::Interceptor;
-use crate::lock::lock;
 
 /// How far a queue has come when everything that was published is complete, as far as it can be seen, or waits behind a
 /// barrier for signals that nothing decrements while queues are at rest.
@@ -106,13 +104,6 @@ impl Queue {
             self.publisher.work(|_| reached = ring.first_not_taken() >= packet);
         }
         reached
-    }
-
-    /// The next record that the queue's publisher is going to use; `None` while its lock is taken.
-    pub fn next_record(&self, interceptor: &Interceptor) -> Option<RecordRef> {
-        let mut record = None;
-        self.publisher.work(|publisher| record = Some(publisher.next_record(interceptor, self)));
-        record
     }
 
     /// Dispatches that have been published and no record says are complete.

@@ -10,15 +10,21 @@
 //! A packet's header is loaded with acquire, which makes the rest of the packet visible; the real index is stored with
 //! release, before the doorbell.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hsa::Api;
-use hsa_sys::abi::aql::{PacketType, Slot};
+use hsa_sys::abi::aql::{PacketType, Slot, packet_is_passed_on};
 use hsa_sys::abi::queue::Queue as AmdQueue;
 use hsa_sys::raw::{hsa_queue_t, hsa_signal_t};
 
 use super::hold::Hold;
+use super::noted::Noted;
+use super::shadow::{Shadow, written_to_device};
 use crate::cache_line::OwnLine;
+
+/// Packets that are looked at together: 4 KiB of the ring.
+const PASS: u64 = 64;
 
 /// What waits in a queue because a feature holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +35,27 @@ pub(super) enum HeldBack {
     Ordered,
     /// Packets that may run beside those before them.
     Unordered,
+}
+
+/// Which memory a ring is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// The host's.
+    Host,
+    /// The GPU's; producers get this memory instead, which has the ring's size.
+    Shadowed(NonNull<u8>),
+    /// The GPU's; producers may have its address.
+    Device,
+}
+
+/// Where a ring is.
+enum Place {
+    /// In the host's memory.
+    Host,
+    /// In the GPU's; producers write another one.
+    Shadowed(Shadow),
+    /// In the GPU's; producers write it, since they had its address before the queue was known.
+    Device,
 }
 
 /// A ring and the index that producers see.
@@ -45,6 +72,10 @@ pub struct Ring {
     pub counted: AtomicU64,
     /// How often the runtime has handed the queue out.
     pub owners: AtomicU64,
+    /// The end of the packets that a doorbell was rung for while another thread was at work on the queue, or that had to wait.
+    rung: AtomicU64,
+    /// The same, for readers of the records.
+    noted: Option<Noted>,
     /// What was published at the reaper's last look.
     pub looked_at: AtomicU64,
     /// What is not published because a feature holds it.
@@ -55,6 +86,7 @@ pub struct Ring {
     pub size: u32,
     queue: *mut hsa_queue_t,
     slots: *const Slot,
+    place: Place,
     /// The runtime's own index is stored to directly: no other tool is below us.
     direct: bool,
 }
@@ -69,10 +101,18 @@ impl Ring {
     ///
     /// # Safety
     /// `queue` must be a queue of AMD's runtime that no thread has used yet, and the queue's combining lock must be closed before
-    /// the queue is destroyed.
-    pub unsafe fn of(queue: *mut hsa_queue_t, direct: bool) -> Ring {
+    /// the queue is destroyed, and the memory of a shadow after that.
+    pub unsafe fn of(queue: *mut hsa_queue_t, direct: bool, memory: Memory) -> Ring {
         // SAFETY: the caller's promise: a queue, whose first fields never change.
         let fields = unsafe { queue.read() };
+        let place = match memory {
+            Memory::Host => Place::Host,
+            // SAFETY: the caller's promise.
+            Memory::Shadowed(memory) => Place::Shadowed(unsafe { Shadow::of(queue, memory) }),
+            Memory::Device => Place::Device,
+        };
+        let slots =
+            if let Place::Shadowed(shadow) = &place { shadow.slots().as_ptr() } else { fields.base_address.cast() };
         Ring {
             write_index: OwnLine(AtomicU64::new(0)),
             published: AtomicU64::new(0),
@@ -80,12 +120,15 @@ impl Ring {
             doorbell: fields.doorbell_signal.handle,
             counted: AtomicU64::new(0),
             owners: AtomicU64::new(1),
+            rung: AtomicU64::new(0),
+            noted: None,
             looked_at: AtomicU64::new(0),
             hold: Hold::default(),
             queue,
             kind: fields.type_,
             size: fields.size,
-            slots: fields.base_address.cast(),
+            slots,
+            place,
             direct,
         }
     }
@@ -100,6 +143,39 @@ impl Ring {
         let end = self.real_index(api);
         self.published.store(end, Ordering::Relaxed);
         self.write_index.store(end, Ordering::Release);
+    }
+
+    /// A doorbell was rung for a packet and all before it, and not all of them could be published.
+    #[cold]
+    pub(crate) fn rang(&self, packet: i64) {
+        // Whatever the value is, no more packets are meant than were reserved.
+        let end = packet.cast_unsigned().saturating_add(1).min(self.write_index.load(Ordering::Relaxed));
+        self.rung.fetch_max(end, Ordering::Relaxed);
+        self.noted.iter().for_each(|noted| noted.rang(end));
+    }
+
+    /// True when a doorbell was rung for packets that the GPU has not been told of.
+    pub(crate) fn has_rung_unpublished(&self) -> bool {
+        !self.bypassed.load(Ordering::Relaxed)
+            && self.rung.load(Ordering::Relaxed) > self.published.load(Ordering::Relaxed)
+    }
+
+    /// The packets before `end` are about to be recorded.
+    #[inline]
+    pub(crate) fn recorded(&self, end: u64) {
+        if let Some(noted) = &self.noted {
+            noted.recorded(end);
+        }
+    }
+
+    /// No packet is rung for any more. Once.
+    pub(crate) fn closed(&self) {
+        self.noted.iter().for_each(Noted::give_back);
+    }
+
+    /// Where readers of the records see what was rung for.
+    pub(crate) fn note_in(&mut self, noted: Option<Noted>) {
+        self.noted = noted;
     }
 
     /// True when packets are reserved that the GPU has not been told of.
@@ -133,7 +209,7 @@ impl Ring {
     /// lag behind it; the header of a slot is invalid as soon as its packet was taken (HSA specification, section 2.9.1).
     pub(crate) fn first_not_taken(&self) -> u64 {
         let (read, end) = (self.read_index(), self.published.load(Ordering::Acquire));
-        let is_taken = |index: &u64| PacketType::of(self.slot(*index).load_header()) == PacketType::Invalid;
+        let is_taken = |index: &u64| PacketType::of(self.processors_slot(*index).load_header()) == PacketType::Invalid;
         // No producer writes these slots again before the read index has passed them.
         read + (read..end).take_while(is_taken).count() as u64
     }
@@ -154,10 +230,12 @@ impl Ring {
     #[inline]
     pub fn ready(&self, first: u64, limit: u64) -> (u64, u64) {
         let (mut end, mut dispatches) = (first, 0);
+        // The packet processor does not invalidate headers of a shadow.
+        let passed_on = self.shadow().is_some();
         while end < limit {
             let slot = self.slot(end);
             let header = slot.load_header();
-            if PacketType::of(header) == PacketType::Invalid {
+            if PacketType::of(header) == PacketType::Invalid || (passed_on && packet_is_passed_on(header)) {
                 break;
             }
             dispatches += u64::from(slot.is_dispatch(header));
@@ -175,8 +253,10 @@ impl Ring {
             return HeldBack::Nothing;
         }
         let slot = self.slot(first);
+        if self.ready(first, first + 1).0 == first {
+            return HeldBack::Nothing;
+        }
         match PacketType::of(slot.load_header()) {
-            PacketType::Invalid => HeldBack::Nothing,
             _ if slot.read().has_barrier_bit() => HeldBack::Ordered,
             _ => HeldBack::Unordered,
         }
@@ -190,8 +270,84 @@ impl Ring {
         unsafe { &*slot }
     }
 
+    /// True of a queue that the GPU knows nothing of but by us, also if a producer calls no function of the runtime.
+    pub(crate) fn passes_by_us(&self) -> bool {
+        self.shadow().is_some()
+    }
+
+    #[inline]
+    fn shadow(&self) -> Option<&Shadow> {
+        if let Place::Shadowed(shadow) = &self.place { Some(shadow) } else { None }
+    }
+
+    /// The slot of a packet that the packet processor reads. For a ring in the GPU's memory, only captures look at it.
+    fn processors_slot(&self, index: u64) -> &Slot {
+        self.shadow().map_or_else(|| self.slot(index), |shadow| shadow.device_slot(index))
+    }
+
+    /// The queue is watched from now on: producers are given the ring that is looked at.
+    pub(crate) fn enter(&self) {
+        self.shadow().iter().for_each(|shadow| shadow.enter());
+    }
+
+    /// Nothing is looked at any more: producers are given the queue's own ring.
+    pub(crate) fn leave(&self) {
+        self.shadow().iter().for_each(|shadow| shadow.leave());
+    }
+
+    /// How many packets are looked at together: of a shadow one, since it keeps which records each packet has.
+    #[inline]
+    pub(crate) fn pass(&self) -> u64 {
+        if self.shadow().is_some() { 1 } else { PASS }
+    }
+
+    /// Packets up to `end` are about to be published; the queue has used so many records by then.
+    #[inline]
+    pub(crate) fn observed(&self, end: u64, records: u64) {
+        if let Some(shadow) = self.shadow() {
+            shadow.recorded(end - 1, records);
+        }
+    }
+
+    /// The reaper has finished with so many more records of the queue.
+    pub(crate) fn finished(&self, records: u64) {
+        if let Some(shadow) = self.shadow() {
+            shadow.finished(records);
+        }
+    }
+
+    /// For the lock's holder, now and then: what is complete need not be looked at by the runtime.
+    pub(crate) fn invalidate_complete(&self) {
+        if let Some(shadow) = self.shadow() {
+            shadow.invalidate_complete(self.published.load(Ordering::Relaxed));
+        }
+    }
+
+    /// The queue is destroyed: gives back what the ring has of the runtime's memory.
+    pub(crate) fn destroyed(&self, api: &Api) {
+        if let Some(shadow) = self.shadow() {
+            // SAFETY: the memory was allocated for the shadow; no packet processor and, with the lock closed, no thread uses it.
+            let _ = unsafe { api.free(shadow.slots().cast()) };
+        }
+    }
+
+    /// Others write the index: their packets still come by this ring if it is a shadow.
+    #[cold]
+    pub(crate) fn pass_on_written(&self, api: &Api) {
+        let Some(shadow) = self.shadow() else { return };
+        let (read, end) = (self.read_index(), self.real_index(api));
+        if shadow.pass_on_written(read..end.min(read + u64::from(self.size))) {
+            self.ring(api, end - 1);
+        }
+    }
+
     /// Tells the GPU of all packets before `end`.
     pub fn publish(&self, api: &Api, end: u64) {
+        match &self.place {
+            Place::Host => {}
+            Place::Shadowed(shadow) => shadow.pass_on(self.published.load(Ordering::Relaxed)..end),
+            Place::Device => written_to_device(),
+        }
         self.set_real_index(api, end);
         self.published.store(end, Ordering::Relaxed);
         self.ring(api, end - 1);
@@ -225,11 +381,18 @@ pub(super) mod fake {
         pub(in crate::queue) ring: Ring,
         pub(in crate::queue) memory: Box<AmdQueue>,
         _slots: Box<[Slot; 4]>,
+        _shadow: Box<[Slot; 4]>,
     }
 
     impl FakeRing {
         /// Of four packets.
         pub(in crate::queue) fn of(packets: [[u32; 16]; 4]) -> FakeRing {
+            FakeRing::in_memory(packets, false)
+        }
+
+        /// Of four packets, in memory of the GPU or not.
+        pub(in crate::queue) fn in_memory(packets: [[u32; 16]; 4], of_gpu: bool) -> FakeRing {
+            let shadow = Box::new([const { Slot::invalid() }; 4]);
             // SAFETY: the structure is of atomic integers only, of which zeros are a value.
             let memory: Box<AmdQueue> = Box::new(unsafe { std::mem::MaybeUninit::zeroed().assume_init() });
             let slots = Box::new(packets.map(|words| Slot::new(Packet(words))));
@@ -237,9 +400,10 @@ pub(super) mod fake {
             let base_address = slots.as_ptr().cast_mut().cast();
             // SAFETY: the structure begins with these fields, and no other thread has it.
             unsafe { queue.write(hsa_queue_t { size: slots.len() as u32, base_address, ..Default::default() }) };
+            let place = if of_gpu { Memory::Shadowed(NonNull::from(&*shadow).cast()) } else { Memory::Host };
             // SAFETY: the memory looks as a queue does, and lives as long as the ring.
-            let ring = unsafe { Ring::of(queue, true) };
-            FakeRing { ring, memory, _slots: slots }
+            let ring = unsafe { Ring::of(queue, true, place) };
+            FakeRing { ring, memory, _slots: slots, _shadow: shadow }
         }
     }
 }
@@ -248,6 +412,8 @@ pub(super) mod fake {
 mod tests {
     use super::fake::FakeRing;
     use super::*;
+    use hsa_sys::abi::aql::Packet;
+    use logdur_journal::Records;
 
     /// The first packet that is not taken, of three that were published, by the types of the slots and the read index.
     fn first_not_taken(types: [u32; 4], read: u64) -> u64 {
@@ -259,6 +425,81 @@ mod tests {
         fake.ring.published.store(3, Ordering::Relaxed);
         fake.memory.read_dispatch_id.store(read, Ordering::Relaxed);
         fake.ring.first_not_taken()
+    }
+
+    #[test]
+    fn packets_that_a_doorbell_was_rung_for_and_that_are_not_published_are_counted_for_readers_of_the_records() {
+        let records: &'static Records = Box::leak(Box::new(Records::private()));
+        let mut fake = FakeRing::of([[0; 16]; 4]);
+        let ring = &mut fake.ring;
+        ring.note_in(Noted::new(records));
+        ring.write_index.0.store(10, Ordering::Relaxed);
+        let left = |ring: &Ring| (records.header().unsubmitted(), ring.has_rung_unpublished());
+        assert_eq!(left(ring), (0, false));
+        // The doorbells of two threads, the later one first, while a third one is at work.
+        ring.rang(7);
+        ring.rang(6);
+        assert_eq!(left(ring), (8, true));
+        ring.recorded(5);
+        ring.published.store(5, Ordering::Relaxed);
+        assert_eq!(left(ring), (3, true));
+        // A value that is no packet's means those that were reserved.
+        ring.rang(i64::MAX);
+        assert_eq!(left(ring), (5, true));
+        ring.recorded(10);
+        ring.published.store(10, Ordering::Relaxed);
+        assert_eq!(left(ring), (0, false));
+        ring.closed();
+    }
+
+    #[test]
+    fn packets_of_a_ring_in_the_gpus_memory_are_written_there_once_and_looked_at_in_the_shadow() {
+        let [invalid, dispatch] = [1u32, 2].map(|kind| std::array::from_fn(|n| if n == 0 { kind } else { 0 }));
+        let fake = FakeRing::in_memory([invalid; 4], true);
+        let ring = &fake.ring;
+        let base = |fake: &FakeRing| fake.memory.hsa_queue[1].load(Ordering::Relaxed);
+        let device = base(&fake);
+        ring.enter();
+        assert_eq!(base(&fake), ring.slot(0) as *const Slot as u64, "what the application finds");
+        let in_device = |index: u64| ring.processors_slot(index).read().0;
+        let write = |index: u64, packet: [u32; 16]| {
+            ring.slot(index).take_body_of(&Slot::new(Packet(packet)));
+            ring.slot(index).take_header_of(&Slot::new(Packet(packet)));
+        };
+        // A producer has written the second of three packets that it has reserved.
+        ring.write_index.0.store(3, Ordering::Relaxed);
+        write(1, dispatch);
+        assert_eq!(ring.ready(0, 3), (0, 0));
+        let first: [u32; 16] = std::array::from_fn(|n| if n == 0 { 0x3_1502 } else { 100 + n as u32 });
+        write(0, first);
+        assert_eq!(ring.ready(0, 3), (2, 2));
+        ring.slot(1).set_completion_signal(0x4000);
+        ring.shadow().unwrap().pass_on(0..2);
+        assert_eq!((in_device(0), in_device(2)), (first, invalid));
+        assert_eq!(in_device(1)[14..], [0x4000, 0]);
+        // What the runtime reads there stays, and is no packet of the next lap.
+        assert_eq!(ring.slot(0).read().0[1..], first[1..]);
+        assert_eq!(ring.ready(0, 2), (0, 0));
+        assert_eq!(ring.ready(4, 6), (4, 0));
+        write(4, dispatch);
+        assert_eq!(ring.ready(4, 6), (5, 1));
+        // Written around us, in any order: what is passed on is not passed on again.
+        assert!(ring.shadow().unwrap().pass_on_written(1..5));
+        assert_eq!(in_device(4), dispatch);
+        assert!(!ring.shadow().unwrap().pass_on_written(1..5));
+        // What is complete is invalid, as the packet processor makes it; what a producer has written since is not touched.
+        let type_of = |index: u64| PacketType::of(ring.slot(index).load_header());
+        let shadow = ring.shadow().unwrap();
+        (0..3).for_each(|packet| shadow.recorded(packet, packet + 1));
+        shadow.finished(1);
+        shadow.invalidate_complete(2);
+        assert_eq!([0, 1].map(type_of), [PacketType::Invalid, PacketType::KernelDispatch]);
+        write(1, dispatch);
+        shadow.finished(2);
+        shadow.invalidate_complete(3);
+        assert_eq!(ring.ready(1, 2), (2, 1));
+        ring.leave();
+        assert_eq!(base(&fake), device);
     }
 
     #[test]

@@ -13,17 +13,18 @@ use hsa_sys::abi::signal::{Signal, kind};
 use hsa_sys::raw::{self, AmdExtTable, CoreApiTable, ImageExtTable, hsa_queue_t, hsa_signal_t, hsa_status_t};
 use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::blocks::RecordRef;
-use logdur_intercept::ports::{ChangeDispatch, Changed, Follow, HoldQueue, Lend, Lent, Report};
-use logdur_intercept::queue::inplace::{self, ring_of};
-use logdur_intercept::queue::{Lease, Queue, Request, Ring};
-use logdur_intercept::{Interceptor, Ports, calls, interceptor, queue};
+use logdur_intercept::ports::{ChangeDispatch, Changed, Follow, HoldQueue, OwnResource, Report, Resource};
+use logdur_intercept::queue::{Lease, Queue, Ring};
+use logdur_intercept::watch::inplace::{self, ring_of};
+use logdur_intercept::watch::{self, Request};
+use logdur_intercept::{Interceptor, Ports, calls, interceptor};
 use logdur_journal::Records;
 use logdur_settings::QueueMode;
 
 /// The kernel that the feature lets another one run in the place of, and that one.
 pub(crate) const CHANGED: [u64; 2] = [0x1000, 0x2000];
-/// The kernel whose dispatches the feature lends something to.
-pub(crate) const LENT: u64 = 0x4000;
+/// The kernel whose dispatches have a resource of the feature.
+pub(crate) const WITH_RESOURCE: u64 = 0x4000;
 /// The kernel that the feature holds its queue before.
 pub(crate) const HELD: u64 = 0x3000;
 /// Packets of a queue.
@@ -36,16 +37,16 @@ const DISPATCH: u16 = 2 | 1 << 8;
 pub(crate) struct Toy {
     pub(crate) queues: AtomicU64,
     pub(crate) changes: AtomicU64,
-    /// What was lent, to a dispatch with which number.
-    pub(crate) lent: Mutex<Vec<(u64, Option<u64>)>>,
+    /// Which resources were had, by a dispatch with which number.
+    pub(crate) resources: Mutex<Vec<(u64, Option<u64>)>>,
     notices: Mutex<Vec<String>>,
 }
 
 impl ChangeDispatch for Toy {
     fn change(&self, packet: &Packet, _queue: u64) -> Option<Changed> {
-        if packet.kernel_object() == LENT {
-            let (by, token) = (intercepted().1, u64::from(packet.grid_size()[0]));
-            return Some(Changed { lent: Some(Lent { by, token }), ..Changed::of(*packet, 3) });
+        if packet.kernel_object() == WITH_RESOURCE {
+            let (owner, token) = (intercepted().1, u64::from(packet.grid_size()[0]));
+            return Some(Changed { resource: Some(Resource { owner, token }), ..Changed::of(*packet, 3) });
         }
         (packet.kernel_object() == CHANGED[0]).then(|| {
             let mut packet = *packet;
@@ -55,29 +56,35 @@ impl ChangeDispatch for Toy {
     }
 }
 
-impl Lend for Toy {
+impl OwnResource for Toy {
     fn recorded(&self, token: u64, record: Option<RecordRef>) {
         let id = record.map(|record| record.record().id.load(Ordering::Relaxed));
-        self.lent.lock().unwrap().push((token, id));
+        self.resources.lock().unwrap().push((token, id));
     }
 }
 
 impl HoldQueue for Toy {
-    fn hold(&self, _queue: &'static Queue, ring: &'static Ring, packets: std::ops::Range<u64>) -> bool {
+    fn hold(
+        &self,
+        _interceptor: &'static Interceptor,
+        _queue: &'static Queue,
+        ring: &'static Ring,
+        packets: std::ops::Range<u64>,
+    ) -> bool {
         let wanted = |&index: &u64| !ring.hold.has_passed(index) && ring.slot(index).read().kernel_object() == HELD;
         let first = packets.into_iter().find(wanted);
         first.inspect(|&index| ring.hold.begin(index)).is_some()
     }
 
-    fn cannot_hold(&self, _queue: u64) {}
+    fn cannot_hold(&self, _interceptor: &Interceptor, _queue: u64) {}
 }
 
 impl Follow for Toy {
-    fn queue_begins(&self) {
+    fn queue_begins(&'static self, _interceptor: &'static Interceptor) {
         self.queues.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn records_changed(&self) {
+    fn records_changed(&self, _interceptor: &Interceptor) {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -85,6 +92,10 @@ impl Follow for Toy {
 impl Report for Toy {
     fn notice(&self, text: String) {
         self.notices.lock().unwrap().push(text);
+    }
+
+    fn off(&self, text: String) {
+        self.notice(text);
     }
 
     fn tell(&self, _text: &str) {}
@@ -99,7 +110,7 @@ pub(crate) fn intercepted() -> (&'static Interceptor, &'static Toy) {
         let numbers: &'static AddressMap = Box::leak(Box::new(AddressMap::new()));
         let ports = Ports { change: Some(toy), hold: Some(toy), follow: vec![toy], report: toy };
         let interceptor: &'static Interceptor =
-            Box::leak(Box::new(Interceptor::new(records, 1 << 20, numbers, QueueMode::Inplace, ports)));
+            Box::leak(Box::new(Interceptor::new(records, 1 << 20, numbers, QueueMode::Inplace, ports).unwrap()));
         let api: &'static Api = Box::leak(Box::new(api()));
         calls::set(api);
         interceptor::install(Some(interceptor));
@@ -220,7 +231,7 @@ impl ToyQueue {
             group_segment_size: 0,
         };
         // SAFETY: the request and the queue are those of a caller of the toy runtime.
-        let seen = unsafe { queue::created(interceptor, interceptor.api(), 0, request, handle) };
+        let seen = unsafe { watch::created(interceptor, interceptor.api(), 0, request, handle) };
         assert_eq!(seen, handle, "the queue is watched in place");
         let (watched, lease) = interceptor.queues.find(handle).expect("the queue is watched");
         ToyQueue { amd, slots, doorbell, clock: AtomicI64::new(1000), watched, _lease: lease }
@@ -233,7 +244,10 @@ impl ToyQueue {
     /// What an application does: reserves a slot, writes the packet, its header last, and rings the doorbell.
     pub(crate) fn dispatch(&self, kernel: u64, completion: u64) -> u64 {
         let index = self.write(kernel, completion);
-        assert!(inplace::rang(hsa_signal_t { handle: self.doorbell }), "the doorbell is of a watched queue");
+        assert!(
+            inplace::rang(hsa_signal_t { handle: self.doorbell }, index as i64),
+            "the doorbell is of a watched queue"
+        );
         self.await_published();
         index
     }

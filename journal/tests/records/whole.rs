@@ -19,6 +19,7 @@ pub(crate) fn whole(folder: &Path) -> Vec<u8> {
         kernarg_size,
         registers: Registers { vgprs: kernarg_size, ..Registers::default() },
         replaced: replaced.to_owned(),
+        code: format!("lib.so#{symbol}"),
         ..Default::default()
     };
     let kernels = [(1, &kernel("_Z3addPf", Some(24), "1a2b3c4d5e6f")), (2, &kernel("other", None, ""))];
@@ -35,6 +36,7 @@ pub(crate) fn whole(folder: &Path) -> Vec<u8> {
             record.set_fate([Fate::Pending, Fate::Writing, Fate::Filtered, Fate::Written][i - 4]);
         }
     }
+    records.header().next_id().store(8, Ordering::Relaxed);
     let path = records.path().expect("records in a file");
     let bytes = fs::read(path).expect("the file can be read");
     fs::remove_file(path).expect("the file can be removed");

@@ -15,6 +15,9 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use logdur_system::lock;
 
 use super::record::{self, Shared, fingerprint};
 use super::wire::Reader;
@@ -53,6 +56,16 @@ pub(crate) struct Block {
     heap: usize,
     /// False for files that have changed.
     live: Vec<bool>,
+    /// The object whose kernel was asked for last: mostly it has the next one as well.
+    last: Mutex<Option<(u32, Arc<Decoded>)>>,
+}
+
+/// A code object, with what its kernels share.
+#[derive(Debug)]
+struct Decoded {
+    path: PathBuf,
+    stamp: Stamp,
+    shared: Shared,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +158,8 @@ impl Block {
         if at > bytes.len() {
             return Err(Damage::new("tables", format!("at least {at} bytes"), bytes.len()));
         }
-        let block = Block { files, objects, kernels, heap: at, live: vec![true; files.rows], bytes };
+        let block =
+            Block { files, objects, kernels, heap: at, live: vec![true; files.rows], bytes, last: Mutex::default() };
         // Files have their objects one behind the other, so that none is looked at twice.
         let mut next = 0;
         for n in 0..files.rows {
@@ -242,12 +256,25 @@ impl Block {
     }
 
     fn candidate(&self, row: KernelRow) -> Option<Candidate> {
-        let file = self.file(self.file_of(row)?)?;
-        let (_, shared) = self.object(row.object as usize)?;
+        let file = self.file_of(row)?;
+        let object = self.decoded(row.object, file)?;
+        let Decoded { path, stamp, shared } = &*object;
+        let interface = record::read_shape(&mut Reader(self.shape(row)?), self.name(row)?, shared.clone())?;
+        Some(Candidate { path: path.clone(), stamp: *stamp, place: shared.place.clone(), interface })
+    }
+
+    /// An object of a file.
+    fn decoded(&self, number: u32, file: usize) -> Option<Arc<Decoded>> {
+        let mut last = lock(&self.last);
+        if let Some((_, decoded)) = last.as_ref().filter(|(known, _)| *known == number) {
+            return Some(decoded.clone());
+        }
+        let file = self.file(file)?;
+        let (_, shared) = self.object(number as usize)?;
         let shared = Shared::read(&mut Reader(shared))?;
-        let place = shared.place.clone();
-        let interface = record::read_shape(&mut Reader(self.shape(row)?), self.name(row)?, shared)?;
-        Some(Candidate { path: file.path.to_path_buf(), stamp: file.stamp, place, interface })
+        let decoded = Arc::new(Decoded { path: file.path.to_path_buf(), stamp: file.stamp, shared });
+        *last = Some((number, decoded.clone()));
+        Some(decoded)
     }
 
     /// The kernels of a name in unchanged files.

@@ -82,7 +82,7 @@ pub(crate) fn save(folder: &Path, root: &Path, hashes: &Hashes) -> io::Result<()
     }
     let checksum = blake3::hash(&bytes);
     bytes.extend_from_slice(checksum.as_bytes());
-    file::replace(&hashes_file(folder, root), &bytes)
+    store::keep(folder, &hashes_file(folder, root), &bytes)
 }
 
 #[cfg(test)]

@@ -41,8 +41,11 @@ pub fn made(root: &Path, kernels: &[Candidate]) -> Vec<u8> {
             place: place.clone(),
             abi: interface.abi,
             target: interface.target.clone(),
-            variables: interface.variables.clone(),
-            stored_functions: interface.stored_functions.clone(),
+            common: crate::interface::Common {
+                variables: interface.variables.clone(),
+                stored_functions: interface.stored_functions.clone(),
+                initialisers: interface.initialisers.clone(),
+            },
         };
         file.object(&shared, std::slice::from_ref(interface));
         file.end();

@@ -6,20 +6,19 @@ use amdgpu_code_object::container::{Kind, Place};
 use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Setting, Target, ValueKind};
 
 use super::wire::{Reader, Writer};
-use crate::interface::{Interface, Parameter};
+use crate::interface::{Common, Interface, Parameter};
 
 /// Changes whenever bytes of an index mean something else than before, or an interface says something else of the same
 /// code object.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// What kernels of one code object have in common.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) place: Place,
     pub(crate) abi: Abi,
     pub(crate) target: Target,
-    pub(crate) variables: Vec<String>,
-    pub(crate) stored_functions: Vec<String>,
+    pub(crate) common: Common,
 }
 
 /// Says how an index is to be read: the format, and the words that it has by number.
@@ -96,8 +95,8 @@ impl Shared {
         w.number(ordinal(&SETTINGS, &self.target.xnack));
         w.number(ordinal(&SETTINGS, &self.target.sramecc));
         w.number(self.target.generic_version);
-        w.texts(&self.variables);
-        w.texts(&self.stored_functions);
+        let Common { variables, stored_functions, initialisers } = &self.common;
+        [variables, stored_functions, initialisers].into_iter().for_each(|texts| w.texts(texts));
     }
 
     pub(super) fn read(r: &mut Reader<'_>) -> Option<Shared> {
@@ -120,8 +119,11 @@ impl Shared {
                 sramecc: setting(r)?,
                 generic_version: r.number()?,
             },
-            variables: r.texts()?,
-            stored_functions: r.texts()?,
+            common: Common {
+                variables: r.texts()?.into(),
+                stored_functions: r.texts()?.into(),
+                initialisers: r.texts()?.into(),
+            },
         })
     }
 }
@@ -138,6 +140,8 @@ pub(super) fn write_shape(w: &mut Writer, i: &Interface) {
         if let Some(space) = &a.address_space {
             word(w, AddressSpace::ALL, space, space.name());
         }
+        // 0 for none.
+        w.number(a.pointee_align.unwrap_or(0));
     }
     for n in [i.kernarg_size, i.kernarg_align, i.group_size, i.private_size, i.wavefront_size] {
         w.number(n);
@@ -165,6 +169,7 @@ pub(super) fn read_shape(r: &mut Reader<'_>, name: &str, shared: Shared) -> Opti
                 true => Some(read_word(r, AddressSpace::ALL, AddressSpace::from_name)?),
                 false => None,
             },
+            pointee_align: Some(r.number()?).filter(|align| *align != 0),
         })
     };
     Some(Interface {
@@ -191,7 +196,8 @@ pub(super) fn read_shape(r: &mut Reader<'_>, name: &str, shared: Shared) -> Opti
             0 => None,
             n => Some(u32::try_from(n - 1).ok()?),
         },
-        variables: shared.variables,
-        stored_functions: shared.stored_functions,
+        variables: shared.common.variables,
+        stored_functions: shared.common.stored_functions,
+        initialisers: shared.common.initialisers,
     })
 }

@@ -1,12 +1,14 @@
 //! Index files: one for each root, in a folder of the user's.
 
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::block::{Block, Damage};
-use crate::file;
-use crate::trust::Trust;
+use crate::file::{self, Readers};
+use crate::trust::{self, Trust};
 
 /// Where indexes are kept: `$XDG_CACHE_HOME/logdur`, else `~/.cache/logdur`. `None` if neither variable is an absolute path.
 pub fn index_folder() -> Option<PathBuf> {
@@ -44,5 +46,18 @@ pub(crate) fn load(folder: &Path, root: &Path, trust: Trust) -> Result<Option<Bl
 /// # Errors
 /// What the system says.
 pub(crate) fn save(folder: &Path, root: &Path, block: &Block) -> io::Result<()> {
-    file::replace(&index_file(folder, root), block.bytes())
+    keep(folder, &index_file(folder, root), block.bytes())
+}
+
+/// Writes a file into the folder of indexes, if no part of the folder's path is another user's.
+///
+/// # Errors
+/// Whose a part is, or what the system says.
+pub(super) fn keep(folder: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    // The process belongs to its user. Source: `proc(5)`.
+    let user = fs::metadata("/proc/self")?.uid();
+    match trust::refusal_to_write(user, folder) {
+        Some(reason) => Err(io::Error::new(io::ErrorKind::PermissionDenied, reason)),
+        None => file::replace(file, bytes, Readers::User),
+    }
 }

@@ -186,6 +186,15 @@ pub(super) fn packet_group(limits: &Limits, facts: &PacketFacts) -> Found {
     (will > most).then_some((Fact::AtMost(most), Fact::Bytes(will)))
 }
 
+pub(super) fn packet_pointer(limits: &Limits, facts: &PacketFacts) -> Found {
+    let (least, most) = (facts.pointers.least, facts.pointers.most);
+    if least < u64::from(limits.original_group) || most > u64::from(facts.group) {
+        let expected = format!("offsets from {} to {}", limits.original_group, facts.group);
+        return Some((Fact::shown(expected), Fact::shown(format_args!("offsets from {least} to {most}"))));
+    }
+    facts.pointers.misaligned.then_some((Fact::said("the candidate's alignment"), Fact::said("an offset without it")))
+}
+
 pub(super) fn packet_private(limits: &Limits, facts: &PacketFacts) -> Found {
     // What the application asks for by itself is between it and the runtime.
     let (will, most) = (limits.private(facts), u64::from(limits.private_limit.max(facts.private)));

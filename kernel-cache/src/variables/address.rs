@@ -3,9 +3,11 @@
 //! Source: LLVM's AMDGPU backend, `SI_PC_ADD_REL_OFFSET`; the Vega ISA manual for the instructions.
 
 use amdgpu_isa::Decoder;
+use amdgpu_isa::action::Action;
 use amdgpu_isa::flow::{WORD, first};
 use amdgpu_isa::inst::Inst;
-use amdgpu_isa::operand::Operand;
+use amdgpu_isa::op::Family;
+use amdgpu_isa::operand::{Kind, Operand};
 
 /// An instruction that is not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +64,13 @@ impl Made {
             rest = rest.get(words.words().len() * WORD..).unwrap_or_default();
             let here = address;
             address = address.wrapping_add(words.bytes());
-            match (inst.op.name, first_half) {
-                ("s_nop", _) => {}
-                ("s_add_u32", None) => {
+            if inst.op.action == Action::Nop {
+                continue;
+            }
+            let adds =
+                |what: Action| inst.op.action == what && inst.op.family == Family::Sop2 && inst.op.dst == Kind::U32;
+            match first_half {
+                None if adds(Action::Add) => {
                     let constant = constant_added(&inst, low).ok_or_else(unknown)?;
                     // The high half is still wanted.
                     if inst.dst.0 == high {
@@ -72,7 +78,7 @@ impl Made {
                     }
                     first_half = Some((addition(here, &inst), constant));
                 }
-                ("s_addc_u32", Some((low_half, constant))) => {
+                Some((low_half, constant)) if adds(Action::AddCarry) => {
                     let high_constant = constant_added(&inst, high).ok_or_else(unknown)?;
                     let sum = u64::from(high_constant) << 32 | u64::from(constant);
                     let halves = [low_half, addition(here, &inst)];

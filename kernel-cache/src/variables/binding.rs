@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use amdgpu_code_object::{DataKind, GlobalKind, Part, StoredAddress, Unreadable, rewrite};
 
 use super::module::Modules;
-use super::place::{Fate, GROUPS, Place, Places, Problem};
-use super::reach::{Analysis, Reach, Site};
+use super::place::{Fate, Place, Places, Problem};
+use super::reach::{Analysis, GROUPS, Reach, Site};
 use crate::rules::{Fact, Reason, Refusal};
 
 /// Which variables a kernel shares with the application, and what is done to its code object for that.
@@ -96,6 +96,9 @@ pub(crate) fn bind(analysis: &Analysis, kernel: &str, modules: Modules<'_>) -> R
         refused(Reason::Addresses, "instructions that are known here", "a processor whose are not, and variables")
     })?;
     binding.kernel(reach)?;
+    if let Some(name) = analysis.initialised_in(reach) {
+        return Err(refused(Reason::Initialiser, "variables that no initialiser or finaliser uses", name));
+    }
     Ok(Binding {
         patches: binding.patches(),
         shared: binding.shared.into_iter().collect(),
@@ -124,14 +127,17 @@ impl Binder<'_> {
         let (mut data, mut seen) = (Vec::new(), BTreeSet::new());
         for site in reach.made.iter().filter_map(|at| analysis.made.get(at)) {
             let at = site.made.at;
-            let place = self.places.of_site(site).map_err(|problem| wrong(problem, at, "s_getpc_b64"))?;
+            let place =
+                self.places.of_site(site).map_err(|problem| wrong(problem, &format!("s_getpc_b64 at {at:#x}")))?;
             if place != Place::Stays && additions(site).is_none() {
                 let found = format!("s_getpc_b64 at {at:#x}, whose additions have no room for a variable's address");
                 return Err(refused(Reason::Addresses, "additions of literals", found));
             }
             self.tell(site.symbol.as_ref().map(|(name, _)| &**name), site.made.target, place);
             if place == Place::Stays {
-                data.extend(self.around(site.symbol.as_ref().map(|(name, base)| (&**name, *base)), site.made.target));
+                data.extend(
+                    analysis.around(site.symbol.as_ref().map(|(name, base)| (&**name, *base)), site.made.target),
+                );
             }
         }
         // Addresses among the instructions count for every kernel.
@@ -160,12 +166,13 @@ impl Binder<'_> {
             let name = slot.symbol.clone().unwrap_or_else(|| analysis.functions_name(target));
             return if is_got { Ok(()) } else { Err(refused(Reason::StoredFunctions, "none", name)) };
         }
-        let (place, target) =
-            self.place_of(slot).map_err(|problem| wrong(problem, slot.at, "an address that is stored"))?;
+        let (place, target) = self
+            .place_of(slot)
+            .map_err(|problem| wrong(problem, &format!("an address that is stored at {:#x}", slot.at)))?;
         let named = slot.symbol.as_deref().zip(slot.base).or_else(|| analysis.stored_by(slot.at, target));
         self.tell(named.map(|(name, _)| name), target, place);
         if place == Place::Stays {
-            data.extend(self.around(named, target));
+            data.extend(analysis.around(named, target));
         }
         Ok(())
     }
@@ -194,31 +201,13 @@ impl Binder<'_> {
         Ok((place, target))
     }
 
-    /// The data that an address is of, if it is known, or may be of.
-    fn around(&self, symbol: Option<(&str, u64)>, target: u64) -> Vec<(u64, u64)> {
-        let module = &self.places.analysis.module;
-        if let Some((name, base)) = symbol
-            && let Some(object) = module.objects.iter().find(|o| o.name == name && o.address == base)
-        {
-            return vec![(object.address, object.end())];
-        }
-        let kinds = match module.range(target) {
-            Some(range) if range.kind == DataKind::Got => return vec![(target, target.saturating_add(8))],
-            Some(range) => vec![range.kind],
-            None if self.places.analysis.is_code(target) => Vec::new(),
-            None => self.places.beside(target),
-        };
-        let ranges = module.ranges.iter().filter(|range| kinds.contains(&range.kind));
-        ranges.map(|range| (range.start, range.end())).collect()
-    }
-
     /// Notes which variables an address may be of.
     fn tell(&mut self, symbol: Option<&str>, target: u64, place: Place) {
         if self.places.analysis.is_code(target) && place == Place::Stays {
             return;
         }
         let kind = self.places.analysis.module.range(target).map(|range| range.kind);
-        let kinds = kind.map_or_else(|| self.places.beside(target), |kind| vec![kind]);
+        let kinds = kind.map_or_else(|| self.places.analysis.beside(target), |kind| vec![kind]);
         let of_name = |name: &str| symbol.is_none_or(|symbol| symbol == name);
         for kind in GROUPS.into_iter().filter(|kind| kinds.contains(kind)) {
             for object in self.places.objects(kind).filter(|o| o.kind == GlobalKind::Variable && of_name(&o.name)) {
@@ -257,6 +246,6 @@ fn additions(site: &Site) -> Option<What> {
     halves.iter().all(|half| half.is_literal).then(|| What::Additions(halves.map(|half| (half.at, half.to))))
 }
 
-fn wrong(problem: Problem, at: u64, what: &str) -> Refusal {
-    refused(Reason::Variables, problem.expected, format!("{}: {what} at {at:#x}", problem.found))
+fn wrong(problem: Problem, what: &str) -> Refusal {
+    refused(Reason::Variables, problem.expected, format!("{}: {what}", problem.found))
 }

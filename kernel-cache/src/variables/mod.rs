@@ -17,4 +17,4 @@ pub use binding::{Binding, Patch, What as Patched};
 pub use module::{Module, Modules};
 
 pub(crate) use binding::bind;
-pub(crate) use reach::Analysis;
+pub(crate) use reach::{Analysis, arch};

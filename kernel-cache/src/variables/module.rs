@@ -128,6 +128,12 @@ impl Module {
         self.ranges.iter().find(|range| range.contains(address))
     }
 
+    /// The ranges of some kinds of data.
+    pub(super) fn ranges_of(&self, kinds: &[DataKind]) -> Vec<(u64, u64)> {
+        let ranges = self.ranges.iter().filter(|range| kinds.contains(&range.kind));
+        ranges.map(|range| (range.start, range.end())).collect()
+    }
+
     /// The initial bytes of some data, without trailing zeros; `None` if no single range has all of it.
     pub(super) fn bytes(&self, start: u64, size: u64) -> Option<&[u8]> {
         let range = self.range(start)?;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use amdgpu_code_object::{DataKind, GlobalKind};
 
 use super::module::{Module, Modules, Object};
-use super::reach::{Analysis, Site};
+use super::reach::{Analysis, GROUPS, Site};
 
 /// How an address is patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,15 @@ pub(super) struct Places<'a> {
     groups: [OnceCell<Result<Place, Problem>>; GROUPS.len()],
 }
 
-/// The kinds of data that objects are in.
-pub(super) const GROUPS: [DataKind; 3] = [DataKind::Constant, DataKind::Relocated, DataKind::Variable];
+/// Variables that a host runtime sets up before kernels run, and which one. Source: LLVM's `offload` (`DeviceEnvironmentTy`, its RPC
+/// client and its memory pool).
+const OF_HOSTS: &[(&str, &str)] = &[
+    ("__omp_rtl_device_environment", "which OpenMP's runtime fills in"),
+    ("omptarget_device_environment", "which OpenMP's runtime fills in"),
+    ("__omp_rtl_device_memory_pool", "which OpenMP's runtime fills in"),
+    ("__omp_rtl_device_memory_pool_tracker", "which OpenMP's runtime fills in"),
+    ("__llvm_rpc_client", "which OpenMP's runtime connects to the host"),
+];
 
 /// What helps where an address does not say of which variable it is.
 const EVIDENCE: &str =
@@ -88,32 +95,50 @@ impl<'a> Places<'a> {
             _ if self.modules.own.is_none() => {
                 Err(Problem::new("the original's variables", format!("{name}, and a code object that is not seen")))
             }
+            // Only then the application's other code objects are asked: files do not share variables by name alone.
+            [other] if other.kind == GlobalKind::External => self.elsewhere(object),
             [other] => self.same(object, other).map(|()| Fate::Shared { module: 0, address: other.address }),
-            [] => self.elsewhere(object),
+            [] => self.own(object),
             several => {
                 Err(Problem::new(format!("one {name}"), format!("{} in the original's code object", several.len())))
             }
         }
     }
 
-    /// A variable that the kernel's own module does not have may be another module's.
+    /// A variable that the kernel's own module refers to and does not have is another module's.
     fn elsewhere(&self, object: &Object) -> Result<Fate, Problem> {
-        let mut found = Vec::new();
-        for (n, module) in self.modules.others.iter().enumerate() {
-            let has =
-                |other: &&Object| other.kind == GlobalKind::Variable && other.exported && other.name == object.name;
-            found.extend(module.objects.iter().filter(has).map(|other| (n + 1, other)));
-        }
-        match found[..] {
-            [] => Ok(Fate::Own),
-            _ if !object.exported => Ok(Fate::Own),
+        match self.exported(&object.name)[..] {
             [(module, other)] => {
                 self.same_in(object, module, other).map(|()| Fate::Shared { module, address: other.address })
+            }
+            [] => {
+                Err(Problem::new(format!("{}, which the original refers to, of the application", object.name), "none"))
             }
             ref several => {
                 Err(Problem::new(format!("one {}", object.name), format!("{} of the application's", several.len())))
             }
         }
+    }
+
+    /// The variables of a name that other modules show.
+    fn exported(&self, name: &str) -> Vec<(usize, &'a Object)> {
+        let all =
+            self.modules.others.iter().enumerate().flat_map(|(n, module)| module.variables().map(move |o| (n + 1, o)));
+        all.filter(|(_, other)| other.exported && other.name == name).collect()
+    }
+
+    /// A variable that the application does not have is the candidate's, unless its host has to set it up.
+    fn own(&self, object: &Object) -> Result<Fate, Problem> {
+        let name = &*object.name;
+        let is_managed = self.candidates.contains_key(&*format!("{name}.managed"));
+        let is_handle = self.analysis.enqueued.iter().any(|symbol| symbol == name);
+        let what = match OF_HOSTS.iter().find(|(known, _)| *known == name) {
+            _ if is_managed => "a managed variable, whose memory HIP allocates",
+            _ if is_handle => "a handle for enqueuing on the device, which OpenCL fills in",
+            Some((_, what)) => what,
+            None => return Ok(Fate::Own),
+        };
+        Err(Problem::new(format!("{name} of the application"), format!("one of the candidate's own, {what}")))
     }
 
     fn same(&self, object: &Object, other: &Object) -> Result<(), Problem> {
@@ -185,19 +210,17 @@ impl<'a> Places<'a> {
 
     /// Patches addresses of a symbol that the candidate does not define.
     pub(super) fn of_external(&self, name: &str) -> Result<Place, Problem> {
-        let mut found = Vec::new();
-        for module in 0..=self.modules.others.len() {
-            let objects = self.modules.get(module).into_iter().flat_map(Module::variables);
-            found
-                .extend(objects.filter(|o| o.name == name && (o.exported || module == 0)).map(|o| (module, o.address)));
-            if module == 0 && !found.is_empty() {
-                break;
-            }
-        }
+        let own = self.own.get(name).map(Vec::as_slice).unwrap_or_default();
+        let found = match own {
+            // The original's code object must refer to it as well.
+            [] => Vec::new(),
+            objects if objects.iter().all(|o| o.kind == GlobalKind::External) => self.exported(name),
+            objects => objects.iter().filter(|o| o.kind == GlobalKind::Variable).map(|o| (0, *o)).collect(),
+        };
         match found[..] {
             // It is as if its own address were 0.
-            [(module, by)] => Ok(Place::Moves { module, by }),
-            [] => Err(Problem::new(format!("{name} of the application"), "none")),
+            [(module, object)] => Ok(Place::Moves { module, by: object.address }),
+            [] => Err(Problem::new(format!("{name} of the original"), "none")),
             ref several => Err(Problem::new(format!("one {name}"), format!("{} of the application's", several.len()))),
         }
     }
@@ -215,7 +238,7 @@ impl<'a> Places<'a> {
             return if range.kind == DataKind::Got { Ok(Place::Stays) } else { self.of_group(range.kind) };
         }
         // In front of data, behind it, or in between: of what is on the same side of the code.
-        let mut places = self.beside(address).into_iter().map(|kind| self.of_group(kind));
+        let mut places = self.analysis.beside(address).into_iter().map(|kind| self.of_group(kind));
         let outside = || Problem::new("an address of the code object", format!("{address:#x}"));
         let first = places.next().ok_or_else(outside)??;
         for place in places {
@@ -224,14 +247,6 @@ impl<'a> Places<'a> {
             }
         }
         Ok(first)
-    }
-
-    /// The kinds of data that an address in none of them may be of.
-    pub(super) fn beside(&self, address: u64) -> Vec<DataKind> {
-        let kinds: &[DataKind] =
-            if address < self.analysis.code.0 { &GROUPS[..1] } else { &[DataKind::Relocated, DataKind::Variable] };
-        let there = |kind: &DataKind| self.module().ranges.iter().any(|range| range.kind == *kind);
-        kinds.iter().copied().filter(there).collect()
     }
 
     /// Patches all addresses of a kind of data: all move by one distance, or none does.

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use amdgpu_code_object::{CodeObject, DataKind, Image, LinkedAddress, Target, Unreadable};
+use amdgpu_isa::action::Action;
 use amdgpu_isa::decode::DecodeError;
 use amdgpu_isa::flow::{Step, Walk};
 use amdgpu_isa::{Arch, Decoder};
 
 use super::address::{Made, NotUnderstood};
 use super::module::Module;
+use crate::interface::initialisers;
 use crate::target;
 
 /// The code and the data of a code object, as far as variables are concerned.
@@ -27,6 +29,10 @@ pub(crate) struct Analysis {
     text: Vec<(u64, u64)>,
     /// The names of functions, by address.
     functions: HashMap<u64, String>,
+    /// The names of the kernels that a host runtime runs when it loads or unloads the code object.
+    initialisers: Vec<String>,
+    /// The symbols by which OpenCL's kernels are enqueued on the device.
+    pub(super) enqueued: Vec<String>,
 }
 
 /// An address that code forms, and what is known of it.
@@ -36,6 +42,9 @@ pub(super) struct Site {
     /// The symbol that the linker was told: its name, and its address.
     pub(super) symbol: Option<(String, u64)>,
 }
+
+/// The kinds of data that objects are in.
+pub(super) const GROUPS: [DataKind; 3] = [DataKind::Constant, DataKind::Relocated, DataKind::Variable];
 
 /// The addresses that a kernel can reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +58,7 @@ pub(super) struct Reach {
 /// The processor whose instructions code has, where its tables are known.
 pub(crate) fn arch(target: &Target) -> Option<Arch> {
     // Code for a family has only what all its members have: each reads it alike.
-    let member = target::members(&target.processor).iter().find_map(|member| member.parse().ok());
+    let member = target::members(&target.processor).find_map(|member| member.parse().ok());
     member.or_else(|| target.processor.parse().ok())
 }
 
@@ -74,6 +83,8 @@ impl Analysis {
             code: (first, last),
             text,
             functions: functions.iter().map(|function| (function.address, function.name.clone())).collect(),
+            initialisers: initialisers(&object),
+            enqueued: object.kernels.iter().filter_map(|kernel| kernel.device_enqueue_symbol.clone()).collect(),
         };
         let Some(arch) = arch(&object.target) else { return Ok(analysis) };
         let decoder = Decoder::new(arch);
@@ -82,6 +93,10 @@ impl Analysis {
             let mut reach = Reach::default();
             let mut walk = Walk::new(&decoder, |at| image.code(at));
             walk.start(kernel.address);
+            if analysis.initialisers.contains(&kernel.name) {
+                // Its table of functions has no section of data.
+                analysis.stored_functions().for_each(|(_, function)| walk.start(function));
+            }
             let mut jumps = BTreeSet::new();
             while let Some(step) = walk.next() {
                 let address = step.address;
@@ -97,7 +112,7 @@ impl Analysis {
                 if inst.is_indirect() && !inst.falls_through() && is_own && !jumps.contains(&address) {
                     walk.all(kernel.address, kernel.size).into_iter().for_each(|at| walk.start(at));
                 }
-                if inst.op.name != "s_getpc_b64" {
+                if inst.op.action != Action::GetPc {
                     continue;
                 }
                 let code = image.code(step.end()).unwrap_or_default();
@@ -132,6 +147,104 @@ impl Analysis {
     /// The addresses that a kernel can reach; `None` if its code is missing or for an unknown processor.
     pub(super) fn kernel(&self, name: &str) -> Option<&Reach> {
         self.kernels.get(name)
+    }
+
+    /// Where functions are stored that an initialiser may call, and their addresses: everywhere but in the global offset table.
+    fn stored_functions(&self) -> impl Iterator<Item = (u64, u64)> {
+        let is_got = |at| self.module.range(at).is_some_and(|range| range.kind == DataKind::Got);
+        let others = self.module.stored.iter().filter(move |slot| !is_got(slot.at));
+        let stored = others.filter_map(|slot| Some((slot.at, slot.base?.wrapping_add_signed(slot.addend))));
+        stored.filter(|(_, target)| self.is_code(*target))
+    }
+
+    /// True for an address in or behind a table of functions that no section of data has: the linker's `.init_array` and `.fini_array`.
+    fn is_table(&self, address: u64) -> bool {
+        let mut apart = self.stored_functions().filter(|(at, _)| self.module.range(*at).is_none());
+        apart.any(|(at, _)| address.wrapping_sub(at) <= 8)
+    }
+
+    /// A variable that a kernel can reach, and an initialiser or finaliser as well, which may write it.
+    pub(super) fn initialised_in(&self, kernel: &Reach) -> Option<String> {
+        let all = || self.module.ranges_of(&[DataKind::Variable]);
+        let of_kernel = self.data(kernel, false).unwrap_or_else(all);
+        let of_one = |name: &String| self.kernel(name).and_then(|reach| self.data(reach, true)).unwrap_or_else(all);
+        let mut initialised = self.initialisers.iter().flat_map(of_one);
+        let start = initialised.find_map(|(start, end)| {
+            let both = of_kernel.iter().find(|(from, to)| *from < end && start < *to);
+            both.map(|(from, _)| start.max(*from))
+        })?;
+        Some(self.module.named(start))
+    }
+
+    /// True when there is memory that kernels can write.
+    pub(crate) fn has_variables(&self) -> bool {
+        !self.module.ranges_of(&[DataKind::Variable]).is_empty()
+    }
+
+    /// The ranges of variables that a kernel can reach; `None` if they are not known. Without a relocation that names the variable, an
+    /// address may be of any in its range. An initialiser may call stored functions: they count as its own code.
+    fn data(&self, reach: &Reach, is_initialiser: bool) -> Option<Vec<(u64, u64)>> {
+        if reach.not_understood.is_some() {
+            return None;
+        }
+        let mut left = Vec::new();
+        for site in reach.made.iter().filter_map(|at| self.made.get(at)) {
+            let symbol = site.symbol.as_ref().map(|(name, base)| (&**name, *base));
+            if is_initialiser && self.is_table(site.made.target) {
+                continue;
+            }
+            let around = self.around(symbol, site.made.target);
+            // A table of functions to call, which no section of data has, is at such an address.
+            if around.is_empty() && !self.is_code(site.made.target) {
+                return None;
+            }
+            left.extend(around);
+        }
+        left.extend(self.text.iter().copied());
+        let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+        while let Some((start, end)) = left.pop() {
+            if self.module.range(start).is_some_and(|range| range.kind == DataKind::Variable) {
+                found.push((start, end));
+            }
+            for slot in self.module.stored_in(start, end).iter().filter(|slot| seen.insert(slot.at)) {
+                let Some(base) = slot.base else { continue };
+                let target = base.wrapping_add_signed(slot.addend);
+                let is_got = self.module.range(slot.at).is_some_and(|range| range.kind == DataKind::Got);
+                match self.is_code(target) {
+                    true if is_got || is_initialiser => {}
+                    true => return None,
+                    false if is_initialiser && self.is_table(target) => {}
+                    false => {
+                        let named = slot.symbol.as_deref().map(|name| (name, base));
+                        left.extend(self.around(named.or_else(|| self.stored_by(slot.at, target)), target));
+                    }
+                }
+            }
+        }
+        Some(found)
+    }
+
+    /// The data that an address is of, if it is known, or may be of.
+    pub(super) fn around(&self, symbol: Option<(&str, u64)>, target: u64) -> Vec<(u64, u64)> {
+        if let Some((name, base)) = symbol
+            && let Some(object) = self.module.objects.iter().find(|o| o.name == name && o.address == base)
+        {
+            return vec![(object.address, object.end())];
+        }
+        match self.module.range(target) {
+            Some(range) if range.kind == DataKind::Got => vec![(target, target.saturating_add(8))],
+            Some(range) => self.module.ranges_of(&[range.kind]),
+            None if self.is_code(target) => Vec::new(),
+            None => self.module.ranges_of(&self.beside(target)),
+        }
+    }
+
+    /// The kinds of data that an address in none of them may be of.
+    pub(super) fn beside(&self, address: u64) -> Vec<DataKind> {
+        let kinds: &[DataKind] =
+            if address < self.code.0 { &GROUPS[..1] } else { &[DataKind::Relocated, DataKind::Variable] };
+        let there = |kind: &DataKind| self.module.ranges.iter().any(|range| range.kind == *kind);
+        kinds.iter().copied().filter(there).collect()
     }
 
     /// The name of a function, or what to say instead.

@@ -146,6 +146,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_found() {
     harness.put("bundle.co", b"__CLANG_OFFLOAD_BUNDLE__\xff\xff\xff\xff\xff\xff\xff\xff", AN_HOUR);
     symlink("nowhere", harness.root.join("dangling")).expect("a link");
     symlink(".", harness.root.join("loop")).expect("a link");
+    symlink("/", harness.root.join("everything")).expect("a link");
     run(Command::new("mkfifo").arg(harness.root.join("pipe")));
     let cache = harness.open();
     assert_eq!(names(&cache), [("good.co".to_owned(), "scale".to_owned())]);
@@ -155,17 +156,18 @@ fn what_cannot_be_read_is_named_and_the_rest_is_found() {
         .map(|p| format!("{}: {}", p.path.file_name().expect("a name").to_string_lossy(), p.reason))
         .collect();
     problems.sort();
-    assert_eq!(problems.len(), 4, "{problems:?}");
+    assert_eq!(problems.len(), 5, "{problems:?}");
     for (problem, words) in problems.iter().zip([
         "bundle.co: ",
         "cut.co: code object at 0x0: ",
         "dangling: No such file or directory",
+        "everything: expected a folder below, found a link to one above: a loop",
         "loop: expected a folder below, found a link to one above: a loop",
     ]) {
         assert!(problem.starts_with(words), "{problem:?} does not begin with {words:?}");
     }
     // Told again when nothing is read.
-    assert_eq!(harness.open().problems().len(), 4);
+    assert_eq!(harness.open().problems().len(), 5);
     let missing = Cache::open(&[harness.root.join("missing")], None, Trust::Everybody);
     assert_eq!(reasons(&missing), ["No such file or directory (os error 2)"]);
 }
@@ -278,7 +280,7 @@ fn instructions_are_not_read_for_the_index_and_nothing_is_missed_for_it() {
     let found: Vec<_> = cache.kernels().into_iter().map(|c| c.interface).collect();
     // Parsed from all of their bytes.
     assert_eq!(found, builds.map(|build| build.kernel("scale")));
-    assert!(found.iter().all(|kernel| kernel.variables == ["state"]));
+    assert!(found.iter().all(|kernel| *kernel.variables == ["state"]));
     assert!(cache.kernels().iter().all(|candidate| cache.read(candidate).is_ok()));
     // Version 2 has what its descriptors are among the instructions.
     let old = LONG.target("gfx900").abi(15, 2);
@@ -388,7 +390,8 @@ fn what_others_may_write_is_refused_with_its_owner_and_mode_unless_no_other_user
     let refused = |what: &str, path: &Path, owner: u32, mode: &str| {
         let cache = open(trust);
         let [problem] = cache.problems() else { panic!("{:?}", cache.problems()) };
-        let found = format!("found one of user {owner} with mode {mode}: it is not used; `X=1` uses it");
+        let remedy = if owner == user { "`chmod go-w` it" } else { "copy what you trust into a folder of your own" };
+        let found = format!("found one of user {owner} with mode {mode}: it is not used; {remedy}, or `X=1` uses it");
         assert!(problem.reason.starts_with(&format!("expected a {what} ")), "{}", problem.reason);
         assert!(problem.path == path && problem.reason.ends_with(&found), "{problem:?}");
         assert_eq!(cache.kernels().len(), 0);
@@ -422,6 +425,12 @@ fn an_index_that_others_may_write_is_made_again() {
     harness.put("bare.hsaco", &SCALE.bytes(), AN_HOUR);
     let open = || Cache::open(std::slice::from_ref(&harness.root), Some(&harness.index), trust);
     assert_eq!((open().indexing().files_read, open().indexing().files_read), (1, 0));
+    // Private, whatever the umask.
+    let modes =
+        [&harness.index, &harness.index_file()].map(|path| path.metadata().expect("it is there").mode() & 0o777);
+    assert_eq!(modes, [0o700, 0o600]);
+    // Others get there.
+    allow(&harness.index, 0o755);
     allow(&harness.index_file(), 0o666);
     let again = open();
     let [problem] = &again.indexing().problems[..] else { panic!("{:?}", again.indexing()) };
@@ -430,4 +439,29 @@ fn an_index_that_others_may_write_is_made_again() {
         "{problem:?}"
     );
     assert_eq!((again.indexing().files_read, open().indexing().files_read), (1, 0));
+    // Another user's link in a folder that all may write, as `XDG_CACHE_HOME` in /tmp.
+    let (link, elsewhere) = (harness.root.with_file_name("theirs"), harness.root.with_file_name("elsewhere"));
+    symlink(&elsewhere, &link).expect("a link");
+    let is_theirs = std::os::unix::fs::lchown(&link, Some(12345), None).is_ok();
+    let cache = Cache::open(std::slice::from_ref(&harness.root), Some(&link.join("logdur")), trust);
+    assert_eq!((cache.kernels().len(), elsewhere.exists()), (1, !is_theirs));
+    let told = cache.indexing().problems.iter().any(|problem| problem.reason.contains("theirs of user 12345"));
+    assert_eq!(told, is_theirs);
+}
+
+#[test]
+fn what_the_kernels_of_a_code_object_have_in_common_is_read_once() {
+    let harness = Harness::new();
+    harness.put("k.co", &SCALE.options("-O3 -DLONG -DSTATE").bytes(), AN_HOUR);
+    let cache = harness.open();
+    let [first, second] = [0, 1].map(|_| cache.candidates("scale").remove(0).interface);
+    assert_eq!(*first.variables, ["state"]);
+    // A list for each kernel would take time and memory by the square of their number.
+    for [one, other] in [
+        [&first.variables, &second.variables],
+        [&first.stored_functions, &second.stored_functions],
+        [&first.initialisers, &second.initialisers],
+    ] {
+        assert!(std::sync::Arc::ptr_eq(one, other));
+    }
 }

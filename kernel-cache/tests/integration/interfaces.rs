@@ -1,7 +1,7 @@
 //! Kernels made by hand.
 
 use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Target, ValueKind};
-use logdur_kernel_cache::{Interface, PacketFacts, Parameter};
+use logdur_kernel_cache::{Interface, LdsPointers, PacketFacts, Parameter};
 
 /// An argument.
 pub(crate) fn argument(offset: u32, size: u32, kind: ValueKind) -> Parameter {
@@ -10,7 +10,8 @@ pub(crate) fn argument(offset: u32, size: u32, kind: ValueKind) -> Parameter {
         ValueKind::DynamicSharedPointer => Some(AddressSpace::Local),
         _ => None,
     };
-    Parameter { offset, size, kind, address_space }
+    let pointee_align = (kind == ValueKind::DynamicSharedPointer).then_some(4);
+    Parameter { offset, size, kind, address_space, pointee_align }
 }
 
 /// `void scale(float* data, float factor, local float* scratch)` with the block count in x.
@@ -41,8 +42,9 @@ pub(crate) fn scale() -> Interface {
         vgprs: 24,
         agprs: 0,
         float_mode: Some(0x3f0),
-        variables: Vec::new(),
-        stored_functions: Vec::new(),
+        variables: [].into(),
+        stored_functions: [].into(),
+        initialisers: [].into(),
     }
 }
 
@@ -59,5 +61,6 @@ pub(crate) fn packet() -> PacketFacts {
         queue: 0x7f12_3456_7890,
         private_base_hi: 0x1_0000,
         shared_base_hi: 0x2_0000,
+        pointers: LdsPointers { least: 1024, most: 1024, misaligned: false },
     }
 }

@@ -3,6 +3,7 @@
 use amdgpu_code_object::ValueKind;
 use logdur_kernel_cache::{Copy, Fill, Interface, Kernarg, Layout, PacketFacts, What, fit};
 
+use crate::compiled::Build;
 use crate::interfaces::{argument, packet, scale};
 
 /// Makes a segment as an application does.
@@ -14,6 +15,11 @@ pub(crate) fn laid(layout: &Layout, application: &[u8], facts: &PacketFacts) -> 
     for fill in &layout.fills {
         let value = fill.value(facts).to_le_bytes();
         segment[fill.to as usize..][..fill.size as usize].copy_from_slice(&value[..fill.size as usize]);
+    }
+    for one in &layout.moves {
+        let place = &mut segment[one.at as usize..][..one.size as usize];
+        let value = place.iter().rev().fold(0_i64, |all, byte| all << 8 | i64::from(*byte)) + i64::from(one.by);
+        place.copy_from_slice(&value.to_le_bytes()[..one.size as usize]);
     }
     segment
 }
@@ -115,4 +121,46 @@ fn a_packet_without_workgroups_divides_by_nothing() {
         [What::BlockCount(0), What::Remainder(1), What::BlockCount(7)].map(|w| fill(w).value(&facts)),
         [0, 0, 0]
     );
+}
+
+#[test]
+fn offsets_into_dynamic_lds_move_with_the_lds_that_a_kernel_declares_and_keep_their_alignment() {
+    let local = |options| Build { source: "local.cl", clang: 19, target: "gfx90a", abi: 5, options };
+    let [none, small, large, wide] =
+        ["-O2", "-O2 -DOWN=5", "-O2 -DOWN=64", "-O2 -DROOM=ulong16"].map(|options| local(options).kernel("turn"));
+    // (original, candidate, how far, the packet's LDS behind its own, the candidate's with that)
+    let cases = [(&none, &large, 256, 512, 768), (&large, &none, -256, 512, 512), (&none, &small, 32, 512, 544)];
+    for (original, candidate, by, dynamic, expected) in cases {
+        let swap = fit(original, candidate).expect("they fit");
+        let own = original.group_size;
+        let mut segment = vec![0_u8; original.kernarg_size as usize];
+        let pointers: Vec<_> =
+            candidate.explicit().filter(|a| a.kind == ValueKind::DynamicSharedPointer).cloned().collect();
+        assert_eq!(pointers.len(), 2);
+        for (pointer, offset) in pointers.iter().zip([own, own + 256]) {
+            segment[pointer.offset as usize..][..4].copy_from_slice(&offset.to_le_bytes());
+        }
+        let read = |at: u32, size: u32| {
+            let mut bytes = [0; 8];
+            bytes[..size as usize].copy_from_slice(&segment[at as usize..][..size as usize]);
+            bytes
+        };
+        let mut facts = PacketFacts { group: own + dynamic, original_group: own, ..packet() };
+        facts.pointers = swap.kernarg.pointers(read);
+        assert_eq!((facts.pointers.least, facts.pointers.most), (own.into(), u64::from(own) + 256));
+        assert_eq!(swap.for_packet(&facts).map(|sizes| sizes.group), Ok(expected));
+        let Kernarg::Relaid(layout) = &swap.kernarg else { panic!("{:?}", swap.kernarg) };
+        for laid in [layout.lay(&segment, &facts), laid(layout, &segment, &facts)] {
+            for (pointer, offset) in pointers.iter().zip([own, own + 256]) {
+                let found = u32::from_le_bytes(laid[pointer.offset as usize..][..4].try_into().unwrap());
+                assert_eq!(found, offset.wrapping_add_signed(by));
+            }
+        }
+    }
+    // The same LDS, but elements that need more alignment than the application has given them.
+    let swap = fit(&none, &wide).expect("they fit");
+    let pointers =
+        |second: u32| swap.kernarg.pointers(move |at, _| u64::from(if at == 16 { 0 } else { second }).to_le_bytes());
+    assert_eq!([0, 128, 4].map(|second| pointers(second).misaligned), [false, false, true]);
+    assert_eq!(fit(&wide, &none).map(|swap| swap.kernarg), Ok(Kernarg::AsItIs));
 }

@@ -21,7 +21,7 @@ const CASES: &[Case] = &[
     (SCALE, SCALE.options("-O3 -DREGISTERS"), "scale", Ok((AS_IT_IS, &["registers"]))),
     (SCALE, SCALE.options("-O3 -DSPACE"), "scale", Ok((AS_IT_IS, &[]))),
     (SCALE, SCALE.options("-O3 -DFACTOR=int"), "scale", Ok((AS_IT_IS, &["registers"]))),
-    (SCALE.options("-O3 -DDYNAMIC_LDS"), SCALE.options("-O3 -DDYNAMIC_LDS -DLDS=256"), "scale", Ok((AS_IT_IS, &["LDS", "registers"]))),
+    (SCALE.options("-O3 -DDYNAMIC_LDS"), SCALE.options("-O3 -DDYNAMIC_LDS -DLDS=256"), "scale", Ok((RELAID, &["LDS", "registers"]))),
     (SUM, SUM.options("-O3 -DOWN_TABLE"), "sum", Ok((AS_IT_IS, &["registers"]))),
     // Targets.
     (SCALE.target("gfx90a:xnack-"), SCALE, "scale", Ok((AS_IT_IS, &[]))),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Setting, Target, ValueKind};
 use logdur_kernel_cache::rules::{ACCEPTED, ROWS, When};
-use logdur_kernel_cache::{Interface, Kernarg, Launch, PacketFacts, Reason, Sizes, Swap, fit};
+use logdur_kernel_cache::{Interface, Kernarg, Launch, PacketFacts, Reason, Sizes, Swap, fit, fit_clone};
 
 use crate::interfaces::{argument, packet, scale};
 
@@ -119,8 +119,8 @@ const SILENT: &[Change] = &[
     |_, c| c.arguments.push(argument(80, 8, ValueKind::HiddenNone)),
     |_, c| c.kernarg_align = 4,
     |_, c| c.kernarg_align = 16,
-    |o, _| o.variables = vec!["counter".to_owned()],
-    |o, _| o.stored_functions = vec!["twice".to_owned()],
+    |o, _| o.variables = ["counter".to_owned()].into(),
+    |o, _| o.stored_functions = ["twice".to_owned()].into(),
 ];
 
 #[test]
@@ -150,6 +150,12 @@ const PACKETS: &[(Reason, Change, Turn, Turn, &str)] = &[
         |p| p.group = 1023, |p| p.group = 1024, "LDS of the packet: expected at least 1024, found 1023 bytes"),
     (Reason::PacketPrivate, |o, c| (o.uses_dynamic_stack, c.private_size) = (true, 130_000),
         |p| p.private = 16 + 1057, |p| p.private = 16 + 1056, "scratch of the packet: expected at most 131056, found 131057 bytes"),
+    (Reason::PacketPointer, |_, c| c.group_size = 4096,
+        |p| p.pointers.least = 1023, |_| {}, "LDS pointer: expected offsets from 1024 to 1280, found offsets from 1023 to 1024"),
+    (Reason::PacketPointer, |_, c| c.group_size = 0,
+        |p| p.pointers.most = 1281, |_| {}, "LDS pointer: expected offsets from 1024 to 1280, found offsets from 1024 to 1281"),
+    (Reason::PacketPointer, |_, c| c.arguments[2].pointee_align = Some(16),
+        |p| p.pointers.misaligned = true, |_| {}, "LDS pointer: expected the candidate's alignment, found an offset without it"),
     (Reason::PacketCooperative, |_, c| c.vgprs = 25,
         |p| p.cooperative = true, |_| {}, "cooperative queue: expected no more than the original needs, found more registers, LDS or scratch"),
 ];
@@ -229,4 +235,30 @@ fn a_processor_with_more_lds_takes_more() {
     let swap = fit(&original, &candidate).expect("gfx950 has 160 KiB");
     let refusal = swap.for_packet(&packet()).expect_err("there is no room for what is dynamic");
     assert_eq!(refusal.to_string(), "LDS of the packet: expected at most 163840, found 164096 bytes");
+}
+
+#[test]
+fn a_clone_with_a_stack_of_unknown_size_gets_what_the_runtime_gives_unless_it_may_call_other_code_objects() {
+    let clone = |change: Change, beside: bool| {
+        let (original, mut candidate) = pair(change);
+        let end = candidate.kernarg_size.next_multiple_of(8);
+        let mut added = candidate.arguments[0].clone();
+        (added.offset, added.size, added.kind) = (end, 8, ValueKind::GlobalBuffer);
+        candidate.arguments.retain(|argument| !argument.kind.is_hidden());
+        candidate.arguments.push(added);
+        candidate.kernarg_size = end + 8;
+        fit_clone(&original, &candidate, beside)
+    };
+    let (only_clone, both): (Change, Change) =
+        (|_, c| c.uses_dynamic_stack = true, |o, c| (o.uses_dynamic_stack, c.uses_dynamic_stack) = (true, true));
+    for (change, beside, runs_fewer) in [(only_clone, false, true), (only_clone, true, true), (both, true, false)] {
+        let swap = clone(change, beside).unwrap_or_else(|refusals| panic!("{refusals:?}"));
+        let private = |facts: PacketFacts| swap.for_packet(&facts).map(|sizes| sizes.private);
+        assert_eq!(private(packet()), Ok(16 + 1024));
+        // The application asked for more.
+        assert_eq!(private(PacketFacts { private: 8192, ..packet() }), Ok(8192));
+        assert_eq!(private(PacketFacts { cooperative: true, ..packet() }).is_err(), runs_fewer);
+    }
+    let refused = clone(both, false).expect_err("it may call what the application points to");
+    assert!(refused.iter().any(|refusal| refusal.reason == Reason::DynamicStack), "{refused:?}");
 }

@@ -145,23 +145,77 @@ fn without_the_originals_code_object_nothing_is_known_of_its_variables() {
 }
 
 #[test]
-fn variables_of_another_module_are_used_where_there_is_one_and_refused_where_there_are_several() {
-    // An original that has none of the name.
+fn variables_of_another_module_are_used_only_where_the_originals_module_refers_to_them() {
+    // An original that has none of the name: files do not share variables, however much alike they are.
     let (without, with) = (PLAIN.options("-O3"), with_relocations("-O3 -DMORE"));
     let own = Module::of(&without.bytes()).expect("a compiler's code object");
     let other = Module::of(&with.bytes()).expect("a compiler's code object");
-    let decided = |others: &[&Module]| {
-        let modules = Modules { own: Some(&own), others };
+    let decided = |own: &Module, others: &[&Module]| {
+        let modules = Modules { own: Some(own), others };
         fit_code(&without.kernel("used"), &with.kernel("used"), &with.bytes(), modules)
     };
-    let swap = decided(&[&other]).expect("one has it");
-    assert_eq!((swap.binding.own.len(), &swap.binding.shared[..]), (0, &["managed".to_owned(), "more".to_owned()][..]));
+    for others in [&[&other][..], &[&other, &other]] {
+        let swap = decided(&own, others).expect("it has one of its own");
+        let names = [&swap.binding.own, &swap.binding.shared].map(|names| names.join(" "));
+        assert_eq!(names, ["more", "managed"]);
+        assert!(swap.binding.patches.iter().all(|patch| patch.module == 0), "{:?}", swap.binding.patches);
+    }
+    // An original that refers to one of the application's.
+    let refers = PLAIN.options("-O3 -DREFERS -Xoffload-linker --unresolved-symbols=ignore-all");
+    let own = Module::of(&refers.bytes()).expect("a compiler's code object");
+    let swap = decided(&own, &[&other]).expect("one has it");
+    assert_eq!((swap.binding.own.len(), swap.binding.shared.join(" ")), (0, "managed more".to_owned()));
     assert!(swap.binding.patches.iter().any(|patch| patch.module == 1), "{:?}", swap.binding.patches);
-    let refusals = decided(&[&other, &other]).expect_err("two have it");
-    assert!(
-        refusals[0].to_string().starts_with("variables: expected one more, found 2 of the application's"),
-        "{refusals:?}"
-    );
+    for (others, found) in [(&[][..], "none"), (&[&other, &other], "2 of the application's")] {
+        let refusals = decided(&own, others).expect_err("which one is not known");
+        let words = refusals[0].to_string();
+        assert!(words.starts_with("variables: expected ") && words.contains(&format!("found {found}")), "{words}");
+    }
+    // A candidate that refers to one which the original does not know.
+    let modules = Modules { own: Some(&Module::of(&without.bytes()).expect("a code object")), others: &[&other] };
+    let refers =
+        PLAIN.options("-O3 -DREFERS -Xoffload-linker --unresolved-symbols=ignore-all -Xoffload-linker --emit-relocs");
+    let refusals = fit_code(&without.kernel("used"), &refers.kernel("used"), &refers.bytes(), modules);
+    let words = refusals.expect_err("the original does not refer to it")[0].to_string();
+    assert!(words.starts_with("variables: expected more of the original, found none"), "{words}");
+}
+
+#[test]
+fn variables_that_only_a_host_runtime_sets_up_are_no_replacements_own() {
+    let managed = with_relocations("-O3 -DOWN_MANAGED");
+    for candidate in [PLAIN.options("-O3 -DOWN_MANAGED"), managed] {
+        let words = decided(PLAIN, candidate, "used").expect_err("nothing sets its pointer")[0].clone();
+        let named = "variables: expected mine of the application, found one of the candidate's own, a managed variable";
+        assert!(words.starts_with(named), "{words}");
+        assert!(decided(PLAIN, candidate, "none").is_ok());
+    }
+    // The application's is set up; other kernels of the file have nothing to do with it.
+    assert!(decided(managed, managed.options("-O1 -DOWN_MANAGED"), "used").is_ok());
+    assert!(decided(PLAIN, managed, "before").is_ok());
+}
+
+#[test]
+fn kernels_that_use_what_an_initialiser_writes_are_refused_and_others_are_not() {
+    for clang in [15, 19] {
+        let original = Build { source: "initialised.cl", clang, target: "gfx90a", abi: 5, options: "-O2" };
+        for (options, counted) in [("-O2 -DINIT", false), ("-O2 -DINIT -Wl,--emit-relocs", true)] {
+            let candidate = original.options(options);
+            let words = decided(original, candidate, "lookup").expect_err("it is not run")[0].clone();
+            let expected = "initialiser: expected variables that no initialiser or finaliser uses, found ";
+            assert!(words.starts_with(expected), "clang {clang}, {options}: {words}");
+            for kernel in ["seeded", "plain"] {
+                assert!(decided(original, candidate, kernel).is_ok(), "clang {clang}, {options}: {kernel}");
+            }
+            // Without the linker's words, an address may be of any variable.
+            let found = decided(original, candidate, "counted");
+            assert_eq!(found.is_ok(), counted, "clang {clang}, {options}: {found:?}");
+        }
+        // Without symbols, the memory is the same.
+        let stripped = original.options("-O2 -DINIT -Wl,-s");
+        assert!(decided(original, stripped, "lookup").is_err(), "clang {clang}");
+        assert!(decided(original, stripped, "plain").is_ok(), "clang {clang}");
+        assert!(decided(original, original.options("-O1"), "lookup").is_ok(), "clang {clang}");
+    }
 }
 
 #[test]

@@ -26,7 +26,10 @@ __device__ int counter = 3;
 #endif
 static __device__ int hidden;
 __device__ const int table[4] = {5, 6, 7, 8};
-#ifdef MORE
+#ifdef REFERS
+#define MORE
+extern __device__ __attribute__((visibility("default"))) int more[4];
+#elif defined MORE
 __device__ int more[4] = {1, 2, 3, 4};
 #endif
 #ifdef POINTER
@@ -36,6 +39,10 @@ __device__ float* pointer = samples + 2;
 __managed__ int managed;
 #else
 __device__ int* managed;
+#endif
+
+#ifdef OWN_MANAGED
+__managed__ int mine = 5;
 #endif
 
 __device__ __attribute__((noinline)) float pick(const float* from, int i) { return from[i] * 2; }
@@ -58,6 +65,9 @@ extern "C" __global__ void used(int* out) {
 #endif
 #ifdef POINTER
     out[1] = pointer[threadIdx.x];
+#endif
+#ifdef OWN_MANAGED
+    out[3] = mine;
 #endif
 #ifdef MANAGED
     out[2] = managed;

@@ -1,57 +1,22 @@
 //! Definedness in memory instructions: undefined data, and undefined addresses.
 
 use amdgpu_emu::isa::access::{Does, Part, Parts, Space};
-use amdgpu_emu::isa::inst::control;
-use amdgpu_emu::isa::op::{Access, Family};
+use amdgpu_emu::isa::action::Action;
+use amdgpu_emu::isa::inst::{Inst, control};
+use amdgpu_emu::isa::op::{Access, Family, Fill, Flags};
 use amdgpu_emu::isa::operand::{Kind, Operand};
 use amdgpu_emu::isa::uses::Uses;
 use amdgpu_emu::isa::wave::LANES;
 use amdgpu_emu::observer::SCRATCH_WINDOW;
 
+use super::bytes::Bytes;
 use super::{Defined, Look};
 
 /// What is wrong.
 const ADDRESS: &str = "an address depends on a value that nothing has written";
 const STORED: &str = "a value that nothing has written is stored to memory";
 
-/// The bits of bytes that are in one word.
-fn mask(at: u64, length: u64) -> Option<u64> {
-    let first = at % 64;
-    (1..=64 - first).contains(&length).then(|| (u64::MAX >> (64 - length)) << first)
-}
-
-/// Sets or clears the bits of bytes.
-fn set(bits: &mut [u64], at: u64, length: u64, value: bool) {
-    if let Some(mask) = mask(at, length) {
-        if let Some(word) = usize::try_from(at / 64).ok().and_then(|n| bits.get_mut(n)) {
-            *word = if value { *word | mask } else { *word & !mask };
-        }
-        return;
-    }
-    for byte in at..at.saturating_add(length) {
-        if let Some(word) = usize::try_from(byte / 64).ok().and_then(|n| bits.get_mut(n)) {
-            let bit = 1 << (byte % 64);
-            *word = if value { *word | bit } else { *word & !bit };
-        }
-    }
-}
-
-/// True when all bytes are defined; those outside read as zero.
-fn get(bits: &[u64], at: u64, length: u64) -> bool {
-    if let Some(mask) = mask(at, length) {
-        return usize::try_from(at / 64).ok().and_then(|n| bits.get(n)).is_none_or(|word| word & mask == mask);
-    }
-    let is_set = |byte: u64| bits.get((byte / 64) as usize).is_none_or(|word| word >> (byte % 64) & 1 == 1);
-    (at..at.saturating_add(length)).all(is_set)
-}
-
-pub(super) fn execute(
-    look: &mut Look<'_>,
-    defined: &mut Defined,
-    parts: Option<&Parts>,
-    lds: &mut [u64],
-    scratch: &mut [u64],
-) {
+pub(super) fn execute(look: &mut Look<'_>, defined: &mut Defined, lds: &mut Bytes, scratch: &mut Bytes) {
     let (inst, wave) = (look.inst, look.step.wave);
     let op = inst.op;
     let exec = wave.exec();
@@ -72,7 +37,7 @@ pub(super) fn execute(
     for (register, dwords) in results.iter().filter(|_| !into_lds) {
         (0..*dwords).for_each(|n| defined.set_lanes(wave, *register, n, exec, u64::MAX));
     }
-    for (n, part) in parts.into_iter().flat_map(Parts::iter).enumerate() {
+    for (n, part) in look.parts.into_iter().flat_map(Parts::iter).enumerate() {
         if into_lds && part.space == Space::Memory {
             continue;
         }
@@ -85,7 +50,7 @@ pub(super) fn execute(
 }
 
 /// The shadow of a part, and where in it a byte is; `None` for ordinary memory.
-fn shadow<'s>(part: &Part, at: u64, lds: &'s mut [u64], scratch: &'s mut [u64]) -> Option<(&'s mut [u64], u64)> {
+fn shadow<'s>(part: &Part, at: u64, lds: &'s mut Bytes, scratch: &'s mut Bytes) -> Option<(&'s mut Bytes, u64)> {
     match part.space {
         Space::Lds => Some((lds, at)),
         Space::Memory if at >= SCRATCH_WINDOW => Some((scratch, at - SCRATCH_WINDOW)),
@@ -95,8 +60,8 @@ fn shadow<'s>(part: &Part, at: u64, lds: &'s mut [u64], scratch: &'s mut [u64]) 
 
 /// True where all accessed bytes are defined: ordinary memory is, and LDS where all bytes near them are.
 #[inline]
-fn is_known(part: &Part, lds: &[u64]) -> bool {
-    let whole = |at: u64| usize::try_from(at / 64).ok().and_then(|n| lds.get(n)).is_some_and(|bits| *bits == u64::MAX);
+fn is_known(part: &Part, lds: &Bytes) -> bool {
+    let whole = |at: u64| lds.is_whole(at);
     match part.space {
         Space::Memory => part.at[part.lanes.trailing_zeros() as usize % LANES] < SCRATCH_WINDOW,
         Space::Lds => {
@@ -118,8 +83,8 @@ fn load(
     n: usize,
     part: &Part,
     results: &[(Operand, u32)],
-    lds: &mut [u64],
-    scratch: &mut [u64],
+    lds: &mut Bytes,
+    scratch: &mut Bytes,
 ) {
     let Some((register, dwords)) = results.first() else { return };
     if is_known(part, lds) {
@@ -138,11 +103,36 @@ fn load(
             let from =
                 if part.step == 4 { at + 4 * u64::from(word) } else { at + u64::from(word) * u64::from(part.step) };
             let bytes = u64::from(length).saturating_sub(if part.step == 4 { 4 * u64::from(word) } else { 0 }).min(4);
-            let is_defined = shadow(part, from, lds, scratch).is_none_or(|(bits, at)| get(bits, at, bytes));
-            if !is_defined {
-                defined.set_lanes(wave, *register, first + word, 1 << lane, 0);
+            let Some((shadow, at)) = shadow(part, from, lds, scratch) else { continue };
+            let bits = extended(look.inst, shadow.get(at, bytes), bytes);
+            if bits != u32::MAX {
+                defined.set_lane(wave, *register, first + word, lane as u32, bits, false);
             }
         }
+    }
+}
+
+/// The defined bits of a register that bytes are loaded into.
+fn extended(inst: &Inst, bits: u32, bytes: u64) -> u32 {
+    let width = 8 * bytes as u32;
+    if width >= 32 {
+        return bits;
+    }
+    let is_signed = bits >> (width.max(1) - 1) & 1 == 0;
+    match inst.op.access {
+        Access::Load(_, Fill::Sign) if is_signed => bits,
+        // The other half is what it was.
+        Access::Load(_, Fill::D16 | Fill::D16Sign) => {
+            if is_signed && bytes == 1 {
+                bits | 0xffff_0000
+            } else {
+                bits | u32::MAX << width
+            }
+        }
+        Access::Load(_, Fill::D16High | Fill::D16HighSign) => {
+            bits << 16 | 0xffff | if bytes == 1 { 0xff00_0000 } else { 0 }
+        }
+        _ => bits | u32::MAX << width,
     }
 }
 
@@ -152,8 +142,8 @@ fn store(
     n: usize,
     part: &Part,
     into_lds: bool,
-    lds: &mut [u64],
-    scratch: &mut [u64],
+    lds: &mut Bytes,
+    scratch: &mut Bytes,
 ) {
     let (inst, wave) = (look.inst, look.step.wave);
     let data = match inst.op.family {
@@ -175,26 +165,35 @@ fn store(
     if is_known(part, lds) && (0..words).all(is_defined) {
         return;
     }
+    let is_high = matches!(inst.op.access, Access::Store(_, Fill::D16High));
     for lane in part.active() {
-        let mut word = 0;
+        let (mut word, mut some, mut computed, mut undefined) = (0, false, None, None);
         for (at, length) in part.pieces(lane) {
             let mut done = 0;
             while done < u64::from(length) {
                 let bytes = (u64::from(length) - done).min(4);
-                let lanes = if into_lds { u64::MAX } else { defined.lanes(wave, data, word, Kind::B32) };
-                let is_defined = lanes >> lane & 1 == 1;
+                let bits = if into_lds { u32::MAX } else { defined.word(wave, data, word, lane as u32) };
+                let bits = if is_high { bits >> 16 } else { bits };
                 match shadow(part, at + done, lds, scratch) {
-                    Some((bits, at)) => set(bits, at, bytes, is_defined),
-                    None if !is_defined => {
-                        let register = crate::registers::name(wave, wave.vgpr_index(data, word));
-                        look.report(STORED, Some(lane as u8), register);
-                        return;
+                    Some((shadow, at)) => shadow.set(at, bytes, bits),
+                    None => {
+                        let stored = u32::MAX >> (32 - 8 * bytes as u32);
+                        some |= bits & stored != 0;
+                        if bits & stored != stored {
+                            undefined = undefined.or(Some(word));
+                            computed = computed.or(defined.is_computed(wave, data, word, lane).then_some(word));
+                        }
                     }
-                    None => {}
                 }
                 done += bytes;
                 word += 1;
             }
+        }
+        // Padding is copied with what is beside it.
+        if let Some(word) = computed.or(undefined.filter(|_| !some)) {
+            let register = crate::registers::name(wave, wave.vgpr_index(data, word));
+            look.report(STORED, Some(lane as u8), register);
+            return;
         }
     }
 }
@@ -232,7 +231,7 @@ fn addresses(look: &mut Look<'_>, defined: &mut Defined) {
         Family::Mubuf => u32::from(inst.has(control::OFFEN)) + u32::from(inst.has(control::IDXEN)),
         _ => 1,
     };
-    if op.family == Family::Ds && op.name.starts_with("ds_swizzle") || !inst.src[0].is_vector() {
+    if op.flags.has(Flags::SWIZZLE) || !inst.src[0].is_vector() {
         return;
     }
     for n in 0..dwords {
@@ -251,18 +250,16 @@ fn exchange(look: &Look<'_>, defined: &mut Defined, exec: u64) {
     if !inst.dst.is_vector() {
         return;
     }
-    let lanes = match inst.op.name {
-        "ds_bpermute_b32" => {
-            let (at, data) = (wave.vector(inst.src[0], 0), defined.lanes(wave, inst.src[1], 0, Kind::B32));
-            let from = |l: usize| at[l].wrapping_add(inst.imm as u32) as usize / 4 % LANES;
-            // Inactive lanes give zero.
-            (0..LANES).fold(0, |all, l| all | ((data | !exec) >> from(l) & 1) << l)
-        }
-        "ds_swizzle_b32" => {
-            let data = defined.lanes(wave, inst.src[0], 0, Kind::B32);
-            if data & exec == 0 && exec != 0 { 0 } else { u64::MAX }
-        }
-        _ => u64::MAX,
+    let lanes = if inst.op.action == Action::PermuteLanes {
+        let (at, data) = (wave.vector(inst.src[0], 0), defined.lanes(wave, inst.src[1], 0, Kind::B32));
+        let from = |l: usize| at[l].wrapping_add(inst.imm as u32) as usize / 4 % LANES;
+        // Inactive lanes give zero.
+        (0..LANES).fold(0, |all, l| all | ((data | !exec) >> from(l) & 1) << l)
+    } else if inst.op.flags.has(Flags::SWIZZLE) {
+        let data = defined.lanes(wave, inst.src[0], 0, Kind::B32);
+        if data & exec == 0 && exec != 0 { 0 } else { u64::MAX }
+    } else {
+        u64::MAX
     };
     defined.set_lanes(wave, inst.dst, 0, exec, lanes);
 }

@@ -3,27 +3,33 @@
 //! Compilers keep scalar registers in lanes of vector registers (`v_writelane_b32`): their bits are followed there, too.
 //!
 //! A copy of what is not defined is not defined either; it is reported where it decides an address, a branch or active lanes, or is
-//! stored to memory. Definedness is a bit for each lane of a vector register, for each bit of a scalar register, and for
-//! each byte of LDS and scratch. All memory that the dispatch was given is defined.
+//! stored to memory. Definedness is known for each bit of registers, LDS and scratch, where bits are moved, masked and shifted
+//! ([`bits`]). All memory that the dispatch was given is defined.
+//!
+//! Structures have padding, which is copied with them. So of a store, bytes that were only moved are reported if all bytes of the lane's
+//! access are undefined; what was computed of something undefined is reported always.
 //!
 //! Where an operation's result depends on a part of its sources only, more is taken for defined, so that what is reported is an error:
 //! halves of registers, factors of matrix instructions, lanes that are exchanged in patterns.
 
+mod bits;
+mod bytes;
 mod memory;
 mod scalar;
 mod vector;
 
 use std::collections::BTreeMap;
 
-use amdgpu_emu::isa::access::Parts;
-use amdgpu_emu::isa::inst::Inst;
 use amdgpu_emu::isa::op::Family;
 use amdgpu_emu::isa::operand::{Kind, Operand};
 use amdgpu_emu::isa::wave::{VGPRS, Wave};
-use amdgpu_emu::observer::{Group, Step};
+use amdgpu_emu::observer::Group;
+
+use bytes::Bytes;
 
 use crate::Check;
-use crate::finding::{Finding, Findings, Key, Place};
+use crate::check::{Checker, Dispatch, Look};
+use crate::finding::{Finding, Key, Position};
 use crate::registers::SCALARS;
 
 /// The first operand code of registers that the hardware defines, behind VCC: of the trap handler.
@@ -36,6 +42,8 @@ pub(super) struct Defined {
     /// The defined bits of lanes that were written with a scalar register of which some are: by vector register and lane. These are not
     /// defined as a whole.
     kept: BTreeMap<(usize, u32), u32>,
+    /// Lanes of each vector register that were computed of something undefined, not only moved. It matters where they are not defined.
+    computed: Vec<u64>,
     /// Bits of each scalar register.
     sgprs: [u32; SCALARS],
     scc: bool,
@@ -43,7 +51,13 @@ pub(super) struct Defined {
 
 impl Defined {
     fn new(sgprs: u32, vgprs: u32, flat_scratch: bool) -> Defined {
-        let mut defined = Defined { vgprs: vec![0; VGPRS], kept: BTreeMap::new(), sgprs: [0; SCALARS], scc: false };
+        let mut defined = Defined {
+            vgprs: vec![0; VGPRS],
+            kept: BTreeMap::new(),
+            computed: vec![0; VGPRS],
+            sgprs: [0; SCALARS],
+            scc: false,
+        };
         defined.vgprs.iter_mut().take(vgprs as usize).for_each(|lanes| *lanes = u64::MAX);
         defined.sgprs.iter_mut().take(sgprs as usize).for_each(|bits| *bits = u32::MAX);
         let m0 = usize::from(Operand::M0.0);
@@ -107,100 +121,101 @@ impl Defined {
             let number = wave.vgpr_index(operand, n);
             let register = &mut self.vgprs[number];
             *register = *register & !mask | lanes & mask;
+            if lanes & mask != mask {
+                self.computed[number] &= !mask;
+            }
             if !self.kept.is_empty() {
-                self.kept.retain(|(register, lane), _| *register != number || mask >> lane & 1 == 0);
+                let of_register = self.kept.range((number, 0)..(number + 1, 0)).map(|(key, _)| *key);
+                let gone: Vec<_> = of_register.filter(|(_, lane)| mask >> lane & 1 == 1).collect();
+                gone.iter().for_each(|key| {
+                    self.kept.remove(key);
+                });
             }
         }
     }
 
-    /// A lane of a vector register gets the bits of a scalar one.
-    fn set_lane(&mut self, wave: &Wave, operand: Operand, lane: u32, bits: u32) {
-        self.set_lanes(wave, operand, 0, 1 << lane, if bits == u32::MAX { u64::MAX } else { 0 });
-        if operand.is_vector() && !matches!(bits, 0 | u32::MAX) {
-            self.kept.insert((wave.vgpr_index(operand, 0), lane), bits);
+    /// A lane of a vector register has these defined bits. `computed` says that they are not only moved.
+    fn set_lane(&mut self, wave: &Wave, operand: Operand, n: u32, lane: u32, bits: u32, computed: bool) {
+        self.set_lanes(wave, operand, n, 1 << lane, if bits == u32::MAX { u64::MAX } else { 0 });
+        if operand.is_vector() {
+            let number = wave.vgpr_index(operand, n);
+            self.computed[number] |= u64::from(computed) << lane;
+            if !matches!(bits, 0 | u32::MAX) {
+                self.kept.insert((number, lane), bits);
+            }
         }
     }
 
-    /// Lanes of a vector register are those of another one, which [`Defined::set_lanes`] was told.
-    fn copy_bits(&mut self, wave: &Wave, from: Operand, to: Operand, mask: u64) {
-        if self.kept.is_empty() || !from.is_vector() || !to.is_vector() {
-            return;
+    /// Lanes of word `n` of a vector register were computed of something undefined.
+    fn compute(&mut self, wave: &Wave, operand: Operand, n: u32, lanes: u64) {
+        if operand.is_vector() {
+            self.computed[wave.vgpr_index(operand, n)] |= lanes;
         }
-        let (from, to) = (wave.vgpr_index(from, 0), wave.vgpr_index(to, 0));
-        let copied = |((number, lane), bits): (&(usize, u32), &u32)| {
-            (*number == from && mask >> lane & 1 == 1).then_some(((to, *lane), *bits))
-        };
-        let copied: Vec<_> = self.kept.iter().filter_map(copied).collect();
-        self.kept.extend(copied);
+    }
+
+    /// True for a lane of word `n` of a vector register that was computed of something undefined.
+    fn is_computed(&self, wave: &Wave, operand: Operand, n: u32, lane: usize) -> bool {
+        operand.is_vector() && self.computed[wave.vgpr_index(operand, n)] >> lane & 1 == 1
     }
 
     /// The defined bits of a lane of a vector register.
     fn lane(&self, wave: &Wave, operand: Operand, lane: u32) -> u32 {
-        if self.lanes(wave, operand, 0, Kind::B32) >> lane & 1 == 1 {
+        self.word(wave, operand, 0, lane)
+    }
+
+    /// The same of word `n`.
+    fn word(&self, wave: &Wave, operand: Operand, n: u32, lane: u32) -> u32 {
+        if self.lanes(wave, operand, n, Kind::B32) >> lane & 1 == 1 {
             return u32::MAX;
         }
-        let kept = operand.is_vector().then(|| self.kept.get(&(wave.vgpr_index(operand, 0), lane)));
+        let kept = operand.is_vector().then(|| self.kept.get(&(wave.vgpr_index(operand, n), lane)));
         kept.flatten().copied().unwrap_or_default()
     }
 }
 
 /// What of a workgroup is defined.
-pub(crate) struct Init {
+pub(crate) struct Shadow {
     waves: Vec<Defined>,
-    /// Bytes of LDS, a bit for each.
-    lds: Vec<u64>,
-    /// Bytes of scratch.
-    scratch: Vec<u64>,
-}
-
-/// One instruction being looked at.
-pub(super) struct Look<'a> {
-    pub(super) step: &'a Step<'a>,
-    pub(super) inst: &'a Inst,
-    pub(super) place: &'a Place,
-    pub(super) findings: &'a mut Findings,
+    lds: Bytes,
+    scratch: Bytes,
 }
 
 impl Look<'_> {
     /// Something undefined decides what happens. `what` says what it is.
     #[cold]
     pub(super) fn report(&mut self, what: &'static str, lane: Option<u8>, detail: String) {
-        let place = Place { lane, ..*self.place };
+        let place = Position { lane, ..*self.place };
         let key = Key { check: Check::Init, pc: self.step.pc, what, other: None };
         self.findings.add(key, place, || Finding { place, other: None, address: None, detail, count: 1 });
     }
 }
 
-impl Init {
-    /// Of a workgroup that begins.
-    pub(crate) fn new(group: &Group<'_>) -> Init {
+/// The check.
+#[derive(Clone, Debug)]
+pub(crate) struct Init;
+
+impl Checker for Init {
+    type Group = Shadow;
+
+    fn new(_: &Dispatch<'_>) -> Init {
+        Init
+    }
+
+    fn begin(&mut self, group: &Group<'_>) -> Shadow {
         let (sgprs, vgprs) = group.initial_registers();
         let flat_scratch = group.waves.first().is_some_and(|wave| wave.arch.architected_flat_scratch());
         let waves: Vec<Defined> = group.waves.iter().map(|_| Defined::new(sgprs, vgprs, flat_scratch)).collect();
         let scratch = group.scratch_of_wave() as usize * waves.len();
-        Init { waves, lds: vec![0; group.lds.div_ceil(64)], scratch: vec![0; scratch.div_ceil(64)] }
+        Shadow { waves, lds: Bytes::new(group.lds), scratch: Bytes::new(scratch) }
     }
 
-    /// A wave is about to execute an instruction. `inst` is with index mode applied.
-    pub(crate) fn before(
-        &mut self,
-        step: &Step<'_>,
-        inst: &Inst,
-        parts: Option<&Parts>,
-        place: &Place,
-        findings: &mut Findings,
-    ) {
-        let Init { waves, lds, scratch } = self;
-        let Some(defined) = waves.get_mut(step.number) else { return };
-        let mut look = Look { step, inst, place, findings };
-        match inst.op.family {
-            Family::Sop1 | Family::Sop2 | Family::Sopc | Family::Sopk | Family::Sopp => {
-                scalar::execute(&mut look, defined)
-            }
-            Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p => {
-                vector::execute(&mut look, defined)
-            }
-            _ => memory::execute(&mut look, defined, parts, lds, scratch),
+    fn before(&mut self, shadow: &mut Shadow, look: &mut Look<'_>) {
+        let Shadow { waves, lds, scratch } = shadow;
+        let Some(defined) = waves.get_mut(look.step.number) else { return };
+        match look.inst.op.family {
+            Family::Sop1 | Family::Sop2 | Family::Sopc | Family::Sopk | Family::Sopp => scalar::execute(look, defined),
+            Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p => vector::execute(look, defined),
+            _ => memory::execute(look, defined, lds, scratch),
         }
     }
 }

@@ -3,22 +3,26 @@
 mod glibc;
 mod self_test;
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use hsa::{AgentKind, Api};
-use logdur_replay::{Exit, ReplayError};
 use logdur_settings::Interceptor;
+use omniprobe_exit::Exit;
 
-use crate::cmd::file;
-use crate::environment::Environment;
-use crate::{PlaceOptions, RunOptions, find, private_folder};
+use super::run::RunOptions;
+use crate::environment::PlaceOptions;
+use crate::exit::Failure;
+use crate::find;
+use crate::hello::Channel;
+use crate::output::{aside, bytes, file, lines};
 
 /// What is asked of the doctor.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct DoctorOptions {
+pub(crate) struct Options {
     #[command(flatten)]
     place: PlaceOptions,
     #[command(flatten)]
@@ -29,34 +33,31 @@ pub(crate) struct DoctorOptions {
 ///
 /// # Errors
 /// When the libraries of this project are not there.
-pub(crate) fn run(options: &DoctorOptions) -> Result<Exit> {
+pub(crate) fn run(options: &Options) -> Result<Exit> {
     let place = &options.place;
     if options.self_test.is_wanted() {
         return self_test::run(place, &options.self_test);
     }
     let options = RunOptions { place: place.clone(), log_location: Some("/dev/null".into()), ..Default::default() };
-    let mut environment = Environment::of(&options)?;
-    let hello = environment.folder()?.hello()?;
-    environment.set(Interceptor::hello, &hello);
+    let mut environment = options.environment()?;
+    let channel = Channel::open(&mut environment)?;
+    environment.set(Interceptor::hello, channel.name());
     // In a process of its own: it gets the environment that applications get, and may crash.
     let output = find::this_program(place.rocm.as_deref())?
         .arg("probe")
         .envs(environment.iter())
         .output()
         .context("starting the probe")?;
-    let said = private_folder::read(&hello)?;
-    print!("{}", String::from_utf8_lossy(&output.stdout));
+    bytes(&output.stdout)?;
     if !output.status.success() {
-        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        aside(&output.stderr);
         let text = format!("the HSA runtime cannot be used here ({})", output.status);
-        return Err(ReplayError::Told { exit: Exit::Environment, text }.into());
+        return Err(Failure { exit: Exit::Environment, text }.into());
     }
-    let loaded = !said.is_empty();
-    println!(
-        "{:<10} {}",
-        "tool",
-        if loaded { "liblogdur.so is loaded by the runtime" } else { "liblogdur.so is NOT loaded by the runtime" }
-    );
+    let loaded = !channel.finish().is_empty();
+    let tool =
+        if loaded { "liblogdur.so is loaded by the runtime" } else { "liblogdur.so is NOT loaded by the runtime" };
+    lines([finding("tool", tool)])?;
     let enough = glibc_is_enough()?;
     Ok(if loaded && enough { Exit::Success } else { Exit::Environment })
 }
@@ -67,8 +68,13 @@ fn glibc_is_enough() -> Result<bool> {
     let bytes = fs::read(&library).with_context(|| library.display().to_string())?;
     let (Some(needed), Some(here)) = (glibc::Version::needed(&bytes), glibc::Version::here()) else { return Ok(true) };
     let (line, enough) = glibc::compared(needed, here);
-    println!("{:<10} {line}", "glibc");
+    lines([finding("glibc", line)])?;
     Ok(enough)
+}
+
+/// A line of the doctor's list: a name, and what was found for it.
+fn finding(what: &str, found: impl Display) -> String {
+    format!("{what:<10} {found}")
 }
 
 /// What is asked of the process of its own.
@@ -92,26 +98,25 @@ pub(crate) fn probe(options: &ProbeOptions) -> Result<Exit> {
     let api = Api::open(None).context("opening the HSA runtime")?;
     if options.runtime {
         api.init().context("starting the HSA runtime")?;
-        println!("{}", api.build_version());
+        lines([api.build_version().to_owned()])?;
         return Ok(Exit::Success);
     }
     let runtime = mapped("libhsa-runtime64.so")?;
-    println!("{:<10} {}", "rocm", rocm_of(&runtime));
-    println!("{:<10} {}", "runtime", described(&runtime));
-    println!("{:<10} {}", "hip", hip(&runtime).map_or("not found".to_owned(), |p| described(&p)));
+    let hip = hip(&runtime).map_or("not found".to_owned(), |path| described(&path));
+    lines([finding("rocm", rocm_of(&runtime)), finding("runtime", described(&runtime)), finding("hip", hip)])?;
     api.init().context(
         "starting the HSA runtime; is the driver loaded, and may this user open /dev/kfd? (or try --emulate gfx90a)",
     )?;
     let (major, minor) = api.version()?;
-    println!("{:<10} {major}.{minor}, build {}", "hsa", api.build_version());
+    lines([finding("hsa", format_args!("{major}.{minor}, build {}", api.build_version()))])?;
+    lines(release(&runtime).and_then(untested))?;
     let agents = api.agents()?;
-    for gpu in agents.iter().filter(|a| a.kind == AgentKind::Gpu) {
+    let gpus = agents.iter().filter(|agent| agent.kind == AgentKind::Gpu).map(|gpu| {
         let nature = if gpu.is_emulated() { "emulated" } else { "real" };
-        println!("{:<10} {} {} [{nature}]", "gpu", gpu.name, gpu.product);
-    }
-    if !agents.iter().any(|a| a.kind == AgentKind::Gpu) {
-        println!("{:<10} none", "gpu");
-    }
+        finding("gpu", format_args!("{} {} [{nature}]", gpu.name, gpu.product))
+    });
+    let gpus: Vec<String> = gpus.collect();
+    lines(if gpus.is_empty() { vec![finding("gpu", "none")] } else { gpus })?;
     api.shut_down()?;
     Ok(Exit::Success)
 }
@@ -123,12 +128,33 @@ fn mapped(name: &str) -> Result<PathBuf> {
     path.map(PathBuf::from).with_context(|| format!("{name} is not in the process that opened it"))
 }
 
-/// A library's name, with its version as the files have it: `libhsa-runtime64.so.1.5.50203` is ROCm 5.2.3's.
+/// The ROCm that a library is of, as the files have it: 50203 for `libhsa-runtime64.so.1.5.50203` of ROCm 5.2.3.
+fn release(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    name.rsplit('.').next().and_then(|digits| digits.parse().ok()).filter(|&n| n >= 50_000)
+}
+
+fn version(release: u32) -> String {
+    format!("ROCm {}.{}.{}", release / 10_000, release / 100 % 100, release % 100)
+}
+
+/// A library's name, with its version.
 fn described(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let release = name.rsplit('.').next().and_then(|digits| digits.parse::<u32>().ok()).filter(|&n| n >= 50_000);
-    let release = release.map_or(String::new(), |n| format!(" (ROCm {}.{}.{})", n / 10_000, n / 100 % 100, n % 100));
+    let release = release(path).map_or(String::new(), |release| format!(" ({})", version(release)));
     format!("{}{release}", file(path))
+}
+
+/// The newest HSA runtime that the project is tested with (`docs/rocm.md`).
+const NEWEST_TESTED: u32 = 70_204;
+
+/// A line about a runtime that is newer than all that were tested.
+fn untested(release: u32) -> Option<String> {
+    let text = format!(
+        "{} is newer than every runtime that omniprobe was tested with (up to {}); the log says what was not seen",
+        version(release),
+        version(NEWEST_TESTED)
+    );
+    (release > NEWEST_TESTED).then(|| finding("untested", text))
 }
 
 fn rocm_of(runtime: &Path) -> String {
@@ -148,6 +174,17 @@ fn hip(runtime: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_runtime_that_is_newer_than_all_tested_ones_is_named() {
+        assert_eq!(release(Path::new("/x/libhsa-runtime64.so.1.21.100000")), Some(100_000));
+        let line = untested(100_000).unwrap();
+        assert!(
+            line.starts_with("untested   ROCm 10.0.0 is newer than") && line.contains("up to ROCm 7.2.4"),
+            "{line}"
+        );
+        assert_eq!([50_203, NEWEST_TESTED].map(untested), [None, None]);
+    }
 
     #[test]
     fn versions_are_read_from_file_names() {

@@ -7,14 +7,15 @@ use std::path::PathBuf;
 use amdgpu_listing::{Listing, Which};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use logdur_capture::{CodeObject, Fields, Id, Place, Reader, Shown};
-use logdur_replay::{Exit, ReplayError};
+use logdur_capture::{CodeObject, Fields, FramePosition, Id, Reader, Shown};
+use logdur_captured::ReplayError;
+use omniprobe_exit::Exit;
 use serde_json::{Map, Value, json};
 
-use super::captured::{self, Backend};
-use super::output::{demangled, tell};
-use super::{lines, listing};
+use crate::captured::{self, Backend};
 use crate::exit;
+use crate::listing;
+use crate::output::{demangled, lines, tell};
 
 /// Bytes that are shown; of more only how many they are: they are in the record, whose offset is shown.
 const SHOWN: usize = 64;
@@ -53,7 +54,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture cannot be read.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let reader = captured::opened(&options.file)?;
+    let reader = captured::open(&options.file)?;
     let format = if options.json { Format::Jsonl } else { options.format };
     // There is one disassembler only.
     let _ = options.backend;
@@ -86,7 +87,10 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         };
         std::iter::once(record).chain(code(name, *place))
     }))?;
-    Ok(status.get())
+    Ok(match status.get() {
+        Exit::Success => captured::damage(&reader).unwrap_or(Exit::Success),
+        failed => failed,
+    })
 }
 
 /// The kernels that were dispatched, or that ran in the place of one that was, by their code objects.
@@ -126,7 +130,7 @@ fn with(mut object: Value, name: &str, value: Value) -> Value {
     object
 }
 
-fn text(place: Place, name: &str, fields: &[(&str, Shown)]) -> String {
+fn text(place: FramePosition, name: &str, fields: &[(&str, Shown)]) -> String {
     let fields: Vec<String> = fields.iter().map(|(name, value)| format!(" {name}={}", value_text(value))).collect();
     format!("@{} #{} {name}{}", place.offset, place.sequence, fields.concat())
 }

@@ -1,16 +1,16 @@
 //! `omniprobe export LOG... --parquet FILE`: rows as columns with types.
 
-use std::fs::Permissions;
 use std::io::BufWriter;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use logdur_replay::Exit;
 use logdur_report::export::Exporter;
+use logdur_system::output::{Output, Readers};
+use omniprobe_exit::Exit;
 
-use super::input;
+use crate::input::{self, Which, Wholeness};
+use crate::output::{file, tell};
 
 /// Which logs, and where the columns go.
 #[derive(Args, Clone, Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Options {
     /// Logs, in CSV or JSON; `-` is the standard input.
     #[arg(required = true, value_name = "LOG")]
     logs: Vec<PathBuf>,
+    #[command(flatten)]
+    which: Which,
     /// The file, in Apache Parquet's format. An existing file is replaced.
     #[arg(long, value_name = "FILE")]
     parquet: PathBuf,
@@ -28,22 +30,23 @@ pub(crate) struct Options {
 /// # Errors
 /// When a file cannot be read or written, or is no log.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let logs = input::logs(&options.logs)?;
-    let path = super::file(&options.parquet);
+    let logs = options.which.of_all(input::logs(&options.logs)?)?;
+    let path = file(&options.parquet);
     let context = || path.clone();
-    let folder = options.parquet.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The file is whole, or what it was before: it may be one of the logs by mistake.
-    let permissions = Permissions::from_mode(0o666);
-    let file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder).with_context(context)?;
-    let mut exporter = Exporter::new(BufWriter::new(file.as_file())).with_context(context)?;
+    let output = Output::begin(&options.parquet, Readers::Those, &input::paths(&logs))?;
+    let mut exporter = Exporter::new(BufWriter::new(output.file())).with_context(context)?;
+    let mut whole = Wholeness::default();
     for log in &logs {
-        input::read(log, |name, log| exporter.read(name, log))?;
+        whole.read(log, |name, log| exporter.read(name, log))?;
     }
     let exported = exporter.finish().with_context(context)?;
-    file.persist(&options.parquet).map_err(|error| error.error).with_context(context)?;
     if let Some(first) = &exported.first_unreadable {
-        super::tell(format_args!("{} lines are no rows; the first: {first}", exported.unreadable));
+        tell(format_args!("{} lines are no rows; the first: {first}", exported.unreadable));
     }
-    super::tell(format_args!("{path}: {} rows", exported.rows));
-    Ok(if exported.rows == 0 { Exit::NothingToCompare } else { Exit::Success })
+    if exported.rows == 0 {
+        return Ok(whole.status(input::nothing(&logs)));
+    }
+    output.finish()?;
+    tell(format_args!("{path}: {} rows", exported.rows));
+    Ok(whole.status(Exit::Success))
 }

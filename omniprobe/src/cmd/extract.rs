@@ -4,11 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use logdur_replay::verify::Rule;
-use logdur_replay::{CapturedDispatch, Exit, extract};
+use logdur_captured::verify::Rule;
+use logdur_captured::{CapturedDispatch, extract};
+use omniprobe_exit::Exit;
 
-use super::captured::Captured;
-use super::{file, lines, progress};
+use crate::captured::{Captured, taken};
+use crate::exit;
+use crate::output::{file, lines, tell};
+use crate::progress;
 
 /// What is written, and where.
 #[derive(Args, Clone, Debug)]
@@ -40,16 +43,35 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let count = code_objects.len() + dispatches.len();
     let bar = progress::bar("{pos} of {len} code objects and dispatches", count as u64)?;
     let mut files = Vec::new();
+    let mut status = Exit::Success;
+    // What is whole is written, whatever is damaged beside it.
+    let mut failed = |what: String, error: anyhow::Error| {
+        let exit = exit::of(&error);
+        if !matches!(exit, Exit::Corrupt | Exit::Incomplete) {
+            return Err(error);
+        }
+        bar.suspend(|| tell(format_args!("{what}: {error:#}")));
+        status = if status == Exit::Success { exit } else { status };
+        Ok(())
+    };
     for object in code_objects {
-        files.push(extract::code_object(&reader, object.id, &options.output)?);
+        match extract::code_object(&reader, object.id, &options.output) {
+            Ok(file) => files.push(file),
+            Err(error) => failed(format!("code object {}", object.id), error.into())?,
+        }
         bar.inc(1);
     }
     for dispatch in dispatches {
-        let captured = CapturedDispatch::of(&reader, dispatch)?;
-        files.extend(extract::memory(&captured, &options.types, options.all, &options.output)?);
+        let memory = |captured: CapturedDispatch<'_>| {
+            Ok(extract::memory(&captured, &options.types, options.all, &options.output)?)
+        };
+        match taken(&reader, dispatch).and_then(memory) {
+            Ok(written) => files.extend(written),
+            Err(error) => failed(format!("dispatch {}", dispatch.id), error)?,
+        }
         bar.inc(1);
     }
     bar.finish_and_clear();
     lines(files.iter().map(|path| file(path)))?;
-    Ok(Exit::Success)
+    Ok(options.captured.status(&reader, status))
 }

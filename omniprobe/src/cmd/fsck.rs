@@ -1,16 +1,18 @@
 //! `omniprobe fsck`: whether every byte of a capture is as it was written, and what its dispatches lack.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use logdur_capture::End;
-use logdur_replay::{Exit, ReplayError, lacks};
+use logdur_capture::{End, FileStorage, Finding};
+use logdur_captured::{ReplayError, lacks};
+use logdur_system::output::{Output, Readers};
+use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 
-use super::captured::opened;
-use super::{file, lines, progress};
+use crate::captured::{ending, opened};
+use crate::output::{file, lines};
+use crate::progress;
 
 /// What is looked at.
 #[derive(Args, Clone, Debug)]
@@ -32,30 +34,33 @@ pub(crate) struct Options {
 /// When it is no capture, or the other file cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
     let reader = opened(&options.file)?;
-    if let Some(to) = options.repair.as_ref().filter(|to| is_same(to, &options.file)) {
-        let (expected, found) = ("another file than the capture".to_owned(), to.display().to_string());
-        return Err(ReplayError::Usage { what: "--repair".to_owned(), expected, found }.into());
-    }
+    let output = options.repair.as_deref().map(|to| Output::begin(to, Readers::Owner, &[&options.file])).transpose()?;
     let bar = progress::bar("{bytes} of {total_bytes}", reader.bytes())?;
     let report = reader.check_with(&mut |done| bar.set_position(done));
     bar.reset();
-    let repair = |to: &PathBuf| reader.repair_with(to, &mut |done| bar.set_position(done));
-    let repaired = options.repair.as_ref().map(repair).transpose().map_err(ReplayError::from)?;
+    let repair = |output: Output| -> Result<Vec<Finding>> {
+        let storage = FileStorage::of(output.file().try_clone()?);
+        let lost = reader.repair_into(storage, &mut |done| bar.set_position(done)).map_err(ReplayError::from)?;
+        output.finish()?;
+        Ok(lost)
+    };
+    let repaired = output.map(repair).transpose()?;
     bar.finish_and_clear();
     let finished = *reader.end() == End::Finished;
     let lacks: Vec<(u64, Vec<String>)> =
         reader.dispatches().iter().map(|d| (d.id, lacks(&reader, d))).filter(|(_, what)| !what.is_empty()).collect();
     if options.json {
-        let finding = |f: &logdur_capture::Finding| json!({ "offset": f.offset, "text": f.text });
+        let finding = |f: &Finding| json!({ "offset": f.offset, "text": f.text });
         let findings: Vec<Value> = report.findings.iter().map(finding).collect();
         let lost: Option<Vec<Value>> = repaired.map(|lost| lost.iter().map(finding).collect());
         let all = json!({
             "frames": report.frames, "chunks": report.chunks, "finished": finished, "findings": findings, "lost": lost,
+            "lost_dispatches": reader.lost_dispatches(),
             "lacks": lacks.iter().map(|(id, what)| json!({ "dispatch": id, "what": what })).collect::<Vec<_>>(),
         });
         lines([all.to_string()])?;
     } else {
-        let end = if finished { "finished" } else { "not finished" };
+        let end = ending(reader.end());
         let mut all: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
         let dispatches = reader.dispatches().len();
         all.push(format!(
@@ -69,21 +74,18 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         if !lacks.is_empty() {
             all.push(format!("{} of {dispatches} dispatches lack what a replay of them needs", lacks.len()));
         }
+        if reader.lost_dispatches() > 0 {
+            all.push(format!("the records of {} dispatches cannot be read", reader.lost_dispatches()));
+        }
         if let (Some(lost), Some(to)) = (repaired, &options.repair) {
             all.extend(lost.iter().map(|f| format!("lost: {f}")));
             all.push(format!("{}: written", file(to)));
         }
         lines(all)?;
     }
-    Ok(match (report.is_clean(), lacks.is_empty()) {
+    Ok(match (report.is_clean(), finished && lacks.is_empty()) {
         (false, _) => Exit::Corrupt,
         (true, false) => Exit::Incomplete,
         (true, true) => Exit::Success,
     })
-}
-
-/// True when two paths lead to one file.
-fn is_same(a: &Path, b: &Path) -> bool {
-    let file = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
-    file(a).is_some_and(|a| file(b) == Some(a))
 }

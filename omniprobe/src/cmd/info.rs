@@ -3,14 +3,14 @@
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::{Dispatch, End, Placed, Reader};
-use logdur_replay::{CapturedDispatch, Exit, lacks, packet, symbol};
+use logdur_captured::{CapturedDispatch, lacks, packet, symbol};
+use logdur_system::text;
+use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 
-use super::captured::Captured;
-use super::lines;
-use super::output::demangled;
-use crate::help;
-use logdur_journal::names;
+use crate::captured::{self, Captured, ending};
+use crate::headings;
+use crate::output::{demangled, lines};
 
 /// What is shown.
 #[derive(Args, Clone, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     captured: Captured,
     /// Print one JSON object.
-    #[arg(long, help_heading = help::GENERAL)]
+    #[arg(long, help_heading = headings::GENERAL)]
     json: bool,
 }
 
@@ -36,12 +36,18 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     } else {
         lines(as_text(&reader, &rows))?;
     }
-    Ok(Exit::Success)
+    Ok(options.captured.status(&reader, met(&rows)))
 }
 
-/// Everything that is in a capture, as `--json` prints it.
-pub(crate) fn described(reader: &Reader) -> Value {
-    as_json(reader, &rows(reader, reader.dispatches()))
+/// Everything that is in a capture, as `--json` prints it, and the status of damage.
+pub(crate) fn described(reader: &Reader) -> (Value, Exit) {
+    let rows = rows(reader, reader.dispatches());
+    (as_json(reader, &rows), captured::damage(reader).unwrap_or(met(&rows)))
+}
+
+/// The status of damage that only the dispatches have met.
+fn met(rows: &[Row<'_>]) -> Exit {
+    if rows.iter().any(|row| row.is_damaged) { Exit::Corrupt } else { Exit::Success }
 }
 
 fn rows<'r>(reader: &'r Reader, dispatches: impl IntoIterator<Item = &'r Placed<Dispatch>>) -> Vec<Row<'r>> {
@@ -58,16 +64,22 @@ struct Row<'r> {
     /// What the capture does not have of it.
     lacks: Vec<String>,
     obstacles: Vec<String>,
-    weaknesses: Vec<String>,
+    qualified: Vec<String>,
+    /// True if what it refers to is damaged.
+    is_damaged: bool,
 }
 
 impl<'r> Row<'r> {
     fn of(reader: &'r Reader, dispatch: &'r Placed<Dispatch>) -> Row<'r> {
         let kernel = demangled(symbol(reader, dispatch));
-        let (mut obstacles, mut weaknesses) = (Vec::new(), Vec::new());
+        let (mut obstacles, mut qualified) = (Vec::new(), Vec::new());
+        let mut is_damaged = false;
         match CapturedDispatch::of(reader, dispatch) {
-            Ok(captured) => (obstacles, weaknesses) = (captured.obstacles(), captured.weaknesses()),
-            Err(error) => obstacles.push(format!("{:#}", anyhow::Error::from(error))),
+            Ok(captured) => (obstacles, qualified) = (captured.obstacles(), captured.qualified()),
+            Err(error) => {
+                is_damaged = Exit::from(&error) == Exit::Corrupt;
+                obstacles.push(format!("{:#}", anyhow::Error::from(error)));
+            }
         }
         // What the dispatch has is shown, also if other parts are missing.
         let shape = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
@@ -75,7 +87,7 @@ impl<'r> Row<'r> {
         let geometry = format!("{} by {}", shape(packet.grid_size()), shape(packet.workgroup_size().map(u32::from)));
         let before = dispatch.before.and_then(|before| reader.snapshot(before).ok());
         let bytes = before.map_or(0, |before| before.ranges().iter().map(|range| range.end - range.start).sum());
-        Row { lacks: lacks(reader, dispatch), dispatch, kernel, geometry, bytes, obstacles, weaknesses }
+        Row { lacks: lacks(reader, dispatch), dispatch, kernel, geometry, bytes, obstacles, qualified, is_damaged }
     }
 
     /// True when the capture has all that a replay needs.
@@ -88,22 +100,13 @@ impl<'r> Row<'r> {
     }
 }
 
-fn ending(end: &End) -> String {
-    match end {
-        End::Finished => "finished".to_owned(),
-        End::Unfinished { whole, cut, .. } => {
-            format!("not finished: {whole} bytes are whole, {cut} behind them are not")
-        }
-    }
-}
-
 fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
     let records = reader.records();
     let (major, minor) = reader.header().version;
     let mut all = vec![format!("format {}.{}, {}", major, minor, ending(reader.end()))];
     for s in reader.sessions() {
         let said = format!("process {} on {}: {} {}", s.pid, s.host, s.exe, s.arguments.join(" "));
-        all.push(names::escaped(said.trim_end()));
+        all.push(text::escaped(said.trim_end()));
         all.push(format!("captured by {}, runtime {}", s.tool_version, s.runtime_version));
     }
     for a in records.agents.iter().filter(|a| !a.isa.is_empty()) {
@@ -112,7 +115,7 @@ fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
             let node = a.driver_node.map_or_else(String::new, |node| format!(", node {node} of the driver"));
             let visible = if a.visible.is_empty() { String::new() } else { format!(", with {}", a.visible) };
             let said = format!("    {}, bus {}, partition {}{node}{visible}", a.uuid, a.bdf, a.partition);
-            all.push(names::escaped(&said));
+            all.push(text::escaped(&said));
         }
     }
     for c in &records.code_objects {
@@ -130,19 +133,30 @@ fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
             row.duration_ns(),
             d.scope,
             row.bytes,
-            if d.after.is_some() { " and after" } else { ", nothing after" },
+            match d.after {
+                Some(_) => " and after",
+                None if reader.is_unended(d) => ", did not end while it was captured",
+                None => ", nothing after",
+            },
         ));
         if let Some(replaced) = d.replaced {
             all.push(format!("    ran {} in the place of {replaced}", d.code_object));
         }
         all.extend(row.obstacles.iter().map(|text| format!("    cannot be replayed: {text}")));
-        let is_said = |text: &&String| row.obstacles.iter().chain(&row.weaknesses).any(|said| said.ends_with(*text));
+        let is_said = |text: &&String| row.obstacles.iter().chain(&row.qualified).any(|said| said.ends_with(*text));
         let more = row.lacks.iter().filter(|text| !is_said(text));
         all.extend(more.map(|text| format!("    lacks: {text}")));
-        all.extend(row.weaknesses.iter().map(|text| format!("    qualified: {text}")));
+        all.extend(row.qualified.iter().map(|text| format!("    qualified: {text}")));
     }
     let complete = rows.iter().filter(|row| row.is_complete()).count();
-    all.push(format!("{complete} of {} dispatches have all that a replay needs", rows.len()));
+    let lost = reader.lost_dispatches();
+    if !reader.problems().is_empty() {
+        all.push(format!(
+            "damaged in {} places; the records of {lost} dispatches cannot be read",
+            reader.problems().len()
+        ));
+    }
+    all.push(format!("{complete} of {} dispatches have all that a replay needs", rows.len() as u64 + lost));
     for note in reader.notes() {
         let about = note.dispatch.map_or_else(String::new, |d| format!(" (dispatch {d})"));
         all.push(format!("note {} {}{about}: {}", note.severity, note.code, note.text));
@@ -159,9 +173,9 @@ fn as_json(reader: &Reader, rows: &[Row<'_>]) -> Value {
             json!({
                 "dispatch": d.id, "kernel": row.kernel, "occurrence": d.occurrence, "geometry": row.geometry,
                 "duration_ns": row.duration_ns(), "held_ns": d.held_ns, "scope": d.scope.to_string(), "bytes": row.bytes,
-                "after": d.after.is_some(), "code_object": d.code_object.to_string(),
+                "after": d.after.is_some(), "ended": !reader.is_unended(d), "code_object": d.code_object.to_string(),
                 "replaced": d.replaced.map(|id| id.to_string()),
-                "complete": row.is_complete(), "lacks": row.lacks, "obstacles": row.obstacles, "weaknesses": row.weaknesses,
+                "complete": row.is_complete(), "lacks": row.lacks, "obstacles": row.obstacles, "weaknesses": row.qualified,
             })
         })
         .collect();
@@ -193,6 +207,8 @@ fn as_json(reader: &Reader, rows: &[Row<'_>]) -> Value {
     json!({
         "format": reader.header().version,
         "finished": *reader.end() == End::Finished,
+        "problems": reader.problems().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "lost_dispatches": reader.lost_dispatches(),
         "sessions": sessions, "agents": agents, "code_objects": code, "dispatches": dispatches, "notes": notes,
     })
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use amdgpu_listing::{Listing, Wanted, Which, choose};
 use anyhow::Result;
 use clap::Args;
-use logdur_replay::Exit;
-
-use super::{lines, listing, tell};
 use logdur_journal::names::names;
+use omniprobe_exit::Exit;
+
+use crate::listing;
+use crate::output::{lines, tell};
 
 /// Which code is shown, and how.
 #[derive(Args, Clone, Debug)]

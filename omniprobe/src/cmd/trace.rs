@@ -1,17 +1,18 @@
 //! `omniprobe trace LOG... -o FILE`: a timeline for ui.perfetto.dev or Chrome.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
-use logdur_replay::Exit;
 use logdur_report::timeline::Timeline;
 use logdur_report::{chrome, perfetto};
+use logdur_system::output::{Output, Readers};
+use omniprobe_exit::Exit;
 
-use super::input::{self, Position};
+use crate::input::{self, Position, Which, Wholeness};
+use crate::output::{file, tell};
 
 /// Which logs, and where the timeline goes.
 #[derive(Args, Clone, Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Options {
     /// Logs, in CSV or JSON; `-` is the standard input.
     #[arg(required = true, value_name = "LOG")]
     logs: Vec<PathBuf>,
+    #[command(flatten)]
+    which: Which,
     /// The file: NAME.pftrace for ui.perfetto.dev, NAME.json for Chrome's trace viewer.
     #[arg(short, long, value_name = "FILE", value_parser = output)]
     output: PathBuf,
@@ -50,7 +53,7 @@ pub(crate) fn output(text: &str) -> Result<PathBuf, String> {
 /// # Errors
 /// When a file cannot be read or written, or is no log.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let logs = input::logs(&options.logs)?;
+    let logs = options.which.of_all(input::logs(&options.logs)?)?;
     write(&logs, &options.output)
 }
 
@@ -59,29 +62,37 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
 /// # Errors
 /// As above.
 pub(crate) fn write(logs: &[Position], output: &Path) -> Result<Exit> {
+    let made = Output::begin(output, Readers::Those, &input::paths(logs))?;
     let mut timeline = Timeline::default();
+    let mut whole = Wholeness::default();
     for log in logs {
-        input::read(log, |name, log| timeline.read(name, log))?;
+        whole.read(log, |name, log| timeline.read(name, log))?;
     }
     let tracks = timeline.tracks();
     if timeline.without_times + timeline.unreadable > 0 {
-        super::tell(format_args!(
+        tell(format_args!(
             "{} rows without times and {} lines that are no rows are not in the timeline",
             timeline.without_times, timeline.unreadable
         ));
     }
     let slices: usize = tracks.iter().map(|track| track.slices.len()).sum();
     if slices == 0 {
-        bail!("no row with times, no timeline: {}", output.display());
+        if timeline.without_times > 0 {
+            tell(format_args!("no row with times, no timeline: {}", file(output)));
+            return Ok(whole.status(Exit::NothingToCompare));
+        }
+        return Ok(whole.status(input::nothing(logs)));
     }
     let context = || format!("writing {}", output.display());
-    let mut to = BufWriter::new(File::create(output).with_context(context)?);
+    let mut to = BufWriter::new(made.file());
     match format(output) {
         Some(Format::Chrome) => chrome::write(&timeline, &tracks, &mut to),
         _ => perfetto::write(&timeline, &tracks, &mut to),
     }
     .with_context(context)?;
     to.flush().with_context(context)?;
-    super::tell(format_args!("{}: {slices} rows on {} tracks", output.display(), tracks.len()));
-    Ok(Exit::Success)
+    drop(to);
+    made.finish()?;
+    tell(format_args!("{}: {slices} rows on {} tracks", output.display(), tracks.len()));
+    Ok(whole.status(Exit::Success))
 }

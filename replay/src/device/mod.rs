@@ -6,8 +6,10 @@
 //! # Threads
 //! One.
 
+mod completion;
 mod emu;
 mod rocm;
+mod staging;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,27 +17,20 @@ use std::time::Duration;
 use amdgpu_code_object::{Setting, Target};
 use hsa::sys::abi::aql::Packet;
 use logdur_capture::{Id, Loaded};
+use logdur_captured::regions::{MemoryRequest, PAGE};
+use logdur_captured::{Backend, Called, CapturedDispatch, Code, ReplayError, Result, extent};
 
-use crate::captured::{Called, CapturedDispatch, Code, extent};
-use crate::error::{ReplayError, Result};
-use crate::place::{MemoryRequest, PAGE};
+use crate::accesses::Accesses;
 use crate::placed::PlacedRange;
 use crate::setup::Setup;
-
-/// Where dispatches are replayed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// On a GPU of the HSA runtime.
-    #[default]
-    Rocm,
-    /// On the emulated GPU, without a runtime: on any machine. Its times say nothing about hardware.
-    Emulated,
-}
 
 /// The processors that can be emulated, oldest first.
 pub fn emulated_processors() -> impl Iterator<Item = &'static str> {
     amdgpu_emu::Arch::ALL.into_iter().map(amdgpu_emu::Arch::name)
 }
+
+/// On an emulated GPU, a kernel of which no wave has ended for so many seconds is looked at: nothing else can make it go on.
+pub const STUCK_SECONDS: u32 = 5;
 
 /// What a replay ran on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,16 +120,16 @@ pub(crate) trait Device {
     fn queue(&self) -> QueueFacts;
 
     /// Allocates memory at the wanted addresses, and returns the parts that are elsewhere, if that is allowed. Adds a line to
-    /// `weaknesses` for each kind of memory that differs from the wanted one.
+    /// `qualified` for each kind of memory that differs from the wanted one.
     ///
     /// # Errors
     /// When it cannot be had, or is elsewhere and that is not allowed.
-    fn allocate(&mut self, wanted: &[MemoryRequest], weaknesses: &mut Vec<String>) -> Result<Vec<PlacedRange>>;
+    fn allocate(&mut self, wanted: &[MemoryRequest], qualified: &mut Vec<String>) -> Result<Vec<PlacedRange>>;
 
     /// Loads code where it is wanted; the address of its anchor.
     ///
     /// # Errors
-    /// [`Placement`](crate::ReplayError::Placement) when it can only be elsewhere.
+    /// [`Placement`](logdur_captured::ReplayError::Placement) when it can only be elsewhere.
     fn load_at(&mut self, code: Load<'_>, place: &CodePlace) -> Result<u64>;
 
     /// Loads code anywhere; the address of its anchor.
@@ -183,6 +178,20 @@ pub(crate) trait Device {
     /// When the device has no way to say that.
     fn meet(&self, workgroups: u32) -> Result<()>;
 
+    /// Records the accesses of the next packet, if the device sees them: see [`Device::recorded`]. Also which instructions store, if that is
+    /// asked for.
+    fn record(&mut self, _instructions: bool) {}
+
+    /// Has unwritten registers, LDS and scratch hold the same in each launch from now on, or no longer; false on a device that cannot.
+    fn hold_contents(&mut self, _hold: bool) -> bool {
+        false
+    }
+
+    /// What was accessed since [`Device::record`]; `None` on a device that does not see it.
+    fn recorded(&mut self) -> Option<Accesses> {
+        None
+    }
+
     /// Runs a packet, with a completion signal of the device's.
     ///
     /// # Errors
@@ -210,12 +219,6 @@ pub(crate) fn open(setup: &Setup, captured: &CapturedDispatch<'_>, wanted: &[Ran
     }
 }
 
-/// The processor of an ISA's name: `gfx90a` of `amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-`.
-pub(crate) fn processor(isa: &str) -> &str {
-    let id = isa.rsplit("--").next().unwrap_or(isa);
-    id.split(':').next().unwrap_or(id)
-}
-
 /// A weakness if the device and the captured one differ in SRAM ECC: loads into half of a register then differ.
 pub(crate) fn other_loads(captured: &str, isa: &str) -> Option<String> {
     let sramecc = |isa: &str| Target::parse(isa).map(|target| target.sramecc);
@@ -234,12 +237,6 @@ fn nanoseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_processor_is_told_from_its_settings() {
-        assert_eq!(processor("amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-"), "gfx90a");
-        assert_eq!(processor("gfx906"), "gfx906");
-    }
 
     #[test]
     fn another_error_correction_is_told_and_other_settings_are_not() {

@@ -4,27 +4,32 @@
 //! One.
 
 use std::collections::BTreeSet;
+use std::ffi::{CStr, c_char};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use amdgpu_code_object::Kernel;
 use hsa::sys::abi::aql::Packet;
 use hsa::sys::raw::HSA_STATUS_ERROR_INVALID_CODE_OBJECT;
-use hsa::{Agent, AgentKind, Api, Executable, HsaError, OwnQueue, OwnSignal, Pool};
+use hsa::{Agent, AgentKind, Api, Executable, HsaError, OwnQueue, OwnSignal, Part, Pool};
 use logdur_capture::AllocationKind;
+use logdur_captured::regions::{MemoryRequest, blocks, regions, shared};
+use logdur_captured::{CapturedDispatch, Fault, ReplayError, Result, processor};
 
-use super::{CodePlace, Description, Device, Load, QueueFacts, Times, nanoseconds, processor};
-use crate::captured::CapturedDispatch;
-use crate::error::{Doing, Fault, ReplayError, Result};
-use crate::place::{MemoryRequest, Reserved, blocks, regions};
+use super::completion::{self, Completion};
+use super::staging::{STAGING, StagedCopy, batches};
+use super::{CodePlace, Description, Device, Load, QueueFacts, Times, nanoseconds};
+use crate::doing::Doing;
+use crate::place::Reserved;
 use crate::placed::PlacedRange;
 use crate::setup::Setup;
 
-/// Bytes that are copied at once.
-const STAGING: usize = 4 << 20;
 /// The time limit of a copy of that size.
 const COPY: Duration = Duration::from_secs(30);
+/// For so long the times of a completed packet are waited for.
+const TIMES: Duration = Duration::from_millis(100);
 /// How long a wait polls without sleeping.
 const SPIN: Duration = Duration::from_micros(200);
 /// The sleep between two checks afterwards.
@@ -48,46 +53,22 @@ pub(super) struct Rocm {
     captured_under: String,
     /// Addresses that are kept free until memory and code are where they should be.
     reserved: Reserved,
+    /// Addresses that stay free: nothing of this process is where the application had memory that was not captured.
+    _surroundings: Reserved,
     /// Memory may be elsewhere.
     relocate: bool,
+    /// What tells of a kernel without progress, on an emulated GPU and where no time limit was asked for.
+    stuck: Option<Stuck>,
+    /// The runtime loads a tool, which may change packets.
+    has_tool: bool,
     /// Memory of the host: its addresses are good for the processor as well.
     host: Vec<Range<u64>>,
     /// What is streamed through the caches.
     stream: Option<(NonNull<u8>, usize)>,
 }
 
-/// A part of a piece of memory that is copied through the staging memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct StagedCopy {
-    /// The number of the piece, and where in it.
-    piece: usize,
-    at: usize,
-    /// Where in the staging memory.
-    staged: usize,
-    /// Its address on the GPU.
-    address: u64,
-    bytes: usize,
-}
-
-/// Cuts pieces, given as address and length, into batches of parts that each fill the staging memory.
-fn times(pieces: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<StagedCopy>> {
-    let (mut all, mut now, mut staged) = (Vec::new(), Vec::new(), 0);
-    for (piece, (start, length)) in pieces.enumerate() {
-        let mut at = 0;
-        while at < length {
-            if staged == STAGING {
-                all.push(std::mem::take(&mut now));
-                staged = 0;
-            }
-            let bytes = (length - at).min(STAGING - staged);
-            now.push(StagedCopy { piece, at, staged, address: start + at as u64, bytes });
-            at += bytes;
-            staged += bytes;
-        }
-    }
-    all.push(now);
-    all
-}
+/// Where a wave of the first dispatch without progress is, or null.
+type Stuck = unsafe extern "C" fn() -> *const c_char;
 
 /// True for two versions that are known and differ.
 fn is_other(runtime: &str, captured: &str) -> bool {
@@ -107,6 +88,7 @@ impl Rocm {
     ) -> Result<Rocm> {
         let position = setup.device;
         let reserved = if setup.relocate { Reserved::keep_free(wanted) } else { Reserved::keep(wanted)? };
+        let surroundings = Reserved::keep_surroundings(wanted);
         let api = Api::open(None).doing(|| "opening the HSA runtime".to_owned())?;
         api.init().doing(|| {
             "starting the HSA runtime; is the driver loaded, and may this user open /dev/kfd? (or try --backend emu)".to_owned()
@@ -167,7 +149,10 @@ impl Rocm {
             description,
             captured_under: captured.runtime.to_owned(),
             reserved,
+            _surroundings: surroundings,
             relocate: setup.relocate,
+            stuck: setup.limit.is_none().then(stuck).flatten(),
+            has_tool: std::env::var_os("HSA_TOOLS_LIB").is_some_and(|tools| !tools.is_empty()),
             host: Vec::new(),
             stream: None,
         })
@@ -229,6 +214,28 @@ impl Rocm {
         Ok(())
     }
 
+    /// Maps memory at all addresses at which the application had it.
+    fn allocate_shared(&mut self, bytes: u64, parts: &[(&MemoryRequest, u64)]) -> Result<()> {
+        let Some((first, _)) = parts.first() else { return Ok(()) };
+        let (pool, _) = self.pool(first.kind)?;
+        let part = |(region, offset): &(&MemoryRequest, u64)| {
+            let Range { start, end } = region.range;
+            Part { address: start, bytes: (end - start) as usize, offset: *offset as usize }
+        };
+        parts.iter().for_each(|(region, _)| self.reserved.open(&region.range));
+        let parts: Vec<Part> = parts.iter().map(part).collect();
+        let doing = || format!("mapping {bytes} bytes at {} addresses", parts.len());
+        match self.api.map_shared(&pool, bytes as usize, self.gpu, &parts).doing(doing)? {
+            None => Ok(()),
+            // What is at two addresses cannot be elsewhere: kernels may rely on the distance.
+            Some(elsewhere) => Err(ReplayError::Placement {
+                address: first.range.start,
+                length: bytes,
+                why: format!("memory that is mapped at several addresses: the runtime gave {elsewhere:#x}"),
+            }),
+        }
+    }
+
     /// Allocates as much memory as a range has wherever the runtime gives it.
     fn allocate_anywhere(&self, pool: &Pool, range: &Range<u64>) -> Result<u64> {
         let bytes = (range.end - range.start) as usize;
@@ -248,24 +255,33 @@ impl Rocm {
                 if status == HSA_STATUS_ERROR_INVALID_CODE_OBJECT.0 && is_other(&runtime, &self.captured_under) =>
             {
                 let captured = self.captured_under.clone();
-                return Err(ReplayError::OtherRuntime { id: code.id(), runtime, captured, source });
+                return Err(ReplayError::OtherRuntime { id: code.id(), runtime, captured, source: source.into() });
             }
             loaded => loaded.doing(|| format!("loading code object {}", code.id()))?,
         };
         let anchor = match code {
-            Load::Kernel(code) => self.kernel_object(executable, &code.kernel.symbol)?,
+            Load::Kernel(code) => self.kernel_object(executable, &code.kernel)?,
             Load::Called(_) => self.first_byte(executable)?,
         };
         Ok((anchor, executable))
     }
 
     /// The address for packets of a kernel that was loaded.
-    fn kernel_object(&self, executable: Executable, kernel: &str) -> Result<u64> {
+    fn kernel_object(&self, executable: Executable, kernel: &Kernel) -> Result<u64> {
         let symbols = self.api.kernels(executable, self.gpu).doing(|| "listing kernels".to_owned())?;
-        let found = symbols.into_iter().find(|symbol| symbol.name == kernel);
+        // Of a name with colons the runtime knows only the last part.
+        let loaded = || {
+            let loader = self.api.loader().ok()?;
+            let object = *loader.code_objects(executable).ok()?.first()?;
+            loader.loaded_at(object).ok().filter(|at| at.base != 0)
+        };
+        let descriptor = kernel.descriptor.as_ref().map(|descriptor| descriptor.address);
+        let address = descriptor.zip(loaded()).map(|(address, at)| address.wrapping_add(at.delta));
+        let placed = symbols.iter().find(|symbol| Some(symbol.kernel_object) == address);
+        let found = placed.or_else(|| symbols.iter().find(|symbol| symbol.name == kernel.symbol));
         let found = found.ok_or_else(|| ReplayError::Environment {
             what: "the kernels that the runtime loaded",
-            expected: kernel.to_owned(),
+            expected: kernel.symbol.clone(),
             found: "none of this name".to_owned(),
         });
         Ok(found?.kernel_object)
@@ -312,15 +328,27 @@ impl Rocm {
             unsafe { self.api.start_copy(to, (from.0.cast_const(), from.1), bytes, self.copied) }
                 .doing(|| format!("copying {bytes} bytes {} {address:#x}", if to_gpu { "to" } else { "from" }))?;
         }
-        self.wait(self.copied, COPY).map_err(|error| match error {
+        let done = || Ok(self.copied.memory().value.load(Ordering::Acquire) <= 0);
+        self.wait(done, COPY).map_err(|error| match error {
             ReplayError::Timeout { seconds } => ReplayError::Copy { seconds },
             other => other,
         })
     }
 
-    fn wait(&self, signal: OwnSignal, limit: Duration) -> Result<()> {
+    /// Where a wave is that makes no progress.
+    fn stuck_at(&self) -> Option<String> {
+        // SAFETY: a function of the emulated driver, which stays loaded: it takes nothing.
+        let place = unsafe { self.stuck?() };
+        if place.is_null() {
+            return None;
+        }
+        // SAFETY: not null: text of the driver that ends with a zero and stays.
+        Some(unsafe { CStr::from_ptr(place) }.to_string_lossy().into_owned())
+    }
+
+    fn wait(&self, is_complete: impl Fn() -> Result<bool>, limit: Duration) -> Result<()> {
         let start = Instant::now();
-        while signal.memory().value.load(Ordering::Acquire) > 0 {
+        while !is_complete()? {
             let fault = hsa::fault();
             let error = self.queue.error();
             if fault.is_some() || error.is_some() {
@@ -331,6 +359,9 @@ impl Rocm {
                 // Of a fault of memory the runtime may tell after it has stopped the queue.
                 let address = fault.or_else(|| later(Duration::from_millis(100), hsa::fault)).map(|f| f.address);
                 return Err(ReplayError::Fault(Fault { what, address, nearest: None }));
+            }
+            if let Some(place) = self.stuck_at() {
+                return Err(ReplayError::Stuck { seconds: start.elapsed().as_secs() as f64, place });
             }
             if start.elapsed() > limit {
                 return Err(ReplayError::Timeout { seconds: limit.as_secs_f64() });
@@ -358,9 +389,13 @@ impl Device for Rocm {
         }
     }
 
-    fn allocate(&mut self, wanted: &[MemoryRequest], weaknesses: &mut Vec<String>) -> Result<Vec<PlacedRange>> {
+    fn allocate(&mut self, wanted: &[MemoryRequest], qualified: &mut Vec<String>) -> Result<Vec<PlacedRange>> {
         let (mut weaker, mut relocations) = (BTreeSet::new(), Vec::new());
-        for region in regions(wanted.iter().cloned())? {
+        let regions = regions(wanted.iter().cloned())?;
+        for (bytes, parts) in shared(&regions).into_values() {
+            self.allocate_shared(bytes, &parts)?;
+        }
+        for region in regions.into_iter().filter(|region| region.shared.is_none()) {
             let (pool, same) = self.pool(region.kind)?;
             if !same {
                 let what = if pool.is_gpu { "memory of the GPU" } else { "memory of the host" };
@@ -376,7 +411,10 @@ impl Device for Rocm {
             }
             relocations.push(PlacedRange { captured: region.range, placed });
         }
-        weaknesses.extend(weaker);
+        qualified.extend(weaker);
+        if self.has_tool {
+            qualified.push("packets of the queue are not compared: a tool of the runtime may change them".to_owned());
+        }
         Ok(relocations)
     }
 
@@ -423,7 +461,7 @@ impl Device for Rocm {
                 None => far.push((address, bytes)),
             }
         }
-        for parts in times(far.iter().map(|(address, bytes)| (*address, bytes.len()))) {
+        for parts in batches(far.iter().map(|(address, bytes)| (*address, bytes.len()))) {
             for &StagedCopy { piece, at, staged, bytes: length, .. } in &parts {
                 let Some(from) = far.get(piece).and_then(|(_, bytes)| bytes.get(at..at + length)) else { continue };
                 // SAFETY: `times` cuts parts that are inside of the staging memory, which no copy uses now.
@@ -444,7 +482,7 @@ impl Device for Rocm {
                 None => far.push((*address, &mut **bytes)),
             }
         }
-        for parts in times(far.iter().map(|(address, bytes)| (*address, bytes.len()))) {
+        for parts in batches(far.iter().map(|(address, bytes)| (*address, bytes.len()))) {
             // SAFETY: parts of `times`, of memory of this device: the caller's promise.
             unsafe { self.copy(&parts, false) }?;
             for &StagedCopy { piece, at, staged, bytes: length, .. } in &parts {
@@ -483,20 +521,36 @@ impl Device for Rocm {
     }
 
     unsafe fn run(&mut self, mut packet: Packet, limit: Duration) -> Result<Times> {
-        self.done.memory().value.store(1, Ordering::Release);
         packet.set_completion_signal(self.done.handle());
         // The host writes and reads the memory between dispatches, whatever the application's packet said.
         packet.set_system_fences();
+        let completion = Completion::new(self.done.memory());
+        let contents = self.queue.contents_with(&packet);
         let start = Instant::now();
         // SAFETY: the caller's promise; one packet is waited for before the next.
         unsafe { self.api.submit(&self.queue, &packet) }.doing(|| "submitting the packet".to_owned())?;
-        self.wait(self.done, limit)?;
+        self.wait(|| completion.is_complete(), limit)?;
         let host_ns = nanoseconds(start.elapsed());
+        // A value that the kernel decremented is decremented again when the packet is complete: then, there are times.
+        later(TIMES, || (self.done.memory().ticks().1 != 0).then_some(()));
+        completion.check()?;
+        let found = self.queue.contents();
+        if found.structure != contents.structure || !self.has_tool && found.packets != contents.packets {
+            return Err(completion::queue_written("its structure or a packet"));
+        }
         let time = self.api.dispatch_time(self.gpu, self.done).doing(|| "asking when the kernel ran".to_owned())?;
         let ticks = u128::from(time.end.saturating_sub(time.start));
         let gpu_ns = u64::try_from(ticks * 1_000_000_000 / u128::from(self.ticks_per_second)).unwrap_or(u64::MAX);
         Ok(Times { gpu_ns, host_ns })
     }
+}
+
+/// `kfdemu_no_progress` of the emulated driver, if that is in this process.
+fn stuck() -> Option<Stuck> {
+    // SAFETY: the name ends with a zero.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"kfdemu_no_progress".as_ptr()) };
+    // SAFETY: null, or the function of this type that the emulated driver exports.
+    unsafe { std::mem::transmute::<*mut libc::c_void, Option<Stuck>>(address) }
 }
 
 /// What comes within some time.
@@ -508,21 +562,5 @@ fn later<T>(limit: Duration, look: impl Fn() -> Option<T>) -> Option<T> {
             return found;
         }
         std::thread::sleep(LOOK);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_fill_the_staging_memory_and_none_is_cut_without_need() {
-        let large = STAGING + 3;
-        let all = times([(0x1000, 8), (0x2000, large), (0x9000, 0)].into_iter());
-        let part = |piece, at, staged, address, bytes| StagedCopy { piece, at, staged, address, bytes };
-        let rest = STAGING - 8;
-        assert_eq!(all[0], [part(0, 0, 0, 0x1000, 8), part(1, 0, 8, 0x2000, rest)]);
-        assert_eq!(all[1], [part(1, rest, 0, 0x2000 + rest as u64, 11)]);
-        assert_eq!(all.len(), 2);
     }
 }

@@ -1,8 +1,9 @@
 //! Simulated kernels of random numbers: how often one fails when it replaces itself, and whether a wrong one fails.
 
+use logdur_captured::verify::{Buffer, ComparedBytes, Comparison, Stored, Tolerance, Type};
+
 use super::*;
 use crate::stats::Random;
-use crate::verify::{Buffer, ComparedBytes, Comparison, Tolerance, Type};
 
 const START: u64 = 0x1000;
 const EXACT: Tolerance = Tolerance { abs: None, rel: None, ulp: None };
@@ -62,6 +63,7 @@ impl Replays for Simulated {
             expected: &self.expected,
             own: &own,
             other: &other,
+            stored: Stored::Words(1),
         });
         Ok(vec![comparison.finish(judged)])
     }
@@ -69,7 +71,9 @@ impl Replays for Simulated {
     fn scores(&self, reference: &[Pages], runs: &[Pages]) -> Result<Vec<Score>> {
         let before = vec![0xff; self.expected.len()];
         let own = left(reference);
-        let piece = ComparedBytes { address: START, before: &before, expected: &self.expected, own: &own, other: &[] };
+        let stored = Stored::Words(1);
+        let piece =
+            ComparedBytes { address: START, before: &before, expected: &self.expected, own: &own, other: &[], stored };
         let score = |value: &[u8]| {
             let mut score = Score::default();
             score.take(&self.buffer, &piece, value);
@@ -82,7 +86,7 @@ impl Replays for Simulated {
 fn judged(own: Kernel, other: Kernel, element_type: Type, seed: u64) -> Overall {
     let mut replays = Simulated::new(own, other, element_type, seed);
     let plan = Plan { judged: Judged::Other, repetitions: 3, mask_limit: 0.5 };
-    judge(&mut replays, &mut Left::default(), &mut Left::default(), &plan).unwrap().overall
+    judge(&mut replays, &mut KernelRuns::default(), &mut KernelRuns::default(), &plan).unwrap().overall
 }
 
 fn fixed(_: u64, _: &mut Random) -> Vec<f32> {
@@ -187,7 +191,7 @@ fn a_deterministic_kernel_in_its_own_place_passes() {
     assert!((0..20).all(|seed| judged(fixed, fixed, Type::F32, seed) == Overall::Pass));
     let mut replays = Simulated::new(fixed, fixed, Type::F32, 1);
     let plan = Plan { judged: Judged::Other, repetitions: 3, mask_limit: 0.01 };
-    let (mut own, mut other) = (Left::default(), Left::default());
+    let (mut own, mut other) = (KernelRuns::default(), KernelRuns::default());
     judge(&mut replays, &mut own, &mut other, &plan).unwrap();
     // The application's own first and last. What is the same is kept once.
     assert_eq!((own.runs.len(), other.runs.len(), own.bytes, other.bytes), (4, 3, 256, 0));
@@ -255,7 +259,7 @@ fn a_recording_that_is_not_reproduced_is_told_whichever_kernel_is_judged() {
     replays.own = other;
     let plan = |judged| Plan { judged, repetitions: 3, mask_limit: 0.01 };
     let mut found = |judged| {
-        let (mut own, mut other) = (Left::default(), Left::default());
+        let (mut own, mut other) = (KernelRuns::default(), KernelRuns::default());
         let judgement = judge(&mut replays, &mut own, &mut other, &plan(judged)).unwrap();
         (judgement.overall, judgement.buffers[0].verdict)
     };
@@ -268,7 +272,7 @@ fn more_than_the_limit_that_is_masked_is_inconclusive_and_less_qualifies() {
     let of = |mask_limit| {
         let mut replays = Simulated::new(sums, sums, Type::F32, 5);
         let plan = Plan { judged: Judged::Own, repetitions: 3, mask_limit };
-        judge(&mut replays, &mut Left::default(), &mut Left::default(), &plan).unwrap()
+        judge(&mut replays, &mut KernelRuns::default(), &mut KernelRuns::default(), &plan).unwrap()
     };
     let over = of(0.01);
     assert_eq!(over.overall, Overall::Inconclusive);
@@ -299,7 +303,7 @@ fn what_a_recording_has_by_chance_and_no_replay_repeats_fails_no_kernel_but_one_
     fn found(own: Kernel, other: Kernel, judged: Judged, element_type: Type, seed: u64) -> Judgement {
         let mut replays = Simulated::new(own, other, element_type, seed);
         let plan = Plan { judged, repetitions: 3, mask_limit: 0.5 };
-        judge(&mut replays, &mut Left::default(), &mut Left::default(), &plan).unwrap()
+        judge(&mut replays, &mut KernelRuns::default(), &mut KernelRuns::default(), &plan).unwrap()
     }
     for own in [tickets as Kernel, long_clock] {
         for element_type in [Type::F32, Type::Bits(4)] {

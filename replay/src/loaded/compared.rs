@@ -3,14 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use logdur_captured::Result;
+use logdur_captured::regions::PAGE;
+use logdur_captured::verify::{
+    Buffer, BufferReport, ComparedBytes, Comparison, Judged, Score, Stored, Unwritten, leave_out_stacks,
+};
+
 use super::LoadedDispatch;
+use super::stores::Stores;
 use crate::contents::Contents;
-use crate::error::Result;
 use crate::memory;
-use crate::place::PAGE;
 use crate::placed::Pages;
 use crate::reach;
-use crate::verify::{Buffer, BufferReport, ComparedBytes, Comparison, Judged, Score, Unwritten};
 
 /// A part of a buffer that is in one page.
 struct PageSlice<'a> {
@@ -22,6 +26,8 @@ struct PageSlice<'a> {
     at: Range<usize>,
     before: &'a [u8],
     expected: &'a [u8],
+    /// Which bytes the application's own kernel stores.
+    stored: Stored<'a>,
 }
 
 impl PageSlice<'_> {
@@ -75,7 +81,7 @@ impl LoadedDispatch<'_> {
         mut each: impl FnMut(&PageSlice<'_>),
     ) -> Result<()> {
         let Some(after) = &self.captured.after else { return Ok(()) };
-        let after = Contents { memory: after, around: &self.around };
+        let after = Contents { memory: after, around: &self.around, filled: None };
         let (mut before, mut expected) = (Vec::new(), Vec::new());
         for (number, buffer) in compared.buffers.iter().enumerate() {
             for page in pages.range(buffer.start / PAGE * PAGE..buffer.end) {
@@ -87,16 +93,29 @@ impl LoadedDispatch<'_> {
                 before.resize(length, 0);
                 expected.resize(length, 0);
                 self.before().read(start, &mut before)?;
-                after.read(start, &mut expected)?;
                 let at = (start - page) as usize;
                 let at = at..at + length;
-                if self.around.contains(start)
-                    && let Some(left) = own.get(page).and_then(|bytes| bytes.get(at.clone()))
-                {
+                let left = own.get(page).and_then(|bytes| bytes.get(at.clone()));
+                match left {
                     // What the application's kernel wrote there in the application, no capture has.
-                    expected.copy_from_slice(left);
+                    Some(left) if self.filled.is_some() || self.around.contains(start) => {
+                        expected.copy_from_slice(left)
+                    }
+                    None if self.filled.is_some() => expected.copy_from_slice(&before),
+                    _ => after.read(start, &mut expected)?,
                 }
-                each(&PageSlice { number, address: start, page: *page, at, before: &before, expected: &expected });
+                let (before, expected) = (before.as_slice(), expected.as_slice());
+                let placed = self.relocations.placed(start);
+                let seen = match &self.stores {
+                    Stores::Seen(accesses) => accesses.stored(placed..placed + length as u64),
+                    Stores::Unknown | Stores::Words(_) => Vec::new(),
+                };
+                let stored = match &self.stores {
+                    Stores::Unknown => Stored::Words(1),
+                    Stores::Words(bytes) => Stored::Words(*bytes),
+                    Stores::Seen(_) => Stored::Bytes(&seen),
+                };
+                each(&PageSlice { number, address: start, page: *page, at, before, expected, stored });
             }
         }
         Ok(())
@@ -116,9 +135,9 @@ impl LoadedDispatch<'_> {
         let first = own.first().cloned().unwrap_or_default();
         self.visit(&compared, &pages, &first, |part| {
             let (own, other) = (part.of_all(own), part.of_all(other));
-            let PageSlice { address, before, expected, .. } = *part;
+            let PageSlice { address, before, expected, stored, .. } = *part;
             if let Some(comparison) = comparisons.get_mut(part.number) {
-                comparison.take(&ComparedBytes { address, before, expected, own: &own, other: &other });
+                comparison.take(&ComparedBytes { address, before, expected, own: &own, other: &other, stored });
             }
         })?;
         let known = compared.buffers.len() - self.around_buffers.len().min(compared.buffers.len());
@@ -128,6 +147,9 @@ impl LoadedDispatch<'_> {
         let mut reports: Vec<BufferReport> = told.map(|(_, report)| report).collect();
         reports.extend(compared.without.into_iter().map(|b| Comparison::without_reference(b.clone())));
         reach::mark_host_writes(self.captured, &mut reports)?;
+        if let Some(stacks) = &self.stacks {
+            leave_out_stacks(&mut reports, |report| stacks.contains(&report.buffer.start));
+        }
         Ok(reports)
     }
 
@@ -143,9 +165,9 @@ impl LoadedDispatch<'_> {
         let first = reference.first().cloned().unwrap_or_default();
         self.visit(&compared, &pages, &first, |part| {
             let own = part.of_all(reference);
-            let PageSlice { address, before, expected, .. } = *part;
+            let PageSlice { address, before, expected, stored, .. } = *part;
             let Some(buffer) = compared.buffers.get(part.number) else { return };
-            let piece = ComparedBytes { address, before, expected, own: &own, other: &[] };
+            let piece = ComparedBytes { address, before, expected, own: &own, other: &[], stored };
             for ((score, unwritten), run) in scores.iter_mut().zip(&mut unwritten).zip(runs) {
                 score.take(buffer, &piece, part.of(run));
                 unwritten.entry(part.number).or_default().take(before, &own, &[part.of(run)]);

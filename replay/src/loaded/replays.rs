@@ -1,11 +1,12 @@
 //! Replays the application's own kernel, or a replacement, repeatedly on the same memory.
 
+use logdur_captured::Result;
+use logdur_captured::verify::{BufferReport, Judged, Score};
+
 use super::{COMPARED, Launch, LoadedDispatch};
 use crate::device::Times;
-use crate::error::Result;
 use crate::judge::Replays;
 use crate::placed::Pages;
-use crate::verify::{BufferReport, Judged, Score};
 
 /// Memory of a dispatch that is looked at as a whole after every replay. Of more, after the first replays of each kernel; then
 /// only what is known to change.
@@ -18,6 +19,8 @@ pub(crate) struct LoadedVariant<'s, 'c> {
     other: Option<&'s Launch>,
     /// How often all memory was looked at after each of the two.
     looked: [u32; 2],
+    /// The last replay is, or was, of the application's own kernel.
+    is_at_own: bool,
     /// How long each replay of the kernel that is judged took.
     pub(crate) times: Vec<Times>,
 }
@@ -26,7 +29,7 @@ impl<'s, 'c> LoadedVariant<'s, 'c> {
     /// Of the application's own kernel, and of the one that is judged in its place.
     pub(crate) fn new(loaded: &'s mut LoadedDispatch<'c>, own: &'s Launch, other: &'s Launch) -> LoadedVariant<'s, 'c> {
         let other = Some(other).filter(|other| !other.is_like(own));
-        LoadedVariant { loaded, own, other, looked: [0; 2], times: Vec::new() }
+        LoadedVariant { loaded, own, other, looked: [0; 2], is_at_own: true, times: Vec::new() }
     }
 
     /// With kernels of which all memory was looked at before.
@@ -34,10 +37,24 @@ impl<'s, 'c> LoadedVariant<'s, 'c> {
         LoadedVariant { looked: [own, other].map(|known| if known { COMPARED } else { 0 }), ..self }
     }
 
+    /// True when an error is one of a replay of the application's own kernel.
+    pub(crate) fn is_at_own(&self) -> bool {
+        self.is_at_own
+    }
+
     fn replay(&mut self, launch: &Launch, looked: usize) -> Result<(Pages, Times)> {
+        self.is_at_own = looked == 0;
         // What a launch changes is not known before one was looked at.
         self.loaded.restore()?;
+        // Another kernel may not change what the application's own leaves alone.
+        let records = looked == 0 && self.other.is_some() && self.loaded.wants_stores();
+        if records {
+            self.loaded.device.record(false);
+        }
         let times = self.loaded.run(launch)?;
+        if records {
+            self.loaded.take_stores(launch)?;
+        }
         let (all, _) = self.loaded.bytes();
         let looks = self.looked.get_mut(looked);
         let whole = looks.is_some_and(|looks| {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::ops::Range;
 
-use crate::error::{ReplayError, Result};
+use logdur_captured::{ReplayError, Result};
 
 /// Addresses that no mapping is made at: Linux' `vm.mmap_min_addr` is 64 KiB by default.
 const LOWEST: u64 = 0x1_0000;
@@ -51,6 +51,16 @@ impl Maps {
         self.0.iter().find(|m| m.range.start < range.end && range.start < m.range.end)
     }
 
+    /// What is free, by address, without so many bytes that the heap and the stack may grow into.
+    pub(crate) fn gaps_without_growth(&self, growth: u64) -> Vec<Range<u64>> {
+        let has_stack = |end: u64| self.0.iter().any(|m| m.range.start == end && m.name == "[stack]");
+        let free = self.gaps().into_iter().map(|(gap, before)| {
+            let start = if before == "[heap]" { gap.start.saturating_add(growth) } else { gap.start };
+            start..if has_stack(gap.end) { gap.end.saturating_sub(growth) } else { gap.end }
+        });
+        free.filter(|gap| gap.start < gap.end).collect()
+    }
+
     /// What is free, by address, and the name of the mapping before it.
     pub fn gaps(&self) -> Vec<(Range<u64>, &str)> {
         let mut gaps = Vec::new();
@@ -90,6 +100,12 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
         assert_eq!(gaps[2], (0x5555_5559_b000..0x7fff_f7fc_5000, "[heap]"));
         assert_eq!(gaps[3].0, 0x7fff_f7ff_f000..HIGHEST);
         assert_eq!(gaps.len(), 4);
+        let free = maps.gaps_without_growth(0x1000);
+        assert_eq!(free[2], 0x5555_5559_c000..0x7fff_f7fc_5000);
+        assert_eq!((free[1].clone(), free[3].clone()), (gaps[1].0.clone(), gaps[3].0.clone()));
+        let stack = Maps::parse("7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0 [stack]");
+        assert_eq!(stack.gaps_without_growth(1 << 20)[0], LOWEST..0x7fff_ffed_e000);
+        assert_eq!(stack.gaps_without_growth(1 << 47), []);
         assert_eq!(maps.first_in(&(0x5555_5555_0000..0x5555_5555_4001)).unwrap().name, "/usr/bin/a");
         assert_eq!(maps.first_in(&(0x5555_5555_0000..0x5555_5555_4000)), None);
     }

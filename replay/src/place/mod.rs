@@ -5,9 +5,7 @@
 //! memory has the captured kind on every version of the runtime, even if that version cannot map memory at given addresses.
 
 mod maps;
-mod plan;
 mod steer;
 
 pub use maps::{Mapping, Maps};
-pub use plan::{MemoryRequest, PAGE, blocks, regions};
 pub use steer::Reserved;

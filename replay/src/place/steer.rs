@@ -7,8 +7,11 @@ use std::io;
 use std::ops::Range;
 use std::ptr;
 
-use crate::error::{ReplayError, Result};
-use crate::place::{Maps, PAGE};
+use logdur_captured::regions::PAGE;
+use logdur_captured::{ReplayError, Result};
+
+use crate::place::Maps;
+use crate::process::address_limit;
 
 /// What is left to other threads and to the runtime's own needs, while everything else is filled. The kernel takes the
 /// highest gap below where it begins to look, and only when there is none the lowest above that: so what it takes later is
@@ -18,6 +21,8 @@ const RELIEF: u64 = 1 << 30;
 const ENOUGH: u64 = 256 << 20;
 /// What the heap has in stock while gaps are filled, in pieces that glibc's allocator takes from the heap.
 const STOCK: [usize; 32] = [64 << 10; 32];
+/// So much is kept free on each side of captured memory: more than the runtime leaves between small allocations.
+const SURROUNDINGS: u64 = 64 << 20;
 /// How often gaps are looked for.
 const TRIES: u32 = 4;
 
@@ -102,11 +107,26 @@ fn growth(gap: &Range<u64>, room: &Range<u64>, below: bool) -> Range<u64> {
     gap.start..gap.start.saturating_add(length).min(limit)
 }
 
-/// Has the heap grow as long as it can: while gaps are filled it may be able to no more, and threads of the runtime allocate.
-fn stock_up() {
+/// Has the heap grow as long as it can: while gaps are filled it may be able to no more, and threads of the runtime allocate. False
+/// where the heap cannot: without a stock, this process would be at its end as soon as gaps are filled.
+fn stock_up() -> bool {
     // SAFETY: the call sets a number of the allocator: what is given back stays with it.
     unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX) };
-    drop(STOCK.map(|bytes| std::hint::black_box(Vec::<u8>::with_capacity(bytes))));
+    let stock = STOCK.map(|bytes| {
+        let mut piece = Vec::<u8>::new();
+        let reserved = piece.try_reserve_exact(bytes);
+        std::hint::black_box(reserved.is_ok().then_some(piece))
+    });
+    stock.iter().all(Option::is_some)
+}
+
+/// Bytes that may still be mapped under the process's limit of its address space; `None` without one.
+fn left() -> Option<u64> {
+    let limit = address_limit()?;
+    // The first number is that of pages that are mapped (proc(5)).
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let used = pages.and_then(|pages| pages.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0).saturating_mul(PAGE);
+    Some(limit.saturating_sub(used))
 }
 
 impl Plugs {
@@ -128,6 +148,14 @@ impl Plugs {
             let parts = spared.iter().chain(&heap).fold(cut(large, room), cut);
             if parts.is_empty() {
                 break;
+            }
+            // What is filled counts as the process's memory.
+            let bytes: u64 = parts.iter().map(|part| part.end - part.start).sum();
+            if let Some(left) = left().filter(|left| bytes.saturating_add(RELIEF) > *left) {
+                let why = format!(
+                    "gaps of {bytes} bytes would have to be filled, and the limit of memory (ulimit -v) leaves {left}"
+                );
+                return Err(ReplayError::Placement { address: room.start, length, why });
             }
             plugs.0.extend(parts.into_iter().filter(|part| map(part).is_ok()));
         }
@@ -155,6 +183,24 @@ impl Reserved {
         kept
     }
 
+    /// Keeps what is free around ranges. Memory of the application that was not captured was there: a kernel that reaches it
+    /// faults, and does not write to what this process would have there. Under a limit of memory (`ulimit -v`) nothing is kept.
+    pub(crate) fn keep_surroundings(ranges: &[Range<u64>]) -> Reserved {
+        let mut kept = Reserved::default();
+        if address_limit().is_some() {
+            return kept;
+        }
+        let gaps = Maps::now().map_or_else(|_| Vec::new(), |maps| maps.gaps_without_growth(RELIEF));
+        for range in ranges {
+            let near = range.start.saturating_sub(SURROUNDINGS)..range.end.saturating_add(SURROUNDINGS);
+            let free = gaps.iter().map(|gap| gap.start.max(near.start)..gap.end.min(near.end));
+            let free = free.filter(|part| part.start < part.end).collect();
+            let parts = kept.0.iter().fold(free, cut);
+            kept.0.extend(parts.into_iter().filter(|part| map(part).is_ok()));
+        }
+        kept
+    }
+
     fn take(&mut self, range: &Range<u64>) -> Result<()> {
         let Err(error) = map(range) else {
             self.0.push(range.clone());
@@ -169,7 +215,7 @@ impl Reserved {
     }
 
     /// Gives addresses of a range back to everybody.
-    fn open(&mut self, range: &Range<u64>) {
+    pub(crate) fn open(&mut self, range: &Range<u64>) {
         let mut rest = Vec::new();
         for kept in std::mem::take(&mut self.0) {
             let (start, end) = (kept.start.max(range.start), kept.end.min(range.end));
@@ -213,8 +259,19 @@ impl Reserved {
                 self.close(range);
                 break;
             }
-            stock_up();
-            let plugs = Plugs::around(range, below)?;
+            if !stock_up() {
+                found.push("the heap cannot grow while other memory is kept from the runtime".to_owned());
+                self.close(range);
+                break;
+            }
+            let plugs = match Plugs::around(range, below) {
+                Ok(plugs) => plugs,
+                Err(error) => {
+                    found.push(text(&error));
+                    self.close(range);
+                    break;
+                }
+            };
             let allocated = allocate();
             drop(plugs);
             match allocated {

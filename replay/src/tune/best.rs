@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{Config, Trial, shell_word};
+use logdur_system::text::sh_word;
+
+use super::{Config, Trial};
 use crate::stats::{Pairs, Ratio, ratio_of_medians};
 
 /// The best configuration.
@@ -38,7 +40,7 @@ fn variant(config: &Config) -> String {
         }
     }
     if let Some(path) = &config.code {
-        options += &format!(" --hsaco {}", shell_word(&format!("all={}", path.display())));
+        options += &format!(" --hsaco {}", sh_word(&format!("all={}", path.display())));
     }
     options
 }
@@ -57,17 +59,17 @@ pub struct Place {
 impl Place {
     /// The command that replays a configuration.
     pub fn replay(&self, config: &Config) -> String {
-        let file = shell_word(&self.file.to_string_lossy());
+        let file = sh_word(&self.file.to_string_lossy());
         let mut command = format!("omniprobe replay {file} --dispatch {}{}", self.dispatch, variant(config));
         for option in &self.options {
-            command += &format!(" {}", shell_word(option));
+            command += &format!(" {}", sh_word(option));
         }
         command
     }
 
     /// The command that shows the analyses of a configuration and of the captured one side by side.
     pub fn analyze(&self, config: &Config) -> String {
-        let file = shell_word(&self.file.to_string_lossy());
+        let file = sh_word(&self.file.to_string_lossy());
         let mut command = format!("omniprobe analyze {file} --dispatch {}{}", self.dispatch, variant(config));
         command += &format!(" --against {file}");
         command
@@ -76,7 +78,7 @@ impl Place {
     /// The commands that run the application with a configuration's code; none when that is the captured one. The
     /// application dispatches its own grids and workgroups.
     pub fn application(&self, config: &Config) -> Vec<String> {
-        let copied = |path: &PathBuf| format!("mkdir -p CACHE && cp {} CACHE/", shell_word(&path.to_string_lossy()));
+        let copied = |path: &PathBuf| format!("mkdir -p CACHE && cp {} CACHE/", sh_word(&path.to_string_lossy()));
         let run = || "omniprobe -c CACHE -- APP".to_owned();
         config.code.iter().flat_map(|path| [copied(path), run()]).collect()
     }

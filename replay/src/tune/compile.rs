@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,11 +12,13 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use logdur_capture::PRIVATE;
 use logdur_kernel_cache::Hash;
+use logdur_system::lock;
+use logdur_system::text::sh_word;
 
 use super::expression::is_name;
 use super::parameter::OUT;
-use crate::extract::private_file;
 
 /// How long is slept between looks at whether a compiler has ended.
 const LOOK: Duration = Duration::from_millis(10);
@@ -29,10 +32,10 @@ const BYTES: usize = 4096;
 /// quoted. Neither may stand between quotes. `{out}` is the file that is to be written, and has to be there. Other braces,
 /// and `${NAME}`, are the shell's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template(Vec<ComparedBytes>);
+pub struct Template(Vec<TemplatePart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum ComparedBytes {
+enum TemplatePart {
     Text(String),
     /// One word.
     Value(String),
@@ -51,12 +54,12 @@ impl FromStr for Template {
             let named = after.split_once('}').map(|(inner, behind)| (inner, inner.trim_end_matches('*'), behind));
             match named.filter(|(inner, name, _)| is_name(name) && inner.len() - name.len() <= 1) {
                 Some((inner, name, behind)) if !literal.ends_with('$') => {
-                    pieces.push(ComparedBytes::Text(std::mem::take(&mut literal)));
+                    pieces.push(TemplatePart::Text(std::mem::take(&mut literal)));
                     let name = name.to_owned();
                     pieces.push(if inner.ends_with('*') {
-                        ComparedBytes::Words(name)
+                        TemplatePart::Words(name)
                     } else {
-                        ComparedBytes::Value(name)
+                        TemplatePart::Value(name)
                     });
                     rest = behind;
                 }
@@ -66,17 +69,17 @@ impl FromStr for Template {
                 }
             }
         }
-        pieces.push(ComparedBytes::Text(literal + rest));
+        pieces.push(TemplatePart::Text(literal + rest));
         let mut quotes = Quotes::default();
         for piece in &pieces {
             match piece {
-                ComparedBytes::Text(text) => quotes.pass(text),
-                ComparedBytes::Value(name) | ComparedBytes::Words(name) if quotes.are_open() => {
+                TemplatePart::Text(text) => quotes.pass(text),
+                TemplatePart::Value(name) | TemplatePart::Words(name) if quotes.are_open() => {
                     return Err(format!(
                         "expected {{{name}}} outside of quotes, since its value is quoted where it has to be, found it inside: {text:?}"
                     ));
                 }
-                ComparedBytes::Value(_) | ComparedBytes::Words(_) => {}
+                TemplatePart::Value(_) | TemplatePart::Words(_) => {}
             }
         }
         let template = Template(pieces);
@@ -92,8 +95,8 @@ impl Template {
     /// The names in it, `out` among them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
-            ComparedBytes::Text(_) => None,
-            ComparedBytes::Value(name) | ComparedBytes::Words(name) => Some(name.as_str()),
+            TemplatePart::Text(_) => None,
+            TemplatePart::Value(name) | TemplatePart::Words(name) => Some(name.as_str()),
         })
     }
 
@@ -106,13 +109,13 @@ impl Template {
         let (mut parts, mut part) = (Vec::new(), String::new());
         for piece in &self.0 {
             match piece {
-                ComparedBytes::Text(text) => part += text,
-                ComparedBytes::Value(name) | ComparedBytes::Words(name) if name == OUT => {
+                TemplatePart::Text(text) => part += text,
+                TemplatePart::Value(name) | TemplatePart::Words(name) if name == OUT => {
                     parts.push(std::mem::take(&mut part))
                 }
-                ComparedBytes::Value(name) => part += &shell_word(&value(name)?),
-                ComparedBytes::Words(name) => {
-                    let words: Vec<String> = value(name)?.split_whitespace().map(shell_word).collect();
+                TemplatePart::Value(name) => part += &sh_word(&value(name)?),
+                TemplatePart::Words(name) => {
+                    let words: Vec<String> = value(name)?.split_whitespace().map(sh_word).collect();
                     part += &words.join(" ");
                 }
             }
@@ -168,23 +171,13 @@ pub struct Job(Vec<String>);
 impl Job {
     /// The command that writes a file.
     pub fn command(&self, out: &Path) -> String {
-        self.0.join(&shell_word(&out.to_string_lossy()))
+        self.0.join(&sh_word(&out.to_string_lossy()))
     }
 }
 
 impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join(&format!("{{{OUT}}}")))
-    }
-}
-
-/// A word of the shell that is this text.
-pub fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -215,10 +208,10 @@ impl Compiling {
         let compiled = Mutex::new(BTreeMap::new());
         let work = || {
             loop {
-                let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let next = lock(&waiting).next();
                 let Some(job) = next else { break };
                 let result = self.one(job);
-                compiled.lock().unwrap_or_else(PoisonError::into_inner).insert(job.clone(), result);
+                lock(&compiled).insert(job.clone(), result);
                 done();
             }
         };
@@ -265,7 +258,7 @@ impl Compiling {
     /// Runs a command in a process group of its own; `None` when it took too long, and nothing of the group is left.
     fn run(&self, command: &str, log: &Path) -> io::Result<Option<ExitStatus>> {
         // Compilers print the command line.
-        let file = private_file(log)?;
+        let file = new_file(log)?;
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
         let mut child = shell.spawn()?;
@@ -281,6 +274,14 @@ impl Compiling {
             }
             std::thread::sleep(LOOK);
         }
+    }
+}
+
+/// A new file that its owner alone may read, in the place of what is there: a link is not followed.
+fn new_file(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => OpenOptions::new().append(true).create_new(true).mode(PRIVATE).open(path),
     }
 }
 

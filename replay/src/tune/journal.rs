@@ -8,10 +8,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use logdur_capture::PRIVATE;
+use logdur_captured::{ReplayError, Result};
+use logdur_system::path::Target;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Job, Merged, Outcome, Shard, Sources};
-use crate::error::{ReplayError, Result};
 
 /// The file's name in the folder of a search.
 const NAME: &str = "trials.jsonl";
@@ -89,7 +90,11 @@ impl Journal {
         // It has the command line that compiles, which may contain private names.
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(PRIVATE);
-        let options = options.open(&path);
+        // A link that another user may have made is not followed.
+        let options = match Target::of(&path).map_err(failed)? {
+            Target::File(place) => options.open(place),
+            Target::Descriptor(_) => options.open(&path),
+        };
         let mut file = options.map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}

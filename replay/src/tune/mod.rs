@@ -27,25 +27,23 @@ mod tests;
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
-use crate::exit::Exit;
-use crate::geometry::Geometry;
-use crate::stats::Summary;
-
 pub use best::{Best, Place};
-pub use compile::{Compiling, Job, Template, shell_word};
+pub use compile::{Compiling, Job, Template};
 pub use expression::Expression;
 pub use journal::{Identity, Journal};
 pub use merged::Merged;
 pub use parameter::{Parameter, Shape};
 pub use prepare::{Prepared, prepare, sources};
 pub use search::{Plan, Progress, Searched, Trial, search};
+use serde::{Deserialize, Serialize};
 pub use shard::Shard;
 pub use sources::Sources;
 pub use space::{Choice, Keep, Origin, Space};
 pub use subject::Subject;
 pub use table::write_csv;
+
+use crate::geometry::Geometry;
+use crate::stats::Summary;
 
 /// What runs configurations of one dispatch.
 pub trait Runner {
@@ -200,21 +198,6 @@ impl Outcome {
             | Outcome::Invalid { text }
             | Outcome::CompileFailed { text }
             | Outcome::Refused { text } => text.clone(),
-        }
-    }
-
-    /// The status of a tool for which this is the end.
-    pub fn exit(&self) -> Exit {
-        match self {
-            Outcome::Measured { .. } => Exit::Success,
-            Outcome::Mismatch { .. } => Exit::Mismatch,
-            Outcome::Inconclusive { .. } => Exit::Inconclusive,
-            Outcome::NothingWritten { .. } => Exit::NothingToCompare,
-            Outcome::NoReference { .. } => Exit::Incomplete,
-            Outcome::Fault { .. } | Outcome::Crash { .. } => Exit::Fault,
-            Outcome::Hang { .. } => Exit::Timeout,
-            Outcome::Invalid { .. } | Outcome::CompileFailed { .. } => Exit::Usage,
-            Outcome::Refused { .. } => Exit::Unsupported,
         }
     }
 }

@@ -4,11 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hsa::sys::abi::aql::Packet;
+use logdur_captured::{CapturedDispatch, ReplayError, Result, with_causes};
 use logdur_kernel_cache::{Cache, Interface, Trust};
 
 use super::{Outcome, Sizes};
-use crate::captured::CapturedDispatch;
-use crate::error::{ReplayError, Result, with_causes};
 use crate::geometry::Geometry;
 use crate::replacement::{Replacement, Which, other};
 

@@ -1,18 +1,23 @@
 //! All configurations and their times, as a table for spreadsheets (RFC 4180).
 
-use std::fs;
+use std::io::Write;
 use std::path::Path;
 
-use super::{Subject, Trial};
-use crate::error::{ReplayError, Result};
+use logdur_captured::{ReplayError, Result};
+use logdur_system::output::{Output, Readers};
+use logdur_system::text::{cell, escaped};
 
-/// Writes the table: a header, and a row for each configuration. What is not known is empty.
+use super::{Subject, Trial};
+
+/// Writes the table: a header, and a row for each configuration. What is not known is empty. `inputs` are what the search read.
 ///
 /// # Errors
-/// When it cannot be written.
-pub fn write_csv(path: &Path, subject: &Subject<'_>, trials: &[Trial]) -> Result<()> {
+/// When it is one of them, or cannot be written.
+pub fn write_csv(path: &Path, subject: &Subject<'_>, trials: &[Trial], inputs: &[&Path]) -> Result<()> {
     let failed = |source| ReplayError::File { path: path.display().to_string(), source };
-    fs::write(path, table(&subject.kernel, trials)).map_err(failed)
+    let mut file = Output::begin(path, Readers::Owner, inputs)?;
+    file.write_all(table(&subject.kernel, trials).as_bytes()).map_err(failed)?;
+    Ok(file.finish()?)
 }
 
 fn table(kernel: &str, trials: &[Trial]) -> String {
@@ -59,13 +64,7 @@ fn row(kernel: &str, parameters: &[&str], trial: &Trial) -> Vec<String> {
 }
 
 fn line(cells: &[String]) -> String {
-    let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
-    cells.join(",") + "\r\n"
-}
-
-fn quoted(cell: &str) -> String {
     // Names and paths are others' data: they command no terminal, and begin no row.
-    let escaped = |c: char| if c.is_control() { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
-    let cell = &cell.chars().map(escaped).collect::<String>();
-    if cell.contains([',', '"']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.clone() }
+    let cells: Vec<String> = cells.iter().map(|text| cell(&escaped(text)).into_owned()).collect();
+    cells.join(",") + "\r\n"
 }

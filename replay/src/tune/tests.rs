@@ -8,11 +8,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use hsa::sys::abi::aql::Packet;
+use logdur_captured::ReplayError;
 use tempfile::TempDir;
 
 use super::*;
-use crate::error::ReplayError;
-use crate::kernarg::tests::interface;
+use crate::interface::interface;
 use crate::stats::Random;
 
 /// A device whose kernel takes `cost` nanoseconds, and up to a fiftieth more.
@@ -368,7 +368,7 @@ fn the_table_has_a_row_for_every_configuration_and_quotes_what_needs_it() {
     space.compile = Some("test {n} = 32 && echo {flags} > {out}".parse().unwrap());
     let trials = searched(&folder, false, &space, &PLAN, &mut computed(|_| Ok(10))).trials;
     let path = folder.path().join("trials.csv");
-    write_csv(&path, &subject(), &trials).unwrap();
+    write_csv(&path, &subject(), &trials, &[]).unwrap();
     let text = fs::read_to_string(path).unwrap();
     let rows: Vec<&str> = text.split_terminator("\r\n").collect();
     let header = "config,kernel,n,flags,grid-x,grid-y,grid-z,workgroup-x,workgroup-y,workgroup-z,code,result,median-ns,\

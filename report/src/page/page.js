@@ -71,7 +71,8 @@ if (data.problems.length) page.append(make("ul", {}, ...data.problems.map((text)
 if (data.gpus.length) {
   for (const gpu of data.gpus) {
     const card = (value, title) => make("div", { class: "card" }, make("b", {}, value), title);
-    section(`GPU ${gpu.agent}${gpu.name ? `: ${gpu.name}` : ""}`, make("div", { class: "cards" },
+    const place = data.gpus.length > 1 ? gpu.bdf : "";
+    section(`GPU ${gpu.agent}${gpu.name ? `: ${gpu.name}` : ""}${place && `, ${place}`}`, make("div", { class: "cards" },
       card(number(gpu.calls), "dispatches"), card(time(gpu.spanNs), "from first start to last end"),
       card(gpu.spanNs ? percent(gpu.busyNs / gpu.spanNs) : "–", `busy: ${time(gpu.busyNs)}`),
       card(time(gpu.idleNs), `idle in ${number(gpu.gaps)} gaps, longest ${time(gpu.longestGapNs)}`),
@@ -152,7 +153,7 @@ if (data.kernels.length) {
     { title: "calls", show: (k) => number(k.calls), value: (k) => k.calls },
     ns_column("mean", "meanNs"), ns_column("median", "medianNs"), ns_column("min", "minNs"), ns_column("max", "maxNs"), ns_column("p95", "p95Ns"), ns_column("stddev", "stddevNs"),
     { title: "replaced", show: (k) => number(k.replaced), value: (k) => k.replaced },
-    { title: "shapes", show: (k) => (k.shapes.length === 1 ? k.shapes[0].map((size) => size.join("x")).join("/") : number(k.shapes.length)), value: (k) => k.shapes.length },
+    { title: "shapes", show: (k) => (k.shapes.length === 1 ? k.shapes[0].map((size) => (size.some((n) => n) ? size.join("x") : "-")).join("/") : k.shapes.length ? number(k.shapes.length) : "-"), value: (k) => k.shapes.length },
     { title: "kernel", name: true, show: (k) => make("span", {}, make("span", { "aria-hidden": "true", style: `color:${colour(data.names.indexOf(k.name))}` }, "■ "), make("button", { onclick: (event) => choose(k, event.target.closest("tr")) }, k.name)), value: (k) => k.name },
   ];
   section("Kernels", make("p", { class: "dim" }, "Choose a kernel to see its durations. Headers sort the table."),
@@ -296,10 +297,14 @@ for (const capture of data.captures) {
     { title: "notes", name: true, show: why, value: why },
   ];
   const complete = capture.dispatches.filter((line) => line.complete).length;
+  const lost = capture.lost_dispatches || 0;
+  const problems = capture.problems || [];
+  const damage = problems.length ? `; the file is damaged in ${number(problems.length)} places, and the records of ${number(lost)} dispatches cannot be read` : "";
   const session = capture.sessions.map((one) => `process ${one.pid} on ${one.host}: ${[one.exe, ...one.arguments].join(" ")}`).join("; ");
   section(`Capture: ${capture.name}`,
-    make("p", {}, `${session}. ${number(complete)} of ${number(capture.dispatches.length)} dispatches have all that a replay needs${capture.finished ? "" : "; the capture was not finished"}.`),
+    make("p", {}, `${session}. ${number(complete)} of ${number(capture.dispatches.length + lost)} dispatches have all that a replay needs${damage}${capture.finished ? "" : "; the capture was not finished"}.`),
     table(columns, capture.dispatches, (line) => ({ "data-captured": line.dispatch })),
+    ...problems.map((text) => make("p", {}, `damaged: ${text}`)),
     ...capture.notes.map((note) => make("p", {}, `${note.severity} ${note.code}: ${note.text}`)));
 }
 

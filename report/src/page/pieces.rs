@@ -28,7 +28,7 @@ pub(super) fn of(timeline: &Timeline, tracks: &[Track], first: u64) -> Value {
             Some(resolution) => merged(&track.slices, first, resolution),
         };
         pieces += numbers.len() / if resolution.is_some() { 5 } else { 3 };
-        let owner = if several { format!("{} ", short(track.owner)) } else { String::new() };
+        let owner = if several { format!("{} ", short(timeline, track.owner)) } else { String::new() };
         let log = timeline.logs.get(track.log).filter(|_| timeline.logs.len() > 1);
         let log = log.map(|log| format!(" ({log})")).unwrap_or_default();
         json!({ "name": format!("{owner}{}{log}", track.name()), "slices": numbers })
@@ -40,9 +40,9 @@ pub(super) fn of(timeline: &Timeline, tracks: &[Track], first: u64) -> Value {
     })
 }
 
-fn short(owner: Owner) -> String {
+fn short(timeline: &Timeline, owner: Owner) -> String {
     match owner {
-        Owner::Gpu(position) => format!("GPU {position}"),
+        Owner::Gpu(place) => timeline.gpu_name(place).to_owned(),
         Owner::Process(process) => process.name(),
     }
 }

@@ -1,8 +1,9 @@
 use super::*;
+use crate::processes::LastRun;
 
 const HEADER: &str = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced\n";
 /// What later versions have added.
-const LATER: &str = "kind,bytes,pid,rank,vgprs,agprs,sgprs,tid";
+const LATER: &str = "kind,bytes,pid,rank,vgprs,agprs,sgprs,tid,code";
 
 fn all(text: &str) -> Vec<String> {
     let mut log = Log::new(text.as_bytes());
@@ -29,6 +30,7 @@ fn row() -> Row<'static> {
         grid: [64, 2, 1],
         workgroup: [64, 1, 1],
         replaced: true,
+        code: "lib.so#12".into(),
         process: Process { rank: Some(3), pid: Some(99) },
         kind: Kind::Dispatch,
     }
@@ -38,9 +40,9 @@ fn row() -> Row<'static> {
 fn rows_of_both_formats_are_the_same() {
     let header = HEADER.replace('\n', &format!(",{LATER}\n"));
     let csv = format!(
-        "{header}\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\",dispatch,,99,3,8,0,16,\n"
+        "{header}\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\",dispatch,,99,3,8,0,16,,\"lib.so#12\"\n"
     );
-    let json = r#"{"kernel":"f(a, \"b\")","dispatch":1,"startNs":2,"endNs":5,"durationNs":3,"id":0,"agent":1,"queue":7,"grid":[64,2,1],"workgroup":[64,1,1],"flags":[],"replaced":"ab12","kind":"dispatch","bytes":null,"pid":99,"rank":3,"vgprs":8,"agprs":0,"sgprs":16,"tid":null}"#;
+    let json = r##"{"kernel":"f(a, \"b\")","dispatch":1,"startNs":2,"endNs":5,"durationNs":3,"id":0,"agent":1,"queue":7,"grid":[64,2,1],"workgroup":[64,1,1],"flags":[],"replaced":"ab12","kind":"dispatch","bytes":null,"pid":99,"rank":3,"vgprs":8,"agprs":0,"sgprs":16,"tid":null,"code":"lib.so#12"}"##;
     let expected = format!("{:?}", Line::Row(row()));
     assert_eq!(all(&csv), ["Other", expected.as_str()]);
     assert_eq!(all(json), [expected.as_str()]);
@@ -53,9 +55,38 @@ fn rows_of_both_formats_are_the_same() {
 }
 
 #[test]
+fn a_log_whose_header_was_cut_off_is_read_by_the_columns_of_its_version_or_refused_with_the_remedy() {
+    let now =
+        "\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\",dispatch,,99,3,8,0,16,,\"lib.so#12\"";
+    // What later versions have added is empty.
+    let now = &*format!("{now}{}\n", ",".repeat(COLUMNS.len() - 25));
+    let expected = format!("{:?}", Line::Row(row()));
+    assert_eq!(all(now), [expected.as_str()]);
+    // The columns are found again by the next header, and chosen ones without any.
+    let later = all(&format!("# notice: a line\n{now}{now}kernel,dispatch,startNs,endNs\n\"g\",1,2,5\n"));
+    assert_eq!(later[..4], ["Other", &expected, &expected, "Other"]);
+    assert!(later[4].contains("\"g\"") && later[4].contains("Some((2, 5))"), "{later:?}");
+    let mut log = Log::new(now.as_bytes());
+    log.choose(&["sgprs", "kernel"]);
+    assert!(matches!(log.next_line(), Ok(Some(Line::Row(_)))));
+    assert_eq!(log.texts(), [Some("16".into()), Some("f(a, \"b\")".into())]);
+    // A row of no version, rows of others, and a line that lacks its beginning.
+    let fewer = now.replace(",8,0,16,", ",8,0,16");
+    let shifted = now.replace("\"f(a, \"\"b\"\")\",1", "1,\"f\"");
+    for foreign in [&*fewer, &shifted, "name,age,town,street\n", "a,,,\n", "\"g\",1,2,5\n", &now[20..]] {
+        let read = all(foreign);
+        assert!(read[0].starts_with("line 1: expected a header with kernel") && read.len() == 1, "{foreign}: {read:?}");
+        assert!(
+            read[0].contains(&format!("rows of {} columns", COLUMNS.len()))
+                && read[0].contains("put the log's first line before it")
+        );
+    }
+}
+
+#[test]
 fn names_of_a_safe_log_are_those_of_the_kernels_and_names_of_others_stay_as_they_are() {
     use logdur_journal::lines::{Format, Lines};
-    let rows = "\"'=f\",1,2,5\n\"''g\",1,2,5\n\"h\",1,2,5\n".replace('\n', &format!("{}\n", ",".repeat(20)));
+    let rows = "\"'=f\",1,2,5\n\"''g\",1,2,5\n\"h\",1,2,5\n".replace('\n', &format!("{}\n", ",".repeat(21)));
     for (format, expected) in [(Format::CsvSafe, ["=f", "'g", "h"]), (Format::Csv, ["'=f", "''g", "h"])] {
         let text = format!("{}# notice: a line\n{rows}", Lines::of(format).header());
         let mut log = Log::new(text.as_bytes());
@@ -75,13 +106,13 @@ fn names_of_a_safe_log_are_those_of_the_kernels_and_names_of_others_stay_as_they
 fn lines_about_the_log_are_told_from_rows() {
     let found =
         all("# records: /x\n# agent 1: gfx90a, MI210\n# account: pid=3 seen=5 logged=4\n# notice: kernel,startNs\n\n");
-    assert_eq!(found[1], "Agent { position: 1, name: \"gfx90a, MI210\" }");
+    assert_eq!(found[1], "Agent { position: 1, name: Some(\"gfx90a, MI210\"), device: None }");
     assert_eq!(found[2], "Account([(\"pid\", 3), (\"seen\", 5), (\"logged\", 4)])");
     assert_eq!((found[0].as_str(), found[3].as_str(), found.len()), ("Other", "Other", 5));
     let found = all(
         "{\"agent\":1,\"name\":\"gfx90a\",\"product\":\"MI210\"}\n{\"account\":{\"pid\":3,\"seen\":5}}\n{\"notice\":\"x\"}\n",
     );
-    assert_eq!(found[0], "Agent { position: 1, name: \"gfx90a, MI210\" }");
+    assert_eq!(found[0], "Agent { position: 1, name: Some(\"gfx90a, MI210\"), device: None }");
     assert_eq!((found[1].as_str(), found[2].as_str()), ("Account([(\"pid\", 3), (\"seen\", 5)])", "Other"));
 }
 
@@ -89,12 +120,28 @@ fn lines_about_the_log_are_told_from_rows() {
 fn rows_of_an_earlier_run_in_the_same_log_are_left_out() {
     let earlier = format!("{HEADER}\"f\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\n# account: pid=3 seen=1\n");
     let text = format!("{earlier}\"g\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\n");
-    let mut log = Log::new(text.as_bytes()).appended_after(earlier.len() as u64);
+    let mut log = Log::new(text.as_bytes()).of_run(LastRun { from: earlier.len() as u64, pids: Vec::new() });
     let mut rows = Vec::new();
     while let Some(line) = log.next_line().unwrap() {
         rows.extend(Some(format!("{line:?}")).filter(|line| line != "Other"));
     }
     assert!(rows.len() == 1 && rows[0].contains("\"g\""), "{rows:?}");
+}
+
+#[test]
+fn what_an_application_wrote_before_a_row_on_the_same_line_is_no_part_of_its_name() {
+    let row = "\"f(int, char)\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,";
+    let log = format!("....{HEADER}{row}\n....{row}\ndone: \"x\", {row}\n");
+    let mut log = Log::new(log.as_bytes());
+    let mut names = Vec::new();
+    while let Some(line) = log.next_line().unwrap() {
+        match line {
+            Line::Row(row) => names.push(row.kernel.into_owned()),
+            Line::Unreadable(_) => names.push("unreadable".to_owned()),
+            _ => {}
+        }
+    }
+    assert_eq!(names, ["f(int, char)", "f(int, char)", "unreadable"]);
 }
 
 #[test]

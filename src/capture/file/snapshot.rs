@@ -7,11 +7,11 @@ use std::io;
 use std::time::Instant;
 
 use logdur_capture::{CaptureError, FREED, Severity, SnapshotId, SnapshotWriter};
+use logdur_intercept::Interceptor;
 
 use super::{Failed, File, GuardedStorage};
-use crate::capture::hold::TooMuch;
+use crate::capture::hold::{TooMuch, has_room};
 use crate::capture::memory::Allocation;
-use crate::session::Session;
 
 /// Bytes of memory between two checks of the limits.
 const BETWEEN_LIMITS: u64 = 64 << 20;
@@ -87,6 +87,8 @@ impl Limits {
             Some(Over::Bytes)
         } else if Instant::now() >= self.deadline {
             Some(Over::Time)
+        } else if !has_room() {
+            Some(Over::TooMuch(TooMuch::Room))
         } else {
             None
         }
@@ -123,12 +125,12 @@ impl File {
     /// Writes memory. Ends early at the file's size limit or at a deadline. Of the application's own memory, every mapped page is read.
     pub(in crate::capture) fn snapshot(
         &mut self,
-        session: &Session,
+        interceptor: &Interceptor,
         parent: Option<SnapshotId>,
         source: &mut dyn Source,
         deadline: Instant,
     ) -> Result<Read, Failed> {
-        self.begin(session)?;
+        self.begin(interceptor)?;
         let limits = Limits { bytes: self.limit, deadline };
         let writer = self.writer.as_mut().ok_or(CaptureError::Stopped)?;
         let mut snapshot = writer.snapshot(parent);
@@ -152,7 +154,7 @@ impl File {
         }
         let id = snapshot.finish()?;
         self.latest = Some(id);
-        self.allocations(session, source.all())?;
+        self.allocations(interceptor, source.all())?;
         for (address, length, why) in &missing.freed.0 {
             self.note(Severity::Info, FREED, &format!("{length} bytes at {address:#x}: {why}"))?;
         }

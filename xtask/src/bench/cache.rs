@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use super::{Variant, table, variant};
-use crate::{corpus, shell};
+use crate::{corpora, shell};
 
 /// What opens a folder and says what it took.
 const PROGRAM: &str = "open_cache";
@@ -37,7 +37,7 @@ pub(super) fn run() -> Result<()> {
         "--example",
         PROGRAM,
     ]))?;
-    for (name, folder) in corpus::folders()? {
+    for (name, folder) in corpora::folders()? {
         let index = shell::cache().join("bench-index");
         fs::remove_dir_all(&index).ok();
         let first = open(&index, &folder)?;
@@ -92,13 +92,13 @@ fn open(index: &Path, folder: &Path) -> Result<Opened> {
 }
 
 fn size(folder: &Path) -> Result<u64> {
-    let files = corpus::below(folder)?;
+    let files = corpora::below(folder)?;
     files.iter().map(|file| Ok(fs::metadata(file)?.len())).sum()
 }
 
 /// Reads so many bytes of the files of a folder.
 fn plain(folder: &Path, mut bytes: u64) -> Result<()> {
-    let files: Vec<PathBuf> = corpus::below(folder)?;
+    let files: Vec<PathBuf> = corpora::below(folder)?;
     let mut buffer = vec![0; CHUNK];
     for path in files {
         let mut file = File::open(&path).with_context(|| path.display().to_string())?;

@@ -1,10 +1,10 @@
 //! `cargo xtask bench observers`: how much slower the emulated GPU runs captured dispatches while analyses and checks look at them.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use logdur_observe::{Analysis, Check};
 use serde_json::Value;
 
 use super::median;
@@ -15,17 +15,26 @@ use crate::{demo, dist, setup, shell};
 const RUNS: usize = 3;
 
 /// What is observed: its name, and the options for it.
-type Row = (String, Vec<&'static str>);
+type Row = (String, Vec<String>);
 
-fn rows() -> Vec<Row> {
-    let row = |name: &str, options: &[&'static str]| (name.to_owned(), options.to_vec());
+fn rows() -> Result<Vec<Row>> {
+    let row = |name: &str, options: &[&str]| (name.to_owned(), options.iter().map(|&one| one.to_owned()).collect());
+    let page = shell::root().join("docs/analysis.md");
+    let page = fs::read_to_string(&page).with_context(|| page.display().to_string())?;
     // Workgroups that are not chosen run as without observers.
     let mut rows = vec![row("nothing", &["--what", "occupancy", "--workgroups", "1"])];
-    rows.extend(Analysis::ALL.iter().map(|one| row(one.word(), &["--what", one.word()])));
+    rows.extend(words(&page, "analyses")?.into_iter().map(|word| row(word, &["--what", word])));
     rows.push(row("all analyses", &["--what", "all"]));
-    rows.extend(Check::ALL.iter().map(|one| row(&format!("--check {}", one.word()), &["--check", one.word()])));
+    rows.extend(words(&page, "checks")?.into_iter().map(|word| row(&format!("--check {word}"), &["--check", word])));
     rows.push(row("--check all", &["--check", "all"]));
-    rows
+    Ok(rows)
+}
+
+/// The words of a table that the page of analyses has, which is made from those of `logdur-observe`.
+fn words<'p>(page: &'p str, table: &str) -> Result<Vec<&'p str>> {
+    let (_, rest) = page.split_once(&format!("<!-- {table}:")).with_context(|| format!("no table of {table}"))?;
+    let (rows, _) = rest.split_once(&format!("<!-- end of {table} -->")).context("a table without an end")?;
+    Ok(rows.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0)).collect())
 }
 
 pub(super) fn run() -> Result<()> {
@@ -34,11 +43,11 @@ pub(super) fn run() -> Result<()> {
     let program = demo::compile(&rocm, &shell::root().join("tests/programs/throughput.hip"))?;
     println!("time of a dispatch on the emulated GPU over its time without observers: medians of {RUNS} runs\n");
     let file = shell::cache().join("observers.ldcap");
-    let rows = rows();
+    let rows = rows()?;
     let mut columns = Vec::new();
     for kind in KINDS {
         // A file of an earlier run.
-        let _ = std::fs::remove_file(&file);
+        let _ = fs::remove_file(&file);
         let mut command = Command::new(shell::built("omniprobe"));
         command.args(["--emulate", "gfx90a", "-l", "/dev/null", "--capture-kernels", kind, "--capture"]);
         shell::output(command.arg(&file).arg("--").arg(&program).arg(kind))?;

@@ -5,6 +5,7 @@
 //! Their debug information is not: Zig's own assembly has its paths there. So it is in files of its own, and no id is made of it.
 
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -42,10 +43,24 @@ impl Built {
 ///
 /// # Errors
 /// What the compiler says.
-pub(crate) fn for_this_machine() -> Result<()> {
-    for packages in binaries::packages() {
+pub fn for_this_machine() -> Result<()> {
+    packages(|_| true)
+}
+
+/// Builds some of the packages, and says which ones it is at. A terminal sees Cargo's own progress, too.
+///
+/// # Errors
+/// What the compiler says.
+pub(crate) fn packages(are_wanted: impl Fn(&str) -> bool) -> Result<()> {
+    for mut packages in binaries::packages() {
+        packages.retain(|package| are_wanted(package));
+        if packages.is_empty() {
+            continue;
+        }
+        println!("building {}", packages.join(", "));
         let mut command = Command::new(shell::cargo());
-        command.args(["build", "--quiet", "--release"]).current_dir(shell::root());
+        command.args(["build", "--release"]).current_dir(shell::root());
+        command.args((!io::stderr().is_terminal()).then_some("--quiet"));
         shell::run(command.args(packages.iter().flat_map(|package| ["-p", package])))?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: what people install.
 //!
-//! [`binaries`] says which binaries there are, [`build`] builds them for old systems, and [`check`] checks what they need and
-//! show. Each row of [`KINDS`] packs the same binaries, in a file of its own, and then installs and uses what it packed.
+//! `binaries` says which binaries there are, `build` builds them for old systems, and `check` checks what they need and
+//! show. Each row of `KINDS` packs the same binaries, in a file of its own, and then installs and uses what it packed.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,10 +19,11 @@ pub(crate) mod licenses;
 mod old_system;
 mod tarball;
 mod tools;
-mod tree;
+pub(crate) mod tree;
 pub(crate) mod wheel;
 
-pub(crate) use build::{Built, for_this_machine};
+pub use build::for_this_machine;
+pub(crate) use build::{Built, packages};
 
 /// A kind of artefact: its option, what it makes and returns the paths of, and how it is tried.
 struct Kind {

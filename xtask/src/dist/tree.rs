@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::VERSION;
-use super::binaries::BINARIES;
+use super::binaries::{BINARIES, Binary};
 use super::build::Built;
 use crate::shell;
 
@@ -40,27 +40,46 @@ const OF_THE_ROOT: &[&str] = &["README.md", "CHANGELOG.md", "SECURITY.md", "LICE
 pub(crate) fn make(built: &Built) -> Result<PathBuf> {
     let tree = super::folder().join("tree");
     fs::remove_dir_all(&tree).ok();
-    for binary in BINARIES {
-        put(&built.path(binary.file), &tree.join(binary.folder).join(binary.file), 0o755)?;
+    put_binaries(|file| built.path(file), &tree)?;
+    put_shared(&built.path("omniprobe"), &tree)?;
+    for name in OF_THE_ROOT {
+        put(&shell::root().join(name), &tree.join(DOCUMENTS).join(name), 0o644)?;
     }
+    files_of(&shell::root().join("docs"), &tree.join(DOCUMENTS).join("docs"))?;
+    super::licenses::write(&tree.join(DOCUMENTS).join("THIRD-PARTY-LICENSES"))?;
+    Ok(tree)
+}
+
+/// Puts the binaries, each from its place, into the folders of a tree. Returns where they are there.
+///
+/// # Errors
+/// When one cannot be copied.
+pub(crate) fn put_binaries(place: impl Fn(&str) -> PathBuf, tree: &Path) -> Result<Vec<PathBuf>> {
+    let one = |binary: &Binary| {
+        let to = tree.join(binary.folder).join(binary.file);
+        put(&place(binary.file), &to, 0o755).map(|()| to)
+    };
+    BINARIES.iter().map(one).collect()
+}
+
+/// Puts what belongs to the binaries into a tree: headers, files for build systems, completions and manual pages.
+///
+/// # Errors
+/// When a file cannot be made.
+pub(crate) fn put_shared(omniprobe: &Path, tree: &Path) -> Result<()> {
     let root = shell::root();
     for (from, to) in TEMPLATES {
         write(&tree.join(to), template(&fs::read_to_string(root.join("packaging").join(from))?).as_bytes())?;
     }
-    for name in OF_THE_ROOT {
-        put(&root.join(name), &tree.join(DOCUMENTS).join(name), 0o644)?;
-    }
     files_of(&root.join("include"), &tree.join("include"))?;
-    files_of(&root.join("docs"), &tree.join(DOCUMENTS).join("docs"))?;
-    super::licenses::write(&tree.join(DOCUMENTS).join("THIRD-PARTY-LICENSES"))?;
-    let omniprobe = || Command::new(built.path("omniprobe"));
+    let omniprobe = || Command::new(omniprobe);
     for (name, to) in COMPLETIONS {
         write(&tree.join(to), shell::output(omniprobe().args(["completions", name]))?.as_bytes())?;
     }
     let pages = tree.join("share/man/man1");
     fs::create_dir_all(&pages)?;
     shell::output(omniprobe().arg("man").arg(&pages))?;
-    Ok(tree)
+    Ok(())
 }
 
 /// A file of `packaging/` with the version and the address of the project.
@@ -71,6 +90,8 @@ pub(crate) fn template(text: &str) -> String {
 /// Copies a file, with these permissions.
 pub(crate) fn put(from: &Path, to: &Path, mode: u32) -> Result<()> {
     fs::create_dir_all(to.parent().context("a file has a folder")?)?;
+    // Processes that have the old file keep it.
+    fs::remove_file(to).ok();
     fs::copy(from, to).with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
     fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
     Ok(())

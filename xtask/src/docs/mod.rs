@@ -3,38 +3,18 @@
 
 mod book;
 mod examples;
-mod header;
 mod links;
 mod names;
 mod timeline;
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell::root;
+use crate::shell::{self, root};
 use examples::Outputs;
-
-/// A page: its file, and what prints it.
-type Page = (&'static str, fn() -> String);
-
-const PAGES: &[Page] = &[
-    ("docs/capture-format.md", logdur_capture::page),
-    ("docs/environment.md", logdur_settings::page),
-    ("docs/isa-coverage.md", amdgpu_isa::coverage::page),
-    ("docs/kernel-cache.md", logdur_kernel_cache::page),
-    ("docs/statuses.md", logdur_replay::Exit::page),
-];
-
-/// A part of a page that is written by hand: its file, its name between the marks, and what prints it.
-type Part = (&'static str, &'static str, fn() -> String);
-
-const PARTS: &[Part] = &[
-    ("docs/agents.md", "statuses", logdur_replay::Exit::table),
-    ("docs/analysis.md", "analyses", logdur_observe::Analysis::table),
-    ("docs/analysis.md", "checks", logdur_observe::Check::table),
-    ("docs/analysis.md", "peaks", logdur_observe::peaks),
-];
 
 /// The picture of a run.
 const PICTURE: &str = "docs/example/pipeline.svg";
@@ -70,19 +50,27 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if examples {
         examples::run(if check { Outputs::Compare } else { Outputs::Write })?;
     }
-    for (file, print) in PAGES {
-        write(file, &print(), check)?;
+    for (file, text) in printed()? {
+        match file.split_once('#') {
+            None => write(&file, &text, check)?,
+            Some((file, part)) => {
+                let path = root().join(file);
+                let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+                write(file, &with_part(&page, part, &text).with_context(|| file.to_owned())?, check)?;
+            }
+        }
     }
-    for (file, name, print) in PARTS {
-        let path = root().join(file);
-        let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        write(file, &with_part(&page, name, &print()).with_context(|| (*file).to_owned())?, check)?;
-    }
-    write("include/logdur_handler.h", &header::text()?, check)?;
     write(PICTURE, &timeline::picture()?, check)?;
     links::check()?;
     names::check()?;
     if full { book::build() } else { Ok(()) }
+}
+
+/// The pages that are made from tables, by their files. `FILE#NAME` is a part of a page that is written by hand.
+fn printed() -> Result<BTreeMap<String, String>> {
+    let mut command = Command::new(shell::cargo());
+    let text = shell::output(command.args(["run", "--quiet", "--package", "xtask-pages"]).current_dir(root()))?;
+    serde_json::from_str(&text).context("what xtask-pages prints")
 }
 
 /// Runs the commands of the pages: each has to end as its page says.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use anyhow::{Context, Result, bail};
+use logdur_system::text::html;
 use serde_json::Value;
 
 use crate::shell::root;
@@ -83,7 +84,7 @@ fn draw(log: &str) -> Result<String> {
         rows.len(),
         kernels.len(),
         lanes.len(),
-        escaped(&COMMANDS.join("; ")),
+        html(&COMMANDS.join("; ")),
     );
     axis(&mut svg, span, bottom);
     for (place, (agent, queue)) in lanes.iter().enumerate() {
@@ -104,7 +105,7 @@ fn draw(log: &str) -> Result<String> {
             svg,
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{BAR}\" {}><title>{}: {} ns</title></rect>",
             style(&kernels, row),
-            escaped(&row.kernel),
+            html(&row.kernel),
             row.end.saturating_sub(row.start),
         );
     }
@@ -160,7 +161,7 @@ fn legend(svg: &mut String, rows: &[Row], kernels: &BTreeSet<&str>, y: f64) {
                 style(kernels, one),
                 x + 20.0,
                 y,
-                escaped(kernel),
+                html(kernel),
                 x + 20.0,
                 y + 17.0,
                 of.len(),
@@ -168,10 +169,6 @@ fn legend(svg: &mut String, rows: &[Row], kernels: &BTreeSet<&str>, y: f64) {
             x += 215.0;
         }
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

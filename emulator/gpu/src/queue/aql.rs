@@ -384,7 +384,7 @@ impl AqlQueue {
         if self.next >= self.seen.0 {
             self.seen = (self.limit, Moment::now());
         }
-        let dispatch = Arc::new(Dispatch::new(launch, start, capacity, self.seen.1, self.gpu.fill.get().copied()));
+        let dispatch = Arc::new(Dispatch::new(launch, start, capacity, self.seen.1, self.gpu.draw()));
         let job = Job { gpu: self.gpu.clone(), queue: self.info.id, profiling, dispatch: dispatch.clone() };
         worker.begin(job);
         Ok(Flight { kernel: Some(dispatch), late })

@@ -4,7 +4,7 @@ use super::{
     Access, DecodeError, Decoder, Family, Fill, Flags, Form, Inst, Kind, Op, Operand, control, reserved,
     scalar_register, scalar_source,
 };
-use crate::arch::Arch;
+use crate::arch::{ArchSet, Feature};
 use crate::atomic::AtomicOp;
 
 /// The control bit if the instruction's bit is set.
@@ -123,7 +123,7 @@ impl Decoder {
         if data != Kind::None {
             i.src[1] = self.vgpr(op, data, high >> 8 & 0xff, acc)?;
         }
-        let new = self.arch == Arch::Gfx942;
+        let new = self.arch.has(Feature::Gfx940Insts);
         if matches!(op.access, Access::LoadLds(..)) {
             reserved(op, u32::from(acc))?;
             i.control |= control::LDS;
@@ -154,11 +154,9 @@ impl Decoder {
         if !matches!(op.access, Access::Atomic(FAdd | FMax | FMin | PkAddF16, ..)) {
             return Ok(());
         }
-        match self.arch {
-            Arch::Gfx908 => reserved(op, control & control::GLC),
-            Arch::Gfx90a => reserved(op, control & control::SCC),
-            _ => Ok(()),
-        }
+        let unused = if self.arch.has(Feature::AtomicFaddRtnInsts) { 0 } else { control::GLC }
+            | if self.arch.has(Feature::Gfx940Insts) { 0 } else { control::SCC };
+        reserved(op, control & unused)
     }
 
     fn flat_address(&self, i: &mut Inst, family: Family, first: u32, high: u32) -> Result<(), DecodeError> {
@@ -177,7 +175,7 @@ impl Decoder {
                     i.src[2] = scalar_register(op, saddr, 1)?;
                 }
                 // MI300 says with a bit of its own whether there is a vector address.
-                let has_vector = if self.arch == Arch::Gfx942 { first >> 13 & 1 == 1 } else { !has_scalar };
+                let has_vector = if self.arch.has(Feature::Gfx940Insts) { first >> 13 & 1 == 1 } else { !has_scalar };
                 if has_vector {
                     i.src[0] = Operand::vgpr(vaddr);
                 }
@@ -201,7 +199,7 @@ impl Decoder {
         i.imm = (first & 0xfff) as i32;
         if op.access == Access::None {
             // Hints of scope are MI300's; compilers set their bits in MI200's write-back, too, and a hint that streams in all.
-            let scopes = self.arch == Arch::Gfx942 && !op.archs.contains(Arch::Gfx900);
+            let scopes = self.arch.has(Feature::Gfx940Insts) && !op.archs.meets(ArchSet::UNTIL_908);
             let hints = 1 << 17 | if scopes || op.flags.has(Flags::SCOPES) { 1 << 14 | 1 << 15 } else { 0 };
             reserved(op, first & 0x3_f000 & !hints | high & 1 << 23)?;
             i.control &= if scopes { control::GLC | control::SCC } else { 0 };

@@ -195,7 +195,7 @@ impl Decoder {
         let vdst = first & 0xff;
         match op.dst {
             Kind::None => {}
-            Kind::Mask => i.sdst = scalar_register(op, vdst, 2)?,
+            Kind::Mask => i.sdst = scalar_register(op, vdst, op.dst.dwords())?,
             _ if op.flags.has(Flags::SCALAR_DST) => i.dst = scalar_register(op, vdst, 1)?,
             kind => i.dst = self.vgpr(op, kind, vdst, false)?,
         }
@@ -253,7 +253,7 @@ impl Decoder {
             let source = Operand::sgpr(high >> (9 * n) & 0x1ff);
             let lane_number = op.flags.has(Flags::LANE_SRC) && n < 2 && !(n == 0 && op.flags.has(Flags::VECTOR_SRC));
             i.src[n] = if kind == Kind::Mask {
-                scalar_register(op, u32::from(source.0), 2)?
+                scalar_register(op, u32::from(source.0), kind.dwords())?
             } else if lane_number {
                 scalar_source(op, kind, source)?
             } else {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::arch::Arch;
+use crate::arch::{Arch, Feature};
 use crate::inst::{Dpp, Inst};
 use crate::op::{Family, Flags};
 use crate::operand::Kind;
@@ -23,11 +23,11 @@ pub(super) fn hwreg(out: &mut String, imm: u16, arch: Arch) -> fmt::Result {
         17 => "HW_REG_TBA_HI",
         18 => "HW_REG_TMA_LO",
         19 => "HW_REG_TMA_HI",
-        20 if arch == Arch::Gfx942 => "HW_REG_XCC_ID",
-        21 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_DATA",
-        22 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_DATA1",
-        23 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_PC_LO",
-        24 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_PC_HI",
+        20 if arch.has(Feature::Gfx940Insts) => "HW_REG_XCC_ID",
+        21 if arch.has(Feature::Gfx940Insts) => "HW_REG_SQ_PERF_SNAPSHOT_DATA",
+        22 if arch.has(Feature::Gfx940Insts) => "HW_REG_SQ_PERF_SNAPSHOT_DATA1",
+        23 if arch.has(Feature::Gfx940Insts) => "HW_REG_SQ_PERF_SNAPSHOT_PC_LO",
+        24 if arch.has(Feature::Gfx940Insts) => "HW_REG_SQ_PERF_SNAPSHOT_PC_HI",
         _ => "",
     };
     if name.is_empty() {

@@ -96,7 +96,8 @@ impl Exact {
             return sign;
         }
         let exponent = self.exponent + TOP as i32;
-        let field = exponent.max(format.smallest) - format.smallest;
+        // Twice the range is infinite enough.
+        let field = (exponent.max(format.smallest) - format.smallest).min(-4 * format.smallest);
         let lost = (TOP - format.fraction + (format.smallest - exponent).max(0) as u32).min(127);
         let (kept, rest) = (self.significand >> lost, self.significand & ((1 << lost) - 1));
         let outward = match rounding {
@@ -126,6 +127,13 @@ fn shifted(significand: u128, by: u32) -> u128 {
 /// `a * b + c` of finite numbers with one rounding.
 pub(super) fn fused(a: f64, b: f64, c: f64, format: Format, rounding: Rounding) -> u64 {
     Exact::product(a, b).plus(Exact::of(c), rounding).round(format, rounding)
+}
+
+/// `(a * b + c) * 2^exponent` of finite numbers with one rounding.
+pub(super) fn scaled(a: f64, b: f64, c: f64, exponent: i32, format: Format, rounding: Rounding) -> u64 {
+    let sum = Exact::product(a, b).plus(Exact::of(c), rounding);
+    // Beyond the range of every format lies nothing but what the range's ends round to.
+    Exact { exponent: sum.exponent + exponent.clamp(-10_000, 10_000), ..sum }.round(format, rounding)
 }
 
 /// `a * b`, as [`fused`].

@@ -3,18 +3,23 @@
 //! Accesses need not be aligned (the runtime asks for that mode). What lies outside of the workgroup's allocation
 //! reads as zero and is not written.
 
+mod counters;
 mod exchange;
 
 use std::ops::Range;
 
+pub(crate) use counters::counter_address;
+use counters::{append, gws};
 use exchange::{permute, permute_backward, swizzle};
 
 use super::kinds;
+use crate::action::Action;
 use crate::arch::ArchSet;
 use crate::atomic::AtomicOp;
 use crate::env::{Env, GwsOp};
 use crate::inst::{Inst, control};
 use crate::lanes::blend;
+use crate::mode::Mode;
 use crate::op::{Access, Family, Fill, Flags, Flow, Levels, Op};
 use crate::operand::{Kind, Operand};
 use crate::ops::scalar_flow::stop;
@@ -103,9 +108,9 @@ pub(crate) static TABLE: &[Op] = &[
     store2("ds_write2_b32",      0x0e, 4, 1),
     store2("ds_write2st64_b32",  0x0f, 4, 64),
     atomic("ds_add_f32",         0x15, ArchSet::ALL, AtomicOp::FAdd, 4, false),
-    atomic("ds_pk_add_f16",      0x17, ArchSet::ONLY_942, AtomicOp::PkAddF16, 4, false),
-    atomic("ds_pk_add_bf16",     0x18, ArchSet::ONLY_942, AtomicOp::PkAddBf16, 4, false),
-    op("ds_write_addtid_b32",    0x1d, ArchSet::ALL, Access::Store(4, Fill::Zero), Kind::None, [Kind::None, Kind::B32, Kind::None], RUN),
+    atomic("ds_pk_add_f16",      0x17, ArchSet::SINCE_942, AtomicOp::PkAddF16, 4, false),
+    atomic("ds_pk_add_bf16",     0x18, ArchSet::SINCE_942, AtomicOp::PkAddBf16, 4, false),
+    op("ds_write_addtid_b32",    0x1d, ArchSet::ALL, Access::Store(4, Fill::Zero), Kind::None, [Kind::None, Kind::B32, Kind::None], RUN).is(Action::LaneAddressed),
     store("ds_write_b8",         0x1e, 1, Fill::Zero),
     store("ds_write_b16",        0x1f, 2, Fill::Zero),
     atomic("ds_wrxchg_rtn_b32",  0x2d, ArchSet::ALL, AtomicOp::Swap, 4, true),
@@ -122,7 +127,7 @@ pub(crate) static TABLE: &[Op] = &[
     load("ds_read_u16",          0x3c, 2, Fill::Zero),
     op("ds_swizzle_b32",  0x3d, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32]), levels!(w, i, _e, swizzle(w, i))).with(Flags::SWIZZLE),
     op("ds_permute_b32",  0x3e, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32, Kind::B32]), one_level!(w, i, _e, permute(w, i))).with(Flags::NO_GDS),
-    op("ds_bpermute_b32", 0x3f, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32, Kind::B32]), levels!(w, i, _e, permute_backward(w, i))).with(Flags::NO_GDS),
+    op("ds_bpermute_b32", 0x3f, ArchSet::ALL, Access::None, Kind::B32, kinds(&[Kind::B32, Kind::B32]), levels!(w, i, _e, permute_backward(w, i))).with(Flags::NO_GDS).is(Action::PermuteLanes),
     store("ds_write_b64",        0x4d, 8, Fill::Zero),
     store2("ds_write2_b64",      0x4e, 8, 1),
     store2("ds_write2st64_b64",  0x4f, 8, 64),
@@ -143,12 +148,12 @@ pub(crate) static TABLE: &[Op] = &[
     load2("ds_read2st64_b64",    0x78, 8, 64),
     atomic("ds_add_rtn_f64",     0x7c, ArchSet::SINCE_90A, AtomicOp::FAdd, 8, true),
     op("ds_gws_init",    0x99, ArchSet::ALL, Access::None, Kind::None, kinds(&[Kind::B32]), one_level!(w, i, e, gws(w, i, e, GwsOp::Init))).with(Flags::GWS),
-    op("ds_gws_barrier", 0x9d, ArchSet::ALL, Access::None, Kind::None, kinds(&[Kind::B32]), one_level!(w, i, e, gws(w, i, e, GwsOp::Barrier))).with(Flags::GWS),
-    op("ds_read_addtid_b32", 0xb6, ArchSet::ALL, Access::Load(4, Fill::Zero), Kind::B32, [Kind::None; 3], RUN),
-    atomic("ds_pk_add_rtn_f16",  0xb7, ArchSet::ONLY_942, AtomicOp::PkAddF16, 4, true),
-    atomic("ds_pk_add_rtn_bf16", 0xb8, ArchSet::ONLY_942, AtomicOp::PkAddBf16, 4, true),
-    op("ds_consume", 0xbd, ArchSet::ALL, Access::None, Kind::B32, [Kind::None; 3], one_level!(w, i, e, append(w, i, e, false))),
-    op("ds_append",  0xbe, ArchSet::ALL, Access::None, Kind::B32, [Kind::None; 3], one_level!(w, i, e, append(w, i, e, true))),
+    op("ds_gws_barrier", 0x9d, ArchSet::ALL, Access::None, Kind::None, kinds(&[Kind::B32]), one_level!(w, i, e, gws(w, i, e, GwsOp::Barrier))).with(Flags::GWS).is(Action::GridBarrier),
+    op("ds_read_addtid_b32", 0xb6, ArchSet::ALL, Access::Load(4, Fill::Zero), Kind::B32, [Kind::None; 3], RUN).is(Action::LaneAddressed),
+    atomic("ds_pk_add_rtn_f16",  0xb7, ArchSet::SINCE_942, AtomicOp::PkAddF16, 4, true),
+    atomic("ds_pk_add_rtn_bf16", 0xb8, ArchSet::SINCE_942, AtomicOp::PkAddBf16, 4, true),
+    op("ds_consume", 0xbd, ArchSet::ALL, Access::Atomic(AtomicOp::Sub, 4, true), Kind::B32, [Kind::None; 3], one_level!(w, i, e, append(w, i, e, false))),
+    op("ds_append",  0xbe, ArchSet::ALL, Access::Atomic(AtomicOp::Add, 4, true), Kind::B32, [Kind::None; 3], one_level!(w, i, e, append(w, i, e, true))),
     store("ds_write_b96",        0xde, 12, Fill::Zero),
     store("ds_write_b128",       0xdf, 16, Fill::Zero),
     load("ds_read_b96",          0xfe, 12, Fill::Zero),
@@ -178,10 +183,10 @@ fn put(lds: &mut [u8], at: u32, bytes: usize, value: u64) {
     }
 }
 
-/// The dword at an address; zero outside of the allocation. Of a constant size, unlike [`get`].
+/// Dword `n` of those from an address on; zero outside of the allocation. Of a constant size, unlike [`get`].
 #[inline(always)]
-fn word(lds: &[u8], at: u32) -> u32 {
-    let start = at as usize;
+fn word(lds: &[u8], at: u32, n: u32) -> u32 {
+    let start = place(at, n);
     match lds.get(start..start + 4) {
         Some(&[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]),
         _ => 0,
@@ -195,14 +200,21 @@ fn several_words<const N: usize>(lds: &[u8], at: u32) -> [u32; N] {
     let chunks = lds.get(start..start + 4 * N).map(|bytes| bytes.as_chunks().0);
     match chunks.and_then(|chunks| <&[[u8; 4]; N]>::try_from(chunks).ok()) {
         Some(chunks) => chunks.map(u32::from_le_bytes),
-        None => std::array::from_fn(|n| word(lds, at.wrapping_add(4 * n as u32))),
+        None => std::array::from_fn(|n| word(lds, at, n as u32)),
     }
 }
 
-/// Writes a dword, if it is inside of the allocation.
+/// Where dword `n` of an access begins. Addresses have 32 bits; what an access has beyond their end is outside, not at the
+/// beginning.
 #[inline(always)]
-fn put_word(lds: &mut [u8], at: u32, value: u32) {
-    let start = at as usize;
+fn place(at: u32, n: u32) -> usize {
+    at as usize + 4 * n as usize
+}
+
+/// Writes dword `n` of those from an address on, if it is inside of the allocation.
+#[inline(always)]
+fn put_word(lds: &mut [u8], at: u32, n: u32, value: u32) {
+    let start = place(at, n);
     if let Some(place) = lds.get_mut(start..start + 4) {
         place.copy_from_slice(&value.to_le_bytes());
     }
@@ -257,8 +269,8 @@ fn pattern(at: &[u32; LANES], mask: u64) -> Pattern {
 
 /// The bytes of a group in a row.
 #[inline(always)]
-fn row(start: u32) -> Range<usize> {
-    start as usize..start as usize + 4 * GROUP
+fn row(start: usize) -> Range<usize> {
+    start..start + 4 * GROUP
 }
 
 /// Reads dwords of each lane's address plus `offset` into the `words` of `dst`.
@@ -275,22 +287,22 @@ fn load_words(w: &mut Wave, lds: &[u8], at: &[u32; LANES], offset: u32, dst: Ope
     }
     for n in words {
         let register = w.vector_mut(dst, n);
-        let offset = offset.wrapping_add(4 * (n - first));
+        let nth = n - first;
         if pattern == Pattern::Other {
-            each(mask, |l| register[l] = word(lds, at[l].wrapping_add(offset)));
+            each(mask, |l| register[l] = word(lds, at[l].wrapping_add(offset), nth));
             continue;
         }
         for (lanes, at) in register.chunks_exact_mut(GROUP).zip(at.chunks_exact(GROUP)) {
             let start = at[0].wrapping_add(offset);
             if pattern == Pattern::Same {
-                lanes.fill(word(lds, start));
-            } else if let Some(row) = lds.get(row(start)) {
+                lanes.fill(word(lds, start, nth));
+            } else if let Some(row) = lds.get(row(place(start, nth))) {
                 for (word, chunk) in lanes.iter_mut().zip(row.as_chunks().0) {
                     *word = u32::from_le_bytes(*chunk);
                 }
             } else {
                 for (word, at) in lanes.iter_mut().zip(at) {
-                    *word = self::word(lds, at.wrapping_add(offset));
+                    *word = self::word(lds, at.wrapping_add(offset), nth);
                 }
             }
         }
@@ -303,16 +315,16 @@ fn store_words(w: &Wave, lds: &mut [u8], at: &[u32; LANES], offset: u32, from: O
     if dwords == 1 {
         let register = w.vector(from, 0);
         if pattern(at, mask) != Pattern::Row {
-            return each(mask, |l| put_word(lds, at[l].wrapping_add(offset), register[l]));
+            return each(mask, |l| put_word(lds, at[l].wrapping_add(offset), 0, register[l]));
         }
         for (lanes, at) in register.chunks_exact(GROUP).zip(at.chunks_exact(GROUP)) {
-            if let Some(row) = lds.get_mut(row(at[0].wrapping_add(offset))) {
+            if let Some(row) = lds.get_mut(row(place(at[0].wrapping_add(offset), 0))) {
                 for (word, chunk) in lanes.iter().zip(row.as_chunks_mut().0) {
                     *chunk = word.to_le_bytes();
                 }
             } else {
                 for (&word, at) in lanes.iter().zip(at) {
-                    put_word(lds, at.wrapping_add(offset), word);
+                    put_word(lds, at.wrapping_add(offset), 0, word);
                 }
             }
         }
@@ -326,15 +338,15 @@ fn store_words(w: &Wave, lds: &mut [u8], at: &[u32; LANES], offset: u32, from: O
             {
                 Some(place) => *place = (u64::from(low[l]) | u64::from(high[l]) << 32).to_le_bytes(),
                 None => {
-                    put_word(lds, start, low[l]);
-                    put_word(lds, start.wrapping_add(4), high[l]);
+                    put_word(lds, start, 0, low[l]);
+                    put_word(lds, start, 1, high[l]);
                 }
             }
         });
     }
     each(mask, |l| {
         for (n, register) in registers.iter().enumerate() {
-            put_word(lds, at[l].wrapping_add(offset.wrapping_add(4 * n as u32)), register[l]);
+            put_word(lds, at[l].wrapping_add(offset), n as u32, register[l]);
         }
     });
 }
@@ -376,9 +388,11 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
             let (o0, o1) = offsets(i);
             let unit = u32::from(bytes) * u32::from(stride);
             let (lds, dwords) = (e.lds(), u32::from(bytes) / 4);
-            // Where both are of one place, the second stays.
             store_words(w, lds, &base, o0 * unit, i.src[1], dwords, exec);
-            store_words(w, lds, &base, o1 * unit, i.src[2], dwords, exec);
+            // Of one place there is one write, of the first data. Source: CDNA3 ISA manual, "LDS Instruction Details".
+            if o0 != o1 {
+                store_words(w, lds, &base, o1 * unit, i.src[2], dwords, exec);
+            }
             Flow::Next
         }
         _ => {
@@ -413,7 +427,7 @@ fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64)
         Access::Atomic(op, bytes, returns) => {
             let (first, second) = atomic_operands(w, i, op, bytes);
             let mut old = [[0; LANES]; 2];
-            modify(e.lds(), at, mask, op, bytes, first, second, &mut old);
+            modify(e.lds(), at, mask, (op, w.mode), bytes, first, second, &mut old);
             if returns || (i.op.family == Family::Flat && i.has(control::GLC)) {
                 for (n, word) in old.iter().enumerate().take(words_of(bytes)) {
                     blend(w.vector_mut(i.dst, n as u32), word, mask);
@@ -425,14 +439,15 @@ fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64)
     Flow::Next
 }
 
-/// Read-modify-writes of each lane, lower lanes first; the operands have as many words as the width needs.
+/// Read-modify-writes of each lane, lower lanes first; the operands have as many words as the width needs. Denormals of floats are
+/// the mode's. Source: CDNA3 ISA manual, "LDS Instruction Details".
 #[allow(clippy::too_many_arguments, reason = "an atomic operation has that many parts")]
 #[inline(always)]
 fn modify(
     lds: &mut [u8],
     at: &[u32; LANES],
     mask: u64,
-    op: AtomicOp,
+    (op, mode): (AtomicOp, Mode),
     bytes: u8,
     first: &[Vgpr],
     second: &[Vgpr],
@@ -449,8 +464,8 @@ fn modify(
         new: impl Fn(u32, u32, u32) -> u32,
     ) {
         each(mask, |l| {
-            let value = word(lds, at[l]);
-            put_word(lds, at[l], new(value, first[l], second[l]));
+            let value = word(lds, at[l], 0);
+            put_word(lds, at[l], 0, new(value, first[l], second[l]));
             old[l] = value;
         });
     }
@@ -458,11 +473,11 @@ fn modify(
     match (op, bytes) {
         // By far the most frequent.
         (AtomicOp::Add, 4) => dwords(lds, at, mask, operands, &mut old[0], |old, a, _| old.wrapping_add(a)),
-        (_, 4) => dwords(lds, at, mask, operands, &mut old[0], |old, a, b| op.apply32(old, a, b)),
+        (_, 4) => dwords(lds, at, mask, operands, &mut old[0], |old, a, b| op.apply32_in(mode, old, a, b)),
         _ => each(mask, |l| {
             let value = get(lds, at[l], 8);
             let operand = |data: &[Vgpr]| u64::from(data[0][l]) | u64::from(data[1][l]) << 32;
-            put(lds, at[l], 8, op.apply64(value, operand(first), operand(second)));
+            put(lds, at[l], 8, op.apply64_in(mode, value, operand(first), operand(second)));
             (old[0][l], old[1][l]) = (value as u32, (value >> 32) as u32);
         }),
     }
@@ -498,42 +513,17 @@ fn exchange2(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
         let places = [base[l].wrapping_add(o0 * unit), base[l].wrapping_add(o1 * unit)];
         for (n, at) in places.into_iter().enumerate() {
             for d in 0..dwords {
-                data[n * dwords + d][l] = word(lds, at.wrapping_add(4 * d as u32));
+                data[n * dwords + d][l] = word(lds, at, d as u32);
             }
         }
         for (at, source) in places.into_iter().zip(&sources) {
             for d in 0..dwords {
-                put_word(lds, at.wrapping_add(4 * d as u32), source[d][l]);
+                put_word(lds, at, d as u32, source[d][l]);
             }
         }
     });
     fill(w, i.dst, 2 * bytes, Fill::Zero, &data, exec);
     Flow::Next
-}
-
-/// Adds (or subtracts) the number of active lanes at M0's base plus the offset; every lane gets the old value.
-fn append(w: &mut Wave, i: &Inst, e: &mut dyn Env, up: bool) -> Flow {
-    let at = (w.sgpr[usize::from(Operand::M0.0)] >> 16).wrapping_add(i.imm as u32);
-    let exec = w.exec();
-    let lds = e.lds();
-    let old = get(lds, at, 4) as u32;
-    let count = exec.count_ones();
-    put(lds, at, 4, if up { old.wrapping_add(count) } else { old.wrapping_sub(count) }.into());
-    blend(w.vector_mut(i.dst, 0), &[old; LANES], exec);
-    Flow::Next
-}
-
-/// The resource number is M0's base plus the instruction's offset; the value is the first active lane's.
-fn gws(w: &mut Wave, i: &Inst, e: &mut dyn Env, op: GwsOp) -> Flow {
-    let resource = (w.sgpr[usize::from(Operand::M0.0)] >> 16 & 0x3f).wrapping_add(i.imm as u32) & 0x3f;
-    let lane = w.exec().trailing_zeros() as usize & 63;
-    let value = w.vector(i.src[0], 0)[lane];
-    if e.gws(op, resource, value) {
-        return Flow::Next;
-    }
-    // Not all waves have arrived: try again when others have run.
-    w.pc = w.pc.wrapping_sub(i.size.into());
-    Flow::Yield
 }
 
 #[cfg(test)]
@@ -552,12 +542,20 @@ mod tests {
         let mut scattered = in_a_row;
         scattered.swap(5, 40);
         let (place, data) = (Operand::vgpr(8), Operand::vgpr(4));
-        for at in [in_a_row, behind_the_end, one_each, scattered, [2000; LANES], [u32::MAX - 3; LANES]] {
+        for at in [
+            in_a_row,
+            behind_the_end,
+            one_each,
+            scattered,
+            [2000; LANES],
+            [u32::MAX - 3; LANES],
+            [u32::MAX - 11; LANES],
+        ] {
             for (mask, words) in [(u64::MAX, 1), (u64::MAX, 2), (u64::MAX, 4), (0x00ff_f0f0_1234_ffff, 1)] {
                 let mut w = Wave::new(crate::Arch::Gfx90a, 0, crate::wave::vgpr_file());
                 load_words(&mut w, &memory, &at, 8, place, 0..words, mask);
                 for (n, l) in (0..words).flat_map(|n| (0..LANES).map(move |l| (n, l))) {
-                    let alone = word(&memory, at[l].wrapping_add(8 + 4 * n));
+                    let alone = word(&memory, at[l].wrapping_add(8), n);
                     let expected = if mask >> l & 1 == 1 { alone } else { 0 };
                     assert_eq!(w.vector(place, n)[l], expected, "lane {l}, word {n} of {:?}", at[l]);
                 }
@@ -568,7 +566,7 @@ mod tests {
                 store_words(&w, &mut written, &at, 8, data, words, mask);
                 each(mask, |l| {
                     for n in 0..words {
-                        put_word(&mut expected, at[l].wrapping_add(8 + 4 * n), w.vector(data, n)[l]);
+                        put_word(&mut expected, at[l].wrapping_add(8), n, w.vector(data, n)[l]);
                     }
                 });
                 assert!(written == expected, "{words} words at {at:?}");

@@ -73,7 +73,7 @@ macro_rules! global_row {
 }
 
 macro_rules! flat_atomic {
-    ($name:literal $code:literal F32_ARCHS $bytes:literal $op:ident) => { flat_atomic!($name $code ONLY_942 $bytes $op) };
+    ($name:literal $code:literal F32_ARCHS $bytes:literal $op:ident) => { flat_atomic!($name $code SINCE_942 $bytes $op) };
     ($name:literal $code:literal $archs:ident $bytes:literal $op:ident) => {
         memory(concat!("flat_", $name), Family::Flat, $code, ArchSet::$archs, Access::Atomic(crate::atomic::AtomicOp::$op, $bytes, false), FLAT_RUN)
     };
@@ -95,23 +95,23 @@ pub(crate) static GLOBAL_ATOMICS: &[Op] = vector_atomic_rows!(global_atomic);
 /// The rows that only MI300 has.
 #[rustfmt::skip]
 pub(crate) static BFLOAT: &[Op] = &[
-    memory("flat_atomic_pk_add_bf16",   Family::Flat,   0x52, ArchSet::ONLY_942, Access::Atomic(crate::atomic::AtomicOp::PkAddBf16, 4, false), FLAT_RUN),
-    memory("global_atomic_pk_add_bf16", Family::Global, 0x52, ArchSet::ONLY_942, Access::Atomic(crate::atomic::AtomicOp::PkAddBf16, 4, false), GLOBAL_RUN),
+    memory("flat_atomic_pk_add_bf16",   Family::Flat,   0x52, ArchSet::SINCE_942, Access::Atomic(crate::atomic::AtomicOp::PkAddBf16, 4, false), FLAT_RUN),
+    memory("global_atomic_pk_add_bf16", Family::Global, 0x52, ArchSet::SINCE_942, Access::Atomic(crate::atomic::AtomicOp::PkAddBf16, 4, false), GLOBAL_RUN),
 ];
 
 /// Loads into LDS of MI300; earlier processors have a bit of the ordinary loads.
 #[rustfmt::skip]
 pub(crate) static LOADS_TO_LDS: &[Op] = &[
-    global_row!("load_lds_ubyte"   0x26 ONLY_942 LoadLds(1, Zero)),
-    global_row!("load_lds_sbyte"   0x27 ONLY_942 LoadLds(1, Sign)),
-    global_row!("load_lds_ushort"  0x28 ONLY_942 LoadLds(2, Zero)),
-    global_row!("load_lds_sshort"  0x29 ONLY_942 LoadLds(2, Sign)),
-    global_row!("load_lds_dword"   0x2a ONLY_942 LoadLds(4, Zero)),
-    scratch_row!("load_lds_ubyte"  0x26 ONLY_942 LoadLds(1, Zero)),
-    scratch_row!("load_lds_sbyte"  0x27 ONLY_942 LoadLds(1, Sign)),
-    scratch_row!("load_lds_ushort" 0x28 ONLY_942 LoadLds(2, Zero)),
-    scratch_row!("load_lds_sshort" 0x29 ONLY_942 LoadLds(2, Sign)),
-    scratch_row!("load_lds_dword"  0x2a ONLY_942 LoadLds(4, Zero)),
+    global_row!("load_lds_ubyte"   0x26 SINCE_942 LoadLds(1, Zero)),
+    global_row!("load_lds_sbyte"   0x27 SINCE_942 LoadLds(1, Sign)),
+    global_row!("load_lds_ushort"  0x28 SINCE_942 LoadLds(2, Zero)),
+    global_row!("load_lds_sshort"  0x29 SINCE_942 LoadLds(2, Sign)),
+    global_row!("load_lds_dword"   0x2a SINCE_942 LoadLds(4, Zero)),
+    scratch_row!("load_lds_ubyte"  0x26 SINCE_942 LoadLds(1, Zero)),
+    scratch_row!("load_lds_sbyte"  0x27 SINCE_942 LoadLds(1, Sign)),
+    scratch_row!("load_lds_ushort" 0x28 SINCE_942 LoadLds(2, Zero)),
+    scratch_row!("load_lds_sshort" 0x29 SINCE_942 LoadLds(2, Sign)),
+    scratch_row!("load_lds_dword"  0x2a SINCE_942 LoadLds(4, Zero)),
 ];
 
 /// A 64-bit address for each lane from a pair of vector registers, plus the immediate offset.

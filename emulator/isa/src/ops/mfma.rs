@@ -5,6 +5,7 @@
 //! public matrix instruction calculator.
 
 use super::kinds;
+use crate::action::{self, Action};
 use crate::arch::ArchSet;
 use crate::fp::F16;
 use crate::fp::small::{Bf8, Fp8};
@@ -80,6 +81,14 @@ macro_rules! matrix {
             ($dwords * RESULTS) as u8,
             levels!(w, i, _e, multiply::<$element, $second, PER_LANE, RESULTS>(w, i, SHAPE)),
         )
+        .counts_of_wave(<$element as product::Element>::NUMBER, 2 * $m * $n * $k * $blocks)
+        .is(Action::MatrixProduct(action::Shape {
+            rows: $m,
+            columns: $n,
+            depth: $k,
+            blocks: $blocks,
+            is_shortened: <$element as product::Element>::IS_SHORTENED,
+        }))
     }};
 }
 
@@ -100,9 +109,18 @@ macro_rules! smfmac {
         const RESULTS: usize = SHAPE.results();
         let run =
             levels!(w, i, _e, sparse::multiply::<$element, $second, PER_LANE, { 2 * PER_LANE }, RESULTS>(w, i, SHAPE));
-        Op::new($name, Family::Vop3p, $code, ArchSet::ONLY_942, run)
+        Op::new($name, Family::Vop3p, $code, ArchSet::SINCE_942, run)
             .operands(Kind::Dwords(RESULTS as u8), [Kind::B64, Kind::Dwords(4), Kind::B32])
             .with(Flags::SPARSE)
+            // The zeros count.
+            .counts_of_wave(<$element as product::Element>::NUMBER, 2 * $m * $n * $k)
+            .is(Action::MatrixProduct(action::Shape {
+                rows: $m,
+                columns: $n,
+                depth: $k,
+                blocks: 1,
+                is_shortened: false,
+            }))
     }};
 }
 
@@ -114,69 +132,69 @@ macro_rules! dgemm {
 
 #[rustfmt::skip]
 pub(crate) static TABLE: &[Op] = &[
-    mfma!("v_mfma_f32_16x16x8_xf32"     0x3e ONLY_942        16 x 16 x 8 * 1 Xf32),
-    mfma!("v_mfma_f32_32x32x4_xf32"     0x3f ONLY_942        32 x 32 x 4 * 1 Xf32),
+    mfma!("v_mfma_f32_16x16x8_xf32"     0x3e XF32            16 x 16 x 8 * 1 Xf32),
+    mfma!("v_mfma_f32_32x32x4_xf32"     0x3f XF32            32 x 32 x 4 * 1 Xf32),
     mfma!("v_mfma_f32_32x32x1f32"       0x40 FROM_908_TO_90A 32 x 32 x 1 * 2 f32),
-    mfma!("v_mfma_f32_32x32x1_2b_f32"   0x40 ONLY_942        32 x 32 x 1 * 2 f32),
+    mfma!("v_mfma_f32_32x32x1_2b_f32"   0x40 SINCE_942       32 x 32 x 1 * 2 f32),
     mfma!("v_mfma_f32_16x16x1f32"       0x41 FROM_908_TO_90A 16 x 16 x 1 * 4 f32),
-    mfma!("v_mfma_f32_16x16x1_4b_f32"   0x41 ONLY_942        16 x 16 x 1 * 4 f32),
+    mfma!("v_mfma_f32_16x16x1_4b_f32"   0x41 SINCE_942       16 x 16 x 1 * 4 f32),
     mfma!("v_mfma_f32_4x4x1f32"         0x42 FROM_908_TO_90A 4 x 4 x 1 * 16 f32),
-    mfma!("v_mfma_f32_4x4x1_16b_f32"    0x42 ONLY_942        4 x 4 x 1 * 16 f32),
+    mfma!("v_mfma_f32_4x4x1_16b_f32"    0x42 SINCE_942       4 x 4 x 1 * 16 f32),
     mfma!("v_mfma_f32_32x32x2f32"       0x44 FROM_908_TO_90A 32 x 32 x 2 * 1 f32),
-    mfma!("v_mfma_f32_32x32x2_f32"      0x44 ONLY_942        32 x 32 x 2 * 1 f32),
+    mfma!("v_mfma_f32_32x32x2_f32"      0x44 SINCE_942       32 x 32 x 2 * 1 f32),
     mfma!("v_mfma_f32_16x16x4f32"       0x45 FROM_908_TO_90A 16 x 16 x 4 * 1 f32),
-    mfma!("v_mfma_f32_16x16x4_f32"      0x45 ONLY_942        16 x 16 x 4 * 1 f32),
+    mfma!("v_mfma_f32_16x16x4_f32"      0x45 SINCE_942       16 x 16 x 4 * 1 f32),
     mfma!("v_mfma_f32_32x32x4f16"       0x48 FROM_908_TO_90A 32 x 32 x 4 * 2 F16),
-    mfma!("v_mfma_f32_32x32x4_2b_f16"   0x48 ONLY_942        32 x 32 x 4 * 2 F16),
+    mfma!("v_mfma_f32_32x32x4_2b_f16"   0x48 SINCE_942       32 x 32 x 4 * 2 F16),
     mfma!("v_mfma_f32_16x16x4f16"       0x49 FROM_908_TO_90A 16 x 16 x 4 * 4 F16),
-    mfma!("v_mfma_f32_16x16x4_4b_f16"   0x49 ONLY_942        16 x 16 x 4 * 4 F16),
+    mfma!("v_mfma_f32_16x16x4_4b_f16"   0x49 SINCE_942       16 x 16 x 4 * 4 F16),
     mfma!("v_mfma_f32_4x4x4f16"         0x4a FROM_908_TO_90A 4 x 4 x 4 * 16 F16),
-    mfma!("v_mfma_f32_4x4x4_16b_f16"    0x4a ONLY_942        4 x 4 x 4 * 16 F16),
+    mfma!("v_mfma_f32_4x4x4_16b_f16"    0x4a SINCE_942       4 x 4 x 4 * 16 F16),
     mfma!("v_mfma_f32_32x32x8f16"       0x4c FROM_908_TO_90A 32 x 32 x 8 * 1 F16),
-    mfma!("v_mfma_f32_32x32x8_f16"      0x4c ONLY_942        32 x 32 x 8 * 1 F16),
+    mfma!("v_mfma_f32_32x32x8_f16"      0x4c SINCE_942       32 x 32 x 8 * 1 F16),
     mfma!("v_mfma_f32_16x16x16f16"      0x4d FROM_908_TO_90A 16 x 16 x 16 * 1 F16),
-    mfma!("v_mfma_f32_16x16x16_f16"     0x4d ONLY_942        16 x 16 x 16 * 1 F16),
+    mfma!("v_mfma_f32_16x16x16_f16"     0x4d SINCE_942       16 x 16 x 16 * 1 F16),
     mfma!("v_mfma_i32_32x32x4i8"        0x50 FROM_908_TO_90A 32 x 32 x 4 * 2 i8),
-    mfma!("v_mfma_i32_32x32x4_2b_i8"    0x50 ONLY_942        32 x 32 x 4 * 2 i8),
+    mfma!("v_mfma_i32_32x32x4_2b_i8"    0x50 SINCE_942       32 x 32 x 4 * 2 i8),
     mfma!("v_mfma_i32_16x16x4i8"        0x51 FROM_908_TO_90A 16 x 16 x 4 * 4 i8),
-    mfma!("v_mfma_i32_16x16x4_4b_i8"    0x51 ONLY_942        16 x 16 x 4 * 4 i8),
+    mfma!("v_mfma_i32_16x16x4_4b_i8"    0x51 SINCE_942       16 x 16 x 4 * 4 i8),
     mfma!("v_mfma_i32_4x4x4i8"          0x52 FROM_908_TO_90A 4 x 4 x 4 * 16 i8),
-    mfma!("v_mfma_i32_4x4x4_16b_i8"     0x52 ONLY_942        4 x 4 x 4 * 16 i8),
+    mfma!("v_mfma_i32_4x4x4_16b_i8"     0x52 SINCE_942       4 x 4 x 4 * 16 i8),
     mfma!("v_mfma_i32_32x32x8i8"        0x54 FROM_908_TO_90A 32 x 32 x 8 * 1 i8),
     mfma!("v_mfma_i32_16x16x16i8"       0x55 FROM_908_TO_90A 16 x 16 x 16 * 1 i8),
-    mfma!("v_mfma_i32_32x32x16_i8"      0x56 ONLY_942        32 x 32 x 16 * 1 i8),
-    mfma!("v_mfma_i32_16x16x32_i8"      0x57 ONLY_942        16 x 16 x 32 * 1 i8),
+    mfma!("v_mfma_i32_32x32x16_i8"      0x56 SINCE_942       32 x 32 x 16 * 1 i8),
+    mfma!("v_mfma_i32_16x16x32_i8"      0x57 SINCE_942       16 x 16 x 32 * 1 i8),
     Op::new("v_accvgpr_read_b32", Family::Vop3p, 0x58, ArchSet::SINCE_908, one_level!(w, i, _e, accvgpr_move(w, i)))
-        .operands(Kind::B32, kinds(&[Kind::B32])).with(Flags::NO_MODS).with(Flags::ACC_SRC),
+        .operands(Kind::B32, kinds(&[Kind::B32])).with(Flags::NO_MODS).with(Flags::ACC_SRC).is(Action::Move),
     Op::new("v_accvgpr_write_b32", Family::Vop3p, 0x59, ArchSet::SINCE_908, one_level!(w, i, _e, accvgpr_move(w, i)))
-        .operands(Kind::B32, kinds(&[Kind::B32])).with(Flags::NO_MODS).with(Flags::ACC_DST),
-    mfma!("v_mfma_f32_32x32x4_2b_bf16"  0x5d ONLY_942        32 x 32 x 4 * 2 Bf16),
-    mfma!("v_mfma_f32_16x16x4_4b_bf16"  0x5e ONLY_942        16 x 16 x 4 * 4 Bf16),
-    mfma!("v_mfma_f32_4x4x4_16b_bf16"   0x5f ONLY_942        4 x 4 x 4 * 16 Bf16),
-    mfma!("v_mfma_f32_32x32x8_bf16"     0x60 ONLY_942        32 x 32 x 8 * 1 Bf16),
-    mfma!("v_mfma_f32_16x16x16_bf16"    0x61 ONLY_942        16 x 16 x 16 * 1 Bf16),
-    mfma!("v_mfma_f32_32x32x4bf16_1k"   0x63 ONLY_90A        32 x 32 x 4 * 2 Bf16).with(Flags::DENORMALS),
-    mfma!("v_mfma_f32_16x16x4bf16_1k"   0x64 ONLY_90A        16 x 16 x 4 * 4 Bf16).with(Flags::DENORMALS),
-    mfma!("v_mfma_f32_4x4x4bf16_1k"     0x65 ONLY_90A        4 x 4 x 4 * 16 Bf16).with(Flags::DENORMALS),
-    mfma!("v_mfma_f32_32x32x8bf16_1k"   0x66 ONLY_90A        32 x 32 x 8 * 1 Bf16).with(Flags::DENORMALS),
-    mfma!("v_mfma_f32_16x16x16bf16_1k"  0x67 ONLY_90A        16 x 16 x 16 * 1 Bf16).with(Flags::DENORMALS),
+        .operands(Kind::B32, kinds(&[Kind::B32])).with(Flags::NO_MODS).with(Flags::ACC_DST).is(Action::Move),
+    mfma!("v_mfma_f32_32x32x4_2b_bf16"  0x5d SINCE_942       32 x 32 x 4 * 2 Bf16),
+    mfma!("v_mfma_f32_16x16x4_4b_bf16"  0x5e SINCE_942       16 x 16 x 4 * 4 Bf16),
+    mfma!("v_mfma_f32_4x4x4_16b_bf16"   0x5f SINCE_942       4 x 4 x 4 * 16 Bf16),
+    mfma!("v_mfma_f32_32x32x8_bf16"     0x60 SINCE_942       32 x 32 x 8 * 1 Bf16),
+    mfma!("v_mfma_f32_16x16x16_bf16"    0x61 SINCE_942       16 x 16 x 16 * 1 Bf16),
+    mfma!("v_mfma_f32_32x32x4bf16_1k"   0x63 ONLY_90A        32 x 32 x 4 * 2 Bf16),
+    mfma!("v_mfma_f32_16x16x4bf16_1k"   0x64 ONLY_90A        16 x 16 x 4 * 4 Bf16),
+    mfma!("v_mfma_f32_4x4x4bf16_1k"     0x65 ONLY_90A        4 x 4 x 4 * 16 Bf16),
+    mfma!("v_mfma_f32_32x32x8bf16_1k"   0x66 ONLY_90A        32 x 32 x 8 * 1 Bf16),
+    mfma!("v_mfma_f32_16x16x16bf16_1k"  0x67 ONLY_90A        16 x 16 x 16 * 1 Bf16),
     mfma!("v_mfma_f32_32x32x2bf16"      0x68 FROM_908_TO_90A 32 x 32 x 2 * 2 Bf16),
     mfma!("v_mfma_f32_16x16x2bf16"      0x69 FROM_908_TO_90A 16 x 16 x 2 * 4 Bf16),
     mfma!("v_mfma_f32_4x4x2bf16"        0x6b FROM_908_TO_90A 4 x 4 x 2 * 16 Bf16),
     mfma!("v_mfma_f32_32x32x4bf16"      0x6c FROM_908_TO_90A 32 x 32 x 4 * 1 Bf16),
     mfma!("v_mfma_f32_16x16x8bf16"      0x6d FROM_908_TO_90A 16 x 16 x 8 * 1 Bf16),
     dgemm!("v_mfma_f64_16x16x4f64"      0x6e ONLY_90A        16 x 16 x 4 * 1),
-    dgemm!("v_mfma_f64_16x16x4_f64"     0x6e ONLY_942        16 x 16 x 4 * 1),
+    dgemm!("v_mfma_f64_16x16x4_f64"     0x6e SINCE_942       16 x 16 x 4 * 1),
     dgemm!("v_mfma_f64_4x4x4f64"        0x6f ONLY_90A        4 x 4 x 4 * 4),
-    dgemm!("v_mfma_f64_4x4x4_4b_f64"    0x6f ONLY_942        4 x 4 x 4 * 4),
-    mfma!("v_mfma_f32_16x16x32_bf8_bf8" 0x70 ONLY_942        16 x 16 x 32 * 1 Bf8, Bf8),
-    mfma!("v_mfma_f32_16x16x32_bf8_fp8" 0x71 ONLY_942        16 x 16 x 32 * 1 Bf8, Fp8),
-    mfma!("v_mfma_f32_16x16x32_fp8_bf8" 0x72 ONLY_942        16 x 16 x 32 * 1 Fp8, Bf8),
-    mfma!("v_mfma_f32_16x16x32_fp8_fp8" 0x73 ONLY_942        16 x 16 x 32 * 1 Fp8, Fp8),
-    mfma!("v_mfma_f32_32x32x16_bf8_bf8" 0x74 ONLY_942        32 x 32 x 16 * 1 Bf8, Bf8),
-    mfma!("v_mfma_f32_32x32x16_bf8_fp8" 0x75 ONLY_942        32 x 32 x 16 * 1 Bf8, Fp8),
-    mfma!("v_mfma_f32_32x32x16_fp8_bf8" 0x76 ONLY_942        32 x 32 x 16 * 1 Fp8, Bf8),
-    mfma!("v_mfma_f32_32x32x16_fp8_fp8" 0x77 ONLY_942        32 x 32 x 16 * 1 Fp8, Fp8),
+    dgemm!("v_mfma_f64_4x4x4_4b_f64"    0x6f SINCE_942       4 x 4 x 4 * 4),
+    mfma!("v_mfma_f32_16x16x32_bf8_bf8" 0x70 FP8             16 x 16 x 32 * 1 Bf8, Bf8),
+    mfma!("v_mfma_f32_16x16x32_bf8_fp8" 0x71 FP8             16 x 16 x 32 * 1 Bf8, Fp8),
+    mfma!("v_mfma_f32_16x16x32_fp8_bf8" 0x72 FP8             16 x 16 x 32 * 1 Fp8, Bf8),
+    mfma!("v_mfma_f32_16x16x32_fp8_fp8" 0x73 FP8             16 x 16 x 32 * 1 Fp8, Fp8),
+    mfma!("v_mfma_f32_32x32x16_bf8_bf8" 0x74 FP8             32 x 32 x 16 * 1 Bf8, Bf8),
+    mfma!("v_mfma_f32_32x32x16_bf8_fp8" 0x75 FP8             32 x 32 x 16 * 1 Bf8, Fp8),
+    mfma!("v_mfma_f32_32x32x16_fp8_bf8" 0x76 FP8             32 x 32 x 16 * 1 Fp8, Bf8),
+    mfma!("v_mfma_f32_32x32x16_fp8_fp8" 0x77 FP8             32 x 32 x 16 * 1 Fp8, Fp8),
     smfmac!("v_smfmac_f32_16x16x32_f16"     0x62 16 x 16 x 32 F16, F16),
     smfmac!("v_smfmac_f32_32x32x16_f16"     0x64 32 x 32 x 16 F16, F16),
     smfmac!("v_smfmac_f32_16x16x32_bf16"    0x66 16 x 16 x 32 Bf16, Bf16),
@@ -210,7 +228,7 @@ fn vgprs(w: &Wave, i: &Inst, s: usize, n: u32) -> Vgpr {
 mod tests {
     use super::*;
     use crate::Decoder;
-    use crate::arch::Arch;
+    use crate::arch::{Arch, Generation};
     use crate::decode::HostLevel;
     use crate::fp::small::Small;
     use crate::lanes::Lane;
@@ -331,7 +349,8 @@ mod tests {
     /// The result of an instruction, one element after the other.
     fn by_elements(w: &Wave, i: &Inst, shape: Shape) -> Vec<Vgpr> {
         let name = i.op.name;
-        let flush = w.arch == Arch::Gfx90a && !name.ends_with("_1k");
+        let flush = w.arch == Arch::Gfx90a && name.contains("f16");
+        let single = |x: f32| if flush { Lane::flush(x) } else { x };
         let wide = name.ends_with("f64");
         let (cbsz, abid, blgp) = (i.mods.abs, i.mods.op_sel, i.mods.neg);
         let word = |s: usize, n: usize, l: usize| match i.src[s].is_vector() {
@@ -370,8 +389,9 @@ mod tests {
                     let products = factors.map(|(x, y)| x as i32 * y as i32);
                     registers[r][l] = products.fold(word(2, r, l) as i32, i32::wrapping_add) as u32;
                 } else {
-                    let start = f32::from_bits(word(2, r, l));
-                    registers[r][l] = factors.fold(start, |sum, (x, y)| (x as f32).mul_add(y as f32, sum)).to_bits();
+                    let start = single(f32::from_bits(word(2, r, l)));
+                    let sum = factors.fold(start, |sum, (x, y)| (x as f32).mul_add(y as f32, sum));
+                    registers[r][l] = single(sum).to_bits();
                 }
             }
         }
@@ -424,7 +444,10 @@ mod tests {
                         // The sums may be elsewhere, in place, a constant, or overlap factors and results.
                         let (dst, addend) = [(64, 256 + 96), (64, 256 + 64), (64, 242), (8, 256 + 16)][round % 4];
                         let modifiers = if round % 2 == 0 { 0 } else { random() };
-                        let first = 0b1_1010_0111 << 23 | u32::from(op.code) << 16 | modifiers & 0x7f00 | dst;
+                        let first = 0b1_1010_0111 << 23
+                            | u32::from(op.code(Generation::Gfx9).unwrap()) << 16
+                            | modifiers & 0x7f00
+                            | dst;
                         let second = (256 + 8) | (256 + 12) << 9 | addend << 18 | modifiers & 7 << 29;
                         let Ok(i) = decoder.decode(&[first, second]) else {
                             assert_ne!(modifiers, 0, "{} of {arch}", op.name);

@@ -59,7 +59,7 @@ macro_rules! one_level {
 /// A vector operation: family, mnemonic, opcode, processors, then a closure over one lane.
 ///
 /// * `|a: A, b: B| -> D { … }`: one to three sources;
-/// * `fp |m, a: A, …| -> D { … }`: `m` does arithmetic in the wave's rounding mode;
+/// * `fp |m, a: A, …| -> D { … }`: `m` does arithmetic in the wave's mode;
 /// * `mode |m, a: A, …| -> D { … }`: `m` is the MODE register;
 /// * `sat |a: A, …| -> D { … } else { … }`: the second body is for the clamp modifier;
 /// * `cmp |a: A, b: B| { … }`: the result is a lane mask.
@@ -84,9 +84,9 @@ macro_rules! row {
         row!(@op $family $name $code $archs [$A] <$D as crate::lanes::Lane>::KIND, {
             #[inline(always)]
             fn f<M: crate::fp::Arith>($m: M, $a: $A) -> $D { $($body)* }
-            levels!(w, i, _e, match crate::lanes::rounding::<$D>(w) {
-                crate::mode::Rounding::Nearest => crate::lanes::map1(w, i, |a| f(crate::fp::Nearest, a)),
-                other => crate::lanes::map1(w, i, |a| f(other, a)),
+            levels!(w, i, _e, match crate::lanes::moded::<$D>(w) {
+                None => crate::lanes::map1(w, i, |a| f(crate::fp::Nearest, a)),
+                Some(moded) => crate::lanes::map1(w, i, |a| f(moded, a)),
             })
         })
     };
@@ -94,9 +94,9 @@ macro_rules! row {
         row!(@op $family $name $code $archs [$A, $B] <$D as crate::lanes::Lane>::KIND, {
             #[inline(always)]
             fn f<M: crate::fp::Arith>($m: M, $a: $A, $b: $B) -> $D { $($body)* }
-            levels!(w, i, _e, match crate::lanes::rounding::<$D>(w) {
-                crate::mode::Rounding::Nearest => crate::lanes::map2(w, i, |a, b| f(crate::fp::Nearest, a, b)),
-                other => crate::lanes::map2(w, i, |a, b| f(other, a, b)),
+            levels!(w, i, _e, match crate::lanes::moded::<$D>(w) {
+                None => crate::lanes::map2(w, i, |a, b| f(crate::fp::Nearest, a, b)),
+                Some(moded) => crate::lanes::map2(w, i, |a, b| f(moded, a, b)),
             })
         })
     };
@@ -104,9 +104,9 @@ macro_rules! row {
         row!(@op $family $name $code $archs [$A, $B, $C] <$D as crate::lanes::Lane>::KIND, {
             #[inline(always)]
             fn f<M: crate::fp::Arith>($m: M, $a: $A, $b: $B, $c: $C) -> $D { $($body)* }
-            levels!(w, i, _e, match crate::lanes::rounding::<$D>(w) {
-                crate::mode::Rounding::Nearest => crate::lanes::map3(w, i, |a, b, c| f(crate::fp::Nearest, a, b, c)),
-                other => crate::lanes::map3(w, i, |a, b, c| f(other, a, b, c)),
+            levels!(w, i, _e, match crate::lanes::moded::<$D>(w) {
+                None => crate::lanes::map3(w, i, |a, b, c| f(crate::fp::Nearest, a, b, c)),
+                Some(moded) => crate::lanes::map3(w, i, |a, b, c| f(moded, a, b, c)),
             })
         })
     };

@@ -3,6 +3,7 @@
 pub(crate) mod formatted;
 
 use super::kinds;
+use crate::action::Action;
 use crate::arch::ArchSet;
 use crate::env::{Addresses, Env};
 use crate::inst::{Inst, control};
@@ -59,11 +60,11 @@ pub(crate) static BUFFER_ATOMICS: &[Op] = vector_atomic_rows!(buffer_atomic);
 
 #[rustfmt::skip]
 pub(crate) static CACHE: &[Op] = &[
-    cache("buffer_wbl2",        0x28, ArchSet::SINCE_90A).with(Flags::SCOPES),
+    cache("buffer_wbl2",        0x28, ArchSet::SINCE_90A).with(Flags::SCOPES).is(Action::WriteBack),
     cache("buffer_invl2",       0x29, ArchSet::ONLY_90A),
-    cache("buffer_inv",         0x29, ArchSet::ONLY_942),
-    cache("buffer_wbinvl1",     0x3e, ArchSet::ALL),
-    cache("buffer_wbinvl1_vol", 0x3f, ArchSet::ALL),
+    cache("buffer_inv",         0x29, ArchSet::SINCE_942).with(Flags::INVALIDATES),
+    cache("buffer_wbinvl1",     0x3e, ArchSet::UNTIL_942).with(Flags::INVALIDATES),
+    cache("buffer_wbinvl1_vol", 0x3f, ArchSet::UNTIL_942).with(Flags::INVALIDATES),
 ];
 
 /// The fields of a buffer descriptor that addresses depend on.
@@ -102,8 +103,9 @@ pub(crate) struct Buffer {
     /// The instruction has an index.
     is_indexed: bool,
     indices: Vgpr,
-    /// With the immediate.
-    offsets: Vgpr,
+    /// With the immediate. Of linear buffers such sums have more than 32 bits: they do not come back into the buffer. Source: LLVM's
+    /// `splitBufferOffsets`, to which a negative offset in a register is illegal whatever the immediate is.
+    offsets: [u64; LANES],
     exec: u64,
 }
 
@@ -114,13 +116,13 @@ impl Buffer {
         let zero = [0; LANES];
         let indices = if idxen { *w.vector(i.src[0], 0) } else { zero };
         let offsets = if offen { *w.vector(i.src[0], u32::from(idxen)) } else { zero };
-        let imm = i.imm as u32;
+        let imm = u64::from(i.imm as u32);
         Buffer {
             descriptor: Descriptor::read(w, i),
             scalar: w.scalar32(i.src[2], 0, Kind::B32),
             is_indexed: idxen,
             indices,
-            offsets: lanewise(|l| offsets[l].wrapping_add(imm)),
+            offsets: lanewise(|l| u64::from(offsets[l]) + imm),
             exec: w.exec(),
         }
     }
@@ -130,30 +132,34 @@ impl Buffer {
     pub(crate) fn place(&self, part: u32, size: u32) -> (Addresses, u64) {
         let d = &self.descriptor;
         let base = d.base.wrapping_add(u64::from(self.scalar));
-        let added = u32::from(d.add_lane);
-        let index = lanewise(|l| self.indices[l].wrapping_add(added * l as u32));
-        let offset = lanewise(|l| self.offsets[l].wrapping_add(part));
-        let end = |l: usize| u64::from(offset[l]) + u64::from(size);
+        let added = u64::from(d.add_lane);
+        let index = lanewise(|l| u64::from(self.indices[l]) + added * l as u64);
+        // Of swizzled buffers sums wrap: LLVM's private memory of GFX9 relies on it (`privateMemoryResourceIsRangeChecked`).
+        let offset = lanewise(|l| {
+            let sum = self.offsets[l] + u64::from(part);
+            if d.swizzle { u64::from(sum as u32) } else { sum }
+        });
+        let end = |l: usize| offset[l] + u64::from(size);
+        let records = u64::from(d.records);
         if d.swizzle {
             // Elements of four bytes, records interleaved in groups.
             let log2 = d.index_stride_log2;
             let (groups, in_group) = (index.map(|n| n >> log2), index.map(|n| n & ((1 << log2) - 1)));
             let at = lanewise(|l| {
-                let element = u64::from(groups[l]) * u64::from(d.stride) + u64::from(offset[l] & !3);
-                let place = u64::from(in_group[l]) * 4 + u64::from(offset[l] & 3);
+                let element = groups[l] * u64::from(d.stride) + (offset[l] & !3);
+                let place = in_group[l] * 4 + (offset[l] & 3);
                 base.wrapping_add((element << log2).wrapping_add(place))
             });
-            let inside = if d.add_lane { u64::MAX } else { mask_of(|l| index[l] < d.records) };
+            let inside = if d.add_lane { u64::MAX } else { mask_of(|l| index[l] < records) };
             return (at, inside & self.exec);
         }
-        let at = lanewise(|l| base.wrapping_add(u64::from(index[l]) * u64::from(d.stride) + u64::from(offset[l])));
+        let at = lanewise(|l| base.wrapping_add(index[l] * u64::from(d.stride) + offset[l]));
         // The limit is in bytes, but for an access by index to a buffer with a stride. Source: Mesa's `si_descriptors.c`, for GFX9.
         let inside = if d.stride == 0 || !self.is_indexed {
-            let limit = u64::from(d.records);
-            mask_of(|l| end(l) + u64::from(self.scalar) <= limit)
+            mask_of(|l| end(l) + u64::from(self.scalar) <= records)
         } else {
             let limit = u64::from(d.stride.max(size));
-            mask_of(|l| (index[l] < d.records) & (end(l) <= limit))
+            mask_of(|l| (index[l] < records) & (end(l) <= limit))
         };
         (at, inside & self.exec)
     }
@@ -201,7 +207,7 @@ fn by_dwords(
     i: &Inst,
     e: &mut dyn Env,
     exec: u64,
-    offsets: &Vgpr,
+    offsets: &[u64; LANES],
     place: impl Fn(u32, u32) -> (Addresses, u64),
 ) -> Flow {
     let (bytes, how, store) = match i.op.access {
@@ -212,7 +218,7 @@ fn by_dwords(
     let mut data = if store { gather(w, i.dst, bytes, how) } else { NO_DATA };
     for (n, word) in data.iter_mut().enumerate().take(usize::from(bytes).div_ceil(4)) {
         let first = 4 * n as u32;
-        let from = lanewise(|l| offsets[l].wrapping_add(first));
+        let from = lanewise(|l| (offsets[l] as u32).wrapping_add(first));
         let (start, inside) = place(first, 4);
         let at = |byte: u32| if byte == 0 { start } else { place(first + byte, 1).0 };
         if let Err(fault) = interleaved(e, store, bytes.min(4), inside, &from, word, at) {

@@ -4,11 +4,13 @@
 //! dwords.
 
 use super::kinds;
+use crate::action::Action;
 use crate::arch::ArchSet;
-use crate::fp::{Arith, F16, Float, MinMax, Nearest};
+use crate::arithmetic::Number;
+use crate::fp::{Arith, F16, MinMax, Moded, Nearest};
 use crate::inst::Inst;
-use crate::lanes::{Lane, blend};
-use crate::mode::Rounding;
+use crate::lanes::{Lane, blend, moded};
+use crate::mode::{Mode, Rounding};
 use crate::op::{Family, Flags, Flow, Levels, Op};
 use crate::operand::Kind;
 use crate::ops::vop2::mad32;
@@ -28,22 +30,51 @@ impl Lane for H2 {
     fn to_bits(self) -> u64 {
         u64::from(self.0.0) | u64::from(self.1.0) << 16
     }
-}
-
-impl H2 {
-    /// `self * b + c` on each half.
     #[inline(always)]
-    pub(crate) fn fma(self, b: H2, c: H2) -> H2 {
-        H2(F16::fma_nearest(self.0, b.0, c.0), F16::fma_nearest(self.1, b.1, c.1))
+    fn flush(self) -> H2 {
+        H2(self.0.flush(), self.1.flush())
+    }
+    #[inline(always)]
+    fn flushes_in(mode: Mode) -> bool {
+        F16::flushes_in(mode)
+    }
+    #[inline(always)]
+    fn flushes_out(mode: Mode) -> bool {
+        F16::flushes_out(mode)
+    }
+    #[inline(always)]
+    fn rounding(mode: Mode) -> Rounding {
+        F16::rounding(mode)
+    }
+    #[inline(always)]
+    fn saturates(mode: Mode) -> bool {
+        F16::saturates(mode)
     }
 }
 
-/// `a.0 * b.0 + a.1 * b.1 + c` in single precision; the products are exact.
-#[inline(always)]
-pub(crate) fn dot2_f16(a: H2, b: H2, c: f32) -> f32 {
-    let low = f64::from(a.0.to_f32()) * f64::from(b.0.to_f32());
-    let high = f64::from(a.1.to_f32()) * f64::from(b.1.to_f32());
-    (low + high + f64::from(c)) as f32
+/// Dot products of halves, summed in singles. They round to nearest and know no denormal singles, whatever the mode is. Source:
+/// CDNA3 ISA manual, "Floating point rounding and denormal modes".
+#[derive(Clone, Copy)]
+pub(crate) struct Dot2 {
+    /// Denormal halves are read as zero.
+    flushes: bool,
+}
+
+impl Dot2 {
+    /// Of the processor of a wave.
+    #[inline(always)]
+    pub(crate) fn of(w: &Wave) -> Dot2 {
+        Dot2 { flushes: w.arch.flushes_half_products() }
+    }
+
+    /// `a.0 * b.0 + a.1 * b.1 + c`; the products are exact.
+    #[inline(always)]
+    pub(crate) fn of_halves(self, a: H2, b: H2, c: f32) -> f32 {
+        let [a, b] = if self.flushes { [a, b].map(Lane::flush) } else { [a, b] };
+        let low = f64::from(a.0.to_f32()) * f64::from(b.0.to_f32());
+        let high = f64::from(a.1.to_f32()) * f64::from(b.1.to_f32());
+        Lane::flush((low + high + f64::from(Lane::flush(c))) as f32)
+    }
 }
 
 /// The sum of products of signed fields of `bits` bits.
@@ -244,9 +275,9 @@ macro_rules! packed {
             w,
             i,
             _e,
-            match w.mode.round16_64() {
-                Rounding::Nearest => packed(w, i, $sources, |a, b, c| f(Nearest, a, b, c)),
-                other => packed(w, i, $sources, |a, b, c| f(other, a, b, c)),
+            match moded::<$T>(w) {
+                None => packed(w, i, $sources, |a, b, c| f(Nearest, a, b, c)),
+                Some(moded) => packed(w, i, $sources, |a, b, c| f(moded, a, b, c)),
             }
         );
         op(stringify!($name), $code, ArchSet::ALL, <$T as Half>::PACKED, $sources, run)
@@ -264,9 +295,9 @@ macro_rules! singles {
             w,
             i,
             _e,
-            match w.mode.round32() {
-                Rounding::Nearest => packed_singles(w, i, $sources, |a, b, c| f(Nearest, a, b, c)),
-                other => packed_singles(w, i, $sources, |a, b, c| f(other, a, b, c)),
+            match moded::<f32>(w) {
+                None => packed_singles(w, i, $sources, |a, b, c| f(Nearest, a, b, c)),
+                Some(moded) => packed_singles(w, i, $sources, |a, b, c| f(moded, a, b, c)),
             }
         );
         op(stringify!($name), $code, ArchSet::SINCE_90A, Kind::V2F32, $sources, run)
@@ -284,6 +315,7 @@ const fn dot(name: &'static str, code: u16, kind: Kind, acc: Kind, run: Levels) 
         .operands(acc, [kind, kind, acc])
         .with(Flags::CLAMP)
         .with(Flags::DOT)
+        .is(Action::Dot)
 }
 
 const fn mix(name: &'static str, code: u16, archs: ArchSet, dst: Kind, run: Levels) -> Op {
@@ -306,27 +338,27 @@ pub(crate) static TABLE: &[Op] = &[
     packed!(v_pk_sub_u16     0x0b sat |a: u16, b| a.wrapping_sub(b), a.saturating_sub(b)),
     packed!(v_pk_max_u16     0x0c |a: u16, b| a.max(b)),
     packed!(v_pk_min_u16     0x0d |a: u16, b| a.min(b)),
-    packed!(v_pk_fma_f16     0x0e fp 3 |m, a: F16, b, c| m.fma(a, b, c)),
-    packed!(v_pk_add_f16     0x0f fp 2 |m, a: F16, b, _c| m.add(a, b)),
-    packed!(v_pk_mul_f16     0x10 fp 2 |m, a: F16, b, _c| m.mul(a, b)),
+    packed!(v_pk_fma_f16     0x0e fp 3 |m, a: F16, b, c| m.fma(a, b, c)).counts(Number::F16, 4),
+    packed!(v_pk_add_f16     0x0f fp 2 |m, a: F16, b, _c| m.add(a, b)).counts(Number::F16, 2),
+    packed!(v_pk_mul_f16     0x10 fp 2 |m, a: F16, b, _c| m.mul(a, b)).counts(Number::F16, 2),
     packed!(v_pk_min_f16     0x11 mode |m, a: F16, b| a.smaller(b, m)),
     packed!(v_pk_max_f16     0x12 mode |m, a: F16, b| a.larger(b, m)),
-    mix("v_mad_mix_f32",    0x20, ArchSet::ONLY_900,  Kind::F32, levels!(w, i, _e, mixed(w, i, None, false))),
-    mix("v_fma_mix_f32",    0x20, ArchSet::SINCE_906, Kind::F32, levels!(w, i, _e, mixed(w, i, None, true))),
-    mix("v_mad_mixlo_f16",  0x21, ArchSet::ONLY_900,  Kind::F16, levels!(w, i, _e, mixed(w, i, Some(0), false))),
-    mix("v_fma_mixlo_f16",  0x21, ArchSet::SINCE_906, Kind::F16, levels!(w, i, _e, mixed(w, i, Some(0), true))),
-    mix("v_mad_mixhi_f16",  0x22, ArchSet::ONLY_900,  Kind::F16, levels!(w, i, _e, mixed(w, i, Some(16), false))),
-    mix("v_fma_mixhi_f16",  0x22, ArchSet::SINCE_906, Kind::F16, levels!(w, i, _e, mixed(w, i, Some(16), true))),
-    dot("v_dot2_f32_f16",   0x23, Kind::V2F16, Kind::F32, levels!(w, i, _e, dot2(w, i))),
-    dot("v_dot2_i32_i16",   0x26, Kind::V2I16, Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 16), i32::MIN.into(), i32::MAX.into()))),
-    dot("v_dot2_u32_u16",   0x27, Kind::V2I16, Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 16) as i64, 0, u32::MAX.into()))),
-    dot("v_dot4_i32_i8",    0x28, Kind::B32,   Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 8), i32::MIN.into(), i32::MAX.into()))),
-    dot("v_dot4_u32_u8",    0x29, Kind::B32,   Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 8) as i64, 0, u32::MAX.into()))),
-    dot("v_dot8_i32_i4",    0x2a, Kind::B32,   Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 4), i32::MIN.into(), i32::MAX.into()))),
-    dot("v_dot8_u32_u4",    0x2b, Kind::B32,   Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 4) as i64, 0, u32::MAX.into()))),
-    singles!(v_pk_fma_f32    0x30 3 |m, a, b, c| m.fma(a, b, c)),
-    singles!(v_pk_mul_f32    0x31 2 |m, a, b, _c| m.mul(a, b)),
-    singles!(v_pk_add_f32    0x32 2 |m, a, b, _c| m.add(a, b)),
+    mix("v_mad_mix_f32",    0x20, ArchSet::MAD_MIX,   Kind::F32, levels!(w, i, _e, mixed(w, i, None, false))).counts(Number::F32, 2),
+    mix("v_fma_mix_f32",    0x20, ArchSet::FMA_MIX,   Kind::F32, levels!(w, i, _e, mixed(w, i, None, true))).counts(Number::F32, 2),
+    mix("v_mad_mixlo_f16",  0x21, ArchSet::MAD_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, Some(0), false))).counts(Number::F32, 2),
+    mix("v_fma_mixlo_f16",  0x21, ArchSet::FMA_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, Some(0), true))).counts(Number::F32, 2),
+    mix("v_mad_mixhi_f16",  0x22, ArchSet::MAD_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, Some(16), false))).counts(Number::F32, 2),
+    mix("v_fma_mixhi_f16",  0x22, ArchSet::FMA_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, Some(16), true))).counts(Number::F32, 2),
+    dot("v_dot2_f32_f16",   0x23, Kind::V2F16, Kind::F32, levels!(w, i, _e, dot2(w, i))).counts(Number::F16, 4),
+    dot("v_dot2_i32_i16",   0x26, Kind::V2I16, Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 16), i32::MIN.into(), i32::MAX.into()))).counts(Number::I16, 4),
+    dot("v_dot2_u32_u16",   0x27, Kind::V2I16, Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 16) as i64, 0, u32::MAX.into()))).counts(Number::I16, 4),
+    dot("v_dot4_i32_i8",    0x28, Kind::B32,   Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 8), i32::MIN.into(), i32::MAX.into()))).counts(Number::I8, 8),
+    dot("v_dot4_u32_u8",    0x29, Kind::B32,   Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 8) as i64, 0, u32::MAX.into()))).counts(Number::I8, 8),
+    dot("v_dot8_i32_i4",    0x2a, Kind::B32,   Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 4), i32::MIN.into(), i32::MAX.into()))).counts(Number::I4, 16),
+    dot("v_dot8_u32_u4",    0x2b, Kind::B32,   Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 4) as i64, 0, u32::MAX.into()))).counts(Number::I4, 16),
+    singles!(v_pk_fma_f32    0x30 3 |m, a, b, c| m.fma(a, b, c)).counts(Number::F32, 4),
+    singles!(v_pk_mul_f32    0x31 2 |m, a, b, _c| m.mul(a, b)).counts(Number::F32, 2),
+    singles!(v_pk_add_f32    0x32 2 |m, a, b, _c| m.add(a, b)).counts(Number::F32, 2),
     Op::new("v_pk_mov_b32", Family::Vop3p, 0x33, ArchSet::SINCE_90A, levels!(w, i, _e, packed_move(w, i)))
         .operands(Kind::V2B32, kinds(&[Kind::V2B32, Kind::V2B32])),
 ];
@@ -354,9 +386,10 @@ fn mixed_source(w: &Wave, i: &Inst, s: usize) -> [f32; LANES] {
 /// and is rounded once more on its way to a half; clamping is last.
 #[inline(always)]
 fn mixed(w: &mut Wave, i: &Inst, place: Option<u32>, fused: bool) -> Flow {
-    match (w.mode.round32(), w.mode.round16_64()) {
-        (Rounding::Nearest, Rounding::Nearest) => mixed_in(w, i, place, fused, Nearest, Nearest),
-        (single, half) => mixed_in(w, i, place, fused, single, half),
+    let plain = Moded { rounding: Rounding::Nearest, saturates: false };
+    match (moded::<f32>(w), moded::<F16>(w)) {
+        (None, None) => mixed_in(w, i, place, fused, Nearest, Nearest),
+        (single, half) => mixed_in(w, i, place, fused, single.unwrap_or(plain), half.unwrap_or(plain)),
     }
 }
 
@@ -399,10 +432,10 @@ fn dot2(w: &mut Wave, i: &Inst) -> Flow {
     let [a, b] = [0, 1].map(|s| [0, 1].map(|h| half::<F16, false>(w, i, s, h)));
     let c = word(w, i, 2, 0, Kind::F32);
     let negate = i.mods.neg >> 2 & 1 == 1;
-    let dx10 = w.mode.dx10_clamp();
+    let (dot, dx10) = (Dot2::of(w), w.mode.dx10_clamp());
     let d: [f32; LANES] = std::array::from_fn(|l| {
         let c = f32::from_bits(c[l]);
-        let sum = dot2_f16(H2(a[0][l], a[1][l]), H2(b[0][l], b[1][l]), if negate { -c } else { c });
+        let sum = dot.of_halves(H2(a[0][l], a[1][l]), H2(b[0][l], b[1][l]), if negate { -c } else { c });
         if i.mods.clamp { Lane::saturate(sum, dx10) } else { sum }
     });
     let exec = w.exec();
@@ -410,11 +443,22 @@ fn dot2(w: &mut Wave, i: &Inst) -> Flow {
     Flow::Next
 }
 
+/// A factor of a dot product of integers: `op_sel` and `op_sel_hi` choose halves, where the fields are halves.
+#[inline(always)]
+fn factor(w: &Wave, i: &Inst, s: usize) -> Vgpr {
+    let raw = word(w, i, s, 0, i.op.src[s]);
+    if !i.op.src[s].is_packed() {
+        return raw;
+    }
+    let [low, high] = [0, 1].map(|h| 16 * chosen(i, s, h).0);
+    raw.map(|x| x >> low & 0xffff | (x >> high & 0xffff) << 16)
+}
+
 /// A dot product of integer fields and an accumulator, saturated between `min` and `max` with the clamp modifier.
 #[inline(always)]
 fn dot_integers(w: &mut Wave, i: &Inst, f: impl Fn(u32, u32) -> i64, min: i64, max: i64) -> Flow {
-    let kind = i.op.src[0];
-    let (a, b, c) = (word(w, i, 0, 0, kind), word(w, i, 1, 0, kind), word(w, i, 2, 0, Kind::I32));
+    let c = word(w, i, 2, 0, Kind::I32);
+    let [a, b] = [0, 1].map(|s| factor(w, i, s));
     let signed = min < 0;
     let words = std::array::from_fn(|l| {
         let c = if signed { i64::from(c[l] as i32) } else { i64::from(c[l]) };

@@ -3,6 +3,7 @@
 //! Source: Vega ISA manual, "Program Flow Control" and "Hardware Registers".
 
 use super::kinds;
+use crate::action::{Action, Condition};
 use crate::arch::ArchSet;
 use crate::env::Env;
 use crate::inst::Inst;
@@ -40,50 +41,50 @@ macro_rules! hint {
 
 #[rustfmt::skip]
 pub(crate) static TABLE: &[Op] = &[
-    hint!("s_nop" 0x00),
-    op("s_endpgm", Family::Sopp, 0x01, one_level!(_w, _i, _e, Flow::End)).with(Flags::NO_NEXT),
+    hint!("s_nop" 0x00).is(Action::Nop),
+    op("s_endpgm", Family::Sopp, 0x01, one_level!(_w, _i, _e, Flow::End)).with(Flags::NO_NEXT).is(Action::End),
     branch!("s_branch"         0x02 |_s, _scc| true).with(Flags::NO_NEXT),
     hint!("s_wakeup" 0x03).with(Flags::NO_IMMEDIATE),
-    branch!("s_cbranch_scc0"   0x04 |_s, scc| !scc),
-    branch!("s_cbranch_scc1"   0x05 |_s, scc| scc),
-    branch!("s_cbranch_vccz"   0x06 |s, _scc| pair(s, Operand::VCC) == 0),
-    branch!("s_cbranch_vccnz"  0x07 |s, _scc| pair(s, Operand::VCC) != 0),
-    branch!("s_cbranch_execz"  0x08 |s, _scc| pair(s, Operand::EXEC) == 0),
-    branch!("s_cbranch_execnz" 0x09 |s, _scc| pair(s, Operand::EXEC) != 0),
+    branch!("s_cbranch_scc0"   0x04 |_s, scc| !scc).is(Action::Branch(Condition::Scc)).with(Flags::READS_SCC),
+    branch!("s_cbranch_scc1"   0x05 |_s, scc| scc).is(Action::Branch(Condition::Scc)).with(Flags::READS_SCC),
+    branch!("s_cbranch_vccz"   0x06 |s, _scc| pair(s, Operand::VCC) == 0).is(Action::Branch(Condition::Vcc)),
+    branch!("s_cbranch_vccnz"  0x07 |s, _scc| pair(s, Operand::VCC) != 0).is(Action::Branch(Condition::Vcc)),
+    branch!("s_cbranch_execz"  0x08 |s, _scc| pair(s, Operand::EXEC) == 0).is(Action::Branch(Condition::Exec)),
+    branch!("s_cbranch_execnz" 0x09 |s, _scc| pair(s, Operand::EXEC) != 0).is(Action::Branch(Condition::Exec)),
     op("s_barrier", Family::Sopp, 0x0a, one_level!(_w, _i, _e, Flow::Barrier)).with(Flags::NO_IMMEDIATE.and(Flags::BARRIER)),
-    op("s_waitcnt", Family::Sopp, 0x0c, one_level!(_w, _i, _e, Flow::Wait)),
+    op("s_waitcnt", Family::Sopp, 0x0c, one_level!(_w, _i, _e, Flow::Wait)).is(Action::Wait),
     op("s_sethalt", Family::Sopp, 0x0d, one_level!(w, i, _e, if i.imm & 1 == 1 { stop(w, Trap::Halt) } else { Flow::Next })),
     op("s_sleep", Family::Sopp, 0x0e, one_level!(_w, _i, _e, Flow::Yield)),
     hint!("s_setprio" 0x0f),
-    op("s_sendmsg", Family::Sopp, 0x10, one_level!(w, i, e, { e.message(i.imm as u32, w.sgpr[usize::from(Operand::M0.0)]); Flow::Next })),
+    op("s_sendmsg", Family::Sopp, 0x10, one_level!(w, i, e, { e.message(i.imm as u32, w.sgpr[usize::from(Operand::M0.0)]); Flow::Next })).is(Action::SendMessage),
     op("s_trap", Family::Sopp, 0x12, one_level!(w, i, _e, stop(w, Trap::Trap(i.imm as u8)))).with(Flags::NO_NEXT),
     op("s_icache_inv", Family::Sopp, 0x13, one_level!(_w, _i, e, { e.fence(); Flow::Next })).with(Flags::NO_IMMEDIATE),
     hint!("s_incperflevel" 0x14),
     hint!("s_decperflevel" 0x15),
-    hint!("s_ttracedata" 0x16).with(Flags::NO_IMMEDIATE),
+    hint!("s_ttracedata" 0x16).with(Flags::NO_IMMEDIATE).is(Action::TraceData),
     // No debugger is attached.
     branch!("s_cbranch_cdbgsys"          0x17 |_s, _scc| false),
     branch!("s_cbranch_cdbguser"         0x18 |_s, _scc| false),
     branch!("s_cbranch_cdbgsys_or_user"  0x19 |_s, _scc| false),
     branch!("s_cbranch_cdbgsys_and_user" 0x1a |_s, _scc| false),
-    op("s_endpgm_saved", Family::Sopp, 0x1b, one_level!(_w, _i, _e, Flow::End)).with(Flags::NO_IMMEDIATE).with(Flags::NO_NEXT),
+    op("s_endpgm_saved", Family::Sopp, 0x1b, one_level!(_w, _i, _e, Flow::End)).with(Flags::NO_IMMEDIATE).with(Flags::NO_NEXT).is(Action::End),
     op("s_set_gpr_idx_on", Family::Sopc, 0x11, one_level!(w, i, _e, { w.mode.0 |= Mode::GPR_IDX_EN; set_index(w, i); set_index_mode(w, i) }))
-        .operands(Kind::None, kinds(&[Kind::B32])).with(Flags::INDEX_MODE),
-    op("s_set_gpr_idx_idx", Family::Sop1, 0x32, one_level!(w, i, _e, set_index(w, i))).operands(Kind::None, kinds(&[Kind::B32])),
-    op("s_set_gpr_idx_mode", Family::Sopp, 0x1d, one_level!(w, i, _e, set_index_mode(w, i))),
-    op("s_set_gpr_idx_off", Family::Sopp, 0x1c, one_level!(w, _i, _e, { w.mode.0 &= !Mode::GPR_IDX_EN; Flow::Next })).with(Flags::NO_IMMEDIATE),
+        .operands(Kind::None, kinds(&[Kind::B32])).with(Flags::INDEX_MODE).is(Action::SetIndex),
+    op("s_set_gpr_idx_idx", Family::Sop1, 0x32, one_level!(w, i, _e, set_index(w, i))).operands(Kind::None, kinds(&[Kind::B32])).is(Action::SetIndex),
+    op("s_set_gpr_idx_mode", Family::Sopp, 0x1d, one_level!(w, i, _e, set_index_mode(w, i))).is(Action::SetIndex).with(Flags::INDEX_MODE),
+    op("s_set_gpr_idx_off", Family::Sopp, 0x1c, one_level!(w, _i, _e, { w.mode.0 &= !Mode::GPR_IDX_EN; Flow::Next })).with(Flags::NO_IMMEDIATE).is(Action::EndIndex),
     op("s_getpc_b64", Family::Sop1, 0x1c, one_level!(w, i, _e, { w.set_pair(i.dst, w.pc); Flow::Next }))
-        .operands(Kind::B64, [Kind::None; 3]),
+        .operands(Kind::B64, [Kind::None; 3]).is(Action::GetPc),
     op("s_setpc_b64", Family::Sop1, 0x1d, one_level!(w, i, _e, { w.pc = target(w, i); Flow::Next }))
         .operands(Kind::None, kinds(&[Kind::B64])).with(Flags::INDIRECT).with(Flags::NO_NEXT),
     op("s_swappc_b64", Family::Sop1, 0x1e, one_level!(w, i, _e, { let to = target(w, i); w.set_pair(i.dst, w.pc); w.pc = to; Flow::Next }))
-        .operands(Kind::B64, kinds(&[Kind::B64])).with(Flags::INDIRECT),
-    op("s_getreg_b32", Family::Sopk, 0x11, one_level!(w, i, e, get_register(w, i, e))).operands(Kind::B32, [Kind::None; 3]),
+        .operands(Kind::B64, kinds(&[Kind::B64])).with(Flags::INDIRECT).is(Action::Call),
+    op("s_getreg_b32", Family::Sopk, 0x11, one_level!(w, i, e, get_register(w, i, e))).operands(Kind::B32, [Kind::None; 3]).is(Action::GetRegister).with(Flags::READS_SCC),
     op("s_setreg_b32", Family::Sopk, 0x12, one_level!(w, i, _e, { let value = w.scalar32(i.dst, 0, Kind::B32); set_register(w, i, value) }))
-        .operands(Kind::B32, [Kind::None; 3]),
-    op("s_setreg_imm32_b32", Family::Sopk, 0x14, one_level!(w, i, _e, set_register(w, i, i.literal))).with(Flags::LITERAL),
+        .operands(Kind::B32, [Kind::None; 3]).is(Action::SetRegister).with(Flags::READS_DST),
+    op("s_setreg_imm32_b32", Family::Sopk, 0x14, one_level!(w, i, _e, set_register(w, i, i.literal))).with(Flags::LITERAL).is(Action::SetRegister),
     op("s_call_b64", Family::Sopk, 0x15, one_level!(w, i, _e, { w.set_pair(i.dst, w.pc); jump(w, i); Flow::Next }))
-        .operands(Kind::B64, [Kind::None; 3]).with(Flags::BRANCH),
+        .operands(Kind::B64, [Kind::None; 3]).with(Flags::BRANCH).is(Action::Call),
 ];
 
 /// Ends the wave with a reason.
@@ -164,7 +165,13 @@ fn set_register(w: &mut Wave, i: &Inst, value: u32) -> Flow {
     let field = Field::new(i);
     let merged = |old: u32| old & !(field.mask << field.offset) | (value & field.mask) << field.offset;
     match field.register {
-        hw::MODE => w.mode.0 = merged(w.mode.0),
+        hw::MODE => {
+            let old = w.mode.0;
+            w.mode.0 = merged(old);
+            if w.mode.0 & !old & Mode::VSKIP != 0 {
+                return stop(w, Trap::Vskip);
+            }
+        }
         hw::TRAPSTS => w.hw_regs.trap_sts = merged(w.hw_regs.trap_sts),
         // Other registers are read-only for a user's wave.
         _ => {}

@@ -17,15 +17,15 @@ const BYTE: Flags = Flags::BYTE_DST.and(Flags::NO_CLAMP);
 
 #[rustfmt::skip]
 pub(crate) static TABLE: &[Op] = &[
-    row!(Vop1 v_cvt_f32_fp8    0x54  ONLY_942 |a: u32| -> f32 { Fp8::new(a).to_f32() }).with(Flags::PART_SRC),
-    row!(Vop1 v_cvt_f32_bf8    0x55  ONLY_942 |a: u32| -> f32 { Bf8::new(a).to_f32() }).with(Flags::PART_SRC),
-    row!(Vop1 v_cvt_pk_f32_fp8 0x56  ONLY_942 |a: u32| -> [f32; 2] { both::<3>(a) }).with(Flags::PART_SRC),
-    row!(Vop1 v_cvt_pk_f32_bf8 0x57  ONLY_942 |a: u32| -> [f32; 2] { both::<2>(a) }).with(Flags::PART_SRC),
-    row!(Vop3 v_cvt_pk_fp8_f32 0x2a2 ONLY_942 mode |m, a: f32, b: f32| -> u16 { pack::<3>(m, a, b) }).with(PAIR),
-    row!(Vop3 v_cvt_pk_bf8_f32 0x2a3 ONLY_942 mode |m, a: f32, b: f32| -> u16 { pack::<2>(m, a, b) }).with(PAIR),
-    Op::new("v_cvt_sr_fp8_f32", Family::Vop3, 0x2a4, ArchSet::ONLY_942, levels!(w, i, _e, into_byte(w, i, |x, random, saturates| Fp8::stochastic(x, random, saturates).0)))
+    row!(Vop1 v_cvt_f32_fp8    0x54  FP8_CVT  |a: u32| -> f32 { Fp8::new(a).to_f32() }).with(Flags::PART_SRC),
+    row!(Vop1 v_cvt_f32_bf8    0x55  FP8_CVT  |a: u32| -> f32 { Bf8::new(a).to_f32() }).with(Flags::PART_SRC),
+    row!(Vop1 v_cvt_pk_f32_fp8 0x56  FP8_CVT  |a: u32| -> [f32; 2] { both::<3>(a) }).with(Flags::PART_SRC),
+    row!(Vop1 v_cvt_pk_f32_bf8 0x57  FP8_CVT  |a: u32| -> [f32; 2] { both::<2>(a) }).with(Flags::PART_SRC),
+    row!(Vop3 v_cvt_pk_fp8_f32 0x2a2 FP8_CVT  mode |m, a: f32, b: f32| -> u16 { pack::<3>(m, a, b) }).with(PAIR),
+    row!(Vop3 v_cvt_pk_bf8_f32 0x2a3 FP8_CVT  mode |m, a: f32, b: f32| -> u16 { pack::<2>(m, a, b) }).with(PAIR),
+    Op::new("v_cvt_sr_fp8_f32", Family::Vop3, 0x2a4, ArchSet::FP8_CVT, levels!(w, i, _e, into_byte(w, i, |x, random, saturates| Fp8::stochastic(x, random, saturates).0)))
         .operands(Kind::B32, super::kinds(&[Kind::F32, Kind::U32])).with(BYTE),
-    Op::new("v_cvt_sr_bf8_f32", Family::Vop3, 0x2a5, ArchSet::ONLY_942, levels!(w, i, _e, into_byte(w, i, |x, random, saturates| Bf8::stochastic(x, random, saturates).0)))
+    Op::new("v_cvt_sr_bf8_f32", Family::Vop3, 0x2a5, ArchSet::FP8_CVT, levels!(w, i, _e, into_byte(w, i, |x, random, saturates| Bf8::stochastic(x, random, saturates).0)))
         .operands(Kind::B32, super::kinds(&[Kind::F32, Kind::U32])).with(BYTE),
 ];
 

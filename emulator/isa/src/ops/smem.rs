@@ -129,26 +129,26 @@ pub(crate) static BUFFER_ATOMICS: &[Op] = atomics! { BUFFER,
     "s_buffer_atomic_dec_x2"     0x6c 8 Dec;
 };
 
-/// The immediate and register offsets together.
+/// The immediate and register offsets together. Of each the lowest two bits are ignored, as of the base.
 fn offset(w: &Wave, i: &Inst) -> u64 {
     let register = if i.has(control::SOFFSET) { u64::from(w.scalar32(i.src[1], 0, Kind::B32)) } else { 0 };
-    (i64::from(i.imm) as u64).wrapping_add(register)
+    (i64::from(i.imm) as u64 & !3).wrapping_add(register & !3)
 }
 
 /// Where the access begins and, for buffers, how many dwords are inside.
 pub(crate) fn address(w: &Wave, i: &Inst) -> (u64, Option<u64>) {
     let base = w.pair(i.src[0]);
     if i.op.src[0] != BUFFER {
-        return (base.wrapping_add(offset(w, i)) & !3, None);
+        return ((base & !3).wrapping_add(offset(w, i)), None);
     }
     // A constant buffer: base, stride and number of records.
     let first = usize::from(i.src[0].0) & 127;
     let stride = base >> 48 & 0x3fff;
     let records = u64::from(w.sgpr[(first + 2) & 127]);
     let size = if stride == 0 { records } else { stride * records };
-    let offset = offset(w, i) & !3;
+    let offset = offset(w, i);
     let inside = size.saturating_sub(offset) / 4;
-    ((base & 0xffff_ffff_ffff).wrapping_add(offset) & !3, Some(inside))
+    ((base & 0xffff_ffff_fffc).wrapping_add(offset), Some(inside))
 }
 
 fn read(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {

@@ -284,6 +284,7 @@ pub(crate) fn access(
         Access::Store(bytes, Fill::D16High) => e.store(at, mask, bytes, &[lanewise(|l| w.vector(data, 0)[l] >> 16)]),
         Access::Store(bytes, _) => e.store(at, mask, bytes, w.vectors(data, words_of(bytes))),
         Access::Atomic(op, bytes, _) => {
+            let op = op.in_memory_of(w.arch, bytes);
             let operands = words_of(if op == AtomicOp::CmpSwap { bytes * 2 } else { bytes });
             let mut old = [[0; LANES]; 2];
             let old = &mut old[..if returns { words_of(bytes) } else { 0 }];

@@ -1,6 +1,7 @@
 //! VOP3-only operations on integers and bits. Source: Vega ISA manual, "VOP3 Instructions".
 
 use super::kinds;
+use crate::action::Action;
 use crate::arch::ArchSet;
 use crate::inst::Inst;
 use crate::lanes::{map3_with_mask, scalar_result, source};
@@ -15,14 +16,14 @@ const SEL_KEEP: Flags = Flags::OP_SEL.and(Flags::KEEP_HIGH);
 
 #[rustfmt::skip]
 pub(crate) static TABLE: &[Op] = &[
-    row!(Vop3 v_mad_i32_i24       0x1c2 ALL sat |a: i32, b: i32, c: i32| -> i32 { i24(a).wrapping_mul(i24(b)).wrapping_add(c) } else { saturate_i32(i64::from(i24(a)) * i64::from(i24(b)) + i64::from(c)) }),
-    row!(Vop3 v_mad_u32_u24       0x1c3 ALL sat |a: u32, b: u32, c: u32| -> u32 { u24(a).wrapping_mul(u24(b)).wrapping_add(c) } else { saturate_u32(u64::from(u24(a)) * u64::from(u24(b)) + u64::from(c)) }),
-    row!(Vop3 v_bfe_u32           0x1c8 ALL |a: u32, b: u32, c: u32| -> u32 { (a >> (b & 31)) & ((1u32 << (c & 31)) - 1) }),
-    row!(Vop3 v_bfe_i32           0x1c9 ALL |a: i32, b: u32, c: u32| -> i32 { bfe_i32(a, b, c) }),
-    row!(Vop3 v_bfi_b32           0x1ca ALL |a: u32, b: u32, c: u32| -> u32 { (a & b) | (!a & c) }),
+    row!(Vop3 v_mad_i32_i24       0x1c2 ALL sat |a: i32, b: i32, c: i32| -> i32 { i24(a).wrapping_mul(i24(b)).wrapping_add(c) } else { saturate_i32(i64::from(i24(a)) * i64::from(i24(b)) + i64::from(c)) }).is(Action::Multiply24),
+    row!(Vop3 v_mad_u32_u24       0x1c3 ALL sat |a: u32, b: u32, c: u32| -> u32 { u24(a).wrapping_mul(u24(b)).wrapping_add(c) } else { saturate_u32(u64::from(u24(a)) * u64::from(u24(b)) + u64::from(c)) }).is(Action::Multiply24),
+    row!(Vop3 v_bfe_u32           0x1c8 ALL |a: u32, b: u32, c: u32| -> u32 { (a >> (b & 31)) & ((1u32 << (c & 31)) - 1) }).is(Action::ExtractField),
+    row!(Vop3 v_bfe_i32           0x1c9 ALL |a: i32, b: u32, c: u32| -> i32 { bfe_i32(a, b, c) }).is(Action::ExtractField),
+    row!(Vop3 v_bfi_b32           0x1ca ALL |a: u32, b: u32, c: u32| -> u32 { (a & b) | (!a & c) }).is(Action::InsertField),
     row!(Vop3 v_lerp_u8           0x1cd ALL |a: u32, b: u32, c: u32| -> u32 { bytes(|n| (byte(a, n) + byte(b, n) + (byte(c, n) & 1)) >> 1) }),
-    row!(Vop3 v_alignbit_b32      0x1ce ALL |a: u32, b: u32, c: u32| -> u32 { ((u64::from(a) << 32 | u64::from(b)) >> (c & 31)) as u32 }),
-    row!(Vop3 v_alignbyte_b32     0x1cf ALL |a: u32, b: u32, c: u32| -> u32 { ((u64::from(a) << 32 | u64::from(b)) >> (8 * (c & 3))) as u32 }),
+    row!(Vop3 v_alignbit_b32      0x1ce ALL |a: u32, b: u32, c: u32| -> u32 { ((u64::from(a) << 32 | u64::from(b)) >> (c & 31)) as u32 }).is(Action::AlignBits),
+    row!(Vop3 v_alignbyte_b32     0x1cf ALL |a: u32, b: u32, c: u32| -> u32 { ((u64::from(a) << 32 | u64::from(b)) >> (8 * (c & 3))) as u32 }).is(Action::AlignBytes),
     row!(Vop3 v_min3_i32          0x1d1 ALL |a: i32, b: i32, c: i32| -> i32 { a.min(b).min(c) }),
     row!(Vop3 v_min3_u32          0x1d2 ALL |a: u32, b: u32, c: u32| -> u32 { a.min(b).min(c) }),
     row!(Vop3 v_max3_i32          0x1d4 ALL |a: i32, b: i32, c: i32| -> i32 { a.max(b).max(c) }),
@@ -44,47 +45,47 @@ pub(crate) static TABLE: &[Op] = &[
         .operands(Kind::I64, [Kind::I32, Kind::I32, Kind::I64]).with(Flags::MASK_OUT).with(Flags::CLAMP),
     row!(Vop3 v_mad_legacy_u16    0x1eb ALL sat |a: u16, b: u16, c: u16| -> u16 { a.wrapping_mul(b).wrapping_add(c) } else { saturate_u16(a, b, c) }),
     row!(Vop3 v_mad_legacy_i16    0x1ec ALL sat |a: i16, b: i16, c: i16| -> i16 { a.wrapping_mul(b).wrapping_add(c) } else { saturate_i16(a, b, c) }),
-    row!(Vop3 v_perm_b32          0x1ed ALL |a: u32, b: u32, c: u32| -> u32 { bytes(|n| permuted_byte(a, b, byte(c, n))) }),
+    row!(Vop3 v_perm_b32          0x1ed ALL |a: u32, b: u32, c: u32| -> u32 { bytes(|n| permuted_byte(a, b, byte(c, n))) }).is(Action::PermuteBytes),
     row!(Vop3 v_mad_u32_u16       0x1f1 ALL sat |a: u16, b: u16, c: u32| -> u32 { (u32::from(a) * u32::from(b)).wrapping_add(c) } else { (u32::from(a) * u32::from(b)).saturating_add(c) }).with(SEL),
     row!(Vop3 v_mad_i32_i16       0x1f2 ALL sat |a: i16, b: i16, c: i32| -> i32 { (i32::from(a) * i32::from(b)).wrapping_add(c) } else { (i32::from(a) * i32::from(b)).saturating_add(c) }).with(SEL),
-    row!(Vop3 v_xad_u32           0x1f3 ALL |a: u32, b: u32, c: u32| -> u32 { (a ^ b).wrapping_add(c) }),
+    row!(Vop3 v_xad_u32           0x1f3 ALL |a: u32, b: u32, c: u32| -> u32 { (a ^ b).wrapping_add(c) }).is(Action::XorAdd),
     row!(Vop3 v_min3_i16          0x1f5 ALL |a: i16, b: i16, c: i16| -> i16 { a.min(b).min(c) }).with(SEL_KEEP).with(Flags::CLAMP),
     row!(Vop3 v_min3_u16          0x1f6 ALL |a: u16, b: u16, c: u16| -> u16 { a.min(b).min(c) }).with(SEL_KEEP).with(Flags::CLAMP),
     row!(Vop3 v_max3_i16          0x1f8 ALL |a: i16, b: i16, c: i16| -> i16 { a.max(b).max(c) }).with(SEL_KEEP).with(Flags::CLAMP),
     row!(Vop3 v_max3_u16          0x1f9 ALL |a: u16, b: u16, c: u16| -> u16 { a.max(b).max(c) }).with(SEL_KEEP).with(Flags::CLAMP),
     row!(Vop3 v_med3_i16          0x1fb ALL |a: i16, b: i16, c: i16| -> i16 { a.max(b).min(a.min(b).max(c)) }).with(SEL_KEEP).with(Flags::CLAMP),
     row!(Vop3 v_med3_u16          0x1fc ALL |a: u16, b: u16, c: u16| -> u16 { a.max(b).min(a.min(b).max(c)) }).with(SEL_KEEP).with(Flags::CLAMP),
-    row!(Vop3 v_lshl_add_u32      0x1fd ALL |a: u32, b: u32, c: u32| -> u32 { (a << (b & 31)).wrapping_add(c) }),
-    row!(Vop3 v_add_lshl_u32      0x1fe ALL |a: u32, b: u32, c: u32| -> u32 { a.wrapping_add(b) << (c & 31) }),
-    row!(Vop3 v_add3_u32          0x1ff ALL |a: u32, b: u32, c: u32| -> u32 { a.wrapping_add(b).wrapping_add(c) }),
-    row!(Vop3 v_lshl_or_b32       0x200 ALL |a: u32, b: u32, c: u32| -> u32 { (a << (b & 31)) | c }),
-    row!(Vop3 v_and_or_b32        0x201 ALL |a: u32, b: u32, c: u32| -> u32 { (a & b) | c }),
-    row!(Vop3 v_or3_b32           0x202 ALL |a: u32, b: u32, c: u32| -> u32 { a | b | c }),
+    row!(Vop3 v_lshl_add_u32      0x1fd ALL |a: u32, b: u32, c: u32| -> u32 { (a << (b & 31)).wrapping_add(c) }).is(Action::ShiftAdd),
+    row!(Vop3 v_add_lshl_u32      0x1fe ALL |a: u32, b: u32, c: u32| -> u32 { a.wrapping_add(b) << (c & 31) }).is(Action::AddShift),
+    row!(Vop3 v_add3_u32          0x1ff ALL |a: u32, b: u32, c: u32| -> u32 { a.wrapping_add(b).wrapping_add(c) }).is(Action::Add),
+    row!(Vop3 v_lshl_or_b32       0x200 ALL |a: u32, b: u32, c: u32| -> u32 { (a << (b & 31)) | c }).is(Action::ShiftOr),
+    row!(Vop3 v_and_or_b32        0x201 ALL |a: u32, b: u32, c: u32| -> u32 { (a & b) | c }).is(Action::AndOr),
+    row!(Vop3 v_or3_b32           0x202 ALL |a: u32, b: u32, c: u32| -> u32 { a | b | c }).is(Action::Or3),
     row!(Vop3 v_mad_u16           0x204 ALL sat |a: u16, b: u16, c: u16| -> u16 { a.wrapping_mul(b).wrapping_add(c) } else { saturate_u16(a, b, c) }).with(SEL_KEEP),
     row!(Vop3 v_mad_i16           0x205 ALL sat |a: i16, b: i16, c: i16| -> i16 { a.wrapping_mul(b).wrapping_add(c) } else { saturate_i16(a, b, c) }).with(SEL_KEEP),
-    row!(Vop3 v_lshl_add_u64      0x208 ONLY_942 |a: u64, b: u32, c: u64| -> u64 { (a << (b & 7)).wrapping_add(c) }),
-    row!(Vop3 v_mul_lo_u32        0x285 ALL |a: u32, b: u32| -> u32 { a.wrapping_mul(b) }),
+    row!(Vop3 v_lshl_add_u64      0x208 SINCE_942 |a: u64, b: u32, c: u64| -> u64 { (a << (b & 7)).wrapping_add(c) }),
+    row!(Vop3 v_mul_lo_u32        0x285 ALL |a: u32, b: u32| -> u32 { a.wrapping_mul(b) }).is(Action::MultiplyLow),
     row!(Vop3 v_mul_hi_u32        0x286 ALL |a: u32, b: u32| -> u32 { ((u64::from(a) * u64::from(b)) >> 32) as u32 }),
     row!(Vop3 v_mul_hi_i32        0x287 ALL |a: i32, b: i32| -> i32 { ((i64::from(a) * i64::from(b)) >> 32) as i32 }),
     Op::new("v_readlane_b32", Family::Vop3, 0x289, ArchSet::ALL, one_level!(w, i, _e, read_lane(w, i)))
-        .operands(Kind::B32, kinds(&[Kind::B32, Kind::B32])).with(LANE_READ),
+        .operands(Kind::B32, kinds(&[Kind::B32, Kind::B32])).with(LANE_READ).is(Action::ReadLane),
     Op::new("v_writelane_b32", Family::Vop3, 0x28a, ArchSet::ALL, one_level!(w, i, _e, write_lane(w, i)))
-        .operands(Kind::B32, kinds(&[Kind::B32, Kind::B32])).with(Flags::LANE_SRC),
+        .operands(Kind::B32, kinds(&[Kind::B32, Kind::B32])).with(Flags::LANE_SRC).is(Action::WriteLane),
     row!(Vop3 v_bcnt_u32_b32      0x28b ALL |a: u32, b: u32| -> u32 { a.count_ones().wrapping_add(b) }),
     Op::new("v_mbcnt_lo_u32_b32", Family::Vop3, 0x28c, ArchSet::ALL, levels!(w, i, _e, count_below(w, i, 0)))
         .operands(Kind::U32, kinds(&[Kind::U32, Kind::U32])),
     Op::new("v_mbcnt_hi_u32_b32", Family::Vop3, 0x28d, ArchSet::ALL, levels!(w, i, _e, count_below(w, i, 32)))
         .operands(Kind::U32, kinds(&[Kind::U32, Kind::U32])),
-    row!(Vop3 v_lshlrev_b64       0x28f ALL |a: u32, b: u64| -> u64 { b << (a & 63) }),
-    row!(Vop3 v_lshrrev_b64       0x290 ALL |a: u32, b: u64| -> u64 { b >> (a & 63) }),
-    row!(Vop3 v_ashrrev_i64       0x291 ALL |a: u32, b: i64| -> i64 { b >> (a & 63) }),
+    row!(Vop3 v_lshlrev_b64       0x28f ALL |a: u32, b: u64| -> u64 { b << (a & 63) }).is(Action::ShiftLeft),
+    row!(Vop3 v_lshrrev_b64       0x290 ALL |a: u32, b: u64| -> u64 { b >> (a & 63) }).is(Action::ShiftRight),
+    row!(Vop3 v_ashrrev_i64       0x291 ALL |a: u32, b: i64| -> i64 { b >> (a & 63) }).is(Action::ShiftRightSigned),
     row!(Vop3 v_bfm_b32           0x293 ALL |a: u32, b: u32| -> u32 { ((1u32 << (a & 31)) - 1) << (b & 31) }),
     row!(Vop3 v_cvt_pk_u16_u32    0x297 ALL |a: u32, b: u32| -> u32 { a.min(0xffff) | b.min(0xffff) << 16 }),
     row!(Vop3 v_cvt_pk_i16_i32    0x298 ALL |a: i32, b: i32| -> u32 { pack_i16(a) | pack_i16(b) << 16 }),
-    row!(Vop3 v_add_i32           0x29c ALL sat |a: i32, b: i32| -> i32 { a.wrapping_add(b) } else { a.saturating_add(b) }),
-    row!(Vop3 v_sub_i32           0x29d ALL sat |a: i32, b: i32| -> i32 { a.wrapping_sub(b) } else { a.saturating_sub(b) }),
-    row!(Vop3 v_add_i16           0x29e ALL sat |a: i16, b: i16| -> i16 { a.wrapping_add(b) } else { a.saturating_add(b) }).with(SEL),
-    row!(Vop3 v_sub_i16           0x29f ALL sat |a: i16, b: i16| -> i16 { a.wrapping_sub(b) } else { a.saturating_sub(b) }).with(SEL),
+    row!(Vop3 v_add_i32           0x29c ALL sat |a: i32, b: i32| -> i32 { a.wrapping_add(b) } else { a.saturating_add(b) }).is(Action::Add),
+    row!(Vop3 v_sub_i32           0x29d ALL sat |a: i32, b: i32| -> i32 { a.wrapping_sub(b) } else { a.saturating_sub(b) }).is(Action::Subtract),
+    row!(Vop3 v_add_i16           0x29e ALL sat |a: i16, b: i16| -> i16 { a.wrapping_add(b) } else { a.saturating_add(b) }).with(SEL).is(Action::Add),
+    row!(Vop3 v_sub_i16           0x29f ALL sat |a: i16, b: i16| -> i16 { a.wrapping_sub(b) } else { a.saturating_sub(b) }).with(SEL).is(Action::Subtract),
 ];
 
 #[inline(always)]
@@ -105,11 +106,11 @@ fn wide_sum(product: u64, addend: u64, clamp: bool) -> (u64, bool) {
     (if clamp && over { u64::MAX } else { sum }, over)
 }
 
-/// As [`wide_sum`], signed.
+/// As [`wide_sum`], signed: what is beside the sum is its bit 64, its sign. Source: AMD's pseudocode of CDNA3 and CDNA4.
 #[inline(always)]
 fn signed_wide_sum(product: i64, addend: i64, clamp: bool) -> (i64, bool) {
     let (sum, over) = product.overflowing_add(addend);
-    (if clamp && over { product.saturating_add(addend) } else { sum }, over)
+    (if clamp && over { product.saturating_add(addend) } else { sum }, (sum < 0) != over)
 }
 
 fn saturate_u32(x: u64) -> u32 {

@@ -1,32 +1,35 @@
 //! VOP3-only floating-point operations. Source: Vega ISA manual, "VOP3 Instructions".
 
+use crate::action::Action;
 use crate::arch::ArchSet;
-use crate::fp::{F16, MinMax};
-use crate::lanes::{Lane, map3_with_mask, result, words};
+use crate::arithmetic::Number;
+use crate::fp::{Arith, F16, MinMax, Nearest};
+use crate::lanes::{Lane, map3_with_mask, moded, result, words};
 use crate::mode::{Mode, Rounding};
 use crate::op::{Family, Flags, Flow, Op};
 use crate::operand::Kind;
 use crate::ops::vop2::mad32;
+use crate::wave::LANES;
 
 mod cube;
 mod division;
 mod trig;
 
-use division::{fixup16, fixup32, fixup64, fma_scaled32, fma_scaled64, scale32, scale64};
+use division::{Unscale, fixup16, fixup32, fixup64, scale32, scale64, unscaled};
 
 const SEL: Flags = Flags::OP_SEL;
 const SEL_KEEP: Flags = Flags::OP_SEL.and(Flags::KEEP_HIGH);
 
 #[rustfmt::skip]
 pub(crate) static TABLE: &[Op] = &[
-    row!(Vop3 v_mad_legacy_f32       0x1c0 UNTIL_90A fp |m, a: f32, b: f32, c: f32| -> f32 { if a == 0.0 || b == 0.0 { m.add(0.0, Lane::flush(c)) } else { mad32(m, a, b, c) } }),
-    row!(Vop3 v_mad_f32              0x1c1 UNTIL_90A fp |m, a: f32, b: f32, c: f32| -> f32 { mad32(m, a, b, c) }),
+    row!(Vop3 v_mad_legacy_f32       0x1c0 MAD_MAC   fp |m, a: f32, b: f32, c: f32| -> f32 { if Lane::flush(a) == 0.0 || Lane::flush(b) == 0.0 { m.add(0.0, Lane::flush(c)) } else { mad32(m, a, b, c) } }).counts(Number::F32, 2),
+    row!(Vop3 v_mad_f32              0x1c1 MAD_MAC   fp |m, a: f32, b: f32, c: f32| -> f32 { mad32(m, a, b, c) }).counts(Number::F32, 2),
     row!(Vop3 v_cubeid_f32           0x1c4 ALL       |x: f32, y: f32, z: f32| -> f32 { cube::face(x, y, z) }),
     row!(Vop3 v_cubesc_f32           0x1c5 ALL       |x: f32, y: f32, z: f32| -> f32 { cube::s(x, y, z) }),
     row!(Vop3 v_cubetc_f32           0x1c6 ALL       |x: f32, y: f32, z: f32| -> f32 { cube::t(x, y, z) }),
-    row!(Vop3 v_cubema_f32           0x1c7 ALL       |x: f32, y: f32, z: f32| -> f32 { cube::major(x, y, z) * 2.0 }),
-    row!(Vop3 v_fma_f32              0x1cb ALL       fp |m, a: f32, b: f32, c: f32| -> f32 { m.fma(a, b, c) }),
-    row!(Vop3 v_fma_f64              0x1cc ALL       fp |m, a: f64, b: f64, c: f64| -> f64 { m.fma(a, b, c) }),
+    row!(Vop3 v_cubema_f32           0x1c7 ALL       fp |m, x: f32, y: f32, z: f32| -> f32 { m.mul(cube::major(x, y, z), 2.0) }),
+    row!(Vop3 v_fma_f32              0x1cb ALL       fp |m, a: f32, b: f32, c: f32| -> f32 { m.fma(a, b, c) }).counts(Number::F32, 2),
+    row!(Vop3 v_fma_f64              0x1cc ALL       fp |m, a: f64, b: f64, c: f64| -> f64 { m.fma(a, b, c) }).counts(Number::F64, 2).is(Action::Fma64),
     row!(Vop3 v_min3_f32             0x1d0 ALL       mode |m, a: f32, b: f32, c: f32| -> f32 { a.smaller(b, m).smaller(c, m) }),
     row!(Vop3 v_max3_f32             0x1d3 ALL       mode |m, a: f32, b: f32, c: f32| -> f32 { a.larger(b, m).larger(c, m) }),
     row!(Vop3 v_med3_f32             0x1d6 ALL       mode |m, a: f32, b: f32, c: f32| -> f32 { median(a, b, c, m) }),
@@ -37,49 +40,56 @@ pub(crate) static TABLE: &[Op] = &[
         .operands(Kind::F32, [Kind::F32, Kind::F32, Kind::F32]).with(Flags::MASK_OUT),
     Op::new("v_div_scale_f64", Family::Vop3, 0x1e1, ArchSet::ALL, levels!(w, i, _e, map3_with_mask(w, i, scale64)))
         .operands(Kind::F64, [Kind::F64, Kind::F64, Kind::F64]).with(Flags::MASK_OUT),
-    Op::new("v_div_fmas_f32", Family::Vop3, 0x1e2, ArchSet::ALL, levels!(w, i, _e, with_vcc(w, i, fma_scaled32)))
-        .operands(Kind::F32, [Kind::F32, Kind::F32, Kind::F32]),
-    Op::new("v_div_fmas_f64", Family::Vop3, 0x1e3, ArchSet::ALL, levels!(w, i, _e, with_vcc(w, i, fma_scaled64)))
-        .operands(Kind::F64, [Kind::F64, Kind::F64, Kind::F64]),
-    row!(Vop3 v_mad_legacy_f16       0x1ea ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.mad(a, b, c) }),
-    row!(Vop3 v_fma_legacy_f16       0x1ee ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.fma(a, b, c) }),
+    Op::new("v_div_fmas_f32", Family::Vop3, 0x1e2, ArchSet::ALL, levels!(w, i, _e, with_vcc::<f32>(w, i)))
+        .operands(Kind::F32, [Kind::F32, Kind::F32, Kind::F32]).counts(Number::F32, 2).is(Action::DivFmas),
+    Op::new("v_div_fmas_f64", Family::Vop3, 0x1e3, ArchSet::ALL, levels!(w, i, _e, with_vcc::<f64>(w, i)))
+        .operands(Kind::F64, [Kind::F64, Kind::F64, Kind::F64]).counts(Number::F64, 2).is(Action::DivFmas),
+    row!(Vop3 v_mad_legacy_f16       0x1ea ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.mad(a, b, c) }).counts(Number::F16, 2),
+    row!(Vop3 v_fma_legacy_f16       0x1ee ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.fma(a, b, c) }).counts(Number::F16, 2),
     row!(Vop3 v_div_fixup_legacy_f16 0x1ef ALL       |a: F16, b: F16, c: F16| -> F16 { fixup16(a, b, c) }),
     row!(Vop3 v_cvt_pkaccum_u8_f32   0x1f0 ALL       |a: f32, b: u32, c: u32| -> u32 { insert_byte(a.round_ties_even() as u8, b, c) }).with(Flags::DST_IS_SRC2),
     row!(Vop3 v_min3_f16             0x1f4 ALL       mode |m, a: F16, b: F16, c: F16| -> F16 { a.smaller(b, m).smaller(c, m) }).with(SEL_KEEP),
     row!(Vop3 v_max3_f16             0x1f7 ALL       mode |m, a: F16, b: F16, c: F16| -> F16 { a.larger(b, m).larger(c, m) }).with(SEL_KEEP),
     row!(Vop3 v_med3_f16             0x1fa ALL       mode |m, a: F16, b: F16, c: F16| -> F16 { median(a, b, c, m) }).with(SEL_KEEP),
-    row!(Vop3 v_mad_f16              0x203 ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.mad(a, b, c) }).with(SEL_KEEP),
-    row!(Vop3 v_fma_f16              0x206 ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.fma(a, b, c) }).with(SEL_KEEP),
+    row!(Vop3 v_mad_f16              0x203 ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.mad(a, b, c) }).with(SEL_KEEP).counts(Number::F16, 2),
+    row!(Vop3 v_fma_f16              0x206 ALL       fp |m, a: F16, b: F16, c: F16| -> F16 { m.fma(a, b, c) }).with(SEL_KEEP).counts(Number::F16, 2),
     row!(Vop3 v_div_fixup_f16        0x207 ALL       |a: F16, b: F16, c: F16| -> F16 { fixup16(a, b, c) }).with(SEL_KEEP),
-    row!(Vop3 v_add_f64              0x280 ALL       fp |m, a: f64, b: f64| -> f64 { m.add(a, b) }),
-    row!(Vop3 v_mul_f64              0x281 ALL       fp |m, a: f64, b: f64| -> f64 { m.mul(a, b) }),
+    row!(Vop3 v_add_f64              0x280 ALL       fp |m, a: f64, b: f64| -> f64 { m.add(a, b) }).counts(Number::F64, 1),
+    row!(Vop3 v_mul_f64              0x281 ALL       fp |m, a: f64, b: f64| -> f64 { m.mul(a, b) }).counts(Number::F64, 1),
     row!(Vop3 v_min_f64              0x282 ALL       mode |m, a: f64, b: f64| -> f64 { a.smaller(b, m) }),
     row!(Vop3 v_max_f64              0x283 ALL       mode |m, a: f64, b: f64| -> f64 { a.larger(b, m) }),
-    row!(Vop3 v_ldexp_f64            0x284 ALL       |a: f64, b: i32| -> f64 { ldexp64(a, b) }),
-    row!(Vop3 v_ldexp_f32            0x288 ALL       |a: f32, b: i32| -> f32 { ldexp32(a, b) }),
+    row!(Vop3 v_ldexp_f64            0x284 ALL       fp |m, a: f64, b: i32| -> f64 { m.ldexp(a, b) }),
+    row!(Vop3 v_ldexp_f32            0x288 ALL       fp |m, a: f32, b: i32| -> f32 { m.ldexp(a, b) }),
     row!(Vop3 v_trig_preop_f64       0x292 ALL       |a: f64, b: u32| -> f64 { trig::preop(a, b) }),
     row!(Vop3 v_cvt_pknorm_i16_f32   0x294 ALL       |a: f32, b: f32| -> u32 { signed_norm(a) | signed_norm(b) << 16 }),
     row!(Vop3 v_cvt_pknorm_u16_f32   0x295 ALL       |a: f32, b: f32| -> u32 { unsigned_norm(a) | unsigned_norm(b) << 16 }),
     row!(Vop3 v_cvt_pkrtz_f16_f32    0x296 ALL       |a: f32, b: f32| -> u32 { toward_zero(a) | toward_zero(b) << 16 }),
     row!(Vop3 v_cvt_pknorm_i16_f16   0x299 ALL       |a: F16, b: F16| -> u32 { signed_norm(a.to_f32()) | signed_norm(b.to_f32()) << 16 }).with(SEL),
     row!(Vop3 v_cvt_pknorm_u16_f16   0x29a ALL       |a: F16, b: F16| -> u32 { unsigned_norm(a.to_f32()) | unsigned_norm(b.to_f32()) << 16 }).with(SEL),
-    row!(Vop3 v_pack_b32_f16         0x2a0 ALL       |a: F16, b: F16| -> u32 { u32::from(a.0) | u32::from(b.0) << 16 }).with(SEL),
-    row!(Vop3 v_mul_legacy_f32       0x2a1 SINCE_90A fp |m, a: f32, b: f32| -> f32 { if a == 0.0 || b == 0.0 { 0.0 } else { m.mul(a, b) } }),
+    row!(Vop3 v_pack_b32_f16         0x2a0 ALL       |a: F16, b: F16| -> u32 { u32::from(a.0) | u32::from(b.0) << 16 }).with(SEL).is(Action::Pack),
+    row!(Vop3 v_mul_legacy_f32       0x2a1 SINCE_90A fp |m, a: f32, b: f32| -> f32 { if a == 0.0 || b == 0.0 { 0.0 } else { m.mul(a, b) } }).counts(Number::F32, 1),
 ];
 
 /// A fused multiply-add that also reads VCC: lanes with their bit set are scaled.
 #[inline(always)]
-fn with_vcc<T: Lane>(w: &mut crate::wave::Wave, i: &crate::inst::Inst, f: impl Fn(T, T, T, bool) -> T) -> Flow {
+fn with_vcc<T: Unscale>(w: &mut crate::wave::Wave, i: &crate::inst::Inst) -> Flow {
+    match moded::<T>(w) {
+        None => with_vcc_in::<T>(w, i, Nearest),
+        Some(moded) => with_vcc_in::<T>(w, i, moded),
+    }
+}
+
+#[inline(always)]
+fn with_vcc_in<T: Unscale>(w: &mut crate::wave::Wave, i: &crate::inst::Inst, m: impl Arith) -> Flow {
     words!(w, i, 0, T => a);
     words!(w, i, 1, T => b);
     words!(w, i, 2, T => c);
     let vcc = w.vcc();
     // Hardly any division needs it.
-    let d = if vcc == 0 {
-        std::array::from_fn(|l| f(a.get(l), b.get(l), c.get(l), false))
-    } else {
-        std::array::from_fn(|l| f(a.get(l), b.get(l), c.get(l), vcc >> l & 1 == 1))
-    };
+    let mut d: [T; LANES] = std::array::from_fn(|l| m.fma(a.get(l), b.get(l), c.get(l)));
+    for l in (0..LANES).filter(|l| vcc >> l & 1 == 1) {
+        d[l] = unscaled(m, a.get(l), b.get(l), c.get(l));
+    }
     result(w, i, &d);
     Flow::Next
 }
@@ -98,35 +108,6 @@ fn insert_byte(value: u8, place: u32, word: u32) -> u32 {
     word & !(0xff << shift) | u32::from(value) << shift
 }
 
-/// Two to a power between the smallest and the largest normal one.
-#[inline(always)]
-pub(super) fn power(exponent: i32) -> f64 {
-    f64::from_bits(((exponent + 1023) as u64) << 52)
-}
-
-/// `a * 2^exponent` with one rounding, for every exponent.
-#[inline(always)]
-pub(super) fn ldexp64(a: f64, exponent: i32) -> f64 {
-    let (mut x, mut left) = (a, exponent);
-    for _ in 0..2 {
-        if left > 1023 {
-            x *= power(1023);
-            left -= 1023;
-        } else if left < -1022 {
-            // What becomes denormal in a step of 2^-969 vanishes in the last step, which is smaller than 2^-53.
-            x *= power(-969);
-            left += 969;
-        }
-    }
-    x * power(left.clamp(-1022, 1023))
-}
-
-#[inline(always)]
-fn ldexp32(a: f32, exponent: i32) -> f32 {
-    // A double holds every single times any power that matters.
-    (f64::from(a) * power(exponent.clamp(-400, 400))) as f32
-}
-
 fn signed_norm(a: f32) -> u32 {
     u32::from((a.clamp(-1.0, 1.0) * 32767.0).round_ties_even() as i16 as u16)
 }
@@ -137,65 +118,4 @@ fn unsigned_norm(a: f32) -> u32 {
 
 fn toward_zero(a: f32) -> u32 {
     u32::from(F16::round(f64::from(a), 0.0, Rounding::Zero).0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scaling_rounds_once_at_every_exponent() {
-        for (a, e) in [
-            (1.5, -1074i32),
-            (3.0, -1075),
-            (1.0, 1023),
-            (5e-324, 2000),
-            (1e308, -2000),
-            (f64::MAX, -2098),
-            (1.75, -1073),
-        ] {
-            let expected = if e.abs() <= 1000 {
-                a * 2f64.powi(e)
-            } else {
-                // By integer mantissas, rounding to even.
-                exact_scale(a, e)
-            };
-            assert_eq!(ldexp64(a, e).to_bits(), expected.to_bits(), "{a:e} * 2^{e}");
-        }
-    }
-
-    /// `a * 2^e` computed on the integer mantissa.
-    fn exact_scale(a: f64, e: i32) -> f64 {
-        let bits = a.to_bits();
-        let (mut m, mut x) = (bits & ((1 << 52) - 1), (bits >> 52 & 0x7ff) as i32);
-        if x == 0 {
-            x = 1
-        } else {
-            m |= 1 << 52
-        }
-        let mut exponent = x - 1075 + e;
-        let shift = (-1074 - exponent).max(0);
-        if shift > 0 {
-            if shift > 60 {
-                return 0.0;
-            }
-            let (kept, lost) = (m >> shift, m & ((1 << shift) - 1));
-            let half = 1u64 << (shift - 1);
-            m = kept + u64::from(lost > half || (lost == half && kept & 1 == 1));
-            exponent += shift;
-        }
-        if exponent > 971 {
-            return f64::INFINITY;
-        }
-        let (mut value, mut left) = (m as f64, exponent);
-        while left < -1000 {
-            value *= 2f64.powi(-60);
-            left += 60;
-        }
-        while left > 900 {
-            value *= 2f64.powi(60);
-            left -= 60;
-        }
-        value * 2f64.powi(left)
-    }
 }

@@ -6,25 +6,26 @@
     reason = "with NaN, `nge` is not `lt` and `lg` is not `ne`"
 )]
 
+use crate::action::Action;
 use crate::fp::F16;
 use crate::op::{Flags, Op};
 
 /// The sixteen conditions of a floating-point type, plain and with EXEC.
 macro_rules! float_compares {
-    ($type:ty, $flags:expr, |$a:ident, $b:ident| ($x:expr, $y:expr), $($name:ident $xname:ident $code:literal $xcode:literal $cond:expr;)*) => {
+    ($type:ty, $flags:expr, |$a:ident, $b:ident| ($x:expr, $y:expr), $($name:ident $xname:ident $code:literal $xcode:literal $cond:expr $(=> $action:ident)?;)*) => {
         &[$(
-            row!(Vopc $name $code ALL cmp |$a: $type, $b: $type| { let ($a, $b) = ($x, $y); $cond }).with($flags),
-            row!(Vopc $xname $xcode ALL cmp |$a: $type, $b: $type| { let ($a, $b) = ($x, $y); $cond }).with($flags).with(Flags::WRITES_EXEC),
+            row!(Vopc $name $code ALL cmp |$a: $type, $b: $type| { let ($a, $b) = ($x, $y); $cond }).with($flags)$(.is(Action::$action))?,
+            row!(Vopc $xname $xcode ALL cmp |$a: $type, $b: $type| { let ($a, $b) = ($x, $y); $cond }).with($flags).with(Flags::WRITES_EXEC)$(.is(Action::$action))?,
         )*]
     };
 }
 
 /// The eight conditions of an integer type, plain and with EXEC.
 macro_rules! integer_compares {
-    ($type:ty, $flags:expr, $($name:ident $xname:ident $code:literal $xcode:literal |$a:ident, $b:ident| $cond:expr;)*) => {
+    ($type:ty, $flags:expr, $($name:ident $xname:ident $code:literal $xcode:literal |$a:ident, $b:ident| $cond:expr $(=> $action:ident)?;)*) => {
         &[$(
-            row!(Vopc $name $code ALL cmp |$a: $type, $b: $type| { $cond }).with($flags),
-            row!(Vopc $xname $xcode ALL cmp |$a: $type, $b: $type| { $cond }).with($flags).with(Flags::WRITES_EXEC),
+            row!(Vopc $name $code ALL cmp |$a: $type, $b: $type| { $cond }).with($flags)$(.is(Action::$action))?,
+            row!(Vopc $xname $xcode ALL cmp |$a: $type, $b: $type| { $cond }).with($flags).with(Flags::WRITES_EXEC)$(.is(Action::$action))?,
         )*]
     };
 }
@@ -48,7 +49,7 @@ pub(crate) static CLASS: &[Op] = &[
 pub(crate) static F16S: &[Op] = float_compares! { F16, Flags::NONE, |a, b| (a.to_f32(), b.to_f32()),
     v_cmp_f_f16   v_cmpx_f_f16   0x20 0x30 { let _ = (a, b); false };
     v_cmp_lt_f16  v_cmpx_lt_f16  0x21 0x31 a < b;
-    v_cmp_eq_f16  v_cmpx_eq_f16  0x22 0x32 a == b;
+    v_cmp_eq_f16  v_cmpx_eq_f16  0x22 0x32 a == b => Equality;
     v_cmp_le_f16  v_cmpx_le_f16  0x23 0x33 a <= b;
     v_cmp_gt_f16  v_cmpx_gt_f16  0x24 0x34 a > b;
     v_cmp_lg_f16  v_cmpx_lg_f16  0x25 0x35 a < b || a > b;
@@ -68,7 +69,7 @@ pub(crate) static F16S: &[Op] = float_compares! { F16, Flags::NONE, |a, b| (a.to
 pub(crate) static F32S: &[Op] = float_compares! { f32, Flags::NONE, |a, b| (a, b),
     v_cmp_f_f32   v_cmpx_f_f32   0x40 0x50 { let _ = (a, b); false };
     v_cmp_lt_f32  v_cmpx_lt_f32  0x41 0x51 a < b;
-    v_cmp_eq_f32  v_cmpx_eq_f32  0x42 0x52 a == b;
+    v_cmp_eq_f32  v_cmpx_eq_f32  0x42 0x52 a == b => Equality;
     v_cmp_le_f32  v_cmpx_le_f32  0x43 0x53 a <= b;
     v_cmp_gt_f32  v_cmpx_gt_f32  0x44 0x54 a > b;
     v_cmp_lg_f32  v_cmpx_lg_f32  0x45 0x55 a < b || a > b;
@@ -88,7 +89,7 @@ pub(crate) static F32S: &[Op] = float_compares! { f32, Flags::NONE, |a, b| (a, b
 pub(crate) static F64S: &[Op] = float_compares! { f64, WIDE, |a, b| (a, b),
     v_cmp_f_f64   v_cmpx_f_f64   0x60 0x70 { let _ = (a, b); false };
     v_cmp_lt_f64  v_cmpx_lt_f64  0x61 0x71 a < b;
-    v_cmp_eq_f64  v_cmpx_eq_f64  0x62 0x72 a == b;
+    v_cmp_eq_f64  v_cmpx_eq_f64  0x62 0x72 a == b => Equality;
     v_cmp_le_f64  v_cmpx_le_f64  0x63 0x73 a <= b;
     v_cmp_gt_f64  v_cmpx_gt_f64  0x64 0x74 a > b;
     v_cmp_lg_f64  v_cmpx_lg_f64  0x65 0x75 a < b || a > b;
@@ -108,10 +109,10 @@ pub(crate) static F64S: &[Op] = float_compares! { f64, WIDE, |a, b| (a, b),
 pub(crate) static I16S: &[Op] = integer_compares! { i16, Flags::NONE,
     v_cmp_f_i16   v_cmpx_f_i16   0xa0 0xb0 |a, b| { let _ = (a, b); false };
     v_cmp_lt_i16  v_cmpx_lt_i16  0xa1 0xb1 |a, b| a < b;
-    v_cmp_eq_i16  v_cmpx_eq_i16  0xa2 0xb2 |a, b| a == b;
+    v_cmp_eq_i16  v_cmpx_eq_i16  0xa2 0xb2 |a, b| a == b => Equality;
     v_cmp_le_i16  v_cmpx_le_i16  0xa3 0xb3 |a, b| a <= b;
     v_cmp_gt_i16  v_cmpx_gt_i16  0xa4 0xb4 |a, b| a > b;
-    v_cmp_ne_i16  v_cmpx_ne_i16  0xa5 0xb5 |a, b| a != b;
+    v_cmp_ne_i16  v_cmpx_ne_i16  0xa5 0xb5 |a, b| a != b => Equality;
     v_cmp_ge_i16  v_cmpx_ge_i16  0xa6 0xb6 |a, b| a >= b;
     v_cmp_t_i16   v_cmpx_t_i16   0xa7 0xb7 |a, b| { let _ = (a, b); true };
 };
@@ -120,10 +121,10 @@ pub(crate) static I16S: &[Op] = integer_compares! { i16, Flags::NONE,
 pub(crate) static U16S: &[Op] = integer_compares! { u16, Flags::NONE,
     v_cmp_f_u16   v_cmpx_f_u16   0xa8 0xb8 |a, b| { let _ = (a, b); false };
     v_cmp_lt_u16  v_cmpx_lt_u16  0xa9 0xb9 |a, b| a < b;
-    v_cmp_eq_u16  v_cmpx_eq_u16  0xaa 0xba |a, b| a == b;
+    v_cmp_eq_u16  v_cmpx_eq_u16  0xaa 0xba |a, b| a == b => Equality;
     v_cmp_le_u16  v_cmpx_le_u16  0xab 0xbb |a, b| a <= b;
     v_cmp_gt_u16  v_cmpx_gt_u16  0xac 0xbc |a, b| a > b;
-    v_cmp_ne_u16  v_cmpx_ne_u16  0xad 0xbd |a, b| a != b;
+    v_cmp_ne_u16  v_cmpx_ne_u16  0xad 0xbd |a, b| a != b => Equality;
     v_cmp_ge_u16  v_cmpx_ge_u16  0xae 0xbe |a, b| a >= b;
     v_cmp_t_u16   v_cmpx_t_u16   0xaf 0xbf |a, b| { let _ = (a, b); true };
 };
@@ -132,10 +133,10 @@ pub(crate) static U16S: &[Op] = integer_compares! { u16, Flags::NONE,
 pub(crate) static I32S: &[Op] = integer_compares! { i32, Flags::NONE,
     v_cmp_f_i32   v_cmpx_f_i32   0xc0 0xd0 |a, b| { let _ = (a, b); false };
     v_cmp_lt_i32  v_cmpx_lt_i32  0xc1 0xd1 |a, b| a < b;
-    v_cmp_eq_i32  v_cmpx_eq_i32  0xc2 0xd2 |a, b| a == b;
+    v_cmp_eq_i32  v_cmpx_eq_i32  0xc2 0xd2 |a, b| a == b => Equality;
     v_cmp_le_i32  v_cmpx_le_i32  0xc3 0xd3 |a, b| a <= b;
     v_cmp_gt_i32  v_cmpx_gt_i32  0xc4 0xd4 |a, b| a > b;
-    v_cmp_ne_i32  v_cmpx_ne_i32  0xc5 0xd5 |a, b| a != b;
+    v_cmp_ne_i32  v_cmpx_ne_i32  0xc5 0xd5 |a, b| a != b => Equality;
     v_cmp_ge_i32  v_cmpx_ge_i32  0xc6 0xd6 |a, b| a >= b;
     v_cmp_t_i32   v_cmpx_t_i32   0xc7 0xd7 |a, b| { let _ = (a, b); true };
 };
@@ -144,10 +145,10 @@ pub(crate) static I32S: &[Op] = integer_compares! { i32, Flags::NONE,
 pub(crate) static U32S: &[Op] = integer_compares! { u32, Flags::NONE,
     v_cmp_f_u32   v_cmpx_f_u32   0xc8 0xd8 |a, b| { let _ = (a, b); false };
     v_cmp_lt_u32  v_cmpx_lt_u32  0xc9 0xd9 |a, b| a < b;
-    v_cmp_eq_u32  v_cmpx_eq_u32  0xca 0xda |a, b| a == b;
+    v_cmp_eq_u32  v_cmpx_eq_u32  0xca 0xda |a, b| a == b => Equality;
     v_cmp_le_u32  v_cmpx_le_u32  0xcb 0xdb |a, b| a <= b;
     v_cmp_gt_u32  v_cmpx_gt_u32  0xcc 0xdc |a, b| a > b;
-    v_cmp_ne_u32  v_cmpx_ne_u32  0xcd 0xdd |a, b| a != b;
+    v_cmp_ne_u32  v_cmpx_ne_u32  0xcd 0xdd |a, b| a != b => Equality;
     v_cmp_ge_u32  v_cmpx_ge_u32  0xce 0xde |a, b| a >= b;
     v_cmp_t_u32   v_cmpx_t_u32   0xcf 0xdf |a, b| { let _ = (a, b); true };
 };
@@ -156,10 +157,10 @@ pub(crate) static U32S: &[Op] = integer_compares! { u32, Flags::NONE,
 pub(crate) static I64S: &[Op] = integer_compares! { i64, WIDE,
     v_cmp_f_i64   v_cmpx_f_i64   0xe0 0xf0 |a, b| { let _ = (a, b); false };
     v_cmp_lt_i64  v_cmpx_lt_i64  0xe1 0xf1 |a, b| a < b;
-    v_cmp_eq_i64  v_cmpx_eq_i64  0xe2 0xf2 |a, b| a == b;
+    v_cmp_eq_i64  v_cmpx_eq_i64  0xe2 0xf2 |a, b| a == b => Equality;
     v_cmp_le_i64  v_cmpx_le_i64  0xe3 0xf3 |a, b| a <= b;
     v_cmp_gt_i64  v_cmpx_gt_i64  0xe4 0xf4 |a, b| a > b;
-    v_cmp_ne_i64  v_cmpx_ne_i64  0xe5 0xf5 |a, b| a != b;
+    v_cmp_ne_i64  v_cmpx_ne_i64  0xe5 0xf5 |a, b| a != b => Equality;
     v_cmp_ge_i64  v_cmpx_ge_i64  0xe6 0xf6 |a, b| a >= b;
     v_cmp_t_i64   v_cmpx_t_i64   0xe7 0xf7 |a, b| { let _ = (a, b); true };
 };
@@ -168,10 +169,10 @@ pub(crate) static I64S: &[Op] = integer_compares! { i64, WIDE,
 pub(crate) static U64S: &[Op] = integer_compares! { u64, WIDE,
     v_cmp_f_u64   v_cmpx_f_u64   0xe8 0xf8 |a, b| { let _ = (a, b); false };
     v_cmp_lt_u64  v_cmpx_lt_u64  0xe9 0xf9 |a, b| a < b;
-    v_cmp_eq_u64  v_cmpx_eq_u64  0xea 0xfa |a, b| a == b;
+    v_cmp_eq_u64  v_cmpx_eq_u64  0xea 0xfa |a, b| a == b => Equality;
     v_cmp_le_u64  v_cmpx_le_u64  0xeb 0xfb |a, b| a <= b;
     v_cmp_gt_u64  v_cmpx_gt_u64  0xec 0xfc |a, b| a > b;
-    v_cmp_ne_u64  v_cmpx_ne_u64  0xed 0xfd |a, b| a != b;
+    v_cmp_ne_u64  v_cmpx_ne_u64  0xed 0xfd |a, b| a != b => Equality;
     v_cmp_ge_u64  v_cmpx_ge_u64  0xee 0xfe |a, b| a >= b;
     v_cmp_t_u64   v_cmpx_t_u64   0xef 0xff |a, b| { let _ = (a, b); true };
 };

@@ -59,3 +59,35 @@ fn the_dwords_of_a_store_that_are_inside_of_a_buffer_are_written_and_nothing_els
         assert_eq!(found, expected, "byte {at}");
     }
 }
+
+#[test]
+fn an_access_that_begins_near_the_end_of_the_offsets_never_comes_back_to_the_beginning_of_the_buffer() {
+    // Lane 0 begins four bytes before the end of 32-bit offsets, by its register or with the immediate; the others are cut by the
+    // end of the buffer, which is what makes accesses go dword by dword.
+    for (offset, immediate) in [(-4, ""), (-1, ""), (-4, "offset:4"), (-20, "offset:32")] {
+        for (how, index) in [("offen", false), ("idxen offen", true)] {
+            let address = if index { "v[8:9]" } else { "v9" };
+            let set = |machine: &mut Machine| {
+                *machine.v(8) = [0; LANES];
+                *machine.v(9) = [28; LANES];
+                machine.v(9)[0] = offset as u32;
+            };
+            let text = format!("buffer_store_dwordx4 v[4:7], {address}, s[0:3], 0 {how} {immediate}");
+            let mut machine = Machine::new(Arch::Gfx90a, &text);
+            machine.wave.sgpr[..4].copy_from_slice(&[BASE as u32, 0, 38, 0]);
+            set(&mut machine);
+            (4..8).for_each(|n| *machine.v(n) = [0xa5a5_a5a5; LANES]);
+            machine.run();
+            let written: Vec<usize> =
+                (0..machine.memory.bytes.len()).filter(|&at| machine.memory.bytes[at] != 0).collect();
+            assert!(written.iter().all(|at| (BASE + 28..BASE + RECORDS).contains(at)), "{text}: {written:?}");
+            let text = text.replace("store", "load");
+            let mut machine = Machine::new(Arch::Gfx90a, &text);
+            machine.wave.sgpr[..4].copy_from_slice(&[BASE as u32, 0, 38, 0]);
+            machine.memory.bytes.fill(0xa5);
+            set(&mut machine);
+            machine.run();
+            assert_eq!([4, 5, 6, 7].map(|n| machine.v(n)[0]), [0; 4], "{text}");
+        }
+    }
+}

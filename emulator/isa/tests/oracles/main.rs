@@ -8,6 +8,7 @@ mod lds_loads;
 mod llvm_mc;
 mod machine;
 mod memory;
+mod modes;
 mod random_execution;
 mod random_words;
 mod scratch;

@@ -5,6 +5,7 @@ use amdgpu_isa::env::{Addresses, Env, Fault, GwsOp};
 use amdgpu_isa::wave::{LANES, Vgpr};
 
 /// 64 KiB of memory at every address below [`Memory::END`], and LDS.
+#[derive(Clone)]
 pub(crate) struct Memory {
     pub(crate) bytes: Vec<u8>,
     pub(crate) lds: Vec<u8>,

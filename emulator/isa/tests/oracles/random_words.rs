@@ -107,8 +107,13 @@ fn hints_of_cache_instructions_are_read_where_llvm_reads_them() {
         let caches = amdgpu_isa::rows().filter(|op| op.archs.contains(arch) && op.name.starts_with("buffer_"));
         let caches = caches.filter(|op| ["wb", "inv"].iter().any(|kind| op.name["buffer_".len()..].starts_with(kind)));
         let hints = [14, 15, 17].map(|bit| 1 << bit);
-        let words: Vec<[u32; 2]> =
-            caches.flat_map(|op| hints.map(|hint| [0b11_1000 << 26 | u32::from(op.code) << 18 | hint, 0])).collect();
+        let words: Vec<[u32; 2]> = caches
+            .flat_map(|op| {
+                hints.map(|hint| {
+                    [0b11_1000 << 26 | u32::from(op.code(arch.row().generation).expect("a number")) << 18 | hint, 0]
+                })
+            })
+            .collect();
         assert!(!words.is_empty(), "{arch} has no cache instructions");
         let theirs = disassemble(arch, &words.iter().map(|w| w.to_vec()).collect::<Vec<_>>());
         for (words, theirs) in words.iter().zip(theirs) {

@@ -218,9 +218,11 @@ fn data_parallel_forms_leave_lanes_alone_whose_source_is_off_or_missing() {
         ("row_shr:1", |l: usize| (!l.is_multiple_of(16)).then(|| l - 1)),
         ("row_ror:3", |l: usize| Some(l & !15 | (l + 13) & 15)),
         ("quad_perm:[3,3,0,1]", |l: usize| Some(l & !3 | [3, 3, 0, 1][l & 3])),
-        ("row_bcast:15", |l: usize| (l >= 16).then(|| (l & !15) - 1)),
+        // The lanes before the first that get one keep their own value.
+        ("row_bcast:15", |l: usize| Some(if l >= 16 { (l & !15) - 1 } else { l })),
+        ("row_bcast:31", |l: usize| Some(if l >= 32 { 31 } else { l })),
         ("row_half_mirror", |l: usize| Some(l ^ 7)),
-    ] as [(&str, fn(usize) -> Option<usize>); 5]
+    ] as [(&str, fn(usize) -> Option<usize>); 6]
     {
         for (masks, rows, banks) in [("row_mask:0xf bank_mask:0xf", 15, 15), ("row_mask:0xa bank_mask:0x6", 10, 6)] {
             let text =

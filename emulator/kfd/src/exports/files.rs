@@ -7,10 +7,10 @@ use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 
 use super::next::next;
 use super::{guard, set_errno};
-use crate::device::{self, State};
 use crate::ioctl;
 use crate::paths::{Target, target, target_at};
 use crate::readings;
+use crate::state::{self, State};
 
 /// Opens a device.
 fn open_device(flags: c_int, render: Option<usize>) -> c_int {
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn realpath(path: *const c_char, resolved: *mut c_char) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if ioctl::may_be_ours(request)
-        && let Some(node) = guard(None, || device::node_of(fd))
+        && let Some(node) = guard(None, || state::node_of(fd))
     {
         return match guard(Err(libc::EIO), || ioctl::answer(node, request, argument.cast())) {
             Ok(()) => 0,

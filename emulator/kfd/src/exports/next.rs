@@ -3,20 +3,26 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function by name, looked up at its first use.
+/// A function by name, looked up at its first use. Its address, null before that, comes first: assembly reads it.
+#[repr(C)]
 pub(super) struct Next {
-    name: &'static CStr,
     found: AtomicPtr<libc::c_void>,
+    name: &'static CStr,
 }
 
 impl Next {
     pub(super) const fn new(name: &'static CStr) -> Next {
-        Next { name, found: AtomicPtr::new(std::ptr::null_mut()) }
+        Next { found: AtomicPtr::new(std::ptr::null_mut()), name }
+    }
+
+    /// Its address, or null if it was not looked up yet.
+    pub(super) fn known(&self) -> *mut libc::c_void {
+        self.found.load(Ordering::Relaxed)
     }
 
     /// Its address, or null if there is no such function.
     pub(super) fn address(&self) -> *mut libc::c_void {
-        let known = self.found.load(Ordering::Relaxed);
+        let known = self.known();
         if !known.is_null() {
             return known;
         }

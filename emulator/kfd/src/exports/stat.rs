@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_int};
 
 use super::guard;
 use super::next::next;
-use crate::device::{self, Node};
 use crate::paths::{Target, target_at};
 use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR};
+use crate::state::{self, Node};
 
 /// The number that the kernel gives to the character device `/dev/kfd` varies; this is a usual one.
 const KFD_MAJOR: u32 = 511;
@@ -46,7 +46,7 @@ unsafe fn describe_path(buffer: *mut libc::stat, node: Node) -> c_int {
 /// The buffer must be the one that `fstat` was given, which had this result.
 unsafe fn describe_descriptor(fd: c_int, buffer: *mut libc::stat, result: c_int) -> c_int {
     if result == 0
-        && let Some(node) = guard(None, || device::node_of(fd))
+        && let Some(node) = guard(None, || state::node_of(fd))
     {
         // SAFETY: `fstat` has filled the buffer.
         unsafe { describe(buffer, node) };
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn statx(
             let by_descriptor = flags & libc::AT_EMPTY_PATH != 0 && (path.is_null() || unsafe { *path } == 0);
             if result == 0
                 && by_descriptor
-                && let Some(node) = guard(None, || device::node_of(folder))
+                && let Some(node) = guard(None, || state::node_of(folder))
             {
                 // SAFETY: `statx` has filled the buffer.
                 unsafe { describe_extended(buffer, node) };

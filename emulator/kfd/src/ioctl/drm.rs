@@ -1,9 +1,9 @@
 //! The requests of the render nodes. Source: `drm.h`, `amdgpu_drm.h`.
 
 use super::{Call, Request, put, share};
-use crate::buffer::Errno;
-use crate::device::State;
+use crate::Errno;
 use crate::readings;
+use crate::state::State;
 use crate::sysfs::{self, Reading};
 use crate::uapi::drm::*;
 
@@ -121,7 +121,7 @@ fn device_info(state: &State, device: usize) -> drm_amdgpu_info_device {
         chip_rev: 1,
         external_rev: 1,
         pci_rev: product.revision,
-        family: product.family,
+        family: product.family(),
         num_shader_engines: product.array_count,
         num_shader_arrays_per_engine: 1,
         gpu_counter_freq: (state.clock.hertz() / 1000) as u32,
@@ -135,7 +135,7 @@ fn device_info(state: &State, device: usize) -> drm_amdgpu_info_device {
         gart_page_size: 4096,
         vram_bit_width: product.memory_width_bits,
         gc_double_offchip_lds_buf: 0,
-        wave_front_size: 64,
+        wave_front_size: product.arch.row().wave_size().lanes(),
         num_cu_per_sh: cus / product.array_count,
         high_va_offset: 0xffff_8000_0000_0000,
         high_va_max: 0xffff_ffff_ffe0_0000,

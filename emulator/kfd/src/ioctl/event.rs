@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::buffer::{Errno, Store};
-use crate::device::State;
+use crate::Errno;
+use crate::buffer::Store;
 use crate::event::Wanted;
+use crate::state::State;
 use crate::uapi::kfd::*;
 
 pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_event_args) -> Result<(), Errno> {

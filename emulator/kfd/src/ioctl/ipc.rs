@@ -4,9 +4,10 @@
 //! Both lead to a file that describes the memory ([`Dmabuf`]). The memory exists as long as one process uses it. After the
 //! owner has ended, only processes that have mapped it keep it.
 
-use crate::buffer::{Buffer, Errno, Store};
-use crate::device::State;
+use crate::Errno;
+use crate::buffer::{Buffer, Store};
 use crate::dmabuf::{Dmabuf, Record};
+use crate::state::State;
 use crate::uapi::kfd::*;
 
 use super::{put, share};

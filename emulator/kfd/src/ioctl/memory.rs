@@ -1,9 +1,10 @@
 //! Memory: allocation, mapping into GPUs.
 
-use crate::buffer::{Buffer, Errno, Store, whole_pages};
-use crate::device::State;
+use crate::Errno;
+use crate::buffer::{Buffer, Store, whole_pages};
 use crate::memfile::PAGE;
 use crate::queue::{DOORBELL_PAGE, doorbell_offset, register_offset};
+use crate::state::State;
 use crate::uapi::kfd::*;
 
 /// Large buffers begin at large pages, as the driver's do.
@@ -51,7 +52,7 @@ pub(super) fn free(state: &State, args: &mut kfd_ioctl_free_memory_of_gpu_args) 
     if state.shared.outlives(args.handle)? {
         return Ok(());
     }
-    state.buffers.remove(args.handle)?.free(state);
+    state.buffers.remove(args.handle)?.free(&state.devices);
     state.buffers.publish(&state.devices);
     Ok(())
 }
@@ -60,7 +61,7 @@ pub(super) fn free(state: &State, args: &mut kfd_ioctl_free_memory_of_gpu_args) 
 pub(super) fn free_abandoned(state: &State) {
     for buffer in state.shared.abandoned() {
         if let Ok(buffer) = state.buffers.remove(buffer) {
-            buffer.free(state);
+            buffer.free(&state.devices);
             state.buffers.publish(&state.devices);
         }
     }
@@ -86,7 +87,7 @@ pub(super) fn map(state: &State, args: &mut kfd_ioctl_map_memory_to_gpu_args) ->
     let devices = devices(state, args.device_ids_array_ptr, args.n_devices)?;
     state.buffers.with(args.handle, |buffer| {
         for device in devices {
-            buffer.map(state, device);
+            buffer.map(&state.devices, device);
         }
     })?;
     args.n_success = args.n_devices;
@@ -97,7 +98,7 @@ pub(super) fn unmap(state: &State, args: &mut kfd_ioctl_unmap_memory_from_gpu_ar
     let devices = devices(state, args.device_ids_array_ptr, args.n_devices)?;
     state.buffers.with(args.handle, |buffer| {
         for device in devices {
-            buffer.unmap(state, device);
+            buffer.unmap(&state.devices, device);
         }
     })?;
     args.n_success = args.n_devices;

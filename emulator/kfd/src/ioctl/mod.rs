@@ -12,8 +12,8 @@ mod queue;
 pub(crate) mod share;
 mod svm;
 
-use crate::buffer::Errno;
-use crate::device::{Node, State};
+use crate::Errno;
+use crate::state::{Node, State};
 use crate::uapi::kfd::*;
 
 /// A request: its number, its name, and the code that answers it.

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use amdgpu_emu::{PRIVATE_APERTURE_HI, SHARED_APERTURE_HI};
 
-use crate::buffer::Errno;
-use crate::device::State;
+use crate::Errno;
+use crate::state::State;
 use crate::uapi::kfd::*;
 
 /// A request that needs nothing done, because the emulated GPU has nothing that it could change.

@@ -8,9 +8,9 @@ use amdgpu_emu::queue::sdma::SdmaQueueInfo;
 use hsa_sys::abi::queue::READ_DISPATCH_ID_OFFSET;
 use logdur_settings as settings;
 
-use crate::buffer::Errno;
-use crate::device::State;
+use crate::Errno;
 use crate::queue::{Entry, doorbell_offset};
+use crate::state::State;
 use crate::uapi::kfd::*;
 
 pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_queue_args) -> Result<(), Errno> {
@@ -25,7 +25,7 @@ pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_queue_args) -> R
         KFD_IOC_QUEUE_TYPE_COMPUTE_AQL => {
             let queue = args.read_pointer_address.checked_sub(READ_DISPATCH_ID_OFFSET).ok_or(libc::EINVAL)?;
             // A doorbell that has never been rung holds all ones, for packet 0 is rung as 0.
-            let (slot, doorbell) = state.queues.doorbell(state, device, u64::MAX)?;
+            let (slot, doorbell) = state.queues.doorbell(&state.kfd, device, u64::MAX)?;
             let info = AqlQueueInfo {
                 id,
                 ring: args.ring_base_address,
@@ -40,7 +40,7 @@ pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_queue_args) -> R
             queue
         }
         KFD_IOC_QUEUE_TYPE_SDMA | KFD_IOC_QUEUE_TYPE_SDMA_XGMI | KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => {
-            let (slot, doorbell) = state.queues.doorbell(state, device, 0)?;
+            let (slot, doorbell) = state.queues.doorbell(&state.kfd, device, 0)?;
             let info = SdmaQueueInfo {
                 id,
                 ring: args.ring_base_address,

@@ -4,11 +4,12 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use crate::buffer::{Buffer, Errno, Store};
-use crate::device::{NOWHERE, State};
+use crate::Errno;
+use crate::buffer::{Buffer, Store};
 use crate::dmabuf::Dmabuf;
 use crate::memfile::PAGE;
 use crate::shared::Import;
+use crate::state::{NOWHERE, State};
 use crate::uapi::drm::*;
 use crate::uapi::kfd::*;
 
@@ -26,7 +27,7 @@ pub(super) fn file<T>(
     lasting: bool,
     f: impl FnOnce(&Dmabuf) -> io::Result<T>,
 ) -> Result<T, Errno> {
-    let done = state.buffers.with(handle, |buffer| match (&buffer.store, buffer.record(state)) {
+    let done = state.buffers.with(handle, |buffer| match (&buffer.store, buffer.record(&state.devices)) {
         (Store::Imported { file, .. }, _) => Ok(f(file)),
         (_, Some(record)) => Ok(state.shared.file(handle, record, lasting, f)),
         (_, None) => Err(libc::EINVAL),

@@ -3,9 +3,9 @@
 use logdur_settings::Xnack;
 
 use super::Call;
-use crate::buffer::Errno;
-use crate::device::State;
+use crate::Errno;
 use crate::memfile::PAGE;
+use crate::state::State;
 use crate::svm::Attribute;
 use crate::uapi::kfd::*;
 

@@ -47,6 +47,16 @@ pub const INVALID_HEADER: u16 = 1;
 /// Bit of a header: earlier packets of the queue must be complete first.
 pub const BARRIER_BIT: u16 = 1 << 8;
 
+/// A bit of a header that the HSA specification reserves (`hsa.h`: a header has 13 bits): in a copy of a ring, it marks packets
+/// that were passed on.
+const PASSED_ON: u16 = 1 << 15;
+
+/// True of a header that [`Slot::mark_as_passed_on`] has marked.
+#[inline]
+pub const fn packet_is_passed_on(header: u16) -> bool {
+    header & PASSED_ON != 0
+}
+
 /// Formats of vendor-specific packets (low byte of the second half-word). Source: `hsa_ext_amd.h` for the barrier with
 /// a condition; ROCr's `amd_aql_pm4_ib_packet_t` for the other.
 pub mod vendor {
@@ -293,11 +303,50 @@ impl Slot {
         unsafe { core::mem::transmute(packet) }
     }
 
+    /// A slot without a packet.
+    pub const fn invalid() -> Slot {
+        Slot::new(Packet::INVALID)
+    }
+
+    fn header(&self) -> &AtomicU16 {
+        // SAFETY: the header is the first half-word of a packet; it is aligned, and accessed as an atomic only.
+        unsafe { AtomicU16::from_ptr(self.0.as_ptr().cast_mut().cast()) }
+    }
+
     /// The header, with acquire.
     #[inline]
     pub fn load_header(&self) -> u16 {
-        // SAFETY: the header is the first half-word of a packet; it is aligned, and accessed as an atomic only.
-        unsafe { AtomicU16::from_ptr(self.0.as_ptr().cast_mut().cast()) }.load(Ordering::Acquire)
+        self.header().load(Ordering::Acquire)
+    }
+
+    /// Marks a packet that was copied to where it is processed. The next packet of the slot has no mark.
+    #[inline]
+    pub fn mark_as_passed_on(&self) {
+        self.header().fetch_or(PASSED_ON, Ordering::Relaxed);
+    }
+
+    /// Invalidates the header of a packet that has the mark; one without it is another packet, and stays.
+    #[inline]
+    pub fn invalidate_if_passed_on(&self) {
+        let header = self.header().load(Ordering::Relaxed);
+        if packet_is_passed_on(header) {
+            // If it fails, a producer has written the next packet.
+            let _ = self.header().compare_exchange(header, INVALID_HEADER, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies a packet but for its first 8 bytes, in which the header is.
+    #[inline]
+    pub fn take_body_of(&self, from: &Slot) {
+        for (to, from) in self.0.iter().zip(&from.0).skip(1) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// Copies the first 8 bytes of a packet, with release.
+    #[inline]
+    pub fn take_header_of(&self, from: &Slot) {
+        self.0[0].store(from.0[0].load(Ordering::Relaxed), Ordering::Release);
     }
 
     /// True of a kernel dispatch in either format whose header is `header`, as [`Slot::load_header`] has returned it.

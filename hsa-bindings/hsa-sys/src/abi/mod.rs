@@ -3,4 +3,5 @@
 pub mod aql;
 pub mod kernel_descriptor;
 pub mod queue;
+pub mod queue_description;
 pub mod signal;

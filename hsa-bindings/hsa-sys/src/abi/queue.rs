@@ -35,6 +35,9 @@ pub struct Queue {
     reserved5: [AtomicU64; 7],
 }
 
+/// Bit of `hsa_queue_t::features`: the queue takes kernel dispatch packets. Source: `hsa_queue_feature_t`.
+pub const FEATURE_KERNEL_DISPATCH: u32 = 1;
+
 /// Bits of [`Queue::queue_properties`].
 pub mod properties {
     /// Completed packets get start and end times.

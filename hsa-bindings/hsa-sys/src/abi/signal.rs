@@ -66,6 +66,27 @@ impl Signal {
         unsafe { &*core::ptr::with_exposed_provenance(handle as usize) }
     }
 
+    /// What stays while packets complete on the signal: its kind, its event and reserved fields.
+    pub fn constants(&self) -> [u64; 5] {
+        let [reserved3, reserved4] = &self.reserved3;
+        let both = |low: &AtomicU32, high: &AtomicU32| {
+            u64::from(low.load(Ordering::Relaxed)) | u64::from(high.load(Ordering::Relaxed)) << 32
+        };
+        [
+            self.kind.load(Ordering::Relaxed) as u64,
+            self.event_mailbox_ptr.load(Ordering::Relaxed),
+            both(&self.event_id, &self.reserved1),
+            self.queue_ptr.load(Ordering::Relaxed),
+            both(reserved3, reserved4),
+        ]
+    }
+
+    /// Sets start and end to zero, as they are before any packet has completed.
+    pub fn clear_ticks(&self) {
+        self.start_ts.store(0, Ordering::Relaxed);
+        self.end_ts.store(0, Ordering::Relaxed);
+    }
+
     /// Start and end in GPU ticks, as they are now.
     #[inline]
     pub fn ticks(&self) -> (u64, u64) {

@@ -4,12 +4,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use logdur_capture::{Dispatch, Placed, Reader};
-use logdur_replay::{CapturedDispatch, Variant, symbol};
+use logdur_captured::symbol;
+use logdur_replay::Variant;
+use omniprobe_exit::Exit;
 use serde_json::{Map, Value, json};
 
 use super::request::{Analysed, Request};
-use crate::cmd::captured;
-use crate::cmd::output::file;
+use crate::captured;
+use crate::output::file;
 
 /// What is compared: its name, and its value where it was analysed.
 type Row = (&'static str, fn(&Analysed) -> Option<u64>);
@@ -28,7 +30,9 @@ const ROWS: &[Row] = &[
     ("accesses to LDS", |of| nonzero(of.report.totals.lds.accesses)),
     ("LDS conflict cycles", |of| (of.report.totals.lds.accesses > 0).then_some(of.report.totals.lds.conflicts)),
     ("findings", |of| (!of.wanted.checks.is_empty()).then_some(of.report.findings.len() as u64)),
-    ("floating-point operations", |of| nonzero(of.report.totals.flops.values().sum())),
+    ("floating-point operations", |of| {
+        nonzero(of.report.totals.flops.iter().filter(|(of, _)| of.is_float()).map(|(_, count)| count).sum())
+    }),
     ("waves of a SIMD", |of| of.report.occupancy.as_ref().map(|occupancy| occupancy.waves.into())),
 ];
 
@@ -50,6 +54,11 @@ impl Against {
         Ok(Against { reader: captured::open(path)? })
     }
 
+    /// The status of damage of it.
+    pub(super) fn damage(&self) -> Option<Exit> {
+        captured::damage(&self.reader)
+    }
+
     /// Analyses the partner of a dispatch, as its application ran it: the n-th dispatch of a kernel is compared with the n-th.
     ///
     /// # Errors
@@ -62,7 +71,7 @@ impl Against {
         let partner = self.reader.dispatches().iter().filter(|dispatch| is_same(&self.reader, dispatch)).nth(nth);
         let partner =
             partner.with_context(|| format!("--against: expected dispatch {} of {name}, found fewer", nth + 1))?;
-        request.analyse_as(&CapturedDispatch::of(&self.reader, partner)?, &Variant::default())
+        request.analyse_as(&captured::taken(&self.reader, partner)?, &Variant::default())
     }
 }
 

@@ -4,25 +4,28 @@
 //! of its process and the one that observes never know of each other.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use logdur_analysis::forms::Form;
 use logdur_capture::Reader;
+use logdur_journal::appended;
 use logdur_observe::{Analysis, Analyzer, Check, Sample, Wanted};
-use logdur_replay::{CapturedDispatch, Exit, Variant};
+use logdur_replay::Variant;
 use logdur_settings::{Interceptor, LogLocation, Value};
+use omniprobe_exit::Exit;
 
 use super::request::{NO_LIMIT, Request};
 use super::{chosen, page};
-use crate::cmd::captured::opened;
-use crate::cmd::input::has_marks;
-use crate::cmd::output::{file, printable, tell};
-use crate::cmd::progress;
+use crate::captured::{damage, opened, taken, tell_damage};
+use crate::cmd::run::RunOptions;
 use crate::environment::Environment;
-use crate::{RunOptions, exit};
+use crate::exit;
+use crate::input::has_marks;
+use crate::output::{file, printable, tell};
+use crate::progress;
 
 /// Analysers that need messages, which clones send.
 const MESSAGES: &[&str] = &["AddressLogger", "BasicBlockLogger", "MessageLogger"];
@@ -122,7 +125,11 @@ impl Exact {
         for path in &files {
             // The end of a file that a killed process left is not whole; what is before it is analysed.
             match opened(path) {
-                Ok(reader) => count += self.of_process(&reader, &mut output, &mut ends)?,
+                Ok(reader) => {
+                    tell_damage("a capture for the analysis", &reader);
+                    count += self.of_process(&reader, &mut output, &mut ends)?;
+                    ends.extend(damage(&reader).map(|exit| exit as u8));
+                }
                 Err(error) => {
                     ends.push(exit::of(&error) as u8);
                     tell(format_args!("a capture for the analysis: {error:#}"));
@@ -140,8 +147,7 @@ impl Exact {
         let dispatches = reader.dispatches();
         let bar = progress::bar("{pos} of {len} dispatches analysed", dispatches.len() as u64)?;
         for dispatch in dispatches {
-            let analysed =
-                CapturedDispatch::of(reader, dispatch).map_err(Into::into).and_then(|c| self.request.analyse(&c));
+            let analysed = taken(reader, dispatch).and_then(|captured| self.request.analyse(&captured));
             match analysed {
                 Ok(analysed) => {
                     ends.push(analysed.exit() as u8);
@@ -197,7 +203,8 @@ fn known(name: &OsStr) -> Result<String> {
 fn occurrences(dispatches: &str) -> String {
     match dispatches {
         "all" => "every:1".to_owned(),
-        "random" => "random:1%".to_owned(),
+        // One of each kernel.
+        "random" => "1".to_owned(),
         part if part.ends_with('%') => format!("random:{part}"),
         range if range.contains('-') => range.to_owned(),
         first => format!("1-{first}"),
@@ -217,7 +224,7 @@ impl Output {
             LogLocation::Console => Output::Console,
             LogLocation::Nowhere => Output::Nowhere,
             LogLocation::File(path) => {
-                let opened = OpenOptions::new().append(true).create(true).open(path);
+                let opened = appended::open(path, false, 0);
                 Output::File(opened.with_context(|| failed(path))?, path.clone())
             }
         })
@@ -225,7 +232,7 @@ impl Output {
 
     fn write(&mut self, lines: impl IntoIterator<Item = String>) -> Result<()> {
         match self {
-            Output::Console => crate::cmd::lines(lines),
+            Output::Console => crate::output::lines(lines),
             Output::Nowhere => Ok(()),
             Output::File(out, path) => {
                 let text: String = lines.into_iter().flat_map(|line| [line, "\n".to_owned()]).collect();
@@ -258,7 +265,7 @@ mod tests {
     #[test]
     fn dispatches_are_chosen_for_a_capture_as_for_clones() {
         for (given, expected) in
-            [("all", "every:1"), ("random", "random:1%"), ("5%", "random:5%"), ("3", "1-3"), ("2-4", "2-4")]
+            [("all", "every:1"), ("random", "1"), ("5%", "random:5%"), ("3", "1-3"), ("2-4", "2-4")]
         {
             assert_eq!(occurrences(given), expected);
         }

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use logdur_observe::Analysis;
 use logdur_observe::report::{Instruction, RegionHeat, Report, file_name};
+use logdur_system::text::html;
 
 use super::request::Analysed;
 use super::show;
-use crate::cmd::output::demangled;
+use crate::output::demangled;
 
 /// Columns of the picture of a buffer.
 const COLUMNS: u64 = 256;
@@ -32,8 +33,8 @@ pub(super) fn page(all: &[Analysed]) -> String {
     for analysed in all {
         let Analysed { dispatch, observed, report, wanted } = analysed;
         // Writing to a string cannot fail.
-        let _ = writeln!(page, "<h1>{}, dispatch {dispatch}</h1>", escaped(&demangled(&observed.code.kernel.name)));
-        let _ = writeln!(page, "<pre>{}</pre>", escaped(&show::text(analysed, false).join("\n")));
+        let _ = writeln!(page, "<h1>{}, dispatch {dispatch}</h1>", html(&demangled(&observed.code.kernel.name)));
+        let _ = writeln!(page, "<pre>{}</pre>", html(&show::text(analysed, false).join("\n")));
         if wanted.analyses(Analysis::Heat) {
             report.heat.iter().for_each(|heat| picture(&mut page, heat));
         }
@@ -41,22 +42,6 @@ pub(super) fn page(all: &[Analysed]) -> String {
         code(&mut page, report);
     }
     page
-}
-
-/// Text in which nothing is a mark of HTML.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// A colour from white to red, on a logarithmic scale: where the share of the hottest is small, it can still be told from none.
@@ -80,8 +65,7 @@ fn picture(page: &mut String, heat: &RegionHeat) {
         }
     }
     let most = columns.iter().copied().max().unwrap_or_default();
-    let _ =
-        writeln!(page, "<div>{}: {bytes} bytes</div><svg width=\"1024\" height=\"24\">", escaped(&heat.region.name));
+    let _ = writeln!(page, "<div>{}: {bytes} bytes</div><svg width=\"1024\" height=\"24\">", html(&heat.region.name));
     for (n, value) in columns.iter().enumerate().filter(|(_, value)| **value > 0) {
         let _ = writeln!(
             page,
@@ -111,7 +95,7 @@ fn roofline(page: &mut String, report: &Report) {
         page,
         "<div>roofline by the published peaks of {} ({} TB/s): operations in a second over operations per byte, both logarithmic</div>\
          <svg class=\"roof\" width=\"640\" height=\"240\">",
-        escaped(peaks.product),
+        html(peaks.product),
         tera(peaks.bandwidth)
     );
     for point in points {
@@ -154,12 +138,12 @@ fn code(page: &mut String, report: &Report) {
             let _ = writeln!(
                 page,
                 "<tr class=\"source\"><td colspan=\"6\"></td><td>{}:{} {}</td></tr>",
-                escaped(file_name(&of.file)),
+                html(file_name(&of.file)),
                 of.line,
-                escaped(of.shown())
+                html(of.shown())
             );
             if inst.frames.len() > 1 {
-                let calls = escaped(&show::place(inst));
+                let calls = html(&show::place(inst));
                 let _ = writeln!(page, "<tr class=\"source\"><td colspan=\"6\"></td><td>{calls}</td></tr>");
             }
         }
@@ -182,7 +166,7 @@ fn code(page: &mut String, report: &Report) {
             number(inst.lines.map(|lines| lines.l1_least)),
             number(inst.lds.map(|lds| lds.conflicts)),
             inst.address,
-            escaped(&inst.text)
+            html(&inst.text)
         );
     }
     page.push_str("</table>\n");
@@ -193,8 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_others_are_no_marks_and_colours_grow_with_the_value() {
-        assert_eq!(escaped("a<b>&\"\x1b"), "a&lt;b&gt;&amp;&quot;\u{fffd}");
+    fn colours_grow_with_the_value() {
         assert_eq!((colour(0, 9), colour(9, 9)), ("#fff".to_owned(), "#ff0000".to_owned()));
         assert_ne!(colour(1, 1000), colour(0, 1000));
     }

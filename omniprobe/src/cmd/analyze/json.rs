@@ -3,17 +3,17 @@
 use logdur_analysis::blocks::Block;
 use logdur_analysis::operations::Group;
 use logdur_observe::counts::Count;
-use logdur_observe::finding::Place;
+use logdur_observe::finding::Position;
 use logdur_observe::lds::Lds;
 use logdur_observe::lines::Lines;
 use logdur_observe::peak::{Most, Peak};
-use logdur_observe::report::{Found, Instruction, RegionHeat, Report, Source};
+use logdur_observe::report::{Instruction, LocatedFinding, RegionHeat, Report, Source};
 use logdur_observe::{Analysis, Wanted};
-use logdur_replay::Exit;
+use omniprobe_exit::Exit;
 use serde_json::{Map, Value, json};
 
 use super::request::Analysed;
-use crate::cmd::listing::frames;
+use crate::listing::frames;
 
 /// The object of a dispatch.
 pub(super) fn object(analysed: &Analysed, end: Exit) -> Value {
@@ -29,7 +29,7 @@ pub(super) fn object(analysed: &Analysed, end: Exit) -> Value {
         "workgroups": workgroups,
         "workgroups_total": total,
         "status": end.word(),
-        "qualified": observed.weaknesses,
+        "qualified": observed.qualified,
         "fault": observed.fault.as_ref().map(ToString::to_string),
         "host_ns": observed.host_ns,
         "totals": totals(report, wanted),
@@ -187,11 +187,11 @@ fn column(inst: &Instruction) -> Option<u64> {
     Some(inst.column).filter(|column| *column > 0)
 }
 
-fn place(place: &Place) -> Value {
+fn place(place: &Position) -> Value {
     json!({ "workgroup": place.workgroup, "wave": place.wave, "lane": place.lane })
 }
 
-fn finding(report: &Report, found: &Found) -> Value {
+fn finding(report: &Report, found: &LocatedFinding) -> Value {
     let inst = |at: Option<usize>| at.and_then(|at| report.instructions.get(at));
     let about = |inst: Option<&Instruction>, pc: u64| match inst {
         Some(inst) => json!({

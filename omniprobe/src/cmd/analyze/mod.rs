@@ -7,25 +7,28 @@ mod json;
 mod request;
 mod show;
 
-pub(crate) use application::Exact;
-
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use against::Against;
 use anyhow::{Context, Result};
+pub(crate) use application::Exact;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use logdur_analysis::forms::{Form, heatmap};
+use logdur_captured::{Bounds, ReplayError};
 use logdur_observe::{Analysis, Analyzer, Check, Sample, Wanted};
-use logdur_replay::{Bounds, CapturedDispatch, Exit, ReplayError};
-
-use against::Against;
+use logdur_system::output::{Output, Readers};
+use omniprobe_exit::Exit;
 use request::{NO_LIMIT, Request};
 
-use super::captured::{Captured, seconds, share};
-use super::worker::VariantArgs;
-use super::{file, lines, tell};
-use crate::{exit, help};
+use crate::captured::{Captured, seconds, share, taken};
+use crate::exit;
+use crate::headings;
+use crate::output::{file, lines, tell};
+use crate::results;
+use crate::worker::VariantArgs;
 
 /// Which dispatches are analysed, for what, and how that is shown.
 #[derive(Args, Clone, Debug)]
@@ -35,39 +38,39 @@ pub(crate) struct Options {
     #[command(flatten)]
     variant: VariantArgs,
     /// What is analysed [default: all, or nothing if --check or -a is given].
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = words(Analysis::ALL, Analysis::word), help_heading = help::ANALYSIS, long_help = choice("What is analysed [default: all, or nothing if --check or -a is given]", Analysis::ALL, Analysis::word, Analysis::says))]
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = words(Analysis::ALL, Analysis::word), help_heading = headings::ANALYSIS, long_help = choice("What is analysed [default: all, or nothing if --check or -a is given]", Analysis::ALL, Analysis::word, Analysis::says))]
     what: Vec<String>,
     /// What is checked; `all` is every check. A finding makes the status 6.
-    #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = words(Check::ALL, Check::word), help_heading = help::ANALYSIS, long_help = choice("What is checked. A finding makes the status 6", Check::ALL, Check::word, Check::says))]
+    #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = words(Check::ALL, Check::word), help_heading = headings::ANALYSIS, long_help = choice("What is checked. A finding makes the status 6", Check::ALL, Check::word, Check::says))]
     check: Vec<String>,
     /// Print the report that this analyzer of instrumented kernels prints, too, as this analysis counts it.
-    #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = words(Analyzer::ALL, Analyzer::word), help_heading = help::ANALYSIS, long_help = choice("Print the report that this analyzer of instrumented kernels prints, too, as this analysis counts it", Analyzer::ALL, Analyzer::word, Analyzer::says))]
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = words(Analyzer::ALL, Analyzer::word), help_heading = headings::ANALYSIS, long_help = choice("Print the report that this analyzer of instrumented kernels prints, too, as this analysis counts it", Analyzer::ALL, Analyzer::word, Analyzer::says))]
     analyzers: Vec<String>,
     /// An option of the analyzers: page=BYTES, a power of two.
-    #[arg(long, value_name = "KEY=VALUE", requires = "analyzers", help_heading = help::ANALYSIS)]
+    #[arg(long, value_name = "KEY=VALUE", requires = "analyzers", help_heading = headings::ANALYSIS)]
     analyzer_option: Vec<String>,
     /// Observe only so many workgroups, or such a part of them, evenly spread. All of them run.
-    #[arg(long, value_name = "N|P%", value_parser = sample, help_heading = help::ANALYSIS)]
+    #[arg(long, value_name = "N|P%", value_parser = sample, help_heading = headings::ANALYSIS)]
     workgroups: Option<Sample>,
     /// The dispatch may access only so many bytes of an allocation, from an argument or an address on, and what other arguments
     /// point to. For memory that the application divides itself; `--check memory` reports other accesses. Repeat it for more parts.
-    #[arg(long, value_name = "NAME[+OFFSET]=BYTES", help_heading = help::ANALYSIS)]
+    #[arg(long, value_name = "NAME[+OFFSET]=BYTES", help_heading = headings::ANALYSIS)]
     bounds: Vec<Bounds>,
     /// Analyse the same dispatches of this capture, too, as the application ran them, and print the numbers of both. The capture itself
     /// is compared with what --hsaco and --workgroup make of it.
-    #[arg(long, value_name = "FILE", help_heading = help::ANALYSIS)]
+    #[arg(long, value_name = "FILE", help_heading = headings::ANALYSIS)]
     against: Option<PathBuf>,
     /// Print the code with counts in the margin.
-    #[arg(long, help_heading = help::GENERAL)]
+    #[arg(long, help_heading = headings::GENERAL)]
     annotate: bool,
     /// Print one JSON object for each dispatch, one a line.
-    #[arg(long, help_heading = help::GENERAL)]
+    #[arg(long, help_heading = headings::GENERAL)]
     json: bool,
     /// Write all dispatches into this page of HTML, too: the code with heat colours, and pictures of the buffers.
-    #[arg(long, value_name = "FILE", help_heading = help::GENERAL)]
+    #[arg(long, value_name = "FILE", help_heading = headings::GENERAL)]
     html: Option<PathBuf>,
     /// Seconds that a dispatch may take [default: no limit].
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = help::REPLAY)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = headings::REPLAY)]
     timeout: Option<Duration>,
 }
 
@@ -147,9 +150,15 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let dispatches = options.captured.dispatches(&reader)?;
     options.variant.is_used(&options.captured.file, &reader, &dispatches)?;
     let against = options.against.as_deref().map(Against::open).transpose()?;
+    let inputs: Vec<&Path> = [Some(reader.path()), options.against.as_deref()]
+        .into_iter()
+        .flatten()
+        .chain(options.variant.files())
+        .collect();
+    let html = options.html.as_deref().map(|path| Output::begin(path, Readers::Those, &inputs)).transpose()?;
     let (mut ends, mut all) = (Vec::new(), Vec::new());
     for dispatch in dispatches {
-        let analysed = CapturedDispatch::of(&reader, dispatch).map_err(Into::into).and_then(|c| request.analyse(&c));
+        let analysed = taken(&reader, dispatch).and_then(|captured| request.analyse(&captured));
         let end = match analysed {
             Ok(analysed) => {
                 let end = analysed.exit();
@@ -172,7 +181,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
             Err(error) => {
                 let end = exit::of(&error);
                 if options.json {
-                    lines([super::replay::show::error(dispatch.id, &error, end).to_string()])?;
+                    lines([results::error(dispatch.id, &error, end).to_string()])?;
                 }
                 tell(format_args!("dispatch {}: {error:#}", dispatch.id));
                 end
@@ -180,8 +189,11 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         };
         ends.push(end as u8);
     }
-    if let Some(path) = &options.html {
-        std::fs::write(path, html::page(&all)).with_context(|| format!("writing {}", file(path)))?;
+    if let (Some(mut html), Some(path)) = (html, &options.html) {
+        html.write_all(html::page(&all).as_bytes()).with_context(|| format!("writing {}", file(path)))?;
+        html.finish()?;
     }
+    ends.extend(options.captured.damage(&reader).map(|exit| exit as u8));
+    ends.extend(against.and_then(|against| against.damage()).map(|exit| exit as u8));
     std::process::exit(Exit::of_all(ends).into())
 }

@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use logdur_analysis::forms::{About, Form, Out};
+use logdur_captured::{Bounds, CapturedDispatch, divided};
 use logdur_observe::heat::Region;
 use logdur_observe::report::{LoadedCode, Report};
 use logdur_observe::{Analyzer, Divided, Sample, Session, Wanted};
-use logdur_replay::{
-    Bounds, CapturedDispatch, Exit, Observed, Setup, Variant, divided, emulated_processor, named, observed,
-};
+use logdur_replay::{Observed, Setup, Variant, emulated_processor, named, observed};
+use omniprobe_exit::Exit;
 
 use super::{json, show};
-use crate::cmd::output::demangled;
-use crate::cmd::tell;
+use crate::output::{demangled, tell};
 
 /// In effect no limit: 34 years.
 pub(super) const NO_LIMIT: Duration = Duration::from_secs(1 << 30);
@@ -103,8 +102,8 @@ impl Request {
         let called = observed.called.iter();
         let called: Vec<LoadedCode<'_>> =
             called.map(|c| LoadedCode { place: &c.place, bytes: &c.bytes, moved: c.moved }).collect();
-        let report =
-            Report::of(code, &called, &session.take(), session.regions()).map_err(logdur_replay::ReplayError::from)?;
+        let report = Report::of(code, &called, &session.take(), session.regions())
+            .map_err(logdur_captured::ReplayError::from)?;
         if let Some(problem) = &report.problem {
             tell(format_args!("{place}: source lines: {problem}"));
         }

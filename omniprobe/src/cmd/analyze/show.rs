@@ -4,11 +4,11 @@ use logdur_analysis::operations::Group;
 use logdur_analysis::roofline::Point;
 use logdur_observe::Analysis;
 use logdur_observe::peak::Peak;
-use logdur_observe::report::{Found, Instruction, Report, file_name};
+use logdur_observe::report::{Instruction, LocatedFinding, Report, file_name};
 
 use super::request::Analysed;
-use crate::cmd::listing::calls;
-use crate::cmd::output::demangled;
+use crate::listing::calls;
+use crate::output::demangled;
 
 /// Blocks, lines and parts that a summary shows.
 const SHOWN: usize = 10;
@@ -26,7 +26,7 @@ pub(super) fn text(analysed: &Analysed, annotate: bool) -> Vec<String> {
         all.push(format!("  {workgroups} of {total} workgroups were observed: totals are of these"));
     }
     all.extend(observed.fault.iter().map(|fault| format!("  ended early: {fault}")));
-    all.extend(observed.weaknesses.iter().map(|why| format!("  qualified: {why}")));
+    all.extend(observed.qualified.iter().map(|why| format!("  qualified: {why}")));
     let worst = report.worst();
     for worst in worst.iter().take(3) {
         all.push(format!("  {}", worst.text));
@@ -163,10 +163,12 @@ fn blocks(report: &Report) -> Vec<String> {
     let mut all = vec![format!("  blocks: {} executed, {never} never", executed.len())];
     for block in executed.iter().take(SHOWN) {
         let at = report.instructions.iter().find(|inst| inst.address == block.start);
-        let place = at.map_or_else(String::new, Instruction::place);
+        // Without a source line, the place is the address.
+        let place =
+            at.filter(|inst| inst.source.is_some()).map_or_else(String::new, |inst| format!(" {}", inst.place()));
         let empty = if block.empty > 0 { format!(", {} times without a lane", block.empty) } else { String::new() };
         all.push(format!(
-            "    {:#x}..{:#x} {place}: {} × {} instructions, {:.0}% of lanes active{empty}",
+            "    {:#x}..{:#x}{place}: {} × {} instructions, {:.0}% of lanes active{empty}",
             block.start,
             block.end,
             block.executions,
@@ -221,7 +223,7 @@ pub(super) fn place(inst: &Instruction) -> String {
     calls(&inst.frames).unwrap_or_else(|| inst.place())
 }
 
-fn finding(report: &Report, found: &Found) -> Vec<String> {
+fn finding(report: &Report, found: &LocatedFinding) -> Vec<String> {
     let inst = |at: Option<usize>, pc: u64| match at.and_then(|at| report.instructions.get(at)) {
         Some(inst) => format!("{}: {}", place(inst), inst.text),
         None => format!("{pc:#x}"),

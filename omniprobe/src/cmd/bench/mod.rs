@@ -6,14 +6,15 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use logdur_captured::CapturedDispatch;
 use logdur_replay::bench::{self, Restore};
-use logdur_replay::{CapturedDispatch, Exit, Replacement, Setup, Variant};
+use logdur_replay::{Replacement, Setup, Variant};
+use omniprobe_exit::Exit;
 
-use super::captured::share;
-use super::lines;
-use super::worker::{self, TargetArgs, VariantArgs};
-use crate::help;
-pub(super) use show::{compared, compared_json};
+use crate::captured::share;
+use crate::headings;
+use crate::output::lines;
+use crate::worker::{self, TargetArgs, VariantArgs};
 
 /// Runs that count, unless a target says when it is enough.
 const RUNS: u32 = 30;
@@ -37,26 +38,26 @@ pub(crate) struct Options {
     #[command(flatten)]
     variant: VariantArgs,
     /// Runs that count; with --target-ci, at most [default: 30, or 2000 with --target-ci].
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = help::MEASUREMENT)]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = headings::MEASUREMENT)]
     repetitions: Option<u32>,
     /// Runs before these, which do not count.
-    #[arg(long, value_name = "N", default_value_t = 3, help_heading = help::MEASUREMENT)]
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = headings::MEASUREMENT)]
     warm_up: u32,
     /// Stop when half of the 95 % confidence interval of the median is at most this part of the median, like 1%.
-    #[arg(long, value_name = "P%", value_parser = share, help_heading = help::MEASUREMENT)]
+    #[arg(long, value_name = "P%", value_parser = share, help_heading = headings::MEASUREMENT)]
     target_ci: Option<f64>,
     /// What is restored between runs: the memory that the kernel changes, all captured memory, or nothing.
-    #[arg(long, value_name = "dirty|full|none", default_value = "dirty", value_parser = str::parse::<Restore>, help_heading = help::MEASUREMENT)]
+    #[arg(long, value_name = "dirty|full|none", default_value = "dirty", value_parser = str::parse::<Restore>, help_heading = headings::MEASUREMENT)]
     restore: Restore,
     /// Content of the caches when a run begins.
-    #[arg(long, value_name = "STATE", value_enum, default_value = "warm", help_heading = help::MEASUREMENT)]
+    #[arg(long, value_name = "STATE", value_enum, default_value = "warm", help_heading = headings::MEASUREMENT)]
     cache_state: CacheState,
     /// Measure the kernels of two files in alternation, and report the faster one. `captured` means the kernel that ran,
     /// `original` the application's own.
-    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["hsaco", "cache"], help_heading = help::VARIANT)]
+    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["hsaco", "cache"], help_heading = headings::VARIANT)]
     compare: Option<Vec<PathBuf>>,
     /// Also measure a kernel that computes something else.
-    #[arg(long, help_heading = help::MEASUREMENT)]
+    #[arg(long, help_heading = headings::MEASUREMENT)]
     no_verify: bool,
 }
 
@@ -91,5 +92,5 @@ fn measure(options: &Options, captured: &CapturedDispatch<'_>) -> Result<Exit> {
     } else {
         lines(show::text(&report, &how, options.target.attempt))?;
     }
-    Ok(if options.no_verify { Exit::Success } else { report.exit() })
+    Ok(if options.no_verify { Exit::Success } else { show::status(&report) })
 }

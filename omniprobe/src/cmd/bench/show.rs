@@ -1,15 +1,13 @@
 //! Prints measurements, for people and for programs.
 
+use logdur_captured::verify::Overall;
 use logdur_replay::bench::{Options, Report, Restore, Side};
-use logdur_replay::stats::{Pairs, Summary};
-use logdur_replay::verify::Overall;
+use logdur_replay::stats::Summary;
+use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 
-use crate::cmd::output::demangled;
-use crate::cmd::replay::show::{self, buffer, heading, placed};
-
-/// The probability of a chance that is taken for none.
-const CHANCE: f64 = 0.05;
+use crate::output::demangled;
+use crate::results::{ONE_PATTERN, buffer, buffer_json, compared, compared_json, heading, placed, word};
 
 /// Lines for people.
 pub(super) fn text(report: &Report, how: &Options, attempt: u32) -> Vec<String> {
@@ -50,11 +48,12 @@ fn side(side: &Side, name: &str, recorded: Option<u64>) -> Vec<String> {
     if let Some((id, place)) = &side.replaced {
         all.push(format!("  {name}replaced by {id}, {place}"));
     }
-    all.push(format!("  {name}{}", show::word(side.overall, &side.weaknesses)));
+    all.push(format!("  {name}{}", word(side.overall, &side.qualified)));
     if side.overall != Overall::Pass {
         all.extend(side.buffers.iter().filter(|b| b.verdict.is_failure()).flat_map(buffer));
     }
-    all.extend(side.weaknesses.iter().map(|text| format!("  {name}qualified: {text}")));
+    all.extend(side.qualified.iter().map(|text| format!("  {name}qualified: {text}")));
+    all.extend(side.one_pattern.then(|| format!("  {name}{}", ONE_PATTERN)));
     let Some(s) = &side.summary else {
         let why = match side.overall {
             Overall::Pass => "the other one did not pass",
@@ -87,26 +86,10 @@ fn ratio(summary: &Summary, recorded: Option<u64>) -> Option<f64> {
     recorded.map(|recorded| summary.median_ns / recorded as f64)
 }
 
-/// Which of two with these names is faster, if that is no chance, and times mean anything.
-pub(in crate::cmd) fn compared(pairs: &Pairs, emulated: bool, names: [&str; 2]) -> String {
-    let numbers = format!("{:.4}, the median of {} pairs, p = {:.2e}", pairs.ratio, pairs.count, pairs.p);
-    format!("{numbers}: {}", verdict(pairs, emulated, names))
-}
-
-/// The same for programs.
-pub(in crate::cmd) fn compared_json(pairs: &Pairs, emulated: bool, names: [&str; 2]) -> Value {
-    let verdict = verdict(pairs, emulated, names);
-    json!({ "ratio": pairs.ratio, "pairs": pairs.count, "p": pairs.p, "verdict": verdict })
-}
-
-fn verdict(pairs: &Pairs, emulated: bool, [first, second]: [&str; 2]) -> String {
-    match pairs.ratio {
-        _ if emulated => "no verdict, it is emulated".to_owned(),
-        _ if pairs.p >= CHANCE => "no significant difference".to_owned(),
-        ratio if ratio < 1.0 => format!("{second} is faster"),
-        ratio if ratio > 1.0 => format!("{first} is faster"),
-        _ => "as fast".to_owned(),
-    }
+/// The status of the first kernel that did not pass, or success.
+pub(super) fn status(report: &Report) -> Exit {
+    let failed = report.sides.iter().find(|side| side.overall != Overall::Pass);
+    failed.map_or(Exit::Success, |side| side.overall.into())
 }
 
 /// An object for programs.
@@ -117,7 +100,7 @@ pub(super) fn json(report: &Report, how: &Options, attempt: u32) -> Value {
         "dispatch": report.dispatch,
         "kernel": report.kernel,
         "demangled": demangled(&report.kernel),
-        "status": report.exit() as u8,
+        "status": status(report) as u8,
         "placed": placed(attempt, report.relocated),
         "isa": report.device.isa,
         "product": report.device.product,
@@ -136,8 +119,9 @@ pub(super) fn json(report: &Report, how: &Options, attempt: u32) -> Value {
 
 fn side_json(side: &Side, recorded: Option<u64>) -> Value {
     json!({
-        "result": show::word(side.overall, &side.weaknesses),
-        "qualified": side.weaknesses,
+        "result": word(side.overall, &side.qualified),
+        "qualified": side.qualified,
+        "one_pattern": side.one_pattern,
         "replaced_by": side.replaced.as_ref().map(|(id, _)| id.to_string()),
         "replaced_from": side.replaced.as_ref().map(|(_, place)| place),
         "gpu": side.summary,
@@ -145,6 +129,6 @@ fn side_json(side: &Side, recorded: Option<u64>) -> Value {
         "replayed_by_recorded": side.summary.as_ref().and_then(|s| ratio(s, recorded)),
         "gpu_ns": side.gpu_ns,
         "host_ns": side.host_ns,
-        "buffers": side.buffers.iter().map(show::buffer_json).collect::<Vec<_>>(),
+        "buffers": side.buffers.iter().map(buffer_json).collect::<Vec<_>>(),
     })
 }

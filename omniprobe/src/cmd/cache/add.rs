@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use logdur_kernel_cache::Added;
-use logdur_replay::Exit;
+use omniprobe_exit::Exit;
 
 use super::KernelFilter;
-use crate::cmd::output;
+use crate::output::{file, lines};
 
 /// What is added where.
 #[derive(Args, Clone, Debug)]
@@ -39,8 +39,8 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
     let line = |a: &Added| {
         let target = a.kernels.first().map_or_else(String::new, |k| k.interface.target.to_string());
         let there = if a.was_there { ", was there" } else { "" };
-        format!("{}: {target}, {} kernels{there}", output::file(&a.path), a.kernels.len())
+        format!("{}: {target}, {} kernels{there}", file(&a.path), a.kernels.len())
     };
-    output::lines(added.iter().map(line))?;
+    lines(added.iter().map(line))?;
     Ok(Exit::Success)
 }

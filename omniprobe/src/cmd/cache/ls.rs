@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use logdur_kernel_cache::Hash;
-use logdur_replay::Exit;
+use omniprobe_exit::Exit;
 
 use super::{KernelFilter, table};
-use crate::cmd::output;
+use crate::output::{demangled, file, lines, tell};
 
 /// What is listed.
 #[derive(Args, Clone, Debug)]
@@ -35,11 +35,11 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
     let hashed: Vec<(_, Hash)> = hashed.collect::<Result<_>>()?;
     super::keep_hashes(&[&cache]);
     if hashed.is_empty() {
-        let shown: Vec<String> = options.paths.iter().map(|path| output::file(path)).collect();
-        output::tell(format_args!("{}: no kernel that is asked for is in it", shown.join(", ")));
+        let shown: Vec<String> = options.paths.iter().map(|path| file(path)).collect();
+        tell(format_args!("{}: no kernel that is asked for is in it", shown.join(", ")));
     }
     if options.json {
-        output::lines(hashed.iter().map(|(k, hash)| table::json(k, Some(&hash.to_string())).to_string()))?;
+        lines(hashed.iter().map(|(k, hash)| table::json(k, Some(&hash.to_string())).to_string()))?;
         return Ok(Exit::Success);
     }
     let head =
@@ -58,8 +58,8 @@ pub(super) fn run(options: &Options) -> Result<Exit> {
             i.sgprs.to_string(),
             i.required_workgroup_size.map_or_else(|| format!("≤{}", i.max_flat_workgroup_size), shape),
             table::arguments(i),
-            output::demangled(&i.name),
-            output::file(&kernel.path),
+            demangled(&i.name),
+            file(&kernel.path),
         ]
     };
     table::print(head, &hashed.iter().map(row).collect::<Vec<_>>())?;

@@ -11,21 +11,24 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
+use logdur_journal::names;
 use logdur_kernel_cache::{Cache, Candidate, Indexing, Trust, index_folder};
-use logdur_replay::Exit;
+use logdur_settings::{Interceptor, TRUST_ALL};
+use logdur_system::trust;
+use omniprobe_exit::Exit;
 use regex::Regex;
 
-use crate::cmd::{progress, tell};
+use super::Example;
 use crate::environment::Environment;
-use logdur_journal::{names, trust};
-use logdur_settings::{Interceptor, TRUST_ALL};
+use crate::output::tell;
+use crate::progress;
 
 /// An index that is made within this time is made at once.
 const AT_ONCE: Duration = Duration::from_millis(300);
 
 /// What is done with code objects.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct CacheOptions {
+pub(crate) struct Options {
     #[command(subcommand)]
     command: CacheCommand,
 }
@@ -39,6 +42,13 @@ enum CacheCommand {
     /// Copy code objects out of programs, libraries and bundles into a folder.
     Add(add::Options),
 }
+
+/// The examples of these.
+pub(super) const EXAMPLES: &[Example] = &[
+    ("ls", "List the kernels of a program and of a folder", "omniprobe cache ls ./app faster"),
+    ("check", "Would gemm kernels of a folder be swapped, and why not?", "omniprobe cache check faster ./app -k gemm"),
+    ("add", "Take the code objects out of a program", "omniprobe cache add faster ./app"),
+];
 
 /// Which kernels.
 #[derive(Args, Clone, Debug)]
@@ -63,7 +73,7 @@ impl KernelFilter {
 ///
 /// # Errors
 /// When a folder or file is not there, or cannot be written.
-pub(crate) fn run(options: &CacheOptions) -> Result<Exit> {
+pub(crate) fn run(options: &Options) -> Result<Exit> {
     match &options.command {
         CacheCommand::Ls(options) => ls::run(options),
         CacheCommand::Check(options) => check::run(options),

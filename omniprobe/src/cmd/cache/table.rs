@@ -4,7 +4,7 @@ use anyhow::Result;
 use logdur_kernel_cache::{Candidate, Interface, Parameter};
 use serde_json::{Value, json};
 
-use crate::cmd::output::{demangled, lines};
+use crate::output::{demangled, lines};
 
 /// Rows under a head, each column as wide as its widest cell; the last one is not filled up.
 pub(super) fn print<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Result<()> {
@@ -15,7 +15,10 @@ pub(super) fn print<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Re
         }
     }
     let line = |cells: [&str; N]| {
-        let padded: Vec<String> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        // A width in a format is limited, and a name is not.
+        let pad = |cell: &str, width: usize| " ".repeat(width.saturating_sub(cell.chars().count()));
+        let padded: Vec<String> =
+            cells.iter().zip(widths).map(|(cell, width)| format!("{cell}{}", pad(cell, width))).collect();
         padded.join("  ").trim_end().to_owned()
     };
     lines(std::iter::once(line(head)).chain(rows.iter().map(|row| line(row.each_ref().map(String::as_str)))))
@@ -71,7 +74,7 @@ pub(super) fn json(candidate: &Candidate, hash: Option<&str>) -> Value {
         "vgprs": i.vgprs,
         "agprs": i.agprs,
         "sgprs": i.sgprs,
-        "variables": i.variables,
-        "stored_functions": i.stored_functions,
+        "variables": &*i.variables,
+        "stored_functions": &*i.stored_functions,
     })
 }

@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::Reader;
-use logdur_replay::diff::{self, Pair};
-use logdur_replay::verify::Rule;
-use logdur_replay::{Exit, ReplayError, symbol};
+use logdur_captured::diff::{self, Pair};
+use logdur_captured::verify::Rule;
+use logdur_captured::{ReplayError, symbol};
+use omniprobe_exit::Exit;
 
-use super::captured::{self, Captured};
-use super::{lines, tell};
-use crate::help;
+use crate::captured::{self, Captured};
+use crate::headings;
+use crate::output::{lines, tell};
 
 /// What is compared with what, and how.
 #[derive(Args, Clone, Debug)]
@@ -27,16 +28,16 @@ pub(crate) struct Options {
     other: PathBuf,
     /// The dispatch of the other capture, to compare with the one of --dispatch or --kernel [default: the n-th dispatch of a
     /// kernel is compared with the n-th of that kernel].
-    #[arg(long, value_name = "N", help_heading = help::DISPATCHES)]
+    #[arg(long, value_name = "N", help_heading = headings::DISPATCHES)]
     dispatch_b: Option<u64>,
     /// Element type and tolerance of a buffer, like `out=f16:rel=1e-2,abs=1e-6,ulp=4`. Repeat it for more buffers.
-    #[arg(long, value_name = "NAME=TYPE[:LIMITS]", help_heading = help::COMPARISON)]
+    #[arg(long, value_name = "NAME=TYPE[:LIMITS]", help_heading = headings::COMPARISON)]
     tol: Vec<Rule>,
     /// Also compare hidden arguments, which the runtime adds after the application's.
-    #[arg(long, help_heading = help::COMPARISON)]
+    #[arg(long, help_heading = headings::COMPARISON)]
     all: bool,
     /// Print one JSON object for each pair of dispatches, one a line.
-    #[arg(long, help_heading = help::GENERAL)]
+    #[arg(long, help_heading = headings::GENERAL)]
     json: bool,
 }
 
@@ -55,10 +56,10 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     for pair in pairs(options, &a, b)? {
         let (shown, end) = match (pair.a, pair.b) {
             (Some(of_a), Some(of_b)) => match diff::compare((&a, of_a), (b, of_b), &how) {
-                Ok(diff) if options.json => (vec![show::json(&diff).to_string()], diff.exit()),
-                Ok(diff) => (show::text(&diff, &mut told), diff.exit()),
+                Ok(diff) if options.json => (vec![show::json(&diff).to_string()], Exit::from(&diff)),
+                Ok(diff) => (show::text(&diff, &mut told), Exit::from(&diff)),
                 Err(error) => {
-                    let status = error.exit();
+                    let status = Exit::from(&error);
                     let error = anyhow::Error::from(error);
                     tell(format_args!("dispatches {} and {}: {error:#}", of_a.id, of_b.id));
                     let object = show::error([of_a.id, of_b.id], &error, status);
@@ -82,7 +83,17 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let is = |end: &Exit| ![Exit::Success, Exit::Mismatch, Exit::Incomplete].contains(end);
     let other = ends.iter().copied().find(is);
     let of = |wanted: Exit| ends.contains(&wanted).then_some(wanted);
-    Ok(other.or(of(Exit::Mismatch)).or(of(Exit::Incomplete)).unwrap_or(Exit::Success))
+    let damaged = options.captured.damage(&a).or_else(|| options.damage_of_other(b));
+    let all = [other, of(Exit::Mismatch), damaged, of(Exit::Incomplete)];
+    Ok(all.into_iter().flatten().next().unwrap_or(Exit::Success))
+}
+
+impl Options {
+    /// The status of damage of the other capture, unless the compared dispatch of it is chosen by its number.
+    fn damage_of_other(&self, other: &Reader) -> Option<Exit> {
+        let is_whole = |id: u64| other.dispatches().iter().any(|dispatch| dispatch.id == id);
+        captured::damage(other).filter(|_| !self.dispatch_b.is_some_and(is_whole))
+    }
 }
 
 /// The pairs that are asked for.

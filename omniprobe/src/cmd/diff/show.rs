@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use logdur_capture::Id;
-use logdur_replay::Exit;
-use logdur_replay::diff::{Argument, BufferDiff, CodeDiff, Compared, Diff, Fact, Value as Given};
+use logdur_captured::diff::{Argument, BufferDiff, CodeDiff, Compared, Diff, Fact, Value as Given};
+use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 
-use crate::cmd::output::demangled;
+use crate::output::demangled;
 
 /// The word for an end.
 fn word(end: Exit) -> &'static str {
@@ -26,7 +26,7 @@ fn fact(fact: &Fact) -> String {
 /// Lines for people. Code is told of once for each pair of code objects.
 pub(super) fn text(diff: &Diff, told: &mut HashSet<[Id; 2]>) -> Vec<String> {
     let [a, b] = diff.dispatches;
-    let mut all = vec![format!("{}: dispatch {a} and {b}: {}", demangled(&diff.kernels[0]), word(diff.exit()))];
+    let mut all = vec![format!("{}: dispatch {a} and {b}: {}", demangled(&diff.kernels[0]), word(diff.into()))];
     all.extend(diff.geometry.iter().map(|f| format!("  {}", fact(f))));
     all.extend(diff.arguments.iter().map(argument));
     if let Some(code) = &diff.code {
@@ -127,7 +127,8 @@ pub(super) fn json(diff: &Diff) -> Value {
         json!({ "name": a.name, "type": a.type_name, "a": given(first), "b": given(second) })
     };
     let code = diff.code.as_ref().map(|code| {
-        let kernel = |k: &logdur_replay::diff::KernelDiff| json!({ "kernel": k.name, "differences": facts(&k.facts) });
+        let kernel =
+            |k: &logdur_captured::diff::KernelDiff| json!({ "kernel": k.name, "differences": facts(&k.facts) });
         json!({
             "a": code.ids[0].to_string(),
             "b": code.ids[1].to_string(),
@@ -142,8 +143,8 @@ pub(super) fn json(diff: &Diff) -> Value {
         "demangled": demangled(a),
         "dispatch_a": diff.dispatches[0],
         "dispatch_b": diff.dispatches[1],
-        "result": word(diff.exit()),
-        "status": diff.exit() as u8,
+        "result": word(diff.into()),
+        "status": Exit::from(diff) as u8,
         "geometry": facts(&diff.geometry),
         "arguments": diff.arguments.iter().map(argument).collect::<Vec<_>>(),
         "code": code,

@@ -2,40 +2,44 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use logdur_replay::Exit;
 use logdur_self_test::{CAPTURE, Check, HELLO, LOG, Launch, Part, Site, Way, selection};
 use logdur_settings::Interceptor;
+use logdur_system::output::{Output, Readers};
+use omniprobe_exit::Exit;
 use serde_json::Map;
 
-use crate::cmd::{captured::seconds, lines};
-use crate::environment::Environment;
+use crate::captured::seconds;
+use crate::cmd::run::{CaptureOptions, RunOptions};
+use crate::environment::{Environment, PlaceOptions};
+use crate::find;
+use crate::headings;
+use crate::output::{lines, tell};
 use crate::private_folder::PrivateFolder;
-use crate::{CaptureOptions, PlaceOptions, RunOptions, find, help};
 
 /// Which checks, and where the report goes.
 #[derive(Args, Clone, Debug)]
 pub(super) struct SelfTest {
     /// Check on the GPU what the library relies on, and say what the library will do here.
-    #[arg(long, help_heading = help::SELF_TEST)]
+    #[arg(long, help_heading = headings::SELF_TEST)]
     self_test: bool,
     /// Only these checks and those that they need, by name.
-    #[arg(long, value_name = "NAME[,NAME...]", value_delimiter = ',', requires = "self_test", help_heading = help::SELF_TEST)]
+    #[arg(long, value_name = "NAME[,NAME...]", value_delimiter = ',', requires = "self_test", help_heading = headings::SELF_TEST)]
     checks: Vec<String>,
     /// Write the report of the checks as JSON.
-    #[arg(long, requires = "self_test", help_heading = help::SELF_TEST)]
+    #[arg(long, requires = "self_test", help_heading = headings::SELF_TEST)]
     json: bool,
     /// Write the report into this folder too: report.json and report.txt.
-    #[arg(long, value_name = "DIR", requires = "self_test", help_heading = help::SELF_TEST)]
+    #[arg(long, value_name = "DIR", requires = "self_test", help_heading = headings::SELF_TEST)]
     report: Option<PathBuf>,
     /// How many seconds each process of a check may take.
-    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, requires = "self_test", help_heading = help::SELF_TEST)]
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, requires = "self_test", help_heading = headings::SELF_TEST)]
     time_limit: Duration,
 }
 
@@ -75,7 +79,7 @@ pub(super) fn run(place: &PlaceOptions, options: &SelfTest) -> Result<Exit> {
     let starter = Starter { place };
     // What is wrong with the options is told before any check.
     starter.environment(Way::Watched, folder.path())?;
-    let mut progress = |check: &Check| eprintln!("omniprobe: check {:>2}: {}", check.number, check.name);
+    let mut progress = |check: &Check| tell(format_args!("check {:>2}: {}", check.number, check.name));
     let report = logdur_self_test::run(&checks, &starter, folder.path(), options.time_limit, &mut progress)
         .context("the processes of the checks")?;
     let mut about = Map::new();
@@ -85,7 +89,9 @@ pub(super) fn run(place: &PlaceOptions, options: &SelfTest) -> Result<Exit> {
         fs::create_dir_all(to).with_context(|| format!("--report {}", to.display()))?;
         for (name, content) in [("report.txt", &text), ("report.json", &json)] {
             let path = to.join(name);
-            fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+            let mut report = Output::begin_in(to, name, Readers::Those, &[])?;
+            report.write_all(content.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
+            report.finish()?;
         }
     }
     lines(if options.json { &json } else { &text }.lines().map(str::to_owned))?;
@@ -101,7 +107,7 @@ pub(super) fn part(options: &PartOptions) -> Result<Option<Exit>> {
         return Ok(None);
     };
     let findings = logdur_self_test::part(check, part, &Site::of(folder))?;
-    println!("{}", serde_json::to_string(&findings)?);
+    lines([serde_json::to_string(&findings)?])?;
     Ok(Some(Exit::Success))
 }
 
@@ -128,10 +134,10 @@ impl Starter<'_> {
         let mut environment = if way == Way::Variable {
             let mut environment = Environment::default();
             environment.place(self.place, None)?;
-            environment.set("HSA_TOOLS_LIB", Environment::of(&options)?.get("HSA_TOOLS_LIB").unwrap_or_default());
+            environment.set("HSA_TOOLS_LIB", options.environment()?.get("HSA_TOOLS_LIB").unwrap_or_default());
             environment
         } else {
-            Environment::of(&options)?
+            options.environment()?
         };
         environment.set(Interceptor::hello, folder.join(HELLO));
         Ok(environment)

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use logdur_replay::Exit;
 use logdur_report::Row;
 use logdur_report::against::{Change, Run};
 use logdur_report::summary::{By, Group, Summary, Totals};
+use omniprobe_exit::Exit;
 
-use super::input::{self, Position};
+use crate::input::{self, Position, Which, Wholeness};
+use crate::output::{aside, printable, tell};
 
 /// Which logs, and how they are shown.
 #[derive(Args, Clone, Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct Options {
     /// Logs, in CSV or JSON; `-` is the standard input.
     #[arg(required = true, value_name = "LOG")]
     logs: Vec<PathBuf>,
+    #[command(flatten)]
+    which: Which,
     #[command(flatten)]
     shown: Shown,
     /// Compare the medians of the logs with those of BASELINE, kernel by kernel.
@@ -60,6 +63,7 @@ enum Grouping {
     Queue,
     Gpu,
     Process,
+    Rank,
     Log,
 }
 
@@ -92,8 +96,10 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let [baseline, new] = &mut runs;
     let compare = options.against.is_some();
     let mut summary = Summary::new(options.shown.by.into());
-    for log in &input::logs(&options.logs)? {
-        read(log, &mut summary, |row| {
+    let logs = options.which.of_all(input::logs(&options.logs)?)?;
+    let mut whole = Wholeness::default();
+    for log in &logs {
+        read(log, &mut whole, &mut summary, |row, _| {
             if compare {
                 new.add(row);
             }
@@ -103,18 +109,18 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     warn(&totals);
     let Some(path) = &options.against else {
         show::totals(&mut totals, &options.shown)?;
-        return Ok(if totals.rows.rows == 0 { Exit::NothingToCompare } else { Exit::Success });
+        return Ok(whole.status(if totals.rows.rows == 0 { input::nothing(&logs) } else { Exit::Success }));
     };
     let mut before = Summary::new(By::Kernel);
-    for log in &input::logs(std::slice::from_ref(path))? {
-        read(log, &mut before, |row| baseline.add(row))?;
+    for log in &options.which.of_all(input::logs(std::slice::from_ref(path))?)? {
+        read(log, &mut whole, &mut before, |row, _| baseline.add(row))?;
     }
     let before = before.totals();
     warn(&before);
     let emulated = [&totals, &before].iter().any(|t| t.gpus.iter().any(|gpu| gpu.name.ends_with("(emulated)")));
     let changes = baseline.against(new);
     show::changes(&changes, emulated, &options.shown)?;
-    Ok(judged(&changes, emulated, options.fail_above))
+    Ok(whole.status(judged(&changes, emulated, options.fail_above)))
 }
 
 /// The status of a comparison.
@@ -132,10 +138,10 @@ fn judged(changes: &[Change], emulated: bool, fail_above: Option<f64>) -> Exit {
 fn warn(totals: &Totals) {
     let rows = &totals.rows;
     if let Some(first) = &rows.first_unreadable {
-        super::tell(format_args!("{} lines are no rows; the first: {first}", rows.unreadable));
+        tell(format_args!("{} lines are no rows; the first: {first}", rows.unreadable));
     }
     if rows.without_times + rows.reversed > 0 {
-        super::tell(format_args!(
+        tell(format_args!(
             "{} of {} rows have no times, {} end before they start: they count as calls only",
             rows.without_times, rows.rows, rows.reversed
         ));
@@ -143,16 +149,13 @@ fn warn(totals: &Totals) {
     let count = |name: &str| totals.accounts.get(name).copied().unwrap_or(0);
     let filtered = count("filtered");
     if filtered > 0 {
-        super::tell(format_args!(
-            "{filtered} of {} dispatches are not in the logs: a filter kept them out",
-            count("seen")
-        ));
+        tell(format_args!("{filtered} of {} dispatches are not in the logs: a filter kept them out", count("seen")));
     }
 }
 
 /// Adds a log's rows, of which `also` sees each.
-fn read(log: &Position, summary: &mut Summary, also: impl FnMut(&Row<'_>)) -> Result<()> {
-    input::read(log, |name, log| summary.read(name, log, also))
+fn read(log: &Position, whole: &mut Wholeness, summary: &mut Summary, also: impl FnMut(&Row<'_>, usize)) -> Result<()> {
+    whole.read(log, |name, log| summary.read(name, log, also))
 }
 
 /// After a run: prints on stderr the totals of what was appended to its logs.
@@ -162,12 +165,13 @@ fn read(log: &Position, summary: &mut Summary, also: impl FnMut(&Row<'_>)) -> Re
 pub(crate) fn after_run(logs: &[Position]) -> Result<()> {
     let mut summary = Summary::new(By::Kernel);
     for log in logs {
-        input::read(log, |name, log| summary.read(name, log, |_| ()))?;
+        read(log, &mut Wholeness::default(), &mut summary, |_, _| ())?;
     }
     let totals = summary.totals();
     warn(&totals);
     let width = show::width(&io::stderr());
-    show::table(&totals, By::Kernel, width).iter().for_each(|line| eprintln!("{}", super::printable(line)));
+    let lines = show::table(&totals, By::Kernel, width);
+    lines.iter().for_each(|line| aside(format!("{}\n", printable(line)).as_bytes()));
     Ok(())
 }
 
@@ -199,6 +203,7 @@ impl From<Grouping> for By {
             Grouping::Queue => By::Queue,
             Grouping::Gpu => By::Gpu,
             Grouping::Process => By::Process,
+            Grouping::Rank => By::Rank,
             Grouping::Log => By::Log,
         }
     }

@@ -6,16 +6,14 @@ use std::os::fd::AsRawFd;
 
 use anyhow::{Context, Result};
 use logdur_report::against::Change;
-use logdur_report::rows::{Process, size_text};
-use logdur_report::short::shortened;
+use logdur_report::rows::{Process, UNKNOWN, size_text};
+use logdur_report::short::all_shortened;
 use logdur_report::summary::{By, CopyGroup, GpuTime, Group, MOST_SHAPES, RangeGroup, Shape, Totals};
 use serde_json::json;
 
 use super::Shown;
-use crate::cmd::lines;
+use crate::output::lines;
 
-/// Columns of the screen where standard output is none.
-const WIDTH: usize = 160;
 /// Columns that a name has at least.
 const SHORTEST_NAME: usize = 24;
 
@@ -35,22 +33,32 @@ pub(super) fn totals(totals: &mut Totals, shown: &Shown) -> Result<()> {
     lines(table(totals, shown.by.into(), width))
 }
 
-/// The columns of a terminal; a fixed number for anything else.
+/// The columns of a terminal. Anything else, like a file or a pipe, has room for all.
 pub(super) fn width(to: &(impl IsTerminal + AsRawFd)) -> usize {
     let mut size = MaybeUninit::<libc::winsize>::zeroed();
     // SAFETY: the kernel writes a `winsize`, which the pointer has room for, or fails.
     let result = unsafe { libc::ioctl(to.as_raw_fd(), libc::TIOCGWINSZ, size.as_mut_ptr()) };
     // SAFETY: all zeroes is a value of the struct, should the call have failed.
     let columns = unsafe { size.assume_init() }.ws_col;
-    if result == 0 && columns > 0 && to.is_terminal() { columns.into() } else { WIDTH }
+    if result == 0 && columns > 0 && to.is_terminal() { columns.into() } else { usize::MAX }
 }
 
 /// The table of groups, then a line for each GPU.
 pub(super) fn table(totals: &Totals, by: By, width: usize) -> Vec<String> {
     let is_replaced = totals.groups.iter().any(|group| group.replaced > 0);
-    let mut header = vec!["total", "share", "calls", "mean", "median", "min", "max", "p95", "stddev"];
-    header.extend(is_replaced.then_some("replaced"));
-    header.push(if by == By::Shape { "grid / workgroup" } else { "shapes" });
+    let mut header = vec![
+        Title("total", 0),
+        Title("share", 0),
+        Title("calls", 0),
+        Title("mean", 3),
+        Title("median", 1),
+        Title("min", 5),
+        Title("max", 4),
+        Title("p95", 6),
+        Title("stddev", 7),
+    ];
+    header.extend(is_replaced.then_some(Title("replaced", 2)));
+    header.push(if by == By::Shape { Title("grid / workgroup", 0) } else { Title("shapes", 8) });
     let row = |group: &Group| {
         let d = &group.durations;
         let mut cells = vec![time(d.total_ns as f64), format!("{:.1}%", 100.0 * group.share), group.calls.to_string()];
@@ -62,19 +70,26 @@ pub(super) fn table(totals: &Totals, by: By, width: usize) -> Vec<String> {
         cells
     };
     let rows: Vec<Vec<String>> = totals.groups.iter().map(row).collect();
-    let names = totals.groups.iter().map(|group| named(group, by));
+    let process = |group: &Group| Process { rank: group.rank, pid: group.pid };
+    let are_shared = totals.groups.iter().any(|group| totals.groups.first().map(process) != Some(process(group)));
+    let names = totals.groups.iter().map(|group| match by {
+        By::Queue if are_shared => format!("{} {}", process(group).name(), named(group, by)),
+        _ => named(group, by),
+    });
     let what = match by {
         By::Kernel | By::Shape => "kernel",
         By::Queue => "queue",
         By::Gpu => "gpu",
         By::Process => "process",
+        By::Rank => "rank",
         By::Log => "log",
     };
     let mut all = aligned(&header, &rows, what, names, width);
     if !totals.gpus.is_empty() {
         all.push(String::new());
     }
-    all.extend(totals.gpus.iter().map(gpu));
+    let are_several = totals.gpus.len() > 1;
+    all.extend(totals.gpus.iter().map(|time| gpu(time, are_several)));
     all.extend(totals.copies.iter().map(copies));
     all.extend(totals.ranges.iter().take(MOST_RANGES).map(range));
     let others = totals.ranges.len().saturating_sub(MOST_RANGES);
@@ -128,13 +143,14 @@ fn named(group: &Group, by: By) -> String {
     match (by, group.agent, group.queue) {
         (By::Queue, Some(agent), Some(queue)) => format!("gpu {agent} queue {queue}"),
         (By::Gpu, Some(agent), _) => format!("gpu {agent}"),
-        (By::Process, ..) => Process { rank: group.rank, pid: group.pid }.name(),
+        (By::Process | By::Rank, ..) => Process { rank: group.rank, pid: group.pid }.name(),
         _ => group.name.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| "(unknown)".to_owned()),
     }
 }
 
 fn shapes(shapes: &[Shape], by: By) -> String {
     match shapes {
+        [] => UNKNOWN.to_owned(),
         [(grid, workgroup)] => format!("{}/{}", size_text(*grid), size_text(*workgroup)),
         _ if by == By::Shape => String::new(),
         several if several.len() >= MOST_SHAPES => format!("{MOST_SHAPES}+"),
@@ -142,9 +158,12 @@ fn shapes(shapes: &[Shape], by: By) -> String {
     }
 }
 
-/// Right-aligned columns, and a name at the end that has the rest of the width.
+/// A column's title, and how soon it is left out where there is no room: the greatest first, and 0 never.
+struct Title(&'static str, u8);
+
+/// Right-aligned columns, and a name at the end that has the rest of the width. What has no room is left out, and named.
 fn aligned(
-    header: &[&str],
+    header: &[Title],
     rows: &[Vec<String>],
     what: &str,
     names: impl Iterator<Item = String>,
@@ -154,22 +173,37 @@ fn aligned(
         let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
         cells.chain([title.len()]).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = header.iter().enumerate().map(|(at, title)| columns(at, title)).collect();
-    let left = width.saturating_sub(widths.iter().map(|w| w + 2).sum()).max(SHORTEST_NAME);
-    let line = |cells: &mut dyn Iterator<Item = &str>, name: &str| {
-        let cells = cells.zip(&widths).map(|(cell, width)| format!("{cell:>width$}  "));
+    let widths: Vec<usize> = header.iter().enumerate().map(|(at, Title(title, _))| columns(at, title)).collect();
+    let mut shown: Vec<usize> = (0..header.len()).collect();
+    let taken = |shown: &[usize]| shown.iter().map(|at| widths[*at] + 2).sum::<usize>();
+    let mut left_out: Vec<&str> = Vec::new();
+    while taken(&shown).saturating_add(SHORTEST_NAME) > width
+        && let Some(at) = (0..shown.len()).max_by_key(|at| header[shown[*at]].1).filter(|at| header[shown[*at]].1 > 0)
+    {
+        left_out.push(header[shown.remove(at)].0);
+    }
+    let left = width.saturating_sub(taken(&shown)).max(SHORTEST_NAME);
+    let line = |cells: &[&str], name: &str| {
+        let cells =
+            shown.iter().map(|at| format!("{:>1$}  ", cells.get(*at).copied().unwrap_or_default(), widths[*at]));
         cells.collect::<String>() + name
     };
-    let mut all = vec![line(&mut header.iter().copied(), what)];
-    all.extend(
-        rows.iter().zip(names).map(|(row, name)| line(&mut row.iter().map(String::as_str), &shortened(&name, left))),
-    );
+    let titles: Vec<&str> = header.iter().map(|title| title.0).collect();
+    let mut all = vec![line(&titles, what)];
+    let names = all_shortened(&names.collect::<Vec<String>>(), left);
+    let of_row = |(row, name): (&Vec<String>, String)| line(&row.iter().map(String::as_str).collect::<Vec<_>>(), &name);
+    all.extend(rows.iter().zip(names).map(of_row));
+    if !left_out.is_empty() {
+        all.push(format!("(no room for {}; omniprobe summary --full-names shows all)", left_out.join(", ")));
+    }
     all
 }
 
-/// A GPU's time in a line.
-fn gpu(gpu: &GpuTime) -> String {
-    let name = if gpu.name.is_empty() { String::new() } else { format!(" ({})", gpu.name) };
+/// A GPU's time in a line. Its place on the bus tells it from others of its kind.
+fn gpu(gpu: &GpuTime, are_several: bool) -> String {
+    let place = if are_several { gpu.bdf.as_str() } else { "" };
+    let about: Vec<&str> = [gpu.name.as_str(), place].into_iter().filter(|text| !text.is_empty()).collect();
+    let name = if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) };
     if gpu.calls == 0 {
         return format!("gpu {}{name}: no dispatches", gpu.agent);
     }
@@ -308,13 +342,23 @@ pub(super) fn changes(changes: &[Change], emulated: bool, shown: &Shown) -> Resu
         ]
     };
     let rows: Vec<Vec<String>> = sorted.iter().map(row).collect();
-    let header = ["ratio", "95% interval", "baseline", "log", "calls", "verdict"];
+    let header = [
+        Title("ratio", 0),
+        Title("95% interval", 3),
+        Title("baseline", 1),
+        Title("log", 1),
+        Title("calls", 2),
+        Title("verdict", 0),
+    ];
     let width = if shown.full_names { usize::MAX } else { width(&io::stdout()) };
     lines(aligned(&header, &rows, "kernel", sorted.iter().map(|change| change.kernel.clone()), width))
 }
 
 #[cfg(test)]
 mod tests {
+    use logdur_report::Log;
+    use logdur_report::summary::Summary;
+
     use super::*;
 
     #[test]
@@ -327,7 +371,34 @@ mod tests {
     fn columns_are_right_aligned_and_names_have_the_rest() {
         let rows = [vec!["1".to_owned(), "22".to_owned()], vec!["333".to_owned(), "4".to_owned()]];
         let names = ["f", "g"].map(str::to_owned);
-        let table = aligned(&["a", "b"], &rows, "kernel", names.into_iter(), 80);
+        let header = [Title("a", 0), Title("b", 1)];
+        let table = aligned(&header, &rows, "kernel", names.clone().into_iter(), 80);
         assert_eq!(table, ["  a   b  kernel", "  1  22  f", "333   4  g"]);
+        // With little room, the most important ones are there.
+        let table = aligned(&header, &rows, "kernel", names.into_iter(), 30);
+        assert_eq!(
+            table,
+            ["  a  kernel", "  1  f", "333  g", "(no room for b; omniprobe summary --full-names shows all)"]
+        );
+    }
+
+    #[test]
+    fn a_table_fits_a_terminal_of_sixty_columns_and_sizes_that_the_log_does_not_say_are_no_zeroes() {
+        let text = "kernel,startNs,endNs,replaced\n\"a kernel with a long name that has no end\",1000,2345678,1\n\
+                    \"another kernel with a name\",3000000,3000900,\n";
+        let of = |by: By| {
+            let mut summary = Summary::new(by);
+            summary.read("a.csv", &mut Log::new(text.as_bytes()), |_, _| ()).unwrap();
+            summary.totals()
+        };
+        for width in [50, 60, 80, 100, 132] {
+            let table = table(&of(By::Kernel), By::Kernel, width);
+            assert!(table.iter().take(3).all(|line| line.chars().count() <= width), "{width}: {table:#?}");
+            assert!(["total", "share", "calls"].iter().all(|title| table[0].contains(title)), "{table:#?}");
+        }
+        let (kernels, shapes) = (table(&of(By::Kernel), By::Kernel, 200), table(&of(By::Shape), By::Shape, 200));
+        for line in kernels[1..3].iter().chain(&shapes[1..3]) {
+            assert!(line.contains("    -  ") && !line.contains("0x0"), "{line}");
+        }
     }
 }

@@ -9,17 +9,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use logdur_captured::CapturedDispatch;
 use logdur_kernel_cache::Hash;
+use logdur_replay::Setup;
 use logdur_replay::tune::{
     Compiling, Identity, Journal, Keep, Merged, Parameter, Place, Plan, Runner, Shape, Shard, Space, Subject, Template,
     prepare, search, sources, write_csv,
 };
-use logdur_replay::{CapturedDispatch, Exit, Setup};
+use omniprobe_exit::Exit;
 
-use super::captured::{seconds, share};
-use super::worker::{self, TargetArgs};
-use super::{lines, progress};
-use crate::help;
+use crate::captured::{seconds, share, taken};
+use crate::headings;
+use crate::output::lines;
+use crate::progress;
+use crate::worker::{self, TargetArgs};
+
 use process::Processes;
 
 /// What is tried, and how.
@@ -28,17 +32,17 @@ pub(crate) struct Options {
     #[command(flatten)]
     target: TargetArgs,
     /// Folder for the results: trials.jsonl, trials.csv and code.
-    #[arg(short, long, value_name = "DIR", help_heading = help::GENERAL)]
+    #[arg(short, long, value_name = "DIR", help_heading = headings::GENERAL)]
     output: PathBuf,
     /// Continue the search in the folder. Files of the compile command that have changed are named.
-    #[arg(long, help_heading = help::GENERAL)]
+    #[arg(long, help_heading = headings::GENERAL)]
     resume: bool,
     /// Measure only part I of N parts, from 1, and choose nothing: for N machines, each with a folder of its own.
-    #[arg(long, value_name = "I/N", conflicts_with = "merge", help_heading = help::GENERAL)]
+    #[arg(long, value_name = "I/N", conflicts_with = "merge", help_heading = headings::GENERAL)]
     shard: Option<Shard>,
     /// Put the parts in these folders together, and choose the best. The other options are those of the parts. What no part has
     /// measured is measured.
-    #[arg(long, value_name = "DIR", num_args = 1.., help_heading = help::GENERAL)]
+    #[arg(long, value_name = "DIR", num_args = 1.., help_heading = headings::GENERAL)]
     merge: Vec<PathBuf>,
     #[command(flatten)]
     choices: Choices,
@@ -119,7 +123,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let reader = options.target.captured.open()?;
     let dispatch = options.target.captured.one(&reader)?;
     options.target.tell_runtime(&options.target.environment()?, &reader, &[dispatch])?;
-    let captured = CapturedDispatch::of(&reader, dispatch)?;
+    let captured = taken(&reader, dispatch)?;
     let subject = Subject::of(&captured);
     let space = options.space(&subject)?;
     let choices = space.choices()?;
@@ -146,7 +150,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     bar.finish_and_clear();
 
     let table = options.output.join("trials.csv");
-    write_csv(&table, &subject, &searched.trials)?;
+    write_csv(&table, &subject, &searched.trials, &[reader.path()])?;
     let found = show::Found {
         kernel: &subject.kernel,
         sizes: subject.sizes,
@@ -165,7 +169,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     } else {
         lines(found.text())?;
     }
-    Ok(found.exit())
+    Ok(options.target.captured.status(&reader, found.exit()))
 }
 
 impl Options {

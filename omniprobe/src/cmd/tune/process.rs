@@ -11,15 +11,18 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use logdur_captured::verify::{BufferReport, Overall};
+use logdur_captured::{CapturedDispatch, ReplayError};
 use logdur_replay::tune::{Config, Outcome, Runner};
-use logdur_replay::verify::{BufferReport, Overall};
-use logdur_replay::{CapturedDispatch, Exit, Ran, Replacement, ReplayError, Setup, Variant, Variants, Which};
+use logdur_replay::{Ran, Replacement, Setup, Variant, Variants, Which};
+use omniprobe_exit::Exit;
 use serde::{Deserialize, Serialize};
 
-use crate::cmd::replay::show;
-use crate::cmd::worker::TargetArgs;
 use crate::environment::Environment;
 use crate::exit;
+use crate::exit::Failure;
+use crate::results;
+use crate::worker::TargetArgs;
 
 /// What a process may need besides its launches: to look at all memory, twice.
 const SLACK: Duration = Duration::from_secs(120);
@@ -73,7 +76,7 @@ pub(super) fn serve(captured: &CapturedDispatch<'_>, setup: &Setup) -> Result<Ex
             return Ok(status);
         }
     };
-    say(&Answer::Ready { emulated: variants.device().emulated, qualified: variants.weaknesses().to_vec() })?;
+    say(&Answer::Ready { emulated: variants.device().emulated, qualified: variants.qualified().to_vec() })?;
     for line in io::stdin().lock().lines() {
         let request: Request = serde_json::from_str(&line?).context("a request")?;
         let Config { geometry, code, code_hash, .. } = request.config;
@@ -105,14 +108,14 @@ fn judged(ran: &Ran) -> Outcome {
 /// Why a configuration does not pass, in one line.
 fn mismatch(ran: &Ran) -> String {
     let failing = |b: &&BufferReport| b.verdict.is_failure();
-    let lines: Vec<String> = ran.buffers.iter().filter(failing).take(1).flat_map(show::buffer).collect();
+    let lines: Vec<String> = ran.buffers.iter().filter(failing).take(1).flat_map(results::buffer).collect();
     let lines: Vec<&str> = lines.iter().map(|line| line.trim()).collect();
     if lines.is_empty() { ran.overall.to_string() } else { lines.join("; ") }
 }
 
 /// What an error is: a result of the configuration's.
 fn failed(error: ReplayError) -> Answer {
-    let exit = error.exit();
+    let exit = Exit::from(&error);
     let seconds = match error {
         ReplayError::Timeout { seconds } | ReplayError::Stuck { seconds, .. } | ReplayError::Copy { seconds } => {
             seconds
@@ -227,7 +230,7 @@ impl<'a> Processes<'a> {
     /// # Errors
     /// What keeps the dispatch from being replayed.
     pub(super) fn start(target: &'a TargetArgs, captured: &CapturedDispatch<'_>) -> Result<Processes<'a>> {
-        let (environment, limit) = (target.environment()?, captured.limit(target.setup().limit));
+        let (environment, limit) = (target.environment()?, captured.limit(target.setup().limit, true));
         let dispatch = captured.dispatch.id;
         let (emulated, qualified, masked) = (false, Vec::new(), Vec::new());
         let mut processes =
@@ -247,7 +250,7 @@ impl<'a> Processes<'a> {
                     return Ok(());
                 }
                 Ok(Answer::NotReady(Exit::Placement, _)) if attempt != *self.target.attempts().end() => {}
-                Ok(Answer::NotReady(exit, text)) => return Err(ReplayError::Told { exit, text }.into()),
+                Ok(Answer::NotReady(exit, text)) => return Err(Failure { exit, text }.into()),
                 Ok(Answer::Done(..) | Answer::Last(_)) => bail!("the process of trials answered before it was asked"),
                 Err(error) => bail!("the process of trials: {error}: {}", server.end()),
             }

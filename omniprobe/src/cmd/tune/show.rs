@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use logdur_replay::Exit;
 use logdur_replay::stats::Summary;
 use logdur_replay::tune::{Best, Keep, Outcome, Place, Searched, Shard, Sizes, Trial};
+use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 
-use crate::cmd::bench::{compared, compared_json};
-use crate::cmd::output::{demangled, file};
+use crate::output::{demangled, file};
+use crate::results::{ONE_PATTERN, compared, compared_json};
 
 /// How many configurations are shown.
 const SHOWN: usize = 10;
@@ -45,7 +45,11 @@ pub(super) struct Found<'a> {
 impl Found<'_> {
     /// Success when the captured configuration was measured; else what came of that.
     pub(super) fn exit(&self) -> Exit {
-        self.searched.trials.first().and_then(|trial| trial.outcome.as_ref()).map_or(Exit::Usage, Outcome::exit)
+        self.searched
+            .trials
+            .first()
+            .and_then(|trial| trial.outcome.as_ref())
+            .map_or(Exit::Usage, crate::exit::of_outcome)
     }
 
     /// Lines for people.
@@ -58,6 +62,7 @@ impl Found<'_> {
         let changed = |path: &PathBuf| format!("  changed since the search began: {}", file(path));
         all.extend(self.changed.iter().map(changed));
         all.extend(self.qualified.iter().map(|text| format!("  qualified: {text}")));
+        all.push(format!("  {ONE_PATTERN}"));
         if self.emulated {
             all.push(format!("  {EMULATED}"));
         }
@@ -95,6 +100,7 @@ impl Found<'_> {
             "demangled": demangled(self.kernel),
             "status": self.exit() as u8,
             "qualified": self.qualified,
+            "one_pattern": true,
             "changed": self.changed,
             "emulated": self.emulated,
             "note": self.emulated.then_some(EMULATED),

@@ -5,9 +5,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use amdgpu_emu::memory::{AddressSpace, Backing};
-
-use crate::error::{ReplayError, Result};
-use crate::place::PAGE;
+use logdur_captured::regions::PAGE;
+use logdur_captured::{ReplayError, Result};
 
 /// The lowest address for memory whose address does not matter.
 const LOWEST: u64 = 1 << 32;
@@ -45,10 +44,18 @@ impl Drop for Pages {
     }
 }
 
+/// Pages at an address.
+struct Mapped {
+    range: Range<u64>,
+    pages: Arc<Pages>,
+    /// Bytes of the pages before the range.
+    offset: u64,
+}
+
 /// What is mapped, by address, and what is not to be used for anything else.
 pub(super) struct Memory {
     space: Arc<AddressSpace>,
-    mapped: Vec<(Range<u64>, Arc<Pages>)>,
+    mapped: Vec<Mapped>,
     kept: Vec<Range<u64>>,
 }
 
@@ -63,17 +70,35 @@ impl Memory {
     /// # Errors
     /// When the host has no such memory.
     pub(super) fn map(&mut self, range: &Range<u64>) -> Result<()> {
-        let bytes = range.end - range.start;
-        let failed = |source: std::io::Error| ReplayError::Placement {
-            address: range.start,
-            length: bytes,
-            why: source.to_string(),
-        };
-        let pages = Arc::new(Pages::new(bytes).map_err(failed)?);
-        // SAFETY: the pages are readable and writable as long as they have an owner, and the backing owns them.
-        let backing = unsafe { Backing::new(pages.base.as_ptr(), bytes, pages.clone()) };
-        self.space.map(range.start, backing, true);
-        self.mapped.push((range.clone(), pages));
+        self.map_shared(range.end - range.start, [(range, 0)])
+    }
+
+    /// Maps parts of memory of so many bytes, all 0, at addresses where nothing is mapped: whole pages from an offset on. Parts may
+    /// overlap.
+    ///
+    /// # Errors
+    /// As for [`Memory::map`].
+    pub(super) fn map_shared<'a>(
+        &mut self,
+        bytes: u64,
+        parts: impl IntoIterator<Item = (&'a Range<u64>, u64)>,
+    ) -> Result<()> {
+        let mut parts = parts.into_iter().peekable();
+        let address = parts.peek().map_or(0, |(range, _)| range.start);
+        let failed = |why: String| ReplayError::Placement { address, length: bytes, why };
+        let pages = Arc::new(Pages::new(bytes).map_err(|error| failed(error.to_string()))?);
+        for (range, offset) in parts {
+            let length = range.end - range.start;
+            if offset.checked_add(length).is_none_or(|end| end > bytes) {
+                return Err(failed(format!("{length} bytes at {offset} are no part of it")));
+            }
+            // SAFETY: inside of the pages: compared above.
+            let first = unsafe { pages.base.add(offset as usize) };
+            // SAFETY: the pages are readable and writable as long as they have an owner, and the backing owns them.
+            let backing = unsafe { Backing::new(first.as_ptr(), length, pages.clone()) };
+            self.space.map(range.start, backing, true);
+            self.mapped.push(Mapped { range: range.clone(), pages: pages.clone(), offset });
+        }
         Ok(())
     }
 
@@ -82,7 +107,7 @@ impl Memory {
     /// # Errors
     /// As for [`Memory::map`].
     pub(super) fn map_rest(&mut self, range: &Range<u64>) -> Result<()> {
-        let mut taken: Vec<Range<u64>> = self.mapped.iter().map(|(range, _)| range.clone()).collect();
+        let mut taken: Vec<Range<u64>> = self.mapped.iter().map(|mapped| mapped.range.clone()).collect();
         taken.sort_by_key(|range| range.start);
         let mut start = range.start;
         for taken in taken {
@@ -101,7 +126,8 @@ impl Memory {
     /// As for [`Memory::map`].
     pub(super) fn map_anywhere(&mut self, bytes: u64) -> Result<u64> {
         let bytes = bytes.max(1).next_multiple_of(PAGE);
-        let mut taken: Vec<&Range<u64>> = self.kept.iter().chain(self.mapped.iter().map(|(range, _)| range)).collect();
+        let mut taken: Vec<&Range<u64>> =
+            self.kept.iter().chain(self.mapped.iter().map(|mapped| &mapped.range)).collect();
         taken.sort_by_key(|range| range.start);
         let mut start = LOWEST;
         for range in taken {
@@ -119,14 +145,14 @@ impl Memory {
     /// # Errors
     /// When the first is not mapped.
     pub(super) fn at(&self, address: u64, bytes: usize) -> Result<(NonNull<u8>, usize)> {
-        let found = self.mapped.iter().find(|(range, _)| range.contains(&address));
-        let (range, pages) = found.ok_or_else(|| ReplayError::Placement {
+        let found = self.mapped.iter().find(|mapped| mapped.range.contains(&address));
+        let Mapped { range, pages, offset } = found.ok_or_else(|| ReplayError::Placement {
             address,
             length: bytes as u64,
             why: "not mapped for the emulated GPU".to_owned(),
         })?;
-        // SAFETY: inside of the pages, which are as long as the range.
-        let place = unsafe { pages.base.add((address - range.start) as usize) };
+        // SAFETY: inside of the pages, which have the range from the offset on.
+        let place = unsafe { pages.base.add((offset + (address - range.start)) as usize) };
         Ok((place, bytes.min(usize::try_from(range.end - address).unwrap_or(usize::MAX))))
     }
 }
@@ -148,6 +174,16 @@ mod tests {
         assert_eq!((unsafe { place.cast::<u64>().read() }, length), (0, 16));
         assert_eq!(memory.at(wanted.end - 8, 16).unwrap().1, 8);
         memory.at(wanted.end, 1).unwrap_err();
+    }
+
+    #[test]
+    fn memory_at_two_addresses_has_the_same_bytes() {
+        let mut memory = Memory::new(Arc::new(AddressSpace::default()), &[]);
+        let [first, second] = [PAGE..3 * PAGE, 8 * PAGE..9 * PAGE];
+        memory.map_shared(2 * PAGE, [(&first, 0), (&second, PAGE)]).unwrap();
+        let place = |address| memory.at(address, 1).unwrap().0;
+        assert_eq!(place(2 * PAGE + 5), place(8 * PAGE + 5));
+        memory.map_shared(PAGE, [(&first, 0)]).unwrap_err();
     }
 
     #[test]

@@ -12,13 +12,14 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use amdgpu_code_object::load::{self, Loaded};
 use amdgpu_code_object::{Setting, Target};
 use amdgpu_emu::clock::{Clock, TICKS_PER_SECOND};
 use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError, WaveError};
+use amdgpu_emu::observer::Observe;
 use amdgpu_emu::queue::Doorbell;
 use amdgpu_emu::queue::aql::AqlQueueInfo;
 use amdgpu_emu::{Arch, Engine, Gpu, PRIVATE_APERTURE_HI, SHARED_APERTURE_HI, Shape, Trap};
@@ -26,12 +27,14 @@ use amdgpu_listing::missing;
 use hsa::sys::abi::aql::Packet;
 use hsa::sys::abi::queue::{Queue, properties};
 use hsa::sys::abi::signal::{Signal, kind};
+use logdur_captured::regions::{MemoryRequest, PAGE, regions, shared};
+use logdur_captured::{CapturedDispatch, Code, Fault, ReplayError, Result, processor};
+use logdur_system::lock;
 
 use self::memory::Memory;
-use super::{CodePlace, Description, Device, Load, QueueFacts, Times, nanoseconds, processor};
-use crate::captured::{CapturedDispatch, Code};
-use crate::error::{Fault, ReplayError, Result};
-use crate::place::{MemoryRequest, PAGE};
+use super::completion::{self, Completion};
+use super::{CodePlace, Description, Device, Load, QueueFacts, STUCK_SECONDS, Times, nanoseconds};
+use crate::accesses::{Accesses, Recorder};
 use crate::placed::PlacedRange;
 use crate::setup::Setup;
 
@@ -45,8 +48,8 @@ const QUEUE: u32 = 1;
 const COMPUTE_UNITS: u32 = 16;
 /// More than any GPU has: all workgroups of a cooperative dispatch were resident at a time.
 const COMPUTE_UNITS_COOPERATIVE: u32 = 512;
-/// A kernel of which no wave has ended for so long is looked at: nothing else can make it go on.
-const STUCK_AFTER: Duration = Duration::from_secs(5);
+/// See [`STUCK_SECONDS`].
+const STUCK_AFTER: Duration = Duration::from_secs(STUCK_SECONDS as u64);
 /// How long a wait polls without sleeping.
 const SPIN: Duration = Duration::from_micros(50);
 /// The sleep between two checks afterwards.
@@ -68,11 +71,11 @@ impl FirstError {
     }
 
     fn put(&self, error: ReplayError) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        lock(&self.0).get_or_insert(error);
     }
 
     fn take(&self) -> Option<ReplayError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 }
 
@@ -121,6 +124,8 @@ pub(super) struct Emulated {
     ring: u64,
     queue: u64,
     signal: u64,
+    /// Sees accesses; none where another observer does.
+    recorder: Option<Arc<Recorder>>,
     description: Description,
 }
 
@@ -145,7 +150,9 @@ impl Emulated {
         let gpu = Arc::new(Gpu::new(0, shape, Arc::new(clock), first_error.clone()));
         // Unwritten memory differs in each replay: a kernel that reads it computes something else.
         gpu.fill_from(FILL);
-        setup.observe.iter().for_each(|observe| gpu.observe(observe.clone()));
+        let recorder = setup.observe.is_none().then(|| Arc::new(Recorder::default()));
+        let observe = recorder.clone().map(|recorder| recorder as Arc<dyn Observe>);
+        observe.iter().chain(&setup.observe).for_each(|observe| gpu.observe(observe.clone()));
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let failed = |source: std::io::Error| ReplayError::Environment {
             what: "threads",
@@ -166,8 +173,9 @@ impl Emulated {
             emulated: true,
             runtime: "no runtime".to_owned(),
         };
+        let next = 0;
         let device =
-            Emulated { arch, gpu, memory, engine, first_error, rung, next: 0, ring, queue, signal, description };
+            Emulated { arch, gpu, memory, engine, first_error, rung, next, ring, queue, signal, recorder, description };
         let header = device.queue_memory()?;
         header.queue_properties.store(properties::ENABLE_PROFILING, Ordering::Relaxed);
         header.group_segment_aperture_base_hi.store(SHARED_APERTURE_HI, Ordering::Relaxed);
@@ -251,7 +259,10 @@ impl Device for Emulated {
         QueueFacts { address: self.queue, private_base_hi: PRIVATE_APERTURE_HI, shared_base_hi: SHARED_APERTURE_HI }
     }
 
-    fn allocate(&mut self, wanted: &[MemoryRequest], _weaknesses: &mut Vec<String>) -> Result<Vec<PlacedRange>> {
+    fn allocate(&mut self, wanted: &[MemoryRequest], _qualified: &mut Vec<String>) -> Result<Vec<PlacedRange>> {
+        for (bytes, parts) in shared(&regions(wanted.iter().cloned())?).into_values() {
+            self.memory.map_shared(bytes, parts.iter().map(|(region, offset)| (&region.range, *offset)))?;
+        }
         // Of whatever kind: all of it is the host's.
         let mut pages: Vec<Range<u64>> = Vec::new();
         let mut sorted: Vec<&Range<u64>> = wanted.iter().map(|region| &region.range).collect();
@@ -323,29 +334,49 @@ impl Device for Emulated {
         Ok(())
     }
 
+    fn record(&mut self, instructions: bool) {
+        self.recorder.iter().for_each(|recorder| recorder.start(instructions));
+    }
+
+    fn hold_contents(&mut self, hold: bool) -> bool {
+        self.gpu.hold_contents(hold);
+        true
+    }
+
+    fn recorded(&mut self) -> Option<Accesses> {
+        self.recorder.as_ref().map(|recorder| recorder.stop())
+    }
+
     unsafe fn run(&mut self, mut packet: Packet, limit: Duration) -> Result<Times> {
-        let signal = self.signal_memory()?;
-        signal.value.store(1, Ordering::Release);
         packet.set_completion_signal(self.signal);
         let slot = self.ring + self.next % SLOTS * SLOT;
         // SAFETY: the ring's memory; the packet processor has left the slot, since every packet is waited for.
         unsafe { self.write(&[(slot, &packet.to_bytes())]) }?;
         self.queue_memory()?.write_dispatch_id.store(self.next + 1, Ordering::Release);
         let contents = self.queue_contents()?;
-        let start = Instant::now();
-        self.rung.store(self.next, Ordering::Release);
-        self.engine.wake();
+        let number = self.next;
         self.next += 1;
         let signal = self.signal_memory()?;
-        while signal.value.load(Ordering::Acquire) > 0 {
+        let completion = Completion::new(signal);
+        let start = Instant::now();
+        self.rung.store(number, Ordering::Release);
+        self.engine.wake();
+        let failed = |error| {
+            // Its waves may run on.
+            self.engine.remove(QUEUE);
+            Err(error)
+        };
+        loop {
+            match completion.is_complete() {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => return failed(error),
+            }
             if let Some(error) = self.first_error.take() {
-                // Its waves may run on.
-                self.engine.remove(QUEUE);
-                return Err(error);
+                return failed(error);
             }
             if start.elapsed() > limit {
-                self.engine.remove(QUEUE);
-                return Err(ReplayError::Timeout { seconds: limit.as_secs_f64() });
+                return failed(ReplayError::Timeout { seconds: limit.as_secs_f64() });
             }
             if start.elapsed() > SPIN {
                 std::thread::sleep(LOOK);
@@ -354,10 +385,14 @@ impl Device for Emulated {
         }
         let host_ns = nanoseconds(start.elapsed());
         let (began, ended) = signal.ticks();
+        if ended == 0 {
+            // The packet processor writes the time first.
+            return failed(completion::written("its value was decremented before the packet was complete"));
+        }
+        completion.check()?;
         let found = self.queue_contents()?;
         if let Some(((address, _), _)) = contents.into_iter().zip(found).find(|(before, after)| before != after) {
-            let what = format!("the kernel writes to its queue, at {address:#x}");
-            return Err(ReplayError::Fault(Fault { what, address: None, nearest: None }));
+            return Err(completion::queue_written(&format!("at {address:#x}")));
         }
         Ok(Times { gpu_ns: ended.saturating_sub(began) * TICK, host_ns })
     }

@@ -15,16 +15,30 @@ fn only(values: &Vgpr, mask: u64) -> Vgpr {
     kept
 }
 
-/// The lane that each lane reads, by the 16-bit pattern of the instruction.
+/// The lane that each lane reads, by the 16-bit pattern of the instruction. Source: Vega ISA manual, `DS_SWIZZLE_B32`.
 #[inline(always)]
 fn swizzle_source(pattern: u32, l: usize) -> usize {
-    if pattern >> 15 == 1 {
+    // All but the permutations are within 32 lanes.
+    let (half, lane) = (l & 32, l as u32 & 31);
+    let fields = [pattern, pattern >> 5, pattern >> 10].map(|field| field & 31);
+    let from = match pattern >> 13 {
+        // The order of a fast Fourier transform: bits of the lane that are not masked are reversed.
+        0b111 => {
+            let mask = fields[0];
+            lane.reverse_bits() >> 27 >> mask.count_ones() | lane & mask
+        }
+        // A rotation, left or right, of the bits of the lane that are not masked.
+        0b110 => {
+            let (mask, distance) = (fields[0], fields[1]);
+            let to = if fields[2] & 1 == 1 { lane.wrapping_sub(distance) } else { lane + distance };
+            lane & mask | to & 31 & !mask
+        }
         // A permutation of four lanes.
-        return l & !3 | (pattern >> (2 * (l & 3)) & 3) as usize;
-    }
-    // Within 32 lanes: and, or, xor.
-    let (and, or, xor) = (pattern & 31, pattern >> 5 & 31, pattern >> 10 & 31);
-    l & 32 | (((l as u32 & 31 & and) | or) ^ xor) as usize
+        0b100 | 0b101 => lane & !3 | pattern >> (2 * (lane & 3)) & 3,
+        // And, or, xor.
+        _ => lane & fields[0] | fields[1],
+    };
+    half | (if pattern >> 15 == 1 { from } else { from ^ fields[2] }) as usize
 }
 
 #[inline(always)]
@@ -66,5 +80,20 @@ mod tests {
         assert_eq!((0..4).map(|l| swizzle_source(0x041f, l)).collect::<Vec<_>>(), [1, 0, 3, 2]);
         assert_eq!(swizzle_source(0x0040, 37), 34);
         assert_eq!((4..8).map(|l| swizzle_source(0x801b, l)).collect::<Vec<_>>(), [7, 6, 5, 4]);
+        // Bits between those of the kind and those of the permutation mean nothing.
+        assert_eq!((36..40).map(|l| swizzle_source(0xbf1b, l)).collect::<Vec<_>>(), [39, 38, 37, 36]);
+    }
+
+    #[test]
+    fn swizzles_rotate_and_reverse_within_half_of_a_wave() {
+        let lanes = |pattern: u32| (0..LANES).map(|l| swizzle_source(pattern, l)).collect::<Vec<_>>();
+        // By one to the left, by one to the right, by one within each eight.
+        assert_eq!(lanes(0xc020)[30..34], [31, 0, 33, 34]);
+        assert_eq!(lanes(0xc420)[31..34], [30, 63, 32]);
+        assert_eq!(lanes(0xc038)[6..9], [7, 0, 9]);
+        // The first entries of the manual's tables, which count from one, and no change.
+        assert_eq!(lanes(0xe000)[..8], [0, 16, 8, 24, 4, 20, 12, 28]);
+        assert_eq!(lanes(0xe010)[..18], [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15, 16, 24]);
+        assert_eq!(lanes(0xe01f), (0..LANES).collect::<Vec<_>>());
     }
 }

@@ -4,17 +4,17 @@
 //! therefore one element of the first factor times a run of lanes of the second one. The order of the sum is that of `k`.
 
 use super::{Shape, vgprs};
-use crate::arch::Arch;
+use crate::arithmetic::Number;
 use crate::fp::F16;
 use crate::fp::small::{Bf8, Fp8};
 use crate::inst::Inst;
 use crate::lanes::Lane;
-use crate::op::{Flags, Flow};
+use crate::op::Flow;
 use crate::operand::Kind;
 use crate::wave::{LANES, Vgpr, Wave};
 
 /// A number that products are summed in.
-pub(super) trait Sum: Copy {
+pub(super) trait Sum: Lane {
     /// `a * b + self`, rounded once.
     fn plus(self, a: Self, b: Self) -> Self;
     /// Result `r` of source `s`.
@@ -74,6 +74,10 @@ impl Sum for f64 {
 pub(super) trait Element {
     /// Bits of an element.
     const BITS: u32;
+    /// What products of it are counted as.
+    const NUMBER: Number;
+    /// Of singles: of their mantissas ten bits count.
+    const IS_SHORTENED: bool = false;
     /// What elements are multiplied as.
     type Value: Sum;
     /// The `P` elements of each lane of source `s`. `flush` reads denormals as zero.
@@ -88,9 +92,11 @@ pub(super) struct Bf16;
 pub(super) struct Xf32;
 
 macro_rules! element {
-    ($type:ty: $bits:literal bits as $value:ty, |$x:ident, $flush:ident| $convert:expr) => {
+    ($type:ty, $number:ident: $bits:literal bits as $value:ty, |$x:ident, $flush:ident| $convert:expr $(, IS_SHORTENED = $shortened:literal)?) => {
         impl Element for $type {
             const BITS: u32 = $bits;
+            const NUMBER: Number = Number::$number;
+            $(const IS_SHORTENED: bool = $shortened;)?
             type Value = $value;
             #[inline(always)]
             fn factor<const P: usize>(w: &Wave, i: &Inst, s: usize, flush: bool) -> [[$value; LANES]; P] {
@@ -116,26 +122,27 @@ macro_rules! element {
     };
 }
 
-element!(f32: 32 bits as f32, |x, _flush| f32::from_bits(x));
-element!(F16: 16 bits as f32, |x, flush| {
+element!(f32, F32: 32 bits as f32, |x, _flush| f32::from_bits(x));
+element!(F16, F16: 16 bits as f32, |x, flush| {
     let half = F16(x as u16);
     if flush { half.flush().to_f32() } else { half.to_f32() }
 });
-element!(Bf16: 16 bits as f32, |x, flush| {
+element!(Bf16, Bf16: 16 bits as f32, |x, flush| {
     let value = f32::from_bits(x << 16);
     if flush { Lane::flush(value) } else { value }
 });
-element!(Xf32: 32 bits as f32, |x, _flush| {
+element!(Xf32, F32: 32 bits as f32, |x, _flush| {
     let value = f32::from_bits(x);
     // A NaN may have only bits that are cut off.
     if value.is_nan() { value } else { f32::from_bits(x & !0x1fff) }
-});
-element!(Fp8: 8 bits as f32, |x, _flush| Fp8::new(x).to_f32());
-element!(Bf8: 8 bits as f32, |x, _flush| Bf8::new(x).to_f32());
-element!(i8: 8 bits as i32, |x, _flush| i32::from(x as u8 as i8));
+}, IS_SHORTENED = true);
+element!(Fp8, F8: 8 bits as f32, |x, _flush| Fp8::new(x).to_f32());
+element!(Bf8, F8: 8 bits as f32, |x, _flush| Bf8::new(x).to_f32());
+element!(i8, I8: 8 bits as i32, |x, _flush| i32::from(x as u8 as i8));
 
 impl Element for f64 {
     const BITS: u32 = 64;
+    const NUMBER: Number = Number::F64;
     type Value = f64;
     #[inline(always)]
     fn factor<const P: usize>(w: &Wave, i: &Inst, s: usize, _flush: bool) -> [[f64; LANES]; P] {
@@ -168,8 +175,7 @@ pub(super) fn multiply<A: Element, B: Element<Value = A::Value>, const P: usize,
     i: &Inst,
     shape: Shape,
 ) -> Flow {
-    // MI200 reads denormals as zero, but for the second generation of its bfloats.
-    let flush = w.arch == Arch::Gfx90a && !i.op.flags.has(Flags::DENORMALS);
+    let flush = A::BITS == 16 && w.arch.flushes_half_products();
     let (a, mut b) = (A::factor::<P>(w, i, 0, flush), B::factor::<P>(w, i, 1, flush));
     // For doubles, the field is NEG.
     if B::BITS < 64 && i.mods.neg != 0 {
@@ -177,9 +183,15 @@ pub(super) fn multiply<A: Element, B: Element<Value = A::Value>, const P: usize,
     }
     // Everything is read before anything is written: registers may overlap.
     let mut sums: [[A::Value; LANES]; R] = std::array::from_fn(|r| A::Value::read(w, i, 2, r));
+    if flush {
+        sums = sums.map(|lanes| lanes.map(Lane::flush));
+    }
     match shape.n {
         4 => accumulate::<_, P, R, 4>(i, shape, &a, &b, &mut sums),
         _ => accumulate::<_, P, R, 16>(i, shape, &a, &b, &mut sums),
+    }
+    if flush {
+        sums = sums.map(|lanes| lanes.map(Lane::flush));
     }
     for (r, values) in sums.iter().enumerate() {
         A::Value::write(w, i, r, values);

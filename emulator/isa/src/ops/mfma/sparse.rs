@@ -44,7 +44,7 @@ pub(super) fn multiply<A: Element, B: Element<Value = A::Value>, const P: usize,
 #[cfg(test)]
 mod tests {
     use crate::Decoder;
-    use crate::arch::Arch;
+    use crate::arch::{Arch, Generation};
     use crate::fp::F16;
     use crate::fp::small::{Bf8, Fp8};
     use crate::op::Flags;
@@ -131,7 +131,12 @@ mod tests {
                 }
             }
             let acc = u32::from(cbsz != 0) << 15;
-            let word = 0b1_1010_0111 << 23 | u32::from(op.code) << 16 | acc | (abid as u32) << 11 | cbsz << 8 | 64;
+            let word = 0b1_1010_0111 << 23
+                | u32::from(op.code(Generation::Gfx9).unwrap()) << 16
+                | acc
+                | (abid as u32) << 11
+                | cbsz << 8
+                | 64;
             let i = decoder.decode(&[word, (256 + 8) | (256 + 12) << 9 | (256 + 20) << 18]).unwrap();
             let before = w.vgpr.to_vec();
             crate::step::execute(&mut w, &i, &mut Nothing);

@@ -5,7 +5,8 @@
 //! fit together — the factor of `v_div_fmas` must undo either direction of scaling — the direction follows from the
 //! size of the quotient, as public hardware tests of the RDNA descendants show.
 
-use crate::fp::{F16, MinMax, two_sum_error};
+use crate::fp::{Arith, F16, Float, MinMax};
+use crate::lanes::Lane;
 
 macro_rules! scale {
     (
@@ -69,83 +70,38 @@ scale! {
     scale64(f64 as u64, i64), fraction: 52 bits, large ratio: 768, tiny: -970, step: 128
 }
 
-/// Exponent of a number that is neither zero, infinite nor NaN, denormals normalised.
-fn exponent(a: f64) -> i32 {
-    let (a, bias) = if a.abs() < f64::MIN_POSITIVE { (a * 2f64.powi(64), -64) } else { (a, 0) };
-    (a.to_bits() >> 52 & 0x7ff) as i32 - 1023 + bias
+/// The types that are divided.
+pub(super) trait Unscale: Float + Lane {
+    /// The exponent by which `v_div_scale` scales.
+    const STEP: i32;
+    /// At least two.
+    fn is_large(self) -> bool;
 }
 
-/// `v_div_fmas_f32`
-#[inline(always)]
-pub(super) fn fma_scaled32(a: f32, b: f32, c: f32, unscale: bool) -> f32 {
-    if !unscale {
-        return a.mul_add(b, c);
+impl Unscale for f32 {
+    const STEP: i32 = 64;
+    #[inline(always)]
+    fn is_large(self) -> bool {
+        self.abs() >= 2.0
     }
-    unscaled32(a, b, c)
 }
 
-/// `a * b + c` where one of the operands was scaled.
+impl Unscale for f64 {
+    const STEP: i32 = 128;
+    #[inline(always)]
+    fn is_large(self) -> bool {
+        self.abs() >= 2.0
+    }
+}
+
+/// `v_div_fmas`: `a * b + c` where one of the operands was scaled.
 #[inline(never)]
-fn unscaled32(a: f32, b: f32, c: f32) -> f32 {
-    // The product is exact in double precision and the sum nearly so; the sticky bit settles the rest.
-    let product = f64::from(a) * f64::from(b);
-    let wide = to_odd(1.0, product, f64::from(c));
-    (wide * if c.abs() >= 2.0 { 2f64.powi(64) } else { 2f64.powi(-64) }) as f32
-}
-
-/// `v_div_fmas_f64`
-#[inline(always)]
-pub(super) fn fma_scaled64(a: f64, b: f64, c: f64, unscale: bool) -> f64 {
-    if !unscale {
-        return a.mul_add(b, c);
-    }
-    unscaled64(a, b, c)
-}
-
-/// As [`unscaled32`].
-#[inline(never)]
-fn unscaled64(a: f64, b: f64, c: f64) -> f64 {
-    if c.abs() >= 2.0 {
-        return a.mul_add(b, c) * 2f64.powi(128);
-    }
-    let nearest = a.mul_add(b, c);
-    if nearest == 0.0 || !nearest.is_finite() || exponent(nearest) - 128 >= -1022 {
-        return nearest * 2f64.powi(-128);
-    }
-    // The result is denormal: only one rounding may happen, at its last bit.
-    let (truncated, sticky) = truncate(a, b, c);
-    let lost = (-1022 - (exponent(truncated) - 128)) as u32;
-    if lost > 53 {
-        return 0f64.copysign(nearest);
-    }
-    let mantissa = truncated.to_bits() & ((1 << 52) - 1) | 1 << 52;
-    let (kept, rest, half) = (mantissa >> lost, mantissa & ((1 << lost) - 1), 1 << (lost - 1));
-    let up = rest > half || (rest == half && (sticky || kept & 1 == 1));
-    f64::from_bits(kept + u64::from(up)).copysign(nearest)
-}
-
-/// `a * b + c` rounded toward zero, and whether something was lost.
-fn truncate(a: f64, b: f64, c: f64) -> (f64, bool) {
-    let rounded = a.mul_add(b, c);
-    if rounded == 0.0 || !rounded.is_finite() {
-        return (rounded, false);
-    }
-    let high = a * b;
-    let low = a.mul_add(b, -high);
-    let sum = high + c;
-    let residue = (sum - rounded) + (two_sum_error(high, c, sum) + low);
-    let away = residue != 0.0 && (residue < 0.0) == (rounded > 0.0);
-    (f64::from_bits(rounded.to_bits() - u64::from(away)), residue != 0.0)
-}
-
-/// `a * b + c` rounded so that an inexact result is odd: rounding it to far fewer bits is rounding once.
-fn to_odd(a: f64, b: f64, c: f64) -> f64 {
-    let (truncated, sticky) = truncate(a, b, c);
-    f64::from_bits(truncated.to_bits() | u64::from(sticky))
+pub(super) fn unscaled<T: Unscale>(m: impl Arith, a: T, b: T, c: T) -> T {
+    m.scaled(a, b, c, if c.is_large() { T::STEP } else { -T::STEP })
 }
 
 macro_rules! fixup {
-    ($name:ident, $type:ty) => {
+    ($name:ident, $type:ty, underflow: $underflow:literal) => {
         /// `v_div_fixup`: the quotient `s0` of `s2` by `s1`, or what special operands give.
         #[inline(always)]
         pub(super) fn $name(s0: $type, s1: $type, s2: $type) -> $type {
@@ -162,6 +118,12 @@ macro_rules! fixup {
                 signed(<$type>::INFINITY)
             } else if s1.is_infinite() || s2 == 0.0 {
                 signed(0.0)
+            } else if written_exponent::<{ <$type>::MANTISSA_DIGITS }>(s2.to_bits().into())
+                - written_exponent::<{ <$type>::MANTISSA_DIGITS }>(s1.to_bits().into())
+                < $underflow
+            {
+                // Whatever the quotient is. Source: AMD's pseudocode of CDNA3 and CDNA4.
+                signed(0.0)
             } else if s0.is_nan() {
                 // Scaling overflowed on the way.
                 signed(<$type>::INFINITY)
@@ -172,8 +134,15 @@ macro_rules! fixup {
     };
 }
 
-fixup!(fixup32, f32);
-fixup!(fixup64, f64);
+fixup!(fixup32, f32, underflow: -150);
+fixup!(fixup64, f64, underflow: -1075);
+
+/// The field of the exponent of a float with so many digits.
+#[inline(always)]
+fn written_exponent<const DIGITS: u32>(bits: u64) -> i32 {
+    let exponents = if DIGITS == f64::MANTISSA_DIGITS { 0x7ff } else { 0xff };
+    (bits >> (DIGITS - 1) & exponents) as i32
+}
 
 /// `v_div_fixup_f16`
 pub(super) fn fixup16(s0: F16, s1: F16, s2: F16) -> F16 {
@@ -183,7 +152,18 @@ pub(super) fn fixup16(s0: F16, s1: F16, s2: F16) -> F16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::vop3_float::ldexp64;
+    use crate::fp::Nearest;
+    use crate::fp::scale::ldexp64;
+
+    fn fmas<T: Unscale>(a: T, b: T, c: T, vcc: bool) -> T {
+        if vcc { unscaled(Nearest, a, b, c) } else { Nearest.fma(a, b, c) }
+    }
+
+    /// Exponent of a number that is neither zero, infinite nor NaN, denormals normalised.
+    fn exponent(a: f64) -> i32 {
+        let (a, bias) = if a.abs() < f64::MIN_POSITIVE { (a * 2f64.powi(64), -64) } else { (a, 0) };
+        (a.to_bits() >> 52 & 0x7ff) as i32 - 1023 + bias
+    }
 
     /// The sequence that LLVM emits for a single-precision division with denormals.
     fn divide32(n: f32, d: f32) -> f32 {
@@ -196,7 +176,7 @@ mod tests {
         let f2 = (-ds).mul_add(q, ns);
         let f3 = f2.mul_add(f1, q);
         let f4 = (-ds).mul_add(f3, ns);
-        fixup32(fma_scaled32(f4, f1, f3, vcc), d, n)
+        fixup32(fmas(f4, f1, f3, vcc), d, n)
     }
 
     /// The sequence that LLVM emits for a double-precision division.
@@ -210,7 +190,7 @@ mod tests {
         let f3 = f1.mul_add(f2, f1);
         let q = ns * f3;
         let f4 = (-ds).mul_add(q, ns);
-        fixup64(fma_scaled64(f4, f3, q, vcc), d, n)
+        fixup64(fmas(f4, f3, q, vcc), d, n)
     }
 
     /// What the manual's text says, of exponents and of ratios, one case after the other. In doubles, which hold every

@@ -1,6 +1,6 @@
 //! `v_trig_preop_f64`: a window of the bits of two over pi, for the reduction of large angles.
 
-use super::ldexp64;
+use crate::fp::scale::ldexp64;
 
 /// The first 1216 fractional bits of 2/pi, most significant first. Generated with integer arithmetic from Machin's
 /// formula; the leading words are those of any table of the constant.

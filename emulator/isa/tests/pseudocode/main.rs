@@ -1,0 +1,124 @@
+//! Every operation that AMD's pseudocode describes, against the emulator: random instructions in every mode of their encodings, on edge
+//! and random operands, at each level of the host. The evaluator is ours; the text is fetched, and is not in the repository.
+
+mod accesses;
+mod differences;
+mod evaluate;
+mod functions;
+mod instructions;
+#[path = "../oracles/memory.rs"]
+mod memory;
+mod model;
+mod parse;
+mod real;
+mod text;
+mod value;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use amdgpu_isa::Arch;
+use amdgpu_isa::op::{Family, Op};
+
+use evaluate::Bodies;
+use instructions::Machine;
+use parse::Body;
+
+/// The text, if it was fetched: `cargo xtask test` sees to it.
+fn fetched() -> Option<PathBuf> {
+    let folder = text::folder();
+    if folder.is_none() {
+        println!("the pseudocode was not fetched: cargo xtask test does it");
+    }
+    folder
+}
+
+fn bodies(folder: &Path, family: &str) -> Bodies {
+    text::read(folder, family).into_iter().map(|(name, text)| (name, parse::parse(&text))).collect()
+}
+
+/// Instructions of each operation of a processor that are compared. `cargo xtask test --full` wants more, of an optimised build.
+fn count() -> usize {
+    std::env::var("LOGDUR_TEST_PSEUDOCODE_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(2)
+}
+
+/// Families whose operations work on registers alone.
+const OF_REGISTERS: [Family; 9] = [
+    Family::Sop2,
+    Family::Sopk,
+    Family::Sop1,
+    Family::Sopc,
+    Family::Vop2,
+    Family::Vop1,
+    Family::Vopc,
+    Family::Vop3,
+    Family::Vop3p,
+];
+
+/// Compares operations of some families on every processor; says how many, and which have no text that is compared.
+fn compare(
+    folder: &Path,
+    of: &[Family],
+    compare: impl Fn(&mut Machine, &'static Op, &Body, &Bodies) -> Result<(), String>,
+) {
+    let rdna3 = text::read(folder, "rdna3");
+    let mut bodies = bodies(folder, "cdna");
+    bodies.extend(differences::EARLIER.iter().map(|(name, text)| ((*name).to_owned(), parse::parse(text))));
+    bodies.extend(differences::OF_RDNA3.iter().map(|name| ((*name).to_owned(), parse::parse(&rdna3[*name]))));
+    let (mut failures, mut left_out) = (BTreeMap::new(), BTreeSet::new());
+    let (mut compared, mut operations) = (0, BTreeSet::new());
+    for arch in Arch::ALL {
+        let mut machine = Machine::new(arch);
+        for op in amdgpu_isa::rows().filter(|op| op.archs.contains(arch) && of.contains(&op.family)) {
+            let Some(body) = bodies.get(&differences::text_of(op.name)).filter(|_| !differences::is_other(op.name))
+            else {
+                left_out.insert(op.name);
+                continue;
+            };
+            for _ in 0..count() {
+                match body.as_ref().map_err(Clone::clone).and_then(|body| compare(&mut machine, op, body, &bodies)) {
+                    Ok(()) => compared += 1,
+                    Err(error) => {
+                        failures.entry(op.name).or_insert(format!("{arch}: {error}"));
+                        break;
+                    }
+                }
+            }
+            operations.insert(op.name);
+        }
+    }
+    println!(
+        "{compared} instructions of {} operations compared; {} left out: {left_out:?}",
+        operations.len(),
+        left_out.len()
+    );
+    let without: Vec<_> = left_out.iter().filter(|name| !differences::is_other(name)).collect();
+    assert!(without.is_empty(), "operations without a text that are not listed: {without:?}");
+    assert!(failures.is_empty(), "{} operations differ: {failures:#?}", failures.len());
+}
+
+#[test]
+fn every_operation_on_registers_gives_what_its_pseudocode_says_in_every_mode_of_its_encoding() {
+    if let Some(folder) = fetched() {
+        compare(&folder, &OF_REGISTERS, Machine::compare);
+    }
+}
+
+#[test]
+fn every_access_of_lds_and_memory_gives_and_leaves_what_its_pseudocode_says() {
+    if let Some(folder) = fetched() {
+        let of = [Family::Ds, Family::Global, Family::Flat, Family::Mubuf, Family::Smem];
+        compare(&folder, &of, Machine::compare_access);
+    }
+}
+
+#[test]
+fn the_texts_of_every_family_of_processors_are_statements_of_the_language() {
+    let Some(folder) = fetched() else { return };
+    for family in ["cdna", "rdna3", "rdna4"] {
+        let bodies = bodies(&folder, family);
+        let failed = bodies.iter().filter_map(|(name, body)| Some((name, body.as_ref().err()?)));
+        let others: Vec<_> = failed.filter(|(name, _)| !differences::is_prose(name)).collect();
+        assert!(bodies.len() > 1000 && others.is_empty(), "{family}: {others:#?}");
+    }
+}

@@ -1,0 +1,55 @@
+//! The file with AMD's pseudocode: a Python dictionary, one entry a line, of which the values are string literals.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The texts of one family of processors, by their operations' names in capitals, without the suffix of an encoding.
+pub(crate) type Texts = BTreeMap<String, String>;
+
+/// Where `cargo xtask test` puts the text. Tests that are run without it have what it fetched before.
+pub(crate) fn folder() -> Option<PathBuf> {
+    let made = || {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let pattern = root.join("target/xtask/pseudocode/lib");
+        let pythons = std::fs::read_dir(pattern).ok()?;
+        let packages = pythons.flatten().map(|entry| entry.path().join("site-packages"));
+        packages.map(|packages| packages.join("tinygrad/runtime/autogen/amd")).find(|folder| folder.is_dir())
+    };
+    std::env::var_os("LOGDUR_TEST_PSEUDOCODE").map(PathBuf::from).or_else(made)
+}
+
+/// The texts of a family.
+pub(crate) fn read(folder: &Path, family: &str) -> Texts {
+    let path = folder.join(family).join("str_pcode.py");
+    let content = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut texts = Texts::new();
+    for line in content.lines() {
+        let Some((key, literal)) = line.trim().split_once(": ").filter(|(key, _)| key.contains("Op.")) else {
+            continue;
+        };
+        let name = key.split_once('.').map_or(key, |(_, name)| name);
+        let name = name.trim_end_matches("_E32").trim_end_matches("_E64");
+        texts.entry(name.to_owned()).or_insert_with(|| unquoted(literal.trim_end_matches(',')));
+    }
+    texts
+}
+
+/// What a literal between quotes of either kind stands for.
+fn unquoted(literal: &str) -> String {
+    let mut rest = literal.chars();
+    let quote = rest.next();
+    let mut text = String::new();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => match rest.next() {
+                Some('n') => text.push('\n'),
+                Some('t') => text.push('\t'),
+                Some(other) => text.push(other),
+                None => break,
+            },
+            c if Some(c) == quote => break,
+            c => text.push(c),
+        }
+    }
+    text
+}

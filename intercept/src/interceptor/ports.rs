@@ -1,0 +1,104 @@
+//! What features add to the interception of queues: a narrow trait for each way in which one takes part.
+
+use std::ops::Range;
+
+use hsa_sys::abi::aql::Packet;
+
+use crate::blocks::RecordRef;
+use crate::kernarg_ring::Borrowed;
+use crate::queue::{Queue, Ring};
+
+use super::Interceptor;
+
+/// The features of a process. The order of `follow` is the order in which its members are told.
+pub struct Ports {
+    /// Chooses other kernels for dispatches.
+    pub change: Option<&'static dyn ChangeDispatch>,
+    /// Holds queues before dispatches.
+    pub hold: Option<&'static dyn HoldQueue>,
+    /// Learn when there are queues and records.
+    pub follow: Vec<&'static dyn Follow>,
+    /// Takes notices for the user.
+    pub report: &'static dyn Report,
+}
+
+/// A dispatch that another kernel runs in.
+#[must_use]
+pub struct Changed {
+    /// The packet, with what is other than the application's.
+    pub packet: Packet,
+    /// The number of the kernel that runs, for the record.
+    pub kernel: u32,
+    /// The memory of its arguments, which the dispatch has until it is complete; `None` if they are the application's.
+    pub kernargs: Option<Borrowed>,
+    /// What else it has until it is complete.
+    pub resource: Option<Resource>,
+    /// Bits of `logdur_journal::flag` for its row.
+    pub flags: u8,
+}
+
+/// What a dispatch has of a feature until it is complete, as message buffers.
+#[derive(Clone, Copy)]
+pub struct Resource {
+    /// The feature.
+    pub owner: &'static dyn OwnResource,
+    /// What it is, to the feature.
+    pub token: u64,
+}
+
+/// Owns resources that dispatches have. Called on the thread that publishes the packet: it may neither wait nor allocate.
+pub trait OwnResource: Sync {
+    /// The dispatch has this record: it is complete when the record is not in flight any more. `None` if it has none, and runs as
+    /// it is.
+    fn recorded(&self, token: u64, record: Option<RecordRef>);
+}
+
+impl Changed {
+    /// A dispatch in which a kernel runs with its own arguments.
+    pub fn of(packet: Packet, kernel: u32) -> Changed {
+        Changed { packet, kernel, kernargs: None, resource: None, flags: 0 }
+    }
+}
+
+/// Chooses other kernels for dispatches. Called on the thread that publishes the packet: it may neither wait nor allocate.
+pub trait ChangeDispatch: Sync {
+    /// What runs instead of a dispatch in the queue whose `amd_queue_t` is at `queue`; `None` if it runs as it is.
+    fn change(&self, packet: &Packet, queue: u64) -> Option<Changed>;
+}
+
+/// Holds queues before dispatches. Called on the thread that publishes the packets.
+pub trait HoldQueue: Sync {
+    /// Packets of a queue are about to be published. Begins [`Ring::hold`] at the first one that the queue is to be held at;
+    /// false if there is none. The feature releases the queue by [`publish_ready`](crate::watch::inplace::publish_ready).
+    fn hold(
+        &self,
+        interceptor: &'static Interceptor,
+        queue: &'static Queue,
+        ring: &'static Ring,
+        packets: Range<u64>,
+    ) -> bool;
+
+    /// A queue is watched in a way in which it cannot be held.
+    fn cannot_hold(&self, interceptor: &Interceptor, queue: u64);
+}
+
+/// Learns when there are queues and records.
+pub trait Follow: Sync {
+    /// A queue is about to be watched: threads are started with the first.
+    fn queue_begins(&'static self, interceptor: &'static Interceptor);
+
+    /// There may be work: dispatches are complete, a block of records is full, or a queue is gone.
+    fn records_changed(&self, interceptor: &Interceptor);
+}
+
+/// Takes notices for the user.
+pub trait Report: Sync {
+    /// A line that is always written.
+    fn notice(&self, text: String);
+
+    /// A line that is written at the end of the process, wherever the log goes.
+    fn tell(&self, text: &str);
+
+    /// A notice that something which was asked for is off, or ends: it is told wherever the log goes.
+    fn off(&self, text: String);
+}

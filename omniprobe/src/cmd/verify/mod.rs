@@ -1,0 +1,72 @@
+//! `omniprobe verify`: captured dispatches run again, alone, and each repetition is compared.
+
+mod show;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use logdur_captured::CapturedDispatch;
+use logdur_captured::verify::Overall;
+use logdur_replay::{COMPARED, Report};
+use omniprobe_exit::Exit;
+
+use crate::headings;
+use crate::output::lines;
+use crate::worker::{self, TargetArgs, VariantArgs};
+
+/// How dispatches are replayed.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
+    #[command(flatten)]
+    pub(super) variant: VariantArgs,
+    /// How often each dispatch runs.
+    #[arg(short, long, value_name = "N", default_value_t = COMPARED, value_parser = clap::value_parser!(u32).range(1..), help_heading = headings::REPLAY)]
+    pub(super) repetitions: u32,
+    /// Write the buffers that the first repetition changed into this folder.
+    #[arg(long, value_name = "DIR", help_heading = headings::GENERAL)]
+    save_output: Option<PathBuf>,
+    /// A qualified PASS is no success: status 9.
+    #[arg(long, help_heading = headings::COMPARISON)]
+    strict: bool,
+}
+
+/// Replays dispatches, and compares every repetition.
+///
+/// # Errors
+/// When the capture cannot be read, or this program not be started again.
+pub(crate) fn run(options: &Options) -> Result<Exit> {
+    worker::each(&options.target, &options.variant, |captured| replay(options, options.repetitions, captured))
+}
+
+/// Replays a dispatch, and compares so many repetitions.
+///
+/// # Errors
+/// When it cannot be replayed, or the result not be printed.
+pub(super) fn replay(options: &Options, verified: u32, captured: &CapturedDispatch<'_>) -> Result<Exit> {
+    let how = logdur_replay::Options {
+        repetitions: options.repetitions,
+        verified,
+        setup: options.target.setup(),
+        variant: options.variant.variant(),
+        save: options.save_output.clone(),
+    };
+    let report = logdur_replay::replay(captured, &how)?;
+    let status = status(&report, options.strict);
+    if options.target.json {
+        lines([show::json(&report, options.target.attempt, status).to_string()])?;
+    } else {
+        lines(show::text(&report, options.target.attempt, options.variant.folders()))?;
+    }
+    Ok(status)
+}
+
+/// The status of a replay. With `strict`, a result that says less than it could is no success.
+fn status(report: &Report, strict: bool) -> Exit {
+    match report.overall {
+        Some(Overall::Pass) if strict && !report.qualified.is_empty() => Exit::Incomplete,
+        overall => overall.map_or(Exit::Success, Exit::from),
+    }
+}

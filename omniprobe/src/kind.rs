@@ -1,0 +1,75 @@
+//! What a file is that a subcommand cannot read, and which subcommand reads it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::output::file;
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Capture,
+    Records,
+    Code,
+    Log,
+}
+
+/// How files of a kind begin, and what reads them. Source of the first two: `capture/` and `journal/`; of the others: the ELF
+/// specification, and "Clang Offload Bundler" of Clang's documentation; a log begins with its header, or with an object.
+const KINDS: &[(Kind, &[&[u8]], &str)] = &[
+    (Kind::Capture, &[b"LDCAP\r\n\x1a"], "a capture, which `omniprobe info` reads"),
+    (Kind::Records, &[b"LDRECORD"], "a file of records, which `omniprobe log` reads"),
+    (
+        Kind::Code,
+        &[b"\x7fELF", b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"],
+        "a program, a library or code, which `omniprobe isa` and `omniprobe cache ls` read",
+    ),
+    (Kind::Log, &[b"kernel,", b"{\""], "a log, which `omniprobe summary` reads"),
+];
+
+/// Most bytes of a beginning.
+const BEGIN: u64 = 24;
+
+/// A file's name as the beginning of an error: with what the file is, if it is not of the kind that is read.
+pub(crate) fn named(path: &Path, expected: Kind) -> String {
+    other(path, expected).map_or_else(|| file(path), |kind| format!("{}: {kind}", file(path)))
+}
+
+fn other(path: &Path, expected: Kind) -> Option<String> {
+    let data = path.metadata().ok()?;
+    if data.is_dir() {
+        return Some("this is a folder".to_owned());
+    }
+    // To open a pipe could wait for ever.
+    if !data.is_file() {
+        return Some("this is neither a file nor a folder".to_owned());
+    }
+    let mut begin = Vec::new();
+    File::open(path).ok()?.take(BEGIN).read_to_end(&mut begin).ok()?;
+    let (kind, _, what) = KINDS.iter().find(|(_, begins, _)| begins.iter().any(|bytes| begin.starts_with(bytes)))?;
+    (*kind != expected).then(|| format!("this seems to be {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_another_kind_is_named_with_what_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let said = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            named(&path, Kind::Code).trim_start_matches(&file(&path)).to_owned()
+        };
+        assert_eq!(said(b"LDCAP\r\n\x1a rest"), ": this seems to be a capture, which `omniprobe info` reads");
+        assert!(said(b"kernel,dispatch\n").ends_with("a log, which `omniprobe summary` reads"));
+        assert_eq!(said(b"\x7fELF\x02"), "");
+        assert!(named(&path, Kind::Log).contains("`omniprobe isa`"));
+        assert!(said(b"LDRECORD").contains("`omniprobe log`"));
+        assert_eq!((said(b""), said(b"text")), (String::new(), String::new()));
+        assert!(named(folder.path(), Kind::Log).ends_with(": this is a folder"));
+        assert_eq!(named(Path::new("/nonexistent/a"), Kind::Log), "/nonexistent/a");
+    }
+}

@@ -1,0 +1,141 @@
+//! What is known of the stores of the application's own kernel: which bytes it stored in a replay, or how wide they are at least.
+
+use logdur_captured::regions::PAGE;
+use logdur_captured::verify::Buffer;
+use logdur_captured::{Code, Result};
+
+use super::{Launch, LoadedDispatch};
+use crate::accesses::Accesses;
+use crate::dirty::Dirty;
+use crate::filled::Filled;
+use crate::memory;
+use crate::placed::Pages;
+
+/// What is known of the stores of a kernel.
+#[derive(Debug, Default)]
+pub(super) enum Stores {
+    /// Nothing yet.
+    #[default]
+    Unknown,
+    /// None has fewer bytes.
+    Words(usize),
+    /// What it accessed in one replay.
+    Seen(Accesses),
+}
+
+impl LoadedDispatch<'_> {
+    /// True when stores of the application's own kernel are still to be looked at.
+    pub(super) fn wants_stores(&self) -> bool {
+        matches!(self.stores, Stores::Unknown)
+    }
+
+    /// True when the bytes are known that the application's own kernel stores.
+    pub(crate) fn knows_stores(&self) -> bool {
+        matches!(self.stores, Stores::Seen(_))
+    }
+
+    /// Takes what the device has recorded of a launch of the application's own kernel, else looks at its code.
+    pub(super) fn take_stores(&mut self, own: &Launch) -> Result<()> {
+        self.stores = match self.device.recorded() {
+            Some(accesses) => Stores::Seen(accesses),
+            None => Stores::Words(self.narrowest_store(own)?),
+        };
+        Ok(())
+    }
+
+    /// Puts other bytes where the application's own kernel writes before it reads; `left` is what it left. False when it is not
+    /// known where that is, or nowhere.
+    ///
+    /// # Errors
+    /// When the capture cannot be read.
+    pub(crate) fn fill(&mut self, left: &Pages) -> Result<bool> {
+        let Stores::Seen(accesses) = &self.stores else { return Ok(false) };
+        let (mut filled, mut pages) = (Filled::default(), self.dirty.pages().clone());
+        for area in &self.areas {
+            let length = area.captured.end - area.captured.start;
+            for piece in accesses.overwritten(area.placed..area.placed + length) {
+                let captured = |placed: u64| placed - area.placed + area.captured.start;
+                let (mut at, end) = (captured(piece.start), captured(piece.end));
+                while at < end && !filled.is_full() {
+                    let page = (at / PAGE * PAGE).max(area.captured.start);
+                    let stop = end.min(at / PAGE * PAGE + PAGE);
+                    if !self.around.contains(at) {
+                        let mut before = vec![0; (stop - at) as usize];
+                        self.before().read(at, &mut before)?;
+                        let after = left.get(&page).and_then(|bytes| bytes.get((at - page) as usize..));
+                        filled.add(at, &before, after.unwrap_or(&before));
+                        pages.insert(page);
+                    }
+                    at = stop;
+                }
+            }
+        }
+        if filled.bytes() == 0 {
+            return Ok(false);
+        }
+        self.filled = Some(filled);
+        self.dirty = Dirty::of(self.before(), &self.areas, &self.relocations, pages)?;
+        self.rest_is_restored = false;
+        Ok(true)
+    }
+
+    /// Replays the application's own kernel so often with unwritten data held: what they left, and what the first of them accessed. None on
+    /// a device that cannot hold it.
+    ///
+    /// # Errors
+    /// What a replay ends with.
+    pub(crate) fn held(&mut self, own: &Launch, times: usize) -> Result<Option<(Vec<Pages>, Accesses)>> {
+        if !self.device.hold_contents(true) {
+            return Ok(None);
+        }
+        let (mut runs, mut accesses) = (Vec::new(), None);
+        for n in 0..times {
+            self.restore()?;
+            if n == 0 {
+                self.device.record(true);
+            }
+            self.run(own)?;
+            if n == 0 {
+                accesses = self.device.recorded();
+            }
+            runs.push(self.changed_of_known()?);
+        }
+        self.device.hold_contents(false);
+        Ok(accesses.map(|accesses| (runs, accesses)))
+    }
+
+    /// The application's own code.
+    pub(crate) fn own_code(&self) -> &'_ Code {
+        &self.captured.original
+    }
+
+    /// What is added to the addresses of the application's own code.
+    pub(crate) fn moved(&self) -> u64 {
+        let descriptor = self.captured.original.kernel.descriptor.map_or(0, |descriptor| descriptor.address);
+        self.own.wrapping_sub(descriptor)
+    }
+
+    /// Where captured memory is.
+    pub(crate) fn placed(&self, captured: u64) -> u64 {
+        self.relocations.placed(captured)
+    }
+
+    /// The part of a buffer that is in a page.
+    ///
+    /// # Errors
+    /// When the page is none of the captured memory.
+    pub(crate) fn part(&self, page: u64, buffer: &Buffer) -> Result<(u64, u64)> {
+        Ok((page.max(buffer.start), memory::page_end(&self.areas, page)?.min(buffer.end)))
+    }
+
+    /// The fewest bytes that a store of a kernel has. Of code that is called by address it is not known.
+    fn narrowest_store(&self, own: &Launch) -> Result<usize> {
+        let code = own.other.as_ref().unwrap_or(&self.captured.original);
+        match logdur_captured::processor(&self.device.description().isa).parse() {
+            Ok(arch) if self.called.is_empty() => {
+                Ok(amdgpu_listing::narrowest_store(&code.bytes, arch, &code.kernel.name)?.into())
+            }
+            _ => Ok(1),
+        }
+    }
+}

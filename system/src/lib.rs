@@ -1,0 +1,12 @@
+//! What several packages need of the system that they run on: files and pipes, signals, locks, and texts that others made.
+
+mod lock;
+pub mod marks;
+pub mod output;
+pub mod path;
+pub mod patient;
+pub mod signals;
+pub mod text;
+pub mod trust;
+
+pub use lock::lock;

@@ -1,0 +1,7 @@
+//! Captures.
+
+mod calls;
+pub(crate) mod content;
+mod holds;
+mod mapped;
+mod untouched;

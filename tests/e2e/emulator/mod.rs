@@ -1,0 +1,12 @@
+//! The emulated GPU, against hardware's rules and against computations of others.
+
+mod code_objects;
+mod hip;
+mod machine;
+pub(crate) mod opencl;
+mod openmp;
+mod oracles;
+mod strict;
+mod textures;
+mod tools;
+pub(crate) mod triton;

@@ -1,0 +1,139 @@
+//! Columns of rows against the code objects' metadata as LLVM prints it, and exported columns as others read them.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::harness::{self, Run, built};
+use crate::support::log::Row;
+
+/// What llvm-readelf prints behind a key of a kernel's metadata.
+fn of_metadata(notes: &str, kernel: &str, key: &str) -> u64 {
+    let is_of_kernel = |map: &&str| map.lines().any(|line| line.trim() == format!(".name:           {kernel}"));
+    let map = notes.split("\n  - .").find(is_of_kernel).unwrap_or_else(|| panic!("{kernel} in:\n{notes}"));
+    // The first key of a map has lost its dot.
+    let line = format!(".{map}").lines().find_map(|line| line.trim().strip_prefix(key).map(str::to_owned));
+    line.unwrap().trim_start_matches(':').trim().parse().unwrap()
+}
+
+#[test]
+fn a_row_names_its_process_and_the_registers_that_llvm_reads_in_the_code_object() {
+    let arch = harness::arch();
+    let notes = harness::notes(&harness::kernels(&arch));
+    let run = Run::hsa("app_signals").args(["values", "3"]).env("SLURM_PROCID", "5").watched().passed();
+    let log = run.log();
+    assert!(!log.rows.is_empty());
+    for row in &log.rows {
+        let symbol = notes.lines().filter_map(|line| line.trim().strip_prefix(".name:           "));
+        let function = row.kernel().split('(').next().unwrap();
+        let symbol = symbol.into_iter().find(|symbol| symbol.contains(function)).unwrap();
+        for (column, key) in [("vgprs", ".vgpr_count"), ("agprs", ".agpr_count"), ("sgprs", ".sgpr_count")] {
+            assert_eq!(row.number(column), of_metadata(&notes, symbol, key), "{column} of {symbol}");
+        }
+        assert_eq!(["kind", "bytes", "rank"].map(|column| row.text(column)), ["dispatch", "", "5"]);
+        assert_eq!(row.number("pid"), log.account()["pid"]);
+    }
+}
+
+/// Prints the rows of a file of Parquet as three readers see them: a list of rows each.
+const READ: &str = r#"
+import json, sys
+import duckdb, pandas, polars
+path, columns = sys.argv[1], sys.argv[2].split(",")
+def rows(cells):
+    return [[None if cell is None or cell != cell else cell for cell in row] for row in cells]
+frame = pandas.read_parquet(path, dtype_backend="pyarrow")[columns]
+json.dump([
+    rows(duckdb.sql(f"select {','.join(columns)} from '{path}'").fetchall()),
+    rows(polars.read_parquet(path).select(columns).rows()),
+    rows([[None if cell is pandas.NA else cell for cell in row] for row in frame.itertuples(index=False)]),
+], sys.stdout)
+"#;
+
+/// Columns that are read, and where they are in a row.
+const EXPORTED: [(&str, &str); 13] = [
+    ("kernel", "kernel"),
+    ("startNs", "startNs"),
+    ("endNs", "endNs"),
+    ("id", "id"),
+    ("queue", "queue"),
+    ("gridX", "grid"),
+    ("workgroupX", "workgroup"),
+    ("kernelObject", "kernelObject"),
+    ("replaced", "replaced"),
+    ("kind", "kind"),
+    ("pid", "pid"),
+    ("rank", "rank"),
+    ("vgprs", "vgprs"),
+];
+
+/// A cell as Parquet has it.
+fn typed(row: &Row, column: &str, from: &str) -> Value {
+    let text = row.text(from);
+    match column {
+        _ if text.is_empty() => Value::Null,
+        "kernel" | "kind" => text.into(),
+        "kernelObject" => u64::from_str_radix(&text[2..], 16).unwrap().into(),
+        _ => text.split('x').next().unwrap().parse::<u64>().unwrap().into(),
+    }
+}
+
+#[test]
+fn duckdb_polars_and_pandas_read_the_exported_columns_of_both_formats() {
+    let csv = Run::hip("streams").watched().passed();
+    let json = Run::hip("vectors").env("PMI_RANK", "3").env("LOGDUR_LOG_FORMAT", "json").watched().passed();
+    let paths = [&csv, &json].map(|run| run.folder.path().join("log.csv"));
+    let to = csv.folder.path().join("rows.parquet");
+    let output =
+        Command::new(built("omniprobe")).arg("export").args(&paths).arg("--parquet").arg(&to).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines: Vec<Value> = json.read("log.csv").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of_json = lines.iter().filter(|line| line.get("kernel").is_some());
+    let rows = csv.log().rows;
+    let mut expected: Vec<Vec<Value>> =
+        rows.iter().map(|row| EXPORTED.iter().map(|(column, from)| typed(row, column, from)).collect()).collect();
+    expected.extend(of_json.map(|row| {
+        let cell = |&(column, from): &(&str, &str)| match (column, &row[from]) {
+            ("kernelObject", value) => u64::from_str_radix(&value.as_str().unwrap()[2..], 16).unwrap().into(),
+            ("replaced", _) => Value::Null,
+            (_, Value::Array(sizes)) => sizes[0].clone(),
+            (_, value) => value.clone(),
+        };
+        EXPORTED.iter().map(cell).collect()
+    }));
+    assert!(output.status.success() && said.contains(&format!(": {} rows", expected.len())), "{said}");
+    for (reader, found) in ["DuckDB", "Polars", "pandas"].into_iter().zip(read(&to)) {
+        assert_eq!(found, expected, "{reader}");
+    }
+}
+
+fn read(parquet: &Path) -> Vec<Vec<Vec<Value>>> {
+    let python = harness::root().join("target/xtask/columns/bin/python");
+    let columns = EXPORTED.map(|(column, _)| column).join(",");
+    let output = Command::new(python).args(["-c", READ]).arg(parquet).arg(columns).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_log_without_our_columns_is_exported_and_what_is_no_row_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, to) = (folder.path().join("log.csv"), folder.path().join("rows.parquet"));
+    let text = "kernel,dispatch,startNs,endNs\n\"f\",1,2,5\n\"g\",1,2\nkernel,dispatch,startNs,endNs\n\"h\",1,,\n";
+    std::fs::write(&log, text).unwrap();
+    let export = |log: &Path, to: &Path| {
+        let mut command = Command::new(built("omniprobe"));
+        let output = command.arg("export").arg(log).arg("--parquet").arg(to).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, said) = export(&log, &to);
+    assert!(status == Some(0) && said.contains("1 lines are no rows") && said.contains(": 2 rows"), "{said}");
+    for rows in read(&to) {
+        let cells: Vec<_> = rows.iter().map(|row| (&row[0], &row[1], &row[3])).collect();
+        let (none, start) = (Value::Null, Value::from(2));
+        assert_eq!(cells, [(&"f".into(), &start, &none), (&"h".into(), &none, &none)]);
+    }
+    let (status, said) = export(&to, &folder.path().join("other.parquet"));
+    assert!(status == Some(1) && said.contains("expected a header"), "{said}");
+}

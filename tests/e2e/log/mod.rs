@@ -1,0 +1,12 @@
+//! The log of a run: rows, their times and columns, and what becomes of them when something fails.
+
+mod columns;
+mod copies;
+mod crash;
+mod durations;
+mod ends;
+mod load;
+mod markers;
+mod output;
+mod ranks;
+mod unwritable;

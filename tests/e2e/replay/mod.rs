@@ -1,0 +1,12 @@
+//! Captured dispatches that run again. Another ROCm changes little here.
+
+mod alone;
+mod bench;
+mod damage;
+mod diff;
+mod layouts;
+mod mutants;
+pub(crate) mod mutations;
+mod stacks;
+mod tune;
+pub(crate) mod verify;
