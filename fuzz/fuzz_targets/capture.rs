@@ -11,9 +11,9 @@ use libfuzzer_sys::fuzz_target;
 use logdur_capture::{Compress, Options};
 
 #[allow(dead_code, reason = "the stories need more of it")]
-#[path = "../../capture/tests/integration/harness.rs"]
+#[path = "../../capture/file/tests/integration/harness.rs"]
 mod harness;
-#[path = "../../capture/tests/integration/exercise.rs"]
+#[path = "../../capture/file/tests/integration/exercise.rs"]
 mod exercise;
 
 static WHOLE: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../journal/tests/records/whole.rs"]
+#[path = "../../log/journal/tests/records/whole.rs"]
 mod records;
 
 static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| records::whole(&std::env::temp_dir()));

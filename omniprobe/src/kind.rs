@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     Log,
 }
 
-/// How files of a kind begin, and what reads them. Source of the first two: `capture/` and `journal/`; of the others: the ELF
+/// How files of a kind begin, and what reads them. Source of the first two: `capture/file/` and `log/journal/`; of the others: the ELF
 /// specification, and "Clang Offload Bundler" of Clang's documentation; a log begins with its header, or with an object.
 const KINDS: &[(Kind, &[&[u8]], &str)] = &[
     (Kind::Capture, &[b"LDCAP\r\n\x1a"], "a capture, which `omniprobe info` reads"),

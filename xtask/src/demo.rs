@@ -55,7 +55,7 @@ pub(crate) fn compile(rocm: &Rocm, source: &Path) -> Result<PathBuf> {
 pub(crate) fn compile_with_headers(rocm: &Rocm, source: &Path) -> Result<PathBuf> {
     let mut command = Command::new(&rocm.hipcc);
     command.args(ARCHS.iter().map(|arch| format!("--offload-arch={arch}"))).args(["-O3", "-std=c++17", "-I"]);
-    command.arg(shell::root().join("include"));
+    command.arg(shell::root().join("instrument/include"));
     compile_by(command, source, &[])
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask instrument-pass [--llvm VERSION|all] [--tools]`: the plugin of a compiler that instruments kernels, `instrument/`,
+//! `cargo xtask instrument-pass [--llvm VERSION|all] [--tools]`: the plugin of a compiler that instruments kernels, `instrument/pass/`,
 //! and programs of LLVM that load it.
 //!
 //! LLVM's headers are Debian's. The device functions are bitcode in the plugin, one for each processor.
@@ -99,9 +99,9 @@ pub fn version(text: &str) -> Result<&'static Llvm> {
 pub(crate) fn build(llvm: &Llvm) -> Result<PathBuf> {
     let number = llvm.number;
     let plugin = shell::built(&format!("liblogdur-instrument-{number}.so"));
-    let folder = shell::root().join("instrument");
+    let folder = shell::root().join("instrument/pass");
     let files = ["device.hip", "pass.cpp", "settings.cpp", "settings.h"].map(|file| folder.join(file));
-    let header = shell::root().join("include/logdur_device.h");
+    let header = shell::root().join("instrument/include/logdur_device.h");
     let time = |path: &Path| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     if files.iter().chain([&header]).all(|file| time(file) < time(&plugin)) {
         return Ok(plugin);
@@ -205,7 +205,10 @@ fn bitcode(llvm: &Llvm, work: &Path) -> Result<String> {
         let mut command = Command::new(&clang);
         command.args(["-x", "hip", "-nogpuinc", "-nogpulib", "--cuda-device-only", "-emit-llvm", "-O3", "-c"]);
         command.args(STRICT).arg(format!("--offload-arch={processor}"));
-        command.arg("-I").arg(shell::root().join("include")).arg(shell::root().join("instrument/device.hip"));
+        command
+            .arg("-I")
+            .arg(shell::root().join("instrument/include"))
+            .arg(shell::root().join("instrument/pass/device.hip"));
         match shell::output(command.arg("-o").arg(&file)) {
             Err(error) if error.to_string().contains("invalid target ID") => continue,
             result => result?,

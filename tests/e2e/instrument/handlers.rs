@@ -163,7 +163,7 @@ fn a_handler_that_takes_the_librarys_descriptors_gets_nothing_in_its_own_files()
 #[test]
 fn of_two_handlers_one_fails_in_the_middle_and_the_other_gets_everything() {
     let run = with_handler(&harness::hip("cloned"), &["doubled", "8"], &lister());
-    let both = std::env::join_paths([lister(), harness::handler("examples/handlers/count.c")]).unwrap();
+    let both = std::env::join_paths([lister(), harness::handler("docs/example/handlers/count.c")]).unwrap();
     for fails in ["begin", "messages", "end"] {
         let output = run.file(fails);
         let again = Run::hip("cloned").args(["doubled", "8"]).env("LOGDUR_INSTRUMENTED", "true");

@@ -32,7 +32,7 @@ fn compile(run: &Run, program: &str, arch: &str, options: &str, variables: &[(&s
     command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-std=c++17", "-g", "-c"]);
     command.args(options.split_whitespace()).arg(format!("--offload-arch={arch}"));
     command.arg(format!("-fpass-plugin={}", plugin().display()));
-    command.arg("-I").arg(harness::root().join("include"));
+    command.arg("-I").arg(harness::root().join("instrument/include"));
     command.arg(harness::root().join("tests/programs").join(program)).arg("-o").arg(&object);
     command.envs(variables.iter().copied());
     (object, command)
@@ -468,7 +468,7 @@ fn the_header_names_the_processors_that_it_supports() {
     fs::write(&file, "#include \"logdur_device.h\"\n").unwrap();
     let mut command = harness::hipcc();
     command.args(["-std=c++14", "-nogpuinc", "--cuda-device-only", "--offload-arch=gfx1030", "-c"]).arg(&file);
-    command.arg("-I").arg(harness::root().join("include"));
+    command.arg("-I").arg(harness::root().join("instrument/include"));
     let outcome = run.finish(command);
     assert!(!outcome.status.success() && outcome.stderr.contains("supports gfx900, gfx906"), "{}", outcome.stderr);
 }

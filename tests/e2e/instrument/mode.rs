@@ -393,7 +393,8 @@ fn printed(outcome: &Outcome) -> String {
 #[test]
 fn the_examples_of_handlers_report_on_a_real_run() {
     let run = Run::hip("cloned").args(["doubled", "2"]);
-    let [count, lanes] = ["count.c", "lanes.cpp"].map(|name| harness::handler(&format!("examples/handlers/{name}")));
+    let [count, lanes] =
+        ["count.c", "lanes.cpp"].map(|name| harness::handler(&format!("docs/example/handlers/{name}")));
     let both = format!("{},{}", count.display(), lanes.display());
     let file = run.file("log.csv");
     let run = run.env("LOGDUR_LOG_LOCATION", file);

@@ -101,7 +101,7 @@ fn ranks_that_are_not_wanted_write_nothing() {
     }
     // Such a rank runs no clones.
     let handlers = run.file("handlers-%r");
-    let library = handler("examples/handlers/count.c");
+    let library = handler("docs/example/handlers/count.c");
     let variables = [
         ("LOGDUR_LOG_LOCATION", Path::new("/dev/null")),
         ("LOGDUR_INSTRUMENTED", Path::new("true")),

@@ -130,7 +130,8 @@ fn sources(file: &str) -> Vec<PathBuf> {
     while let Some(path) = files.get(next) {
         let text = fs::read_to_string(path).unwrap();
         let names = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
-        for header in names.flat_map(|name| ["tests/programs", "include"].map(|folder| root().join(folder).join(name)))
+        for header in
+            names.flat_map(|name| ["tests/programs", "instrument/include"].map(|folder| root().join(folder).join(name)))
         {
             if header.is_file() && !files.contains(&header) {
                 files.push(header);
@@ -169,7 +170,7 @@ fn hip_targets(name: &str, options: &str, targets: &[String], suffix: &str) -> P
         let mut command = hipcc();
         command.args(targets.iter().map(|target| format!("--offload-arch={target}")));
         // Not every hipcc has this standard by itself, and rocPRIM needs it.
-        command.arg("-std=c++17").arg("-I").arg(root().join("include"));
+        command.arg("-std=c++17").arg("-I").arg(root().join("instrument/include"));
         command.args(options.split_whitespace()).arg(&sources[0]).arg("-o").arg(&program);
         command.args(link_options()).args(versions::hiprtc()).args(versions::roctx().into_iter().flatten());
         command
@@ -265,11 +266,11 @@ pub(crate) fn handler(file: &str) -> PathBuf {
     let source = root().join(file);
     let name = source.file_stem().unwrap().display().to_string();
     let library = root().join("target/tests").join(format!("lib{name}.handler.so"));
-    make(&library, &[source.clone(), root().join("include/logdur_handler.h")], || {
+    make(&library, &[source.clone(), root().join("instrument/include/logdur_handler.h")], || {
         let is_c = file.ends_with(".c");
         let mut command = Command::new(if is_c { "cc" } else { "c++" });
         command.args([if is_c { "-std=gnu11" } else { "-std=c++11" }, "-O1", "-Wall", "-Wextra", "-Werror"]);
-        command.args(["-shared", "-fPIC", "-fvisibility=hidden", "-I"]).arg(root().join("include"));
+        command.args(["-shared", "-fPIC", "-fvisibility=hidden", "-I"]).arg(root().join("instrument/include"));
         command.arg(&source).arg("-o").arg(&library);
         command
     });
@@ -294,7 +295,7 @@ pub(crate) fn hip_object(name: &str, arch: &str, options: &str) -> PathBuf {
     make(&object, &sources, || {
         let mut command = hipcc();
         command.args(["--cuda-device-only", "--no-gpu-bundle-output", "-std=c++17", "-c", "-I"]);
-        command.arg(root().join("include"));
+        command.arg(root().join("instrument/include"));
         command.args(options.split_whitespace()).arg(format!("--offload-arch={arch}"));
         command.arg(&sources[0]).arg("-o").arg(&object);
         command

@@ -1,4 +1,4 @@
-//! `include/logdur_handler.h`, printed by cbindgen from the Rust declarations of the interface.
+//! `instrument/include/logdur_handler.h`, printed by cbindgen from the Rust declarations of the interface.
 
 use std::collections::HashMap;
 use std::fs;
@@ -25,7 +25,7 @@ const NAMES: &[(&str, &str)] = &[
 
 /// The first lines.
 const HEADER: &str = "/* The interface of handlers: libraries that get the messages of instrumented kernels. docs/instrumented.md describes it.
- * Printed by `cargo xtask docs` from handler/src/abi.rs and handler/src/walk.h. It compiles as C99 and as C++11. */
+ * Printed by `cargo xtask docs` from instrument/handler/src/abi.rs and instrument/handler/src/walk.h. It compiles as C99 and as C++11. */
 #ifndef LOGDUR_HANDLER_H
 #define LOGDUR_HANDLER_H";
 
@@ -35,7 +35,7 @@ const HEADER: &str = "/* The interface of handlers: libraries that get the messa
 /// When the declarations cannot be read.
 pub(super) fn text() -> Result<String> {
     let read = |file: &str| {
-        let path = root().join("handler/src").join(file);
+        let path = root().join("instrument/handler/src").join(file);
         fs::read_to_string(&path).with_context(|| path.display().to_string())
     };
     let mut config = Config {
@@ -54,7 +54,8 @@ pub(super) fn text() -> Result<String> {
     config.export.rename =
         NAMES.iter().map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned())).collect::<HashMap<_, _>>();
     config.export.include = NAMES.iter().map(|(rust, _)| (*rust).to_owned()).collect();
-    let bindings = Builder::new().with_config(config).with_src(root().join("handler/src/abi.rs")).generate()?;
+    let bindings =
+        Builder::new().with_config(config).with_src(root().join("instrument/handler/src/abi.rs")).generate()?;
     let mut text = Vec::new();
     bindings.write(&mut text);
     String::from_utf8(text).context("the header is no UTF-8")

@@ -24,7 +24,7 @@ const PAGES: &[(&str, Print)] = &[
 
 fn main() -> Result<()> {
     let mut all: BTreeMap<&str, String> = PAGES.iter().map(|(file, print)| (*file, print())).collect();
-    all.insert("include/logdur_handler.h", header::text()?);
+    all.insert("instrument/include/logdur_handler.h", header::text()?);
     println!("{}", serde_json::to_string(&all)?);
     Ok(())
 }

@@ -62,7 +62,7 @@ pub(super) fn format() -> Result<()> {
     measure(&[])
 }
 
-/// The figures of `capture/examples/measure.rs`.
+/// The figures of `capture/file/examples/measure.rs`.
 fn measure(arguments: &[&str]) -> Result<()> {
     let folder = shell::cache();
     std::fs::create_dir_all(&folder)?;

@@ -71,7 +71,7 @@ pub(crate) fn put_shared(omniprobe: &Path, tree: &Path) -> Result<()> {
     for (from, to) in TEMPLATES {
         write(&tree.join(to), template(&fs::read_to_string(root.join("packaging").join(from))?).as_bytes())?;
     }
-    files_of(&root.join("include"), &tree.join("include"))?;
+    files_of(&root.join("instrument/include"), &tree.join("include"))?;
     let omniprobe = || Command::new(omniprobe);
     for (name, to) in COMPLETIONS {
         write(&tree.join(to), shell::output(omniprobe().args(["completions", name]))?.as_bytes())?;

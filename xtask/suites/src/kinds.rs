@@ -18,7 +18,7 @@ const TABLES: &[&str] = &[
     "emulator/isa/src/ops",
     "emulator/isa/src/coverage",
     "emulator/isa/src/coverage.rs",
-    "self-test/src/kernels.rs",
+    "omniprobe/self-test/src/kernels.rs",
     "xtask/suites/src/kinds.rs",
     "xtask/suites/src/masks.rs",
 ];

@@ -1,4 +1,4 @@
-//! The C interface between `liblogdur.so` and handlers, from which `include/logdur_handler.h` is printed.
+//! The C interface between `liblogdur.so` and handlers, from which `instrument/include/logdur_handler.h` is printed.
 //!
 //! Every structure begins with its size, as the side that made it knows it. Fields are added at the end only, so that a reader
 //! looks at a field only if the size covers it.

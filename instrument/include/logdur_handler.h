@@ -1,5 +1,5 @@
 /* The interface of handlers: libraries that get the messages of instrumented kernels. docs/instrumented.md describes it.
- * Printed by `cargo xtask docs` from handler/src/abi.rs and handler/src/walk.h. It compiles as C99 and as C++11. */
+ * Printed by `cargo xtask docs` from instrument/handler/src/abi.rs and instrument/handler/src/walk.h. It compiles as C99 and as C++11. */
 #ifndef LOGDUR_HANDLER_H
 #define LOGDUR_HANDLER_H
 
@@ -202,7 +202,7 @@ typedef struct logdur_sources_table {
 // The type of `logdur_sources`.
 typedef const struct logdur_sources_table *(*logdur_sources_entry)(void);
 
-/* --- For handlers: what follows is written by hand, in handler/src/walk.h --- */
+/* --- For handlers: what follows is written by hand, in instrument/handler/src/walk.h --- */
 
 #include <string.h>
 

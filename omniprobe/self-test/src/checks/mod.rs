@@ -178,7 +178,7 @@ mod tests {
     fn the_documents_have_the_table_of_checks() {
         let row = |c: &Check| format!("| {} | `{}` | {} | {} |\n", c.number, c.name, c.question, c.consequence);
         let table: String = CHECKS.iter().map(row).collect();
-        let page = include_str!("../../../docs/first-run-on-hardware.md");
+        let page = include_str!("../../../../docs/first-run-on-hardware.md");
         assert!(page.contains(&format!("|---|---|---|---|\n{table}\n")), "expected this table:\n{table}");
     }
 }

@@ -1,4 +1,4 @@
-/* --- For handlers: what follows is written by hand, in handler/src/walk.h --- */
+/* --- For handlers: what follows is written by hand, in instrument/handler/src/walk.h --- */
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* A handler in C: how many messages of each kind a dispatch sends, and how many bytes its lanes read and write.
  *
- * cc -std=c99 -shared -fPIC -I include -o count.so examples/handlers/count.c
+ * cc -std=c99 -shared -fPIC -I instrument/include -o count.so docs/example/handlers/count.c
  * omniprobe -i -a ./count.so -- ./app */
 
 #include "logdur_handler.h"

@@ -1,6 +1,6 @@
 //! Handlers get the messages of instrumented kernels from `liblogdur.so`, in the application's process.
 //!
-//! [`abi`] is the C interface, of which `include/logdur_handler.h` is printed. Handlers in Rust implement [`Handler`] and call
+//! [`abi`] is the C interface, of which `instrument/include/logdur_handler.h` is printed. Handlers in Rust implement [`Handler`] and call
 //! [`export!`](crate::export!); [`messages`] reads what they get.
 //!
 //! ```

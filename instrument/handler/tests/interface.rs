@@ -9,7 +9,7 @@ use logdur_handler::abi::{self, HandlerTable};
 use logdur_handler::messages::{Access, AddressSpace, Header, Kind};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn run(command: &mut Command) {
@@ -164,7 +164,7 @@ fn report(library: &Path, name: &str) -> String {
 #[test]
 fn the_examples_read_messages_in_c_cxx_and_rust() {
     let folder = tempfile::tempdir().unwrap();
-    let examples = root().join("examples/handlers");
+    let examples = root().join("docs/example/handlers");
     let library = |name: &str| folder.path().join(name);
     let shared = ["-shared", "-fPIC", "-o"];
     run(compiler("cc", "-std=c99").args(shared).arg(library("count.so")).arg(examples.join("count.c")));

@@ -140,7 +140,7 @@ fn unhex(text: &str) -> Vec<u8> {
 fn read_by_python(bytes: &[u8], folder: &Path) -> Value {
     let file = folder.join("file.ldcap");
     fs::write(&file, bytes).unwrap();
-    let page = root().join("../../docs/capture-format.md");
+    let page = root().join("../../../docs/capture-format.md");
     let output = Command::new("python3").arg(root().join("read_ldcap.py")).arg(&file).arg(page).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()

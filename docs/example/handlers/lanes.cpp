@@ -1,6 +1,6 @@
 // A handler in C++: how many lanes are active at each source line of a dispatch.
 //
-// c++ -std=c++11 -shared -fPIC -I include -o lanes.so examples/handlers/lanes.cpp
+// c++ -std=c++11 -shared -fPIC -I instrument/include -o lanes.so docs/example/handlers/lanes.cpp
 // omniprobe -i -a ./lanes.so -- ./app
 
 #include "logdur_handler.h"

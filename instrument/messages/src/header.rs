@@ -306,7 +306,7 @@ mod tests {
         }
         macros += &format!("{unnumbered}!defined(__HIP_DEVICE_COMPILE__)\n");
         let device = include_str!("../../include/logdur_device.h");
-        assert!(device.contains(&macros), "include/logdur_device.h: expected\n{macros}");
+        assert!(device.contains(&macros), "instrument/include/logdur_device.h: expected\n{macros}");
         let error = device.lines().find(|line| line.starts_with("#error \"logdur_device.h supports")).unwrap();
         let ends = [numbered.first(), numbered.last()].map(|row| row.unwrap().1);
         assert!(ends.iter().all(|name| error.contains(name)), "{error}");
@@ -315,7 +315,7 @@ mod tests {
         let comment = format!("/* {} */", comment.join(", "));
         assert!(
             include_str!("../../include/logdur_handler.h").contains(&comment),
-            "include/logdur_handler.h: {comment}"
+            "instrument/include/logdur_handler.h: {comment}"
         );
     }
 

@@ -240,7 +240,7 @@ mod tests {
     fn the_documents_name_the_version_of_the_report() {
         let format = Report::default().json(Map::new())["format"].clone();
         let row = format!("| report of `doctor --self-test --json` | {format} |");
-        assert!(include_str!("../../docs/agents.md").contains(&row), "expected {row}");
+        assert!(include_str!("../../../docs/agents.md").contains(&row), "expected {row}");
     }
 
     /// All checks, some broken; packets were seen as `seen` says.
