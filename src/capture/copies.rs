@@ -5,9 +5,14 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use hsa_sys::abi::signal::Signal;
 use logdur_system::lock;
+
+/// For how long a call that gives an engine a copy waits for others that do. The runtime may hold such a call for as long as the
+/// engine's ring is full, and then the order in which the engine got the copies is not known.
+const TURN: Duration = Duration::from_millis(100);
 
 /// Which engine of a GPU copies. The runtime has one of each kind, chosen by the agents that a copy is asked for with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,14 +68,18 @@ pub(crate) struct AsyncCopy {
 /// What is known of copies.
 #[derive(Default)]
 struct Known {
-    /// Those that were not complete when they were last looked at.
+    /// Those that were not complete when they were last looked at, in the order in which engines got them.
     copies: Vec<AsyncCopy>,
+    /// Engines that calls are giving copies, and the threads of these calls.
+    given: Vec<(libc::pthread_t, Engine)>,
     /// Threads in calls that return when their copy is complete.
     inside: usize,
     /// Memory is being captured: no copy begins.
     held: bool,
     /// Threads that wait until copies are released.
     waiting: usize,
+    /// Threads that wait for their turn with an engine.
+    queued: usize,
     /// How many calls have begun copies.
     begun: u64,
     /// A copy was begun that no signal tells the end of.
@@ -92,6 +101,29 @@ pub(crate) struct Copies {
     known: Mutex<Known>,
     /// They may begin again.
     released: Condvar,
+    /// An engine has got what a call gave it.
+    taken: Condvar,
+}
+
+/// A call is giving copies to engines, until this is dropped: the engines get those of the next call after them.
+pub(crate) struct Giving<'a> {
+    copies: &'a Copies,
+    /// As they are in [`Known::given`].
+    engines: Vec<(libc::pthread_t, Engine)>,
+}
+
+impl Drop for Giving<'_> {
+    fn drop(&mut self) {
+        let mut known = lock(&self.copies.known);
+        for engine in &self.engines {
+            if let Some(at) = known.given.iter().position(|given| given == engine) {
+                known.given.swap_remove(at);
+            }
+        }
+        if known.queued > 0 {
+            self.copies.taken.notify_all();
+        }
+    }
 }
 
 /// Copies do not begin until this is dropped.
@@ -144,13 +176,41 @@ impl Copies {
         known
     }
 
-    /// Copies are about to be started by one call. If one could begin at once, the thread waits while copies are held. Copies
-    /// that wait for what a capture holds do not begin, and their thread goes on.
-    pub(crate) fn start(&self, copies: Vec<AsyncCopy>) {
+    /// Waits until no other thread gives a copy to one of these engines, at most for [`TURN`].
+    fn turn<'a>(
+        &self,
+        mut known: MutexGuard<'a, Known>,
+        engines: &[(libc::pthread_t, Engine)],
+        end: Instant,
+    ) -> MutexGuard<'a, Known> {
+        let is_before = |(other, given): &(libc::pthread_t, Engine)| {
+            engines.iter().any(|(thread, engine)| engine == given && thread != other)
+        };
+        known.queued += 1;
+        while known.given.iter().any(is_before) {
+            let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else { break };
+            known = self.taken.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        known.queued -= 1;
+        known
+    }
+
+    /// Copies are about to be started by one call, which lasts until the result is dropped. If one could begin at once, the
+    /// thread waits while copies are held. Copies that wait for what a capture holds do not begin, and their thread goes on.
+    pub(crate) fn start(&self, copies: Vec<AsyncCopy>) -> Giving<'_> {
+        // SAFETY: the function has no precondition.
+        let thread = unsafe { libc::pthread_self() };
+        let engines: Vec<_> = copies.iter().filter_map(|copy| Some((thread, copy.engine?))).collect();
+        let end = Instant::now() + TURN;
         let mut known = lock(&self.known);
-        if copies.iter().any(|copy| !copy.waits()) {
+        loop {
+            known = self.turn(known, &engines, end);
+            if !known.held || copies.iter().all(AsyncCopy::waits) {
+                break;
+            }
             known = self.released(known);
         }
+        known.given.extend(&engines);
         // Those that are complete delay no queue.
         if known.copies.len().is_power_of_two() {
             known.copies.retain(|copy| !copy.is_complete());
@@ -159,6 +219,7 @@ impl Copies {
         known.copies.extend(copies);
         known.begun += 1;
         known.endless |= signals.into_iter().any(|signal| known.is_early(signal));
+        Giving { copies: self, engines }
     }
 
     /// A copy is about to be started that no signal tells the end of.
@@ -246,5 +307,58 @@ impl Copies {
                 }
                 waits || copy.engine.is_some_and(|engine| blocked.contains(&engine))
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// A signal, as far as [`value`] reads it, and its handle.
+    fn signal(value: i64) -> (Box<Signal>, u64) {
+        // SAFETY: a signal is numbers, and the type is that of the layout.
+        let signal: Box<Signal> = unsafe { Box::new(std::mem::zeroed()) };
+        signal.value.store(value, Ordering::Relaxed);
+        let handle = std::ptr::from_ref(&*signal).expose_provenance() as u64;
+        (signal, handle)
+    }
+
+    fn copy(completion: u64, dependencies: Vec<u64>, path: Path) -> AsyncCopy {
+        AsyncCopy { completion, dependencies, engine: Some(Engine { gpu: 1, path }) }
+    }
+
+    #[test]
+    fn an_engine_gets_copies_of_two_threads_in_the_order_in_which_they_are_known() {
+        let (copies, given) = (Copies::default(), AtomicBool::new(false));
+        let [(_first, first), (_second, second), (_held, held)] = [1, 1, 1].map(signal);
+        std::thread::scope(|scope| {
+            let giving = copies.start(vec![copy(first, vec![], Path::ToGpu)]);
+            // Another engine is not waited for, and a call inside of this one neither.
+            drop(copies.start(vec![copy(second, vec![], Path::ToHost)]));
+            drop(copies.start(vec![copy(second, vec![], Path::ToGpu)]));
+            let other = scope.spawn(|| {
+                let _giving = copies.start(vec![copy(second, vec![held], Path::ToGpu)]);
+                assert!(given.load(Ordering::Acquire));
+            });
+            while lock(&copies.known).queued == 0 && !other.is_finished() {
+                std::thread::yield_now();
+            }
+            given.store(true, Ordering::Release);
+            drop(giving);
+        });
+        assert_eq!(lock(&copies.known).copies.len(), 4);
+        assert!(lock(&copies.known).given.is_empty());
+    }
+
+    #[test]
+    fn a_call_that_lasts_delays_the_others_for_a_limited_time() {
+        let copies = Copies::default();
+        let [(_first, first), (_second, second)] = [1, 1].map(signal);
+        let _giving = copies.start(vec![copy(first, vec![], Path::ToGpu)]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(copies.start(vec![copy(second, vec![], Path::ToGpu)])));
+        });
+        assert_eq!(lock(&copies.known).copies.len(), 2);
     }
 }

@@ -48,7 +48,7 @@ use crate::code::{Object, Objects};
 use crate::kernels::Kernels;
 use crate::ports::{FollowCode, OwnVariables, WriteRows};
 
-pub(crate) use copies::{AsyncCopy, Copies, Engine, Inside, Path, copied_by_a_kernel};
+pub(crate) use copies::{AsyncCopy, Copies, Engine, Giving, Inside, Path, copied_by_a_kernel};
 pub(crate) use memory::Memory;
 
 use file::File;

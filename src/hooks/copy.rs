@@ -12,7 +12,7 @@ use hsa_sys::raw::{
 use logdur_intercept::{Interceptor, guard};
 
 use super::{later, original};
-use crate::capture::{AsyncCopy, Engine, Inside, Path, copied_by_a_kernel};
+use crate::capture::{AsyncCopy, Engine, Giving, Inside, Path, copied_by_a_kernel};
 use crate::copies::Started;
 use crate::session;
 
@@ -24,11 +24,15 @@ struct Asked {
 }
 
 impl Asked {
-    /// A copy is about to be asked for.
+    /// A copy is about to be asked for, by a call that lasts until the result is dropped.
     ///
     /// # Safety
     /// As for [`all_before`](Asked::all_before).
-    unsafe fn before(&self, completion: hsa_signal_t, engine: impl Fn(&Interceptor) -> Option<Engine>) {
+    unsafe fn before(
+        &self,
+        completion: hsa_signal_t,
+        engine: impl Fn(&Interceptor) -> Option<Engine>,
+    ) -> Option<Giving<'static>> {
         // SAFETY: the caller's promise.
         unsafe { self.all_before(|interceptor| vec![(completion, engine(interceptor))]) }
     }
@@ -37,9 +41,12 @@ impl Asked {
     ///
     /// # Safety
     /// The application's promise: so many signals are there.
-    unsafe fn all_before(&self, copies: impl Fn(&Interceptor) -> Vec<(hsa_signal_t, Option<Engine>)>) {
-        guard((), || {
-            let Some(session) = session::current() else { return };
+    unsafe fn all_before(
+        &self,
+        copies: impl Fn(&Interceptor) -> Vec<(hsa_signal_t, Option<Engine>)>,
+    ) -> Option<Giving<'static>> {
+        guard(None, || {
+            let session = session::current()?;
             let mut copies = copies(&session.interceptor);
             if let Some(capture) = session.capture.as_ref().filter(|_| copies.iter().any(|(c, _)| c.handle == 0)) {
                 capture.copies.never_end();
@@ -48,7 +55,7 @@ impl Asked {
             for (completion, _) in &copies {
                 session.interceptor.signal_reused(completion.handle);
             }
-            let Some(capture) = session.capture.as_ref().filter(|_| !copies.is_empty()) else { return };
+            let capture = session.capture.as_ref().filter(|_| !copies.is_empty())?;
             let count = if self.dependency.is_null() { 0 } else { self.count as usize };
             // SAFETY: the caller's promise.
             let dependencies = (0..count).map(|n| unsafe { self.dependency.wrapping_add(n).read() }.handle);
@@ -58,8 +65,8 @@ impl Asked {
                 dependencies: dependencies.clone(),
                 engine,
             };
-            capture.copies.start(copies.into_iter().map(copy).collect());
-        });
+            Some(capture.copies.start(copies.into_iter().map(copy).collect()))
+        })
     }
 }
 
@@ -178,7 +185,7 @@ pub(super) unsafe extern "C" fn memory_async_copy(
 ) -> hsa_status_t {
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
-    unsafe { asked.before(completion, |interceptor| by_agents(interceptor, to_agent, from_agent, size)) };
+    let _giving = unsafe { asked.before(completion, |interceptor| by_agents(interceptor, to_agent, from_agent, size)) };
     let agents = [from_agent.handle, to_agent.handle];
     with_rows([Started { signal: completion.handle, agents, bytes: size as u64 }], || {
         original!(amd.hsa_amd_memory_async_copy_fn(
@@ -208,7 +215,7 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
 ) -> hsa_status_t {
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
-    unsafe {
+    let _giving = unsafe {
         asked.before(completion, |interceptor| {
             let gpu = by_agents(interceptor, to_agent, from_agent, size)?.gpu;
             // As the runtime numbers them.
@@ -253,7 +260,7 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
     let engine = Engine::of(agent.handle, path);
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
-    unsafe { asked.before(completion, |_| Some(engine)) };
+    let _giving = unsafe { asked.before(completion, |_| Some(engine)) };
     // SAFETY: the application's promise to the runtime.
     let range_copied = unsafe { range.as_ref() };
     let bytes = range_copied.map_or(0, |range| [range.x, range.y, range.z].map(u64::from).iter().product());
@@ -294,7 +301,7 @@ pub(super) unsafe extern "C" fn memory_async_batch_copy(
         operations.map(|operation| (operation.completion, operation.engine(interceptor))).collect()
     };
     // SAFETY: the application's promise to the runtime.
-    unsafe { asked.all_before(each) };
+    let _giving = unsafe { asked.all_before(each) };
     type Original = unsafe extern "C" fn(*const CopyOperation, u32, u32, *const hsa_signal_t) -> hsa_status_t;
     let Some(original) = later::BATCH_COPY.original() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
     // SAFETY: it is the function of the entry for which `Original` is the type.
