@@ -22,7 +22,7 @@ fn compiler(name: &str, standard: &str) -> Command {
     let mut command = Command::new(name);
     command
         .args([standard, "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic", "-I"])
-        .arg(root().join("include"));
+        .arg(root().join("instrument/include"));
     command
 }
 
