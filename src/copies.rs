@@ -17,6 +17,7 @@ use logdur_intercept::Interceptor;
 use logdur_intercept::clock::to_ns;
 use logdur_intercept::watch::{Work, WorkSubject};
 use logdur_journal::columns::NO_GPU;
+use logdur_journal::copies::{self, Side};
 use logdur_journal::{Kernel, Operation, flag};
 use logdur_system::lock;
 
@@ -25,9 +26,6 @@ use crate::ports::CollectRows;
 
 /// How long the end of the process waits for the log thread to record a copy.
 const GIVE_UP_AFTER: Duration = Duration::from_millis(100);
-
-/// A side of a copy: the position of a GPU, or `None` for the host.
-type Side = Option<usize>;
 
 /// A copy that the application asks for.
 pub(crate) struct Started {
@@ -186,7 +184,7 @@ impl Copies {
 
     /// The number of copies from somewhere to somewhere.
     fn number(&self, (from, to): (Side, Side)) -> u32 {
-        let name = || Kernel { operation: Operation::Copy, symbol: name(from, to), ..Kernel::default() };
+        let name = || Kernel { operation: Operation::Copy, symbol: copies::name(from, to), ..Kernel::default() };
         *lock(&self.numbers).entry((from, to)).or_insert_with(|| self.kernels.named(name()))
     }
 }
@@ -198,31 +196,4 @@ fn time(interceptor: &Interceptor, signal: u64) -> Option<(u64, u64)> {
     // SAFETY: the signal is about to be given to a copy, or in the table, from which it is removed before it is destroyed.
     let time = unsafe { api.copy_time(signal) }.ok()?;
     Some((to_ns(time.start, frequency), to_ns(time.end, frequency)))
-}
-
-/// The name of copies in rows.
-fn name(from: Side, to: Side) -> String {
-    let side = |side: Side| side.map_or("host".to_owned(), |gpu| format!("GPU {gpu}"));
-    match (from, to) {
-        (Some(gpu), Some(same)) if gpu == same => format!("copy within GPU {gpu}"),
-        _ => format!("copy from {} to {}", side(from), side(to)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_copy_is_named_by_its_sides() {
-        let names = [(None, Some(0)), (Some(1), None), (Some(0), Some(1)), (Some(2), Some(2)), (None, None)];
-        let expected = [
-            "copy from host to GPU 0",
-            "copy from GPU 1 to host",
-            "copy from GPU 0 to GPU 1",
-            "copy within GPU 2",
-            "copy from host to host",
-        ];
-        assert_eq!(names.map(|(from, to)| name(from, to)), expected);
-    }
 }

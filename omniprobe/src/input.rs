@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use logdur_report::{LastRun, Log};
+use logdur_rocprof::database;
+use logdur_rocprof::trace::{self, Table};
 pub(crate) use logdur_system::marks::has_marks;
 use logdur_system::marks::made_of;
 use omniprobe_exit::Exit;
@@ -157,6 +159,11 @@ fn read<E: std::error::Error + Send + Sync + 'static>(
     if metadata.is_dir() {
         bail!("{name}: expected a log, found a folder");
     }
+    if let Some(input) = rocprofilers(&log.path).with_context(|| name.clone())? {
+        let mut lines = opened(input);
+        with(&name, &mut lines).with_context(|| name.clone())?;
+        return Ok(doubts(&name, &lines, log));
+    }
     // Braces would be a template's.
     let shown = name.replace(['{', '}'], "");
     let bar = progress::bar(&format!("{{bytes}} of {{total_bytes}} of {shown}"), metadata.len())?;
@@ -166,6 +173,25 @@ fn read<E: std::error::Error + Send + Sync + 'static>(
     bar.finish_and_clear();
     result.with_context(|| kind::named(&log.path, Kind::Log))?;
     Ok(doubts(&name, &lines, log))
+}
+
+/// The lines of a file of rocprofiler-sdk's; `None` if it is none.
+fn rocprofilers(path: &Path) -> Result<Option<Box<dyn BufRead>>> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    if kind::of(path) == Some(Kind::Database) {
+        return Ok(Some(Box::new(database::open(path)?)));
+    }
+    Ok(match Table::of_file(path)? {
+        None => None,
+        Some(Table::Sums) => {
+            bail!(
+                "this table of rocprofv3 has sums; expected one with a row for each kernel, as `kernel_trace.csv` has"
+            )
+        }
+        Some(table) => Some(Box::new(trace::open(path, table)?)),
+    })
 }
 
 /// Says what a log lacks, and that it has more than one run.

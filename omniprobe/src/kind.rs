@@ -13,10 +13,13 @@ pub(crate) enum Kind {
     Records,
     Code,
     Log,
+    /// Of SQLite.
+    Database,
 }
 
 /// How files of a kind begin, and what reads them. Source of the first two: `capture/file/` and `log/journal/`; of the others: the ELF
-/// specification, and "Clang Offload Bundler" of Clang's documentation; a log begins with its header, or with an object.
+/// specification, and "Clang Offload Bundler" of Clang's documentation; a log begins with its header, or with an object; a database
+/// as SQLite says.
 const KINDS: &[(Kind, &[&[u8]], &str)] = &[
     (Kind::Capture, &[b"LDCAP\r\n\x1a"], "a capture, which `omniprobe info` reads"),
     (Kind::Records, &[b"LDRECORD"], "a file of records, which `omniprobe log` reads"),
@@ -26,6 +29,7 @@ const KINDS: &[(Kind, &[&[u8]], &str)] = &[
         "a program, a library or code, which `omniprobe isa` and `omniprobe cache ls` read",
     ),
     (Kind::Log, &[b"kernel,", b"{\""], "a log, which `omniprobe summary` reads"),
+    (Kind::Database, &[logdur_rocprof::database::MAGIC], "a database of rocpd, which `omniprobe summary` reads"),
 ];
 
 /// Most bytes of a beginning.
@@ -34,6 +38,17 @@ const BEGIN: u64 = 24;
 /// A file's name as the beginning of an error: with what the file is, if it is not of the kind that is read.
 pub(crate) fn named(path: &Path, expected: Kind) -> String {
     other(path, expected).map_or_else(|| file(path), |kind| format!("{}: {kind}", file(path)))
+}
+
+/// What a file seems to be.
+pub(crate) fn of(path: &Path) -> Option<Kind> {
+    row(path).map(|(kind, ..)| *kind)
+}
+
+fn row(path: &Path) -> Option<&'static (Kind, &'static [&'static [u8]], &'static str)> {
+    let mut begin = Vec::new();
+    File::open(path).ok()?.take(BEGIN).read_to_end(&mut begin).ok()?;
+    KINDS.iter().find(|(_, begins, _)| begins.iter().any(|bytes| begin.starts_with(bytes)))
 }
 
 fn other(path: &Path, expected: Kind) -> Option<String> {
@@ -45,9 +60,7 @@ fn other(path: &Path, expected: Kind) -> Option<String> {
     if !data.is_file() {
         return Some("this is neither a file nor a folder".to_owned());
     }
-    let mut begin = Vec::new();
-    File::open(path).ok()?.take(BEGIN).read_to_end(&mut begin).ok()?;
-    let (kind, _, what) = KINDS.iter().find(|(_, begins, _)| begins.iter().any(|bytes| begin.starts_with(bytes)))?;
+    let (kind, _, what) = row(path)?;
     (*kind != expected).then(|| format!("this seems to be {what}"))
 }
 

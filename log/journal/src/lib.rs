@@ -9,6 +9,7 @@ pub mod appended;
 pub mod clock;
 pub mod columns;
 pub mod compare;
+pub mod copies;
 pub mod layout;
 pub mod left;
 pub mod lines;

@@ -5,6 +5,7 @@ use std::io::BufRead;
 
 use logdur_journal::columns as journal;
 
+use crate::gpus::Device;
 use crate::rows::{Line, Log, ReadError};
 
 /// What a column has.
@@ -88,6 +89,20 @@ pub fn read<R: BufRead, E: From<ReadError>>(
     name: &str,
     log: &mut Log<R>,
     read: &mut Rows,
+    each: impl FnMut(&[Option<Value<'_>>]) -> Result<(), E>,
+) -> Result<(), E> {
+    read_with_gpus(name, log, read, |_, _, _| {}, each)
+}
+
+/// The same, and gives to `gpu` what lines say of GPUs, as [`Line::Agent`] has it.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with_gpus<R: BufRead, E: From<ReadError>>(
+    name: &str,
+    log: &mut Log<R>,
+    read: &mut Rows,
+    mut gpu: impl FnMut(u64, Option<String>, Option<Device>),
     mut each: impl FnMut(&[Option<Value<'_>>]) -> Result<(), E>,
 ) -> Result<(), E> {
     log.choose(&NAMES);
@@ -113,8 +128,12 @@ pub fn read<R: BufRead, E: From<ReadError>>(
                     Err(why) => why,
                 }
             }
+            Some(Line::Agent { position, name, device }) => {
+                gpu(position, name, device);
+                continue;
+            }
             Some(Line::Unreadable(why)) => why,
-            Some(_) => continue,
+            Some(Line::Account(_) | Line::Run { .. } | Line::Other) => continue,
         };
         read.unreadable += 1;
         read.first_unreadable.get_or_insert_with(|| format!("{name}:{number}: {why}"));

@@ -281,7 +281,7 @@ impl<R: BufRead> Log<R> {
     ///
     /// # Errors
     /// When the file cannot be read, or is no log.
-    pub(crate) fn next_line(&mut self) -> Result<Option<Line<'_>>, ReadError> {
+    pub fn next_line(&mut self) -> Result<Option<Line<'_>>, ReadError> {
         self.line.clear();
         self.number += 1;
         let is_earlier = self.position < self.appended_after;
