@@ -13,6 +13,10 @@ type Step = (&'static str, fn() -> Result<()>);
 const STEPS: &[Step] = &[
     ("format", || cargo(&["fmt", "--all", "--", "--check"])),
     ("clippy", || cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+    ("fuzz targets", || {
+        let mut command = Command::new(shell::cargo());
+        shell::run(command.args(["clippy", "--quiet", "--", "-D", "warnings"]).current_dir(shell::root().join("fuzz")))
+    }),
     ("arrows", || arrows::run(&[])),
     ("kinds", || crate::of_suites("kinds", &[])),
     ("generated files", || {

@@ -137,3 +137,80 @@ fn a_log_without_our_columns_is_exported_and_what_is_no_row_is_named() {
     let (status, said) = export(&to, &folder.path().join("other.parquet"));
     assert!(status == Some(1) && said.contains("expected a header"), "{said}");
 }
+
+/// Asks a database of SQLite with Python, the rows as lists.
+const ASK: &str =
+    "import json, sqlite3, sys; print(json.dumps(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchall()))";
+
+#[test]
+fn the_views_of_rocpd_have_the_sums_of_two_ranks_and_summary_reads_the_database_as_the_logs() {
+    let ranks = ["0", "1"].map(|rank| {
+        let run = Run::hip("vectors").env("PMI_RANK", rank).env("LOGDUR_COPIES", "1").watched().passed();
+        assert!(!run.log().rows.is_empty());
+        run
+    });
+    let logs = ranks.each_ref().map(|run| run.folder.path().join("log.csv"));
+    let to = ranks[0].folder.path().join("rows.db");
+    let omniprobe = |args: &[&str], files: &[&Path]| {
+        let output = Command::new(built("omniprobe")).args(args).args(files).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    omniprobe(&["export", "--rocpd", to.to_str().unwrap()], &[&logs[0], &logs[1]]);
+    let ask = |sql: &str| -> Value {
+        let output = Command::new("python3").args(["-c", ASK]).arg(&to).arg(sql).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert_eq!(ask("PRAGMA foreign_key_check"), serde_json::json!([]));
+    let rows: Vec<Row> = ranks.iter().flat_map(|run| run.log().rows).collect();
+    let of = |kind: &str, name: &str| {
+        rows.iter().filter(|row| row.text("kind") == kind).map(|row| row.number(name)).sum::<u64>()
+    };
+    let count = |kind: &str| rows.iter().filter(|row| row.text("kind") == kind).count();
+    let [dispatches, copies] = ["dispatch", "copy"].map(count);
+    assert!(dispatches > 0 && copies > 0);
+    let found = ask("SELECT count(*), sum(duration), count(DISTINCT pid) FROM kernels");
+    assert_eq!(found, serde_json::json!([[dispatches, of("dispatch", "durationNs"), 2]]));
+    let found = ask("SELECT count(*), sum(duration), sum(size) FROM memory_copies");
+    assert_eq!(found, serde_json::json!([[copies, of("copy", "durationNs"), of("copy", "bytes")]]));
+    let names = ask("SELECT DISTINCT product_name FROM rocpd_info_agent WHERE type = 'GPU'");
+    assert!(names[0][0].as_str().unwrap().ends_with("(emulated)") || harness::on_hardware(), "{names}");
+    for by in ["kernel", "shape", "rank", "process"] {
+        let groups = |files: &[&Path]| -> Value {
+            let text = omniprobe(&["summary", "--json", "--by", by], files);
+            serde_json::from_str::<Value>(&text).unwrap()["groups"].clone()
+        };
+        assert_eq!(groups(&[&to]), groups(&[&logs[0], &logs[1]]), "{by}");
+    }
+}
+
+#[test]
+fn a_table_of_rocprofv3_is_compared_with_a_log_and_one_of_sums_is_refused_by_name() {
+    let run = Run::hip("vectors").watched().passed();
+    let log = run.folder.path().join("log.csv");
+    let table = run.folder.path().join("1_kernel_trace.csv");
+    let header =
+        "\"Kind\",\"Agent_Id\",\"Queue_Id\",\"Dispatch_Id\",\"Kernel_Name\",\"Start_Timestamp\",\"End_Timestamp\"";
+    let lines = run.log().rows.iter().fold(format!("{header}\n"), |all, row| {
+        let times = (row.number("startNs"), row.number("endNs"));
+        format!("{all}\"KERNEL_DISPATCH\",\"Agent 1\",1,1,\"{}\",{},{}\n", row.text("kernel"), times.0, times.1)
+    });
+    std::fs::write(&table, lines).unwrap();
+    let omniprobe = |args: &[&str]| {
+        let output = Command::new(built("omniprobe")).args(args).current_dir(run.folder.path()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let totals = |file: &Path| {
+        let (status, text, said) = omniprobe(&["summary", "--json", file.to_str().unwrap()]);
+        assert_eq!(status, Some(0), "{said}");
+        let groups = serde_json::from_str::<Value>(&text).unwrap()["groups"].clone();
+        let one = |group: &Value| (group["name"].to_string(), group["calls"].clone(), group["totalNs"].clone());
+        groups.as_array().unwrap().iter().map(one).collect::<Vec<_>>()
+    };
+    assert_eq!(totals(&table), totals(&log));
+    std::fs::write(run.folder.path().join("stats.csv"), "\"Name\",\"Calls\",\"TotalDurationNs\"\n\"f\",1,2\n").unwrap();
+    let (status, _, said) = omniprobe(&["summary", "stats.csv"]);
+    assert!(status == Some(1) && said.contains("has sums") && said.contains("kernel_trace.csv"), "{said}");
+}
