@@ -142,6 +142,37 @@ impl Common {
 }
 
 impl Interface {
+    /// Of a kernel that demands nothing: it has no arguments, no LDS and no scratch, and any workgroup of up to 1024 work-items is right.
+    /// Add what a kernel needs to it.
+    pub fn plain(name: &str, target: Target) -> Interface {
+        let nothing = || Arc::<[String]>::default();
+        Interface {
+            name: name.to_owned(),
+            abi: Abi::V5,
+            target,
+            kind: KernelKind::Normal,
+            arguments: Vec::new(),
+            kernarg_size: 0,
+            kernarg_align: 8,
+            group_size: 0,
+            private_size: 0,
+            wavefront_size: 64,
+            max_flat_workgroup_size: 1024,
+            required_workgroup_size: None,
+            uniform_workgroup_size: false,
+            uses_dynamic_stack: false,
+            preload: (0, 0),
+            cluster_dims: None,
+            sgprs: 16,
+            vgprs: 8,
+            agprs: 0,
+            float_mode: None,
+            variables: nothing(),
+            stored_functions: nothing(),
+            initialisers: nothing(),
+        }
+    }
+
     /// Of a kernel in its code object. For many kernels of one, see [`Common`].
     pub fn of(object: &CodeObject, kernel: &Kernel) -> Interface {
         Common::of(object).interface(object, kernel)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use logdur_capture::{CaptureError, Dispatch, End, Placed, Reader};
-use logdur_captured::{CapturedDispatch, ReplayError, symbol};
+use logdur_captured::{CapturedDispatch, CapturedError, symbol};
 use logdur_journal::names;
 use logdur_system::text::shell_word;
 use omniprobe_exit::Exit;
@@ -78,13 +78,13 @@ impl Captured {
         let expected = format!("a dispatch{}", self.asked());
         // What is asked for may be what is damaged, or was cut off.
         Err(match (damage(reader), reader.dispatches().is_empty()) {
-            (None | Some(Exit::Incomplete), true) => ReplayError::Empty { file: what, end: end_of(reader) }.into(),
+            (None | Some(Exit::Incomplete), true) => CapturedError::Empty { file: what, end: end_of(reader) }.into(),
             (Some(exit), _) => {
                 let text = format!("{what}: expected {expected}, found none among those that are whole");
                 Failure { exit, text }.into()
             }
             (None, false) => {
-                ReplayError::Usage { what, expected, found: format!("others:{}", kernels_of(reader)) }.into()
+                CapturedError::Usage { what, expected, found: format!("others:{}", kernels_of(reader)) }.into()
             }
         })
     }
@@ -123,7 +123,7 @@ impl Captured {
             }
             several => {
                 let (expected, found) = ("one dispatch, by --dispatch N or -k NAME".to_owned(), list(several));
-                Err(ReplayError::Usage { what, expected, found }.into())
+                Err(CapturedError::Usage { what, expected, found }.into())
             }
         }
     }
@@ -212,8 +212,8 @@ pub(crate) fn part(text: &str) -> Result<f64, String> {
 pub(crate) fn opened(file: &Path) -> Result<Reader> {
     Reader::open(file).map_err(|error| match error {
         // It says which.
-        CaptureError::File { .. } => ReplayError::from(error).into(),
-        error => anyhow::Error::from(ReplayError::from(error)).context(kind::named(file, Kind::Capture)),
+        CaptureError::File { .. } => CapturedError::from(error).into(),
+        error => anyhow::Error::from(CapturedError::from(error)).context(kind::named(file, Kind::Capture)),
     })
 }
 

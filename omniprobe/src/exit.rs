@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use amdgpu_listing::ListingError;
 use anyhow::Result;
 use logdur_capture::CaptureError;
-use logdur_captured::ReplayError;
+use logdur_captured::CapturedError;
 use logdur_journal::snapshot::Unreadable;
+use logdur_replay::ReplayError;
 use logdur_replay::tune::Outcome;
 use omniprobe_exit::Exit;
 
@@ -44,7 +45,10 @@ pub(crate) fn of(error: &anyhow::Error) -> Exit {
     if let Some(Failure { exit, .. }) = error.downcast_ref() {
         return *exit;
     }
-    if let Some(error) = error.downcast_ref::<ReplayError>() {
+    if let Some(error) = error.downcast_ref() {
+        return of_replay(error);
+    }
+    if let Some(error) = error.downcast_ref::<CapturedError>() {
         return error.into();
     }
     if let Some(error) = error.downcast_ref::<ListingError>() {
@@ -55,6 +59,24 @@ pub(crate) fn of(error: &anyhow::Error) -> Exit {
         Some(_) => Exit::Corrupt,
         None if error.is::<CaptureError>() => Exit::Corrupt,
         None => Exit::Usage,
+    }
+}
+
+/// The status of an error of a replay.
+pub(crate) fn of_replay(error: &ReplayError) -> Exit {
+    match error {
+        ReplayError::Captured(error) => error.into(),
+        ReplayError::Usage { .. } | ReplayError::File { .. } | ReplayError::Output(_) => Exit::Usage,
+        ReplayError::CodeObject { .. } => Exit::Corrupt,
+        ReplayError::Listing(error) => error.into(),
+        ReplayError::LeftOut { .. } => Exit::Incomplete,
+        ReplayError::Runtime { .. } | ReplayError::OtherRuntime { .. } | ReplayError::Environment { .. } => {
+            Exit::Environment
+        }
+        ReplayError::Placement { .. } => Exit::Placement,
+        ReplayError::Fault(_) => Exit::Fault,
+        ReplayError::Unsupported(_) | ReplayError::Refused { .. } => Exit::Unsupported,
+        ReplayError::Timeout { .. } | ReplayError::Stuck { .. } | ReplayError::Copy { .. } => Exit::Timeout,
     }
 }
 

@@ -1,9 +1,8 @@
 //! Parts of what is said of results of replays, for people and for programs.
 
-use logdur_captured::ReplayError;
 use logdur_captured::verify::{BufferReport, Overall};
-use logdur_replay::Description;
 use logdur_replay::stats::Pairs;
+use logdur_replay::{Description, ReplayError};
 use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 

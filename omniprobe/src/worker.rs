@@ -11,7 +11,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use logdur_capture::{Dispatch, Placed, Reader};
 use logdur_captured::verify::Rule;
-use logdur_captured::{CapturedDispatch, ReplayError, symbol};
+use logdur_captured::{CapturedDispatch, CapturedError, symbol};
 use logdur_replay::{Geometry, MASK_LIMIT, Replacement, STUCK_SECONDS, Setup, Variant, Which};
 use logdur_settings::Emulator;
 use omniprobe_exit::Exit;
@@ -125,7 +125,7 @@ impl VariantArgs {
             if let (false, Replacement::File { of: Which::Named(found), .. }) = (used, replacement) {
                 let names: BTreeSet<String> = dispatches.iter().map(name).collect();
                 let names: Vec<String> = names.into_iter().collect();
-                return Err(ReplayError::Usage {
+                return Err(CapturedError::Usage {
                     what: format!("{}: --hsaco", file.display()),
                     expected: format!("all, the hash of a code object, or a name: {}", names.join(", ")),
                     found: found.clone(),

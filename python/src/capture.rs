@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use logdur_capture::{CaptureError as ReadError, Dispatch, End, Finding, Id, Memory, Placed, Reader};
 use logdur_captured::verify::Rule;
-use logdur_captured::{CapturedDispatch, ReplayError, buffers, lacks, original, packet, symbol};
+use logdur_captured::{CapturedDispatch, CapturedError, buffers, lacks, original, packet, symbol};
 use logdur_journal::names;
 use logdur_system::text;
 use omniprobe_exit::Exit;
@@ -110,7 +110,7 @@ struct NoteRecord {
 
 impl Capture {
     /// An exception that names the file, and has the tool's status.
-    fn error(&self, error: impl Into<ReplayError>) -> PyErr {
+    fn error(&self, error: impl Into<CapturedError>) -> PyErr {
         failed(&self.path, &error.into())
     }
 
@@ -134,14 +134,14 @@ impl Capture {
     fn taken(&self, index: usize, is_after: bool) -> PyResult<Memory<'_>> {
         let missing = |id| {
             let what = format!("memory {} the kernel", if is_after { "after" } else { "before" });
-            self.error(ReplayError::Incomplete { dispatch: id, what })
+            self.error(CapturedError::Incomplete { dispatch: id, what })
         };
         let id = self.dispatch(index)?.id;
         self.snapshot(index, is_after)?.ok_or_else(|| missing(id))
     }
 }
 
-fn failed(path: &std::path::Path, error: &ReplayError) -> PyErr {
+fn failed(path: &std::path::Path, error: &CapturedError) -> PyErr {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     let text = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
     let named = path.display().to_string();

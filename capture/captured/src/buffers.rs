@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::dispatch::CapturedDispatch;
-use crate::error::{ReplayError, Result};
+use crate::error::{CapturedError, Result};
 use crate::verify::{Buffer, Rule, Tolerance, Type};
 
 /// What the memory of threads' stacks is called.
@@ -40,7 +40,7 @@ pub fn buffers(captured: &CapturedDispatch<'_>, rules: &[Rule]) -> Result<Vec<Bu
             Some((rule, used)) => {
                 *used = true;
                 if piece.start % rule.element_type.size() as u64 != 0 {
-                    return Err(ReplayError::Usage {
+                    return Err(CapturedError::Usage {
                         what: format!("--tol {}", rule.buffer),
                         expected: format!("a buffer at a multiple of {} bytes", rule.element_type.size()),
                         found: format!("{:#x}", piece.start),
@@ -59,7 +59,7 @@ pub fn buffers(captured: &CapturedDispatch<'_>, rules: &[Rule]) -> Result<Vec<Bu
         known.extend(globals().map(|g| g.symbol.clone()));
         known.push("an address".to_owned());
         let expected = format!("one of {}", known.join(", "));
-        return Err(ReplayError::Usage {
+        return Err(CapturedError::Usage {
             what: "the buffer of --tol or --type".to_owned(),
             expected,
             found: rule.buffer.clone(),

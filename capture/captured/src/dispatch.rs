@@ -18,7 +18,7 @@ use logdur_capture::{
 };
 use logdur_kernel_cache::{Interface, Module, PacketFacts};
 
-use crate::error::{ReplayError, Result, with_causes};
+use crate::error::{CapturedError, Result, with_causes};
 use crate::kernarg;
 use crate::regions::regions;
 
@@ -49,12 +49,13 @@ impl Code {
     /// # Errors
     /// When they are no code object, or have no such kernel.
     pub fn parse(place: impl Fn() -> String, bytes: Vec<u8>, symbol: &str) -> Result<Code> {
-        let object = CodeObject::parse(&bytes).map_err(|source| ReplayError::CodeObject { place: place(), source })?;
+        let object =
+            CodeObject::parse(&bytes).map_err(|source| CapturedError::CodeObject { place: place(), source })?;
         // Without metadata, a kernel has arguments all the same.
         let described = || CodeObject::described(&bytes, symbol).ok().flatten();
         let Some(kernel) = object.kernel(symbol).cloned().or_else(described) else {
             let names: Vec<&str> = object.kernels.iter().map(|k| &*k.name).collect();
-            return Err(ReplayError::Usage {
+            return Err(CapturedError::Usage {
                 what: place(),
                 expected: format!("a kernel {symbol}"),
                 found: names.join(", "),
@@ -255,7 +256,7 @@ fn others(reader: &Reader, all: &[&Loaded], is_own: impl Fn(&Loaded) -> bool) ->
             bytes => bytes?,
         };
         let place = || format!("code object {} of the capture", loaded.code_object);
-        let unreadable = |source| ReplayError::CodeObject { place: place(), source };
+        let unreadable = |source| CapturedError::CodeObject { place: place(), source };
         let first = Image::parse(&bytes).map_err(unreadable)?.first_address();
         let module = Module::of(&bytes).map_err(unreadable)?;
         if !module.is_empty() {
@@ -281,13 +282,13 @@ fn kernels<'r>(
     reader: &'r Reader,
     dispatch: &Dispatch,
 ) -> Result<(&'r Placed<logdur_capture::Kernel>, Code, Option<Captured<'r>>)> {
-    let missing = |what: String| ReplayError::Incomplete { dispatch: dispatch.id, what };
+    let missing = |what: String| CapturedError::Incomplete { dispatch: dispatch.id, what };
     let code = |kernel: u64| {
         let kernel = reader.records().kernels.iter().find(|k| k.id == kernel);
         let kernel = kernel.ok_or_else(|| missing(format!("kernel {}", dispatch.kernel)))?;
         let bytes = reader.code_object(kernel.code_object)?;
         let place = || format!("code object {} of the capture", kernel.code_object);
-        Ok::<_, ReplayError>((kernel, Code::parse(place, bytes, &kernel.symbol)?))
+        Ok::<_, CapturedError>((kernel, Code::parse(place, bytes, &kernel.symbol)?))
     };
     match dispatch.replaced_kernel {
         Some(replaced) => {
@@ -320,7 +321,7 @@ impl<'r> CapturedDispatch<'r> {
     pub fn of(reader: &'r Reader, dispatch: &'r Placed<Dispatch>) -> Result<CapturedDispatch<'r>> {
         let records = reader.records();
         let (kernel, original, ran) = kernels(reader, dispatch)?;
-        let missing = |what: String| ReplayError::Incomplete { dispatch: dispatch.id, what };
+        let missing = |what: String| CapturedError::Incomplete { dispatch: dispatch.id, what };
         let before = dispatch.before.ok_or_else(|| missing("memory before the kernel".to_owned()))?;
         let allocations = reader.allocations_at(dispatch.place);
         let all_loaded = in_memory(reader, dispatch, &allocations).into_iter();
@@ -435,7 +436,7 @@ impl<'r> CapturedDispatch<'r> {
             return Ok(());
         }
         let what = format!("arguments from byte {found} to byte {expected}");
-        Err(ReplayError::Incomplete { dispatch: self.dispatch.id, what })
+        Err(CapturedError::Incomplete { dispatch: self.dispatch.id, what })
     }
 
     /// The arguments that point to memory of which the capture has nothing, one line each. Memory that the application freed

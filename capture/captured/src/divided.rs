@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use crate::dispatch::CapturedDispatch;
-use crate::error::{ReplayError, Result};
+use crate::error::{CapturedError, Result};
 
 /// A part of an allocation, as an option gives it: `NAME[+OFFSET]=BYTES`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,8 +80,11 @@ pub fn divided(captured: &CapturedDispatch<'_>, bounds: &[Bounds]) -> Result<Div
     for part in bounds {
         let pointer = pointers.iter().find(|p| p.name == part.name || p.number == part.name);
         let address = pointer.map(|p| p.address).or_else(|| part.name.starts_with("0x").then(|| number(&part.name))?);
-        let wrong =
-            |expected: String, found: String| ReplayError::Usage { what: format!("--bounds {part}"), expected, found };
+        let wrong = |expected: String, found: String| CapturedError::Usage {
+            what: format!("--bounds {part}"),
+            expected,
+            found,
+        };
         let Some(address) = address else {
             let mut known: Vec<&str> = pointers.iter().map(|p| p.name.as_str()).collect();
             known.push("an address");

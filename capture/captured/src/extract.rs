@@ -9,16 +9,16 @@ use logdur_system::output::{Output, Readers};
 
 use crate::buffers::buffers;
 use crate::dispatch::CapturedDispatch;
-use crate::error::{ReplayError, Result};
+use crate::error::{CapturedError, Result};
 use crate::npy;
 use crate::verify::{Buffer, Rule};
 
 /// Bytes that are read at once.
 const STEP: u64 = 4 << 20;
 
-fn failed(path: &Path) -> impl Fn(std::io::Error) -> ReplayError {
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> CapturedError {
     let path = path.display().to_string();
-    move |source| ReplayError::File { path: path.clone(), source }
+    move |source| CapturedError::File { path: path.clone(), source }
 }
 
 /// A folder for files that are made here. A link in its place is not followed.

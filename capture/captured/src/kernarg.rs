@@ -3,7 +3,7 @@
 use amdgpu_code_object::ValueKind;
 use logdur_kernel_cache::{Fill, Interface, PacketFacts, Parameter, What};
 
-use crate::error::{ReplayError, Result};
+use crate::error::{CapturedError, Result};
 
 /// The captured bytes with the hidden arguments of a replay. `new_geometry` says that grid or workgroup are not the
 /// captured ones; `captured` says whether an address is in memory that the replay restores.
@@ -24,7 +24,7 @@ pub fn restored(
     for argument in interface.hidden() {
         let (start, end) = (argument.offset as usize, argument.end() as usize);
         let Some(bytes) = segment.get_mut(start..end) else {
-            return Err(ReplayError::Unsupported(format!("{}: outside of the kernarg segment", argument.kind)));
+            return Err(CapturedError::Unsupported(format!("{}: outside of the kernarg segment", argument.kind)));
         };
         let value = bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
         if let Some(new) = hidden(argument, value, facts, new_geometry, &in_memory)? {
@@ -62,20 +62,29 @@ fn hidden(
             {
                 Ok(None)
             }
-            _ => Err(ReplayError::Unsupported(format!("{} {captured:#x}", argument.kind))),
+            _ => Err(CapturedError::Unsupported(format!("{} {captured:#x}", argument.kind))),
         },
     }
 }
 
 #[cfg(test)]
-mod interface;
-
-#[cfg(test)]
 mod tests {
+    use amdgpu_code_object::Target;
     use logdur_kernel_cache::LdsPointers;
 
-    use super::interface::interface;
     use super::*;
+
+    /// A kernel with hidden arguments behind eight bytes of its own.
+    fn interface(hidden: &[(&str, u32)]) -> Interface {
+        let mut kernel = Interface::plain("k", Target::parse("gfx90a").unwrap());
+        kernel.kernarg_size = 8;
+        for &(kind, size) in hidden {
+            let (offset, kind) = (kernel.kernarg_size, ValueKind::from_name(kind));
+            kernel.arguments.push(Parameter { offset, size, kind, address_space: None, pointee_align: None });
+            kernel.kernarg_size += size;
+        }
+        kernel
+    }
 
     const FACTS: PacketFacts = PacketFacts {
         grid: [1000, 1, 1],

@@ -22,4 +22,4 @@ pub use dispatch::{
     runtime, symbol, without,
 };
 pub use divided::{Bounds, Divided, divided};
-pub use error::{Fault, ReplayError, Result, with_causes};
+pub use error::{CapturedError, Result, with_causes};

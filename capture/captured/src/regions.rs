@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use logdur_capture::AllocationKind;
 
-use crate::error::{ReplayError, Result};
+use crate::error::{CapturedError, Result};
 
 /// Bytes of a page of the host.
 pub const PAGE: u64 = 4096;
@@ -57,7 +57,7 @@ pub fn regions(wanted: impl IntoIterator<Item = MemoryRequest>) -> Result<Vec<Me
     let mut regions: Vec<MemoryRequest> = Vec::new();
     for MemoryRequest { range, kind, shared } in wanted {
         let length = range.end - range.start;
-        let refused = |why: String| ReplayError::Placement { address: range.start, length, why };
+        let refused = |why: String| CapturedError::Pages { address: range.start, length, why };
         let end = range.end.checked_next_multiple_of(PAGE).ok_or_else(|| refused("not an address".to_owned()))?;
         let shared = shared.map(|part| SharedPart { offset: part.offset.saturating_sub(range.start % PAGE), ..part });
         let range = range.start / PAGE * PAGE..end;
@@ -130,7 +130,7 @@ mod tests {
         let error = regions([region(0x1000..0x1100, HostPool), region(0x1100..0x1200, DeviceCoarse)]).unwrap_err();
         let text = "256 bytes at 0x1100: expected memory of one kind in a page, found HostPool and DeviceCoarse";
         assert_eq!(error.to_string(), text);
-        assert!(matches!(error, ReplayError::Placement { .. }));
+        assert!(matches!(error, CapturedError::Pages { .. }));
         regions([region(u64::MAX - 5..u64::MAX, HostPool)]).unwrap_err();
     }
 

@@ -5,10 +5,11 @@
 use std::str::FromStr;
 use std::time::Instant;
 
+use logdur_captured::CapturedDispatch;
 use logdur_captured::verify::{BufferReport, Judged, Overall};
-use logdur_captured::{CapturedDispatch, Result};
 
 use crate::device::Description;
+use crate::error::Result;
 use crate::judge::{Judgement, KernelRuns, judge};
 use crate::loaded::{COMPARED, Launch, LoadedDispatch, LoadedVariant, Variant};
 use crate::setup::Setup;

@@ -1,6 +1,8 @@
 //! Explains faults outside of the kernel's own code object: in called code objects that a replay has loaded, or has not.
 
-use logdur_captured::{CapturedDispatch, ReplayError, extent, name};
+use logdur_captured::{CapturedDispatch, extent, name};
+
+use crate::error::ReplayError;
 
 /// Adds the reason to a fault if it happened because code or constants of another code object were not loaded.
 pub(crate) fn explained(captured: &CapturedDispatch<'_>, error: ReplayError) -> ReplayError {

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use logdur_capture::Memory;
+use logdur_captured::CapturedDispatch;
 use logdur_captured::regions::PAGE;
 use logdur_captured::verify::{Buffer, Tolerance, Type};
-use logdur_captured::{CapturedDispatch, Result};
 
+use crate::error::Result;
 use crate::filled::{Filled, OTHER};
 
 /// What is where nothing was captured.

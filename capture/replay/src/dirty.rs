@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use logdur_captured::Result;
 use logdur_captured::regions::PAGE;
 
 use crate::contents::Contents;
 use crate::device::Device;
+use crate::error::{ReplayError, Result};
 use crate::memory;
 use crate::placed::{Pages, PlacedRange};
 use crate::relocations::Relocations;
@@ -72,7 +72,7 @@ impl Dirty {
                 relocations.forward(run.captured.start, now);
                 rest = behind;
             }
-            Ok::<_, logdur_captured::ReplayError>(bytes)
+            Ok::<_, ReplayError>(bytes)
         });
         Ok(Dirty { pages, runs, before: kept.transpose()? })
     }

@@ -2,9 +2,10 @@
 
 use amdgpu_code_object::ValueKind;
 use hsa::sys::abi::aql::Packet;
-use logdur_captured::{ReplayError, Result};
 use logdur_kernel_cache::Interface;
 use serde::{Deserialize, Serialize};
+
+use crate::error::{ReplayError, Result};
 
 /// What is to be other than it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,8 +110,13 @@ pub(crate) fn bytes_of(segment: &[u8], at: u32, size: u32) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
+    use amdgpu_code_object::Target;
+
     use super::*;
-    use crate::interface::interface;
+
+    fn kernel() -> Interface {
+        Interface::plain("k", Target::parse("gfx90a").unwrap())
+    }
 
     fn packet() -> Packet {
         let mut packet = Packet([0; 16]);
@@ -122,14 +128,14 @@ mod tests {
     fn another_geometry_is_in_the_packet_with_its_dimensions() {
         let mut packet = packet();
         let other = Geometry { grid: Some([64, 8, 1]), workgroup: Some([16, 8, 1]), lds: None };
-        other.apply(&mut packet, &interface(&[])).unwrap();
+        other.apply(&mut packet, &kernel()).unwrap();
         assert_eq!((packet.grid_size(), packet.workgroup_size(), packet.dimensions()), ([64, 8, 1], [16, 8, 1], 2));
         assert_eq!(packet.header(), 0x0b02);
     }
 
     #[test]
     fn lds_of_a_launch_is_added_to_that_of_the_code() {
-        let (mut packet, mut kernel) = (packet(), interface(&[]));
+        let (mut packet, mut kernel) = (packet(), kernel());
         kernel.group_size = 512;
         packet.set_kernel(0x1000, 16, 2048);
         Geometry::default().apply_lds(&mut packet, &kernel);
@@ -142,7 +148,7 @@ mod tests {
     #[test]
     fn limits_of_the_kernel_are_named() {
         let refused = |geometry: Geometry, change: fn(&mut Interface)| {
-            let mut kernel = interface(&[]);
+            let mut kernel = kernel();
             change(&mut kernel);
             geometry.apply(&mut packet(), &kernel).unwrap_err().to_string()
         };

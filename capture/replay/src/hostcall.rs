@@ -4,8 +4,10 @@
 //! HIP polls. A replay restores the buffer, but no thread answers calls: kernels that make no call, as most do, can be replayed.
 
 use amdgpu_code_object::ValueKind;
+use logdur_captured::CapturedDispatch;
 use logdur_captured::regions::PAGE;
-use logdur_captured::{CapturedDispatch, ReplayError};
+
+use crate::error::ReplayError;
 
 /// Bytes at the beginning of the buffer that say where its parts are, and which signal wakes the host; and of a signal
 /// (`amd_signal_t`).

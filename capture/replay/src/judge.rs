@@ -18,9 +18,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use logdur_captured::Result;
 use logdur_captured::verify::{Buffer, BufferReport, Judged, Mask, Overall, Score, Verdict, chance};
 
+use crate::error::Result;
 use crate::placed::Pages;
 
 /// How masked values are judged, in words.

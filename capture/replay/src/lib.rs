@@ -14,13 +14,10 @@ mod calls;
 mod contents;
 mod device;
 mod dirty;
-mod doing;
+mod error;
 mod filled;
 mod geometry;
 mod hostcall;
-#[cfg(test)]
-#[path = "../../captured/src/kernarg/interface.rs"]
-mod interface;
 mod judge;
 mod loaded;
 mod masks;
@@ -40,6 +37,7 @@ pub mod tune;
 mod variants;
 
 pub use device::{Description, STUCK_SECONDS, Times, emulated_processors};
+pub use error::{Fault, ReplayError, Result};
 pub use geometry::Geometry;
 pub use loaded::{COMPARED, Variant};
 pub use observed::{CalledCode, Named, Observed, emulated_processor, named, observed};

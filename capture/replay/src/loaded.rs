@@ -15,13 +15,14 @@ use hsa::sys::abi::aql::{Packet, PacketType};
 use logdur_capture::{Id, Scope};
 use logdur_captured::regions::PAGE;
 use logdur_captured::verify::{Buffer, Judged};
-use logdur_captured::{Called, CapturedDispatch, Code, ReplayError, Result, buffers, extent, kernarg, name, nearest};
+use logdur_captured::{Called, CapturedDispatch, Code, buffers, extent, kernarg, name, nearest};
 use logdur_kernel_cache::{Kernarg, LdsPointers, PacketFacts};
 pub(crate) use replays::LoadedVariant;
 
 use crate::contents::{Around, Contents};
 use crate::device::{self, CodePlace, Device, Load, Times};
 use crate::dirty::Dirty;
+use crate::error::{ReplayError, Result};
 use crate::filled::{Filled, OTHER};
 use crate::geometry::{Geometry, bytes_of};
 use crate::judge::Plan;

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use amdgpu_listing::{Listing, Which};
-use logdur_captured::Result;
 use logdur_captured::regions::PAGE;
 use logdur_captured::verify::BufferReport;
 
 use crate::accesses::Accesses;
+use crate::error::Result;
 use crate::judge::KernelRuns;
 use crate::loaded::{Launch, LoadedDispatch};
 use crate::placed::Pages;

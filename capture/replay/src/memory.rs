@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use logdur_capture::{Difference, Memory};
 use logdur_captured::regions::PAGE;
-use logdur_captured::{CapturedDispatch, ReplayError, Result, extent, without};
+use logdur_captured::{CapturedDispatch, extent, without};
 
 use crate::contents::Contents;
 use crate::device::Device;
+use crate::error::{ReplayError, Result};
 use crate::placed::{Pages, PlacedRange};
 use crate::relocations::Relocations;
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use amdgpu_emu::Arch;
 use amdgpu_emu::observer::Observe;
-use logdur_captured::{Backend, CapturedDispatch, Code, Fault, ReplayError, Result, buffers, name, processor};
+use logdur_captured::{Backend, CapturedDispatch, Code, buffers, name, processor};
 
 use crate::device::Description;
+use crate::error::{Fault, ReplayError, Result};
 use crate::loaded::{LoadedDispatch, Variant};
 use crate::setup::Setup;
 

@@ -8,8 +8,10 @@ use std::ops::Range;
 
 use amdgpu_code_object::{Access, AddressSpace, Argument, ValueKind};
 use logdur_capture::{Allocation, AllocationKind};
+use logdur_captured::CapturedDispatch;
 use logdur_captured::verify::{BufferReport, Verdict};
-use logdur_captured::{CapturedDispatch, Result};
+
+use crate::error::Result;
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;

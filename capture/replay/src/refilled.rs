@@ -5,8 +5,8 @@
 //! application's kernel overwrites hold a pattern, and compared with each other. Around captured memory the pattern is another one, too.
 
 use logdur_captured::verify::{BufferReport, Judged, Overall, Verdict};
-use logdur_captured::{ReplayError, Result};
 
+use crate::error::{ReplayError, Result};
 use crate::judge::{Judgement, KernelRuns, Plan, judge};
 use crate::loaded::{Launch, LoadedDispatch, LoadedVariant};
 

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use amdgpu_code_object::Target;
-use logdur_captured::{CapturedDispatch, Code, ReplayError, Result, with_causes};
+use logdur_captured::{CapturedDispatch, Code, with_causes};
 use logdur_kernel_cache::{
     Cache, Candidate, Choice, Decision, Hash, Module, Modules, Prefix, Refusal, Swap, Trust, fit_code, index_folder,
 };
+
+use crate::error::{ReplayError, Result};
 
 /// Where a kernel that takes the place of another is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

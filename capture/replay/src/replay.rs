@@ -4,12 +4,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use logdur_capture::{Id, Scope};
+use logdur_captured::CapturedDispatch;
 use logdur_captured::regions::PAGE;
 use logdur_captured::verify::{Buffer, BufferReport, Judged, Overall};
-use logdur_captured::{CapturedDispatch, ReplayError, Result};
 use logdur_system::output::{Output, Readers};
 
 use crate::device::{Description, Times};
+use crate::error::{ReplayError, Result};
 use crate::judge::{Judgement, KernelRuns, judge};
 use crate::loaded::{LoadedDispatch, LoadedVariant, Variant};
 use crate::masks;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::ptr;
 
 use logdur_captured::regions::{PAGE, blocks};
-use logdur_captured::{ReplayError, Result};
 use logdur_replay::place::{Maps, Reserved};
+use logdur_replay::{ReplayError, Result};
 
 /// By how much glibc's allocator lets its heap grow at least: `M_TOP_PAD`, and a page.
 const HEAP: isize = (128 << 10) + PAGE as isize;

@@ -1,6 +1,6 @@
 //! Kernels made by hand.
 
-use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Target, ValueKind};
+use amdgpu_code_object::{AddressSpace, Target, ValueKind};
 use logdur_kernel_cache::{Interface, LdsPointers, PacketFacts, Parameter};
 
 /// An argument.
@@ -16,11 +16,8 @@ pub(crate) fn argument(offset: u32, size: u32, kind: ValueKind) -> Parameter {
 
 /// `void scale(float* data, float factor, local float* scratch)` with the block count in x.
 pub(crate) fn scale() -> Interface {
+    let target = Target::parse("gfx90a:sramecc+:xnack-").expect("a target ID");
     Interface {
-        name: "_Z5scalePffPU3AS3f".to_owned(),
-        abi: Abi::V5,
-        target: Target::parse("gfx90a:sramecc+:xnack-").expect("a target ID"),
-        kind: KernelKind::Normal,
         arguments: vec![
             argument(0, 8, ValueKind::GlobalBuffer),
             argument(8, 4, ValueKind::ByValue),
@@ -28,23 +25,12 @@ pub(crate) fn scale() -> Interface {
             argument(16, 4, ValueKind::HiddenBlockCountX),
         ],
         kernarg_size: 272,
-        kernarg_align: 8,
         group_size: 1024,
         private_size: 16,
-        wavefront_size: 64,
-        max_flat_workgroup_size: 1024,
-        required_workgroup_size: None,
-        uniform_workgroup_size: false,
-        uses_dynamic_stack: false,
-        preload: (0, 0),
-        cluster_dims: None,
         sgprs: 32,
         vgprs: 24,
-        agprs: 0,
         float_mode: Some(0x3f0),
-        variables: [].into(),
-        stored_functions: [].into(),
-        initialisers: [].into(),
+        ..Interface::plain("_Z5scalePffPU3AS3f", target)
     }
 }
 

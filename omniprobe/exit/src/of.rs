@@ -2,32 +2,25 @@
 
 use amdgpu_listing::ListingError;
 use logdur_capture::CaptureError;
-use logdur_captured::ReplayError;
+use logdur_captured::CapturedError;
 use logdur_captured::diff::Diff;
 use logdur_captured::verify::Overall;
 
 use crate::Exit;
 
-impl From<&ReplayError> for Exit {
-    fn from(error: &ReplayError) -> Exit {
+impl From<&CapturedError> for Exit {
+    fn from(error: &CapturedError) -> Exit {
         match error {
             // Of a damaged file, the damage is the error.
-            ReplayError::Capture(
+            CapturedError::Capture(
                 CaptureError::NoSnapshot(_) | CaptureError::NoCodeObject(_) | CaptureError::NotCaptured { .. },
             ) => Exit::Incomplete,
-            ReplayError::Capture(_) | ReplayError::CodeObject { .. } => Exit::Corrupt,
-            ReplayError::Usage { .. } | ReplayError::File { .. } | ReplayError::Output(_) => Exit::Usage,
-            ReplayError::Listing(error) => error.into(),
-            ReplayError::Incomplete { .. } | ReplayError::Empty { .. } | ReplayError::LeftOut { .. } => {
-                Exit::Incomplete
-            }
-            ReplayError::Runtime { .. } | ReplayError::OtherRuntime { .. } | ReplayError::Environment { .. } => {
-                Exit::Environment
-            }
-            ReplayError::Placement { .. } => Exit::Placement,
-            ReplayError::Fault(_) => Exit::Fault,
-            ReplayError::Unsupported(_) | ReplayError::Refused { .. } => Exit::Unsupported,
-            ReplayError::Timeout { .. } | ReplayError::Stuck { .. } | ReplayError::Copy { .. } => Exit::Timeout,
+            CapturedError::Capture(_) | CapturedError::CodeObject { .. } => Exit::Corrupt,
+            CapturedError::Usage { .. } | CapturedError::File { .. } | CapturedError::Output(_) => Exit::Usage,
+            CapturedError::Listing(error) => error.into(),
+            CapturedError::Incomplete { .. } | CapturedError::Empty { .. } => Exit::Incomplete,
+            CapturedError::Pages { .. } => Exit::Placement,
+            CapturedError::Unsupported(_) => Exit::Unsupported,
         }
     }
 }
@@ -72,10 +65,10 @@ mod tests {
 
     #[test]
     fn what_a_replay_lacks_is_told_apart_from_what_it_was_given_wrongly() {
-        let refused = ReplayError::Unsupported("hidden_hostcall_buffer".to_owned());
+        let refused = CapturedError::Unsupported("hidden_hostcall_buffer".to_owned());
         assert_eq!(Exit::from(&refused), Exit::Unsupported);
-        let taken = ReplayError::Placement { address: 0x1000, length: 1, why: "taken".to_owned() };
+        let taken = CapturedError::Pages { address: 0x1000, length: 1, why: "taken".to_owned() };
         assert_eq!(Exit::from(&taken), Exit::Placement);
-        assert_eq!(Exit::from(&ReplayError::Capture(CaptureError::NoSnapshot(SnapshotId(1)))), Exit::Incomplete);
+        assert_eq!(Exit::from(&CapturedError::Capture(CaptureError::NoSnapshot(SnapshotId(1)))), Exit::Incomplete);
     }
 }

@@ -8,7 +8,7 @@ use amdgpu_listing::{Listing, Which};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use logdur_capture::{CodeObject, Fields, FramePosition, Id, Reader, Shown};
-use logdur_captured::ReplayError;
+use logdur_captured::CapturedError;
 use omniprobe_exit::Exit;
 use serde_json::{Map, Value, json};
 
@@ -106,7 +106,7 @@ fn dispatched(reader: &Reader) -> BTreeMap<Id, BTreeSet<&str>> {
 
 /// The instructions of a kernel.
 fn kernel(reader: &Reader, id: Id, symbol: &str, format: Format) -> Result<Vec<String>> {
-    let bytes = reader.code_object(id).map_err(ReplayError::from)?;
+    let bytes = reader.code_object(id).map_err(CapturedError::from)?;
     let listing = Listing::of(&format!("code object {id} of the capture"), &bytes, Which::Kernel(symbol))?;
     Ok(match format {
         Format::Text => {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::{End, FileStorage, Finding};
-use logdur_captured::{ReplayError, lacks};
+use logdur_captured::{CapturedError, lacks};
 use logdur_system::output::{Output, Readers};
 use omniprobe_exit::Exit;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     bar.reset();
     let repair = |output: Output| -> Result<Vec<Finding>> {
         let storage = FileStorage::of(output.file().try_clone()?);
-        let lost = reader.repair_into(storage, &mut |done| bar.set_position(done)).map_err(ReplayError::from)?;
+        let lost = reader.repair_into(storage, &mut |done| bar.set_position(done)).map_err(CapturedError::from)?;
         output.finish()?;
         Ok(lost)
     };

@@ -10,7 +10,7 @@ use amdgpu_code_object::{CodeObject, Image, Unreadable};
 use logdur_capture::{Global, Id, Loaded, Memory};
 
 use super::{CapturedDispatch, processor};
-use crate::error::{ReplayError, Result, with_causes};
+use crate::error::{CapturedError, Result, with_causes};
 
 /// Bytes that are read at once.
 const PIECE: usize = 4 << 20;
@@ -147,7 +147,7 @@ impl CapturedDispatch<'_> {
             return Ok(None);
         }
         let bytes = self.reader.code_object(loaded.code_object)?;
-        let unreadable = |source: Unreadable| ReplayError::CodeObject {
+        let unreadable = |source: Unreadable| CapturedError::CodeObject {
             place: format!("code object {} of the capture", loaded.code_object),
             source,
         };

@@ -5,7 +5,8 @@
 use std::sync::atomic::Ordering;
 
 use hsa::sys::abi::signal::Signal;
-use logdur_captured::{Fault, ReplayError, Result};
+
+use crate::error::{Fault, ReplayError, Result};
 
 /// The value before a packet completes: no number that kernels write.
 const PENDING: i64 = 0x5e1f_0c2a_7d93;

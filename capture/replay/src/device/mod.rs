@@ -18,9 +18,10 @@ use amdgpu_code_object::{Setting, Target};
 use hsa::sys::abi::aql::Packet;
 use logdur_capture::{Id, Loaded};
 use logdur_captured::regions::{MemoryRequest, PAGE};
-use logdur_captured::{Backend, Called, CapturedDispatch, Code, ReplayError, Result, extent};
+use logdur_captured::{Backend, Called, CapturedDispatch, Code, extent};
 
 use crate::accesses::Accesses;
+use crate::error::{ReplayError, Result};
 use crate::placed::PlacedRange;
 use crate::setup::Setup;
 
@@ -129,7 +130,7 @@ pub(crate) trait Device {
     /// Loads code where it is wanted; the address of its anchor.
     ///
     /// # Errors
-    /// [`Placement`](logdur_captured::ReplayError::Placement) when it can only be elsewhere.
+    /// [`Placement`](crate::error::ReplayError::Placement) when it can only be elsewhere.
     fn load_at(&mut self, code: Load<'_>, place: &CodePlace) -> Result<u64>;
 
     /// Loads code anywhere; the address of its anchor.

@@ -16,12 +16,13 @@ use hsa::sys::raw::HSA_STATUS_ERROR_INVALID_CODE_OBJECT;
 use hsa::{Agent, AgentKind, Api, Executable, HsaError, OwnQueue, OwnSignal, Part, Pool};
 use logdur_capture::AllocationKind;
 use logdur_captured::regions::{MemoryRequest, blocks, regions, shared};
-use logdur_captured::{CapturedDispatch, Fault, ReplayError, Result, processor};
+use logdur_captured::{CapturedDispatch, processor};
 
 use super::completion::{self, Completion};
 use super::staging::{STAGING, StagedCopy, batches};
 use super::{CodePlace, Description, Device, Load, QueueFacts, Times, nanoseconds};
-use crate::doing::Doing;
+use crate::error::{Fault, ReplayError, Requested, Result};
+
 use crate::place::Reserved;
 use crate::placed::PlacedRange;
 use crate::setup::Setup;
@@ -89,14 +90,14 @@ impl Rocm {
         let position = setup.device;
         let reserved = if setup.relocate { Reserved::keep_free(wanted) } else { Reserved::keep(wanted)? };
         let surroundings = Reserved::keep_surroundings(wanted);
-        let api = Api::open(None).doing(|| "opening the HSA runtime".to_owned())?;
-        api.init().doing(|| {
+        let api = Api::open(None).requested(|| "opening the HSA runtime".to_owned())?;
+        api.init().requested(|| {
             "starting the HSA runtime; is the driver loaded, and may this user open /dev/kfd? (or try --backend emu)".to_owned()
         })?;
-        api.watch_faults().doing(|| "watching for faults".to_owned())?;
-        let agents = api.agents().doing(|| "listing agents".to_owned())?;
+        api.watch_faults().requested(|| "watching for faults".to_owned())?;
+        let agents = api.agents().requested(|| "listing agents".to_owned())?;
         let gpus: Vec<&Agent> = agents.iter().filter(|a| a.kind == AgentKind::Gpu).collect();
-        let isas = |gpu: &Agent| api.isa_names(gpu.handle).doing(|| "listing instruction sets".to_owned());
+        let isas = |gpu: &Agent| api.isa_names(gpu.handle).requested(|| "listing instruction sets".to_owned());
         let mut found = Vec::new();
         let mut chosen = None;
         for (number, gpu) in gpus.iter().enumerate() {
@@ -119,16 +120,17 @@ impl Rocm {
         };
         let missing = |what| ReplayError::Environment { what, expected: "one".to_owned(), found: "none".to_owned() };
         let cpu = agents.iter().find(|a| a.kind == AgentKind::Cpu).ok_or_else(|| missing("the host's agent"))?.handle;
-        let pools = api.pools().doing(|| "listing pools".to_owned())?;
+        let pools = api.pools().requested(|| "listing pools".to_owned())?;
         let host = pools.iter().find(|p| !p.is_gpu && p.is_fine_grained() && !p.is_for_kernargs());
         let host = host.or_else(|| pools.iter().find(|p| !p.is_gpu && p.global_flags.is_some()));
         let host = *host.ok_or_else(|| missing("the host's pool of memory"))?;
-        let staging = api.allocate(&host, STAGING, &[gpu.handle]).doing(|| format!("{STAGING} bytes for copies"))?;
-        let signal = || api.own_signal(0).doing(|| "making a signal".to_owned());
+        let staging =
+            api.allocate(&host, STAGING, &[gpu.handle]).requested(|| format!("{STAGING} bytes for copies"))?;
+        let signal = || api.own_signal(0).requested(|| "making a signal".to_owned());
         let (done, copied) = (signal()?, signal()?);
-        let queue = api.own_queue(gpu.handle, captured.queue_kind).doing(|| "making a queue".to_owned())?;
-        let (major, minor) = api.version().doing(|| "asking for the version".to_owned())?;
-        let ticks_per_second = api.timestamp_frequency().doing(|| "asking for the clock".to_owned())?.max(1);
+        let queue = api.own_queue(gpu.handle, captured.queue_kind).requested(|| "making a queue".to_owned())?;
+        let (major, minor) = api.version().requested(|| "asking for the version".to_owned())?;
+        let ticks_per_second = api.timestamp_frequency().requested(|| "asking for the clock".to_owned())?.max(1);
         let description = Description {
             isa,
             product: gpu.product.clone(),
@@ -200,7 +202,7 @@ impl Rocm {
             let bytes = (block.end - block.start) as usize;
             let allocate = || {
                 let memory = self.api.allocate(pool, bytes, &[self.gpu]);
-                let memory = memory.doing(|| format!("allocating {bytes} bytes for {:#x}", block.start))?;
+                let memory = memory.requested(|| format!("allocating {bytes} bytes for {:#x}", block.start))?;
                 Ok((memory.as_ptr().expose_provenance() as u64, memory))
             };
             match self.reserved.steer(&block, allocate, free) {
@@ -224,8 +226,8 @@ impl Rocm {
         };
         parts.iter().for_each(|(region, _)| self.reserved.open(&region.range));
         let parts: Vec<Part> = parts.iter().map(part).collect();
-        let doing = || format!("mapping {bytes} bytes at {} addresses", parts.len());
-        match self.api.map_shared(&pool, bytes as usize, self.gpu, &parts).doing(doing)? {
+        let request = || format!("mapping {bytes} bytes at {} addresses", parts.len());
+        match self.api.map_shared(&pool, bytes as usize, self.gpu, &parts).requested(request)? {
             None => Ok(()),
             // What is at two addresses cannot be elsewhere: kernels may rely on the distance.
             Some(elsewhere) => Err(ReplayError::Placement {
@@ -240,7 +242,7 @@ impl Rocm {
     fn allocate_anywhere(&self, pool: &Pool, range: &Range<u64>) -> Result<u64> {
         let bytes = (range.end - range.start) as usize;
         let memory = self.api.allocate(pool, bytes, &[self.gpu]);
-        let memory = memory.doing(|| format!("allocating {bytes} bytes instead of {:#x}", range.start))?;
+        let memory = memory.requested(|| format!("allocating {bytes} bytes instead of {:#x}", range.start))?;
         Ok(memory.as_ptr().expose_provenance() as u64)
     }
 
@@ -257,7 +259,7 @@ impl Rocm {
                 let captured = self.captured_under.clone();
                 return Err(ReplayError::OtherRuntime { id: code.id(), runtime, captured, source: source.into() });
             }
-            loaded => loaded.doing(|| format!("loading code object {}", code.id()))?,
+            loaded => loaded.requested(|| format!("loading code object {}", code.id()))?,
         };
         let anchor = match code {
             Load::Kernel(code) => self.kernel_object(executable, &code.kernel)?,
@@ -268,7 +270,7 @@ impl Rocm {
 
     /// The address for packets of a kernel that was loaded.
     fn kernel_object(&self, executable: Executable, kernel: &Kernel) -> Result<u64> {
-        let symbols = self.api.kernels(executable, self.gpu).doing(|| "listing kernels".to_owned())?;
+        let symbols = self.api.kernels(executable, self.gpu).requested(|| "listing kernels".to_owned())?;
         // Of a name with colons the runtime knows only the last part.
         let loaded = || {
             let loader = self.api.loader().ok()?;
@@ -293,7 +295,7 @@ impl Rocm {
             let all = loader.code_objects(executable)?;
             all.first().map(|object| loader.loaded_at(*object)).transpose()
         });
-        let found = asked.doing(|| "asking where a code object was loaded".to_owned())?;
+        let found = asked.requested(|| "asking where a code object was loaded".to_owned())?;
         found.map(|at| at.base).ok_or_else(|| ReplayError::Environment {
             what: "the code objects that the runtime loaded",
             expected: "one".to_owned(),
@@ -326,7 +328,7 @@ impl Rocm {
             let (to, from) = if to_gpu { (there, staged) } else { (staged, there) };
             // SAFETY: both sides have so many bytes, by the caller's promise; all copies are waited for.
             unsafe { self.api.start_copy(to, (from.0.cast_const(), from.1), bytes, self.copied) }
-                .doing(|| format!("copying {bytes} bytes {} {address:#x}", if to_gpu { "to" } else { "from" }))?;
+                .requested(|| format!("copying {bytes} bytes {} {address:#x}", if to_gpu { "to" } else { "from" }))?;
         }
         let done = || Ok(self.copied.memory().value.load(Ordering::Acquire) <= 0);
         self.wait(done, COPY).map_err(|error| match error {
@@ -446,7 +448,7 @@ impl Device for Rocm {
     fn kernarg(&mut self, bytes: usize) -> Result<u64> {
         let bytes = bytes.max(1);
         let memory = self.api.kernarg_memory(&[self.gpu], bytes);
-        let memory = memory.doing(|| format!("{bytes} bytes for kernel arguments"))?;
+        let memory = memory.requested(|| format!("{bytes} bytes for kernel arguments"))?;
         let address = memory.as_ptr().expose_provenance() as u64;
         self.host.push(address..address + bytes as u64);
         Ok(address)
@@ -504,12 +506,12 @@ impl Device for Rocm {
                 let bytes = CACHES.max(2 * caches).next_multiple_of(1 << 20);
                 let (pool, _) = self.pool(AllocationKind::DeviceCoarse)?;
                 let memory = self.api.allocate(&pool, bytes, &[self.gpu]);
-                let memory = memory.doing(|| format!("allocating {bytes} bytes to stream through the caches"))?;
+                let memory = memory.requested(|| format!("allocating {bytes} bytes to stream through the caches"))?;
                 *self.stream.insert((memory, bytes))
             }
         };
         // SAFETY: it was allocated with so many bytes, and no other code uses it.
-        unsafe { self.api.fill(memory, 0, bytes / size_of::<u32>()) }.doing(|| "filling memory".to_owned())
+        unsafe { self.api.fill(memory, 0, bytes / size_of::<u32>()) }.requested(|| "filling memory".to_owned())
     }
 
     fn meet(&self, _workgroups: u32) -> Result<()> {
@@ -528,7 +530,7 @@ impl Device for Rocm {
         let contents = self.queue.contents_with(&packet);
         let start = Instant::now();
         // SAFETY: the caller's promise; one packet is waited for before the next.
-        unsafe { self.api.submit(&self.queue, &packet) }.doing(|| "submitting the packet".to_owned())?;
+        unsafe { self.api.submit(&self.queue, &packet) }.requested(|| "submitting the packet".to_owned())?;
         self.wait(|| completion.is_complete(), limit)?;
         let host_ns = nanoseconds(start.elapsed());
         // A value that the kernel decremented is decremented again when the packet is complete: then, there are times.
@@ -538,7 +540,7 @@ impl Device for Rocm {
         if found.structure != contents.structure || !self.has_tool && found.packets != contents.packets {
             return Err(completion::queue_written("its structure or a packet"));
         }
-        let time = self.api.dispatch_time(self.gpu, self.done).doing(|| "asking when the kernel ran".to_owned())?;
+        let time = self.api.dispatch_time(self.gpu, self.done).requested(|| "asking when the kernel ran".to_owned())?;
         let ticks = u128::from(time.end.saturating_sub(time.start));
         let gpu_ns = u64::try_from(ticks * 1_000_000_000 / u128::from(self.ticks_per_second)).unwrap_or(u64::MAX);
         Ok(Times { gpu_ns, host_ns })

@@ -1,9 +1,10 @@
 //! Code on a device: the captured kernel's, what ran in its place, and other code that shares its variables.
 
 use amdgpu_code_object::{DataKind, DataRange, Image, load};
-use logdur_captured::{CapturedDispatch, Code, ReplayError, Result, name};
+use logdur_captured::{CapturedDispatch, CapturedError, Code, name};
 
 use crate::device::{CodePlace, Device, Load};
+use crate::error::{ReplayError, Result};
 use crate::replacement::{self, Other, Replacement};
 
 /// Loads the kernel that ran in the place of the application's, whose address is `own`; returns it with its own address.
@@ -15,7 +16,7 @@ pub(super) fn load_captured_other(
     qualified: &mut Vec<String>,
 ) -> Result<(Other, u64)> {
     let other = replacement::other(captured, &[Replacement::Captured], &device.description().isa)?;
-    let other = other.ok_or_else(|| ReplayError::Incomplete {
+    let other = other.ok_or_else(|| CapturedError::Incomplete {
         dispatch: captured.dispatch.id,
         what: "the kernel that ran in the place of the application's".to_owned(),
     })?;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use logdur_captured::Result;
 use logdur_captured::regions::PAGE;
 use logdur_captured::verify::{
     Buffer, BufferReport, ComparedBytes, Comparison, Judged, Score, Stored, Unwritten, leave_out_stacks,
@@ -12,6 +11,7 @@ use logdur_captured::verify::{
 use super::LoadedDispatch;
 use super::stores::Stores;
 use crate::contents::Contents;
+use crate::error::Result;
 use crate::memory;
 use crate::placed::Pages;
 use crate::reach;

@@ -1,10 +1,10 @@
 //! Replays the application's own kernel, or a replacement, repeatedly on the same memory.
 
-use logdur_captured::Result;
 use logdur_captured::verify::{BufferReport, Judged, Score};
 
 use super::{COMPARED, Launch, LoadedDispatch};
 use crate::device::Times;
+use crate::error::Result;
 use crate::judge::Replays;
 use crate::placed::Pages;
 

@@ -1,12 +1,13 @@
 //! What is known of the stores of the application's own kernel: which bytes it stored in a replay, or how wide they are at least.
 
+use logdur_captured::Code;
 use logdur_captured::regions::PAGE;
 use logdur_captured::verify::Buffer;
-use logdur_captured::{Code, Result};
 
 use super::{Launch, LoadedDispatch};
 use crate::accesses::Accesses;
 use crate::dirty::Dirty;
+use crate::error::Result;
 use crate::filled::Filled;
 use crate::memory;
 use crate::placed::Pages;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::ops::Range;
 
-use logdur_captured::{ReplayError, Result};
+use crate::error::{ReplayError, Result};
 
 /// Addresses that no mapping is made at: Linux' `vm.mmap_min_addr` is 64 KiB by default.
 const LOWEST: u64 = 0x1_0000;

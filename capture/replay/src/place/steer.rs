@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::ptr;
 
 use logdur_captured::regions::PAGE;
-use logdur_captured::{ReplayError, Result};
 
+use crate::error::{ReplayError, Result};
 use crate::place::Maps;
 use crate::process::address_limit;
 

@@ -8,11 +8,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use logdur_capture::PRIVATE;
-use logdur_captured::{ReplayError, Result};
 use logdur_system::path::Target;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Job, Merged, Outcome, Shard, Sources};
+use crate::error::{ReplayError, Result};
 
 /// The file's name in the folder of a search.
 const NAME: &str = "trials.jsonl";

@@ -8,10 +8,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use logdur_captured::{ReplayError, Result};
-
 use super::journal::{Identity, Line, read};
 use super::{Config, Outcome, Sources};
+use crate::error::{ReplayError, Result};
 
 /// Where a search keeps its code, in its folder.
 const CODE: &str = "code";

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use logdur_captured::{ReplayError, Result, with_causes};
+use logdur_captured::with_causes;
 
 use super::compile::{Compiled, Compiling, Job};
 use super::space::{Choice, Origin, Space};
 use super::subject::{Kernel, Subject};
 use super::{Config, Journal, Outcome, Sizes, Sources};
+use crate::error::{ReplayError, Result};
 use crate::geometry::Geometry;
 
 /// Configurations.

@@ -1,8 +1,7 @@
 //! Reruns the best configuration and the captured one in alternation: neither was chosen by these times, and a drift affects both.
 
-use logdur_captured::Result;
-
 use super::{Config, Journal, Outcome, Runner};
+use crate::error::Result;
 use crate::stats::{Pairs, pairs};
 
 /// What came of turns.

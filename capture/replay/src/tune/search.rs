@@ -4,10 +4,9 @@
 //! Source of the idea: K. Jamieson and A. Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization"
 //! (2016). Here nothing is given up only for its rank: it has to be slower beyond what its times leave in doubt.
 
-use logdur_captured::Result;
-
 use super::rerun::{Rerun, paired_rerun};
 use super::{Best, Config, Journal, Outcome, Runner};
+use crate::error::Result;
 use crate::stats::Summary;
 
 /// How much is measured.

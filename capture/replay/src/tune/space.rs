@@ -5,10 +5,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use logdur_captured::{ReplayError, Result};
-
 use super::parameter::{CAPTURED, OUT, Parameter, Shape};
 use super::{Sizes, Template};
+use crate::error::{ReplayError, Result};
 use crate::stats::Random;
 
 /// The most configurations of a search.

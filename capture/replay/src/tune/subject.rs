@@ -4,10 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hsa::sys::abi::aql::Packet;
-use logdur_captured::{CapturedDispatch, ReplayError, Result, with_causes};
+use logdur_captured::{CapturedDispatch, with_causes};
 use logdur_kernel_cache::{Cache, Interface, Trust};
 
 use super::{Outcome, Sizes};
+use crate::error::{ReplayError, Result};
 use crate::geometry::Geometry;
 use crate::replacement::{Replacement, Which, other};
 

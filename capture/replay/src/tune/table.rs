@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::path::Path;
 
-use logdur_captured::{ReplayError, Result};
 use logdur_system::output::{Output, Readers};
 use logdur_system::text::{cell, escaped};
 
 use super::{Subject, Trial};
+use crate::error::{ReplayError, Result};
 
 /// Writes the table: a header, and a row for each configuration. What is not known is empty. `inputs` are what the search read.
 ///

@@ -7,12 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use amdgpu_code_object::Target;
 use hsa::sys::abi::aql::Packet;
-use logdur_captured::ReplayError;
+use logdur_kernel_cache::Interface;
 use tempfile::TempDir;
 
 use super::*;
-use crate::interface::interface;
+use crate::error::ReplayError;
 use crate::stats::Random;
 
 /// A device whose kernel takes `cost` nanoseconds, and up to a fiftieth more.
@@ -52,13 +53,17 @@ fn total(runner: &Computed<'_>) -> u32 {
     runner.runs.values().sum()
 }
 
+fn plain() -> Interface {
+    Interface::plain("k", Target::parse("gfx90a").unwrap())
+}
+
 /// A kernel with 1024 work-items in workgroups of 64. What a file's kernel is, its text says.
 fn subject() -> Subject<'static> {
     let mut packet = Packet([0; 16]);
     packet.0[..6].copy_from_slice(&[0x0001_0b02, 64 | 1 << 16, 1, 1024, 1, 1]);
     let fits = |path: &Path| {
         let text = fs::read_to_string(path).unwrap();
-        let mut kernel = interface(&[]);
+        let mut kernel = plain();
         match text.trim().split_once(' ') {
             None if text.trim() == "same" => return Ok(None),
             Some(("limit", most)) => kernel.max_flat_workgroup_size = most.parse().unwrap(),
@@ -70,7 +75,7 @@ fn subject() -> Subject<'static> {
         }
         Ok(Some((kernel, format!("hash of {}", text.trim()))))
     };
-    Subject::new(packet, interface(&[]), Box::new(fits))
+    Subject::new(packet, plain(), Box::new(fits))
 }
 
 fn space(parameters: &[&str], workgroups: &[&str]) -> Space {

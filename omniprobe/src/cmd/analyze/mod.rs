@@ -17,7 +17,7 @@ pub(crate) use application::Exact;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use logdur_analysis::forms::{Form, heatmap};
-use logdur_captured::{Bounds, ReplayError};
+use logdur_captured::{Bounds, CapturedError};
 use logdur_observe::{Analysis, Analyzer, Check, Sample, Wanted};
 use logdur_system::output::{Output, Readers};
 use omniprobe_exit::Exit;
@@ -124,7 +124,7 @@ impl Options {
         };
         if !self.bounds.is_empty() && !checks.contains(&Check::Memory) {
             let (what, expected) = ("--bounds".to_owned(), "--check memory with it".to_owned());
-            return Err(ReplayError::Usage { what, expected, found: "no such check".to_owned() }.into());
+            return Err(CapturedError::Usage { what, expected, found: "no such check".to_owned() }.into());
         }
         Ok(Request {
             wanted: Wanted { analyses, checks, page: None },

@@ -103,7 +103,7 @@ impl Request {
         let called: Vec<LoadedCode<'_>> =
             called.map(|c| LoadedCode { place: &c.place, bytes: &c.bytes, moved: c.moved }).collect();
         let report = Report::of(code, &called, &session.take(), session.regions())
-            .map_err(logdur_captured::ReplayError::from)?;
+            .map_err(logdur_captured::CapturedError::from)?;
         if let Some(problem) = &report.problem {
             tell(format_args!("{place}: source lines: {problem}"));
         }

@@ -11,7 +11,7 @@ use clap::Args;
 use logdur_capture::Reader;
 use logdur_captured::diff::{self, Pair};
 use logdur_captured::verify::Rule;
-use logdur_captured::{ReplayError, symbol};
+use logdur_captured::{CapturedError, symbol};
 use omniprobe_exit::Exit;
 
 use crate::captured::{self, Captured};
@@ -103,7 +103,7 @@ fn pairs<'r>(options: &Options, a: &'r Reader, b: &'r Reader) -> Result<Vec<Pair
         return Ok(diff::pairs(a, b, |symbol, dispatch| options.captured.wants(symbol, dispatch)));
     };
     let refuse =
-        |expected: String, found: String| ReplayError::Usage { what: "--dispatch-b".to_owned(), expected, found };
+        |expected: String, found: String| CapturedError::Usage { what: "--dispatch-b".to_owned(), expected, found };
     let [of_a] = chosen[..] else {
         let expected = "one dispatch of the first capture, chosen by --dispatch or --kernel".to_owned();
         return Err(refuse(expected, chosen.len().to_string()).into());

@@ -11,10 +11,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use logdur_captured::CapturedDispatch;
 use logdur_captured::verify::{BufferReport, Overall};
-use logdur_captured::{CapturedDispatch, ReplayError};
 use logdur_replay::tune::{Config, Outcome, Runner};
-use logdur_replay::{Ran, Replacement, Setup, Variant, Variants, Which};
+use logdur_replay::{Ran, Replacement, ReplayError, Setup, Variant, Variants, Which};
 use omniprobe_exit::Exit;
 use serde::{Deserialize, Serialize};
 
@@ -115,7 +115,7 @@ fn mismatch(ran: &Ran) -> String {
 
 /// What an error is: a result of the configuration's.
 fn failed(error: ReplayError) -> Answer {
-    let exit = Exit::from(&error);
+    let exit = exit::of_replay(&error);
     let seconds = match error {
         ReplayError::Timeout { seconds } | ReplayError::Stuck { seconds, .. } | ReplayError::Copy { seconds } => {
             seconds

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use amdgpu_emu::memory::{AddressSpace, Backing};
 use logdur_captured::regions::PAGE;
-use logdur_captured::{ReplayError, Result};
+
+use crate::error::{ReplayError, Result};
 
 /// The lowest address for memory whose address does not matter.
 const LOWEST: u64 = 1 << 32;

@@ -28,13 +28,14 @@ use hsa::sys::abi::aql::Packet;
 use hsa::sys::abi::queue::{Queue, properties};
 use hsa::sys::abi::signal::{Signal, kind};
 use logdur_captured::regions::{MemoryRequest, PAGE, regions, shared};
-use logdur_captured::{CapturedDispatch, Code, Fault, ReplayError, Result, processor};
+use logdur_captured::{CapturedDispatch, Code, processor};
 use logdur_system::lock;
 
 use self::memory::Memory;
 use super::completion::{self, Completion};
 use super::{CodePlace, Description, Device, Load, QueueFacts, STUCK_SECONDS, Times, nanoseconds};
 use crate::accesses::{Accesses, Recorder};
+use crate::error::{Fault, ReplayError, Result};
 use crate::placed::PlacedRange;
 use crate::setup::Setup;
 
