@@ -15,6 +15,8 @@ const STEPS: &[Step] = &[
     ("clippy", || cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("fuzz targets", || {
         let mut command = Command::new(shell::cargo());
+        // What both workspaces have is checked once.
+        command.env("CARGO_TARGET_DIR", shell::root().join("target"));
         shell::run(command.args(["clippy", "--quiet", "--", "-D", "warnings"]).current_dir(shell::root().join("fuzz")))
     }),
     ("arrows", || arrows::run(&[])),
