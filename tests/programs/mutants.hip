@@ -30,9 +30,9 @@ KERNEL doubled(unsigned* in, unsigned* out) {
     out[i] = right;
     out[(i + N - 64) % N] = right;
 #elif defined(ELEMENT)
-    // One wrong element, another each time.
+    // One wrong element, another each time: of this wave, so that no other writes it later.
     out[i] = right;
-    if (i == N - 1) out[__builtin_readcyclecounter() * 2654435761u % (N - 64)] = 7;
+    if (i == N - 1) out[N - 64 + __builtin_readcyclecounter() * 2654435761u % 63] = 7;
 #elif defined(CLOBBER)
     // Right, and then the time goes into the input.
     out[i] = right;

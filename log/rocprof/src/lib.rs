@@ -1,4 +1,4 @@
-//! Files of rocprofiler-sdk's tools: rows of logs as a database of rocpd ([`write`]), and databases of rocpd ([`database`]) and tables
+//! Files of rocprofiler-sdk's tools: rows of logs as a database of rocpd ([`mod@write`]), and databases of rocpd ([`database`]) and tables
 //! of `rocprofv3` ([`trace`]) as lines of a log.
 //!
 //! A database has a table for each subject, with the number of the export in its name, and a view with the plain name over it: tools
